@@ -19,7 +19,7 @@ const KNOWN: [u64; 18] =
 #[command(after_help = "Examples:\n  nqueens\n  nqueens 13 --compare\n  nqueens 16 --threads 4")]
 struct Cli {
     /// Queens, and rows and columns of the board
-    #[arg(default_value_t = 14, value_parser = clap::value_parser!(u32).range(1..=30))]
+    #[arg(default_value_t = 15, value_parser = clap::value_parser!(u32).range(1..=30))]
     n: u32,
     #[command(flatten)]
     mode: Mode,
