@@ -34,7 +34,10 @@ fn run(cli: &Cli) -> anyhow::Result<()> {
         |n| fib(n),
         |n| satin::seq!(fib(n)),
         |&answer| {
-            ensure!(answer == expected, "wrong answer: fib({n}) = {answer}, but it is {expected}");
+            ensure!(
+                answer == expected,
+                "wrong answer: fib({n}) = {answer}, but it is {expected}"
+            );
             Ok(())
         },
     )?;
@@ -56,5 +59,7 @@ fn fib(n: u32) -> u64 {
 
 /// The same number in `n` steps.
 fn fib_iterative(n: u32) -> u64 {
-    (0..n).fold((0, 1), |(a, b): (u64, u64), _| (b, a.wrapping_add(b))).0
+    (0..n)
+        .fold((0, 1), |(a, b): (u64, u64), _| (b, a.wrapping_add(b)))
+        .0
 }

@@ -10,7 +10,9 @@ use common::Mode;
 
 /// Fibonacci numbers as one expression, without a word about parallelism
 #[derive(Parser)]
-#[command(after_help = "Examples:\n  fib_expression\n  fib_expression 35 --compare\n  fib_expression 44 --threads 4")]
+#[command(
+    after_help = "Examples:\n  fib_expression\n  fib_expression 35 --compare\n  fib_expression 44 --threads 4"
+)]
 struct Cli {
     /// Which Fibonacci number
     #[arg(default_value_t = 42, value_parser = clap::value_parser!(u32).range(..=93))]
@@ -34,7 +36,10 @@ fn run(cli: &Cli) -> anyhow::Result<()> {
         |n| fib(n),
         |n| satin::seq!(fib(n)),
         |&answer| {
-            ensure!(answer == expected, "wrong answer: fib({n}) = {answer}, but it is {expected}");
+            ensure!(
+                answer == expected,
+                "wrong answer: fib({n}) = {answer}, but it is {expected}"
+            );
             Ok(())
         },
     )?;
@@ -45,10 +50,15 @@ fn run(cli: &Cli) -> anyhow::Result<()> {
 
 #[satin::spawnable]
 fn fib(n: u32) -> u64 {
-    if n < 2 { n.into() } else { fib(n - 1) + fib(n - 2) }
+    if n < 2 {
+        return n.into();
+    }
+    fib(n - 1) + fib(n - 2)
 }
 
 /// The same number in `n` steps.
 fn fib_iterative(n: u32) -> u64 {
-    (0..n).fold((0, 1), |(a, b): (u64, u64), _| (b, a.wrapping_add(b))).0
+    (0..n)
+        .fold((0, 1), |(a, b): (u64, u64), _| (b, a.wrapping_add(b)))
+        .0
 }

@@ -15,12 +15,17 @@ use clap::Parser;
 use common::Mode;
 use serde::{Deserialize, Serialize};
 
+/// A recursion that no stack is too small for.
+const DEPTH_MAX: i64 = 10_000;
+
 /// Counts the leaves of a complete tree, working a while at each
 #[derive(Parser)]
-#[command(after_help = "Examples:\n  knary\n  knary 18 2 1 --compare\n  knary 3 10 1000 --sleep --threads 100")]
+#[command(
+    after_help = "Examples:\n  knary\n  knary 18 2 1 --compare\n  knary 3 10 1000 --sleep --threads 100"
+)]
 struct Cli {
     /// Levels below the root
-    #[arg(default_value_t = 6)]
+    #[arg(default_value_t = 6, value_parser = clap::value_parser!(u32).range(..=DEPTH_MAX))]
     depth: u32,
     /// Children of every inner node
     #[arg(default_value_t = 6)]
@@ -44,20 +49,30 @@ fn main() -> anyhow::Result<()> {
 
 fn run(cli: &Cli) -> anyhow::Result<()> {
     let (depth, width) = (cli.depth, cli.width);
-    let expected = u64::from(width)
-        .checked_pow(depth)
-        .with_context(|| format!("{width}^{depth} leaves are too many: choose a smaller DEPTH or WIDTH"))?;
-    let leaf = if cli.sleep { Leaf::Sleep { micros: cli.leaf } } else { Leaf::computing(cli.leaf) };
+    let expected = u64::from(width).checked_pow(depth).with_context(|| {
+        format!("{width}^{depth} leaves are too many: choose a smaller DEPTH or WIDTH")
+    })?;
+    let leaf = if cli.sleep {
+        Leaf::Sleep { micros: cli.leaf }
+    } else {
+        Leaf::computing(cli.leaf)
+    };
     let run = cli.mode.measure(
         || leaf,
         |leaf| knary(depth, width, leaf),
         |leaf| satin::seq!(knary(depth, width, leaf)),
         |&answer| {
-            ensure!(answer == expected, "wrong answer: {answer} leaves, but there are {expected}");
+            ensure!(
+                answer == expected,
+                "wrong answer: {answer} leaves, but there are {expected}"
+            );
             Ok(())
         },
     )?;
-    println!("knary({depth}, {width}) = {} leaves of {} us", run.answer, cli.leaf);
+    println!(
+        "knary({depth}, {width}) = {} leaves of {} us",
+        run.answer, cli.leaf
+    );
     run.report();
     Ok(())
 }
@@ -92,7 +107,9 @@ impl Leaf {
             .min()
             .unwrap_or_default();
         let rounds = micros as f64 * SAMPLE as f64 / (fastest.as_secs_f64() * 1e6);
-        Self::Compute { rounds: rounds as u64 }
+        Self::Compute {
+            rounds: rounds as u64,
+        }
     }
 
     fn work(self) {

@@ -11,8 +11,10 @@ use clap::Parser;
 use common::Mode;
 
 /// The numbers of solutions for boards of size 1, 2, .. (OEIS A000170).
-const KNOWN: [u64; 18] =
-    [1, 0, 0, 2, 10, 4, 40, 92, 352, 724, 2680, 14200, 73712, 365596, 2279184, 14772512, 95815104, 666090624];
+const KNOWN: [u64; 18] = [
+    1, 0, 0, 2, 10, 4, 40, 92, 352, 724, 2680, 14200, 73712, 365596, 2279184, 14772512, 95815104,
+    666090624,
+];
 
 /// Counts the ways to place N queens so that none attacks another
 #[derive(Parser)]
@@ -48,7 +50,11 @@ fn run(cli: &Cli) -> anyhow::Result<()> {
             Ok(())
         },
     )?;
-    let verdict = if known.is_some() { "ok" } else { "not checked: no known answer" };
+    let verdict = if known.is_some() {
+        "ok"
+    } else {
+        "not checked: no known answer"
+    };
     println!("nqueens({n}) = {} ({verdict})", run.answer);
     run.report();
     Ok(())
@@ -66,7 +72,12 @@ fn queens(board: u32, columns: u32, left: u32, right: u32) -> u64 {
     while free != 0 {
         let square = free & free.wrapping_neg();
         free ^= square;
-        count += queens(board, columns | square, (left | square) << 1, (right | square) >> 1);
+        count += queens(
+            board,
+            columns | square,
+            (left | square) << 1,
+            (right | square) >> 1,
+        );
     }
     count
 }

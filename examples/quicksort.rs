@@ -8,13 +8,16 @@ mod common;
 use anyhow::ensure;
 use clap::Parser;
 use common::Mode;
+use common::random::{Random, mix};
 
 /// Below this length a slice is sorted in one go: 32 KiB of numbers, what fits the first cache.
 const SMALL: usize = 4096;
 
 /// Sorts N random numbers in place
 #[derive(Parser)]
-#[command(after_help = "Examples:\n  quicksort\n  quicksort 1000000 --seed 7\n  quicksort 50000000 --compare")]
+#[command(
+    after_help = "Examples:\n  quicksort\n  quicksort 1000000 --seed 7\n  quicksort 50000000 --compare"
+)]
 struct Cli {
     /// How many numbers
     #[arg(default_value_t = 20_000_000)]
@@ -34,9 +37,9 @@ fn main() -> anyhow::Result<()> {
 }
 
 fn run(cli: &Cli) -> anyhow::Result<()> {
-    let expected = Checksum::of(random_numbers(cli.seed).take(cli.n));
+    let expected = Checksum::of(Random::new(cli.seed).take(cli.n));
     let run = cli.mode.measure(
-        || random_numbers(cli.seed).take(cli.n).collect::<Vec<_>>(),
+        || Random::new(cli.seed).take(cli.n).collect::<Vec<_>>(),
         |mut numbers| {
             quicksort(&mut numbers);
             numbers
@@ -46,7 +49,10 @@ fn run(cli: &Cli) -> anyhow::Result<()> {
             numbers
         },
         |sorted| {
-            ensure!(sorted.is_sorted(), "wrong answer: the numbers are not in order");
+            ensure!(
+                sorted.is_sorted(),
+                "wrong answer: the numbers are not in order"
+            );
             ensure!(
                 Checksum::of(sorted.iter().copied()) == expected,
                 "wrong answer: in order, but these are not the numbers that were to be sorted"
@@ -54,7 +60,11 @@ fn run(cli: &Cli) -> anyhow::Result<()> {
             Ok(())
         },
     )?;
-    println!("quicksort({}) in order, checksum {:016x}", run.answer.len(), expected.sum);
+    println!(
+        "quicksort({}) in order, checksum {:016x}",
+        run.answer.len(),
+        expected.sum
+    );
     run.report();
     Ok(())
 }
@@ -112,16 +122,4 @@ impl Checksum {
             sum_of_mixed: checksum.sum_of_mixed.wrapping_add(mix(number)),
         })
     }
-}
-
-/// SplitMix64 (Steele, Lea, Flood, "Fast splittable pseudorandom number generators", 2014).
-fn random_numbers(seed: u64) -> impl Iterator<Item = u64> {
-    const GOLDEN_GAMMA: u64 = 0x9e37_79b9_7f4a_7c15;
-    (1..).map(move |i: u64| mix(seed.wrapping_add(i.wrapping_mul(GOLDEN_GAMMA))))
-}
-
-fn mix(mut z: u64) -> u64 {
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
 }

@@ -13,6 +13,7 @@ use clap::Parser;
 use common::Mode;
 use common::input::{Words, parse_file};
 use common::progress::{Counter, Spinner};
+use common::random::Random;
 use serde::{Deserialize, Serialize};
 
 /// Nodes of the search tree visited by this process.
@@ -23,13 +24,20 @@ static VISITED: Counter = Counter::new();
 #[command(after_help = "Examples:
   sat                       pigeons that do not fit their holes
   sat --pigeons 8 --compare
+  sat --random 200 --seed 3  as hard as random formulas of that size are
   sat uf50-01.cnf           a file in DIMACS format, as in SATLIB")]
 struct Cli {
     /// Formula in DIMACS conjunctive normal form
     file: Option<PathBuf>,
     /// Without FILE: so many pigeons, each in a hole of its own, and one hole too few
-    #[arg(long, default_value_t = 9, conflicts_with = "file", value_parser = clap::value_parser!(i32).range(1..=20))]
+    #[arg(long, default_value_t = 10, conflicts_with = "file", value_parser = clap::value_parser!(i32).range(1..=20))]
     pigeons: i32,
+    /// Without FILE: a random formula with so many variables and three literals in each clause
+    #[arg(long, value_name = "VARIABLES", conflicts_with_all = ["file", "pigeons"], value_parser = clap::value_parser!(i32).range(3..=1000))]
+    random: Option<i32>,
+    /// Where the sequence of the random formula starts
+    #[arg(long, default_value_t = 1, requires = "random")]
+    seed: u64,
     #[command(flatten)]
     mode: Mode,
     #[command(flatten)]
@@ -42,11 +50,28 @@ fn main() -> anyhow::Result<()> {
 }
 
 fn run(cli: &Cli) -> anyhow::Result<()> {
-    let (name, formula, known) = match &cli.file {
-        Some(path) => (path.display().to_string(), parse_file(path, Formula::parse)?, known_answer(path)),
-        None => (format!("{} pigeons", cli.pigeons), Formula::pigeons(cli.pigeons), Some(false)),
+    let (name, formula, known) = match (&cli.file, cli.random) {
+        (Some(path), _) => (
+            path.display().to_string(),
+            parse_file(path, Formula::parse)?,
+            known_answer(path),
+        ),
+        (None, Some(variables)) => (
+            format!("random formula {}", cli.seed),
+            Formula::random(variables, cli.seed),
+            None,
+        ),
+        (None, None) => (
+            format!("{} pigeons", cli.pigeons),
+            Formula::pigeons(cli.pigeons),
+            Some(false),
+        ),
     };
-    println!("{name}: {} variables, {} clauses", formula.variables, formula.clauses.len());
+    println!(
+        "{name}: {} variables, {} clauses",
+        formula.variables,
+        formula.clauses.len()
+    );
     let spinner = Spinner::start(|| VISITED.nodes());
     let run = cli.mode.measure(
         || {
@@ -118,7 +143,11 @@ impl std::fmt::Display for Model {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "v")?;
         for (value, variable) in self.0.0.iter().zip(1..) {
-            let literal: Literal = if value.unwrap_or(false) { variable } else { -variable };
+            let literal: Literal = if value.unwrap_or(false) {
+                variable
+            } else {
+                -variable
+            };
             write!(f, " {literal}")?;
         }
         write!(f, " 0")
@@ -146,7 +175,11 @@ impl Formula {
                 occurrences[index(literal)].push(number);
             }
         }
-        Self { variables, clauses, occurrences }
+        Self {
+            variables,
+            clauses,
+            occurrences,
+        }
     }
 
     /// The pigeonhole principle, denied: every pigeon has a hole, no two have the same. Resolution needs exponentially many
@@ -154,11 +187,37 @@ impl Formula {
     fn pigeons(pigeons: i32) -> Self {
         let holes = pigeons - 1;
         let sits_in = |pigeon: i32, hole: i32| pigeon * holes + hole + 1;
-        let housed = (0..pigeons).map(|pigeon| (0..holes).map(|hole| sits_in(pigeon, hole)).collect());
+        let housed =
+            (0..pigeons).map(|pigeon| (0..holes).map(|hole| sits_in(pigeon, hole)).collect());
         let alone = (0..holes).flat_map(|hole| {
-            (0..pigeons).flat_map(move |a| (0..a).map(move |b| vec![-sits_in(a, hole), -sits_in(b, hole)]))
+            (0..pigeons)
+                .flat_map(move |a| (0..a).map(move |b| vec![-sits_in(a, hole), -sits_in(b, hole)]))
         });
         Self::new((pigeons * holes) as usize, housed.chain(alone).collect())
+    }
+
+    /// Clauses of three different variables at the ratio where half of the formulas can be satisfied, and the search is
+    /// longest (Mitchell, Selman, Levesque, "Hard and easy distributions of SAT problems", 1992).
+    fn random(variables: i32, seed: u64) -> Self {
+        const CLAUSES_PER_VARIABLE: f64 = 4.26;
+        let mut random = Random::new(seed);
+        let count = (CLAUSES_PER_VARIABLE * f64::from(variables)) as usize;
+        let mut clause = || {
+            let mut clause: Vec<Literal> = Vec::new();
+            while clause.len() < 3 {
+                let variable = 1 + random.below(variables as usize) as Literal;
+                if !clause.iter().any(|literal| literal.abs() == variable) {
+                    clause.push(if random.below(2) == 0 {
+                        variable
+                    } else {
+                        -variable
+                    });
+                }
+            }
+            clause
+        };
+        let clauses = (0..count).map(|_| clause()).collect();
+        Self::new(variables as usize, clauses)
     }
 
     /// Reads DIMACS: comments, `p cnf VARIABLES CLAUSES`, then clauses, each ended by a 0. SATLIB's files have a line with
@@ -170,18 +229,22 @@ impl Formula {
             .take_while(|(_, line)| !line.trim_start().starts_with('%'));
         let mut words = Words::numbered(lines);
         for expected in ["p", "cnf"] {
-            let word: String = words.expect("the header `p cnf VARIABLES CLAUSES`")?;
-            ensure!(word == expected, "expected the header `p cnf VARIABLES CLAUSES`, found `{word}` (no DIMACS file?)");
+            words.expect_valid("the header `p cnf VARIABLES CLAUSES`", |word: &String| {
+                word == expected
+            })?;
         }
-        let variables: u32 = words.expect("the number of variables")?;
+        let variables: u32 = words.expect_valid(
+            &format!("a number of variables, at most {VARIABLES_MAX}"),
+            |&count| count <= VARIABLES_MAX,
+        )?;
         let count: usize = words.expect("the number of clauses")?;
-        ensure!(variables <= VARIABLES_MAX, "{variables} variables are too many: the limit is {VARIABLES_MAX}");
-
         let mut clauses = Vec::new();
         let mut clause = Vec::new();
         for (line, word) in words {
-            let literal: Literal =
-                word.parse().ok().with_context(|| format!("line {line}: expected a literal or 0, found `{word}`"))?;
+            let literal: Literal = word
+                .parse()
+                .ok()
+                .with_context(|| format!("line {line}: expected a literal or 0, found `{word}`"))?;
             ensure!(
                 literal.unsigned_abs() <= variables,
                 "line {line}: literal {literal}, but the header announces {variables} variables"
@@ -194,7 +257,10 @@ impl Formula {
         }
         ensure!(clause.is_empty(), "the last clause does not end with a 0");
         if clauses.len() != count {
-            bail!("the header announces {count} clauses, but there are {}", clauses.len());
+            bail!(
+                "the header announces {count} clauses, but there are {}",
+                clauses.len()
+            );
         }
         Ok(Self::new(variables as usize, clauses))
     }
@@ -243,10 +309,18 @@ impl Formula {
         const WEIGHT_OF_EMPTY: u64 = 1 << 24;
         let mut weight = vec![0_u64; 2 * self.variables];
         for clause in &self.clauses {
-            if clause.iter().any(|&literal| assignment.value(literal) == Some(true)) {
+            if clause
+                .iter()
+                .any(|&literal| assignment.value(literal) == Some(true))
+            {
                 continue;
             }
-            let open = || clause.iter().copied().filter(|&literal| assignment.value(literal).is_none());
+            let open = || {
+                clause
+                    .iter()
+                    .copied()
+                    .filter(|&literal| assignment.value(literal).is_none())
+            };
             let clause_weight = (WEIGHT_OF_EMPTY >> (2 * open().count().min(12))).max(1);
             for literal in open() {
                 weight[index(literal)] += clause_weight;
@@ -256,7 +330,11 @@ impl Formula {
             .zip(weight.chunks_exact(2))
             .filter(|(_, pair)| pair[0] + pair[1] > 0)
             .max_by_key(|(_, pair)| u128::from(pair[0] + 1) * u128::from(pair[1] + 1))?;
-        Some(if pair[0] >= pair[1] { variable } else { -variable })
+        Some(if pair[0] >= pair[1] {
+            variable
+        } else {
+            -variable
+        })
     }
 
     /// # Errors
@@ -265,7 +343,9 @@ impl Formula {
         if let Err(Model(assignment)) = answer {
             for (clause, number) in self.clauses.iter().zip(1..) {
                 ensure!(
-                    clause.iter().any(|&literal| assignment.value(literal) == Some(true)),
+                    clause
+                        .iter()
+                        .any(|&literal| assignment.value(literal) == Some(true)),
                     "wrong answer: the model does not satisfy clause {number}, {clause:?}"
                 );
             }

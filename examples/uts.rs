@@ -75,27 +75,45 @@ impl Parameters {
     /// # Errors
     /// A tree that would never end, or cannot be.
     fn tree(&self) -> anyhow::Result<Tree> {
-        let Self { shape, depth, branching, probability, children, seed, kind } = *self;
+        let Self {
+            shape,
+            depth,
+            branching,
+            probability,
+            children,
+            seed,
+            kind,
+        } = *self;
         ensure!(
             (0.0..=f64::from(u32::MAX)).contains(&branching),
             "--branching {branching} is not a number of children"
         );
         let kind = match kind {
             Some(Kind::Binomial) => {
-                ensure!((0.0..=1.0).contains(&probability), "--probability {probability} is not between 0 and 1");
+                ensure!(
+                    (0.0..=1.0).contains(&probability),
+                    "--probability {probability} is not between 0 and 1"
+                );
                 ensure!(
                     probability * f64::from(children) < 1.0,
                     "the tree may be infinite: --probability times --children is {}, and must be less than 1",
                     probability * f64::from(children)
                 );
-                TreeKind::Binomial { probability, children }
+                TreeKind::Binomial {
+                    probability,
+                    children,
+                }
             }
             Some(Kind::Geometric) | None => {
                 ensure!(depth > 0, "--depth must be at least 1");
                 TreeKind::Geometric { shape, depth }
             }
         };
-        Ok(Tree { seed, branching, kind })
+        Ok(Tree {
+            seed,
+            branching,
+            kind,
+        })
     }
 }
 
@@ -143,18 +161,46 @@ enum Published {
 impl Published {
     /// The tree, and what the distribution of UTS says of it.
     fn tree(self) -> (Tree, Stats) {
-        let geometric = |shape, depth, branching, seed| Tree { seed, branching, kind: TreeKind::Geometric { shape, depth } };
-        let binomial = |probability, children, seed| {
-            Tree { seed, branching: 2000.0, kind: TreeKind::Binomial { probability, children } }
+        let geometric = |shape, depth, branching, seed| Tree {
+            seed,
+            branching,
+            kind: TreeKind::Geometric { shape, depth },
         };
-        let stats = |nodes, depth, leaves| Stats { nodes, depth, leaves };
+        let binomial = |probability, children, seed| Tree {
+            seed,
+            branching: 2000.0,
+            kind: TreeKind::Binomial {
+                probability,
+                children,
+            },
+        };
+        let stats = |nodes, depth, leaves| Stats {
+            nodes,
+            depth,
+            leaves,
+        };
         match self {
-            Self::T1 => (geometric(Shape::Fixed, 10, 4.0, 19), stats(4_130_071, 10, 3_305_118)),
-            Self::T2 => (geometric(Shape::Cyclic, 16, 6.0, 502), stats(4_117_769, 81, 2_342_762)),
+            Self::T1 => (
+                geometric(Shape::Fixed, 10, 4.0, 19),
+                stats(4_130_071, 10, 3_305_118),
+            ),
+            Self::T2 => (
+                geometric(Shape::Cyclic, 16, 6.0, 502),
+                stats(4_117_769, 81, 2_342_762),
+            ),
             Self::T3 => (binomial(0.124875, 8, 42), stats(4_112_897, 1572, 3_599_034)),
-            Self::T5 => (geometric(Shape::Linear, 20, 4.0, 34), stats(4_147_582, 20, 2_181_318)),
-            Self::T1L => (geometric(Shape::Fixed, 13, 4.0, 29), stats(102_181_082, 13, 81_746_377)),
-            Self::T3L => (binomial(0.200014, 5, 7), stats(111_345_631, 17_844, 89_076_904)),
+            Self::T5 => (
+                geometric(Shape::Linear, 20, 4.0, 34),
+                stats(4_147_582, 20, 2_181_318),
+            ),
+            Self::T1L => (
+                geometric(Shape::Fixed, 13, 4.0, 29),
+                stats(102_181_082, 13, 81_746_377),
+            ),
+            Self::T3L => (
+                binomial(0.200014, 5, 7),
+                stats(111_345_631, 17_844, 89_076_904),
+            ),
         }
     }
 }
@@ -187,8 +233,16 @@ fn run(cli: &Cli) -> anyhow::Result<()> {
         },
     )?;
     drop(spinner);
-    let Stats { nodes, depth, leaves } = run.answer;
-    let verdict = if known.is_some() { "ok" } else { "not checked: no known answer" };
+    let Stats {
+        nodes,
+        depth,
+        leaves,
+    } = run.answer;
+    let verdict = if known.is_some() {
+        "ok"
+    } else {
+        "not checked: no known answer"
+    };
     println!("{name}: {nodes} nodes, depth {depth}, {leaves} leaves ({verdict})");
     run.report();
     Ok(())
@@ -201,7 +255,11 @@ fn search(tree: &Tree, node: Node) -> Stats {
         VISITED.add(SAMPLE);
     }
     let children = tree.children(&node);
-    let mut stats = Stats { nodes: 1, depth: node.depth, leaves: u64::from(children == 0) };
+    let mut stats = Stats {
+        nodes: 1,
+        depth: node.depth,
+        leaves: u64::from(children == 0),
+    };
     for i in 0..children {
         stats += search(tree, node.child(i));
     }
@@ -233,8 +291,15 @@ struct Node {
 
 impl Node {
     fn child(&self, i: u32) -> Self {
-        let state = Sha1::new().chain_update(self.state).chain_update(i.to_be_bytes()).finalize().into();
-        Self { state, depth: self.depth + 1 }
+        let state = Sha1::new()
+            .chain_update(self.state)
+            .chain_update(i.to_be_bytes())
+            .finalize()
+            .into();
+        Self {
+            state,
+            depth: self.depth + 1,
+        }
     }
 
     /// The last word of the hash.
@@ -272,7 +337,11 @@ enum TreeKind {
 
 impl Tree {
     fn root(&self) -> Node {
-        let state = Sha1::new().chain_update([0; 16]).chain_update(self.seed.to_be_bytes()).finalize().into();
+        let state = Sha1::new()
+            .chain_update([0; 16])
+            .chain_update(self.seed.to_be_bytes())
+            .finalize()
+            .into();
         Node { state, depth: 0 }
     }
 
@@ -280,7 +349,10 @@ impl Tree {
     fn children(&self, node: &Node) -> u32 {
         match self.kind {
             TreeKind::Binomial { .. } if node.depth == 0 => self.branching as u32,
-            TreeKind::Binomial { probability, children } => {
+            TreeKind::Binomial {
+                probability,
+                children,
+            } => {
                 if node.draw() < probability {
                     children
                 } else {

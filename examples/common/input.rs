@@ -3,11 +3,15 @@
 use std::path::Path;
 use std::str::FromStr;
 
-use anyhow::{Context, anyhow, bail};
+use anyhow::{Context, bail};
 
 /// Reads the file and hands its text to `parse`; an error of either names the file.
-pub fn parse_file<T>(path: &Path, parse: impl FnOnce(&str) -> anyhow::Result<T>) -> anyhow::Result<T> {
-    let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+pub fn parse_file<T>(
+    path: &Path,
+    parse: impl FnOnce(&str) -> anyhow::Result<T>,
+) -> anyhow::Result<T> {
+    let text =
+        std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
     parse(&text).with_context(|| format!("cannot use {}", path.display()))
 }
 
@@ -23,19 +27,40 @@ impl<'a> Words<'a> {
 
     /// From lines that know their numbers.
     pub fn numbered(lines: impl Iterator<Item = (usize, &'a str)> + 'a) -> Self {
-        Self { words: Box::new(lines.flat_map(|(number, line)| line.split_ascii_whitespace().map(move |w| (number, w)))) }
+        Self {
+            words: Box::new(lines.flat_map(|(number, line)| {
+                line.split_ascii_whitespace().map(move |w| (number, w))
+            })),
+        }
     }
 
     /// The next word as a `T`, described by `what` ("a distance") should it be something else.
     pub fn expect<T: FromStr>(&mut self, what: &str) -> anyhow::Result<T> {
-        let (line, word) = self.words.next().with_context(|| format!("the file ends where {what} was expected"))?;
-        word.parse().map_err(|_| anyhow!("line {line}: expected {what}, found `{word}`"))
+        self.expect_valid(what, |_| true)
+    }
+
+    /// The next word as a `T` that is `valid`.
+    pub fn expect_valid<T: FromStr>(
+        &mut self,
+        what: &str,
+        valid: impl FnOnce(&T) -> bool,
+    ) -> anyhow::Result<T> {
+        let (line, word) = self
+            .words
+            .next()
+            .with_context(|| format!("the file ends where {what} was expected"))?;
+        word.parse()
+            .ok()
+            .filter(valid)
+            .with_context(|| format!("line {line}: expected {what}, found `{word}`"))
     }
 
     /// Nothing but white space may be left.
     pub fn expect_end(&mut self) -> anyhow::Result<()> {
         match self.words.next() {
-            Some((line, word)) => bail!("line {line}: expected the end of the file, found `{word}`"),
+            Some((line, word)) => {
+                bail!("line {line}: expected the end of the file, found `{word}`")
+            }
             None => Ok(()),
         }
     }

@@ -1,9 +1,10 @@
 //! What all examples share: `--sequential` and `--compare`, the closing lines with the time and the speed-up, the live
-//! line of progress, and the reading of input files. Knows nothing of any single example.
+//! line of progress, random numbers, and the reading of input files. Knows nothing of any single example.
 #![allow(dead_code, reason = "every example uses its own part of this module")]
 
 pub mod input;
 pub mod progress;
+pub mod random;
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -44,7 +45,12 @@ impl Mode {
             })?;
             check(&answer)?;
             if self.sequential {
-                return Ok(Run { answer, time, speed_up: SpeedUp::None, workers: None });
+                return Ok(Run {
+                    answer,
+                    time,
+                    speed_up: SpeedUp::None,
+                    workers: None,
+                });
             }
             Some(time)
         } else {
@@ -58,10 +64,17 @@ impl Mode {
         check(&answer)?;
         let speed_up = match (baseline, cpu_before, cpu_after) {
             (Some(sequential), ..) => SpeedUp::Measured { sequential },
-            (None, Some(before), Some(after)) => SpeedUp::Estimated { cpu: after.saturating_sub(before) },
+            (None, Some(before), Some(after)) => SpeedUp::Estimated {
+                cpu: after.saturating_sub(before),
+            },
             _ => SpeedUp::None,
         };
-        Ok(Run { answer, time, speed_up, workers: Some(satin::node().threads) })
+        Ok(Run {
+            answer,
+            time,
+            speed_up,
+            workers: Some(satin::node().threads),
+        })
     }
 }
 
@@ -75,9 +88,13 @@ pub struct Run<R> {
 
 enum SpeedUp {
     /// Sequential time over parallel time.
-    Measured { sequential: Duration },
+    Measured {
+        sequential: Duration,
+    },
     /// Processor time over wall time: how many cores were busy, be it with useful work or not.
-    Estimated { cpu: Duration },
+    Estimated {
+        cpu: Duration,
+    },
     None,
 }
 
@@ -93,10 +110,16 @@ impl<R> Run<R> {
         match self.speed_up {
             SpeedUp::Measured { sequential } => {
                 let sequential = sequential.as_secs_f64();
-                println!("speed-up {:.2} (measured, {sequential:.3} s sequential)", sequential / time);
+                println!(
+                    "speed-up {:.2} (measured, {sequential:.3} s sequential)",
+                    sequential / time
+                );
             }
             SpeedUp::Estimated { cpu } if cpu >= CPU_TIME_MIN => {
-                println!("speed-up {:.2} (estimated, --compare measures it)", cpu.as_secs_f64() / time);
+                println!(
+                    "speed-up {:.2} (estimated, --compare measures it)",
+                    cpu.as_secs_f64() / time
+                );
             }
             SpeedUp::Estimated { .. } | SpeedUp::None => {}
         }
@@ -106,8 +129,13 @@ impl<R> Run<R> {
 /// Runs `f` where deep recursion is as welcome as on a worker.
 fn on_large_stack<R: Send>(f: impl FnOnce() -> R + Send) -> anyhow::Result<R> {
     thread::scope(|scope| {
-        let handle = thread::Builder::new().name("sequential".into()).stack_size(STACK).spawn_scoped(scope, f)?;
-        Ok(handle.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+        let handle = thread::Builder::new()
+            .name("sequential".into())
+            .stack_size(STACK)
+            .spawn_scoped(scope, f)?;
+        Ok(handle
+            .join()
+            .unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
     })
 }
 

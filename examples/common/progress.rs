@@ -13,10 +13,13 @@ impl Spinner {
     pub fn start(state: impl Fn() -> String + Clone + Send + Sync + 'static) -> Self {
         let style = ProgressStyle::with_template("{spinner} {elapsed} {state}")
             .expect("the template is a constant")
-            .with_key("state", move |_: &ProgressState, out: &mut dyn std::fmt::Write| {
-                // A line of progress that cannot be written is no reason to stop.
-                let _ = out.write_str(&state());
-            });
+            .with_key(
+                "state",
+                move |_: &ProgressState, out: &mut dyn std::fmt::Write| {
+                    // A line of progress that cannot be written is no reason to stop.
+                    let _ = out.write_str(&state());
+                },
+            );
         let bar = ProgressBar::new_spinner().with_style(style);
         bar.enable_steady_tick(Duration::from_millis(100));
         Self(bar)
