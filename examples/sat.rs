@@ -24,7 +24,7 @@ static VISITED: Counter = Counter::new();
 #[command(after_help = "Examples:
   sat                       pigeons that do not fit their holes
   sat --pigeons 8 --compare
-  sat --random 200 --seed 3  as hard as random formulas of that size are
+  sat --random 250 --seed 3 as hard as random formulas of that size are
   sat uf50-01.cnf           a file in DIMACS format, as in SATLIB")]
 struct Cli {
     /// Formula in DIMACS conjunctive normal form

@@ -47,7 +47,7 @@ const KNOWN: [(&str, u32); 11] = [
 #[command(after_help = "Examples:
   tsp                       14 cities in Burma
   tsp gr21.tsp
-  tsp --random 45 --seed 2  cities scattered over a square
+  tsp --random 64 --seed 2  cities scattered over a square
   tsp bays29.tsp --compare")]
 struct Cli {
     /// Symmetric instance in the format of TSPLIB [default: burma14, built in]
@@ -600,6 +600,7 @@ impl Header<'_> {
             "LOWER_ROW" | "UPPER_COL" => |row, _| 0..row,
             "UPPER_DIAG_ROW" | "LOWER_DIAG_COL" => |row, n| row..n,
             "LOWER_DIAG_ROW" | "UPPER_DIAG_COL" => |row, _| 0..row + 1,
+            "" => bail!("the EDGE_WEIGHT_FORMAT is missing"),
             other => bail!("EDGE_WEIGHT_FORMAT `{other}` is not known"),
         };
         let expected = format!("a distance of at most {DISTANCE_MAX}");
@@ -623,15 +624,17 @@ impl Header<'_> {
     }
 
     fn coordinates(&self, mut words: Words<'_>) -> anyhow::Result<Distances> {
+        let cities = self.cities()?;
         let metric = match self.weights {
             "GEO" => geographical,
             "EUC_2D" => euclidean,
             "CEIL_2D" => euclidean_rounded_up,
             "ATT" => pseudo_euclidean,
+            "" => bail!("the EDGE_WEIGHT_TYPE is missing"),
             other => bail!("EDGE_WEIGHT_TYPE `{other}` is not known"),
         };
         let mut points = Vec::new();
-        for number in 1..=self.cities()? {
+        for number in 1..=cities {
             words.expect_valid(
                 &format!("coordinates of city {number}"),
                 |&found: &usize| found == number,
