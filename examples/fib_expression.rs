@@ -32,9 +32,9 @@ fn run(cli: &Cli) -> anyhow::Result<()> {
     let n = cli.n;
     let expected = fib_iterative(n);
     let run = cli.mode.measure(
-        || n,
-        |n| fib(n),
-        |n| satin::seq!(fib(n)),
+        || (),
+        |()| fib(n),
+        |()| satin::seq!(fib(n)),
         |&answer| {
             ensure!(
                 answer == expected,

@@ -640,11 +640,11 @@ fn write_row(text: &mut String, cells: &[usize]) {
 
 fn symmetric(size: usize, mut cell: impl FnMut(usize, usize) -> usize) -> Vec<Vec<usize>> {
     let mut matrix = vec![vec![0; size]; size];
-    for row in 0..size {
-        for column in row + 1..size {
-            matrix[row][column] = cell(row, column);
-            matrix[column][row] = matrix[row][column];
-        }
+    let above_diagonal = (0..size).flat_map(|row| (row + 1..size).map(move |column| (row, column)));
+    for (row, column) in above_diagonal {
+        let value = cell(row, column);
+        matrix[row][column] = value;
+        matrix[column][row] = value;
     }
     matrix
 }
