@@ -39,6 +39,9 @@ struct Cli {
     /// Instance in the format of QAPLIB; a solution `.sln` beside the `.dat` is used to check the answer [default:
     /// nug14, built in]
     file: Option<PathBuf>,
+    /// Begin with every facility at the location of its number, not with a good assignment
+    #[arg(long)]
+    cold: bool,
     #[command(flatten)]
     mode: Mode,
     #[command(flatten)]
@@ -70,7 +73,11 @@ fn run(cli: &Cli) -> anyhow::Result<()> {
             Some(NUG14_OPTIMUM),
         ),
     };
-    let heuristic = instance.local_search();
+    let heuristic = if cli.cold {
+        instance.in_order()
+    } else {
+        instance.local_search()
+    };
     let problem = Problem::new(&instance, heuristic.cost);
     let root = problem.root();
     println!(
@@ -240,6 +247,14 @@ impl Instance {
                 u64::from(self.flows[(a, b)]) * u64::from(self.distances[(at, bt)])
             })
             .sum()
+    }
+
+    fn in_order(&self) -> Assignment {
+        let locations: Vec<u8> = (0..self.flows.size as u8).collect();
+        Assignment {
+            cost: self.cost(&locations),
+            locations,
+        }
     }
 
     /// From a number of beginnings, exchange the pair of facilities that saves most until none saves anything; the best.

@@ -58,6 +58,9 @@ struct Cli {
     /// Where the sequence of the random cities starts
     #[arg(long, default_value_t = 1, requires = "random")]
     seed: u64,
+    /// Begin with the tour in the order of the cities' numbers, not with a good one
+    #[arg(long)]
+    cold: bool,
     #[command(flatten)]
     mode: Mode,
     #[command(flatten)]
@@ -92,7 +95,11 @@ fn run(cli: &Cli) -> anyhow::Result<()> {
         .iter()
         .find(|(known, _)| *known == name)
         .map(|&(_, cost)| cost);
-    let heuristic = distances.heuristic_tour();
+    let heuristic = if cli.cold {
+        distances.tour_in_order()
+    } else {
+        distances.heuristic_tour()
+    };
     let problem = Problem::new(distances, heuristic.cost);
     println!(
         "{name}: {} cities, at least {}, at most {}",
@@ -462,6 +469,14 @@ impl Distances {
         Tour {
             cost: self.cost(&best),
             reversed: best,
+        }
+    }
+
+    fn tour_in_order(&self) -> Tour {
+        let reversed: Vec<u8> = (0..self.cities as u8).rev().collect();
+        Tour {
+            cost: self.cost(&reversed),
+            reversed,
         }
     }
 

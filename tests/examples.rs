@@ -145,11 +145,11 @@ fn tsp_of_public_instances() {
     }
 }
 
-/// Distances without any geometry, where a wrong bound would show, against dynamic programming.
+/// Distances without any geometry, where a wrong bound would show (the more so if the search begins cold), against dynamic programming.
 #[test]
 fn tsp_finds_the_optimum_of_arbitrary_matrices() {
     let mut random = Random(3);
-    for cities in [3, 4, 5, 8, 10] {
+    for cities in [3, 4, 5, 8, 10, 11, 12] {
         let matrix = symmetric(cities, |_, _| random.below(100));
         let mut text = format!(
             "TYPE: TSP\nDIMENSION: {cities}\nEDGE_WEIGHT_TYPE: EXPLICIT\nEDGE_WEIGHT_FORMAT: UPPER_ROW\nEDGE_WEIGHT_SECTION\n"
@@ -158,9 +158,12 @@ fn tsp_finds_the_optimum_of_arbitrary_matrices() {
             write_row(&mut text, &cells[row + 1..]);
         }
         let file = Scratch::new("arbitrary.tsp", &text);
-        run("tsp", [file.path()])
+        let expected = format!("cost {} (proved optimal", shortest_tour(&matrix));
+        let path = file.path();
+        run("tsp", [&path]).succeeds().prints(&expected);
+        run("tsp", [path.as_os_str(), OsStr::new("--cold")])
             .succeeds()
-            .prints(&format!("cost {} (proved optimal", shortest_tour(&matrix)));
+            .prints(&expected);
     }
 }
 
@@ -410,6 +413,9 @@ fn qap_finds_the_optimum_of_arbitrary_matrices() {
         }
         let cost = cheapest_assignment(&flows, &distances, &mut Vec::new());
         let file = Scratch::new("arbitrary.dat", &text);
+        run("qap", [file.path().as_os_str(), OsStr::new("--cold")])
+            .succeeds()
+            .prints(&format!("cost {cost} (proved optimal"));
         run("qap", [file.path()])
             .succeeds()
             .prints(&format!("cost {cost} (proved optimal"));
