@@ -1,15 +1,25 @@
-//! stub
+//! stub docs
 pub use satin_macros::{call, main, seq, spawn, spawnable, sync};
-/// stub
-#[derive(clap::Args, Clone, Debug, Default)]
-pub struct Args {
-    /// Worker threads [default: all cores]
-    #[arg(long)]
-    pub threads: Option<usize>,
+pub use satin_runtime::{
+    config::{Config, ConfigError},
+    job, observe, worker,
+    worker::{BuildError, Builder, NodeInfo, Satin, node},
+};
+#[doc(hidden)]
+pub use satin_runtime::private as __private;
+
+#[cfg(feature = "clap")]
+mod args;
+#[cfg(feature = "clap")]
+pub use args::Args;
+
+/// Settings of a pool by hand: `Satin::builder()`.
+#[must_use]
+pub fn builder() -> Builder {
+    Builder::default()
 }
-/// stub: configures the pool of the process from the arguments, then runs `main`
-pub fn run<R>(_args: Args, main: impl FnOnce() -> R) -> R { main() }
-/// stub
-pub struct NodeInfo { /** workers of this process */ pub threads: usize }
-/// stub
-pub fn node() -> NodeInfo { NodeInfo { threads: 2 } }
+
+/// Runs `main` as the main program of this node.
+pub fn run<R>(settings: impl Into<Config>, main: impl FnOnce() -> R) -> R {
+    satin_runtime::config::run(settings.into(), main)
+}

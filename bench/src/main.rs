@@ -1,2 +1,35 @@
-//! Benches.
-fn main() {}
+//! Side-by-side benches: satin against sequential code and against other fork-join libraries.
+//!
+//! One subcommand per bench, one module per subcommand. A new bench is a module with an `Args` (clap) and a
+//! `run(&Args) -> anyhow::Result<()>`, a variant of [`Bench`], and an arm in [`main`].
+
+mod jsonl;
+mod pools;
+mod spawn;
+
+use clap::{Parser, Subcommand};
+
+/// Measures satin beside sequential code, rayon and chili, in one run on this machine.
+#[derive(Debug, Parser)]
+#[command(version, after_help = EXAMPLES)]
+struct Cli {
+    #[command(subcommand)]
+    bench: Bench,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  bench spawn                                  every case and implementation, about a minute
+  bench spawn --case fib,nqueens --rounds 21   two cases, more rounds
+  bench spawn --json spawn.jsonl               keep the figures as JSON Lines too";
+
+#[derive(Debug, Subcommand)]
+enum Bench {
+    Spawn(spawn::Args),
+}
+
+fn main() -> anyhow::Result<()> {
+    match Cli::parse().bench {
+        Bench::Spawn(args) => spawn::run(&args),
+    }
+}

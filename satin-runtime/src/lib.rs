@@ -1,1 +1,19 @@
-//! stub
+//! Everything that happens in [satin](https://docs.rs/satin) at run time.
+//!
+//! Users depend on `satin`, which re-exports what they need from here. The layers, from the bottom:
+//!
+//! * [`job`]: what a job is: its id, its record in memory, the registry of spawnable functions.
+//! * [`worker`]: running jobs on this machine: deque, frame, sync, the pool of threads.
+//! * [`config`]: where settings come from.
+//!
+//! `job` knows nothing of workers; `worker` knows nothing of other machines: the [`worker::Gate`] is the narrow
+//! door through which jobs leave and enter a process as bytes, whoever stands outside.
+#![warn(clippy::undocumented_unsafe_blocks)]
+
+pub mod config;
+pub mod job;
+pub mod observe;
+pub mod worker;
+
+#[doc(hidden)]
+pub mod private;

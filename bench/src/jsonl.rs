@@ -1,0 +1,21 @@
+//! JSON Lines files: one object per row, for plots and for comparing runs.
+
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::path::Path;
+
+use anyhow::Context;
+use serde::Serialize;
+
+/// Writes `rows` to `path`, one JSON object per line; an older file is replaced.
+pub fn write<T: Serialize>(path: &Path, rows: &[T]) -> anyhow::Result<()> {
+    let write_all = || -> anyhow::Result<()> {
+        let mut file = BufWriter::new(File::create(path)?);
+        for row in rows {
+            serde_json::to_writer(&mut file, row)?;
+            file.write_all(b"\n")?;
+        }
+        Ok(file.flush()?)
+    };
+    write_all().with_context(|| format!("cannot write the results to {}", path.display()))
+}

@@ -1,0 +1,75 @@
+//! The thread pools of every library under test, made alike and made once.
+//!
+//! This is the one place that knows how each library is configured and entered.
+
+use std::num::NonZeroUsize;
+
+use anyhow::Context;
+
+/// Stack of every thread that runs a measured program, in bytes. Reserved, not committed, so it costs nothing
+/// where it is not needed; chili has no way to set that of its workers.
+pub const STACK_BYTES: usize = 256 << 20;
+
+/// One pool per library, all with the same number of threads.
+pub struct Pools {
+    threads: NonZeroUsize,
+    satin: Satin,
+    rayon: rayon::ThreadPool,
+    chili: chili::ThreadPool,
+}
+
+impl Pools {
+    /// Starts all pools with `threads` threads each. Idle, they use no processor.
+    pub fn new(threads: NonZeroUsize) -> anyhow::Result<Self> {
+        let rayon = rayon::ThreadPoolBuilder::new()
+            .num_threads(threads.get())
+            .stack_size(STACK_BYTES)
+            .build()
+            .with_context(|| format!("cannot start a rayon pool of {threads} threads"))?;
+        let chili = chili::ThreadPool::with_config(chili::Config {
+            thread_count: Some(threads),
+            ..chili::Config::default()
+        });
+        let satin = Satin::new(threads)?;
+        Ok(Self {
+            threads,
+            satin,
+            rayon,
+            chili,
+        })
+    }
+
+    /// The number of threads that compute in each of the pools.
+    pub fn threads(&self) -> usize {
+        self.threads.get()
+    }
+
+    /// Runs `work` so that the spawnable functions it calls run on the satin pool.
+    pub fn satin<R>(&self, work: impl FnOnce() -> R) -> R {
+        self.satin.run(work)
+    }
+
+    /// Runs `work` on a thread of the rayon pool.
+    pub fn rayon<R: Send>(&self, work: impl FnOnce() -> R + Send) -> R {
+        self.rayon.install(work)
+    }
+
+    /// Runs `work` on this thread, which chili counts as one of its pool's.
+    pub fn chili<R>(&self, work: impl FnOnce(&mut chili::Scope<'_>) -> R) -> R {
+        work(&mut self.chili.scope())
+    }
+}
+
+/// A stand-in until satin has pools: it runs the closure, no more.
+// TODO: becomes `satin::Satin`, made by `satin::builder().threads(n).build()?`, when that exists.
+struct Satin;
+
+impl Satin {
+    fn new(_threads: NonZeroUsize) -> anyhow::Result<Self> {
+        Ok(Self)
+    }
+
+    fn run<R>(&self, work: impl FnOnce() -> R) -> R {
+        work()
+    }
+}

@@ -1,0 +1,305 @@
+//! Spawnable functions as the runtime sees them: a trait that the macro implements, the vtable made from it, and the
+//! registry of all of them.
+
+use std::{
+    collections::BTreeMap,
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::OnceLock,
+};
+
+use serde::{Serialize, de::DeserializeOwned};
+
+use super::{
+    kinds::Kinds,
+    record::{Aborted, Cx, Judge, Payload, Slot, State},
+};
+
+/// The arguments of a function, as a tuple.
+pub type Args<'s, F> = <<F as Function>::Kinds as Kinds>::Args<'s>;
+
+/// What the macro implements for each spawnable function, on a private marker type.
+///
+/// # Safety
+/// `VTABLE` must be `VTable::of` this function, or of another with the same kinds, result and body (the marker of
+/// another unrolling).
+pub unsafe trait Function: 'static + Sized {
+    /// The kinds of its arguments.
+    type Kinds: Kinds;
+    /// Its result.
+    type Out: Serialize + DeserializeOwned + Send + 'static;
+    /// The erased form.
+    const VTABLE: &'static VTable;
+
+    /// Runs the body as child `index` of the invocation in `cx`.
+    fn call(cx: Cx, index: u32, args: Args<'_, Self>) -> Self::Out;
+}
+
+/// How often a body may still be expanded into itself: LLVM does not inline recursion.
+pub trait Unroll: 'static {
+    /// One expansion fewer.
+    type Next: Unroll;
+    /// No further: the next call is a real one.
+    const LAST: bool;
+}
+
+/// No expansion.
+pub struct U0;
+/// One.
+pub struct U1;
+/// Two.
+pub struct U2;
+
+impl Unroll for U0 {
+    type Next = U0;
+    const LAST: bool = true;
+}
+impl Unroll for U1 {
+    type Next = U0;
+    const LAST: bool = false;
+}
+impl Unroll for U2 {
+    type Next = U1;
+    const LAST: bool = false;
+}
+
+/// One call that may be spawned: a function and its arguments.
+pub struct Call<'s, F: Function>(Args<'s, F>);
+
+impl<'s, F: Function> Call<'s, F> {
+    /// The call of `F` with these arguments.
+    #[inline(always)]
+    pub fn new(args: Args<'s, F>) -> Self {
+        Call(args)
+    }
+}
+
+/// A [`Call`] whose function has no name here: what the companion of a spawnable function returns.
+pub trait Prepared<'s>: Sized {
+    /// The function.
+    type Function: Function<Out = Self::Out>;
+    /// Its result.
+    type Out;
+
+    /// The arguments.
+    fn into_args(self) -> Args<'s, Self::Function>;
+}
+
+impl<'s, F: Function> Prepared<'s> for Call<'s, F> {
+    type Function = F;
+    type Out = F::Out;
+
+    #[inline(always)]
+    fn into_args(self) -> Args<'s, F> {
+        self.0
+    }
+}
+
+/// Results that can be failures, for a spawned call followed by `?`.
+pub trait Speculative {
+    /// What `?` yields.
+    type Value;
+    /// Would `?` return?
+    fn failed(&self) -> bool;
+    /// What `?` yields.
+    ///
+    /// # Panics
+    /// If this is a failure.
+    fn value(self) -> Self::Value;
+}
+
+impl<T, E> Speculative for Result<T, E> {
+    type Value = T;
+    #[inline]
+    fn failed(&self) -> bool {
+        self.is_err()
+    }
+    fn value(self) -> T {
+        self.ok().expect("only successes are asked for their value")
+    }
+}
+
+impl<T> Speculative for Option<T> {
+    type Value = T;
+    #[inline]
+    fn failed(&self) -> bool {
+        self.is_none()
+    }
+    fn value(self) -> T {
+        self.expect("only successes are asked for their value")
+    }
+}
+
+/// What people and other nodes call a function.
+#[derive(Clone, Copy, Debug)]
+pub struct Info {
+    /// Package, version, module path, `Self` and name, or the name that the attribute gives.
+    pub name: &'static str,
+    /// The types of arguments and result, as they are written.
+    pub signature: &'static str,
+    /// Where it stands.
+    pub file: &'static str,
+    /// Where it stands.
+    pub line: u32,
+}
+
+/// A function with its types erased.
+pub struct VTable {
+    /// Its names.
+    pub info: Info,
+    pub(crate) run: unsafe fn(&Slot, Cx) -> State,
+    pub(crate) export: unsafe fn(&Slot) -> Result<Vec<u8>, String>,
+    pub(crate) run_bytes: fn(Cx, u32, &[u8]) -> Result<Vec<u8>, RemoteFailure>,
+    pub(crate) finish: unsafe fn(&Slot, &[u8]) -> Result<(), String>,
+    pub(crate) drop_args: unsafe fn(&Slot),
+    pub(crate) drop_out: unsafe fn(&Slot),
+}
+
+/// Why a job that came as bytes has no result.
+#[derive(Debug)]
+pub(crate) enum RemoteFailure {
+    /// Arguments or result cannot be (de)serialized.
+    Codec(String),
+    Panicked(Payload),
+    Aborted,
+}
+
+impl VTable {
+    /// The vtable of `F`.
+    #[must_use]
+    pub const fn of<F: Function>(info: Info) -> VTable {
+        VTable {
+            info,
+            run: run::<F>,
+            export: export::<F>,
+            run_bytes: run_bytes::<F>,
+            finish: finish::<F>,
+            drop_args: drop_as::<Args<'static, F>>,
+            drop_out: drop_as::<F::Out>,
+        }
+    }
+}
+
+/// Runs the job in the slot, which the caller has taken, and leaves result or payload there.
+unsafe fn run<F: Function>(slot: &Slot, cx: Cx) -> State {
+    // SAFETY: the caller has taken this job of `F`, so its arguments are there and its own.
+    let args = unsafe { slot.take::<Args<'_, F>>() };
+    let index = slot.index();
+    match catch_unwind(AssertUnwindSafe(|| F::call(cx, index, args))) {
+        Ok(out) => {
+            // SAFETY: the arguments have been taken, so the data is empty.
+            unsafe { slot.put(out) };
+            State::Done
+        }
+        Err(payload) if payload.is::<Aborted>() => State::Aborted,
+        Err(payload) => {
+            // SAFETY: as above.
+            unsafe { slot.put(payload) };
+            State::Panicked
+        }
+    }
+}
+
+unsafe fn export<F: Function>(slot: &Slot) -> Result<Vec<u8>, String> {
+    // SAFETY: the caller has moved the slot to `Leaving`: the arguments of `F` are there, and nobody takes them.
+    let args = unsafe { slot.peek::<Args<'_, F>>() };
+    match catch_unwind(AssertUnwindSafe(|| postcard::to_stdvec(args))) {
+        Ok(bytes) => bytes.map_err(|error| error.to_string()),
+        Err(_) => Err("serializing the arguments panicked".into()),
+    }
+}
+
+fn run_bytes<F: Function>(cx: Cx, index: u32, arguments: &[u8]) -> Result<Vec<u8>, RemoteFailure> {
+    let codec = |error: postcard::Error| RemoteFailure::Codec(error.to_string());
+    let own: <F::Kinds as Kinds>::Own = postcard::from_bytes(arguments).map_err(codec)?;
+    catch_unwind(AssertUnwindSafe(|| {
+        let mut held = F::Kinds::hold(own);
+        let out = F::call(cx, index, F::Kinds::lend(&mut held));
+        postcard::to_stdvec(&(out, F::Kinds::give_back(held)))
+    }))
+    .map_err(|payload| if payload.is::<Aborted>() { RemoteFailure::Aborted } else { RemoteFailure::Panicked(payload) })?
+    .map_err(codec)
+}
+
+/// Result and changed `&mut` arguments of a job that ran elsewhere: the first decoded, the second copied back.
+pub(crate) fn import<F: Function>(args: Args<'_, F>, answer: &[u8]) -> Result<F::Out, String> {
+    let (out, back): (F::Out, <F::Kinds as Kinds>::Back) =
+        postcard::from_bytes(answer).map_err(|error| error.to_string())?;
+    F::Kinds::copy_back(args, back);
+    Ok(out)
+}
+
+/// Copies the changed `&mut` arguments back and drops the result.
+unsafe fn finish<F: Function>(slot: &Slot, answer: &[u8]) -> Result<(), String> {
+    // SAFETY: the caller says that the job is answered, which keeps its arguments, and that it is its own.
+    import::<F>(unsafe { slot.take() }, answer).map(drop)
+}
+
+unsafe fn drop_as<T>(slot: &Slot) {
+    // SAFETY: the caller says that a `T` is there and that it is its own.
+    drop(unsafe { slot.take::<T>() });
+}
+
+/// The judge of `F`'s results.
+pub(crate) struct JudgeOf<F>(std::marker::PhantomData<F>);
+
+impl<F: Function<Out: Speculative>> JudgeOf<F> {
+    pub(crate) const JUDGE: &'static Judge = &Judge {
+        // SAFETY: of the field: a result of `F` is in the slot.
+        in_slot: |slot| unsafe { slot.peek::<F::Out>() }.failed(),
+        in_bytes: |bytes| match postcard::take_from_bytes::<F::Out>(bytes) {
+            Ok((out, _)) => out.failed(),
+            Err(_) => false,
+        },
+    };
+}
+
+/// What the macro submits for each function.
+pub struct Registration(pub &'static VTable);
+
+inventory::collect!(Registration);
+
+/// All spawnable functions of this program, by stable name.
+///
+/// # Panics
+/// If two functions share a stable name: the message shows both places, and the cure.
+pub fn registered() -> &'static BTreeMap<&'static str, &'static VTable> {
+    static REGISTRY: OnceLock<BTreeMap<&'static str, &'static VTable>> = OnceLock::new();
+    REGISTRY.get_or_init(|| {
+        let mut all = BTreeMap::new();
+        for Registration(vtable) in inventory::iter::<Registration> {
+            if let Some(other) = all.insert(vtable.info.name, *vtable) {
+                let (a, b) = (vtable.info, other.info);
+                panic!(
+                    "two spawnable functions have the name `{}`: {}:{} and {}:{}; give one of them another with \
+                     #[spawnable(name = \"..\")]",
+                    a.name, a.file, a.line, b.file, b.line
+                );
+            }
+        }
+        all
+    })
+}
+
+/// A hash over all registered functions with their names and the types of their arguments: programs with another hash
+/// cannot work together.
+#[must_use]
+pub fn program_hash() -> [u8; 32] {
+    let mut hasher = blake3::Hasher::new();
+    for (name, vtable) in registered() {
+        for text in [name, vtable.info.signature] {
+            hasher.update(&(text.len() as u64).to_le_bytes()).update(text.as_bytes());
+        }
+    }
+    hasher.finalize().into()
+}
+
+/// # Panics
+/// If the linker dropped the function's registration.
+pub(crate) fn assert_registered(vtable: &'static VTable) {
+    assert!(
+        registered().contains_key(vtable.info.name),
+        "the spawnable function `{}` is not registered: the linker dropped its library; make sure that the program \
+         names something of that crate (`use the_crate as _;`)",
+        vtable.info.name
+    );
+}

@@ -1,0 +1,169 @@
+//! Job ids: the path from the root to a job, as bytes that sort in execution order.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// The path from the root to a job in the execution tree: one element per level, the index of the child among its
+/// parent's spawns.
+///
+/// The encoding makes "is an ancestor of" the same as "is a prefix of", and the order of bytes the order of
+/// execution: an index below 248 is one byte, a larger one is a length byte (248 + number of bytes - 1) followed by
+/// the index, big-endian and without leading zeros. The first element numbers the root jobs.
+///
+/// ```
+/// use satin_runtime::job::JobId;
+/// let parent = JobId::ROOT.child(0).child(7);
+/// let child = parent.child(300);
+/// assert_eq!(child.to_string(), "0.7.300");
+/// assert!(parent.is_ancestor_of(&child) && parent < child && child < parent.child(301));
+/// ```
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
+pub struct JobId(Vec<u8>);
+
+/// Indices from here on take more than one byte.
+const FIRST_LONG: u32 = 248;
+
+impl JobId {
+    /// The empty path, of which every job is a descendant.
+    pub const ROOT: JobId = JobId(Vec::new());
+
+    /// The id of this job's child number `index`.
+    #[must_use]
+    pub fn child(&self, index: u32) -> JobId {
+        let mut bytes = Vec::with_capacity(self.0.len() + 5);
+        bytes.extend_from_slice(&self.0);
+        push(&mut bytes, index);
+        JobId(bytes)
+    }
+
+    /// True for `other` itself and for everything below this job.
+    #[must_use]
+    pub fn is_ancestor_of(&self, other: &JobId) -> bool {
+        other.0.starts_with(&self.0)
+    }
+
+    /// The indices, from the root down.
+    pub fn path(&self) -> impl Iterator<Item = u32> + '_ {
+        let mut rest = self.0.as_slice();
+        std::iter::from_fn(move || {
+            let (&first, tail) = rest.split_first()?;
+            let length = usize::from(first).saturating_sub(FIRST_LONG as usize - 1);
+            if length == 0 {
+                rest = tail;
+                return Some(u32::from(first));
+            }
+            let (digits, tail) = tail.split_at_checked(length)?;
+            rest = tail;
+            Some(digits.iter().fold(0, |index, digit| index << 8 | u32::from(*digit)))
+        })
+    }
+
+    /// The bytes: at most 5 per level.
+    #[must_use]
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+fn push(bytes: &mut Vec<u8>, index: u32) {
+    if index < FIRST_LONG {
+        bytes.push(index as u8);
+        return;
+    }
+    let digits = index.to_be_bytes();
+    let zeros = index.leading_zeros() as usize / 8;
+    bytes.push((FIRST_LONG as usize - 1 + digits.len() - zeros) as u8);
+    bytes.extend_from_slice(&digits[zeros..]);
+}
+
+impl FromIterator<u32> for JobId {
+    fn from_iter<I: IntoIterator<Item = u32>>(path: I) -> JobId {
+        let mut bytes = Vec::new();
+        path.into_iter().for_each(|index| push(&mut bytes, index));
+        JobId(bytes)
+    }
+}
+
+impl fmt::Display for JobId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (level, index) in self.path().enumerate() {
+            let dot = if level == 0 { "" } else { "." };
+            write!(f, "{dot}{index}")?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for JobId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "JobId({self})")
+    }
+}
+
+/// What a job computes: 64 bits of a BLAKE3 hash over the function's stable name and its serialized arguments.
+///
+/// An id names the same work in a second execution only if the parent did the same thing again, so wherever a result
+/// is reused the id and the fingerprint must both match.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+pub struct Fingerprint(pub u64);
+
+impl Fingerprint {
+    /// The fingerprint of a call of the function with that stable name.
+    #[must_use]
+    pub fn of(name: &str, arguments: &[u8]) -> Fingerprint {
+        let mut hasher = blake3::Hasher::new();
+        // The length first, so that no name and arguments run into those of another function.
+        hasher.update(&(name.len() as u64).to_le_bytes()).update(name.as_bytes()).update(arguments);
+        let mut first = [0; 8];
+        first.copy_from_slice(&hasher.finalize().as_bytes()[..8]);
+        Fingerprint(u64::from_le_bytes(first))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::{collection::vec, prelude::*};
+
+    fn path() -> impl Strategy<Value = Vec<u32>> {
+        vec(prop_oneof![0..4u32, 245..260u32, 65_530..65_540u32, any::<u32>()], 0..6)
+    }
+
+    proptest! {
+        #[test]
+        fn ids_read_back_as_the_path_they_were_made_of(path in path()) {
+            let id: JobId = path.iter().copied().collect();
+            prop_assert_eq!(id.path().collect::<Vec<_>>(), path.clone());
+            let shown: Vec<String> = path.iter().map(u32::to_string).collect();
+            prop_assert_eq!(id.to_string(), shown.join("."));
+        }
+
+        #[test]
+        fn ids_sort_in_execution_order(a in path(), b in path()) {
+            let (x, y): (JobId, JobId) = (a.iter().copied().collect(), b.iter().copied().collect());
+            prop_assert_eq!(x.cmp(&y), a.cmp(&b));
+        }
+
+        #[test]
+        fn an_ancestor_is_a_prefix(a in path(), b in path()) {
+            let (x, y): (JobId, JobId) = (a.iter().copied().collect(), b.iter().copied().collect());
+            prop_assert_eq!(x.is_ancestor_of(&y), b.starts_with(&a));
+        }
+
+        #[test]
+        fn children_follow_their_parent(a in path(), index: u32) {
+            let parent: JobId = a.iter().copied().collect();
+            let child = parent.child(index);
+            prop_assert!(parent < child && parent.is_ancestor_of(&child));
+            prop_assert_eq!(child.path().last(), Some(index));
+        }
+    }
+
+    #[test]
+    fn fingerprints_tell_functions_and_arguments_apart() {
+        assert_ne!(Fingerprint::of("f", b"x"), Fingerprint::of("f", b"y"));
+        assert_ne!(Fingerprint::of("f", b"x"), Fingerprint::of("fx", b""));
+        assert_eq!(Fingerprint::of("f", b"x"), Fingerprint::of("f", b"x"));
+    }
+}

@@ -1,0 +1,185 @@
+//! The kinds of arguments a spawnable function may take, and what becomes of each when its job leaves the process.
+//!
+//! The macro chooses the kind from the tokens of the parameter's type: one trait for `T`, `&T` and `&mut T` would
+//! need overlapping impls.
+
+use std::marker::PhantomData;
+
+use serde::{Serialize, de::DeserializeOwned};
+
+/// One argument: how it is held here, owned by the node that took the job, and brought back.
+pub trait Kind: 'static {
+    /// What the function receives: `T`, `&'s T`, `&'s mut [T]`, ..
+    type Arg<'s>: Serialize + Send;
+    /// What another node makes of the bytes and keeps as long as the job runs there.
+    type Own: DeserializeOwned + Send;
+    /// What travels back beside the result: the changed value of a `&mut`, nothing otherwise.
+    type Back: Serialize + DeserializeOwned + Send;
+
+    /// Lends the owned value to the function, on the node that took the job.
+    fn lend(own: &mut Option<Self::Own>) -> Self::Arg<'_>;
+    /// What is left of the owned value once the function has returned.
+    fn give_back(own: Option<Self::Own>) -> Self::Back;
+    /// Writes the changed value to where it was borrowed from. Called by the owner of the borrow, inside its sync.
+    fn copy_back(arg: Self::Arg<'_>, back: Self::Back);
+}
+
+const LENT: &str = "an argument is lent exactly once";
+
+/// `T`: moved here, serialized elsewhere.
+pub struct Value<T>(PhantomData<T>);
+/// `&T`: borrowed here; elsewhere a copy lives as long as the job.
+pub struct Ref<T>(PhantomData<T>);
+/// `&[T]`.
+pub struct RefSlice<T>(PhantomData<T>);
+/// `&str`.
+pub struct RefStr;
+/// `&mut T`: borrowed here; elsewhere copied out, and copied back inside the sync.
+pub struct Mut<T>(PhantomData<T>);
+/// `&mut [T]`.
+pub struct MutSlice<T>(PhantomData<T>);
+
+impl<T: Serialize + DeserializeOwned + Send + 'static> Kind for Value<T> {
+    type Arg<'s> = T;
+    type Own = T;
+    type Back = ();
+    fn lend(own: &mut Option<T>) -> T {
+        own.take().expect(LENT)
+    }
+    fn give_back(_: Option<T>) {}
+    fn copy_back(_: T, (): ()) {}
+}
+
+impl<T: Serialize + DeserializeOwned + Send + Sync + 'static> Kind for Ref<T> {
+    type Arg<'s> = &'s T;
+    type Own = T;
+    type Back = ();
+    fn lend(own: &mut Option<T>) -> &T {
+        own.as_ref().expect(LENT)
+    }
+    fn give_back(_: Option<T>) {}
+    fn copy_back(_: &T, (): ()) {}
+}
+
+impl<T: Serialize + DeserializeOwned + Send + Sync + 'static> Kind for RefSlice<T> {
+    type Arg<'s> = &'s [T];
+    type Own = Vec<T>;
+    type Back = ();
+    fn lend(own: &mut Option<Vec<T>>) -> &[T] {
+        own.as_ref().expect(LENT)
+    }
+    fn give_back(_: Option<Vec<T>>) {}
+    fn copy_back(_: &[T], (): ()) {}
+}
+
+impl Kind for RefStr {
+    type Arg<'s> = &'s str;
+    type Own = String;
+    type Back = ();
+    fn lend(own: &mut Option<String>) -> &str {
+        own.as_ref().expect(LENT)
+    }
+    fn give_back(_: Option<String>) {}
+    fn copy_back(_: &str, (): ()) {}
+}
+
+impl<T: Serialize + DeserializeOwned + Send + 'static> Kind for Mut<T> {
+    type Arg<'s> = &'s mut T;
+    type Own = T;
+    type Back = T;
+    fn lend(own: &mut Option<T>) -> &mut T {
+        own.as_mut().expect(LENT)
+    }
+    fn give_back(own: Option<T>) -> T {
+        own.expect(LENT)
+    }
+    fn copy_back(arg: &mut T, back: T) {
+        *arg = back;
+    }
+}
+
+impl<T: Serialize + DeserializeOwned + Send + 'static> Kind for MutSlice<T> {
+    type Arg<'s> = &'s mut [T];
+    type Own = Vec<T>;
+    type Back = Vec<T>;
+    fn lend(own: &mut Option<Vec<T>>) -> &mut [T] {
+        own.as_mut().expect(LENT)
+    }
+    fn give_back(own: Option<Vec<T>>) -> Vec<T> {
+        own.expect(LENT)
+    }
+    /// # Panics
+    /// If the slice came back with another length, which only a corrupted frame can cause.
+    fn copy_back(arg: &mut [T], back: Vec<T>) {
+        assert_eq!(arg.len(), back.len(), "a `&mut [T]` argument came back with another length");
+        arg.iter_mut().zip(back).for_each(|(place, value)| *place = value);
+    }
+}
+
+/// All arguments of a function: tuples of up to twelve [`Kind`]s.
+pub trait Kinds: 'static {
+    /// The tuple that the function receives.
+    type Args<'s>: Serialize + Send;
+    /// The tuple that another node decodes.
+    type Own: DeserializeOwned + Send;
+    /// `Own`, each element in an `Option` from which it can be lent.
+    type Lent: Send;
+    /// The tuple of what travels back.
+    type Back: Serialize + DeserializeOwned + Send;
+
+    /// Prepares the decoded arguments for [`Kinds::lend`].
+    fn hold(own: Self::Own) -> Self::Lent;
+    /// Lends all arguments to the function.
+    fn lend(held: &mut Self::Lent) -> Self::Args<'_>;
+    /// What is left once the function has returned.
+    fn give_back(held: Self::Lent) -> Self::Back;
+    /// Copies every `&mut` argument back.
+    fn copy_back(args: Self::Args<'_>, back: Self::Back);
+}
+
+impl Kinds for () {
+    type Args<'s> = ();
+    type Own = ();
+    type Lent = ();
+    type Back = ();
+    fn hold((): ()) {}
+    fn lend((): &mut ()) {}
+    fn give_back((): ()) {}
+    fn copy_back((): (), (): ()) {}
+}
+
+macro_rules! tuple_of_kinds {
+    ($($kind:ident $arg:ident $back:ident),+) => {
+        impl<$($kind: Kind),+> Kinds for ($($kind,)+) {
+            type Args<'s> = ($($kind::Arg<'s>,)+);
+            type Own = ($($kind::Own,)+);
+            type Lent = ($(Option<$kind::Own>,)+);
+            type Back = ($($kind::Back,)+);
+            fn hold(($($arg,)+): Self::Own) -> Self::Lent {
+                ($(Some($arg),)+)
+            }
+            fn lend(($($arg,)+): &mut Self::Lent) -> Self::Args<'_> {
+                ($($kind::lend($arg),)+)
+            }
+            fn give_back(($($arg,)+): Self::Lent) -> Self::Back {
+                ($($kind::give_back($arg),)+)
+            }
+            fn copy_back(($($arg,)+): Self::Args<'_>, ($($back,)+): Self::Back) {
+                $($kind::copy_back($arg, $back);)+
+            }
+        }
+    };
+}
+
+tuple_of_kinds!(A a x);
+tuple_of_kinds!(A a x, B b y);
+tuple_of_kinds!(A a x, B b y, C c z);
+tuple_of_kinds!(A a x, B b y, C c z, D d w);
+tuple_of_kinds!(A a x, B b y, C c z, D d w, E e v);
+tuple_of_kinds!(A a x, B b y, C c z, D d w, E e v, F f u);
+tuple_of_kinds!(A a x, B b y, C c z, D d w, E e v, F f u, G g t);
+tuple_of_kinds!(A a x, B b y, C c z, D d w, E e v, F f u, G g t, H h s);
+tuple_of_kinds!(A a x, B b y, C c z, D d w, E e v, F f u, G g t, H h s, I i r);
+tuple_of_kinds!(A a x, B b y, C c z, D d w, E e v, F f u, G g t, H h s, I i r, J j q);
+tuple_of_kinds!(A a x, B b y, C c z, D d w, E e v, F f u, G g t, H h s, I i r, J j q, K k p);
+tuple_of_kinds!(A a x, B b y, C c z, D d w, E e v, F f u, G g t, H h s, I i r, J j q, K k p, L l o);

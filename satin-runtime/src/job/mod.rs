@@ -1,0 +1,16 @@
+//! What a job is: one invocation of a spawnable function, with its arguments and a place for its result.
+//!
+//! * [`id`]: the path from the root to the job, and the fingerprint that says what it computes.
+//! * [`kinds`]: how each kind of argument is lent, sent and copied back.
+//! * [`function`]: spawnable functions as the runtime sees them, their vtables and their registry.
+//! * [`record`]: the 64 bytes in which a job waits to be run.
+//!
+//! Knows nothing of threads, deques or other nodes.
+
+pub mod function;
+pub mod id;
+pub mod kinds;
+pub mod record;
+
+pub use function::{Function, Info, VTable, program_hash, registered};
+pub use id::{Fingerprint, JobId};

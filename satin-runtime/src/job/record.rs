@@ -1,0 +1,301 @@
+//! The record of a job that waits to be run, 64 bytes, and the frame of an invocation that has spawned.
+//!
+//! A record lives in a slot of its worker's deque. Its fields belong to the owner until the job is taken; what a
+//! thief may touch, and when, is told in `worker/README.md`. The address of the slot says where it is: slots
+//! lie in an area aligned to [`AREA`], whose first page belongs to the worker.
+
+use std::{
+    any::Any,
+    cell::{Cell, UnsafeCell},
+    mem::MaybeUninit,
+    sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering},
+};
+
+use super::function::VTable;
+
+/// Size and alignment of a worker's area, in bytes of address space: its header, then its slots.
+pub const AREA: usize = if usize::BITS == 64 { 1 << 31 } else { 1 << 24 };
+
+/// Arguments and results up to this size and alignment stand in the record itself, larger ones are boxed.
+const IN_PLACE: usize = 32;
+
+/// One job record.
+#[repr(C, align(64))]
+pub struct Slot {
+    /// The function; written by a spawn.
+    pub function: Cell<&'static VTable>,
+    /// The invocation that spawned this job; written by a spawn.
+    pub parent: Cell<*const Frame>,
+    /// [`State`] above, index of the child below.
+    meta: AtomicU64,
+    /// For a speculative spawn its [`Judge`], until the result of a remote run takes this place.
+    pub extra: AtomicPtr<()>,
+    data: UnsafeCell<MaybeUninit<[u8; IN_PLACE]>>,
+}
+
+/// Where a job is on its way. `Ready` covers private, public and just stolen: the deque knows the difference.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum State {
+    /// In its owner's deque, or a thief has it and has not said so yet.
+    Ready,
+    /// Taken by the worker of this index, in the same pool.
+    Taken(u32),
+    /// The gate serializes the arguments; the owner must not touch them.
+    Leaving,
+    /// Another node has it; the arguments stay, the result will come as bytes.
+    Away,
+    /// It left and came back undone: the owner runs it.
+    Returned,
+    /// The result is in the data.
+    Done,
+    /// The payload of the panic is in the data.
+    Panicked,
+    /// It was aborted: the data is empty.
+    Aborted,
+    /// The arguments are in the data, a `RemoteOutcome` hangs on `extra`.
+    Answered,
+}
+
+/// The owner of the slot waits, parked: whoever changes the state last wakes it.
+const AWAITED: u64 = 1 << 63;
+/// A thief should judge the result and stop the siblings if it is a failure.
+const SPECULATIVE: u64 = 1 << 62;
+
+impl State {
+    const fn bits(self) -> u64 {
+        let (code, thief) = match self {
+            State::Ready => (0, 0),
+            State::Taken(thief) => (1, thief as u64),
+            State::Leaving => (2, 0),
+            State::Away => (3, 0),
+            State::Returned => (4, 0),
+            State::Done => (5, 0),
+            State::Panicked => (6, 0),
+            State::Aborted => (7, 0),
+            State::Answered => (8, 0),
+        };
+        code << 32 | thief << 40
+    }
+
+    fn from_bits(bits: u64) -> State {
+        match bits >> 32 & 0xff {
+            0 => State::Ready,
+            1 => State::Taken((bits >> 40) as u32 & 0xffff),
+            2 => State::Leaving,
+            3 => State::Away,
+            4 => State::Returned,
+            5 => State::Done,
+            6 => State::Panicked,
+            7 => State::Aborted,
+            8 => State::Answered,
+            code => unreachable!("a job record in state {code}"),
+        }
+    }
+
+    /// The owner's sync need not wait any longer.
+    pub fn is_settled(self) -> bool {
+        !matches!(self, State::Ready | State::Taken(_) | State::Leaving | State::Away)
+    }
+}
+
+impl Slot {
+    /// Fills in everything but the arguments.
+    #[inline(always)]
+    pub fn fill(&self, function: &'static VTable, parent: *const Frame, index: u32, judge: Option<&'static Judge>) {
+        self.function.set(function);
+        self.parent.set(parent);
+        let speculative = match judge {
+            Some(judge) => {
+                self.extra.store(std::ptr::from_ref(judge).cast_mut().cast(), Ordering::Relaxed);
+                SPECULATIVE
+            }
+            None => 0,
+        };
+        self.meta.store(u64::from(index) | speculative, Ordering::Relaxed);
+    }
+
+    /// Which child of its parent this is.
+    #[inline(always)]
+    pub fn index(&self) -> u32 {
+        self.meta.load(Ordering::Relaxed) as u32
+    }
+
+    /// The state, with whatever its last writer had written before.
+    pub fn state(&self) -> State {
+        State::from_bits(self.meta.load(Ordering::Acquire))
+    }
+
+    /// Moves to a state; true if the owner is parked and has to be woken.
+    ///
+    /// For a settled state this is the last access of whoever is not the owner: neither slot nor parent may be
+    /// touched after it.
+    pub fn enter(&self, state: State) -> bool {
+        let mut meta = self.meta.load(Ordering::Relaxed);
+        loop {
+            let keep = meta & (SPECULATIVE | u64::from(u32::MAX));
+            let next = keep | state.bits() | if state.is_settled() { 0 } else { meta & AWAITED };
+            match self.meta.compare_exchange_weak(meta, next, Ordering::AcqRel, Ordering::Relaxed) {
+                Ok(_) => return meta & AWAITED != 0,
+                Err(now) => meta = now,
+            }
+        }
+    }
+
+    /// Says that the owner is about to park. False if the job was settled meanwhile.
+    pub fn announce_waiting(&self) -> bool {
+        let mut meta = self.meta.load(Ordering::Acquire);
+        loop {
+            if State::from_bits(meta).is_settled() {
+                return false;
+            }
+            match self.meta.compare_exchange_weak(meta, meta | AWAITED, Ordering::AcqRel, Ordering::Acquire) {
+                Ok(_) => return true,
+                Err(now) => meta = now,
+            }
+        }
+    }
+
+    /// The judge of a speculative spawn, as long as no remote answer has come.
+    pub fn judge(&self) -> Option<&'static Judge> {
+        let speculative = self.meta.load(Ordering::Relaxed) & SPECULATIVE != 0;
+        // SAFETY: `fill` stored a `&'static Judge` whenever it set the flag, and `extra` is overwritten only by an
+        // answer, after which nobody asks for the judge.
+        speculative.then(|| unsafe { &*self.extra.load(Ordering::Relaxed).cast::<Judge>() })
+    }
+
+    /// Puts a value into the record, boxed if it does not fit.
+    ///
+    /// # Safety
+    /// The caller has the data for itself, and it is empty.
+    #[inline(always)]
+    pub unsafe fn put<T>(&self, value: T) {
+        let data = self.data.get().cast::<u8>();
+        if const { fits::<T>() } {
+            // SAFETY: the data is ours, large enough and aligned to 32, as `fits` says.
+            unsafe { data.cast::<T>().write(value) }
+        } else {
+            // SAFETY: as above, for a pointer.
+            unsafe { data.cast::<*mut T>().write(Box::into_raw(Box::new(value))) }
+        }
+    }
+
+    /// Takes the value out of the record.
+    ///
+    /// # Safety
+    /// The caller has the data for itself, and a `T` was put into it.
+    #[inline(always)]
+    pub unsafe fn take<T>(&self) -> T {
+        let data = self.data.get().cast::<u8>();
+        if const { fits::<T>() } {
+            // SAFETY: a `T` is there, in place; the caller promises that it is read once.
+            unsafe { data.cast::<T>().read() }
+        } else {
+            // SAFETY: a box of a `T` is there; the caller promises that it is taken once.
+            unsafe { *Box::from_raw(data.cast::<*mut T>().read()) }
+        }
+    }
+
+    /// Looks at the value in the record.
+    ///
+    /// # Safety
+    /// A `T` was put into the data, and nobody takes it as long as the reference lives.
+    pub unsafe fn peek<T>(&self) -> &T {
+        let data = self.data.get().cast::<u8>();
+        if const { fits::<T>() } {
+            // SAFETY: a `T` is there, in place.
+            unsafe { &*data.cast::<T>() }
+        } else {
+            // SAFETY: a box of a `T` is there.
+            unsafe { &*data.cast::<*mut T>().read() }
+        }
+    }
+}
+
+const fn fits<T>() -> bool {
+    size_of::<T>() <= IN_PLACE && align_of::<T>() <= IN_PLACE
+}
+
+/// Says whether the result of a speculative job is a failure, in both forms a result takes.
+pub struct Judge {
+    /// Looks at the result in the record. Its state is about to become `Done`.
+    ///
+    /// Unsafe to call unless a result of the judged function is in the slot.
+    pub in_slot: unsafe fn(&Slot) -> bool,
+    /// Looks at the bytes that a remote run sent.
+    pub in_bytes: fn(&[u8]) -> bool,
+}
+
+/// An invocation that has spawned, on the stack of whoever runs it.
+///
+/// Ids are read off the chain of frames, so a spawn builds none.
+pub struct Frame {
+    parent: *const Frame,
+    index: u32,
+    flags: AtomicU32,
+}
+
+/// What is known of a frame.
+pub mod flag {
+    /// The children of this invocation are to stop.
+    pub const ABORT: u32 = 1;
+    /// The bottom of a chain: first field of a `RootFrame`.
+    pub const ROOT: u32 = 2;
+    /// Entered by an ordinary call from within a job: what is below has no id and stays in this process.
+    pub const NESTED: u32 = 4;
+}
+
+impl Frame {
+    /// The frame of an invocation that is about to spawn.
+    #[inline(always)]
+    #[must_use]
+    pub fn new(cx: Cx, index: u32) -> Frame {
+        Frame { parent: cx.parent, index, flags: AtomicU32::new(0) }
+    }
+
+    /// A frame that is not an invocation: the bottom of a chain, or a nested entry.
+    pub(crate) fn special(parent: *const Frame, flags: u32) -> Frame {
+        Frame { parent, index: 0, flags: AtomicU32::new(flags) }
+    }
+
+    /// True if that flag is up.
+    #[inline(always)]
+    pub fn has(&self, flag: u32) -> bool {
+        self.flags.load(Ordering::Relaxed) & flag != 0
+    }
+
+    /// Raises a flag; true if it was down.
+    pub(crate) fn raise(&self, flag: u32) -> bool {
+        self.flags.fetch_or(flag, Ordering::Relaxed) & flag == 0
+    }
+
+    /// Lowers a flag; true if it was up.
+    pub(crate) fn lower(&self, flag: u32) -> bool {
+        self.flags.fetch_and(!flag, Ordering::Relaxed) & flag != 0
+    }
+
+    /// The frame of the invocation that spawned this one.
+    pub(crate) fn parent(&self) -> *const Frame {
+        self.parent
+    }
+
+    /// Which child of its parent this is.
+    pub(crate) fn index(&self) -> u32 {
+        self.index
+    }
+}
+
+/// Where a function runs: the next free slot, and the frame of the invocation that called it. Two words, so that it
+/// travels in registers; the worker is found from the slot's address.
+#[derive(Clone, Copy)]
+pub struct Cx {
+    /// The first slot that is free.
+    pub(crate) head: *const Slot,
+    /// The invocation that spawned the one that runs here.
+    pub(crate) parent: *const Frame,
+}
+
+/// What unwinds an aborted job. Not a panic: no hook runs, nobody sees it.
+pub struct Aborted;
+
+/// How the run of a job ended, where it did not return.
+pub type Payload = Box<dyn Any + Send>;

@@ -1,0 +1,36 @@
+//! Running jobs on this machine. `worker/README.md` explains the protocol between owner and thieves; read it first.
+//!
+//! * [`deque`](self): the split deque, positions only (loom tests beside it).
+//! * `thread`: a worker: looking for work, running what was stolen, waiting at a sync.
+//! * `scope`: what an invocation does: spawn, sync, call; the guards that keep borrows sound.
+//! * `group`: any number of children with one closure that delivers their results in spawn order.
+//! * `pool`: the threads of a pool, how they sleep, how root jobs come in.
+//! * `gate`: the narrow door through which jobs leave and enter the process as bytes.
+//!
+//! Knows nothing of nodes. Together with `job/record.rs` the only unsafe code of Satin.
+
+mod deque;
+#[cfg(not(loom))]
+mod area;
+#[cfg(not(loom))]
+mod gate;
+#[cfg(not(loom))]
+mod group;
+#[cfg(not(loom))]
+mod pool;
+#[cfg(not(loom))]
+mod scope;
+#[cfg(not(loom))]
+mod sleep;
+#[cfg(not(loom))]
+mod thread;
+
+#[cfg(not(loom))]
+pub use self::{
+    gate::{Answer, Away, Gate, Hosted, Token},
+    group::{Entry, Group, Keep, Or, Spec, Ticket},
+    pool::{Builder, BuildError, Satin, enter, node, NodeInfo},
+    scope::{Child, Scope},
+};
+#[cfg(not(loom))]
+pub use crate::job::record::{Cx, Frame};

@@ -1,0 +1,424 @@
+//! A pool of workers in this process, and how calls from ordinary code get in.
+
+use std::{
+    cell::{Cell, RefCell},
+    panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicBool, AtomicU32, Ordering, fence},
+    },
+    thread::JoinHandle,
+    time::Instant,
+};
+
+use crossbeam::{
+    queue::SegQueue,
+    sync::{Parker, Unparker},
+};
+
+use super::{
+    area::Area,
+    gate::{Gate, Ledger},
+    sleep::Sleep,
+    thread::{RootFrame, Worker},
+};
+use crate::{
+    config::Config,
+    job::{
+        JobId,
+        function::{self, Args, Function, Prepared},
+        record::{Cx, Frame, Payload, Slot, flag},
+    },
+    observe::Figures,
+};
+
+/// What the threads of a pool share.
+pub(crate) struct Pool {
+    workers: Vec<*mut Worker>,
+    /// Keeps the workers' memory.
+    _areas: Vec<Area>,
+    tasks: SegQueue<Task>,
+    pub(super) sleep: Sleep,
+    ended: AtomicBool,
+    /// Has anybody ever been aborted? Until then nobody looks for it.
+    aborted: AtomicBool,
+    pub(super) ledger: Ledger,
+    born: Instant,
+    main_roots: AtomicU32,
+    other_roots: AtomicU32,
+}
+
+// SAFETY: `workers` point into the areas, and `Worker` is `Sync`.
+unsafe impl Sync for Pool {}
+// SAFETY: as above.
+unsafe impl Send for Pool {}
+
+/// Something for a worker that has nothing else to do.
+pub(super) enum Task {
+    /// A root job; the caller waits for it on its stack.
+    Root { task: *const (), run: unsafe fn(*const (), &Worker, *const Slot) },
+    Boxed(Box<dyn FnOnce(&Worker, *const Slot) + Send>),
+}
+
+// SAFETY: a root task points to a `RootTask`, made to be run by another thread, whose arguments and result are `Send`.
+unsafe impl Send for Task {}
+
+impl Task {
+    pub(super) fn boxed(run: impl FnOnce(&Worker, *const Slot) + Send + 'static) -> Task {
+        Task::Boxed(Box::new(run))
+    }
+
+    pub(super) fn run(self, worker: &Worker, head: *const Slot) {
+        match self {
+            // SAFETY: the caller of the root job waits until it has been run, once.
+            Task::Root { task, run } => unsafe { run(task, worker, head) },
+            Task::Boxed(run) => run(worker, head),
+        }
+    }
+}
+
+/// Root jobs of threads other than `main`'s have numbers from here on.
+const OTHER_ROOTS: u32 = 1 << 31;
+
+impl Pool {
+    fn new(threads: u32) -> std::io::Result<Arc<Pool>> {
+        let mut areas = (0..threads).map(|_| Area::reserve()).collect::<Result<Vec<_>, _>>()?;
+        Ok(Arc::new_cyclic(|pool| {
+            let workers = areas.iter_mut().zip(0..).map(|(area, index)| {
+                let base = area.base();
+                let worker = base.cast::<Worker>();
+                // SAFETY: the area is ours, large enough, and aligned to more than a worker needs.
+                unsafe { worker.write(Worker::new(base, index, pool.as_ptr())) };
+                worker
+            });
+            Pool {
+                workers: workers.collect(),
+                _areas: areas,
+                tasks: SegQueue::new(),
+                sleep: Sleep::new(threads),
+                ended: AtomicBool::new(false),
+                aborted: AtomicBool::new(false),
+                ledger: Ledger::default(),
+                born: Instant::now(),
+                main_roots: AtomicU32::new(0),
+                other_roots: AtomicU32::new(OTHER_ROOTS),
+            }
+        }))
+    }
+
+    pub(super) fn workers(&self) -> u32 {
+        self.workers.len() as u32
+    }
+
+    pub(super) fn worker(&self, index: u32) -> &Worker {
+        // SAFETY: workers live as long as their areas, which the pool keeps.
+        unsafe { &*self.workers[index as usize] }
+    }
+
+    fn all(&self) -> impl Iterator<Item = &Worker> {
+        (0..self.workers()).map(|index| self.worker(index))
+    }
+
+    /// Nanoseconds since the pool was made.
+    pub(super) fn age(&self) -> u64 {
+        u64::try_from(self.born.elapsed().as_nanos()).unwrap_or(u64::MAX)
+    }
+
+    pub(super) fn has_ended(&self) -> bool {
+        self.ended.load(Ordering::Acquire)
+    }
+
+    pub(super) fn has_aborted(&self) -> bool {
+        self.aborted.load(Ordering::Relaxed)
+    }
+
+    /// A flag has been raised in some frame: everybody looks up.
+    pub(super) fn announce_abort(&self) {
+        self.aborted.store(true, Ordering::Relaxed);
+        fence(Ordering::SeqCst);
+        self.all().for_each(Worker::ask);
+        // A worker that waits parked for a job of an aborted invocation has to unwind.
+        self.sleep.wake_all();
+    }
+
+    pub(super) fn next_task(&self) -> Option<Task> {
+        self.tasks.pop()
+    }
+
+    pub(super) fn submit(&self, task: Task) {
+        self.tasks.push(task);
+        fence(Ordering::SeqCst);
+        self.sleep.wake(1);
+    }
+
+    /// Sleeps until something may have changed. The worker has found nothing, and looks once more here.
+    pub(super) fn sleep_unless(&self, worker: &Worker, ready: impl Fn() -> bool) {
+        self.sleep.lie_down(worker.index);
+        self.all().filter(|other| other.index != worker.index).for_each(Worker::ask);
+        fence(Ordering::SeqCst);
+        let something = || {
+            ready()
+                || self.has_ended()
+                || !self.tasks.is_empty()
+                || self.all().any(|other| other.index != worker.index && other.has_public())
+        };
+        if !something() {
+            worker.counters.sleeps.add(1);
+            self.sleep.park(worker.index);
+        }
+        self.sleep.get_up(worker.index);
+    }
+}
+
+thread_local! {
+    /// The worker that this thread is.
+    static WORKER: Cell<*const Worker> = const { Cell::new(std::ptr::null()) };
+    /// The pool that calls from this thread go to, innermost `run` last.
+    static TARGET: RefCell<Option<Arc<Pool>>> = const { RefCell::new(None) };
+    /// Is this the thread on which `satin::run` called `main`?
+    static IS_MAIN: Cell<bool> = const { Cell::new(false) };
+}
+
+/// A pool of workers.
+///
+/// Dropping it waits for its threads; jobs of other threads that still run are finished first.
+pub struct Satin {
+    pool: Arc<Pool>,
+    threads: Vec<JoinHandle<()>>,
+    stats: bool,
+}
+
+/// Settings of a pool by hand.
+#[derive(Clone, Debug, Default)]
+pub struct Builder {
+    config: Config,
+}
+
+/// Why a pool could not be made. Nothing has been started.
+#[derive(Debug, thiserror::Error)]
+pub enum BuildError {
+    /// No address space for a worker's slots.
+    #[error("cannot reserve 4 GiB of address space per worker (is there a `ulimit -v`?): {0}; lower SATIN_THREADS or raise the limit")]
+    Area(std::io::Error),
+    /// No thread.
+    #[error("cannot start a worker with a stack of {stack_mib} MiB: {source}; lower SATIN_THREADS or SATIN_STACK")]
+    Thread {
+        /// What was asked for.
+        stack_mib: usize,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// A setting makes no sense.
+    #[error(transparent)]
+    Config(#[from] crate::config::ConfigError),
+}
+
+impl Builder {
+    /// Starts from these settings.
+    #[must_use]
+    pub fn from_config(config: Config) -> Builder {
+        Builder { config }
+    }
+
+    /// Number of workers; the default is the number of cores that this process may use.
+    #[must_use]
+    pub fn threads(mut self, threads: usize) -> Builder {
+        self.config.threads = Some(threads);
+        self
+    }
+
+    /// Stack of each worker in MiB, reserved and committed as it is used.
+    #[must_use]
+    pub fn stack(mut self, mib: usize) -> Builder {
+        self.config.stack = Some(mib);
+        self
+    }
+
+    /// Print the table of figures when the pool ends.
+    #[must_use]
+    pub fn stats(mut self, print: bool) -> Builder {
+        self.config.stats = Some(print);
+        self
+    }
+
+    /// Starts the workers.
+    ///
+    /// # Errors
+    /// If a setting makes no sense, or the system has no room: nothing runs then.
+    pub fn build(self) -> Result<Satin, BuildError> {
+        let config = self.config.resolve()?;
+        let pool = Pool::new(config.threads).map_err(BuildError::Area)?;
+        let mut satin = Satin { pool, threads: Vec::new(), stats: config.stats };
+        let size = config.stack_mib << 20;
+        for index in 0..config.threads {
+            let pool = Arc::clone(&satin.pool);
+            let thread = std::thread::Builder::new()
+                .name(format!("satin-{index}"))
+                .stack_size(size)
+                .spawn(move || {
+                    let worker = pool.worker(index);
+                    WORKER.set(worker);
+                    worker.measure_stack(size);
+                    worker.serve();
+                })
+                .map_err(|source| BuildError::Thread { stack_mib: config.stack_mib, source })?;
+            satin.threads.push(thread);
+        }
+        Ok(satin)
+    }
+}
+
+impl Satin {
+    /// Runs `main` on the calling thread, with this pool as the one that spawnable functions run on.
+    pub fn run<R>(&self, main: impl FnOnce() -> R) -> R {
+        let outer = TARGET.replace(Some(Arc::clone(&self.pool)));
+        let _restore = Restore(outer);
+        main()
+    }
+
+    /// The gate through which jobs leave and enter this pool.
+    #[must_use]
+    pub fn gate(&self) -> Gate {
+        Gate { pool: Arc::clone(&self.pool) }
+    }
+
+    /// Number of workers.
+    #[must_use]
+    pub fn threads(&self) -> usize {
+        self.pool.workers.len()
+    }
+
+    /// What each worker has counted so far.
+    #[must_use]
+    pub fn figures(&self) -> Vec<Figures> {
+        self.pool.all().map(|worker| worker.counters.read()).collect()
+    }
+
+    pub(crate) fn run_as_main<R>(&self, main: impl FnOnce() -> R) -> R {
+        IS_MAIN.set(true);
+        self.run(main)
+    }
+}
+
+struct Restore(Option<Arc<Pool>>);
+
+impl Drop for Restore {
+    fn drop(&mut self) {
+        TARGET.set(self.0.take());
+    }
+}
+
+impl Drop for Satin {
+    fn drop(&mut self) {
+        self.pool.ended.store(true, Ordering::Release);
+        self.pool.sleep.wake_all();
+        for thread in self.threads.drain(..) {
+            // A worker catches the panics of jobs; if one died all the same, its message has been printed.
+            if thread.thread().id() != std::thread::current().id() && thread.join().is_err() {
+                tracing::error!("a worker thread panicked");
+            }
+        }
+        if self.stats {
+            eprint!("{}", crate::observe::table(&self.figures()));
+        }
+    }
+}
+
+/// The pool for calls from ordinary threads that are under no [`Satin::run`].
+fn default_pool() -> &'static Arc<Pool> {
+    static DEFAULT: OnceLock<Satin> = OnceLock::new();
+    let satin = DEFAULT.get_or_init(|| {
+        let config = Config::load().map_err(BuildError::from);
+        let built = config.and_then(|config| Builder::from_config(config).build());
+        built.unwrap_or_else(|error| panic!("satin cannot start: {error}"))
+    });
+    &satin.pool
+}
+
+fn target() -> Arc<Pool> {
+    TARGET.with_borrow(Option::clone).unwrap_or_else(|| Arc::clone(default_pool()))
+}
+
+/// Who I am.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct NodeInfo {
+    /// Workers of this process' pool.
+    pub threads: usize,
+}
+
+/// Who I am: the pool that a call from here would go to.
+#[must_use]
+pub fn node() -> NodeInfo {
+    let worker = WORKER.get();
+    // SAFETY: a worker outlives its thread.
+    let inside = unsafe { worker.as_ref() }.map(|worker| worker.pool().workers.len());
+    NodeInfo { threads: inside.unwrap_or_else(|| target().workers.len()) }
+}
+
+/// Calls a spawnable function from ordinary code and waits for its result: a root job, or, within a job, a nested
+/// entry, which stays in this process.
+///
+/// # Panics
+/// With the panic of the job.
+pub fn enter<'s, P: Prepared<'s>>(call: P) -> P::Out {
+    let target = TARGET.with_borrow(|target| target.as_ref().map(Arc::as_ptr));
+    // SAFETY: a worker outlives its thread.
+    match unsafe { WORKER.get().as_ref() } {
+        Some(worker) if target.is_none_or(|pool| std::ptr::eq(pool, worker.pool())) => enter_nested(worker, call),
+        _ => enter_root(call),
+    }
+}
+
+fn enter_nested<'s, P: Prepared<'s>>(worker: &Worker, call: P) -> P::Out {
+    let nested = Frame::special(worker.innermost(), flag::NESTED);
+    let cx = Cx { head: worker.head.get(), parent: &raw const nested };
+    <P::Function as Function>::call(cx, 0, call.into_args())
+}
+
+/// A root job on the stack of its caller, who waits.
+struct RootTask<'s, F: Function> {
+    args: Cell<Option<Args<'s, F>>>,
+    result: Cell<Option<Result<F::Out, Payload>>>,
+    number: u32,
+    done: AtomicBool,
+    unparker: Unparker,
+}
+
+fn enter_root<'s, P: Prepared<'s>>(call: P) -> P::Out {
+    let pool = target();
+    function::assert_registered(<P::Function as Function>::VTABLE);
+    let parker = Parker::new();
+    let counter = if IS_MAIN.get() { &pool.main_roots } else { &pool.other_roots };
+    let task = RootTask::<P::Function> {
+        args: Cell::new(Some(call.into_args())),
+        result: Cell::new(None),
+        number: counter.fetch_add(1, Ordering::Relaxed),
+        done: AtomicBool::new(false),
+        unparker: parker.unparker().clone(),
+    };
+    pool.submit(Task::Root { task: (&raw const task).cast(), run: run_root::<P::Function> });
+    while !task.done.load(Ordering::Acquire) {
+        parker.park();
+    }
+    match task.result.take().expect("a root job that is done has a result") {
+        Ok(result) => result,
+        Err(payload) => resume_unwind(payload),
+    }
+}
+
+/// # Safety
+/// `task` points to a `RootTask<F>` whose owner waits, and which nobody else runs.
+unsafe fn run_root<F: Function>(task: *const (), worker: &Worker, head: *const Slot) {
+    // SAFETY: the caller's promise.
+    let task = unsafe { &*task.cast::<RootTask<'_, F>>() };
+    let root = RootFrame::new(JobId::ROOT);
+    let parent = &raw const root.frame;
+    let args = task.args.take().expect("a root job runs once");
+    let run = || F::call(Cx { head, parent }, task.number, args);
+    task.result.set(Some(worker.on_bottom(head, parent, || catch_unwind(AssertUnwindSafe(run)))));
+    let unparker = task.unparker.clone();
+    // The last access: the caller's stack may be gone after it.
+    task.done.store(true, Ordering::Release);
+    unparker.unpark();
+}

@@ -1,0 +1,286 @@
+//! What an invocation does with its children: spawn, sync, call. Almost everything here is inlined into user code, so
+//! what is passed to functions that are not is passed by value: a `Scope` then lives in registers.
+
+use std::{
+    cell::Cell,
+    marker::PhantomData,
+    mem::forget,
+    panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
+};
+
+use super::{
+    gate,
+    thread::{Worker, raise_abort},
+};
+use crate::job::{
+    function::{Function, JudgeOf, Prepared, Speculative},
+    record::{Aborted, Cx, Frame, Judge, Payload, Slot, State, flag},
+};
+
+/// An invocation that spawns: where its next child goes, and which number it gets.
+pub struct Scope<'f> {
+    pub(super) head: Cell<*const Slot>,
+    next: Cell<u32>,
+    frame: &'f Frame,
+}
+
+impl<'f> Scope<'f> {
+    /// The scope of an invocation.
+    ///
+    /// # Panics
+    /// If the stack is nearly used up.
+    #[inline(always)]
+    pub fn new(cx: Cx, frame: &'f Frame) -> Scope<'f> {
+        let worker = Worker::of(cx.head);
+        if std::ptr::from_ref(frame).addr() < worker.stack_limit.get() {
+            worker.too_deep();
+        }
+        Scope { head: Cell::new(cx.head), next: Cell::new(0), frame }
+    }
+
+    #[inline(always)]
+    pub(super) fn frame(&self) -> *const Frame {
+        self.frame
+    }
+
+    /// Pushes a job; the caller must see to it that it is settled, then call [`Scope::look`].
+    #[inline(always)]
+    pub(super) fn push<'s, P: Prepared<'s>>(&self, call: P, judge: Option<&'static Judge>) -> Pushed {
+        let args = call.into_args();
+        let slot = self.head.get();
+        let index = self.next.get();
+        // SAFETY: the head is the first free slot, ours, and within the area: its end was checked at the last look.
+        let record = unsafe { &*slot };
+        record.fill(<P::Function as Function>::VTABLE, self.frame, index, judge);
+        // SAFETY: the slot is free.
+        unsafe { record.put(args) };
+        self.next.set(index.wrapping_add(1));
+        self.set_head(slot.wrapping_add(1));
+        Pushed { slot, index }
+    }
+
+    pub(super) fn frame_has(&self, flag: u32) -> bool {
+        self.frame.has(flag)
+    }
+
+    #[inline(always)]
+    pub(super) fn set_head(&self, head: *const Slot) {
+        self.head.set(head);
+        Worker::of(head).head.set(head);
+    }
+
+    /// The poll after a push: true if the slots run out.
+    #[inline(always)]
+    pub(super) fn look(&self, slot: *const Slot) -> bool {
+        let worker = Worker::of(slot);
+        worker.deque().must_look_after_push(slot.addr())
+            && worker.look_after_push(slot.wrapping_add(1), self.frame)
+    }
+
+    /// Creates a child without waiting for it.
+    #[inline(always)]
+    pub fn spawn<'s, P: Prepared<'s>>(&self, call: P) -> Child<'_, 's, P::Function> {
+        self.guarded(call, None)
+    }
+
+    /// Creates a child whose failure stops its siblings.
+    #[inline(always)]
+    pub fn spawn_speculative<'s, P>(&self, call: P) -> Child<'_, 's, P::Function>
+    where
+        P: Prepared<'s, Out: Speculative>,
+    {
+        self.guarded(call, Some(JudgeOf::<P::Function>::JUDGE))
+    }
+
+    #[inline(always)]
+    fn guarded<'s, P: Prepared<'s>>(&self, call: P, judge: Option<&'static Judge>) -> Child<'_, 's, P::Function> {
+        let Pushed { slot, index } = self.push(call, judge);
+        let child = Child { frame: self.frame, head: &self.head, slot, index, borrows: PhantomData };
+        // The guard stands before anything can unwind.
+        self.look(slot);
+        child
+    }
+
+    /// Runs a child here and now. It has an index like any other.
+    #[inline(always)]
+    pub fn call<'s, P: Prepared<'s>>(&self, call: P) -> P::Out {
+        let args = call.into_args();
+        let index = self.next.get();
+        self.next.set(index.wrapping_add(1));
+        <P::Function as Function>::call(Cx { head: self.head.get(), parent: self.frame }, index, args)
+    }
+
+    /// As [`Scope::call`], among siblings that may fail: `None` if one of them did and stopped this one.
+    #[inline]
+    pub fn try_call<'s, P: Prepared<'s>>(&self, call: P) -> Option<P::Out> {
+        if self.cancelled() {
+            return None;
+        }
+        unless_sibling_failed(self.frame, self.head.get(), || self.call(call))
+    }
+
+    /// If this is a failure, stops the other children of this invocation.
+    #[inline]
+    pub fn check<T: Speculative>(&self, result: &Option<T>) {
+        if result.as_ref().is_some_and(Speculative::failed) {
+            Worker::of(self.head.get()).abort_children(self.frame);
+        }
+    }
+
+    /// Has a child failed, so that the others have been stopped?
+    #[inline]
+    pub fn cancelled(&self) -> bool {
+        self.frame.has(flag::ABORT)
+    }
+
+    /// Forgets a failure that has been dealt with.
+    pub fn reset(&self) {
+        self.frame.lower(flag::ABORT);
+    }
+}
+
+/// A job in its slot.
+#[derive(Clone, Copy)]
+pub(super) struct Pushed {
+    pub(super) slot: *const Slot,
+    index: u32,
+}
+
+/// A spawned child, to be synced. Strictly last in, first out.
+///
+/// `'s` are the borrows in its arguments: they last until the guard is gone. Dropping it on the way out of the function
+/// runs the child to its end; dropping it while unwinding stops the child, and waits until it has stopped.
+#[must_use]
+pub struct Child<'c, 's, F: Function> {
+    frame: &'c Frame,
+    head: &'c Cell<*const Slot>,
+    slot: *const Slot,
+    index: u32,
+    /// Invariant in `'s`: with a covariant guard, racy programs would compile.
+    borrows: PhantomData<(Cell<&'s ()>, fn() -> F)>,
+}
+
+impl<F: Function> Child<'_, '_, F> {
+    /// Waits for the child and gives its result.
+    ///
+    /// # Panics
+    /// With the panic of the child.
+    #[inline(always)]
+    pub fn sync(self) -> F::Out {
+        let pushed = self.pushed();
+        let here = settle(pushed.slot, self.frame);
+        self.head.set(pushed.slot);
+        let frame: *const Frame = self.frame;
+        forget(self);
+        // SAFETY: `settle` said where the job is; the guard is gone, so nobody settles it again.
+        unsafe { if here { run_here::<F>(pushed, frame) } else { collect::<F>(pushed.slot) } }
+    }
+
+    /// As [`Child::sync`], among siblings that may fail: `None` if one of them did and stopped this one.
+    #[inline]
+    pub fn try_sync(self) -> Option<F::Out> {
+        let (pushed, frame, head) = (self.pushed(), self.frame, self.head);
+        if frame.has(flag::ABORT) && Worker::of(pushed.slot).take_back(pushed.slot) {
+            return None; // dropping the guard drops the job
+        }
+        let here = settle(pushed.slot, frame);
+        head.set(pushed.slot);
+        forget(self);
+        // SAFETY: as in `sync`.
+        unsafe { try_finish::<F>(here, pushed, frame) }
+    }
+
+    #[inline(always)]
+    fn pushed(&self) -> Pushed {
+        debug_assert_eq!(self.head.get(), self.slot.wrapping_add(1), "children are synced last in, first out");
+        Pushed { slot: self.slot, index: self.index }
+    }
+}
+
+impl<F: Function> Drop for Child<'_, '_, F> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        let (slot, frame): (_, *const Frame) = (self.slot, self.frame);
+        self.head.set(slot);
+        Worker::of(slot).leave(slot, frame);
+    }
+}
+
+/// True if the youngest job is to be run here, false if it has been settled elsewhere.
+#[inline(always)]
+pub(super) fn settle(slot: *const Slot, frame: *const Frame) -> bool {
+    let worker = Worker::of(slot);
+    worker.deque().may_pop(slot.addr()) || worker.settle(slot, frame)
+}
+
+/// Runs the youngest job in place of its slot.
+///
+/// # Safety
+/// The slot holds a job of `F` that is the caller's, and that nobody will settle again.
+#[inline(always)]
+pub(super) unsafe fn run_here<F: Function>(pushed: Pushed, frame: *const Frame) -> F::Out {
+    let Pushed { slot, index } = pushed;
+    Worker::of(slot).head.set(slot);
+    // SAFETY: the caller promises that a job of `F` is there.
+    let args = unsafe {
+        debug_assert_eq!((*slot).function.get().info.name, F::VTABLE.info.name, "a ticket of another function");
+        (*slot).take()
+    };
+    F::call(Cx { head: slot, parent: frame }, index, args)
+}
+
+/// The result of a job that was settled elsewhere.
+///
+/// # Safety
+/// As for [`run_here`], and the job is settled.
+#[cold]
+#[inline(never)]
+pub(super) unsafe fn collect<F: Function>(slot: *const Slot) -> F::Out {
+    // SAFETY: the caller's promise.
+    let job = unsafe { &*slot };
+    match job.state() {
+        // SAFETY: the state says that a result is there.
+        State::Done => unsafe { job.take() },
+        // SAFETY: the state says that a payload is there.
+        State::Panicked => resume_unwind(unsafe { job.take::<Payload>() }),
+        // SAFETY: the state says that the arguments and an answer are there.
+        State::Answered => unsafe { gate::import::<F>(job) },
+        State::Aborted => raise_abort(),
+        state => unreachable!("collected a job in state {state:?}"),
+    }
+}
+
+/// The rest of a `try_sync`.
+///
+/// # Safety
+/// As for [`run_here`] or [`collect`].
+#[inline]
+pub(super) unsafe fn try_finish<F: Function>(here: bool, pushed: Pushed, frame: *const Frame) -> Option<F::Out> {
+    unless_sibling_failed(frame, pushed.slot, || {
+        // SAFETY: the caller's promise.
+        unsafe { if here { run_here::<F>(pushed, frame) } else { collect::<F>(pushed.slot) } }
+    })
+}
+
+/// Runs a child; `None` if it was stopped because a sibling failed. If the whole invocation is stopped, that unwinds on.
+#[inline]
+fn unless_sibling_failed<R>(frame: *const Frame, head: *const Slot, run: impl FnOnce() -> R) -> Option<R> {
+    match catch_unwind(AssertUnwindSafe(run)) {
+        Ok(result) => Some(result),
+        Err(payload) if payload.is::<Aborted>() && !Worker::of(head).is_aborted(frame) => None,
+        Err(payload) => resume_unwind(payload),
+    }
+}
+
+impl Pushed {
+    /// The youngest job, found by its position alone.
+    ///
+    /// # Safety
+    /// There is one below `head`.
+    #[inline(always)]
+    pub(super) unsafe fn below(head: *const Slot) -> Pushed {
+        let slot = head.wrapping_sub(1);
+        // SAFETY: the caller's promise.
+        Pushed { slot, index: unsafe { (*slot).index() } }
+    }
+}

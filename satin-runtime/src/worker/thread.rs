@@ -1,0 +1,579 @@
+//! A worker: a thread, its deque and its slots. Everything here is off the fast path.
+
+use std::{
+    cell::Cell,
+    panic::resume_unwind,
+    sync::atomic::{AtomicU64, Ordering, fence},
+    thread::panicking,
+    time::{Duration, Instant},
+};
+
+use super::{
+    deque::{Deque, Publish},
+    gate,
+    pool::Pool,
+};
+use crate::{
+    job::{
+        JobId,
+        record::{AREA, Aborted, Cx, Frame, Payload, Slot, State, flag},
+    },
+    observe::Counters,
+};
+
+/// The header of a worker's area. Slots follow it.
+///
+/// Thieves use the deque's shared half, `counters` and the constants; everything in a `Cell` is the owner's alone.
+#[repr(C, align(4096))]
+pub(crate) struct Worker {
+    deque: Deque,
+    /// The first free slot, for those who do not have it in a register: nested entries.
+    pub(super) head: Cell<*const Slot>,
+    /// An invocation below this address has too little stack left.
+    pub(super) stack_limit: Cell<usize>,
+    /// Where the job began that runs now, and which invocation it belongs to.
+    bottom: Cell<Bottom>,
+    stack_top: Cell<usize>,
+    pace: Cell<Pace>,
+    /// When the last unanswered request came, in nanoseconds of the pool's life; 0 if there is none.
+    asked_at: AtomicU64,
+    /// The area, with its provenance.
+    area: *mut u8,
+    pool: *const Pool,
+    pub(super) index: u32,
+    pub(crate) counters: Counters,
+}
+
+// SAFETY: see the struct's documentation: what is not the owner's alone is atomic.
+unsafe impl Sync for Worker {}
+// SAFETY: a worker is made by the thread that builds the pool, and used by its own from then on.
+unsafe impl Send for Worker {}
+
+#[derive(Clone, Copy)]
+struct Bottom {
+    head: *const Slot,
+    parent: *const Frame,
+}
+
+/// Are the jobs so coarse that everything must be public at once?
+#[derive(Clone, Copy)]
+struct Pace {
+    coarse: bool,
+    /// Polls in a row that came quickly after the one before.
+    quick: u32,
+    last: Option<Instant>,
+}
+
+impl Pace {
+    /// A poll that comes later than this after the one before, or after a request, shows coarse jobs.
+    const LONG: Duration = Duration::from_micros(5);
+    /// So many quick polls in a row, and the jobs are fine again.
+    const QUICK: u32 = 64;
+}
+
+/// May a waiting worker run other jobs meanwhile?
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum While {
+    Helping,
+    /// The job is not wanted any more: if it is away it is recalled.
+    Stopping,
+    /// The same, and the thread unwinds: a job that ran now would believe that it does itself.
+    Unwinding,
+}
+
+/// What unwinds a job that has been aborted.
+pub(super) fn raise_abort() -> ! {
+    resume_unwind(Box::new(Aborted))
+}
+
+/// Programs built with `panic = "abort"` finish aborted jobs.
+const CAN_UNWIND: bool = cfg!(panic = "unwind");
+
+impl Worker {
+    /// The worker in whose area the slot is.
+    #[inline(always)]
+    pub(super) fn of<'w>(slot: *const Slot) -> &'w Worker {
+        // SAFETY: slots exist only in areas, whose first bytes are the worker; the area outlives everything that
+        // runs on the worker. The pointer has the provenance of the whole area.
+        unsafe { &*slot.map_addr(|address| address & !(AREA - 1)).cast::<Worker>() }
+    }
+
+    pub(super) fn new(area: *mut u8, index: u32, pool: *const Pool) -> Worker {
+        let base: *const Slot = area.wrapping_add(size_of::<Worker>()).cast();
+        Worker {
+            deque: Deque::new(base.addr(), area.addr() + AREA / 2),
+            head: Cell::new(base),
+            stack_limit: Cell::new(0),
+            bottom: Cell::new(Bottom { head: base, parent: std::ptr::null() }),
+            stack_top: Cell::new(0),
+            pace: Cell::new(Pace { coarse: true, quick: 0, last: None }),
+            asked_at: AtomicU64::new(0),
+            area,
+            pool,
+            index,
+            counters: Counters::default(),
+        }
+    }
+
+    /// The slot at that position of the deque.
+    fn slot(&self, position: usize) -> *const Slot {
+        self.area.with_addr(position).cast()
+    }
+
+    #[inline(always)]
+    pub(super) fn deque(&self) -> &Deque {
+        &self.deque
+    }
+
+    pub(super) fn pool(&self) -> &Pool {
+        // SAFETY: the pool outlives its workers: each thread holds it.
+        unsafe { &*self.pool }
+    }
+
+    // ------------------------------------------------------------- looking up
+
+    /// The slow path of a spawn: somebody asked, or the slots run out. Returns true if they do.
+    ///
+    /// Unwinds if the invocation has been aborted.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn look_after_push(&self, head: *const Slot, frame: *const Frame) -> bool {
+        self.answer(head);
+        self.raise_if_aborted(frame);
+        let area = std::ptr::from_ref(self).addr();
+        assert!(
+            head.addr() < area + AREA - AREA / 64,
+            "the recursion is too deep: {} million jobs wait for their parents' sync",
+            (AREA / size_of::<Slot>()) >> 20
+        );
+        head.addr() >= area + AREA / 2
+    }
+
+    /// Answers requests: publishes jobs, wakes sleepers.
+    fn answer(&self, head: *const Slot) {
+        let pace = self.take_pace();
+        let published = self.deque.publish(head.addr(), self.how_much(pace));
+        self.counters.publications.add(1);
+        // Pairs with the fences of those who ask, sleep or abort: either they see what is public now, or we see them.
+        fence(Ordering::SeqCst);
+        let sleepers = self.pool().sleep.wake(published);
+        if sleepers || pace.coarse {
+            self.deque.stay_asked();
+        }
+    }
+
+    fn how_much(&self, pace: Pace) -> Publish {
+        if pace.coarse { Publish::All } else { Publish::Half }
+    }
+
+    fn take_pace(&self) -> Pace {
+        let now = Instant::now();
+        let mut pace = self.pace.get();
+        let long = pace.last.is_none_or(|last| now.duration_since(last) > Pace::LONG);
+        if pace.coarse {
+            pace.quick = if long { 0 } else { pace.quick + 1 };
+            pace.coarse = pace.quick < Pace::QUICK;
+        } else {
+            // In fine times polls are rare, so only the age of the request says how long the job was.
+            let asked = self.asked_at.load(Ordering::Relaxed);
+            pace.coarse = asked != 0 && self.pool().age().saturating_sub(asked) > Pace::LONG.as_nanos() as u64 * 4;
+            pace.quick = 0;
+        }
+        pace.last = Some(now);
+        self.pace.set(pace);
+        self.asked_at.store(0, Ordering::Relaxed);
+        pace
+    }
+
+    /// Unwinds if the invocation of `frame` has been aborted from above.
+    fn raise_if_aborted(&self, frame: *const Frame) {
+        if self.is_aborted(frame) && !panicking() {
+            // Sticky: user code may catch the unwinding, but it will not get far.
+            self.deque.ask();
+            raise_abort();
+        }
+    }
+
+    /// Has somebody above said that the invocation of `frame` is to stop?
+    pub(super) fn is_aborted(&self, frame: *const Frame) -> bool {
+        // SAFETY: the frame is that of an invocation that runs.
+        CAN_UNWIND && self.pool().has_aborted() && children_aborted(unsafe { (*frame).parent() })
+    }
+
+    /// Stops the children of an invocation, wherever they run.
+    pub(super) fn abort_children(&self, frame: *const Frame) {
+        // SAFETY: the caller is that invocation, or holds one of its unsettled children.
+        if unsafe { (*frame).raise(flag::ABORT) } {
+            self.pool().announce_abort();
+        }
+    }
+
+    // ------------------------------------------------------------- sync
+
+    /// The slow path of a sync: true if the job in `slot`, the youngest, is to be run here and now; false if it has
+    /// been settled elsewhere.
+    ///
+    /// Unwinds if the invocation has been aborted; the job is still to be settled then.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn settle(&self, slot: *const Slot, frame: *const Frame) -> bool {
+        self.raise_if_aborted(frame);
+        self.take_back(slot) || self.wait(slot, frame, While::Helping)
+    }
+
+    /// Makes the youngest job ours, if nobody has stolen it; answers requests with the older ones.
+    pub(super) fn take_back(&self, slot: *const Slot) -> bool {
+        let position = slot.addr();
+        if self.deque.has_private(position) && self.deque.is_asked() {
+            self.answer(slot);
+        }
+        if self.deque.may_pop(position) {
+            return true;
+        }
+        if self.deque.has_private(slot.wrapping_add(1).addr()) {
+            // Private after all: the request that we saw had nothing else to be answered with.
+            return true;
+        }
+        self.deque.reclaim(position, self.how_much(self.pace.get()))
+    }
+
+    /// Waits until the stolen job has been settled. True if it came back and is to be run here.
+    fn wait(&self, slot: *const Slot, frame: *const Frame, mode: While) -> bool {
+        // SAFETY: the slot is one of ours and holds an unsettled job.
+        let job = unsafe { &*slot };
+        let above = slot.wrapping_add(1);
+        self.deque.restart(above.addr());
+        self.head.set(above);
+        let mut idle = Idle::default();
+        let state = loop {
+            let state = job.state();
+            if state.is_settled() {
+                break state;
+            }
+            if mode != While::Helping && state == State::Away && self.pool().recall(slot) {
+                break State::Returned;
+            }
+            if mode != While::Unwinding {
+                self.raise_if_aborted(frame);
+                if let Some(other) = self.find_job(state) {
+                    self.run_stolen(other, above);
+                    idle = Idle::default();
+                    continue;
+                }
+            }
+            if idle.should_park() && job.announce_waiting() {
+                if mode != While::Unwinding && self.has_room(Room::ForAnyJob) {
+                    self.pool().sleep_unless(self, || job.state() != state);
+                } else {
+                    self.pool().sleep.park(self.index);
+                }
+            }
+        };
+        self.deque.restart(slot.addr());
+        self.head.set(slot);
+        state == State::Returned
+    }
+
+    /// A job for a waiting worker: from the thief of its own job first (leapfrogging), then from anybody.
+    fn find_job(&self, awaited: State) -> Option<*const Slot> {
+        if !self.has_room(Room::ForLeapfrog) {
+            return None;
+        }
+        if let State::Taken(thief) = awaited
+            && let Some(job) = self.steal_from(thief)
+        {
+            return Some(job);
+        }
+        if self.has_room(Room::ForAnyJob) { self.steal() } else { None }
+    }
+
+    /// Steals from anybody in the pool.
+    pub(super) fn steal(&self) -> Option<*const Slot> {
+        let count = self.pool().workers();
+        (1..count).find_map(|step| self.steal_from((self.index + step) % count))
+    }
+
+    fn steal_from(&self, victim: u32) -> Option<*const Slot> {
+        if victim == self.index {
+            return None;
+        }
+        self.pool().worker(victim).give()
+    }
+
+    /// Runs a job stolen from another worker, on top of what waits here.
+    pub(super) fn run_stolen(&self, slot: *const Slot, head: *const Slot) {
+        self.counters.steals.add(1);
+        // SAFETY: we have just stolen the job, so its slot is ours until we settle it.
+        let job = unsafe { &*slot };
+        let owner = Worker::of(slot).index;
+        job.enter(State::Taken(self.index));
+        let parent = job.parent.get();
+        let function = job.function.get();
+        let state = if CAN_UNWIND && self.pool().has_aborted() && children_aborted(parent) {
+            // SAFETY: the job has not run, so its arguments are there, and ours.
+            unsafe { (function.drop_args)(job) };
+            State::Aborted
+        } else {
+            // SAFETY: as above; `head` is above everything of ours that waits.
+            self.on_bottom(head, parent, || unsafe { (function.run)(job, Cx { head, parent }) })
+        };
+        if state == State::Done
+            && let Some(judge) = job.judge()
+            // SAFETY: the result has just been put there.
+            && unsafe { (judge.in_slot)(job) }
+        {
+            self.abort_children(parent);
+        }
+        if job.enter(state) {
+            self.pool().sleep.unpark(owner);
+        }
+    }
+
+    /// Runs a job from the bottom of what it may use.
+    pub(super) fn on_bottom<R>(&self, head: *const Slot, parent: *const Frame, run: impl FnOnce() -> R) -> R {
+        let outer = self.bottom.replace(Bottom { head, parent });
+        self.head.set(head);
+        let result = run();
+        self.head.set(head);
+        self.bottom.set(outer);
+        result
+    }
+
+    /// The innermost invocation that is known to have unsettled children, or else the one that this job belongs to:
+    /// what a nested entry inherits.
+    pub(super) fn innermost(&self) -> *const Frame {
+        let (bottom, head) = (self.bottom.get(), self.head.get());
+        if head.addr() > bottom.head.addr() {
+            // SAFETY: below the head is a slot that holds an unsettled job.
+            unsafe { (*head.wrapping_sub(1)).parent.get() }
+        } else {
+            bottom.parent
+        }
+    }
+
+    // ------------------------------------------------------------- leaving early
+
+    /// A guard is dropped with its job unsettled: on the way out of the function, or unwinding. The job is
+    /// run or dropped; `slot` is free afterwards.
+    ///
+    /// Unwinds with the panic of the job, unless the thread unwinds already.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn leave(&self, slot: *const Slot, frame: *const Frame) {
+        // SAFETY: the slot is the youngest of ours and unsettled; the frame is that of the invocation that leaves.
+        let (job, frame_ref) = unsafe { (&*slot, &*frame) };
+        let aborted = self.is_aborted(frame);
+        let abort = panicking() || aborted || frame_ref.has(flag::ABORT);
+        if abort && CAN_UNWIND {
+            self.abort_children(frame);
+        }
+        let function = job.function.get();
+        let mode = match (abort, panicking()) {
+            (_, true) => While::Unwinding,
+            (true, false) => While::Stopping,
+            (false, false) => While::Helping,
+        };
+        let here = self.take_back(slot) || self.wait_without_unwinding(slot, mode);
+        self.head.set(slot);
+        let state = if !here {
+            job.state()
+        } else if abort {
+            // SAFETY: the job is ours and has not run.
+            quietly(|| unsafe { (function.drop_args)(job) });
+            State::Aborted
+        } else {
+            // SAFETY: the job is ours and has not run.
+            unsafe { (function.run)(job, Cx { head: slot, parent: frame }) }
+        };
+        match state {
+            // SAFETY: the state says that a result of the function is there.
+            State::Done => quietly(|| unsafe { (function.drop_out)(job) }),
+            // SAFETY: the state says that a payload is there.
+            State::Panicked => {
+                let payload = unsafe { job.take::<Payload>() };
+                if !abort {
+                    self.abort_children(frame);
+                    resume_unwind(payload);
+                }
+            }
+            State::Answered if abort => {
+                gate::drop_answer(job);
+                // SAFETY: an answered job keeps its arguments.
+                quietly(|| unsafe { (function.drop_args)(job) });
+            }
+            // SAFETY: the state says that arguments and an answer are there.
+            State::Answered => {
+                if let Err(message) = unsafe { gate::finish(job) } {
+                    self.abort_children(frame);
+                    resume_unwind(Box::new(message));
+                }
+            }
+            _ => {}
+        }
+        if aborted && !panicking() {
+            raise_abort();
+        }
+    }
+
+    fn wait_without_unwinding(&self, slot: *const Slot, mode: While) -> bool {
+        // A frame without a parent is never aborted, so this wait does not unwind.
+        let nobody = Frame::special(std::ptr::null(), 0);
+        self.wait(slot, &nobody, mode)
+    }
+
+    // ------------------------------------------------------------- stack
+
+    pub(super) fn measure_stack(&self, size: usize) {
+        let top = stack_pointer();
+        self.stack_top.set(top);
+        let margin = (size / 8).min(1 << 20);
+        self.stack_limit.set(top.saturating_sub(size - margin));
+    }
+
+    fn has_room(&self, room: Room) -> bool {
+        let (top, limit) = (self.stack_top.get(), self.stack_limit.get());
+        let (all, left) = (top - limit, stack_pointer().saturating_sub(limit));
+        match room {
+            Room::ForAnyJob => left > all / 2,
+            Room::ForLeapfrog => left > all / 4,
+        }
+    }
+
+    /// # Panics
+    /// Always: what the user sees instead of a crash.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn too_deep(&self) -> ! {
+        panic!(
+            "the recursion is too deep for the stack of {} MiB: set SATIN_STACK to more MiB",
+            (self.stack_top.get() - self.stack_limit.get()).div_ceil(1 << 20)
+        );
+    }
+
+    /// The thread's main loop, until the pool ends.
+    pub(super) fn serve(&self) {
+        let pool = self.pool();
+        let base = self.head.get();
+        let mut idle = Idle::default();
+        while !pool.has_ended() {
+            if let Some(task) = pool.next_task() {
+                task.run(self, base);
+            } else if let Some(job) = self.steal() {
+                self.run_stolen(job, base);
+            } else {
+                if idle.should_park() {
+                    pool.sleep_unless(self, || false);
+                }
+                continue;
+            }
+            idle = Idle::default();
+        }
+    }
+
+    /// Steals here, on behalf of anybody.
+    pub(super) fn give(&self) -> Option<*const Slot> {
+        let job = self.deque.steal();
+        if job.is_none() && self.asked_at.load(Ordering::Relaxed) == 0 {
+            self.asked_at.store(self.pool().age().max(1), Ordering::Relaxed);
+        }
+        job.map(|position| self.slot(position))
+    }
+
+    /// Makes the worker look up at its next spawn or sync.
+    pub(super) fn ask(&self) {
+        self.deque.ask();
+    }
+
+    /// Does it have anything that could be stolen right now?
+    pub(super) fn has_public(&self) -> bool {
+        self.deque.has_public()
+    }
+}
+
+/// How much stack a waiting worker needs in order to run something else meanwhile.
+#[derive(Clone, Copy)]
+enum Room {
+    ForAnyJob,
+    ForLeapfrog,
+}
+
+/// Has an invocation from `frame` up to the root said that its children are to stop?
+fn children_aborted(mut frame: *const Frame) -> bool {
+    // SAFETY: frames live as long as an invocation below them runs, and one of those asks.
+    while let Some(here) = unsafe { frame.as_ref() } {
+        if here.has(flag::ABORT) {
+            return true;
+        }
+        frame = here.parent();
+    }
+    false
+}
+
+/// The path of child `index` of an invocation; `None` below a nested entry, where nothing has an id.
+pub(super) fn path_of(mut frame: *const Frame, index: u32) -> Option<JobId> {
+    let mut up = vec![index];
+    loop {
+        // SAFETY: the caller holds an unsettled child of the invocation, so the chain above it lives.
+        let here = unsafe { &*frame };
+        if here.has(flag::NESTED) {
+            return None;
+        }
+        if here.has(flag::ROOT) {
+            // SAFETY: the flag says that the frame is the first field of a root frame.
+            let root = unsafe { &*frame.cast::<RootFrame>() };
+            return Some(root.prefix.path().chain(up.into_iter().rev()).collect());
+        }
+        up.push(here.index());
+        frame = here.parent();
+    }
+}
+
+/// The bottom of a chain of frames: a job that came from outside.
+#[repr(C)]
+pub(super) struct RootFrame {
+    pub(super) frame: Frame,
+    /// The id of the job's parent.
+    prefix: JobId,
+}
+
+impl RootFrame {
+    pub(super) fn new(prefix: JobId) -> RootFrame {
+        RootFrame { frame: Frame::special(std::ptr::null(), flag::ROOT), prefix }
+    }
+}
+
+/// Destructors of user values that run while the thread unwinds must not panic any further.
+fn quietly(run: impl FnOnce()) {
+    // A destructor's panic has been reported by the hook; its value is gone either way.
+    let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(run));
+}
+
+#[inline(never)]
+fn stack_pointer() -> usize {
+    let here = 0u8;
+    std::hint::black_box(&raw const here).addr()
+}
+
+/// Spin briefly, then yield, then park.
+#[derive(Default)]
+struct Idle {
+    rounds: u32,
+}
+
+impl Idle {
+    const SPINS: u32 = 128;
+    const YIELDS: u32 = 64;
+
+    /// Lets a little time pass; true once it is time to park.
+    fn should_park(&mut self) -> bool {
+        self.rounds += 1;
+        if self.rounds <= Self::SPINS {
+            (0..16).for_each(|_| std::hint::spin_loop());
+        } else if self.rounds <= Self::SPINS + Self::YIELDS {
+            std::thread::yield_now();
+        } else {
+            return true;
+        }
+        false
+    }
+}
