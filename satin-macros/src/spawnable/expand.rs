@@ -18,7 +18,7 @@ use super::errors::Errors;
 use super::escape::{self, Escape, bindings, escape, is_late_init};
 use super::group::{Arm, Groups};
 use super::hygiene::quote;
-use super::iterators::collected_in;
+use super::iterators::{self, collected_in};
 use super::mark::{Callee, Marked, Verb, has_marks, has_sync, is_sync, rename_callee, stmt_has_marks, stmt_has_sync};
 use super::mentions::{PlacePath, mentions};
 use super::parse::Job;
@@ -129,6 +129,8 @@ struct OpenGroup {
     straight: Vec<(PlacePath, Span)>,
     /// Whether sites of inner blocks have joined.
     joined: bool,
+    /// What has been declared since: the group's closure, which stands further up, cannot deliver there.
+    declared_since: HashSet<String>,
 }
 
 /// A child of a `let` or of a bare call.
@@ -300,6 +302,10 @@ impl Lower<'_> {
             _ => reads(stmt),
         };
         let writes: Vec<PlacePath> = places_written(stmt);
+        let is_new = |place: &PlacePath| segment.group.as_ref().is_some_and(|group| group.declared_since.contains(place.root()));
+        if writes.iter().any(is_new) {
+            return true;
+        }
         let writes_watched = writes.iter().any(|place| segment.watched.iter().any(|watched| watched.overlaps(place)));
         writes_watched || mentions(reads.clone(), &segment.watched) || mentions(reads, &segment.places)
     }
@@ -410,7 +416,12 @@ impl Lower<'_> {
             return self.explicit_sync();
         }
         if let Stmt::Local(local) = stmt {
-            self.top().declared.extend(bindings(&local.pat).iter().map(|name| name.ident.to_string()));
+            if let (Some(collected), Some(group)) = (iterators::declared_collected(local), &self.top().segment.group) {
+                let group = group.number;
+                self.groups.get(group).declare(&quote!(let mut #collected = ::std::vec::Vec::new();));
+                return TokenStream::new();
+            }
+            self.declare(&local.pat);
         }
         match stmt {
             Stmt::Local(local) if collected_in(local).is_some() => self.collected_let(local),
@@ -424,6 +435,17 @@ impl Lower<'_> {
             Stmt::Expr(expr, _) if position == Position::Tail => self.tail(expr),
             Stmt::Expr(expr, _) => self.expr(expr),
             Stmt::Item(_) | Stmt::Macro(_) => stmt.to_token_stream(),
+        }
+    }
+
+    fn declare(&mut self, pat: &Pat) {
+        let names = bindings(pat).into_iter().map(|name| name.ident.to_string());
+        let block = self.top();
+        for name in names {
+            if let Some(group) = &mut block.segment.group {
+                group.declared_since.insert(name.clone());
+            }
+            block.declared.insert(name);
         }
     }
 
@@ -558,7 +580,7 @@ impl Lower<'_> {
     /// A child of a `let` that comes after a group's: it goes through the group, which delivers to a hidden variable.
     fn late_child(&mut self, group: usize, spawn: Spawn, out: &mut TokenStream) -> Value {
         let name = self.fresh("late");
-        self.groups.get(group).late.push(name.clone());
+        self.groups.get(group).declare(&quote!(let mut #name = ::core::option::Option::None;));
         let Spawn { value, prepared, speculative, .. } = spawn;
         let deliver = quote!(#name = ::core::option::Option::Some(#value););
         out.extend(self.group_children(group, vec![(value, prepared, speculative)], None, deliver));
@@ -657,7 +679,7 @@ impl Lower<'_> {
         }
         let number = self.groups.add();
         out.extend(self.groups.open(number));
-        self.blocks[home].segment.group = Some(OpenGroup { number, straight: Vec::new(), joined: false });
+        self.blocks[home].segment.group = Some(OpenGroup { number, straight: Vec::new(), joined: false, declared_since: HashSet::new() });
         number
     }
 
@@ -727,7 +749,10 @@ fn is_speculative(expr: &Expr) -> bool {
 fn declaration(attrs: &[syn::Attribute], pat: &Pat, names: &[PatIdent]) -> TokenStream {
     match pat {
         Pat::Type(PatType { pat, ty, .. }) if matches!(&**pat, Pat::Ident(_)) => quote!(#(#attrs)* let #pat: #ty;),
-        _ => quote!(#(#(#attrs)* let #names;)*),
+        _ => {
+            let attrs = quote!(#(#attrs)*);
+            quote!(#(#attrs let #names;)*)
+        }
     }
 }
 
@@ -829,11 +854,16 @@ fn take_direct(finishes: &mut Vec<Finish>, value: &Ident) -> Option<Target> {
 
 /// After a speculative segment has been settled: returns with the failure, if there is one.
 fn fail_if_cancelled<'v>(values: impl Iterator<Item = &'v Ident>) -> TokenStream {
+    let failures = values.map(|value| {
+        quote! {
+            if let ::core::option::Option::Some(child) = #value {
+                if ::satin::__private::Speculative::failed(&child) { child?; }
+            }
+        }
+    });
     quote! {
         if scope.cancelled() {
-            #(if let ::core::option::Option::Some(child) = #values {
-                if ::satin::__private::Speculative::failed(&child) { child?; }
-            })*
+            #(#failures)*
             ::core::unreachable!("a failure cancels the others");
         }
     }

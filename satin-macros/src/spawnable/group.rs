@@ -14,8 +14,8 @@ const HOLE: &str = "__satin_hole_";
 pub struct GroupPlan {
     /// The variable that holds it.
     pub name: Ident,
-    /// Variables that later `let`s of the segment are delivered to.
-    pub late: Vec<Ident>,
+    /// Declares the variables that later statements of the segment are delivered to.
+    before: TokenStream,
     /// Its sites, in the order of the source.
     pub arms: Vec<Arm>,
 }
@@ -52,7 +52,7 @@ impl Groups {
     pub fn add(&mut self) -> usize {
         let number = self.plans.len();
         let name = format_ident!("group{}", number, span = Span::mixed_site());
-        self.plans.push(GroupPlan { name, late: Vec::new(), arms: Vec::new() });
+        self.plans.push(GroupPlan { name, before: TokenStream::new(), arms: Vec::new() });
         number
     }
 
@@ -125,6 +125,11 @@ impl Groups {
 }
 
 impl GroupPlan {
+    /// Adds a variable that the group's closure can deliver to, although the statement that needs it comes later.
+    pub fn declare(&mut self, variable: &TokenStream) {
+        self.before.extend(variable.clone());
+    }
+
     /// `Or::B(Or::A(inner))`: how the entries, and the results, of one site are told from those of the others.
     fn variant(&self, site: usize, inner: TokenStream) -> TokenStream {
         let last = self.arms.len() - 1;
@@ -133,7 +138,7 @@ impl GroupPlan {
     }
 
     fn opening(&self) -> TokenStream {
-        let GroupPlan { name, late, arms } = self;
+        let GroupPlan { name, before, arms } = self;
         let deliver = if let [Arm { pattern, deliver, .. }] = &arms[..] {
             quote!(|#pattern| { #deliver })
         } else {
@@ -145,7 +150,7 @@ impl GroupPlan {
             quote!(|done| match done { #(#arms)* })
         };
         quote! {
-            #(let mut #late = ::core::option::Option::None;)*
+            #before
             let mut #name = ::satin::__private::Group::new(&scope, #deliver);
         }
     }

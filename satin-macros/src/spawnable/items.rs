@@ -30,7 +30,7 @@ impl Job {
 
     /// The sequential twin.
     pub fn twin(&self) -> Ident {
-        format_ident!("{}{}", super::TWIN, self.name)
+        format_ident!("{}{}", super::TWIN, self.name, span = Span::mixed_site())
     }
 
     /// `__fib`, or `__Board_solve` for a method.
@@ -184,14 +184,14 @@ fn twin_function(job: &Job, body: &Block) -> TokenStream {
     quote! {
         #(#lints)*
         #[doc(hidden)]
-        #[allow(dead_code)]
+        #[allow(dead_code, non_snake_case)]
         #vis fn #twin(#receiver #(#params),*) -> #output #body
     }
 }
 
 /// What `spawn!(fib(n))` in another function calls. It has the function's own visibility, while the marker stays private.
 fn companion(job: &Job) -> TokenStream {
-    let name = format_ident!("{}{}", super::COMPANION, job.name);
+    let name = format_ident!("{}{}", super::COMPANION, job.name, span = Span::mixed_site());
     let lifetime = Lifetime::new("'s", Span::mixed_site());
     let receiver = job.receiver.as_ref().map(|receiver| {
         let (token, mutability) = (receiver.self_token, &receiver.mutability);
@@ -207,7 +207,7 @@ fn companion(job: &Job) -> TokenStream {
     let (vis, output, marker, arguments) = (&job.vis, &job.output, job.marker(), job.arguments());
     quote! {
         #[doc(hidden)]
-        #[allow(dead_code, private_interfaces, clippy::all)]
+        #[allow(dead_code, non_snake_case, private_interfaces, clippy::all)]
         #vis fn #name<#lifetime>(#receiver #(#params),*) -> impl ::satin::__private::Prepared<#lifetime, Out = #output> + use<#lifetime> {
             ::satin::__private::Call::<#marker<::satin::__private::U0>>::new((#(#arguments,)*))
         }

@@ -128,6 +128,14 @@ pub fn collected_in(local: &Local) -> Option<Ident> {
     find(local.init.as_ref()?.expr.to_token_stream())
 }
 
+/// The vector that this `let` declares for an iterator form.
+pub fn declared_collected(local: &Local) -> Option<Ident> {
+    match &local.pat {
+        Pat::Ident(pat) if pat.ident.to_string().starts_with(COLLECTED) => Some(pat.ident.clone()),
+        _ => None,
+    }
+}
+
 fn find(tokens: TokenStream) -> Option<Ident> {
     tokens.into_iter().find_map(|token| match token {
         TokenTree::Ident(name) if name.to_string().starts_with(COLLECTED) => Some(name),

@@ -32,7 +32,7 @@ use errors::Errors;
 use items::Items;
 use parse::{Job, Options, Target};
 
-pub use hygiene::quote as hygienic_quote;
+pub(crate) use hygiene::quote as hygienic_quote;
 
 /// What stands before the name of the function that prepares a call for `spawn!`.
 const COMPANION: &str = "__spawn_by_path__";
