@@ -131,6 +131,8 @@ struct OpenGroup {
     joined: bool,
     /// What has been declared since: the group's closure, which stands further up, cannot deliver there.
     declared_since: HashSet<String>,
+    /// What has been read since: the closure borrows from there on what it delivers to, also for the sites to come.
+    read_since: TokenStream,
 }
 
 /// A child of a `let` or of a bare call.
@@ -222,6 +224,9 @@ impl Lower<'_> {
                 });
             }
             let lowered = self.statement(stmt, position, rest);
+            if let Some(group) = &mut self.top().segment.group {
+                group.read_since.extend(reads(stmt));
+            }
             if position != Position::Statement && !self.top().segment.is_empty() {
                 let result = self.fresh("result");
                 let sync = self.sync_at_end();
@@ -302,9 +307,12 @@ impl Lower<'_> {
             _ => reads(stmt),
         };
         let writes: Vec<PlacePath> = places_written(stmt);
-        let is_new = |place: &PlacePath| segment.group.as_ref().is_some_and(|group| group.declared_since.contains(place.root()));
-        if writes.iter().any(is_new) {
-            return true;
+        if let Some(group) = &segment.group {
+            let new: Vec<PlacePath> = writes.iter().filter(|place| !segment.places.contains(place)).cloned().collect();
+            let declared = new.iter().any(|place| group.declared_since.contains(place.root()));
+            if declared || mentions(group.read_since.clone(), &new) || mentions(reads.clone(), &new) {
+                return true;
+            }
         }
         let writes_watched = writes.iter().any(|place| segment.watched.iter().any(|watched| watched.overlaps(place)));
         writes_watched || mentions(reads.clone(), &segment.watched) || mentions(reads, &segment.places)
@@ -679,7 +687,7 @@ impl Lower<'_> {
         }
         let number = self.groups.add();
         out.extend(self.groups.open(number));
-        self.blocks[home].segment.group = Some(OpenGroup { number, straight: Vec::new(), joined: false, declared_since: HashSet::new() });
+        self.blocks[home].segment.group = Some(OpenGroup { number, straight: Vec::new(), joined: false, declared_since: HashSet::new(), read_since: TokenStream::new() });
         number
     }
 

@@ -2,10 +2,10 @@
 
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::{ToTokens, format_ident};
-use syn::{Attribute, Block, Expr, Lifetime, Receiver, Type, TypeReference};
+use syn::{Attribute, Block, Expr, Lifetime, Path, Receiver, Type, TypeReference};
 
 use super::hygiene::quote;
-use super::mark::{Marked, Verb};
+use super::mark::{Marked, MarkedBody, Verb};
 use super::parse::Job;
 use super::signature::{Kind, without_self, with_lifetime};
 use syn::visit::{self, Visit};
@@ -97,14 +97,14 @@ impl Job {
 }
 
 /// Everything that `job` becomes. `marked` is its body with the calls marked, `lowered` what the runtime is to run.
-pub fn items(job: &Job, marked: &Block, twin: &Block, lowered: &TokenStream) -> Items {
-    let (public, twin, companion) = (public(job), twin_function(job, twin), companion(job));
-    let (entry, body) = bodies(job, marked, lowered);
+pub fn items(job: &Job, marked: &MarkedBody, twin: &Block, lowered: &TokenStream) -> Items {
+    let (public, twin, companion) = (public(job, &marked.imported), twin_function(job, twin), companion(job));
+    let (entry, body) = bodies(job, &marked.block, lowered);
     Items { inside: quote!(#public #entry #body #twin #companion), outside: registration(job) }
 }
 
 /// What the user wrote, as ordinary code sees it: a root job.
-fn public(job: &Job) -> TokenStream {
+fn public(job: &Job, imported: &[Path]) -> TokenStream {
     let Job { attrs, vis, .. } = job;
     let mut sig = job.sig.clone();
     for (input, param) in sig.inputs.iter_mut().filter_map(typed).zip(&job.params) {
@@ -118,6 +118,7 @@ fn public(job: &Job) -> TokenStream {
     quote! {
         #(#attrs)*
         #vis #sig {
+            #(use #imported as _;)*
             ::satin::__private::enter(::satin::__private::Call::<#marker<::satin::__private::U0>>::new((#(#arguments,)*)))
         }
     }

@@ -9,7 +9,7 @@ use syn::punctuated::Punctuated;
 use syn::spanned::Spanned;
 use syn::visit::{self, Visit};
 use syn::visit_mut::{self, VisitMut};
-use syn::{Block, Expr, ExprCall, ExprMethodCall, ExprPath, Item, Macro, Stmt, Token, parse_quote, parse_quote_spanned};
+use syn::{Block, Expr, ExprCall, ExprMethodCall, ExprPath, Item, Macro, Path, Stmt, Token, parse_quote, parse_quote_spanned};
 
 use super::errors::Errors;
 use super::parse::Job;
@@ -156,11 +156,20 @@ pub fn has_sync(expr: &Expr) -> bool {
     search(Wanted::Syncs, |s| s.visit_expr(expr)).is_some()
 }
 
+/// A body whose calls are marked.
+pub struct MarkedBody {
+    /// The body.
+    pub block: Block,
+    /// The macros of satin in it that were imported. They are gone now, so the compiler must be told that the imports are used.
+    pub imported: Vec<Path>,
+}
+
 /// Marks every call of `job`'s body that the runtime is to hear of.
-pub fn mark(job: &Job, errors: &mut Errors) -> Block {
-    let mut body = job.body.clone();
-    Marker { job, errors }.visit_block_mut(&mut body);
-    body
+pub fn mark(job: &Job, errors: &mut Errors) -> MarkedBody {
+    let mut block = job.body.clone();
+    let mut marker = Marker { job, errors, imported: Vec::new() };
+    marker.visit_block_mut(&mut block);
+    MarkedBody { block, imported: marker.imported }
 }
 
 /// The macro of satin that `mac` is, by the last name of its path: `sync!`, `satin::sync!`.
@@ -198,6 +207,7 @@ pub fn rename_callee(call: &mut Expr, prefix: &str) -> Result<(), syn::Error> {
 struct Marker<'a> {
     job: &'a Job,
     errors: &'a mut Errors,
+    imported: Vec<Path>,
 }
 
 impl Marker<'_> {
@@ -241,6 +251,9 @@ impl Marker<'_> {
     /// What takes the place of one of satin's macros.
     fn replace_macro(&mut self, mac: &Macro) -> Option<Expr> {
         let name = satin_macro(mac)?;
+        if mac.path.get_ident().is_some() && !self.imported.contains(&mac.path) {
+            self.imported.push(mac.path.clone());
+        }
         if name == "sync" {
             if !mac.tokens.is_empty() {
                 self.errors.at(&mac.tokens, "`sync!()` takes no arguments: it waits for every child of this invocation");

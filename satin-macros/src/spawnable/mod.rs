@@ -73,9 +73,9 @@ fn expand(target: Target, errors: &mut Errors) -> TokenStream {
 
 fn expand_job(job: &Job, errors: &mut Errors) -> Items {
     let marked = mark::mark(job, errors);
-    check::check(job, &marked, errors);
-    let twin = twin::twin(job, &marked);
-    let mut written_out = marked.clone();
+    check::check(job, &marked.block, errors);
+    let twin = twin::twin(job, &marked.block);
+    let mut written_out = marked.block.clone();
     iterators::write_out(&mut written_out);
     let lowered = if errors.is_empty() { expand::lower(job, &written_out, errors) } else { TokenStream::new() };
     items::items(job, &marked, &twin, &lowered)
