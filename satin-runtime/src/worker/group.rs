@@ -7,7 +7,8 @@
 use std::{
     cell::Cell,
     marker::PhantomData,
-    mem::{MaybeUninit, align_of, size_of},
+    mem::{self, MaybeUninit},
+    ptr::{self, NonNull},
     thread::panicking,
 };
 
@@ -17,7 +18,7 @@ use super::{
 };
 use crate::job::{
     function::{Function, JudgeOf, Prepared, Speculative},
-    record::{Judge, Slot, flag},
+    record::{Frame, Judge, Slot, flag},
 };
 
 /// What a group keeps of one statement that spawned: tickets and operands.
@@ -209,32 +210,162 @@ tuple_of_entries!(A a, B b, C c, D d, E e, F f; f e d c b a);
 tuple_of_entries!(A a, B b, C c, D d, E e, F f, G g; g f e d c b a);
 tuple_of_entries!(A a, B b, C c, D d, E e, F f, G g, H h; h g f e d c b a);
 
+/// What a group keeps in memory: the closure, and what is not touched as long as all goes the usual way.
+///
+/// It stands apart from [`Group`] because a landing pad takes its address: a variable whose address is taken cannot live in a
+/// register.
+pub struct Delivery<'s, E: Entry<'s>, D: FnMut(E::Done)> {
+    deliver: D,
+    entries: Entries<E>,
+    rare: Option<Box<Rare<E::Done>>>,
+    full: bool,
+    base: *const Slot,
+    frame: *const Frame,
+    /// Invariant: see [`Child`](super::Child).
+    borrows: PhantomData<Cell<&'s ()>>,
+}
+
+/// What most groups never need.
+struct Rare<T> {
+    /// Results that do not fit on the stack.
+    far: Vec<T>,
+    /// A speculative call that failed before the sync, when the slots ran out.
+    failed: Option<T>,
+}
+
+impl<T> Rare<T> {
+    fn of(rare: &mut Option<Box<Rare<T>>>) -> &mut Rare<T> {
+        rare.get_or_insert_with(|| Box::new(Rare { far: Vec::new(), failed: None }))
+    }
+}
+
+impl<'s, E: Entry<'s>, D: FnMut(E::Done)> Delivery<'s, E, D> {
+    /// The closure that delivers: one call per entry, in spawn order.
+    #[inline(always)]
+    pub fn new(deliver: D) -> Self {
+        Delivery {
+            deliver,
+            entries: Entries::new(),
+            rare: None,
+            full: false,
+            base: ptr::null(),
+            frame: ptr::null(),
+            borrows: PhantomData,
+        }
+    }
+
+    /// On the way out of the function, or unwinding, or where the slots run out: whatever is pending is settled and
+    /// delivered; or stopped, where nobody wants it any more.
+    #[cold]
+    #[inline(never)]
+    fn complete(&mut self) {
+        // SAFETY: the group is on the stack of the invocation that the frame belongs to.
+        let frame = unsafe { &*self.frame };
+        // The worker's own head is exact whenever user code runs, or unwinds.
+        let head = Worker::of(self.base).head.get();
+        let scope = Scope::resumed(head, frame);
+        let rest = LeaveAll { scope: &scope, base: self.base };
+        if !panicking() && !frame.has(flag::ABORT) {
+            self.try_settle_all(&scope);
+        }
+        drop(rest);
+        self.entries.clear();
+        Worker::of(self.base).head.set(self.base);
+    }
+
+    /// Settles everything; delivers it unless something has failed.
+    fn try_settle_all(&mut self, scope: &Scope<'_>) {
+        let mut done = Vec::new();
+        let mut failed = self.take_failed();
+        while let Some(entry) = self.entries.pop(scope, self.base) {
+            // SAFETY: entries are settled in the reverse of the order in which they were pushed.
+            let Some(result) = (unsafe { entry.try_settle(scope) }) else { continue };
+            if E::failed(&result) {
+                failed = Some(result);
+            } else if failed.is_none() {
+                done.push(result);
+            }
+        }
+        if failed.is_some() {
+            Rare::of(&mut self.rare).failed = failed;
+            return;
+        }
+        debug_assert!(!scope.cancelled(), "a group was stopped, but nothing in it failed");
+        done.into_iter().rev().for_each(&mut self.deliver);
+    }
+
+    fn take_failed(&mut self) -> Option<E::Done> {
+        self.rare.as_mut()?.failed.take()
+    }
+}
+
+/// The entries of a group, oldest first. Where all are alike there is nothing to keep: they follow from the number of jobs.
+struct Entries<E>(MaybeUninit<Vec<E>>);
+
+impl<E> Entries<E> {
+    const KEPT: bool = size_of::<E>() != 0;
+
+    #[inline(always)]
+    fn new() -> Self {
+        Entries(if Self::KEPT { MaybeUninit::new(Vec::new()) } else { MaybeUninit::uninit() })
+    }
+
+    #[inline(always)]
+    fn push(&mut self, entry: E) {
+        if const { Self::KEPT } {
+            // SAFETY: `new` has made the vector.
+            unsafe { self.0.assume_init_mut() }.push(entry);
+        } else {
+            mem::forget(entry);
+        }
+    }
+
+    #[inline(always)]
+    fn pop(&mut self, scope: &Scope<'_>, base: *const Slot) -> Option<E> {
+        if const { Self::KEPT } {
+            // SAFETY: `new` has made the vector.
+            unsafe { self.0.assume_init_mut() }.pop()
+        } else {
+            // SAFETY: a value without a size has no bytes to read, and `push` forgot one for the job below the head.
+            (scope.head.get() != base).then(|| unsafe { NonNull::dangling().read() })
+        }
+    }
+
+    fn clear(&mut self) {
+        if Self::KEPT {
+            // SAFETY: `new` has made the vector.
+            unsafe { self.0.assume_init_mut() }.clear();
+        }
+    }
+}
+
+impl<E> Drop for Entries<E> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        if const { Self::KEPT } {
+            // SAFETY: `new` has made the vector, and nobody uses it any more.
+            unsafe { self.0.assume_init_drop() };
+        }
+    }
+}
+
 /// See the module's documentation.
+///
+/// Nothing here is passed by reference to a function that is not inlined: a group of a hot loop lives in registers.
 pub struct Group<'g, 's, E: Entry<'s>, D: FnMut(E::Done)> {
     scope: &'g Scope<'g>,
     base: *const Slot,
-    pending: Vec<E>,
-    deliver: D,
-    /// A speculative call that failed before the sync, when the slots ran out.
-    failed: Option<E::Done>,
-    full: bool,
-    /// Invariant: see [`Child`](super::Child).
-    borrows: PhantomData<Cell<&'s ()>>,
+    cold: &'g mut Delivery<'s, E, D>,
 }
 
 impl<'g, 's, E: Entry<'s>, D: FnMut(E::Done)> Group<'g, 's, E, D> {
     /// An empty group on top of what the scope has.
     #[inline(always)]
-    pub fn new(scope: &'g Scope<'g>, deliver: D) -> Self {
-        Group {
-            scope,
-            base: scope.head.get(),
-            pending: Vec::new(),
-            deliver,
-            failed: None,
-            full: false,
-            borrows: PhantomData,
-        }
+    pub fn new(scope: &'g Scope<'g>, delivery: &'g mut Delivery<'s, E, D>) -> Self {
+        let base = scope.head.get();
+        delivery.base = base;
+        delivery.frame = scope.frame();
+        Group { scope, base, cold: delivery }
     }
 
     /// Creates a child. Its ticket must be pushed next, in an entry with its siblings of the same statement.
@@ -256,7 +387,7 @@ impl<'g, 's, E: Entry<'s>, D: FnMut(E::Done)> Group<'g, 's, E, D> {
     fn spawn_judged<P: Prepared<'s>>(&mut self, call: P, judge: Option<&'static Judge>) -> Ticket<P::Function> {
         let Pushed { slot, .. } = self.scope.push(call, judge);
         if self.scope.look(slot) {
-            self.full = true;
+            self.cold.full = true;
         }
         Ticket(PhantomData)
     }
@@ -264,32 +395,47 @@ impl<'g, 's, E: Entry<'s>, D: FnMut(E::Done)> Group<'g, 's, E, D> {
     /// Keeps an entry until the sync.
     #[inline(always)]
     pub fn push(&mut self, entry: E) {
-        self.pending.push(entry);
-        if self.full {
-            self.make_room();
-        }
-    }
-
-    /// The slots run out: overflow is a call, and never a limit on loops.
-    #[cold]
-    #[inline(never)]
-    fn make_room(&mut self) {
-        self.full = false;
-        if self.failed.is_none() {
-            self.failed = self.try_sync();
+        self.cold.entries.push(entry);
+        if self.cold.full {
+            // The slots run out: overflow is a call, and never a limit on loops.
+            self.cold.full = false;
+            self.scope.head.set(self.base);
+            self.cold.complete();
         }
     }
 
     /// Waits for all children and delivers their results, in spawn order.
     #[inline(always)]
     pub fn sync(&mut self) {
-        let mut done = Stack::new();
-        while let Some(entry) = self.pending.pop() {
+        if const { mem::needs_drop::<E::Done>() } {
+            let mut done = DropRest(Stack::new());
+            self.settle_all(&mut done.0);
+            self.deliver_all(&mut done.0);
+        } else {
+            let mut done = Stack::new();
+            self.settle_all(&mut done);
+            self.deliver_all(&mut done);
+        }
+    }
+
+    #[inline(always)]
+    fn settle_all(&mut self, done: &mut Stack<E::Done>) {
+        while let Some(entry) = self.cold.entries.pop(self.scope, self.base) {
             // SAFETY: entries are settled in the reverse of the order in which they were pushed.
-            done.push(unsafe { entry.settle(self.scope) });
+            let result = unsafe { entry.settle(self.scope) };
+            if let Some(result) = done.push(result) {
+                push_far(&mut self.cold.rare, result);
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn deliver_all(&mut self, done: &mut Stack<E::Done>) {
+        if done.is_full() {
+            deliver_far(&mut self.cold.rare, &mut self.cold.deliver);
         }
         while let Some(result) = done.pop() {
-            (self.deliver)(result);
+            (self.cold.deliver)(result);
         }
     }
 
@@ -297,62 +443,32 @@ impl<'g, 's, E: Entry<'s>, D: FnMut(E::Done)> Group<'g, 's, E, D> {
     /// returned.
     #[inline]
     pub fn try_sync(&mut self) -> Option<E::Done> {
-        let mut done = Stack::new();
-        let mut failed = self.failed.take();
-        while let Some(entry) = self.pending.pop() {
-            // SAFETY: as above.
-            let Some(result) = (unsafe { entry.try_settle(self.scope) }) else { continue };
-            if E::failed(&result) {
-                failed = Some(result);
-            } else if failed.is_none() {
-                done.push(result);
-            }
-        }
-        if failed.is_some() {
-            return failed;
-        }
-        debug_assert!(!self.scope.cancelled(), "a group was stopped, but nothing in it failed");
-        while let Some(result) = done.pop() {
-            (self.deliver)(result);
-        }
-        None
+        self.cold.try_settle_all(self.scope);
+        self.cold.take_failed()
     }
 
     /// Syncs and gives the borrows back.
     #[inline(always)]
     pub fn end(mut self) {
         self.sync();
+        mem::forget(self);
     }
 
     /// Syncs as [`Group::try_sync`] does and gives the borrows back.
     #[inline]
     pub fn try_end(mut self) -> Option<E::Done> {
-        self.try_sync()
+        let failed = self.try_sync();
+        mem::forget(self);
+        failed
     }
 }
 
 impl<'s, E: Entry<'s>, D: FnMut(E::Done)> Drop for Group<'_, 's, E, D> {
+    /// Small enough to be inlined into landing pads.
     #[inline(always)]
     fn drop(&mut self) {
-        if self.scope.head.get() != self.base {
-            self.leave();
-        }
-    }
-}
-
-impl<'s, E: Entry<'s>, D: FnMut(E::Done)> Group<'_, 's, E, D> {
-    /// On the way out of the function, or unwinding, with children that are not settled.
-    #[cold]
-    #[inline(never)]
-    fn leave(&mut self) {
-        let complete = !panicking() && !self.scope.frame_has(flag::ABORT);
-        if complete {
-            let _unless_it_unwinds = LeaveAll { scope: self.scope, base: self.base };
-            // A failure on the way out of the function is nobody's: what else was done is delivered.
-            let _ = self.try_sync();
-        } else {
-            drop(LeaveAll { scope: self.scope, base: self.base });
-        }
+        self.scope.head.set(self.base);
+        self.cold.complete();
     }
 }
 
@@ -367,18 +483,19 @@ impl Drop for LeaveAll<'_> {
         while self.scope.head.get() != self.base {
             let slot = self.scope.head.get().wrapping_sub(1);
             self.scope.head.set(slot);
+            // If the job's panic comes through, the older ones are still left.
             let rest = LeaveAll { scope: self.scope, base: self.base };
             Worker::of(slot).leave(slot, self.scope.frame());
-            std::mem::forget(rest);
+            mem::forget(rest);
         }
     }
 }
 
-/// Results between their settling and their delivery: on the stack as long as they fit.
+/// Results between their settling and their delivery, as many as fit on the stack. Drops nothing: see [`DropRest`].
 struct Stack<T> {
-    near: [MaybeUninit<u64>; NEAR / 8],
+    near: MaybeUninit<[u64; NEAR / 8]>,
     length: usize,
-    far: Vec<T>,
+    values: PhantomData<T>,
 }
 
 /// Bytes on the stack per group.
@@ -393,34 +510,59 @@ impl<T> Stack<T> {
 
     #[inline(always)]
     fn new() -> Self {
-        Stack { near: [MaybeUninit::uninit(); NEAR / 8], length: 0, far: Vec::new() }
+        // Field by field: written as one value, the compiler fills `near` with zeros.
+        let mut stack = MaybeUninit::<Self>::uninit();
+        // SAFETY: `length` is written, and `near` needs no value.
+        unsafe {
+            (&raw mut (*stack.as_mut_ptr()).length).write(0);
+            stack.assume_init()
+        }
     }
 
     #[inline(always)]
-    fn push(&mut self, value: T) {
-        if self.length < Self::CAPACITY {
-            // SAFETY: there is room for another `T`, and `near` is aligned for it.
-            unsafe { self.near.as_mut_ptr().cast::<T>().add(self.length).write(value) };
-            self.length += 1;
-        } else {
-            self.far.push(value);
+    fn is_full(&self) -> bool {
+        self.length == Self::CAPACITY
+    }
+
+    /// Gives the value back if it does not fit.
+    #[inline(always)]
+    fn push(&mut self, value: T) -> Option<T> {
+        if self.is_full() {
+            return Some(value);
         }
+        // SAFETY: there is room for another `T`, and `near` is aligned for it.
+        unsafe { self.near.as_mut_ptr().cast::<T>().add(self.length).write(value) };
+        self.length += 1;
+        None
     }
 
     #[inline(always)]
     fn pop(&mut self) -> Option<T> {
-        if let Some(value) = self.far.pop() {
-            return Some(value);
-        }
         self.length = self.length.checked_sub(1)?;
         // SAFETY: the element was written by `push`, and is read once.
         Some(unsafe { self.near.as_ptr().cast::<T>().add(self.length).read() })
     }
 }
 
-impl<T> Drop for Stack<T> {
-    #[inline(always)]
+#[cold]
+#[inline(never)]
+fn push_far<T>(rare: &mut Option<Box<Rare<T>>>, value: T) {
+    Rare::of(rare).far.push(value);
+}
+
+#[cold]
+#[inline(never)]
+fn deliver_far<T>(rare: &mut Option<Box<Rare<T>>>, deliver: &mut impl FnMut(T)) {
+    while let Some(result) = rare.as_mut().and_then(|rare| rare.far.pop()) {
+        deliver(result);
+    }
+}
+
+/// Drops what is left in a stack.
+struct DropRest<T>(Stack<T>);
+
+impl<T> Drop for DropRest<T> {
     fn drop(&mut self) {
-        while self.pop().is_some() {}
+        while self.0.pop().is_some() {}
     }
 }

@@ -28,7 +28,7 @@ mod thread;
 #[cfg(not(loom))]
 pub use self::{
     gate::{Answer, Away, Gate, Hosted, Token},
-    group::{Entry, Group, Keep, Or, Spec, Ticket},
+    group::{Delivery, Entry, Group, Keep, Or, Spec, Ticket},
     pool::{Builder, BuildError, Satin, enter, node, NodeInfo},
     scope::{Child, Scope},
 };

@@ -59,8 +59,9 @@ impl<'f> Scope<'f> {
         Pushed { slot, index }
     }
 
-    pub(super) fn frame_has(&self, flag: u32) -> bool {
-        self.frame.has(flag)
+    /// The scope again, in a function that was not inlined into it. Nothing is spawned from it.
+    pub(super) fn resumed(head: *const Slot, frame: &'f Frame) -> Scope<'f> {
+        Scope { head: Cell::new(head), next: Cell::new(0), frame }
     }
 
     #[inline(always)]
