@@ -1,51 +1,185 @@
 //! The macros of [satin](https://docs.rs/satin): use them through that crate.
-#![cfg_attr(feature = "serial", allow(dead_code, unused_imports))]
+//!
+//! What the macros write, and why it is safe, is explained in this crate's `README.md`.
 
 mod main_attribute;
 mod spawnable;
 
 use proc_macro::TokenStream;
 
-/// Makes calls of this function to itself run in parallel, on every core of every machine of the pool.
+/// Makes the calls of a function to itself run in parallel, on every core of every machine of the pool.
+///
+/// ```
+/// #[satin::spawnable]
+/// fn fib(n: u32) -> u64 {
+///     if n < 2 {
+///         return n.into();
+///     }
+///     let x = fib(n - 1); // spawned: may run here, on another core, or at another site
+///     let y = fib(n - 2); // spawned
+///     satin::sync!(); // from here on x and y are values
+///     x + y
+/// }
+/// assert_eq!(fib(20), 6765);
+/// ```
+///
+/// The function keeps its signature. Called from ordinary code it runs as a root job and blocks for the result.
+///
+/// # Which calls spawn
+/// Calls to itself (`fib(..)`; in methods `self.solve(..)` and `Self::solve(..)`), and every call in [`spawn!`]. A call in tail position
+/// is a plain call. Any other call of another spawnable function is an ordinary nested call.
+///
+/// # Where a spawned call may stand
+/// In the function's body, and in any block, loop, `if` or `match` in it:
+///
+/// | form | what happens at the sync |
+/// | --- | --- |
+/// | `let x = f(..);` `let x: T = 1 + f(..);` `let (a, b) = f(..);` `let Some(x) = f(..) else { .. };` | the variables become the value; the rest of the expression runs at the sync |
+/// | `x = f(..);` `v[i] = f(..);` `s.field = f(..);` | the place is assigned; an index is evaluated at the spawn |
+/// | `x += f(..);` and the other compound assignments | applied in spawn order |
+/// | `v.push(f(..));` `map.insert(k, f(..));`, a method call on a place | called in spawn order; other arguments are evaluated at the spawn |
+/// | `f(..);` | waits |
+/// | `xs.iter().map(\|x\| f(x)).collect()`, `.sum()`, `.min()`, `.max()`, `.fold(..)`, .. | filled in order |
+/// | `f(a) + f(b)`, `(f(a), f(b))`, `Node { l: f(a), r: f(b) }`, `max(f(a), f(b))` | all are spawned, and synced there |
+/// | any of these with `?`: `let x = f(..)?;` | the first failure aborts the siblings and is returned |
+///
+/// A loop that spawns waits after it, not in it:
+///
+/// ```
+/// #[satin::spawnable]
+/// fn leaves(depth: u32, width: u32) -> u64 {
+///     if depth == 0 {
+///         return 1;
+///     }
+///     let mut total = 0;
+///     for _ in 0..width {
+///         total += leaves(depth - 1, width);
+///     }
+///     total // mentions a place that the children write: a sync is implied
+/// }
+/// assert_eq!(leaves(3, 4), 64);
+/// ```
+///
+/// # When children are waited for
+/// At [`sync!`]; before the first statement that mentions a spawned variable, a place that a child will write, or a variable lent
+/// by `&mut`; and at every way out of the function. A program that would read too early does not compile.
+///
+/// # Arguments and results
+/// `T`, `&T`, `&[T]`, `&str`, `&mut T` and `&mut [T]`, where `T` is `Serialize + DeserializeOwned + Send + 'static` (and `Sync` behind a `&`).
+/// On one machine nothing is copied. Results are owned. Functions cannot be generic.
+///
+/// # Methods
+/// On an inherent `impl` block every method with `#[spawn]` becomes a job:
+///
+/// ```
+/// # use serde::{Serialize, Deserialize};
+/// use satin::{spawn, spawnable};
+///
+/// #[derive(Serialize, Deserialize)]
+/// struct Tree {
+///     value: u64,
+///     children: Vec<Tree>,
+/// }
+///
+/// #[spawnable]
+/// impl Tree {
+///     #[spawn]
+///     fn sum(&self) -> u64 {
+///         let mut total = self.value;
+///         for child in &self.children {
+///             total += spawn!(child.sum());
+///         }
+///         total
+///     }
+/// }
+/// # let leaf = |value| Tree { value, children: vec![] };
+/// # assert_eq!(Tree { value: 1, children: vec![leaf(2), leaf(3)] }.sum(), 6);
+/// ```
+///
+/// # Options
+/// * `#[spawnable(sequential_if = n < 20)]`: where the condition holds, runs the sequential twin (see [`seq!`]).
+/// * `#[spawnable(name = "fibonacci")]`: the name by which nodes know the function, if two would have the same.
+///
+/// Methods take them on `#[spawn(..)]`.
 #[proc_macro_attribute]
 pub fn spawnable(options: TokenStream, item: TokenStream) -> TokenStream {
-    if cfg!(feature = "serial") { spawnable::plain(item.into()).into() } else { spawnable::spawnable(options.into(), item.into()).into() }
+    if SERIAL {
+        spawnable::plain(item.into()).into()
+    } else {
+        spawnable::spawnable(options.into(), item.into()).into()
+    }
 }
 
-/// Runs `main` on the pool.
+/// Makes every node of a pool run the same program: the master runs `main`, the others serve as workers until it ends.
+///
+/// ```no_run
+/// #[satin::main]
+/// fn main() {
+///     println!("{} threads", satin::node().threads);
+/// }
+/// ```
 #[proc_macro_attribute]
 pub fn main(options: TokenStream, item: TokenStream) -> TokenStream {
-    if cfg!(feature = "serial") { item } else { main_attribute::main(options.into(), item.into()).into() }
+    if SERIAL {
+        item
+    } else {
+        main_attribute::main(options.into(), item.into()).into()
+    }
 }
 
-/// Spawns.
+/// Spawns a call of another spawnable function, or of the same on another receiver: `spawn!(even(n - 1))`, `spawn!(left.sum())`.
+///
+/// Works in a [`macro@spawnable`] function, wherever a call to itself would spawn. It takes the function by its name in the same module, or by its path
+/// (`spawn!(module::even(n))`): a `use` of the function alone does not bring along what the macro has made beside it.
 #[proc_macro]
 pub fn spawn(call: TokenStream) -> TokenStream {
-    outside("spawn!(..)", call)
+    if SERIAL { call } else { outside("spawn!(..)") }
 }
 
-/// Calls.
+/// Calls a spawnable function as a child that runs here and now: `call!(fib(n - 1))`.
+///
+/// Works in a [`macro@spawnable`] function, in closures and beside `&&` too, where no call may spawn.
 #[proc_macro]
 pub fn call(call: TokenStream) -> TokenStream {
-    outside("call!(..)", call)
+    if SERIAL { call } else { outside("call!(..)") }
 }
 
-/// Runs in sequence.
+/// Runs a spawnable function, and everything below it, as plain Rust without any spawn: the baseline of measurements.
+///
+/// ```
+/// # #[satin::spawnable] fn fib(n: u32) -> u64 { if n < 2 { n.into() } else { fib(n - 1) + fib(n - 2) } }
+/// assert_eq!(satin::seq!(fib(20)), fib(20));
+/// ```
 #[proc_macro]
 pub fn seq(call: TokenStream) -> TokenStream {
-    if cfg!(feature = "serial") { call } else { spawnable::sequential(call.into()).into() }
-}
-
-/// Waits.
-#[proc_macro]
-pub fn sync(nothing: TokenStream) -> TokenStream {
-    if cfg!(feature = "serial") { "()".parse().expect("it is an expression") } else { outside("sync!()", nothing) }
-}
-
-fn outside(what: &str, call: TokenStream) -> TokenStream {
-    if cfg!(feature = "serial") {
-        return call;
+    if SERIAL {
+        call
+    } else {
+        spawnable::sequential(call.into()).into()
     }
-    let message = format!("`{what}` works in a `#[spawnable]` function only, and there not inside another macro");
-    syn::Error::new(proc_macro2::Span::call_site(), message).into_compile_error().into()
+}
+
+/// Waits for every child that this invocation has spawned.
+///
+/// Works in a [`macro@spawnable`] function. It is implied wherever a result is needed, so it is written for the reader, or to bound how many children
+/// a loop has under way.
+#[proc_macro]
+pub fn sync(_nothing: TokenStream) -> TokenStream {
+    if SERIAL {
+        quote::quote!(()).into()
+    } else {
+        outside("sync!()")
+    }
+}
+
+/// The feature `serial`: every macro leaves the plain sequential program.
+const SERIAL: bool = cfg!(feature = "serial");
+
+fn outside(what: &str) -> TokenStream {
+    let message = format!(
+        "`{what}` works in a `#[spawnable]` function only, and there not inside another macro"
+    );
+    syn::Error::new(proc_macro2::Span::call_site(), message)
+        .into_compile_error()
+        .into()
 }

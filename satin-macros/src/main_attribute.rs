@@ -16,14 +16,23 @@ pub fn main(options: TokenStream, item: TokenStream) -> TokenStream {
 
 fn wrap(options: TokenStream, item: TokenStream) -> syn::Result<ItemFn> {
     if !options.is_empty() {
-        return Err(syn::Error::new_spanned(options, "`#[satin::main]` has no options: configure the pool by `SATIN_*` variables or `satin.toml`"));
+        return Err(syn::Error::new_spanned(
+            options,
+            "`#[satin::main]` has no options: configure the pool by `SATIN_*` variables or `satin.toml`",
+        ));
     }
     let mut main: ItemFn = syn::parse2(item)?;
     if let Some(argument) = main.sig.inputs.first() {
-        return Err(syn::Error::new_spanned(argument, "`main` takes no arguments: read `std::env::args()`, or call `satin::run` in a plain `main`"));
+        return Err(syn::Error::new_spanned(
+            argument,
+            "`main` takes no arguments: read `std::env::args()`, or call `satin::run` in a plain `main`",
+        ));
     }
     if let Some(token) = &main.sig.asyncness {
-        return Err(syn::Error::new_spanned(token, "`#[satin::main]` goes on a plain `fn main`: jobs block, they are not awaited"));
+        return Err(syn::Error::new_spanned(
+            token,
+            "`#[satin::main]` goes on a plain `fn main`: jobs block, they are not awaited",
+        ));
     }
     let body = &main.block;
     let output = match &main.sig.output {

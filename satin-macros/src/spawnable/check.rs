@@ -54,7 +54,14 @@ impl Check<'_> {
     }
 
     fn cfg(&mut self, attrs: &[Attribute], spawn: Option<Span>) {
-        let (Some(span), true) = (spawn, attrs.iter().any(|attr| attr.path().is_ident("cfg") || attr.path().is_ident("cfg_attr"))) else { return };
+        let (Some(span), true) = (
+            spawn,
+            attrs
+                .iter()
+                .any(|attr| attr.path().is_ident("cfg") || attr.path().is_ident("cfg_attr")),
+        ) else {
+            return;
+        };
         self.at(
             span,
             "a spawned call cannot stand in a statement under `#[cfg]`, which the macro cannot judge: put the `#[cfg]` on two versions of the whole function, or use `if cfg!(..)`",
@@ -125,7 +132,12 @@ fn spawn_as_branch_value(expr: &Expr) -> Option<Span> {
                     }
                 }
                 Expr::Match(of) => of.arms.iter().for_each(|arm| self.value_of(&arm.body)),
-                Expr::Closure(_) | Expr::Loop(_) | Expr::While(_) | Expr::ForLoop(_) | Expr::Block(_) | Expr::Unsafe(_) => {}
+                Expr::Closure(_)
+                | Expr::Loop(_)
+                | Expr::While(_)
+                | Expr::ForLoop(_)
+                | Expr::Block(_)
+                | Expr::Unsafe(_) => {}
                 _ => visit::visit_expr(self, expr),
             }
         }
@@ -179,7 +191,12 @@ impl<'ast> Visit<'ast> for Check<'_> {
             return self.iterator_form(closure);
         }
         if let Some((map, _)) = spawning_map(expr) {
-            let message = format!("after a `.map(..)` that spawns comes at once what takes its values in: `.{}()`", FOLLOWERS.join("()`, `.").replace("`, `.count()", "` or `.count()"));
+            let message = format!(
+                "after a `.map(..)` that spawns comes at once what takes its values in: `.{}()`",
+                FOLLOWERS
+                    .join("()`, `.")
+                    .replace("`, `.count()", "` or `.count()")
+            );
             self.at(map.method.span(), message);
             return;
         }
@@ -259,10 +276,18 @@ impl Check<'_> {
 
     /// `m::fib(..)` in `fib`.
     fn other_path(&mut self, path: &ExprPath, call: &Expr) {
-        let mut segments = path.path.segments.iter().rev().map(|segment| segment.ident.to_string());
-        let same_name = path.qself.is_none() && segments.next().is_some_and(|last| *self.name() == last);
+        let mut segments = path
+            .path
+            .segments
+            .iter()
+            .rev()
+            .map(|segment| segment.ident.to_string());
+        let same_name =
+            path.qself.is_none() && segments.next().is_some_and(|last| *self.name() == last);
         let of = segments.next();
-        let of_a_module = of.as_ref().is_some_and(|of| of.starts_with(char::is_lowercase));
+        let of_a_module = of
+            .as_ref()
+            .is_some_and(|of| of.starts_with(char::is_lowercase));
         let of_this_type = of.is_some() && of == self.job.type_name().map(Ident::to_string);
         if same_name && ((self.job.self_type.is_none() && of_a_module) || of_this_type) {
             let text = quote::quote!(#path).to_string().replace(' ', "");
@@ -278,8 +303,10 @@ impl Check<'_> {
         (0..tokens.len()).find_map(|at| match &tokens[at] {
             TokenTree::Group(group) => self.spawn_in_tokens(group.stream()),
             TokenTree::Ident(name) => {
-                let macro_of_satin = is_punct(at + 1, '!') && ["spawn", "call", "sync"].iter().any(|known| name == known);
-                let own = name == self.name() && is_call(at + 1) && self.is_own_in_tokens(&tokens[..at]);
+                let macro_of_satin = is_punct(at + 1, '!')
+                    && ["spawn", "call", "sync"].iter().any(|known| name == known);
+                let own =
+                    name == self.name() && is_call(at + 1) && self.is_own_in_tokens(&tokens[..at]);
                 (macro_of_satin || own).then(|| name.span())
             }
             _ => None,
@@ -288,13 +315,20 @@ impl Check<'_> {
 
     /// Whether the name after these tokens is the function's: a free `fib`, or `self.solve`, `Self::solve`.
     fn is_own_in_tokens(&self, before: &[TokenTree]) -> bool {
-        let text: Vec<String> = before.iter().rev().take(3).map(ToString::to_string).collect();
+        let text: Vec<String> = before
+            .iter()
+            .rev()
+            .take(3)
+            .map(ToString::to_string)
+            .collect();
         let text: Vec<&str> = text.iter().map(String::as_str).collect();
         match (&self.job.self_type, &text[..]) {
             (None, [".", ..] | [":", ..]) => false,
             (None, _) => true,
             (Some(_), [".", "self", ..]) => self.job.receiver.is_some(),
-            (Some(_), [":", ":", of]) => *of == "Self" || self.job.type_name().is_some_and(|name| name == of),
+            (Some(_), [":", ":", of]) => {
+                *of == "Self" || self.job.type_name().is_some_and(|name| name == of)
+            }
             _ => false,
         }
     }

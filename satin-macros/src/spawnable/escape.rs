@@ -25,11 +25,25 @@ pub enum Escape {
 }
 
 /// Decides for `stmt`; `lent` says which places a marked call borrows mutably, `deferred` which assignments are no sites.
-pub fn escape(stmt: &Stmt, lent: &dyn Fn(&Expr) -> Vec<PlacePath>, late_init: &HashSet<String>) -> Escape {
+pub fn escape(
+    stmt: &Stmt,
+    lent: &dyn Fn(&Expr) -> Vec<PlacePath>,
+    late_init: &HashSet<String>,
+) -> Escape {
     let declared = declared_in(stmt);
-    let mut inner = Inner { sites: Vec::new(), loops: 0, declared: &declared, lent, late_init };
+    let mut inner = Inner {
+        sites: Vec::new(),
+        loops: 0,
+        declared: &declared,
+        lent,
+        late_init,
+    };
     inner.visit_stmt(stmt);
-    let sites: Vec<InnerSite> = inner.sites.into_iter().filter(|site| site.escapes).collect();
+    let sites: Vec<InnerSite> = inner
+        .sites
+        .into_iter()
+        .filter(|site| site.escapes)
+        .collect();
     if sites.is_empty() || closed_inside(stmt, &sites) {
         return Escape::Stays;
     }
@@ -60,12 +74,20 @@ struct Inner<'a> {
 
 impl Inner<'_> {
     fn statement(&mut self, statement: &Expr) {
-        let Some(site) = Site::of(statement) else { return };
+        let Some(site) = Site::of(statement) else {
+            return;
+        };
         if is_late_init(statement, self.late_init) {
             return;
         }
-        let own_place = site.path.as_ref().is_some_and(|path| self.declared.contains(path.root()));
-        let own_borrow = self.loops == 0 && borrowed(&site.deliver).iter().any(|path| self.declared.contains(path.root()));
+        let own_place = site
+            .path
+            .as_ref()
+            .is_some_and(|path| self.declared.contains(path.root()));
+        let own_borrow = self.loops == 0
+            && borrowed(&site.deliver)
+                .iter()
+                .any(|path| self.declared.contains(path.root()));
         self.sites.push(InnerSite {
             escapes: !own_place && !own_borrow,
             path: site.path,
@@ -106,7 +128,9 @@ impl<'ast> Visit<'ast> for Inner<'_> {
 
 /// `x = f(a)` where `x` was declared without a value: nothing to borrow yet, so no site but a late `let`.
 pub fn is_late_init(statement: &Expr, late_init: &HashSet<String>) -> bool {
-    let Expr::Assign(assign) = statement else { return false };
+    let Expr::Assign(assign) = statement else {
+        return false;
+    };
     matches!(&*assign.left, Expr::Path(path) if path.path.get_ident().is_some_and(|name| late_init.contains(&name.to_string())))
 }
 
@@ -116,7 +140,10 @@ fn borrowed(expr: &Expr) -> Vec<PlacePath> {
     impl<'ast> Visit<'ast> for Borrowed {
         fn visit_expr(&mut self, expr: &'ast Expr) {
             if let Some(mark) = Marked::of(expr) {
-                let lent = mark.arguments().into_iter().filter(|arg| matches!(arg, Expr::Reference(of) if is_place(&of.expr)));
+                let lent = mark
+                    .arguments()
+                    .into_iter()
+                    .filter(|arg| matches!(arg, Expr::Reference(of) if is_place(&of.expr)));
                 self.0.extend(lent.filter_map(PlacePath::of));
             }
             visit::visit_expr(self, expr);
@@ -137,21 +164,33 @@ fn closed_inside(stmt: &Stmt, sites: &[InnerSite]) -> bool {
         fn visit_block(&mut self, block: &'ast Block) {
             for (at, stmt) in block.stmts.iter().enumerate() {
                 let tokens = stmt.to_token_stream().to_string();
-                let spawned = self.sites.iter().filter(|site| tokens.contains(&site.statement));
-                let watched: Vec<PlacePath> = spawned.clone().flat_map(|site| site.path.iter().chain(&site.lent).cloned()).collect();
+                let spawned = self
+                    .sites
+                    .iter()
+                    .filter(|site| tokens.contains(&site.statement));
+                let watched: Vec<PlacePath> = spawned
+                    .clone()
+                    .flat_map(|site| site.path.iter().chain(&site.lent).cloned())
+                    .collect();
                 let closes = |later: &Stmt| is_sync(later) || mentions(reads(later), &watched);
                 self.closed |= spawned.count() > 0 && block.stmts[at + 1..].iter().any(closes);
             }
             visit::visit_block(self, block);
         }
     }
-    let mut lists = Lists { sites, closed: false };
+    let mut lists = Lists {
+        sites,
+        closed: false,
+    };
     lists.visit_stmt(stmt);
     lists.closed
 }
 
 fn is_loop(stmt: &Stmt) -> bool {
-    matches!(stmt, Stmt::Expr(Expr::ForLoop(_) | Expr::While(_) | Expr::Loop(_), _))
+    matches!(
+        stmt,
+        Stmt::Expr(Expr::ForLoop(_) | Expr::While(_) | Expr::Loop(_), _)
+    )
 }
 
 /// What runs while the children may be under way: all of it, but for what a `for` iterates over, which is evaluated before.
@@ -199,7 +238,12 @@ pub fn bindings(pat: &Pat) -> Vec<PatIdent> {
         fn visit_pat_ident(&mut self, pat: &'ast PatIdent) {
             let constant = |name: &Ident| name.to_string().starts_with(char::is_uppercase);
             if pat.subpat.is_some() || pat.mutability.is_some() || !constant(&pat.ident) {
-                self.0.push(PatIdent { attrs: Vec::new(), by_ref: pat.by_ref, subpat: None, ..pat.clone() });
+                self.0.push(PatIdent {
+                    attrs: Vec::new(),
+                    by_ref: pat.by_ref,
+                    subpat: None,
+                    ..pat.clone()
+                });
             }
             visit::visit_pat_ident(self, pat);
         }

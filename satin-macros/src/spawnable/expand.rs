@@ -12,14 +12,19 @@ use syn::punctuated::Punctuated;
 use syn::spanned::Spanned;
 use syn::visit::{self, Visit};
 use syn::visit_mut::{self, VisitMut};
-use syn::{Block, Expr, ExprReturn, Item, Local, Pat, PatIdent, PatType, Stmt, Token, Type, parse_quote};
+use syn::{
+    Block, Expr, ExprReturn, Item, Local, Pat, PatIdent, PatType, Stmt, Token, Type, parse_quote,
+};
 
 use super::errors::Errors;
 use super::escape::{self, Escape, bindings, escape, is_late_init};
 use super::group::{Arm, Groups};
 use super::hygiene::quote;
 use super::iterators::{self, collected_in};
-use super::mark::{Callee, Marked, Verb, has_marks, has_sync, is_sync, rename_callee, stmt_has_marks, stmt_has_sync};
+use super::mark::{
+    Callee, Marked, Verb, has_marks, has_sync, is_sync, rename_callee, stmt_has_marks,
+    stmt_has_sync,
+};
 use super::mentions::{PlacePath, mentions};
 use super::parse::Job;
 use super::signature::Kind;
@@ -30,8 +35,20 @@ const MOST_PER_SITE: usize = 7;
 
 /// The statements of `body`, lowered.
 pub fn lower(job: &Job, body: &Block, errors: &mut Errors) -> TokenStream {
-    let mut lower = Lower { job, errors, late_init: late_init(body), groups: Groups::default(), blocks: Vec::new(), scope: false, names: 0 };
-    let position = if job.returns_nothing() { Position::Statement } else { Position::Tail };
+    let mut lower = Lower {
+        job,
+        errors,
+        late_init: late_init(body),
+        groups: Groups::default(),
+        blocks: Vec::new(),
+        scope: false,
+        names: 0,
+    };
+    let position = if job.returns_nothing() {
+        Position::Statement
+    } else {
+        Position::Tail
+    };
     let statements = lower.block(&body.stmts, BlockState::new(Hop::Nowhere), position);
     lower.groups.fill(statements)
 }
@@ -42,7 +59,11 @@ fn late_init(body: &Block) -> HashSet<String> {
     impl<'ast> Visit<'ast> for Late {
         fn visit_local(&mut self, local: &'ast Local) {
             if local.init.is_none() {
-                self.0.extend(bindings(&local.pat).iter().map(|name| name.ident.to_string()));
+                self.0.extend(
+                    bindings(&local.pat)
+                        .iter()
+                        .map(|name| name.ident.to_string()),
+                );
             }
             visit::visit_local(self, local);
         }
@@ -83,11 +104,17 @@ struct BlockState {
 
 impl BlockState {
     fn new(hop: Hop) -> BlockState {
-        BlockState { hop, declared: HashSet::new(), is_loop_body: false, segment: Segment::default() }
+        BlockState {
+            hop,
+            declared: HashSet::new(),
+            is_loop_body: false,
+            segment: Segment::default(),
+        }
     }
 
     fn declaring(mut self, pat: &Pat) -> BlockState {
-        self.declared.extend(bindings(pat).iter().map(|name| name.ident.to_string()));
+        self.declared
+            .extend(bindings(pat).iter().map(|name| name.ident.to_string()));
         self
     }
 
@@ -167,7 +194,11 @@ enum Target {
     Nothing,
     Variable(Ident),
     Assignment(Expr),
-    Pattern { names: Vec<Ident>, pat: Box<Pat>, diverge: TokenStream },
+    Pattern {
+        names: Vec<Ident>,
+        pat: Box<Pat>,
+        diverge: TokenStream,
+    },
 }
 
 /// One spawned call, taken out of its expression.
@@ -199,7 +230,9 @@ impl Lower<'_> {
     }
 
     fn top(&mut self) -> &mut BlockState {
-        self.blocks.last_mut().expect("statements are lowered in a block")
+        self.blocks
+            .last_mut()
+            .expect("statements are lowered in a block")
     }
 
     /// The statements of a block, without its braces.
@@ -243,14 +276,28 @@ impl Lower<'_> {
 
     /// A leaf should build no frame: a branch that spawns builds its own, if nothing after it needs one.
     fn may_wait_for_scope(&self, stmt: &Stmt, rest: &[Stmt]) -> bool {
-        let Stmt::Expr(expr, _) = stmt else { return false };
+        let Stmt::Expr(expr, _) = stmt else {
+            return false;
+        };
         let head_spawns = match expr {
-            Expr::If(of) => has_marks(&of.cond) || matches!(&of.else_branch, Some((_, other)) if !matches!(&**other, Expr::Block(_)) && else_if_heads_spawn(other)),
-            Expr::Match(of) => has_marks(&of.expr) || of.arms.iter().any(|arm| arm.guard.as_ref().is_some_and(|(_, guard)| has_marks(guard))),
+            Expr::If(of) => {
+                has_marks(&of.cond)
+                    || matches!(&of.else_branch, Some((_, other)) if !matches!(&**other, Expr::Block(_)) && else_if_heads_spawn(other))
+            }
+            Expr::Match(of) => {
+                has_marks(&of.expr)
+                    || of.arms.iter().any(|arm| {
+                        arm.guard
+                            .as_ref()
+                            .is_some_and(|(_, guard)| has_marks(guard))
+                    })
+            }
             Expr::Block(_) | Expr::Unsafe(_) => false,
             _ => true,
         };
-        !head_spawns && !rest.iter().any(stmt_has_marks) && !matches!(self.escape(stmt), Escape::Joins)
+        !head_spawns
+            && !rest.iter().any(stmt_has_marks)
+            && !matches!(self.escape(stmt), Escape::Joins)
     }
 
     fn escape(&self, stmt: &Stmt) -> Escape {
@@ -272,7 +319,8 @@ impl Lower<'_> {
                     };
                     for (at, arg) in mark.arguments().into_iter().enumerate() {
                         let by_type = kinds.get(at).copied().unwrap_or(false);
-                        let by_sight = matches!(arg, Expr::Reference(of) if of.mutability.is_some());
+                        let by_sight =
+                            matches!(arg, Expr::Reference(of) if of.mutability.is_some());
                         if by_type || by_sight {
                             self.found.extend(PlacePath::of(arg));
                         }
@@ -281,14 +329,21 @@ impl Lower<'_> {
                 visit::visit_expr(self, expr);
             }
         }
-        let mut lent = Lent { job: self.job, found: Vec::new() };
+        let mut lent = Lent {
+            job: self.job,
+            found: Vec::new(),
+        };
         lent.visit_expr(expr);
         lent.found
     }
 
     /// Whether the segment must end before this statement.
     fn must_sync_before(&mut self, stmt: &Stmt, position: Position) -> bool {
-        let segment = &self.blocks.last().expect("statements are lowered in a block").segment;
+        let segment = &self
+            .blocks
+            .last()
+            .expect("statements are lowered in a block")
+            .segment;
         if segment.is_empty() || is_sync(stmt) {
             return false;
         }
@@ -308,14 +363,28 @@ impl Lower<'_> {
         };
         let writes: Vec<PlacePath> = places_written(stmt);
         if let Some(group) = &segment.group {
-            let new: Vec<PlacePath> = writes.iter().filter(|place| !segment.places.contains(place)).cloned().collect();
-            let declared = new.iter().any(|place| group.declared_since.contains(place.root()));
-            if declared || mentions(group.read_since.clone(), &new) || mentions(reads.clone(), &new) {
+            let new: Vec<PlacePath> = writes
+                .iter()
+                .filter(|place| !segment.places.contains(place))
+                .cloned()
+                .collect();
+            let declared = new
+                .iter()
+                .any(|place| group.declared_since.contains(place.root()));
+            if declared || mentions(group.read_since.clone(), &new) || mentions(reads.clone(), &new)
+            {
                 return true;
             }
         }
-        let writes_watched = writes.iter().any(|place| segment.watched.iter().any(|watched| watched.overlaps(place)));
-        writes_watched || mentions(reads.clone(), &segment.watched) || mentions(reads, &segment.places)
+        let writes_watched = writes.iter().any(|place| {
+            segment
+                .watched
+                .iter()
+                .any(|watched| watched.overlaps(place))
+        });
+        writes_watched
+            || mentions(reads.clone(), &segment.watched)
+            || mentions(reads, &segment.places)
     }
 
     /// Whether children of this statement belong to a segment further out. Those of this block must be settled first: last in,
@@ -325,10 +394,15 @@ impl Lower<'_> {
         let goes_out = |path: Option<&PlacePath>| self.home_of(path) < here;
         match stmt {
             Stmt::Expr(expr, _) if is_control_flow(expr) => {
-                matches!(self.escape(stmt), Escape::Joins) && sites_within(stmt).iter().any(|path| goes_out(path.as_ref()))
+                matches!(self.escape(stmt), Escape::Joins)
+                    && sites_within(stmt)
+                        .iter()
+                        .any(|path| goes_out(path.as_ref()))
             }
             Stmt::Expr(expr, _) => match Site::of(expr) {
-                Some(site) if site.path.is_some() || self.bare_joins_group() => goes_out(site.path.as_ref()),
+                Some(site) if site.path.is_some() || self.bare_joins_group() => {
+                    goes_out(site.path.as_ref())
+                }
                 _ => false,
             },
             _ => false,
@@ -338,7 +412,10 @@ impl Lower<'_> {
     /// The block whose segment a child belongs to that writes `path` (none: a bare call).
     fn home_of(&self, path: Option<&PlacePath>) -> usize {
         let mut home = self.blocks.len() - 1;
-        while home > 0 && self.blocks[home].hop == Hop::Outwards && !path.is_some_and(|path| self.blocks[home].declared.contains(path.root())) {
+        while home > 0
+            && self.blocks[home].hop == Hop::Outwards
+            && !path.is_some_and(|path| self.blocks[home].declared.contains(path.root()))
+        {
             home -= 1;
         }
         home
@@ -346,14 +423,23 @@ impl Lower<'_> {
 
     /// Whether a bare call in this place is a child of a group: in a loop or branch that it outlives, or after a group's children.
     fn bare_joins_group(&self) -> bool {
-        let top = self.blocks.last().expect("statements are lowered in a block");
+        let top = self
+            .blocks
+            .last()
+            .expect("statements are lowered in a block");
         top.hop == Hop::Outwards || top.segment.group.is_some()
     }
 }
 
 fn else_if_heads_spawn(expr: &Expr) -> bool {
     match expr {
-        Expr::If(of) => has_marks(&of.cond) || of.else_branch.as_ref().is_some_and(|(_, other)| else_if_heads_spawn(other)),
+        Expr::If(of) => {
+            has_marks(&of.cond)
+                || of
+                    .else_branch
+                    .as_ref()
+                    .is_some_and(|(_, other)| else_if_heads_spawn(other))
+        }
         _ => false,
     }
 }
@@ -424,9 +510,14 @@ impl Lower<'_> {
             return self.explicit_sync();
         }
         if let Stmt::Local(local) = stmt {
-            if let (Some(collected), Some(group)) = (iterators::declared_collected(local), &self.top().segment.group) {
+            if let (Some(collected), Some(group)) = (
+                iterators::declared_collected(local),
+                &self.top().segment.group,
+            ) {
                 let group = group.number;
-                self.groups.get(group).declare(&quote!(let mut #collected = ::std::vec::Vec::new();));
+                self.groups
+                    .get(group)
+                    .declare(&quote!(let mut #collected = ::std::vec::Vec::new();));
                 return TokenStream::new();
             }
             self.declare(&local.pat);
@@ -439,7 +530,9 @@ impl Lower<'_> {
                 let value = of.expr.as_ref().map(|value| self.tail(value));
                 quote!(return #value #semi)
             }
-            Stmt::Expr(expr, semi) if position == Position::Statement => self.expression_statement(expr, semi.as_ref(), rest),
+            Stmt::Expr(expr, semi) if position == Position::Statement => {
+                self.expression_statement(expr, semi.as_ref(), rest)
+            }
             Stmt::Expr(expr, _) if position == Position::Tail => self.tail(expr),
             Stmt::Expr(expr, _) => self.expr(expr),
             Stmt::Item(_) | Stmt::Macro(_) => stmt.to_token_stream(),
@@ -457,7 +550,12 @@ impl Lower<'_> {
         }
     }
 
-    fn expression_statement(&mut self, expr: &Expr, semi: Option<&Token![;]>, rest: &[Stmt]) -> TokenStream {
+    fn expression_statement(
+        &mut self,
+        expr: &Expr,
+        semi: Option<&Token![;]>,
+        rest: &[Stmt],
+    ) -> TokenStream {
         if is_control_flow(expr) {
             let lowered = self.control_statement(expr);
             return quote!(#lowered #semi);
@@ -466,18 +564,32 @@ impl Lower<'_> {
             && let Expr::Assign(assign) = expr
             && has_marks(&assign.right)
         {
-            return self.deferred(&assign.right, Target::Assignment((*assign.left).clone()), PlacePath::of(&assign.left).into_iter().collect(), rest, &|value| {
-                let place = &assign.left;
-                quote!(#place = #value;)
-            });
+            return self.deferred(
+                &assign.right,
+                Target::Assignment((*assign.left).clone()),
+                PlacePath::of(&assign.left).into_iter().collect(),
+                rest,
+                &|value| {
+                    let place = &assign.left;
+                    quote!(#place = #value;)
+                },
+            );
         }
         let site = Site::of(expr).filter(|site| !cannot_wait(&site.deliver));
         match site {
-            Some(site) if site.path.is_some() || self.bare_joins_group() => match self.group_site(&site) {
-                Some(lowered) => lowered,
-                None => self.immediate_statement(expr),
-            },
-            Some(_) => self.deferred(expr, Target::Nothing, Vec::new(), rest, &|value| quote!(#value;)),
+            Some(site) if site.path.is_some() || self.bare_joins_group() => {
+                match self.group_site(&site) {
+                    Some(lowered) => lowered,
+                    None => self.immediate_statement(expr),
+                }
+            }
+            Some(_) => self.deferred(
+                expr,
+                Target::Nothing,
+                Vec::new(),
+                rest,
+                &|value| quote!(#value;),
+            ),
             None => self.immediate_statement(expr),
         }
     }
@@ -488,7 +600,9 @@ impl Lower<'_> {
     }
 
     fn local(&mut self, local: &Local, rest: &[Stmt]) -> TokenStream {
-        let Some(init) = &local.init else { return local.to_token_stream() };
+        let Some(init) = &local.init else {
+            return local.to_token_stream();
+        };
         let diverge = init.diverge.as_ref().map(|(_, diverge)| {
             let diverge = self.expr(diverge);
             quote!(else #diverge)
@@ -496,15 +610,29 @@ impl Lower<'_> {
         let Local { attrs, pat, .. } = local;
         let by_ref = bindings(pat).iter().any(|name| name.by_ref.is_some());
         let borrows = matches!(&*init.expr, Expr::Reference(_));
-        if by_ref || borrows || is_control_flow(&init.expr) || cannot_wait(&init.expr) || !super::mark::first_spawn(&init.expr).is_some() {
+        if by_ref
+            || borrows
+            || is_control_flow(&init.expr)
+            || cannot_wait(&init.expr)
+            || super::mark::first_spawn(&init.expr).is_none()
+        {
             let value = self.expr(&init.expr);
             return quote!(#(#attrs)* let #pat = #value #diverge;);
         }
         let names = bindings(pat);
-        let watched = names.iter().map(|name| PlacePath::variable(&name.ident)).collect();
+        let watched = names
+            .iter()
+            .map(|name| PlacePath::variable(&name.ident))
+            .collect();
         let target = target(pat, &names, diverge.clone());
         let declaration = declaration(attrs, pat, &names);
-        let lowered = self.deferred(&init.expr, target, watched, rest, &|value| quote!(#(#attrs)* let #pat = #value #diverge;));
+        let lowered = self.deferred(
+            &init.expr,
+            target,
+            watched,
+            rest,
+            &|value| quote!(#(#attrs)* let #pat = #value #diverge;),
+        );
         match self.top().segment.called_in_place {
             true => lowered,
             false => quote!(#lowered #declaration),
@@ -513,7 +641,14 @@ impl Lower<'_> {
 
     /// A `let`, a bare call, or the first assignment of a variable: its children are guards, and the rest of it waits.
     /// `in_place` writes the statement for the case that nothing has to wait.
-    fn deferred(&mut self, expr: &Expr, target: Target, watched: Vec<PlacePath>, rest: &[Stmt], in_place: &dyn Fn(TokenStream) -> TokenStream) -> TokenStream {
+    fn deferred(
+        &mut self,
+        expr: &Expr,
+        target: Target,
+        watched: Vec<PlacePath>,
+        rest: &[Stmt],
+        in_place: &dyn Fn(TokenStream) -> TokenStream,
+    ) -> TokenStream {
         self.top().segment.called_in_place = false;
         let lent = self.lent(expr);
         let would_watch: Vec<PlacePath> = watched.iter().chain(&lent).cloned().collect();
@@ -528,14 +663,25 @@ impl Lower<'_> {
         let mut out = TokenStream::new();
         let rest_name = self.rest_closure(&spawns, &remaining, &mut out);
         let values = match self.top().segment.group.clone() {
-            Some(group) => spawns.into_iter().map(|spawn| self.late_child(group.number, spawn, &mut out)).collect(),
+            Some(group) => spawns
+                .into_iter()
+                .map(|spawn| self.late_child(group.number, spawn, &mut out))
+                .collect(),
             None => {
                 let last = spawns.len() - 1;
-                spawns.into_iter().enumerate().map(|(at, spawn)| self.guard(spawn, is_last && at == last, &mut out)).collect()
+                spawns
+                    .into_iter()
+                    .enumerate()
+                    .map(|(at, spawn)| self.guard(spawn, is_last && at == last, &mut out))
+                    .collect()
             }
         };
         let segment = &mut self.top().segment;
-        segment.finishes.push(Finish { values, rest: rest_name, target });
+        segment.finishes.push(Finish {
+            values,
+            rest: rest_name,
+            target,
+        });
         segment.watched.extend(would_watch);
         out
     }
@@ -546,32 +692,58 @@ impl Lower<'_> {
             [] => self.top().hop == Hop::Nowhere || self.top().segment.group.is_none(),
             [next, ..] if is_sync(next) => true,
             [next, ..] => {
-                let tail_without_spawns = rest.len() == 1 && matches!(next, Stmt::Expr(_, None)) && !stmt_has_marks(next);
-                let writes_watched = places_written(next).iter().any(|place| would_watch.iter().any(|watched| watched.overlaps(place)));
-                tail_without_spawns || writes_watched || stmt_has_sync(next) || mentions(reads(next), would_watch) || self.must_sync_before(next, Position::Statement)
+                let tail_without_spawns =
+                    rest.len() == 1 && matches!(next, Stmt::Expr(_, None)) && !stmt_has_marks(next);
+                let writes_watched = places_written(next)
+                    .iter()
+                    .any(|place| would_watch.iter().any(|watched| watched.overlaps(place)));
+                tail_without_spawns
+                    || writes_watched
+                    || stmt_has_sync(next)
+                    || mentions(reads(next), would_watch)
+                    || self.must_sync_before(next, Position::Statement)
             }
         }
     }
 
     /// The closure that does at the sync what stands around the calls; none if nothing does.
-    fn rest_closure(&mut self, spawns: &[Spawn], remaining: &Expr, out: &mut TokenStream) -> Option<Ident> {
+    fn rest_closure(
+        &mut self,
+        spawns: &[Spawn],
+        remaining: &Expr,
+        out: &mut TokenStream,
+    ) -> Option<Ident> {
         if let [only] = spawns
             && matches!(remaining, Expr::Path(path) if path.path.is_ident(&only.value))
         {
             return None;
         }
         let name = self.fresh("rest");
-        let params = spawns.iter().map(|Spawn { value, out, speculative, .. }| match out {
-            Some(ty) if *speculative => quote!(#value: <#ty as ::satin::__private::Speculative>::Value),
-            Some(ty) => quote!(#value: #ty),
-            None => quote!(#value),
-        });
+        let params = spawns.iter().map(
+            |Spawn {
+                 value,
+                 out,
+                 speculative,
+                 ..
+             }| match out {
+                Some(ty) if *speculative => {
+                    quote!(#value: <#ty as ::satin::__private::Speculative>::Value)
+                }
+                Some(ty) => quote!(#value: #ty),
+                None => quote!(#value),
+            },
+        );
         out.extend(quote!(let #name = |#(#params),*| #remaining;));
         Some(name)
     }
 
     fn guard(&mut self, spawn: Spawn, call: bool, out: &mut TokenStream) -> Value {
-        let Spawn { value, prepared, speculative, .. } = spawn;
+        let Spawn {
+            value,
+            prepared,
+            speculative,
+            ..
+        } = spawn;
         let ticket = self.fresh("t");
         out.extend(match (call, speculative) {
             (true, _) => quote!(let #value = scope.try_call(#prepared);),
@@ -581,24 +753,46 @@ impl Lower<'_> {
         if call && speculative {
             out.extend(quote!(scope.check(&#value);));
         }
-        self.top().segment.guards.push(Guard { ticket, value: value.clone(), speculative, called: call });
-        Value::Guard { name: value, speculative }
+        self.top().segment.guards.push(Guard {
+            ticket,
+            value: value.clone(),
+            speculative,
+            called: call,
+        });
+        Value::Guard {
+            name: value,
+            speculative,
+        }
     }
 
     /// A child of a `let` that comes after a group's: it goes through the group, which delivers to a hidden variable.
     fn late_child(&mut self, group: usize, spawn: Spawn, out: &mut TokenStream) -> Value {
         let name = self.fresh("late");
-        self.groups.get(group).declare(&quote!(let mut #name = ::core::option::Option::None;));
-        let Spawn { value, prepared, speculative, .. } = spawn;
+        self.groups
+            .get(group)
+            .declare(&quote!(let mut #name = ::core::option::Option::None;));
+        let Spawn {
+            value,
+            prepared,
+            speculative,
+            ..
+        } = spawn;
         let deliver = quote!(#name = ::core::option::Option::Some(#value););
         out.extend(self.group_children(group, vec![(value, prepared, speculative)], None, deliver));
         Value::Late { name, speculative }
     }
 
     /// Spawns the children of one entry, and pushes it.
-    fn group_children(&mut self, group: usize, children: Vec<(Ident, TokenStream, bool)>, operands: Option<(TokenStream, TokenStream)>, deliver: TokenStream) -> TokenStream {
+    fn group_children(
+        &mut self,
+        group: usize,
+        children: Vec<(Ident, TokenStream, bool)>,
+        operands: Option<(TokenStream, TokenStream)>,
+        deliver: TokenStream,
+    ) -> TokenStream {
         let mut out = TokenStream::new();
-        let (mut entries, mut patterns, mut failed, mut fails) = (Vec::new(), Vec::new(), Vec::new(), TokenStream::new());
+        let (mut entries, mut patterns, mut failed, mut fails) =
+            (Vec::new(), Vec::new(), Vec::new(), TokenStream::new());
         if let Some((keep, names)) = operands {
             entries.push(keep);
             patterns.push(names);
@@ -610,7 +804,9 @@ impl Lower<'_> {
             let ticket_entry = if speculative {
                 out.extend(quote!(let #ticket = #name.spawn_speculative(#prepared);));
                 failed.push(quote!(#value));
-                fails.extend(quote!(if ::satin::__private::Speculative::failed(&#value) { #value?; }));
+                fails.extend(
+                    quote!(if ::satin::__private::Speculative::failed(&#value) { #value?; }),
+                );
                 quote!(::satin::__private::Spec(#ticket))
             } else {
                 out.extend(quote!(let #ticket = #name.spawn(#prepared);));
@@ -624,7 +820,16 @@ impl Lower<'_> {
             [only] => only.clone(),
             _ => quote!((#(#parts),*)),
         };
-        let arm = Arm { pattern: tuple(patterns), deliver, failed_pattern: if fails.is_empty() { quote!(_) } else { tuple(failed) }, fail: fails };
+        let arm = Arm {
+            pattern: tuple(patterns),
+            deliver,
+            failed_pattern: if fails.is_empty() {
+                quote!(_)
+            } else {
+                tuple(failed)
+            },
+            fail: fails,
+        };
         out.extend(self.groups.push(group, &tuple(entries), arm));
         out
     }
@@ -641,22 +846,37 @@ impl Lower<'_> {
         let operands = self.operands(site, &mut out);
         let mut children = Vec::new();
         let mut deliver = TokenStream::new();
-        for Spawn { value, prepared, speculative, out: ty } in spawns {
+        for Spawn {
+            value,
+            prepared,
+            speculative,
+            out: ty,
+        } in spawns
+        {
             let call = self.fresh("call");
             out.extend(quote!(let #call = #prepared;));
             if let Some(ty) = ty {
                 deliver.extend(quote!(let #value: #ty = #value;));
             }
             if speculative {
-                deliver.extend(quote!(let #value = ::satin::__private::Speculative::value(#value);));
+                deliver
+                    .extend(quote!(let #value = ::satin::__private::Speculative::value(#value);));
             }
             children.push((value, quote!(#call), speculative));
         }
         let simple = matches!((&site.path, &children[..]), (None, [(_, _, false)]));
-        deliver = if simple { TokenStream::new() } else { quote!(#deliver #remaining;) };
+        deliver = if simple {
+            TokenStream::new()
+        } else {
+            quote!(#deliver #remaining;)
+        };
         let group = self.open_group(home, &mut out);
         let lent = self.lent(&site.deliver);
-        let opened = self.blocks[home].segment.group.as_mut().expect("the group has just been opened");
+        let opened = self.blocks[home]
+            .segment
+            .group
+            .as_mut()
+            .expect("the group has just been opened");
         match &site.path {
             Some(path) if home == here => opened.straight.push((path.clone(), site.span)),
             _ => opened.joined = true,
@@ -669,7 +889,11 @@ impl Lower<'_> {
     }
 
     /// Evaluates the operands of a site; what keeps them, and the pattern that gives them back.
-    fn operands(&mut self, site: &Site, out: &mut TokenStream) -> Option<(TokenStream, TokenStream)> {
+    fn operands(
+        &mut self,
+        site: &Site,
+        out: &mut TokenStream,
+    ) -> Option<(TokenStream, TokenStream)> {
         if site.operands.is_empty() {
             return None;
         }
@@ -687,14 +911,24 @@ impl Lower<'_> {
         }
         let number = self.groups.add();
         out.extend(self.groups.open(number));
-        self.blocks[home].segment.group = Some(OpenGroup { number, straight: Vec::new(), joined: false, declared_since: HashSet::new(), read_since: TokenStream::new() });
+        self.blocks[home].segment.group = Some(OpenGroup {
+            number,
+            straight: Vec::new(),
+            joined: false,
+            declared_since: HashSet::new(),
+            read_since: TokenStream::new(),
+        });
         number
     }
 
     /// `let v = collected.into_iter().sum();`: waits for the loop that fills `collected`.
     fn collected_let(&mut self, local: &Local) -> TokenStream {
         let names = bindings(&local.pat);
-        let (Some(collected), Some(init), true) = (collected_in(local), &local.init, self.top().segment.group.is_some()) else {
+        let (Some(collected), Some(init), true) = (
+            collected_in(local),
+            &local.init,
+            self.top().segment.group.is_some(),
+        ) else {
             return local.to_token_stream();
         };
         if init.diverge.is_some() || cannot_wait(&init.expr) {
@@ -705,9 +939,15 @@ impl Lower<'_> {
         let value = &init.expr;
         let declaration = declaration(&local.attrs, &local.pat, &names);
         let segment = &mut self.top().segment;
-        segment.watched.extend(names.iter().map(|name| PlacePath::variable(&name.ident)));
+        segment
+            .watched
+            .extend(names.iter().map(|name| PlacePath::variable(&name.ident)));
         let target = target(&local.pat, &names, None);
-        segment.finishes.push(Finish { values: vec![Value::Collected(collected.clone())], rest: Some(rest.clone()), target });
+        segment.finishes.push(Finish {
+            values: vec![Value::Collected(collected.clone())],
+            rest: Some(rest.clone()),
+            target,
+        });
         quote!(let #rest = |#collected: ::std::vec::Vec<_>| #value; #declaration)
     }
 }
@@ -731,7 +971,9 @@ fn cannot_wait(expr: &Expr) -> bool {
 
 fn leaves(tokens: TokenStream) -> bool {
     tokens.into_iter().any(|token| match token {
-        TokenTree::Ident(word) => ["return", "break", "continue", "await"].iter().any(|leave| word == leave),
+        TokenTree::Ident(word) => ["return", "break", "continue", "await"]
+            .iter()
+            .any(|leave| word == leave),
         TokenTree::Punct(punct) => punct.as_char() == '?',
         TokenTree::Group(group) => leaves(group.stream()),
         TokenTree::Literal(_) => false,
@@ -756,7 +998,9 @@ fn is_speculative(expr: &Expr) -> bool {
 /// Declares what `pat` binds, without a value.
 fn declaration(attrs: &[syn::Attribute], pat: &Pat, names: &[PatIdent]) -> TokenStream {
     match pat {
-        Pat::Type(PatType { pat, ty, .. }) if matches!(&**pat, Pat::Ident(_)) => quote!(#(#attrs)* let #pat: #ty;),
+        Pat::Type(PatType { pat, ty, .. }) if matches!(&**pat, Pat::Ident(_)) => {
+            quote!(#(#attrs)* let #pat: #ty;)
+        }
         _ => {
             let attrs = quote!(#(#attrs)*);
             quote!(#(#attrs let #names;)*)
@@ -777,12 +1021,20 @@ fn target(pat: &Pat, names: &[PatIdent], diverge: Option<TokenStream>) -> Target
         pat => pat,
     };
     match plain {
-        Pat::Ident(PatIdent { ident, subpat: None, .. }) if diverge.is_none() && names.len() == 1 => Target::Variable(ident.clone()),
+        Pat::Ident(PatIdent {
+            ident,
+            subpat: None,
+            ..
+        }) if diverge.is_none() && names.len() == 1 => Target::Variable(ident.clone()),
         Pat::Wild(_) => Target::Nothing,
         _ => {
             let mut pat = Box::new(pat.clone());
             Immutable.visit_pat_mut(&mut pat);
-            Target::Pattern { names: names.iter().map(|name| name.ident.clone()).collect(), pat, diverge: diverge.unwrap_or_default() }
+            Target::Pattern {
+                names: names.iter().map(|name| name.ident.clone()).collect(),
+                pat,
+                diverge: diverge.unwrap_or_default(),
+            }
         }
     }
 }
@@ -792,16 +1044,31 @@ impl Lower<'_> {
     /// `sync!()`: ends this block's segment, and settles the groups of the blocks around it.
     fn explicit_sync(&mut self) -> TokenStream {
         let mut out = self.sync_segment();
-        let open: Vec<usize> = self.blocks.iter().rev().filter_map(|block| block.segment.group.as_ref().map(|group| group.number)).collect();
-        open.into_iter().for_each(|group| out.extend(self.groups.sync(group)));
+        let open: Vec<usize> = self
+            .blocks
+            .iter()
+            .rev()
+            .filter_map(|block| block.segment.group.as_ref().map(|group| group.number))
+            .collect();
+        open.into_iter()
+            .for_each(|group| out.extend(self.groups.sync(group)));
         out
     }
 
     /// The sync at the end of a block.
     fn sync_at_end(&mut self) -> TokenStream {
-        let BlockState { declared, is_loop_body, segment, .. } = self.top();
+        let BlockState {
+            declared,
+            is_loop_body,
+            segment,
+            ..
+        } = self.top();
         if *is_loop_body
-            && let Some(OpenGroup { straight, joined: false, .. }) = &segment.group
+            && let Some(OpenGroup {
+                straight,
+                joined: false,
+                ..
+            }) = &segment.group
             && let [(place, span)] = &straight[..]
             && declared.contains(place.root())
         {
@@ -824,7 +1091,13 @@ impl Lower<'_> {
             out.extend(self.groups.end(group.number));
         }
         let mut finishes = segment.finishes;
-        for Guard { ticket, value, speculative: tried, called } in segment.guards.iter().rev() {
+        for Guard {
+            ticket,
+            value,
+            speculative: tried,
+            called,
+        } in segment.guards.iter().rev()
+        {
             if *called {
                 continue;
             }
@@ -844,9 +1117,17 @@ impl Lower<'_> {
             }
         }
         if speculative {
-            out.extend(fail_if_cancelled(segment.guards.iter().filter(|guard| guard.speculative).map(|guard| &guard.value)));
+            out.extend(fail_if_cancelled(
+                segment
+                    .guards
+                    .iter()
+                    .filter(|guard| guard.speculative)
+                    .map(|guard| &guard.value),
+            ));
         }
-        finishes.into_iter().for_each(|finish| out.extend(finish.tokens(speculative)));
+        finishes
+            .into_iter()
+            .for_each(|finish| out.extend(finish.tokens(speculative)));
         out
     }
 }
@@ -881,7 +1162,10 @@ const SETTLED: &str = "every child has been settled";
 
 impl Finish {
     fn tokens(self, segment_is_speculative: bool) -> TokenStream {
-        let values = self.values.iter().map(|value| value.tokens(segment_is_speculative));
+        let values = self
+            .values
+            .iter()
+            .map(|value| value.tokens(segment_is_speculative));
         let value = match &self.rest {
             Some(rest) => quote!(#rest(#(#values),*)),
             None => quote!(#(#values)*),
@@ -890,7 +1174,11 @@ impl Finish {
             Target::Nothing => quote!(let _ = #value;),
             Target::Variable(name) => quote!(#name = #value;),
             Target::Assignment(place) => quote!(#place = #value;),
-            Target::Pattern { names, pat, diverge } => match &names[..] {
+            Target::Pattern {
+                names,
+                pat,
+                diverge,
+            } => match &names[..] {
                 [] => quote!(let #pat = #value #diverge;),
                 [name] => quote!(#name = { let #pat = #value #diverge; #name };),
                 _ => quote!((#(#names),*) = { let #pat = #value #diverge; (#(#names),*) };),
@@ -904,9 +1192,15 @@ impl Value {
         let (value, speculative) = match self {
             Value::Collected(name) => return quote!(#name),
             Value::Guard { name, .. } if !segment_is_speculative => return quote!(#name),
-            Value::Guard { name, speculative } | Value::Late { name, speculative } => (quote!(#name.expect(#SETTLED)), speculative),
+            Value::Guard { name, speculative } | Value::Late { name, speculative } => {
+                (quote!(#name.expect(#SETTLED)), speculative)
+            }
         };
-        if *speculative { quote!(::satin::__private::Speculative::value(#value)) } else { value }
+        if *speculative {
+            quote!(::satin::__private::Speculative::value(#value))
+        } else {
+            value
+        }
     }
 }
 
@@ -915,8 +1209,12 @@ impl Lower<'_> {
     /// An expression whose value the function returns: a call of the function itself is a plain call.
     fn tail(&mut self, expr: &Expr) -> TokenStream {
         match expr {
-            Expr::If(_) | Expr::Match(_) | Expr::Block(_) | Expr::Unsafe(_) => self.control(expr, Position::Tail, Hop::Nowhere),
-            Expr::Return(ExprReturn { expr: Some(value), .. }) => {
+            Expr::If(_) | Expr::Match(_) | Expr::Block(_) | Expr::Unsafe(_) => {
+                self.control(expr, Position::Tail, Hop::Nowhere)
+            }
+            Expr::Return(ExprReturn {
+                expr: Some(value), ..
+            }) => {
                 let value = self.tail(value);
                 quote!(return #value)
             }
@@ -949,7 +1247,14 @@ impl Lower<'_> {
         let (spawns, remaining) = self.extract(expr);
         match &spawns[..] {
             [] => remaining.to_token_stream(),
-            [Spawn { value, prepared, speculative, .. }] => {
+            [
+                Spawn {
+                    value,
+                    prepared,
+                    speculative,
+                    ..
+                },
+            ] => {
                 let tried = speculative.then(|| quote!(?));
                 replace_name(remaining, value, &quote!(scope.call(#prepared)#tried))
             }
@@ -961,24 +1266,57 @@ impl Lower<'_> {
         let speculative = spawns.iter().any(|spawn| spawn.speculative);
         let last = spawns.len() - 1;
         let (mut out, mut syncs) = (TokenStream::new(), Vec::new());
-        for (at, Spawn { value, prepared, speculative: tried, .. }) in spawns.iter().enumerate() {
+        for (
+            at,
+            Spawn {
+                value,
+                prepared,
+                speculative: tried,
+                ..
+            },
+        ) in spawns.iter().enumerate()
+        {
             let check = tried.then(|| quote!(scope.check(&#value);));
             if at == last {
-                let call = if speculative { quote!(try_call) } else { quote!(call) };
+                let call = if speculative {
+                    quote!(try_call)
+                } else {
+                    quote!(call)
+                };
                 out.extend(quote!(let #value = scope.#call(#prepared); #check));
             } else {
                 let ticket = self.fresh("t");
-                let spawn = if *tried { quote!(spawn_speculative) } else { quote!(spawn) };
-                let sync = if speculative { quote!(try_sync) } else { quote!(sync) };
+                let spawn = if *tried {
+                    quote!(spawn_speculative)
+                } else {
+                    quote!(spawn)
+                };
+                let sync = if speculative {
+                    quote!(try_sync)
+                } else {
+                    quote!(sync)
+                };
                 out.extend(quote!(let #ticket = scope.#spawn(#prepared);));
                 syncs.push(quote!(let #value = #ticket.#sync(); #check));
             }
         }
         out.extend(syncs.into_iter().rev());
         if speculative {
-            out.extend(fail_if_cancelled(spawns.iter().filter(|spawn| spawn.speculative).map(|spawn| &spawn.value)));
-            for Spawn { value, speculative, .. } in spawns {
-                let got = Value::Guard { name: value.clone(), speculative: *speculative }.tokens(true);
+            out.extend(fail_if_cancelled(
+                spawns
+                    .iter()
+                    .filter(|spawn| spawn.speculative)
+                    .map(|spawn| &spawn.value),
+            ));
+            for Spawn {
+                value, speculative, ..
+            } in spawns
+            {
+                let got = Value::Guard {
+                    name: value.clone(),
+                    speculative: *speculative,
+                }
+                .tokens(true);
                 out.extend(quote!(let #value = #got;));
             }
         }
@@ -994,12 +1332,22 @@ impl Lower<'_> {
         impl VisitMut for Extract<'_, '_> {
             fn visit_expr_mut(&mut self, expr: &mut Expr) {
                 if let Some((callee, speculative)) = Marked::spawn(expr) {
-                    let out = matches!(callee, Callee::Own(_)).then(|| self.lower.job.output.clone());
+                    let out =
+                        matches!(callee, Callee::Own(_)).then(|| self.lower.job.output.clone());
                     let prepared = self.lower.prepared(&callee);
                     let value = self.lower.fresh("s");
                     *expr = parse_quote!(#value);
-                    self.spawns.push(Spawn { value, prepared, speculative, out });
-                } else if let Some(Marked { verb: Verb::Call, callee }) = Marked::of(expr) {
+                    self.spawns.push(Spawn {
+                        value,
+                        prepared,
+                        speculative,
+                        out,
+                    });
+                } else if let Some(Marked {
+                    verb: Verb::Call,
+                    callee,
+                }) = Marked::of(expr)
+                {
                     let prepared = self.lower.prepared(&callee);
                     *expr = Expr::Verbatim(quote!(scope.call(#prepared)));
                 } else if is_control_flow(expr) {
@@ -1011,7 +1359,10 @@ impl Lower<'_> {
             fn visit_item_mut(&mut self, _: &mut Item) {}
         }
         let mut remaining = expr.clone();
-        let mut extract = Extract { lower: self, spawns: Vec::new() };
+        let mut extract = Extract {
+            lower: self,
+            spawns: Vec::new(),
+        };
         extract.visit_expr_mut(&mut remaining);
         (extract.spawns, remaining)
     }
@@ -1027,10 +1378,15 @@ impl Lower<'_> {
             Callee::Other(call) => {
                 let mut call = (*call).clone();
                 match &mut call {
-                    Expr::Call(call) => call.args.iter_mut().for_each(|arg| *arg = Expr::Verbatim(self.expr(arg))),
+                    Expr::Call(call) => call
+                        .args
+                        .iter_mut()
+                        .for_each(|arg| *arg = Expr::Verbatim(self.expr(arg))),
                     Expr::MethodCall(call) => {
                         *call.receiver = Expr::Verbatim(self.expr(&call.receiver));
-                        call.args.iter_mut().for_each(|arg| *arg = Expr::Verbatim(self.expr(arg)));
+                        call.args
+                            .iter_mut()
+                            .for_each(|arg| *arg = Expr::Verbatim(self.expr(arg)));
                     }
                     _ => {}
                 }
@@ -1103,8 +1459,14 @@ impl Lower<'_> {
     fn open_homes(&mut self, stmt: &Stmt, out: &mut TokenStream) {
         let here = self.blocks.len() - 1;
         let inner = escape::declared_in(stmt);
-        let outer = |path: &Option<PlacePath>| !path.as_ref().is_some_and(|path| inner.contains(path.root()));
-        let joins = sites_within(stmt).iter().any(|path| outer(path) && self.home_of(path.as_ref()) == here);
+        let outer = |path: &Option<PlacePath>| {
+            !path
+                .as_ref()
+                .is_some_and(|path| inner.contains(path.root()))
+        };
+        let joins = sites_within(stmt)
+            .iter()
+            .any(|path| outer(path) && self.home_of(path.as_ref()) == here);
         if joins {
             self.open_group(here, out);
             if let Some(group) = &mut self.top().segment.group {
@@ -1132,7 +1494,11 @@ impl Lower<'_> {
             Expr::Match(of) => {
                 let attrs = &of.attrs;
                 let scrutinee = self.expr(&of.expr);
-                let arms: Vec<TokenStream> = of.arms.iter().map(|arm| self.arm(arm, position, hop)).collect();
+                let arms: Vec<TokenStream> = of
+                    .arms
+                    .iter()
+                    .map(|arm| self.arm(arm, position, hop))
+                    .collect();
                 quote!(#(#attrs)* match #scrutinee { #(#arms)* })
             }
             Expr::Block(of) => {
@@ -1147,7 +1513,11 @@ impl Lower<'_> {
             }
             Expr::Loop(of) => {
                 let (attrs, label) = (&of.attrs, &of.label);
-                let body = self.block(&of.body.stmts, BlockState::new(hop).loop_body(), Position::Statement);
+                let body = self.block(
+                    &of.body.stmts,
+                    BlockState::new(hop).loop_body(),
+                    Position::Statement,
+                );
                 quote!(#(#attrs)* #label loop { #body })
             }
             Expr::While(of) => {
@@ -1163,7 +1533,11 @@ impl Lower<'_> {
             Expr::ForLoop(of) => {
                 let (attrs, label, pat) = (&of.attrs, &of.label, &of.pat);
                 let items = self.expr(&of.expr);
-                let body = self.block(&of.body.stmts, BlockState::new(hop).declaring(pat).loop_body(), Position::Statement);
+                let body = self.block(
+                    &of.body.stmts,
+                    BlockState::new(hop).declaring(pat).loop_body(),
+                    Position::Statement,
+                );
                 quote!(#(#attrs)* #label for #pat in #items { #body })
             }
             other => self.expr(other),
@@ -1188,7 +1562,17 @@ impl Lower<'_> {
 impl Job {
     /// For each argument, the receiver first, whether it is lent to be changed.
     fn lent_arguments(&self) -> Vec<bool> {
-        let receiver = self.receiver.as_ref().map(|receiver| receiver.reference.is_some() && receiver.mutability.is_some());
-        receiver.into_iter().chain(self.params.iter().map(|param| Kind::of(&param.ty).is_lent())).collect()
+        let receiver = self
+            .receiver
+            .as_ref()
+            .map(|receiver| receiver.reference.is_some() && receiver.mutability.is_some());
+        receiver
+            .into_iter()
+            .chain(
+                self.params
+                    .iter()
+                    .map(|param| Kind::of(&param.ty).is_lent()),
+            )
+            .collect()
     }
 }

@@ -14,6 +14,8 @@ const HOLE: &str = "__satin_hole_";
 pub struct GroupPlan {
     /// The variable that holds it.
     pub name: Ident,
+    /// The variable that holds its closure: apart, because an unwinding takes its address.
+    delivery: Ident,
     /// Declares the variables that later statements of the segment are delivered to.
     before: TokenStream,
     /// Its sites, in the order of the source.
@@ -52,7 +54,13 @@ impl Groups {
     pub fn add(&mut self) -> usize {
         let number = self.plans.len();
         let name = format_ident!("group{}", number, span = Span::mixed_site());
-        self.plans.push(GroupPlan { name, before: TokenStream::new(), arms: Vec::new() });
+        let delivery = format_ident!("delivery{}", number, span = Span::mixed_site());
+        self.plans.push(GroupPlan {
+            name,
+            delivery,
+            before: TokenStream::new(),
+            arms: Vec::new(),
+        });
         number
     }
 
@@ -104,11 +112,16 @@ impl Groups {
                 TokenTree::Ident(name) => match self.find(&name) {
                     None => filled.extend([TokenTree::Ident(name)]),
                     Some(Hole::Open(group)) => filled.extend(self.plans[group].opening()),
-                    Some(Hole::Sync(group)) => filled.extend(self.plans[group].settling(&quote!(sync), &quote!(try_sync))),
-                    Some(Hole::End(group)) => filled.extend(self.plans[group].settling(&quote!(end), &quote!(try_end))),
+                    Some(Hole::Sync(group)) => {
+                        filled.extend(self.plans[group].settling(&quote!(sync), &quote!(try_sync)))
+                    }
+                    Some(Hole::End(group)) => {
+                        filled.extend(self.plans[group].settling(&quote!(end), &quote!(try_end)))
+                    }
                     Some(Hole::Entry(group, site)) => {
                         if let Some(TokenTree::Group(entry)) = tokens.next() {
-                            filled.extend(self.plans[group].variant(site, self.fill(entry.stream())));
+                            filled
+                                .extend(self.plans[group].variant(site, self.fill(entry.stream())));
                         }
                     }
                 },
@@ -133,13 +146,30 @@ impl GroupPlan {
     /// `Or::B(Or::A(inner))`: how the entries, and the results, of one site are told from those of the others.
     fn variant(&self, site: usize, inner: TokenStream) -> TokenStream {
         let last = self.arms.len() - 1;
-        let innermost = if site < last { quote!(::satin::__private::Or::A(#inner)) } else { inner };
-        (0..site.min(last)).fold(innermost, |inner, _| quote!(::satin::__private::Or::B(#inner)))
+        let innermost = if site < last {
+            quote!(::satin::__private::Or::A(#inner))
+        } else {
+            inner
+        };
+        (0..site.min(last)).fold(
+            innermost,
+            |inner, _| quote!(::satin::__private::Or::B(#inner)),
+        )
     }
 
     fn opening(&self) -> TokenStream {
-        let GroupPlan { name, before, arms } = self;
-        let deliver = if let [Arm { pattern, deliver, .. }] = &arms[..] {
+        let GroupPlan {
+            name,
+            delivery,
+            before,
+            arms,
+        } = self;
+        let deliver = if let [
+            Arm {
+                pattern, deliver, ..
+            },
+        ] = &arms[..]
+        {
             quote!(|#pattern| { #deliver })
         } else {
             let arms = arms.iter().enumerate().map(|(site, arm)| {
@@ -151,7 +181,8 @@ impl GroupPlan {
         };
         quote! {
             #before
-            let mut #name = ::satin::__private::Group::new(&scope, #deliver);
+            let mut #delivery = ::satin::__private::Delivery::new(#deliver);
+            let mut #name = ::satin::__private::Group::new(&scope, &mut #delivery);
         }
     }
 

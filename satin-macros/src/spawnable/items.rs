@@ -1,13 +1,14 @@
 //! The items that a spawnable function becomes: itself, its lowered body, its twin, its companion, its entry in the registry.
 
 use proc_macro2::{Ident, Span, TokenStream};
-use quote::{ToTokens, format_ident};
+use quote::{ToTokens, format_ident, quote_spanned};
+use syn::spanned::Spanned;
 use syn::{Attribute, Block, Expr, Lifetime, Path, Receiver, Type, TypeReference};
 
 use super::hygiene::quote;
 use super::mark::{Marked, MarkedBody, Verb};
 use super::parse::Job;
-use super::signature::{Kind, without_self, with_lifetime};
+use super::signature::{Kind, with_lifetime, without_self};
 use syn::visit::{self, Visit};
 
 /// The most copies of a body, and the most tokens in all of them, that are expanded into one another.
@@ -55,23 +56,35 @@ impl Job {
 
     /// Every argument by name, `self` first.
     fn arguments(&self) -> Vec<TokenStream> {
-        let receiver = self.receiver.as_ref().map(|receiver| receiver.self_token.to_token_stream());
-        receiver.into_iter().chain(self.params.iter().map(|param| param.name.to_token_stream())).collect()
+        let receiver = self
+            .receiver
+            .as_ref()
+            .map(|receiver| receiver.self_token.to_token_stream());
+        receiver
+            .into_iter()
+            .chain(self.params.iter().map(|param| param.name.to_token_stream()))
+            .collect()
     }
 
     /// Every argument's type, the receiver's first.
     fn argument_types(&self) -> Vec<Type> {
         let spelled = |ty: &Type| without_self(ty, self.self_type.as_ref());
-        let receiver = self.receiver.iter().zip(&self.self_type).map(|(receiver, of)| match &receiver.reference {
-            None => of.clone(),
-            Some((and_token, _)) => Type::Reference(TypeReference {
-                and_token: *and_token,
-                lifetime: None,
-                mutability: receiver.mutability,
-                elem: Box::new(of.clone()),
-            }),
-        });
-        receiver.chain(self.params.iter().map(|param| spelled(&param.ty))).collect()
+        let receiver = self
+            .receiver
+            .iter()
+            .zip(&self.self_type)
+            .map(|(receiver, of)| match &receiver.reference {
+                None => of.clone(),
+                Some((and_token, _)) => Type::Reference(TypeReference {
+                    and_token: *and_token,
+                    lifetime: None,
+                    mutability: receiver.mutability,
+                    elem: Box::new(of.clone()),
+                }),
+            });
+        receiver
+            .chain(self.params.iter().map(|param| spelled(&param.ty)))
+            .collect()
     }
 
     /// `n: u32, xs: &[T]`, with `mut` where the body wants it.
@@ -92,15 +105,26 @@ impl Job {
 
     /// The attributes that the hidden copies of the body need too: lint levels.
     fn lint_attrs(&self) -> impl Iterator<Item = &Attribute> {
-        self.attrs.iter().filter(|attr| ["allow", "warn", "deny", "forbid", "expect"].iter().any(|level| attr.path().is_ident(level)))
+        self.attrs.iter().filter(|attr| {
+            ["allow", "warn", "deny", "forbid", "expect"]
+                .iter()
+                .any(|level| attr.path().is_ident(level))
+        })
     }
 }
 
 /// Everything that `job` becomes. `marked` is its body with the calls marked, `lowered` what the runtime is to run.
 pub fn items(job: &Job, marked: &MarkedBody, twin: &Block, lowered: &TokenStream) -> Items {
-    let (public, twin, companion) = (public(job, &marked.imported), twin_function(job, twin), companion(job));
+    let (public, twin, companion) = (
+        public(job, &marked.imported),
+        twin_function(job, twin),
+        companion(job),
+    );
     let (entry, body) = bodies(job, &marked.block, lowered);
-    Items { inside: quote!(#public #entry #body #twin #companion), outside: registration(job) }
+    Items {
+        inside: quote!(#public #entry #body #twin #companion),
+        outside: registration(job),
+    }
 }
 
 /// What the user wrote, as ordinary code sees it: a root job.
@@ -111,7 +135,12 @@ fn public(job: &Job, imported: &[Path]) -> TokenStream {
         let name = &param.name;
         *input.pat = syn::parse_quote!(#name);
     }
-    if let Some(syn::FnArg::Receiver(Receiver { reference: None, mutability, .. })) = sig.inputs.first_mut() {
+    if let Some(syn::FnArg::Receiver(Receiver {
+        reference: None,
+        mutability,
+        ..
+    })) = sig.inputs.first_mut()
+    {
         *mutability = None;
     }
     let (marker, arguments) = (job.marker(), job.arguments());
@@ -192,7 +221,12 @@ fn twin_function(job: &Job, body: &Block) -> TokenStream {
 
 /// What `spawn!(fib(n))` in another function calls. It has the function's own visibility, while the marker stays private.
 fn companion(job: &Job) -> TokenStream {
-    let name = format_ident!("{}{}", super::COMPANION, job.name, span = Span::mixed_site());
+    let name = format_ident!(
+        "{}{}",
+        super::COMPANION,
+        job.name,
+        span = Span::mixed_site()
+    );
     let lifetime = Lifetime::new("'s", Span::mixed_site());
     let receiver = job.receiver.as_ref().map(|receiver| {
         let (token, mutability) = (receiver.self_token, &receiver.mutability);
@@ -220,13 +254,31 @@ fn registration(job: &Job) -> TokenStream {
     let (marker, vtable) = (job.marker(), job.hidden("__VTABLE_"));
     let types = job.argument_types();
     let kinds = types.iter().map(Kind::of);
-    let output = without_self(&job.output, job.self_type.as_ref());
-    let names: Vec<Ident> = (0..types.len()).map(|at| format_ident!("a{}", at, span = Span::mixed_site())).collect();
-    let (entry, body) = (job.path_of(&job.inner("entry")), job.path_of(&job.inner("body")));
-    let (first, others): (Vec<&Ident>, Vec<&Ident>) = names.iter().enumerate().fold(Default::default(), |(mut first, mut others), (at, name)| {
-        if at == 0 && job.receiver.is_some() { first.push(name) } else { others.push(name) }
-        (first, others)
+    // What cannot travel is reported at the first argument rather than at the attribute.
+    let at_arguments = types.first().map_or_else(Span::mixed_site, |first| {
+        Span::mixed_site().located_at(first.span())
     });
+    let kinds = quote_spanned!(at_arguments=> (#(#kinds,)*));
+    let output = without_self(&job.output, job.self_type.as_ref());
+    let names: Vec<Ident> = (0..types.len())
+        .map(|at| format_ident!("a{}", at, span = Span::mixed_site()))
+        .collect();
+    let (entry, body) = (
+        job.path_of(&job.inner("entry")),
+        job.path_of(&job.inner("body")),
+    );
+    let (first, others): (Vec<&Ident>, Vec<&Ident>) =
+        names
+            .iter()
+            .enumerate()
+            .fold(Default::default(), |(mut first, mut others), (at, name)| {
+                if at == 0 && job.receiver.is_some() {
+                    first.push(name)
+                } else {
+                    others.push(name)
+                }
+                (first, others)
+            });
     let name = stable_name(job);
     let signature = signature_text(&types, &output);
     quote! {
@@ -235,7 +287,7 @@ fn registration(job: &Job) -> TokenStream {
         struct #marker<L>(::core::marker::PhantomData<L>);
 
         unsafe impl<L: ::satin::__private::Unroll> ::satin::__private::Function for #marker<L> {
-            type Kinds = (#(#kinds,)*);
+            type Kinds = #kinds;
             type Out = #output;
             const VTABLE: &'static ::satin::__private::VTable = &#vtable;
 
@@ -267,14 +319,23 @@ fn stable_name(job: &Job) -> TokenStream {
     if let Some(name) = &job.options.name {
         return name.to_token_stream();
     }
-    let of = job.self_type.as_ref().map(|of| format!("{}::", of.to_token_stream())).unwrap_or_default();
+    let of = job
+        .self_type
+        .as_ref()
+        .map(|of| format!("{}::", of.to_token_stream()))
+        .unwrap_or_default();
     let name = format!("::{of}{}", job.name);
-    quote!(::core::concat!(::core::env!("CARGO_PKG_NAME"), "@", ::core::env!("CARGO_PKG_VERSION"), " ", ::core::module_path!(), #name))
+    quote!(
+        ::core::concat!(::core::env!("CARGO_PKG_NAME"), "@", ::core::env!("CARGO_PKG_VERSION"), " ", ::core::module_path!(), #name)
+    )
 }
 
 /// `(u32, &[T]) -> u64`: two builds that differ in it do not join the same pool.
 fn signature_text(types: &[Type], output: &Type) -> String {
-    let types: Vec<String> = types.iter().map(|ty| ty.to_token_stream().to_string()).collect();
+    let types: Vec<String> = types
+        .iter()
+        .map(|ty| ty.to_token_stream().to_string())
+        .collect();
     format!("({}) -> {}", types.join(", "), output.to_token_stream())
 }
 
@@ -283,7 +344,10 @@ fn unroll_level(marked: &Block) -> usize {
     struct OwnCalls(usize);
     impl<'ast> Visit<'ast> for OwnCalls {
         fn visit_expr(&mut self, expr: &'ast Expr) {
-            let own = Marked::of(expr).is_some_and(|mark| matches!(mark.verb, Verb::Spawn | Verb::Call) && matches!(mark.callee, super::mark::Callee::Own(_)));
+            let own = Marked::of(expr).is_some_and(|mark| {
+                matches!(mark.verb, Verb::Spawn | Verb::Call)
+                    && matches!(mark.callee, super::mark::Callee::Own(_))
+            });
             self.0 += usize::from(own);
             visit::visit_expr(self, expr);
         }
@@ -291,8 +355,14 @@ fn unroll_level(marked: &Block) -> usize {
     let mut calls = OwnCalls(0);
     calls.visit_block(marked);
     let tokens = count_tokens(marked.to_token_stream());
-    let copies = |level: u32| (0..=level).map(|depth| calls.0.saturating_pow(depth)).fold(0, usize::saturating_add);
-    let affordable = |level: &u32| copies(*level) <= MOST_COPIES && tokens.saturating_mul(copies(*level)) <= MOST_TOKENS;
+    let copies = |level: u32| {
+        (0..=level)
+            .map(|depth| calls.0.saturating_pow(depth))
+            .fold(0, usize::saturating_add)
+    };
+    let affordable = |level: &u32| {
+        copies(*level) <= MOST_COPIES && tokens.saturating_mul(copies(*level)) <= MOST_TOKENS
+    };
     (1..=2).rev().find(affordable).unwrap_or(0) as usize
 }
 

@@ -13,20 +13,44 @@ const COLLECTED: &str = "__satin_collected_";
 
 /// The methods that may follow `.map(..)`: each takes in all values, in order.
 pub const FOLLOWERS: [&str; 13] = [
-    "collect", "sum", "product", "min", "max", "min_by", "min_by_key", "max_by", "max_by_key", "fold", "reduce", "unzip", "count",
+    "collect",
+    "sum",
+    "product",
+    "min",
+    "max",
+    "min_by",
+    "min_by_key",
+    "max_by",
+    "max_by_key",
+    "fold",
+    "reduce",
+    "unzip",
+    "count",
 ];
 
 /// The closure of `RECV.map(|x| .. f(x) ..)`, if `expr` is such a call and spawns in it.
 pub fn spawning_map(expr: &Expr) -> Option<(&ExprMethodCall, &ExprClosure)> {
-    let Expr::MethodCall(call) = expr else { return None };
-    let (true, Some(Expr::Closure(closure)), 1) = (call.method == "map", call.args.first(), call.args.len()) else { return None };
+    let Expr::MethodCall(call) = expr else {
+        return None;
+    };
+    let (true, Some(Expr::Closure(closure)), 1) =
+        (call.method == "map", call.args.first(), call.args.len())
+    else {
+        return None;
+    };
     (closure.inputs.len() == 1 && first_spawn(&closure.body).is_some()).then_some((call, closure))
 }
 
 /// The spawning `.map(..)` that `expr` consumes at once: `RECV.map(..).sum()`.
 pub fn consumed_map(expr: &Expr) -> Option<(&ExprMethodCall, &ExprClosure)> {
-    let Expr::MethodCall(call) = expr else { return None };
-    FOLLOWERS.iter().any(|follower| call.method == follower).then(|| spawning_map(&call.receiver)).flatten()
+    let Expr::MethodCall(call) = expr else {
+        return None;
+    };
+    FOLLOWERS
+        .iter()
+        .any(|follower| call.method == follower)
+        .then(|| spawning_map(&call.receiver))
+        .flatten()
 }
 
 /// Writes out every iterator form in `body`.
@@ -41,10 +65,15 @@ struct WriteOut {
 impl WriteOut {
     /// Replaces the forms of one statement, and gives the loops that must run before it.
     fn loops_before(&mut self, stmt: &mut Stmt) -> Vec<Stmt> {
-        let mut forms = Forms { number: &mut self.number, loops: Vec::new() };
+        let mut forms = Forms {
+            number: &mut self.number,
+            loops: Vec::new(),
+        };
         match stmt {
             Stmt::Expr(expr, _) => forms.visit_expr_mut(expr),
-            Stmt::Local(Local { init: Some(init), .. }) => forms.visit_expr_mut(&mut init.expr),
+            Stmt::Local(Local {
+                init: Some(init), ..
+            }) => forms.visit_expr_mut(&mut init.expr),
             _ => {}
         }
         forms.loops
@@ -89,10 +118,13 @@ impl VisitMut for Forms<'_> {
             _ => {}
         }
         visit_mut::visit_expr_mut(self, expr);
-        let Some((map, closure)) = consumed_map(expr) else { return };
+        let Some((map, closure)) = consumed_map(expr) else {
+            return;
+        };
         let collected = format_ident!("{}{}", COLLECTED, self.number, span = Span::mixed_site());
         *self.number += 1;
-        self.loops.extend(filling_loop(&collected, &map.receiver, closure));
+        self.loops
+            .extend(filling_loop(&collected, &map.receiver, closure));
         if let Expr::MethodCall(call) = expr {
             *call.receiver = parse_quote!(#collected.into_iter());
         }

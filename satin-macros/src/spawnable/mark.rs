@@ -9,7 +9,10 @@ use syn::punctuated::Punctuated;
 use syn::spanned::Spanned;
 use syn::visit::{self, Visit};
 use syn::visit_mut::{self, VisitMut};
-use syn::{Block, Expr, ExprCall, ExprMethodCall, ExprPath, Item, Macro, Path, Stmt, Token, parse_quote, parse_quote_spanned};
+use syn::{
+    Block, Expr, ExprCall, ExprMethodCall, ExprPath, Item, Macro, Path, Stmt, Token, parse_quote,
+    parse_quote_spanned,
+};
 
 use super::errors::Errors;
 use super::parse::Job;
@@ -48,8 +51,12 @@ pub struct Marked<'e> {
 impl<'e> Marked<'e> {
     /// The mark that `expr` is, if it is one.
     pub fn of(expr: &'e Expr) -> Option<Marked<'e>> {
-        let Expr::Call(ExprCall { func, args, .. }) = expr else { return None };
-        let Expr::Path(ExprPath { path, .. }) = &**func else { return None };
+        let Expr::Call(ExprCall { func, args, .. }) = expr else {
+            return None;
+        };
+        let Expr::Path(ExprPath { path, .. }) = &**func else {
+            return None;
+        };
         let (verb, own) = match path.get_ident()?.to_string().as_str() {
             SPAWN_OWN => (Verb::Spawn, true),
             SPAWN_OTHER => (Verb::Spawn, false),
@@ -57,7 +64,11 @@ impl<'e> Marked<'e> {
             CALL_OTHER => (Verb::Call, false),
             _ => return None,
         };
-        let callee = if own { Callee::Own(args) } else { Callee::Other(args.first()?) };
+        let callee = if own {
+            Callee::Own(args)
+        } else {
+            Callee::Other(args.first()?)
+        };
         Some(Marked { verb, callee })
     }
 
@@ -67,7 +78,9 @@ impl<'e> Marked<'e> {
             Expr::Try(tried) => (&*tried.expr, true),
             _ => (expr, false),
         };
-        Marked::of(call).filter(|mark| mark.verb == Verb::Spawn).map(|mark| (mark.callee, speculative))
+        Marked::of(call)
+            .filter(|mark| mark.verb == Verb::Spawn)
+            .map(|mark| (mark.callee, speculative))
     }
 
     /// The expressions that are evaluated before the call.
@@ -75,7 +88,9 @@ impl<'e> Marked<'e> {
         match self.callee {
             Callee::Own(args) => args.iter().collect(),
             Callee::Other(Expr::Call(call)) => call.args.iter().collect(),
-            Callee::Other(Expr::MethodCall(call)) => std::iter::once(&*call.receiver).chain(&call.args).collect(),
+            Callee::Other(Expr::MethodCall(call)) => {
+                std::iter::once(&*call.receiver).chain(&call.args).collect()
+            }
             Callee::Other(_) => Vec::new(),
         }
     }
@@ -88,7 +103,9 @@ pub fn is_sync(stmt: &Stmt) -> bool {
 
 /// Whether this expression is `sync!()`.
 pub fn is_sync_expr(expr: &Expr) -> bool {
-    let Expr::Call(ExprCall { func, .. }) = expr else { return false };
+    let Expr::Call(ExprCall { func, .. }) = expr else {
+        return false;
+    };
     matches!(&**func, Expr::Path(path) if path.path.is_ident(SYNC))
 }
 
@@ -121,7 +138,10 @@ impl<'ast> Visit<'ast> for Search {
 }
 
 fn search(wanted: Wanted, walk: impl FnOnce(&mut Search)) -> Option<Span> {
-    let mut search = Search { wanted, found: None };
+    let mut search = Search {
+        wanted,
+        found: None,
+    };
     walk(&mut search);
     search.found
 }
@@ -167,22 +187,46 @@ pub struct MarkedBody {
 /// Marks every call of `job`'s body that the runtime is to hear of.
 pub fn mark(job: &Job, errors: &mut Errors) -> MarkedBody {
     let mut block = job.body.clone();
-    let mut marker = Marker { job, errors, imported: Vec::new() };
-    marker.visit_block_mut(&mut block);
-    MarkedBody { block, imported: marker.imported }
+    Marker { job, errors }.visit_block_mut(&mut block);
+    MarkedBody {
+        block,
+        imported: imported_macros(&job.body),
+    }
+}
+
+/// The macros of satin in `block` that are called by an imported name.
+pub fn imported_macros(block: &Block) -> Vec<Path> {
+    struct Imported(Vec<Path>);
+    impl<'ast> Visit<'ast> for Imported {
+        fn visit_macro(&mut self, mac: &'ast Macro) {
+            let imported = satin_macro(mac).is_some() && mac.path.get_ident().is_some();
+            if imported && !self.0.contains(&mac.path) {
+                self.0.push(mac.path.clone());
+            }
+        }
+    }
+    let mut imported = Imported(Vec::new());
+    imported.visit_block(block);
+    imported.0
 }
 
 /// The macro of satin that `mac` is, by the last name of its path: `sync!`, `satin::sync!`.
 pub fn satin_macro(mac: &Macro) -> Option<&'static str> {
     let name = &mac.path.segments.last()?.ident;
-    ["spawn", "call", "seq", "sync"].into_iter().find(|known| name == known)
+    ["spawn", "call", "seq", "sync"]
+        .into_iter()
+        .find(|known| name == known)
 }
 
 /// `f(x)` becomes `prefix_f(x)`, `m::f(x)` becomes `m::prefix_f(x)`, `a.f(x)` becomes `a.prefix_f(x)`.
 pub fn rename_callee(call: &mut Expr, prefix: &str) -> Result<(), syn::Error> {
     let renamed = |name: &Ident| Ident::new(&format!("{prefix}{name}"), name.span());
     match call {
-        Expr::MethodCall(ExprMethodCall { method, turbofish: None, .. }) => {
+        Expr::MethodCall(ExprMethodCall {
+            method,
+            turbofish: None,
+            ..
+        }) => {
             *method = renamed(method);
             return Ok(());
         }
@@ -207,7 +251,6 @@ pub fn rename_callee(call: &mut Expr, prefix: &str) -> Result<(), syn::Error> {
 struct Marker<'a> {
     job: &'a Job,
     errors: &'a mut Errors,
-    imported: Vec<Path>,
 }
 
 impl Marker<'_> {
@@ -215,7 +258,9 @@ impl Marker<'_> {
     fn own_call(&self, expr: &Expr) -> Option<Punctuated<Expr, Token![,]>> {
         match expr {
             Expr::Call(call) => {
-                let Expr::Path(path) = &*call.func else { return None };
+                let Expr::Path(path) = &*call.func else {
+                    return None;
+                };
                 self.job.is_own_path(path).then(|| call.args.clone())
             }
             Expr::MethodCall(call) => {
@@ -223,7 +268,9 @@ impl Marker<'_> {
                 let own = on_self && self.job.receiver.is_some() && call.method == self.job.name;
                 own.then(|| {
                     let receiver = self.job.lend_receiver(&call.receiver);
-                    std::iter::once(receiver).chain(call.args.iter().cloned()).collect()
+                    std::iter::once(receiver)
+                        .chain(call.args.iter().cloned())
+                        .collect()
                 })
             }
             Expr::Paren(paren) => self.own_call(&paren.expr),
@@ -251,27 +298,43 @@ impl Marker<'_> {
     /// What takes the place of one of satin's macros.
     fn replace_macro(&mut self, mac: &Macro) -> Option<Expr> {
         let name = satin_macro(mac)?;
-        if mac.path.get_ident().is_some() && !self.imported.contains(&mac.path) {
-            self.imported.push(mac.path.clone());
-        }
         if name == "sync" {
             if !mac.tokens.is_empty() {
-                self.errors.at(&mac.tokens, "`sync!()` takes no arguments: it waits for every child of this invocation");
+                self.errors.at(
+                    &mac.tokens,
+                    "`sync!()` takes no arguments: it waits for every child of this invocation",
+                );
             }
             let sync = Ident::new(SYNC, mac.path.span());
             return Some(parse_quote!(#sync()));
         }
         let call = syn::parse2::<Expr>(mac.tokens.clone()).and_then(|call| {
-            let prefix = if name == "seq" { super::TWIN } else { super::COMPANION };
+            let prefix = if name == "seq" {
+                super::TWIN
+            } else {
+                super::COMPANION
+            };
             let mut renamed = call.clone();
             rename_callee(&mut renamed, prefix).map(|()| (call, renamed))
         });
         match call {
             Ok((_, renamed)) if name == "seq" => Some(renamed),
-            Ok((call, _)) => Some(self.marked(if name == "spawn" { Verb::Spawn } else { Verb::Call }, &call)),
+            Ok((call, _)) => Some(self.marked(
+                if name == "spawn" {
+                    Verb::Spawn
+                } else {
+                    Verb::Call
+                },
+                &call,
+            )),
             Err(error) => {
-                let hint = if mac.tokens.is_empty() { " (nothing is there)" } else { "" };
-                self.errors.push(syn::Error::new(error.span(), format!("{error}{hint}")));
+                let hint = if mac.tokens.is_empty() {
+                    " (nothing is there)"
+                } else {
+                    ""
+                };
+                self.errors
+                    .push(syn::Error::new(error.span(), format!("{error}{hint}")));
                 Some(parse_quote!(()))
             }
         }
@@ -295,7 +358,8 @@ impl VisitMut for Marker<'_> {
             if let Some(replacement) = self.replace_macro(&mac.mac) {
                 *expr = replacement;
             }
-        } else if self.own_call(expr).is_some() && !matches!(expr, Expr::Paren(_) | Expr::Group(_)) {
+        } else if self.own_call(expr).is_some() && !matches!(expr, Expr::Paren(_) | Expr::Group(_))
+        {
             *expr = self.marked(Verb::Spawn, expr);
         }
         match expr {
@@ -313,10 +377,15 @@ impl VisitMut for Marker<'_> {
 impl Marker<'_> {
     fn visit_parts_of_call(&mut self, call: &mut Expr) {
         match call {
-            Expr::Call(call) => call.args.iter_mut().for_each(|arg| self.visit_expr_mut(arg)),
+            Expr::Call(call) => call
+                .args
+                .iter_mut()
+                .for_each(|arg| self.visit_expr_mut(arg)),
             Expr::MethodCall(call) => {
                 self.visit_expr_mut(&mut call.receiver);
-                call.args.iter_mut().for_each(|arg| self.visit_expr_mut(arg));
+                call.args
+                    .iter_mut()
+                    .for_each(|arg| self.visit_expr_mut(arg));
             }
             Expr::Paren(paren) => self.visit_parts_of_call(&mut paren.expr),
             Expr::Group(group) => self.visit_parts_of_call(&mut group.expr),

@@ -30,18 +30,29 @@ impl PlacePath {
     /// The path so far, and whether fields after it can still be told apart.
     fn walk(place: &Expr) -> Option<(PlacePath, bool)> {
         match place {
-            Expr::Path(path) => path.path.get_ident().map(|name| (PlacePath::variable(name), true)),
-            Expr::Field(ExprField { base, member, .. }) => PlacePath::walk(base).map(|(mut path, exact)| {
-                if exact {
-                    path.0.push(match member {
-                        Member::Named(name) => name.to_string(),
-                        Member::Unnamed(index) => index.index.to_string(),
-                    });
-                }
-                (path, exact)
-            }),
-            Expr::Index(ExprIndex { expr, .. }) => PlacePath::walk(expr).map(|(path, _)| (path, false)),
-            Expr::Unary(ExprUnary { op: UnOp::Deref(_), expr, .. }) => PlacePath::walk(expr).map(|(path, _)| (path, false)),
+            Expr::Path(path) => path
+                .path
+                .get_ident()
+                .map(|name| (PlacePath::variable(name), true)),
+            Expr::Field(ExprField { base, member, .. }) => {
+                PlacePath::walk(base).map(|(mut path, exact)| {
+                    if exact {
+                        path.0.push(match member {
+                            Member::Named(name) => name.to_string(),
+                            Member::Unnamed(index) => index.index.to_string(),
+                        });
+                    }
+                    (path, exact)
+                })
+            }
+            Expr::Index(ExprIndex { expr, .. }) => {
+                PlacePath::walk(expr).map(|(path, _)| (path, false))
+            }
+            Expr::Unary(ExprUnary {
+                op: UnOp::Deref(_),
+                expr,
+                ..
+            }) => PlacePath::walk(expr).map(|(path, _)| (path, false)),
             Expr::Paren(ExprParen { expr, .. }) => PlacePath::walk(expr),
             Expr::Reference(ExprReference { expr, .. }) => PlacePath::walk(expr),
             Expr::Group(group) => PlacePath::walk(&group.expr),
@@ -69,7 +80,8 @@ pub fn mentions(tokens: TokenStream, paths: &[PlacePath]) -> bool {
     let tokens: Vec<TokenTree> = tokens.into_iter().collect();
     (0..tokens.len()).any(|at| match &tokens[at] {
         TokenTree::Group(group) => mentions(group.stream(), paths),
-        TokenTree::Literal(literal) => names_in_string(&literal.to_string()).any(|name| paths.iter().any(|path| path.root() == name)),
+        TokenTree::Literal(literal) => names_in_string(&literal.to_string())
+            .any(|name| paths.iter().any(|path| path.root() == name)),
         TokenTree::Ident(_) if is_member(&tokens, at) => false,
         TokenTree::Ident(_) => {
             let mentioned = path_at(&tokens, at);
@@ -95,7 +107,9 @@ fn path_at(tokens: &[TokenTree], mut at: usize) -> PlacePath {
         let is_call = matches!(tokens.get(at + 3), Some(TokenTree::Group(group)) if group.delimiter() == Delimiter::Parenthesis);
         match tokens.get(at + 2) {
             Some(TokenTree::Ident(field)) if !is_call => path.push(field.to_string()),
-            Some(TokenTree::Literal(index)) => path.extend(index.to_string().split('.').map(str::to_owned)),
+            Some(TokenTree::Literal(index)) => {
+                path.extend(index.to_string().split('.').map(str::to_owned))
+            }
             _ => break,
         }
         at += 2;
@@ -106,7 +120,10 @@ fn path_at(tokens: &[TokenTree], mut at: usize) -> PlacePath {
 /// The variables that a format string captures: `"{x:?} {y}"` has `x` and `y`.
 fn names_in_string(literal: &str) -> impl Iterator<Item = &str> {
     let is_string = literal.ends_with(['"', '#']);
-    let holes = is_string.then(|| literal.split('{').skip(1)).into_iter().flatten();
+    let holes = is_string
+        .then(|| literal.split('{').skip(1))
+        .into_iter()
+        .flatten();
     holes.flat_map(|hole| hole.split(|c: char| !(c.is_alphanumeric() || c == '_')))
 }
 
@@ -121,7 +138,17 @@ mod tests {
 
     #[test]
     fn variables_are_seen_wherever_they_stand() {
-        for program in ["x + 1", "f(&x)", "println!(\"{x:?}\")", "S { x }", "0..x", "x.len()", "vec![x; 2]", "a[x]", "match x { _ => 1 }"] {
+        for program in [
+            "x + 1",
+            "f(&x)",
+            "println!(\"{x:?}\")",
+            "S { x }",
+            "0..x",
+            "x.len()",
+            "vec![x; 2]",
+            "a[x]",
+            "match x { _ => 1 }",
+        ] {
             assert!(mentioned(program, "x"), "{program}");
         }
         for program in ["y", "a.x", "a.x()", "\"x\"", "'x'", "f(y.x)"] {

@@ -26,7 +26,8 @@ mod twin;
 
 use proc_macro2::TokenStream;
 use quote::{ToTokens, quote};
-use syn::{Expr, Item};
+use syn::visit_mut::VisitMut;
+use syn::{Block, Expr, ImplItemFn, Item, ItemFn, parse_quote};
 
 use errors::Errors;
 use items::Items;
@@ -42,15 +43,20 @@ const TWIN: &str = "__seq_by_path__";
 /// The expansion of `#[spawnable(options)] item`.
 pub fn spawnable(options: TokenStream, item: TokenStream) -> TokenStream {
     let mut errors = Errors::default();
-    let parsed = syn::parse2::<Item>(item.clone()).map_err(|error| errors.push(error)).ok();
-    let options = syn::parse2::<Options>(options).map_err(|error| errors.push(error)).unwrap_or_default();
-    let expanded = parsed.and_then(|item| Target::read(options, item, &mut errors)).map(|target| expand(target, &mut errors));
+    let parsed = syn::parse2::<Item>(item.clone())
+        .map_err(|error| errors.push(error))
+        .ok();
+    let options = syn::parse2::<Options>(options)
+        .map_err(|error| errors.push(error))
+        .unwrap_or_default();
+    let expanded = parsed
+        .and_then(|item| Target::read(options, item, &mut errors))
+        .map(|target| expand(target, &mut errors));
     match (errors.into_tokens(), expanded) {
         (None, Some(expanded)) => expanded,
-        // The item as it was, so that what calls it is not reported too.
         (errors, _) => {
-            let plain = plain(item);
-            quote!(#errors #plain)
+            let stub = stub(item);
+            quote!(#errors #stub)
         }
     }
 }
@@ -65,7 +71,9 @@ fn expand(target: Target, errors: &mut Errors) -> TokenStream {
             let items: Vec<Items> = jobs.iter().map(|job| expand_job(job, errors)).collect();
             let outside = items.iter().map(|items| &items.outside);
             let inside = items.iter().map(|items| &items.inside);
-            block.items.push(syn::ImplItem::Verbatim(quote!(#(#inside)*)));
+            block
+                .items
+                .push(syn::ImplItem::Verbatim(quote!(#(#inside)*)));
             quote!(#block #(#outside)*)
         }
     }
@@ -77,8 +85,38 @@ fn expand_job(job: &Job, errors: &mut Errors) -> Items {
     let twin = twin::twin(job, &marked.block);
     let mut written_out = marked.block.clone();
     iterators::write_out(&mut written_out);
-    let lowered = if errors.is_empty() { expand::lower(job, &written_out, errors) } else { TokenStream::new() };
+    let lowered = if errors.is_empty() {
+        expand::lower(job, &written_out, errors)
+    } else {
+        TokenStream::new()
+    };
     items::items(job, &marked, &twin, &lowered)
+}
+
+/// The item with empty bodies, so that neither its callers nor its statements are reported too.
+fn stub(item: TokenStream) -> TokenStream {
+    struct Empty;
+    impl VisitMut for Empty {
+        fn visit_item_fn_mut(&mut self, function: &mut ItemFn) {
+            function.attrs.push(parse_quote!(#[allow(warnings)]));
+            *function.block = nothing(&function.block);
+        }
+        fn visit_impl_item_fn_mut(&mut self, method: &mut ImplItemFn) {
+            method.attrs.push(parse_quote!(#[allow(warnings)]));
+            method.block = nothing(&method.block);
+        }
+    }
+    fn nothing(instead_of: &Block) -> Block {
+        let imported = mark::imported_macros(instead_of);
+        parse_quote!({ #(use #imported as _;)* ::core::unreachable!() })
+    }
+    match syn::parse2::<Item>(plain(item.clone())) {
+        Ok(mut item) => {
+            Empty.visit_item_mut(&mut item);
+            item.into_token_stream()
+        }
+        Err(_) => item,
+    }
 }
 
 /// The item without any of satin's attributes: what the feature `serial` leaves.
@@ -94,7 +132,8 @@ pub fn plain(item: TokenStream) -> TokenStream {
 
 /// The expansion of `seq!(f(x))` in ordinary code: a call of the sequential twin.
 pub fn sequential(call: TokenStream) -> TokenStream {
-    let renamed = syn::parse2::<Expr>(call).and_then(|mut call| mark::rename_callee(&mut call, TWIN).map(|()| call));
+    let renamed = syn::parse2::<Expr>(call)
+        .and_then(|mut call| mark::rename_callee(&mut call, TWIN).map(|()| call));
     match renamed {
         Ok(call) => call.into_token_stream(),
         Err(error) => error.into_compile_error(),

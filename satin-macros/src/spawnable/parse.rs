@@ -4,8 +4,8 @@ use proc_macro2::Ident;
 use syn::parse::{Parse, ParseStream};
 use syn::spanned::Spanned;
 use syn::{
-    Attribute, Block, Expr, ExprPath, FnArg, ImplItem, ImplItemFn, Item, ItemFn, ItemImpl, LitStr, Receiver, ReturnType, Signature, Token, Type,
-    Visibility, parse_quote,
+    Attribute, Block, Expr, ExprPath, FnArg, ImplItem, ImplItemFn, Item, ItemFn, ItemImpl, LitStr,
+    Receiver, ReturnType, Signature, Token, Type, Visibility, parse_quote,
 };
 
 use super::errors::Errors;
@@ -25,12 +25,22 @@ impl Parse for Options {
         let mut options = Options::default();
         while !input.is_empty() {
             let key: Ident = input.parse()?;
-            let known = ["sequential_if", "name"].into_iter().any(|known| key == known);
+            let known = ["sequential_if", "name"]
+                .into_iter()
+                .any(|known| key == known);
             if !known {
-                return Err(syn::Error::new(key.span(), format!("unknown option `{key}`: write `sequential_if = <condition>` or `name = \"..\"`")));
+                return Err(syn::Error::new(
+                    key.span(),
+                    format!(
+                        "unknown option `{key}`: write `sequential_if = <condition>` or `name = \"..\"`"
+                    ),
+                ));
             }
             if !input.peek(Token![=]) {
-                return Err(syn::Error::new(key.span(), format!("`{key}` needs a value: `{key} = ..`")));
+                return Err(syn::Error::new(
+                    key.span(),
+                    format!("`{key}` needs a value: `{key} = ..`"),
+                ));
             }
             input.parse::<Token![=]>()?;
             if key == "name" {
@@ -71,7 +81,15 @@ pub struct Job {
 }
 
 impl Job {
-    fn new(attrs: Vec<Attribute>, vis: Visibility, sig: Signature, body: Block, self_type: Option<Type>, options: Options, errors: &mut Errors) -> Job {
+    fn new(
+        attrs: Vec<Attribute>,
+        vis: Visibility,
+        sig: Signature,
+        body: Block,
+        self_type: Option<Type>,
+        options: Options,
+        errors: &mut Errors,
+    ) -> Job {
         signature::check(&sig, errors);
         let receiver = sig.inputs.iter().find_map(|input| match input {
             FnArg::Receiver(receiver) => Some(receiver.clone()),
@@ -82,7 +100,18 @@ impl Job {
             ReturnType::Default => parse_quote!(()),
             ReturnType::Type(_, output) => (**output).clone(),
         };
-        Job { attrs, vis, name: sig.ident.clone(), sig, self_type, receiver, params, output, body, options }
+        Job {
+            attrs,
+            vis,
+            name: sig.ident.clone(),
+            sig,
+            self_type,
+            receiver,
+            params,
+            output,
+            body,
+            options,
+        }
     }
 
     /// The last name of the type that this is a method of.
@@ -98,7 +127,12 @@ impl Job {
         if path.qself.is_some() {
             return false;
         }
-        let mut segments = path.path.segments.iter().rev().map(|segment| &segment.ident);
+        let mut segments = path
+            .path
+            .segments
+            .iter()
+            .rev()
+            .map(|segment| &segment.ident);
         if path.path.leading_colon.is_some() || segments.next() != Some(&self.name) {
             return false;
         }
@@ -112,7 +146,11 @@ impl Job {
     /// How `self` is handed to a child: a `&mut` is lent again rather than given away.
     pub fn lend_receiver(&self, receiver: &Expr) -> Expr {
         match &self.receiver {
-            Some(Receiver { reference: Some(_), mutability: Some(_), .. }) => parse_quote!(&mut *#receiver),
+            Some(Receiver {
+                reference: Some(_),
+                mutability: Some(_),
+                ..
+            }) => parse_quote!(&mut *#receiver),
             _ => receiver.clone(),
         }
     }
@@ -128,16 +166,22 @@ pub enum Target {
     /// A free function.
     Function(Box<Job>),
     /// An `impl` block: what stays in it, and its spawnable methods.
-    Impl(ItemImpl, Vec<Job>),
+    Impl(Box<ItemImpl>, Vec<Job>),
 }
 
 impl Target {
     /// Reads `item`. `None` if nothing sensible could be made of it; the errors say why.
     pub fn read(options: Options, item: Item, errors: &mut Errors) -> Option<Target> {
         match item {
-            Item::Fn(ItemFn { attrs, vis, sig, block, .. }) => {
-                Some(Target::Function(Box::new(Job::new(attrs, vis, sig, *block, None, options, errors))))
-            }
+            Item::Fn(ItemFn {
+                attrs,
+                vis,
+                sig,
+                block,
+                ..
+            }) => Some(Target::Function(Box::new(Job::new(
+                attrs, vis, sig, *block, None, options, errors,
+            )))),
             Item::Impl(block) => read_impl(options, block, errors),
             other => {
                 errors.at(other, "`#[spawnable]` goes on a function, or on an inherent `impl` block with `#[spawn]` on its jobs");
@@ -155,29 +199,46 @@ fn read_impl(options: Options, mut block: ItemImpl, errors: &mut Errors) -> Opti
         errors.at(&block.generics, "a generic impl cannot be spawnable, since other nodes find a job by its name: write it for a concrete type");
     }
     if options.sequential_if.is_some() || options.name.is_some() {
-        errors.at(&block.self_ty, "the options of a method go on its `#[spawn(..)]`, not on the impl block");
+        errors.at(
+            &block.self_ty,
+            "the options of a method go on its `#[spawn(..)]`, not on the impl block",
+        );
     }
     let mut jobs = Vec::new();
     let mut rest = Vec::new();
     for item in std::mem::take(&mut block.items) {
         match item {
-            ImplItem::Fn(method) if method.attrs.iter().any(is_spawn) => jobs.push(read_method(method, &block.self_ty, errors)),
+            ImplItem::Fn(method) if method.attrs.iter().any(is_spawn) => {
+                jobs.push(read_method(method, &block.self_ty, errors))
+            }
             other => rest.push(other),
         }
     }
     if jobs.is_empty() && errors.is_empty() {
-        errors.at_span(block.self_ty.span(), "no job in this impl block: write `#[spawn]` on each method that is one");
+        errors.at_span(
+            block.self_ty.span(),
+            "no job in this impl block: write `#[spawn]` on each method that is one",
+        );
     }
     block.items = rest;
-    Some(Target::Impl(block, jobs))
+    Some(Target::Impl(Box::new(block), jobs))
 }
 
 fn is_spawn(attr: &Attribute) -> bool {
-    attr.path().segments.last().is_some_and(|segment| segment.ident == "spawn")
+    attr.path()
+        .segments
+        .last()
+        .is_some_and(|segment| segment.ident == "spawn")
 }
 
 fn read_method(method: ImplItemFn, self_type: &Type, errors: &mut Errors) -> Job {
-    let ImplItemFn { attrs, vis, sig, block, .. } = method;
+    let ImplItemFn {
+        attrs,
+        vis,
+        sig,
+        block,
+        ..
+    } = method;
     let (markers, attrs): (Vec<_>, Vec<_>) = attrs.into_iter().partition(is_spawn);
     let options = markers.iter().find_map(|attr| match &attr.meta {
         syn::Meta::Path(_) => None,
@@ -187,7 +248,15 @@ fn read_method(method: ImplItemFn, self_type: &Type, errors: &mut Errors) -> Job
         errors.push(error);
         None
     });
-    Job::new(attrs, vis, sig, block, Some(self_type.clone()), options.unwrap_or_default(), errors)
+    Job::new(
+        attrs,
+        vis,
+        sig,
+        block,
+        Some(self_type.clone()),
+        options.unwrap_or_default(),
+        errors,
+    )
 }
 
 /// Takes the `#[spawn]`s off, for the feature `serial`.

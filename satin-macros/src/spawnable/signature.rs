@@ -1,11 +1,14 @@
 //! Which signatures are spawnable, and how each argument travels.
 
 use proc_macro2::{Ident, Span, TokenStream};
-use quote::{ToTokens, quote};
+use quote::{ToTokens, quote, quote_spanned};
 use syn::spanned::Spanned;
 use syn::visit::{self, Visit};
 use syn::visit_mut::{self, VisitMut};
-use syn::{FnArg, GenericParam, Lifetime, Pat, PatIdent, PatType, Receiver, ReturnType, Signature, Token, Type, TypeReference};
+use syn::{
+    FnArg, GenericParam, Lifetime, Pat, PatIdent, PatType, Receiver, ReturnType, Signature, Token,
+    Type, TypeReference,
+};
 
 use super::errors::Errors;
 
@@ -44,7 +47,9 @@ impl<'t> Kind<'t> {
         match ty {
             Type::Paren(inner) => Kind::of(&inner.elem),
             Type::Group(inner) => Kind::of(&inner.elem),
-            Type::Reference(TypeReference { mutability, elem, .. }) => match (mutability.is_some(), &**elem) {
+            Type::Reference(TypeReference {
+                mutability, elem, ..
+            }) => match (mutability.is_some(), &**elem) {
                 (false, Type::Slice(slice)) => Kind::RefSlice(&slice.elem),
                 (true, Type::Slice(slice)) => Kind::MutSlice(&slice.elem),
                 (false, Type::Path(path)) if path.path.is_ident("str") => Kind::RefStr,
@@ -63,14 +68,18 @@ impl<'t> Kind<'t> {
 
 impl ToTokens for Kind<'_> {
     fn to_tokens(&self, tokens: &mut TokenStream) {
-        tokens.extend(match self {
-            Kind::Value(ty) => quote!(::satin::__private::Value<#ty>),
-            Kind::Ref(ty) => quote!(::satin::__private::Ref<#ty>),
-            Kind::RefSlice(ty) => quote!(::satin::__private::RefSlice<#ty>),
-            Kind::RefStr => quote!(::satin::__private::RefStr),
-            Kind::Mut(ty) => quote!(::satin::__private::Mut<#ty>),
-            Kind::MutSlice(ty) => quote!(::satin::__private::MutSlice<#ty>),
-        });
+        let (name, ty) = match self {
+            Kind::RefStr => return tokens.extend(quote!(::satin::__private::RefStr)),
+            Kind::Value(ty) => ("Value", ty),
+            Kind::Ref(ty) => ("Ref", ty),
+            Kind::RefSlice(ty) => ("RefSlice", ty),
+            Kind::Mut(ty) => ("Mut", ty),
+            Kind::MutSlice(ty) => ("MutSlice", ty),
+        };
+        // A type that cannot travel is reported where it was written.
+        let span = Span::mixed_site().located_at(ty.span());
+        let name = Ident::new(name, span);
+        tokens.extend(quote_spanned!(span=> ::satin::__private::#name<#ty>));
     }
 }
 
@@ -85,10 +94,22 @@ pub fn params(sig: &Signature, errors: &mut Errors) -> Vec<Param> {
 
 fn param(PatType { pat, ty, .. }: &PatType, errors: &mut Errors) -> Option<Param> {
     match &**pat {
-        Pat::Ident(PatIdent { by_ref: None, mutability, ident, subpat: None, .. }) => {
-            Some(Param { mutability: *mutability, name: ident.clone(), ty: elided(ty) })
-        }
-        Pat::Wild(wild) => Some(Param { mutability: None, name: Ident::new("_unused", wild.underscore_token.span()), ty: elided(ty) }),
+        Pat::Ident(PatIdent {
+            by_ref: None,
+            mutability,
+            ident,
+            subpat: None,
+            ..
+        }) => Some(Param {
+            mutability: *mutability,
+            name: ident.clone(),
+            ty: elided(ty),
+        }),
+        Pat::Wild(wild) => Some(Param {
+            mutability: None,
+            name: Ident::new("_unused", wild.underscore_token.span()),
+            ty: elided(ty),
+        }),
         pat => {
             errors.at(pat, "an argument of a spawnable function needs a plain name: take it whole and write `let (a, b) = pair;` in the body");
             None
@@ -142,7 +163,10 @@ pub fn check(sig: &Signature, errors: &mut Errors) {
         }
     }
     if let Some(clause) = &sig.generics.where_clause {
-        errors.at(clause, "a spawnable function cannot have a `where` clause: write it for concrete types");
+        errors.at(
+            clause,
+            "a spawnable function cannot have a `where` clause: write it for concrete types",
+        );
     }
     if sig.inputs.len() > MOST_ARGUMENTS {
         errors.at(&sig.inputs[MOST_ARGUMENTS], format!("a spawnable function has at most {MOST_ARGUMENTS} arguments: gather some in a struct"));
@@ -161,7 +185,10 @@ pub fn check(sig: &Signature, errors: &mut Errors) {
 fn check_qualifiers(sig: &Signature, errors: &mut Errors) {
     let instead = "remove it, and put what needs it in a function that this one calls";
     if let Some(token) = &sig.constness {
-        errors.at(token, format!("a spawnable function cannot be `const`: {instead}"));
+        errors.at(
+            token,
+            format!("a spawnable function cannot be `const`: {instead}"),
+        );
     }
     if let Some(token) = &sig.asyncness {
         errors.at(token, format!("a spawnable function cannot be `async`, jobs run to their end on a worker: {instead}"));
@@ -170,13 +197,19 @@ fn check_qualifiers(sig: &Signature, errors: &mut Errors) {
         errors.at(token, format!("a spawnable function cannot be `unsafe`, nobody could keep its contract on another node: {instead}"));
     }
     if let Some(token) = &sig.abi {
-        errors.at(token, format!("a spawnable function cannot be `extern`: {instead}"));
+        errors.at(
+            token,
+            format!("a spawnable function cannot be `extern`: {instead}"),
+        );
     }
 }
 
 fn check_receiver(receiver: &Receiver, errors: &mut Errors) {
     if receiver.colon_token.is_some() {
-        errors.at(receiver, "a spawnable method takes `self`, `&self` or `&mut self`");
+        errors.at(
+            receiver,
+            "a spawnable method takes `self`, `&self` or `&mut self`",
+        );
     }
     if let Some((_, Some(lifetime))) = &receiver.reference {
         check_lifetime(lifetime, errors);
@@ -203,14 +236,25 @@ fn check_argument(ty: &Type, errors: &mut Errors) {
         && mutable.mutability.is_some()
         && matches!(&*mutable.elem, Type::Path(path) if path.path.is_ident("str"))
     {
-        errors.at(ty, "`&mut str` cannot be sent to another node: take a `&mut String`");
+        errors.at(
+            ty,
+            "`&mut str` cannot be sent to another node: take a `&mut String`",
+        );
         return;
     }
-    Refuse { errors, what: "an argument" }.visit_type(inner);
+    Refuse {
+        errors,
+        what: "an argument",
+    }
+    .visit_type(inner);
 }
 
 fn check_output(ty: &Type, errors: &mut Errors) {
-    Refuse { errors, what: "a result" }.visit_type(ty);
+    Refuse {
+        errors,
+        what: "a result",
+    }
+    .visit_type(ty);
 }
 
 /// Complains about what cannot stand inside a type that travels.
@@ -221,7 +265,10 @@ struct Refuse<'a> {
 
 impl Refuse<'_> {
     fn at(&mut self, span: Span, message: &str) {
-        self.errors.at_span(span, format!("{} of a spawnable function {message}", self.what));
+        self.errors.at_span(
+            span,
+            format!("{} of a spawnable function {message}", self.what),
+        );
     }
 }
 

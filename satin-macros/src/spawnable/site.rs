@@ -28,25 +28,47 @@ impl Site {
     /// The site that this statement is, if it is one.
     pub fn of(statement: &Expr) -> Option<Site> {
         if Marked::spawn(statement).is_some() {
-            return Some(Site { path: None, operands: Vec::new(), deliver: statement.clone(), span: statement.span() });
+            return Some(Site {
+                path: None,
+                operands: Vec::new(),
+                deliver: statement.clone(),
+                span: statement.span(),
+            });
         }
         let mut deliver = statement.clone();
         let (place, values) = parts(&mut deliver)?;
-        if !is_place(place) || has_marks(place) || !values.iter().any(|value| has_direct_spawn(value)) {
+        if !is_place(place)
+            || has_marks(place)
+            || !values.iter().any(|value| has_direct_spawn(value))
+        {
             return None;
         }
         let path = PlacePath::of(place)?;
         let whole = place.to_token_stream().to_string();
-        let mut operands = Operands { place: whole, found: Vec::new() };
+        let mut operands = Operands {
+            place: whole,
+            found: Vec::new(),
+        };
         operands.take_indices(place);
         values.into_iter().for_each(|value| operands.take(value));
-        Some(Site { path: Some(path), operands: operands.found, span: statement.span(), deliver })
+        Some(Site {
+            path: Some(path),
+            operands: operands.found,
+            span: statement.span(),
+            deliver,
+        })
     }
 
     /// What the statement reads at the spawn: operands, and the arguments of its spawned calls.
     pub fn reads(&self) -> Expr {
-        let mut reads: Vec<Expr> = self.operands.iter().map(|(_, operand)| operand.clone()).collect();
-        visit_marks(&self.deliver, &mut |mark| reads.extend(mark.arguments().into_iter().cloned()));
+        let mut reads: Vec<Expr> = self
+            .operands
+            .iter()
+            .map(|(_, operand)| operand.clone())
+            .collect();
+        visit_marks(&self.deliver, &mut |mark| {
+            reads.extend(mark.arguments().into_iter().cloned())
+        });
         parse_quote!((#(#reads,)*))
     }
 }
@@ -55,8 +77,12 @@ impl Site {
 fn parts(statement: &mut Expr) -> Option<(&mut Expr, Vec<&mut Expr>)> {
     match statement {
         Expr::Assign(assign) => Some((&mut assign.left, vec![&mut assign.right])),
-        Expr::Binary(binary) if is_compound(&binary.op) => Some((&mut binary.left, vec![&mut binary.right])),
-        Expr::MethodCall(call) if Marked::of(&call.receiver).is_none() => Some((&mut call.receiver, call.args.iter_mut().collect())),
+        Expr::Binary(binary) if is_compound(&binary.op) => {
+            Some((&mut binary.left, vec![&mut binary.right]))
+        }
+        Expr::MethodCall(call) if Marked::of(&call.receiver).is_none() => {
+            Some((&mut call.receiver, call.args.iter_mut().collect()))
+        }
         _ => None,
     }
 }
@@ -81,7 +107,9 @@ fn is_compound(op: &BinOp) -> bool {
 /// Whether `expr` names memory: a variable, and fields, elements and targets of places.
 pub fn is_place(expr: &Expr) -> bool {
     match expr {
-        Expr::Path(ExprPath { qself: None, path, .. }) => path.get_ident().is_some(),
+        Expr::Path(ExprPath {
+            qself: None, path, ..
+        }) => path.get_ident().is_some(),
         Expr::Field(field) => is_place(&field.base),
         Expr::Index(index) => is_place(&index.expr),
         Expr::Unary(unary) => matches!(unary.op, UnOp::Deref(_)) && is_place(&unary.expr),
@@ -112,7 +140,13 @@ fn has_direct_spawn(expr: &Expr) -> bool {
 pub fn is_control_flow(expr: &Expr) -> bool {
     matches!(
         expr,
-        Expr::If(_) | Expr::Match(_) | Expr::Block(_) | Expr::Unsafe(_) | Expr::Loop(_) | Expr::While(_) | Expr::ForLoop(_)
+        Expr::If(_)
+            | Expr::Match(_)
+            | Expr::Block(_)
+            | Expr::Unsafe(_)
+            | Expr::Loop(_)
+            | Expr::While(_)
+            | Expr::ForLoop(_)
     )
 }
 
@@ -145,7 +179,10 @@ impl Operands {
                 call.args.iter_mut().for_each(|arg| self.take(arg));
             }
             Expr::Struct(literal) => {
-                literal.fields.iter_mut().for_each(|field| self.take(&mut field.expr));
+                literal
+                    .fields
+                    .iter_mut()
+                    .for_each(|field| self.take(&mut field.expr));
                 if let Some(rest) = &mut literal.rest {
                     self.take(rest);
                 }
@@ -188,7 +225,10 @@ impl Operands {
                 let constant = |name: &Ident| name.to_string().starts_with(char::is_uppercase);
                 path.path.get_ident().is_none_or(constant) || self.is_the_place(expr)
             }
-            Expr::Call(call) => call.args.iter().all(|arg| self.stays(arg)) && matches!(&*call.func, Expr::Path(path) if path.path.segments.len() > 1),
+            Expr::Call(call) => {
+                call.args.iter().all(|arg| self.stays(arg))
+                    && matches!(&*call.func, Expr::Path(path) if path.path.segments.len() > 1)
+            }
             _ => self.is_the_place(expr),
         }
     }
@@ -247,7 +287,9 @@ pub fn reads(stmt: &Stmt) -> TokenStream {
 
 /// Where the spawn stands in a method call on something that is not a place, `lookup(k).push(f(x))`.
 pub fn delivers_to_no_place(statement: &Expr) -> Option<Span> {
-    let Expr::MethodCall(call) = statement else { return None };
+    let Expr::MethodCall(call) = statement else {
+        return None;
+    };
     let deferred = call.args.iter().any(has_direct_spawn) && !has_marks(&call.receiver);
     if !deferred || is_place(&call.receiver) {
         return None;

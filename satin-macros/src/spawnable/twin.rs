@@ -10,7 +10,11 @@ use super::parse::Job;
 /// The body in which every spawned call is a call of a twin, and no `sync!()` is left.
 pub fn twin(job: &Job, marked: &Block) -> Block {
     let mut body = marked.clone();
-    Unmark { name: job.twin(), is_method: job.self_type.is_some() }.visit_block_mut(&mut body);
+    Unmark {
+        name: job.twin(),
+        is_method: job.self_type.is_some(),
+    }
+    .visit_block_mut(&mut body);
     body
 }
 
@@ -21,7 +25,9 @@ struct Unmark {
 
 impl VisitMut for Unmark {
     fn visit_block_mut(&mut self, block: &mut Block) {
-        block.stmts.retain(|stmt| !(is_sync(stmt) && matches!(stmt, Stmt::Expr(_, Some(_)))));
+        block
+            .stmts
+            .retain(|stmt| !(is_sync(stmt) && matches!(stmt, Stmt::Expr(_, Some(_)))));
         visit_mut::visit_block_mut(self, block);
     }
 
@@ -34,7 +40,11 @@ impl VisitMut for Unmark {
             Callee::Own(args) => {
                 let mut name = self.name.clone();
                 name.set_span(span);
-                if self.is_method { parse_quote_spanned!(span=> Self::#name(#args)) } else { parse_quote_spanned!(span=> #name(#args)) }
+                if self.is_method {
+                    parse_quote_spanned!(span=> Self::#name(#args))
+                } else {
+                    parse_quote_spanned!(span=> #name(#args))
+                }
             }
             Callee::Other(call) => {
                 let mut call = call.clone();

@@ -1,0 +1,4 @@
+#[satin::main]
+fn other(args: Vec<String>) {}
+
+fn main() {}

@@ -1,0 +1,13 @@
+use satin::spawnable;
+
+#[spawnable(cutoff = 20)]
+fn f(n: u64) -> u64 {
+    n
+}
+
+#[spawnable(name)]
+fn g(n: u64) -> u64 {
+    n
+}
+
+fn main() {}

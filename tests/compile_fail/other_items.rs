@@ -1,0 +1,6 @@
+use satin::spawnable;
+
+#[spawnable]
+struct NoFunction;
+
+fn main() {}

@@ -1,0 +1,25 @@
+use satin::{spawn, spawnable};
+
+#[spawnable]
+fn sort(v: &mut Vec<u64>) {
+    v.sort();
+}
+
+#[spawnable]
+fn sum(v: &Vec<u64>) -> u64 {
+    v.iter().sum()
+}
+
+#[spawnable]
+fn f(n: u64) -> u64 {
+    if n < 2 {
+        return n;
+    }
+    let mut v = vec![n];
+    for _ in 0..n {
+        spawn!(sort(&mut v));
+    }
+    n
+}
+
+fn main() {}

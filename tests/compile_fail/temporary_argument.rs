@@ -1,0 +1,24 @@
+use satin::{spawn, spawnable};
+
+#[spawnable]
+fn sort(v: &mut Vec<u64>) {
+    v.sort();
+}
+
+#[spawnable]
+fn sum(v: &Vec<u64>) -> u64 {
+    v.iter().sum()
+}
+
+#[spawnable]
+fn f(n: u64) -> u64 {
+    if n < 2 {
+        return n;
+    }
+    let total = spawn!(sum(&vec![n]));
+    let other = spawn!(sum(&vec![n]));
+    let n = 1;
+    total + other + n
+}
+
+fn main() {}

@@ -1,0 +1,13 @@
+use satin::spawnable;
+
+#[spawnable]
+fn f(n: u64) -> u64 {
+    if n < 2 {
+        return n;
+    }
+    #[cfg(debug_assertions)]
+    let x = f(n - 1);
+    n
+}
+
+fn main() {}
