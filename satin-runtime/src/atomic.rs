@@ -3,10 +3,10 @@
 #[cfg(loom)]
 pub(crate) use loom::{
     cell::Cell,
-    sync::atomic::{AtomicU64, AtomicUsize, Ordering, fence},
+    sync::atomic::{AtomicU64, AtomicUsize, Ordering},
 };
 #[cfg(not(loom))]
 pub(crate) use std::{
     cell::Cell,
-    sync::atomic::{AtomicU64, AtomicUsize, Ordering, fence},
+    sync::atomic::{AtomicU64, AtomicUsize, Ordering},
 };

@@ -13,6 +13,7 @@
 #[cfg(not(loom))]
 pub mod config;
 pub mod job;
+#[cfg(not(loom))]
 pub mod observe;
 pub mod worker;
 
