@@ -1,11 +1,51 @@
-//! stub
+//! The macros of [satin](https://docs.rs/satin): use them through that crate.
+#![cfg_attr(feature = "serial", allow(dead_code, unused_imports))]
+
+mod main_attribute;
+mod spawnable;
+
 use proc_macro::TokenStream;
-use quote::ToTokens;
-#[proc_macro_attribute] #[allow(missing_docs)] pub fn spawnable(_a: TokenStream, item: TokenStream) -> TokenStream {
-    match syn::parse::<syn::ItemImpl>(item.clone()) { Ok(mut i) => { for it in &mut i.items { if let syn::ImplItem::Fn(f) = it { f.attrs.retain(|a| !a.path().is_ident("spawn")) } } i.into_token_stream().into() } Err(_) => item }
+
+/// Makes calls of this function to itself run in parallel, on every core of every machine of the pool.
+#[proc_macro_attribute]
+pub fn spawnable(options: TokenStream, item: TokenStream) -> TokenStream {
+    if cfg!(feature = "serial") { spawnable::plain(item.into()).into() } else { spawnable::spawnable(options.into(), item.into()).into() }
 }
-#[proc_macro] #[allow(missing_docs)] pub fn spawn(i: TokenStream) -> TokenStream { i }
-#[proc_macro] #[allow(missing_docs)] pub fn call(i: TokenStream) -> TokenStream { i }
-#[proc_macro] #[allow(missing_docs)] pub fn seq(i: TokenStream) -> TokenStream { i }
-#[proc_macro] #[allow(missing_docs)] pub fn sync(_: TokenStream) -> TokenStream { "()".parse().unwrap() }
-#[proc_macro_attribute] #[allow(missing_docs)] pub fn main(_a: TokenStream, item: TokenStream) -> TokenStream { item }
+
+/// Runs `main` on the pool.
+#[proc_macro_attribute]
+pub fn main(options: TokenStream, item: TokenStream) -> TokenStream {
+    if cfg!(feature = "serial") { item } else { main_attribute::main(options.into(), item.into()).into() }
+}
+
+/// Spawns.
+#[proc_macro]
+pub fn spawn(call: TokenStream) -> TokenStream {
+    outside("spawn!(..)", call)
+}
+
+/// Calls.
+#[proc_macro]
+pub fn call(call: TokenStream) -> TokenStream {
+    outside("call!(..)", call)
+}
+
+/// Runs in sequence.
+#[proc_macro]
+pub fn seq(call: TokenStream) -> TokenStream {
+    if cfg!(feature = "serial") { call } else { spawnable::sequential(call.into()).into() }
+}
+
+/// Waits.
+#[proc_macro]
+pub fn sync(nothing: TokenStream) -> TokenStream {
+    if cfg!(feature = "serial") { "()".parse().expect("it is an expression") } else { outside("sync!()", nothing) }
+}
+
+fn outside(what: &str, call: TokenStream) -> TokenStream {
+    if cfg!(feature = "serial") {
+        return call;
+    }
+    let message = format!("`{what}` works in a `#[spawnable]` function only, and there not inside another macro");
+    syn::Error::new(proc_macro2::Span::call_site(), message).into_compile_error().into()
+}

@@ -10,10 +10,13 @@
 //! door through which jobs leave and enter a process as bytes, whoever stands outside.
 #![warn(clippy::undocumented_unsafe_blocks)]
 
+#[cfg(not(loom))]
 pub mod config;
 pub mod job;
 pub mod observe;
 pub mod worker;
 
+mod atomic;
+#[cfg(not(loom))]
 #[doc(hidden)]
 pub mod private;

@@ -8,8 +8,10 @@ use std::{
     any::Any,
     cell::{Cell, UnsafeCell},
     mem::MaybeUninit,
-    sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering},
+    sync::atomic::{AtomicPtr, AtomicU32},
 };
+
+use crate::atomic::{AtomicU64, Ordering};
 
 use super::function::VTable;
 
@@ -26,8 +28,7 @@ pub struct Slot {
     pub function: Cell<&'static VTable>,
     /// The invocation that spawned this job; written by a spawn.
     pub parent: Cell<*const Frame>,
-    /// [`State`] above, index of the child below.
-    meta: AtomicU64,
+    meta: Meta,
     /// For a speculative spawn its [`Judge`], until the result of a remote run takes this place.
     pub extra: AtomicPtr<()>,
     data: UnsafeCell<MaybeUninit<[u8; IN_PLACE]>>,
@@ -98,31 +99,81 @@ impl State {
     }
 }
 
+/// State, flags and index of a job, in one word.
+struct Meta(AtomicU64);
+
+impl Meta {
+    #[inline(always)]
+    fn fill(&self, index: u32, flags: u64) {
+        self.0.store(u64::from(index) | flags, Ordering::Relaxed);
+    }
+
+    #[inline(always)]
+    fn index(&self) -> u32 {
+        self.0.load(Ordering::Relaxed) as u32
+    }
+
+    fn has(&self, flag: u64) -> bool {
+        self.0.load(Ordering::Relaxed) & flag != 0
+    }
+
+    fn state(&self) -> State {
+        State::from_bits(self.0.load(Ordering::Acquire))
+    }
+
+    fn enter(&self, state: State) -> bool {
+        let mut meta = self.0.load(Ordering::Relaxed);
+        loop {
+            let awaited = if state.is_settled() { 0 } else { meta & AWAITED };
+            let next = meta & (SPECULATIVE | u64::from(u32::MAX)) | state.bits() | awaited;
+            // Release: who sees the state sees the result. Acquire: the owner announced its wait before.
+            match self.0.compare_exchange_weak(meta, next, Ordering::AcqRel, Ordering::Relaxed) {
+                Ok(_) => return meta & AWAITED != 0,
+                Err(now) => meta = now,
+            }
+        }
+    }
+
+    fn announce_waiting(&self) -> bool {
+        let mut meta = self.0.load(Ordering::Acquire);
+        loop {
+            if State::from_bits(meta).is_settled() {
+                return false;
+            }
+            match self.0.compare_exchange_weak(meta, meta | AWAITED, Ordering::AcqRel, Ordering::Acquire) {
+                Ok(_) => return true,
+                Err(now) => meta = now,
+            }
+        }
+    }
+}
+
 impl Slot {
     /// Fills in everything but the arguments.
     #[inline(always)]
     pub fn fill(&self, function: &'static VTable, parent: *const Frame, index: u32, judge: Option<&'static Judge>) {
         self.function.set(function);
         self.parent.set(parent);
-        let speculative = match judge {
+        let flags = match judge {
             Some(judge) => {
-                self.extra.store(std::ptr::from_ref(judge).cast_mut().cast(), Ordering::Relaxed);
+                let judge = std::ptr::from_ref(judge).cast_mut().cast();
+                self.extra.store(judge, std::sync::atomic::Ordering::Relaxed);
                 SPECULATIVE
             }
             None => 0,
         };
-        self.meta.store(u64::from(index) | speculative, Ordering::Relaxed);
+        self.meta.fill(index, flags);
     }
 
     /// Which child of its parent this is.
     #[inline(always)]
     pub fn index(&self) -> u32 {
-        self.meta.load(Ordering::Relaxed) as u32
+        self.meta.index()
     }
 
     /// The state, with whatever its last writer had written before.
     pub fn state(&self) -> State {
-        State::from_bits(self.meta.load(Ordering::Acquire))
+        self.meta.state()
     }
 
     /// Moves to a state; true if the owner is parked and has to be woken.
@@ -130,37 +181,20 @@ impl Slot {
     /// For a settled state this is the last access of whoever is not the owner: neither slot nor parent may be
     /// touched after it.
     pub fn enter(&self, state: State) -> bool {
-        let mut meta = self.meta.load(Ordering::Relaxed);
-        loop {
-            let keep = meta & (SPECULATIVE | u64::from(u32::MAX));
-            let next = keep | state.bits() | if state.is_settled() { 0 } else { meta & AWAITED };
-            match self.meta.compare_exchange_weak(meta, next, Ordering::AcqRel, Ordering::Relaxed) {
-                Ok(_) => return meta & AWAITED != 0,
-                Err(now) => meta = now,
-            }
-        }
+        self.meta.enter(state)
     }
 
     /// Says that the owner is about to park. False if the job was settled meanwhile.
     pub fn announce_waiting(&self) -> bool {
-        let mut meta = self.meta.load(Ordering::Acquire);
-        loop {
-            if State::from_bits(meta).is_settled() {
-                return false;
-            }
-            match self.meta.compare_exchange_weak(meta, meta | AWAITED, Ordering::AcqRel, Ordering::Acquire) {
-                Ok(_) => return true,
-                Err(now) => meta = now,
-            }
-        }
+        self.meta.announce_waiting()
     }
 
     /// The judge of a speculative spawn, as long as no remote answer has come.
     pub fn judge(&self) -> Option<&'static Judge> {
-        let speculative = self.meta.load(Ordering::Relaxed) & SPECULATIVE != 0;
+        let speculative = self.meta.has(SPECULATIVE);
         // SAFETY: `fill` stored a `&'static Judge` whenever it set the flag, and `extra` is overwritten only by an
         // answer, after which nobody asks for the judge.
-        speculative.then(|| unsafe { &*self.extra.load(Ordering::Relaxed).cast::<Judge>() })
+        speculative.then(|| unsafe { &*self.extra.load(std::sync::atomic::Ordering::Relaxed).cast::<Judge>() })
     }
 
     /// Puts a value into the record, boxed if it does not fit.
@@ -260,17 +294,17 @@ impl Frame {
     /// True if that flag is up.
     #[inline(always)]
     pub fn has(&self, flag: u32) -> bool {
-        self.flags.load(Ordering::Relaxed) & flag != 0
+        self.flags.load(std::sync::atomic::Ordering::Relaxed) & flag != 0
     }
 
     /// Raises a flag; true if it was down.
     pub(crate) fn raise(&self, flag: u32) -> bool {
-        self.flags.fetch_or(flag, Ordering::Relaxed) & flag == 0
+        self.flags.fetch_or(flag, std::sync::atomic::Ordering::Relaxed) & flag == 0
     }
 
     /// Lowers a flag; true if it was up.
     pub(crate) fn lower(&self, flag: u32) -> bool {
-        self.flags.fetch_and(!flag, Ordering::Relaxed) & flag != 0
+        self.flags.fetch_and(!flag, std::sync::atomic::Ordering::Relaxed) & flag != 0
     }
 
     /// The frame of the invocation that spawned this one.
@@ -299,3 +333,63 @@ pub struct Aborted;
 
 /// How the run of a job ended, where it did not return.
 pub type Payload = Box<dyn Any + Send>;
+
+#[cfg(all(test, loom))]
+mod loom_tests {
+    use loom::{cell::UnsafeCell, sync::Arc, thread};
+
+    use super::*;
+
+    struct Job {
+        meta: Meta,
+        result: UnsafeCell<u32>,
+    }
+
+    // SAFETY: `result` is accessed as the state allows: that is what is tested, by loom's cell.
+    unsafe impl Sync for Job {}
+    // SAFETY: as above.
+    unsafe impl Send for Job {}
+
+    fn job() -> Arc<Job> {
+        Arc::new(Job { meta: Meta(AtomicU64::new(u64::from(7u32))), result: UnsafeCell::new(0) })
+    }
+
+    #[test]
+    fn loom_the_result_is_seen_with_its_state() {
+        loom::model(|| {
+            let job = job();
+            let thief = {
+                let job = Arc::clone(&job);
+                thread::spawn(move || {
+                    job.meta.enter(State::Taken(3));
+                    // SAFETY: the thief has the job.
+                    job.result.with_mut(|result| unsafe { *result = 42 });
+                    job.meta.enter(State::Done)
+                })
+            };
+            if job.meta.state() == State::Done {
+                // SAFETY: the job is done: its data is the owner's.
+                assert_eq!(job.result.with(|result| unsafe { *result }), 42);
+            }
+            assert!(!thief.join().expect("the thief ends"), "nobody announced a wait");
+            assert_eq!((job.meta.state(), job.meta.index()), (State::Done, 7));
+        });
+    }
+
+    #[test]
+    fn loom_a_parked_owner_is_woken() {
+        loom::model(|| {
+            let job = job();
+            let thief = {
+                let job = Arc::clone(&job);
+                thread::spawn(move || {
+                    job.meta.enter(State::Taken(3));
+                    job.meta.enter(State::Done)
+                })
+            };
+            let parks = job.meta.announce_waiting();
+            let wakes = thief.join().expect("the thief ends");
+            assert_eq!(parks, wakes, "the owner parks exactly if the thief wakes it");
+        });
+    }
+}

@@ -12,16 +12,12 @@
 //!
 //! After Lace (van Dijk, van de Pol 2014) and Acar, Charguéraud, Rainey (2013).
 
-#[cfg(loom)]
-use loom::{cell::Cell, sync::atomic};
-#[cfg(not(loom))]
-use std::{cell::Cell, sync::atomic};
+use crossbeam::utils::CachePadded;
 
-use atomic::{
-    AtomicU64, AtomicUsize,
+use crate::atomic::{
+    AtomicU64, AtomicUsize, Cell,
     Ordering::{AcqRel, Acquire, Relaxed},
 };
-use crossbeam::utils::CachePadded;
 
 /// Bytes from one position to the next.
 pub(crate) const STEP: usize = size_of::<crate::job::record::Slot>();
@@ -224,5 +220,155 @@ impl Deque {
     /// Owner: keeps the spawns looking up even though all requests have been answered.
     pub(crate) fn stay_asked(&self) {
         self.poll.limit.store(ASKED_LIMIT, Relaxed);
+    }
+}
+
+#[cfg(all(test, loom))]
+mod loom_tests {
+    //! `RUSTFLAGS="--cfg loom" cargo test --release -p satin-runtime --lib loom`
+
+    use loom::{
+        cell::UnsafeCell,
+        sync::{
+            Arc,
+            atomic::{AtomicBool, Ordering::SeqCst, fence},
+        },
+        thread,
+    };
+
+    use super::*;
+
+    const BASE: usize = 1024 * STEP;
+
+    /// A deque with the jobs that would stand in its slots: each is taken at most once, and seen as it was written.
+    struct Jobs {
+        deque: Deque,
+        slots: [UnsafeCell<u32>; 3],
+    }
+
+    // SAFETY: `slots` are accessed as the deque allows: that is what is tested, by loom's cells.
+    unsafe impl Sync for Jobs {}
+    // SAFETY: as above.
+    unsafe impl Send for Jobs {}
+
+    impl Jobs {
+        fn new() -> Arc<Jobs> {
+            let deque = Deque::new(BASE, BASE + 64 * STEP);
+            Arc::new(Jobs { deque, slots: std::array::from_fn(|_| UnsafeCell::new(0)) })
+        }
+
+        fn push(&self, number: usize) {
+            // SAFETY: the owner pushes where the slot is free.
+            self.slots[number].with_mut(|slot| unsafe { *slot = number as u32 + 1 });
+            if self.deque.must_look_after_push(BASE + number * STEP) {
+                self.deque.publish(BASE + (number + 1) * STEP, Publish::Half);
+            }
+        }
+
+        /// As `Worker::take_back` does.
+        fn pop(&self, number: usize) -> bool {
+            let position = BASE + number * STEP;
+            if self.deque.has_private(position) && self.deque.is_asked() {
+                self.deque.publish(position, Publish::Half);
+            }
+            let mine = self.deque.may_pop(position)
+                || self.deque.has_private(position + STEP)
+                || self.deque.reclaim(position, Publish::Half);
+            if mine {
+                self.run(number);
+            } else {
+                self.deque.restart(position);
+            }
+            mine
+        }
+
+        fn run(&self, number: usize) {
+            // SAFETY: who has taken the job has its slot.
+            let job = self.slots[number].with_mut(|slot| unsafe { std::mem::take(&mut *slot) });
+            assert_eq!(job, number as u32 + 1, "a job is run once, and as it was written");
+        }
+
+        fn steal(&self) -> u32 {
+            self.deque.steal().map_or(0, |position| {
+                self.run((position - BASE) / STEP);
+                1
+            })
+        }
+    }
+
+    #[test]
+    fn loom_every_job_is_run_once() {
+        loom::model(|| {
+            let jobs = Jobs::new();
+            let thief = {
+                let jobs = Arc::clone(&jobs);
+                thread::spawn(move || jobs.steal() + jobs.steal())
+            };
+            (0..3).for_each(|number| jobs.push(number));
+            let own: u32 = (0..3).rev().map(|number| u32::from(jobs.pop(number))).sum();
+            assert_eq!(own + thief.join().expect("the thief ends"), 3);
+        });
+    }
+
+    #[test]
+    fn loom_two_thieves_never_get_the_same_job() {
+        loom::model(|| {
+            let jobs = Jobs::new();
+            (0..2).for_each(|number| jobs.push(number));
+            let thieves: Vec<_> = (0..2)
+                .map(|_| {
+                    let jobs = Arc::clone(&jobs);
+                    thread::spawn(move || jobs.steal())
+                })
+                .collect();
+            let own: u32 = (0..2).rev().map(|number| u32::from(jobs.pop(number))).sum();
+            let stolen: u32 = thieves.into_iter().map(|thief| thief.join().expect("the thief ends")).sum();
+            assert_eq!(own + stolen, 2);
+        });
+    }
+
+    #[test]
+    fn loom_slots_are_reused_after_a_theft() {
+        loom::model(|| {
+            let jobs = Jobs::new();
+            let thief = {
+                let jobs = Arc::clone(&jobs);
+                thread::spawn(move || jobs.steal())
+            };
+            let mut own = 0;
+            for _ in 0..2 {
+                jobs.push(0);
+                if !jobs.pop(0) {
+                    // The thief has it. Its slot is free once the thief is done with it, which the job's state tells.
+                    break;
+                }
+                own += 1;
+            }
+            let stolen = thief.join().expect("the thief ends");
+            assert!(own + stolen >= 1 && own <= 2);
+        });
+    }
+
+    /// `Worker::answer` against `Pool::announce_abort` (and against a worker that goes to sleep, which is the same).
+    #[test]
+    fn loom_a_request_is_seen_or_still_stands() {
+        loom::model(|| {
+            let jobs = Jobs::new();
+            let flag = Arc::new(AtomicBool::new(false));
+            jobs.push(0); // answers the request that every deque starts with
+            let asker = {
+                let (jobs, flag) = (Arc::clone(&jobs), Arc::clone(&flag));
+                thread::spawn(move || {
+                    flag.store(true, Relaxed);
+                    fence(SeqCst);
+                    jobs.deque.ask();
+                })
+            };
+            jobs.deque.publish(BASE + STEP, Publish::Half);
+            fence(SeqCst);
+            let seen = flag.load(Relaxed);
+            asker.join().expect("the asker ends");
+            assert!(seen || jobs.deque.is_asked(), "the request was overwritten unseen");
+        });
     }
 }

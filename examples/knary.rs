@@ -1,0 +1,132 @@
+//! A complete tree of given depth and width whose leaves do a given amount of work: the synthetic program by which
+//! work-stealing systems have been measured since Cilk (Blumofe et al., "Cilk: an efficient multithreaded runtime system", 1995).
+//!
+//! Shows spawns in an iterator chain. With short leaves it asks what a spawn costs; with long ones, whether all workers find
+//! something to do; with `--sleep`, how many workers a node can have without needing cores for them.
+
+mod common;
+
+use std::hint::black_box;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, ensure};
+use clap::Parser;
+use common::Mode;
+use serde::{Deserialize, Serialize};
+
+/// A recursion that no stack is too small for.
+const DEPTH_MAX: i64 = 10_000;
+
+/// Counts the leaves of a complete tree, working a while at each
+#[derive(Parser)]
+#[command(
+    after_help = "Examples:\n  knary\n  knary 18 2 1 --compare\n  knary 3 10 1000 --sleep --threads 100"
+)]
+struct Cli {
+    /// Levels below the root
+    #[arg(default_value_t = 6, value_parser = clap::value_parser!(u32).range(..=DEPTH_MAX))]
+    depth: u32,
+    /// Children of every inner node
+    #[arg(default_value_t = 6)]
+    width: u32,
+    /// Microseconds that a leaf takes
+    #[arg(default_value_t = 40)]
+    leaf: u64,
+    /// Leaves only wait, and leave the processor to others
+    #[arg(long)]
+    sleep: bool,
+    #[command(flatten)]
+    mode: Mode,
+    #[command(flatten)]
+    satin: satin::Args,
+}
+
+fn main() -> anyhow::Result<()> {
+    let cli = Cli::parse();
+    satin::run(cli.satin.clone(), || run(&cli))
+}
+
+fn run(cli: &Cli) -> anyhow::Result<()> {
+    let (depth, width) = (cli.depth, cli.width);
+    let expected = u64::from(width).checked_pow(depth).with_context(|| {
+        format!("{width}^{depth} leaves are too many: choose a smaller DEPTH or WIDTH")
+    })?;
+    let leaf = if cli.sleep {
+        Leaf::Sleep { micros: cli.leaf }
+    } else {
+        Leaf::computing(cli.leaf)
+    };
+    let run = cli.mode.measure(
+        || leaf,
+        |leaf| knary(depth, width, leaf),
+        |leaf| satin::seq!(knary(depth, width, leaf)),
+        |&answer| {
+            ensure!(
+                answer == expected,
+                "wrong answer: {answer} leaves, but there are {expected}"
+            );
+            Ok(())
+        },
+    )?;
+    println!(
+        "knary({depth}, {width}) = {} leaves of {} us",
+        run.answer, cli.leaf
+    );
+    run.report();
+    Ok(())
+}
+
+#[satin::spawnable]
+fn knary(depth: u32, width: u32, leaf: Leaf) -> u64 {
+    if depth == 0 {
+        leaf.work();
+        return 1;
+    }
+    (0..width).map(|_| knary(depth - 1, width, leaf)).sum()
+}
+
+/// What a leaf does. An amount of arithmetic rather than a time, so that it is the same work on every machine.
+#[derive(Clone, Copy, Serialize, Deserialize)]
+enum Leaf {
+    Compute { rounds: u64 },
+    Sleep { micros: u64 },
+}
+
+impl Leaf {
+    /// Arithmetic that takes this machine about so many microseconds.
+    fn computing(micros: u64) -> Self {
+        const SAMPLE: u64 = 1 << 20;
+        const TRIES: usize = 5;
+        let fastest = (0..TRIES)
+            .map(|_| {
+                let start = Instant::now();
+                compute(SAMPLE);
+                start.elapsed()
+            })
+            .min()
+            .unwrap_or_default();
+        let rounds = micros as f64 * SAMPLE as f64 / (fastest.as_secs_f64() * 1e6);
+        Self::Compute {
+            rounds: rounds as u64,
+        }
+    }
+
+    fn work(self) {
+        match self {
+            Self::Compute { rounds } => compute(rounds),
+            Self::Sleep { micros } => thread::sleep(Duration::from_micros(micros)),
+        }
+    }
+}
+
+/// So many steps of Marsaglia's xorshift, each of which waits for the one before.
+fn compute(rounds: u64) {
+    let mut x: u64 = black_box(0x2545_f491_4f6c_dd1d);
+    for _ in 0..rounds {
+        x ^= x << 13;
+        x ^= x >> 7;
+        x ^= x << 17;
+    }
+    black_box(x);
+}

@@ -1,0 +1,307 @@
+//! The items that a spawnable function becomes: itself, its lowered body, its twin, its companion, its entry in the registry.
+
+use proc_macro2::{Ident, Span, TokenStream};
+use quote::{ToTokens, format_ident};
+use syn::{Attribute, Block, Expr, Lifetime, Path, Receiver, Type, TypeReference};
+
+use super::hygiene::quote;
+use super::mark::{Marked, MarkedBody, Verb};
+use super::parse::Job;
+use super::signature::{Kind, without_self, with_lifetime};
+use syn::visit::{self, Visit};
+
+/// The most copies of a body, and the most tokens in all of them, that are expanded into one another.
+const MOST_COPIES: usize = 8;
+const MOST_TOKENS: usize = 1500;
+
+/// A job's items: those beside the function (or `impl` block), and those in its place.
+pub struct Items {
+    /// Types and statics: outside an `impl` block.
+    pub outside: TokenStream,
+    /// Functions: inside the `impl` block, if there is one.
+    pub inside: TokenStream,
+}
+
+impl Job {
+    /// The type that stands for the function in the runtime.
+    pub fn marker(&self) -> Ident {
+        self.hidden("__")
+    }
+
+    /// The sequential twin.
+    pub fn twin(&self) -> Ident {
+        format_ident!("{}{}", super::TWIN, self.name, span = Span::mixed_site())
+    }
+
+    /// `__fib`, or `__Board_solve` for a method.
+    fn hidden(&self, prefix: &str) -> Ident {
+        match self.type_name() {
+            Some(of) => format_ident!("{}{}_{}", prefix, of, self.name, span = Span::mixed_site()),
+            None => format_ident!("{}{}", prefix, self.name, span = Span::mixed_site()),
+        }
+    }
+
+    fn inner(&self, what: &str) -> Ident {
+        format_ident!("__{}_{}", what, self.name, span = Span::mixed_site())
+    }
+
+    /// The path of one of the functions: `__body_fib`, `<Board>::__body_solve`.
+    fn path_of(&self, function: &Ident) -> TokenStream {
+        match &self.self_type {
+            Some(of) => quote!(<#of>::#function),
+            None => quote!(#function),
+        }
+    }
+
+    /// Every argument by name, `self` first.
+    fn arguments(&self) -> Vec<TokenStream> {
+        let receiver = self.receiver.as_ref().map(|receiver| receiver.self_token.to_token_stream());
+        receiver.into_iter().chain(self.params.iter().map(|param| param.name.to_token_stream())).collect()
+    }
+
+    /// Every argument's type, the receiver's first.
+    fn argument_types(&self) -> Vec<Type> {
+        let spelled = |ty: &Type| without_self(ty, self.self_type.as_ref());
+        let receiver = self.receiver.iter().zip(&self.self_type).map(|(receiver, of)| match &receiver.reference {
+            None => of.clone(),
+            Some((and_token, _)) => Type::Reference(TypeReference {
+                and_token: *and_token,
+                lifetime: None,
+                mutability: receiver.mutability,
+                elem: Box::new(of.clone()),
+            }),
+        });
+        receiver.chain(self.params.iter().map(|param| spelled(&param.ty))).collect()
+    }
+
+    /// `n: u32, xs: &[T]`, with `mut` where the body wants it.
+    fn body_params(&self) -> Vec<TokenStream> {
+        self.params
+            .iter()
+            .map(|param| {
+                let (mutability, name, ty) = (&param.mutability, &param.name, &param.ty);
+                quote!(#mutability #name: #ty)
+            })
+            .collect()
+    }
+
+    /// The receiver as the body has it, with its comma.
+    fn body_receiver(&self) -> Option<TokenStream> {
+        self.receiver.as_ref().map(|receiver| quote!(#receiver,))
+    }
+
+    /// The attributes that the hidden copies of the body need too: lint levels.
+    fn lint_attrs(&self) -> impl Iterator<Item = &Attribute> {
+        self.attrs.iter().filter(|attr| ["allow", "warn", "deny", "forbid", "expect"].iter().any(|level| attr.path().is_ident(level)))
+    }
+}
+
+/// Everything that `job` becomes. `marked` is its body with the calls marked, `lowered` what the runtime is to run.
+pub fn items(job: &Job, marked: &MarkedBody, twin: &Block, lowered: &TokenStream) -> Items {
+    let (public, twin, companion) = (public(job, &marked.imported), twin_function(job, twin), companion(job));
+    let (entry, body) = bodies(job, &marked.block, lowered);
+    Items { inside: quote!(#public #entry #body #twin #companion), outside: registration(job) }
+}
+
+/// What the user wrote, as ordinary code sees it: a root job.
+fn public(job: &Job, imported: &[Path]) -> TokenStream {
+    let Job { attrs, vis, .. } = job;
+    let mut sig = job.sig.clone();
+    for (input, param) in sig.inputs.iter_mut().filter_map(typed).zip(&job.params) {
+        let name = &param.name;
+        *input.pat = syn::parse_quote!(#name);
+    }
+    if let Some(syn::FnArg::Receiver(Receiver { reference: None, mutability, .. })) = sig.inputs.first_mut() {
+        *mutability = None;
+    }
+    let (marker, arguments) = (job.marker(), job.arguments());
+    quote! {
+        #(#attrs)*
+        #vis #sig {
+            #(use #imported as _;)*
+            ::satin::__private::enter(::satin::__private::Call::<#marker<::satin::__private::U0>>::new((#(#arguments,)*)))
+        }
+    }
+}
+
+fn typed(input: &mut syn::FnArg) -> Option<&mut syn::PatType> {
+    match input {
+        syn::FnArg::Typed(typed) => Some(typed),
+        syn::FnArg::Receiver(_) => None,
+    }
+}
+
+/// The body that spawns, which may be expanded into itself, and the one place where that recursion starts over.
+fn bodies(job: &Job, marked: &Block, lowered: &TokenStream) -> (TokenStream, TokenStream) {
+    let (entry, body) = (job.inner("entry"), job.inner("body"));
+    let (receiver, params, output) = (job.body_receiver(), job.body_params(), &job.output);
+    let entry_params = job.params.iter().map(|param| {
+        let (name, ty) = (&param.name, &param.ty);
+        quote!(#name: #ty)
+    });
+    let names = job.params.iter().map(|param| &param.name);
+    let of = job.self_type.as_ref().map(|_| quote!(Self::));
+    let self_argument = job.receiver.as_ref().map(|receiver| {
+        let token = receiver.self_token;
+        quote!(#token,)
+    });
+    let entry_receiver = job.receiver.as_ref().map(|receiver| {
+        let mut receiver = receiver.clone();
+        if receiver.reference.is_none() {
+            receiver.mutability = None;
+        }
+        quote!(#receiver,)
+    });
+    let level = format_ident!("U{}", unroll_level(marked), span = Span::mixed_site());
+    let sequential = job.options.sequential_if.as_ref().map(|condition| {
+        let (twin, arguments) = (job.twin(), job.arguments());
+        quote!(if #condition { return #of #twin(#(#arguments),*); })
+    });
+    let lints: Vec<&Attribute> = job.lint_attrs().collect();
+    let entry = quote! {
+        #[doc(hidden)]
+        #[inline(never)]
+        fn #entry(#entry_receiver cx: ::satin::__private::Cx, index: u32, #(#entry_params),*) -> #output {
+            #of #body::<::satin::__private::#level>(#self_argument cx, index, #(#names),*)
+        }
+    };
+    let body = quote! {
+        #(#lints)*
+        #[doc(hidden)]
+        #[inline(always)]
+        #[allow(warnings, clippy::all)]
+        fn #body<L: ::satin::__private::Unroll>(#receiver cx: ::satin::__private::Cx, index: u32, #(#params),*) -> #output {
+            #sequential
+            #lowered
+        }
+    };
+    (entry, body)
+}
+
+fn twin_function(job: &Job, body: &Block) -> TokenStream {
+    let (vis, twin, output) = (&job.vis, job.twin(), &job.output);
+    let (receiver, params) = (job.body_receiver(), job.body_params());
+    let lints = job.lint_attrs();
+    quote! {
+        #(#lints)*
+        #[doc(hidden)]
+        #[allow(dead_code, non_snake_case)]
+        #vis fn #twin(#receiver #(#params),*) -> #output #body
+    }
+}
+
+/// What `spawn!(fib(n))` in another function calls. It has the function's own visibility, while the marker stays private.
+fn companion(job: &Job) -> TokenStream {
+    let name = format_ident!("{}{}", super::COMPANION, job.name, span = Span::mixed_site());
+    let lifetime = Lifetime::new("'s", Span::mixed_site());
+    let receiver = job.receiver.as_ref().map(|receiver| {
+        let (token, mutability) = (receiver.self_token, &receiver.mutability);
+        match &receiver.reference {
+            Some(_) => quote!(&#lifetime #mutability #token,),
+            None => quote!(#token,),
+        }
+    });
+    let params = job.params.iter().map(|param| {
+        let (name, ty) = (&param.name, with_lifetime(&param.ty, &lifetime));
+        quote!(#name: #ty)
+    });
+    let (vis, output, marker, arguments) = (&job.vis, &job.output, job.marker(), job.arguments());
+    quote! {
+        #[doc(hidden)]
+        #[allow(dead_code, non_snake_case, private_interfaces, clippy::all)]
+        #vis fn #name<#lifetime>(#receiver #(#params),*) -> impl ::satin::__private::Prepared<#lifetime, Out = #output> + use<#lifetime> {
+            ::satin::__private::Call::<#marker<::satin::__private::U0>>::new((#(#arguments,)*))
+        }
+    }
+}
+
+/// The marker type, and what tells the runtime that the function exists.
+fn registration(job: &Job) -> TokenStream {
+    let (marker, vtable) = (job.marker(), job.hidden("__VTABLE_"));
+    let types = job.argument_types();
+    let kinds = types.iter().map(Kind::of);
+    let output = without_self(&job.output, job.self_type.as_ref());
+    let names: Vec<Ident> = (0..types.len()).map(|at| format_ident!("a{}", at, span = Span::mixed_site())).collect();
+    let (entry, body) = (job.path_of(&job.inner("entry")), job.path_of(&job.inner("body")));
+    let (first, others): (Vec<&Ident>, Vec<&Ident>) = names.iter().enumerate().fold(Default::default(), |(mut first, mut others), (at, name)| {
+        if at == 0 && job.receiver.is_some() { first.push(name) } else { others.push(name) }
+        (first, others)
+    });
+    let name = stable_name(job);
+    let signature = signature_text(&types, &output);
+    quote! {
+        #[doc(hidden)]
+        #[allow(non_camel_case_types)]
+        struct #marker<L>(::core::marker::PhantomData<L>);
+
+        unsafe impl<L: ::satin::__private::Unroll> ::satin::__private::Function for #marker<L> {
+            type Kinds = (#(#kinds,)*);
+            type Out = #output;
+            const VTABLE: &'static ::satin::__private::VTable = &#vtable;
+
+            #[inline(always)]
+            fn call(cx: ::satin::__private::Cx, index: u32, (#(#names,)*): ::satin::__private::Args<'_, Self>) -> #output {
+                if L::LAST {
+                    #entry(#(#first,)* cx, index, #(#others),*)
+                } else {
+                    #body::<L::Next>(#(#first,)* cx, index, #(#others),*)
+                }
+            }
+        }
+
+        #[doc(hidden)]
+        #[allow(non_upper_case_globals)]
+        static #vtable: ::satin::__private::VTable = ::satin::__private::VTable::of::<#marker<::satin::__private::U0>>(::satin::__private::Info {
+            name: #name,
+            signature: #signature,
+            file: ::core::file!(),
+            line: ::core::line!(),
+        });
+
+        ::satin::__private::inventory::submit! { ::satin::__private::Registration(&#vtable) }
+    }
+}
+
+/// The name by which other nodes know the function.
+fn stable_name(job: &Job) -> TokenStream {
+    if let Some(name) = &job.options.name {
+        return name.to_token_stream();
+    }
+    let of = job.self_type.as_ref().map(|of| format!("{}::", of.to_token_stream())).unwrap_or_default();
+    let name = format!("::{of}{}", job.name);
+    quote!(::core::concat!(::core::env!("CARGO_PKG_NAME"), "@", ::core::env!("CARGO_PKG_VERSION"), " ", ::core::module_path!(), #name))
+}
+
+/// `(u32, &[T]) -> u64`: two builds that differ in it do not join the same pool.
+fn signature_text(types: &[Type], output: &Type) -> String {
+    let types: Vec<String> = types.iter().map(|ty| ty.to_token_stream().to_string()).collect();
+    format!("({}) -> {}", types.join(", "), output.to_token_stream())
+}
+
+/// How often the body is expanded into itself: LLVM does not inline recursion, and a small body is mostly the price of its calls.
+fn unroll_level(marked: &Block) -> usize {
+    struct OwnCalls(usize);
+    impl<'ast> Visit<'ast> for OwnCalls {
+        fn visit_expr(&mut self, expr: &'ast Expr) {
+            let own = Marked::of(expr).is_some_and(|mark| matches!(mark.verb, Verb::Spawn | Verb::Call) && matches!(mark.callee, super::mark::Callee::Own(_)));
+            self.0 += usize::from(own);
+            visit::visit_expr(self, expr);
+        }
+    }
+    let mut calls = OwnCalls(0);
+    calls.visit_block(marked);
+    let tokens = count_tokens(marked.to_token_stream());
+    let copies = |level: u32| (0..=level).map(|depth| calls.0.saturating_pow(depth)).fold(0, usize::saturating_add);
+    let affordable = |level: &u32| copies(*level) <= MOST_COPIES && tokens.saturating_mul(copies(*level)) <= MOST_TOKENS;
+    (1..=2).rev().find(affordable).unwrap_or(0) as usize
+}
+
+fn count_tokens(tokens: TokenStream) -> usize {
+    tokens
+        .into_iter()
+        .map(|token| match token {
+            proc_macro2::TokenTree::Group(group) => 2 + count_tokens(group.stream()),
+            _ => 1,
+        })
+        .sum()
+}

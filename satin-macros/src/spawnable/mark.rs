@@ -1,0 +1,330 @@
+//! Finds the calls that spawn, and marks them.
+//!
+//! `fib(n - 1)` inside `fib`, `self.solve(d)` inside `solve`, `spawn!(even(n))`, `call!(..)` and `sync!()` are written in many
+//! ways; after this pass each is a call of a *mark*, a name that no user writes, so that every later pass asks one question.
+//! Knows nothing of where a call may stand: that is `check.rs`.
+
+use proc_macro2::{Ident, Span};
+use syn::punctuated::Punctuated;
+use syn::spanned::Spanned;
+use syn::visit::{self, Visit};
+use syn::visit_mut::{self, VisitMut};
+use syn::{Block, Expr, ExprCall, ExprMethodCall, ExprPath, Item, Macro, Path, Stmt, Token, parse_quote, parse_quote_spanned};
+
+use super::errors::Errors;
+use super::parse::Job;
+
+const SPAWN_OWN: &str = "__satin_spawn_own";
+const SPAWN_OTHER: &str = "__satin_spawn_other";
+const CALL_OWN: &str = "__satin_call_own";
+const CALL_OTHER: &str = "__satin_call_other";
+const SYNC: &str = "__satin_sync";
+
+/// What is to be done with a marked call.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Verb {
+    /// A child that may run elsewhere.
+    Spawn,
+    /// A child that runs here and now.
+    Call,
+}
+
+/// Whom a marked call calls.
+pub enum Callee<'e> {
+    /// The function itself; a method's receiver is the first argument.
+    Own(&'e Punctuated<Expr, Token![,]>),
+    /// Another spawnable function: the call as it was written.
+    Other(&'e Expr),
+}
+
+/// A call that the runtime is to hear of.
+pub struct Marked<'e> {
+    /// What is to be done with it.
+    pub verb: Verb,
+    /// Whom it calls.
+    pub callee: Callee<'e>,
+}
+
+impl<'e> Marked<'e> {
+    /// The mark that `expr` is, if it is one.
+    pub fn of(expr: &'e Expr) -> Option<Marked<'e>> {
+        let Expr::Call(ExprCall { func, args, .. }) = expr else { return None };
+        let Expr::Path(ExprPath { path, .. }) = &**func else { return None };
+        let (verb, own) = match path.get_ident()?.to_string().as_str() {
+            SPAWN_OWN => (Verb::Spawn, true),
+            SPAWN_OTHER => (Verb::Spawn, false),
+            CALL_OWN => (Verb::Call, true),
+            CALL_OTHER => (Verb::Call, false),
+            _ => return None,
+        };
+        let callee = if own { Callee::Own(args) } else { Callee::Other(args.first()?) };
+        Some(Marked { verb, callee })
+    }
+
+    /// The spawned call that `expr` is, and whether a `?` follows it.
+    pub fn spawn(expr: &'e Expr) -> Option<(Callee<'e>, bool)> {
+        let (call, speculative) = match expr {
+            Expr::Try(tried) => (&*tried.expr, true),
+            _ => (expr, false),
+        };
+        Marked::of(call).filter(|mark| mark.verb == Verb::Spawn).map(|mark| (mark.callee, speculative))
+    }
+
+    /// The expressions that are evaluated before the call.
+    pub fn arguments(&self) -> Vec<&'e Expr> {
+        match self.callee {
+            Callee::Own(args) => args.iter().collect(),
+            Callee::Other(Expr::Call(call)) => call.args.iter().collect(),
+            Callee::Other(Expr::MethodCall(call)) => std::iter::once(&*call.receiver).chain(&call.args).collect(),
+            Callee::Other(_) => Vec::new(),
+        }
+    }
+}
+
+/// Whether this statement is `sync!()`.
+pub fn is_sync(stmt: &Stmt) -> bool {
+    matches!(stmt, Stmt::Expr(expr, _) if is_sync_expr(expr))
+}
+
+/// Whether this expression is `sync!()`.
+pub fn is_sync_expr(expr: &Expr) -> bool {
+    let Expr::Call(ExprCall { func, .. }) = expr else { return false };
+    matches!(&**func, Expr::Path(path) if path.path.is_ident(SYNC))
+}
+
+/// What a search for marks is after.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Wanted {
+    Spawns,
+    SpawnsAndCalls,
+    Syncs,
+}
+
+struct Search {
+    wanted: Wanted,
+    found: Option<Span>,
+}
+
+impl<'ast> Visit<'ast> for Search {
+    fn visit_expr(&mut self, expr: &'ast Expr) {
+        let hit = match self.wanted {
+            Wanted::Spawns => Marked::of(expr).is_some_and(|mark| mark.verb == Verb::Spawn),
+            Wanted::SpawnsAndCalls => Marked::of(expr).is_some(),
+            Wanted::Syncs => is_sync_expr(expr),
+        };
+        if hit {
+            self.found.get_or_insert(expr.span());
+        }
+        visit::visit_expr(self, expr);
+    }
+    fn visit_item(&mut self, _: &'ast Item) {}
+}
+
+fn search(wanted: Wanted, walk: impl FnOnce(&mut Search)) -> Option<Span> {
+    let mut search = Search { wanted, found: None };
+    walk(&mut search);
+    search.found
+}
+
+/// Where the first spawned call in `expr` is.
+pub fn first_spawn(expr: &Expr) -> Option<Span> {
+    search(Wanted::Spawns, |s| s.visit_expr(expr))
+}
+
+/// Where the first spawned call in `stmt` is.
+pub fn first_spawn_in_stmt(stmt: &Stmt) -> Option<Span> {
+    search(Wanted::Spawns, |s| s.visit_stmt(stmt))
+}
+
+/// Whether `expr` contains a call that the runtime is to hear of.
+pub fn has_marks(expr: &Expr) -> bool {
+    search(Wanted::SpawnsAndCalls, |s| s.visit_expr(expr)).is_some()
+}
+
+/// Whether `stmt` contains a call that the runtime is to hear of.
+pub fn stmt_has_marks(stmt: &Stmt) -> bool {
+    search(Wanted::SpawnsAndCalls, |s| s.visit_stmt(stmt)).is_some()
+}
+
+/// Whether `stmt` contains a `sync!()`, at any depth.
+pub fn stmt_has_sync(stmt: &Stmt) -> bool {
+    search(Wanted::Syncs, |s| s.visit_stmt(stmt)).is_some()
+}
+
+/// Whether `expr` contains a `sync!()`, at any depth.
+pub fn has_sync(expr: &Expr) -> bool {
+    search(Wanted::Syncs, |s| s.visit_expr(expr)).is_some()
+}
+
+/// A body whose calls are marked.
+pub struct MarkedBody {
+    /// The body.
+    pub block: Block,
+    /// The macros of satin in it that were imported. They are gone now, so the compiler must be told that the imports are used.
+    pub imported: Vec<Path>,
+}
+
+/// Marks every call of `job`'s body that the runtime is to hear of.
+pub fn mark(job: &Job, errors: &mut Errors) -> MarkedBody {
+    let mut block = job.body.clone();
+    let mut marker = Marker { job, errors, imported: Vec::new() };
+    marker.visit_block_mut(&mut block);
+    MarkedBody { block, imported: marker.imported }
+}
+
+/// The macro of satin that `mac` is, by the last name of its path: `sync!`, `satin::sync!`.
+pub fn satin_macro(mac: &Macro) -> Option<&'static str> {
+    let name = &mac.path.segments.last()?.ident;
+    ["spawn", "call", "seq", "sync"].into_iter().find(|known| name == known)
+}
+
+/// `f(x)` becomes `prefix_f(x)`, `m::f(x)` becomes `m::prefix_f(x)`, `a.f(x)` becomes `a.prefix_f(x)`.
+pub fn rename_callee(call: &mut Expr, prefix: &str) -> Result<(), syn::Error> {
+    let renamed = |name: &Ident| Ident::new(&format!("{prefix}{name}"), name.span());
+    match call {
+        Expr::MethodCall(ExprMethodCall { method, turbofish: None, .. }) => {
+            *method = renamed(method);
+            return Ok(());
+        }
+        Expr::Call(ExprCall { func, .. }) => {
+            if let Expr::Path(path) = &mut **func
+                && let Some(last) = path.path.segments.last_mut()
+            {
+                last.ident = renamed(&last.ident);
+                return Ok(());
+            }
+        }
+        Expr::Paren(paren) => return rename_callee(&mut paren.expr, prefix),
+        Expr::Group(group) => return rename_callee(&mut group.expr, prefix),
+        _ => {}
+    }
+    Err(syn::Error::new_spanned(
+        call,
+        "expected a call of a spawnable function by its name: `f(x)`, `module::f(x)`, `Type::f(x)` or `value.f(x)`",
+    ))
+}
+
+struct Marker<'a> {
+    job: &'a Job,
+    errors: &'a mut Errors,
+    imported: Vec<Path>,
+}
+
+impl Marker<'_> {
+    /// The arguments, if `expr` is a call of the function itself.
+    fn own_call(&self, expr: &Expr) -> Option<Punctuated<Expr, Token![,]>> {
+        match expr {
+            Expr::Call(call) => {
+                let Expr::Path(path) = &*call.func else { return None };
+                self.job.is_own_path(path).then(|| call.args.clone())
+            }
+            Expr::MethodCall(call) => {
+                let on_self = matches!(&*call.receiver, Expr::Path(p) if p.path.is_ident("self"));
+                let own = on_self && self.job.receiver.is_some() && call.method == self.job.name;
+                own.then(|| {
+                    let receiver = self.job.lend_receiver(&call.receiver);
+                    std::iter::once(receiver).chain(call.args.iter().cloned()).collect()
+                })
+            }
+            Expr::Paren(paren) => self.own_call(&paren.expr),
+            Expr::Group(group) => self.own_call(&group.expr),
+            _ => None,
+        }
+    }
+
+    fn marked(&self, verb: Verb, call: &Expr) -> Expr {
+        let span = call.span();
+        let own = self.own_call(call);
+        let name = match (verb, &own) {
+            (Verb::Spawn, Some(_)) => SPAWN_OWN,
+            (Verb::Spawn, None) => SPAWN_OTHER,
+            (Verb::Call, Some(_)) => CALL_OWN,
+            (Verb::Call, None) => CALL_OTHER,
+        };
+        let name = Ident::new(name, span);
+        match own {
+            Some(args) => parse_quote_spanned!(span=> #name(#args)),
+            None => parse_quote_spanned!(span=> #name(#call)),
+        }
+    }
+
+    /// What takes the place of one of satin's macros.
+    fn replace_macro(&mut self, mac: &Macro) -> Option<Expr> {
+        let name = satin_macro(mac)?;
+        if mac.path.get_ident().is_some() && !self.imported.contains(&mac.path) {
+            self.imported.push(mac.path.clone());
+        }
+        if name == "sync" {
+            if !mac.tokens.is_empty() {
+                self.errors.at(&mac.tokens, "`sync!()` takes no arguments: it waits for every child of this invocation");
+            }
+            let sync = Ident::new(SYNC, mac.path.span());
+            return Some(parse_quote!(#sync()));
+        }
+        let call = syn::parse2::<Expr>(mac.tokens.clone()).and_then(|call| {
+            let prefix = if name == "seq" { super::TWIN } else { super::COMPANION };
+            let mut renamed = call.clone();
+            rename_callee(&mut renamed, prefix).map(|()| (call, renamed))
+        });
+        match call {
+            Ok((_, renamed)) if name == "seq" => Some(renamed),
+            Ok((call, _)) => Some(self.marked(if name == "spawn" { Verb::Spawn } else { Verb::Call }, &call)),
+            Err(error) => {
+                let hint = if mac.tokens.is_empty() { " (nothing is there)" } else { "" };
+                self.errors.push(syn::Error::new(error.span(), format!("{error}{hint}")));
+                Some(parse_quote!(()))
+            }
+        }
+    }
+}
+
+impl VisitMut for Marker<'_> {
+    fn visit_item_mut(&mut self, _: &mut Item) {}
+
+    fn visit_stmt_mut(&mut self, stmt: &mut Stmt) {
+        if let Stmt::Macro(mac) = stmt
+            && let Some(expr) = self.replace_macro(&mac.mac)
+        {
+            *stmt = Stmt::Expr(expr, mac.semi_token);
+        }
+        visit_mut::visit_stmt_mut(self, stmt);
+    }
+
+    fn visit_expr_mut(&mut self, expr: &mut Expr) {
+        if let Expr::Macro(mac) = expr {
+            if let Some(replacement) = self.replace_macro(&mac.mac) {
+                *expr = replacement;
+            }
+        } else if self.own_call(expr).is_some() && !matches!(expr, Expr::Paren(_) | Expr::Group(_)) {
+            *expr = self.marked(Verb::Spawn, expr);
+        }
+        match expr {
+            // The call inside the mark has been dealt with; what it is called on and with has not.
+            Expr::Call(mark) if is_other(mark) => {
+                if let Some(call) = mark.args.first_mut() {
+                    self.visit_parts_of_call(call);
+                }
+            }
+            _ => visit_mut::visit_expr_mut(self, expr),
+        }
+    }
+}
+
+impl Marker<'_> {
+    fn visit_parts_of_call(&mut self, call: &mut Expr) {
+        match call {
+            Expr::Call(call) => call.args.iter_mut().for_each(|arg| self.visit_expr_mut(arg)),
+            Expr::MethodCall(call) => {
+                self.visit_expr_mut(&mut call.receiver);
+                call.args.iter_mut().for_each(|arg| self.visit_expr_mut(arg));
+            }
+            Expr::Paren(paren) => self.visit_parts_of_call(&mut paren.expr),
+            Expr::Group(group) => self.visit_parts_of_call(&mut group.expr),
+            _ => {}
+        }
+    }
+}
+
+fn is_other(mark: &ExprCall) -> bool {
+    matches!(&*mark.func, Expr::Path(path) if path.path.is_ident(SPAWN_OTHER) || path.path.is_ident(CALL_OTHER))
+}

@@ -1,0 +1,102 @@
+//! `#[spawnable]`: parse -> analyse (where are spawns, where must a sync go) -> expand.
+//!
+//! | pass | file |
+//! | --- | --- |
+//! | read the item, refuse what cannot travel | `parse.rs`, `signature.rs` |
+//! | mark the calls that spawn | `mark.rs` |
+//! | refuse those in places where none may stand | `check.rs` |
+//! | write iterator forms out as loops | `iterators.rs` |
+//! | lower the body, statement by statement | `expand.rs`, with `site.rs`, `escape.rs`, `mentions.rs`, `group.rs` |
+//! | the items around it | `items.rs`, `twin.rs` |
+
+mod check;
+mod errors;
+mod escape;
+mod expand;
+mod group;
+mod hygiene;
+mod items;
+mod iterators;
+mod mark;
+mod mentions;
+mod parse;
+mod signature;
+mod site;
+mod twin;
+
+use proc_macro2::TokenStream;
+use quote::{ToTokens, quote};
+use syn::{Expr, Item};
+
+use errors::Errors;
+use items::Items;
+use parse::{Job, Options, Target};
+
+pub(crate) use hygiene::quote as hygienic_quote;
+
+/// What stands before the name of the function that prepares a call for `spawn!`.
+const COMPANION: &str = "__spawn_by_path__";
+/// What stands before the name of the sequential twin.
+const TWIN: &str = "__seq_by_path__";
+
+/// The expansion of `#[spawnable(options)] item`.
+pub fn spawnable(options: TokenStream, item: TokenStream) -> TokenStream {
+    let mut errors = Errors::default();
+    let parsed = syn::parse2::<Item>(item.clone()).map_err(|error| errors.push(error)).ok();
+    let options = syn::parse2::<Options>(options).map_err(|error| errors.push(error)).unwrap_or_default();
+    let expanded = parsed.and_then(|item| Target::read(options, item, &mut errors)).map(|target| expand(target, &mut errors));
+    match (errors.into_tokens(), expanded) {
+        (None, Some(expanded)) => expanded,
+        // The item as it was, so that what calls it is not reported too.
+        (errors, _) => {
+            let plain = plain(item);
+            quote!(#errors #plain)
+        }
+    }
+}
+
+fn expand(target: Target, errors: &mut Errors) -> TokenStream {
+    match target {
+        Target::Function(job) => {
+            let Items { inside, outside } = expand_job(&job, errors);
+            quote!(#inside #outside)
+        }
+        Target::Impl(mut block, jobs) => {
+            let items: Vec<Items> = jobs.iter().map(|job| expand_job(job, errors)).collect();
+            let outside = items.iter().map(|items| &items.outside);
+            let inside = items.iter().map(|items| &items.inside);
+            block.items.push(syn::ImplItem::Verbatim(quote!(#(#inside)*)));
+            quote!(#block #(#outside)*)
+        }
+    }
+}
+
+fn expand_job(job: &Job, errors: &mut Errors) -> Items {
+    let marked = mark::mark(job, errors);
+    check::check(job, &marked.block, errors);
+    let twin = twin::twin(job, &marked.block);
+    let mut written_out = marked.block.clone();
+    iterators::write_out(&mut written_out);
+    let lowered = if errors.is_empty() { expand::lower(job, &written_out, errors) } else { TokenStream::new() };
+    items::items(job, &marked, &twin, &lowered)
+}
+
+/// The item without any of satin's attributes: what the feature `serial` leaves.
+pub fn plain(item: TokenStream) -> TokenStream {
+    match syn::parse2::<Item>(item.clone()) {
+        Ok(Item::Impl(mut block)) => {
+            parse::strip_spawn(&mut block);
+            block.into_token_stream()
+        }
+        _ => item,
+    }
+}
+
+/// The expansion of `seq!(f(x))` in ordinary code: a call of the sequential twin.
+pub fn sequential(call: TokenStream) -> TokenStream {
+    let renamed = syn::parse2::<Expr>(call).and_then(|mut call| mark::rename_callee(&mut call, TWIN).map(|()| call));
+    match renamed {
+        Ok(call) => call.into_token_stream(),
+        Err(error) => error.into_compile_error(),
+    }
+}

@@ -1,0 +1,200 @@
+//! Reads what the attribute stands on: options, functions, `impl` blocks. Complains about signatures in `signature.rs`.
+
+use proc_macro2::Ident;
+use syn::parse::{Parse, ParseStream};
+use syn::spanned::Spanned;
+use syn::{
+    Attribute, Block, Expr, ExprPath, FnArg, ImplItem, ImplItemFn, Item, ItemFn, ItemImpl, LitStr, Receiver, ReturnType, Signature, Token, Type,
+    Visibility, parse_quote,
+};
+
+use super::errors::Errors;
+use super::signature::{self, Param};
+
+/// `#[spawnable(sequential_if = n < 20, name = "fibonacci")]`
+#[derive(Default)]
+pub struct Options {
+    /// Where this holds, the sequential twin is called instead.
+    pub sequential_if: Option<Expr>,
+    /// The stable name, where the one that the macro makes up is not good enough.
+    pub name: Option<LitStr>,
+}
+
+impl Parse for Options {
+    fn parse(input: ParseStream) -> syn::Result<Self> {
+        let mut options = Options::default();
+        while !input.is_empty() {
+            let key: Ident = input.parse()?;
+            let known = ["sequential_if", "name"].into_iter().any(|known| key == known);
+            if !known {
+                return Err(syn::Error::new(key.span(), format!("unknown option `{key}`: write `sequential_if = <condition>` or `name = \"..\"`")));
+            }
+            if !input.peek(Token![=]) {
+                return Err(syn::Error::new(key.span(), format!("`{key}` needs a value: `{key} = ..`")));
+            }
+            input.parse::<Token![=]>()?;
+            if key == "name" {
+                options.name = Some(input.parse()?);
+            } else {
+                options.sequential_if = Some(input.parse()?);
+            }
+            if !input.is_empty() {
+                input.parse::<Token![,]>()?;
+            }
+        }
+        Ok(options)
+    }
+}
+
+/// One spawnable function or method, as the user wrote it.
+pub struct Job {
+    /// Everything that stood above it, documentation too, without `#[spawn]`.
+    pub attrs: Vec<Attribute>,
+    /// Who may call it.
+    pub vis: Visibility,
+    /// Its signature, untouched.
+    pub sig: Signature,
+    /// Its name.
+    pub name: Ident,
+    /// The type that it is a method of.
+    pub self_type: Option<Type>,
+    /// `self`, `&self`, `&mut self`.
+    pub receiver: Option<Receiver>,
+    /// The arguments after the receiver.
+    pub params: Vec<Param>,
+    /// What it returns; `()` if nothing is written.
+    pub output: Type,
+    /// What it does.
+    pub body: Block,
+    /// What the attribute said.
+    pub options: Options,
+}
+
+impl Job {
+    fn new(attrs: Vec<Attribute>, vis: Visibility, sig: Signature, body: Block, self_type: Option<Type>, options: Options, errors: &mut Errors) -> Job {
+        signature::check(&sig, errors);
+        let receiver = sig.inputs.iter().find_map(|input| match input {
+            FnArg::Receiver(receiver) => Some(receiver.clone()),
+            FnArg::Typed(_) => None,
+        });
+        let params = signature::params(&sig, errors);
+        let output = match &sig.output {
+            ReturnType::Default => parse_quote!(()),
+            ReturnType::Type(_, output) => (**output).clone(),
+        };
+        Job { attrs, vis, name: sig.ident.clone(), sig, self_type, receiver, params, output, body, options }
+    }
+
+    /// The last name of the type that this is a method of.
+    pub fn type_name(&self) -> Option<&Ident> {
+        match self.self_type.as_ref()? {
+            Type::Path(path) => path.path.segments.last().map(|segment| &segment.ident),
+            _ => None,
+        }
+    }
+
+    /// Whether `path` names this very function: `fib`, `Self::solve`, `Board::solve`.
+    pub fn is_own_path(&self, path: &ExprPath) -> bool {
+        if path.qself.is_some() {
+            return false;
+        }
+        let mut segments = path.path.segments.iter().rev().map(|segment| &segment.ident);
+        if path.path.leading_colon.is_some() || segments.next() != Some(&self.name) {
+            return false;
+        }
+        match (&self.self_type, segments.next(), segments.next()) {
+            (None, None, None) => true,
+            (Some(_), Some(of), None) => of == "Self" || Some(of) == self.type_name(),
+            _ => false,
+        }
+    }
+
+    /// How `self` is handed to a child: a `&mut` is lent again rather than given away.
+    pub fn lend_receiver(&self, receiver: &Expr) -> Expr {
+        match &self.receiver {
+            Some(Receiver { reference: Some(_), mutability: Some(_), .. }) => parse_quote!(&mut *#receiver),
+            _ => receiver.clone(),
+        }
+    }
+
+    /// Whether the function is written to give nothing back, so that its last expression is a statement.
+    pub fn returns_nothing(&self) -> bool {
+        matches!(self.sig.output, ReturnType::Default)
+    }
+}
+
+/// What the attribute stands on.
+pub enum Target {
+    /// A free function.
+    Function(Box<Job>),
+    /// An `impl` block: what stays in it, and its spawnable methods.
+    Impl(ItemImpl, Vec<Job>),
+}
+
+impl Target {
+    /// Reads `item`. `None` if nothing sensible could be made of it; the errors say why.
+    pub fn read(options: Options, item: Item, errors: &mut Errors) -> Option<Target> {
+        match item {
+            Item::Fn(ItemFn { attrs, vis, sig, block, .. }) => {
+                Some(Target::Function(Box::new(Job::new(attrs, vis, sig, *block, None, options, errors))))
+            }
+            Item::Impl(block) => read_impl(options, block, errors),
+            other => {
+                errors.at(other, "`#[spawnable]` goes on a function, or on an inherent `impl` block with `#[spawn]` on its jobs");
+                None
+            }
+        }
+    }
+}
+
+fn read_impl(options: Options, mut block: ItemImpl, errors: &mut Errors) -> Option<Target> {
+    if let Some((_, of, _)) = &block.trait_ {
+        errors.at(of, "a trait impl cannot be spawnable: make the method inherent (`impl Type { .. }`) and call it from the trait's");
+    }
+    if !block.generics.params.is_empty() {
+        errors.at(&block.generics, "a generic impl cannot be spawnable, since other nodes find a job by its name: write it for a concrete type");
+    }
+    if options.sequential_if.is_some() || options.name.is_some() {
+        errors.at(&block.self_ty, "the options of a method go on its `#[spawn(..)]`, not on the impl block");
+    }
+    let mut jobs = Vec::new();
+    let mut rest = Vec::new();
+    for item in std::mem::take(&mut block.items) {
+        match item {
+            ImplItem::Fn(method) if method.attrs.iter().any(is_spawn) => jobs.push(read_method(method, &block.self_ty, errors)),
+            other => rest.push(other),
+        }
+    }
+    if jobs.is_empty() && errors.is_empty() {
+        errors.at_span(block.self_ty.span(), "no job in this impl block: write `#[spawn]` on each method that is one");
+    }
+    block.items = rest;
+    Some(Target::Impl(block, jobs))
+}
+
+fn is_spawn(attr: &Attribute) -> bool {
+    attr.path().segments.last().is_some_and(|segment| segment.ident == "spawn")
+}
+
+fn read_method(method: ImplItemFn, self_type: &Type, errors: &mut Errors) -> Job {
+    let ImplItemFn { attrs, vis, sig, block, .. } = method;
+    let (markers, attrs): (Vec<_>, Vec<_>) = attrs.into_iter().partition(is_spawn);
+    let options = markers.iter().find_map(|attr| match &attr.meta {
+        syn::Meta::Path(_) => None,
+        _ => Some(attr.parse_args::<Options>()),
+    });
+    let options = options.transpose().unwrap_or_else(|error| {
+        errors.push(error);
+        None
+    });
+    Job::new(attrs, vis, sig, block, Some(self_type.clone()), options.unwrap_or_default(), errors)
+}
+
+/// Takes the `#[spawn]`s off, for the feature `serial`.
+pub fn strip_spawn(block: &mut ItemImpl) {
+    for item in &mut block.items {
+        if let ImplItem::Fn(method) = item {
+            method.attrs.retain(|attr| !is_spawn(attr));
+        }
+    }
+}

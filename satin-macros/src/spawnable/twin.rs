@@ -1,0 +1,53 @@
+//! The sequential twin: the body as plain Rust, what `seq!` and `sequential_if` run.
+
+use proc_macro2::Ident;
+use syn::visit_mut::{self, VisitMut};
+use syn::{Block, Expr, Item, Stmt, parse_quote_spanned, spanned::Spanned};
+
+use super::mark::{Callee, Marked, is_sync, is_sync_expr, rename_callee};
+use super::parse::Job;
+
+/// The body in which every spawned call is a call of a twin, and no `sync!()` is left.
+pub fn twin(job: &Job, marked: &Block) -> Block {
+    let mut body = marked.clone();
+    Unmark { name: job.twin(), is_method: job.self_type.is_some() }.visit_block_mut(&mut body);
+    body
+}
+
+struct Unmark {
+    name: Ident,
+    is_method: bool,
+}
+
+impl VisitMut for Unmark {
+    fn visit_block_mut(&mut self, block: &mut Block) {
+        block.stmts.retain(|stmt| !(is_sync(stmt) && matches!(stmt, Stmt::Expr(_, Some(_)))));
+        visit_mut::visit_block_mut(self, block);
+    }
+
+    fn visit_expr_mut(&mut self, expr: &mut Expr) {
+        let span = expr.span();
+        if is_sync_expr(expr) {
+            *expr = parse_quote_spanned!(span=> ());
+        }
+        let plain = Marked::of(expr).map(|mark| match mark.callee {
+            Callee::Own(args) => {
+                let mut name = self.name.clone();
+                name.set_span(span);
+                if self.is_method { parse_quote_spanned!(span=> Self::#name(#args)) } else { parse_quote_spanned!(span=> #name(#args)) }
+            }
+            Callee::Other(call) => {
+                let mut call = call.clone();
+                // What cannot be renamed has been reported where it was marked.
+                let _ = rename_callee(&mut call, super::TWIN);
+                call
+            }
+        });
+        if let Some(plain) = plain {
+            *expr = plain;
+        }
+        visit_mut::visit_expr_mut(self, expr);
+    }
+
+    fn visit_item_mut(&mut self, _: &mut Item) {}
+}

@@ -1,0 +1,704 @@
+//! Runs the examples as a user would, with small arguments, and looks at what they print and at their exit codes.
+//!
+//! Public problem instances are taken from the folder `SATIN_DATA`, or else from `../shared/data`; where there is none, the
+//! tests that need it say so and pass.
+
+use std::ffi::OsStr;
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+/// Exit code of a program that reports an error of its own, such as a wrong answer or a bad file.
+const FAILURE: i32 = 1;
+
+/// Exit code of clap for arguments that make no sense.
+const USAGE: i32 = 2;
+
+const ALL: [&str; 9] = [
+    "fib",
+    "fib_expression",
+    "nqueens",
+    "quicksort",
+    "uts",
+    "tsp",
+    "sat",
+    "knary",
+    "qap",
+];
+
+#[test]
+fn fib_in_every_mode() {
+    for example in ["fib", "fib_expression"] {
+        run(example, ["20"])
+            .succeeds()
+            .prints("fib(20) = 6765\n")
+            .prints("time ");
+        run(example, ["0"]).succeeds().prints("fib(0) = 0\n");
+        run(example, ["20", "--sequential"])
+            .succeeds()
+            .prints("fib(20) = 6765\n")
+            .prints(" s sequential\n");
+        run(example, ["20", "--compare"])
+            .succeeds()
+            .prints("fib(20) = 6765\n")
+            .prints("(measured, ");
+    }
+}
+
+#[test]
+fn as_many_threads_as_asked_for() {
+    run("fib", ["20", "--threads", "1"])
+        .succeeds()
+        .prints("fib(20) = 6765\n");
+    run("fib", ["20", "--threads", "4"])
+        .succeeds()
+        .prints("fib(20) = 6765\n");
+}
+
+#[test]
+fn nqueens_of_several_sizes() {
+    for (n, solutions) in [("1", 1), ("3", 0), ("8", 92), ("10", 724)] {
+        run("nqueens", [n])
+            .succeeds()
+            .prints(&format!("nqueens({n}) = {solutions} (ok)\n"));
+    }
+    run("nqueens", ["9", "--compare"])
+        .succeeds()
+        .prints("nqueens(9) = 352 (ok)\n");
+}
+
+#[test]
+fn quicksort_of_nothing_little_and_much() {
+    for n in ["0", "1", "2", "1000", "300000"] {
+        run("quicksort", [n])
+            .succeeds()
+            .prints(&format!("quicksort({n}) in order"));
+    }
+    run("quicksort", ["100000", "--seed", "5", "--compare"])
+        .succeeds()
+        .prints("quicksort(100000) in order");
+}
+
+#[test]
+fn uts_counts_a_published_tree() {
+    run("uts", ["--tree", "T3"])
+        .succeeds()
+        .prints("T3: 4112897 nodes, depth 1572, 3599034 leaves (ok)\n");
+}
+
+#[test]
+fn uts_counts_a_tree_of_ones_own() {
+    // T1 cut at depth 6, in the options of the original program.
+    let own = ["-t1", "-a3", "-d6", "-b4", "-r19"];
+    let parallel = run("uts", own).succeeds();
+    parallel.prints("custom tree: ").prints("depth 6, ");
+    let sequential = run("uts", own.iter().chain(&["--sequential"])).succeeds();
+    assert_eq!(parallel.line("custom tree"), sequential.line("custom tree"));
+    for shape in ["linear", "cyclic"] {
+        run("uts", ["-t", "geometric", "-a", shape, "-d", "5"])
+            .succeeds()
+            .prints("custom tree: ");
+    }
+    run("uts", ["-t0", "-b100", "-q0.1", "-m8"])
+        .succeeds()
+        .prints("custom tree: ");
+}
+
+#[test]
+fn uts_refuses_trees_that_never_end() {
+    run("uts", ["-t0", "-q0.2", "-m8"]).fails(FAILURE, "the tree may be infinite");
+    run("uts", ["-t1", "-d0"]).fails(FAILURE, "--depth must be at least 1");
+    run("uts", ["-t1", "-b-3"]).fails(FAILURE, "is not a number of children");
+    run("uts", ["--tree", "T1", "-t1"]).fails(USAGE, "cannot be used with");
+    run("uts", ["-d12"]).fails(USAGE, "--type");
+    run("uts", ["--tree", "T4"]).fails(USAGE, "T3L");
+}
+
+#[test]
+fn tsp_built_in() {
+    run("tsp", NONE)
+        .succeeds()
+        .prints("cost 3323 (the known optimum)\n");
+    run("tsp", ["--sequential"])
+        .succeeds()
+        .prints("cost 3323 (the known optimum)\n");
+    run("tsp", ["--random", "20", "--compare"])
+        .succeeds()
+        .prints("proved optimal");
+}
+
+#[test]
+fn tsp_of_public_instances() {
+    let Some(data) = data("tsp") else { return };
+    for (name, cost) in [
+        ("burma14", 3323),
+        ("ulysses16", 6859),
+        ("gr17", 2085),
+        ("gr21", 2707),
+        ("bays29", 2020),
+    ] {
+        let file = data.join(name).with_extension("tsp");
+        run("tsp", [file])
+            .succeeds()
+            .prints(&format!("cost {cost} (the known optimum)\n"));
+    }
+}
+
+/// Distances without any geometry, where a wrong bound would show (the more so if the search begins cold), against dynamic programming.
+#[test]
+fn tsp_finds_the_optimum_of_arbitrary_matrices() {
+    let mut random = Random(3);
+    for cities in [3, 4, 5, 8, 10, 11, 12] {
+        let matrix = symmetric(cities, |_, _| random.below(100));
+        let mut text = format!(
+            "TYPE: TSP\nDIMENSION: {cities}\nEDGE_WEIGHT_TYPE: EXPLICIT\nEDGE_WEIGHT_FORMAT: UPPER_ROW\nEDGE_WEIGHT_SECTION\n"
+        );
+        for (row, cells) in matrix.iter().enumerate() {
+            write_row(&mut text, &cells[row + 1..]);
+        }
+        let file = Scratch::new("arbitrary.tsp", &text);
+        let expected = format!("cost {} (proved optimal", shortest_tour(&matrix));
+        let path = file.path();
+        run("tsp", [&path]).succeeds().prints(&expected);
+        run("tsp", [path.as_os_str(), OsStr::new("--cold")])
+            .succeeds()
+            .prints(&expected);
+    }
+}
+
+#[test]
+fn tsp_reads_every_layout_of_a_matrix() {
+    let matrix = symmetric(6, |a, b| (a * 7 + b * 11) % 13 + 1);
+    let cost = shortest_tour(&matrix);
+    for (format, columns) in [
+        (
+            "FULL_MATRIX",
+            (|_, n| 0..n) as fn(usize, usize) -> std::ops::Range<usize>,
+        ),
+        ("UPPER_ROW", |row, n| row + 1..n),
+        ("LOWER_ROW", |row, _| 0..row),
+        ("UPPER_DIAG_ROW", |row, n| row..n),
+        ("LOWER_DIAG_ROW", |row, _| 0..row + 1),
+    ] {
+        let mut text = format!(
+            "DIMENSION : 6\nEDGE_WEIGHT_TYPE : EXPLICIT\nEDGE_WEIGHT_FORMAT : {format}\nEDGE_WEIGHT_SECTION\n"
+        );
+        for (row, cells) in matrix.iter().enumerate() {
+            write_row(&mut text, &cells[columns(row, 6)]);
+        }
+        text.push_str("EOF\n");
+        let file = Scratch::new("layout.tsp", &text);
+        run("tsp", [file.path()])
+            .succeeds()
+            .prints(&format!("cost {cost} (proved optimal"));
+    }
+}
+
+#[test]
+fn tsp_reads_every_kind_of_coordinates() {
+    for (metric, perimeter) in [("EUC_2D", 40), ("CEIL_2D", 40), ("ATT", 16)] {
+        let text = format!(
+            "NAME: square\nDIMENSION: 4\nEDGE_WEIGHT_TYPE: {metric}\nNODE_COORD_SECTION\n1 0 0\n2 10 10\n3 0 10\n4 1e1 0.0\nEOF\n"
+        );
+        let file = Scratch::new("square.tsp", &text);
+        run("tsp", [file.path()])
+            .succeeds()
+            .prints(&format!("cost {perimeter} (proved optimal"));
+    }
+}
+
+#[test]
+fn tsp_says_what_is_wrong_with_a_file() {
+    for (text, complaint) in [
+        (
+            "",
+            "the file ends where EDGE_WEIGHT_SECTION or NODE_COORD_SECTION was expected",
+        ),
+        (
+            "DIMENSION: two\n",
+            "line 1: expected a DIMENSION of 3 to 64 cities, found `two`",
+        ),
+        (
+            "DIMENSION: 65\n",
+            "line 1: expected a DIMENSION of 3 to 64 cities, found `65`",
+        ),
+        ("TYPE: ATSP\n", "line 1: expected TYPE TSP, found `ATSP`"),
+        (
+            "NAME: x\n\nnonsense\n",
+            "line 3: expected a keyword of TSPLIB, found `nonsense`",
+        ),
+        ("NODE_COORD_SECTION\n1 2 3\n", "the DIMENSION is missing"),
+        (
+            "DIMENSION: 3\nEDGE_WEIGHT_TYPE: MAN_2D\nNODE_COORD_SECTION\n",
+            "EDGE_WEIGHT_TYPE `MAN_2D` is not known",
+        ),
+        (
+            "DIMENSION: 3\nEDGE_WEIGHT_FORMAT: HEAP\nEDGE_WEIGHT_SECTION\n",
+            "EDGE_WEIGHT_FORMAT `HEAP` is not known",
+        ),
+        (
+            "DIMENSION: 3\nEDGE_WEIGHT_FORMAT: UPPER_ROW\nEDGE_WEIGHT_SECTION\n1 2\n-3\n",
+            "line 5: expected a distance of at most 10000000, found `-3`",
+        ),
+        (
+            "DIMENSION: 3\nEDGE_WEIGHT_FORMAT: UPPER_ROW\nEDGE_WEIGHT_SECTION\n1 2\n",
+            "the file ends where a distance of at most 10000000 was expected",
+        ),
+        (
+            "DIMENSION: 3\nEDGE_WEIGHT_FORMAT: FULL_MATRIX\nEDGE_WEIGHT_SECTION\n0 1 2\n1 0 3\n2 4 0\n",
+            "the matrix is not symmetric in row 3, column 2",
+        ),
+        (
+            "DIMENSION: 3\nEDGE_WEIGHT_TYPE: EUC_2D\nNODE_COORD_SECTION\n1 0 0\n3 1 1\n",
+            "line 5: expected coordinates of city 2, found `3`",
+        ),
+    ] {
+        let file = Scratch::new("bad.tsp", text);
+        run("tsp", [file.path()])
+            .fails(FAILURE, complaint)
+            .fails(FAILURE, "bad.tsp");
+    }
+    run("tsp", ["--random", "65"]).fails(USAGE, "65");
+}
+
+#[test]
+fn sat_built_in() {
+    run("sat", ["--pigeons", "1"])
+        .succeeds()
+        .prints("\nUNSATISFIABLE\n");
+    run("sat", ["--pigeons", "7"])
+        .succeeds()
+        .prints("\nUNSATISFIABLE\n");
+    run("sat", ["--random", "60", "--compare"])
+        .succeeds()
+        .prints("SATISFIABLE\n");
+}
+
+#[test]
+fn sat_of_public_instances() {
+    let Some(data) = data("sat") else { return };
+    let mut seen = 0;
+    for file in fs::read_dir(data)
+        .expect("the folder is there")
+        .map(|entry| entry.expect("it can be read").path())
+    {
+        let name = file
+            .file_name()
+            .expect("entries have names")
+            .to_string_lossy()
+            .into_owned();
+        if name.starts_with("uuf") {
+            run("sat", [file]).succeeds().prints("\nUNSATISFIABLE\n");
+        } else {
+            run("sat", [file]).succeeds().prints("\nSATISFIABLE\nv ");
+        }
+        seen += 1;
+    }
+    assert!(seen > 0, "no formula in the folder");
+}
+
+#[test]
+fn sat_finds_the_only_model() {
+    let file = Scratch::new(
+        "chain.cnf",
+        "c a chain\np cnf 4 4\n1 0 -1 -2\n0\n2 3 0\n-3 -4 0\n%\n0\n",
+    );
+    run("sat", [file.path()])
+        .succeeds()
+        .prints("\nSATISFIABLE\nv 1 -2 3 -4 0\n");
+}
+
+#[test]
+fn sat_of_formulas_that_are_decided_before_the_search() {
+    for (text, answer) in [
+        ("p cnf 0 0\n", "\nSATISFIABLE\nv 0\n"),
+        ("p cnf 2 0\n", "\nSATISFIABLE\nv -1 -2 0\n"),
+        ("p cnf 1 1\n0\n", "\nUNSATISFIABLE\n"),
+        ("p cnf 1 2\n1 0\n-1 0\n", "\nUNSATISFIABLE\n"),
+        ("p cnf 2 3\n1 1 0\n-1 2 2 0\n-2 -2 0\n", "\nUNSATISFIABLE\n"),
+    ] {
+        let file = Scratch::new("decided.cnf", text);
+        run("sat", [file.path()]).succeeds().prints(answer);
+    }
+}
+
+#[test]
+fn sat_checks_the_answer_that_the_name_promises() {
+    let file = Scratch::new("uf1.cnf", "p cnf 1 2\n1 0\n-1 0\n");
+    run("sat", [file.path()]).fails(FAILURE, "wrong answer: UNSATISFIABLE, but there is a model");
+    let file = Scratch::new("uuf1.cnf", "p cnf 1 1\n1 0\n");
+    run("sat", [file.path()]).fails(FAILURE, "wrong answer: SATISFIABLE, but there is no model");
+}
+
+#[test]
+fn sat_says_what_is_wrong_with_a_file() {
+    for (text, complaint) in [
+        (
+            "",
+            "the file ends where the header `p cnf VARIABLES CLAUSES` was expected",
+        ),
+        (
+            "c\nq cnf 1 1\n",
+            "line 2: expected the header `p cnf VARIABLES CLAUSES`, found `q`",
+        ),
+        (
+            "p cnf many 1\n",
+            "line 1: expected a number of variables, at most 1000000, found `many`",
+        ),
+        (
+            "p cnf 2 1\n1 x 0\n",
+            "line 2: expected a literal or 0, found `x`",
+        ),
+        (
+            "p cnf 2 1\n1\n-3 0\n",
+            "line 3: literal -3, but the header announces 2 variables",
+        ),
+        ("p cnf 2 1\n1 2\n", "the last clause does not end with a 0"),
+        (
+            "p cnf 2 2\n1 2 0\n",
+            "the header announces 2 clauses, but there are 1",
+        ),
+    ] {
+        let file = Scratch::new("bad.cnf", text);
+        run("sat", [file.path()])
+            .fails(FAILURE, complaint)
+            .fails(FAILURE, "bad.cnf");
+    }
+    run("sat", ["--pigeons", "0"]).fails(USAGE, "0");
+}
+
+#[test]
+fn knary_works_and_sleeps() {
+    run("knary", ["4", "3", "10"])
+        .succeeds()
+        .prints("knary(4, 3) = 81 leaves of 10 us\n");
+    run("knary", ["2", "3", "100", "--sleep", "--compare"])
+        .succeeds()
+        .prints("knary(2, 3) = 9 leaves of 100 us\n");
+    run("knary", ["0", "5", "0"])
+        .succeeds()
+        .prints("knary(0, 5) = 1 leaves");
+    run("knary", ["64", "2", "0"]).fails(FAILURE, "2^64 leaves are too many");
+}
+
+#[test]
+fn qap_of_public_instances() {
+    let Some(data) = data("qap") else { return };
+    run("qap", [data.join("nug12.dat")])
+        .succeeds()
+        .prints("cost 578 (the known optimum)\n");
+    run(
+        "qap",
+        [data.join("nug12.dat").as_os_str(), OsStr::new("--compare")],
+    )
+    .succeeds()
+    .prints("cost 578 ");
+}
+
+/// Matrices without any symmetry, where a wrong bound would show, against all permutations.
+#[test]
+fn qap_finds_the_optimum_of_arbitrary_matrices() {
+    let mut random = Random(11);
+    for size in 2..=7 {
+        let mut matrix = || -> Vec<Vec<usize>> {
+            (0..size)
+                .map(|_| (0..size).map(|_| random.below(20)).collect())
+                .collect()
+        };
+        let (flows, distances) = (matrix(), matrix());
+        let mut text = format!("{size}\n\n");
+        for row in flows.iter().chain(&distances) {
+            write_row(&mut text, row);
+        }
+        let cost = cheapest_assignment(&flows, &distances, &mut Vec::new());
+        let file = Scratch::new("arbitrary.dat", &text);
+        run("qap", [file.path().as_os_str(), OsStr::new("--cold")])
+            .succeeds()
+            .prints(&format!("cost {cost} (proved optimal"));
+        run("qap", [file.path()])
+            .succeeds()
+            .prints(&format!("cost {cost} (proved optimal"));
+        file.beside("arbitrary.sln", &format!("{size} {cost}\n"));
+        run("qap", [file.path()])
+            .succeeds()
+            .prints(&format!("cost {cost} (the known optimum)\n"));
+        file.beside("arbitrary.sln", &format!("{size} {}\n", cost + 1));
+        run("qap", [file.path()]).fails(FAILURE, "wrong answer");
+    }
+}
+
+#[test]
+fn qap_says_what_is_wrong_with_a_file() {
+    for (text, complaint) in [
+        (
+            "",
+            "the file ends where a number of facilities from 2 to 64 was expected",
+        ),
+        (
+            "1\n0\n0\n",
+            "line 1: expected a number of facilities from 2 to 64, found `1`",
+        ),
+        (
+            "2\n0 1\n1 -1\n",
+            "line 3: expected a flow of at most 10000000, found `-1`",
+        ),
+        (
+            "2\n0 1\n1 0\n\n0 1\n",
+            "the file ends where a distance of at most 10000000 was expected",
+        ),
+        (
+            "2\n0 1 1 0\n0 1 1 0\n7\n",
+            "line 4: expected the end of the file, found `7`",
+        ),
+    ] {
+        let file = Scratch::new("bad.dat", text);
+        run("qap", [file.path()])
+            .fails(FAILURE, complaint)
+            .fails(FAILURE, "bad.dat");
+    }
+}
+
+#[test]
+fn help_has_examples() {
+    for example in ALL {
+        run(example, ["--help"])
+            .succeeds()
+            .prints("Usage: ")
+            .prints("Examples:\n")
+            .prints("--compare");
+    }
+}
+
+#[test]
+fn nonsense_is_refused() {
+    for example in ["fib", "fib_expression", "nqueens", "quicksort", "knary"] {
+        run(example, ["many"]).fails(USAGE, "invalid value 'many'");
+        run(example, ["-1"]).fails(USAGE, "-1");
+    }
+    run("fib", ["94"]).fails(USAGE, "94");
+    run("nqueens", ["0"]).fails(USAGE, "0");
+    for example in ALL {
+        run(example, ["--sequential", "--compare"]).fails(USAGE, "cannot be used with");
+    }
+    for example in ["tsp", "sat", "qap"] {
+        run(example, ["no/such/file"]).fails(FAILURE, "cannot read no/such/file");
+        let binary = Scratch::new("binary", b"\xff\xfe\x00\x01");
+        run(example, [binary.path()]).fails(FAILURE, "cannot read");
+    }
+}
+
+const NONE: [&str; 0] = [];
+
+/// What became of an example.
+struct Outcome {
+    command: String,
+    code: Option<i32>,
+    stdout: String,
+    stderr: String,
+}
+
+fn run(example: &str, args: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Outcome {
+    let mut command = Command::new(binary(example));
+    command
+        .args(args)
+        .env_remove("RUST_BACKTRACE")
+        .env_remove("RUST_LIB_BACKTRACE");
+    let Output {
+        status,
+        stdout,
+        stderr,
+    } = command.output().expect("the example starts");
+    Outcome {
+        command: format!("{command:?}"),
+        code: status.code(),
+        stdout: String::from_utf8_lossy(&stdout).into_owned(),
+        stderr: String::from_utf8_lossy(&stderr).into_owned(),
+    }
+}
+
+impl Outcome {
+    #[track_caller]
+    fn succeeds(self) -> Self {
+        assert_eq!(self.code, Some(0), "{self}");
+        self
+    }
+
+    #[track_caller]
+    fn prints(&self, expected: &str) -> &Self {
+        assert!(
+            self.stdout.contains(expected),
+            "expected {expected:?} on stdout\n{self}"
+        );
+        self
+    }
+
+    #[track_caller]
+    fn fails(&self, code: i32, complaint: &str) -> &Self {
+        assert_eq!(self.code, Some(code), "{self}");
+        assert!(
+            self.stderr.contains(complaint),
+            "expected {complaint:?} on stderr\n{self}"
+        );
+        self
+    }
+
+    fn line(&self, beginning: &str) -> Option<&str> {
+        self.stdout.lines().find(|line| line.starts_with(beginning))
+    }
+}
+
+impl std::fmt::Display for Outcome {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self {
+            command,
+            code,
+            stdout,
+            stderr,
+        } = self;
+        write!(
+            f,
+            "{command}\nexit code {code:?}\n--- stdout\n{stdout}--- stderr\n{stderr}"
+        )
+    }
+}
+
+/// Cargo puts examples into a folder beside that of the tests: `examples/NAME` and `deps/THIS_TEST`.
+fn binary(example: &str) -> PathBuf {
+    let test = std::env::current_exe().expect("a test knows its own path");
+    let profile = test
+        .parent()
+        .and_then(Path::parent)
+        .expect("cargo puts tests into target/PROFILE/deps");
+    let binary = profile
+        .join("examples")
+        .join(example)
+        .with_extension(std::env::consts::EXE_EXTENSION);
+    assert!(
+        binary.exists(),
+        "{} is not there. `cargo test` builds it; after `cargo test --test examples` alone, `cargo build --examples` does",
+        binary.display()
+    );
+    binary
+}
+
+/// The folder of public instances of this kind.
+fn data(kind: &str) -> Option<PathBuf> {
+    let root = std::env::var_os("SATIN_DATA").map_or_else(
+        || Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/data"),
+        PathBuf::from,
+    );
+    let folder = root.join(kind);
+    if folder.is_dir() {
+        return Some(folder);
+    }
+    eprintln!(
+        "skipped: no {} (set SATIN_DATA to a folder with the public problem instances)",
+        folder.display()
+    );
+    None
+}
+
+/// A file in a folder of its own that lasts as long as this value.
+struct Scratch {
+    folder: tempfile::TempDir,
+    name: &'static str,
+}
+
+impl Scratch {
+    fn new(name: &'static str, content: impl AsRef<[u8]>) -> Self {
+        let scratch = Self {
+            folder: tempfile::tempdir().expect("there is room for a folder"),
+            name,
+        };
+        fs::write(scratch.path(), content).expect("there is room for a file");
+        scratch
+    }
+
+    fn path(&self) -> PathBuf {
+        self.folder.path().join(self.name)
+    }
+
+    fn beside(&self, name: &str, content: &str) {
+        fs::write(self.folder.path().join(name), content).expect("there is room for a file");
+    }
+}
+
+/// A linear congruential generator (Knuth's MMIX): arbitrary, and the same in every run.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, limit: usize) -> usize {
+        self.0 = self
+            .0
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) as usize % limit
+    }
+}
+
+fn write_row(text: &mut String, cells: &[usize]) {
+    for cell in cells {
+        write!(text, " {cell}").expect("strings can be written to");
+    }
+    text.push('\n');
+}
+
+fn symmetric(size: usize, mut cell: impl FnMut(usize, usize) -> usize) -> Vec<Vec<usize>> {
+    let mut matrix = vec![vec![0; size]; size];
+    let above_diagonal = (0..size).flat_map(|row| (row + 1..size).map(move |column| (row, column)));
+    for (row, column) in above_diagonal {
+        let value = cell(row, column);
+        matrix[row][column] = value;
+        matrix[column][row] = value;
+    }
+    matrix
+}
+
+/// Held and Karp's dynamic programming: for each set of cities and each city in it, the shortest path from city 0 through the
+/// set that ends there.
+fn shortest_tour(matrix: &[Vec<usize>]) -> usize {
+    let n = matrix.len();
+    let unreachable = usize::MAX / 2;
+    let mut shortest = vec![vec![unreachable; n]; 1 << n];
+    shortest[1][0] = 0;
+    for visited in 1..1_usize << n {
+        for last in (0..n).filter(|last| visited & (1 << last) != 0) {
+            for next in (0..n).filter(|next| visited & (1 << next) == 0) {
+                let length = shortest[visited][last] + matrix[last][next];
+                let known = &mut shortest[visited | 1 << next][next];
+                *known = length.min(*known);
+            }
+        }
+    }
+    (1..n)
+        .map(|last| shortest[(1 << n) - 1][last] + matrix[last][0])
+        .min()
+        .unwrap_or(0)
+}
+
+/// The least cost of all assignments that begin with these locations.
+fn cheapest_assignment(
+    flows: &[Vec<usize>],
+    distances: &[Vec<usize>],
+    locations: &mut Vec<usize>,
+) -> usize {
+    let n = flows.len();
+    if locations.len() == n {
+        let cost = |a: usize| {
+            (0..n)
+                .map(|b| flows[a][b] * distances[locations[a]][locations[b]])
+                .sum::<usize>()
+        };
+        return (0..n).map(cost).sum();
+    }
+    let mut cheapest = usize::MAX;
+    for location in 0..n {
+        if !locations.contains(&location) {
+            locations.push(location);
+            cheapest = cheapest.min(cheapest_assignment(flows, distances, locations));
+            locations.pop();
+        }
+    }
+    cheapest
+}
