@@ -6,6 +6,7 @@
 mod jsonl;
 mod pools;
 mod spawn;
+mod thief;
 
 use clap::{Parser, Subcommand};
 
@@ -21,15 +22,18 @@ const EXAMPLES: &str = "\
 Examples:
   bench spawn                                  every case and implementation, about a minute
   bench spawn --case fib,nqueens --rounds 21   two cases, more rounds
-  bench spawn --json spawn.jsonl               keep the figures as JSON Lines too";
+  bench spawn --json spawn.jsonl               keep the figures as JSON Lines too
+  bench thief                                  how long a thief from outside waits for a job";
 
 #[derive(Debug, Subcommand)]
 enum Bench {
     Spawn(spawn::Args),
+    Thief(thief::Args),
 }
 
 fn main() -> anyhow::Result<()> {
     match Cli::parse().bench {
         Bench::Spawn(args) => spawn::run(&args),
+        Bench::Thief(args) => thief::run(&args),
     }
 }

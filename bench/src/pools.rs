@@ -4,7 +4,7 @@
 
 use std::num::NonZeroUsize;
 
-use anyhow::Context;
+use anyhow::Context as _;
 
 /// Stack of every thread that runs a measured program, in bytes. Reserved, not committed, so it costs nothing
 /// where it is not needed; chili has no way to set that of its workers.
@@ -13,7 +13,7 @@ pub const STACK_BYTES: usize = 256 << 20;
 /// One pool per library, all with the same number of threads.
 pub struct Pools {
     threads: NonZeroUsize,
-    satin: Satin,
+    satin: satin::Satin,
     rayon: rayon::ThreadPool,
     chili: chili::ThreadPool,
 }
@@ -30,7 +30,10 @@ impl Pools {
             thread_count: Some(threads),
             ..chili::Config::default()
         });
-        let satin = Satin::new(threads)?;
+        let satin = satin::builder()
+            .threads(threads.get())
+            .build()
+            .with_context(|| format!("cannot start a satin pool of {threads} threads"))?;
         Ok(Self {
             threads,
             satin,
@@ -57,19 +60,5 @@ impl Pools {
     /// Runs `work` on this thread, which chili counts as one of its pool's.
     pub fn chili<R>(&self, work: impl FnOnce(&mut chili::Scope<'_>) -> R) -> R {
         work(&mut self.chili.scope())
-    }
-}
-
-/// A stand-in until satin has pools: it runs the closure, no more.
-// TODO: becomes `satin::Satin`, made by `satin::builder().threads(n).build()?`, when that exists.
-struct Satin;
-
-impl Satin {
-    fn new(_threads: NonZeroUsize) -> anyhow::Result<Self> {
-        Ok(Self)
-    }
-
-    fn run<R>(&self, work: impl FnOnce() -> R) -> R {
-        work()
     }
 }

@@ -51,6 +51,14 @@ pub(crate) struct Resolved {
     pub(crate) stats: bool,
 }
 
+const DEFAULT_STACK_MIB: usize = 256;
+
+impl Default for Resolved {
+    fn default() -> Resolved {
+        Resolved { threads: 1, stack_mib: DEFAULT_STACK_MIB, stats: false }
+    }
+}
+
 /// The worker's number has 16 bits in a job record.
 const MOST_THREADS: usize = 1 << 16;
 
@@ -118,7 +126,7 @@ impl Config {
         if !(1..MOST_THREADS).contains(&threads) {
             return Err(wrong("SATIN_THREADS", threads, "a number of workers from 1 to 65535"));
         }
-        let stack_mib = self.stack.unwrap_or(256);
+        let stack_mib = self.stack.unwrap_or(DEFAULT_STACK_MIB);
         if !STACK_MIB.contains(&stack_mib) {
             return Err(wrong("SATIN_STACK", stack_mib, "a number of MiB from 1 to 65536"));
         }
@@ -126,7 +134,7 @@ impl Config {
     }
 
     /// The log goes to stderr, unless the program has set up `tracing` itself.
-    fn start_log(&self) -> Result<(), ConfigError> {
+    pub(crate) fn start_log(&self) -> Result<(), ConfigError> {
         let text = self.log.as_deref().unwrap_or("warn");
         let filter = EnvFilter::try_new(text).map_err(|_| ConfigError::Value {
             name: "SATIN_LOG",

@@ -3,6 +3,7 @@
 
 use std::{
     collections::BTreeMap,
+    ops::ControlFlow,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::OnceLock,
 };
@@ -118,6 +119,17 @@ impl<T, E> Speculative for Result<T, E> {
     }
 }
 
+impl<B, C> Speculative for ControlFlow<B, C> {
+    type Value = C;
+    #[inline]
+    fn failed(&self) -> bool {
+        self.is_break()
+    }
+    fn value(self) -> C {
+        self.continue_value().expect("only successes are asked for their value")
+    }
+}
+
 impl<T> Speculative for Option<T> {
     type Value = T;
     #[inline]
@@ -210,9 +222,8 @@ unsafe fn export<F: Function>(slot: &Slot) -> Result<Vec<u8>, String> {
 
 fn run_bytes<F: Function>(cx: Cx, index: u32, arguments: &[u8]) -> Result<Vec<u8>, RemoteFailure> {
     let codec = |error: postcard::Error| RemoteFailure::Codec(error.to_string());
-    let own: <F::Kinds as Kinds>::Own = postcard::from_bytes(arguments).map_err(codec)?;
     catch_unwind(AssertUnwindSafe(|| {
-        let mut held = F::Kinds::hold(own);
+        let mut held = F::Kinds::hold(postcard::from_bytes(arguments)?);
         let out = F::call(cx, index, F::Kinds::lend(&mut held));
         postcard::to_stdvec(&(out, F::Kinds::give_back(held)))
     }))
@@ -246,9 +257,10 @@ impl<F: Function<Out: Speculative>> JudgeOf<F> {
     pub(crate) const JUDGE: &'static Judge = &Judge {
         // SAFETY: of the field: a result of `F` is in the slot.
         in_slot: |slot| unsafe { slot.peek::<F::Out>() }.failed(),
-        in_bytes: |bytes| match postcard::take_from_bytes::<F::Out>(bytes) {
-            Ok((out, _)) => out.failed(),
-            Err(_) => false,
+        in_bytes: |bytes| {
+            let failed = || postcard::take_from_bytes::<F::Out>(bytes).is_ok_and(|(out, _)| out.failed());
+            // What cannot be decoded is the owner's to complain about.
+            catch_unwind(failed).unwrap_or(false)
         },
     };
 }

@@ -6,7 +6,7 @@
 
 use std::{
     collections::HashMap,
-    panic::resume_unwind,
+    panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU32, AtomicU64, Ordering},
@@ -17,7 +17,7 @@ use crossbeam::queue::SegQueue;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    pool::{Pool, Task},
+    pool::Pool,
     thread::{RootFrame, Worker, path_of},
 };
 use crate::job::{
@@ -101,6 +101,9 @@ impl Gate {
         let first = ledger.turn.fetch_add(1, Ordering::Relaxed);
         (0..pool.workers()).find_map(|step| {
             let victim = pool.worker((first % pool.workers() + step) % pool.workers());
+            if victim.nested.load(Ordering::Relaxed) != 0 {
+                return None; // what it has now must stay in this process; workers may steal it
+            }
             let slot = victim.give()?;
             // SAFETY: we have just stolen the job: its slot is ours until it is settled or away.
             self.send_away(unsafe { &*slot })
@@ -147,7 +150,7 @@ impl Gate {
         let job = unsafe { &*slot };
         let owner = Worker::of(slot).index;
         let state = match answer {
-            Answer::Refused(_) => State::Returned,
+            Answer::Refused(_) | Answer::Aborted => State::Returned,
             answer => {
                 if let (Some(judge), Answer::Result(bytes)) = (job.judge(), &answer)
                     && (judge.in_bytes)(bytes)
@@ -180,8 +183,33 @@ impl Gate {
         let number = self.pool.ledger.next.fetch_add(1, Ordering::Relaxed);
         let hosted = Hosted { pool: Arc::clone(&self.pool), number };
         lock(&self.pool.ledger.hosted).insert(number, FrameRef(std::ptr::null()));
-        self.pool.submit(Task::boxed(move |worker, head| done(run_hosted(worker, head, number, &job))));
+        self.pool.submit_hosted(HostedTask { number, job, done: Box::new(done) });
         hosted
+    }
+}
+
+/// A foreign job that waits for a worker.
+pub(super) struct HostedTask {
+    number: u64,
+    job: Away,
+    done: Box<dyn FnOnce(Answer) + Send>,
+}
+
+impl HostedTask {
+    pub(super) fn run(self, worker: &Worker, head: *const Slot) {
+        let answer = run_hosted(worker, head, self.number, &self.job);
+        Self::finish(self.done, answer);
+    }
+
+    /// The pool has ended.
+    pub(super) fn refuse(self) {
+        Self::finish(self.done, Answer::Refused("the pool has ended".into()));
+    }
+
+    fn finish(done: Box<dyn FnOnce(Answer) + Send>, answer: Answer) {
+        if catch_unwind(AssertUnwindSafe(|| done(answer))).is_err() {
+            tracing::error!("whoever waited for a hosted job panicked when it was done");
+        }
     }
 }
 

@@ -85,14 +85,9 @@ unsafe impl<'s, F: Function> Entry<'s> for Ticket<F> {
 
     #[inline]
     unsafe fn try_settle(self, scope: &Scope<'_>) -> Option<F::Out> {
-        let frame = scope.frame();
+        let frame = scope.frame_ref();
         // SAFETY: as above.
         let pushed = unsafe { Pushed::below(scope.head.get()) };
-        if scope.cancelled() && Worker::of(pushed.slot).take_back(pushed.slot) {
-            scope.head.set(pushed.slot);
-            Worker::of(pushed.slot).leave(pushed.slot, frame);
-            return None;
-        }
         let here = settle(pushed.slot, frame);
         scope.head.set(pushed.slot);
         // SAFETY: as above.
@@ -290,7 +285,9 @@ impl<'s, E: Entry<'s>, D: FnMut(E::Done)> Delivery<'s, E, D> {
             Rare::of(&mut self.rare).failed = failed;
             return;
         }
-        debug_assert!(!scope.cancelled(), "a group was stopped, but nothing in it failed");
+        if scope.cancelled() {
+            return; // a sibling outside of the group failed
+        }
         done.into_iter().rev().for_each(&mut self.deliver);
     }
 

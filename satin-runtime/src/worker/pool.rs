@@ -4,7 +4,7 @@ use std::{
     cell::{Cell, RefCell},
     panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
     sync::{
-        Arc, OnceLock,
+        Arc, Mutex, MutexGuard, OnceLock, PoisonError,
         atomic::{AtomicBool, AtomicU32, Ordering, fence},
     },
     thread::JoinHandle,
@@ -18,12 +18,12 @@ use crossbeam::{
 
 use super::{
     area::Area,
-    gate::{Gate, Ledger},
+    gate::{Gate, HostedTask, Ledger},
     sleep::Sleep,
     thread::{RootFrame, Worker},
 };
 use crate::{
-    config::Config,
+    config::{Config, Resolved},
     job::{
         JobId,
         function::{self, Args, Function, Prepared},
@@ -37,7 +37,8 @@ pub(crate) struct Pool {
     workers: Vec<*mut Worker>,
     /// Keeps the workers' memory.
     _areas: Vec<Area>,
-    tasks: SegQueue<Task>,
+    roots: SegQueue<Root>,
+    hosted: SegQueue<HostedTask>,
     pub(super) sleep: Sleep,
     ended: AtomicBool,
     /// Has anybody ever been aborted? Until then nobody looks for it.
@@ -53,28 +54,29 @@ unsafe impl Sync for Pool {}
 // SAFETY: as above.
 unsafe impl Send for Pool {}
 
-/// Something for a worker that has nothing else to do.
-pub(super) enum Task {
-    /// A root job; the caller waits for it on its stack.
-    Root { task: *const (), run: unsafe fn(*const (), &Worker, *const Slot) },
-    Boxed(Box<dyn FnOnce(&Worker, *const Slot) + Send>),
+/// A root job. Its caller waits for it on its stack.
+pub(super) struct Root {
+    task: *const (),
+    run: unsafe fn(*const (), &Worker, *const Slot),
 }
 
-// SAFETY: a root task points to a `RootTask`, made to be run by another thread, whose arguments and result are `Send`.
-unsafe impl Send for Task {}
+// SAFETY: it points to a `RootTask`, made to be run by another thread, whose arguments and result are `Send`.
+unsafe impl Send for Root {}
 
-impl Task {
-    pub(super) fn boxed(run: impl FnOnce(&Worker, *const Slot) + Send + 'static) -> Task {
-        Task::Boxed(Box::new(run))
-    }
-
+impl Root {
     pub(super) fn run(self, worker: &Worker, head: *const Slot) {
-        match self {
-            // SAFETY: the caller of the root job waits until it has been run, once.
-            Task::Root { task, run } => unsafe { run(task, worker, head) },
-            Task::Boxed(run) => run(worker, head),
-        }
+        // SAFETY: the caller of the root job waits until it has been run, once.
+        unsafe { (self.run)(self.task, worker, head) }
     }
+}
+
+/// What a sleeping worker can be woken for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Awaits {
+    /// Anything.
+    Work,
+    /// Its own job, above all; it starts no root job meanwhile.
+    Job,
 }
 
 /// Root jobs of threads other than `main`'s have numbers from here on.
@@ -94,7 +96,8 @@ impl Pool {
             Pool {
                 workers: workers.collect(),
                 _areas: areas,
-                tasks: SegQueue::new(),
+                roots: SegQueue::new(),
+                hosted: SegQueue::new(),
                 sleep: Sleep::new(threads),
                 ended: AtomicBool::new(false),
                 aborted: AtomicBool::new(false),
@@ -141,32 +144,60 @@ impl Pool {
         self.sleep.wake_all();
     }
 
-    pub(super) fn next_task(&self) -> Option<Task> {
-        self.tasks.pop()
+    pub(super) fn next_root(&self) -> Option<Root> {
+        self.roots.pop()
     }
 
-    pub(super) fn submit(&self, task: Task) {
-        self.tasks.push(task);
+    /// A foreign job, for a worker that can run one.
+    pub(super) fn next_hosted(&self, can_run: impl Fn() -> bool) -> Option<HostedTask> {
+        if self.hosted.is_empty() || !can_run() { None } else { self.hosted.pop() }
+    }
+
+    fn submit_root(&self, root: Root) {
+        assert!(!self.has_ended(), "a spawnable function was called on a pool that has ended");
+        self.roots.push(root);
+        self.wake_for_task();
+    }
+
+    pub(super) fn submit_hosted(&self, task: HostedTask) {
+        self.hosted.push(task);
+        self.wake_for_task();
+        if self.has_ended() {
+            self.refuse_hosted();
+        }
+    }
+
+    fn refuse_hosted(&self) {
+        while let Some(task) = self.hosted.pop() {
+            task.refuse();
+        }
+    }
+
+    /// Wakes everybody: the first sleeper may be one that waits for its own job.
+    fn wake_for_task(&self) {
         fence(Ordering::SeqCst);
-        self.sleep.wake(1);
+        self.sleep.wake(u64::MAX);
     }
 
     /// Sleeps until something may have changed. The worker has found nothing, and looks once more here.
-    pub(super) fn sleep_unless(&self, worker: &Worker, ready: impl Fn() -> bool) {
+    pub(super) fn sleep_unless(&self, worker: &Worker, awaits: Awaits, ready: impl Fn() -> bool) {
         self.sleep.lie_down(worker.index);
         self.all().filter(|other| other.index != worker.index).for_each(Worker::ask);
         fence(Ordering::SeqCst);
         let something = || {
             ready()
                 || self.has_ended()
-                || !self.tasks.is_empty()
+                || (awaits == Awaits::Work && !self.roots.is_empty())
+                || !self.hosted.is_empty()
                 || self.all().any(|other| other.index != worker.index && other.has_public())
         };
         if !something() {
             worker.counters.sleeps.add(1);
             self.sleep.park(worker.index);
         }
-        self.sleep.get_up(worker.index);
+        if !self.sleep.get_up(worker.index) && ready() {
+            self.sleep.wake(1); // we were woken for a job that we leave to another
+        }
     }
 }
 
@@ -246,7 +277,19 @@ impl Builder {
     /// # Errors
     /// If a setting makes no sense, or the system has no room: nothing runs then.
     pub fn build(self) -> Result<Satin, BuildError> {
-        let config = self.config.resolve()?;
+        let config = self.config.or(Config::load()?).resolve()?;
+        Satin::start(&config)
+    }
+}
+
+impl Satin {
+    /// Settings of a pool by hand. What they do not say, the environment and `satin.toml` do.
+    #[must_use]
+    pub fn builder() -> Builder {
+        Builder::default()
+    }
+
+    fn start(config: &Resolved) -> Result<Satin, BuildError> {
         let pool = Pool::new(config.threads).map_err(BuildError::Area)?;
         let mut satin = Satin { pool, threads: Vec::new(), stats: config.stats };
         let size = config.stack_mib << 20;
@@ -260,15 +303,14 @@ impl Builder {
                     WORKER.set(worker);
                     worker.measure_stack(size);
                     worker.serve();
+                    WORKER.set(std::ptr::null());
                 })
                 .map_err(|source| BuildError::Thread { stack_mib: config.stack_mib, source })?;
             satin.threads.push(thread);
         }
         Ok(satin)
     }
-}
 
-impl Satin {
     /// Runs `main` on the calling thread, with this pool as the one that spawnable functions run on.
     pub fn run<R>(&self, main: impl FnOnce() -> R) -> R {
         let outer = TARGET.replace(Some(Arc::clone(&self.pool)));
@@ -294,9 +336,27 @@ impl Satin {
         self.pool.all().map(|worker| worker.counters.read()).collect()
     }
 
+    /// Runs `main` with this pool as the one that calls from all threads go to.
     pub(crate) fn run_as_main<R>(&self, main: impl FnOnce() -> R) -> R {
         IS_MAIN.set(true);
+        let outer = std::mem::replace(&mut *lock(&MAIN), Some(Arc::clone(&self.pool)));
+        let _restore = RestoreMain(outer);
         self.run(main)
+    }
+}
+
+/// The pool of `satin::run`, for threads that are under no [`Satin::run`] of their own.
+static MAIN: Mutex<Option<Arc<Pool>>> = Mutex::new(None);
+
+fn lock(main: &Mutex<Option<Arc<Pool>>>) -> MutexGuard<'_, Option<Arc<Pool>>> {
+    main.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+struct RestoreMain(Option<Arc<Pool>>);
+
+impl Drop for RestoreMain {
+    fn drop(&mut self) {
+        *lock(&MAIN) = self.0.take();
     }
 }
 
@@ -318,6 +378,7 @@ impl Drop for Satin {
                 tracing::error!("a worker thread panicked");
             }
         }
+        self.pool.refuse_hosted();
         if self.stats {
             eprint!("{}", crate::observe::table(&self.figures()));
         }
@@ -328,15 +389,19 @@ impl Drop for Satin {
 fn default_pool() -> &'static Arc<Pool> {
     static DEFAULT: OnceLock<Satin> = OnceLock::new();
     let satin = DEFAULT.get_or_init(|| {
-        let config = Config::load().map_err(BuildError::from);
-        let built = config.and_then(|config| Builder::from_config(config).build());
-        built.unwrap_or_else(|error| panic!("satin cannot start: {error}"))
+        let start = || {
+            let config = Config::load()?;
+            config.start_log()?;
+            Satin::start(&config.resolve()?)
+        };
+        start().unwrap_or_else(|error| panic!("satin cannot start: {error}"))
     });
     &satin.pool
 }
 
 fn target() -> Arc<Pool> {
-    TARGET.with_borrow(Option::clone).unwrap_or_else(|| Arc::clone(default_pool()))
+    let under_run = TARGET.with_borrow(Option::clone);
+    under_run.or_else(|| lock(&MAIN).clone()).unwrap_or_else(|| Arc::clone(default_pool()))
 }
 
 /// Who I am.
@@ -371,9 +436,32 @@ pub fn enter<'s, P: Prepared<'s>>(call: P) -> P::Out {
 }
 
 fn enter_nested<'s, P: Prepared<'s>>(worker: &Worker, call: P) -> P::Out {
+    if std::thread::panicking() {
+        // A destructor calls while the thread unwinds: here the job would believe that it unwinds itself.
+        let config = Resolved { threads: 1, ..Resolved::default() };
+        let aside = Satin::start(&config).unwrap_or_else(|error| panic!("satin cannot start: {error}"));
+        return aside.run(|| enter_root(call));
+    }
+    let _stays = Stays::below(worker);
     let nested = Frame::special(worker.innermost(), flag::NESTED);
     let cx = Cx { head: worker.head.get(), parent: &raw const nested };
     <P::Function as Function>::call(cx, 0, call.into_args())
+}
+
+/// As long as it lives, nothing leaves this worker through the gate.
+struct Stays<'w>(&'w Worker);
+
+impl Stays<'_> {
+    fn below(worker: &Worker) -> Stays<'_> {
+        worker.nested.fetch_add(1, Ordering::Relaxed);
+        Stays(worker)
+    }
+}
+
+impl Drop for Stays<'_> {
+    fn drop(&mut self) {
+        self.0.nested.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 /// A root job on the stack of its caller, who waits.
@@ -397,7 +485,7 @@ fn enter_root<'s, P: Prepared<'s>>(call: P) -> P::Out {
         done: AtomicBool::new(false),
         unparker: parker.unparker().clone(),
     };
-    pool.submit(Task::Root { task: (&raw const task).cast(), run: run_root::<P::Function> });
+    pool.submit_root(Root { task: (&raw const task).cast(), run: run_root::<P::Function> });
     while !task.done.load(Ordering::Acquire) {
         parker.park();
     }

@@ -59,6 +59,11 @@ impl<'f> Scope<'f> {
         Pushed { slot, index }
     }
 
+    #[inline(always)]
+    pub(super) fn frame_ref(&self) -> &'f Frame {
+        self.frame
+    }
+
     /// The scope again, in a function that was not inlined into it. Nothing is spawned from it.
     pub(super) fn resumed(head: *const Slot, frame: &'f Frame) -> Scope<'f> {
         Scope { head: Cell::new(head), next: Cell::new(0), frame }
@@ -181,9 +186,6 @@ impl<F: Function> Child<'_, '_, F> {
     #[inline]
     pub fn try_sync(self) -> Option<F::Out> {
         let (pushed, frame, head) = (self.pushed(), self.frame, self.head);
-        if frame.has(flag::ABORT) && Worker::of(pushed.slot).take_back(pushed.slot) {
-            return None; // dropping the guard drops the job
-        }
         let here = settle(pushed.slot, frame);
         head.set(pushed.slot);
         forget(self);
@@ -256,7 +258,13 @@ pub(super) unsafe fn collect<F: Function>(slot: *const Slot) -> F::Out {
 /// # Safety
 /// As for [`run_here`] or [`collect`].
 #[inline]
-pub(super) unsafe fn try_finish<F: Function>(here: bool, pushed: Pushed, frame: *const Frame) -> Option<F::Out> {
+pub(super) unsafe fn try_finish<F: Function>(here: bool, pushed: Pushed, frame: &Frame) -> Option<F::Out> {
+    if here && frame.has(flag::ABORT) {
+        Worker::of(pushed.slot).head.set(pushed.slot);
+        // SAFETY: the job is the caller's and has not run; a sibling failed, so nobody wants it any more.
+        unsafe { ((*pushed.slot).function.get().drop_args)(&*pushed.slot) };
+        return None;
+    }
     unless_sibling_failed(frame, pushed.slot, || {
         // SAFETY: the caller's promise.
         unsafe { if here { run_here::<F>(pushed, frame) } else { collect::<F>(pushed.slot) } }

@@ -45,13 +45,15 @@ impl Sleep {
         fence(SeqCst);
     }
 
-    /// Leaves the list, if nobody has taken this worker off it.
-    pub(super) fn get_up(&self, worker: u32) {
+    /// Leaves the list; false if somebody has taken this worker off it, to wake it.
+    pub(super) fn get_up(&self, worker: u32) -> bool {
         let mut list = self.list();
-        if let Some(place) = list.iter().position(|sleeper| *sleeper == worker) {
+        let place = list.iter().position(|sleeper| *sleeper == worker);
+        if let Some(place) = place {
             list.swap_remove(place);
             self.count.fetch_sub(1, SeqCst);
         }
+        place.is_some()
     }
 
     /// Parks the calling thread, which is that worker's.

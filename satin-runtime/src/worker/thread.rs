@@ -3,7 +3,7 @@
 use std::{
     cell::Cell,
     panic::resume_unwind,
-    sync::atomic::{AtomicU64, Ordering, fence},
+    sync::atomic::{AtomicU32, AtomicU64, Ordering, fence},
     thread::panicking,
     time::{Duration, Instant},
 };
@@ -11,7 +11,7 @@ use std::{
 use super::{
     deque::{Deque, Publish},
     gate,
-    pool::Pool,
+    pool::{Awaits, Pool},
 };
 use crate::{
     job::{
@@ -34,9 +34,12 @@ pub(crate) struct Worker {
     /// Where the job began that runs now, and which invocation it belongs to.
     bottom: Cell<Bottom>,
     stack_top: Cell<usize>,
+    stack_mib: Cell<usize>,
     pace: Cell<Pace>,
     /// When the last unanswered request came, in nanoseconds of the pool's life; 0 if there is none.
     asked_at: AtomicU64,
+    /// Nested entries on the stack: what is below them must not leave the process.
+    pub(super) nested: AtomicU32,
     /// The area, with its provenance.
     area: *mut u8,
     pool: *const Pool,
@@ -106,8 +109,10 @@ impl Worker {
             stack_limit: Cell::new(0),
             bottom: Cell::new(Bottom { head: base, parent: std::ptr::null() }),
             stack_top: Cell::new(0),
+            stack_mib: Cell::new(0),
             pace: Cell::new(Pace { coarse: true, quick: 0, last: None }),
             asked_at: AtomicU64::new(0),
+            nested: AtomicU32::new(0),
             area,
             pool,
             index,
@@ -153,7 +158,7 @@ impl Worker {
     fn answer(&self, head: *const Slot) {
         let pace = self.take_pace();
         let published = self.deque.publish(head.addr(), self.how_much(pace));
-        self.counters.publications.add(1);
+        self.counters.publications.add(u64::from(published > 0));
         // Pairs with the fences of those who ask, sleep or abort: either they see what is public now, or we see them.
         fence(Ordering::SeqCst);
         let sleepers = self.pool().sleep.wake(published);
@@ -217,8 +222,11 @@ impl Worker {
     #[cold]
     #[inline(never)]
     pub(super) fn settle(&self, slot: *const Slot, frame: *const Frame) -> bool {
+        let mine = self.take_back(slot);
+        // Taking back overwrites requests, so we look for what they wanted after it: see `answer`.
+        fence(Ordering::SeqCst);
         self.raise_if_aborted(frame);
-        self.take_back(slot) || self.wait(slot, frame, While::Helping)
+        mine || self.wait(slot, frame, While::Helping)
     }
 
     /// Makes the youngest job ours, if nobody has stolen it; answers requests with the older ones.
@@ -250,20 +258,21 @@ impl Worker {
             if state.is_settled() {
                 break state;
             }
-            if mode != While::Helping && state == State::Away && self.pool().recall(slot) {
+            // SAFETY: the frame is that of the invocation that waits.
+            let wanted = mode == While::Helping && !unsafe { &*frame }.has(flag::ABORT);
+            if !wanted && state == State::Away && self.pool().recall(slot) {
                 break State::Returned;
             }
             if mode != While::Unwinding {
                 self.raise_if_aborted(frame);
-                if let Some(other) = self.find_job(state) {
-                    self.run_stolen(other, above);
+                if self.help(state, above) {
                     idle = Idle::default();
                     continue;
                 }
             }
             if idle.should_park() && job.announce_waiting() {
                 if mode != While::Unwinding && self.has_room(Room::ForAnyJob) {
-                    self.pool().sleep_unless(self, || job.state() != state);
+                    self.pool().sleep_unless(self, Awaits::Job, || job.state() != state);
                 } else {
                     self.pool().sleep.park(self.index);
                 }
@@ -274,10 +283,23 @@ impl Worker {
         state == State::Returned
     }
 
+    /// Runs something else while the worker waits; false if there is nothing, or too little stack for it.
+    fn help(&self, awaited: State, head: *const Slot) -> bool {
+        if let Some(job) = self.find_job(awaited) {
+            self.run_stolen(job, head);
+        } else if let Some(hosted) = self.pool().next_hosted(|| self.has_room(Room::ForAnyJob)) {
+            // The other side may wait for it before it can answer us.
+            hosted.run(self, head);
+        } else {
+            return false;
+        }
+        true
+    }
+
     /// A job for a waiting worker: from the thief of its own job first (leapfrogging), then from anybody.
     fn find_job(&self, awaited: State) -> Option<*const Slot> {
-        if !self.has_room(Room::ForLeapfrog) {
-            return None;
+        if !self.has_room(Room::ForLeapfrog) || panicking() {
+            return None; // a job that ran while the thread unwinds would believe that it does itself
         }
         if let State::Taken(thief) = awaited
             && let Some(job) = self.steal_from(thief)
@@ -311,7 +333,7 @@ impl Worker {
         let function = job.function.get();
         let state = if CAN_UNWIND && self.pool().has_aborted() && children_aborted(parent) {
             // SAFETY: the job has not run, so its arguments are there, and ours.
-            unsafe { (function.drop_args)(job) };
+            quietly(|| unsafe { (function.drop_args)(job) });
             State::Aborted
         } else {
             // SAFETY: as above; `head` is above everything of ours that waits.
@@ -344,8 +366,9 @@ impl Worker {
     pub(super) fn innermost(&self) -> *const Frame {
         let (bottom, head) = (self.bottom.get(), self.head.get());
         if head.addr() > bottom.head.addr() {
-            // SAFETY: below the head is a slot that holds an unsettled job.
-            unsafe { (*head.wrapping_sub(1)).parent.get() }
+            // Whether we are in that invocation or in a child of it, we cannot tell; what stops both is above it.
+            // SAFETY: below the head is a slot that holds an unsettled job, so its parent lives.
+            unsafe { (*(*head.wrapping_sub(1)).parent.get()).parent() }
         } else {
             bottom.parent
         }
@@ -362,6 +385,8 @@ impl Worker {
     pub(super) fn leave(&self, slot: *const Slot, frame: *const Frame) {
         // SAFETY: the slot is the youngest of ours and unsettled; the frame is that of the invocation that leaves.
         let (job, frame_ref) = unsafe { (&*slot, &*frame) };
+        let mine = self.take_back(slot);
+        fence(Ordering::SeqCst);
         let aborted = self.is_aborted(frame);
         let abort = panicking() || aborted || frame_ref.has(flag::ABORT);
         if abort && CAN_UNWIND {
@@ -373,7 +398,7 @@ impl Worker {
             (true, false) => While::Stopping,
             (false, false) => While::Helping,
         };
-        let here = self.take_back(slot) || self.wait_without_unwinding(slot, mode);
+        let here = mine || self.wait_without_unwinding(slot, mode);
         self.head.set(slot);
         let state = if !here {
             job.state()
@@ -426,6 +451,7 @@ impl Worker {
     pub(super) fn measure_stack(&self, size: usize) {
         let top = stack_pointer();
         self.stack_top.set(top);
+        self.stack_mib.set(size >> 20);
         let margin = (size / 8).min(1 << 20);
         self.stack_limit.set(top.saturating_sub(size - margin));
     }
@@ -446,7 +472,7 @@ impl Worker {
     pub(super) fn too_deep(&self) -> ! {
         panic!(
             "the recursion is too deep for the stack of {} MiB: set SATIN_STACK to more MiB",
-            (self.stack_top.get() - self.stack_limit.get()).div_ceil(1 << 20)
+            self.stack_mib.get()
         );
     }
 
@@ -456,13 +482,15 @@ impl Worker {
         let base = self.head.get();
         let mut idle = Idle::default();
         while !pool.has_ended() {
-            if let Some(task) = pool.next_task() {
-                task.run(self, base);
+            if let Some(root) = pool.next_root() {
+                root.run(self, base);
+            } else if let Some(hosted) = pool.next_hosted(|| true) {
+                hosted.run(self, base);
             } else if let Some(job) = self.steal() {
                 self.run_stolen(job, base);
             } else {
                 if idle.should_park() {
-                    pool.sleep_unless(self, || false);
+                    pool.sleep_unless(self, Awaits::Work, || false);
                 }
                 continue;
             }
@@ -472,11 +500,12 @@ impl Worker {
 
     /// Steals here, on behalf of anybody.
     pub(super) fn give(&self) -> Option<*const Slot> {
-        let job = self.deque.steal();
-        if job.is_none() && self.asked_at.load(Ordering::Relaxed) == 0 {
+        if !self.deque.has_public() && self.asked_at.load(Ordering::Relaxed) == 0 {
             self.asked_at.store(self.pool().age().max(1), Ordering::Relaxed);
         }
-        job.map(|position| self.slot(position))
+        let position = self.deque.steal()?;
+        self.asked_at.store(0, Ordering::Relaxed);
+        Some(self.slot(position))
     }
 
     /// Makes the worker look up at its next spawn or sync.

@@ -1,0 +1,155 @@
+//! How long a thief from outside waits for a job: the thread that steals on behalf of other nodes, through the gate.
+//!
+//! The thief comes at random moments, asks until it gets a job, and puts the job back at once, so that it does not
+//! change what it measures. One worker computes; the thief has the other core.
+
+use std::{
+    hint::black_box,
+    path::PathBuf,
+    sync::atomic::{AtomicBool, Ordering::Relaxed},
+    time::{Duration, Instant},
+};
+
+use serde::Serialize;
+
+use crate::jsonl;
+
+/// How long the thief waits for a job, in fine, coarse and flat programs.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Seconds per case
+    #[arg(long, default_value_t = 3.0)]
+    seconds: f64,
+    /// Longest pause between two thefts, in microseconds
+    #[arg(long, default_value_t = 200)]
+    pause: u64,
+    /// Also write the figures to this file, as JSON Lines
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+}
+
+#[derive(Serialize)]
+struct Row {
+    bench: &'static str,
+    case: &'static str,
+    thefts: usize,
+    us_p50: f64,
+    us_p99: f64,
+    us_max: f64,
+}
+
+#[satin::spawnable]
+fn fib(n: u32) -> u64 {
+    if n < 2 {
+        return n.into();
+    }
+    fib(n - 1) + fib(n - 2)
+}
+
+/// Leaves of about 2 ms under a binary tree.
+#[satin::spawnable]
+fn coarse(depth: u32) -> u64 {
+    if depth == 0 {
+        return leaf();
+    }
+    coarse(depth - 1) + coarse(depth - 1)
+}
+
+#[satin::spawnable]
+fn flat(leaves: u32) -> u64 {
+    if leaves == 1 {
+        return leaf();
+    }
+    let mut sum = 0;
+    for _ in 0..leaves {
+        sum += flat(1);
+    }
+    sum
+}
+
+fn leaf() -> u64 {
+    let start = Instant::now();
+    let mut x = 1u64;
+    while start.elapsed() < Duration::from_millis(2) {
+        (0..1000).for_each(|_| x = black_box(x.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1)));
+    }
+    x & 1
+}
+
+/// Measures and reports.
+pub fn run(args: &Args) -> anyhow::Result<()> {
+    let cases: [(&'static str, fn() -> u64); 3] =
+        [("fib", || fib(black_box(32))), ("coarse", || coarse(8)), ("flat", || flat(256))];
+    let mut table = comfy_table::Table::new();
+    table.set_header(["case", "thefts", "median us", "p99 us", "max us"]);
+    let mut rows = Vec::new();
+    for (case, program) in cases {
+        let waits = measure(program, Duration::from_secs_f64(args.seconds), args.pause)?;
+        let at = |q: f64| waits[((waits.len() - 1) as f64 * q) as usize].as_secs_f64() * 1e6;
+        let row = Row { bench: "thief", case, thefts: waits.len(), us_p50: at(0.5), us_p99: at(0.99), us_max: at(1.0) };
+        table.add_row([
+            case.to_string(),
+            row.thefts.to_string(),
+            format!("{:.2}", row.us_p50),
+            format!("{:.2}", row.us_p99),
+            format!("{:.2}", row.us_max),
+        ]);
+        rows.push(row);
+    }
+    println!("{table}");
+    println!("required: median under 1 us, p99 under 50 us");
+    if let Some(path) = &args.json {
+        jsonl::write(path, &rows)?;
+    }
+    Ok(())
+}
+
+/// Sorted waits of a thief beside one worker that runs `program` again and again.
+fn measure(program: fn() -> u64, time: Duration, pause: u64) -> anyhow::Result<Vec<Duration>> {
+    let pool = satin::builder().threads(1).build()?;
+    let (running, stop) = (AtomicBool::new(false), AtomicBool::new(false));
+    let mut waits = std::thread::scope(|threads| {
+        let thief = threads.spawn(|| {
+            let (gate, start) = (pool.gate(), Instant::now());
+            let mut waits = Vec::new();
+            let mut random = 1u64;
+            while start.elapsed() < time {
+                random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                let rest = Instant::now();
+                while rest.elapsed() < Duration::from_micros((random >> 33) % pause.max(1)) {
+                    std::hint::spin_loop();
+                }
+                // Only while there is work in the tree does the wait say anything.
+                if !running.load(Relaxed) {
+                    continue;
+                }
+                let asked = Instant::now();
+                let job = loop {
+                    match gate.take() {
+                        Some(job) => break Some(job),
+                        None if !running.load(Relaxed) => break None,
+                        None => std::hint::spin_loop(),
+                    }
+                };
+                let waited = asked.elapsed();
+                if let Some(job) = job {
+                    gate.put_back(job.token);
+                    waits.push(waited);
+                }
+            }
+            stop.store(true, Relaxed);
+            waits
+        });
+        pool.run(|| {
+            while !stop.load(Relaxed) {
+                running.store(true, Relaxed);
+                black_box(program());
+                running.store(false, Relaxed);
+            }
+        });
+        thief.join().expect("the thief does not panic")
+    });
+    waits.sort();
+    anyhow::ensure!(!waits.is_empty(), "the thief got no job at all");
+    Ok(waits)
+}
