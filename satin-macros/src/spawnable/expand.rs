@@ -134,6 +134,8 @@ struct Segment {
     watched: Vec<PlacePath>,
     /// Nor these, except to have another child write there.
     places: Vec<PlacePath>,
+    /// What its waiting statements hold until the sync, so that no other child may be told to write there.
+    held: TokenStream,
     /// Whether the statement just lowered was the last before the sync, and stands as it was written.
     called_in_place: bool,
 }
@@ -362,6 +364,9 @@ impl Lower<'_> {
             _ => reads(stmt),
         };
         let writes: Vec<PlacePath> = places_written(stmt);
+        if mentions(segment.held.clone(), &writes) {
+            return true;
+        }
         if let Some(group) = &segment.group {
             let new: Vec<PlacePath> = writes
                 .iter()
@@ -683,6 +688,7 @@ impl Lower<'_> {
             target,
         });
         segment.watched.extend(would_watch);
+        segment.held.extend(quote!(#expr));
         out
     }
 
@@ -845,7 +851,8 @@ impl Lower<'_> {
         let mut out = TokenStream::new();
         let operands = self.operands(site, &mut out);
         let mut children = Vec::new();
-        let mut deliver = TokenStream::new();
+        let inner_indices = &site.inner_indices;
+        let mut deliver = quote!(#(let #inner_indices: usize = #inner_indices;)*);
         for Spawn {
             value,
             prepared,

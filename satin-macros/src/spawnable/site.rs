@@ -18,6 +18,9 @@ pub struct Site {
     pub path: Option<PlacePath>,
     /// What is evaluated at the spawn, each with the name that `deliver` knows it by.
     pub operands: Vec<(Ident, Expr)>,
+    /// Those operands that are indices with more of the place behind them, `i` in `grid[i][j]` and `rows[i].push(..)`: the
+    /// compiler must know their type where they are delivered, and it is taken to be `usize`.
+    pub inner_indices: Vec<Ident>,
     /// The statement, with the operands' names in it and its spawned calls still marked.
     pub deliver: Expr,
     /// Where it stands.
@@ -31,6 +34,7 @@ impl Site {
             return Some(Site {
                 path: None,
                 operands: Vec::new(),
+                inner_indices: Vec::new(),
                 deliver: statement.clone(),
                 span: statement.span(),
             });
@@ -48,12 +52,16 @@ impl Site {
         let mut operands = Operands {
             place: whole,
             found: Vec::new(),
+            inner_indices: Vec::new(),
         };
-        operands.take_indices(place);
+        let is_receiver = matches!(statement, Expr::MethodCall(_));
+        operands.take_indices(place, is_receiver);
+        let inner_indices = std::mem::take(&mut operands.inner_indices);
         values.into_iter().for_each(|value| operands.take(value));
         Some(Site {
             path: Some(path),
             operands: operands.found,
+            inner_indices,
             span: statement.span(),
             deliver,
         })
@@ -155,6 +163,7 @@ struct Operands {
     /// The place that is written, as tokens: `best = max(best, f(x))` reads it at the delivery.
     place: String,
     found: Vec<(Ident, Expr)>,
+    inner_indices: Vec<Ident>,
 }
 
 impl Operands {
@@ -203,16 +212,26 @@ impl Operands {
         }
     }
 
-    fn take_indices(&mut self, place: &mut Expr) {
+    /// Takes the indices out of a place; `goes_on` if the place does not end here.
+    fn take_indices(&mut self, place: &mut Expr, goes_on: bool) {
         match place {
             Expr::Index(index) => {
-                self.take_indices(&mut index.expr);
+                self.take_indices(&mut index.expr, true);
+                let is_number = !matches!(
+                    &*index.index,
+                    Expr::Range(_) | Expr::Tuple(_) | Expr::Reference(_)
+                );
+                let before = self.found.len();
                 self.take(&mut index.index);
+                if goes_on && is_number {
+                    self.inner_indices
+                        .extend(self.found[before..].iter().map(|(name, _)| name.clone()));
+                }
             }
-            Expr::Field(field) => self.take_indices(&mut field.base),
-            Expr::Unary(unary) => self.take_indices(&mut unary.expr),
-            Expr::Paren(paren) => self.take_indices(&mut paren.expr),
-            Expr::Group(group) => self.take_indices(&mut group.expr),
+            Expr::Field(field) => self.take_indices(&mut field.base, true),
+            Expr::Unary(unary) => self.take_indices(&mut unary.expr, true),
+            Expr::Paren(paren) => self.take_indices(&mut paren.expr, goes_on),
+            Expr::Group(group) => self.take_indices(&mut group.expr, goes_on),
             _ => {}
         }
     }
