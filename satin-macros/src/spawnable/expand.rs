@@ -255,7 +255,7 @@ impl Lower<'_> {
                 self.scope = true;
                 out.extend(quote! {
                     let frame = ::satin::__private::Frame::new(cx, index);
-                    let scope = ::satin::__private::Scope::new(cx, &frame);
+                    let scope = ::satin::__private::Scope::new::<L>(cx, &frame);
                 });
             }
             let lowered = self.statement(stmt, position, rest);

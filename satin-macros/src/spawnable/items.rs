@@ -6,6 +6,7 @@ use syn::spanned::Spanned;
 use syn::{Attribute, Block, Expr, Lifetime, Path, Receiver, Type, TypeReference};
 
 use super::hygiene::quote;
+use super::leaf;
 use super::mark::{Marked, MarkedBody, Verb};
 use super::parse::Job;
 use super::signature::{Kind, with_lifetime, without_self};
@@ -121,8 +122,9 @@ pub fn items(job: &Job, marked: &MarkedBody, twin: &Block, lowered: &TokenStream
         companion(job),
     );
     let (entry, body) = bodies(job, &marked.block, lowered);
+    let start = start(job, &marked.block);
     Items {
-        inside: quote!(#public #entry #body #twin #companion),
+        inside: quote!(#public #start #entry #body #twin #companion),
         outside: registration(job),
     }
 }
@@ -207,6 +209,30 @@ fn bodies(job: &Job, marked: &Block, lowered: &TokenStream) -> (TokenStream, Tok
     (entry, body)
 }
 
+/// Where the expansion into itself ends, the tests by which most invocations end stand in the caller: a leaf costs no call.
+///
+/// What stands here stands in the body too, so only conditions that may be evaluated twice come in question.
+fn start(job: &Job, marked: &Block) -> TokenStream {
+    let (start, entry) = (job.inner("start"), job.inner("entry"));
+    let (receiver, params, output) = (job.body_receiver(), job.body_params(), &job.output);
+    let names = job.params.iter().map(|param| &param.name);
+    let of = job.self_type.as_ref().map(|_| quote!(Self::));
+    let self_argument = job.receiver.as_ref().map(|receiver| {
+        let token = receiver.self_token;
+        quote!(#token,)
+    });
+    let leaves = leaf::tests(job, marked);
+    quote! {
+        #[doc(hidden)]
+        #[inline(always)]
+        #[allow(warnings, clippy::all)]
+        fn #start(#receiver cx: ::satin::__private::Cx, index: u32, #(#params),*) -> #output {
+            #(#leaves)*
+            #of #entry(#self_argument cx, index, #(#names),*)
+        }
+    }
+}
+
 fn twin_function(job: &Job, body: &Block) -> TokenStream {
     let (vis, twin, output) = (&job.vis, job.twin(), &job.output);
     let (receiver, params) = (job.body_receiver(), job.body_params());
@@ -263,8 +289,8 @@ fn registration(job: &Job) -> TokenStream {
     let names: Vec<Ident> = (0..types.len())
         .map(|at| format_ident!("a{}", at, span = Span::mixed_site()))
         .collect();
-    let (entry, body) = (
-        job.path_of(&job.inner("entry")),
+    let (start, body) = (
+        job.path_of(&job.inner("start")),
         job.path_of(&job.inner("body")),
     );
     let (first, others): (Vec<&Ident>, Vec<&Ident>) =
@@ -294,7 +320,7 @@ fn registration(job: &Job) -> TokenStream {
             #[inline(always)]
             fn call(cx: ::satin::__private::Cx, index: u32, (#(#names,)*): ::satin::__private::Args<'_, Self>) -> #output {
                 if L::LAST {
-                    #entry(#(#first,)* cx, index, #(#others),*)
+                    #start(#(#first,)* cx, index, #(#others),*)
                 } else {
                     #body::<L::Next>(#(#first,)* cx, index, #(#others),*)
                 }
@@ -366,7 +392,7 @@ fn unroll_level(marked: &Block) -> usize {
     (1..=2).rev().find(affordable).unwrap_or(0) as usize
 }
 
-fn count_tokens(tokens: TokenStream) -> usize {
+pub(super) fn count_tokens(tokens: TokenStream) -> usize {
     tokens
         .into_iter()
         .map(|token| match token {

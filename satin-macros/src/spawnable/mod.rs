@@ -7,7 +7,7 @@
 //! | refuse those in places where none may stand | `check.rs` |
 //! | write iterator forms out as loops | `iterators.rs` |
 //! | lower the body, statement by statement | `expand.rs`, with `site.rs`, `escape.rs`, `mentions.rs`, `group.rs` |
-//! | the items around it | `items.rs`, `twin.rs` |
+//! | the items around it | `items.rs`, `twin.rs`, `leaf.rs` |
 
 mod check;
 mod errors;
@@ -17,6 +17,7 @@ mod group;
 mod hygiene;
 mod items;
 mod iterators;
+mod leaf;
 mod mark;
 mod mentions;
 mod parse;

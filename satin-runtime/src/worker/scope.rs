@@ -13,7 +13,7 @@ use super::{
     thread::{Worker, raise_abort},
 };
 use crate::job::{
-    function::{Function, JudgeOf, Prepared, Speculative},
+    function::{Function, JudgeOf, Prepared, Speculative, Unroll},
     record::{Aborted, Cx, Frame, Judge, Payload, Slot, State, flag},
 };
 
@@ -25,14 +25,14 @@ pub struct Scope<'f> {
 }
 
 impl<'f> Scope<'f> {
-    /// The scope of an invocation.
+    /// The scope of an invocation. Of those that are expanded into one another one looks at the stack.
     ///
     /// # Panics
     /// If the stack is nearly used up.
     #[inline(always)]
-    pub fn new(cx: Cx, frame: &'f Frame) -> Scope<'f> {
+    pub fn new<L: Unroll>(cx: Cx, frame: &'f Frame) -> Scope<'f> {
         let worker = Worker::of(cx.head);
-        if std::ptr::from_ref(frame).addr() < worker.stack_limit.get() {
+        if L::LAST && std::ptr::from_ref(frame).addr() < worker.stack_limit.get() {
             worker.too_deep();
         }
         Scope { head: Cell::new(cx.head), next: Cell::new(0), frame }
