@@ -1,12 +1,12 @@
 //! stub docs
 pub use satin_macros::{call, main, seq, spawn, spawnable, sync};
+#[doc(hidden)]
+pub use satin_runtime::private as __private;
 pub use satin_runtime::{
     config::{Config, ConfigError},
     job, observe, worker,
     worker::{BuildError, Builder, NodeInfo, Satin, node},
 };
-#[doc(hidden)]
-pub use satin_runtime::private as __private;
 
 #[cfg(feature = "clap")]
 mod args;

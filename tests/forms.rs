@@ -5,7 +5,11 @@
 #![cfg(not(feature = "serial"))]
 #![forbid(unsafe_code)]
 #![deny(warnings, clippy::pedantic)]
-#![allow(clippy::needless_pass_by_value, clippy::unnecessary_wraps, reason = "jobs own their arguments, and forms need a `?`")]
+#![allow(
+    clippy::needless_pass_by_value,
+    clippy::unnecessary_wraps,
+    reason = "jobs own their arguments, and forms need a `?`"
+)]
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
@@ -38,12 +42,18 @@ fn meet() {
 /// Runs `form` on two workers, and checks that no child of it was alone.
 fn together<R: Send>(form: impl FnOnce() -> R + Send) -> R {
     static ONE_AT_A_TIME: std::sync::Mutex<()> = std::sync::Mutex::new(());
-    let _one = ONE_AT_A_TIME.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let _one = ONE_AT_A_TIME
+        .lock()
+        .unwrap_or_else(std::sync::PoisonError::into_inner);
     PRESENT.store(0, SeqCst);
     ALONE.store(0, SeqCst);
     let result = pool(form);
     assert_ne!(PRESENT.load(SeqCst), 0, "no child came");
-    assert_eq!(ALONE.load(SeqCst), 0, "the children were not under way together");
+    assert_eq!(
+        ALONE.load(SeqCst),
+        0,
+        "the children were not under way together"
+    );
     result
 }
 
@@ -85,7 +95,9 @@ fn lets_of_patterns(n: u64) -> (u64, u64) {
         return (n, n + 1);
     }
     let (a, mut b) = lets_of_patterns(1);
-    let Some((c, 4)) = Some(lets_of_patterns(3)) else { return (0, 0) };
+    let Some((c, 4)) = Some(lets_of_patterns(3)) else {
+        return (0, 0);
+    };
     b += 1;
     (a + b, c)
 }
@@ -294,9 +306,18 @@ struct Node {
 fn build(depth: u64, value: u64) -> Node {
     if depth == 0 {
         meet();
-        return Node { value, children: None };
+        return Node {
+            value,
+            children: None,
+        };
     }
-    Node { value, children: Some((Box::new(build(depth - 1, 2 * value)), Box::new(build(depth - 1, 2 * value + 1)))) }
+    Node {
+        value,
+        children: Some((
+            Box::new(build(depth - 1, 2 * value)),
+            Box::new(build(depth - 1, 2 * value + 1)),
+        )),
+    }
 }
 
 #[spawnable]
@@ -312,24 +333,42 @@ fn depth(node: &Node) -> u64 {
 
 #[spawnable]
 fn tak(x: i64, y: i64, z: i64) -> i64 {
-    if y >= x { z } else { tak(tak(x - 1, y, z), tak(y - 1, z, x), tak(z - 1, x, y)) }
+    if y >= x {
+        z
+    } else {
+        tak(tak(x - 1, y, z), tak(y - 1, z, x), tak(z - 1, x, y))
+    }
 }
 
 #[spawnable]
 fn condition(n: u64) -> u64 {
-    if spawn!(leaf(n)) + spawn!(leaf(n)) > n { 1 } else { 0 }
+    if spawn!(leaf(n)) + spawn!(leaf(n)) > n {
+        1
+    } else {
+        0
+    }
 }
 
 #[spawnable]
 fn tail_calls(n: u64, so_far: u64) -> u64 {
-    if n == 0 { so_far } else { tail_calls(n - 1, so_far + n) }
+    if n == 0 {
+        so_far
+    } else {
+        tail_calls(n - 1, so_far + n)
+    }
 }
 
 // ---------------------------------------------------------------------------------------------------------- iterators
 #[spawnable]
 fn collected(n: u64) -> (Vec<u64>, u64, Option<u64>) {
     let all: Vec<u64> = (0..n).map(|i| spawn!(leaf(i))).collect();
-    let sum = [5, 6].iter().map(|&i: &u64| { let j = i + 1; spawn!(leaf(j)) }).sum::<u64>();
+    let sum = [5, 6]
+        .iter()
+        .map(|&i: &u64| {
+            let j = i + 1;
+            spawn!(leaf(j))
+        })
+        .sum::<u64>();
     (all, sum, (0..n).map(|i| spawn!(leaf(i))).max())
 }
 
@@ -393,7 +432,10 @@ struct Tree {
 impl Tree {
     fn new(depth: u32) -> Tree {
         let children = if depth == 0 { 0 } else { 2 };
-        Tree { value: 1, children: (0..children).map(|_| Tree::new(depth - 1)).collect() }
+        Tree {
+            value: 1,
+            children: (0..children).map(|_| Tree::new(depth - 1)).collect(),
+        }
     }
 
     /// The sum of all values.
@@ -475,9 +517,28 @@ fn lets_are_parallel() {
 
 #[test]
 fn places_are_parallel() {
-    assert_eq!(together(|| assignments(4)), (4, vec![5, 6, 0], Places { field: 7, list: vec![] }));
+    assert_eq!(
+        together(|| assignments(4)),
+        (
+            4,
+            vec![5, 6, 0],
+            Places {
+                field: 7,
+                list: vec![]
+            }
+        )
+    );
     assert_eq!(together(|| compound(4)), (25, vec![7, 6]));
-    assert_eq!(together(|| method_calls(4)), (Places { field: 0, list: vec![4, 7] }, BTreeMap::from([(4, 5), (5, 7)])));
+    assert_eq!(
+        together(|| method_calls(4)),
+        (
+            Places {
+                field: 0,
+                list: vec![4, 7]
+            },
+            BTreeMap::from([(4, 5), (5, 7)])
+        )
+    );
     assert_eq!(together(|| let_after_place(4)), 12);
     assert_eq!(together(|| best_of(6)), 5);
 }
@@ -516,7 +577,10 @@ fn expressions_are_parallel() {
 
 fn build_in_sequence(depth: u64, value: u64) -> Node {
     let child = |value| Box::new(build_in_sequence(depth - 1, value));
-    Node { value, children: (depth > 0).then(|| (child(2 * value), child(2 * value + 1))) }
+    Node {
+        value,
+        children: (depth > 0).then(|| (child(2 * value), child(2 * value + 1))),
+    }
 }
 
 #[test]
@@ -606,7 +670,8 @@ fn booms(n: u32, counted: Counted, big: [u64; 9]) -> Counted {
 #[test]
 fn every_value_is_dropped_once() {
     for (n, first) in [(0, 0), (1, 0), (4, 0), (4, 77), (3, 77), (7, 0)] {
-        let outcome = std::panic::catch_unwind(|| pool(|| drop(booms(n, Counted::new(first), [9; 9]))));
+        let outcome =
+            std::panic::catch_unwind(|| pool(|| drop(booms(n, Counted::new(first), [9; 9]))));
         assert_eq!(outcome.is_err(), n < 7, "booms({n}, {first})");
         assert_eq!(LIVE.load(SeqCst), 0, "booms({n}, {first})");
     }

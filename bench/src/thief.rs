@@ -71,22 +71,33 @@ fn leaf() -> u64 {
     let start = Instant::now();
     let mut x = 1u64;
     while start.elapsed() < Duration::from_millis(2) {
-        (0..1000).for_each(|_| x = black_box(x.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1)));
+        (0..1000)
+            .for_each(|_| x = black_box(x.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1)));
     }
     x & 1
 }
 
 /// Measures and reports.
 pub fn run(args: &Args) -> anyhow::Result<()> {
-    let cases: [(&'static str, fn() -> u64); 3] =
-        [("fib", || fib(black_box(32))), ("coarse", || coarse(8)), ("flat", || flat(256))];
+    let cases: [(&'static str, fn() -> u64); 3] = [
+        ("fib", || fib(black_box(32))),
+        ("coarse", || coarse(8)),
+        ("flat", || flat(256)),
+    ];
     let mut table = comfy_table::Table::new();
     table.set_header(["case", "thefts", "median us", "p99 us", "max us"]);
     let mut rows = Vec::new();
     for (case, program) in cases {
         let waits = measure(program, Duration::from_secs_f64(args.seconds), args.pause)?;
         let at = |q: f64| waits[((waits.len() - 1) as f64 * q) as usize].as_secs_f64() * 1e6;
-        let row = Row { bench: "thief", case, thefts: waits.len(), us_p50: at(0.5), us_p99: at(0.99), us_max: at(1.0) };
+        let row = Row {
+            bench: "thief",
+            case,
+            thefts: waits.len(),
+            us_p50: at(0.5),
+            us_p99: at(0.99),
+            us_max: at(1.0),
+        };
         table.add_row([
             case.to_string(),
             row.thefts.to_string(),
@@ -114,7 +125,9 @@ fn measure(program: fn() -> u64, time: Duration, pause: u64) -> anyhow::Result<V
             let mut waits = Vec::new();
             let mut random = 1u64;
             while start.elapsed() < time {
-                random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                random = random
+                    .wrapping_mul(6_364_136_223_846_793_005)
+                    .wrapping_add(1_442_695_040_888_963_407);
                 let rest = Instant::now();
                 while rest.elapsed() < Duration::from_micros((random >> 33) % pause.max(1)) {
                     std::hint::spin_loop();

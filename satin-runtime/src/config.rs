@@ -55,7 +55,11 @@ const DEFAULT_STACK_MIB: usize = 256;
 
 impl Default for Resolved {
     fn default() -> Resolved {
-        Resolved { threads: 1, stack_mib: DEFAULT_STACK_MIB, stats: false }
+        Resolved {
+            threads: 1,
+            stack_mib: DEFAULT_STACK_MIB,
+            stats: false,
+        }
     }
 }
 
@@ -92,7 +96,11 @@ impl Config {
             let Some(value) = value else { return Ok(None) };
             match parse(value.trim()) {
                 Some(parsed) => Ok(Some(parsed)),
-                None => Err(ConfigError::Value { name, value, expected }),
+                None => Err(ConfigError::Value {
+                    name,
+                    value,
+                    expected,
+                }),
             }
         }
         let number = |text: &str| text.parse().ok();
@@ -102,8 +110,18 @@ impl Config {
             _ => None,
         };
         Ok(Config {
-            threads: parse("SATIN_THREADS", get("SATIN_THREADS"), "a number of workers, 1 or more", number)?,
-            stack: parse("SATIN_STACK", get("SATIN_STACK"), "a number of MiB, 1 or more", number)?,
+            threads: parse(
+                "SATIN_THREADS",
+                get("SATIN_THREADS"),
+                "a number of workers, 1 or more",
+                number,
+            )?,
+            stack: parse(
+                "SATIN_STACK",
+                get("SATIN_STACK"),
+                "a number of MiB, 1 or more",
+                number,
+            )?,
             stats: parse("SATIN_STATS", get("SATIN_STATS"), "1 or 0", switch)?,
             log: get("SATIN_LOG"),
         })
@@ -121,16 +139,34 @@ impl Config {
     }
 
     pub(crate) fn resolve(self) -> Result<Resolved, ConfigError> {
-        let threads = self.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
-        let wrong = |name, value: usize, expected| ConfigError::Value { name, value: value.to_string(), expected };
+        let threads = self
+            .threads
+            .unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
+        let wrong = |name, value: usize, expected| ConfigError::Value {
+            name,
+            value: value.to_string(),
+            expected,
+        };
         if !(1..MOST_THREADS).contains(&threads) {
-            return Err(wrong("SATIN_THREADS", threads, "a number of workers from 1 to 65535"));
+            return Err(wrong(
+                "SATIN_THREADS",
+                threads,
+                "a number of workers from 1 to 65535",
+            ));
         }
         let stack_mib = self.stack.unwrap_or(DEFAULT_STACK_MIB);
         if !STACK_MIB.contains(&stack_mib) {
-            return Err(wrong("SATIN_STACK", stack_mib, "a number of MiB from 1 to 65536"));
+            return Err(wrong(
+                "SATIN_STACK",
+                stack_mib,
+                "a number of MiB from 1 to 65536",
+            ));
         }
-        Ok(Resolved { threads: threads as u32, stack_mib, stats: self.stats.unwrap_or(false) })
+        Ok(Resolved {
+            threads: threads as u32,
+            stack_mib,
+            stats: self.stats.unwrap_or(false),
+        })
     }
 
     /// The log goes to stderr, unless the program has set up `tracing` itself.
@@ -142,7 +178,10 @@ impl Config {
             expected: "a tracing filter such as `info` or `satin=debug`",
         })?;
         // An error means that the program has a subscriber of its own: that one stays.
-        let _ = tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr).try_init();
+        let _ = tracing_subscriber::fmt()
+            .with_env_filter(filter)
+            .with_writer(io::stderr)
+            .try_init();
         Ok(())
     }
 }
@@ -176,22 +215,40 @@ mod tests {
     use super::*;
 
     fn variables(set: &[(&'static str, &str)]) -> Result<Config, ConfigError> {
-        Config::from_variables(|name| set.iter().find(|(key, _)| *key == name).map(|(_, value)| (*value).into()))
+        Config::from_variables(|name| {
+            set.iter()
+                .find(|(key, _)| *key == name)
+                .map(|(_, value)| (*value).into())
+        })
     }
 
     #[test]
     fn the_environment_stands_above_the_file() {
         let file: Config = toml::from_str("threads = 3\nstack = 64").expect("valid");
-        let both = variables(&[("SATIN_THREADS", " 5 ")]).expect("valid").or(file);
+        let both = variables(&[("SATIN_THREADS", " 5 ")])
+            .expect("valid")
+            .or(file);
         assert_eq!((both.threads, both.stack), (Some(5), Some(64)));
     }
 
     #[test]
     fn nonsense_is_an_error_that_names_the_variable() {
-        let error = variables(&[("SATIN_THREADS", "many")]).expect_err("nonsense").to_string();
-        assert_eq!(error, "SATIN_THREADS=\"many\": expected a number of workers, 1 or more");
+        let error = variables(&[("SATIN_THREADS", "many")])
+            .expect_err("nonsense")
+            .to_string();
+        assert_eq!(
+            error,
+            "SATIN_THREADS=\"many\": expected a number of workers, 1 or more"
+        );
         assert!(variables(&[("SATIN_STATS", "perhaps")]).is_err());
         assert!(toml::from_str::<Config>("thraeds = 3").is_err());
-        assert!(Config { threads: Some(0), ..Config::default() }.resolve().is_err());
+        assert!(
+            Config {
+                threads: Some(0),
+                ..Config::default()
+            }
+            .resolve()
+            .is_err()
+        );
     }
 }

@@ -5,5 +5,8 @@ pub use crate::job::function::{
     Args, Call, Function, Info, Prepared, Registration, Speculative, U0, U1, U2, Unroll, VTable,
 };
 pub use crate::job::kinds::{Kinds, Mut, MutSlice, Ref, RefSlice, RefStr, Value};
-pub use crate::worker::{Child, Cx, Delivery, Entry, Frame, Group, Keep, Or, Scope, Spec, Ticket, enter};
+pub use crate::worker::{
+    Accumulate, AccumulateInOrder, Child, Cx, Delivery, Entry, Frame, Group, Keep, Or, Place,
+    Scope, Spec, Ticket, enter,
+};
 pub use inventory;

@@ -784,7 +784,13 @@ impl Lower<'_> {
             ..
         } = spawn;
         let deliver = quote!(#name = ::core::option::Option::Some(#value););
-        out.extend(self.group_children(group, vec![(value, prepared, speculative)], None, deliver));
+        out.extend(self.group_children(
+            group,
+            vec![(value, prepared, speculative)],
+            None,
+            deliver,
+            None,
+        ));
         Value::Late { name, speculative }
     }
 
@@ -795,6 +801,7 @@ impl Lower<'_> {
         children: Vec<(Ident, TokenStream, bool)>,
         operands: Option<(TokenStream, TokenStream)>,
         deliver: TokenStream,
+        order: Option<TokenStream>,
     ) -> TokenStream {
         let mut out = TokenStream::new();
         let (mut entries, mut patterns, mut failed, mut fails) =
@@ -835,6 +842,7 @@ impl Lower<'_> {
                 tuple(failed)
             },
             fail: fails,
+            order,
         };
         out.extend(self.groups.push(group, &tuple(entries), arm));
         out
@@ -891,7 +899,8 @@ impl Lower<'_> {
         let segment = &mut self.blocks[home].segment;
         segment.places.extend(site.path.clone());
         segment.watched.extend(lent);
-        out.extend(self.group_children(group, children, operands, deliver));
+        let order = order_of(site, operands.is_some(), &children);
+        out.extend(self.group_children(group, children, operands, deliver, order));
         Some(out)
     }
 
@@ -1581,5 +1590,42 @@ impl Job {
                     .map(|param| Kind::of(&param.ty).is_lent()),
             )
             .collect()
+    }
+}
+
+/// For a mere `count += f(..)` (or `|=`, `&=`, `^=`) on a variable or its field: what asks the type of the place whether the
+/// order of delivery matters. For unsigned numbers it does not, and their results need not be kept until all are there.
+fn order_of(
+    site: &Site,
+    has_operands: bool,
+    children: &[(Ident, TokenStream, bool)],
+) -> Option<TokenStream> {
+    let Expr::Binary(binary) = &site.deliver else {
+        return None;
+    };
+    let mere =
+        !has_operands && matches!(children, [(_, _, false)]) && Marked::of(&binary.right).is_some();
+    let method = match binary.op {
+        syn::BinOp::AddAssign(_) => quote!(sum),
+        syn::BinOp::BitOrAssign(_) | syn::BinOp::BitAndAssign(_) | syn::BinOp::BitXorAssign(_) => {
+            quote!(bits)
+        }
+        _ => return None,
+    };
+    let place = &binary.left;
+    (mere && is_variable(place)).then(|| {
+        quote!({
+            use ::satin::__private::{Accumulate as _, AccumulateInOrder as _};
+            (&::satin::__private::Place::of(&#place)).#method()
+        })
+    })
+}
+
+/// `count` or `self.stats.count`: looking at it does nothing.
+fn is_variable(place: &Expr) -> bool {
+    match place {
+        Expr::Path(path) => path.path.get_ident().is_some(),
+        Expr::Field(field) => is_variable(&field.base),
+        _ => false,
     }
 }

@@ -32,6 +32,8 @@ pub struct Arm {
     pub failed_pattern: TokenStream,
     /// Returns with the failure; empty if no call of the site has a `?`.
     pub fail: TokenStream,
+    /// For a mere `count += f(..)`: asks the type of the place whether the order matters.
+    pub order: Option<TokenStream>,
 }
 
 /// All groups of a body, and the holes that wait for them.
@@ -179,9 +181,17 @@ impl GroupPlan {
             });
             quote!(|done| match done { #(#arms)* })
         };
+        let constructor = match &arms[..] {
+            [
+                Arm {
+                    order: Some(order), ..
+                },
+            ] => quote!(ordered(#order, #deliver)),
+            _ => quote!(new(#deliver)),
+        };
         quote! {
             #before
-            let mut #delivery = ::satin::__private::Delivery::new(#deliver);
+            let mut #delivery = ::satin::__private::Delivery::#constructor;
             let mut #name = ::satin::__private::Group::new(&scope, &mut #delivery);
         }
     }

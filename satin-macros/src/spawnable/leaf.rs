@@ -15,23 +15,36 @@ const MOST_TOKENS: usize = 60;
 
 /// Types whose values a condition can use without moving them.
 const PLAIN: [&str; 17] = [
-    "u8", "u16", "u32", "u64", "u128", "usize", "i8", "i16", "i32", "i64", "i128", "isize", "f32", "f64", "bool", "char",
-    "str",
+    "u8", "u16", "u32", "u64", "u128", "usize", "i8", "i16", "i32", "i64", "i128", "isize", "f32",
+    "f64", "bool", "char", "str",
 ];
 
 /// Methods that look and do not touch.
-const LOOKING: [&str; 6] = ["len", "is_empty", "is_some", "is_none", "count_ones", "is_power_of_two"];
+const LOOKING: [&str; 6] = [
+    "len",
+    "is_empty",
+    "is_some",
+    "is_none",
+    "count_ones",
+    "is_power_of_two",
+];
 
 /// The tests at the start of the body.
 pub fn tests<'b>(job: &Job, body: &'b Block) -> Vec<&'b Stmt> {
-    body.stmts.iter().take_while(|stmt| is_test(job, stmt)).collect()
+    body.stmts
+        .iter()
+        .take_while(|stmt| is_test(job, stmt))
+        .collect()
 }
 
 fn is_test(job: &Job, stmt: &Stmt) -> bool {
     let Stmt::Expr(Expr::If(test), _) = stmt else {
         return false;
     };
-    let returns = matches!(test.then_branch.stmts.last(), Some(Stmt::Expr(Expr::Return(_), _)));
+    let returns = matches!(
+        test.then_branch.stmts.last(),
+        Some(Stmt::Expr(Expr::Return(_), _))
+    );
     let tokens = test.to_token_stream();
     test.attrs.is_empty()
         && test.else_branch.is_none()
@@ -47,7 +60,8 @@ fn is_plain(tokens: &TokenStream) -> bool {
         TokenTree::Group(group) => is_plain(&group.stream()),
         TokenTree::Ident(ident) => {
             let name = ident.to_string();
-            !name.starts_with("__") && !["static", "fn", "use", "const", "satin"].contains(&name.as_str())
+            !name.starts_with("__")
+                && !["static", "fn", "use", "const", "satin"].contains(&name.as_str())
         }
         _ => true,
     })
@@ -59,15 +73,24 @@ fn is_repeatable(job: &Job, expr: &Expr) -> bool {
     match expr {
         Expr::Lit(_) => true,
         Expr::Path(path) => path.path.get_ident().is_some_and(|name| {
-            let constant = name.to_string().chars().all(|c| c.is_ascii_uppercase() || c == '_' || c.is_ascii_digit());
-            constant || job.params.iter().any(|param| param.name == *name && is_plain_type(&param.ty))
+            let constant = name
+                .to_string()
+                .chars()
+                .all(|c| c.is_ascii_uppercase() || c == '_' || c.is_ascii_digit());
+            constant
+                || job
+                    .params
+                    .iter()
+                    .any(|param| param.name == *name && is_plain_type(&param.ty))
         }),
         Expr::Paren(inner) => all(&[&inner.expr]),
         Expr::Unary(unary) => all(&[&unary.expr]),
         Expr::Cast(cast) => all(&[&cast.expr]) && is_plain_type(&cast.ty),
         Expr::Binary(binary) => !is_assignment(&binary.op) && all(&[&binary.left, &binary.right]),
         Expr::MethodCall(call) => {
-            call.args.is_empty() && LOOKING.iter().any(|name| call.method == name) && all(&[&call.receiver])
+            call.args.is_empty()
+                && LOOKING.iter().any(|name| call.method == name)
+                && all(&[&call.receiver])
         }
         _ => false,
     }
@@ -82,7 +105,10 @@ fn is_assignment(op: &syn::BinOp) -> bool {
 fn is_plain_type(ty: &Type) -> bool {
     match ty {
         Type::Reference(_) => true,
-        Type::Path(path) => path.path.get_ident().is_some_and(|name| PLAIN.iter().any(|plain| name == plain)),
+        Type::Path(path) => path
+            .path
+            .get_ident()
+            .is_some_and(|name| PLAIN.iter().any(|plain| name == plain)),
         _ => false,
     }
 }

@@ -126,7 +126,8 @@ impl<B, C> Speculative for ControlFlow<B, C> {
         self.is_break()
     }
     fn value(self) -> C {
-        self.continue_value().expect("only successes are asked for their value")
+        self.continue_value()
+            .expect("only successes are asked for their value")
     }
 }
 
@@ -227,7 +228,13 @@ fn run_bytes<F: Function>(cx: Cx, index: u32, arguments: &[u8]) -> Result<Vec<u8
         let out = F::call(cx, index, F::Kinds::lend(&mut held));
         postcard::to_stdvec(&(out, F::Kinds::give_back(held)))
     }))
-    .map_err(|payload| if payload.is::<Aborted>() { RemoteFailure::Aborted } else { RemoteFailure::Panicked(payload) })?
+    .map_err(|payload| {
+        if payload.is::<Aborted>() {
+            RemoteFailure::Aborted
+        } else {
+            RemoteFailure::Panicked(payload)
+        }
+    })?
     .map_err(codec)
 }
 
@@ -258,7 +265,8 @@ impl<F: Function<Out: Speculative>> JudgeOf<F> {
         // SAFETY: of the field: a result of `F` is in the slot.
         in_slot: |slot| unsafe { slot.peek::<F::Out>() }.failed(),
         in_bytes: |bytes| {
-            let failed = || postcard::take_from_bytes::<F::Out>(bytes).is_ok_and(|(out, _)| out.failed());
+            let failed =
+                || postcard::take_from_bytes::<F::Out>(bytes).is_ok_and(|(out, _)| out.failed());
             // What cannot be decoded is the owner's to complain about.
             catch_unwind(failed).unwrap_or(false)
         },
@@ -299,7 +307,9 @@ pub fn program_hash() -> [u8; 32] {
     let mut hasher = blake3::Hasher::new();
     for (name, vtable) in registered() {
         for text in [name, vtable.info.signature] {
-            hasher.update(&(text.len() as u64).to_le_bytes()).update(text.as_bytes());
+            hasher
+                .update(&(text.len() as u64).to_le_bytes())
+                .update(text.as_bytes());
         }
     }
     hasher.finalize().into()

@@ -55,7 +55,11 @@ impl JobId {
             }
             let (digits, tail) = tail.split_at_checked(length)?;
             rest = tail;
-            Some(digits.iter().fold(0, |index, digit| index << 8 | u32::from(*digit)))
+            Some(
+                digits
+                    .iter()
+                    .fold(0, |index, digit| index << 8 | u32::from(*digit)),
+            )
         })
     }
 
@@ -114,7 +118,10 @@ impl Fingerprint {
     pub fn of(name: &str, arguments: &[u8]) -> Fingerprint {
         let mut hasher = blake3::Hasher::new();
         // The length first, so that no name and arguments run into those of another function.
-        hasher.update(&(name.len() as u64).to_le_bytes()).update(name.as_bytes()).update(arguments);
+        hasher
+            .update(&(name.len() as u64).to_le_bytes())
+            .update(name.as_bytes())
+            .update(arguments);
         let mut first = [0; 8];
         first.copy_from_slice(&hasher.finalize().as_bytes()[..8]);
         Fingerprint(u64::from_le_bytes(first))
@@ -127,7 +134,10 @@ mod tests {
     use proptest::{collection::vec, prelude::*};
 
     fn path() -> impl Strategy<Value = Vec<u32>> {
-        vec(prop_oneof![0..4u32, 245..260u32, 65_530..65_540u32, any::<u32>()], 0..6)
+        vec(
+            prop_oneof![0..4u32, 245..260u32, 65_530..65_540u32, any::<u32>()],
+            0..6,
+        )
     }
 
     proptest! {

@@ -111,8 +111,14 @@ impl<T: Serialize + DeserializeOwned + Send + 'static> Kind for MutSlice<T> {
     /// # Panics
     /// If the slice came back with another length, which only a corrupted frame can cause.
     fn copy_back(arg: &mut [T], back: Vec<T>) {
-        assert_eq!(arg.len(), back.len(), "a `&mut [T]` argument came back with another length");
-        arg.iter_mut().zip(back).for_each(|(place, value)| *place = value);
+        assert_eq!(
+            arg.len(),
+            back.len(),
+            "a `&mut [T]` argument came back with another length"
+        );
+        arg.iter_mut()
+            .zip(back)
+            .for_each(|(place, value)| *place = value);
     }
 }
 

@@ -95,7 +95,10 @@ impl State {
 
     /// The owner's sync need not wait any longer.
     pub fn is_settled(self) -> bool {
-        !matches!(self, State::Ready | State::Taken(_) | State::Leaving | State::Away)
+        !matches!(
+            self,
+            State::Ready | State::Taken(_) | State::Leaving | State::Away
+        )
     }
 }
 
@@ -124,10 +127,17 @@ impl Meta {
     fn enter(&self, state: State) -> bool {
         let mut meta = self.0.load(Ordering::Relaxed);
         loop {
-            let awaited = if state.is_settled() { 0 } else { meta & AWAITED };
+            let awaited = if state.is_settled() {
+                0
+            } else {
+                meta & AWAITED
+            };
             let next = meta & (SPECULATIVE | u64::from(u32::MAX)) | state.bits() | awaited;
             // Release: who sees the state sees the result. Acquire: the owner announced its wait before.
-            match self.0.compare_exchange_weak(meta, next, Ordering::AcqRel, Ordering::Relaxed) {
+            match self
+                .0
+                .compare_exchange_weak(meta, next, Ordering::AcqRel, Ordering::Relaxed)
+            {
                 Ok(_) => return meta & AWAITED != 0,
                 Err(now) => meta = now,
             }
@@ -140,7 +150,12 @@ impl Meta {
             if State::from_bits(meta).is_settled() {
                 return false;
             }
-            match self.0.compare_exchange_weak(meta, meta | AWAITED, Ordering::AcqRel, Ordering::Acquire) {
+            match self.0.compare_exchange_weak(
+                meta,
+                meta | AWAITED,
+                Ordering::AcqRel,
+                Ordering::Acquire,
+            ) {
                 Ok(_) => return true,
                 Err(now) => meta = now,
             }
@@ -151,13 +166,20 @@ impl Meta {
 impl Slot {
     /// Fills in everything but the arguments.
     #[inline(always)]
-    pub fn fill(&self, function: &'static VTable, parent: *const Frame, index: u32, judge: Option<&'static Judge>) {
+    pub fn fill(
+        &self,
+        function: &'static VTable,
+        parent: *const Frame,
+        index: u32,
+        judge: Option<&'static Judge>,
+    ) {
         self.function.set(function);
         self.parent.set(parent);
         let flags = match judge {
             Some(judge) => {
                 let judge = std::ptr::from_ref(judge).cast_mut().cast();
-                self.extra.store(judge, std::sync::atomic::Ordering::Relaxed);
+                self.extra
+                    .store(judge, std::sync::atomic::Ordering::Relaxed);
                 SPECULATIVE
             }
             None => 0,
@@ -194,7 +216,12 @@ impl Slot {
         let speculative = self.meta.has(SPECULATIVE);
         // SAFETY: `fill` stored a `&'static Judge` whenever it set the flag, and `extra` is overwritten only by an
         // answer, after which nobody asks for the judge.
-        speculative.then(|| unsafe { &*self.extra.load(std::sync::atomic::Ordering::Relaxed).cast::<Judge>() })
+        speculative.then(|| unsafe {
+            &*self
+                .extra
+                .load(std::sync::atomic::Ordering::Relaxed)
+                .cast::<Judge>()
+        })
     }
 
     /// Puts a value into the record, boxed if it does not fit.
@@ -283,12 +310,20 @@ impl Frame {
     #[inline(always)]
     #[must_use]
     pub fn new(cx: Cx, index: u32) -> Frame {
-        Frame { parent: cx.parent, index, flags: AtomicU32::new(0) }
+        Frame {
+            parent: cx.parent,
+            index,
+            flags: AtomicU32::new(0),
+        }
     }
 
     /// A frame that is not an invocation: the bottom of a chain, or a nested entry.
     pub(crate) fn special(parent: *const Frame, flags: u32) -> Frame {
-        Frame { parent, index: 0, flags: AtomicU32::new(flags) }
+        Frame {
+            parent,
+            index: 0,
+            flags: AtomicU32::new(flags),
+        }
     }
 
     /// True if that flag is up.
@@ -299,12 +334,18 @@ impl Frame {
 
     /// Raises a flag; true if it was down.
     pub(crate) fn raise(&self, flag: u32) -> bool {
-        self.flags.fetch_or(flag, std::sync::atomic::Ordering::Relaxed) & flag == 0
+        self.flags
+            .fetch_or(flag, std::sync::atomic::Ordering::Relaxed)
+            & flag
+            == 0
     }
 
     /// Lowers a flag; true if it was up.
     pub(crate) fn lower(&self, flag: u32) -> bool {
-        self.flags.fetch_and(!flag, std::sync::atomic::Ordering::Relaxed) & flag != 0
+        self.flags
+            .fetch_and(!flag, std::sync::atomic::Ordering::Relaxed)
+            & flag
+            != 0
     }
 
     /// The frame of the invocation that spawned this one.
@@ -351,7 +392,10 @@ mod loom_tests {
     unsafe impl Send for Job {}
 
     fn job() -> Arc<Job> {
-        Arc::new(Job { meta: Meta(AtomicU64::new(u64::from(7u32))), result: UnsafeCell::new(0) })
+        Arc::new(Job {
+            meta: Meta(AtomicU64::new(u64::from(7u32))),
+            result: UnsafeCell::new(0),
+        })
     }
 
     #[test]
@@ -371,7 +415,10 @@ mod loom_tests {
                 // SAFETY: the job is done: its data is the owner's.
                 assert_eq!(job.result.with(|result| unsafe { *result }), 42);
             }
-            assert!(!thief.join().expect("the thief ends"), "nobody announced a wait");
+            assert!(
+                !thief.join().expect("the thief ends"),
+                "nobody announced a wait"
+            );
             assert_eq!((job.meta.state(), job.meta.index()), (State::Done, 7));
         });
     }
@@ -389,7 +436,10 @@ mod loom_tests {
             };
             let parks = job.meta.announce_waiting();
             let wakes = thief.join().expect("the thief ends");
-            assert_eq!(parks, wakes, "the owner parks exactly if the thief wakes it");
+            assert_eq!(
+                parks, wakes,
+                "the owner parks exactly if the thief wakes it"
+            );
         });
     }
 }

@@ -41,15 +41,30 @@ pub struct Figures {
 
 impl Counters {
     pub(crate) fn read(&self) -> Figures {
-        Figures { steals: self.steals.get(), publications: self.publications.get(), sleeps: self.sleeps.get() }
+        Figures {
+            steals: self.steals.get(),
+            publications: self.publications.get(),
+            sleeps: self.sleeps.get(),
+        }
     }
 }
 
 /// The figures as a table for people, a line per worker.
 #[must_use]
 pub fn table(figures: &[Figures]) -> String {
-    let mut table = format!("{:>8} {:>12} {:>14} {:>10}\n", "worker", "steals", "publications", "sleeps");
-    for (worker, Figures { steals, publications, sleeps }) in figures.iter().enumerate() {
+    let mut table = format!(
+        "{:>8} {:>12} {:>14} {:>10}\n",
+        "worker", "steals", "publications", "sleeps"
+    );
+    for (
+        worker,
+        Figures {
+            steals,
+            publications,
+            sleeps,
+        },
+    ) in figures.iter().enumerate()
+    {
         table += &format!("{worker:>8} {steals:>12} {publications:>14} {sleeps:>10}\n");
     }
     table

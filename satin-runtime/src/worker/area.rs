@@ -12,7 +12,10 @@ pub(super) struct Area {
 impl Area {
     /// Reserves twice the size, as that always contains an aligned part. Costs address space only.
     pub(super) fn reserve() -> std::io::Result<Area> {
-        let map = MmapOptions::new().len(2 * AREA).no_reserve_swap().map_anon()?;
+        let map = MmapOptions::new()
+            .len(2 * AREA)
+            .no_reserve_swap()
+            .map_anon()?;
         Ok(Area { map })
     }
 

@@ -132,9 +132,16 @@ impl Deque {
         loop {
             let (tail, shared_split) = unpack(word);
             // Where all public jobs are gone the tail moves over the ones that were popped since.
-            let tail = if tail >= shared_split { old_split } else { tail };
+            let tail = if tail >= shared_split {
+                old_split
+            } else {
+                tail
+            };
             // Release: a thief that sees the new split sees the jobs below it.
-            match self.public.compare_exchange_weak(word, pack(tail, split), AcqRel, Relaxed) {
+            match self
+                .public
+                .compare_exchange_weak(word, pack(tail, split), AcqRel, Relaxed)
+            {
                 Ok(_) => break,
                 Err(now) => word = now,
             }
@@ -145,7 +152,11 @@ impl Deque {
 
     /// Owner: takes the public job at `position` back, the youngest of the deque. False if it has been stolen.
     pub(crate) fn reclaim(&self, position: usize, how_much: Publish) -> bool {
-        debug_assert_eq!(position + STEP, self.poll.split.get(), "only the youngest job is reclaimed");
+        debug_assert_eq!(
+            position + STEP,
+            self.poll.split.get(),
+            "only the youngest job is reclaimed"
+        );
         let mut word = self.public.load(Relaxed);
         loop {
             let (tail, split) = unpack(word);
@@ -159,7 +170,10 @@ impl Deque {
                 Publish::All => split - 1,
             };
             // Acquire on failure: a tail that has moved says that the job is the thief's.
-            match self.public.compare_exchange_weak(word, pack(tail, keep), AcqRel, Acquire) {
+            match self
+                .public
+                .compare_exchange_weak(word, pack(tail, keep), AcqRel, Acquire)
+            {
                 Ok(_) => {
                     self.set_split(self.position(keep));
                     return true;
@@ -172,7 +186,10 @@ impl Deque {
     /// Owner: everything below `head` is stolen and nothing is above: start afresh there.
     pub(crate) fn restart(&self, head: usize) {
         let (tail, split) = unpack(self.public.load(Relaxed));
-        debug_assert!(tail >= split, "a restart would lose public jobs: tail {tail}, split {split}");
+        debug_assert!(
+            tail >= split,
+            "a restart would lose public jobs: tail {tail}, split {split}"
+        );
         self.set_split(head);
         // Where jobs have been stolen more are wanted.
         overwrite(&self.poll.limit, ASKED_LIMIT);
@@ -199,7 +216,9 @@ impl Deque {
             self.ask();
             return None;
         }
-        self.public.compare_exchange(word, pack(tail + 1, split), AcqRel, Relaxed).ok()?;
+        self.public
+            .compare_exchange(word, pack(tail + 1, split), AcqRel, Relaxed)
+            .ok()?;
         if tail + 1 == split {
             self.ask();
         }
@@ -271,14 +290,18 @@ mod loom_tests {
     impl Jobs {
         fn new() -> Arc<Jobs> {
             let deque = Deque::new(BASE, BASE + 64 * STEP);
-            Arc::new(Jobs { deque, slots: std::array::from_fn(|_| UnsafeCell::new(0)) })
+            Arc::new(Jobs {
+                deque,
+                slots: std::array::from_fn(|_| UnsafeCell::new(0)),
+            })
         }
 
         fn push(&self, number: usize) {
             // SAFETY: the owner pushes where the slot is free.
             self.slots[number].with_mut(|slot| unsafe { *slot = number as u32 + 1 });
             if self.deque.must_look_after_push(BASE + number * STEP) {
-                self.deque.publish(BASE + (number + 1) * STEP, Publish::Half);
+                self.deque
+                    .publish(BASE + (number + 1) * STEP, Publish::Half);
             }
         }
 
@@ -302,7 +325,11 @@ mod loom_tests {
         fn run(&self, number: usize) {
             // SAFETY: who has taken the job has its slot.
             let job = self.slots[number].with_mut(|slot| unsafe { std::mem::take(&mut *slot) });
-            assert_eq!(job, number as u32 + 1, "a job is run once, and as it was written");
+            assert_eq!(
+                job,
+                number as u32 + 1,
+                "a job is run once, and as it was written"
+            );
         }
 
         fn steal(&self) -> u32 {
@@ -339,7 +366,10 @@ mod loom_tests {
                 })
                 .collect();
             let own: u32 = (0..2).rev().map(|number| u32::from(jobs.pop(number))).sum();
-            let stolen: u32 = thieves.into_iter().map(|thief| thief.join().expect("the thief ends")).sum();
+            let stolen: u32 = thieves
+                .into_iter()
+                .map(|thief| thief.join().expect("the thief ends"))
+                .sum();
             assert_eq!(own + stolen, 2);
         });
     }
@@ -385,7 +415,10 @@ mod loom_tests {
             fence(SeqCst);
             let seen = flag.load(Relaxed);
             asker.join().expect("the asker ends");
-            assert!(seen || jobs.deque.is_asked(), "the request was overwritten unseen");
+            assert!(
+                seen || jobs.deque.is_asked(),
+                "the request was overwritten unseen"
+            );
         });
     }
 }

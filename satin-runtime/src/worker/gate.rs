@@ -139,13 +139,21 @@ impl Gate {
         if job.enter(State::Away) {
             self.pool.sleep.unpark(owner);
         }
-        Some(Away { token, id, function, arguments, fingerprint })
+        Some(Away {
+            token,
+            id,
+            function,
+            arguments,
+            fingerprint,
+        })
     }
 
     /// Brings an answer. False if the job is not away any more: it has been answered or recalled.
     pub fn deliver(&self, token: Token, answer: Answer) -> bool {
         let mut away = lock(&self.pool.ledger.away);
-        let Some(SlotRef(slot)) = away.remove(&token) else { return false };
+        let Some(SlotRef(slot)) = away.remove(&token) else {
+            return false;
+        };
         // SAFETY: the job was away, and under the lock its owner cannot recall it: the slot waits for us.
         let job = unsafe { &*slot };
         let owner = Worker::of(slot).index;
@@ -157,7 +165,8 @@ impl Gate {
                 {
                     self.pool.worker(owner).abort_children(job.parent.get());
                 }
-                job.extra.store(Box::into_raw(Box::new(answer)).cast(), Ordering::Relaxed);
+                job.extra
+                    .store(Box::into_raw(Box::new(answer)).cast(), Ordering::Relaxed);
                 State::Answered
             }
         };
@@ -181,9 +190,16 @@ impl Gate {
     /// Lets a foreign job in; `done` is called by the worker that ran it.
     pub fn host(&self, job: Away, done: impl FnOnce(Answer) + Send + 'static) -> Hosted {
         let number = self.pool.ledger.next.fetch_add(1, Ordering::Relaxed);
-        let hosted = Hosted { pool: Arc::clone(&self.pool), number };
+        let hosted = Hosted {
+            pool: Arc::clone(&self.pool),
+            number,
+        };
         lock(&self.pool.ledger.hosted).insert(number, FrameRef(std::ptr::null()));
-        self.pool.submit_hosted(HostedTask { number, job, done: Box::new(done) });
+        self.pool.submit_hosted(HostedTask {
+            number,
+            job,
+            done: Box::new(done),
+        });
         hosted
     }
 }
@@ -244,7 +260,14 @@ fn run_hosted(worker: &Worker, head: *const Slot, number: u64, job: &Away) -> An
         None => return Answer::Aborted,
     }
     let outcome = worker.on_bottom(head, &raw const root.frame, || {
-        (job.function.run_bytes)(Cx { head, parent: &raw const root.frame }, index, &job.arguments)
+        (job.function.run_bytes)(
+            Cx {
+                head,
+                parent: &raw const root.frame,
+            },
+            index,
+            &job.arguments,
+        )
     });
     hosted().remove(&number);
     match outcome {
@@ -260,14 +283,18 @@ fn run_hosted(worker: &Worker, head: *const Slot, number: u64, job: &Away) -> An
 /// What a panic says, if it says anything.
 fn message(payload: &(dyn std::any::Any + Send)) -> &str {
     let text = payload.downcast_ref::<String>().map(String::as_str);
-    text.or_else(|| payload.downcast_ref::<&str>().copied()).unwrap_or("a job panicked")
+    text.or_else(|| payload.downcast_ref::<&str>().copied())
+        .unwrap_or("a job panicked")
 }
 
 impl Pool {
     /// Owner: the job in `slot` is not wanted any more. True if it was away: its arguments are the owner's again.
     pub(super) fn recall(&self, slot: *const Slot) -> bool {
         let mut away = lock(&self.ledger.away);
-        let Some(token) = away.iter().find_map(|(token, entry)| (entry.0 == slot).then_some(*token)) else {
+        let Some(token) = away
+            .iter()
+            .find_map(|(token, entry)| (entry.0 == slot).then_some(*token))
+        else {
             return false;
         };
         // Between the entry in the books and the state there is a moment in which the gate still touches the slot.
@@ -282,7 +309,10 @@ impl Pool {
 }
 
 fn take_answer(job: &Slot) -> Answer {
-    let answer: *mut Answer = job.extra.swap(std::ptr::null_mut(), Ordering::Relaxed).cast();
+    let answer: *mut Answer = job
+        .extra
+        .swap(std::ptr::null_mut(), Ordering::Relaxed)
+        .cast();
     // SAFETY: the job is answered, so `deliver` put a box there, and each is taken once.
     *unsafe { Box::from_raw(answer) }
 }
@@ -295,8 +325,12 @@ pub(super) unsafe fn import<F: Function>(job: &Slot) -> F::Out {
     // SAFETY: an answered job keeps its arguments.
     let args = unsafe { job.take::<Args<'_, F>>() };
     match take_answer(job) {
-        Answer::Result(bytes) => function::import::<F>(args, &bytes)
-            .unwrap_or_else(|error| panic!("the result of `{}` cannot be read: {error}", F::VTABLE.info.name)),
+        Answer::Result(bytes) => function::import::<F>(args, &bytes).unwrap_or_else(|error| {
+            panic!(
+                "the result of `{}` cannot be read: {error}",
+                F::VTABLE.info.name
+            )
+        }),
         Answer::Panicked(message) => resume_unwind(Box::new(message)),
         Answer::Aborted | Answer::Refused(_) => super::thread::raise_abort(),
     }

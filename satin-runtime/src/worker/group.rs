@@ -8,12 +8,12 @@ use std::{
     cell::Cell,
     marker::PhantomData,
     mem::{self, MaybeUninit},
-    ptr::{self, NonNull},
+    ptr::NonNull,
     thread::panicking,
 };
 
 use super::{
-    scope::{Pushed, Scope, run_here, collect, settle, try_finish},
+    scope::{Pushed, Scope, collect, run_here, settle, try_finish},
     thread::Worker,
 };
 use crate::job::{
@@ -80,7 +80,13 @@ unsafe impl<'s, F: Function> Entry<'s> for Ticket<F> {
         let here = settle(pushed.slot, frame);
         scope.head.set(pushed.slot);
         // SAFETY: the job is `F`'s, and popped, so that nobody settles it again.
-        unsafe { if here { run_here::<F>(pushed, frame) } else { collect::<F>(pushed.slot) } }
+        unsafe {
+            if here {
+                run_here::<F>(pushed, frame)
+            } else {
+                collect::<F>(pushed.slot)
+            }
+        }
     }
 
     #[inline]
@@ -209,13 +215,11 @@ tuple_of_entries!(A a, B b, C c, D d, E e, F f, G g, H h; h g f e d c b a);
 ///
 /// It stands apart from [`Group`] because a landing pad takes its address: a variable whose address is taken cannot live in a
 /// register.
-pub struct Delivery<'s, E: Entry<'s>, D: FnMut(E::Done)> {
+pub struct Delivery<'s, E: Entry<'s>, D: FnMut(E::Done), O: Order = InOrder> {
     deliver: D,
     entries: Entries<E>,
     rare: Option<Box<Rare<E::Done>>>,
-    full: bool,
-    base: *const Slot,
-    frame: *const Frame,
+    order: PhantomData<O>,
     /// Invariant: see [`Child`](super::Child).
     borrows: PhantomData<Cell<&'s ()>>,
 }
@@ -230,7 +234,12 @@ struct Rare<T> {
 
 impl<T> Rare<T> {
     fn of(rare: &mut Option<Box<Rare<T>>>) -> &mut Rare<T> {
-        rare.get_or_insert_with(|| Box::new(Rare { far: Vec::new(), failed: None }))
+        rare.get_or_insert_with(|| {
+            Box::new(Rare {
+                far: Vec::new(),
+                failed: None,
+            })
+        })
     }
 }
 
@@ -238,13 +247,19 @@ impl<'s, E: Entry<'s>, D: FnMut(E::Done)> Delivery<'s, E, D> {
     /// The closure that delivers: one call per entry, in spawn order.
     #[inline(always)]
     pub fn new(deliver: D) -> Self {
+        Delivery::ordered(InOrder, deliver)
+    }
+}
+
+impl<'s, E: Entry<'s>, D: FnMut(E::Done), O: Order> Delivery<'s, E, D, O> {
+    /// The closure that delivers, where the order may not matter.
+    #[inline(always)]
+    pub fn ordered(_: O, deliver: D) -> Self {
         Delivery {
             deliver,
             entries: Entries::new(),
             rare: None,
-            full: false,
-            base: ptr::null(),
-            frame: ptr::null(),
+            order: PhantomData,
             borrows: PhantomData,
         }
     }
@@ -253,28 +268,31 @@ impl<'s, E: Entry<'s>, D: FnMut(E::Done)> Delivery<'s, E, D> {
     /// delivered; or stopped, where nobody wants it any more.
     #[cold]
     #[inline(never)]
-    fn complete(&mut self) {
-        // SAFETY: the group is on the stack of the invocation that the frame belongs to.
-        let frame = unsafe { &*self.frame };
+    fn complete(&mut self, base: *const Slot, frame: &Frame) {
         // The worker's own head is exact whenever user code runs, or unwinds.
-        let head = Worker::of(self.base).head.get();
+        let head = Worker::of(base).head.get();
         let scope = Scope::resumed(head, frame);
-        let rest = LeaveAll { scope: &scope, base: self.base };
+        let rest = LeaveAll {
+            scope: &scope,
+            base,
+        };
         if !panicking() && !frame.has(flag::ABORT) {
-            self.try_settle_all(&scope);
+            self.try_settle_all(&scope, base);
         }
         drop(rest);
         self.entries.clear();
-        Worker::of(self.base).head.set(self.base);
+        Worker::of(base).head.set(base);
     }
 
     /// Settles everything; delivers it unless something has failed.
-    fn try_settle_all(&mut self, scope: &Scope<'_>) {
+    fn try_settle_all(&mut self, scope: &Scope<'_>, base: *const Slot) {
         let mut done = Vec::new();
         let mut failed = self.take_failed();
-        while let Some(entry) = self.entries.pop(scope, self.base) {
+        while let Some(entry) = self.entries.pop(scope, base) {
             // SAFETY: entries are settled in the reverse of the order in which they were pushed.
-            let Some(result) = (unsafe { entry.try_settle(scope) }) else { continue };
+            let Some(result) = (unsafe { entry.try_settle(scope) }) else {
+                continue;
+            };
             if E::failed(&result) {
                 failed = Some(result);
             } else if failed.is_none() {
@@ -304,7 +322,11 @@ impl<E> Entries<E> {
 
     #[inline(always)]
     fn new() -> Self {
-        Entries(if Self::KEPT { MaybeUninit::new(Vec::new()) } else { MaybeUninit::uninit() })
+        Entries(if Self::KEPT {
+            MaybeUninit::new(Vec::new())
+        } else {
+            MaybeUninit::uninit()
+        })
     }
 
     #[inline(always)]
@@ -349,20 +371,23 @@ impl<E> Drop for Entries<E> {
 /// See the module's documentation.
 ///
 /// Nothing here is passed by reference to a function that is not inlined: a group of a hot loop lives in registers.
-pub struct Group<'g, 's, E: Entry<'s>, D: FnMut(E::Done)> {
+pub struct Group<'g, 's, E: Entry<'s>, D: FnMut(E::Done), O: Order = InOrder> {
     scope: &'g Scope<'g>,
     base: *const Slot,
-    cold: &'g mut Delivery<'s, E, D>,
+    full: bool,
+    cold: &'g mut Delivery<'s, E, D, O>,
 }
 
-impl<'g, 's, E: Entry<'s>, D: FnMut(E::Done)> Group<'g, 's, E, D> {
+impl<'g, 's, E: Entry<'s>, D: FnMut(E::Done), O: Order> Group<'g, 's, E, D, O> {
     /// An empty group on top of what the scope has.
     #[inline(always)]
-    pub fn new(scope: &'g Scope<'g>, delivery: &'g mut Delivery<'s, E, D>) -> Self {
-        let base = scope.head.get();
-        delivery.base = base;
-        delivery.frame = scope.frame();
-        Group { scope, base, cold: delivery }
+    pub fn new(scope: &'g Scope<'g>, delivery: &'g mut Delivery<'s, E, D, O>) -> Self {
+        Group {
+            scope,
+            base: scope.head.get(),
+            full: false,
+            cold: delivery,
+        }
     }
 
     /// Creates a child. Its ticket must be pushed next, in an entry with its siblings of the same statement.
@@ -381,10 +406,14 @@ impl<'g, 's, E: Entry<'s>, D: FnMut(E::Done)> Group<'g, 's, E, D> {
     }
 
     #[inline(always)]
-    fn spawn_judged<P: Prepared<'s>>(&mut self, call: P, judge: Option<&'static Judge>) -> Ticket<P::Function> {
+    fn spawn_judged<P: Prepared<'s>>(
+        &mut self,
+        call: P,
+        judge: Option<&'static Judge>,
+    ) -> Ticket<P::Function> {
         let Pushed { slot, .. } = self.scope.push(call, judge);
         if self.scope.look(slot) {
-            self.cold.full = true;
+            self.full = true;
         }
         Ticket(PhantomData)
     }
@@ -393,18 +422,23 @@ impl<'g, 's, E: Entry<'s>, D: FnMut(E::Done)> Group<'g, 's, E, D> {
     #[inline(always)]
     pub fn push(&mut self, entry: E) {
         self.cold.entries.push(entry);
-        if self.cold.full {
+        if self.full {
             // The slots run out: overflow is a call, and never a limit on loops.
-            self.cold.full = false;
+            self.full = false;
             self.scope.head.set(self.base);
-            self.cold.complete();
+            self.cold.complete(self.base, self.scope.frame_ref());
         }
     }
 
     /// Waits for all children and delivers their results, in spawn order.
     #[inline(always)]
     pub fn sync(&mut self) {
-        if const { mem::needs_drop::<E::Done>() } {
+        if O::ANY {
+            while let Some(entry) = self.cold.entries.pop(self.scope, self.base) {
+                // SAFETY: entries are settled in the reverse of the order in which they were pushed.
+                (self.cold.deliver)(unsafe { entry.settle(self.scope) });
+            }
+        } else if const { mem::needs_drop::<E::Done>() } {
             let mut done = DropRest(Stack::new());
             self.settle_all(&mut done.0);
             self.deliver_all(&mut done.0);
@@ -440,7 +474,7 @@ impl<'g, 's, E: Entry<'s>, D: FnMut(E::Done)> Group<'g, 's, E, D> {
     /// returned.
     #[inline]
     pub fn try_sync(&mut self) -> Option<E::Done> {
-        self.cold.try_settle_all(self.scope);
+        self.cold.try_settle_all(self.scope, self.base);
         self.cold.take_failed()
     }
 
@@ -460,12 +494,12 @@ impl<'g, 's, E: Entry<'s>, D: FnMut(E::Done)> Group<'g, 's, E, D> {
     }
 }
 
-impl<'s, E: Entry<'s>, D: FnMut(E::Done)> Drop for Group<'_, 's, E, D> {
+impl<'s, E: Entry<'s>, D: FnMut(E::Done), O: Order> Drop for Group<'_, 's, E, D, O> {
     /// Small enough to be inlined into landing pads.
     #[inline(always)]
     fn drop(&mut self) {
         self.scope.head.set(self.base);
-        self.cold.complete();
+        self.cold.complete(self.base, self.scope.frame_ref());
     }
 }
 
@@ -481,12 +515,94 @@ impl Drop for LeaveAll<'_> {
             let slot = self.scope.head.get().wrapping_sub(1);
             self.scope.head.set(slot);
             // If the job's panic comes through, the older ones are still left.
-            let rest = LeaveAll { scope: self.scope, base: self.base };
+            let rest = LeaveAll {
+                scope: self.scope,
+                base: self.base,
+            };
             Worker::of(slot).leave(slot, self.scope.frame());
             mem::forget(rest);
         }
     }
 }
+
+/// Does it matter in which order results are delivered?
+pub trait Order {
+    /// It does not: a result is delivered as soon as it is settled.
+    const ANY: bool;
+}
+
+/// It does: spawn order.
+pub struct InOrder;
+
+/// It does not.
+pub struct AnyOrder;
+
+impl Order for InOrder {
+    const ANY: bool = false;
+}
+impl Order for AnyOrder {
+    const ANY: bool = true;
+}
+
+/// Numbers to which a compound assignment adds.
+///
+/// The sum of unsigned numbers is the same in any order, and so is whether it overflows; that of signed numbers may
+/// overflow on the way in one order and not in another, and floats round.
+pub trait Accumulate {
+    /// For `+=`.
+    type Sum: Order;
+    /// For `|=`, `&=` and `^=`.
+    type Bits: Order;
+    /// Its order, as a value.
+    fn sum(&self) -> Self::Sum;
+    /// Its order, as a value.
+    fn bits(&self) -> Self::Bits;
+}
+
+/// The order for all other types. Method look-up tries [`Accumulate`] first, which needs one `&` less.
+pub trait AccumulateInOrder {
+    /// Spawn order.
+    fn sum(&self) -> InOrder {
+        InOrder
+    }
+    /// Spawn order.
+    fn bits(&self) -> InOrder {
+        InOrder
+    }
+}
+
+/// The type of a place.
+pub struct Place<T>(PhantomData<T>);
+
+impl<T> Place<T> {
+    /// The place's.
+    #[inline(always)]
+    pub fn of(_: &T) -> Place<T> {
+        Place(PhantomData)
+    }
+}
+
+impl<T> AccumulateInOrder for &Place<T> {}
+
+macro_rules! accumulate {
+    ($sum:ident: $($number:ty)*) => {$(
+        impl Accumulate for Place<$number> {
+            type Sum = $sum;
+            type Bits = AnyOrder;
+            #[inline(always)]
+            fn sum(&self) -> $sum {
+                $sum
+            }
+            #[inline(always)]
+            fn bits(&self) -> AnyOrder {
+                AnyOrder
+            }
+        }
+    )*};
+}
+
+accumulate!(AnyOrder: u8 u16 u32 u64 u128 usize);
+accumulate!(InOrder: i8 i16 i32 i64 i128 isize bool);
 
 /// Results between their settling and their delivery, as many as fit on the stack. Drops nothing: see [`DropRest`].
 struct Stack<T> {
@@ -528,7 +644,13 @@ impl<T> Stack<T> {
             return Some(value);
         }
         // SAFETY: there is room for another `T`, and `near` is aligned for it.
-        unsafe { self.near.as_mut_ptr().cast::<T>().add(self.length).write(value) };
+        unsafe {
+            self.near
+                .as_mut_ptr()
+                .cast::<T>()
+                .add(self.length)
+                .write(value)
+        };
         self.length += 1;
         None
     }

@@ -9,9 +9,9 @@
 //!
 //! Knows nothing of nodes. Together with `job/record.rs` the only unsafe code of Satin.
 
-mod deque;
 #[cfg(not(loom))]
 mod area;
+mod deque;
 #[cfg(not(loom))]
 mod gate;
 #[cfg(not(loom))]
@@ -28,8 +28,11 @@ mod thread;
 #[cfg(not(loom))]
 pub use self::{
     gate::{Answer, Away, Gate, Hosted, Token},
-    group::{Delivery, Entry, Group, Keep, Or, Spec, Ticket},
-    pool::{Builder, BuildError, Satin, enter, node, NodeInfo},
+    group::{
+        Accumulate, AccumulateInOrder, AnyOrder, Delivery, Entry, Group, InOrder, Keep, Or, Order,
+        Place, Spec, Ticket,
+    },
+    pool::{BuildError, Builder, NodeInfo, Satin, enter, node},
     scope::{Child, Scope},
 };
 #[cfg(not(loom))]

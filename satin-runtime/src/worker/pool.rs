@@ -84,7 +84,9 @@ const OTHER_ROOTS: u32 = 1 << 31;
 
 impl Pool {
     fn new(threads: u32) -> std::io::Result<Arc<Pool>> {
-        let mut areas = (0..threads).map(|_| Area::reserve()).collect::<Result<Vec<_>, _>>()?;
+        let mut areas = (0..threads)
+            .map(|_| Area::reserve())
+            .collect::<Result<Vec<_>, _>>()?;
         Ok(Arc::new_cyclic(|pool| {
             let workers = areas.iter_mut().zip(0..).map(|(area, index)| {
                 let base = area.base();
@@ -150,11 +152,18 @@ impl Pool {
 
     /// A foreign job, for a worker that can run one.
     pub(super) fn next_hosted(&self, can_run: impl Fn() -> bool) -> Option<HostedTask> {
-        if self.hosted.is_empty() || !can_run() { None } else { self.hosted.pop() }
+        if self.hosted.is_empty() || !can_run() {
+            None
+        } else {
+            self.hosted.pop()
+        }
     }
 
     fn submit_root(&self, root: Root) {
-        assert!(!self.has_ended(), "a spawnable function was called on a pool that has ended");
+        assert!(
+            !self.has_ended(),
+            "a spawnable function was called on a pool that has ended"
+        );
         self.roots.push(root);
         self.wake_for_task();
     }
@@ -182,14 +191,18 @@ impl Pool {
     /// Sleeps until something may have changed. The worker has found nothing, and looks once more here.
     pub(super) fn sleep_unless(&self, worker: &Worker, awaits: Awaits, ready: impl Fn() -> bool) {
         self.sleep.lie_down(worker.index);
-        self.all().filter(|other| other.index != worker.index).for_each(Worker::ask);
+        self.all()
+            .filter(|other| other.index != worker.index)
+            .for_each(Worker::ask);
         fence(Ordering::SeqCst);
         let something = || {
             ready()
                 || self.has_ended()
                 || (awaits == Awaits::Work && !self.roots.is_empty())
                 || !self.hosted.is_empty()
-                || self.all().any(|other| other.index != worker.index && other.has_public())
+                || self
+                    .all()
+                    .any(|other| other.index != worker.index && other.has_public())
         };
         if !something() {
             worker.counters.sleeps.add(1);
@@ -229,10 +242,14 @@ pub struct Builder {
 #[derive(Debug, thiserror::Error)]
 pub enum BuildError {
     /// No address space for a worker's slots.
-    #[error("cannot reserve 4 GiB of address space per worker (is there a `ulimit -v`?): {0}; lower SATIN_THREADS or raise the limit")]
+    #[error(
+        "cannot reserve 4 GiB of address space per worker (is there a `ulimit -v`?): {0}; lower SATIN_THREADS or raise the limit"
+    )]
     Area(std::io::Error),
     /// No thread.
-    #[error("cannot start a worker with a stack of {stack_mib} MiB: {source}; lower SATIN_THREADS or SATIN_STACK")]
+    #[error(
+        "cannot start a worker with a stack of {stack_mib} MiB: {source}; lower SATIN_THREADS or SATIN_STACK"
+    )]
     Thread {
         /// What was asked for.
         stack_mib: usize,
@@ -291,7 +308,11 @@ impl Satin {
 
     fn start(config: &Resolved) -> Result<Satin, BuildError> {
         let pool = Pool::new(config.threads).map_err(BuildError::Area)?;
-        let mut satin = Satin { pool, threads: Vec::new(), stats: config.stats };
+        let mut satin = Satin {
+            pool,
+            threads: Vec::new(),
+            stats: config.stats,
+        };
         let size = config.stack_mib << 20;
         for index in 0..config.threads {
             let pool = Arc::clone(&satin.pool);
@@ -305,7 +326,10 @@ impl Satin {
                     worker.serve();
                     WORKER.set(std::ptr::null());
                 })
-                .map_err(|source| BuildError::Thread { stack_mib: config.stack_mib, source })?;
+                .map_err(|source| BuildError::Thread {
+                    stack_mib: config.stack_mib,
+                    source,
+                })?;
             satin.threads.push(thread);
         }
         Ok(satin)
@@ -321,7 +345,9 @@ impl Satin {
     /// The gate through which jobs leave and enter this pool.
     #[must_use]
     pub fn gate(&self) -> Gate {
-        Gate { pool: Arc::clone(&self.pool) }
+        Gate {
+            pool: Arc::clone(&self.pool),
+        }
     }
 
     /// Number of workers.
@@ -333,7 +359,10 @@ impl Satin {
     /// What each worker has counted so far.
     #[must_use]
     pub fn figures(&self) -> Vec<Figures> {
-        self.pool.all().map(|worker| worker.counters.read()).collect()
+        self.pool
+            .all()
+            .map(|worker| worker.counters.read())
+            .collect()
     }
 
     /// Runs `main` with this pool as the one that calls from all threads go to.
@@ -401,7 +430,9 @@ fn default_pool() -> &'static Arc<Pool> {
 
 fn target() -> Arc<Pool> {
     let under_run = TARGET.with_borrow(Option::clone);
-    under_run.or_else(|| lock(&MAIN).clone()).unwrap_or_else(|| Arc::clone(default_pool()))
+    under_run
+        .or_else(|| lock(&MAIN).clone())
+        .unwrap_or_else(|| Arc::clone(default_pool()))
 }
 
 /// Who I am.
@@ -418,7 +449,9 @@ pub fn node() -> NodeInfo {
     let worker = WORKER.get();
     // SAFETY: a worker outlives its thread.
     let inside = unsafe { worker.as_ref() }.map(|worker| worker.pool().workers.len());
-    NodeInfo { threads: inside.unwrap_or_else(|| target().workers.len()) }
+    NodeInfo {
+        threads: inside.unwrap_or_else(|| target().workers.len()),
+    }
 }
 
 /// Calls a spawnable function from ordinary code and waits for its result: a root job, or, within a job, a nested
@@ -430,7 +463,9 @@ pub fn enter<'s, P: Prepared<'s>>(call: P) -> P::Out {
     let target = TARGET.with_borrow(|target| target.as_ref().map(Arc::as_ptr));
     // SAFETY: a worker outlives its thread.
     match unsafe { WORKER.get().as_ref() } {
-        Some(worker) if target.is_none_or(|pool| std::ptr::eq(pool, worker.pool())) => enter_nested(worker, call),
+        Some(worker) if target.is_none_or(|pool| std::ptr::eq(pool, worker.pool())) => {
+            enter_nested(worker, call)
+        }
         _ => enter_root(call),
     }
 }
@@ -438,13 +473,20 @@ pub fn enter<'s, P: Prepared<'s>>(call: P) -> P::Out {
 fn enter_nested<'s, P: Prepared<'s>>(worker: &Worker, call: P) -> P::Out {
     if std::thread::panicking() {
         // A destructor calls while the thread unwinds: here the job would believe that it unwinds itself.
-        let config = Resolved { threads: 1, ..Resolved::default() };
-        let aside = Satin::start(&config).unwrap_or_else(|error| panic!("satin cannot start: {error}"));
+        let config = Resolved {
+            threads: 1,
+            ..Resolved::default()
+        };
+        let aside =
+            Satin::start(&config).unwrap_or_else(|error| panic!("satin cannot start: {error}"));
         return aside.run(|| enter_root(call));
     }
     let _stays = Stays::below(worker);
     let nested = Frame::special(worker.innermost(), flag::NESTED);
-    let cx = Cx { head: worker.head.get(), parent: &raw const nested };
+    let cx = Cx {
+        head: worker.head.get(),
+        parent: &raw const nested,
+    };
     <P::Function as Function>::call(cx, 0, call.into_args())
 }
 
@@ -477,7 +519,11 @@ fn enter_root<'s, P: Prepared<'s>>(call: P) -> P::Out {
     let pool = target();
     function::assert_registered(<P::Function as Function>::VTABLE);
     let parker = Parker::new();
-    let counter = if IS_MAIN.get() { &pool.main_roots } else { &pool.other_roots };
+    let counter = if IS_MAIN.get() {
+        &pool.main_roots
+    } else {
+        &pool.other_roots
+    };
     let task = RootTask::<P::Function> {
         args: Cell::new(Some(call.into_args())),
         result: Cell::new(None),
@@ -485,11 +531,18 @@ fn enter_root<'s, P: Prepared<'s>>(call: P) -> P::Out {
         done: AtomicBool::new(false),
         unparker: parker.unparker().clone(),
     };
-    pool.submit_root(Root { task: (&raw const task).cast(), run: run_root::<P::Function> });
+    pool.submit_root(Root {
+        task: (&raw const task).cast(),
+        run: run_root::<P::Function>,
+    });
     while !task.done.load(Ordering::Acquire) {
         parker.park();
     }
-    match task.result.take().expect("a root job that is done has a result") {
+    match task
+        .result
+        .take()
+        .expect("a root job that is done has a result")
+    {
         Ok(result) => result,
         Err(payload) => resume_unwind(payload),
     }
@@ -504,7 +557,9 @@ unsafe fn run_root<F: Function>(task: *const (), worker: &Worker, head: *const S
     let parent = &raw const root.frame;
     let args = task.args.take().expect("a root job runs once");
     let run = || F::call(Cx { head, parent }, task.number, args);
-    task.result.set(Some(worker.on_bottom(head, parent, || catch_unwind(AssertUnwindSafe(run)))));
+    task.result.set(Some(
+        worker.on_bottom(head, parent, || catch_unwind(AssertUnwindSafe(run))),
+    ));
     let unparker = task.unparker.clone();
     // The last access: the caller's stack may be gone after it.
     task.done.store(true, Ordering::Release);

@@ -35,7 +35,11 @@ impl<'f> Scope<'f> {
         if L::LAST && std::ptr::from_ref(frame).addr() < worker.stack_limit.get() {
             worker.too_deep();
         }
-        Scope { head: Cell::new(cx.head), next: Cell::new(0), frame }
+        Scope {
+            head: Cell::new(cx.head),
+            next: Cell::new(0),
+            frame,
+        }
     }
 
     #[inline(always)]
@@ -45,7 +49,11 @@ impl<'f> Scope<'f> {
 
     /// Pushes a job; the caller must see to it that it is settled, then call [`Scope::look`].
     #[inline(always)]
-    pub(super) fn push<'s, P: Prepared<'s>>(&self, call: P, judge: Option<&'static Judge>) -> Pushed {
+    pub(super) fn push<'s, P: Prepared<'s>>(
+        &self,
+        call: P,
+        judge: Option<&'static Judge>,
+    ) -> Pushed {
         let args = call.into_args();
         let slot = self.head.get();
         let index = self.next.get();
@@ -66,7 +74,11 @@ impl<'f> Scope<'f> {
 
     /// The scope again, in a function that was not inlined into it. Nothing is spawned from it.
     pub(super) fn resumed(head: *const Slot, frame: &'f Frame) -> Scope<'f> {
-        Scope { head: Cell::new(head), next: Cell::new(0), frame }
+        Scope {
+            head: Cell::new(head),
+            next: Cell::new(0),
+            frame,
+        }
     }
 
     #[inline(always)]
@@ -99,9 +111,19 @@ impl<'f> Scope<'f> {
     }
 
     #[inline(always)]
-    fn guarded<'s, P: Prepared<'s>>(&self, call: P, judge: Option<&'static Judge>) -> Child<'_, 's, P::Function> {
+    fn guarded<'s, P: Prepared<'s>>(
+        &self,
+        call: P,
+        judge: Option<&'static Judge>,
+    ) -> Child<'_, 's, P::Function> {
         let Pushed { slot, index } = self.push(call, judge);
-        let child = Child { frame: self.frame, head: &self.head, slot, index, borrows: PhantomData };
+        let child = Child {
+            frame: self.frame,
+            head: &self.head,
+            slot,
+            index,
+            borrows: PhantomData,
+        };
         // The guard stands before anything can unwind.
         self.look(slot);
         child
@@ -113,7 +135,14 @@ impl<'f> Scope<'f> {
         let args = call.into_args();
         let index = self.next.get();
         self.next.set(index.wrapping_add(1));
-        <P::Function as Function>::call(Cx { head: self.head.get(), parent: self.frame }, index, args)
+        <P::Function as Function>::call(
+            Cx {
+                head: self.head.get(),
+                parent: self.frame,
+            },
+            index,
+            args,
+        )
     }
 
     /// As [`Scope::call`], among siblings that may fail: `None` if one of them did and stopped this one.
@@ -179,7 +208,13 @@ impl<F: Function> Child<'_, '_, F> {
         let frame: *const Frame = self.frame;
         forget(self);
         // SAFETY: `settle` said where the job is; the guard is gone, so nobody settles it again.
-        unsafe { if here { run_here::<F>(pushed, frame) } else { collect::<F>(pushed.slot) } }
+        unsafe {
+            if here {
+                run_here::<F>(pushed, frame)
+            } else {
+                collect::<F>(pushed.slot)
+            }
+        }
     }
 
     /// As [`Child::sync`], among siblings that may fail: `None` if one of them did and stopped this one.
@@ -195,8 +230,15 @@ impl<F: Function> Child<'_, '_, F> {
 
     #[inline(always)]
     fn pushed(&self) -> Pushed {
-        debug_assert_eq!(self.head.get(), self.slot.wrapping_add(1), "children are synced last in, first out");
-        Pushed { slot: self.slot, index: self.index }
+        debug_assert_eq!(
+            self.head.get(),
+            self.slot.wrapping_add(1),
+            "children are synced last in, first out"
+        );
+        Pushed {
+            slot: self.slot,
+            index: self.index,
+        }
     }
 }
 
@@ -226,10 +268,21 @@ pub(super) unsafe fn run_here<F: Function>(pushed: Pushed, frame: *const Frame) 
     Worker::of(slot).head.set(slot);
     // SAFETY: the caller promises that a job of `F` is there.
     let args = unsafe {
-        debug_assert_eq!((*slot).function.get().info.name, F::VTABLE.info.name, "a ticket of another function");
+        debug_assert_eq!(
+            (*slot).function.get().info.name,
+            F::VTABLE.info.name,
+            "a ticket of another function"
+        );
         (*slot).take()
     };
-    F::call(Cx { head: slot, parent: frame }, index, args)
+    F::call(
+        Cx {
+            head: slot,
+            parent: frame,
+        },
+        index,
+        args,
+    )
 }
 
 /// The result of a job that was settled elsewhere.
@@ -258,7 +311,11 @@ pub(super) unsafe fn collect<F: Function>(slot: *const Slot) -> F::Out {
 /// # Safety
 /// As for [`run_here`] or [`collect`].
 #[inline]
-pub(super) unsafe fn try_finish<F: Function>(here: bool, pushed: Pushed, frame: &Frame) -> Option<F::Out> {
+pub(super) unsafe fn try_finish<F: Function>(
+    here: bool,
+    pushed: Pushed,
+    frame: &Frame,
+) -> Option<F::Out> {
     if here && frame.has(flag::ABORT) {
         Worker::of(pushed.slot).head.set(pushed.slot);
         // SAFETY: the job is the caller's and has not run; a sibling failed, so nobody wants it any more.
@@ -267,13 +324,23 @@ pub(super) unsafe fn try_finish<F: Function>(here: bool, pushed: Pushed, frame: 
     }
     unless_sibling_failed(frame, pushed.slot, || {
         // SAFETY: the caller's promise.
-        unsafe { if here { run_here::<F>(pushed, frame) } else { collect::<F>(pushed.slot) } }
+        unsafe {
+            if here {
+                run_here::<F>(pushed, frame)
+            } else {
+                collect::<F>(pushed.slot)
+            }
+        }
     })
 }
 
 /// Runs a child; `None` if it was stopped because a sibling failed. If the whole invocation is stopped, that unwinds on.
 #[inline]
-fn unless_sibling_failed<R>(frame: *const Frame, head: *const Slot, run: impl FnOnce() -> R) -> Option<R> {
+fn unless_sibling_failed<R>(
+    frame: *const Frame,
+    head: *const Slot,
+    run: impl FnOnce() -> R,
+) -> Option<R> {
     match catch_unwind(AssertUnwindSafe(run)) {
         Ok(result) => Some(result),
         Err(payload) if payload.is::<Aborted>() && !Worker::of(head).is_aborted(frame) => None,
@@ -290,6 +357,9 @@ impl Pushed {
     pub(super) unsafe fn below(head: *const Slot) -> Pushed {
         let slot = head.wrapping_sub(1);
         // SAFETY: the caller's promise.
-        Pushed { slot, index: unsafe { (*slot).index() } }
+        Pushed {
+            slot,
+            index: unsafe { (*slot).index() },
+        }
     }
 }

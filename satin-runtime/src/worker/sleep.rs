@@ -29,7 +29,10 @@ impl Sleep {
         Sleep {
             count: AtomicUsize::new(0),
             list: Mutex::new(Vec::new()),
-            unparkers: parkers.iter().map(|parker| parker.unparker().clone()).collect(),
+            unparkers: parkers
+                .iter()
+                .map(|parker| parker.unparker().clone())
+                .collect(),
             parkers: parkers.into_iter().map(Mutex::new).collect(),
         }
     }
@@ -58,7 +61,10 @@ impl Sleep {
 
     /// Parks the calling thread, which is that worker's.
     pub(super) fn park(&self, worker: u32) {
-        self.parkers[worker as usize].lock().unwrap_or_else(PoisonError::into_inner).park();
+        self.parkers[worker as usize]
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .park();
     }
 
     /// Wakes that worker wherever it parks.

@@ -98,7 +98,11 @@ impl Worker {
     pub(super) fn of<'w>(slot: *const Slot) -> &'w Worker {
         // SAFETY: slots exist only in areas, whose first bytes are the worker; the area outlives everything that
         // runs on the worker. The pointer has the provenance of the whole area.
-        unsafe { &*slot.map_addr(|address| address & !(AREA - 1)).cast::<Worker>() }
+        unsafe {
+            &*slot
+                .map_addr(|address| address & !(AREA - 1))
+                .cast::<Worker>()
+        }
     }
 
     pub(super) fn new(area: *mut u8, index: u32, pool: *const Pool) -> Worker {
@@ -107,10 +111,17 @@ impl Worker {
             deque: Deque::new(base.addr(), area.addr() + AREA / 2),
             head: Cell::new(base),
             stack_limit: Cell::new(0),
-            bottom: Cell::new(Bottom { head: base, parent: std::ptr::null() }),
+            bottom: Cell::new(Bottom {
+                head: base,
+                parent: std::ptr::null(),
+            }),
             stack_top: Cell::new(0),
             stack_mib: Cell::new(0),
-            pace: Cell::new(Pace { coarse: true, quick: 0, last: None }),
+            pace: Cell::new(Pace {
+                coarse: true,
+                quick: 0,
+                last: None,
+            }),
             asked_at: AtomicU64::new(0),
             nested: AtomicU32::new(0),
             area,
@@ -168,20 +179,27 @@ impl Worker {
     }
 
     fn how_much(&self, pace: Pace) -> Publish {
-        if pace.coarse { Publish::All } else { Publish::Half }
+        if pace.coarse {
+            Publish::All
+        } else {
+            Publish::Half
+        }
     }
 
     fn take_pace(&self) -> Pace {
         let now = Instant::now();
         let mut pace = self.pace.get();
-        let long = pace.last.is_none_or(|last| now.duration_since(last) > Pace::LONG);
+        let long = pace
+            .last
+            .is_none_or(|last| now.duration_since(last) > Pace::LONG);
         if pace.coarse {
             pace.quick = if long { 0 } else { pace.quick + 1 };
             pace.coarse = pace.quick < Pace::QUICK;
         } else {
             // In fine times polls are rare, so only the age of the request says how long the job was.
             let asked = self.asked_at.load(Ordering::Relaxed);
-            pace.coarse = asked != 0 && self.pool().age().saturating_sub(asked) > Pace::LONG.as_nanos() as u64 * 4;
+            pace.coarse = asked != 0
+                && self.pool().age().saturating_sub(asked) > Pace::LONG.as_nanos() as u64 * 4;
             pace.quick = 0;
         }
         pace.last = Some(now);
@@ -272,7 +290,8 @@ impl Worker {
             }
             if idle.should_park() && job.announce_waiting() {
                 if mode != While::Unwinding && self.has_room(Room::ForAnyJob) {
-                    self.pool().sleep_unless(self, Awaits::Job, || job.state() != state);
+                    self.pool()
+                        .sleep_unless(self, Awaits::Job, || job.state() != state);
                 } else {
                     self.pool().sleep.park(self.index);
                 }
@@ -306,7 +325,11 @@ impl Worker {
         {
             return Some(job);
         }
-        if self.has_room(Room::ForAnyJob) { self.steal() } else { None }
+        if self.has_room(Room::ForAnyJob) {
+            self.steal()
+        } else {
+            None
+        }
     }
 
     /// Steals from anybody in the pool.
@@ -337,7 +360,9 @@ impl Worker {
             State::Aborted
         } else {
             // SAFETY: as above; `head` is above everything of ours that waits.
-            self.on_bottom(head, parent, || unsafe { (function.run)(job, Cx { head, parent }) })
+            self.on_bottom(head, parent, || unsafe {
+                (function.run)(job, Cx { head, parent })
+            })
         };
         if state == State::Done
             && let Some(judge) = job.judge()
@@ -352,7 +377,12 @@ impl Worker {
     }
 
     /// Runs a job from the bottom of what it may use.
-    pub(super) fn on_bottom<R>(&self, head: *const Slot, parent: *const Frame, run: impl FnOnce() -> R) -> R {
+    pub(super) fn on_bottom<R>(
+        &self,
+        head: *const Slot,
+        parent: *const Frame,
+        run: impl FnOnce() -> R,
+    ) -> R {
         let outer = self.bottom.replace(Bottom { head, parent });
         self.head.set(head);
         let result = run();
@@ -408,7 +438,15 @@ impl Worker {
             State::Aborted
         } else {
             // SAFETY: the job is ours and has not run.
-            unsafe { (function.run)(job, Cx { head: slot, parent: frame }) }
+            unsafe {
+                (function.run)(
+                    job,
+                    Cx {
+                        head: slot,
+                        parent: frame,
+                    },
+                )
+            }
         };
         match state {
             // SAFETY: the state says that a result of the function is there.
@@ -501,7 +539,8 @@ impl Worker {
     /// Steals here, on behalf of anybody.
     pub(super) fn give(&self) -> Option<*const Slot> {
         if !self.deque.has_public() && self.asked_at.load(Ordering::Relaxed) == 0 {
-            self.asked_at.store(self.pool().age().max(1), Ordering::Relaxed);
+            self.asked_at
+                .store(self.pool().age().max(1), Ordering::Relaxed);
         }
         let position = self.deque.steal()?;
         self.asked_at.store(0, Ordering::Relaxed);
@@ -567,7 +606,10 @@ pub(super) struct RootFrame {
 
 impl RootFrame {
     pub(super) fn new(prefix: JobId) -> RootFrame {
-        RootFrame { frame: Frame::special(std::ptr::null(), flag::ROOT), prefix }
+        RootFrame {
+            frame: Frame::special(std::ptr::null(), flag::ROOT),
+            prefix,
+        }
     }
 }
 
