@@ -1,25 +1,83 @@
-//! stub docs
+//! Satin turns an ordinary recursive function into one that runs on every core of this machine, and soon of every
+//! machine you have.
+//!
+//! ```
+//! #[satin::spawnable]
+//! fn fib(n: u32) -> u64 {
+//!     if n < 2 {
+//!         return n.into();
+//!     }
+//!     let x = fib(n - 1); // spawned: may run here or on another core
+//!     let y = fib(n - 2);
+//!     satin::sync!(); // from here on x and y are values
+//!     x + y
+//! }
+//!
+//! assert_eq!(fib(20), 6765);
+//! ```
+//!
+//! Calling a spawnable function from ordinary code runs it on the pool and waits for the result. With nothing
+//! configured that is all cores of this machine. [`macro@spawnable`] says where a spawned call may stand, what it may
+//! take, and what is refused; the README has the rest.
+//!
+//! * A program: [`macro@main`], or [`run`] with the settings of its own command line ([`Args`]).
+//! * A library, a test, several pools: [`Satin::builder`].
+//!
+//! No network exists yet: a job never leaves this process but through a [`Gate`](worker::Gate), which is what the
+//! network will use.
+
 pub use satin_macros::{call, main, seq, spawn, spawnable, sync};
-#[doc(hidden)]
-pub use satin_runtime::private as __private;
 pub use satin_runtime::{
     config::{Config, ConfigError},
     job, observe, worker,
     worker::{BuildError, Builder, NodeInfo, Satin, node},
 };
 
+#[doc(hidden)]
+pub use satin_runtime::private as __private;
+
 #[cfg(feature = "clap")]
 mod args;
 #[cfg(feature = "clap")]
 pub use args::Args;
 
-/// Settings of a pool by hand: `Satin::builder()`.
-#[must_use]
-pub fn builder() -> Builder {
-    Builder::default()
+/// What most programs need: `use satin::prelude::*;`.
+pub mod prelude {
+    pub use crate::{Satin, call, seq, spawn, spawnable, sync};
 }
 
-/// Runs `main` as the main program of this node.
+/// Settings of a pool by hand: as [`Satin::builder`].
+///
+/// ```
+/// # #[satin::spawnable]
+/// # fn fib(n: u32) -> u64 {
+/// #     if n < 2 { return n.into(); }
+/// #     fib(n - 1) + fib(n - 2)
+/// # }
+/// let pool = satin::builder().threads(2).build()?;
+/// assert_eq!(pool.run(|| fib(10)), 55);
+/// # Ok::<(), satin::BuildError>(())
+/// ```
+#[must_use]
+pub fn builder() -> Builder {
+    Satin::builder()
+}
+
+/// Runs `main` as the main program of this node, with the program's own settings above those of the environment and
+/// `satin.toml`.
+///
+/// If the settings make no sense, says so on stderr and exits with code 2.
+///
+/// ```
+/// # #[satin::spawnable]
+/// # fn fib(n: u32) -> u64 {
+/// #     if n < 2 { return n.into(); }
+/// #     fib(n - 1) + fib(n - 2)
+/// # }
+/// let settings = satin::Config { threads: Some(2), ..satin::Config::default() };
+/// let answer = satin::run(settings, || fib(10));
+/// assert_eq!(answer, 55);
+/// ```
 pub fn run<R>(settings: impl Into<Config>, main: impl FnOnce() -> R) -> R {
     satin_runtime::config::run(settings.into(), main)
 }

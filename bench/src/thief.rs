@@ -28,6 +28,8 @@ pub struct Args {
     json: Option<PathBuf>,
 }
 
+type Program = fn() -> u64;
+
 #[derive(Serialize)]
 struct Row {
     bench: &'static str,
@@ -79,7 +81,7 @@ fn leaf() -> u64 {
 
 /// Measures and reports.
 pub fn run(args: &Args) -> anyhow::Result<()> {
-    let cases: [(&'static str, fn() -> u64); 3] = [
+    let cases: [(&'static str, Program); 3] = [
         ("fib", || fib(black_box(32))),
         ("coarse", || coarse(8)),
         ("flat", || flat(256)),
@@ -116,7 +118,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
 }
 
 /// Sorted waits of a thief beside one worker that runs `program` again and again.
-fn measure(program: fn() -> u64, time: Duration, pause: u64) -> anyhow::Result<Vec<Duration>> {
+fn measure(program: Program, time: Duration, pause: u64) -> anyhow::Result<Vec<Duration>> {
     let pool = satin::builder().threads(1).build()?;
     let (running, stop) = (AtomicBool::new(false), AtomicBool::new(false));
     let mut waits = std::thread::scope(|threads| {

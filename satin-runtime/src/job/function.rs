@@ -161,11 +161,14 @@ pub struct VTable {
     pub info: Info,
     pub(crate) run: unsafe fn(&Slot, Cx) -> State,
     pub(crate) export: unsafe fn(&Slot) -> Result<Vec<u8>, String>,
-    pub(crate) run_bytes: fn(Cx, u32, &[u8]) -> Result<Vec<u8>, RemoteFailure>,
+    pub(crate) run_bytes: RunBytes,
     pub(crate) finish: unsafe fn(&Slot, &[u8]) -> Result<(), String>,
     pub(crate) drop_args: unsafe fn(&Slot),
     pub(crate) drop_out: unsafe fn(&Slot),
 }
+
+/// Runs child `index` on serialized arguments; gives result and changed `&mut` arguments.
+type RunBytes = fn(Cx, u32, &[u8]) -> Result<Vec<u8>, RemoteFailure>;
 
 /// Why a job that came as bytes has no result.
 #[derive(Debug)]

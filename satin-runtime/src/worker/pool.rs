@@ -368,7 +368,7 @@ impl Satin {
     /// Runs `main` with this pool as the one that calls from all threads go to.
     pub(crate) fn run_as_main<R>(&self, main: impl FnOnce() -> R) -> R {
         IS_MAIN.set(true);
-        let outer = std::mem::replace(&mut *lock(&MAIN), Some(Arc::clone(&self.pool)));
+        let outer = lock(&MAIN).replace(Arc::clone(&self.pool));
         let _restore = RestoreMain(outer);
         self.run(main)
     }

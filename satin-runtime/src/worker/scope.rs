@@ -123,6 +123,7 @@ impl<'f> Scope<'f> {
             slot,
             index,
             borrows: PhantomData,
+            function: PhantomData,
         };
         // The guard stands before anything can unwind.
         self.look(slot);
@@ -192,7 +193,8 @@ pub struct Child<'c, 's, F: Function> {
     slot: *const Slot,
     index: u32,
     /// Invariant in `'s`: with a covariant guard, racy programs would compile.
-    borrows: PhantomData<(Cell<&'s ()>, fn() -> F)>,
+    borrows: PhantomData<Cell<&'s ()>>,
+    function: PhantomData<fn() -> F>,
 }
 
 impl<F: Function> Child<'_, '_, F> {
@@ -357,9 +359,7 @@ impl Pushed {
     pub(super) unsafe fn below(head: *const Slot) -> Pushed {
         let slot = head.wrapping_sub(1);
         // SAFETY: the caller's promise.
-        Pushed {
-            slot,
-            index: unsafe { (*slot).index() },
-        }
+        let index = unsafe { (*slot).index() };
+        Pushed { slot, index }
     }
 }

@@ -451,8 +451,8 @@ impl Worker {
         match state {
             // SAFETY: the state says that a result of the function is there.
             State::Done => quietly(|| unsafe { (function.drop_out)(job) }),
-            // SAFETY: the state says that a payload is there.
             State::Panicked => {
+                // SAFETY: the state says that a payload is there.
                 let payload = unsafe { job.take::<Payload>() };
                 if !abort {
                     self.abort_children(frame);
@@ -464,8 +464,8 @@ impl Worker {
                 // SAFETY: an answered job keeps its arguments.
                 quietly(|| unsafe { (function.drop_args)(job) });
             }
-            // SAFETY: the state says that arguments and an answer are there.
             State::Answered => {
+                // SAFETY: the state says that arguments and an answer are there.
                 if let Err(message) = unsafe { gate::finish(job) } {
                     self.abort_children(frame);
                     resume_unwind(Box::new(message));
