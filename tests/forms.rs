@@ -10,6 +10,12 @@
     clippy::unnecessary_wraps,
     reason = "jobs own their arguments, and forms need a `?`"
 )]
+#![allow(
+    clippy::assign_op_pattern,
+    clippy::bool_to_int_with_if,
+    clippy::needless_range_loop,
+    reason = "each form is written out as a user might"
+)]
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};

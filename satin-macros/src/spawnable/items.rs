@@ -240,7 +240,15 @@ fn twin_function(job: &Job, body: &Block) -> TokenStream {
     quote! {
         #(#lints)*
         #[doc(hidden)]
-        #[allow(dead_code, non_snake_case)]
+        #[allow(
+            dead_code,
+            non_snake_case,
+            // What these would rather have does not spawn.
+            clippy::let_and_return,
+            clippy::needless_late_init,
+            clippy::redundant_closure,
+            clippy::vec_init_then_push,
+        )]
         #vis fn #twin(#receiver #(#params),*) -> #output #body
     }
 }
