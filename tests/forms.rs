@@ -13,6 +13,7 @@
 #![allow(
     clippy::assign_op_pattern,
     clippy::bool_to_int_with_if,
+    clippy::only_used_in_recursion,
     clippy::needless_range_loop,
     reason = "each form is written out as a user might"
 )]
