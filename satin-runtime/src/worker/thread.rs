@@ -74,7 +74,10 @@ impl Pace {
 /// May a waiting worker run other jobs meanwhile?
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum While {
+    /// In a sync: an abort from above unwinds.
     Helping,
+    /// On the way out of the function: an abort from above is looked at afterwards.
+    Leaving,
     /// The job is not wanted any more: if it is away it is recalled.
     Stopping,
     /// The same, and the thread unwinds: a job that ran now would believe that it does itself.
@@ -200,6 +203,12 @@ impl Worker {
         CAN_UNWIND && self.pool().has_aborted() && children_aborted(unsafe { (*frame).parent() })
     }
 
+    /// Are the children of `frame` to stop, whether a sibling failed or somebody above says so?
+    fn is_stopped(&self, frame: *const Frame) -> bool {
+        // SAFETY: as in `is_aborted`.
+        CAN_UNWIND && self.pool().has_aborted() && children_aborted(frame)
+    }
+
     /// Stops the children of an invocation, wherever they run.
     pub(super) fn abort_children(&self, frame: *const Frame) {
         // SAFETY: the caller is that invocation, or holds one of its unsettled children.
@@ -250,11 +259,14 @@ impl Worker {
             if state.is_settled() {
                 break state;
             }
-            if mode != While::Helping && state == State::Away && self.pool().recall(slot) {
+            let unwanted = || !matches!(mode, While::Helping | While::Leaving) || self.is_stopped(frame);
+            if state == State::Away && unwanted() && self.pool().recall(slot) {
                 break State::Returned;
             }
-            if mode != While::Unwinding {
+            if mode == While::Helping {
                 self.raise_if_aborted(frame);
+            }
+            if mode != While::Unwinding {
                 if let Some(other) = self.find_job(state) {
                     self.run_stolen(other, above);
                     idle = Idle::default();
@@ -262,6 +274,10 @@ impl Worker {
                 }
             }
             if idle.should_park() && job.announce_waiting() {
+                // What changed before the announcement wakes nobody: a job that has just left is to be recalled.
+                if job.state() != state {
+                    continue;
+                }
                 if mode != While::Unwinding && self.has_room(Room::ForAnyJob) {
                     self.pool().sleep_unless(self, || job.state() != state);
                 } else {
@@ -269,9 +285,17 @@ impl Worker {
                 }
             }
         };
+        let mut returned = state == State::Returned;
+        if returned && mode == While::Helping && self.is_stopped(frame) {
+            // A sibling failed, and nobody wants the job: it ends like one that was stopped in this pool.
+            // SAFETY: the job came back undone, so its arguments are there, and ours.
+            quietly(|| unsafe { (job.function.get().drop_args)(job) });
+            job.enter(State::Aborted);
+            returned = false;
+        }
         self.deque.restart(slot.addr());
         self.head.set(slot);
-        state == State::Returned
+        returned
     }
 
     /// A job for a waiting worker: from the thief of its own job first (leapfrogging), then from anybody.
@@ -362,8 +386,8 @@ impl Worker {
     pub(super) fn leave(&self, slot: *const Slot, frame: *const Frame) {
         // SAFETY: the slot is the youngest of ours and unsettled; the frame is that of the invocation that leaves.
         let (job, frame_ref) = unsafe { (&*slot, &*frame) };
-        let aborted = self.is_aborted(frame);
-        let abort = panicking() || aborted || frame_ref.has(flag::ABORT);
+        let is_unwanted = || panicking() || frame_ref.has(flag::ABORT) || self.is_aborted(frame);
+        let abort = is_unwanted();
         if abort && CAN_UNWIND {
             self.abort_children(frame);
         }
@@ -371,9 +395,11 @@ impl Worker {
         let mode = match (abort, panicking()) {
             (_, true) => While::Unwinding,
             (true, false) => While::Stopping,
-            (false, false) => While::Helping,
+            (false, false) => While::Leaving,
         };
-        let here = self.take_back(slot) || self.wait_without_unwinding(slot, mode);
+        let here = self.take_back(slot) || self.wait(slot, frame, mode);
+        // Perhaps somebody said so while we waited.
+        let abort = abort || is_unwanted();
         self.head.set(slot);
         let state = if !here {
             job.state()
@@ -410,15 +436,9 @@ impl Worker {
             }
             _ => {}
         }
-        if aborted && !panicking() {
+        if !panicking() && self.is_aborted(frame) {
             raise_abort();
         }
-    }
-
-    fn wait_without_unwinding(&self, slot: *const Slot, mode: While) -> bool {
-        // A frame without a parent is never aborted, so this wait does not unwind.
-        let nobody = Frame::special(std::ptr::null(), 0);
-        self.wait(slot, &nobody, mode)
     }
 
     // ------------------------------------------------------------- stack
