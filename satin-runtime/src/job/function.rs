@@ -218,27 +218,33 @@ unsafe fn run<F: Function>(slot: &Slot, cx: Cx) -> State {
 unsafe fn export<F: Function>(slot: &Slot) -> Result<Vec<u8>, String> {
     // SAFETY: the caller has moved the slot to `Leaving`: the arguments of `F` are there, and nobody takes them.
     let args = unsafe { slot.peek::<Args<'_, F>>() };
-    match catch_unwind(AssertUnwindSafe(|| postcard::to_stdvec(args))) {
-        Ok(bytes) => bytes.map_err(|error| error.to_string()),
-        Err(_) => Err("serializing the arguments panicked".into()),
-    }
+    codec("serializing the arguments", || postcard::to_stdvec(args))
 }
 
 fn run_bytes<F: Function>(cx: Cx, index: u32, arguments: &[u8]) -> Result<Vec<u8>, RemoteFailure> {
-    let codec = |error: postcard::Error| RemoteFailure::Codec(error.to_string());
-    catch_unwind(AssertUnwindSafe(|| {
-        let mut held = F::Kinds::hold(postcard::from_bytes(arguments)?);
+    let own: <F::Kinds as Kinds>::Own = codec("deserializing the arguments", || {
+        postcard::from_bytes(arguments)
+    })
+    .map_err(RemoteFailure::Codec)?;
+    let run = AssertUnwindSafe(|| {
+        let mut held = F::Kinds::hold(own);
         let out = F::call(cx, index, F::Kinds::lend(&mut held));
-        postcard::to_stdvec(&(out, F::Kinds::give_back(held)))
-    }))
-    .map_err(|payload| {
-        if payload.is::<Aborted>() {
-            RemoteFailure::Aborted
-        } else {
-            RemoteFailure::Panicked(payload)
-        }
-    })?
-    .map_err(codec)
+        (out, F::Kinds::give_back(held))
+    });
+    let done = catch_unwind(run).map_err(|payload| match payload.is::<Aborted>() {
+        true => RemoteFailure::Aborted,
+        false => RemoteFailure::Panicked(payload),
+    })?;
+    codec("serializing the result", move || postcard::to_stdvec(&done))
+        .map_err(RemoteFailure::Codec)
+}
+
+/// Runs what (de)serializes values of the user: a panic there is an error like another, and not the job's.
+fn codec<R>(what: &str, run: impl FnOnce() -> postcard::Result<R>) -> Result<R, String> {
+    match catch_unwind(AssertUnwindSafe(run)) {
+        Ok(result) => result.map_err(|error| error.to_string()),
+        Err(_) => Err(format!("{what} panicked")),
+    }
 }
 
 /// Result and changed `&mut` arguments of a job that ran elsewhere: the first decoded, the second copied back.
@@ -268,10 +274,8 @@ impl<F: Function<Out: Speculative>> JudgeOf<F> {
         // SAFETY: of the field: a result of `F` is in the slot.
         in_slot: |slot| unsafe { slot.peek::<F::Out>() }.failed(),
         in_bytes: |bytes| {
-            let failed =
-                || postcard::take_from_bytes::<F::Out>(bytes).is_ok_and(|(out, _)| out.failed());
-            // What cannot be decoded is the owner's to complain about.
-            catch_unwind(failed).unwrap_or(false)
+            let failed = || postcard::take_from_bytes::<F::Out>(bytes).map(|(out, _)| out.failed());
+            codec("deserializing the result", failed).unwrap_or(false)
         },
     };
 }

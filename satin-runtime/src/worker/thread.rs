@@ -77,7 +77,10 @@ impl Pace {
 /// May a waiting worker run other jobs meanwhile?
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum While {
+    /// In a sync: an abort from above unwinds.
     Helping,
+    /// On the way out of the function: an abort from above is looked at afterwards.
+    Leaving,
     /// The job is not wanted any more: if it is away it is recalled.
     Stopping,
     /// The same, and the thread unwinds: a job that ran now would believe that it does itself.
@@ -223,6 +226,12 @@ impl Worker {
         CAN_UNWIND && self.pool().has_aborted() && children_aborted(unsafe { (*frame).parent() })
     }
 
+    /// Are the children of `frame` to stop, whether a sibling failed or somebody above says so?
+    fn is_stopped(&self, frame: *const Frame) -> bool {
+        // SAFETY: as in `is_aborted`.
+        CAN_UNWIND && self.pool().has_aborted() && children_aborted(frame)
+    }
+
     /// Stops the children of an invocation, wherever they run.
     pub(super) fn abort_children(&self, frame: *const Frame) {
         // SAFETY: the caller is that invocation, or holds one of its unsettled children.
@@ -276,19 +285,25 @@ impl Worker {
             if state.is_settled() {
                 break state;
             }
-            // SAFETY: the frame is that of the invocation that waits.
-            let wanted = mode == While::Helping && !unsafe { &*frame }.has(flag::ABORT);
-            if !wanted && state == State::Away && self.pool().recall(slot) {
+            let unwanted =
+                || !matches!(mode, While::Helping | While::Leaving) || self.is_stopped(frame);
+            if state == State::Away && unwanted() && self.pool().recall(slot) {
                 break State::Returned;
             }
-            if mode != While::Unwinding {
+            if mode == While::Helping {
                 self.raise_if_aborted(frame);
+            }
+            if mode != While::Unwinding {
                 if self.help(state, above) {
                     idle = Idle::default();
                     continue;
                 }
             }
             if idle.should_park() && job.announce_waiting() {
+                // What changed before the announcement wakes nobody: a job that has just left is to be recalled.
+                if job.state() != state {
+                    continue;
+                }
                 if mode != While::Unwinding && self.has_room(Room::ForAnyJob) {
                     self.pool()
                         .sleep_unless(self, Awaits::Job, || job.state() != state);
@@ -297,9 +312,17 @@ impl Worker {
                 }
             }
         };
+        let mut returned = state == State::Returned;
+        if returned && mode == While::Helping && self.is_stopped(frame) {
+            // A sibling failed, and nobody wants the job: it ends like one that was stopped in this pool.
+            // SAFETY: the job came back undone, so its arguments are there, and ours.
+            quietly(|| unsafe { (job.function.get().drop_args)(job) });
+            job.enter(State::Aborted);
+            returned = false;
+        }
         self.deque.restart(slot.addr());
         self.head.set(slot);
-        state == State::Returned
+        returned
     }
 
     /// Runs something else while the worker waits; false if there is nothing, or too little stack for it.
@@ -417,8 +440,8 @@ impl Worker {
         let (job, frame_ref) = unsafe { (&*slot, &*frame) };
         let mine = self.take_back(slot);
         fence(Ordering::SeqCst);
-        let aborted = self.is_aborted(frame);
-        let abort = panicking() || aborted || frame_ref.has(flag::ABORT);
+        let is_unwanted = || panicking() || frame_ref.has(flag::ABORT) || self.is_aborted(frame);
+        let abort = is_unwanted();
         if abort && CAN_UNWIND {
             self.abort_children(frame);
         }
@@ -426,9 +449,11 @@ impl Worker {
         let mode = match (abort, panicking()) {
             (_, true) => While::Unwinding,
             (true, false) => While::Stopping,
-            (false, false) => While::Helping,
+            (false, false) => While::Leaving,
         };
-        let here = mine || self.wait_without_unwinding(slot, mode);
+        let here = mine || self.wait(slot, frame, mode);
+        // Perhaps somebody said so while we waited.
+        let abort = abort || is_unwanted();
         self.head.set(slot);
         let state = if !here {
             job.state()
@@ -473,15 +498,9 @@ impl Worker {
             }
             _ => {}
         }
-        if aborted && !panicking() {
+        if !panicking() && self.is_aborted(frame) {
             raise_abort();
         }
-    }
-
-    fn wait_without_unwinding(&self, slot: *const Slot, mode: While) -> bool {
-        // A frame without a parent is never aborted, so this wait does not unwind.
-        let nobody = Frame::special(std::ptr::null(), 0);
-        self.wait(slot, &nobody, mode)
     }
 
     // ------------------------------------------------------------- stack

@@ -1,0 +1,350 @@
+//! The remote thief: a thread that plays another node at the gate of a pool.
+//!
+//! It takes jobs from pool `a` as bytes, finds their function again by name, runs them in pool `b`, and brings the
+//! answers back. By habit it also loses some, refuses some, and puts some back, as networks do.
+#![allow(dead_code, reason = "each test program uses a part of it")]
+
+use std::{
+    collections::{HashMap, HashSet},
+    sync::{
+        atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst},
+        mpsc,
+    },
+    time::{Duration, Instant},
+};
+
+use satin::{
+    Satin,
+    job::{Fingerprint, JobId, registered},
+    worker::{Answer, Away, Hosted, Token},
+};
+
+/// How long anything may take before a test gives up: only a watchdog.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A small generator (splitmix64): the same numbers for the same seed, everywhere.
+#[derive(Clone)]
+pub struct Rng(pub u64);
+
+impl Rng {
+    pub fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        mix(self.0)
+    }
+
+    pub fn below(&mut self, bound: u64) -> u64 {
+        self.next() % bound
+    }
+}
+
+/// The finalizer of splitmix64.
+pub fn mix(mut z: u64) -> u64 {
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
+/// What the thief does with the jobs it takes, in percent of them; the rest runs in the other pool.
+#[derive(Clone, Copy, Default)]
+pub struct Habits {
+    pub seed: u64,
+    /// Brought back at once.
+    pub put_back: u64,
+    /// Answered with a refusal.
+    pub refuse: u64,
+    /// Kept for a while, then put back: the node that had it died.
+    pub lose: u64,
+    /// Kept until it is recalled or everything ends: a node that never answers.
+    pub hoard: u64,
+    /// So many jobs at most are in the other pool at once; 0 means 4.
+    pub most: usize,
+    /// The other pool may refuse.
+    pub may_refuse: bool,
+}
+
+/// A job that was taken.
+#[derive(Clone, Debug)]
+pub struct Taken {
+    pub id: JobId,
+    pub function: &'static str,
+    pub fingerprint: Fingerprint,
+    pub arguments: Vec<u8>,
+}
+
+/// What the thief did.
+#[derive(Debug, Default)]
+pub struct Report {
+    pub taken: Vec<Taken>,
+    /// Ran in the other pool, and the answer was wanted.
+    pub travelled: usize,
+    /// Brought back undone, in whatever way.
+    pub returned: usize,
+    /// Were away when their parent stopped wanting them.
+    pub recalled: usize,
+    /// Ended in the other pool as aborted.
+    pub aborted: usize,
+    /// Ended in the other pool with a panic.
+    pub panicked: usize,
+}
+
+/// What those outside the thief's thread can see while it is at work.
+#[derive(Default)]
+pub struct Watch {
+    pub taken: AtomicUsize,
+    pub recalled: AtomicUsize,
+    stop: AtomicBool,
+}
+
+/// Runs `program` on pool `a`, with a thief that carries its jobs to `b`.
+pub fn beside<R>(
+    a: &Satin,
+    b: &Satin,
+    habits: Habits,
+    program: impl FnOnce(&Watch) -> R,
+) -> (R, Report) {
+    let watch = Watch::default();
+    std::thread::scope(|scope| {
+        let thief = scope.spawn(|| Thief::new(a, b, habits, &watch).work());
+        let result = {
+            let _stop = StopAtEnd(&watch);
+            a.run(|| program(&watch))
+        };
+        (result, thief.join().expect("the thief does not panic"))
+    })
+}
+
+struct StopAtEnd<'w>(&'w Watch);
+
+impl Drop for StopAtEnd<'_> {
+    fn drop(&mut self) {
+        self.0.stop.store(true, SeqCst);
+    }
+}
+
+/// Repeats `program` until `enough` says so of a run's report; each run is checked by the program itself.
+pub fn until(
+    a: &Satin,
+    b: &Satin,
+    habits: Habits,
+    enough: impl Fn(&Report) -> bool,
+    mut program: impl FnMut(),
+) -> Report {
+    for round in 0..500 {
+        let habits = Habits {
+            seed: habits.seed + round,
+            ..habits
+        };
+        let ((), report) = beside(a, b, habits, |_| program());
+        if enough(&report) {
+            return report;
+        }
+    }
+    panic!("in 500 runs, none was as the test wants it");
+}
+
+struct Thief<'t> {
+    a: &'t Satin,
+    b: &'t Satin,
+    habits: Habits,
+    watch: &'t Watch,
+    rng: Rng,
+    report: Report,
+    hosted: HashMap<Token, Hosted>,
+    /// Kept jobs, and the poll at which they are put back.
+    kept: Vec<(Token, u64)>,
+    recalled: HashSet<Token>,
+    /// Answers that nobody wanted: they must turn out to be recalled.
+    unwanted: HashSet<Token>,
+    done: (
+        mpsc::Sender<(Token, Answer)>,
+        mpsc::Receiver<(Token, Answer)>,
+    ),
+}
+
+impl<'t> Thief<'t> {
+    fn new(a: &'t Satin, b: &'t Satin, habits: Habits, watch: &'t Watch) -> Self {
+        Thief {
+            a,
+            b,
+            habits,
+            watch,
+            rng: Rng(habits.seed),
+            report: Report::default(),
+            hosted: HashMap::new(),
+            kept: Vec::new(),
+            recalled: HashSet::new(),
+            unwanted: HashSet::new(),
+            done: mpsc::channel(),
+        }
+    }
+
+    fn work(mut self) -> Report {
+        let mut poll = 0;
+        while !self.watch.stop.load(SeqCst) {
+            poll += 1;
+            let busy = self.hear(poll) | self.fetch(poll);
+            if !busy {
+                std::thread::yield_now();
+            }
+        }
+        let since = Instant::now();
+        while !self.hosted.is_empty() || !self.kept.is_empty() {
+            assert!(
+                since.elapsed() < PATIENCE,
+                "{} hosted jobs do not end",
+                self.hosted.len()
+            );
+            if !self.hear(u64::MAX) {
+                std::thread::yield_now();
+            }
+        }
+        self.hear(u64::MAX);
+        assert!(
+            self.unwanted.is_subset(&self.recalled),
+            "an answer was refused, but the job not recalled"
+        );
+        self.report.recalled = self.recalled.len();
+        self.report
+    }
+
+    /// Passes recalls and answers on. True if there was anything.
+    fn hear(&mut self, poll: u64) -> bool {
+        let mut busy = false;
+        while let Some(token) = self.a.gate().next_recalled() {
+            busy = true;
+            assert!(self.recalled.insert(token), "recalled twice");
+            self.watch.recalled.fetch_add(1, SeqCst);
+            if let Some(hosted) = self.hosted.get(&token) {
+                hosted.abort();
+            }
+        }
+        while let Ok((token, answer)) = self.done.1.try_recv() {
+            busy = true;
+            assert!(self.hosted.remove(&token).is_some(), "done twice");
+            match &answer {
+                Answer::Aborted => self.report.aborted += 1,
+                Answer::Panicked(_) => self.report.panicked += 1,
+                Answer::Result(_) => {}
+                Answer::Refused(_) if self.habits.may_refuse => {}
+                Answer::Refused(why) => panic!("the other pool refused a job: {why}"),
+            }
+            let undone = matches!(answer, Answer::Refused(_));
+            if self.deliver(token, answer) {
+                *if undone {
+                    &mut self.report.returned
+                } else {
+                    &mut self.report.travelled
+                } += 1;
+            }
+        }
+        while let Some(place) = self.kept.iter().position(|(_, until)| *until <= poll) {
+            busy = true;
+            let (token, _) = self.kept.swap_remove(place);
+            self.bring_back(token);
+        }
+        busy
+    }
+
+    fn deliver(&mut self, token: Token, answer: Answer) -> bool {
+        // Over the wire and back.
+        let answer: Answer = postcard::from_bytes(&postcard::to_stdvec(&answer).unwrap()).unwrap();
+        let wanted = self.a.gate().deliver(token, answer.clone());
+        assert!(!self.a.gate().deliver(token, answer), "answered twice");
+        if !wanted {
+            self.unwanted.insert(token);
+        }
+        wanted
+    }
+
+    fn bring_back(&mut self, token: Token) {
+        if self.a.gate().put_back(token) {
+            self.report.returned += 1;
+        } else {
+            self.unwanted.insert(token);
+        }
+    }
+
+    fn fetch(&mut self, poll: u64) -> bool {
+        let most = if self.habits.most == 0 {
+            4
+        } else {
+            self.habits.most
+        };
+        if self.hosted.len() + self.kept.len() >= most {
+            return false;
+        }
+        let Some(job) = self.a.gate().take() else {
+            return false;
+        };
+        let Away {
+            token,
+            id,
+            function,
+            arguments,
+            fingerprint,
+        } = job;
+        let name = function.info.name;
+        assert_eq!(fingerprint, Fingerprint::of(name, &arguments));
+        self.report.taken.push(Taken {
+            id: id.clone(),
+            function: name,
+            fingerprint,
+            arguments: arguments.clone(),
+        });
+        self.watch.taken.fetch_add(1, SeqCst);
+        let Habits {
+            put_back,
+            refuse,
+            lose,
+            hoard,
+            ..
+        } = self.habits;
+        let dice = self.rng.below(100);
+        if dice < put_back {
+            self.bring_back(token);
+        } else if dice < put_back + refuse {
+            let refused = self.deliver(token, Answer::Refused("no room".into()));
+            self.report.returned += usize::from(refused);
+        } else if dice < put_back + refuse + lose {
+            self.kept
+                .push((token, poll.saturating_add(self.rng.below(200))));
+        } else if dice < put_back + refuse + lose + hoard {
+            self.kept.push((token, u64::MAX));
+        } else {
+            let id: JobId = postcard::from_bytes(&postcard::to_stdvec(&id).unwrap()).unwrap();
+            let function = registered()[name];
+            let done = self.done.0.clone();
+            let job = Away {
+                token,
+                id,
+                function,
+                arguments,
+                fingerprint,
+            };
+            let hosted = self.b.gate().host(job, move |answer| {
+                // Nobody listens any more if the test has failed.
+                let _ = done.send((token, answer));
+            });
+            self.hosted.insert(token, hosted);
+        }
+        true
+    }
+}
+
+/// Ends the process if a test hangs.
+pub struct Watchdog {
+    _end: mpsc::Sender<()>,
+}
+
+impl Watchdog {
+    pub fn new(name: impl std::fmt::Display + Send + 'static) -> Watchdog {
+        let (end, ended) = mpsc::channel::<()>();
+        std::thread::spawn(move || {
+            if ended.recv_timeout(PATIENCE) == Err(mpsc::RecvTimeoutError::Timeout) {
+                eprintln!("{name} hangs");
+                std::process::abort();
+            }
+        });
+        Watchdog { _end: end }
+    }
+}
