@@ -5,6 +5,7 @@
 mod common;
 
 use std::{
+    cell::{Cell, RefCell},
     collections::{BTreeMap, HashMap, HashSet},
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{
@@ -33,13 +34,6 @@ fn pools(workers: usize) -> (Satin, Satin) {
 fn travels(mut program: impl FnMut()) {
     for workers in [1, 2] {
         let (a, b) = pools(workers);
-        until(
-            &a,
-            &b,
-            Habits::default(),
-            |report| report.travelled > 0,
-            &mut program,
-        );
         let bad = Habits {
             seed: 7,
             put_back: 20,
@@ -47,13 +41,15 @@ fn travels(mut program: impl FnMut()) {
             lose: 20,
             ..Habits::default()
         };
-        until(
-            &a,
-            &b,
-            bad,
-            |report| report.travelled > 0 && report.returned > 0,
-            &mut program,
-        );
+        for habits in [Habits::default(), bad] {
+            let (travelled, returned) = (Cell::new(0), Cell::new(0));
+            let enough = |report: &Report| {
+                travelled.update(|sum| sum + report.travelled);
+                returned.update(|sum| sum + report.returned);
+                travelled.get() > 0 && (habits.refuse == 0 || returned.get() > 0)
+            };
+            until(&a, &b, habits, enough, &mut program);
+        }
     }
 }
 
@@ -874,7 +870,7 @@ fn panics_travel_with_their_message() {
     let _watchdog = Watchdog::new("panics_travel_with_their_message");
     for workers in [1, 2] {
         let (a, b) = pools(workers);
-        let message = std::cell::RefCell::new(String::new());
+        let message = RefCell::new(String::new());
         let mut with_id = 0;
         for round in 0.. {
             assert!(round < 500, "no panic came back from elsewhere");
@@ -978,7 +974,7 @@ fn jobs_that_cannot_travel_run_at_home() {
     ] {
         let (a, b) = pools(1);
         let leaves = how == NO_DESERIALIZE || how == PANIC_DESERIALIZE;
-        let rounds = std::cell::Cell::new(0);
+        let rounds = Cell::new(0);
         let enough = |report: &Report| {
             assert_eq!(report.travelled, 0, "{how}");
             assert!(leaves || report.taken.is_empty(), "{how}: {report:?}");
