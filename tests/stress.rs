@@ -793,7 +793,8 @@ fn random_trees() {
                 travelled += left;
             }
             Err(payload) => {
-                eprintln!("stress: SATIN_STRESS_SEED={seed} failed");
+                let why = payload.downcast_ref::<String>().map_or("", String::as_str);
+                eprintln!("stress: SATIN_STRESS_SEED={seed} failed: {why}");
                 std::panic::resume_unwind(payload);
             }
         }
