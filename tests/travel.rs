@@ -411,7 +411,10 @@ fn ids_are_unique_and_fingerprints_say_what_is_computed() {
     let mut prints: HashMap<(&str, Vec<u8>), _> = HashMap::new();
     let mut calls: HashMap<_, (&str, Vec<u8>)> = HashMap::new();
     let mut repeated = 0;
-    for run in 0..40 {
+    for run in 0..1000 {
+        if run >= 40 && repeated >= 10 {
+            break;
+        }
         let (value, report) = beside(&a, &b, Habits::default(), |_| fib(18));
         assert_eq!(value, 2584);
         unique_ids(&report, run);
@@ -489,10 +492,10 @@ fn find_in_loop(lo: u64, hi: u64, wanted: u64) -> Option<u64> {
 
 #[test]
 fn speculation_travels() {
-    travels(|| assert_eq!(find(0, 512, 1000), Ok(512)));
-    travels(|| assert_eq!(find(0, 512, 300), Err(300)));
-    travels(|| assert_eq!(find_in_loop(0, 256, 1000), Some(256)));
-    travels(|| assert_eq!(find_in_loop(0, 256, 77), None));
+    travels(|| assert_eq!(find(0, 1 << 14, 1 << 20), Ok(1 << 14)));
+    travels(|| assert_eq!(find(0, 1 << 14, 300), Err(300)));
+    travels(|| assert_eq!(find_in_loop(0, 1 << 12, 1 << 20), Some(1 << 12)));
+    travels(|| assert_eq!(find_in_loop(0, 1 << 12, 77), None));
 }
 
 

@@ -92,6 +92,7 @@ pub struct Report {
 pub struct Watch {
     pub taken: AtomicUsize,
     pub recalled: AtomicUsize,
+    at_work: AtomicBool,
     stop: AtomicBool,
 }
 
@@ -102,6 +103,9 @@ pub fn beside<R>(a: &Satin, b: &Satin, habits: Habits, program: impl FnOnce(&Wat
         let thief = scope.spawn(|| Thief::new(a, b, habits, &watch).work());
         let result = {
             let _stop = StopAtEnd(&watch);
+            while !watch.at_work.load(SeqCst) {
+                std::thread::yield_now();
+            }
             a.run(|| program(&watch))
         };
         (result, thief.join().expect("the thief does not panic"))
@@ -171,6 +175,7 @@ impl<'t> Thief<'t> {
         let mut poll = 0;
         while !self.watch.stop.load(SeqCst) {
             poll += 1;
+            self.watch.at_work.store(true, SeqCst);
             let busy = self.hear(poll) | self.fetch(poll);
             if !busy {
                 std::thread::yield_now();
