@@ -364,7 +364,12 @@ fn an_idle_pool_uses_no_processor() {
         let program = std::env::current_exe().expect("this program");
         let arguments = ["--exact", "an_idle_pool_uses_no_processor", "--nocapture"];
         let run = std::process::Command::new(program).args(arguments).env(CHILD, "1").output().expect("it starts");
-        assert!(run.status.success(), "{}{}", String::from_utf8_lossy(&run.stdout), String::from_utf8_lossy(&run.stderr));
+        assert!(
+            run.status.success(),
+            "{}{}",
+            String::from_utf8_lossy(&run.stdout),
+            String::from_utf8_lossy(&run.stderr)
+        );
         return;
     }
     let pool = pool(4);

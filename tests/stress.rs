@@ -254,10 +254,8 @@ fn node(seed: u64, depth: u32, tag: Counted, shared: &[u64]) -> Result<Counted, 
             value = total;
         }
         Form::Expression { speculative: true } => {
-            value = fold([
-                node(plan.child(0), below, tags(0), shared)?.0,
-                node(plan.child(1), below, tags(1), shared)?.0,
-            ]);
+            value =
+                fold([node(plan.child(0), below, tags(0), shared)?.0, node(plan.child(1), below, tags(1), shared)?.0]);
             if plan.at(BETWEEN) {
                 return Err(plan.failure_between());
             }
@@ -483,8 +481,7 @@ fn expect_node(seed: u64, depth: u32, tag: u64, shared: &[u64]) -> Outcome {
             Form::Slices => {
                 let mut cells: Vec<u64> = (0..3 + plan.width).collect();
                 let stirred = expect_stir(plan.child(0), below, &mut cells, tags(0));
-                let total =
-                    stirred.then(|value| Outcome::is(fold([value, fold(cells), plan.child(1)])));
+                let total = stirred.then(|value| Outcome::is(fold([value, fold(cells), plan.child(1)])));
                 plan.expect_between(total)
             }
             Form::Phases => {
@@ -679,7 +676,9 @@ fn random_trees() {
     dog.over.store(true, SeqCst);
     watch.thread().unpark();
     watch.join().expect("the watchdog ends");
-    println!("{runs} runs: {values} may give a value, {failures} a failure, {panics} a panic; {travelled} jobs travelled");
+    println!(
+        "{runs} runs: {values} may give a value, {failures} a failure, {panics} a panic; {travelled} jobs travelled"
+    );
     if runs >= 300 {
         assert!(values > 0 && failures > 0 && panics > 0 && travelled > 0, "the runs cover everything");
     }

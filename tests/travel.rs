@@ -498,7 +498,6 @@ fn speculation_travels() {
     travels(|| assert_eq!(find_in_loop(0, 1 << 12, 77), None));
 }
 
-
 /// Goes up when the test says so: children wait for it.
 static GO: AtomicBool = AtomicBool::new(false);
 /// Jobs of [`endless`] that have begun.
@@ -748,8 +747,7 @@ fn panics_travel_with_their_message() {
             assert!(round < 500, "no panic came back from elsewhere");
             let habits = Habits { seed: round, ..Habits::default() };
             let ((), report) = beside(&a, &b, habits, |_| {
-                *message.borrow_mut() =
-                    panic_of(|| mined(0, 256, 200, Counted::new(1), &mut Counted::new(0)));
+                *message.borrow_mut() = panic_of(|| mined(0, 256, 200, Counted::new(1), &mut Counted::new(0)));
             });
             let message = message.borrow();
             let rest = message.split("stepped on mine 200").nth(1).expect("the message of the job");
