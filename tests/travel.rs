@@ -1,6 +1,7 @@
 //! Jobs that leave the process as bytes and come back: every form and every kind of argument computes the same.
 #![cfg(not(feature = "serial"))]
 #![forbid(unsafe_code)]
+#![allow(clippy::too_many_arguments, clippy::only_used_in_recursion, reason = "all kinds of them")]
 
 mod common;
 
@@ -55,7 +56,7 @@ fn fib(n: u32) -> u64 {
 
 #[spawnable]
 fn fib_expression(n: u32) -> u64 {
-    if n < 2 { n.into() } else { 0 + (fib_expression(n - 1) + fib_expression(n - 2)) }
+    if n < 2 { n.into() } else { fib_expression(n - 1) + fib_expression(n - 2) }
 }
 
 #[spawnable]
@@ -283,7 +284,6 @@ fn spilled(n: u32, aligned: Aligned, big: Big, all: &[Aligned], last: &mut Align
 }
 
 #[spawnable]
-#[allow(clippy::too_many_arguments)]
 fn many(n: u32, a: &str, b: &[u8], c: &mut u64, d: &mut [u16], e: String, f: Option<u8>, g: (), h: &Tree) -> u64 {
     if n == 0 {
         *c += 1;

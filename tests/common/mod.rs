@@ -138,6 +138,9 @@ pub fn until(
     panic!("in 500 runs, none was as the test wants it");
 }
 
+/// Answers of the other pool, on their way to the thief.
+type Channel = (mpsc::Sender<(Token, Answer)>, mpsc::Receiver<(Token, Answer)>);
+
 struct Thief<'t> {
     a: &'t Satin,
     b: &'t Satin,
@@ -151,7 +154,7 @@ struct Thief<'t> {
     recalled: HashSet<Token>,
     /// Answers that nobody wanted: they must turn out to be recalled.
     unwanted: HashSet<Token>,
-    done: (mpsc::Sender<(Token, Answer)>, mpsc::Receiver<(Token, Answer)>),
+    done: Channel,
 }
 
 impl<'t> Thief<'t> {
