@@ -106,7 +106,7 @@ impl Plan {
     fn of(seed: u64, depth: u32) -> Plan {
         let mut rng = Rng(seed);
         // In 10,000.
-        let (panics, failures) = [(0, 0), (0, 150), (100, 100), (20, 20)][(seed >> 62) as usize];
+        let (panics, failures) = [(0, 0), (0, 50), (40, 60), (1, 5)][(seed >> 62) as usize];
         let mut event = || match rng.below(10_000) {
             dice if dice < panics => Event::Panic,
             dice if dice < panics + failures => Event::Fail,
@@ -129,12 +129,7 @@ impl Plan {
             14 => Form::Nested,
             _ => Form::Caught,
         };
-        Plan {
-            form,
-            width: rng.below(5),
-            events,
-            seed,
-        }
+        Plan { form, width: 1 + rng.below(4), events, seed }
     }
 
     fn child(&self, index: u64) -> u64 {
@@ -143,6 +138,12 @@ impl Plan {
 
     /// True if the node is to fail here.
     fn at(&self, moment: usize) -> bool {
+        // Now and then somebody is slow, or the system takes the processor away.
+        match mix(self.seed ^ moment as u64) % 64 {
+            0 => std::thread::yield_now(),
+            1..=3 => (0..200).for_each(|_| std::hint::spin_loop()),
+            _ => {}
+        }
         match self.events[moment] {
             Event::None => false,
             Event::Panic => panic!("planned: node {:x} at {moment}", self.seed),
@@ -271,10 +272,8 @@ fn node(seed: u64, depth: u32, tag: Counted, shared: &[u64]) -> Result<Counted, 
             value = total;
         }
         Form::Expression { speculative: true } => {
-            value = fold([
-                node(plan.child(0), below, tags(0), shared)?.0,
-                node(plan.child(1), below, tags(1), shared)?.0,
-            ]);
+            value =
+                fold([node(plan.child(0), below, tags(0), shared)?.0, node(plan.child(1), below, tags(1), shared)?.0]);
             if plan.at(BETWEEN) {
                 return Err(plan.failure_between());
             }
@@ -551,8 +550,7 @@ fn expect_node(seed: u64, depth: u32, tag: u64, shared: &[u64]) -> Outcome {
             Form::Slices => {
                 let mut cells: Vec<u64> = (0..3 + plan.width).collect();
                 let stirred = expect_stir(plan.child(0), below, &mut cells, tags(0));
-                let total =
-                    stirred.then(|value| Outcome::is(fold([value, fold(cells), plan.child(1)])));
+                let total = stirred.then(|value| Outcome::is(fold([value, fold(cells), plan.child(1)])));
                 plan.expect_between(total)
             }
             Form::Phases => {
@@ -697,7 +695,7 @@ fn run(seed: u64, pools: &Pools) -> (Outcome, usize) {
     let home = &pools.homes[rng.below(4) as usize];
     let remote = rng.below(2) == 0;
     let wild = rng.below(2) == 0;
-    let (root, depth, tag) = (rng.next(), 2 + rng.below(5) as u32, rng.next());
+    let (root, depth, tag) = (rng.next(), 2 + rng.below(12) as u32, rng.next());
     let shared: Vec<u64> = (0..1 + rng.below(9)).collect();
     let expected = expect_node(root, depth, tag, &shared);
     let program = || {

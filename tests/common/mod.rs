@@ -92,6 +92,7 @@ pub struct Report {
 pub struct Watch {
     pub taken: AtomicUsize,
     pub recalled: AtomicUsize,
+    at_work: AtomicBool,
     stop: AtomicBool,
 }
 
@@ -107,6 +108,9 @@ pub fn beside<R>(
         let thief = scope.spawn(|| Thief::new(a, b, habits, &watch).work());
         let result = {
             let _stop = StopAtEnd(&watch);
+            while !watch.at_work.load(SeqCst) {
+                std::thread::yield_now();
+            }
             a.run(|| program(&watch))
         };
         (result, thief.join().expect("the thief does not panic"))
@@ -147,6 +151,9 @@ pub fn until(
     panic!("of all runs in {PATIENCE:?}, none was as the test wants it");
 }
 
+/// Answers of the other pool, on their way to the thief.
+type Channel = (mpsc::Sender<(Token, Answer)>, mpsc::Receiver<(Token, Answer)>);
+
 struct Thief<'t> {
     a: &'t Satin,
     b: &'t Satin,
@@ -160,10 +167,7 @@ struct Thief<'t> {
     recalled: HashSet<Token>,
     /// Answers that nobody wanted: they must turn out to be recalled.
     unwanted: HashSet<Token>,
-    done: (
-        mpsc::Sender<(Token, Answer)>,
-        mpsc::Receiver<(Token, Answer)>,
-    ),
+    done: Channel,
 }
 
 impl<'t> Thief<'t> {
@@ -187,6 +191,7 @@ impl<'t> Thief<'t> {
         let mut poll = 0;
         while !self.watch.stop.load(SeqCst) {
             poll += 1;
+            self.watch.at_work.store(true, SeqCst);
             let busy = self.hear(poll) | self.fetch(poll);
             if !busy {
                 std::thread::yield_now();

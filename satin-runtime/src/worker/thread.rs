@@ -293,11 +293,12 @@ impl Worker {
             if mode == While::Helping {
                 self.raise_if_aborted(frame);
             }
-            if mode != While::Unwinding {
-                if self.help(state, above) {
-                    idle = Idle::default();
-                    continue;
-                }
+            if mode != While::Unwinding
+                && let Some(other) = self.find_job(state)
+            {
+                self.run_stolen(other, above);
+                idle = Idle::default();
+                continue;
             }
             if idle.should_park() && job.announce_waiting() {
                 // What changed before the announcement wakes nobody: a job that has just left is to be recalled.
