@@ -377,7 +377,11 @@ fn an_idle_pool_uses_no_processor() {
     if std::env::var_os(CHILD).is_none() {
         let program = std::env::current_exe().expect("this program");
         let arguments = ["--exact", "an_idle_pool_uses_no_processor", "--nocapture"];
-        let run = std::process::Command::new(program).args(arguments).env(CHILD, "1").output().expect("it starts");
+        let run = std::process::Command::new(program)
+            .args(arguments)
+            .env(CHILD, "1")
+            .output()
+            .expect("it starts");
         assert!(
             run.status.success(),
             "{}{}",

@@ -129,7 +129,12 @@ impl Plan {
             14 => Form::Nested,
             _ => Form::Caught,
         };
-        Plan { form, width: 1 + rng.below(4), events, seed }
+        Plan {
+            form,
+            width: 1 + rng.below(4),
+            events,
+            seed,
+        }
     }
 
     fn child(&self, index: u64) -> u64 {
@@ -272,8 +277,10 @@ fn node(seed: u64, depth: u32, tag: Counted, shared: &[u64]) -> Result<Counted, 
             value = total;
         }
         Form::Expression { speculative: true } => {
-            value =
-                fold([node(plan.child(0), below, tags(0), shared)?.0, node(plan.child(1), below, tags(1), shared)?.0]);
+            value = fold([
+                node(plan.child(0), below, tags(0), shared)?.0,
+                node(plan.child(1), below, tags(1), shared)?.0,
+            ]);
             if plan.at(BETWEEN) {
                 return Err(plan.failure_between());
             }
@@ -550,7 +557,8 @@ fn expect_node(seed: u64, depth: u32, tag: u64, shared: &[u64]) -> Outcome {
             Form::Slices => {
                 let mut cells: Vec<u64> = (0..3 + plan.width).collect();
                 let stirred = expect_stir(plan.child(0), below, &mut cells, tags(0));
-                let total = stirred.then(|value| Outcome::is(fold([value, fold(cells), plan.child(1)])));
+                let total =
+                    stirred.then(|value| Outcome::is(fold([value, fold(cells), plan.child(1)])));
                 plan.expect_between(total)
             }
             Form::Phases => {

@@ -1,7 +1,11 @@
 //! Jobs that leave the process as bytes and come back: every form and every kind of argument computes the same.
 #![cfg(not(feature = "serial"))]
 #![forbid(unsafe_code)]
-#![allow(clippy::too_many_arguments, clippy::only_used_in_recursion, reason = "all kinds of them")]
+#![allow(
+    clippy::too_many_arguments,
+    clippy::only_used_in_recursion,
+    reason = "all kinds of them"
+)]
 
 mod common;
 
@@ -68,7 +72,11 @@ fn fib(n: u32) -> u64 {
 
 #[spawnable]
 fn fib_expression(n: u32) -> u64 {
-    if n < 2 { n.into() } else { fib_expression(n - 1) + fib_expression(n - 2) }
+    if n < 2 {
+        n.into()
+    } else {
+        fib_expression(n - 1) + fib_expression(n - 2)
+    }
 }
 
 #[spawnable]
@@ -318,7 +326,17 @@ fn spilled(
 }
 
 #[spawnable]
-fn many(n: u32, a: &str, b: &[u8], c: &mut u64, d: &mut [u16], e: String, f: Option<u8>, g: (), h: &Tree) -> u64 {
+fn many(
+    n: u32,
+    a: &str,
+    b: &[u8],
+    c: &mut u64,
+    d: &mut [u16],
+    e: String,
+    f: Option<u8>,
+    g: (),
+    h: &Tree,
+) -> u64 {
     if n == 0 {
         *c += 1;
         d[0] += 1;
@@ -868,7 +886,8 @@ fn panics_travel_with_their_message() {
                 ..Habits::default()
             };
             let ((), report) = beside(&a, &b, habits, |_| {
-                *message.borrow_mut() = panic_of(|| mined(0, 256, 200, Counted::new(1), &mut Counted::new(0)));
+                *message.borrow_mut() =
+                    panic_of(|| mined(0, 256, 200, Counted::new(1), &mut Counted::new(0)));
             });
             let message = message.borrow();
             let rest = message

@@ -152,7 +152,10 @@ pub fn until(
 }
 
 /// Answers of the other pool, on their way to the thief.
-type Channel = (mpsc::Sender<(Token, Answer)>, mpsc::Receiver<(Token, Answer)>);
+type Channel = (
+    mpsc::Sender<(Token, Answer)>,
+    mpsc::Receiver<(Token, Answer)>,
+);
 
 struct Thief<'t> {
     a: &'t Satin,

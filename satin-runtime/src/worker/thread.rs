@@ -293,10 +293,7 @@ impl Worker {
             if mode == While::Helping {
                 self.raise_if_aborted(frame);
             }
-            if mode != While::Unwinding
-                && let Some(other) = self.find_job(state)
-            {
-                self.run_stolen(other, above);
+            if mode != While::Unwinding && self.help(state, above) {
                 idle = Idle::default();
                 continue;
             }
