@@ -14,7 +14,7 @@ use syn::visit::{self, Visit};
 
 /// The most copies of a body, and the most tokens in all of them, that are expanded into one another.
 const MOST_COPIES: usize = 8;
-const MOST_TOKENS: usize = 1500;
+const MOST_TOKENS: usize = 500;
 
 /// A job's items: those beside the function (or `impl` block), and those in its place.
 pub struct Items {

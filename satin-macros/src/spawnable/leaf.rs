@@ -1,11 +1,12 @@
-//! Finds the tests at the start of a body by which a leaf ends: `if n < 2 { return n.into(); }`.
+//! Finds the tests at the start of a body by which a leaf ends: `if n < 2 { return n.into(); }`,
+//! `let Some(left) = tree.left.as_deref() else { return 0; };`.
 //!
 //! They are repeated where the body is called, so that a leaf costs no call. That is right only where a condition may be
 //! evaluated twice and moves nothing: comparisons of plain values, no calls but a few well-known ones.
 
 use proc_macro2::{TokenStream, TokenTree};
 use quote::ToTokens;
-use syn::{Block, Expr, Stmt, Type};
+use syn::{Block, Expr, LocalInit, Stmt, Type};
 
 use super::items::count_tokens;
 use super::parse::Job;
@@ -20,13 +21,15 @@ const PLAIN: [&str; 17] = [
 ];
 
 /// Methods that look and do not touch.
-const LOOKING: [&str; 6] = [
-    "len",
-    "is_empty",
-    "is_some",
-    "is_none",
+const LOOKING: [&str; 8] = [
+    "as_deref",
+    "as_ref",
     "count_ones",
+    "is_empty",
+    "is_none",
     "is_power_of_two",
+    "is_some",
+    "len",
 ];
 
 /// The tests at the start of the body.
@@ -38,20 +41,28 @@ pub fn tests<'b>(job: &Job, body: &'b Block) -> Vec<&'b Stmt> {
 }
 
 fn is_test(job: &Job, stmt: &Stmt) -> bool {
-    let Stmt::Expr(Expr::If(test), _) = stmt else {
-        return false;
+    let (condition, exit) = match stmt {
+        Stmt::Expr(Expr::If(test), _) if test.attrs.is_empty() && test.else_branch.is_none() => {
+            (&*test.cond, &test.then_branch)
+        }
+        Stmt::Local(local) if local.attrs.is_empty() => match &local.init {
+            Some(LocalInit {
+                expr,
+                diverge: Some((_, exit)),
+                ..
+            }) => match &**exit {
+                Expr::Block(exit) => (&**expr, &exit.block),
+                _ => return false,
+            },
+            _ => return false,
+        },
+        _ => return false,
     };
-    let returns = matches!(
-        test.then_branch.stmts.last(),
-        Some(Stmt::Expr(Expr::Return(_), _))
-    );
-    let tokens = test.to_token_stream();
-    test.attrs.is_empty()
-        && test.else_branch.is_none()
-        && returns
-        && count_tokens(tokens) <= MOST_TOKENS
-        && is_plain(&test.then_branch.to_token_stream())
-        && is_repeatable(job, &test.cond)
+    let returns = matches!(exit.stmts.last(), Some(Stmt::Expr(Expr::Return(_), _)));
+    returns
+        && count_tokens(stmt.to_token_stream()) <= MOST_TOKENS
+        && is_plain(&exit.to_token_stream())
+        && is_repeatable(job, condition)
 }
 
 /// Nothing that must not stand in a program twice, or that an earlier pass has marked.
@@ -84,6 +95,9 @@ fn is_repeatable(job: &Job, expr: &Expr) -> bool {
                     .any(|param| param.name == *name && is_plain_type(&param.ty))
         }),
         Expr::Paren(inner) => all(&[&inner.expr]),
+        Expr::Field(field) => all(&[&field.base]),
+        Expr::Reference(reference) => reference.mutability.is_none() && all(&[&reference.expr]),
+        Expr::Tuple(tuple) => tuple.elems.iter().all(|elem| is_repeatable(job, elem)),
         Expr::Unary(unary) => all(&[&unary.expr]),
         Expr::Cast(cast) => all(&[&cast.expr]) && is_plain_type(&cast.ty),
         Expr::Binary(binary) => !is_assignment(&binary.op) && all(&[&binary.left, &binary.right]),
