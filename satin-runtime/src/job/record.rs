@@ -411,10 +411,11 @@ mod loom_tests {
                     job.meta.enter(State::Done)
                 })
             };
-            if job.meta.state() == State::Done {
-                // SAFETY: the job is done: its data is the owner's.
-                assert_eq!(job.result.with(|result| unsafe { *result }), 42);
+            while job.meta.state() != State::Done {
+                thread::yield_now();
             }
+            // SAFETY: the job is done: its data is the owner's.
+            assert_eq!(job.result.with(|result| unsafe { *result }), 42);
             assert!(
                 !thief.join().expect("the thief ends"),
                 "nobody announced a wait"
