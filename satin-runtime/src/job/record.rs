@@ -340,14 +340,6 @@ impl Frame {
             == 0
     }
 
-    /// Lowers a flag; true if it was up.
-    pub(crate) fn lower(&self, flag: u32) -> bool {
-        self.flags
-            .fetch_and(!flag, std::sync::atomic::Ordering::Relaxed)
-            & flag
-            != 0
-    }
-
     /// The frame of the invocation that spawned this one.
     pub(crate) fn parent(&self) -> *const Frame {
         self.parent

@@ -168,11 +168,6 @@ impl<'f> Scope<'f> {
     pub fn cancelled(&self) -> bool {
         self.frame.has(flag::ABORT)
     }
-
-    /// Forgets a failure that has been dealt with.
-    pub fn reset(&self) {
-        self.frame.lower(flag::ABORT);
-    }
 }
 
 /// A job in its slot.
