@@ -4,6 +4,7 @@
 //!
 //! * [`job`]: what a job is: its id, its record in memory, the registry of spawnable functions.
 //! * [`worker`]: running jobs on this machine: deque, frame, sync, the pool of threads.
+//! * [`node`]: the protocol between nodes, without sockets, clocks or threads.
 //! * [`config`]: where settings come from.
 //!
 //! `job` knows nothing of workers; `worker` knows nothing of other machines: the [`worker::Gate`] is the narrow
@@ -13,6 +14,8 @@
 #[cfg(not(loom))]
 pub mod config;
 pub mod job;
+#[cfg(not(loom))]
+pub mod node;
 #[cfg(not(loom))]
 pub mod observe;
 pub mod worker;

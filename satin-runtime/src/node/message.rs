@@ -1,0 +1,110 @@
+//! What nodes say to each other.
+//!
+//! Messages between two nodes arrive in order, each once, as long as their connection lives; except
+//! [`Message::Gossip`], which may be lost or overtake others, and large ones, which others may overtake.
+
+use serde::{Deserialize, Serialize};
+
+use super::identity::{Identity, Peer};
+use crate::job::{Answer, Offer, Parcel, ValueName};
+
+/// Names one theft. Given by the victim, new for each: a job that is taken again gets another.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
+pub struct Token(pub u64);
+
+/// Numbers the requests of a thief.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
+pub struct Request(pub u64);
+
+/// One message.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Message {
+    // ---- steal
+    /// "Have you a job for me?"
+    Steal {
+        /// To be given back.
+        request: Request,
+        /// So many at most.
+        most: u32,
+        /// Keep this request until you have something: a lifeline. Otherwise it is answered at once.
+        lifeline: bool,
+    },
+    /// Jobs for a request, each with its token; none if there is none now.
+    Jobs {
+        /// Of the request; `None` for a second helping on a lifeline.
+        request: Request,
+        /// The oldest first.
+        jobs: Vec<(Token, Parcel)>,
+    },
+    /// The lifeline is not wanted any more.
+    Cut(Request),
+    /// Answers of stolen jobs; the thief keeps them until they are acknowledged.
+    Answers(Vec<(Token, Answer)>),
+    /// "I have these answers", so they can be forgotten.
+    Acknowledge(Vec<Token>),
+    /// These stolen jobs are not wanted any more: abort them.
+    Recall(Vec<Token>),
+    /// After a connection was made anew: what the sender has outstanding at, and hosted from, the receiver.
+    Lists {
+        /// Stolen from the sender.
+        outstanding: Vec<Token>,
+        /// Stolen by the sender.
+        hosted: Vec<Token>,
+    },
+
+    // ---- membership
+    /// A packet of foca.
+    Gossip(#[serde(with = "serde_bytes")] Vec<u8>),
+    /// "Let me in." Answered by [`Message::Welcome`] from the master, by [`Message::Ask`] from others.
+    Join(Identity),
+    /// "The master is over there."
+    Ask(Identity),
+    /// You are in.
+    Welcome {
+        /// Your join stamp.
+        stamp: u64,
+        /// How many masters there have been.
+        term: u32,
+        /// Who is in, with the master first.
+        members: Vec<Identity>,
+        /// Bounds of the roots under way.
+        offers: Vec<Offer>,
+    },
+    /// "I am going", after everything has been settled.
+    Goodbye,
+
+    // ---- root
+    /// `main` is over, with this exit code.
+    Ended(i32),
+    /// These root jobs are over: what belongs to them can go.
+    RootsDone(Vec<crate::job::RootTag>),
+
+    // ---- shared
+    /// "Give me that value from there on."
+    Want {
+        /// Which.
+        name: ValueName,
+        /// From this byte.
+        offset: u64,
+        /// Do not send me elsewhere: I have been there.
+        insist: bool,
+    },
+    /// A piece of a value.
+    Part {
+        /// Which.
+        name: ValueName,
+        /// Where the piece begins.
+        offset: u64,
+        /// How long the whole is.
+        total: u64,
+        /// The piece.
+        #[serde(with = "serde_bytes")]
+        bytes: Vec<u8>,
+    },
+    /// "Somebody of your site has it."
+    Elsewhere(ValueName, Peer),
+    /// "I have it no more."
+    Unavailable(ValueName),
+    /// Better bounds, combined.
+    Offers(Vec<Offer>),
+}

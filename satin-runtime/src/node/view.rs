@@ -1,0 +1,178 @@
+//! Who is in the pool, as this node sees it.
+//!
+//! Everything is in sorted order, so that decisions are the same whenever the events are. The tables are shared until
+//! they change: thousands of simulated nodes that know the same pool keep it once.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use rand::{Rng, RngExt};
+
+use super::identity::{Identity, Peer};
+
+/// The live nodes, this one included, by site.
+#[derive(Clone, Debug)]
+pub struct View {
+    me: Arc<Identity>,
+    tables: Arc<Tables>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Tables {
+    members: BTreeMap<Peer, Arc<Identity>>,
+    /// Members of each site, in the order of `Peer`.
+    sites: BTreeMap<Arc<str>, Vec<Peer>>,
+}
+
+impl View {
+    /// A pool of one.
+    #[must_use]
+    pub fn new(me: Identity) -> View {
+        let me = Arc::new(me);
+        let mut view = View {
+            me: Arc::clone(&me),
+            tables: Arc::default(),
+        };
+        view.insert(me);
+        view
+    }
+
+    /// The same pool as `other` sees, for another of its members.
+    ///
+    /// # Panics
+    /// If `me` is not in it.
+    #[must_use]
+    pub fn seen_by(&self, me: Peer) -> View {
+        View {
+            me: Arc::clone(&self.tables.members[&me]),
+            tables: Arc::clone(&self.tables),
+        }
+    }
+
+    /// This node.
+    #[must_use]
+    pub fn me(&self) -> &Identity {
+        &self.me
+    }
+
+    /// This node changes: it has been given a stamp, or begins another life.
+    pub fn set_me(&mut self, me: Identity) {
+        let old = self.me.peer;
+        self.remove(old);
+        self.me = Arc::new(me);
+        let me = Arc::clone(&self.me);
+        self.insert(me);
+    }
+
+    /// A node came in. An older generation of it goes.
+    pub fn insert(&mut self, identity: Arc<Identity>) {
+        let tables = Arc::make_mut(&mut self.tables);
+        let members = tables.sites.entry(Arc::clone(&identity.site)).or_default();
+        if let Err(place) = members.binary_search(&identity.peer) {
+            members.insert(place, identity.peer);
+        }
+        tables.members.insert(identity.peer, identity);
+    }
+
+    /// A node is gone.
+    pub fn remove(&mut self, peer: Peer) -> Option<Arc<Identity>> {
+        if !self.tables.members.contains_key(&peer) {
+            return None;
+        }
+        let tables = Arc::make_mut(&mut self.tables);
+        let gone = tables.members.remove(&peer)?;
+        if let Some(members) = tables.sites.get_mut(&gone.site) {
+            members.retain(|member| *member != peer);
+            if members.is_empty() {
+                tables.sites.remove(&gone.site);
+            }
+        }
+        Some(gone)
+    }
+
+    /// A live node.
+    #[must_use]
+    pub fn get(&self, peer: Peer) -> Option<&Identity> {
+        self.tables.members.get(&peer).map(|identity| &**identity)
+    }
+
+    /// Is it alive?
+    #[must_use]
+    pub fn is_alive(&self, peer: Peer) -> bool {
+        self.tables.members.contains_key(&peer)
+    }
+
+    /// How many are in, this node included.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.tables.members.len()
+    }
+
+    /// Never: this node is in.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.tables.members.is_empty()
+    }
+
+    /// All, in the order of `Peer`.
+    pub fn members(&self) -> impl Iterator<Item = &Identity> {
+        self.tables.members.values().map(|identity| &**identity)
+    }
+
+    /// The sites and their members, in order.
+    pub fn sites(&self) -> impl Iterator<Item = (&str, &[Peer])> {
+        let sites = self.tables.sites.iter();
+        sites.map(|(site, members)| (&**site, &**members))
+    }
+
+    /// The members of a site, in order.
+    #[must_use]
+    pub fn site(&self, site: &str) -> &[Peer] {
+        self.tables.sites.get(site).map_or(&[], |members| members)
+    }
+
+    /// Does the peer stand at this node's site?
+    #[must_use]
+    pub fn is_near(&self, peer: Peer) -> bool {
+        self.get(peer)
+            .is_some_and(|identity| identity.site == self.me.site)
+    }
+
+    /// Some other node of this site, each as likely.
+    pub fn random_near(&self, rng: &mut impl Rng) -> Option<Peer> {
+        let members = self.site(&self.me.site);
+        self.random_other(members, rng)
+    }
+
+    /// Some node of another site, each as likely.
+    pub fn random_far(&self, rng: &mut impl Rng) -> Option<Peer> {
+        let far = self.len().checked_sub(self.site(&self.me.site).len())?;
+        let mut place = (far > 0).then(|| rng.random_range(0..far))?;
+        for (_, members) in self.sites().filter(|(site, _)| *site != &*self.me.site) {
+            match members.get(place) {
+                Some(peer) => return Some(*peer),
+                None => place -= members.len(),
+            }
+        }
+        None
+    }
+
+    /// Some other node of the pool, each as likely.
+    pub fn random(&self, rng: &mut impl Rng) -> Option<Peer> {
+        let others = self.len() - 1;
+        let near = self.site(&self.me.site).len() - 1;
+        if others == 0 {
+            None
+        } else if rng.random_range(0..others) < near {
+            self.random_near(rng)
+        } else {
+            self.random_far(rng)
+        }
+    }
+
+    fn random_other(&self, members: &[Peer], rng: &mut impl Rng) -> Option<Peer> {
+        let others = members.len().checked_sub(1).filter(|others| *others > 0)?;
+        let mine = members.binary_search(&self.me.peer).unwrap_or(others);
+        let place = rng.random_range(0..others);
+        Some(members[if place < mine { place } else { place + 1 }])
+    }
+}
