@@ -12,7 +12,7 @@ pub(crate) struct Links {
 }
 
 /// What is to be done with a message.
-#[derive(PartialEq, Eq, Debug)]
+#[derive(PartialEq, Debug)]
 pub(crate) enum Way {
     /// A connection stands or is being made.
     Open,

@@ -55,6 +55,7 @@ enum Happening {
     Open {
         from: u32,
         to: u32,
+        peer: Option<Peer>,
     },
     Unreachable {
         node: u32,
@@ -845,7 +846,7 @@ impl Cluster {
                 self.slot_mut(node).workers.published();
                 self.settle(node);
             }
-            Happening::Open { from, to } => self.open(from, to),
+            Happening::Open { from, to, peer } => self.open(from, to, peer),
             Happening::Unreachable { node, addr, peer } => {
                 self.link(node, index_of(addr)).connecting = false;
                 self.tell(node, Event::Unreachable { addr, peer });
@@ -890,11 +891,11 @@ impl Cluster {
         } else {
             let handshake = (self.path(node, other).round_trip).mul_f64(self.wire.handshake);
             let (from, to) = (node, other);
-            self.schedule(self.now + handshake, Happening::Open { from, to });
+            self.schedule(self.now + handshake, Happening::Open { from, to, peer });
         }
     }
 
-    fn open(&mut self, from: u32, to: u32) {
+    fn open(&mut self, from: u32, to: u32, peer: Option<Peer>) {
         let addr = self.addr(to);
         if !self.slot(from).alive || !self.link(from, to).connecting {
             return;
@@ -903,7 +904,7 @@ impl Cluster {
             let unreachable = Happening::Unreachable {
                 node: from,
                 addr,
-                peer: None,
+                peer,
             };
             return self.schedule(self.now + CONNECT_TIMEOUT, unreachable);
         }
