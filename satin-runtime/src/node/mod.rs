@@ -13,8 +13,11 @@ use rand::{SeedableRng, rngs::SmallRng};
 
 use crate::job::{Answer, BoundName, Offer, Parcel, RootTag, ValueName};
 
+#[cfg(any(test, feature = "harness"))]
+pub mod cluster;
 pub mod config;
 pub mod identity;
+mod links;
 pub mod membership;
 pub mod message;
 pub mod root;
@@ -233,6 +236,7 @@ pub(crate) struct Context<'n> {
     pub(crate) view: &'n mut View,
     pub(crate) rng: &'n mut SmallRng,
     pub(crate) actions: &'n mut VecDeque<Action>,
+    pub(crate) links: &'n mut links::Links,
 }
 
 /// One node of a pool.
@@ -241,6 +245,8 @@ pub struct Node {
     view: View,
     rng: SmallRng,
     actions: VecDeque<Action>,
+    links: links::Links,
+    now: Duration,
     membership: membership::Membership,
     root: root::Roots,
     shared: shared::Values,
@@ -284,13 +290,36 @@ impl Node {
             view,
             rng,
             actions: VecDeque::new(),
+            links: links::Links::default(),
+            now,
             lattices,
         }
     }
 
-    /// What is to be done next; to be asked until there is nothing.
+    /// What is to be done next; to be asked until there is nothing. Drivers hand in all events that are there before they
+    /// ask: what these bring together is said in one message.
+    ///
+    /// A [`Action::Send`] to a peer without a connection comes after an [`Action::Connect`].
     pub fn poll_action(&mut self) -> Option<Action> {
-        self.actions.pop_front()
+        if self.actions.is_empty() {
+            let (mut cx, parts) = self.split(self.now);
+            parts.steal.flush(&mut cx);
+        }
+        loop {
+            if let Action::Send(to, _) = self.actions.front()? {
+                match self.links.way(*to, &self.view) {
+                    links::Way::Open => {}
+                    links::Way::Connect(connect) => self.actions.push_front(connect),
+                    links::Way::None => {
+                        self.actions.pop_front();
+                        continue;
+                    }
+                }
+            }
+            let action = self.actions.pop_front();
+            action.iter().for_each(|action| self.links.watch(action));
+            return action;
+        }
     }
 
     /// When [`handle_timeout`](Node::handle_timeout) is to be called, if nothing happens before.
@@ -313,12 +342,14 @@ impl Node {
     }
 
     fn split(&mut self, now: Duration) -> (Context<'_>, Parts<'_>) {
+        self.now = now;
         let context = Context {
             now,
             config: &self.config,
             view: &mut self.view,
             rng: &mut self.rng,
             actions: &mut self.actions,
+            links: &mut self.links,
         };
         let parts = Parts {
             membership: &mut self.membership,
@@ -352,14 +383,22 @@ impl Node {
                 epoch,
                 round_trip,
             } => {
+                cx.links.connected(peer.peer, epoch);
                 parts.steal.connected(cx, peer.peer, epoch, round_trip);
                 parts.membership.connected(cx, &peer);
             }
             Event::Disconnected { peer, epoch } => {
+                cx.links.disconnected(peer, epoch);
                 parts.steal.disconnected(cx, peer, epoch);
                 parts.membership.disconnected(cx, peer);
             }
-            Event::Unreachable { addr, peer } => parts.membership.unreachable(cx, addr, peer),
+            Event::Unreachable { addr, peer } => {
+                if let Some(peer) = peer {
+                    cx.links.unreachable(peer);
+                    parts.steal.unreachable(cx, peer);
+                }
+                parts.membership.unreachable(cx, addr, peer);
+            }
             Event::RoundTrip(peer, round_trip) => parts.steal.round_trip(peer, round_trip),
             Event::Received {
                 from,
@@ -400,23 +439,24 @@ impl Node {
     /// What one conversation found out that others must know.
     fn settle(&mut self, now: Duration) {
         while let Some(change) = self.membership.poll_change() {
-            let (mut cx, parts) = self.split(now);
+            let (mut cx, mut parts) = self.split(now);
             let cx = &mut cx;
             match change {
                 membership::Change::In(peer) => {
                     parts.steal.joined(cx, peer);
                     parts.root.joined(cx, peer);
                 }
-                membership::Change::Out(peer) => {
-                    for then in parts.shared.sever(cx, peer) {
-                        parts.steal.go_on(cx, then);
-                    }
-                    parts.bounds.sever(peer);
-                    parts.steal.sever(cx, peer);
-                    parts.root.sever(cx, peer);
-                }
+                membership::Change::Out(peer) => parts.sever(cx, peer),
             }
         }
+    }
+
+    /// A story says that a peer is dead, where no failure detector runs.
+    #[cfg(any(test, feature = "harness"))]
+    pub(crate) fn bury(&mut self, now: Duration, peer: Peer) {
+        self.view.remove(peer);
+        let (mut cx, mut parts) = self.split(now);
+        parts.sever(&mut cx, peer);
     }
 }
 
@@ -431,6 +471,16 @@ struct Parts<'n> {
 }
 
 impl Parts<'_> {
+    /// A peer's life is over; the view knows already.
+    fn sever(&mut self, cx: &mut Context<'_>, peer: Peer) {
+        for then in self.shared.sever(cx, peer) {
+            self.steal.go_on(cx, then);
+        }
+        self.bounds.sever(peer);
+        self.steal.sever(cx, peer);
+        self.root.sever(cx, peer);
+    }
+
     fn receive(&mut self, cx: &mut Context<'_>, from: Peer, epoch: u64, message: Message) {
         use Message as M;
         match message {
