@@ -13,8 +13,11 @@ use rand::{SeedableRng, rngs::SmallRng};
 
 use crate::job::{Answer, BoundName, Offer, Parcel, RootTag, ValueName};
 
+#[cfg(any(test, feature = "harness"))]
+pub mod cluster;
 pub mod config;
 pub mod identity;
+mod links;
 pub mod membership;
 pub mod message;
 pub mod root;
@@ -262,6 +265,7 @@ pub(crate) struct Context<'n> {
     pub(crate) view: &'n mut View,
     pub(crate) rng: &'n mut SmallRng,
     pub(crate) actions: &'n mut VecDeque<Action>,
+    pub(crate) links: &'n mut links::Links,
 }
 
 /// One node of a pool.
@@ -270,6 +274,8 @@ pub struct Node {
     view: View,
     rng: SmallRng,
     actions: VecDeque<Action>,
+    links: links::Links,
+    now: Duration,
     membership: membership::Membership,
     root: root::Roots,
     shared: shared::Values,
@@ -319,18 +325,40 @@ impl Node {
             rng,
             actions: VecDeque::new(),
             early: VecDeque::new(),
+            links: links::Links::default(),
+            now,
             lattices,
         }
     }
 
-    /// What is to be done next; to be asked until there is nothing.
+    /// What is to be done next; to be asked until there is nothing. Drivers hand in all events that are there before they
+    /// ask: what these bring together is said in one message.
+    ///
+    /// A [`Action::Send`] to a peer without a connection comes after an [`Action::Connect`].
     pub fn poll_action(&mut self) -> Option<Action> {
-        let action = self.actions.pop_front()?;
-        Some(match action {
-            // Whatever is known of bounds arrives no later than what came of it.
-            Action::Send(peer, message) => Action::Send(peer, self.bounds.load(peer, message)),
-            other => other,
-        })
+        if self.actions.is_empty() {
+            let (mut cx, parts) = self.split(self.now);
+            parts.steal.flush(&mut cx);
+        }
+        loop {
+            if let Action::Send(to, _) = self.actions.front()? {
+                match self.links.way(*to, &self.view) {
+                    links::Way::Open => {}
+                    links::Way::Connect(connect) => self.actions.push_front(connect),
+                    links::Way::None => {
+                        self.actions.pop_front();
+                        continue;
+                    }
+                }
+            }
+            let mut action = self.actions.pop_front()?;
+            self.links.watch(&action);
+            if let Action::Send(peer, message) = action {
+                // Whatever is known of bounds arrives no later than what came of it.
+                action = Action::Send(peer, self.bounds.load(peer, message));
+            }
+            return Some(action);
+        }
     }
 
     /// When [`handle_timeout`](Node::handle_timeout) is to be called, if nothing happens before.
@@ -353,6 +381,7 @@ impl Node {
     }
 
     fn split(&mut self, now: Duration) -> (Context<'_>, Parts<'_>) {
+        self.now = now;
         let context = Context {
             now,
             term: self.root.term(),
@@ -360,6 +389,7 @@ impl Node {
             view: &mut self.view,
             rng: &mut self.rng,
             actions: &mut self.actions,
+            links: &mut self.links,
         };
         let parts = Parts {
             membership: &mut self.membership,
@@ -394,16 +424,24 @@ impl Node {
                 epoch,
                 round_trip,
             } => {
+                cx.links.connected(peer.peer, epoch);
                 parts.bounds.disconnected(peer.peer);
                 parts.steal.connected(cx, peer.peer, epoch, round_trip);
                 parts.membership.connected(cx, &peer, epoch);
             }
             Event::Disconnected { peer, epoch } => {
+                cx.links.disconnected(peer, epoch);
                 parts.bounds.disconnected(peer);
                 parts.steal.disconnected(cx, peer, epoch);
                 parts.membership.disconnected(cx, peer, epoch);
             }
-            Event::Unreachable { addr, peer } => parts.membership.unreachable(cx, addr, peer),
+            Event::Unreachable { addr, peer } => {
+                if let Some(peer) = peer {
+                    cx.links.unreachable(peer);
+                    parts.steal.unreachable(cx, peer);
+                }
+                parts.membership.unreachable(cx, addr, peer);
+            }
             Event::Gone(peer) => parts.membership.gone(cx, peer),
             Event::Candidates { join, may_found } => {
                 parts.membership.candidates(cx, join, may_found);
@@ -465,6 +503,15 @@ impl Node {
                 return;
             }
         }
+    }
+
+    /// A story says that a peer is dead, where no failure detector runs.
+    #[cfg(any(test, feature = "harness"))]
+    pub(crate) fn bury(&mut self, now: Duration, peer: Peer) {
+        self.view.remove(peer);
+        let (mut cx, mut parts) = self.split(now);
+        parts.sever(&mut cx, peer);
+        self.settle(now);
     }
 }
 

@@ -165,7 +165,7 @@ impl Membership {
         }
         match &mut self.state {
             State::Searching(search) => {
-                if search.handle_timeout(cx, now) == Step::Found {
+                if search.handle_timeout(cx, now, self.links.keys().copied()) == Step::Found {
                     let founder = Identity {
                         stamp: 0,
                         ..cx.view.me().clone()

@@ -35,6 +35,8 @@ pub(super) struct Search {
     join: Vec<SocketAddr>,
     may_found: bool,
     tried: Vec<Tried>,
+    /// A round begins.
+    fresh: bool,
     /// The next address to be dialled.
     next: usize,
     /// We asked these, and they have not answered yet.
@@ -57,6 +59,7 @@ impl Search {
             join,
             may_found,
             tried,
+            fresh: true,
             next: 0,
             asked: BTreeSet::new(),
             master: None,
@@ -89,6 +92,7 @@ impl Search {
 
     fn begin_round(&mut self, at: Duration) {
         self.tried = vec![Tried::NotYet; self.join.len()];
+        self.fresh = true;
         self.next = 0;
         self.master = None;
         self.elder = false;
@@ -96,11 +100,20 @@ impl Search {
         self.round_ends = at + ROUND;
     }
 
-    pub(super) fn handle_timeout(&mut self, cx: &mut Context<'_>, now: Duration) -> Step {
+    /// The next step, if it is time. Those to whom connections stand are `linked`.
+    pub(super) fn handle_timeout(
+        &mut self,
+        cx: &mut Context<'_>,
+        now: Duration,
+        linked: impl Iterator<Item = Peer>,
+    ) -> Step {
         if now < self.step {
             return Step::GoOn;
         }
         let began = *self.began.get_or_insert(now);
+        if std::mem::take(&mut self.fresh) {
+            linked.for_each(|peer| self.ask_in(cx, peer));
+        }
         let mine = cx.view.me().addr;
         while self.join.get(self.next) == Some(&mine) {
             self.tried[self.next] = Tried::InVain;
