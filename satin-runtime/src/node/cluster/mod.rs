@@ -27,13 +27,16 @@ use std::{
     cmp::Reverse,
     collections::{BTreeMap, BinaryHeap, VecDeque},
     net::{IpAddr, Ipv4Addr, SocketAddr},
-    sync::Arc,
+    sync::{Arc, Mutex, MutexGuard},
     time::Duration,
 };
 
 use rand::{RngExt, SeedableRng, rngs::SmallRng};
 
-use super::{Action, Config, Event, Identity, Lattices, Message, Node, NodeId, Notice, Peer, View};
+use super::{
+    Action, Config, Event, Identity, Lattices, Message, Node, NodeId, Notice, Peer, View,
+    message::Cargo,
+};
 use crate::job::{BoundName, Offer, RootTag, ValueName};
 use workers::Workers;
 
@@ -62,6 +65,11 @@ enum Happening {
         addr: SocketAddr,
         peer: Option<Peer>,
     },
+    /// A node hears that nobody listens where a peer was.
+    Gone {
+        node: u32,
+        peer: Peer,
+    },
     /// A node notices that a link is gone.
     Lost {
         node: u32,
@@ -85,6 +93,7 @@ impl Happening {
             | Happening::BurstOver(node, _)
             | Happening::Publish(node)
             | Happening::Unreachable { node, .. }
+            | Happening::Gone { node, .. }
             | Happening::Lost { node, .. } => Some(*node),
             Happening::Open { .. } | Happening::Silent { .. } => None,
         }
@@ -149,7 +158,7 @@ struct Slot {
     running: Option<RootTag>,
     results: BTreeMap<RootTag, u64>,
     notices: Vec<Notice>,
-    values: BTreeMap<ValueName, Vec<u8>>,
+    values: Held,
     parts: BTreeMap<ValueName, Parts>,
     bounds: BTreeMap<(BoundName, RootTag), Vec<u8>>,
     hungry: bool,
@@ -260,6 +269,37 @@ impl Smallest {
     }
 }
 
+type Held = Arc<Mutex<BTreeMap<ValueName, Vec<u8>>>>;
+
+/// What a node may ask of its imaginary process.
+struct Process {
+    held: Held,
+}
+
+impl Process {
+    fn new() -> (Box<Process>, Held) {
+        let held = Held::default();
+        let process = Process {
+            held: Arc::clone(&held),
+        };
+        (Box::new(process), held)
+    }
+}
+
+impl Lattices for Process {
+    fn join(&self, bound: BoundName, have: &[u8], new: &[u8]) -> Option<Vec<u8>> {
+        Smallest.join(bound, have, new)
+    }
+
+    fn holds(&self, name: ValueName) -> bool {
+        lock(&self.held).contains_key(&name)
+    }
+}
+
+fn lock(held: &Held) -> MutexGuard<'_, BTreeMap<ValueName, Vec<u8>>> {
+    held.lock().expect("nobody panics with it")
+}
+
 impl Lattices for Smallest {
     fn join(&self, _bound: BoundName, have: &[u8], new: &[u8]) -> Option<Vec<u8>> {
         (Smallest::read(new) < Smallest::read(have)).then(|| new.to_vec())
@@ -306,8 +346,9 @@ impl Cluster {
         for identity in &all {
             let seed = self.rng.random();
             let view = view.seen_by(identity.peer);
-            let node = Node::formed(config.clone(), view, Box::new(Smallest), seed, self.now);
-            self.admit(node, identity);
+            let (process, held) = Process::new();
+            let node = Node::formed(config.clone(), view, process, seed, self.now);
+            self.admit(node, identity, held);
         }
         let master = all.first().cloned();
         for (slot, identity) in self.slots.iter_mut().zip(&all) {
@@ -321,14 +362,9 @@ impl Cluster {
         let index = self.slots.len() as u32;
         let identity = self.identity(index, site, threads);
         let seed = self.rng.random();
-        let node = Node::new(
-            config.clone(),
-            identity.clone(),
-            Box::new(Smallest),
-            seed,
-            self.now,
-        );
-        self.admit(node, &identity)
+        let (process, held) = Process::new();
+        let node = Node::new(config.clone(), identity.clone(), process, seed, self.now);
+        self.admit(node, &identity, held)
     }
 
     /// A node starts and joins through another.
@@ -359,7 +395,7 @@ impl Cluster {
         }
     }
 
-    fn admit(&mut self, node: Node, identity: &Identity) -> u32 {
+    fn admit(&mut self, node: Node, identity: &Identity, values: Held) -> u32 {
         let index = self.slots.len() as u32;
         let site = self.site(&identity.site);
         self.slots.push(Slot {
@@ -380,7 +416,7 @@ impl Cluster {
             running: None,
             results: BTreeMap::new(),
             notices: Vec::new(),
-            values: BTreeMap::new(),
+            values,
             parts: BTreeMap::new(),
             bounds: BTreeMap::new(),
             hungry: false,
@@ -503,7 +539,7 @@ impl Cluster {
     /// Does it hold that value in full?
     #[must_use]
     pub fn has_value(&self, node: u32, name: ValueName) -> bool {
-        self.slot(node).values.contains_key(&name)
+        lock(&self.slot(node).values).contains_key(&name)
     }
 
     fn slot(&self, node: u32) -> &Slot {
@@ -602,7 +638,7 @@ impl Cluster {
     /// A value is made there.
     pub fn make_value(&mut self, node: u32, bytes: Vec<u8>) -> ValueName {
         let name = ValueName(*blake3::hash(&bytes).as_bytes());
-        self.slot_mut(node).values.insert(name, bytes);
+        lock(&self.slot(node).values).insert(name, bytes);
         name
     }
 
@@ -852,6 +888,7 @@ impl Cluster {
                 self.tell(node, Event::Unreachable { addr, peer });
             }
             Happening::Lost { node, other, epoch } => self.lose(node, other, epoch),
+            Happening::Gone { node, peer } => self.tell(node, Event::Gone(peer)),
             Happening::Silent { a, b, epoch } => {
                 if self.is_cut(a, b) {
                     self.lose(a, b, epoch);
@@ -893,6 +930,17 @@ impl Cluster {
             let (from, to) = (node, other);
             self.schedule(self.now + handshake, Happening::Open { from, to, peer });
         }
+    }
+
+    /// The machine of a dead process says that nobody listens; one that is cut off says nothing.
+    fn probe(&mut self, node: u32, addr: SocketAddr, peer: Peer) {
+        let other = index_of(addr);
+        if other as usize >= self.slots.len() || self.slot(other).alive || self.is_cut(node, other)
+        {
+            return;
+        }
+        let at = self.now + self.path(node, other).round_trip;
+        self.schedule(at, Happening::Gone { node, peer });
     }
 
     fn open(&mut self, from: u32, to: u32, peer: Option<Peer>) {
@@ -972,7 +1020,9 @@ impl Cluster {
             eprintln!("{:?} {node} -> {other}: {message:?}", self.now);
         }
         self.traffic.messages[kind(&message)].add(near, 1);
-        if let Message::Jobs { jobs, .. } = &message {
+        if let Message::Jobs { jobs, .. } | Message::OffersWith(_, Cargo::Jobs { jobs, .. }) =
+            &message
+        {
             self.traffic.jobs.add(near, jobs.len() as u64);
         }
         let gossip = matches!(message, Message::Gossip(_));
@@ -1094,6 +1144,7 @@ impl Cluster {
         let slot = &mut self.slots[node as usize];
         match action {
             Action::Connect { addr, peer } => self.connect(node, addr, peer),
+            Action::Probe { addr, peer } => self.probe(node, addr, peer),
             Action::Send(to, message) => self.send(node, to, message),
             Action::Disconnect(peer) => {
                 let other = self.index(peer);
@@ -1109,7 +1160,7 @@ impl Cluster {
             }
             Action::Take { request, most } => slot.workers.take(programs, request, most),
             Action::Start(key, parcel) => {
-                let here = |name| slot.values.contains_key(name);
+                let here = |name| lock(&slot.values).contains_key(name);
                 assert!(
                     parcel.needs.iter().all(here),
                     "a job starts with its values"
@@ -1128,7 +1179,7 @@ impl Cluster {
                 offset,
                 length,
             } => {
-                let message = match slot.values.get(&name) {
+                let message = match lock(&slot.values).get(&name) {
                     None => Message::Unavailable(name),
                     Some(value) => {
                         let total = value.len() as u64;
@@ -1147,6 +1198,7 @@ impl Cluster {
             }
             Action::Store {
                 name,
+                root: _,
                 offset,
                 total,
                 bytes,
@@ -1166,7 +1218,7 @@ impl Cluster {
                         false => Event::Corrupt(name),
                     });
                     if right {
-                        slot.values.insert(name, all);
+                        lock(&slot.values).insert(name, all);
                     }
                 }
             }
@@ -1214,7 +1266,7 @@ impl Cluster {
     }
 }
 
-fn address(index: u32) -> SocketAddr {
+pub(crate) fn address(index: u32) -> SocketAddr {
     let ip = Ipv4Addr::from_bits(0x0a00_0000 + index);
     SocketAddr::new(IpAddr::V4(ip), 7000)
 }
