@@ -29,6 +29,8 @@
 pub use satin_macros::{call, main, seq, spawn, spawnable, sync};
 pub use satin_runtime::{
     config::{Config, ConfigError},
+    data,
+    data::Shared,
     job, observe, worker,
     worker::{BuildError, Builder, NodeInfo, Satin, node},
 };
@@ -43,7 +45,7 @@ pub use args::Args;
 
 /// What most programs need: `use satin::prelude::*;`.
 pub mod prelude {
-    pub use crate::{Satin, call, seq, spawn, spawnable, sync};
+    pub use crate::{Satin, Shared, call, seq, spawn, spawnable, sync};
 }
 
 /// Settings of a pool by hand: as [`Satin::builder`].

@@ -3,6 +3,7 @@
 //! * [`id`]: the path from the root to the job, and the fingerprint that says what it computes.
 //! * [`kinds`]: how each kind of argument is lent, sent and copied back.
 //! * [`function`]: spawnable functions as the runtime sees them, their vtables and their registry.
+//! * [`needs`]: which shared values it mentions.
 //! * [`parcel`]: a job as it travels.
 //! * [`record`]: the 64 bytes in which a job waits to be run.
 //!
@@ -11,6 +12,7 @@
 pub mod function;
 pub mod id;
 pub mod kinds;
+pub mod needs;
 pub mod parcel;
 pub mod record;
 
