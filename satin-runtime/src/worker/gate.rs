@@ -6,14 +6,13 @@
 
 use std::{
     collections::HashMap,
-    panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
+    panic::resume_unwind,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc, Mutex, MutexGuard, PoisonError, RwLock,
         atomic::{AtomicU32, AtomicU64, Ordering},
     },
 };
 
-use crossbeam::queue::SegQueue;
 use serde::{Deserialize, Serialize};
 
 use super::{
@@ -21,7 +20,7 @@ use super::{
     thread::{RootFrame, Worker, path_of},
 };
 use crate::job::{
-    Fingerprint, JobId, VTable,
+    Answer, Fingerprint, Offer, Parcel, RootTag,
     function::{self, Args, Function, RemoteFailure},
     record::{Cx, Frame, Slot, State},
 };
@@ -30,37 +29,49 @@ use crate::job::{
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Token(pub u64);
 
-/// A job that left.
-#[derive(Clone, Debug)]
-pub struct Away {
-    /// To be given back with the answer.
-    pub token: Token,
-    /// Its place in the execution tree.
-    pub id: JobId,
-    /// What to run.
-    pub function: &'static VTable,
-    /// The arguments, as the function's vtable reads them.
-    pub arguments: Vec<u8>,
-    /// What it computes.
-    pub fingerprint: Fingerprint,
+/// What a [`Gate::take`] found.
+#[derive(Default, Debug)]
+pub struct Haul {
+    /// The oldest first; siblings, if they are several.
+    pub jobs: Vec<Leaving>,
+    /// About how many more could have been taken.
+    pub left: u32,
 }
 
-/// What comes back.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub enum Answer {
-    /// Result and changed `&mut` arguments.
-    Result(Vec<u8>),
-    /// It panicked, with this message.
-    Panicked(String),
-    /// It could not be run there: here it can.
-    Refused(String),
-    /// It was aborted there, on request.
-    Aborted,
+/// A job on its way out.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Leaving {
+    /// A worker here had spawned it, and waits for the answer.
+    Own(Token, Parcel),
+    /// It was hosted here under this key and had not been started: nothing of it stays here.
+    Hosted(u64, Parcel),
 }
 
-impl std::fmt::Debug for VTable {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(self.info.name)
+/// Whoever stands outside the gate. Called from any thread, also from within calls of the gate; must be quick, must not
+/// block, and must not call the gate.
+pub trait Outside: Send + Sync {
+    /// So many workers have nothing to do, those included that wait in a sync and have room for another job. Told when
+    /// it has changed.
+    fn idle(&self, workers: u32) {
+        let _ = workers;
+    }
+    /// There is something to take. Told once after a [`Gate::take`] that found fewer than it was to find.
+    fn public(&self) {}
+    /// A hosted job is done.
+    fn done(&self, key: u64, answer: Answer);
+    /// A job that is away is not wanted any more; an answer would be dropped.
+    fn recalled(&self, token: Token);
+    /// A job here has improved a bound.
+    fn offered(&self, offer: Offer) {
+        let _ = offer;
+    }
+    /// A root job begins.
+    fn root_started(&self, root: RootTag) {
+        let _ = root;
+    }
+    /// A root job has its result; its caller does not know it yet.
+    fn root_finished(&self, root: RootTag) {
+        let _ = root;
     }
 }
 
@@ -70,8 +81,8 @@ pub(super) struct Ledger {
     next: AtomicU64,
     turn: AtomicU32,
     away: Mutex<HashMap<Token, SlotRef>>,
-    recalled: SegQueue<Token>,
     hosted: Mutex<HashMap<u64, FrameRef>>,
+    outside: RwLock<Option<Arc<dyn Outside>>>,
 }
 
 struct SlotRef(*const Slot);
@@ -94,38 +105,48 @@ pub struct Gate {
 }
 
 impl Gate {
-    /// Takes the oldest public job of some worker, or asks all workers to publish and returns `None`.
+    /// The oldest job that can leave, and up to `most - 1` siblings of it. Never more than half of what there is. If
+    /// that is not enough, workers are asked, and [`Outside::public`] will tell.
     #[must_use]
-    pub fn take(&self) -> Option<Away> {
+    pub fn take(&self, most: u32) -> Haul {
         let (pool, ledger) = (&*self.pool, &self.pool.ledger);
         let first = ledger.turn.fetch_add(1, Ordering::Relaxed);
-        (0..pool.workers()).find_map(|step| {
-            let victim = pool.worker((first % pool.workers() + step) % pool.workers());
+        let mut victims = (0..if most == 0 { 0 } else { pool.workers() })
+            .map(|step| pool.worker((first % pool.workers() + step) % pool.workers()));
+        let job = victims.find_map(|victim| {
             if victim.nested.load(Ordering::Relaxed) != 0 {
                 return None; // what it has now must stay in this process; workers may steal it
             }
             let slot = victim.give()?;
             // SAFETY: we have just stolen the job: its slot is ours until it is settled or away.
             self.send_away(unsafe { &*slot })
-        })
+        });
+        Haul {
+            jobs: job.into_iter().collect(),
+            left: 0,
+        }
     }
 
-    fn send_away(&self, job: &Slot) -> Option<Away> {
+    fn send_away(&self, job: &Slot) -> Option<Leaving> {
         let owner = Worker::of(job).index;
         let go_back = || {
             if job.enter(State::Returned) {
                 self.pool.sleep.unpark(owner);
             }
         };
-        let Some(id) = path_of(job.parent.get(), job.index()) else {
+        let function = job.function.get();
+        let numbers = (
+            path_of(job.parent.get(), job.index()),
+            function::number_of(function),
+        );
+        let (Some(id), Some(number)) = numbers else {
             go_back(); // below a nested entry: stays in this process
             return None;
         };
         job.enter(State::Leaving);
-        let function = job.function.get();
         // SAFETY: the job is leaving, so its arguments are there and nobody takes them.
-        let arguments = match unsafe { (function.export)(job) } {
-            Ok(arguments) => arguments,
+        let packed = match unsafe { (function.export)(job) } {
+            Ok(packed) => packed,
             Err(error) => {
                 tracing::warn!(job = %id, function = function.info.name, error, "a job cannot leave this process");
                 go_back();
@@ -134,18 +155,19 @@ impl Gate {
         };
         let token = Token(self.pool.ledger.next.fetch_add(1, Ordering::Relaxed));
         lock(&self.pool.ledger.away).insert(token, SlotRef(job));
-        let fingerprint = Fingerprint::of(function.info.name, &arguments);
+        let fingerprint = Fingerprint::of(function.info.name, &packed.bytes);
         // From here on the owner may recall it, and perhaps waits for that.
         if job.enter(State::Away) {
             self.pool.sleep.unpark(owner);
         }
-        Some(Away {
-            token,
+        let parcel = Parcel {
             id,
-            function,
-            arguments,
+            function: number,
+            arguments: packed.bytes,
             fingerprint,
-        })
+            needs: packed.needs,
+        };
+        Some(Leaving::Own(token, parcel))
     }
 
     /// Brings an answer. False if the job is not away any more: it has been answered or recalled.
@@ -160,7 +182,7 @@ impl Gate {
         let state = match answer {
             Answer::Refused(_) | Answer::Aborted => State::Returned,
             answer => {
-                if let (Some(judge), Answer::Result(bytes)) = (job.judge(), &answer)
+                if let (Some(judge), Answer::Result { bytes, .. }) = (job.judge(), &answer)
                     && (judge.in_bytes)(bytes)
                 {
                     self.pool.worker(owner).abort_children(job.parent.get());
@@ -181,101 +203,104 @@ impl Gate {
         self.deliver(token, Answer::Refused(String::new()))
     }
 
-    /// The next job that is away and that nobody wants any more.
-    #[must_use]
-    pub fn next_recalled(&self) -> Option<Token> {
-        self.pool.ledger.recalled.pop()
+    /// Lets a foreign job in, under a key of its own. Any worker runs it, also one that waits in a sync;
+    /// [`Outside::done`] has the answer.
+    pub fn host(&self, key: u64, parcel: Parcel) {
+        lock(&self.pool.ledger.hosted).insert(key, FrameRef(std::ptr::null()));
+        self.pool.submit_hosted(HostedTask { key, parcel });
     }
 
-    /// Lets a foreign job in; `done` is called by the worker that ran it.
-    pub fn host(&self, job: Away, done: impl FnOnce(Answer) + Send + 'static) -> Hosted {
-        let number = self.pool.ledger.next.fetch_add(1, Ordering::Relaxed);
-        let hosted = Hosted {
-            pool: Arc::clone(&self.pool),
-            number,
-        };
-        lock(&self.pool.ledger.hosted).insert(number, FrameRef(std::ptr::null()));
-        self.pool.submit_hosted(HostedTask {
-            number,
-            job,
-            done: Box::new(done),
-        });
-        hosted
+    /// Stops a hosted job: at its next spawn or sync, if it has started. It is answered all the same, perhaps with what
+    /// it was quicker with.
+    pub fn abort_hosted(&self, key: u64) {
+        let mut hosted = lock(&self.pool.ledger.hosted);
+        match hosted.get(&key) {
+            // SAFETY: the frame lives as long as its entry, and we hold the lock.
+            Some(FrameRef(frame)) if !frame.is_null() => self.pool.worker(0).abort_children(*frame),
+            Some(_) => drop(hosted.remove(&key)),
+            None => {}
+        }
+    }
+
+    /// From now on `outside` is told what happens.
+    pub fn listen(&self, outside: Arc<dyn Outside>) {
+        *self
+            .pool
+            .ledger
+            .outside
+            .write()
+            .unwrap_or_else(PoisonError::into_inner) = Some(outside);
+    }
+
+    /// Do other nodes look for work?
+    pub fn set_hungry(&self, hungry: bool) {
+        let _ = hungry;
+    }
+
+    /// Root jobs wait until [`Gate::release_roots`].
+    pub fn hold_roots(&self) {}
+
+    /// Root jobs start, also those to come.
+    pub fn release_roots(&self) {}
+
+    /// How many masters there have been before this one: part of a root job's tag.
+    pub fn set_term(&self, term: u32) {
+        let _ = term;
     }
 }
 
 /// A foreign job that waits for a worker.
 pub(super) struct HostedTask {
-    number: u64,
-    job: Away,
-    done: Box<dyn FnOnce(Answer) + Send>,
+    key: u64,
+    parcel: Parcel,
 }
 
 impl HostedTask {
     pub(super) fn run(self, worker: &Worker, head: *const Slot) {
-        let answer = run_hosted(worker, head, self.number, &self.job);
-        Self::finish(self.done, answer);
+        let answer = run_hosted(worker, head, self.key, &self.parcel);
+        worker.pool().tell(|outside| outside.done(self.key, answer));
     }
 
     /// The pool has ended.
-    pub(super) fn refuse(self) {
-        Self::finish(self.done, Answer::Refused("the pool has ended".into()));
-    }
-
-    fn finish(done: Box<dyn FnOnce(Answer) + Send>, answer: Answer) {
-        if catch_unwind(AssertUnwindSafe(|| done(answer))).is_err() {
-            tracing::error!("whoever waited for a hosted job panicked when it was done");
-        }
+    pub(super) fn refuse(self, pool: &Pool) {
+        pool.tell(|outside| outside.done(self.key, Answer::Refused("the pool has ended".into())));
     }
 }
 
-/// A foreign job in this pool.
-pub struct Hosted {
-    pool: Arc<Pool>,
-    number: u64,
-}
-
-impl Hosted {
-    /// Stops it at its next spawn or sync; if it is done or unwinds already, nothing happens.
-    pub fn abort(&self) {
-        let mut hosted = lock(&self.pool.ledger.hosted);
-        match hosted.get(&self.number) {
-            // SAFETY: the frame lives as long as its entry, and we hold the lock.
-            Some(FrameRef(frame)) if !frame.is_null() => self.pool.worker(0).abort_children(*frame),
-            Some(_) => drop(hosted.remove(&self.number)),
-            None => {}
-        }
-    }
-}
-
-fn run_hosted(worker: &Worker, head: *const Slot, number: u64, job: &Away) -> Answer {
-    let path: Vec<u32> = job.id.path().collect();
+fn run_hosted(worker: &Worker, head: *const Slot, key: u64, parcel: &Parcel) -> Answer {
+    let path: Vec<u32> = parcel.id.path().collect();
     let Some((&index, above)) = path.split_last() else {
         return Answer::Refused("a job without an id".into());
     };
+    let Some(function) = function::by_number(parcel.function) else {
+        return Answer::Refused(format!("no function has the number {}", parcel.function));
+    };
     let root = RootFrame::new(above.iter().copied().collect());
     let hosted = || lock(&worker.pool().ledger.hosted);
-    match hosted().get_mut(&number) {
+    match hosted().get_mut(&key) {
         Some(entry) => *entry = FrameRef(&raw const root.frame),
         None => return Answer::Aborted,
     }
     let outcome = worker.on_bottom(head, &raw const root.frame, || {
-        (job.function.run_bytes)(
+        (function.run_bytes)(
             Cx {
                 head,
                 parent: &raw const root.frame,
             },
             index,
-            &job.arguments,
+            &parcel.arguments,
         )
     });
-    hosted().remove(&number);
+    hosted().remove(&key);
     match outcome {
-        Ok(bytes) => Answer::Result(bytes),
+        Ok(packed) => Answer::Result {
+            bytes: packed.bytes,
+            needs: packed.needs,
+        },
         Err(RemoteFailure::Codec(error)) => Answer::Refused(error),
         Err(RemoteFailure::Aborted) => Answer::Aborted,
         Err(RemoteFailure::Panicked(payload)) => {
-            Answer::Panicked(format!("{} (job {})", message(&*payload), job.id))
+            Answer::Panicked(format!("{} (job {})", message(&*payload), parcel.id))
         }
     }
 }
@@ -288,6 +313,14 @@ fn message(payload: &(dyn std::any::Any + Send)) -> &str {
 }
 
 impl Pool {
+    /// Tells whoever stands outside.
+    pub(super) fn tell(&self, what: impl FnOnce(&dyn Outside)) {
+        let outside = self.ledger.outside.read();
+        if let Some(outside) = &*outside.unwrap_or_else(PoisonError::into_inner) {
+            what(&**outside);
+        }
+    }
+
     /// Owner: the job in `slot` is not wanted any more. True if it was away: its arguments are the owner's again.
     pub(super) fn recall(&self, slot: *const Slot) -> bool {
         let mut away = lock(&self.ledger.away);
@@ -303,7 +336,8 @@ impl Pool {
             std::hint::spin_loop();
         }
         away.remove(&token);
-        self.ledger.recalled.push(token);
+        drop(away);
+        self.tell(|outside| outside.recalled(token));
         true
     }
 }
@@ -325,12 +359,14 @@ pub(super) unsafe fn import<F: Function>(job: &Slot) -> F::Out {
     // SAFETY: an answered job keeps its arguments.
     let args = unsafe { job.take::<Args<'_, F>>() };
     match take_answer(job) {
-        Answer::Result(bytes) => function::import::<F>(args, &bytes).unwrap_or_else(|error| {
-            panic!(
-                "the result of `{}` cannot be read: {error}",
-                F::VTABLE.info.name
-            )
-        }),
+        Answer::Result { bytes, .. } => {
+            function::import::<F>(args, &bytes).unwrap_or_else(|error| {
+                panic!(
+                    "the result of `{}` cannot be read: {error}",
+                    F::VTABLE.info.name
+                )
+            })
+        }
         Answer::Panicked(message) => resume_unwind(Box::new(message)),
         Answer::Aborted | Answer::Refused(_) => super::thread::raise_abort(),
     }
@@ -343,7 +379,7 @@ pub(super) unsafe fn import<F: Function>(job: &Slot) -> F::Out {
 pub(super) unsafe fn finish(job: &Slot) -> Result<(), String> {
     let function = job.function.get();
     let answer = take_answer(job);
-    if let Answer::Result(bytes) = &answer {
+    if let Answer::Result { bytes, .. } = &answer {
         // SAFETY: an answered job keeps its arguments.
         return unsafe { (function.finish)(job, bytes) };
     }

@@ -27,7 +27,7 @@ mod thread;
 
 #[cfg(not(loom))]
 pub use self::{
-    gate::{Answer, Away, Gate, Hosted, Token},
+    gate::{Gate, Haul, Leaving, Outside, Token},
     group::{
         Accumulate, AccumulateInOrder, AnyOrder, Delivery, Entry, Group, InOrder, Keep, Or, Order,
         Place, Spec, Ticket,

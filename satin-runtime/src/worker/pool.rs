@@ -178,7 +178,7 @@ impl Pool {
 
     fn refuse_hosted(&self) {
         while let Some(task) = self.hosted.pop() {
-            task.refuse();
+            task.refuse(self);
         }
     }
 
