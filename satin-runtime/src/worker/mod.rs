@@ -32,7 +32,9 @@ pub use self::{
         Accumulate, AccumulateInOrder, AnyOrder, Delivery, Entry, Group, InOrder, Keep, Or, Order,
         Place, Spec, Ticket,
     },
-    pool::{BuildError, Builder, NodeInfo, Satin, enter, node},
+    pool::{
+        BuildError, Builder, NodeInfo, RootKey, Satin, current_root, enter, hungry, node, offer,
+    },
     scope::{Child, Scope},
 };
 #[cfg(not(loom))]
