@@ -342,9 +342,7 @@ impl<L: Lattice> AnyBound for Bound<L> {
             return Some(new.to_vec());
         };
         let is_better = L::join(&mut best, other);
-        is_better
-            .then(|| postcard::to_stdvec(&best).ok())
-            .flatten()
+        is_better.then(|| postcard::to_stdvec(&best).ok()).flatten()
     }
 
     fn improve(&self, key: RootKey, new: &[u8]) {

@@ -18,22 +18,6 @@ use crate::job::{ValueName, needs};
 /// before the first job that carries the handle starts there, from a node nearby that has it. On one machine a handle is
 /// an `Arc`, and the value is never serialized.
 ///
-/// ```
-/// use satin::Shared;
-///
-/// #[satin::spawnable]
-/// fn count(words: &Shared<Vec<String>>, from: usize, to: usize) -> usize {
-///     if to - from == 1 {
-///         return words[from].len();
-///     }
-///     let middle = (from + to) / 2;
-///     count(words, from, middle) + count(words, middle, to)
-/// }
-///
-/// let words = Shared::new(vec!["to".to_owned(), "be".to_owned(), "not".to_owned()]);
-/// assert_eq!(count(&words, 0, words.len()), 7);
-/// ```
-///
 /// What is changed through a `Mutex` or an atomic in it stays on the machine where that happened. A value lives as long as
 /// a handle of it, or a root job in which one has travelled; it can have at most 1 GiB of bytes. As a part of something
 /// that is serialized it is its name alone, which can be read again only where the value is.

@@ -34,6 +34,7 @@ pub use self::{
     },
     pool::{
         BuildError, Builder, NodeInfo, RootKey, Satin, current_root, enter, hungry, node, offer,
+        when_roots_end,
     },
     scope::{Child, Scope},
 };
