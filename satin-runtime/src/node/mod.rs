@@ -560,7 +560,7 @@ impl Parts<'_> {
 
     fn receive(&mut self, cx: &mut Context<'_>, from: Peer, epoch: u64, message: Message) {
         use Message as M;
-        self.membership.heard(from);
+        self.membership.heard(cx, from);
         if !message.is_about_membership() && !cx.view.is_alive(from) {
             return;
         }
