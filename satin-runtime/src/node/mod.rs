@@ -285,7 +285,7 @@ impl Node {
             root: root::Roots::new(&view),
             shared: shared::Values::default(),
             bounds: shared::Bounds::default(),
-            steal: steal::Steal::new(&config, now),
+            steal: steal::Steal::new(&config),
             config,
             view,
             rng,
@@ -399,21 +399,27 @@ impl Node {
                 }
                 parts.membership.unreachable(cx, addr, peer);
             }
-            Event::RoundTrip(peer, round_trip) => parts.steal.round_trip(peer, round_trip),
+            Event::RoundTrip(peer, round_trip) => parts.steal.round_trip(cx, peer, round_trip),
             Event::Received {
                 from,
                 epoch,
                 message,
-            } => parts.receive(cx, from, epoch, message),
-            Event::Idle(workers) => parts.steal.idle(cx, workers),
-            Event::Public => parts.steal.public(cx),
+            } => {
+                // What is left of a connection that has been replaced is not to be trusted any more: both sides have
+                // compared their lists.
+                if !cx.links.is_stale(from, epoch) {
+                    parts.receive(cx, from, message);
+                }
+            }
+            Event::Idle(workers) => parts.steal.idle(workers),
+            Event::Public => parts.steal.public(),
             Event::Took {
                 request,
                 jobs,
                 left,
             } => parts.steal.took(cx, request, jobs, left),
-            Event::Done(key, answer) => parts.steal.done(cx, key, answer),
-            Event::Recalled(departure) => parts.steal.recalled(cx, departure),
+            Event::Done(key, answer) => parts.steal.done(key, answer),
+            Event::Recalled(departure) => parts.steal.recalled(departure),
             Event::Stored(name) => {
                 for then in parts.shared.stored(cx, name) {
                     parts.steal.go_on(cx, then);
@@ -451,6 +457,13 @@ impl Node {
         }
     }
 
+    /// Is nothing under way between this node and others?
+    #[cfg(any(test, feature = "harness"))]
+    #[must_use]
+    pub fn is_settled(&self) -> bool {
+        self.steal.is_settled()
+    }
+
     /// A story says that a peer is dead, where no failure detector runs.
     #[cfg(any(test, feature = "harness"))]
     pub(crate) fn bury(&mut self, now: Duration, peer: Peer) {
@@ -481,7 +494,7 @@ impl Parts<'_> {
         self.root.sever(cx, peer);
     }
 
-    fn receive(&mut self, cx: &mut Context<'_>, from: Peer, epoch: u64, message: Message) {
+    fn receive(&mut self, cx: &mut Context<'_>, from: Peer, message: Message) {
         use Message as M;
         match message {
             M::Steal {
@@ -490,7 +503,7 @@ impl Parts<'_> {
                 lifeline,
             } => self.steal.asked(cx, from, request, most, lifeline),
             M::Jobs { request, jobs } => {
-                for arrival in self.steal.arrived(cx, from, epoch, request, jobs) {
+                for arrival in self.steal.arrived(cx, from, request, jobs) {
                     // Its values first; they may be here already.
                     if let Some(then) = self.shared.bring(cx, from, arrival) {
                         self.steal.go_on(cx, then);
@@ -499,7 +512,7 @@ impl Parts<'_> {
             }
             M::Cut(request) => self.steal.cut(from, request),
             M::Answers(answers) => {
-                for arrival in self.steal.answered(cx, from, epoch, answers) {
+                for arrival in self.steal.answered(cx, from, answers) {
                     if let Some(then) = self.shared.bring(cx, from, arrival) {
                         self.steal.go_on(cx, then);
                     }
@@ -510,7 +523,7 @@ impl Parts<'_> {
             M::Lists {
                 outstanding,
                 hosted,
-            } => self.steal.compare(cx, from, &outstanding, &hosted),
+            } => self.steal.compare(cx, from, (outstanding, hosted)),
             M::Gossip(packet) => self.membership.gossip(cx, from, &packet),
             M::Join(identity) => self
                 .membership
