@@ -20,7 +20,7 @@ use std::{
     time::Instant,
 };
 
-use common::{Habits, PATIENCE, Report, Watchdog, beside, mix, until};
+use common::{Habits, PATIENCE, Report, Watchdog, beside, give_way, mix, until};
 use satin::{Satin, seq, spawn, spawnable, sync};
 use serde::{Deserialize, Serialize};
 
@@ -62,6 +62,7 @@ fn travels(mut program: impl FnMut()) {
 #[spawnable]
 fn fib(n: u32) -> u64 {
     if n < 2 {
+        give_way();
         return n.into();
     }
     let x = fib(n - 1);
@@ -73,6 +74,7 @@ fn fib(n: u32) -> u64 {
 #[spawnable]
 fn fib_expression(n: u32) -> u64 {
     if n < 2 {
+        give_way();
         n.into()
     } else {
         fib_expression(n - 1) + fib_expression(n - 2)
@@ -83,6 +85,7 @@ fn fib_expression(n: u32) -> u64 {
 fn nqueens(n: u32, columns: u32, left: u32, right: u32) -> u64 {
     let all = (1 << n) - 1;
     if columns == all {
+        give_way();
         return 1;
     }
     let mut solutions = 0;
@@ -98,6 +101,7 @@ fn nqueens(n: u32, columns: u32, left: u32, right: u32) -> u64 {
 #[spawnable]
 fn leaves(depth: u32, name: u64) -> Vec<u64> {
     if depth == 0 {
+        give_way();
         return vec![name];
     }
     let mut parts: Vec<Vec<u64>> = Vec::new();
@@ -110,6 +114,7 @@ fn leaves(depth: u32, name: u64) -> Vec<u64> {
 #[spawnable]
 fn mapped(depth: u32, name: u64) -> Vec<u64> {
     if depth == 0 {
+        give_way();
         return vec![name];
     }
     let parts: Vec<Vec<u64>> = (0..3).map(|i| mapped(depth - 1, name * 3 + i)).collect();
@@ -119,6 +124,7 @@ fn mapped(depth: u32, name: u64) -> Vec<u64> {
 #[spawnable]
 fn table(depth: u32, first: u64) -> (BTreeMap<u64, u64>, [u64; 2]) {
     if depth == 0 {
+        give_way();
         return (BTreeMap::from([(first, mix(first))]), [first, 1]);
     }
     let mut parts = BTreeMap::new();
@@ -161,6 +167,7 @@ fn iterators_travel() {
 #[spawnable]
 fn quicksort(v: &mut [u64]) {
     if v.len() < 8 {
+        give_way();
         v.sort_unstable();
         return;
     }
@@ -189,7 +196,10 @@ fn quicksort(v: &mut [u64]) {
 fn sum(v: &[u64]) -> u64 {
     match v {
         [] => 0,
-        [one] => *one,
+        [one] => {
+            give_way();
+            *one
+        }
         _ => {
             let (left, right) = v.split_at(v.len() / 2);
             sum(left) + sum(right)
@@ -203,6 +213,7 @@ fn reversed(text: &str) -> String {
         .find(|at| text.is_char_boundary(*at))
         .unwrap_or(0);
     if text.chars().nth(1).is_none() || middle == text.len() {
+        give_way();
         return text.chars().rev().collect();
     }
     let mut back = reversed(&text[middle..]);
@@ -237,6 +248,7 @@ impl Tree {
 impl Tree {
     #[spawn]
     fn sum(&self) -> u64 {
+        give_way();
         let mut total = self.value;
         for child in &self.children {
             total += spawn!(child.sum());
@@ -246,6 +258,7 @@ impl Tree {
 
     #[spawn]
     fn grow(&mut self, by: u64) {
+        give_way();
         self.value += by;
         for child in &mut self.children {
             spawn!(child.grow(by));
@@ -254,6 +267,7 @@ impl Tree {
 
     #[spawn]
     fn into_values(self) -> Vec<u64> {
+        give_way();
         let mut parts: Vec<Vec<u64>> = vec![vec![self.value]];
         for child in self.children {
             parts.push(spawn!(child.into_values()));
@@ -264,6 +278,7 @@ impl Tree {
 
 #[spawnable]
 fn depth_of(tree: &Tree) -> u32 {
+    give_way();
     let mut deepest = 0;
     for child in &tree.children {
         deepest = deepest.max(depth_of(child));
@@ -275,6 +290,7 @@ fn depth_of(tree: &Tree) -> u32 {
 #[spawnable]
 fn fill(list: &mut Vec<String>, depth: u32, name: u64) {
     if depth == 0 {
+        give_way();
         list.push(format!("leaf {name}"));
         return;
     }
@@ -307,6 +323,7 @@ fn spilled(
         "an over-aligned value is aligned everywhere"
     );
     if n == 0 {
+        give_way();
         last.0 += all.len() as u64;
         return (aligned, big);
     }
@@ -338,6 +355,7 @@ fn many(
     h: &Tree,
 ) -> u64 {
     if n == 0 {
+        give_way();
         *c += 1;
         d[0] += 1;
         return a.len() as u64
@@ -449,6 +467,7 @@ mod parity {
     #[spawnable(name = "travel/even")]
     pub fn even(n: u64) -> u64 {
         if n == 0 {
+            super::give_way();
             return 1;
         }
         let a = spawn!(super::odd(n - 1));
@@ -460,6 +479,7 @@ mod parity {
 #[spawnable]
 fn odd(n: u64) -> u64 {
     if n == 0 {
+        give_way();
         return 0;
     }
     spawn!(parity::even(n - 1)) + spawn!(parity::even(n - 1))
@@ -496,7 +516,11 @@ fn ids_are_unique_and_fingerprints_say_what_is_computed() {
             since.elapsed() < PATIENCE,
             "the same call did not leave again and again"
         );
-        let (value, report) = beside(&a, &b, Habits::default(), |_| fib(18));
+        let habits = Habits {
+            wanted: 3,
+            ..Habits::default()
+        };
+        let (value, report) = beside(&a, &b, habits, |_| fib(18));
         assert_eq!(value, 2584);
         unique_ids(&report, run);
         for taken in report.taken {
@@ -541,6 +565,7 @@ fn ids_of_loops_count_on_over_the_syncs() {
     #[spawnable]
     fn looped(depth: u32, width: u32) -> u64 {
         if depth == 0 {
+            give_way();
             return 1;
         }
         let mut total = 0;
@@ -554,10 +579,15 @@ fn ids_of_loops_count_on_over_the_syncs() {
         total + more
     }
     let (a, b) = pools(1);
+    let habits = Habits {
+        most: 64,
+        wanted: 30,
+        ..Habits::default()
+    };
     let report = until(
         &a,
         &b,
-        Habits::default(),
+        habits,
         |report| {
             report
                 .taken
@@ -579,6 +609,7 @@ fn ids_of_loops_count_on_over_the_syncs() {
 #[spawnable]
 fn find(lo: u64, hi: u64, wanted: u64) -> Result<u64, u64> {
     if hi - lo == 1 {
+        give_way();
         return if lo == wanted { Err(lo) } else { Ok(1) };
     }
     let middle = u64::midpoint(lo, hi);
@@ -590,6 +621,7 @@ fn find(lo: u64, hi: u64, wanted: u64) -> Result<u64, u64> {
 #[spawnable]
 fn find_in_loop(lo: u64, hi: u64, wanted: u64) -> Option<u64> {
     if hi - lo == 1 {
+        give_way();
         return (lo != wanted).then_some(1);
     }
     let mut total = 0;
@@ -900,6 +932,7 @@ fn panic_of<R>(run: impl FnOnce() -> R) -> String {
 #[spawnable]
 fn mined(lo: u32, hi: u32, mine: u32, held: Counted, lent: &mut Counted) -> Counted {
     if hi - lo == 1 {
+        give_way();
         assert_ne!(lo, mine, "stepped on mine {mine}");
         lent.0 += held.0;
         return held;
@@ -929,6 +962,7 @@ fn panics_travel_with_their_message() {
             );
             let habits = Habits {
                 seed: round,
+                wanted: 4,
                 ..Habits::default()
             };
             let ((), report) = beside(&a, &b, habits, |_| {
@@ -980,6 +1014,9 @@ struct Stubborn {
     how: u8,
 }
 
+/// Attempts to serialize one that cannot be.
+static TRIED: AtomicU64 = AtomicU64::new(0);
+
 const NO_SERIALIZE: u8 = 1;
 const NO_DESERIALIZE: u8 = 2;
 const PANIC_SERIALIZE: u8 = 3;
@@ -987,6 +1024,9 @@ const PANIC_DESERIALIZE: u8 = 4;
 
 impl Serialize for Stubborn {
     fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        if matches!(self.how, NO_SERIALIZE | PANIC_SERIALIZE) {
+            TRIED.fetch_add(1, SeqCst);
+        }
         match self.how {
             NO_SERIALIZE => Err(serde::ser::Error::custom("planned: cannot be serialized")),
             PANIC_SERIALIZE => panic!("planned: panics when serialized"),
@@ -1009,6 +1049,7 @@ impl<'de> Deserialize<'de> for Stubborn {
 #[spawnable]
 fn stubborn(n: u32, value: Stubborn) -> u64 {
     if n == 0 {
+        give_way();
         return value.value;
     }
     let a = stubborn(n - 1, value);
@@ -1027,12 +1068,15 @@ fn jobs_that_cannot_travel_run_at_home() {
     ] {
         let (a, b) = pools(1);
         let leaves = how == NO_DESERIALIZE || how == PANIC_DESERIALIZE;
-        let rounds = Cell::new(0);
+        TRIED.store(0, SeqCst);
         let enough = |report: &Report| {
             assert_eq!(report.travelled, 0, "{how}");
             assert!(leaves || report.taken.is_empty(), "{how}: {report:?}");
-            rounds.set(rounds.get() + 1);
-            report.returned > 0 || (!leaves && rounds.get() == 50)
+            if leaves {
+                report.returned > 0
+            } else {
+                TRIED.load(SeqCst) > 0
+            }
         };
         let habits = Habits {
             may_refuse: true,
@@ -1058,6 +1102,7 @@ fn jobs_that_cannot_travel_run_at_home() {
 #[spawnable]
 fn stubborn_result(n: u32, how: u8) -> Stubborn {
     if n == 0 {
+        give_way();
         return Stubborn { value: 2, how };
     }
     let a = stubborn_result(n - 1, how);
