@@ -750,9 +750,19 @@ fn panics_on_go() -> u64 {
 /// Runs `program` on one worker; its sibling fails when a job has left, and if `begun`, has begun elsewhere.
 fn race<R: Send>(habits: Habits, begun: bool, program: impl Fn() -> R) -> (R, Report) {
     let (a, b) = pools(1);
+    race_between(&a, &b, habits, begun, program)
+}
+
+fn race_between<R: Send>(
+    a: &Satin,
+    b: &Satin,
+    habits: Habits,
+    begun: bool,
+    program: impl Fn() -> R,
+) -> (R, Report) {
     GO.store(false, SeqCst);
     BEGUN.store(0, SeqCst);
-    let (result, report) = beside(&a, &b, habits, |watch| {
+    let (result, report) = beside(a, b, habits, |watch| {
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 wait_for("a departure", || {
@@ -816,6 +826,65 @@ fn a_failure_elsewhere_is_answered_or_recalled() {
         assert!(matches!(result, Err(3 | 4)), "{result:?}");
         assert_eq!(report.travelled + report.recalled, 1, "{report:?}");
         assert!(report.aborted <= report.recalled, "{report:?}");
+    }
+}
+
+#[spawnable]
+fn same(n: u64) -> u64 {
+    n
+}
+
+#[spawnable]
+fn wide(n: u64) -> u64 {
+    let mut total = 0;
+    for i in 0..n {
+        total += spawn!(same(i));
+    }
+    total
+}
+
+fn wide_by_an_ordinary_call(n: u64) -> u64 {
+    wide(n)
+}
+
+static SURVIVED: AtomicBool = AtomicBool::new(false);
+
+/// Catches what unwinds it, and spawns on.
+#[spawnable]
+fn catches() -> Result<u64, u64> {
+    // Long enough for the worker to forget that somebody had asked.
+    (0..100).for_each(|_| assert_eq!(wide_by_an_ordinary_call(100), 4950));
+    BEGUN.fetch_add(1, SeqCst);
+    let caught = catch_unwind(|| while wide_by_an_ordinary_call(100) == 4950 {});
+    assert!(caught.is_err());
+    let total = wide_by_an_ordinary_call(2);
+    SURVIVED.store(true, SeqCst);
+    Ok(total)
+}
+
+#[spawnable]
+fn race_against_one_that_catches() -> Result<u64, u64> {
+    let a = spawn!(catches())?;
+    let b = spawn!(decoy(3))?;
+    Ok(a + b)
+}
+
+/// The worker is alone in its pool: nobody but the abort asks it to look up.
+#[test]
+fn an_abort_is_not_forgotten_while_it_unwinds() {
+    let _alone = alone();
+    let _watchdog = Watchdog::new("an_abort_is_not_forgotten_while_it_unwinds");
+    let habits = Habits {
+        most: 1,
+        ..Habits::default()
+    };
+    let one = || satin::builder().threads(1).build().expect("a pool");
+    let (a, b) = (one(), one());
+    for _ in 0..10 {
+        let (result, report) = race_between(&a, &b, habits, true, race_against_one_that_catches);
+        assert_eq!(result, Err(3));
+        assert!(!SURVIVED.load(SeqCst), "{report:?}");
+        assert_eq!((report.recalled, report.aborted), (1, 1), "{report:?}");
     }
 }
 
