@@ -16,6 +16,8 @@
 pub mod config;
 pub mod job;
 #[cfg(not(loom))]
+pub mod net;
+#[cfg(not(loom))]
 pub mod node;
 #[cfg(not(loom))]
 pub mod observe;
