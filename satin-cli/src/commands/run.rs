@@ -44,13 +44,13 @@ pub struct Run {
     /// Print the figures of each node and site at the end, on stderr
     #[arg(long)]
     stats: bool,
+    /// After `--`: the program, unless cargo builds it, and its arguments
+    #[arg(last = true, value_name = "ARGS")]
+    arguments: Vec<OsString>,
     #[command(flatten)]
     wan: WanFlags,
     #[command(flatten)]
     build: BuildFlags,
-    /// After `--`: the program, unless cargo builds it, and its arguments
-    #[arg(last = true, value_name = "ARGS")]
-    arguments: Vec<OsString>,
 }
 
 /// Any of these makes the links between sites slow; those within a site stay as they are.
