@@ -5,6 +5,7 @@
 //! * [`job`]: what a job is: its id, its record in memory, the registry of spawnable functions.
 //! * [`worker`]: running jobs on this machine: deque, frame, sync, the pool of threads.
 //! * [`node`]: the protocol between nodes, without sockets, clocks or threads.
+//! * [`satin`]: the pool that a program sees.
 //! * [`config`]: where settings come from.
 //!
 //! `job` knows nothing of workers; `worker` knows nothing of other machines: the [`worker::Gate`] is the narrow
@@ -20,6 +21,8 @@ pub mod net;
 pub mod node;
 #[cfg(not(loom))]
 pub mod observe;
+#[cfg(not(loom))]
+pub mod satin;
 pub mod worker;
 
 mod atomic;

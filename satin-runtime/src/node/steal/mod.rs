@@ -27,6 +27,9 @@ impl Steal {
     ) {
     }
     pub(crate) fn disconnected(&mut self, cx: &mut Context<'_>, peer: Peer, epoch: u64) {}
+    pub(crate) fn unreachable(&mut self, cx: &mut Context<'_>, peer: Peer) {}
+    /// The end of a turn: what it brought together is said.
+    pub(crate) fn flush(&mut self, cx: &mut Context<'_>) {}
     pub(crate) fn round_trip(&mut self, peer: Peer, round_trip: Duration) {}
     pub(crate) fn joined(&mut self, cx: &mut Context<'_>, peer: Peer) {}
     /// The peer's life is over: what it hosted is put back, what is hosted for it is aborted.
