@@ -418,10 +418,10 @@ mod tests {
         sizes: usize, any_of!(usize);
         beyond_words: u128, any_of!(u128);
         floats: f64, prop_oneof![
-            any::<f64>().prop_filter("a number", |x| !x.is_nan()),
+            any::<f64>().prop_filter("a number", |x: &f64| !x.is_nan()),
             Just(0.0), Just(-0.0), Just(f64::INFINITY), Just(f64::NEG_INFINITY), Just(f64::MIN_POSITIVE / 2.0),
         ];
-        short_floats: f32, any::<f32>().prop_filter("a number", |x| !x.is_nan());
+        short_floats: f32, any::<f32>().prop_filter("a number", |x: &f32| !x.is_nan());
     }
 
     proptest! {
