@@ -69,7 +69,7 @@ pub use satin_runtime::{
     config::{Config, ConfigError},
     data,
     data::{Bound, Lattice, Max, MaxWith, Min, MinWith, Or, Shared, Union},
-    job, observe,
+    job, net, observe,
     satin::{BuildError, Builder, NodeInfo, Satin, node},
     worker,
     worker::hungry,

@@ -449,7 +449,7 @@ pub(super) async fn accept(net: Rc<Net>) {
 /// Warnings about others are rationed.
 fn complain(net: &Rc<Net>, addr: SocketAddr, why: &str) {
     let mut driver = net.driver.borrow_mut();
-    driver.progress.refused();
+    driver.progress.refused(format!("{addr}: {why}"));
     if driver.patience.take(Instant::now()) {
         tracing::warn!(%addr, "refused a connection: {why}");
     } else {

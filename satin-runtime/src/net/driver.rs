@@ -702,6 +702,7 @@ impl Driver {
         tracing::warn!(name = %link.identity.name, addr = %link.identity.addr,
             "a node said something that cannot be understood: {error}; the connection is closed");
         link.close(Close::Malformed, &error.to_string());
+        (self.progress).refused(format!("{}: {error}", link.identity.addr));
         self.lost(now, peer, epoch);
     }
 }

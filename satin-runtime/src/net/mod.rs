@@ -27,6 +27,9 @@ mod socket;
 mod transport;
 pub mod wire;
 
+#[cfg(test)]
+mod tests;
+
 pub use credential::{Credential, CredentialError};
 pub use network::{Handle, NetError, Network};
 pub use settings::{Join, Settings};

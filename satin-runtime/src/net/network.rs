@@ -2,6 +2,7 @@
 
 use std::{
     cell::RefCell,
+    collections::VecDeque,
     io,
     net::SocketAddr,
     rc::Rc,
@@ -42,6 +43,9 @@ use crate::{
 
 /// Between two looks at where the pool may be, while this node is on its way in.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
+
+/// So many refusals are kept for those who ask.
+const REFUSALS: usize = 16;
 
 /// What a program exits with whose `main` panics.
 const PANIC: i32 = 101;
@@ -90,6 +94,7 @@ struct Now {
     /// The thread has done all it will do.
     closed: bool,
     refused: u64,
+    refusals: VecDeque<String>,
     figures: NodeFigures,
 }
 
@@ -107,6 +112,7 @@ impl Progress {
                 stage: Stage::Joining,
                 closed: false,
                 refused: 0,
+                refusals: VecDeque::new(),
                 figures: NodeFigures::default(),
             }),
             changed: Condvar::new(),
@@ -134,8 +140,13 @@ impl Progress {
         matches!(self.lock().stage, Stage::In { is_master: true })
     }
 
-    pub(super) fn refused(&self) {
-        self.lock().refused += 1;
+    pub(super) fn refused(&self, text: String) {
+        let mut now = self.lock();
+        now.refused += 1;
+        now.refusals.push_back(text);
+        if now.refusals.len() > REFUSALS {
+            now.refusals.pop_front();
+        }
     }
 
     fn wait<R>(&self, until: impl Fn(&Now) -> Option<R>) -> R {
@@ -307,6 +318,12 @@ impl Network {
     #[must_use]
     pub fn refused(&self) -> u64 {
         self.progress.lock().refused
+    }
+
+    /// Who was refused last, and why; the latest of the last few is the last.
+    #[must_use]
+    pub fn refusals(&self) -> Vec<String> {
+        self.progress.lock().refusals.iter().cloned().collect()
     }
 
     /// Datagrams so far that were not QUIC, or not for this node. They were dropped.
