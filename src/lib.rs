@@ -69,8 +69,10 @@ pub use satin_runtime::{
     config::{Config, ConfigError},
     data,
     data::{Bound, Lattice, Max, MaxWith, Min, MinWith, Or, Shared, Union},
-    job, observe, worker,
-    worker::{BuildError, Builder, NodeInfo, Satin, node},
+    job, observe,
+    satin::{BuildError, Builder, NodeInfo, Satin, node},
+    worker,
+    worker::hungry,
 };
 
 #[doc(hidden)]
@@ -119,5 +121,5 @@ pub fn builder() -> Builder {
 /// assert_eq!(answer, 55);
 /// ```
 pub fn run<R>(settings: impl Into<Config>, main: impl FnOnce() -> R) -> R {
-    satin_runtime::config::run(settings.into(), main)
+    satin_runtime::satin::run(settings.into(), main)
 }

@@ -6,6 +6,7 @@
 //! * [`worker`]: running jobs on this machine: deque, frame, sync, the pool of threads.
 //! * [`data`]: what all jobs need beside their arguments: shared values, bounds.
 //! * [`node`]: the protocol between nodes, without sockets, clocks or threads.
+//! * [`satin`]: the pool that a program sees.
 //! * [`config`]: where settings come from.
 //!
 //! `job` knows nothing of workers; `worker` knows nothing of other machines: the [`worker::Gate`] is the narrow
@@ -21,6 +22,8 @@ pub mod job;
 pub mod node;
 #[cfg(not(loom))]
 pub mod observe;
+#[cfg(not(loom))]
+pub mod satin;
 pub mod worker;
 
 mod atomic;

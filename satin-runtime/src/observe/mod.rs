@@ -1,5 +1,7 @@
 //! What each worker counts, and the table of it.
 
+pub mod standing;
+
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crossbeam::utils::CachePadded;

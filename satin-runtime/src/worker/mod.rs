@@ -26,16 +26,15 @@ mod sleep;
 mod thread;
 
 #[cfg(not(loom))]
+pub(crate) use self::pool::current_pool;
+#[cfg(not(loom))]
 pub use self::{
     gate::{Gate, Haul, Leaving, Outside, Token},
     group::{
         Accumulate, AccumulateInOrder, AnyOrder, Delivery, Entry, Group, InOrder, Keep, Or, Order,
         Place, Spec, Ticket,
     },
-    pool::{
-        BuildError, Builder, NodeInfo, RootKey, Satin, current_root, enter, hungry, node, offer,
-        when_roots_end,
-    },
+    pool::{RootKey, StartError, Workers, current_root, enter, hungry, offer, when_roots_end},
     scope::{Child, Scope},
 };
 #[cfg(not(loom))]

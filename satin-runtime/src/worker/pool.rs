@@ -246,24 +246,18 @@ thread_local! {
     static IS_MAIN: Cell<bool> = const { Cell::new(false) };
 }
 
-/// A pool of workers.
+/// The threads of a pool.
 ///
-/// Dropping it waits for its threads; jobs of other threads that still run are finished first.
-pub struct Satin {
+/// Dropping it waits for them; jobs of other threads that still run are finished first.
+pub struct Workers {
     pool: Arc<Pool>,
     threads: Vec<JoinHandle<()>>,
     stats: bool,
 }
 
-/// Settings of a pool by hand.
-#[derive(Clone, Debug, Default)]
-pub struct Builder {
-    config: Config,
-}
-
-/// Why a pool could not be made. Nothing has been started.
+/// Why workers could not be started. None runs.
 #[derive(Debug, thiserror::Error)]
-pub enum BuildError {
+pub enum StartError {
     /// No address space for a worker's slots.
     #[error(
         "cannot reserve 4 GiB of address space per worker (is there a `ulimit -v`?): {0}; lower SATIN_THREADS or raise the limit"
@@ -279,66 +273,19 @@ pub enum BuildError {
         /// What the system said.
         source: std::io::Error,
     },
-    /// A setting makes no sense.
-    #[error(transparent)]
-    Config(#[from] crate::config::ConfigError),
 }
 
-impl Builder {
-    /// Starts from these settings.
-    #[must_use]
-    pub fn from_config(config: Config) -> Builder {
-        Builder { config }
-    }
-
-    /// Number of workers; the default is the number of cores that this process may use.
-    #[must_use]
-    pub fn threads(mut self, threads: usize) -> Builder {
-        self.config.threads = Some(threads);
-        self
-    }
-
-    /// Stack of each worker in MiB, reserved and committed as it is used.
-    #[must_use]
-    pub fn stack(mut self, mib: usize) -> Builder {
-        self.config.stack = Some(mib);
-        self
-    }
-
-    /// Print the table of figures when the pool ends.
-    #[must_use]
-    pub fn stats(mut self, print: bool) -> Builder {
-        self.config.stats = Some(print);
-        self
-    }
-
-    /// Starts the workers.
-    ///
-    /// # Errors
-    /// If a setting makes no sense, or the system has no room: nothing runs then.
-    pub fn build(self) -> Result<Satin, BuildError> {
-        let config = self.config.or(Config::load()?).resolve()?;
-        Satin::start(&config)
-    }
-}
-
-impl Satin {
-    /// Settings of a pool by hand. What they do not say, the environment and `satin.toml` do.
-    #[must_use]
-    pub fn builder() -> Builder {
-        Builder::default()
-    }
-
-    fn start(config: &Resolved) -> Result<Satin, BuildError> {
-        let pool = Pool::new(config.threads).map_err(BuildError::Area)?;
-        let mut satin = Satin {
+impl Workers {
+    pub(crate) fn start(config: &Resolved) -> Result<Workers, StartError> {
+        let pool = Pool::new(config.threads).map_err(StartError::Area)?;
+        let mut workers = Workers {
             pool,
             threads: Vec::new(),
             stats: config.stats,
         };
         let size = config.stack_mib << 20;
         for index in 0..config.threads {
-            let pool = Arc::clone(&satin.pool);
+            let pool = Arc::clone(&workers.pool);
             let thread = std::thread::Builder::new()
                 .name(format!("satin-{index}"))
                 .stack_size(size)
@@ -349,13 +296,18 @@ impl Satin {
                     worker.serve();
                     WORKER.set(std::ptr::null());
                 })
-                .map_err(|source| BuildError::Thread {
+                .map_err(|source| StartError::Thread {
                     stack_mib: config.stack_mib,
                     source,
                 })?;
-            satin.threads.push(thread);
+            workers.threads.push(thread);
         }
-        Ok(satin)
+        Ok(workers)
+    }
+
+    /// What names this pool in this process.
+    pub(crate) fn number(&self) -> u64 {
+        self.pool.number
     }
 
     /// Runs `main` on the calling thread, with this pool as the one that spawnable functions run on.
@@ -395,7 +347,7 @@ impl Satin {
     }
 }
 
-/// The pool of `satin::run`, for threads that are under no [`Satin::run`] of their own.
+/// The pool of `satin::run`, for threads that are under no [`Workers::run`] of their own.
 static MAIN: Mutex<Option<Arc<Pool>>> = Mutex::new(None);
 
 fn lock(main: &Mutex<Option<Arc<Pool>>>) -> MutexGuard<'_, Option<Arc<Pool>>> {
@@ -418,7 +370,7 @@ impl Drop for Restore {
     }
 }
 
-impl Drop for Satin {
+impl Drop for Workers {
     fn drop(&mut self) {
         self.pool.ended.store(true, Ordering::Release);
         self.pool.sleep.wake_all();
@@ -435,18 +387,18 @@ impl Drop for Satin {
     }
 }
 
-/// The pool for calls from ordinary threads that are under no [`Satin::run`].
+/// The pool for calls from ordinary threads that are under no [`Workers::run`].
 fn default_pool() -> &'static Arc<Pool> {
-    static DEFAULT: OnceLock<Satin> = OnceLock::new();
-    let satin = DEFAULT.get_or_init(|| {
-        let start = || {
+    static DEFAULT: OnceLock<Workers> = OnceLock::new();
+    let workers = DEFAULT.get_or_init(|| {
+        let start = || -> Result<Workers, Box<dyn std::error::Error>> {
             let config = Config::load()?;
             config.start_log()?;
-            Satin::start(&config.resolve()?)
+            Ok(Workers::start(&config.resolve()?)?)
         };
         start().unwrap_or_else(|error| panic!("satin cannot start: {error}"))
     });
-    &satin.pool
+    &workers.pool
 }
 
 fn target() -> Arc<Pool> {
@@ -456,21 +408,10 @@ fn target() -> Arc<Pool> {
         .unwrap_or_else(|| Arc::clone(default_pool()))
 }
 
-/// Who I am.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct NodeInfo {
-    /// Workers of this process' pool.
-    pub threads: usize,
-}
-
-/// Who I am: the pool that a call from here would go to.
-#[must_use]
-pub fn node() -> NodeInfo {
-    let inside = here().map(|worker| worker.pool().workers.len());
-    NodeInfo {
-        threads: inside.unwrap_or_else(|| target().workers.len()),
-    }
+/// The pool that a call from here would go to: its number and its workers.
+pub(crate) fn current_pool() -> (u64, usize) {
+    let of = |pool: &Pool| (pool.number, pool.workers.len());
+    here().map_or_else(|| of(&target()), |worker| of(worker.pool()))
 }
 
 /// Names a root job in this process.
@@ -559,7 +500,7 @@ fn enter_nested<'s, P: Prepared<'s>>(worker: &Worker, call: P) -> P::Out {
             ..Resolved::default()
         };
         let aside =
-            Satin::start(&config).unwrap_or_else(|error| panic!("satin cannot start: {error}"));
+            Workers::start(&config).unwrap_or_else(|error| panic!("satin cannot start: {error}"));
         return aside.run(|| enter_root(call));
     }
     let nested = Frame::special(worker.innermost(), flag::NESTED);

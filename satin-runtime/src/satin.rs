@@ -1,0 +1,245 @@
+//! The pool that a program sees: its workers, and what connects them with others.
+
+use std::{
+    collections::BTreeMap,
+    path::PathBuf,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+pub use crate::observe::standing::NodeInfo;
+use crate::{
+    config::{Config, ConfigError, Resolved},
+    observe::{Figures, standing::Standing},
+    worker::{self, Gate, StartError, Workers},
+};
+
+/// A pool of workers.
+///
+/// Dropping it waits for its threads; jobs of other threads that still run are finished first.
+pub struct Satin {
+    /// Goes before the workers do.
+    #[expect(dead_code, reason = "the seam where the network comes in")]
+    network: Option<()>,
+    workers: Workers,
+    #[expect(dead_code, reason = "the network keeps it up to date")]
+    standing: Arc<Standing>,
+}
+
+/// Settings of a pool by hand.
+#[derive(Clone, Debug, Default)]
+pub struct Builder {
+    config: Config,
+}
+
+/// Why a pool could not be made. Nothing has been started.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum BuildError {
+    /// The system has no room for the workers.
+    #[error(transparent)]
+    Workers(#[from] StartError),
+    /// A setting makes no sense.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+}
+
+impl Builder {
+    /// Starts from these settings.
+    #[must_use]
+    pub fn from_config(config: Config) -> Builder {
+        Builder { config }
+    }
+
+    fn with(mut self, set: impl FnOnce(&mut Config)) -> Builder {
+        set(&mut self.config);
+        self
+    }
+
+    /// Number of workers; the default is the number of cores that this process may use.
+    #[must_use]
+    pub fn threads(self, threads: usize) -> Builder {
+        self.with(|config| config.threads = Some(threads))
+    }
+
+    /// Stack of each worker in MiB, reserved and committed as it is used.
+    #[must_use]
+    pub fn stack(self, mib: usize) -> Builder {
+        self.with(|config| config.stack = Some(mib))
+    }
+
+    /// Print the table of figures when the pool ends.
+    #[must_use]
+    pub fn stats(self, print: bool) -> Builder {
+        self.with(|config| config.stats = Some(print))
+    }
+
+    /// Where to find the pool: `HOST:PORT[,HOST:PORT..]`, `dns:NAME:PORT`, `file:PATH` or `slurm`.
+    #[must_use]
+    pub fn join(self, at: impl Into<String>) -> Builder {
+        self.with(|config| config.join = Some(at.into()))
+    }
+
+    /// The address to listen on, `IP:PORT`. With this and nowhere to find a pool the node founds one.
+    #[must_use]
+    pub fn listen(self, address: impl Into<String>) -> Builder {
+        self.with(|config| config.listen = Some(address.into()))
+    }
+
+    /// The address that others are told; the default is the one that the node listens on.
+    #[must_use]
+    pub fn advertise(self, address: impl Into<String>) -> Builder {
+        self.with(|config| config.advertise = Some(address.into()))
+    }
+
+    /// The site: nodes of one site have fast links between them.
+    #[must_use]
+    pub fn site(self, name: impl Into<String>) -> Builder {
+        self.with(|config| config.site = Some(name.into()))
+    }
+
+    /// The credential file, the same for all nodes of a pool.
+    #[must_use]
+    pub fn credential(self, file: impl Into<PathBuf>) -> Builder {
+        self.with(|config| config.credential = Some(file.into()))
+    }
+
+    /// The pool's name; nodes of another are refused. The default is the program's name.
+    #[must_use]
+    pub fn pool(self, name: impl Into<String>) -> Builder {
+        self.with(|config| config.pool = Some(name.into()))
+    }
+
+    /// The first root job waits until so many nodes are in.
+    #[must_use]
+    pub fn nodes(self, nodes: u32) -> Builder {
+        self.with(|config| config.nodes = Some(nodes))
+    }
+
+    /// Whom an idle node asks for work: `crs`, `rs` or `mw`.
+    #[must_use]
+    pub fn steal(self, policy: impl Into<String>) -> Builder {
+        self.with(|config| config.steal = Some(policy.into()))
+    }
+
+    /// What people call this node; the default is host name and process number.
+    #[must_use]
+    pub fn name(self, name: impl Into<String>) -> Builder {
+        self.with(|config| config.name = Some(name.into()))
+    }
+
+    /// Append what happens to this file, a JSON object per line.
+    #[must_use]
+    pub fn events(self, file: impl Into<PathBuf>) -> Builder {
+        self.with(|config| config.events = Some(file.into()))
+    }
+
+    /// Starts the workers.
+    ///
+    /// # Errors
+    /// If a setting makes no sense, or the system has no room: nothing runs then.
+    pub fn build(self) -> Result<Satin, BuildError> {
+        let config = self.config.or(Config::load()?).resolve()?;
+        Satin::start(config)
+    }
+}
+
+impl Satin {
+    /// Settings of a pool by hand. What they do not say, the environment and `satin.toml` do.
+    #[must_use]
+    pub fn builder() -> Builder {
+        Builder::default()
+    }
+
+    fn start(config: Resolved) -> Result<Satin, BuildError> {
+        let workers = Workers::start(&config)?;
+        let words = config.words;
+        let name = words
+            .name
+            .unwrap_or_else(|| format!("node-{}", std::process::id()));
+        let site = words.site.unwrap_or_else(|| "default".into());
+        let info = NodeInfo::alone(name, site, workers.threads());
+        let standing = Arc::new(Standing::new(info));
+        standings().insert(workers.number(), Arc::clone(&standing));
+        Ok(Satin {
+            network: None,
+            workers,
+            standing,
+        })
+    }
+
+    /// Runs `main` on the calling thread, with this pool as the one that spawnable functions run on.
+    pub fn run<R>(&self, main: impl FnOnce() -> R) -> R {
+        self.workers.run(main)
+    }
+
+    /// The gate through which jobs leave and enter this pool.
+    #[must_use]
+    pub fn gate(&self) -> Gate {
+        self.workers.gate()
+    }
+
+    /// Number of workers.
+    #[must_use]
+    pub fn threads(&self) -> usize {
+        self.workers.threads()
+    }
+
+    /// What each worker has counted so far.
+    #[must_use]
+    pub fn figures(&self) -> Vec<Figures> {
+        self.workers.figures()
+    }
+}
+
+impl Drop for Satin {
+    fn drop(&mut self) {
+        standings().remove(&self.workers.number());
+    }
+}
+
+/// Who the pools of this process are, by their numbers.
+static STANDINGS: Mutex<BTreeMap<u64, Arc<Standing>>> = Mutex::new(BTreeMap::new());
+
+fn standings() -> MutexGuard<'static, BTreeMap<u64, Arc<Standing>>> {
+    STANDINGS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Who I am: the pool that a call from here would go to.
+#[must_use]
+pub fn node() -> NodeInfo {
+    let (pool, threads) = worker::current_pool();
+    let standing = standings().get(&pool).map(Arc::clone);
+    match standing {
+        Some(standing) => standing.now(),
+        // The pool that serves threads without one.
+        None => NodeInfo::alone(
+            format!("node-{}", std::process::id()),
+            "default".into(),
+            threads,
+        ),
+    }
+}
+
+/// Runs `main` as the main program of this node, with `program`'s settings above those of file and environment.
+///
+/// If the settings make no sense, says so on stderr and exits with code 2.
+pub fn run<R>(program: Config, main: impl FnOnce() -> R) -> R {
+    let start = || -> Result<Satin, BuildError> {
+        let config = program.or(Config::load()?);
+        config.start_log()?;
+        Builder::from_config(config).build()
+    };
+    match start() {
+        Ok(satin) => satin.workers.run_as_main(main),
+        Err(error) => {
+            eprintln!("error: {error}");
+            std::process::exit(2);
+        }
+    }
+}
+
+/// What `#[satin::main]` expands to.
+#[doc(hidden)]
+pub fn main<R>(main: impl FnOnce() -> R) -> R {
+    run(Config::default(), main)
+}
