@@ -418,7 +418,8 @@ pub fn improve(pool: u64, offer: &Offer) {
     }
 }
 
-/// A root job of another node is over: what bounds and the [store](super::store()) keep for it goes.
+/// The root job is over, and all nodes know: what bounds and the [store](super::store()) keep for it goes. What its caller
+/// may still [`get`](Bound::get), if it was one of this process, stays.
 pub fn forget_root(pool: u64, root: RootTag) {
     roots::forget(RootKey { pool, tag: root });
     super::store().forget_root(root);
