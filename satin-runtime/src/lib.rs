@@ -19,6 +19,8 @@ pub mod config;
 pub mod data;
 pub mod job;
 #[cfg(not(loom))]
+pub mod net;
+#[cfg(not(loom))]
 pub mod node;
 #[cfg(not(loom))]
 pub mod observe;

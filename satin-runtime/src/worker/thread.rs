@@ -283,7 +283,8 @@ impl Worker {
     /// Makes the youngest job ours, if nobody has stolen it; answers requests with the older ones.
     pub(super) fn take_back(&self, slot: *const Slot) -> bool {
         let position = slot.addr();
-        if self.deque.has_private(position) && self.deque.is_asked() {
+        // Unwinding answers nobody: whoever catches it finds the request of an abort where it was.
+        if self.deque.has_private(position) && self.deque.is_asked() && !panicking() {
             self.answer(slot);
         }
         if self.deque.may_pop(position) {
@@ -544,9 +545,7 @@ impl Worker {
             }
             _ => {}
         }
-        if !panicking() && self.is_aborted(frame) {
-            raise_abort();
-        }
+        self.raise_if_aborted(frame);
     }
 
     // ------------------------------------------------------------- stack
