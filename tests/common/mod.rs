@@ -61,6 +61,36 @@ pub struct Habits {
     pub most: usize,
     /// The other pool may refuse.
     pub may_refuse: bool,
+    /// Until so many jobs have left, leaves give way to the thief: see [`give_way`].
+    pub wanted: usize,
+}
+
+/// Thieves that have not got what they want.
+static WAITING: AtomicUsize = AtomicUsize::new(0);
+
+/// For the leaves of a program whose jobs are to leave: lets a thief run that waits for one.
+///
+/// On a busy machine the program would be over before the thief's thread runs at all, again and again.
+pub fn give_way() {
+    if WAITING.load(SeqCst) > 0 {
+        std::thread::yield_now();
+    }
+}
+
+/// Counts in [`WAITING`] as long as it lives.
+struct Waits;
+
+impl Waits {
+    fn new() -> Waits {
+        WAITING.fetch_add(1, SeqCst);
+        Waits
+    }
+}
+
+impl Drop for Waits {
+    fn drop(&mut self) {
+        WAITING.fetch_sub(1, SeqCst);
+    }
 }
 
 /// A job that was taken.
@@ -138,13 +168,13 @@ pub fn until(
     for round in 0.. {
         let habits = Habits {
             seed: habits.seed + round,
+            wanted: habits.wanted.max(1) + round as usize,
             ..habits
         };
         let ((), report) = beside(a, b, habits, |_| program());
         if enough(&report) {
             return report;
         }
-        // A short program may be over before the thief's thread runs at all, again and again on a busy machine.
         if since.elapsed() > PATIENCE {
             break;
         }
@@ -178,6 +208,7 @@ struct Thief<'t> {
     b: &'t Satin,
     habits: Habits,
     watch: &'t Watch,
+    waits: Option<Waits>,
     rng: Rng,
     report: Report,
     hosted: HashSet<Token>,
@@ -200,6 +231,7 @@ impl<'t> Thief<'t> {
             b,
             habits,
             watch,
+            waits: (habits.wanted > 0).then(Waits::new),
             rng: Rng(habits.seed),
             report: Report::default(),
             hosted: HashSet::new(),
@@ -220,6 +252,7 @@ impl<'t> Thief<'t> {
                 std::thread::yield_now();
             }
         }
+        self.waits = None;
         let since = Instant::now();
         while !self.hosted.is_empty() || !self.kept.is_empty() {
             assert!(
@@ -326,7 +359,12 @@ impl<'t> Thief<'t> {
             fingerprint,
             needs,
         } = &parcel;
-        assert!(needs.is_empty());
+        // Both pools have one store.
+        assert!(
+            needs
+                .iter()
+                .all(|name| satin::data::store().contains(*name))
+        );
         let function = by_number(*function).expect("a function");
         let name = function.info.name;
         assert_eq!(*fingerprint, Fingerprint::of(name, arguments));
@@ -336,6 +374,9 @@ impl<'t> Thief<'t> {
             fingerprint: *fingerprint,
             arguments: arguments.clone(),
         });
+        if self.report.taken.len() == self.habits.wanted {
+            self.waits = None;
+        }
         self.watch.taken.fetch_add(1, SeqCst);
         let Habits {
             put_back,

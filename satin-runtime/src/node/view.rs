@@ -36,7 +36,31 @@ impl View {
         view
     }
 
-    /// The same pool as `other` sees, for another of its members.
+    /// A pool of all these, seen by the first.
+    ///
+    /// # Panics
+    /// If there are none.
+    #[must_use]
+    pub fn of(members: impl IntoIterator<Item = Arc<Identity>>) -> View {
+        let mut tables = Tables::default();
+        let mut first = None;
+        for identity in members {
+            first.get_or_insert_with(|| Arc::clone(&identity));
+            let site = tables.sites.entry(Arc::clone(&identity.site));
+            site.or_default().push(identity.peer);
+            tables.members.insert(identity.peer, identity);
+        }
+        for members in tables.sites.values_mut() {
+            members.sort_unstable();
+            members.dedup();
+        }
+        View {
+            me: first.expect("a pool has a member"),
+            tables: Arc::new(tables),
+        }
+    }
+
+    /// The same pool, seen by another of its members.
     ///
     /// # Panics
     /// If `me` is not in it.
@@ -113,9 +137,22 @@ impl View {
         self.tables.members.is_empty()
     }
 
+    /// The member that has been in for longest: it runs `main`.
+    #[must_use]
+    pub fn master(&self) -> Peer {
+        let members = self.members();
+        let eldest = members.min_by_key(|identity| (identity.stamp, identity.peer));
+        eldest.map_or(self.me.peer, |identity| identity.peer)
+    }
+
     /// All, in the order of `Peer`.
     pub fn members(&self) -> impl Iterator<Item = &Identity> {
         self.tables.members.values().map(|identity| &**identity)
+    }
+
+    /// As [`members`](View::members), to be kept.
+    pub fn shared(&self) -> impl Iterator<Item = &Arc<Identity>> {
+        self.tables.members.values()
     }
 
     /// The sites and their members, in order.

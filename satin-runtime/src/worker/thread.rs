@@ -144,6 +144,7 @@ impl Worker {
         &self.deque
     }
 
+    #[inline]
     pub(super) fn pool(&self) -> &Pool {
         // SAFETY: the pool outlives its workers: each thread holds it.
         unsafe { &*self.pool }
@@ -282,7 +283,8 @@ impl Worker {
     /// Makes the youngest job ours, if nobody has stolen it; answers requests with the older ones.
     pub(super) fn take_back(&self, slot: *const Slot) -> bool {
         let position = slot.addr();
-        if self.deque.has_private(position) && self.deque.is_asked() {
+        // Unwinding answers nobody: whoever catches it finds the request of an abort where it was.
+        if self.deque.has_private(position) && self.deque.is_asked() && !panicking() {
             self.answer(slot);
         }
         if self.deque.may_pop(position) {
@@ -448,10 +450,14 @@ impl Worker {
     }
 
     /// Which root job the running job belongs to. Read off the frames at the first question.
+    #[inline]
     pub(super) fn root(&self) -> Option<RootTag> {
-        if self.root.get().is_none() {
-            self.root.set(root_of(self.bottom.get().parent));
-        }
+        self.root.get().or_else(|| self.find_root())
+    }
+
+    #[cold]
+    fn find_root(&self) -> Option<RootTag> {
+        self.root.set(root_of(self.bottom.get().parent));
         self.root.get()
     }
 
@@ -539,9 +545,7 @@ impl Worker {
             }
             _ => {}
         }
-        if !panicking() && self.is_aborted(frame) {
-            raise_abort();
-        }
+        self.raise_if_aborted(frame);
     }
 
     // ------------------------------------------------------------- stack

@@ -1,0 +1,1310 @@
+//! A pool in memory: real [`Node`]s, an imaginary network, imaginary workers, a virtual clock.
+//!
+//! Tests of the protocol are stories on a [`Cluster`]; `satin-sim` is the same, grown up. What happens next is decided by
+//! (time, sequence) alone and all randomness comes from one seed, so every story replays the same.
+//!
+//! ```
+//! use std::time::Duration;
+//! use satin_runtime::node::{Config, cluster::{Cluster, Program, Shape}};
+//!
+//! let mut cluster = Cluster::new(1);
+//! cluster.form(&Config::default(), &[("amsterdam", 2), ("delft", 2)], 1);
+//! let shape = Shape::Knary { width: 4, height: 3, serial: 0 };
+//! let program = cluster.program(Program::new(shape, Duration::from_millis(10)));
+//! cluster.start_root(0, program);
+//! assert!(cluster.run_until(Duration::from_secs(10), |cluster| cluster.is_done(0)));
+//! ```
+
+mod program;
+mod wire;
+mod workers;
+
+pub use program::{Outcome, Program, Shape, Work, mix};
+pub use wire::{KINDS, Path, Wire, kind, size};
+pub use workers::Effort;
+
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, BinaryHeap, VecDeque},
+    net::{IpAddr, Ipv4Addr, SocketAddr},
+    sync::{Arc, Mutex, MutexGuard},
+    time::Duration,
+};
+
+use rand::{RngExt, SeedableRng, rngs::SmallRng};
+
+use super::{
+    Action, Config, Event, Identity, Lattices, Message, Node, NodeId, Notice, Peer, View,
+    message::Cargo,
+};
+use crate::job::{BoundName, Offer, RootTag, ValueName};
+use workers::Workers;
+
+/// A peer to whom no connection can be made is given up after so long.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// What will happen.
+enum Happening {
+    Arrive {
+        to: u32,
+        from: u32,
+        sender: Peer,
+        epoch: u64,
+        message: Message,
+    },
+    Timeout(u32),
+    BurstOver(u32, u32),
+    Publish(u32),
+    Open {
+        from: u32,
+        to: u32,
+        peer: Option<Peer>,
+    },
+    Unreachable {
+        node: u32,
+        addr: SocketAddr,
+        peer: Option<Peer>,
+    },
+    /// A node hears that nobody listens where a peer was.
+    Gone {
+        node: u32,
+        peer: Peer,
+    },
+    /// A node notices that a link is gone.
+    Lost {
+        node: u32,
+        other: u32,
+        epoch: u64,
+    },
+    /// If nothing can pass between two nodes by now, both lose their link.
+    Silent {
+        a: u32,
+        b: u32,
+        epoch: u64,
+    },
+}
+
+impl Happening {
+    /// The node that it happens to.
+    fn node(&self) -> Option<u32> {
+        match self {
+            Happening::Arrive { to, .. } => Some(*to),
+            Happening::Timeout(node)
+            | Happening::BurstOver(node, _)
+            | Happening::Publish(node)
+            | Happening::Unreachable { node, .. }
+            | Happening::Gone { node, .. }
+            | Happening::Lost { node, .. } => Some(*node),
+            Happening::Open { .. } | Happening::Silent { .. } => None,
+        }
+    }
+}
+
+struct Scheduled {
+    at: Duration,
+    sequence: u64,
+    what: Happening,
+}
+
+impl PartialEq for Scheduled {
+    fn eq(&self, other: &Scheduled) -> bool {
+        self.sequence == other.sequence
+    }
+}
+impl Eq for Scheduled {}
+impl PartialOrd for Scheduled {
+    fn partial_cmp(&self, other: &Scheduled) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+impl Ord for Scheduled {
+    fn cmp(&self, other: &Scheduled) -> std::cmp::Ordering {
+        (self.at, self.sequence).cmp(&(other.at, other.sequence))
+    }
+}
+
+/// One end of a link.
+#[derive(Default)]
+struct Link {
+    epoch: u64,
+    up: bool,
+    connecting: bool,
+    /// When the last message on the ordered stream arrives.
+    last: Duration,
+    /// When the link is free to send again.
+    free: Duration,
+    /// Wait for a connection.
+    waiting: Vec<Message>,
+    /// Sent, but nothing comes through.
+    stalled: Vec<(Peer, Message)>,
+}
+
+/// One node and everything about it.
+struct Slot {
+    node: Node,
+    workers: Workers,
+    site: u32,
+    addr: SocketAddr,
+    links: BTreeMap<u32, Link>,
+    timer: Option<Duration>,
+    alive: bool,
+    frozen: bool,
+    held: Vec<Happening>,
+    joined: Option<Identity>,
+    ended: Option<i32>,
+    may_start: bool,
+    main: Option<(VecDeque<u32>, i32)>,
+    roots: u32,
+    running: Option<RootTag>,
+    results: BTreeMap<RootTag, u64>,
+    notices: Vec<Notice>,
+    values: Held,
+    parts: BTreeMap<ValueName, Parts>,
+    bounds: BTreeMap<(BoundName, RootTag), Vec<u8>>,
+    hungry: bool,
+    born: Duration,
+}
+
+/// A value that has not come in full.
+struct Parts {
+    bytes: Vec<u8>,
+    missing: u64,
+}
+
+/// Messages of one kind.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub struct Count {
+    /// Between nodes of one site.
+    pub near: u64,
+    /// Between sites.
+    pub far: u64,
+}
+
+impl Count {
+    /// Both.
+    #[must_use]
+    pub fn all(self) -> u64 {
+        self.near + self.far
+    }
+
+    fn add(&mut self, near: bool, more: u64) {
+        *(if near { &mut self.near } else { &mut self.far }) += more;
+    }
+}
+
+/// What went over the network.
+#[derive(Clone, Default, Debug)]
+pub struct Traffic {
+    /// Messages, by [`KINDS`].
+    pub messages: [Count; KINDS.len()],
+    /// Jobs stolen.
+    pub jobs: Count,
+    /// Connections made.
+    pub connections: Count,
+    /// Bytes, roughly; only counted if [`Wire::near`] or [`Wire::far`] has a rate.
+    pub bytes: Count,
+}
+
+impl Traffic {
+    /// All messages.
+    #[must_use]
+    pub fn all(&self) -> u64 {
+        self.messages.iter().map(|count| count.all()).sum()
+    }
+
+    /// Messages of one of [`KINDS`].
+    ///
+    /// # Panics
+    /// If there is no such kind.
+    #[must_use]
+    pub fn of(&self, kind: &str) -> Count {
+        let place = KINDS.iter().position(|name| *name == kind);
+        self.messages[place.expect("one of KINDS")]
+    }
+}
+
+/// A program and what is to come out.
+struct Known {
+    outcome: Outcome,
+}
+
+/// A pool in memory.
+pub struct Cluster {
+    now: Duration,
+    sequence: u64,
+    queue: BinaryHeap<Reverse<Scheduled>>,
+    slots: Vec<Slot>,
+    sites: Vec<Arc<str>>,
+    programs: Vec<Program>,
+    known: Vec<Known>,
+    rng: SmallRng,
+    /// The network; may be changed at any time.
+    pub wire: Wire,
+    /// What went over it.
+    pub traffic: Traffic,
+    /// Print every message on stderr.
+    pub trace: bool,
+    /// Events handled so far.
+    pub steps: u64,
+}
+
+/// The bounds of imaginary programs: numbers, little-endian, the smaller the better.
+#[derive(Clone, Copy, Debug)]
+pub struct Smallest;
+
+impl Smallest {
+    /// As it travels.
+    #[must_use]
+    pub fn write(value: u64) -> Vec<u8> {
+        value.to_le_bytes().to_vec()
+    }
+
+    /// As it was written.
+    ///
+    /// # Panics
+    /// If it was not.
+    #[must_use]
+    pub fn read(bytes: &[u8]) -> u64 {
+        u64::from_le_bytes(bytes.try_into().expect("8 bytes"))
+    }
+}
+
+type Held = Arc<Mutex<BTreeMap<ValueName, Vec<u8>>>>;
+
+/// What a node may ask of its imaginary process.
+struct Process {
+    held: Held,
+}
+
+impl Process {
+    fn new() -> (Box<Process>, Held) {
+        let held = Held::default();
+        let process = Process {
+            held: Arc::clone(&held),
+        };
+        (Box::new(process), held)
+    }
+}
+
+impl Lattices for Process {
+    fn join(&self, bound: BoundName, have: &[u8], new: &[u8]) -> Option<Vec<u8>> {
+        Smallest.join(bound, have, new)
+    }
+
+    fn holds(&self, name: ValueName) -> bool {
+        lock(&self.held).contains_key(&name)
+    }
+}
+
+fn lock(held: &Held) -> MutexGuard<'_, BTreeMap<ValueName, Vec<u8>>> {
+    held.lock().expect("nobody panics with it")
+}
+
+impl Lattices for Smallest {
+    fn join(&self, _bound: BoundName, have: &[u8], new: &[u8]) -> Option<Vec<u8>> {
+        (Smallest::read(new) < Smallest::read(have)).then(|| new.to_vec())
+    }
+}
+
+impl Cluster {
+    /// No nodes yet.
+    #[must_use]
+    pub fn new(seed: u64) -> Cluster {
+        Cluster {
+            now: Duration::ZERO,
+            sequence: 0,
+            queue: BinaryHeap::new(),
+            slots: Vec::new(),
+            sites: Vec::new(),
+            programs: Vec::new(),
+            known: Vec::new(),
+            rng: SmallRng::seed_from_u64(seed),
+            wire: Wire::default(),
+            traffic: Traffic::default(),
+            trace: false,
+            steps: 0,
+        }
+    }
+
+    /// A pool that stands beforehand: so many nodes at each site, numbered on from those there are, with so many workers
+    /// each. The first is master. With [`Config::fixed_members`] nobody looks for the dead.
+    ///
+    /// # Panics
+    /// If there are nodes already.
+    pub fn form(&mut self, config: &Config, sites: &[(&str, u32)], threads: u32) {
+        assert!(self.slots.is_empty(), "a pool is formed once");
+        let mut all = Vec::new();
+        for (site, nodes) in sites {
+            for _ in 0..*nodes {
+                let index = all.len() as u32;
+                let mut identity = self.identity(index, site, threads);
+                identity.stamp = u64::from(index);
+                all.push(identity);
+            }
+        }
+        let view = View::of(all.iter().map(|identity| Arc::new(identity.clone())));
+        for identity in &all {
+            let seed = self.rng.random();
+            let view = view.seen_by(identity.peer);
+            let (process, held) = Process::new();
+            let node = Node::formed(config.clone(), view, process, seed, self.now);
+            self.admit(node, identity, held);
+        }
+        let master = all.first().cloned();
+        for (slot, identity) in self.slots.iter_mut().zip(&all) {
+            slot.joined = Some(identity.clone());
+            slot.may_start = Some(identity.peer) == master.as_ref().map(|master| master.peer);
+        }
+    }
+
+    /// A node starts, and will join or found a pool as `config` says. Returns its number.
+    pub fn boot(&mut self, config: &Config, site: &str, threads: u32) -> u32 {
+        let index = self.slots.len() as u32;
+        let identity = self.identity(index, site, threads);
+        let seed = self.rng.random();
+        let (process, held) = Process::new();
+        let node = Node::new(config.clone(), identity.clone(), process, seed, self.now);
+        self.admit(node, &identity, held)
+    }
+
+    /// A node starts and joins through another.
+    pub fn join(&mut self, config: &Config, site: &str, threads: u32, through: u32) -> u32 {
+        let mut config = config.clone();
+        config.join = vec![self.addr(through)];
+        config.may_found = false;
+        self.boot(&config, site, threads)
+    }
+
+    fn identity(&mut self, index: u32, site: &str, threads: u32) -> Identity {
+        let known = self.sites.iter().find(|known| ***known == *site).cloned();
+        let site = known.unwrap_or_else(|| {
+            let site: Arc<str> = site.into();
+            self.sites.push(Arc::clone(&site));
+            site
+        });
+        Identity {
+            peer: Peer {
+                id: NodeId(u128::from(index) << 96),
+                generation: 0,
+            },
+            name: format!("{site}-{index}").into(),
+            site,
+            addr: address(index),
+            stamp: Identity::NOT_YET,
+            threads,
+        }
+    }
+
+    fn admit(&mut self, node: Node, identity: &Identity, values: Held) -> u32 {
+        let index = self.slots.len() as u32;
+        let site = self.site(&identity.site);
+        self.slots.push(Slot {
+            node,
+            workers: Workers::new(identity.threads),
+            site,
+            addr: identity.addr,
+            links: BTreeMap::new(),
+            timer: None,
+            alive: true,
+            frozen: false,
+            held: Vec::new(),
+            joined: None,
+            ended: None,
+            may_start: false,
+            main: None,
+            roots: 0,
+            running: None,
+            results: BTreeMap::new(),
+            notices: Vec::new(),
+            values,
+            parts: BTreeMap::new(),
+            bounds: BTreeMap::new(),
+            hungry: false,
+            born: self.now,
+        });
+        let now = self.now;
+        self.slots[index as usize].timer = Some(now);
+        self.schedule(now, Happening::Timeout(index));
+        index
+    }
+
+    // ---- what a story may ask
+
+    /// The virtual time.
+    #[must_use]
+    pub fn now(&self) -> Duration {
+        self.now
+    }
+
+    /// How many nodes there have been.
+    #[must_use]
+    pub fn nodes(&self) -> u32 {
+        self.slots.len() as u32
+    }
+
+    /// A node.
+    #[must_use]
+    pub fn node(&self, node: u32) -> &Node {
+        &self.slot(node).node
+    }
+
+    /// What a node calls itself now.
+    #[must_use]
+    pub fn peer(&self, node: u32) -> Peer {
+        self.node(node).view().me().peer
+    }
+
+    /// Where a node can be reached.
+    #[must_use]
+    pub fn addr(&self, node: u32) -> SocketAddr {
+        self.slot(node).addr
+    }
+
+    /// The number of a node.
+    #[must_use]
+    pub fn index(&self, peer: Peer) -> u32 {
+        (peer.id.0 >> 96) as u32
+    }
+
+    /// Does it run?
+    #[must_use]
+    pub fn is_alive(&self, node: u32) -> bool {
+        self.slot(node).alive
+    }
+
+    /// As what it came in, if it did.
+    #[must_use]
+    pub fn joined(&self, node: u32) -> Option<&Identity> {
+        self.slot(node).joined.as_ref()
+    }
+
+    /// The code with which the pool ended for it.
+    #[must_use]
+    pub fn ended(&self, node: u32) -> Option<i32> {
+        self.slot(node).ended
+    }
+
+    /// What it told.
+    #[must_use]
+    pub fn notices(&self, node: u32) -> &[Notice] {
+        &self.slot(node).notices
+    }
+
+    /// What it last said about hunger.
+    #[must_use]
+    pub fn is_hungry(&self, node: u32) -> bool {
+        self.slot(node).hungry
+    }
+
+    /// What its workers did.
+    #[must_use]
+    pub fn effort(&self, node: u32) -> Effort {
+        self.slot(node).workers.done
+    }
+
+    /// The time its workers had nothing to compute, added up.
+    #[must_use]
+    pub fn idle_time(&self, node: u32) -> Duration {
+        let slot = self.slot(node);
+        let all = (self.now - slot.born) * slot.workers.threads();
+        all.saturating_sub(slot.workers.done.busy)
+    }
+
+    /// Are its workers without anything, and is none of its jobs away?
+    #[must_use]
+    pub fn is_empty(&self, node: u32) -> bool {
+        self.slot(node).workers.is_empty()
+    }
+
+    /// Its jobs that are away.
+    #[must_use]
+    pub fn away(&self, node: u32) -> usize {
+        self.slot(node).workers.away()
+    }
+
+    /// Has it run all its roots?
+    #[must_use]
+    pub fn is_done(&self, node: u32) -> bool {
+        let slot = self.slot(node);
+        slot.roots > 0 && slot.running.is_none() && slot.results.len() == slot.roots as usize
+    }
+
+    /// The value of a bound there.
+    #[must_use]
+    pub fn bound(&self, node: u32, bound: BoundName, root: RootTag) -> Option<u64> {
+        let value = self.slot(node).bounds.get(&(bound, root));
+        value.map(|bytes| Smallest::read(bytes))
+    }
+
+    /// Does it hold that value in full?
+    #[must_use]
+    pub fn has_value(&self, node: u32, name: ValueName) -> bool {
+        lock(&self.slot(node).values).contains_key(&name)
+    }
+
+    fn slot(&self, node: u32) -> &Slot {
+        &self.slots[node as usize]
+    }
+
+    fn slot_mut(&mut self, node: u32) -> &mut Slot {
+        &mut self.slots[node as usize]
+    }
+
+    // ---- what a story may do
+
+    /// A program that nodes can run; its result is computed at once, to compare.
+    pub fn program(&mut self, program: Program) -> u32 {
+        let outcome = program.sequential();
+        self.programs.push(program);
+        self.known.push(Known { outcome });
+        self.programs.len() as u32 - 1
+    }
+
+    /// What a program comes to.
+    #[must_use]
+    pub fn outcome(&self, program: u32) -> Outcome {
+        self.known[program as usize].outcome
+    }
+
+    /// `main` of that node calls a root job, now. Its result is compared with the right one.
+    pub fn start_root(&mut self, node: u32, program: u32) -> RootTag {
+        let tag = self.begin_root(node, program);
+        self.settle(node);
+        tag
+    }
+
+    fn begin_root(&mut self, node: u32, program: u32) -> RootTag {
+        let work = self.programs[program as usize].root();
+        let slot = self.slot_mut(node);
+        let tag = RootTag {
+            term: 1,
+            number: slot.roots,
+        };
+        slot.roots += 1;
+        slot.running = Some(tag);
+        slot.workers.events.push_back(Event::RootStarted(tag));
+        slot.workers.start_root(tag, program, work);
+        tag
+    }
+
+    /// Once that node may start roots it calls these, one after another, and then ends the pool with that code.
+    pub fn set_main(&mut self, node: u32, programs: &[u32], code: i32) {
+        self.slot_mut(node).main = Some((programs.iter().copied().collect(), code));
+        self.go_on_with_main(node);
+        self.settle(node);
+    }
+
+    fn go_on_with_main(&mut self, node: u32) {
+        let slot = self.slot_mut(node);
+        if slot.running.is_some() || !slot.may_start {
+            return;
+        }
+        let Some((programs, code)) = &mut slot.main else {
+            return;
+        };
+        if let Some(program) = programs.pop_front() {
+            self.begin_root(node, program);
+        } else {
+            let ended = Event::MainEnded(*code);
+            slot.main = None;
+            slot.workers.events.push_back(ended);
+        }
+    }
+
+    /// Something happens to a node.
+    pub fn tell(&mut self, node: u32, event: Event) {
+        self.slot_mut(node).workers.events.push_back(event);
+        self.settle(node);
+    }
+
+    /// A message comes that nobody of this cluster sent, on the link that stands between the two if there is one.
+    pub fn forge(&mut self, to: u32, from: Peer, message: Message) {
+        let other = self.index(from);
+        let link = self.slot(to).links.get(&other);
+        let epoch = link.map_or(0, |link| link.epoch);
+        let event = Event::Received {
+            from,
+            epoch,
+            message,
+        };
+        self.tell(to, event);
+    }
+
+    /// Fine-grained code: jobs can be taken only so long after somebody asked.
+    pub fn set_shy(&mut self, node: u32, delay: Option<Duration>) {
+        self.slot_mut(node).workers.shy = delay;
+    }
+
+    /// A value is made there.
+    pub fn make_value(&mut self, node: u32, bytes: Vec<u8>) -> ValueName {
+        let name = ValueName(*blake3::hash(&bytes).as_bytes());
+        lock(&self.slot(node).values).insert(name, bytes);
+        name
+    }
+
+    /// All jobs that leave that node need these values.
+    pub fn set_needs(&mut self, node: u32, needs: &[ValueName]) {
+        self.slot_mut(node).workers.needs = needs.to_vec();
+    }
+
+    /// A job there has found something better.
+    pub fn offer(&mut self, node: u32, bound: BoundName, root: RootTag, value: u64) {
+        let have = self.bound(node, bound, root);
+        if have.is_some_and(|have| have <= value) {
+            return;
+        }
+        let value = Smallest::write(value);
+        let bounds = &mut self.slot_mut(node).bounds;
+        bounds.insert((bound, root), value.clone());
+        self.tell(node, Event::Offered(Offer { bound, root, value }));
+    }
+
+    /// A node dies without a word. Others lose their links to it when nothing came for [`Wire::idle_timeout`].
+    pub fn crash(&mut self, node: u32) {
+        self.slot_mut(node).alive = false;
+        let others: Vec<(u32, u64)> = (self.slot(node).links.iter())
+            .filter(|(_, link)| link.up)
+            .map(|(other, link)| (*other, link.epoch))
+            .collect();
+        for (other, epoch) in others {
+            let (node, other) = (other, node);
+            let lost = Happening::Lost { node, other, epoch };
+            self.schedule(self.now + self.wire.idle_timeout, lost);
+        }
+    }
+
+    /// A node is told to go.
+    pub fn leave(&mut self, node: u32) {
+        self.tell(node, Event::Leave);
+    }
+
+    /// A node stops as by `SIGSTOP`: what happens to it waits.
+    pub fn freeze(&mut self, node: u32) {
+        self.slot_mut(node).frozen = true;
+    }
+
+    /// It goes on.
+    pub fn thaw(&mut self, node: u32) {
+        let slot = self.slot_mut(node);
+        slot.frozen = false;
+        let held = std::mem::take(&mut slot.held);
+        for what in held {
+            if !matches!(what, Happening::Timeout(_)) {
+                self.schedule(self.now, what);
+            }
+        }
+        let now = self.now;
+        self.slot_mut(node).timer = Some(now);
+        self.schedule(now, Happening::Timeout(node));
+    }
+
+    /// Everybody alive is told that a node is dead, as if membership had found out.
+    pub fn bury(&mut self, node: u32) {
+        let peer = self.peer(node);
+        for other in (0..self.nodes()).filter(|other| *other != node) {
+            if self.slot(other).alive {
+                let now = self.now;
+                self.slot_mut(other).node.bury(now, peer);
+                self.settle(other);
+            }
+        }
+    }
+
+    /// What lies between two sites from now on.
+    pub fn set_path(&mut self, a: &str, b: &str, path: Path) {
+        let (a, b) = (self.site(a), self.site(b));
+        self.wire.set_path(a, b, path);
+    }
+
+    /// Nothing passes between two sites any more: what is sent waits, connections end after [`Wire::idle_timeout`].
+    pub fn partition(&mut self, a: &str, b: &str) {
+        let (a, b) = (self.site(a), self.site(b));
+        self.wire.cut(a, b);
+        self.watch_silence();
+    }
+
+    /// Nothing passes to or from a node any more.
+    pub fn isolate(&mut self, node: u32) {
+        self.wire.isolate(node);
+        self.watch_silence();
+    }
+
+    fn watch_silence(&mut self) {
+        for a in 0..self.nodes() {
+            let links = self.slot(a).links.iter();
+            let cut: Vec<(u32, u64)> = links
+                .filter(|(b, link)| link.up && a < **b && self.is_cut(a, **b))
+                .map(|(b, link)| (*b, link.epoch))
+                .collect();
+            for (b, epoch) in cut {
+                let at = self.now + self.wire.idle_timeout;
+                self.schedule(at, Happening::Silent { a, b, epoch });
+            }
+        }
+    }
+
+    /// Everything passes again: what waited arrives.
+    pub fn heal(&mut self) {
+        self.wire.heal();
+        for node in 0..self.nodes() {
+            let others: Vec<u32> = self.slot(node).links.keys().copied().collect();
+            for other in others {
+                let link = self.link(node, other);
+                for (sender, message) in std::mem::take(&mut link.stalled) {
+                    self.transmit(node, other, sender, message);
+                }
+            }
+        }
+    }
+
+    /// The link between two nodes breaks, with everything on it; the second notices `later`.
+    pub fn break_link(&mut self, a: u32, b: u32, later: Duration) {
+        let link = self.link(a, b);
+        if !link.up {
+            return;
+        }
+        let epoch = link.epoch;
+        self.lose(a, b, epoch);
+        let (node, other) = (b, a);
+        let lost = Happening::Lost { node, other, epoch };
+        self.schedule(self.now + later, lost);
+    }
+
+    /// The links that stand, each once.
+    #[must_use]
+    pub fn links(&self) -> Vec<(u32, u32)> {
+        let mut all = Vec::new();
+        for a in 0..self.nodes() {
+            let links = self.slot(a).links.iter();
+            all.extend(
+                links
+                    .filter(|(b, link)| link.up && a < **b)
+                    .map(|(b, _)| (a, *b)),
+            );
+        }
+        all
+    }
+
+    fn site(&self, name: &str) -> u32 {
+        let place = self.sites.iter().position(|site| **site == *name);
+        place.expect("a site that has had a node") as u32
+    }
+
+    // ---- time
+
+    /// The next event happens; false if there is none.
+    pub fn step(&mut self) -> bool {
+        let Some(Reverse(Scheduled { at, what, .. })) = self.queue.pop() else {
+            return false;
+        };
+        self.now = at;
+        self.steps += 1;
+        self.happen(what);
+        true
+    }
+
+    /// Time passes.
+    pub fn run_for(&mut self, time: Duration) {
+        let end = self.now + time;
+        while self.next_at().is_some_and(|at| at <= end) {
+            self.step();
+        }
+        self.now = end;
+    }
+
+    /// Time passes until the condition holds, at most so long; false if it did not come to hold.
+    pub fn run_until(&mut self, limit: Duration, condition: impl Fn(&Cluster) -> bool) -> bool {
+        let end = self.now + limit;
+        while !condition(self) {
+            if self.next_at().is_none_or(|at| at > end) {
+                return false;
+            }
+            self.step();
+        }
+        true
+    }
+
+    fn next_at(&self) -> Option<Duration> {
+        self.queue.peek().map(|Reverse(next)| next.at)
+    }
+
+    fn schedule(&mut self, at: Duration, what: Happening) {
+        self.sequence += 1;
+        let sequence = self.sequence;
+        self.queue.push(Reverse(Scheduled { at, sequence, what }));
+    }
+
+    fn happen(&mut self, what: Happening) {
+        if let Some(node) = what.node() {
+            let slot = self.slot_mut(node);
+            if !slot.alive {
+                return;
+            }
+            if slot.frozen {
+                slot.held.push(what);
+                return;
+            }
+        }
+        match what {
+            Happening::Arrive {
+                to,
+                from,
+                sender,
+                epoch,
+                message,
+            } => {
+                let stands = |node: u32, other: &u32| {
+                    let link = self.slot(node).links.get(other);
+                    link.is_some_and(|link| link.up && link.epoch == epoch)
+                };
+                if stands(to, &from) && (stands(from, &to) || !self.slot(from).alive) {
+                    let slot = self.slot_mut(to);
+                    slot.workers.events.push_back(Event::Received {
+                        from: sender,
+                        epoch,
+                        message,
+                    });
+                    self.settle(to);
+                }
+            }
+            Happening::Timeout(node) => {
+                let now = self.now;
+                let slot = self.slot_mut(node);
+                if slot.timer == Some(now) {
+                    slot.timer = None;
+                    // The first one of all begins the node's life.
+                    let due = slot.node.poll_timeout();
+                    if slot.born == now || due.is_some_and(|due| due <= now) {
+                        slot.node.handle_timeout(now);
+                    }
+                    self.settle(node);
+                }
+            }
+            Happening::BurstOver(node, lane) => {
+                self.slot_mut(node).workers.burst_over(lane);
+                self.settle(node);
+            }
+            Happening::Publish(node) => {
+                self.slot_mut(node).workers.published();
+                self.settle(node);
+            }
+            Happening::Open { from, to, peer } => self.open(from, to, peer),
+            Happening::Unreachable { node, addr, peer } => {
+                self.link(node, index_of(addr)).connecting = false;
+                self.tell(node, Event::Unreachable { addr, peer });
+            }
+            Happening::Lost { node, other, epoch } => self.lose(node, other, epoch),
+            Happening::Gone { node, peer } => self.tell(node, Event::Gone(peer)),
+            Happening::Silent { a, b, epoch } => {
+                if self.is_cut(a, b) {
+                    self.lose(a, b, epoch);
+                    self.lose(b, a, epoch);
+                }
+            }
+        }
+    }
+
+    // ---- links
+
+    fn link(&mut self, node: u32, other: u32) -> &mut Link {
+        self.slot_mut(node).links.entry(other).or_default()
+    }
+
+    fn is_cut(&self, a: u32, b: u32) -> bool {
+        let with_site = |node: u32| (node, self.slot(node).site);
+        self.wire.is_cut(with_site(a), with_site(b))
+    }
+
+    fn path(&self, a: u32, b: u32) -> Path {
+        self.wire.path(self.slot(a).site, self.slot(b).site)
+    }
+
+    fn connect(&mut self, node: u32, addr: SocketAddr, peer: Option<Peer>) {
+        let other = index_of(addr);
+        let refused = Happening::Unreachable { node, addr, peer };
+        if other as usize >= self.slots.len() || other == node {
+            return self.schedule(self.now, refused);
+        }
+        let link = self.link(node, other);
+        if link.up || std::mem::replace(&mut link.connecting, true) {
+            return;
+        }
+        if !self.slot(other).alive || self.is_cut(node, other) {
+            self.schedule(self.now + CONNECT_TIMEOUT, refused);
+        } else {
+            let handshake = (self.path(node, other).round_trip).mul_f64(self.wire.handshake);
+            let (from, to) = (node, other);
+            self.schedule(self.now + handshake, Happening::Open { from, to, peer });
+        }
+    }
+
+    /// The machine of a dead process says that nobody listens; one that is cut off says nothing.
+    fn probe(&mut self, node: u32, addr: SocketAddr, peer: Peer) {
+        let other = index_of(addr);
+        if other as usize >= self.slots.len() || self.slot(other).alive || self.is_cut(node, other)
+        {
+            return;
+        }
+        let at = self.now + self.path(node, other).round_trip;
+        self.schedule(at, Happening::Gone { node, peer });
+    }
+
+    fn open(&mut self, from: u32, to: u32, peer: Option<Peer>) {
+        let addr = self.addr(to);
+        if !self.slot(from).alive || !self.link(from, to).connecting {
+            return;
+        }
+        if !self.slot(to).alive || self.slot(to).frozen || self.is_cut(from, to) {
+            let unreachable = Happening::Unreachable {
+                node: from,
+                addr,
+                peer,
+            };
+            return self.schedule(self.now + CONNECT_TIMEOUT, unreachable);
+        }
+        let epoch = self.link(from, to).epoch.max(self.link(to, from).epoch) + 1;
+        let near = self.slot(from).site == self.slot(to).site;
+        self.traffic.connections.add(near, 1);
+        let round_trip = self.path(from, to).round_trip;
+        for (node, other) in [(from, to), (to, from)] {
+            let now = self.now;
+            let link = self.link(node, other);
+            link.up = true;
+            link.connecting = false;
+            link.epoch = epoch;
+            link.last = now;
+            link.free = now;
+            link.stalled.clear();
+            let waiting = std::mem::take(&mut link.waiting);
+            let sender = self.peer(node);
+            for message in waiting {
+                self.transmit(node, other, sender, message);
+            }
+            let peer = self.node(other).view().me().clone();
+            let connected = Event::Connected {
+                peer,
+                epoch,
+                round_trip,
+            };
+            self.slot_mut(node).workers.events.push_back(connected);
+        }
+        self.settle(from);
+        self.settle(to);
+    }
+
+    fn lose(&mut self, node: u32, other: u32, epoch: u64) {
+        if !self.slot(node).alive {
+            return;
+        }
+        let link = self.link(node, other);
+        if link.epoch == epoch && link.up {
+            link.up = false;
+            link.stalled.clear();
+        }
+        let peer = self.peer(other);
+        self.tell(node, Event::Disconnected { peer, epoch });
+    }
+
+    fn send(&mut self, node: u32, to: Peer, message: Message) {
+        let other = self.index(to);
+        if other as usize >= self.slots.len() {
+            return;
+        }
+        let sender = self.peer(node);
+        let link = self.link(node, other);
+        if link.up {
+            self.transmit(node, other, sender, message);
+        } else {
+            link.waiting.push(message);
+        }
+    }
+
+    /// Over the link that stands.
+    fn transmit(&mut self, node: u32, other: u32, sender: Peer, message: Message) {
+        let near = self.slot(node).site == self.slot(other).site;
+        if self.trace {
+            eprintln!("{:?} {node} -> {other}: {message:?}", self.now);
+        }
+        self.traffic.messages[kind(&message)].add(near, 1);
+        if let Message::Jobs { jobs, .. } | Message::OffersWith(_, Cargo::Jobs { jobs, .. }) =
+            &message
+        {
+            self.traffic.jobs.add(near, jobs.len() as u64);
+        }
+        let gossip = matches!(message, Message::Gossip(_));
+        let path = self.path(node, other);
+        if self.is_cut(node, other) {
+            if !gossip {
+                self.link(node, other).stalled.push((sender, message));
+            }
+            return;
+        }
+        if gossip && path.loss > 0.0 && self.rng.random_bool(path.loss) {
+            return;
+        }
+        let size = size(&message);
+        let mut latency = path.round_trip / 2;
+        if path.jitter > Duration::ZERO {
+            latency += path.jitter.mul_f64(self.rng.random());
+        }
+        let large = size > self.wire.large;
+        let now = self.now;
+        let link = self.link(node, other);
+        let mut leaves = now;
+        if let Some(rate) = path.rate {
+            let takes = Duration::from_secs_f64(size as f64 / rate as f64);
+            // A large transfer shares the link: what is small need not wait for its end.
+            leaves = link.free.max(now) + takes;
+            link.free = if large { now + takes / 2 } else { leaves };
+        }
+        let mut arrives = leaves + latency;
+        if !large && !gossip {
+            arrives = arrives.max(link.last);
+            link.last = arrives;
+        }
+        let epoch = link.epoch;
+        if path.rate.is_some() {
+            self.traffic.bytes.add(near, size as u64);
+        }
+        let (to, from) = (other, node);
+        self.schedule(
+            arrives,
+            Happening::Arrive {
+                to,
+                from,
+                sender,
+                epoch,
+                message,
+            },
+        );
+    }
+
+    // ---- a node's turn
+
+    /// Everything that follows at this moment from what happened to a node.
+    fn settle(&mut self, index: u32) {
+        loop {
+            let now = self.now;
+            let slot = &mut self.slots[index as usize];
+            if !slot.alive {
+                return;
+            }
+            slot.workers.run(&self.programs);
+            let bursts = std::mem::take(&mut slot.workers.bursts);
+            for (lane, time) in &bursts {
+                self.schedule(now + *time, Happening::BurstOver(index, *lane));
+            }
+            let slot = &mut self.slots[index as usize];
+            slot.workers.bursts = bursts;
+            slot.workers.bursts.clear();
+            if let Some(delay) = slot.workers.publish.take() {
+                self.schedule(now + delay, Happening::Publish(index));
+            }
+            let slot = &mut self.slots[index as usize];
+            if let Some((tag, result)) = slot.workers.finished.pop() {
+                slot.workers.events.push_back(Event::RootFinished(tag));
+                self.finish_root(index, tag, result);
+            }
+            let slot = &mut self.slots[index as usize];
+            while let Some(event) = slot.workers.events.pop_front() {
+                slot.node.handle(now, event);
+            }
+            let mut any = false;
+            while let Some(action) = self.slots[index as usize].node.poll_action() {
+                any = true;
+                self.perform(index, action);
+            }
+            if !any && self.slots[index as usize].workers.events.is_empty() {
+                break;
+            }
+        }
+        let slot = &mut self.slots[index as usize];
+        if let Some(due) = slot.node.poll_timeout()
+            && slot.timer.is_none_or(|timer| due < timer)
+        {
+            let due = due.max(self.now);
+            slot.timer = Some(due);
+            self.schedule(due, Happening::Timeout(index));
+        }
+    }
+
+    fn finish_root(&mut self, node: u32, tag: RootTag, result: u64) {
+        let slot = self.slot_mut(node);
+        slot.results.insert(tag, result);
+        slot.running = None;
+        self.go_on_with_main(node);
+    }
+
+    /// Are all results of all roots right?
+    ///
+    /// # Panics
+    /// If a root's result is wrong. `programs` are those that the node was given, in order.
+    pub fn check(&self, node: u32, programs: &[u32]) {
+        let results = self.slot(node).results.values();
+        let right = programs.iter().map(|program| self.outcome(*program).result);
+        assert!(results.copied().eq(right), "a result is wrong");
+    }
+
+    fn perform(&mut self, node: u32, action: Action) {
+        let programs = &self.programs;
+        let slot = &mut self.slots[node as usize];
+        match action {
+            Action::Connect { addr, peer } => self.connect(node, addr, peer),
+            Action::Probe { addr, peer } => self.probe(node, addr, peer),
+            Action::Send(to, message) => self.send(node, to, message),
+            Action::Disconnect(peer) => {
+                let other = self.index(peer);
+                let half = self.path(node, other).round_trip / 2;
+                let link = self.link(node, other);
+                if link.up {
+                    let (epoch, last) = (link.epoch, link.last);
+                    let at = (self.now + half).max(last);
+                    for (node, other) in [(node, other), (other, node)] {
+                        self.schedule(at, Happening::Lost { node, other, epoch });
+                    }
+                }
+            }
+            Action::Take { request, most } => slot.workers.take(programs, request, most),
+            Action::Start(key, parcel) => {
+                let here = |name| lock(&slot.values).contains_key(name);
+                assert!(
+                    parcel.needs.iter().all(here),
+                    "a job starts with its values"
+                );
+                slot.workers.start(key, parcel);
+            }
+            Action::Abort(key) => slot.workers.abort(key),
+            Action::Deliver(departure, answer) => {
+                slot.workers.deliver(programs, departure, &answer);
+            }
+            Action::PutBack(departure) => slot.workers.put_back(departure),
+            Action::Hungry(hungry) => slot.hungry = hungry,
+            Action::SendPart {
+                to,
+                name,
+                offset,
+                length,
+            } => {
+                let message = match lock(&slot.values).get(&name) {
+                    None => Message::Unavailable(name),
+                    Some(value) => {
+                        let total = value.len() as u64;
+                        let from = offset.min(total) as usize;
+                        let end = (offset + length).min(total) as usize;
+                        let bytes = value[from..end].to_vec();
+                        Message::Part {
+                            name,
+                            offset,
+                            total,
+                            bytes,
+                        }
+                    }
+                };
+                self.send(node, to, message);
+            }
+            Action::Store {
+                name,
+                root: _,
+                offset,
+                total,
+                bytes,
+            } => {
+                let parts = slot.parts.entry(name).or_insert_with(|| Parts {
+                    bytes: vec![0; total as usize],
+                    missing: total,
+                });
+                let place = offset as usize..offset as usize + bytes.len();
+                parts.bytes[place].copy_from_slice(&bytes);
+                parts.missing -= bytes.len() as u64;
+                if parts.missing == 0 {
+                    let all = slot.parts.remove(&name).expect("it was there").bytes;
+                    let right = *blake3::hash(&all).as_bytes() == name.0;
+                    slot.workers.events.push_back(match right {
+                        true => Event::Stored(name),
+                        false => Event::Corrupt(name),
+                    });
+                    if right {
+                        lock(&slot.values).insert(name, all);
+                    }
+                }
+            }
+            Action::ForgetRoot(tag) => slot.bounds.retain(|(_, root), _| *root != tag),
+            Action::Improve(offer) => {
+                let place = slot.bounds.entry((offer.bound, offer.root));
+                let have = place.or_insert_with(|| offer.value.clone());
+                if let Some(better) = Smallest.join(offer.bound, have, &offer.value) {
+                    *have = better;
+                }
+            }
+            Action::Joined { me, .. } => slot.joined = Some(me),
+            Action::StartRoots => {
+                slot.may_start = true;
+                self.go_on_with_main(node);
+            }
+            Action::End(code) => self.end(node, code),
+            Action::Tell(notice) => slot.notices.push(notice),
+        }
+    }
+
+    /// The process exits, after what it sent has arrived.
+    fn end(&mut self, node: u32, code: i32) {
+        let slot = self.slot_mut(node);
+        slot.ended = Some(code);
+        let links: Vec<(u32, u64, Duration)> = (slot.links.iter())
+            .filter(|(_, link)| link.up)
+            .map(|(other, link)| (*other, link.epoch, link.last))
+            .collect();
+        for (other, epoch, last) in links {
+            let half = self.path(node, other).round_trip / 2;
+            let at = (self.now + half).max(last);
+            let (node, other) = (other, node);
+            self.schedule(at, Happening::Lost { node, other, epoch });
+        }
+        // What else it was about to do at this moment it still does.
+        while let Some(action) = self.slot_mut(node).node.poll_action() {
+            if let Action::Send(to, message) = action {
+                self.send(node, to, message);
+            } else if let Action::Tell(notice) = action {
+                self.slot_mut(node).notices.push(notice);
+            }
+        }
+        self.slot_mut(node).alive = false;
+    }
+}
+
+pub(crate) fn address(index: u32) -> SocketAddr {
+    let ip = Ipv4Addr::from_bits(0x0a00_0000 + index);
+    SocketAddr::new(IpAddr::V4(ip), 7000)
+}
+
+fn index_of(addr: SocketAddr) -> u32 {
+    match addr.ip() {
+        IpAddr::V4(ip) if ip.to_bits() >> 24 == 10 => ip.to_bits() & 0xff_ffff,
+        _ => u32::MAX,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_node_alone_computes_a_tree() {
+        for seed in 0..50 {
+            let mut cluster = Cluster::new(seed);
+            cluster.form(&Config::default(), &[("here", 1)], 1 + seed as u32 % 3);
+            let shape = Shape::Random {
+                width: 3,
+                height: 4,
+                races: 20,
+            };
+            let program = Program::new(shape, Duration::from_millis(1)).seeded(seed);
+            let program = cluster.program(program);
+            cluster.start_root(0, program);
+            let limit = cluster.outcome(program).time + Duration::from_secs(1);
+            assert!(cluster.run_until(limit, |cluster| cluster.is_done(0)));
+            cluster.check(0, &[program]);
+            assert!(cluster.is_empty(0) || seed % 3 > 0);
+        }
+    }
+}

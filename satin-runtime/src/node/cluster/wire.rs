@@ -1,0 +1,209 @@
+//! The imaginary network: how long messages take, and what becomes of them.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
+
+use super::super::{Message, Token, message::Cargo};
+use crate::job::{Answer, Parcel};
+
+/// What lies between two sites, or between the nodes of one.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Path {
+    /// There and back.
+    pub round_trip: Duration,
+    /// Each way takes up to so much longer, evenly distributed.
+    pub jitter: Duration,
+    /// The share of [`Message::Gossip`] that is lost; the rest goes by streams, which repeat what was lost.
+    pub loss: f64,
+    /// Bytes a second on each link.
+    pub rate: Option<u64>,
+}
+
+impl Path {
+    /// That round trip, and nothing else.
+    #[must_use]
+    pub const fn new(round_trip: Duration) -> Path {
+        Path {
+            round_trip,
+            jitter: Duration::ZERO,
+            loss: 0.0,
+            rate: None,
+        }
+    }
+}
+
+/// The network.
+#[derive(Clone, Debug)]
+pub struct Wire {
+    /// Between nodes of one site.
+    pub near: Path,
+    /// Between sites that have no path of their own.
+    pub far: Path,
+    /// Messages with more bytes than this go on a stream of their own, and others overtake them.
+    pub large: usize,
+    /// A link over which nothing comes for so long is given up.
+    pub idle_timeout: Duration,
+    /// So many round trips until a connection stands.
+    pub handshake: f64,
+    paths: BTreeMap<(u32, u32), Path>,
+    cut: BTreeSet<(u32, u32)>,
+    isolated: BTreeSet<u32>,
+}
+
+impl Default for Wire {
+    fn default() -> Wire {
+        Wire {
+            near: Path::new(Duration::from_micros(200)),
+            far: Path::new(Duration::from_millis(10)),
+            large: 64 << 10,
+            idle_timeout: Duration::from_secs(5),
+            handshake: 1.5,
+            paths: BTreeMap::new(),
+            cut: BTreeSet::new(),
+            isolated: BTreeSet::new(),
+        }
+    }
+}
+
+impl Wire {
+    /// What lies between two sites.
+    #[must_use]
+    pub fn path(&self, a: u32, b: u32) -> Path {
+        let usual = if a == b { self.near } else { self.far };
+        if self.paths.is_empty() {
+            return usual;
+        }
+        *self.paths.get(&(a.min(b), a.max(b))).unwrap_or(&usual)
+    }
+
+    pub(super) fn set_path(&mut self, a: u32, b: u32, path: Path) {
+        self.paths.insert((a.min(b), a.max(b)), path);
+    }
+
+    pub(super) fn cut(&mut self, a: u32, b: u32) {
+        self.cut.insert((a.min(b), a.max(b)));
+    }
+
+    pub(super) fn isolate(&mut self, node: u32) {
+        self.isolated.insert(node);
+    }
+
+    pub(super) fn heal(&mut self) {
+        self.cut.clear();
+        self.isolated.clear();
+    }
+
+    /// Does nothing come through between two nodes, given with their sites?
+    pub(super) fn is_cut(&self, (a, site_a): (u32, u32), (b, site_b): (u32, u32)) -> bool {
+        if self.cut.is_empty() && self.isolated.is_empty() {
+            return false;
+        }
+        self.cut.contains(&(site_a.min(site_b), site_a.max(site_b)))
+            || self.isolated.contains(&a)
+            || self.isolated.contains(&b)
+    }
+}
+
+/// The kinds of messages, in the order of [`kind`].
+pub const KINDS: [&str; 25] = [
+    "steal",
+    "jobs",
+    "no jobs",
+    "cut",
+    "answers",
+    "acknowledge",
+    "recall",
+    "lists",
+    "gossip",
+    "join",
+    "ask",
+    "welcome",
+    "goodbye",
+    "ended",
+    "roots done",
+    "want",
+    "part",
+    "elsewhere",
+    "unavailable",
+    "offers",
+    "here",
+    "buried",
+    "ping",
+    "pong",
+    "soon",
+];
+
+/// Which of [`KINDS`] it is.
+#[must_use]
+pub fn kind(message: &Message) -> usize {
+    match message {
+        Message::Steal { .. } => 0,
+        Message::Jobs { jobs, .. } => 1 + usize::from(jobs.is_empty()),
+        Message::Cut(_) => 3,
+        Message::Answers(_) => 4,
+        Message::Acknowledge(_) => 5,
+        Message::Recall(_) => 6,
+        Message::Lists { .. } => 7,
+        Message::Gossip(_) => 8,
+        Message::Join(_) => 9,
+        Message::Ask(_) => 10,
+        Message::Welcome { .. } => 11,
+        Message::Goodbye => 12,
+        Message::Ended(_) => 13,
+        Message::RootsDone(_) => 14,
+        Message::Want { .. } => 15,
+        Message::Part { .. } => 16,
+        Message::Elsewhere(..) => 17,
+        Message::Unavailable(_) => 18,
+        Message::Offers(_) => 19,
+        Message::OffersWith(_, Cargo::Jobs { .. }) => 1,
+        Message::OffersWith(_, Cargo::Answers(_)) => 4,
+        Message::Here(_) => 20,
+        Message::Buried(_) => 21,
+        Message::Ping(_) => 22,
+        Message::Pong(_) => 23,
+        Message::Soon(_) => 24,
+    }
+}
+
+/// Its size on the wire, roughly.
+#[must_use]
+pub fn size(message: &Message) -> usize {
+    let parcel = |parcel: &Parcel| {
+        24 + parcel.id.as_bytes().len() + parcel.arguments.len() + 32 * parcel.needs.len()
+    };
+    let answer = |answer: &Answer| match answer {
+        Answer::Result { bytes, needs } => bytes.len() + 32 * needs.len(),
+        Answer::Panicked(text) | Answer::Refused(text) => text.len(),
+        Answer::Aborted => 1,
+    };
+    let jobs = |jobs: &[(Token, Parcel)]| jobs.iter().map(|(_, job)| parcel(job)).sum::<usize>();
+    let answers = |answers: &[(Token, Answer)]| {
+        let each = answers.iter().map(|(_, is)| 8 + answer(is));
+        each.sum::<usize>()
+    };
+    16 + match message {
+        Message::Jobs { jobs: these, .. } => jobs(these),
+        Message::Answers(these) => answers(these),
+        Message::OffersWith(offers, cargo) => {
+            64 * offers.len()
+                + match cargo {
+                    Cargo::Jobs { jobs: these, .. } => jobs(these),
+                    Cargo::Answers(these) => answers(these),
+                }
+        }
+        Message::Acknowledge(tokens) | Message::Recall(tokens) => 4 * tokens.len(),
+        Message::Lists {
+            outstanding,
+            hosted,
+        } => 4 * (outstanding.len() + hosted.len()),
+        Message::Gossip(bytes) | Message::Part { bytes, .. } => bytes.len(),
+        Message::Welcome {
+            members, offers, ..
+        } => 64 * members.len() + 64 * offers.len(),
+        Message::Offers(offers) => 64 * offers.len(),
+        _ => 32,
+    }
+}
