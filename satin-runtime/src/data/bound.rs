@@ -18,7 +18,7 @@ use super::{
     roots::{self, NONE, Root},
 };
 use crate::{
-    job::{BoundName, Info, Offer, RootTag},
+    job::{BoundName, Info, Offer, RootTag, ValueName},
     node,
     worker::{self, RootKey},
 };
@@ -386,7 +386,7 @@ fn check_names() {
     registered();
 }
 
-/// How bounds are joined, for a [`node::Node`].
+/// How bounds are joined, and which values are here: for a [`node::Node`].
 ///
 /// # Panics
 /// If two bounds share a stable name: the message shows both places, and the cure.
@@ -402,6 +402,10 @@ impl node::Lattices for Registered {
     fn join(&self, bound: BoundName, have: &[u8], new: &[u8]) -> Option<Vec<u8>> {
         // What this program does not know nobody asks for here.
         registered().get(&bound)?.join(have, new)
+    }
+
+    fn holds(&self, name: ValueName) -> bool {
+        super::store().contains(name)
     }
 }
 
