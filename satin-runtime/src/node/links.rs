@@ -60,6 +60,11 @@ impl Links {
         self.peers.get(&peer).copied().flatten()
     }
 
+    /// Did something come by a connection that has been replaced?
+    pub(crate) fn is_stale(&self, peer: Peer, epoch: u64) -> bool {
+        self.epoch(peer).is_some_and(|stands| epoch < stands)
+    }
+
     pub(crate) fn way(&self, peer: Peer, view: &View) -> Way {
         if self.peers.contains_key(&peer) {
             return Way::Open;

@@ -282,7 +282,7 @@ pub struct Node {
     bounds: shared::Bounds,
     steal: steal::Steal,
     /// Came before this node knew that it is in.
-    early: VecDeque<(Peer, u64, Message)>,
+    early: VecDeque<(Peer, Message)>,
     lattices: Box<dyn Lattices + Send>,
 }
 
@@ -319,7 +319,7 @@ impl Node {
             root: root::Roots::new(&view),
             shared: shared::Values::default(),
             bounds: shared::Bounds::default(),
-            steal: steal::Steal::new(&config, now),
+            steal: steal::Steal::new(&config),
             config,
             view,
             rng,
@@ -446,29 +446,27 @@ impl Node {
             Event::Candidates { join, may_found } => {
                 parts.membership.candidates(cx, join, may_found);
             }
-            Event::RoundTrip(peer, round_trip) => parts.steal.round_trip(peer, round_trip),
+            Event::RoundTrip(peer, round_trip) => parts.steal.round_trip(cx, peer, round_trip),
             Event::Received {
                 from,
                 epoch,
                 message,
             } => {
-                if parts.membership.is_searching() && !message.is_about_membership() {
-                    if parts.early.len() < EARLY_MOST {
-                        parts.early.push_back((from, epoch, message));
-                    }
-                } else {
-                    parts.receive(cx, from, epoch, message);
+                // What is left of a connection that has been replaced is not to be trusted any more: both sides have
+                // compared their lists.
+                if !cx.links.is_stale(from, epoch) {
+                    parts.receive_or_keep(cx, from, message);
                 }
             }
-            Event::Idle(workers) => parts.steal.idle(cx, workers),
-            Event::Public => parts.steal.public(cx),
+            Event::Idle(workers) => parts.steal.idle(workers),
+            Event::Public => parts.steal.public(),
             Event::Took {
                 request,
                 jobs,
                 left,
             } => parts.steal.took(cx, request, jobs, left),
-            Event::Done(key, answer) => parts.steal.done(cx, key, answer),
-            Event::Recalled(departure) => parts.steal.recalled(cx, departure),
+            Event::Done(key, answer) => parts.steal.done(key, answer),
+            Event::Recalled(departure) => parts.steal.recalled(departure),
             Event::Stored(name) => parts.shared.stored(cx, name),
             Event::Corrupt(name) => parts.shared.corrupt(cx, name),
             Event::Offered(offer) => parts.bounds.offered(cx, offer, parts.lattices),
@@ -496,13 +494,20 @@ impl Node {
             } else if let Some(then) = parts.shared.poll_ready() {
                 parts.steal.go_on(cx, then);
             } else if !parts.membership.is_searching()
-                && let Some((from, epoch, message)) = parts.early.pop_front()
+                && let Some((from, message)) = parts.early.pop_front()
             {
-                parts.receive(cx, from, epoch, message);
+                parts.receive(cx, from, message);
             } else {
                 return;
             }
         }
+    }
+
+    /// Is nothing under way between this node and others?
+    #[cfg(any(test, feature = "harness"))]
+    #[must_use]
+    pub fn is_settled(&self) -> bool {
+        self.steal.is_settled()
     }
 
     /// A story says that a peer is dead, where no failure detector runs.
@@ -522,7 +527,7 @@ struct Parts<'n> {
     shared: &'n mut shared::Values,
     bounds: &'n mut shared::Bounds,
     steal: &'n mut steal::Steal,
-    early: &'n mut VecDeque<(Peer, u64, Message)>,
+    early: &'n mut VecDeque<(Peer, Message)>,
     lattices: &'n dyn Lattices,
 }
 
@@ -558,9 +563,18 @@ impl Parts<'_> {
         cx.actions.push_back(Action::ForgetRoot(tag));
     }
 
-    fn receive(&mut self, cx: &mut Context<'_>, from: Peer, epoch: u64, message: Message) {
+    /// Until this node knows that it is in, it hears of nothing else.
+    fn receive_or_keep(&mut self, cx: &mut Context<'_>, from: Peer, message: Message) {
+        if message.is_about_membership() || !self.membership.is_searching() {
+            self.receive(cx, from, message);
+        } else if self.early.len() < EARLY_MOST {
+            self.early.push_back((from, message));
+        }
+    }
+
+    fn receive(&mut self, cx: &mut Context<'_>, from: Peer, message: Message) {
         use Message as M;
-        self.membership.heard(from);
+        self.membership.heard(cx, from);
         if !message.is_about_membership() && !cx.view.is_alive(from) {
             return;
         }
@@ -571,7 +585,7 @@ impl Parts<'_> {
                 lifeline,
             } => self.steal.asked(cx, from, request, most, lifeline),
             M::Jobs { request, jobs } => {
-                for arrival in self.steal.arrived(cx, from, epoch, request, jobs) {
+                for arrival in self.steal.arrived(cx, from, request, jobs) {
                     // Its values first; they may be here already.
                     if let Some(then) = self.shared.bring(cx, from, arrival, self.lattices) {
                         self.steal.go_on(cx, then);
@@ -580,7 +594,7 @@ impl Parts<'_> {
             }
             M::Cut(request) => self.steal.cut(from, request),
             M::Answers(answers) => {
-                for arrival in self.steal.answered(cx, from, epoch, answers) {
+                for arrival in self.steal.answered(cx, from, answers) {
                     if let Some(then) = self.shared.bring(cx, from, arrival, self.lattices) {
                         self.steal.go_on(cx, then);
                     }
@@ -591,7 +605,7 @@ impl Parts<'_> {
             M::Lists {
                 outstanding,
                 hosted,
-            } => self.steal.compare(cx, from, &outstanding, &hosted),
+            } => self.steal.compare(cx, from, (outstanding, hosted)),
             M::Gossip(packet) => self.membership.gossip(cx, &packet),
             M::Join(identity) => self
                 .membership
@@ -639,7 +653,7 @@ impl Parts<'_> {
             M::Offers(offers) => self.bounds.improve(cx, from, offers, self.lattices),
             M::OffersWith(offers, cargo) => {
                 self.bounds.improve(cx, from, offers, self.lattices);
-                self.receive(cx, from, epoch, cargo.into());
+                self.receive(cx, from, cargo.into());
             }
         }
     }

@@ -137,6 +137,14 @@ impl View {
         self.tables.members.is_empty()
     }
 
+    /// The member that has been in for longest: it runs `main`.
+    #[must_use]
+    pub fn master(&self) -> Peer {
+        let members = self.members();
+        let eldest = members.min_by_key(|identity| (identity.stamp, identity.peer));
+        eldest.map_or(self.me.peer, |identity| identity.peer)
+    }
+
     /// All, in the order of `Peer`.
     pub fn members(&self) -> impl Iterator<Item = &Identity> {
         self.tables.members.values().map(|identity| &**identity)

@@ -687,9 +687,15 @@ impl Cluster {
     pub fn thaw(&mut self, node: u32) {
         let slot = self.slot_mut(node);
         slot.frozen = false;
-        for what in std::mem::take(&mut slot.held) {
-            self.schedule(self.now, what);
+        let held = std::mem::take(&mut slot.held);
+        for what in held {
+            if !matches!(what, Happening::Timeout(_)) {
+                self.schedule(self.now, what);
+            }
         }
+        let now = self.now;
+        self.slot_mut(node).timer = Some(now);
+        self.schedule(now, Happening::Timeout(node));
     }
 
     /// Everybody alive is told that a node is dead, as if membership had found out.

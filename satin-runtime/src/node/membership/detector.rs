@@ -91,7 +91,7 @@ pub(super) enum News {
     Renamed(Life, Life),
     /// We were declared dead, and go on as this.
     Reborn(Arc<Identity>),
-    /// This one did not answer a direct probe; others are asked.
+    /// This one did not answer a direct probe, or is suspected by now.
     Silent(Peer),
 }
 
@@ -125,8 +125,11 @@ impl foca::Runtime<Life> for Effects {
 /// Foca, its timers, and what it has not been asked for yet.
 pub(super) struct Detector {
     foca: Foca<Life, PostcardCodec, SmallRng, NoCustomBroadcast>,
-    timers: BTreeMap<(Duration, u64), Timer<Life>>,
+    /// With when they were asked for.
+    timers: BTreeMap<(Duration, u64), (Duration, Timer<Life>)>,
     sequence: u64,
+    /// When those whom we suspect, or did, were last heard of.
+    heard: BTreeMap<Peer, Duration>,
     effects: Effects,
     sized_for: usize,
 }
@@ -143,7 +146,8 @@ fn numbers(config: &Config, members: usize) -> foca::Config {
         probe_period: config.probe_period,
         probe_rtt: config.probe_period / 2,
         num_indirect_probes: FAN_OUT,
-        max_transmissions: NonZeroU8::new(4 + doublings).expect("not zero"),
+        // Each node passes news on so often, to random others: one in e^so many is missed, and heals slowly.
+        max_transmissions: NonZeroU8::new(8 + 2 * doublings).expect("not zero"),
         suspect_to_down_after: suspicion(config, members),
         // The dead stay dead: there are only as many as there were nodes.
         remove_down_after: None,
@@ -168,6 +172,7 @@ impl Detector {
             foca: Foca::new(Life::new(me), numbers(config, 1), rng, PostcardCodec),
             timers: BTreeMap::new(),
             sequence: 0,
+            heard: BTreeMap::new(),
             effects: Effects::default(),
             sized_for: 1,
         }
@@ -288,7 +293,21 @@ impl Detector {
         while let Some(entry) = self.timers.first_entry()
             && entry.key().0 <= now
         {
-            let timer = entry.remove();
+            let (asked, timer) = entry.remove();
+            if let Timer::ChangeSuspectToDown {
+                member_id,
+                incarnation,
+                ..
+            } = &timer
+            {
+                let peer = member_id.peer();
+                // Who has been heard of since lives, even if its refutation was lost. And foca 2.0.0 tells a member that
+                // it is dead when this timer is due, even if it has refuted the suspicion.
+                let heard = self.heard.get(&peer).is_some_and(|heard| *heard > asked);
+                if heard || !self.is_still_suspect(peer, *incarnation) {
+                    continue;
+                }
+            }
             let direct = match &timer {
                 Timer::SendIndirectProbe { probed_id, .. } => Some(probed_id.peer()),
                 _ => None,
@@ -307,9 +326,26 @@ impl Detector {
 
     fn take_timers(&mut self, now: Duration) {
         for (after, timer) in self.effects.timers.drain(..) {
-            self.timers.insert((now + after, self.sequence), timer);
+            if let Timer::ChangeSuspectToDown { member_id, .. } = &timer {
+                let peer = member_id.peer();
+                self.heard.entry(peer).or_default();
+                self.effects.news.push(News::Silent(peer));
+            }
+            let place = (now + after, self.sequence);
+            self.timers.insert(place, (now, timer));
             self.sequence += 1;
         }
+    }
+
+    /// A message came from it.
+    pub(super) fn heard(&mut self, now: Duration, peer: Peer) {
+        if let Some(heard) = self.heard.get_mut(&peer) {
+            *heard = now;
+        }
+    }
+
+    pub(super) fn forget(&mut self, peer: Peer) {
+        self.heard.remove(&peer);
     }
 
     pub(super) fn take_news(&mut self) -> Vec<News> {

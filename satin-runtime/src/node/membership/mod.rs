@@ -303,7 +303,8 @@ impl Membership {
                         Why::Died => Notice::Dead(identity),
                     }));
                     cx.actions.push_back(Action::Disconnect(peer));
-                    if let State::In(_, watch) = &mut self.state {
+                    if let State::In(detector, watch) = &mut self.state {
+                        detector.forget(peer);
                         watch.forget(peer);
                     }
                     self.resize(cx);
@@ -320,8 +321,10 @@ impl Membership {
     }
 
     /// A message of the peer came, whatever it says.
-    pub(crate) fn heard(&mut self, peer: Peer) {
-        if let State::In(_, watch) = &mut self.state {
+    pub(crate) fn heard(&mut self, cx: &Context<'_>, peer: Peer) {
+        let now = cx.now.saturating_sub(self.slept);
+        if let State::In(detector, watch) = &mut self.state {
+            detector.heard(now, peer);
             watch.heard(peer);
         }
     }

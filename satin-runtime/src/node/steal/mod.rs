@@ -1,22 +1,178 @@
 //! Stealing: who asks whom for work, and the books of what was stolen.
+//!
+//! An idle node is a [`thief`](self): its [`StealPolicy`] says whom it asks; when a round of requests has failed it
+//! leaves lifelines, standing requests, and is silent. A [`victim`](self) takes the oldest jobs of its workers for whom
+//! asks next. What goes away is in the [books](self) as outstanding on one side and hosted on the other, under the
+//! token that the victim gave, until the answer has come and is acknowledged.
+//!
+//! What this knows of the workers: how many have nothing to do, and which hosted jobs are done.
 
-use std::time::Duration;
+mod books;
+mod crs;
+mod mw;
+mod numbers;
+mod policy;
+mod rs;
+mod thief;
+mod trips;
+mod victim;
 
-use super::{Config, Context, Departure, HostKey, Peer, Request, Taken, Then, Token};
+#[cfg(test)]
+mod tests;
+
+pub use crs::Crs;
+pub use mw::Mw;
+pub use policy::StealPolicy;
+pub use rs::Rs;
+
+use std::{collections::BTreeMap, time::Duration};
+
+use super::{
+    Action, Config, Context, Departure, HostKey, Message, Peer, Request, Taken, Then, Token,
+    links::Way,
+};
 use crate::job::{Answer, Parcel};
+use books::{Books, NotSent, Source, State};
+use numbers::RECONNECT;
+use thief::Thief;
+use trips::Trips;
+use victim::{Spare, Victim};
 
-/// The books.
-pub struct Steal {}
+/// What is known of the workers.
+#[derive(Default)]
+struct Hands {
+    /// So many had nothing to do when they last told.
+    told: u32,
+    /// Hosted jobs are numbered as they are given to them; this was the last before they told.
+    told_at: u64,
+    given: u64,
+    /// Jobs given since they told, and not done.
+    since: u32,
+    /// Jobs given and not done.
+    running: u32,
+    /// Jobs whose values are on their way.
+    coming: u32,
+}
 
-#[expect(unused_variables, clippy::unused_self, reason = "to be filled")]
+impl Hands {
+    /// So many have nothing to do, and nothing is on its way to them.
+    fn idle(&self) -> u32 {
+        self.told.saturating_sub(self.since + self.coming)
+    }
+
+    fn spare(&self) -> Spare {
+        match self.since.checked_sub(self.told) {
+            _ if self.told == 0 => Spare::Any,
+            None | Some(0) => Spare::Nothing,
+            Some(surplus) => Spare::Surplus(surplus),
+        }
+    }
+}
+
+/// What is to be said to a peer at the end of the turn.
+#[derive(Default)]
+struct Outbox {
+    answers: Vec<HostKey>,
+    refused: Vec<Token>,
+    acknowledge: Vec<Token>,
+    recall: Vec<Token>,
+}
+
+/// The books, and both sides of a theft.
+pub struct Steal {
+    books: Books,
+    thief: Thief,
+    victim: Victim,
+    hands: Hands,
+    trips: Trips,
+    outboxes: BTreeMap<Peer, Outbox>,
+    /// The connection by which our lists went last.
+    listed: BTreeMap<Peer, u64>,
+    reconnect: BTreeMap<Peer, Duration>,
+    told_hungry: bool,
+    leaving: bool,
+}
+
 impl Steal {
-    pub(crate) fn new(config: &Config, now: Duration) -> Steal {
-        Steal {}
+    pub(crate) fn new(config: &Config) -> Steal {
+        Steal {
+            books: Books::default(),
+            thief: Thief::new(config),
+            victim: Victim::default(),
+            hands: Hands::default(),
+            trips: Trips::default(),
+            outboxes: BTreeMap::new(),
+            listed: BTreeMap::new(),
+            reconnect: BTreeMap::new(),
+            told_hungry: false,
+            leaving: false,
+        }
     }
+
     pub(crate) fn next_timeout(&self) -> Option<Duration> {
-        None
+        let thief = self.thief.next_timeout();
+        let victim = self.victim.next_timeout();
+        let reconnect = self.reconnect.values().min().copied();
+        [thief, victim, reconnect].into_iter().flatten().min()
     }
-    pub(crate) fn handle_timeout(&mut self, cx: &mut Context<'_>) {}
+
+    /// What is due otherwise is done at the end of the turn.
+    pub(crate) fn handle_timeout(&mut self, cx: &mut Context<'_>) {
+        let due = self.reconnect.iter().filter(|(_, at)| **at <= cx.now);
+        let due: Vec<Peer> = due.map(|(peer, _)| *peer).collect();
+        for peer in due {
+            self.reconnect.remove(&peer);
+            self.reach(cx, peer);
+        }
+    }
+
+    /// The end of a turn: what it brought together is said.
+    pub(crate) fn flush(&mut self, cx: &mut Context<'_>) {
+        self.say(cx);
+        if self.leaving {
+            return;
+        }
+        self.victim.serve(cx, self.hands.spare());
+        let (idle, running) = (self.hands.idle(), self.hands.running);
+        self.thief.seek(cx, &self.trips, idle, running);
+        let hungry = self.victim.is_asked();
+        if hungry != self.told_hungry {
+            self.told_hungry = hungry;
+            cx.actions.push_back(Action::Hungry(hungry));
+        }
+    }
+
+    fn say(&mut self, cx: &mut Context<'_>) {
+        for (peer, outbox) in std::mem::take(&mut self.outboxes) {
+            let epoch = cx.links.epoch(peer);
+            let mut answers = Vec::with_capacity(outbox.answers.len() + outbox.refused.len());
+            for key in outbox.answers {
+                if let Some(hosted) = self.books.hosted(key)
+                    && let State::Done(answer, sent) = &mut hosted.state
+                {
+                    *sent = Ok(epoch);
+                    answers.push((hosted.token, answer.clone()));
+                }
+            }
+            let refused = outbox.refused.into_iter();
+            answers.extend(refused.map(|token| (token, refusal("this node leaves"))));
+            let messages = [
+                (!answers.is_empty()).then_some(Message::Answers(answers)),
+                (!outbox.acknowledge.is_empty())
+                    .then_some(Message::Acknowledge(outbox.acknowledge)),
+                (!outbox.recall.is_empty()).then_some(Message::Recall(outbox.recall)),
+            ];
+            let messages = messages.into_iter().flatten();
+            cx.actions
+                .extend(messages.map(|message| Action::Send(peer, message)));
+        }
+    }
+
+    fn outbox(&mut self, peer: Peer) -> &mut Outbox {
+        self.outboxes.entry(peer).or_default()
+    }
+
+    // ---- links
 
     pub(crate) fn connected(
         &mut self,
@@ -25,23 +181,310 @@ impl Steal {
         epoch: u64,
         round_trip: Duration,
     ) {
+        self.reconnect.remove(&peer);
+        self.trips.note(cx, peer, round_trip);
+        self.thief.connected(peer, epoch);
+        self.victim.forget_before(peer, epoch);
+        self.books.connected(peer, epoch);
+        if self.books.concern(peer) {
+            self.list(cx, peer, epoch);
+        }
+        // What went by an older connection may not have arrived.
+        let keys: Vec<HostKey> = self.books.of(peer).map(|(_, key)| key).collect();
+        for key in keys {
+            if let Some(hosted) = self.books.hosted(key)
+                && let State::Done(_, sent) = &mut hosted.state
+                && matches!(sent, Ok(Some(sent)) if *sent < epoch)
+            {
+                *sent = Err(NotSent);
+                self.outbox(peer).answers.push(key);
+            }
+        }
     }
-    pub(crate) fn disconnected(&mut self, cx: &mut Context<'_>, peer: Peer, epoch: u64) {}
-    pub(crate) fn unreachable(&mut self, cx: &mut Context<'_>, peer: Peer) {}
-    /// The end of a turn: what it brought together is said.
-    pub(crate) fn flush(&mut self, cx: &mut Context<'_>) {}
-    pub(crate) fn round_trip(&mut self, peer: Peer, round_trip: Duration) {}
-    pub(crate) fn joined(&mut self, cx: &mut Context<'_>, peer: Peer) {}
-    /// The peer's life is over: what it hosted is put back, what is hosted for it is aborted.
-    pub(crate) fn sever(&mut self, cx: &mut Context<'_>, peer: Peer) {}
-    pub(crate) fn leave(&mut self, cx: &mut Context<'_>) {}
 
-    pub(crate) fn idle(&mut self, cx: &mut Context<'_>, workers: u32) {}
-    pub(crate) fn public(&mut self, cx: &mut Context<'_>) {}
-    pub(crate) fn took(&mut self, cx: &mut Context<'_>, request: u64, jobs: Vec<Taken>, left: u32) {
+    pub(crate) fn disconnected(&mut self, cx: &mut Context<'_>, peer: Peer, epoch: u64) {
+        self.thief.forget_before(peer, epoch + 1);
+        self.victim.forget_before(peer, epoch + 1);
+        self.reach(cx, peer);
     }
-    pub(crate) fn done(&mut self, cx: &mut Context<'_>, key: HostKey, answer: Answer) {}
-    pub(crate) fn recalled(&mut self, cx: &mut Context<'_>, departure: Departure) {}
+
+    pub(crate) fn unreachable(&mut self, cx: &mut Context<'_>, peer: Peer) {
+        self.thief.unreachable(peer);
+        if self.books.concern(peer) && cx.view.is_alive(peer) {
+            self.reconnect.insert(peer, cx.now + RECONNECT);
+        }
+    }
+
+    /// If something is under way between here and there, a connection must stand.
+    fn reach(&mut self, cx: &mut Context<'_>, peer: Peer) {
+        if self.books.concern(peer)
+            && let Way::Connect(connect) = cx.links.way(peer, cx.view)
+        {
+            cx.links.watch(&connect);
+            cx.actions.push_back(connect);
+        }
+    }
+
+    pub(crate) fn round_trip(&mut self, cx: &mut Context<'_>, peer: Peer, round_trip: Duration) {
+        self.trips.note(cx, peer, round_trip);
+    }
+
+    fn list(&mut self, cx: &mut Context<'_>, peer: Peer, epoch: u64) {
+        self.listed.insert(peer, epoch);
+        let lists = Message::Lists {
+            outstanding: self.books.at(peer).map(|(token, _)| token).collect(),
+            hosted: self.books.of(peer).map(|(token, _)| token).collect(),
+        };
+        cx.actions.push_back(Action::Send(peer, lists));
+    }
+
+    /// After a connection was made anew: what got lost with the old one?
+    pub(crate) fn compare(
+        &mut self,
+        cx: &mut Context<'_>,
+        from: Peer,
+        (mut outstanding, mut hosted): (Vec<Token>, Vec<Token>),
+    ) {
+        let Some(epoch) = cx.links.epoch(from).filter(|_| cx.view.is_alive(from)) else {
+            return;
+        };
+        if self.listed.get(&from) != Some(&epoch) {
+            self.list(cx, from, epoch);
+        }
+        outstanding.sort_unstable();
+        hosted.sort_unstable();
+        // Thefts of which the thief knows nothing: the reply was lost. Those of this connection may be on their way.
+        let lost = self.books.at(from).filter(|(token, away)| {
+            let old = away.sent.is_some_and(|sent| sent < epoch);
+            old && !away.answering && hosted.binary_search(token).is_err()
+        });
+        let lost: Vec<Token> = lost.map(|(token, _)| token).collect();
+        for token in lost {
+            self.bring_back(cx, from, token);
+        }
+        // Jobs that the origin does not wait for: the acknowledgement, or the recall, was lost.
+        let unwanted = self.books.of(from);
+        let unwanted = unwanted.filter(|(token, _)| outstanding.binary_search(token).is_err());
+        let unwanted: Vec<HostKey> = unwanted.map(|(_, key)| key).collect();
+        for key in unwanted {
+            self.abandon(cx, key);
+        }
+    }
+
+    // ---- who is there
+
+    pub(crate) fn joined(&mut self, cx: &mut Context<'_>, _peer: Peer) {
+        self.thief.joined(cx);
+    }
+
+    /// The peer's life is over: what it hosted is put back, what is hosted for it is given up.
+    pub(crate) fn sever(&mut self, cx: &mut Context<'_>, peer: Peer) {
+        let away: Vec<Token> = self.books.at(peer).map(|(token, _)| token).collect();
+        for token in away {
+            self.bring_back(cx, peer, token);
+        }
+        let orphans: Vec<HostKey> = self.books.of(peer).map(|(_, key)| key).collect();
+        for key in orphans {
+            self.abandon(cx, key);
+        }
+        self.thief.sever(peer);
+        self.victim.sever(peer);
+        self.trips.sever(peer);
+        self.outboxes.remove(&peer);
+        self.listed.remove(&peer);
+        self.reconnect.remove(&peer);
+    }
+
+    /// This node is about to go: whatever it has of others they do again, and what others have of it is not wanted.
+    pub(crate) fn leave(&mut self, cx: &mut Context<'_>) {
+        self.leaving = true;
+        self.thief.close(cx);
+        self.victim.close(cx);
+        let hosted: Vec<HostKey> = self.books.hosted_keys().collect();
+        for key in hosted {
+            if let Some(hosted) = self.books.hosted(key)
+                && !hosted.unwanted
+                && !matches!(hosted.state, State::Done(..))
+            {
+                let (origin, token) = (hosted.origin, hosted.token);
+                self.outbox(origin).refused.push(token);
+                self.abandon(cx, key);
+            }
+        }
+        let away: Vec<(Peer, Token)> = self.books.all_away().collect();
+        for (peer, token) in away {
+            self.books.back(peer, token);
+            self.outbox(peer).recall.push(token);
+        }
+        self.say(cx);
+    }
+
+    /// A job that is away comes back undone.
+    fn bring_back(&mut self, cx: &mut Context<'_>, peer: Peer, token: Token) {
+        match self.books.back(peer, token) {
+            Some(Source::Own(departure)) => cx.actions.push_back(Action::PutBack(departure)),
+            Some(Source::Hosted(key)) => self.restart(cx, key),
+            None => {}
+        }
+        self.victim.look_again();
+    }
+
+    /// A hosted job that had gone on is done here after all.
+    fn restart(&mut self, cx: &mut Context<'_>, key: HostKey) {
+        if let Some(hosted) = self.books.hosted(key)
+            && let State::Onwards(_, _, parcel) =
+                std::mem::replace(&mut hosted.state, State::Coming)
+        {
+            self.hands.coming += 1;
+            self.start(cx, key, *parcel);
+        }
+    }
+
+    /// Nobody wants a hosted job any more: it is aborted, here or wherever it went.
+    fn abandon(&mut self, cx: &mut Context<'_>, key: HostKey) {
+        let Some(hosted) = self.books.hosted(key) else {
+            return;
+        };
+        match &hosted.state {
+            State::Started => {
+                self.books.disown(key);
+                cx.actions.push_back(Action::Abort(key));
+            }
+            State::Onwards(peer, token, _) => {
+                let (peer, token) = (*peer, *token);
+                self.books.forget(key);
+                self.books.back(peer, token);
+                self.outbox(peer).recall.push(token);
+            }
+            State::Coming => {
+                self.hands.coming -= 1;
+                self.books.forget(key);
+            }
+            State::Done(..) => {
+                self.books.forget(key);
+            }
+        }
+    }
+
+    // ---- workers
+
+    pub(crate) fn idle(&mut self, workers: u32) {
+        if workers < self.hands.told {
+            self.victim.look_again();
+        }
+        self.hands.told = workers;
+        self.hands.told_at = self.hands.given;
+        self.hands.since = 0;
+    }
+
+    pub(crate) fn public(&mut self) {
+        self.victim.look_again();
+    }
+
+    pub(crate) fn took(&mut self, cx: &mut Context<'_>, request: u64, jobs: Vec<Taken>, left: u32) {
+        let Some(asker) = self.victim.took(request) else {
+            for job in jobs {
+                self.keep(cx, job);
+            }
+            return;
+        };
+        if jobs.is_empty() {
+            return self.victim.wait(asker);
+        }
+        if left == 0 {
+            self.victim.arm();
+        }
+        if !cx.view.is_alive(asker.peer) || self.leaving {
+            for job in jobs {
+                self.keep(cx, job);
+            }
+            return;
+        }
+        let to = asker.peer;
+        let sent = cx.links.epoch(to);
+        let mut leaving = Vec::with_capacity(jobs.len());
+        for job in jobs {
+            match job {
+                Taken::Own(departure, parcel) => {
+                    let token = self.books.away(to, Source::Own(departure), sent);
+                    leaving.push((token, parcel));
+                }
+                Taken::Hosted(key, parcel) => {
+                    self.ended(key);
+                    let Some(hosted) = self.books.hosted(key) else {
+                        continue;
+                    };
+                    if hosted.unwanted {
+                        self.books.forget(key);
+                    } else if hosted.origin == to {
+                        self.finish(key, refusal("its owner asks for work"));
+                    } else {
+                        let token = self.books.away(to, Source::Hosted(key), sent);
+                        if let Some(hosted) = self.books.hosted(key) {
+                            hosted.state = State::Onwards(to, token, Box::new(parcel.clone()));
+                        }
+                        leaving.push((token, parcel));
+                    }
+                }
+            }
+        }
+        // What was handed back goes first, so that the thief does not look for work elsewhere.
+        self.say(cx);
+        let (request, jobs) = (asker.request, leaving);
+        let jobs = Message::Jobs { request, jobs };
+        cx.actions.push_back(Action::Send(to, jobs));
+    }
+
+    /// A job that was taken stays after all.
+    fn keep(&mut self, cx: &mut Context<'_>, job: Taken) {
+        match job {
+            Taken::Own(departure, _) => cx.actions.push_back(Action::PutBack(departure)),
+            Taken::Hosted(key, parcel) => cx.actions.push_back(Action::Start(key, parcel)),
+        }
+    }
+
+    /// The workers do not have it any more.
+    fn ended(&mut self, key: HostKey) {
+        if let Some(hosted) = self.books.hosted(key)
+            && hosted.state == State::Started
+        {
+            self.hands.running -= 1;
+            if hosted.started > self.hands.told_at {
+                self.hands.since -= 1;
+            }
+        }
+    }
+
+    pub(crate) fn done(&mut self, key: HostKey, answer: Answer) {
+        self.ended(key);
+        let Some(hosted) = self.books.hosted(key) else {
+            return;
+        };
+        if hosted.unwanted {
+            self.books.forget(key);
+        } else if hosted.state == State::Started {
+            self.thief.done();
+            self.finish(key, answer);
+        }
+    }
+
+    /// The answer of a hosted job is to be sent.
+    fn finish(&mut self, key: HostKey, answer: Answer) {
+        if let Some(hosted) = self.books.hosted(key) {
+            hosted.state = State::Done(answer, Err(NotSent));
+            let origin = hosted.origin;
+            self.outbox(origin).answers.push(key);
+        }
+    }
+
+    pub(crate) fn recalled(&mut self, departure: Departure) {
+        if let Some((peer, token)) = self.books.whereabouts(departure) {
+            self.books.back(peer, token);
+            self.outbox(peer).recall.push(token);
+        }
+    }
+
+    // ---- what others say
 
     pub(crate) fn asked(
         &mut self,
@@ -51,38 +494,139 @@ impl Steal {
         most: u32,
         lifeline: bool,
     ) {
+        if !cx.view.is_alive(from) {
+            return;
+        }
+        let round_trip = self.trips.to(cx.view, from);
+        self.victim
+            .ask(cx, (from, request), (most, lifeline), round_trip);
+        if self.leaving {
+            self.victim.close(cx);
+        }
     }
-    pub(crate) fn cut(&mut self, from: Peer, request: Request) {}
+
+    pub(crate) fn cut(&mut self, from: Peer, request: Request) {
+        self.victim.remove(from, request);
+    }
+
     /// Enters the jobs in the books as hosted; what is returned goes on once its values are here.
     pub(crate) fn arrived(
         &mut self,
         cx: &mut Context<'_>,
         from: Peer,
-        epoch: u64,
         request: Request,
         jobs: Vec<(Token, Parcel)>,
     ) -> Vec<Then> {
-        Vec::new()
+        if !cx.view.is_alive(from) {
+            return Vec::new();
+        }
+        self.thief.answered(from, request, !jobs.is_empty());
+        if self.leaving {
+            let tokens = jobs.into_iter().map(|(token, _)| token);
+            self.outbox(from).refused.extend(tokens);
+            return Vec::new();
+        }
+        let mut then = Vec::with_capacity(jobs.len());
+        for (token, parcel) in jobs {
+            if let Some(key) = self.books.host(from, token) {
+                self.hands.coming += 1;
+                then.push(Then::Start(key, parcel));
+            }
+        }
+        then
     }
+
     /// Those of the answers that are still wanted go on once their values are here.
     pub(crate) fn answered(
         &mut self,
         cx: &mut Context<'_>,
         from: Peer,
-        epoch: u64,
         answers: Vec<(Token, Answer)>,
     ) -> Vec<Then> {
-        Vec::new()
+        if !cx.view.is_alive(from) {
+            return Vec::new();
+        }
+        let mut then = Vec::with_capacity(answers.len());
+        for (token, answer) in answers {
+            self.outbox(from).acknowledge.push(token);
+            if let Some(away) = self.books.outstanding(from, token)
+                && !std::mem::replace(&mut away.answering, true)
+            {
+                then.push(Then::Answer(from, token, answer));
+            }
+        }
+        then
     }
-    pub(crate) fn go_on(&mut self, cx: &mut Context<'_>, then: Then) {}
-    pub(crate) fn acknowledged(&mut self, from: Peer, tokens: &[Token]) {}
-    pub(crate) fn recall(&mut self, cx: &mut Context<'_>, from: Peer, tokens: &[Token]) {}
-    pub(crate) fn compare(
-        &mut self,
-        cx: &mut Context<'_>,
-        from: Peer,
-        outstanding: &[Token],
-        hosted: &[Token],
-    ) {
+
+    pub(crate) fn go_on(&mut self, cx: &mut Context<'_>, then: Then) {
+        match then {
+            Then::Start(key, parcel) => self.start(cx, key, parcel),
+            Then::Refuse(key, name) => {
+                if let Some(hosted) = self.books.hosted(key)
+                    && hosted.state == State::Coming
+                {
+                    self.hands.coming -= 1;
+                    self.finish(key, refusal(&format!("nobody has {name:?} any more")));
+                }
+            }
+            Then::Answer(peer, token, answer) => match answer {
+                Answer::Refused(_) | Answer::Aborted => self.bring_back(cx, peer, token),
+                answer => match self.books.back(peer, token) {
+                    Some(Source::Own(departure)) => {
+                        cx.actions.push_back(Action::Deliver(departure, answer));
+                    }
+                    Some(Source::Hosted(key)) => self.finish(key, answer),
+                    None => {}
+                },
+            },
+            Then::Redo(peer, token, _) => self.bring_back(cx, peer, token),
+        }
     }
+
+    /// A hosted job whose values are here goes to the workers.
+    fn start(&mut self, cx: &mut Context<'_>, key: HostKey, parcel: Parcel) {
+        let hands = &mut self.hands;
+        if let Some(hosted) = self.books.hosted(key)
+            && hosted.state == State::Coming
+        {
+            hands.coming -= 1;
+            hands.given += 1;
+            hands.since += 1;
+            hands.running += 1;
+            hosted.state = State::Started;
+            hosted.started = hands.given;
+            self.thief.started(cx.now, hands.running);
+            self.victim.look_again();
+            cx.actions.push_back(Action::Start(key, parcel));
+        }
+    }
+
+    pub(crate) fn acknowledged(&mut self, from: Peer, tokens: &[Token]) {
+        for token in tokens {
+            if let Some(key) = self.books.key(from, *token)
+                && let Some(hosted) = self.books.hosted(key)
+                && matches!(hosted.state, State::Done(..))
+            {
+                self.books.forget(key);
+            }
+        }
+    }
+
+    pub(crate) fn recall(&mut self, cx: &mut Context<'_>, from: Peer, tokens: &[Token]) {
+        for token in tokens {
+            if let Some(key) = self.books.key(from, *token) {
+                self.abandon(cx, key);
+            }
+        }
+    }
+
+    /// Is nothing of others here, and nothing of ours away?
+    #[cfg(any(test, feature = "harness"))]
+    pub(crate) fn is_settled(&self) -> bool {
+        self.books.is_empty() && self.outboxes.is_empty()
+    }
+}
+
+fn refusal(why: &str) -> Answer {
+    Answer::Refused(why.into())
 }

@@ -1,0 +1,72 @@
+//! Cluster-aware random stealing (van Nieuwpoort, Kielmann, Bal 2001): the own site, one node after another, and beside
+//! it, so that its long round trip costs nothing, one request to another site.
+
+use rand::{Rng, RngExt, rngs::SmallRng};
+
+use super::{
+    super::{Peer, View},
+    numbers::{FAR_ROUND, NEAR_ROUND},
+    policy::{StealPolicy, ring},
+};
+
+/// The policy `crs`.
+pub struct Crs;
+
+const NEAR: usize = 0;
+
+impl StealPolicy for Crs {
+    fn lanes(&self) -> usize {
+        2
+    }
+
+    fn victim(&self, lane: usize, view: &View, rng: &mut SmallRng) -> Option<Peer> {
+        if lane == NEAR {
+            view.random_near(rng)
+        } else {
+            view.random_far(rng)
+        }
+    }
+
+    fn round(&self, lane: usize, view: &View) -> u32 {
+        let near = view.site(&view.me().site).len();
+        if lane == NEAR {
+            NEAR_ROUND.min(near as u32 - 1)
+        } else {
+            FAR_ROUND.min((view.len() - near) as u32)
+        }
+    }
+
+    /// What comes from afar is enough for the whole site: the others steal it on.
+    fn share(&self, lane: usize, view: &View) -> u32 {
+        let near = view.site(&view.me().site).len() as u32;
+        if lane == NEAR { 1 } else { near }
+    }
+
+    fn lifelines(&self, lane: usize, view: &View, rng: &mut SmallRng) -> Vec<Peer> {
+        let me = view.me();
+        let near = view.site(&me.site);
+        if lane == NEAR {
+            ring(near, me.peer)
+        } else {
+            between_sites(view, near.binary_search(&me.peer).unwrap_or(0), rng)
+        }
+    }
+}
+
+/// The sites stand in a ring as the nodes of one do, and its nodes share the site's lifelines. Each has at least one.
+fn between_sites(view: &View, mine: usize, rng: &mut impl Rng) -> Vec<Peer> {
+    let sites = view.sites().count();
+    if sites < 2 {
+        return Vec::new();
+    }
+    let here = (view.sites()).position(|(site, _)| *site == *view.me().site);
+    let here = here.unwrap_or(0);
+    let nodes = view.site(&view.me().site).len();
+    let steps = (sites - 1).ilog2() as usize + 1;
+    let shares = (mine % steps..steps).step_by(nodes.min(steps));
+    let others = shares.map(|step| (here + (1 << step)) % sites);
+    let others = others.filter_map(|site| view.sites().nth(site));
+    others
+        .map(|(_, members)| members[rng.random_range(0..members.len())])
+        .collect()
+}

@@ -1,0 +1,30 @@
+//! Master and workers: only the master is asked.
+
+use rand::rngs::SmallRng;
+
+use super::{
+    super::{Peer, View},
+    policy::StealPolicy,
+};
+
+/// The policy `mw`.
+pub struct Mw;
+
+impl StealPolicy for Mw {
+    fn lanes(&self) -> usize {
+        1
+    }
+
+    fn victim(&self, _lane: usize, view: &View, _rng: &mut SmallRng) -> Option<Peer> {
+        let master = view.master();
+        (master != view.me().peer).then_some(master)
+    }
+
+    fn round(&self, _lane: usize, _view: &View) -> u32 {
+        1
+    }
+
+    fn lifelines(&self, lane: usize, view: &View, rng: &mut SmallRng) -> Vec<Peer> {
+        self.victim(lane, view, rng).into_iter().collect()
+    }
+}

@@ -1,0 +1,66 @@
+//! The numbers of stealing. Each says what goes wrong if it is too small or too large.
+
+use std::time::Duration;
+
+/// Jobs for one request, at most. Too small: tiny jobs cannot keep a link busy. Too large: a thief sits on jobs that
+/// others could run, and a reply holds up what comes after it.
+pub(super) const MOST: u32 = 512;
+
+/// Failed requests at the own site until a node relies on its lifelines there; no more than there are other nodes. Too
+/// small: work that is there is found late. Too large: an idle site is noisy, and its victims are distracted.
+pub(super) const NEAR_ROUND: u32 = 4;
+
+/// The same for other sites, where every failure costs a long round trip.
+pub(super) const FAR_ROUND: u32 = 2;
+
+/// A victim whose workers are busy and have published nothing keeps an ordinary request for so long: they may be about
+/// to. Too small: fine-grained programs look as if they had no work. Too large: a thief waits for a victim in a long leaf
+/// while others have jobs.
+pub(super) const PATIENCE: Duration = Duration::from_micros(500);
+
+/// A thief from afar is worth waiting longer for: so much of its round trip is added to [`PATIENCE`]. Too small: it
+/// travels in vain. Too large: it could have asked somebody else meanwhile.
+pub(super) const FAR_PATIENCE: f64 = 0.25;
+
+/// After a failed round the first request follows so late; each later one twice as late as the one before. Too small:
+/// noise. Too large: if a lifeline fails to wake a node, it sleeps that long.
+pub(super) const RETRY_FIRST: Duration = Duration::from_millis(50);
+
+/// The slow retries of an idle pool come no slower than this. Too small: an idle pool is not silent. Too large: what
+/// lifelines miss is found late.
+pub(super) const RETRY_LAST: Duration = Duration::from_secs(4);
+
+/// A request is given up after this and [`REQUEST_ROUND_TRIPS`]: the victim did not know us yet, or stands still. Too
+/// small: a loaded victim is asked twice. Too large: a thief waits for nothing.
+pub(super) const REQUEST_PATIENCE: Duration = Duration::from_millis(250);
+
+/// See [`REQUEST_PATIENCE`]; the first request to a peer pays for the connection too.
+pub(super) const REQUEST_ROUND_TRIPS: u32 = 5;
+
+/// Standing requests of one peer, at most; the oldest is answered then. More would be a mistake of the peer.
+pub(super) const ASKS_OF_A_PEER: usize = 8;
+
+/// If a connection that is needed cannot be made, it is tried again after this. Too small: noise towards what may be
+/// dead. Too large: answers come late once the peer can be reached again.
+pub(super) const RECONNECT: Duration = Duration::from_millis(500);
+
+/// How much the newest measurement counts in the average time of a hosted job. Too small: a change of phase in the
+/// program is noticed late. Too large: one odd job misleads.
+pub(super) const NEWEST: f64 = 0.25;
+
+/// Hosted jobs are fetched ahead if so many of them fit in a round trip. Too small: jobs wait here that others could
+/// have run. Too large: workers wait for the network between small jobs.
+pub(super) const TINY: f64 = 1.0;
+
+/// A node of this site whose round trip is longer than this, and than [`SUSPECT_SHARE`] of that to the nearest other
+/// site, may have a wrong site name. Too small: busy networks look like wrong names.
+pub(super) const SUSPECT: Duration = Duration::from_millis(2);
+
+/// See [`SUSPECT`].
+pub(super) const SUSPECT_SHARE: f64 = 0.5;
+
+/// What a round trip is thought to be before one has been measured: at the own site.
+pub(super) const NEAR_ROUND_TRIP: Duration = Duration::from_micros(500);
+
+/// The same to other sites.
+pub(super) const FAR_ROUND_TRIP: Duration = Duration::from_millis(30);

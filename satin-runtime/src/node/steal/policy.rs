@@ -1,0 +1,41 @@
+//! Whom to ask.
+
+use rand::rngs::SmallRng;
+
+use super::super::{Peer, View};
+
+/// Whom an idle node asks for work.
+///
+/// A policy has one or two lanes. In each, one request at a time is under way; both are under way side by side. When a
+/// round of requests in a lane has failed, the lane rests on its lifelines.
+pub trait StealPolicy: Send {
+    /// How many lanes there are.
+    fn lanes(&self) -> usize;
+
+    /// Whom to ask next in that lane; `None` if there is nobody.
+    fn victim(&self, lane: usize, view: &View, rng: &mut SmallRng) -> Option<Peer>;
+
+    /// How many failed requests make a round.
+    fn round(&self, lane: usize, view: &View) -> u32;
+
+    /// How many jobs a request in that lane may bring, beside one for each idle worker here.
+    fn share(&self, _lane: usize, _view: &View) -> u32 {
+        1
+    }
+
+    /// With whom to leave standing requests once a round has failed.
+    fn lifelines(&self, lane: usize, view: &View, rng: &mut SmallRng) -> Vec<Peer>;
+}
+
+/// The members at distances 1, 2, 4, .. from `me` in a ring: everybody has as many lifelines as leave from it, and a
+/// wave of work passes the whole ring in a logarithmic number of steps.
+pub(super) fn ring(members: &[Peer], me: Peer) -> Vec<Peer> {
+    let place = members.binary_search(&me).unwrap_or(0);
+    let mut all = Vec::new();
+    let mut distance = 1;
+    while distance < members.len() {
+        all.push(members[(place + distance) % members.len()]);
+        distance *= 2;
+    }
+    all
+}

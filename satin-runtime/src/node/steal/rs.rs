@@ -1,0 +1,31 @@
+//! Random stealing: any node of the pool, one request at a time.
+
+use rand::rngs::SmallRng;
+
+use super::{
+    super::{Peer, View},
+    numbers::NEAR_ROUND,
+    policy::{StealPolicy, ring},
+};
+
+/// The policy `rs`.
+pub struct Rs;
+
+impl StealPolicy for Rs {
+    fn lanes(&self) -> usize {
+        1
+    }
+
+    fn victim(&self, _lane: usize, view: &View, rng: &mut SmallRng) -> Option<Peer> {
+        view.random(rng)
+    }
+
+    fn round(&self, _lane: usize, view: &View) -> u32 {
+        NEAR_ROUND.min(view.len() as u32 - 1)
+    }
+
+    fn lifelines(&self, _lane: usize, view: &View, _rng: &mut SmallRng) -> Vec<Peer> {
+        let members: Vec<Peer> = view.members().map(|identity| identity.peer).collect();
+        ring(&members, view.me().peer)
+    }
+}

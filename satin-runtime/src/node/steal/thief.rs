@@ -1,0 +1,330 @@
+//! The thief's side: whom was asked, when to give up, and which lifelines hang where.
+
+use std::time::Duration;
+
+use rand::RngExt;
+
+use super::{
+    super::{Action, Config, Context, Message, Peer, Policy, Request},
+    Crs, Mw, Rs,
+    numbers::{MOST, NEWEST, REQUEST_PATIENCE, REQUEST_ROUND_TRIPS, RETRY_FIRST, RETRY_LAST, TINY},
+    policy::StealPolicy,
+    trips::Trips,
+};
+
+/// A request under way.
+#[derive(Clone, Debug)]
+struct Ask {
+    peer: Peer,
+    request: Request,
+    /// Of the connection it went by; `None` while it waits for one.
+    epoch: Option<u64>,
+    /// Given up then.
+    until: Duration,
+}
+
+#[derive(Default)]
+struct Lane {
+    asked: Option<Ask>,
+    /// Requests that have failed, since something was found.
+    failed: u32,
+    lifelines: Vec<Ask>,
+    /// Its lifelines have been chosen, and none of them was lost since.
+    moored: bool,
+}
+
+/// How fast hosted jobs are done here.
+#[derive(Default)]
+struct Pace {
+    /// On average, in seconds.
+    each: Option<f64>,
+    mark: Duration,
+    done: u32,
+}
+
+/// Who looks for work.
+pub(super) struct Thief {
+    policy: Box<dyn StealPolicy>,
+    lanes: Vec<Lane>,
+    requests: u64,
+    retry: Option<Duration>,
+    pause: Duration,
+    pace: Pace,
+    /// A request for more of the tiny jobs, before the last ones are done.
+    ahead: Option<Ask>,
+    /// Where the last jobs came from; it has more, as far as is known.
+    giver: Option<Peer>,
+    /// How many nodes were in when it went to rest.
+    crowd: usize,
+}
+
+impl Thief {
+    pub(super) fn new(config: &Config) -> Thief {
+        let policy: Box<dyn StealPolicy> = match config.policy {
+            Policy::Crs => Box::new(Crs),
+            Policy::Rs => Box::new(Rs),
+            Policy::Mw => Box::new(Mw),
+        };
+        Thief {
+            lanes: (0..policy.lanes()).map(|_| Lane::default()).collect(),
+            policy,
+            requests: 0,
+            retry: None,
+            pause: RETRY_FIRST,
+            pace: Pace::default(),
+            ahead: None,
+            giver: None,
+            crowd: 0,
+        }
+    }
+
+    pub(super) fn next_timeout(&self) -> Option<Duration> {
+        let asked = self.lanes.iter().filter_map(|lane| lane.asked.as_ref());
+        let expire = asked.chain(&self.ahead).map(|ask| ask.until);
+        expire.chain(self.retry).min()
+    }
+
+    // ---- pace
+
+    pub(super) fn started(&mut self, now: Duration, running: u32) {
+        if running == 1 {
+            self.pace.mark = now;
+        }
+    }
+
+    pub(super) fn done(&mut self) {
+        self.pace.done += 1;
+    }
+
+    /// So many jobs fit in a round trip.
+    fn cover(&self, round_trip: Duration) -> f64 {
+        let cover = (self.pace.each).map_or(0.0, |each| round_trip.as_secs_f64() / each.max(1e-7));
+        if cover < TINY { 0.0 } else { cover }
+    }
+
+    // ---- looking for work
+
+    /// Asks whoever is to be asked now.
+    pub(super) fn seek(&mut self, cx: &mut Context<'_>, trips: &Trips, idle: u32, running: u32) {
+        if self.pace.done > 0 {
+            let took = (cx.now - self.pace.mark).as_secs_f64() / f64::from(self.pace.done);
+            let each = self
+                .pace
+                .each
+                .map_or(took, |each| each + NEWEST * (took - each));
+            self.pace.each = Some(each);
+            self.pace.mark = cx.now;
+            self.pace.done = 0;
+        }
+        self.give_up(cx.now);
+        if idle == 0 {
+            self.rest(cx);
+        } else {
+            self.hunt(cx, trips, idle);
+        }
+        self.fetch_ahead(cx, trips, running);
+    }
+
+    /// There is work here.
+    fn rest(&mut self, cx: &mut Context<'_>) {
+        self.retry = None;
+        self.pause = RETRY_FIRST;
+        for lane in &mut self.lanes {
+            lane.failed = 0;
+            lane.moored = false;
+            for lifeline in lane.lifelines.drain(..) {
+                let cut = Message::Cut(lifeline.request);
+                cx.actions.push_back(Action::Send(lifeline.peer, cut));
+            }
+        }
+    }
+
+    fn hunt(&mut self, cx: &mut Context<'_>, trips: &Trips, idle: u32) {
+        if self.retry.is_some_and(|retry| retry <= cx.now) {
+            self.retry = None;
+            self.pause = (self.pause * 2).min(RETRY_LAST);
+            self.try_once_more(cx);
+        }
+        let mut rests = true;
+        for lane in 0..self.lanes.len() {
+            if self.lanes[lane].asked.is_some() {
+                rests = false;
+                continue;
+            }
+            if self.lanes[lane].failed < self.policy.round(lane, cx.view)
+                && let Some(victim) = self.policy.victim(lane, cx.view, cx.rng)
+            {
+                let most = self.most(cx, trips, victim, lane, idle);
+                self.lanes[lane].asked = Some(self.ask(cx, trips, victim, most, false));
+                rests = false;
+            } else if !self.lanes[lane].moored {
+                self.moor(cx, trips, lane, idle);
+            }
+        }
+        if rests && self.retry.is_none() {
+            self.crowd = cx.view.len();
+            let around = cx.rng.random_range(0.75..1.25);
+            self.retry = Some(cx.now + self.pause.mul_f64(around));
+        }
+    }
+
+    /// Leaves the lifelines of a lane.
+    fn moor(&mut self, cx: &mut Context<'_>, trips: &Trips, lane: usize, idle: u32) {
+        self.lanes[lane].moored = true;
+        for peer in self.policy.lifelines(lane, cx.view, cx.rng) {
+            let hang = |lifeline: &Ask| lifeline.peer == peer;
+            if !self.lanes[lane].lifelines.iter().any(hang) {
+                let most = self.most(cx, trips, peer, lane, idle);
+                let lifeline = self.ask(cx, trips, peer, most, true);
+                self.lanes[lane].lifelines.push(lifeline);
+            }
+        }
+    }
+
+    fn try_once_more(&mut self, cx: &Context<'_>) {
+        for (number, lane) in self.lanes.iter_mut().enumerate() {
+            let round = self.policy.round(number, cx.view);
+            lane.failed = lane.failed.min(round.saturating_sub(1));
+        }
+    }
+
+    fn most(&self, cx: &Context<'_>, trips: &Trips, victim: Peer, lane: usize, idle: u32) -> u32 {
+        let share = self.policy.share(lane, cx.view);
+        let tiny = 2.0 * self.cover(trips.to(cx.view, victim));
+        idle.max(share).max(tiny.min(f64::from(MOST)) as u32)
+    }
+
+    fn ask(
+        &mut self,
+        cx: &mut Context<'_>,
+        trips: &Trips,
+        peer: Peer,
+        most: u32,
+        lifeline: bool,
+    ) -> Ask {
+        self.requests += 1;
+        let request = Request(self.requests);
+        let steal = Message::Steal {
+            request,
+            most,
+            lifeline,
+        };
+        cx.actions.push_back(Action::Send(peer, steal));
+        let patience = REQUEST_PATIENCE + REQUEST_ROUND_TRIPS * trips.to(cx.view, peer);
+        Ask {
+            peer,
+            request,
+            epoch: cx.links.epoch(peer),
+            until: cx.now + patience,
+        }
+    }
+
+    fn fetch_ahead(&mut self, cx: &mut Context<'_>, trips: &Trips, running: u32) {
+        let Some(giver) = self.giver.filter(|_| running > 0 && self.ahead.is_none()) else {
+            return;
+        };
+        let cover = self.cover(trips.to(cx.view, giver));
+        if cover > 0.0 && f64::from(running) <= cover {
+            let most = (2.0 * cover).min(f64::from(MOST)) as u32;
+            self.ahead = Some(self.ask(cx, trips, giver, most.max(1), false));
+        }
+    }
+
+    // ---- what comes of it
+
+    /// Jobs came, or the word that there are none.
+    pub(super) fn answered(&mut self, from: Peer, request: Request, found: bool) {
+        let is_it = |ask: &Ask| ask.peer == from && ask.request == request;
+        if self.ahead.take_if(|ask| is_it(ask)).is_some() && !found {
+            self.giver = None;
+        }
+        for lane in &mut self.lanes {
+            if lane.asked.take_if(|ask| is_it(ask)).is_some() {
+                lane.failed += 1;
+            }
+            let before = lane.lifelines.len();
+            lane.lifelines.retain(|lifeline| !is_it(lifeline));
+            if found {
+                lane.moored &= lane.lifelines.len() == before;
+                lane.failed = 0;
+            }
+        }
+        if found {
+            self.giver = Some(from);
+            self.pause = RETRY_FIRST;
+            self.retry = None;
+        }
+    }
+
+    /// Requests that nobody will answer.
+    fn give_up(&mut self, now: Duration) {
+        for lane in &mut self.lanes {
+            if lane.asked.take_if(|ask| ask.until <= now).is_some() {
+                lane.failed += 1;
+            }
+        }
+        if self.ahead.take_if(|ask| ask.until <= now).is_some() {
+            self.giver = None;
+        }
+    }
+
+    fn lose(&mut self, lost: impl Fn(&Ask) -> bool) {
+        for lane in &mut self.lanes {
+            if lane.asked.take_if(|ask| lost(ask)).is_some() {
+                lane.failed += 1;
+            }
+            let before = lane.lifelines.len();
+            lane.lifelines.retain(|lifeline| !lost(lifeline));
+            lane.moored &= lane.lifelines.len() == before;
+        }
+        self.ahead.take_if(|ask| lost(ask));
+    }
+
+    /// The peer is gone.
+    pub(super) fn sever(&mut self, peer: Peer) {
+        self.lose(|ask| ask.peer == peer);
+        self.giver.take_if(|giver| *giver == peer);
+    }
+
+    /// What was asked by connections before this epoch is lost.
+    pub(super) fn forget_before(&mut self, peer: Peer, epoch: u64) {
+        self.lose(|ask| ask.peer == peer && ask.epoch.is_some_and(|asked| asked < epoch));
+    }
+
+    /// A connection stands, so what waited for one went by it.
+    pub(super) fn connected(&mut self, peer: Peer, epoch: u64) {
+        self.forget_before(peer, epoch);
+        let asked = self.lanes.iter_mut().flat_map(|lane| {
+            let lifelines = lane.lifelines.iter_mut();
+            lane.asked.iter_mut().chain(lifelines)
+        });
+        for ask in asked.chain(&mut self.ahead) {
+            if ask.peer == peer {
+                ask.epoch.get_or_insert(epoch);
+            }
+        }
+    }
+
+    /// What waits for a connection to that peer waits in vain.
+    pub(super) fn unreachable(&mut self, peer: Peer) {
+        self.lose(|ask| ask.peer == peer && ask.epoch.is_none());
+    }
+
+    /// Somebody new is in: if that changes much, it is worth a try.
+    pub(super) fn joined(&mut self, cx: &Context<'_>) {
+        if cx.view.len() >= 2 * self.crowd {
+            self.crowd = cx.view.len();
+            for lane in &mut self.lanes {
+                lane.moored = false;
+            }
+            self.try_once_more(cx);
+        }
+    }
+
+    /// No more.
+    pub(super) fn close(&mut self, cx: &mut Context<'_>) {
+        self.rest(cx);
+        self.ahead = None;
+        self.giver = None;
+    }
+}

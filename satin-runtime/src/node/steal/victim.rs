@@ -1,0 +1,178 @@
+//! The victim's side: who asks, and who is served next.
+
+use std::{collections::VecDeque, time::Duration};
+
+use super::{
+    super::{Action, Context, Message, Peer, Request},
+    numbers::{ASKS_OF_A_PEER, FAR_PATIENCE, PATIENCE},
+};
+
+/// Somebody who wants a job.
+#[derive(Clone, Debug)]
+pub(super) struct Asker {
+    pub(super) peer: Peer,
+    pub(super) request: Request,
+    pub(super) most: u32,
+    pub(super) lifeline: bool,
+    pub(super) near: bool,
+    /// The connection it came on: with that, it goes.
+    epoch: u64,
+    round_trip: Duration,
+    /// An ordinary request waits so long at most.
+    until: Option<Duration>,
+}
+
+/// What can be given away.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Spare {
+    /// Workers here have nothing to do themselves.
+    Nothing,
+    /// So many hosted jobs, more than there are workers for.
+    Surplus(u32),
+    /// What the workers can spare.
+    Any,
+}
+
+/// Who asks.
+#[derive(Default)]
+pub(super) struct Victim {
+    askers: VecDeque<Asker>,
+    taking: Option<(u64, Asker)>,
+    takes: u64,
+    /// The workers were asked and had too little: they will say when there is something.
+    armed: bool,
+}
+
+impl Victim {
+    pub(super) fn ask(
+        &mut self,
+        cx: &mut Context<'_>,
+        (peer, request): (Peer, Request),
+        (most, lifeline): (u32, bool),
+        round_trip: Duration,
+    ) {
+        let mut of_peer = self.askers.iter().filter(|asker| asker.peer == peer);
+        if let Some(oldest) = of_peer.next()
+            && of_peer.count() + 1 >= ASKS_OF_A_PEER
+        {
+            let oldest = oldest.request;
+            self.remove(peer, oldest);
+            none(cx, peer, oldest);
+        }
+        self.askers.push_back(Asker {
+            peer,
+            request,
+            most: most.max(1),
+            lifeline,
+            near: cx.view.is_near(peer),
+            epoch: cx.links.epoch(peer).unwrap_or(0),
+            round_trip,
+            until: None,
+        });
+    }
+
+    pub(super) fn remove(&mut self, peer: Peer, request: Request) {
+        let is_it = |asker: &Asker| asker.peer == peer && asker.request == request;
+        self.askers.retain(|asker| !is_it(asker));
+    }
+
+    /// The peer is gone.
+    pub(super) fn sever(&mut self, peer: Peer) {
+        self.askers.retain(|asker| asker.peer != peer);
+    }
+
+    /// What came on connections before this epoch is not to be answered any more.
+    pub(super) fn forget_before(&mut self, peer: Peer, epoch: u64) {
+        self.askers
+            .retain(|asker| asker.peer != peer || asker.epoch >= epoch);
+    }
+
+    /// There is something to take, or may be.
+    pub(super) fn look_again(&mut self) {
+        self.armed = false;
+    }
+
+    /// Does anybody wait?
+    pub(super) fn is_asked(&self) -> bool {
+        !self.askers.is_empty() || self.taking.is_some()
+    }
+
+    pub(super) fn next_timeout(&self) -> Option<Duration> {
+        self.askers.iter().filter_map(|asker| asker.until).min()
+    }
+
+    /// Serves the next who asks, if there may be something.
+    pub(super) fn serve(&mut self, cx: &mut Context<'_>, spare: Spare) {
+        if self.taking.is_some() || self.askers.is_empty() {
+            return;
+        }
+        if spare == Spare::Nothing || self.armed {
+            let now = cx.now;
+            let armed = self.armed && spare != Spare::Nothing;
+            self.askers.retain_mut(|asker| {
+                if asker.lifeline {
+                    return true;
+                }
+                if armed {
+                    let until = *asker.until.get_or_insert(now + patience(asker));
+                    if now < until {
+                        return true;
+                    }
+                }
+                none(cx, asker.peer, asker.request);
+                false
+            });
+            return;
+        }
+        // The own site first: what is given there is soon done, and soon back.
+        let near = self.askers.iter().position(|asker| asker.near);
+        let next = self.askers.remove(near.unwrap_or(0));
+        let next = next.expect("somebody asks");
+        self.takes += 1;
+        let most = match spare {
+            Spare::Surplus(surplus) => next.most.min(surplus),
+            _ => next.most,
+        };
+        let request = self.takes;
+        cx.actions.push_back(Action::Take { request, most });
+        self.taking = Some((request, next));
+    }
+
+    /// For whom that was taken.
+    pub(super) fn took(&mut self, request: u64) -> Option<Asker> {
+        let (_, asker) = self.taking.take_if(|(taking, _)| *taking == request)?;
+        Some(asker)
+    }
+
+    /// There was nothing for it.
+    pub(super) fn wait(&mut self, asker: Asker) {
+        self.armed = true;
+        self.askers.push_front(asker);
+    }
+
+    /// The workers had less than they were asked for.
+    pub(super) fn arm(&mut self) {
+        self.armed = true;
+    }
+
+    /// Nobody will be served any more.
+    pub(super) fn close(&mut self, cx: &mut Context<'_>) {
+        for asker in self.askers.drain(..) {
+            none(cx, asker.peer, asker.request);
+        }
+    }
+}
+
+fn patience(asker: &Asker) -> Duration {
+    if asker.near {
+        PATIENCE
+    } else {
+        PATIENCE + asker.round_trip.mul_f64(FAR_PATIENCE)
+    }
+}
+
+fn none(cx: &mut Context<'_>, peer: Peer, request: Request) {
+    let jobs = Vec::new();
+    let none = Message::Jobs { request, jobs };
+    cx.actions.push_back(Action::Send(peer, none));
+}
