@@ -424,14 +424,18 @@ impl Node {
                 epoch,
                 round_trip,
             } => {
+                if cx.links.epoch(peer.peer).is_some() {
+                    parts.bounds.disconnected(peer.peer);
+                    parts.shared.disconnected(cx, peer.peer);
+                }
                 cx.links.connected(peer.peer, epoch);
-                parts.bounds.disconnected(peer.peer);
                 parts.steal.connected(cx, peer.peer, epoch, round_trip);
                 parts.membership.connected(cx, &peer, epoch);
             }
             Event::Disconnected { peer, epoch } => {
                 cx.links.disconnected(peer, epoch);
                 parts.bounds.disconnected(peer);
+                parts.shared.disconnected(cx, peer);
                 parts.steal.disconnected(cx, peer, epoch);
                 parts.membership.disconnected(cx, peer, epoch);
             }
@@ -639,8 +643,16 @@ impl Parts<'_> {
                 name,
                 root,
                 offset,
-                insist,
-            } => self.shared.wanted(cx, from, root, name, offset, insist),
+                how,
+            } => {
+                let want = shared::Want {
+                    name,
+                    root,
+                    offset,
+                    how,
+                };
+                self.shared.wanted(cx, from, want, self.lattices);
+            }
             M::Part {
                 name,
                 offset,
