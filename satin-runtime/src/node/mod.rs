@@ -25,6 +25,9 @@ pub mod shared;
 pub mod steal;
 pub mod view;
 
+#[cfg(test)]
+mod tests;
+
 pub use config::{Config, Policy};
 pub use identity::{Identity, NodeId, Peer};
 pub use message::{Message, Request, Token};
@@ -344,7 +347,10 @@ impl Node {
             if let Action::Send(to, _) = self.actions.front()? {
                 match self.links.way(*to, &self.view) {
                     links::Way::Open => {}
-                    links::Way::Connect(connect) => self.actions.push_front(connect),
+                    links::Way::Connect(addr) => {
+                        let peer = Some(*to);
+                        self.actions.push_front(Action::Connect { addr, peer });
+                    }
                     links::Way::None => {
                         self.actions.pop_front();
                         continue;

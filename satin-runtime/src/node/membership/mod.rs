@@ -108,8 +108,8 @@ impl Membership {
             membership.state = State::Searching(search);
             return membership;
         }
-        membership.begins = Some(now);
         if !config.fixed_members {
+            membership.begins = Some(now);
             let mut detector = Detector::new(Arc::new(me.clone()), config, rng);
             let others = view.shared().filter(|member| member.peer != me.peer);
             detector.insert_known(now, others.cloned());
