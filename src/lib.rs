@@ -23,12 +23,52 @@
 //! * A program: [`macro@main`], or [`run`] with the settings of its own command line ([`Args`]).
 //! * A library, a test, several pools: [`Satin::builder`].
 //!
+//! # Data that all jobs need
+//! A [`Shared`] value is made once and passed by handle: a node that takes a job fetches the value once.
+//!
+//! ```
+//! use satin::{Shared, spawnable};
+//!
+//! #[spawnable]
+//! fn count(words: &Shared<Vec<String>>, from: usize, to: usize) -> usize {
+//!     if to - from == 1 {
+//!         return words[from].len();
+//!     }
+//!     let middle = (from + to) / 2;
+//!     count(words, from, middle) + count(words, middle, to)
+//! }
+//!
+//! let words = Shared::new(vec!["to".to_owned(), "be".to_owned(), "not".to_owned()]);
+//! assert_eq!(count(&words, 0, words.len()), 7);
+//! ```
+//!
+//! A [`bound!`] is a value that only improves, and that all jobs know: it cuts off what cannot lead to anything better.
+//!
+//! ```
+//! satin::bound! { static FOUND: satin::Or; }
+//!
+//! #[satin::spawnable]
+//! fn contains(haystack: &[u32], needle: u32) -> bool {
+//!     if haystack.len() > 1 {
+//!         let (left, right) = haystack.split_at(haystack.len() / 2);
+//!         return contains(left, needle) | contains(right, needle);
+//!     }
+//!     let found = haystack.first() == Some(&needle);
+//!     found && !FOUND.prunes(&found) && { FOUND.offer(found); true }
+//! }
+//!
+//! assert!(contains(&[2, 3, 5, 7, 11], 7));
+//! assert_eq!(FOUND.get(), Some(true));
+//! ```
+//!
 //! No network exists yet: a job never leaves this process but through a [`Gate`](worker::Gate), which is what the
 //! network will use.
 
-pub use satin_macros::{call, main, seq, spawn, spawnable, sync};
+pub use satin_macros::{bound, call, main, seq, spawn, spawnable, sync};
 pub use satin_runtime::{
     config::{Config, ConfigError},
+    data,
+    data::{Bound, Lattice, Max, MaxWith, Min, MinWith, Or, Shared, Union},
     job, observe,
     satin::{BuildError, Builder, NodeInfo, Satin, node},
     worker,
@@ -45,7 +85,7 @@ pub use args::Args;
 
 /// What most programs need: `use satin::prelude::*;`.
 pub mod prelude {
-    pub use crate::{Satin, call, seq, spawn, spawnable, sync};
+    pub use crate::{Satin, Shared, bound, call, seq, spawn, spawnable, sync};
 }
 
 /// Settings of a pool by hand: as [`Satin::builder`].

@@ -2,6 +2,18 @@
 //!
 //! * [`pool`]: pools of processes on this machine.
 //! * [`wan`]: slow links between their sites.
+//! * [`build`]: the program that is to run, by cargo.
+//!
+//! Nothing here takes part in a pool: nodes are told by their environment what to do, and tell by their events what they did.
 
+pub mod build;
+pub mod credential;
+pub mod pool;
+pub mod sites;
+pub mod stats;
 pub mod units;
 pub mod wan;
+
+mod guard;
+mod output;
+mod ports;

@@ -4,6 +4,7 @@
 //!
 //! * [`job`]: what a job is: its id, its record in memory, the registry of spawnable functions.
 //! * [`worker`]: running jobs on this machine: deque, frame, sync, the pool of threads.
+//! * [`data`]: what all jobs need beside their arguments: shared values, bounds.
 //! * [`node`]: the protocol between nodes, without sockets, clocks or threads.
 //! * [`satin`]: the pool that a program sees.
 //! * [`config`]: where settings come from.
@@ -14,6 +15,8 @@
 
 #[cfg(not(loom))]
 pub mod config;
+#[cfg(not(loom))]
+pub mod data;
 pub mod job;
 #[cfg(not(loom))]
 pub mod net;

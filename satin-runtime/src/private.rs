@@ -1,5 +1,6 @@
 //! What the expansion of the macros uses. Not public API: no promise holds here between releases.
 
+pub use crate::data::{Alone, Bound, BoundRegistration};
 pub use crate::job::function::{
     Args, Call, Function, Info, Prepared, Registration, Speculative, U0, U1, U2, Unroll, VTable,
 };

@@ -26,15 +26,15 @@ pub fn gather<R>(serialize: impl FnOnce() -> R) -> (R, Vec<ValueName>) {
     (result, NOTED.take().unwrap_or_default())
 }
 
-/// The value that is being serialized mentions this one. Nothing happens if nobody gathers.
-pub fn note(name: ValueName) {
+/// The value that is being serialized mentions this one. False if nobody gathers: nothing happens then.
+pub fn note(name: ValueName) -> bool {
     NOTED.with_borrow_mut(|noted| {
-        if let Some(names) = noted
-            && !names.contains(&name)
-        {
+        let Some(names) = noted else { return false };
+        if !names.contains(&name) {
             names.push(name);
         }
-    });
+        true
+    })
 }
 
 #[cfg(test)]
@@ -47,7 +47,7 @@ mod tests {
 
     #[test]
     fn each_value_is_noted_once_and_only_inside() {
-        note(name(1));
+        assert!(!note(name(1)));
         let (result, names) = gather(|| {
             note(name(2));
             note(name(3));
@@ -62,7 +62,7 @@ mod tests {
     fn gathering_within_gathering_keeps_the_two_apart() {
         let ((), outer) = gather(|| {
             note(name(1));
-            assert_eq!(gather(|| note(name(2))).1, vec![name(2)]);
+            assert_eq!(gather(|| note(name(2))), (true, vec![name(2)]));
             note(name(3));
         });
         assert_eq!(outer, vec![name(1), name(3)]);

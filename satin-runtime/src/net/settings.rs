@@ -6,32 +6,7 @@ use std::{
     path::PathBuf,
 };
 
-use crate::node::Policy;
-
-/// The settings of the network as they were written, whoever wrote them. Each field is one variable of the environment.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Words {
-    /// `SATIN_JOIN`
-    pub join: Option<String>,
-    /// `SATIN_LISTEN`
-    pub listen: Option<String>,
-    /// `SATIN_ADVERTISE`
-    pub advertise: Option<String>,
-    /// `SATIN_SITE`
-    pub site: Option<String>,
-    /// `SATIN_CREDENTIAL`
-    pub credential: Option<PathBuf>,
-    /// `SATIN_POOL`
-    pub pool: Option<String>,
-    /// `SATIN_NODES`
-    pub nodes: Option<u32>,
-    /// `SATIN_STEAL`
-    pub steal: Option<String>,
-    /// `SATIN_NAME`
-    pub name: Option<String>,
-    /// `SATIN_EVENTS`
-    pub events: Option<PathBuf>,
-}
+use crate::{config::Words, node::Policy};
 
 /// Everything that the network has to know, checked.
 #[derive(Clone, Debug, PartialEq, Eq)]

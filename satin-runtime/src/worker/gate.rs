@@ -174,6 +174,12 @@ impl Gate {
         }
     }
 
+    /// The number of the pool: no other of this process has it.
+    #[must_use]
+    pub fn number(&self) -> u64 {
+        self.pool.number
+    }
+
     /// The oldest job that can leave, the shallowest of all, and up to `most - 1` siblings of it; foreign jobs that have
     /// not been started go first. Never more than half of what there is. If that is not enough, workers are asked, and
     /// [`Outside::public`] tells when one has answered.

@@ -34,7 +34,7 @@ pub use self::{
         Accumulate, AccumulateInOrder, AnyOrder, Delivery, Entry, Group, InOrder, Keep, Or, Order,
         Place, Spec, Ticket,
     },
-    pool::{RootKey, StartError, Workers, current_root, enter, hungry, offer},
+    pool::{RootKey, StartError, Workers, current_root, enter, hungry, offer, when_roots_end},
     scope::{Child, Scope},
 };
 #[cfg(not(loom))]

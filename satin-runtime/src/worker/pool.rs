@@ -39,7 +39,7 @@ pub(crate) struct Pool {
     /// Keeps the workers' memory.
     _areas: Vec<Area>,
     /// No other pool of this process has it.
-    number: u64,
+    pub(super) number: u64,
     roots: SegQueue<Root>,
     /// Root jobs are not to start yet.
     held: AtomicBool,
@@ -423,12 +423,14 @@ pub struct RootKey {
     pub tag: RootTag,
 }
 
+#[inline]
 fn here<'w>() -> Option<&'w Worker> {
     // SAFETY: a worker outlives its thread.
     unsafe { WORKER.get().as_ref() }
 }
 
 /// Which root job the job that runs on this thread belongs to, wherever it was spawned; `None` outside of jobs.
+#[inline]
 #[must_use]
 pub fn current_root() -> Option<RootKey> {
     let worker = here()?;
@@ -439,13 +441,21 @@ pub fn current_root() -> Option<RootKey> {
 }
 
 /// Passes on that the job on this thread has improved a bound, if anybody listens: else `offer` is not called.
-pub fn offer(offer: impl FnOnce() -> Offer) {
+pub fn offer(offer: impl FnOnce() -> Option<Offer>) {
     if let Some(worker) = here()
         && worker.pool().is_heard()
+        && let Some(offer) = offer()
     {
-        let offer = offer();
         worker.pool().tell(|outside| outside.offered(offer));
     }
+}
+
+static ROOT_ENDED: OnceLock<fn(RootKey)> = OnceLock::new();
+
+/// From now on, whenever a root job is over `tell` is called by the thread that had called it. There is one such
+/// listener in a process.
+pub fn when_roots_end(tell: fn(RootKey)) {
+    ROOT_ENDED.get_or_init(|| tell);
 }
 
 /// True while somebody looks for work: a worker of this pool that has nothing to do, or another node. Then it pays to
@@ -506,6 +516,8 @@ struct RootTask<'s, F: Function> {
     args: Cell<Option<Args<'s, F>>>,
     result: Cell<Option<Result<F::Out, Payload>>>,
     number: u32,
+    /// Once it has begun.
+    tag: Cell<Option<RootTag>>,
     done: AtomicBool,
     unparker: Unparker,
 }
@@ -523,6 +535,7 @@ fn enter_root<'s, P: Prepared<'s>>(call: P) -> P::Out {
         args: Cell::new(Some(call.into_args())),
         result: Cell::new(None),
         number: counter.fetch_add(1, Ordering::Relaxed),
+        tag: Cell::new(None),
         done: AtomicBool::new(false),
         unparker: parker.unparker().clone(),
     };
@@ -532,6 +545,12 @@ fn enter_root<'s, P: Prepared<'s>>(call: P) -> P::Out {
     });
     while !task.done.load(Ordering::Acquire) {
         parker.park();
+    }
+    if let (Some(tell), Some(tag)) = (ROOT_ENDED.get(), task.tag.get()) {
+        tell(RootKey {
+            pool: pool.number,
+            tag,
+        });
     }
     match task
         .result
@@ -550,6 +569,7 @@ unsafe fn run_root<F: Function>(task: *const (), worker: &Worker, head: *const S
     let task = unsafe { &*task.cast::<RootTask<'_, F>>() };
     let pool = worker.pool();
     let tag = pool.tag(task.number);
+    task.tag.set(Some(tag));
     let root = RootFrame::new(JobId::ROOT, tag);
     pool.tell(|outside| outside.root_started(tag));
     let parent = &raw const root.frame;

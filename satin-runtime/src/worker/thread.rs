@@ -144,6 +144,7 @@ impl Worker {
         &self.deque
     }
 
+    #[inline]
     pub(super) fn pool(&self) -> &Pool {
         // SAFETY: the pool outlives its workers: each thread holds it.
         unsafe { &*self.pool }
@@ -449,10 +450,14 @@ impl Worker {
     }
 
     /// Which root job the running job belongs to. Read off the frames at the first question.
+    #[inline]
     pub(super) fn root(&self) -> Option<RootTag> {
-        if self.root.get().is_none() {
-            self.root.set(root_of(self.bottom.get().parent));
-        }
+        self.root.get().or_else(|| self.find_root())
+    }
+
+    #[cold]
+    fn find_root(&self) -> Option<RootTag> {
+        self.root.set(root_of(self.bottom.get().parent));
         self.root.get()
     }
 
