@@ -6,7 +6,7 @@
 //!   of one.
 //! * `driver`: the one owner of the [`Node`](crate::node::Node), what comes in and what goes out; `bridge`: what workers
 //!   tell it, and what it wants of them.
-//! * `network`: the thread, from its start to its end.
+//! * `network`: the thread, from its start to its end; [`priority`]: how it gets its share of the processor.
 //! * `transport`, `socket`: how QUIC and the socket under it are set up; [`relay`]: detours for emulated links.
 //!
 //! Decides nothing about jobs, members or masters: that is `node`'s.
@@ -20,6 +20,7 @@ mod driver;
 pub mod limits;
 mod link;
 mod network;
+pub mod priority;
 pub mod relay;
 pub mod settings;
 mod socket;

@@ -43,6 +43,9 @@ use crate::{
 /// Between two looks at where the pool may be, while this node is on its way in.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
+/// What a program exits with whose `main` panics.
+const PANIC: i32 = 101;
+
 /// Why this node is in no pool. Nothing is left behind.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -127,6 +130,10 @@ impl Progress {
         });
     }
 
+    fn is_master(&self) -> bool {
+        matches!(self.lock().stage, Stage::In { is_master: true })
+    }
+
     pub(super) fn refused(&self) {
         self.lock().refused += 1;
     }
@@ -155,7 +162,7 @@ impl Progress {
 
 /// The network of one pool of workers: a thread of its own, which runs the node.
 ///
-/// Dropping it leaves the pool: with a goodbye if it has not ended, waiting a moment for it to arrive.
+/// Dropping it leaves the pool, and ends it if this node is the master: with a goodbye, waiting a moment for it to arrive.
 pub struct Network {
     news: Arc<News>,
     progress: Arc<Progress>,
@@ -172,15 +179,13 @@ pub struct Handle {
 }
 
 impl Handle {
-    /// `main` is over, with this code: the pool ends. Returns when everybody has been told, or after a while.
+    /// This process is about to go, with this code. If it is the master's, the pool ends; others leave it. Returns when
+    /// everybody has been told, or after a while.
     pub fn end(&self, code: i32) {
-        self.news.tell(Event::MainEnded(code));
-        self.await_close();
-    }
-
-    /// This node goes. Returns when everybody has been told, or after a while.
-    pub fn leave(&self) {
-        self.news.tell(Event::Leave);
+        self.news.tell(match self.progress.is_master() {
+            true => Event::MainEnded(code),
+            false => Event::Leave,
+        });
         self.await_close();
     }
 
@@ -277,6 +282,12 @@ impl Network {
         })
     }
 
+    /// Is this node in, and the master?
+    #[must_use]
+    pub fn is_master(&self) -> bool {
+        self.progress.is_master()
+    }
+
     /// The address that this node listens on.
     #[must_use]
     pub fn addr(&self) -> SocketAddr {
@@ -315,7 +326,7 @@ impl Network {
 
 impl Drop for Network {
     fn drop(&mut self) {
-        self.handle().leave();
+        self.handle().end(if std::thread::panicking() { PANIC } else { 0 });
         let closed = self.progress.lock().closed;
         if let Some(thread) = self.thread.take()
             && closed
