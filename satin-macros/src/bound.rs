@@ -1,10 +1,11 @@
 //! `bound!`: statics that only improve.
 
-use proc_macro2::TokenStream;
-use quote::ToTokens;
+use proc_macro2::{Span, TokenStream};
+use quote::{ToTokens, quote_spanned};
 use syn::{
     Attribute, Ident, Token, Type, Visibility,
     parse::{Parse, ParseStream},
+    spanned::Spanned,
 };
 
 use crate::spawnable::hygienic_quote as quote;
@@ -30,7 +31,10 @@ struct Bound {
 impl Parse for Bounds {
     fn parse(input: ParseStream) -> syn::Result<Bounds> {
         if input.is_empty() {
-            return Err(input.error("no bound: write `static NAME: Min<u64>;`"));
+            return Err(syn::Error::new(
+                Span::call_site(),
+                "no bound: write `static NAME: Min<u64>;`",
+            ));
         }
         let mut bounds = Vec::new();
         while !input.is_empty() {
@@ -78,10 +82,12 @@ impl Bound {
             lattice,
         } = self;
         let path = format!("::{name}");
+        // What is wrong with the lattice is shown there.
+        let bound = quote_spanned!(lattice.span()=> ::satin::__private::Bound<#lattice>);
         let written = lattice.to_token_stream().to_string();
         quote! {
             #(#attributes)*
-            #visibility static #name: ::satin::__private::Bound<#lattice> =
+            #visibility static #name: #bound =
                 ::satin::__private::Bound::new(::satin::__private::Info {
                     name: ::core::concat!(
                         ::core::env!("CARGO_PKG_NAME"), "@", ::core::env!("CARGO_PKG_VERSION"), " ", ::core::module_path!(), #path

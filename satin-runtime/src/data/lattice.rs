@@ -47,6 +47,10 @@ impl<T: Clone + Serialize + DeserializeOwned + Send + Sync + 'static> Portable f
 ///     }
 /// }
 /// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no lattice",
+    label = "a bound is a `Min<..>`, `Max<..>`, `MinWith<.., ..>`, `MaxWith<.., ..>`, `Or`, `Union<..>`, or a `Lattice` of your own"
+)]
 pub trait Lattice: 'static {
     /// What is offered and got.
     type Value: Portable;
@@ -417,11 +421,24 @@ mod tests {
         signed_longs: i64, any_of!(i64);
         sizes: usize, any_of!(usize);
         beyond_words: u128, any_of!(u128);
-        floats: f64, prop_oneof![
-            any::<f64>().prop_filter("a number", |x| !x.is_nan()),
-            Just(0.0), Just(-0.0), Just(f64::INFINITY), Just(f64::NEG_INFINITY), Just(f64::MIN_POSITIVE / 2.0),
+        floats: f64, any_float();
+        short_floats: f32, any_float().prop_map(short as fn(f64) -> f32);
+    }
+
+    fn short(float: f64) -> f32 {
+        float as f32
+    }
+
+    fn any_float() -> impl Strategy<Value = f64> {
+        let edges = [
+            0.0,
+            -0.0,
+            f64::INFINITY,
+            f64::NEG_INFINITY,
+            f64::MIN_POSITIVE / 2.0,
         ];
-        short_floats: f32, any::<f32>().prop_filter("a number", |x| !x.is_nan());
+        let any = any::<f64>().prop_filter("a number", |x| !x.is_nan());
+        prop_oneof![any, proptest::sample::select(edges.to_vec())]
     }
 
     proptest! {

@@ -25,6 +25,9 @@ pub mod shared;
 pub mod steal;
 pub mod view;
 
+#[cfg(test)]
+mod tests;
+
 pub use config::{Config, Policy};
 pub use identity::{Identity, NodeId, Peer};
 pub use message::{Message, Request, Token};

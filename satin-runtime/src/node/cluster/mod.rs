@@ -321,7 +321,7 @@ impl Cluster {
             rng: SmallRng::seed_from_u64(seed),
             wire: Wire::default(),
             traffic: Traffic::default(),
-            trace: std::env::var_os("SATIN_TRACE_CLUSTER").is_some(),
+            trace: false,
             steps: 0,
         }
     }

@@ -50,6 +50,8 @@ pub(super) struct NotSent;
 pub(super) struct Hosted {
     pub(super) origin: Peer,
     pub(super) token: Token,
+    /// The epoch of the connection it came by.
+    pub(super) came: u64,
     pub(super) state: State,
     /// When it was given to the workers, in the order of such things.
     pub(super) started: u64,
@@ -117,7 +119,7 @@ impl Books {
     // ---- hosted
 
     /// A job came from a peer; `None` if it is here already.
-    pub(super) fn host(&mut self, origin: Peer, token: Token) -> Option<HostKey> {
+    pub(super) fn host(&mut self, origin: Peer, token: Token, came: u64) -> Option<HostKey> {
         let place = self.keys.entry((origin, token));
         let std::collections::btree_map::Entry::Vacant(place) = place else {
             return None;
@@ -128,6 +130,7 @@ impl Books {
         let hosted = Hosted {
             origin,
             token,
+            came,
             state: State::Coming,
             started: 0,
             unwanted: false,
@@ -165,6 +168,16 @@ impl Books {
     pub(super) fn of(&self, origin: Peer) -> impl Iterator<Item = (Token, HostKey)> {
         let range = self.keys.range(all_of(origin));
         range.map(|((_, token), key)| (*token, *key))
+    }
+
+    /// Of what a peer waits for, what came by connections before this epoch.
+    pub(super) fn of_before(
+        &self,
+        origin: Peer,
+        epoch: u64,
+    ) -> impl Iterator<Item = (Token, HostKey)> {
+        let old = move |key: &HostKey| self.hosted[key].came < epoch;
+        self.of(origin).filter(move |(_, key)| old(key))
     }
 
     pub(super) fn hosted_keys(&self) -> impl Iterator<Item = HostKey> {

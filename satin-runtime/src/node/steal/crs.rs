@@ -42,7 +42,7 @@ impl StealPolicy for Crs {
         if lane == NEAR { 1 } else { near }
     }
 
-    fn lifelines(&self, lane: usize, view: &View, rng: &mut SmallRng) -> Vec<Peer> {
+    fn lifelines(&self, lane: usize, view: &View, rng: &mut SmallRng) -> Vec<(Peer, u32)> {
         let me = view.me();
         let near = view.site(&me.site);
         if lane == NEAR {
@@ -54,7 +54,7 @@ impl StealPolicy for Crs {
 }
 
 /// The sites stand in a ring as the nodes of one do, and its nodes share the site's lifelines. Each has at least one.
-fn between_sites(view: &View, mine: usize, rng: &mut impl Rng) -> Vec<Peer> {
+fn between_sites(view: &View, mine: usize, rng: &mut impl Rng) -> Vec<(Peer, u32)> {
     let sites = view.sites().count();
     if sites < 2 {
         return Vec::new();
@@ -68,5 +68,6 @@ fn between_sites(view: &View, mine: usize, rng: &mut impl Rng) -> Vec<Peer> {
     let others = others.filter_map(|site| view.sites().nth(site));
     others
         .map(|(_, members)| members[rng.random_range(0..members.len())])
+        .map(|peer| (peer, nodes as u32))
         .collect()
 }

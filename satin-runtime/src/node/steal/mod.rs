@@ -25,7 +25,10 @@ pub use mw::Mw;
 pub use policy::StealPolicy;
 pub use rs::Rs;
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use super::{
     Action, Config, Context, Departure, HostKey, Message, Peer, Request, Taken, Then, Token,
@@ -33,7 +36,7 @@ use super::{
 };
 use crate::job::{Answer, Parcel};
 use books::{Books, NotSent, Source, State};
-use numbers::RECONNECT;
+use numbers::{ACKNOWLEDGE_WAIT, ANSWERS_WAIT, ANSWERS_WAIT_MOST, ENOUGH, RECONNECT};
 use thief::Thief;
 use trips::Trips;
 use victim::{Spare, Victim};
@@ -69,9 +72,10 @@ impl Hands {
     }
 }
 
-/// What is to be said to a peer at the end of the turn.
+/// What is to be said to a peer at the end of the turn, or a little later.
 #[derive(Default)]
 struct Outbox {
+    due: Option<Duration>,
     answers: Vec<HostKey>,
     refused: Vec<Token>,
     acknowledge: Vec<Token>,
@@ -86,6 +90,8 @@ pub struct Steal {
     hands: Hands,
     trips: Trips,
     outboxes: BTreeMap<Peer, Outbox>,
+    /// Recalls that overtook the jobs they are about.
+    early_recalls: BTreeSet<(Peer, Token)>,
     /// The connection by which our lists went last.
     listed: BTreeMap<Peer, u64>,
     reconnect: BTreeMap<Peer, Duration>,
@@ -102,6 +108,7 @@ impl Steal {
             hands: Hands::default(),
             trips: Trips::default(),
             outboxes: BTreeMap::new(),
+            early_recalls: BTreeSet::new(),
             listed: BTreeMap::new(),
             reconnect: BTreeMap::new(),
             told_hungry: false,
@@ -113,7 +120,9 @@ impl Steal {
         let thief = self.thief.next_timeout();
         let victim = self.victim.next_timeout();
         let reconnect = self.reconnect.values().min().copied();
-        [thief, victim, reconnect].into_iter().flatten().min()
+        let outboxes = self.outboxes.values().filter_map(|outbox| outbox.due).min();
+        let all = [thief, victim, reconnect, outboxes];
+        all.into_iter().flatten().min()
     }
 
     /// What is due otherwise is done at the end of the turn.
@@ -132,40 +141,69 @@ impl Steal {
         if self.leaving {
             return;
         }
-        self.victim.serve(cx, self.hands.spare());
+        let backlog = self.hands.running.saturating_sub(cx.view.me().threads);
+        self.victim.serve(cx, self.hands.spare(), backlog);
         let (idle, running) = (self.hands.idle(), self.hands.running);
         self.thief.seek(cx, &self.trips, idle, running);
-        let hungry = self.victim.is_asked();
-        if hungry != self.told_hungry {
+        if let Some(hungry) = self.victim.is_asked()
+            && hungry != self.told_hungry
+        {
             self.told_hungry = hungry;
             cx.actions.push_back(Action::Hungry(hungry));
         }
     }
 
+    /// Says what is due; all of it, if this is the last turn.
     fn say(&mut self, cx: &mut Context<'_>) {
-        for (peer, outbox) in std::mem::take(&mut self.outboxes) {
-            let epoch = cx.links.epoch(peer);
-            let mut answers = Vec::with_capacity(outbox.answers.len() + outbox.refused.len());
-            for key in outbox.answers {
-                if let Some(hosted) = self.books.hosted(key)
-                    && let State::Done(answer, sent) = &mut hosted.state
-                {
-                    *sent = Ok(epoch);
-                    answers.push((hosted.token, answer.clone()));
-                }
+        let mut outboxes = std::mem::take(&mut self.outboxes);
+        outboxes.retain(|peer, outbox| {
+            if self.leaving || self.is_due(cx, *peer, outbox) {
+                self.say_to(cx, *peer, std::mem::take(outbox));
             }
-            let refused = outbox.refused.into_iter();
-            answers.extend(refused.map(|token| (token, refusal("this node leaves"))));
-            let messages = [
-                (!answers.is_empty()).then_some(Message::Answers(answers)),
-                (!outbox.acknowledge.is_empty())
-                    .then_some(Message::Acknowledge(outbox.acknowledge)),
-                (!outbox.recall.is_empty()).then_some(Message::Recall(outbox.recall)),
-            ];
-            let messages = messages.into_iter().flatten();
-            cx.actions
-                .extend(messages.map(|message| Action::Send(peer, message)));
+            outbox.due.is_some()
+        });
+        self.outboxes = outboxes;
+    }
+
+    fn is_due(&self, cx: &Context<'_>, peer: Peer, outbox: &mut Outbox) -> bool {
+        let mut wait = ACKNOWLEDGE_WAIT;
+        if !outbox.answers.is_empty() {
+            let round_trip = self.trips.to(cx.view, peer);
+            let more = self.hands.running > 0 && self.thief.is_tiny(round_trip);
+            wait = match more && outbox.answers.len() < ENOUGH {
+                true => round_trip.mul_f64(ANSWERS_WAIT).min(ANSWERS_WAIT_MOST),
+                false => Duration::ZERO,
+            };
         }
+        let at_once = !outbox.recall.is_empty() || !outbox.refused.is_empty();
+        let due = outbox
+            .due
+            .map_or(cx.now + wait, |due| due.min(cx.now + wait));
+        outbox.due = Some(due);
+        at_once || outbox.acknowledge.len() >= ENOUGH || due <= cx.now
+    }
+
+    fn say_to(&mut self, cx: &mut Context<'_>, peer: Peer, outbox: Outbox) {
+        let epoch = cx.links.epoch(peer);
+        let mut answers = Vec::with_capacity(outbox.answers.len() + outbox.refused.len());
+        for key in outbox.answers {
+            if let Some(hosted) = self.books.hosted(key)
+                && let State::Done(answer, sent) = &mut hosted.state
+            {
+                *sent = Ok(epoch);
+                answers.push((hosted.token, answer.clone()));
+            }
+        }
+        let refused = outbox.refused.into_iter();
+        answers.extend(refused.map(|token| (token, refusal("this node leaves"))));
+        let messages = [
+            (!answers.is_empty()).then_some(Message::Answers(answers)),
+            (!outbox.acknowledge.is_empty()).then_some(Message::Acknowledge(outbox.acknowledge)),
+            (!outbox.recall.is_empty()).then_some(Message::Recall(outbox.recall)),
+        ];
+        let messages = messages.into_iter().flatten();
+        cx.actions
+            .extend(messages.map(|message| Action::Send(peer, message)));
     }
 
     fn outbox(&mut self, peer: Peer) -> &mut Outbox {
@@ -186,6 +224,7 @@ impl Steal {
         self.thief.connected(peer, epoch);
         self.victim.forget_before(peer, epoch);
         self.books.connected(peer, epoch);
+        self.forget_early_recalls(peer);
         if self.books.concern(peer) {
             self.list(cx, peer, epoch);
         }
@@ -262,8 +301,9 @@ impl Steal {
         for token in lost {
             self.bring_back(cx, from, token);
         }
-        // Jobs that the origin does not wait for: the acknowledgement, or the recall, was lost.
-        let unwanted = self.books.of(from);
+        // Jobs that the origin does not wait for: the acknowledgement, or the recall, was lost. Those that came by this
+        // connection may have overtaken the list.
+        let unwanted = self.books.of_before(from, epoch);
         let unwanted = unwanted.filter(|(token, _)| outstanding.binary_search(token).is_err());
         let unwanted: Vec<HostKey> = unwanted.map(|(_, key)| key).collect();
         for key in unwanted {
@@ -292,6 +332,7 @@ impl Steal {
         self.trips.sever(peer);
         self.outboxes.remove(&peer);
         self.listed.remove(&peer);
+        self.forget_early_recalls(peer);
         self.reconnect.remove(&peer);
     }
 
@@ -526,9 +567,13 @@ impl Steal {
             self.outbox(from).refused.extend(tokens);
             return Vec::new();
         }
+        let came = cx.links.epoch(from).unwrap_or(0);
         let mut then = Vec::with_capacity(jobs.len());
         for (token, parcel) in jobs {
-            if let Some(key) = self.books.host(from, token) {
+            if self.early_recalls.remove(&(from, token)) {
+                continue;
+            }
+            if let Some(key) = self.books.host(from, token, came) {
                 self.hands.coming += 1;
                 then.push(Then::Start(key, parcel));
             }
@@ -614,10 +659,16 @@ impl Steal {
 
     pub(crate) fn recall(&mut self, cx: &mut Context<'_>, from: Peer, tokens: &[Token]) {
         for token in tokens {
-            if let Some(key) = self.books.key(from, *token) {
-                self.abandon(cx, key);
+            match self.books.key(from, *token) {
+                Some(key) => self.abandon(cx, key),
+                // The job went by a stream of its own, and comes later.
+                None => drop(self.early_recalls.insert((from, *token))),
             }
         }
+    }
+
+    fn forget_early_recalls(&mut self, peer: Peer) {
+        self.early_recalls.retain(|(from, _)| *from != peer);
     }
 
     /// Is nothing of others here, and nothing of ours away?

@@ -24,7 +24,8 @@ impl StealPolicy for Mw {
         1
     }
 
-    fn lifelines(&self, lane: usize, view: &View, rng: &mut SmallRng) -> Vec<Peer> {
-        self.victim(lane, view, rng).into_iter().collect()
+    fn lifelines(&self, lane: usize, view: &View, rng: &mut SmallRng) -> Vec<(Peer, u32)> {
+        let master = self.victim(lane, view, rng);
+        master.into_iter().map(|master| (master, 1)).collect()
     }
 }

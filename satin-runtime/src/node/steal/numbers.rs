@@ -64,3 +64,18 @@ pub(super) const NEAR_ROUND_TRIP: Duration = Duration::from_micros(500);
 
 /// The same to other sites.
 pub(super) const FAR_ROUND_TRIP: Duration = Duration::from_millis(30);
+
+/// Answers of tiny jobs wait for more of them, while there are more, for so much of a round trip. Too small: a message for
+/// each. Too large: the owner waits at its sync.
+pub(super) const ANSWERS_WAIT: f64 = 0.5;
+
+/// They wait no longer than this, however far the owner is.
+pub(super) const ANSWERS_WAIT_MOST: Duration = Duration::from_millis(5);
+
+/// So many answers, or acknowledgements, wait for nothing.
+pub(super) const ENOUGH: usize = 64;
+
+/// Acknowledgements wait so long for more of them, or for something else that is to be said: they only free memory.
+/// Too small: a message for each answer. Too large: answers are kept for longer than need be, and sent again when a
+/// connection breaks.
+pub(super) const ACKNOWLEDGE_WAIT: Duration = Duration::from_millis(20);

@@ -23,18 +23,20 @@ pub trait StealPolicy: Send {
         1
     }
 
-    /// With whom to leave standing requests once a round has failed.
-    fn lifelines(&self, lane: usize, view: &View, rng: &mut SmallRng) -> Vec<Peer>;
+    /// With whom to leave standing requests once a round has failed, and how many jobs each may bring: for this node, and
+    /// for those who wait for it.
+    fn lifelines(&self, lane: usize, view: &View, rng: &mut SmallRng) -> Vec<(Peer, u32)>;
 }
 
-/// The members at distances 1, 2, 4, .. from `me` in a ring: everybody has as many lifelines as leave from it, and a
-/// wave of work passes the whole ring in a logarithmic number of steps.
-pub(super) fn ring(members: &[Peer], me: Peer) -> Vec<Peer> {
+/// The members at distances 1, 2, 4, .. from `me` in a ring, and how many nodes a wave of work reaches through `me` from
+/// there: everybody holds as many lifelines as it leaves, and a wave passes the whole ring in a logarithmic number of
+/// steps.
+pub(super) fn ring(members: &[Peer], me: Peer) -> Vec<(Peer, u32)> {
     let place = members.binary_search(&me).unwrap_or(0);
     let mut all = Vec::new();
     let mut distance = 1;
     while distance < members.len() {
-        all.push(members[(place + distance) % members.len()]);
+        all.push((members[(place + distance) % members.len()], distance as u32));
         distance *= 2;
     }
     all

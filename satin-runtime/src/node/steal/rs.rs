@@ -24,7 +24,7 @@ impl StealPolicy for Rs {
         NEAR_ROUND.min(view.len() as u32 - 1)
     }
 
-    fn lifelines(&self, _lane: usize, view: &View, _rng: &mut SmallRng) -> Vec<Peer> {
+    fn lifelines(&self, _lane: usize, view: &View, _rng: &mut SmallRng) -> Vec<(Peer, u32)> {
         let members: Vec<Peer> = view.members().map(|identity| identity.peer).collect();
         ring(&members, view.me().peer)
     }

@@ -1,11 +1,15 @@
 //! Stories about stealing.
 
-use std::time::Duration;
+use std::{net::SocketAddr, sync::Arc, time::Duration};
+
+use rand::{RngExt, SeedableRng, rngs::SmallRng};
 
 use super::super::{
-    Config,
-    cluster::{Cluster, Path, Program, Shape},
+    Action, Config, Event, Identity, Message, Node, NodeId, Notice, Peer, Policy, Request, Taken,
+    Token, View,
+    cluster::{Cluster, Path, Program, Shape, Smallest},
 };
+use crate::job::{Answer, Fingerprint, JobId, Parcel};
 
 const MS: Duration = Duration::from_millis(1);
 
@@ -69,4 +73,498 @@ fn two_sites_far_apart_share_a_tree() {
     assert!(efficiency > 0.9, "{efficiency}");
     cluster.run_for(1000 * MS);
     assert_settled(&cluster);
+}
+
+#[test]
+fn siblings_come_together_over_a_long_link_and_are_stolen_on() {
+    let mut cluster = Cluster::new(1);
+    cluster.wire.far = Path::new(100 * MS);
+    cluster.form(&fixed(), &[("here", 1), ("there", 4)], 1);
+    let shape = Shape::Flat { jobs: 500 };
+    let efficiency = efficiency(&mut cluster, Program::new(shape, 50 * MS));
+    assert!(efficiency > 0.8, "{efficiency}");
+    let replies = cluster.traffic.of("jobs").far;
+    assert!(cluster.traffic.jobs.far >= 2 * replies, "{replies} replies");
+    // Leaves have no children, so what was stolen at the other site was hosted there.
+    assert!(cluster.traffic.jobs.near > 0);
+    cluster.run_for(1000 * MS);
+    assert_settled(&cluster);
+}
+
+#[test]
+fn a_burst_of_work_wakes_everybody_by_lifelines() {
+    let mut cluster = Cluster::new(1);
+    cluster.form(&fixed(), &[("here", 64)], 1);
+    cluster.run_for(Duration::from_secs(60));
+    let program = cluster.program(Program::new(Shape::Flat { jobs: 5000 }, 20 * MS));
+    cluster.start_root(0, program);
+    let all_work = |cluster: &Cluster| (0..64).all(|node| cluster.effort(node).started > 0);
+    // Six steps of half a round trip and a handshake, and the time to find what to give.
+    assert!(cluster.run_until(10 * MS, all_work));
+    let limit = Duration::from_secs(10);
+    assert!(cluster.run_until(limit, |cluster| cluster.is_done(0)));
+    cluster.check(0, &[program]);
+}
+
+#[test]
+fn a_burst_of_work_wakes_all_sites() {
+    let mut cluster = Cluster::new(1);
+    cluster.wire.far = Path::new(20 * MS);
+    let sites: Vec<String> = (0..16).map(|site| format!("s{site}")).collect();
+    let sites: Vec<(&str, u32)> = sites.iter().map(|site| (&**site, 2)).collect();
+    cluster.form(&fixed(), &sites, 1);
+    cluster.run_for(Duration::from_secs(60));
+    let program = cluster.program(Program::new(knary(7), 20 * MS));
+    cluster.start_root(0, program);
+    let all_work = |cluster: &Cluster| (0..32).all(|node| cluster.effort(node).started > 0);
+    // At most four steps from site to site, each with a handshake.
+    assert!(cluster.run_until(400 * MS, all_work));
+}
+
+#[test]
+fn an_idle_pool_is_silent() {
+    let mut cluster = Cluster::new(1);
+    cluster.form(&fixed(), &[("here", 16), ("there", 16)], 1);
+    cluster.run_for(Duration::from_secs(60));
+    let before = cluster.traffic.all();
+    cluster.run_for(Duration::from_secs(60));
+    let each = (cluster.traffic.all() - before) as f64 / 32.0 / 60.0;
+    assert!(each < 2.0, "{each} messages per node and second");
+}
+
+#[test]
+fn a_node_that_computes_says_nothing() {
+    let mut cluster = Cluster::new(1);
+    cluster.form(&fixed(), &[("here", 2)], 1);
+    let program = cluster.program(Program::new(
+        Shape::Flat { jobs: 2 },
+        Duration::from_secs(60),
+    ));
+    cluster.start_root(0, program);
+    cluster.run_for(Duration::from_secs(1));
+    let before = cluster.traffic.all();
+    cluster.run_for(Duration::from_secs(50));
+    assert_eq!(cluster.traffic.all(), before);
+}
+
+#[test]
+fn what_lost_a_race_is_recalled_wherever_it_went() {
+    let mut recalls = 0;
+    for seed in 0..30 {
+        let mut cluster = Cluster::new(seed);
+        cluster.form(&fixed(), &[("here", 3), ("there", 3)], 1);
+        let shape = Shape::Random {
+            width: 6,
+            height: 5,
+            races: 60,
+        };
+        let program = Program::new(shape, 10 * MS).seeded(seed);
+        let program = cluster.program(program);
+        cluster.start_root(0, program);
+        let limit = Duration::from_secs(100);
+        assert!(cluster.run_until(limit, |cluster| cluster.is_done(0)));
+        cluster.check(0, &[program]);
+        cluster.run_for(Duration::from_secs(1));
+        assert_settled(&cluster);
+        recalls += cluster.traffic.of("recall").all();
+    }
+    assert!(recalls > 10, "{recalls} recalls");
+}
+
+#[test]
+fn a_broken_connection_loses_nothing_and_nothing_is_done_twice() {
+    let mut cluster = Cluster::new(1);
+    cluster.wire.near = Path::new(2 * MS);
+    cluster.form(&fixed(), &[("here", 3)], 1);
+    let program = cluster.program(Program::new(knary(5), 5 * MS));
+    cluster.start_root(0, program);
+    let mut breaks = 0;
+    while !cluster.is_done(0) {
+        cluster.run_for(7 * MS);
+        for (a, b) in cluster.links() {
+            cluster.break_link(a, b, MS);
+            breaks += 1;
+        }
+    }
+    cluster.check(0, &[program]);
+    assert!(breaks > 100);
+    let started: u64 = (0..3).map(|node| cluster.effort(node).started).sum();
+    assert_eq!(started, cluster.outcome(program).jobs);
+    cluster.run_for(Duration::from_secs(1));
+    assert_settled(&cluster);
+}
+
+#[test]
+fn the_jobs_of_a_dead_thief_are_done_again() {
+    let mut cluster = Cluster::new(1);
+    cluster.form(&fixed(), &[("here", 4)], 1);
+    let program = cluster.program(Program::new(knary(6), 10 * MS));
+    cluster.start_root(0, program);
+    for node in [3, 1] {
+        cluster.run_for(500 * MS);
+        cluster.crash(node);
+        cluster.run_for(500 * MS);
+        cluster.bury(node);
+    }
+    let limit = Duration::from_secs(100);
+    assert!(cluster.run_until(limit, |cluster| cluster.is_done(0)));
+    cluster.check(0, &[program]);
+    cluster.run_for(Duration::from_secs(1));
+    assert_settled(&cluster);
+}
+
+#[test]
+fn the_jobs_of_a_node_that_leaves_are_done_by_others() {
+    let mut cluster = Cluster::new(1);
+    cluster.form(&fixed(), &[("here", 3)], 1);
+    let program = cluster.program(Program::new(knary(5), 10 * MS));
+    cluster.start_root(0, program);
+    cluster.run_for(500 * MS);
+    cluster.leave(1);
+    let limit = Duration::from_secs(100);
+    assert!(cluster.run_until(limit, |cluster| cluster.is_done(0)));
+    cluster.check(0, &[program]);
+    cluster.run_for(Duration::from_secs(1));
+    assert_settled(&cluster);
+}
+
+#[test]
+fn a_request_from_the_dead_takes_no_job() {
+    let mut cluster = Cluster::new(1);
+    cluster.form(&fixed(), &[("here", 2)], 1);
+    let dead = cluster.peer(1);
+    cluster.crash(1);
+    cluster.bury(1);
+    let program = cluster.program(Program::new(Shape::Flat { jobs: 10 }, 10 * MS));
+    cluster.start_root(0, program);
+    for lifeline in [false, true] {
+        let (request, most) = (Request(1), 1);
+        let steal = Message::Steal {
+            request,
+            most,
+            lifeline,
+        };
+        cluster.forge(0, dead, steal);
+    }
+    let limit = 101 * MS;
+    assert!(cluster.run_until(limit, |cluster| cluster.is_done(0)));
+    assert_eq!(cluster.traffic.all(), 0);
+}
+
+#[test]
+fn policy_mw_asks_the_master_alone() {
+    let mut cluster = Cluster::new(1);
+    let policy = Policy::Mw;
+    let config = Config { policy, ..fixed() };
+    cluster.form(&config, &[("here", 4)], 1);
+    let program = cluster.program(Program::new(knary(5), 5 * MS));
+    cluster.start_root(0, program);
+    while !cluster.is_done(0) {
+        cluster.step();
+        for node in 1..4 {
+            assert_eq!(cluster.away(node), 0, "only the master is stolen from");
+        }
+    }
+    cluster.check(0, &[program]);
+    assert!((1..4).all(|node| cluster.effort(node).started > 0));
+}
+
+#[test]
+fn a_fine_grained_victim_is_given_the_time_to_publish() {
+    let mut cluster = Cluster::new(1);
+    cluster.form(&fixed(), &[("here", 2)], 1);
+    cluster.set_shy(0, Some(MS / 10));
+    cluster.run_for(Duration::from_secs(10));
+    let program = Program::new(Shape::Flat { jobs: 1000 }, MS / 10);
+    let efficiency = efficiency(&mut cluster, program);
+    assert!(efficiency > 0.8, "{efficiency}");
+}
+
+#[test]
+fn tiny_jobs_flow_as_fast_as_they_are_done() {
+    // 50,000 a second each, and a round trip that is ten of them.
+    let mut cluster = Cluster::new(1);
+    cluster.form(&fixed(), &[("here", 2)], 1);
+    let leaf = Duration::from_micros(20);
+    let program = Program::new(Shape::Flat { jobs: 100_000 }, leaf);
+    let efficiency = efficiency(&mut cluster, program);
+    assert!(efficiency > 0.95, "{efficiency}");
+    let messages = cluster.traffic.all();
+    assert!(
+        messages < 50_000,
+        "{messages} messages for 50,000 stolen jobs"
+    );
+}
+
+#[test]
+fn a_wrong_site_name_is_noticed() {
+    let mut cluster = Cluster::new(1);
+    cluster.form(&fixed(), &[("here", 3), ("there", 3)], 1);
+    cluster.set_path("here", "here", Path::new(20 * MS));
+    let program = cluster.program(Program::new(knary(6), 5 * MS));
+    cluster.start_root(0, program);
+    cluster.run_for(Duration::from_secs(3));
+    for node in 0..6 {
+        let warnings = cluster.notices(node).iter();
+        let warnings = warnings.filter(|notice| matches!(notice, Notice::Warning(_)));
+        assert_eq!(warnings.count(), usize::from(node < 3), "node {node}");
+    }
+}
+
+/// A node in a pool of three, two of them at another site, to be driven by hand.
+fn by_hand() -> (Node, [Peer; 3]) {
+    let identity = |number: u32| Identity {
+        peer: Peer {
+            id: NodeId(u128::from(number)),
+            generation: 0,
+        },
+        name: format!("n{number}").into(),
+        site: if number == 0 { "here" } else { "there" }.into(),
+        addr: SocketAddr::from(([127, 0, 0, 1], 7000 + number as u16)),
+        stamp: u64::from(number),
+        threads: 1,
+    };
+    let all = [0, 1, 2].map(identity);
+    let peers = [0, 1, 2].map(|number: usize| all[number].peer);
+    let view = View::of(all.clone().map(Arc::new)).seen_by(peers[0]);
+    let mut node = Node::formed(fixed(), view, Box::new(Smallest), 1, Duration::ZERO);
+    for peer in &all[1..] {
+        let peer = peer.clone();
+        let (epoch, round_trip) = (1, 100 * MS);
+        let connected = Event::Connected {
+            peer,
+            epoch,
+            round_trip,
+        };
+        node.handle(Duration::ZERO, connected);
+    }
+    (node, peers)
+}
+
+fn actions(node: &mut Node) -> Vec<Action> {
+    std::iter::from_fn(|| node.poll_action()).collect()
+}
+
+fn parcel() -> Parcel {
+    Parcel {
+        id: JobId::ROOT.child(0).child(1),
+        function: 0,
+        arguments: vec![1, 2, 3],
+        fingerprint: Fingerprint(7),
+        needs: Vec::new(),
+    }
+}
+
+fn received(from: Peer, message: Message) -> Event {
+    let epoch = 1;
+    Event::Received {
+        from,
+        epoch,
+        message,
+    }
+}
+
+#[test]
+fn a_job_that_comes_too_late_is_kept_until_its_answer_is_acknowledged() {
+    let (mut node, _) = by_hand();
+    node.handle(MS, Event::Idle(1));
+    let asked = actions(&mut node);
+    let [Action::Send(victim, Message::Steal { request, .. })] = asked[..] else {
+        panic!("{asked:?}");
+    };
+    // Work turned up here, and the request was given up long ago.
+    node.handle(2 * MS, Event::Idle(0));
+    node.handle_timeout(5000 * MS);
+    assert_eq!(actions(&mut node), []);
+    let jobs = vec![(Token(5), parcel())];
+    node.handle(5001 * MS, received(victim, Message::Jobs { request, jobs }));
+    let started = actions(&mut node);
+    let [Action::Start(key, _)] = started[..] else {
+        panic!("{started:?}");
+    };
+    let answer = Answer::Panicked("so be it".into());
+    node.handle(5002 * MS, Event::Done(key, answer.clone()));
+    let answers = Message::Answers(vec![(Token(5), answer)]);
+    assert_eq!(actions(&mut node), [Action::Send(victim, answers)]);
+    assert!(!node.is_settled());
+    let acknowledge = Message::Acknowledge(vec![Token(5)]);
+    node.handle(5003 * MS, received(victim, acknowledge));
+    assert_eq!(actions(&mut node), []);
+    assert!(node.is_settled());
+}
+
+#[test]
+fn a_recall_may_overtake_its_job() {
+    let (mut node, [_, victim, _]) = by_hand();
+    node.handle(MS, received(victim, Message::Recall(vec![Token(5)])));
+    let (request, jobs) = (Request(1), vec![(Token(5), parcel())]);
+    node.handle(2 * MS, received(victim, Message::Jobs { request, jobs }));
+    assert_eq!(actions(&mut node), []);
+    assert!(node.is_settled());
+}
+
+#[test]
+fn a_job_may_pass_through_and_its_answer_comes_back_the_same_way() {
+    let (mut node, [_, victim, thief]) = by_hand();
+    let (request, jobs) = (Request(1), vec![(Token(5), parcel())]);
+    node.handle(MS, received(victim, Message::Jobs { request, jobs }));
+    let started = actions(&mut node);
+    let [Action::Start(key, _)] = started[..] else {
+        panic!("{started:?}");
+    };
+    let (request, most, lifeline) = (Request(1), 1, false);
+    let steal = Message::Steal {
+        request,
+        most,
+        lifeline,
+    };
+    node.handle(2 * MS, received(thief, steal));
+    let take = actions(&mut node);
+    let [Action::Take { request, most: 1 }] = take[..] else {
+        panic!("{take:?}");
+    };
+    let (jobs, left) = (vec![Taken::Hosted(key, parcel())], 0);
+    let took = Event::Took {
+        request,
+        jobs,
+        left,
+    };
+    node.handle(2 * MS, took);
+    let given = actions(&mut node);
+    let token = match &given[..] {
+        [Action::Send(to, Message::Jobs { jobs, .. })] if *to == thief => jobs[0].0,
+        _ => panic!("{given:?}"),
+    };
+    let answer = Answer::Panicked("so be it".into());
+    let answers = Message::Answers(vec![(token, answer.clone())]);
+    node.handle(3 * MS, received(thief, answers));
+    let onwards = Message::Answers(vec![(Token(5), answer)]);
+    assert_eq!(actions(&mut node), [Action::Send(victim, onwards)]);
+    // The acknowledgement has time.
+    let due = node.poll_timeout().expect("there is something to say");
+    node.handle_timeout(due);
+    let acknowledge = Message::Acknowledge(vec![token]);
+    assert_eq!(actions(&mut node), [Action::Send(thief, acknowledge)]);
+    let acknowledge = Message::Acknowledge(vec![Token(5)]);
+    node.handle(due, received(victim, acknowledge));
+    assert!(node.is_settled());
+}
+
+#[test]
+fn what_nobody_can_give_makes_the_program_know() {
+    let (mut node, [_, thief, _]) = by_hand();
+    let (request, most, lifeline) = (Request(1), 1, true);
+    let steal = Message::Steal {
+        request,
+        most,
+        lifeline,
+    };
+    node.handle(MS, received(thief, steal));
+    let take = actions(&mut node);
+    let [Action::Take { request: 1, .. }] = take[..] else {
+        panic!("{take:?}");
+    };
+    let (request, jobs, left) = (1, Vec::new(), 0);
+    let took = Event::Took {
+        request,
+        jobs,
+        left,
+    };
+    node.handle(MS, took);
+    assert_eq!(actions(&mut node), [Action::Hungry(true)]);
+    node.handle(2 * MS, received(thief, Message::Cut(Request(1))));
+    assert_eq!(actions(&mut node), [Action::Hungry(false)]);
+}
+
+#[test]
+fn any_tree_comes_out_right_whatever_the_network_does() {
+    let (mut stolen, mut lists) = (0, 0);
+    for seed in 0..200 {
+        let mut dice = SmallRng::seed_from_u64(seed);
+        let mut cluster = Cluster::new(seed);
+        let policy = [Policy::Crs, Policy::Rs, Policy::Mw][dice.random_range(0..3)];
+        let config = Config { policy, ..fixed() };
+        let (here, there) = (dice.random_range(2..6), dice.random_range(0..5));
+        let threads = dice.random_range(1..4);
+        cluster.wire.near.jitter = MS / 10 * dice.random_range(0..3);
+        cluster.wire.far = Path {
+            jitter: MS * dice.random_range(0..20),
+            loss: 0.2,
+            ..Path::new(MS * dice.random_range(1..50))
+        };
+        // Some messages go on streams of their own, and are overtaken.
+        cluster.wire.large = dice.random_range(40..200);
+        cluster.form(&config, &[("here", here), ("there", there)], threads);
+        if dice.random_bool(0.3) {
+            for node in 0..cluster.nodes() {
+                cluster.set_shy(node, Some(MS / 20));
+            }
+        }
+        let races = dice.random_range(0..20) * dice.random_range(0..2);
+        let shape = Shape::Random {
+            width: dice.random_range(4..6),
+            height: dice.random_range(3..7),
+            races,
+        };
+        let leaf = MS / 100 * dice.random_range(0..1000);
+        let mut program = Program::new(shape, leaf).seeded(seed);
+        program.size = dice.random_range(12..150);
+        let program = cluster.program(program);
+        cluster.start_root(0, program);
+        let limit = cluster.now() + cluster.outcome(program).time + Duration::from_secs(30);
+        let mut crashes = dice.random_range(0..3) * dice.random_range(0..2);
+        let no_crash = crashes == 0;
+        while !cluster.is_done(0) {
+            assert!(cluster.now() < limit, "seed {seed} hangs");
+            cluster.run_for(MS * dice.random_range(1..50));
+            for _ in 0..dice.random_range(0..4) {
+                let links = cluster.links();
+                if !links.is_empty() {
+                    let (a, b) = links[dice.random_range(0..links.len())];
+                    let (a, b) = if dice.random_bool(0.5) {
+                        (a, b)
+                    } else {
+                        (b, a)
+                    };
+                    cluster.break_link(a, b, MS * dice.random_range(0..100));
+                }
+            }
+            if crashes > 0 && dice.random_bool(0.05) {
+                let node = dice.random_range(1..cluster.nodes());
+                crashes -= 1;
+                cluster.crash(node);
+                cluster.run_for(MS * dice.random_range(0..100));
+                cluster.bury(node);
+            }
+        }
+        cluster.check(0, &[program]);
+        if no_crash && races == 0 {
+            let started: u64 = (0..cluster.nodes())
+                .map(|node| cluster.effort(node).started)
+                .sum();
+            assert_eq!(
+                started,
+                cluster.outcome(program).jobs,
+                "seed {seed}: done twice"
+            );
+        }
+        cluster.run_for(Duration::from_secs(20));
+        for node in (0..cluster.nodes()).filter(|node| cluster.is_alive(*node)) {
+            assert!(
+                cluster.is_empty(node),
+                "seed {seed}: node {node} still works"
+            );
+            let settled = cluster.node(node).is_settled();
+            assert!(
+                settled,
+                "seed {seed}: the books of node {node} are not empty"
+            );
+        }
+        stolen += cluster.traffic.jobs.all();
+        lists += cluster.traffic.of("lists").all();
+    }
+    assert!(
+        stolen > 10_000 && lists > 3000,
+        "{stolen} stolen, {lists} lists"
+    );
 }

@@ -102,6 +102,11 @@ impl Thief {
         if cover < TINY { 0.0 } else { cover }
     }
 
+    /// Are hosted jobs done faster than a message comes and goes?
+    pub(super) fn is_tiny(&self, round_trip: Duration) -> bool {
+        self.cover(round_trip) > 0.0
+    }
+
     // ---- looking for work
 
     /// Asks whoever is to be asked now.
@@ -171,10 +176,11 @@ impl Thief {
     /// Leaves the lifelines of a lane.
     fn moor(&mut self, cx: &mut Context<'_>, trips: &Trips, lane: usize, idle: u32) {
         self.lanes[lane].moored = true;
-        for peer in self.policy.lifelines(lane, cx.view, cx.rng) {
+        for (peer, others) in self.policy.lifelines(lane, cx.view, cx.rng) {
             let hang = |lifeline: &Ask| lifeline.peer == peer;
             if !self.lanes[lane].lifelines.iter().any(hang) {
                 let most = self.most(cx, trips, peer, lane, idle);
+                let most = most.max(others).min(MOST);
                 let lifeline = self.ask(cx, trips, peer, most, true);
                 self.lanes[lane].lifelines.push(lifeline);
             }

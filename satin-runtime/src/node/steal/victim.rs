@@ -1,6 +1,6 @@
 //! The victim's side: who asks, and who is served next.
 
-use std::{collections::VecDeque, time::Duration};
+use std::{cmp::Reverse, collections::VecDeque, time::Duration};
 
 use super::{
     super::{Action, Context, Message, Peer, Request},
@@ -92,17 +92,17 @@ impl Victim {
         self.armed = false;
     }
 
-    /// Does anybody wait?
-    pub(super) fn is_asked(&self) -> bool {
-        !self.askers.is_empty() || self.taking.is_some()
+    /// Does anybody wait? `None` while that is being found out.
+    pub(super) fn is_asked(&self) -> Option<bool> {
+        self.taking.is_none().then_some(!self.askers.is_empty())
     }
 
     pub(super) fn next_timeout(&self) -> Option<Duration> {
         self.askers.iter().filter_map(|asker| asker.until).min()
     }
 
-    /// Serves the next who asks, if there may be something.
-    pub(super) fn serve(&mut self, cx: &mut Context<'_>, spare: Spare) {
+    /// Serves the next who asks, if there may be something. So many hosted jobs wait for a worker.
+    pub(super) fn serve(&mut self, cx: &mut Context<'_>, spare: Spare, backlog: u32) {
         if self.taking.is_some() || self.askers.is_empty() {
             return;
         }
@@ -124,9 +124,17 @@ impl Victim {
             });
             return;
         }
-        // The own site first: what is given there is soon done, and soon back.
-        let near = self.askers.iter().position(|asker| asker.near);
-        let next = self.askers.remove(near.unwrap_or(0));
+        // The own site first: what is given there is soon done, and soon back. Who waits for an answer before who does not.
+        // Of lifelines first that which passes most on; but of what was given to us to pass on, nobody gets more than there
+        // is: it would go round, away from those who hang on us.
+        let order = |(_, asker): &(usize, &Asker)| {
+            let too_much = backlog > 0 && asker.most > backlog;
+            let more_first = Reverse(if asker.lifeline { asker.most } else { 0 });
+            (!asker.near, asker.lifeline, too_much, more_first)
+        };
+        let first = self.askers.iter().enumerate().min_by_key(order);
+        let first = first.map(|(place, _)| place);
+        let next = first.and_then(|place| self.askers.remove(place));
         let next = next.expect("somebody asks");
         self.takes += 1;
         let most = match spare {
