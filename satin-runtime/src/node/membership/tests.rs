@@ -77,6 +77,28 @@ fn a_node_with_no_one_to_join_founds_at_once() {
     )));
 }
 
+/// The driver needs a moment to find out that there is nobody to ask; the others do not wait for that.
+#[test]
+fn a_founder_founds_though_others_stand_at_the_door_already() {
+    let mut cluster = Cluster::new(5);
+    let waits = Config {
+        may_found: false,
+        ..Config::default()
+    };
+    let founder = cluster.boot(&waits, "here", 1);
+    let joiner = cluster.join(&waits, "there", 1, founder);
+    cluster.run_for(secs(1));
+    cluster.tell(
+        founder,
+        Event::Candidates {
+            join: Vec::new(),
+            may_found: true,
+        },
+    );
+    assert!(cluster.run_until(ms(1), |cluster| cluster.joined(founder).is_some()));
+    assert!(cluster.run_until(secs(2), |cluster| cluster.joined(joiner).is_some()));
+}
+
 #[test]
 fn a_node_joins_through_any_member() {
     let mut cluster = grown(2, &["here", "here", "there"]);
