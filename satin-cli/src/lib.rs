@@ -7,7 +7,6 @@
 //! Nothing here takes part in a pool: nodes are told by their environment what to do, and tell by their events what they did.
 
 pub mod build;
-pub mod credential;
 pub mod pool;
 pub mod sites;
 pub mod stats;

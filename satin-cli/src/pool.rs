@@ -21,13 +21,12 @@ use std::{
 use anyhow::{Context, Result, ensure};
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 use satin_runtime::{
-    net::relay,
+    net::{Credential, relay},
     observe::events::{self, Event, EventTail, Record},
 };
 use tempfile::TempDir;
 
 use crate::{
-    credential,
     guard::Guard,
     output::{self, Readers, Text},
     ports::Port,
@@ -220,7 +219,7 @@ impl Pool {
             .tempdir()
             .context("cannot make a temporary directory")?;
         let guard = Guard::start(scratch.path()).context("cannot start /bin/sh")?;
-        credential::write_new(&scratch.path().join(CREDENTIAL))?;
+        Credential::write_new(&scratch.path().join(CREDENTIAL))?;
         let events = match &plan.events {
             Some(file) => std::path::absolute(file)?,
             None => scratch.path().join("events"),

@@ -1,7 +1,7 @@
 use std::{path::PathBuf, process::ExitCode};
 
 use anyhow::Result;
-use satin_cli::credential;
+use satin_runtime::net::Credential;
 
 /// Write a new credential: who holds a copy may be a node of the pool
 #[derive(clap::Args)]
@@ -18,7 +18,7 @@ pub struct Keygen {
 
 impl Keygen {
     pub fn run(self) -> Result<ExitCode> {
-        credential::write_new(&self.file)?;
+        Credential::write_new(&self.file)?;
         eprintln!(
             "wrote {}; give every node of the pool a copy",
             self.file.display()

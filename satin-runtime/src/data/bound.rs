@@ -18,7 +18,7 @@ use super::{
     roots::{self, NONE, Root},
 };
 use crate::{
-    job::{BoundName, Info, Offer, RootTag},
+    job::{BoundName, Info, Offer, RootTag, ValueName},
     node,
     worker::{self, RootKey},
 };
@@ -386,7 +386,7 @@ fn check_names() {
     registered();
 }
 
-/// How bounds are joined, for a [`node::Node`].
+/// How bounds are joined, and which values are here: for a [`node::Node`].
 ///
 /// # Panics
 /// If two bounds share a stable name: the message shows both places, and the cure.
@@ -403,6 +403,10 @@ impl node::Lattices for Registered {
         // What this program does not know nobody asks for here.
         registered().get(&bound)?.join(have, new)
     }
+
+    fn holds(&self, name: ValueName) -> bool {
+        super::store().contains(name)
+    }
 }
 
 /// Another node has found something better. `pool` is the [number](worker::Gate::number) of the one that works on that
@@ -418,7 +422,8 @@ pub fn improve(pool: u64, offer: &Offer) {
     }
 }
 
-/// A root job of another node is over: what bounds and the [store](super::store()) keep for it goes.
+/// The root job is over, and all nodes know: what bounds and the [store](super::store()) keep for it goes. What its caller
+/// may still [`get`](Bound::get), if it was one of this process, stays.
 pub fn forget_root(pool: u64, root: RootTag) {
     roots::forget(RootKey { pool, tag: root });
     super::store().forget_root(root);

@@ -131,7 +131,7 @@ macro_rules! extremes {
             fn prunes(best: &K, rank: &K) -> bool {
                 *best $better *rank
             }
-            #[expect(clippy::eq_op, reason = "NaN does not")]
+            /// `NaN` does not even equal itself.
             fn is_value(value: &K) -> bool {
                 value == value
             }
@@ -164,7 +164,7 @@ macro_rules! extremes {
             fn prunes((best, _): &(K, W), rank: &K) -> bool {
                 *best $better *rank || best == rank
             }
-            #[expect(clippy::eq_op, reason = "NaN does not")]
+            /// `NaN` does not even equal itself.
             fn is_value((cost, _): &(K, W)) -> bool {
                 cost == cost
             }

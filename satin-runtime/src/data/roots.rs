@@ -14,7 +14,7 @@ use std::{
 
 use crate::{
     job::RootTag,
-    worker::{self, RootKey},
+    worker::{self, RootKey, RootWatch},
 };
 
 /// A root job. What bounds keep for it may go when nobody has it any more.
@@ -30,11 +30,14 @@ pub(super) const NONE: u64 = 0;
 struct Roots {
     /// Those that some job here has asked for.
     running: BTreeMap<RootKey, Arc<Root>>,
+    /// Those that have a result, which their callers do not know yet.
+    ended: BTreeMap<RootKey, Arc<Root>>,
     latest: Weak<Root>,
 }
 
 static ROOTS: Mutex<Roots> = Mutex::new(Roots {
     running: BTreeMap::new(),
+    ended: BTreeMap::new(),
     latest: Weak::new(),
 });
 
@@ -86,7 +89,11 @@ fn shown_outside() -> u64 {
 /// As [`here`], to keep something for it.
 pub(super) fn root_here() -> Option<Arc<Root>> {
     match worker::current_root() {
-        Some(key) => Some(root(key)),
+        Some(key) => {
+            let root = root(key);
+            KNOWN.set(Some((key, root.number)));
+            Some(root)
+        }
         None if ALONE.get() == NONE => None,
         None => OWN.with_borrow(Option::clone),
     }
@@ -98,7 +105,7 @@ pub(super) fn root(key: RootKey) -> Arc<Root> {
     if let Some(root) = roots.running.get(&key) {
         return Arc::clone(root);
     }
-    worker::when_roots_end(ended);
+    worker::watch_roots(RootWatch { ended, returned });
     let root = new(Some(key.tag));
     roots.running.insert(key, Arc::clone(&root));
     roots.latest = Arc::downgrade(&root);
@@ -113,9 +120,17 @@ fn new(tag: Option<RootTag>) -> Arc<Root> {
     })
 }
 
-/// This thread had called the root job, and it is over.
+/// A root job of this process has its result. From here on [`forget`] leaves what was kept for it to its caller.
 fn ended(key: RootKey) {
-    let root = lock().running.remove(&key);
+    let mut roots = lock();
+    if let Some(root) = roots.running.remove(&key) {
+        roots.ended.insert(key, root);
+    }
+}
+
+/// This thread has called that root job, and goes on.
+fn returned(key: RootKey) {
+    let root = lock().ended.remove(&key);
     // One in which nobody asked has no values: neither are those of the one before shown any more.
     let root = root.unwrap_or_else(|| new(None));
     if ALONE.get() == NONE {
@@ -123,7 +138,7 @@ fn ended(key: RootKey) {
     }
 }
 
-/// A root job of another node is over.
+/// The root job is over, wherever it ran.
 pub(super) fn forget(key: RootKey) {
     lock().running.remove(&key);
 }

@@ -288,7 +288,7 @@ mod tests {
         let _turn = in_turn();
         let name = {
             let result = Shared::new("the result of a job".to_owned());
-            over_the_wire(&result);
+            assert!(over_the_wire(&result).0.is_ok());
             Shared::name(&result)
         };
         let root = RootTag { number: 1, ..ROOT };

@@ -410,7 +410,11 @@ pub type Payload = Box<dyn Any + Send>;
 
 #[cfg(all(test, loom))]
 mod loom_tests {
-    use loom::{cell::UnsafeCell, sync::Arc, thread};
+    use loom::{
+        cell::UnsafeCell,
+        sync::{Arc, Mutex, Notify},
+        thread,
+    };
 
     use super::*;
 
@@ -474,6 +478,112 @@ mod loom_tests {
                 parks, wakes,
                 "the owner parks exactly if the thief wakes it"
             );
+        });
+    }
+
+    /// A job at home, the gate's books about it, and what wakes its owner.
+    struct Home {
+        job: Arc<Job>,
+        returned: Mutex<bool>,
+        bell: Notify,
+    }
+
+    impl Home {
+        fn take(&self) -> bool {
+            std::mem::take(&mut *self.returned.lock().expect("nobody panics"))
+        }
+
+        /// As `Pool::come_back` does.
+        fn come_back(&self) {
+            let mut returned = self.returned.lock().expect("nobody panics");
+            *returned = true;
+            let awaited = self.job.meta.enter(State::Returned);
+            drop(returned);
+            if awaited {
+                self.bell.notify();
+            }
+        }
+
+        fn run(&self) {
+            // SAFETY: who has taken the job has its data.
+            self.job.result.with_mut(|result| unsafe { *result += 1 });
+        }
+
+        /// As `Worker::wait` does.
+        fn wait(&self) {
+            let meta = &self.job.meta;
+            loop {
+                let state = meta.state();
+                if state.is_settled() {
+                    return;
+                }
+                if state == State::Returned && self.take() {
+                    return self.run();
+                }
+                if meta.announce_waiting() {
+                    let now = meta.state();
+                    if now != state || now == State::Returned {
+                        thread::yield_now();
+                        continue;
+                    }
+                    self.bell.wait();
+                }
+            }
+        }
+    }
+
+    /// The owner waits for a job that comes back, or has already, while somebody else takes it if it is there. In the end
+    /// it has been run once, and the owner did not sleep for ever.
+    fn comes_back(already: bool, to: impl Fn(&Home) + Copy + Send + Sync + 'static) {
+        let mut builder = loom::model::Builder::new();
+        builder.preemption_bound = Some(3);
+        builder.check(move || {
+            let home = Arc::new(Home {
+                job: job(),
+                returned: Mutex::new(false),
+                bell: Notify::new(),
+            });
+            home.job.meta.enter(State::Away);
+            let bring = if already {
+                home.come_back();
+                None
+            } else {
+                let home = Arc::clone(&home);
+                Some(thread::spawn(move || home.come_back()))
+            };
+            let other = {
+                let home = Arc::clone(&home);
+                thread::spawn(move || {
+                    if home.take() {
+                        to(&home);
+                    }
+                })
+            };
+            home.wait();
+            // SAFETY: the job is settled, or the owner has run it.
+            assert_eq!(home.job.result.with(|result| unsafe { *result }), 1);
+            bring.map(|bring| bring.join().expect("it ends"));
+            other.join().expect("it ends");
+        });
+    }
+
+    #[test]
+    fn loom_a_job_that_came_back_is_run_once() {
+        comes_back(false, |home| {
+            home.job.meta.enter(State::Taken(3));
+            home.run();
+            if home.job.meta.enter(State::Done) {
+                home.bell.notify();
+            }
+        });
+    }
+
+    #[test]
+    fn loom_a_job_may_leave_and_come_back_again() {
+        comes_back(true, |home| {
+            home.job.meta.enter(State::Leaving);
+            home.job.meta.enter(State::Away);
+            home.come_back();
         });
     }
 }

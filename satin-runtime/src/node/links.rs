@@ -1,6 +1,6 @@
 //! Which connections stand: so that whoever wants to say something just says it.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, net::SocketAddr};
 
 use super::{Action, Peer, View};
 
@@ -12,12 +12,12 @@ pub(crate) struct Links {
 }
 
 /// What is to be done with a message.
-#[derive(PartialEq, Debug)]
+#[derive(PartialEq, Eq, Debug)]
 pub(crate) enum Way {
     /// A connection stands or is being made.
     Open,
-    /// One must be made first.
-    Connect(Action),
+    /// One must be made first, to there.
+    Connect(SocketAddr),
     /// Nobody knows where the peer is: it is gone.
     None,
 }
@@ -69,11 +69,7 @@ impl Links {
         if self.peers.contains_key(&peer) {
             return Way::Open;
         }
-        view.get(peer).map_or(Way::None, |identity| {
-            Way::Connect(Action::Connect {
-                addr: identity.addr,
-                peer: Some(peer),
-            })
-        })
+        let identity = view.get(peer);
+        identity.map_or(Way::None, |identity| Way::Connect(identity.addr))
     }
 }

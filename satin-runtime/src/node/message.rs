@@ -96,8 +96,8 @@ pub enum Message {
         root: RootTag,
         /// From this byte.
         offset: u64,
-        /// Do not send me elsewhere: I have been there.
-        insist: bool,
+        /// If that is not the simplest thing.
+        how: How,
     },
     /// A piece of a value.
     Part {
@@ -142,6 +142,17 @@ impl Message {
                 | M::Ended(_)
         )
     }
+}
+
+/// How a value is to be had.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum How {
+    /// From you, or from somebody of my site to whom you gave it.
+    Anyhow,
+    /// Do not send me elsewhere: I have been there.
+    Insist,
+    /// If you have it not, fetch it from there, and keep it for our site.
+    Fetch(Peer),
 }
 
 /// What offers may travel with. (Not a [`Message`] again: nothing that is decoded may nest without end.)

@@ -347,7 +347,10 @@ impl Node {
             if let Action::Send(to, _) = self.actions.front()? {
                 match self.links.way(*to, &self.view) {
                     links::Way::Open => {}
-                    links::Way::Connect(connect) => self.actions.push_front(connect),
+                    links::Way::Connect(addr) => {
+                        let peer = Some(*to);
+                        self.actions.push_front(Action::Connect { addr, peer });
+                    }
                     links::Way::None => {
                         self.actions.pop_front();
                         continue;
@@ -427,14 +430,18 @@ impl Node {
                 epoch,
                 round_trip,
             } => {
+                if cx.links.epoch(peer.peer).is_some() {
+                    parts.bounds.disconnected(peer.peer);
+                    parts.shared.disconnected(cx, peer.peer);
+                }
                 cx.links.connected(peer.peer, epoch);
-                parts.bounds.disconnected(peer.peer);
                 parts.steal.connected(cx, peer.peer, epoch, round_trip);
                 parts.membership.connected(cx, &peer, epoch);
             }
             Event::Disconnected { peer, epoch } => {
                 cx.links.disconnected(peer, epoch);
                 parts.bounds.disconnected(peer);
+                parts.shared.disconnected(cx, peer);
                 parts.steal.disconnected(cx, peer, epoch);
                 parts.membership.disconnected(cx, peer, epoch);
             }
@@ -642,8 +649,16 @@ impl Parts<'_> {
                 name,
                 root,
                 offset,
-                insist,
-            } => self.shared.wanted(cx, from, root, name, offset, insist),
+                how,
+            } => {
+                let want = shared::Want {
+                    name,
+                    root,
+                    offset,
+                    how,
+                };
+                self.shared.wanted(cx, from, want, self.lattices);
+            }
             M::Part {
                 name,
                 offset,

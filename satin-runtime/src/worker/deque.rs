@@ -435,4 +435,34 @@ mod loom_tests {
             );
         });
     }
+
+    /// `Worker::answer` against `Gate::take`, which finds nothing, or the worker tells.
+    #[test]
+    fn loom_what_is_public_is_found_or_told() {
+        model(|| {
+            let jobs = Jobs::new();
+            let wanted = Arc::new(AtomicBool::new(false));
+            let gate = {
+                let (jobs, wanted) = (Arc::clone(&jobs), Arc::clone(&wanted));
+                thread::spawn(move || {
+                    wanted.store(true, Relaxed);
+                    fence(SeqCst);
+                    let found = jobs.deque.has_public();
+                    if !found {
+                        jobs.deque.ask();
+                    }
+                    found
+                })
+            };
+            jobs.deque.publish(BASE + STEP, Publish::Half);
+            fence(SeqCst);
+            let told = wanted.load(Relaxed) && wanted.swap(false, Relaxed);
+            let found = gate.join().expect("the gate ends");
+            assert!(found || told, "a job was missed");
+            assert!(
+                found || !wanted.load(Relaxed),
+                "what was missing has been told"
+            );
+        });
+    }
 }

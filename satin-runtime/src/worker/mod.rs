@@ -34,7 +34,9 @@ pub use self::{
         Accumulate, AccumulateInOrder, AnyOrder, Delivery, Entry, Group, InOrder, Keep, Or, Order,
         Place, Spec, Ticket,
     },
-    pool::{RootKey, StartError, Workers, current_root, enter, hungry, offer, when_roots_end},
+    pool::{
+        RootKey, RootWatch, StartError, Workers, current_root, enter, hungry, offer, watch_roots,
+    },
     scope::{Child, Scope},
 };
 #[cfg(not(loom))]

@@ -452,12 +452,20 @@ pub fn offer(offer: impl FnOnce() -> Option<Offer>) {
     }
 }
 
-static ROOT_ENDED: OnceLock<fn(RootKey)> = OnceLock::new();
+/// Who is told when root jobs end.
+#[derive(Clone, Copy)]
+pub struct RootWatch {
+    /// The root job has its result; nobody outside of the pool knows it yet.
+    pub ended: fn(RootKey),
+    /// Its caller, the calling thread, is about to go on.
+    pub returned: fn(RootKey),
+}
 
-/// From now on, whenever a root job is over `tell` is called by the thread that had called it. There is one such
-/// listener in a process.
-pub fn when_roots_end(tell: fn(RootKey)) {
-    ROOT_ENDED.get_or_init(|| tell);
+static ROOT_WATCH: OnceLock<RootWatch> = OnceLock::new();
+
+/// From now on `watch` is told of all root jobs of this process. There is only one such.
+pub fn watch_roots(watch: RootWatch) {
+    ROOT_WATCH.get_or_init(|| watch);
 }
 
 /// True while somebody looks for work: a worker of this pool that has nothing to do, or another node. Then it pays to
@@ -548,11 +556,9 @@ fn enter_root<'s, P: Prepared<'s>>(call: P) -> P::Out {
     while !task.done.load(Ordering::Acquire) {
         parker.park();
     }
-    if let (Some(tell), Some(tag)) = (ROOT_ENDED.get(), task.tag.get()) {
-        tell(RootKey {
-            pool: pool.number,
-            tag,
-        });
+    if let (Some(watch), Some(tag)) = (ROOT_WATCH.get(), task.tag.get()) {
+        let pool = pool.number;
+        (watch.returned)(RootKey { pool, tag });
     }
     match task
         .result
@@ -580,6 +586,10 @@ unsafe fn run_root<F: Function>(task: *const (), worker: &Worker, head: *const S
     task.result.set(Some(
         worker.on_bottom(head, parent, || catch_unwind(AssertUnwindSafe(run))),
     ));
+    if let Some(watch) = ROOT_WATCH.get() {
+        let pool = pool.number;
+        (watch.ended)(RootKey { pool, tag });
+    }
     pool.tell(|outside| outside.root_finished(tag));
     let unparker = task.unparker.clone();
     // The last access: the caller's stack may be gone after it.

@@ -37,7 +37,7 @@ use super::{
     Action, Config, Event, Identity, Lattices, Message, Node, NodeId, Notice, Peer, View,
     message::Cargo,
 };
-use crate::job::{BoundName, Offer, RootTag, ValueName};
+use crate::job::{Answer, BoundName, Offer, RootTag, ValueName};
 use workers::Workers;
 
 /// A peer to whom no connection can be made is given up after so long.
@@ -129,6 +129,10 @@ struct Link {
     epoch: u64,
     up: bool,
     connecting: bool,
+    /// It is being closed: what is sent from now on waits for the next.
+    closing: bool,
+    /// The next is wanted already.
+    again: Option<(SocketAddr, Option<Peer>)>,
     /// When the last message on the ordered stream arrives.
     last: Duration,
     /// When the link is free to send again.
@@ -246,6 +250,15 @@ pub struct Cluster {
     pub trace: bool,
     /// Events handled so far.
     pub steps: u64,
+    promises: Option<Promises>,
+}
+
+/// Hosted jobs that improve a bound just before they are done.
+struct Promises {
+    bound: BoundName,
+    root: RootTag,
+    /// What the job with that result has offered.
+    made: BTreeMap<Vec<u8>, u64>,
 }
 
 /// The bounds of imaginary programs: numbers, little-endian, the smaller the better.
@@ -323,6 +336,7 @@ impl Cluster {
             traffic: Traffic::default(),
             trace: false,
             steps: 0,
+            promises: None,
         }
     }
 
@@ -446,6 +460,12 @@ impl Cluster {
     #[must_use]
     pub fn node(&self, node: u32) -> &Node {
         &self.slot(node).node
+    }
+
+    /// A node, for tests that look inside.
+    #[cfg(test)]
+    pub(crate) fn node_mut(&mut self, node: u32) -> &mut Node {
+        &mut self.slot_mut(node).node
     }
 
     /// What a node calls itself now.
@@ -577,7 +597,7 @@ impl Cluster {
         let work = self.programs[program as usize].root();
         let slot = self.slot_mut(node);
         let tag = RootTag {
-            term: 1,
+            term: 0,
             number: slot.roots,
         };
         slot.roots += 1;
@@ -642,6 +662,21 @@ impl Cluster {
         name
     }
 
+    /// A byte of a value flips there.
+    ///
+    /// # Panics
+    /// If the value is not there, or empty.
+    pub fn spoil_value(&mut self, node: u32, name: ValueName) {
+        let mut held = lock(&self.slot(node).values);
+        let bytes = held.get_mut(&name).expect("a value that is there");
+        bytes[0] ^= 1;
+    }
+
+    /// A value is dropped there.
+    pub fn drop_value(&mut self, node: u32, name: ValueName) {
+        lock(&self.slot(node).values).remove(&name);
+    }
+
     /// All jobs that leave that node need these values.
     pub fn set_needs(&mut self, node: u32, needs: &[ValueName]) {
         self.slot_mut(node).workers.needs = needs.to_vec();
@@ -657,6 +692,43 @@ impl Cluster {
         let bounds = &mut self.slot_mut(node).bounds;
         bounds.insert((bound, root), value.clone());
         self.tell(node, Event::Offered(Offer { bound, root, value }));
+    }
+
+    /// From now on every hosted job improves that bound, as the last thing it does. Whoever has its answer must know.
+    pub fn promise(&mut self, bound: BoundName, root: RootTag) {
+        let made = BTreeMap::new();
+        self.promises = Some(Promises { bound, root, made });
+    }
+
+    /// How many promises have been made.
+    #[must_use]
+    pub fn promises(&self) -> usize {
+        let made = |promises: &Promises| promises.made.len();
+        self.promises.as_ref().map_or(0, made)
+    }
+
+    fn make_promise(promises: &mut Promises, slot: &mut Slot, answer: &Answer) -> Option<Event> {
+        let Answer::Result { bytes, .. } = answer else {
+            return None;
+        };
+        let Promises { bound, root, made } = promises;
+        let better = u64::MAX - made.len() as u64;
+        made.insert(bytes.clone(), better);
+        let value = Smallest::write(better);
+        slot.bounds.insert((*bound, *root), value.clone());
+        let (bound, root) = (*bound, *root);
+        Some(Event::Offered(Offer { bound, root, value }))
+    }
+
+    fn is_kept(promises: &Promises, slot: &Slot, answer: &Answer) -> bool {
+        let made = match answer {
+            Answer::Result { bytes, .. } => promises.made.get(bytes),
+            _ => None,
+        };
+        made.is_none_or(|promised| {
+            let known = slot.bounds.get(&(promises.bound, promises.root));
+            known.is_some_and(|known| Smallest::read(known) <= *promised)
+        })
     }
 
     /// A node dies without a word. Others lose their links to it when nothing came for [`Wire::idle_timeout`].
@@ -926,6 +998,10 @@ impl Cluster {
             return self.schedule(self.now, refused);
         }
         let link = self.link(node, other);
+        if link.up && link.closing {
+            link.again = Some((addr, peer));
+            return;
+        }
         if link.up || std::mem::replace(&mut link.connecting, true) {
             return;
         }
@@ -970,6 +1046,7 @@ impl Cluster {
             let now = self.now;
             let link = self.link(node, other);
             link.up = true;
+            link.closing = false;
             link.connecting = false;
             link.epoch = epoch;
             link.last = now;
@@ -997,12 +1074,18 @@ impl Cluster {
             return;
         }
         let link = self.link(node, other);
+        let mut again = None;
         if link.epoch == epoch && link.up {
             link.up = false;
+            link.closing = false;
             link.stalled.clear();
+            again = link.again.take();
         }
         let peer = self.peer(other);
         self.tell(node, Event::Disconnected { peer, epoch });
+        if let Some((addr, peer)) = again {
+            self.connect(node, addr, peer);
+        }
     }
 
     fn send(&mut self, node: u32, to: Peer, message: Message) {
@@ -1012,7 +1095,7 @@ impl Cluster {
         }
         let sender = self.peer(node);
         let link = self.link(node, other);
-        if link.up {
+        if link.up && !link.closing {
             self.transmit(node, other, sender, message);
         } else {
             link.waiting.push(message);
@@ -1107,6 +1190,12 @@ impl Cluster {
             }
             let slot = &mut self.slots[index as usize];
             while let Some(event) = slot.workers.events.pop_front() {
+                if let Event::Done(_, answer) = &event
+                    && let Some(promises) = &mut self.promises
+                    && let Some(offered) = Cluster::make_promise(promises, slot, answer)
+                {
+                    slot.node.handle(now, offered);
+                }
                 slot.node.handle(now, event);
             }
             let mut any = false;
@@ -1156,7 +1245,7 @@ impl Cluster {
                 let other = self.index(peer);
                 let half = self.path(node, other).round_trip / 2;
                 let link = self.link(node, other);
-                if link.up {
+                if link.up && !std::mem::replace(&mut link.closing, true) {
                     let (epoch, last) = (link.epoch, link.last);
                     let at = (self.now + half).max(last);
                     for (node, other) in [(node, other), (other, node)] {
@@ -1175,6 +1264,11 @@ impl Cluster {
             }
             Action::Abort(key) => slot.workers.abort(key),
             Action::Deliver(departure, answer) => {
+                let kept = |promises: &Promises| Cluster::is_kept(promises, slot, &answer);
+                assert!(
+                    self.promises.as_ref().is_none_or(kept),
+                    "an answer arrives before what its job had offered"
+                );
                 slot.workers.deliver(programs, departure, &answer);
             }
             Action::PutBack(departure) => slot.workers.put_back(departure),

@@ -206,7 +206,7 @@ impl Workers {
 
     /// Everything that happens at this moment.
     pub(super) fn run(&mut self, programs: &[Program]) {
-        while (0..self.threads()).fold(false, |any, lane| self.advance(programs, lane) || any) {}
+        while (0..self.threads()).any(|lane| self.advance(programs, lane)) {}
         if self.armed && self.fresh && self.takeable() > 0 {
             self.armed = false;
             self.events.push_back(Event::Public);

@@ -108,8 +108,8 @@ impl Membership {
             membership.state = State::Searching(search);
             return membership;
         }
-        membership.begins = Some(now);
         if !config.fixed_members {
+            membership.begins = Some(now);
             let mut detector = Detector::new(Arc::new(me.clone()), config, rng);
             let others = view.shared().filter(|member| member.peer != me.peer);
             detector.insert_known(now, others.cloned());
@@ -370,7 +370,7 @@ impl Membership {
         self.links.remove(&peer);
         match &mut self.state {
             State::Searching(search) => search.disconnected(now, peer),
-            State::In(_, watch) if cx.view.is_alive(peer) => watch.doubt(cx, peer),
+            State::In(..) if cx.view.is_alive(peer) => watch::probe(cx, peer),
             _ => {}
         }
     }
@@ -489,7 +489,6 @@ impl Membership {
         }
     }
 
-    /// Returns whether it was waited for.
     pub(crate) fn welcome(&mut self, cx: &mut Context<'_>, stamp: u64, members: Vec<Identity>) {
         let now = self.awake(cx.now);
         let me = Identity {

@@ -111,8 +111,15 @@ impl Search {
             return Step::GoOn;
         }
         let began = *self.began.get_or_insert(now);
+        if self.join.is_empty() && self.may_found {
+            return Step::Found; // with nobody to ask it founds at once, whoever else is on the way in already
+        }
         if std::mem::take(&mut self.fresh) {
             linked.for_each(|peer| self.ask_in(cx, peer));
+            if !self.asked.is_empty() {
+                self.step = now + STAGGER; // their answers count
+                return Step::GoOn;
+            }
         }
         let mine = cx.view.me().addr;
         while self.join.get(self.next) == Some(&mine) {

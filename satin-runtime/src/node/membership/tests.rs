@@ -3,8 +3,8 @@
 use std::{collections::BTreeSet, time::Duration};
 
 use super::super::{
-    Config, Event, Identity, Message, Notice,
-    cluster::{Cluster, Program, Shape},
+    Config, Event, Identity, Message, Notice, Request,
+    cluster::{Cluster, Program, Shape, address, mix},
 };
 
 const fn ms(millis: u64) -> Duration {
@@ -77,6 +77,28 @@ fn a_node_with_no_one_to_join_founds_at_once() {
     )));
 }
 
+/// The driver needs a moment to find out that there is nobody to ask; the others do not wait for that.
+#[test]
+fn a_founder_founds_though_others_stand_at_the_door_already() {
+    let mut cluster = Cluster::new(5);
+    let waits = Config {
+        may_found: false,
+        ..Config::default()
+    };
+    let founder = cluster.boot(&waits, "here", 1);
+    let joiner = cluster.join(&waits, "there", 1, founder);
+    cluster.run_for(secs(1));
+    cluster.tell(
+        founder,
+        Event::Candidates {
+            join: Vec::new(),
+            may_found: true,
+        },
+    );
+    assert!(cluster.run_until(ms(1), |cluster| cluster.joined(founder).is_some()));
+    assert!(cluster.run_until(secs(2), |cluster| cluster.joined(joiner).is_some()));
+}
+
 #[test]
 fn a_node_joins_through_any_member() {
     let mut cluster = grown(2, &["here", "here", "there"]);
@@ -100,7 +122,7 @@ fn a_node_joins_through_any_member() {
 fn all_start_at_the_same_moment_with_the_same_list() {
     for seed in 0..20 {
         let mut cluster = Cluster::new(seed);
-        let addrs: Vec<_> = (0..4).map(super::super::cluster::address).collect();
+        let addrs: Vec<_> = (0..4).map(address).collect();
         for _ in 0..4 {
             let config = Config {
                 join: addrs.clone(),
@@ -123,11 +145,10 @@ fn all_start_at_the_same_moment_with_the_same_list() {
 #[test]
 fn a_later_one_of_the_list_founds_if_those_before_are_not_there() {
     let mut cluster = Cluster::new(4);
-    let mut config = Config::default();
-    config.join = vec![
-        super::super::cluster::address(77),
-        super::super::cluster::address(0),
-    ];
+    let config = Config {
+        join: vec![address(77), address(0)],
+        ..Config::default()
+    };
     let node = cluster.boot(&config, "here", 1);
     assert!(cluster.run_until(secs(5), |cluster| cluster.joined(node).is_some()));
 }
@@ -148,9 +169,11 @@ fn a_joiner_whose_contact_is_dead_asks_the_next() {
 #[test]
 fn a_joiner_waits_for_a_pool_and_says_so_now_and_then() {
     let mut cluster = Cluster::new(6);
-    let mut config = Config::default();
-    config.join = vec![super::super::cluster::address(1)];
-    config.may_found = false;
+    let config = Config {
+        join: vec![address(1)],
+        may_found: false,
+        ..Config::default()
+    };
     let joiner = cluster.boot(&config, "here", 1);
     cluster.run_for(secs(60));
     let warnings = cluster.notices(joiner).len();
@@ -304,8 +327,20 @@ fn a_rebirth_severs_both_ways() {
             "the newer generation implies the older one's death"
         );
     }
-    // What the old life said late is not heard any more.
-    cluster.forge(0, other, Message::Ping(7));
+    // What the old life said late is not heard any more: a request from the dead takes no job with it.
+    let program = cluster.program(Program::new(Shape::Flat { jobs: 50 }, ms(100)));
+    cluster.start_root(0, program);
+    cluster.run_for(secs(1));
+    let away = cluster.away(0);
+    let steal = Message::Steal {
+        request: Request(99),
+        most: 9,
+        lifeline: false,
+    };
+    cluster.forge(0, other, steal);
+    assert_eq!(cluster.away(0), away);
+    assert!(cluster.run_until(secs(9), |cluster| cluster.is_done(0)));
+    cluster.check(0, &[program]);
     assert!(agrees(&cluster));
 }
 
@@ -397,6 +432,49 @@ fn garbage_from_a_member_changes_nothing() {
     cluster.run_for(secs(5));
     assert!(agrees(&cluster));
     assert_eq!(deaths(&cluster), 0);
+}
+
+#[test]
+fn whatever_happens_to_the_others_all_agree_in_the_end() {
+    for seed in 0..40 {
+        let mut cluster = grown(seed, &["a", "a", "a", "b", "b", "b", "c", "c"]);
+        let mut asleep = BTreeSet::new();
+        for round in 0..40 {
+            let dice = mix(seed * 1000 + round);
+            cluster.run_for(ms(dice % 1500));
+            let nodes = u64::from(cluster.nodes());
+            let node = 1 + ((dice >> 16) % (nodes - 1)) as u32;
+            match (dice >> 32) % 8 {
+                0 => cluster.crash(node),
+                1 => cluster.leave(node),
+                2..=3 if asleep.insert(node) => cluster.freeze(node),
+                4..=5 => {
+                    if let Some(node) = asleep.pop_first() {
+                        cluster.thaw(node);
+                    }
+                }
+                6 if nodes < 20 => {
+                    cluster.join(&Config::default(), ["a", "b", "c"][node as usize % 3], 1, 0);
+                }
+                _ => {
+                    let links = cluster.links();
+                    if let Some((a, b)) = links.get(dice as usize % links.len().max(1)) {
+                        cluster.break_link(*a, *b, ms(dice % 100));
+                    }
+                }
+            }
+        }
+        while let Some(node) = asleep.pop_first() {
+            cluster.thaw(node);
+        }
+        cluster.run_for(secs(30));
+        assert!(agrees(&cluster), "seed {seed}");
+        let well = |node| cluster.ended(node).is_none_or(|code| code == 0);
+        assert!((0..cluster.nodes()).all(well), "nobody lost the master");
+        let settled = deaths(&cluster);
+        cluster.run_for(secs(30));
+        assert_eq!(deaths(&cluster), settled, "and rest is");
+    }
 }
 
 #[test]

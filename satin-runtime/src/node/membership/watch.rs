@@ -166,7 +166,7 @@ impl Watch {
         }
     }
 
-    /// Something speaks against it: a lost connection, a probe of foca's that was not answered.
+    /// A probe of foca's was not answered, or it is suspected: is it to be heard of over a stream?
     pub(super) fn doubt(&mut self, cx: &mut Context<'_>, peer: Peer) {
         let known =
             (self.suspicions.get(&peer)).is_some_and(|suspicion| suspicion.incarnation.is_none());
@@ -228,7 +228,8 @@ fn ping(cx: &mut Context<'_>, peer: Peer, number: u64) {
         .push_back(Action::Send(peer, Message::Ping(number)));
 }
 
-fn probe(cx: &mut Context<'_>, peer: Peer) {
+/// What does its machine say?
+pub(super) fn probe(cx: &mut Context<'_>, peer: Peer) {
     if let Some(identity) = cx.view.get(peer) {
         let addr = identity.addr;
         cx.actions.push_back(Action::Probe { addr, peer });

@@ -25,8 +25,8 @@ const SMALL_SITE: usize = 32;
 const CHILDREN: usize = 8;
 /// Messages with more bytes than this may be overtaken by others, or overtake them: they carry all bounds themselves.
 const MAY_STRAY: usize = 32 << 10;
-/// Who dies within this time after it was to pass something on may not have done so.
-const PASSING_ON: Duration = Duration::from_secs(1);
+/// Who is known as dead within this time after it was to pass something on may not have done so.
+const PASSING_ON: Duration = Duration::from_secs(20);
 
 type Key = (RootTag, BoundName);
 

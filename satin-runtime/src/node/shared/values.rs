@@ -1,9 +1,13 @@
 //! Values: fetched before the job that needs them starts, once, from the own site if somebody there has them.
 //!
-//! Who needs a value asks the node that its job came from. That node remembers whom it gave what: a second node of the
-//! same site it sends to the first ([`Message::Elsewhere`]), so that a value crosses a wide link once. Whoever is still
-//! fetching what it is asked for says so ([`Message::Soon`]) and serves the others when it has it; so does a node of
-//! the own site when many want the same: copies spread as a tree. If all that fails, the first node is asked again, and
+//! A value is to be had from the node that the job came from. If that stands at another site, each value has a keeper at
+//! the own one, which its name decides: the keeper is asked, and fetches it if it has not ([`How::Fetch`]). So a value
+//! crosses a wide link to a site once, whoever needs it there. Whoever is still fetching what it is asked for serves those
+//! who wait when it has it, and until then says how it gets on ([`Message::Soon`]; only if pieces come, so that a circle
+//! of nodes that wait for each other comes to an end).
+//!
+//! Whoever gives a value remembers to whom. Others of the same site it sends there ([`Message::Elsewhere`]), at its own
+//! site if it has given it a few times: copies spread as a tree. If all that fails, the first node is asked again, and
 //! insisted upon; then others; and if nobody has the value any more, whatever waits for it goes back undone.
 
 use std::{
@@ -12,7 +16,7 @@ use std::{
     time::Duration,
 };
 
-use super::super::{Action, Context, Lattices, Message, Peer, Then};
+use super::super::{Action, Context, Lattices, Message, Peer, Then, View, message::How};
 use crate::job::{JobId, RootTag, ValueName};
 
 /// Values travel in pieces of this size. Larger ones hold up more of what comes after a loss; smaller ones cost more
@@ -20,10 +24,12 @@ use crate::job::{JobId, RootTag, ValueName};
 pub const PIECE: u64 = 1 << 20;
 /// So many pieces of a value are under way at a time: enough to fill 100 Mbit/s over 300 ms.
 const UNDER_WAY: usize = 4;
-/// A holder that says nothing for so long is given up.
-const PATIENCE: Duration = Duration::from_secs(4);
-/// Who is still fetching tells those who wait for it so often.
-const SOON_EVERY: Duration = Duration::from_secs(1);
+/// A holder that says nothing for so long is given up. Whether it lives is membership's business, and what a broken
+/// connection lost is asked for again at once: this is for what should not happen. It must be longer than the pieces
+/// under way take on a slow link.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// Who is still fetching, and getting on, tells those who wait for it so often.
+const SOON_EVERY: Duration = Duration::from_secs(10);
 /// So many nodes of a site are sent to one that has the value.
 const CHILDREN: u32 = 4;
 /// Besides those who should have a value, so many others are asked.
@@ -35,8 +41,15 @@ const LARGEST: u64 = 64 << 30;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Holder {
     peer: Peer,
-    /// It sent us elsewhere before: now it must do it itself.
-    insist: bool,
+    how: How,
+}
+
+/// A request for a value.
+pub(crate) struct Want {
+    pub(crate) name: ValueName,
+    pub(crate) root: RootTag,
+    pub(crate) offset: u64,
+    pub(crate) how: How,
 }
 
 /// A value under way to here.
@@ -60,6 +73,8 @@ struct Fetch {
     /// Nodes that wait for it, to be served from here.
     askers: BTreeSet<Peer>,
     says_soon: Duration,
+    /// A piece has come since that was last said.
+    gets_on: bool,
 }
 
 /// Who has a value, as far as this node knows, by site.
@@ -119,6 +134,12 @@ impl Values {
         }
     }
 
+    /// Nothing is under way, waited for, or remembered.
+    #[cfg(test)]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.fetches.is_empty() && self.waiting.is_empty() && self.hints.is_empty()
+    }
+
     /// What may go on, or must go back, by now.
     pub(crate) fn poll_ready(&mut self) -> Option<Then> {
         self.ready.pop_front()
@@ -158,39 +179,65 @@ impl Values {
         let number = self.number;
         self.number += 1;
         for name in &missing {
-            let holder = Holder {
-                peer: from,
-                insist: false,
-            };
-            match self.fetches.get_mut(name) {
-                Some(fetch) => {
-                    fetch.waiting.insert(number);
-                    if fetch.holder.peer != from && !fetch.failed.contains(&from) {
-                        fetch.others.push_back(holder);
-                    }
+            if let Some(fetch) = self.fetches.get_mut(name) {
+                let holder = Holder {
+                    peer: from,
+                    how: How::Anyhow,
+                };
+                if fetch.holder.peer != from && !fetch.failed.contains(&from) {
+                    fetch.others.push_back(holder);
                 }
-                None => {
-                    let fetch = Fetch {
-                        root,
-                        holder,
-                        others: VecDeque::new(),
-                        failed: BTreeSet::new(),
-                        strangers: false,
-                        total: None,
-                        asked: PIECE,
-                        under_way: BTreeSet::from([0]),
-                        gives_up: cx.now + PATIENCE,
-                        waiting: BTreeSet::from([number]),
-                        askers: BTreeSet::new(),
-                        says_soon: cx.now + SOON_EVERY,
-                    };
-                    want(cx, *name, &fetch, 0);
-                    self.fetches.insert(*name, fetch);
+            } else {
+                let keeper = keeper(cx.view, *name);
+                if keeper == cx.view.me().peer || cx.view.is_near(from) {
+                    self.begin(cx, *name, root, from, None);
+                } else {
+                    self.begin(cx, *name, root, from, Some(keeper));
                 }
             }
+            let fetch = self.fetches.get_mut(name).expect("it has begun");
+            fetch.waiting.insert(number);
         }
         self.waiting.insert(number, Waiting { then, missing });
         None
+    }
+
+    /// A value is wanted here, and `from` should have it; the keeper, if there is one, is to fetch it first.
+    fn begin(
+        &mut self,
+        cx: &mut Context<'_>,
+        name: ValueName,
+        root: RootTag,
+        from: Peer,
+        keeper: Option<Peer>,
+    ) {
+        let itself = Holder {
+            peer: from,
+            how: How::Anyhow,
+        };
+        let keeper = keeper.map(|peer| Holder {
+            peer,
+            how: How::Fetch(from),
+        });
+        let others = keeper.map(|_| itself);
+        let holder = keeper.unwrap_or(itself);
+        let fetch = Fetch {
+            root,
+            holder,
+            others: others.into_iter().collect(),
+            failed: BTreeSet::new(),
+            strangers: false,
+            total: None,
+            asked: PIECE,
+            under_way: BTreeSet::from([0]),
+            gives_up: cx.now + PATIENCE,
+            waiting: BTreeSet::new(),
+            askers: BTreeSet::new(),
+            says_soon: cx.now + SOON_EVERY,
+            gets_on: false,
+        };
+        want(cx, name, &fetch, 0);
+        self.fetches.insert(name, fetch);
     }
 
     /// A value is here: what waited for it, and for nothing else, goes on.
@@ -215,6 +262,17 @@ impl Values {
     /// What came is not what it should be: another holder is asked for all of it.
     pub(crate) fn corrupt(&mut self, cx: &mut Context<'_>, name: ValueName) {
         self.next_holder(cx, name);
+    }
+
+    /// What was under way from there may be lost.
+    pub(crate) fn disconnected(&mut self, cx: &mut Context<'_>, peer: Peer) {
+        for (name, fetch) in &self.fetches {
+            if fetch.holder.peer == peer && cx.view.is_alive(peer) {
+                for offset in &fetch.under_way {
+                    want(cx, *name, fetch, *offset);
+                }
+            }
+        }
     }
 
     /// A peer is gone.
@@ -249,20 +307,32 @@ impl Values {
         &mut self,
         cx: &mut Context<'_>,
         from: Peer,
-        root: RootTag,
-        name: ValueName,
-        offset: u64,
-        insist: bool,
+        want: Want,
+        lattices: &dyn Lattices,
     ) {
+        let Want {
+            name,
+            root,
+            offset,
+            how,
+        } = want;
+        if let How::Fetch(holder) = how
+            && offset == 0
+            && holder != from
+            && !self.fetches.contains_key(&name)
+            && !lattices.holds(name)
+            && cx.view.is_alive(holder)
+            && holder != cx.view.me().peer
+        {
+            self.begin(cx, name, root, holder, None);
+        }
         if let Some(fetch) = self.fetches.get_mut(&name) {
-            let circle = fetch.holder.peer == from;
-            let answer = if circle || offset > 0 {
-                Message::Unavailable(name)
+            if fetch.holder.peer == from || offset > 0 {
+                let unavailable = Message::Unavailable(name);
+                cx.actions.push_back(Action::Send(from, unavailable));
             } else {
                 fetch.askers.insert(from);
-                Message::Soon(name)
-            };
-            cx.actions.push_back(Action::Send(from, answer));
+            }
             return;
         }
         if offset == 0 {
@@ -274,7 +344,7 @@ impl Values {
             hints.roots.insert(root);
             let nodes = hints.sites.entry(site).or_default();
             let here = near && hints.given < CHILDREN;
-            if !insist
+            if how != How::Insist
                 && !here
                 && let Some((peer, sent)) =
                     (nodes.iter_mut()).find(|(peer, sent)| *peer != from && *sent < CHILDREN)
@@ -321,6 +391,7 @@ impl Values {
         }
         fetch.under_way.remove(&offset);
         fetch.total = Some(total);
+        fetch.gets_on = true;
         fetch.gives_up = cx.now + PATIENCE;
         while fetch.under_way.len() < UNDER_WAY && fetch.asked < total {
             let offset = fetch.asked;
@@ -348,18 +419,18 @@ impl Values {
         let Some(fetch) = self.fetches.get_mut(&name) else {
             return;
         };
-        if fetch.holder.peer != from || fetch.holder.insist {
+        if fetch.holder.peer != from || fetch.holder.how == How::Insist {
             return;
         }
         // If that comes to nothing, the sender has to do it.
         fetch.others.push_front(Holder {
             peer: from,
-            insist: true,
+            how: How::Insist,
         });
         if cx.view.is_alive(peer) && peer != cx.view.me().peer && !fetch.failed.contains(&peer) {
             fetch.others.push_front(Holder {
                 peer,
-                insist: false,
+                how: How::Anyhow,
             });
         }
         self.ask_next(cx, name);
@@ -411,20 +482,10 @@ impl Values {
                 None => {
                     fetch.strangers = true;
                     let (view, failed) = (&*cx.view, &fetch.failed);
-                    // Where `main` made it, most likely; and some neighbours.
-                    let first = view
-                        .members()
-                        .min_by_key(|member| (member.stamp, member.peer));
-                    let first = first.map(|member| member.peer);
-                    let near = (0..STRANGERS).filter_map(|_| view.random_near(cx.rng));
-                    let all: BTreeSet<Peer> = first.into_iter().chain(near).collect();
-                    let me = view.me().peer;
-                    let others = all
-                        .into_iter()
-                        .filter(|peer| *peer != me && !failed.contains(peer));
-                    fetch
-                        .others
-                        .extend(others.map(|peer| Holder { peer, insist: true }));
+                    let others = others(view).filter(|peer| !failed.contains(peer));
+                    let how = How::Insist;
+                    let others = others.map(|peer| Holder { peer, how });
+                    fetch.others.extend(others);
                 }
             }
         };
@@ -475,12 +536,46 @@ fn root_of(cx: &Context<'_>, id: &JobId) -> RootTag {
     }
 }
 
+/// The node of this site that keeps a value for the others. Where `main` runs it is that node: it has made most of them.
+fn keeper(view: &View, name: ValueName) -> Peer {
+    let maker = maker(view);
+    if view.is_near(maker) {
+        return maker;
+    }
+    let members = view.site(&view.me().site);
+    let [a, b, c, d, ..] = name.0;
+    let place = u32::from_le_bytes([a, b, c, d]) as usize % members.len();
+    members[place]
+}
+
+/// Who else may have a value: where `main` made it, most likely, and the next of this site.
+fn others(view: &View) -> impl Iterator<Item = Peer> {
+    let me = view.me().peer;
+    let members = view.site(&view.me().site);
+    let place = members.partition_point(|peer| *peer <= me);
+    let (before, after) = members.split_at(place);
+    let maker = maker(view);
+    let near = after.iter().chain(before).copied();
+    let near = near.filter(move |peer| *peer != maker).take(STRANGERS);
+    std::iter::once(maker)
+        .chain(near)
+        .filter(move |peer| *peer != me)
+}
+
+/// Where `main` runs: the oldest member.
+fn maker(view: &View) -> Peer {
+    let oldest = view
+        .members()
+        .min_by_key(|member| (member.stamp, member.peer));
+    oldest.expect("this node is a member").peer
+}
+
 fn want(cx: &mut Context<'_>, name: ValueName, fetch: &Fetch, offset: u64) {
     let message = Message::Want {
         name,
         root: fetch.root,
         offset,
-        insist: fetch.holder.insist,
+        how: fetch.holder.how,
     };
     cx.actions
         .push_back(Action::Send(fetch.holder.peer, message));

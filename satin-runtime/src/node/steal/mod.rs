@@ -257,8 +257,10 @@ impl Steal {
     /// If something is under way between here and there, a connection must stand.
     fn reach(&mut self, cx: &mut Context<'_>, peer: Peer) {
         if self.books.concern(peer)
-            && let Way::Connect(connect) = cx.links.way(peer, cx.view)
+            && let Way::Connect(addr) = cx.links.way(peer, cx.view)
         {
+            let peer = Some(peer);
+            let connect = Action::Connect { addr, peer };
             cx.links.watch(&connect);
             cx.actions.push_back(connect);
         }

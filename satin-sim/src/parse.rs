@@ -1,0 +1,102 @@
+//! How things are written on the command line.
+
+use std::time::Duration;
+
+use satin_runtime::node::{Policy, cluster::Shape};
+
+/// `10ms`, `1.5s`, `200us`.
+///
+/// # Errors
+/// Says what it should look like.
+pub fn duration(text: &str) -> Result<Duration, String> {
+    let unit = text.trim_start_matches(|c: char| c.is_ascii_digit() || c == '.');
+    let scale = match unit {
+        "us" => 1e-6,
+        "ms" => 1e-3,
+        "s" => 1.0,
+        _ => return Err("a duration is a number with us, ms or s, such as 30ms".into()),
+    };
+    let number = text[..text.len() - unit.len()].parse::<f64>();
+    let number = number.map_err(|error| format!("{text}: {error}"))?;
+    Duration::try_from_secs_f64(number * scale).map_err(|error| format!("{text}: {error}"))
+}
+
+/// `knary:WIDTH,HEIGHT[,SERIAL]`, `uts:BRANCHING,HEIGHT`, `flat:JOBS`, `random:WIDTH,HEIGHT[,RACES]`.
+///
+/// # Errors
+/// Says what it should look like.
+pub fn shape(text: &str) -> Result<Shape, String> {
+    let (kind, numbers) = text.split_once(':').unwrap_or((text, ""));
+    let numbers: Result<Vec<f64>, _> = numbers.split(',').map(str::parse).collect();
+    let numbers = numbers.unwrap_or_default();
+    let shape = match (kind, &numbers[..]) {
+        ("knary", [width, height]) => knary(*width, *height, 0.0),
+        ("knary", [width, height, serial]) if serial <= width => knary(*width, *height, *serial),
+        ("uts", [branching, height]) => Shape::Uts {
+            branching: *branching,
+            height: *height as u32,
+        },
+        ("flat", [jobs]) => Shape::Flat { jobs: *jobs as u32 },
+        ("random", [width, height]) => random(*width, *height, 0.0),
+        ("random", [width, height, races]) => random(*width, *height, *races),
+        _ => {
+            let forms = "knary:WIDTH,HEIGHT[,SERIAL], uts:BRANCHING,HEIGHT, flat:JOBS or random:WIDTH,HEIGHT[,RACES]";
+            return Err(format!("a shape is {forms}"));
+        }
+    };
+    Ok(shape)
+}
+
+fn knary(width: f64, height: f64, serial: f64) -> Shape {
+    Shape::Knary {
+        width: width as u32,
+        height: height as u32,
+        serial: serial as u32,
+    }
+}
+
+fn random(width: f64, height: f64, races: f64) -> Shape {
+    Shape::Random {
+        width: width as u32,
+        height: height as u32,
+        races: races as u32,
+    }
+}
+
+/// `crs`, `rs`, `mw`.
+///
+/// # Errors
+/// Says which there are.
+pub fn policy(text: &str) -> Result<Policy, String> {
+    let all = [Policy::Crs, Policy::Rs, Policy::Mw];
+    let policy = all.into_iter().find(|policy| policy_name(*policy) == text);
+    policy.ok_or_else(|| "a policy is crs, rs or mw".into())
+}
+
+/// As it is written.
+#[must_use]
+pub fn policy_name(policy: Policy) -> &'static str {
+    match policy {
+        Policy::Crs => "crs",
+        Policy::Rs => "rs",
+        Policy::Mw => "mw",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_have_a_unit() {
+        assert_eq!(duration("1.5ms"), Ok(Duration::from_micros(1500)));
+        assert!(duration("15").is_err() && duration("ms").is_err() && duration("-1s").is_err());
+    }
+
+    #[test]
+    fn shapes_have_their_numbers() {
+        assert_eq!(shape("flat:7"), Ok(Shape::Flat { jobs: 7 }));
+        assert_eq!(shape("knary:4,7"), Ok(knary(4.0, 7.0, 0.0)));
+        assert!(shape("knary:4").is_err() && shape("tree").is_err());
+    }
+}
