@@ -30,5 +30,7 @@ pub mod worker;
 
 mod atomic;
 #[cfg(not(loom))]
+mod exit;
+#[cfg(not(loom))]
 #[doc(hidden)]
 pub mod private;

@@ -9,20 +9,20 @@ use std::{
 pub use crate::observe::standing::NodeInfo;
 use crate::{
     config::{Config, ConfigError, Resolved},
+    exit,
+    net::{NetError, Network, Settings, priority, settings::SettingsError},
     observe::{Figures, standing::Standing},
     worker::{self, Gate, StartError, Workers},
 };
 
 /// A pool of workers.
 ///
-/// Dropping it waits for its threads; jobs of other threads that still run are finished first.
+/// Dropping it waits for its threads; jobs of other threads that still run are finished first. Before that it says goodbye
+/// to other nodes; if it is the master, their pool has ended then.
 pub struct Satin {
     /// Goes before the workers do.
-    #[expect(dead_code, reason = "the seam where the network comes in")]
-    network: Option<()>,
+    network: Option<Network>,
     workers: Workers,
-    #[expect(dead_code, reason = "the network keeps it up to date")]
-    standing: Arc<Standing>,
 }
 
 /// Settings of a pool by hand.
@@ -41,6 +41,12 @@ pub enum BuildError {
     /// A setting makes no sense.
     #[error(transparent)]
     Config(#[from] ConfigError),
+    /// A setting of the network makes no sense.
+    #[error(transparent)]
+    Settings(#[from] SettingsError),
+    /// The pool of nodes could not be joined.
+    #[error(transparent)]
+    Network(#[from] NetError),
 }
 
 impl Builder {
@@ -133,10 +139,10 @@ impl Builder {
         self.with(|config| config.events = Some(file.into()))
     }
 
-    /// Starts the workers.
+    /// Starts the workers, and with somewhere to join or to listen the network; returns when this node is in its pool.
     ///
     /// # Errors
-    /// If a setting makes no sense, or the system has no room: nothing runs then.
+    /// If a setting makes no sense, the system has no room, or the pool does not let this node in: nothing runs then.
     pub fn build(self) -> Result<Satin, BuildError> {
         let config = self.config.or(Config::load()?).resolve()?;
         Satin::start(config)
@@ -150,21 +156,62 @@ impl Satin {
         Builder::default()
     }
 
-    fn start(config: Resolved) -> Result<Satin, BuildError> {
-        let workers = Workers::start(&config)?;
-        let words = config.words;
-        let name = words
-            .name
-            .unwrap_or_else(|| format!("node-{}", std::process::id()));
-        let site = words.site.unwrap_or_else(|| "default".into());
+    fn start(mut config: Resolved) -> Result<Satin, BuildError> {
+        let settings = Settings::new(std::mem::take(&mut config.words), config.threads)?;
+        // Workers step back behind the network thread, if there is one.
+        let begin = if settings.is_some() { priority::step_back } else { || () };
+        let workers = Workers::start(&config, begin)?;
+        let (name, site) = match &settings {
+            Some(settings) => (settings.name.clone(), settings.site.clone()),
+            None => (format!("node-{}", std::process::id()), "default".into()),
+        };
         let info = NodeInfo::alone(name, site, workers.threads());
         let standing = Arc::new(Standing::new(info));
         standings().insert(workers.number(), Arc::clone(&standing));
-        Ok(Satin {
+        let mut satin = Satin {
             network: None,
             workers,
-            standing,
-        })
+        };
+        if let Some(settings) = settings {
+            let network = Network::start(settings, satin.workers.gate(), standing)?;
+            satin.network.insert(network).wait_until_in()?;
+        }
+        Ok(satin)
+    }
+
+    /// What connects this pool with other nodes, if anything does.
+    #[must_use]
+    pub fn network(&self) -> Option<&Network> {
+        self.network.as_ref()
+    }
+
+    /// The main program of this node: the master runs `main`, and the pool ends with it; others serve until then, and
+    /// never return.
+    fn run_as_main<R>(self, main: impl FnOnce() -> R) -> R {
+        let Some(network) = &self.network else {
+            return self.workers.run_as_main(main);
+        };
+        let handle = network.handle();
+        exit::at_exit({
+            let handle = handle.clone();
+            move |code| handle.end(code.unwrap_or(0))
+        });
+        exit::on_request(move |code| handle.end(code));
+        if !network.is_master() {
+            let code = match network.wait_until_over() {
+                Ok(code) => code,
+                Err(error) => {
+                    eprintln!("error: {error}");
+                    1
+                }
+            };
+            std::process::exit(code);
+        }
+        let result = self.workers.run_as_main(main);
+        // Goodbye to the others, before this program does whatever it does next.
+        drop(self);
+        exit::forget();
+        result
     }
 
     /// Runs `main` on the calling thread, with this pool as the one that spawnable functions run on.
@@ -222,7 +269,10 @@ pub fn node() -> NodeInfo {
 
 /// Runs `main` as the main program of this node, with `program`'s settings above those of file and environment.
 ///
-/// If the settings make no sense, says so on stderr and exits with code 2.
+/// With a network, the pool ends when `main` does, with its exit code, however it ends. Nodes that are not the master serve
+/// instead, and exit with code 0 when the pool has ended. Asked to end by Ctrl-C or SIGTERM, a node says goodbye first.
+///
+/// If the settings make no sense, or this node is not let into the pool, says so on stderr and exits with code 2.
 pub fn run<R>(program: Config, main: impl FnOnce() -> R) -> R {
     let start = || -> Result<Satin, BuildError> {
         let config = program.or(Config::load()?);
@@ -230,7 +280,7 @@ pub fn run<R>(program: Config, main: impl FnOnce() -> R) -> R {
         Builder::from_config(config).build()
     };
     match start() {
-        Ok(satin) => satin.workers.run_as_main(main),
+        Ok(satin) => satin.run_as_main(main),
         Err(error) => {
             eprintln!("error: {error}");
             std::process::exit(2);

@@ -276,7 +276,8 @@ pub enum StartError {
 }
 
 impl Workers {
-    pub(crate) fn start(config: &Resolved) -> Result<Workers, StartError> {
+    /// Starts the threads; each of them calls `begin` first.
+    pub(crate) fn start(config: &Resolved, begin: fn()) -> Result<Workers, StartError> {
         let pool = Pool::new(config.threads).map_err(StartError::Area)?;
         let mut workers = Workers {
             pool,
@@ -290,6 +291,7 @@ impl Workers {
                 .name(format!("satin-{index}"))
                 .stack_size(size)
                 .spawn(move || {
+                    begin();
                     let worker = pool.worker(index);
                     WORKER.set(worker);
                     worker.measure_stack(size);
@@ -394,7 +396,7 @@ fn default_pool() -> &'static Arc<Pool> {
         let start = || -> Result<Workers, Box<dyn std::error::Error>> {
             let config = Config::load()?;
             config.start_log()?;
-            Ok(Workers::start(&config.resolve()?)?)
+            Ok(Workers::start(&config.resolve()?, || ())?)
         };
         start().unwrap_or_else(|error| panic!("satin cannot start: {error}"))
     });
@@ -500,7 +502,7 @@ fn enter_nested<'s, P: Prepared<'s>>(worker: &Worker, call: P) -> P::Out {
             ..Resolved::default()
         };
         let aside =
-            Workers::start(&config).unwrap_or_else(|error| panic!("satin cannot start: {error}"));
+            Workers::start(&config, || ()).unwrap_or_else(|error| panic!("satin cannot start: {error}"));
         return aside.run(|| enter_root(call));
     }
     let nested = Frame::special(worker.innermost(), flag::NESTED);
