@@ -74,7 +74,9 @@ fn run(code: Option<i32>) {
 /// that code. A second request exits at once.
 pub(crate) fn on_request(stop: impl Fn(i32) + Send + Sync + 'static) {
     let wait = move || {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build();
         let Ok(runtime) = runtime else { return };
         let Ok(code) = runtime.block_on(requested()) else {
             return;
@@ -93,7 +95,9 @@ pub(crate) fn on_request(stop: impl Fn(i32) + Send + Sync + 'static) {
     };
     let thread = std::thread::Builder::new().name("satin-signals".into());
     if let Err(error) = thread.spawn(wait) {
-        tracing::warn!("cannot wait for signals ({error}): Ctrl-C ends this node without a goodbye");
+        tracing::warn!(
+            "cannot wait for signals ({error}): Ctrl-C ends this node without a goodbye"
+        );
     }
 }
 

@@ -343,7 +343,8 @@ impl Network {
 
 impl Drop for Network {
     fn drop(&mut self) {
-        self.handle().end(if std::thread::panicking() { PANIC } else { 0 });
+        self.handle()
+            .end(if std::thread::panicking() { PANIC } else { 0 });
         let closed = self.progress.lock().closed;
         if let Some(thread) = self.thread.take()
             && closed
