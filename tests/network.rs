@@ -93,7 +93,10 @@ fn two_nodes_share_the_work() {
     let nodes = pool(2, 1);
     nodes[0].run(|| meet(3, 2, 0));
     for n in [10, 20, 30] {
-        assert_eq!(nodes[0].run(|| fib(n)), [55, 6765, 832_040][n as usize / 10 - 1]);
+        assert_eq!(
+            nodes[0].run(|| fib(n)),
+            [55, 6765, 832_040][n as usize / 10 - 1]
+        );
     }
 }
 

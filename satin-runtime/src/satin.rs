@@ -159,7 +159,11 @@ impl Satin {
     fn start(mut config: Resolved) -> Result<Satin, BuildError> {
         let settings = Settings::new(std::mem::take(&mut config.words), config.threads)?;
         // Workers step back behind the network thread, if there is one.
-        let begin = if settings.is_some() { priority::step_back } else { || () };
+        let begin = if settings.is_some() {
+            priority::step_back
+        } else {
+            || ()
+        };
         let workers = Workers::start(&config, begin)?;
         let (name, site) = match &settings {
             Some(settings) => (settings.name.clone(), settings.site.clone()),
@@ -205,7 +209,7 @@ impl Satin {
                     1
                 }
             };
-            std::process::exit(code);
+            exit::with(code);
         }
         let result = self.workers.run_as_main(main);
         // Goodbye to the others, before this program does whatever it does next.

@@ -3,7 +3,10 @@
 use std::{
     net::{SocketAddr, UdpSocket},
     path::PathBuf,
-    sync::{Arc, atomic::{AtomicU32, Ordering::Relaxed}},
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering::Relaxed},
+    },
     time::{Duration, Instant},
 };
 
@@ -18,7 +21,9 @@ use rustls::{
 };
 
 use super::{
-    Credential, Join, NetError, Network, Settings, door::Door, limits, transport,
+    Credential, Join, NetError, Network, Settings,
+    door::Door,
+    limits, transport,
     wire::{self, Frames, Greeting, Hello, Reason, Refusal},
 };
 use crate::{
@@ -37,7 +42,11 @@ struct Key(PathBuf);
 impl Key {
     fn new() -> Key {
         static NEXT: AtomicU32 = AtomicU32::new(0);
-        let name = format!("satin-net-{}-{}.pem", std::process::id(), NEXT.fetch_add(1, Relaxed));
+        let name = format!(
+            "satin-net-{}-{}.pem",
+            std::process::id(),
+            NEXT.fetch_add(1, Relaxed)
+        );
         let path = std::env::temp_dir().join(name);
         let _ = std::fs::remove_file(&path);
         Credential::write_new(&path).expect("written");
@@ -72,7 +81,12 @@ impl TestNode {
     }
 
     fn wait_for_refusal(&self, what: &str) {
-        wait_for(what, || self.network.refusals().iter().any(|text| text.contains(what)));
+        wait_for(what, || {
+            self.network
+                .refusals()
+                .iter()
+                .any(|text| text.contains(what))
+        });
     }
 
     /// It still lets in who belongs to it.
@@ -115,7 +129,8 @@ fn start(settings: Settings) -> TestNode {
     let workers = Workers::start(&config, || ()).expect("workers");
     let info = NodeInfo::alone(settings.name.clone(), settings.site.clone(), 1);
     let standing = Arc::new(Standing::new(info));
-    let network = Network::start(settings, workers.gate(), Arc::clone(&standing)).expect("a network");
+    let network =
+        Network::start(settings, workers.gate(), Arc::clone(&standing)).expect("a network");
     TestNode {
         network,
         standing,
@@ -125,7 +140,10 @@ fn start(settings: Settings) -> TestNode {
 
 fn founder(key: &Key) -> TestNode {
     let node = start(settings("founder", key, None));
-    assert!(node.network.wait_until_in().expect("a pool"), "it is master");
+    assert!(
+        node.network.wait_until_in().expect("a pool"),
+        "it is master"
+    );
     node
 }
 
@@ -155,7 +173,11 @@ impl Stranger {
             let _inside = runtime.enter();
             Endpoint::client(([127, 0, 0, 1], 0).into()).expect("a socket")
         };
-        Stranger { runtime, endpoint, client }
+        Stranger {
+            runtime,
+            endpoint,
+            client,
+        }
     }
 
     fn with(key: &Key) -> Stranger {
@@ -168,7 +190,11 @@ impl Stranger {
     }
 
     /// Opens the control stream with these bytes and reads the answer.
-    fn greet(&self, to: SocketAddr, greeting: &[u8]) -> (Connection, SendStream, RecvStream, Greeting) {
+    fn greet(
+        &self,
+        to: SocketAddr,
+        greeting: &[u8],
+    ) -> (Connection, SendStream, RecvStream, Greeting) {
         self.runtime.block_on(async {
             let connection = self.connect(to).await.expect("the handshake is in order");
             let (mut send, mut recv) = connection.open_bi().await.expect("a stream");
@@ -194,7 +220,10 @@ impl Stranger {
 
     fn reason_of_close(&self, connection: &Connection) -> String {
         let closed = async { tokio::time::timeout(PATIENCE, connection.closed()).await };
-        self.runtime.block_on(closed).expect("it is closed").to_string()
+        self.runtime
+            .block_on(closed)
+            .expect("it is closed")
+            .to_string()
     }
 }
 
@@ -335,7 +364,10 @@ fn without_a_certificate_nobody_gets_past_the_handshake() {
             Err(error) => error,
         }
     });
-    assert!(matches!(error, ConnectionError::ConnectionClosed(_)), "{error}");
+    assert!(
+        matches!(error, ConnectionError::ConnectionClosed(_)),
+        "{error}"
+    );
     node.wait_for_refusal("do not hold the same credential");
     node.is_unharmed(&key);
 }
@@ -349,7 +381,10 @@ fn another_pool_is_refused_on_both_sides() {
         ..settings("wrong", &key, Some(node.addr()))
     };
     let text = error_of(other);
-    assert!(text.contains("belongs to the pool `tests`, and this one to `others`"), "{text}");
+    assert!(
+        text.contains("belongs to the pool `tests`, and this one to `others`"),
+        "{text}"
+    );
     node.wait_for_refusal("wrong: it belongs to the pool `others`");
     node.is_unharmed(&key);
 }
@@ -369,7 +404,11 @@ fn another_program_or_build_is_refused() {
     other.executable[0] ^= 1;
     let refusal = stranger.refusal(node.addr(), &encode(other));
     assert_eq!(refusal.reason, Reason::Executable);
-    assert!(refusal.text.contains("SATIN_MIXED_BUILDS=1"), "{}", refusal.text);
+    assert!(
+        refusal.text.contains("SATIN_MIXED_BUILDS=1"),
+        "{}",
+        refusal.text
+    );
     node.wait_for_refusal("stranger: it runs another build");
     node.is_unharmed(&key);
 }
@@ -388,7 +427,10 @@ fn another_version_is_refused() {
     // A version so new that it is another protocol for TLS.
     let newer = without_certificate(b"satin/2");
     let error = newer.runtime.block_on(newer.connect(node.addr()));
-    assert!(matches!(error, Err(ConnectionError::ConnectionClosed(_))), "{error:?}");
+    assert!(
+        matches!(error, Err(ConnectionError::ConnectionClosed(_))),
+        "{error:?}"
+    );
     node.wait_for_refusal("another version of Satin's protocol");
     node.is_unharmed(&key);
 }
@@ -430,12 +472,20 @@ fn a_frame_of_a_gigabyte_closes_the_connection_and_nothing_else() {
     let header = (1u32 << 30).to_le_bytes();
     let refusal = stranger.refusal(node.addr(), &header);
     assert_eq!(refusal.reason, Reason::Malformed);
-    assert!(refusal.text.contains("a frame of 1073741824 bytes"), "{}", refusal.text);
+    assert!(
+        refusal.text.contains("a frame of 1073741824 bytes"),
+        "{}",
+        refusal.text
+    );
     node.wait_for_refusal("a frame of 1073741824 bytes, where at most 262144");
     // And once it is in.
-    let (connection, mut send, _recv, answer) = stranger.greet(node.addr(), &encode(hello(1, nowhere())));
+    let (connection, mut send, _recv, answer) =
+        stranger.greet(node.addr(), &encode(hello(1, nowhere())));
     assert!(matches!(answer, Greeting::Hello(_)));
-    stranger.runtime.block_on(send.write_all(&header)).expect("written");
+    stranger
+        .runtime
+        .block_on(send.write_all(&header))
+        .expect("written");
     let reason = stranger.reason_of_close(&connection);
     assert!(reason.contains("a frame of 1073741824 bytes"), "{reason}");
     node.wait_for_refusal("a frame of 1073741824 bytes, where at most 16777216");
@@ -447,17 +497,28 @@ fn nonsense_on_any_stream_closes_the_connection_with_a_reason() {
     let key = Key::new();
     let node = founder(&key);
     let stranger = Stranger::with(&key);
-    for (id, way) in [(1, "control"), (2, "large"), (3, "datagram"), (4, "message in a datagram")] {
-        let (connection, mut send, _recv, _) = stranger.greet(node.addr(), &encode(hello(id, nowhere())));
+    for (id, way) in [
+        (1, "control"),
+        (2, "large"),
+        (3, "datagram"),
+        (4, "message in a datagram"),
+    ] {
+        let (connection, mut send, _recv, _) =
+            stranger.greet(node.addr(), &encode(hello(id, nowhere())));
         stranger.runtime.block_on(async {
             match way {
-                "control" => send.write_all(&[3, 0, 0, 0, 0xff, 0xff, 0xff]).await.expect("written"),
+                "control" => send
+                    .write_all(&[3, 0, 0, 0, 0xff, 0xff, 0xff])
+                    .await
+                    .expect("written"),
                 "large" => {
                     let mut stream = connection.open_uni().await.expect("a stream");
                     stream.write_all(&[0xff; 100]).await.expect("written");
                     stream.finish().expect("open");
                 }
-                "datagram" => connection.send_datagram(vec![0xff; 9].into()).expect("sent"),
+                "datagram" => connection
+                    .send_datagram(vec![0xff; 9].into())
+                    .expect("sent"),
                 _ => {
                     let goodbye = wire::encode(&Message::Goodbye);
                     connection.send_datagram(goodbye.into()).expect("sent");
@@ -465,7 +526,12 @@ fn nonsense_on_any_stream_closes_the_connection_with_a_reason() {
             }
         });
         let reason = stranger.reason_of_close(&connection);
-        assert!(reason.contains("cannot be decoded") || reason.contains("ends in the middle") || reason.contains("out of bounds"), "{way}: {reason}");
+        assert!(
+            reason.contains("cannot be decoded")
+                || reason.contains("ends in the middle")
+                || reason.contains("out of bounds"),
+            "{way}: {reason}"
+        );
     }
     assert_eq!(node.network.refused(), 4);
     node.is_unharmed(&key);
@@ -480,7 +546,10 @@ fn a_flood_of_handshakes_does_not_keep_others_out_for_long() {
     let refused = stranger.runtime.block_on(async {
         let mut attempts = tokio::task::JoinSet::new();
         for _ in 0..many {
-            let connecting = stranger.endpoint.connect_with(stranger.client.clone(), node.addr(), "satin");
+            let connecting =
+                stranger
+                    .endpoint
+                    .connect_with(stranger.client.clone(), node.addr(), "satin");
             attempts.spawn(async {
                 match connecting.expect("an address").await {
                     Err(ConnectionError::ConnectionClosed(close)) => {
@@ -520,7 +589,10 @@ fn a_newer_connection_takes_the_place_of_an_older_one() {
     let Greeting::Refused(refusal) = greet(2).3 else {
         panic!("not let in");
     };
-    assert_eq!((refusal.reason, refusal.epoch), (Reason::Crossed, answer.epoch));
+    assert_eq!(
+        (refusal.reason, refusal.epoch),
+        (Reason::Crossed, answer.epoch)
+    );
     assert_eq!(first.close_reason(), None);
     let (second, _send, _recv, newer) = greet(refusal.epoch + 1);
     let Greeting::Hello(newer) = newer else {

@@ -509,8 +509,8 @@ fn enter_nested<'s, P: Prepared<'s>>(worker: &Worker, call: P) -> P::Out {
             threads: 1,
             ..Resolved::default()
         };
-        let aside =
-            Workers::start(&config, || ()).unwrap_or_else(|error| panic!("satin cannot start: {error}"));
+        let aside = Workers::start(&config, || ())
+            .unwrap_or_else(|error| panic!("satin cannot start: {error}"));
         return aside.run(|| enter_root(call));
     }
     let nested = Frame::special(worker.innermost(), flag::NESTED);
