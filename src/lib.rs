@@ -1,5 +1,5 @@
-//! Satin turns an ordinary recursive function into one that runs on every core of this machine, and soon of every
-//! machine you have.
+//! Satin turns an ordinary recursive function into one that runs on every core of every machine you
+//! have.
 //!
 //! ```
 //! #[satin::spawnable]
@@ -61,8 +61,10 @@
 //! assert_eq!(FOUND.get(), Some(true));
 //! ```
 //!
-//! No network exists yet: a job never leaves this process but through a [`Gate`](worker::Gate), which is what the
-//! network will use.
+//! # Many machines
+//! With `SATIN_LISTEN` or `SATIN_JOIN` (or the builder's [`listen`](Builder::listen) and [`join`](Builder::join)) the
+//! process is a node of a pool: the master runs `main`, the others work for it. The README's "Many machines" says how;
+//! the command `satin run` tries it out on one machine. With neither, no socket is opened.
 
 pub use satin_macros::{bound, call, main, seq, spawn, spawnable, sync};
 pub use satin_runtime::{

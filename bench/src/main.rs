@@ -8,6 +8,7 @@ mod jsonl;
 mod pools;
 mod sites;
 mod spawn;
+mod steal;
 mod thief;
 
 use clap::{Parser, Subcommand};
@@ -26,12 +27,14 @@ Examples:
   bench spawn --case fib,nqueens --rounds 21   two cases, more rounds
   bench spawn --json spawn.jsonl               keep the figures as JSON Lines too
   bench thief                                  how long a thief from outside waits for a job
+  bench steal                                  a theft between two nodes beside a raw QUIC round trip
   bench sites --svg sites.svg                  what slow links between sites cost, about half an hour";
 
 #[derive(Debug, Subcommand)]
 enum Bench {
     Sites(sites::Args),
     Spawn(spawn::Args),
+    Steal(steal::Args),
     Thief(thief::Args),
 }
 
@@ -39,6 +42,7 @@ fn main() -> anyhow::Result<()> {
     match Cli::parse().bench {
         Bench::Sites(args) => sites::run(&args),
         Bench::Spawn(args) => spawn::run(&args),
+        Bench::Steal(args) => steal::run(&args),
         Bench::Thief(args) => thief::run(&args),
     }
 }

@@ -1,5 +1,8 @@
 //! What cleans up when this process cannot: a shell that waits at the end of a pipe. If the pipe closes without a word,
 //! we were killed; then it kills our nodes and removes our files.
+//!
+//! We may be killed after a node was started and before the guard was told. So on Linux it also looks for processes that
+//! have the name of our directory in their environment, until there has been none for a while.
 
 use std::{
     io::{self, Write},
@@ -24,6 +27,15 @@ while read -r what which; do
     esac
 done
 for group in $groups; do kill -s KILL -- "-$group"; done 2>/dev/null
+quiet=0
+while [ -d /proc/self ] && [ $quiet -lt 3 ]; do
+    quiet=$((quiet + 1))
+    for environ in $(grep -lF -- "$1/" /proc/[0-9]*/environ 2>/dev/null); do
+        process=${environ#/proc/}
+        kill -s KILL "${process%/environ}" && quiet=0
+    done 2>/dev/null
+    sleep 0.2
+done
 rm -rf -- "$1"
 "#;
 

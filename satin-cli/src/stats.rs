@@ -79,6 +79,9 @@ fn add(sum: &mut NodeFigures, more: &NodeFigures) {
         bytes_sent,
         bytes_received,
         idle_s,
+        // Percentiles do not add up.
+        steal_us_p50: _,
+        steal_us_p99: _,
     } = more;
     sum.threads += threads;
     sum.seconds = sum.seconds.max(*seconds);

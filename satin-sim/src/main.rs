@@ -131,7 +131,7 @@ fn main() -> anyhow::Result<()> {
 
 fn print_report(report: &Report) {
     let mut table = Table::new();
-    table.load_preset(UTF8_BORDERS_ONLY);
+    table.load_style(UTF8_BORDERS_ONLY);
     let mut row = |name: &str, value: String| {
         table.add_row([name.to_string(), value]);
     };
@@ -180,7 +180,7 @@ fn print_report(report: &Report) {
 
 fn print_rows(rows: &[sites::Row]) {
     let mut table = Table::new();
-    table.load_preset(UTF8_BORDERS_ONLY);
+    table.load_style(UTF8_BORDERS_ONLY);
     table.set_header([
         "policy",
         "round trip",

@@ -24,10 +24,11 @@ use super::{
     link::{Close, Link, write_large},
     network::Progress,
     socket::Traffic,
+    thefts::Thefts,
     wire::{self, Frames},
 };
 use crate::{
-    node::{Action, Event, Identity, Message, Node, NodeId, Notice, Peer},
+    node::{Action, Event, Identity, Message, Node, NodeId, Notice, Peer, message::Cargo},
     observe::{
         events::{self, EventLog, NodeFigures},
         standing::Standing,
@@ -122,6 +123,7 @@ pub(super) struct Driver {
     standing: Arc<Standing>,
     events: Option<EventLog>,
     pub(super) figures: NodeFigures,
+    thefts: Thefts,
     pub(super) traffic: Arc<Traffic>,
     idle: (u32, Duration),
     master: Option<Identity>,
@@ -176,6 +178,7 @@ impl Driver {
             },
             began,
             armed: None,
+            thefts: Thefts::default(),
             progress,
             standing,
             events,
@@ -310,7 +313,10 @@ impl Driver {
     pub(super) fn final_figures(&mut self) -> NodeFigures {
         let now = self.now();
         self.watch(&Event::Idle(0), now);
+        let (steal_us_p50, steal_us_p99) = self.thefts.percentiles();
         NodeFigures {
+            steal_us_p50,
+            steal_us_p99,
             seconds: now.as_secs_f64(),
             given: self.bridge.given,
             bytes_sent: self.traffic.sent.load(std::sync::atomic::Ordering::Relaxed),
@@ -398,6 +404,7 @@ impl Driver {
     // --------------------------------------------------------------------------------------------------------- sending
 
     fn send(&mut self, net: &Rc<Net>, to: Peer, message: Message) {
+        self.thefts.sent(self.now(), to, &message);
         if let Message::Steal { .. } = message {
             match self.node.view().is_near(to) {
                 true => self.figures.asked_near += 1,
@@ -679,7 +686,10 @@ impl Driver {
         if self.links.get(&from).is_none_or(|link| link.epoch != epoch) {
             return; // of a connection that another has replaced
         }
-        if let Message::Jobs { jobs, .. } = &message {
+        if let Message::Jobs { request, jobs }
+        | Message::OffersWith(_, Cargo::Jobs { request, jobs }) = &message
+        {
+            self.thefts.answered(now, from, *request, jobs.len());
             match self.node.view().is_near(from) {
                 true => self.figures.got_near += jobs.len() as u64,
                 false => self.figures.got_far += jobs.len() as u64,

@@ -6,6 +6,7 @@
 //!   of one.
 //! * `driver`: the one owner of the [`Node`](crate::node::Node), what comes in and what goes out; `bridge`: what workers
 //!   tell it, and what it wants of them.
+//! * `thefts`: how long they take.
 //! * `network`: the thread, from its start to its end; [`priority`]: how it gets its share of the processor.
 //! * `transport`, `socket`: how QUIC and the socket under it are set up; [`relay`]: detours for emulated links.
 //!
@@ -24,6 +25,7 @@ pub mod priority;
 pub mod relay;
 pub mod settings;
 mod socket;
+mod thefts;
 mod transport;
 pub mod wire;
 

@@ -113,6 +113,10 @@ pub struct NodeFigures {
     pub asked_far: u64,
     /// Jobs that came of them.
     pub got_far: u64,
+    /// From a request until jobs were here, lifelines aside: the median of the last thefts, in microseconds.
+    pub steal_us_p50: f64,
+    /// The 99th percentile of the same.
+    pub steal_us_p99: f64,
     /// Bytes sent to other nodes, with all overheads.
     pub bytes_sent: u64,
     /// Bytes received.

@@ -5,8 +5,8 @@ use rand::{Rng, RngExt, rngs::SmallRng};
 
 use super::{
     super::{Peer, View},
-    numbers::{FAR_ROUND, NEAR_ROUND},
-    policy::{StealPolicy, ring},
+    numbers::{FAR_ACQUAINTANCES, FAR_ROUND, FAR_STRANGERS, NEAR_ROUND},
+    policy::{Around, StealPolicy, ring},
 };
 
 /// The policy `crs`.
@@ -19,12 +19,15 @@ impl StealPolicy for Crs {
         2
     }
 
-    fn victim(&self, lane: usize, view: &View, rng: &mut SmallRng) -> Option<Peer> {
+    fn victim(&self, lane: usize, around: &Around<'_>, rng: &mut SmallRng) -> Option<Peer> {
         if lane == NEAR {
-            view.random_near(rng)
-        } else {
-            view.random_far(rng)
+            return around.giver.or_else(|| around.view.random_near(rng));
         }
+        let known = around.far;
+        if known.len() >= FAR_ACQUAINTANCES && !rng.random_bool(FAR_STRANGERS) {
+            return Some(known[rng.random_range(0..known.len())]);
+        }
+        around.view.random_far(rng)
     }
 
     fn round(&self, lane: usize, view: &View) -> u32 {

@@ -22,7 +22,7 @@ mod tests;
 
 pub use crs::Crs;
 pub use mw::Mw;
-pub use policy::StealPolicy;
+pub use policy::{Around, StealPolicy};
 pub use rs::Rs;
 
 use std::{
@@ -221,6 +221,7 @@ impl Steal {
     ) {
         self.reconnect.remove(&peer);
         self.trips.note(cx, peer, round_trip);
+        self.trips.connected(cx.view, peer);
         self.thief.connected(peer, epoch);
         self.victim.forget_before(peer, epoch);
         self.books.connected(peer, epoch);
@@ -244,6 +245,9 @@ impl Steal {
     pub(crate) fn disconnected(&mut self, cx: &mut Context<'_>, peer: Peer, epoch: u64) {
         self.thief.forget_before(peer, epoch + 1);
         self.victim.forget_before(peer, epoch + 1);
+        if cx.links.epoch(peer).is_none() {
+            self.trips.disconnected(peer);
+        }
         self.reach(cx, peer);
     }
 
@@ -425,7 +429,7 @@ impl Steal {
     }
 
     pub(crate) fn took(&mut self, cx: &mut Context<'_>, request: u64, jobs: Vec<Taken>, left: u32) {
-        let Some(asker) = self.victim.took(request) else {
+        let Some(asker) = self.victim.took(request, jobs.len()) else {
             for job in jobs {
                 self.keep(cx, job);
             }
@@ -434,8 +438,8 @@ impl Steal {
         if jobs.is_empty() {
             return self.victim.wait(asker);
         }
-        if left == 0 {
-            self.victim.arm();
+        if left > 0 {
+            self.victim.look_again();
         }
         if !cx.view.is_alive(asker.peer) || self.leaving {
             for job in jobs {

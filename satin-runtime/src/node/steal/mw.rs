@@ -4,7 +4,7 @@ use rand::rngs::SmallRng;
 
 use super::{
     super::{Peer, View},
-    policy::StealPolicy,
+    policy::{Around, StealPolicy},
 };
 
 /// The policy `mw`.
@@ -15,17 +15,21 @@ impl StealPolicy for Mw {
         1
     }
 
-    fn victim(&self, _lane: usize, view: &View, _rng: &mut SmallRng) -> Option<Peer> {
-        let master = view.master();
-        (master != view.me().peer).then_some(master)
+    fn victim(&self, _lane: usize, around: &Around<'_>, _rng: &mut SmallRng) -> Option<Peer> {
+        master(around.view)
     }
 
     fn round(&self, _lane: usize, _view: &View) -> u32 {
         1
     }
 
-    fn lifelines(&self, lane: usize, view: &View, rng: &mut SmallRng) -> Vec<(Peer, u32)> {
-        let master = self.victim(lane, view, rng);
+    fn lifelines(&self, _lane: usize, view: &View, _rng: &mut SmallRng) -> Vec<(Peer, u32)> {
+        let master = master(view);
         master.into_iter().map(|master| (master, 1)).collect()
     }
+}
+
+fn master(view: &View) -> Option<Peer> {
+    let master = view.master();
+    (master != view.me().peer).then_some(master)
 }

@@ -79,3 +79,11 @@ pub(super) const ENOUGH: usize = 64;
 /// Too small: a message for each answer. Too large: answers are kept for longer than need be, and sent again when a
 /// connection breaks.
 pub(super) const ACKNOWLEDGE_WAIT: Duration = Duration::from_millis(20);
+
+/// A node that has connections to so many nodes of other sites mostly asks among them: a new connection costs both sides
+/// a handshake, and the thief two round trips more. Too small: work spreads along few paths. Too large: in a pool of
+/// thousands everybody is connected to everybody.
+pub(super) const FAR_ACQUAINTANCES: usize = 8;
+
+/// How often it asks a stranger all the same. Too small: nobody new is ever met. Too large: see [`FAR_ACQUAINTANCES`].
+pub(super) const FAR_STRANGERS: f64 = 0.05;

@@ -4,6 +4,16 @@ use rand::rngs::SmallRng;
 
 use super::super::{Peer, View};
 
+/// What a policy may look at.
+pub struct Around<'a> {
+    /// Who is there.
+    pub view: &'a View,
+    /// Nodes of other sites to which a connection stands, in order.
+    pub far: &'a [Peer],
+    /// Who gave the last jobs in that lane, and has not said since that it has none.
+    pub giver: Option<Peer>,
+}
+
 /// Whom an idle node asks for work.
 ///
 /// A policy has one or two lanes. In each, one request at a time is under way; both are under way side by side. When a
@@ -13,7 +23,7 @@ pub trait StealPolicy: Send {
     fn lanes(&self) -> usize;
 
     /// Whom to ask next in that lane; `None` if there is nobody.
-    fn victim(&self, lane: usize, view: &View, rng: &mut SmallRng) -> Option<Peer>;
+    fn victim(&self, lane: usize, around: &Around<'_>, rng: &mut SmallRng) -> Option<Peer>;
 
     /// How many failed requests make a round.
     fn round(&self, lane: usize, view: &View) -> u32;

@@ -5,7 +5,7 @@ use rand::rngs::SmallRng;
 use super::{
     super::{Peer, View},
     numbers::NEAR_ROUND,
-    policy::{StealPolicy, ring},
+    policy::{Around, StealPolicy, ring},
 };
 
 /// The policy `rs`.
@@ -16,8 +16,8 @@ impl StealPolicy for Rs {
         1
     }
 
-    fn victim(&self, _lane: usize, view: &View, rng: &mut SmallRng) -> Option<Peer> {
-        view.random(rng)
+    fn victim(&self, _lane: usize, around: &Around<'_>, rng: &mut SmallRng) -> Option<Peer> {
+        around.view.random(rng)
     }
 
     fn round(&self, _lane: usize, view: &View) -> u32 {

@@ -8,7 +8,7 @@ use super::{
     super::{Action, Config, Context, Message, Peer, Policy, Request},
     Crs, Mw, Rs,
     numbers::{MOST, NEWEST, REQUEST_PATIENCE, REQUEST_ROUND_TRIPS, RETRY_FIRST, RETRY_LAST, TINY},
-    policy::StealPolicy,
+    policy::{Around, StealPolicy},
     trips::Trips,
 };
 
@@ -28,6 +28,8 @@ struct Lane {
     asked: Option<Ask>,
     /// Requests that have failed, since something was found.
     failed: u32,
+    /// Who gave the last jobs, and has not said since that it has none.
+    giver: Option<Peer>,
     lifelines: Vec<Ask>,
     /// Its lifelines have been chosen, and none of them was lost since.
     moored: bool,
@@ -157,7 +159,7 @@ impl Thief {
                 continue;
             }
             if self.lanes[lane].failed < self.policy.round(lane, cx.view)
-                && let Some(victim) = self.policy.victim(lane, cx.view, cx.rng)
+                && let Some(victim) = self.victim(cx, trips, lane)
             {
                 let most = self.most(cx, trips, victim, lane, idle);
                 self.lanes[lane].asked = Some(self.ask(cx, trips, victim, most, false));
@@ -171,6 +173,15 @@ impl Thief {
             let around = cx.rng.random_range(0.75..1.25);
             self.retry = Some(cx.now + self.pause.mul_f64(around));
         }
+    }
+
+    fn victim(&self, cx: &mut Context<'_>, trips: &Trips, lane: usize) -> Option<Peer> {
+        let around = Around {
+            view: cx.view,
+            far: trips.far(),
+            giver: self.lanes[lane].giver,
+        };
+        self.policy.victim(lane, &around, cx.rng)
     }
 
     /// Leaves the lifelines of a lane.
@@ -245,14 +256,19 @@ impl Thief {
             self.giver = None;
         }
         for lane in &mut self.lanes {
-            if lane.asked.take_if(|ask| is_it(ask)).is_some() {
-                lane.failed += 1;
-            }
+            let asked = lane.asked.take_if(|ask| is_it(ask)).is_some();
             let before = lane.lifelines.len();
             lane.lifelines.retain(|lifeline| !is_it(lifeline));
+            let hung = lane.lifelines.len() < before;
             if found {
-                lane.moored &= lane.lifelines.len() == before;
+                lane.moored &= !hung;
                 lane.failed = 0;
+                if asked || hung {
+                    lane.giver = Some(from);
+                }
+            } else if asked {
+                lane.failed += 1;
+                lane.giver.take_if(|giver| *giver == from);
             }
         }
         if found {
@@ -267,6 +283,7 @@ impl Thief {
         for lane in &mut self.lanes {
             if lane.asked.take_if(|ask| ask.until <= now).is_some() {
                 lane.failed += 1;
+                lane.giver = None;
             }
         }
         if self.ahead.take_if(|ask| ask.until <= now).is_some() {
@@ -278,6 +295,7 @@ impl Thief {
         for lane in &mut self.lanes {
             if lane.asked.take_if(|ask| lost(ask)).is_some() {
                 lane.failed += 1;
+                lane.giver = None;
             }
             let before = lane.lifelines.len();
             lane.lifelines.retain(|lifeline| !lost(lifeline));
@@ -289,6 +307,9 @@ impl Thief {
     /// The peer is gone.
     pub(super) fn sever(&mut self, peer: Peer) {
         self.lose(|ask| ask.peer == peer);
+        for lane in &mut self.lanes {
+            lane.giver.take_if(|giver| *giver == peer);
+        }
         self.giver.take_if(|giver| *giver == peer);
     }
 

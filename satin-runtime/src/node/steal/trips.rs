@@ -12,6 +12,8 @@ use super::{
 pub(super) struct Trips {
     peers: BTreeMap<Peer, Duration>,
     nearest_far: Option<Duration>,
+    /// Nodes of other sites to which a connection stands, in order.
+    far: Vec<Peer>,
     warned: bool,
 }
 
@@ -51,7 +53,28 @@ impl Trips {
         self.peers.get(&peer).copied().unwrap_or(usual)
     }
 
+    /// Nodes of other sites to which a connection stands, in order.
+    pub(super) fn far(&self) -> &[Peer] {
+        &self.far
+    }
+
+    pub(super) fn connected(&mut self, view: &View, peer: Peer) {
+        if view.is_alive(peer)
+            && !view.is_near(peer)
+            && let Err(place) = self.far.binary_search(&peer)
+        {
+            self.far.insert(place, peer);
+        }
+    }
+
+    pub(super) fn disconnected(&mut self, peer: Peer) {
+        if let Ok(place) = self.far.binary_search(&peer) {
+            self.far.remove(place);
+        }
+    }
+
     pub(super) fn sever(&mut self, peer: Peer) {
         self.peers.remove(&peer);
+        self.disconnected(peer);
     }
 }

@@ -33,11 +33,18 @@ pub(super) enum Spare {
     Any,
 }
 
+/// What the workers were asked for.
+struct Taking {
+    request: u64,
+    most: u32,
+    asker: Asker,
+}
+
 /// Who asks.
 #[derive(Default)]
 pub(super) struct Victim {
     askers: VecDeque<Asker>,
-    taking: Option<(u64, Asker)>,
+    taking: Option<Taking>,
     takes: u64,
     /// The workers were asked and had too little: they will say when there is something.
     armed: bool,
@@ -59,6 +66,8 @@ impl Victim {
             self.remove(peer, oldest);
             none(cx, peer, oldest);
         }
+        // Whatever the workers said when they were asked last, a request asks them anew.
+        self.armed &= lifeline;
         self.askers.push_back(Asker {
             peer,
             request,
@@ -143,24 +152,24 @@ impl Victim {
         };
         let request = self.takes;
         cx.actions.push_back(Action::Take { request, most });
-        self.taking = Some((request, next));
+        self.taking = Some(Taking {
+            request,
+            most,
+            asker: next,
+        });
     }
 
-    /// For whom that was taken.
-    pub(super) fn took(&mut self, request: u64) -> Option<Asker> {
-        let (_, asker) = self.taking.take_if(|(taking, _)| *taking == request)?;
-        Some(asker)
+    /// For whom that was taken, if it was found.
+    pub(super) fn took(&mut self, request: u64, found: usize) -> Option<Asker> {
+        let taking = self.taking.take_if(|taking| taking.request == request)?;
+        // Then, and only then, the workers will say when there is more.
+        self.armed = found < taking.most as usize;
+        Some(taking.asker)
     }
 
     /// There was nothing for it.
     pub(super) fn wait(&mut self, asker: Asker) {
-        self.armed = true;
         self.askers.push_front(asker);
-    }
-
-    /// The workers had less than they were asked for.
-    pub(super) fn arm(&mut self) {
-        self.armed = true;
     }
 
     /// Nobody will be served any more.
