@@ -70,6 +70,19 @@ fn run(code: Option<i32>) {
     }
 }
 
+/// Somebody has asked the process to end: another thread will do so.
+static REQUESTED: AtomicBool = AtomicBool::new(false);
+
+/// Exits with this code; but if the process is asked to end already, with the code for that.
+pub(crate) fn with(code: i32) -> ! {
+    if REQUESTED.load(Ordering::SeqCst) {
+        loop {
+            std::thread::park();
+        }
+    }
+    std::process::exit(code);
+}
+
 /// Calls `stop` with 130 or 143 when a person or a system asks the process to end (Ctrl-C, SIGTERM), and then exits with
 /// that code. A second request exits at once.
 pub(crate) fn on_request(stop: impl Fn(i32) + Send + Sync + 'static) {
@@ -81,6 +94,7 @@ pub(crate) fn on_request(stop: impl Fn(i32) + Send + Sync + 'static) {
         let Ok(code) = runtime.block_on(requested()) else {
             return;
         };
+        REQUESTED.store(true, Ordering::SeqCst);
         std::thread::scope(|scope| {
             let stopping = std::thread::Builder::new().spawn_scoped(scope, || {
                 stop(code);

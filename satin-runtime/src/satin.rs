@@ -209,7 +209,7 @@ impl Satin {
                     1
                 }
             };
-            std::process::exit(code);
+            exit::with(code);
         }
         let result = self.workers.run_as_main(main);
         // Goodbye to the others, before this program does whatever it does next.

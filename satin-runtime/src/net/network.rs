@@ -19,7 +19,7 @@ use tokio::{
 };
 
 use super::{
-    Settings,
+    Join, Settings,
     bridge::{Bridge, Here, News},
     connect,
     credential::{Credential, CredentialError},
@@ -517,11 +517,19 @@ async fn set_up(setting_up: SettingUp) -> Result<(Rc<Net>, Settings), NetError> 
 }
 
 async fn run(net: Rc<Net>, settings: Settings) {
+    let (join, me) = (settings.join.clone(), net.driver.borrow().me().addr);
     tokio::task::spawn_local(connect::accept(Rc::clone(&net)));
     tokio::task::spawn_local(keep_time(Rc::clone(&net)));
     tokio::task::spawn_local(look(Rc::clone(&net), settings));
     net.over.notified().await;
     wind_up(&net).await;
+    if let Some(file @ Join::File(_)) = join {
+        // The file may lie on a machine that does not answer.
+        let forget = tokio::task::spawn_blocking(move || discovery::forget(Some(&file), &[me]));
+        if let Ok(Ok(Err(error))) = timeout(limits::GOODBYE / 4, forget).await {
+            tracing::warn!("{error}");
+        }
+    }
 }
 
 /// Rings when the node's next timeout is due, or when other threads have news.
