@@ -70,8 +70,10 @@ impl Node {
         }
     }
 
-    fn code(&mut self) -> Option<i32> {
-        self.wait().code()
+    /// The exit code, or what happened instead.
+    fn code(&mut self) -> Result<i32, ExitStatus> {
+        let status = self.wait();
+        status.code().ok_or(status)
     }
 
     fn said(&mut self) -> String {
@@ -152,8 +154,8 @@ fn the_pool_ends_with_main_however_it_ends() {
     for (way, code) in [("return", 0), ("panic", 101), ("exit", 7)] {
         let pool = Pool::new(way);
         let (mut master, mut member) = pool.two();
-        assert_eq!(master.code(), Some(code), "{way}: {}", master.said());
-        assert_eq!(member.code(), Some(0), "{way}: {}", member.said());
+        assert_eq!(master.code(), Ok(code), "{way}: {}", master.said());
+        assert_eq!(member.code(), Ok(0), "{way}: {}", member.said());
         let ended = format!("{{\"event\":\"pool_ended\",\"code\":{code},");
         assert!(pool.events().contains(&ended), "{way}: {}", pool.events());
     }
@@ -167,14 +169,14 @@ fn a_node_that_is_asked_to_end_says_goodbye_and_the_others_go_on() {
         let (mut master, mut member) = pool.two();
         pool.wait_for("root_finished");
         member.signal(signal);
-        assert_eq!(member.code(), Some(code), "{}", member.said());
+        assert_eq!(member.code(), Ok(code), "{}", member.said());
         pool.wait_for("\"left\"");
         assert!(!pool.events().contains("\"dead\""));
         let mut another = pool.start("three", 2, "key");
         pool.wait_for(r#"{"event":"joined","site":"default","name":"three""#);
         master.signal(signal);
-        assert_eq!(master.code(), Some(code), "{}", master.said());
-        assert_eq!(another.code(), Some(0), "{}", another.said());
+        assert_eq!(master.code(), Ok(code), "{}", master.said());
+        assert_eq!(another.code(), Ok(0), "{}", another.said());
     }
 }
 
@@ -185,7 +187,7 @@ fn without_its_master_a_pool_ends_with_an_error() {
     let (master, mut member) = pool.two();
     pool.wait_for("root_finished");
     master.signal("-KILL");
-    assert_eq!(member.code(), Some(1));
+    assert_eq!(member.code(), Ok(1));
     let said = member.said();
     assert!(
         said.contains("the master, one at default, is gone"),
@@ -201,7 +203,7 @@ fn who_is_not_let_in_exits_with_an_error_that_says_why() {
     let (_master, _member) = pool.two();
     pool.wait_for("root_finished");
     let mut stranger = pool.start("stranger", 2, "other");
-    assert_eq!(stranger.code(), Some(2));
+    assert_eq!(stranger.code(), Ok(2));
     let said = stranger.said();
     assert!(
         said.contains("error: this node cannot join the pool"),
@@ -209,6 +211,6 @@ fn who_is_not_let_in_exits_with_an_error_that_says_why() {
     );
     assert!(said.contains("SATIN_CREDENTIAL"), "{said}");
     let mut nobody = pool.start("nobody", 2, "missing");
-    assert_eq!(nobody.code(), Some(2));
+    assert_eq!(nobody.code(), Ok(2));
     assert!(nobody.said().contains("satin keygen"));
 }

@@ -6,6 +6,7 @@
 use std::sync::{
     Mutex, PoisonError,
     atomic::{AtomicBool, Ordering},
+    mpsc,
 };
 
 /// Called once, with the exit code if the system tells it.
@@ -75,25 +76,37 @@ static REQUESTED: AtomicBool = AtomicBool::new(false);
 
 /// Exits with this code; but if the process is asked to end already, with the code for that.
 pub(crate) fn with(code: i32) -> ! {
-    if REQUESTED.load(Ordering::SeqCst) {
-        loop {
-            std::thread::park();
-        }
-    }
+    unless_requested();
     std::process::exit(code);
+}
+
+/// Says what went wrong, and exits with this code; but if the process is asked to end already, that is why.
+pub(crate) fn with_error(code: i32, error: &dyn std::error::Error) -> ! {
+    unless_requested();
+    eprintln!("error: {error}");
+    std::process::exit(code);
+}
+
+fn unless_requested() {
+    while REQUESTED.load(Ordering::SeqCst) {
+        std::thread::park();
+    }
 }
 
 /// Calls `stop` with 130 or 143 when a person or a system asks the process to end (Ctrl-C, SIGTERM), and then exits with
 /// that code. A second request exits at once.
 pub(crate) fn on_request(stop: impl Fn(i32) + Send + Sync + 'static) {
+    let (listens, is_listening) = mpsc::channel();
     let wait = move || {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build();
         let Ok(runtime) = runtime else { return };
-        let Ok(code) = runtime.block_on(requested()) else {
+        let Ok(mut requests) = runtime.block_on(async { Requests::new() }) else {
             return;
         };
+        let _ = listens.send(());
+        let code = runtime.block_on(requests.next());
         REQUESTED.store(true, Ordering::SeqCst);
         std::thread::scope(|scope| {
             let stopping = std::thread::Builder::new().spawn_scoped(scope, || {
@@ -101,32 +114,56 @@ pub(crate) fn on_request(stop: impl Fn(i32) + Send + Sync + 'static) {
                 std::process::exit(code);
             });
             if stopping.is_ok() {
-                let _ = runtime.block_on(requested());
+                runtime.block_on(requests.next());
             }
             forget();
             std::process::exit(code);
         });
     };
     let thread = std::thread::Builder::new().name("satin-signals".into());
-    if let Err(error) = thread.spawn(wait) {
-        tracing::warn!(
-            "cannot wait for signals ({error}): Ctrl-C ends this node without a goodbye"
-        );
+    let started = thread.spawn(wait);
+    if started.is_err() || is_listening.recv().is_err() {
+        tracing::warn!("cannot wait for signals: Ctrl-C ends this node without a goodbye");
     }
 }
 
 #[cfg(unix)]
-async fn requested() -> std::io::Result<i32> {
-    use tokio::signal::unix::{SignalKind, signal};
-    let mut interrupt = signal(SignalKind::interrupt())?;
-    let mut terminate = signal(SignalKind::terminate())?;
-    Ok(tokio::select! {
-        _ = interrupt.recv() => 130,
-        _ = terminate.recv() => 143,
-    })
+struct Requests {
+    interrupt: tokio::signal::unix::Signal,
+    terminate: tokio::signal::unix::Signal,
+}
+
+#[cfg(unix)]
+impl Requests {
+    fn new() -> std::io::Result<Requests> {
+        use tokio::signal::unix::{SignalKind, signal};
+        Ok(Requests {
+            interrupt: signal(SignalKind::interrupt())?,
+            terminate: signal(SignalKind::terminate())?,
+        })
+    }
+
+    async fn next(&mut self) -> i32 {
+        tokio::select! {
+            _ = self.interrupt.recv() => 130,
+            _ = self.terminate.recv() => 143,
+        }
+    }
 }
 
 #[cfg(not(unix))]
-async fn requested() -> std::io::Result<i32> {
-    tokio::signal::ctrl_c().await.map(|()| 130)
+struct Requests;
+
+#[cfg(not(unix))]
+impl Requests {
+    fn new() -> std::io::Result<Requests> {
+        Ok(Requests)
+    }
+
+    async fn next(&mut self) -> i32 {
+        if tokio::signal::ctrl_c().await.is_err() {
+            std::future::pending::<()>().await;
+        }
+        130
+    }
 }

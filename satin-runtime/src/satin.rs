@@ -145,7 +145,7 @@ impl Builder {
     /// If a setting makes no sense, the system has no room, or the pool does not let this node in: nothing runs then.
     pub fn build(self) -> Result<Satin, BuildError> {
         let config = self.config.or(Config::load()?).resolve()?;
-        Satin::start(config)
+        Satin::start(config, |_| ())
     }
 }
 
@@ -156,7 +156,8 @@ impl Satin {
         Builder::default()
     }
 
-    fn start(mut config: Resolved) -> Result<Satin, BuildError> {
+    /// `meanwhile` is called when the network has been started, but this node is not in yet.
+    fn start(mut config: Resolved, meanwhile: fn(&Network)) -> Result<Satin, BuildError> {
         let settings = Settings::new(std::mem::take(&mut config.words), config.threads)?;
         // Workers step back behind the network thread, if there is one.
         let begin = if settings.is_some() {
@@ -178,7 +179,9 @@ impl Satin {
         };
         if let Some(settings) = settings {
             let network = Network::start(settings, satin.workers.gate(), standing)?;
-            satin.network.insert(network).wait_until_in()?;
+            let network = satin.network.insert(network);
+            meanwhile(network);
+            network.wait_until_in()?;
         }
         Ok(satin)
     }
@@ -195,21 +198,11 @@ impl Satin {
         let Some(network) = &self.network else {
             return self.workers.run_as_main(main);
         };
-        let handle = network.handle();
-        exit::at_exit({
-            let handle = handle.clone();
-            move |code| handle.end(code.unwrap_or(0))
-        });
-        exit::on_request(move |code| handle.end(code));
         if !network.is_master() {
-            let code = match network.wait_until_over() {
-                Ok(code) => code,
-                Err(error) => {
-                    eprintln!("error: {error}");
-                    1
-                }
-            };
-            exit::with(code);
+            match network.wait_until_over() {
+                Ok(code) => exit::with(code),
+                Err(error) => exit::with_error(1, &error),
+            }
         }
         let result = self.workers.run_as_main(main);
         // Goodbye to the others, before this program does whatever it does next.
@@ -281,14 +274,15 @@ pub fn run<R>(program: Config, main: impl FnOnce() -> R) -> R {
     let start = || -> Result<Satin, BuildError> {
         let config = program.or(Config::load()?);
         config.start_log()?;
-        Builder::from_config(config).build()
+        Satin::start(config.resolve()?, |network| {
+            let (at_exit, on_request) = (network.handle(), network.handle());
+            exit::at_exit(move |code| at_exit.end(code.unwrap_or(0)));
+            exit::on_request(move |code| on_request.end(code));
+        })
     };
     match start() {
         Ok(satin) => satin.run_as_main(main),
-        Err(error) => {
-            eprintln!("error: {error}");
-            std::process::exit(2);
-        }
+        Err(error) => exit::with_error(2, &error),
     }
 }
 

@@ -603,3 +603,75 @@ fn a_newer_connection_takes_the_place_of_an_older_one() {
     assert_eq!(second.close_reason(), None);
     assert_eq!(node.network.refused(), 0);
 }
+
+/// How long a question and its answer take through a node, beside an echo by QUIC alone. Not a test: run it by hand.
+#[test]
+#[ignore = "a measurement"]
+fn round_trips() {
+    const TIMES: usize = 5000;
+    let key = Key::new();
+    let node = founder(&key);
+    let (tell, told) = std::sync::mpsc::channel();
+    let credential = key.credential();
+    std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .expect("a runtime");
+        runtime.block_on(async {
+            let endpoint =
+                Endpoint::server(transport::server(&credential), ([127, 0, 0, 1], 0).into())
+                    .expect("a socket");
+            tell.send(endpoint.local_addr().expect("an address"))
+                .expect("it listens");
+            let connection = endpoint
+                .accept()
+                .await
+                .expect("open")
+                .await
+                .expect("a connection");
+            let (mut send, mut recv) = connection.accept_bi().await.expect("a stream");
+            while let Ok(Some(chunk)) = recv.read_chunk(1 << 16, true).await {
+                send.write_all(&chunk.bytes).await.expect("written");
+            }
+        });
+    });
+    let echo = told.recv().expect("it listens");
+    let stranger = Stranger::with(&key);
+    let measure = |send: &mut SendStream, recv: &mut RecvStream| {
+        let mut frame = Vec::new();
+        wire::append(&Message::Ping(7), &mut frame);
+        stranger.runtime.block_on(async {
+            let mut times = Vec::new();
+            for _ in 0..TIMES {
+                let start = Instant::now();
+                send.write_all(&frame).await.expect("written");
+                recv.read_chunk(1 << 16, true)
+                    .await
+                    .expect("read")
+                    .expect("an answer");
+                times.push(start.elapsed().as_secs_f64() * 1e6);
+            }
+            times.sort_by(f64::total_cmp);
+            times
+        })
+    };
+    let show = |what: &str, times: &[f64]| {
+        eprintln!(
+            "{what}: p50 {:.1} us, p90 {:.1}, p99 {:.1}",
+            times[TIMES / 2],
+            times[TIMES * 9 / 10],
+            times[TIMES * 99 / 100]
+        );
+    };
+    let (_first, mut send, mut recv, _) = stranger.greet(node.addr(), &encode(hello(1, nowhere())));
+    let (_second, mut raw_send, mut raw_recv) = stranger.runtime.block_on(async {
+        let connection = stranger.connect(echo).await.expect("a connection");
+        let (send, recv) = connection.open_bi().await.expect("a stream");
+        (connection, send, recv)
+    });
+    for _ in 0..5 {
+        show("quinn", &measure(&mut raw_send, &mut raw_recv));
+        show("node ", &measure(&mut send, &mut recv));
+    }
+}
