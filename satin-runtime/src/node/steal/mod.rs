@@ -478,7 +478,11 @@ impl Steal {
         // What was handed back goes first, so that the thief does not look for work elsewhere.
         self.say(cx);
         let (request, jobs) = (asker.request, leaving);
-        let jobs = Message::Jobs { request, jobs };
+        let jobs = Message::Jobs {
+            request,
+            jobs,
+            left,
+        };
         cx.actions.push_back(Action::Send(to, jobs));
     }
 
@@ -561,13 +565,13 @@ impl Steal {
         &mut self,
         cx: &mut Context<'_>,
         from: Peer,
-        request: Request,
+        (request, left): (Request, u32),
         jobs: Vec<(Token, Parcel)>,
     ) -> Vec<Then> {
         if !cx.view.is_alive(from) {
             return Vec::new();
         }
-        self.thief.answered(from, request, !jobs.is_empty());
+        self.thief.answered(from, request, !jobs.is_empty(), left);
         if self.leaving {
             let tokens = jobs.into_iter().map(|(token, _)| token);
             self.outbox(from).refused.extend(tokens);

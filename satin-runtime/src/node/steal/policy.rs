@@ -10,7 +10,7 @@ pub struct Around<'a> {
     pub view: &'a View,
     /// Nodes of other sites to which a connection stands, in order.
     pub far: &'a [Peer],
-    /// Who gave the last jobs in that lane, and has not said since that it has none.
+    /// Who gave jobs last in that lane, and had more.
     pub giver: Option<Peer>,
 }
 

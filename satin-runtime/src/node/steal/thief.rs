@@ -28,7 +28,7 @@ struct Lane {
     asked: Option<Ask>,
     /// Requests that have failed, since something was found.
     failed: u32,
-    /// Who gave the last jobs, and has not said since that it has none.
+    /// Who gave jobs last, and had more.
     giver: Option<Peer>,
     lifelines: Vec<Ask>,
     /// Its lifelines have been chosen, and none of them was lost since.
@@ -250,7 +250,7 @@ impl Thief {
     // ---- what comes of it
 
     /// Jobs came, or the word that there are none.
-    pub(super) fn answered(&mut self, from: Peer, request: Request, found: bool) {
+    pub(super) fn answered(&mut self, from: Peer, request: Request, found: bool, left: u32) {
         let is_it = |ask: &Ask| ask.peer == from && ask.request == request;
         if self.ahead.take_if(|ask| is_it(ask)).is_some() && !found {
             self.giver = None;
@@ -263,7 +263,9 @@ impl Thief {
             if found {
                 lane.moored &= !hung;
                 lane.failed = 0;
-                if asked || hung {
+                if asked && left == 0 {
+                    lane.giver = None;
+                } else if left > 0 && (asked || hung) {
                     lane.giver = Some(from);
                 }
             } else if asked {

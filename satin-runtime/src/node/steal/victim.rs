@@ -189,7 +189,11 @@ fn patience(asker: &Asker) -> Duration {
 }
 
 fn none(cx: &mut Context<'_>, peer: Peer, request: Request) {
-    let jobs = Vec::new();
-    let none = Message::Jobs { request, jobs };
+    let (jobs, left) = (Vec::new(), 0);
+    let none = Message::Jobs {
+        request,
+        jobs,
+        left,
+    };
     cx.actions.push_back(Action::Send(peer, none));
 }
