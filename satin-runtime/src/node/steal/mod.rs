@@ -37,7 +37,7 @@ use super::{
 use crate::job::{Answer, Parcel};
 use books::{Books, NotSent, Source, State};
 use numbers::{ACKNOWLEDGE_WAIT, ANSWERS_WAIT, ANSWERS_WAIT_MOST, ENOUGH, RECONNECT};
-use thief::Thief;
+use thief::{Need, Thief};
 use trips::Trips;
 use victim::{Spare, Victim};
 
@@ -143,8 +143,12 @@ impl Steal {
         }
         let backlog = self.hands.running.saturating_sub(cx.view.me().threads);
         self.victim.serve(cx, self.hands.spare(), backlog);
-        let (idle, running) = (self.hands.idle(), self.hands.running);
-        self.thief.seek(cx, &self.trips, idle, running);
+        let need = Need {
+            idle: self.hands.idle(),
+            others: self.victim.hang_on(),
+            running: self.hands.running,
+        };
+        self.thief.seek(cx, &self.trips, need);
         if let Some(hungry) = self.victim.is_asked()
             && hungry != self.told_hungry
         {

@@ -106,6 +106,11 @@ impl Victim {
         self.taking.is_none().then_some(!self.askers.is_empty())
     }
 
+    /// So many nodes hang on this one.
+    pub(super) fn hang_on(&self) -> u32 {
+        self.askers.iter().filter(|asker| asker.lifeline).count() as u32
+    }
+
     pub(super) fn next_timeout(&self) -> Option<Duration> {
         self.askers.iter().filter_map(|asker| asker.until).min()
     }
