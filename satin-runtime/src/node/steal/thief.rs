@@ -28,8 +28,8 @@ struct Lane {
     asked: Option<Ask>,
     /// Requests that have failed, since something was found.
     failed: u32,
-    /// Who gave jobs last, and had more.
-    giver: Option<Peer>,
+    /// Who gave jobs last, and how many more it had.
+    giver: Option<(Peer, u32)>,
     lifelines: Vec<Ask>,
     /// Its lifelines have been chosen, and none of them was lost since.
     moored: bool,
@@ -275,14 +275,12 @@ impl Thief {
             if found {
                 lane.moored &= !hung;
                 lane.failed = 0;
-                if asked && left == 0 {
-                    lane.giver = None;
-                } else if left > 0 && (asked || hung) {
-                    lane.giver = Some(from);
+                if asked || (hung && left > 0) {
+                    lane.giver = (left > 0).then_some((from, left));
                 }
             } else if asked {
                 lane.failed += 1;
-                lane.giver.take_if(|giver| *giver == from);
+                lane.giver.take_if(|(giver, _)| *giver == from);
             }
         }
         if found {
@@ -322,7 +320,7 @@ impl Thief {
     pub(super) fn sever(&mut self, peer: Peer) {
         self.lose(|ask| ask.peer == peer);
         for lane in &mut self.lanes {
-            lane.giver.take_if(|giver| *giver == peer);
+            lane.giver.take_if(|(giver, _)| *giver == peer);
         }
         self.giver.take_if(|giver| *giver == peer);
     }
