@@ -166,6 +166,8 @@ pub enum Cargo {
         request: Request,
         /// The oldest first.
         jobs: Vec<(Token, Parcel)>,
+        /// As there.
+        left: u32,
     },
     /// As [`Message::Answers`].
     Answers(Vec<(Token, Answer)>),
@@ -174,7 +176,15 @@ pub enum Cargo {
 impl From<Cargo> for Message {
     fn from(cargo: Cargo) -> Message {
         match cargo {
-            Cargo::Jobs { request, jobs } => Message::Jobs { request, jobs },
+            Cargo::Jobs {
+                request,
+                jobs,
+                left,
+            } => Message::Jobs {
+                request,
+                jobs,
+                left,
+            },
             Cargo::Answers(answers) => Message::Answers(answers),
         }
     }
