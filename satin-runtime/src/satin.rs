@@ -10,7 +10,7 @@ pub use crate::observe::standing::NodeInfo;
 use crate::{
     config::{Config, ConfigError, Resolved},
     exit,
-    net::{NetError, Network, Settings, priority, settings::SettingsError},
+    net::{Handle, NetError, Network, Settings, priority, settings::SettingsError},
     observe::{Figures, standing::Standing},
     worker::{self, Gate, StartError, Workers},
 };
@@ -156,8 +156,8 @@ impl Satin {
         Builder::default()
     }
 
-    /// `meanwhile` is called when the network has been started, but this node is not in yet.
-    fn start(mut config: Resolved, meanwhile: fn(&Network)) -> Result<Satin, BuildError> {
+    /// `before` is called before there is a network, if there will be one.
+    fn start(mut config: Resolved, before: fn(Handle)) -> Result<Satin, BuildError> {
         let settings = Settings::new(std::mem::take(&mut config.words), config.threads)?;
         // Workers step back behind the network thread, if there is one.
         let begin = if settings.is_some() {
@@ -178,10 +178,8 @@ impl Satin {
             workers,
         };
         if let Some(settings) = settings {
-            let network = Network::start(settings, satin.workers.gate(), standing)?;
-            let network = satin.network.insert(network);
-            meanwhile(network);
-            network.wait_until_in()?;
+            let network = Network::start(settings, satin.workers.gate(), standing, before)?;
+            satin.network.insert(network).wait_until_in()?;
         }
         Ok(satin)
     }
@@ -275,8 +273,8 @@ pub fn run<R>(program: Config, main: impl FnOnce() -> R) -> R {
         let config = program.or(Config::load()?);
         config.start_log()?;
         Satin::start(config.resolve()?, |network| {
-            let (at_exit, on_request) = (network.handle(), network.handle());
-            exit::at_exit(move |code| at_exit.end(code.unwrap_or(0)));
+            let on_request = network.clone();
+            exit::at_exit(move |code| network.end(code.unwrap_or(0)));
             exit::on_request(move |code| on_request.end(code));
         })
     };

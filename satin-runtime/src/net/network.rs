@@ -209,7 +209,8 @@ impl Handle {
 }
 
 impl Network {
-    /// Starts the network thread: binds the socket, and begins to join or to found a pool as `settings` say.
+    /// Starts the network thread: binds the socket, and begins to join or to found a pool as `settings` say. Before that,
+    /// `before` gets the handle by which it can be ended.
     ///
     /// # Errors
     /// If the settings or the system do not allow it.
@@ -217,6 +218,7 @@ impl Network {
         settings: Settings,
         gate: Gate,
         standing: Arc<Standing>,
+        before: impl FnOnce(Handle),
     ) -> Result<Network, NetError> {
         let progress = Arc::new(Progress::new());
         let news = Arc::new(News::default());
@@ -242,6 +244,10 @@ impl Network {
             progress: Arc::clone(&progress),
             traffic: Arc::clone(&traffic),
         };
+        before(Handle {
+            news: Arc::clone(&news),
+            progress: Arc::clone(&progress),
+        });
         let (ready, is_ready) = mpsc::channel();
         let thread = std::thread::Builder::new()
             .name("satin-net".into())

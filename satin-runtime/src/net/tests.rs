@@ -130,7 +130,7 @@ fn start(settings: Settings) -> TestNode {
     let info = NodeInfo::alone(settings.name.clone(), settings.site.clone(), 1);
     let standing = Arc::new(Standing::new(info));
     let network =
-        Network::start(settings, workers.gate(), Arc::clone(&standing)).expect("a network");
+        Network::start(settings, workers.gate(), Arc::clone(&standing), |_| ()).expect("a network");
     TestNode {
         network,
         standing,
