@@ -106,7 +106,7 @@ impl From<Refusal> for Failure {
 async fn read_greeting(recv: &mut RecvStream) -> Result<(Greeting, Frames), Failure> {
     let mut frames = Frames::new(limits::GREETING);
     loop {
-        if let Some(body) = frames.next()? {
+        if let Some(body) = frames.next_frame()? {
             let greeting = Greeting::decode(body)?;
             frames.set_limit(limits::FRAME);
             return Ok((greeting, frames));
@@ -319,9 +319,7 @@ async fn attempt_patiently(net: &Rc<Net>, addr: SocketAddr, at_least: u64) -> Re
     let greeting = net.turn(|driver, _| {
         let door = Rc::clone(&driver.door);
         let me = driver.me().clone();
-        let Some(dial) = driver.dials.get(&addr) else {
-            return None;
-        };
+        let dial = driver.dials.get(&addr)?;
         let meant = match *dial.meant {
             [meant] => meant,
             _ => None,
@@ -461,10 +459,12 @@ async fn let_in(net: Rc<Net>, incoming: Incoming) {
     let addr = incoming.remote_address();
     let outcome = match timeout(limits::HANDSHAKE, greet(&net, incoming)).await {
         Ok(outcome) => outcome,
-        Err(_) => Err(Failure::Silence("it did not greet in time".into())),
+        Err(_) => Err(Failure::Permanent("it did not greet in time".into())),
     };
     match outcome {
         Ok(()) | Err(Failure::Crossed(_)) => {}
+        // It went away by itself: mostly because another connection between the two was faster.
+        Err(Failure::Silence(why)) => tracing::debug!(%addr, "a caller went away: {why}"),
         Err(failure) => complain(&net, addr, failure.text()),
     }
 }

@@ -526,6 +526,10 @@ impl Driver {
     }
 
     /// A connection stands, and both sides know its number. If there is one with a higher number already, it goes.
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "all that two greetings found out"
+    )]
     pub(super) fn establish(
         &mut self,
         net: &Rc<Net>,
@@ -667,7 +671,7 @@ impl Driver {
         epoch: u64,
         frames: &mut Frames,
     ) -> Result<(), wire::WireError> {
-        while let Some(body) = frames.next()? {
+        while let Some(body) = frames.next_frame()? {
             let message = wire::decode(body)?;
             self.message(now, peer, epoch, message);
         }

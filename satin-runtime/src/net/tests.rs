@@ -201,7 +201,7 @@ impl Stranger {
             send.write_all(greeting).await.expect("written");
             let mut frames = Frames::new(limits::GREETING);
             let answer = loop {
-                if let Some(body) = frames.next().expect("a frame") {
+                if let Some(body) = frames.next_frame().expect("a frame") {
                     break Greeting::decode(body).expect("a greeting");
                 }
                 let chunk = recv.read_chunk(1 << 16, true).await.expect("an answer");

@@ -371,7 +371,7 @@ impl Frames {
     ///
     /// # Errors
     /// If its length is above the limit; the stream cannot be read any further.
-    pub fn next(&mut self) -> Result<Option<&[u8]>, WireError> {
+    pub fn next_frame(&mut self) -> Result<Option<&[u8]>, WireError> {
         let rest = &self.buffer[self.start..];
         let Some((header, rest)) = rest.split_first_chunk::<HEADER>() else {
             return Ok(None);
@@ -565,7 +565,7 @@ mod tests {
         let mut frames = Frames::new(limits::FRAME);
         frames.push(frame);
         let body = frames
-            .next()
+            .next_frame()
             .expect("a frame")
             .expect("a whole one")
             .to_vec();
@@ -603,7 +603,7 @@ mod tests {
             let _ = Greeting::decode(&[b"satin\x01\0\0", &*noise].concat());
             let mut frames = Frames::new(100);
             frames.push(&noise);
-            while let Ok(Some(_)) = frames.next() {}
+            while let Ok(Some(_)) = frames.next_frame() {}
         }
 
         #[test]
@@ -615,7 +615,7 @@ mod tests {
             let (mut frames, mut got) = (Frames::new(limits::FRAME), Vec::new());
             for piece in stream.chunks(piece) {
                 frames.push(piece);
-                while let Some(body) = frames.next().expect("within the limit") {
+                while let Some(body) = frames.next_frame().expect("within the limit") {
                     got.push(decode(body).expect("a message"));
                 }
             }
@@ -628,7 +628,7 @@ mod tests {
     fn a_length_above_the_limit_is_refused_before_anything_is_allocated() {
         let mut frames = Frames::new(limits::FRAME);
         frames.push(&(1u32 << 30).to_le_bytes());
-        let error = frames.next().expect_err("too long");
+        let error = frames.next_frame().expect_err("too long");
         assert_eq!(
             error.to_string(),
             "a frame of 1073741824 bytes, where at most 16777216 are allowed"

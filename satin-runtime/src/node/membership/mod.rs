@@ -1,6 +1,6 @@
 //! Membership: who is there. Joining, leaving, and finding out who died.
 //!
-//! The detector is foca's ([`detector`]), with some evidence beside it ([`watch`]). The way in is our own ([`search`]):
+//! The detector is foca's (`detector`), with some evidence beside it (`watch`). The way in is our own (`search`):
 //! a joiner asks any member, who names the master, who gives the joiner its stamp and the list of members; gossip tells
 //! the others.
 //!

@@ -1,7 +1,7 @@
 //! The root: who is master, which root jobs are under way, and when the pool ends.
 //!
 //! The master is the founder: the live node with the smallest (stamp, id). When it is gone, so is the pool: choosing
-//! another is all that is missing in [`Roots::sever`].
+//! another is all that is missing in `Roots::sever`.
 
 use std::time::Duration;
 
