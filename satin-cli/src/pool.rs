@@ -312,6 +312,18 @@ impl Pool {
         self.control.stopper()
     }
 
+    /// Whether every node has ended.
+    #[must_use]
+    pub fn has_ended(&self) -> bool {
+        self.nodes.iter().all(|node| node.ended.is_some())
+    }
+
+    /// What came on stderr so far, if it is kept: see [`Outcome::stderr`].
+    #[must_use]
+    pub fn stderr(&self) -> String {
+        output::text(&self.stderr)
+    }
+
     /// Everything that has happened so far.
     ///
     /// # Errors
@@ -335,7 +347,7 @@ impl Pool {
             if happened(self.records()?) {
                 return Ok(true);
             }
-            if Instant::now() >= until || self.all_ended() {
+            if Instant::now() >= until || self.has_ended() {
                 return Ok(false);
             }
             self.step(LOOK);
@@ -347,7 +359,7 @@ impl Pool {
     /// # Errors
     /// If the events file cannot be read.
     pub fn wait(mut self) -> Result<Outcome> {
-        while !self.all_ended() {
+        while !self.has_ended() {
             self.step(TICK);
         }
         self.readers.finish(PIPES);
@@ -371,10 +383,6 @@ impl Pool {
             stdout: output::text(&self.stdout),
             stderr: output::text(&self.stderr),
         })
-    }
-
-    fn all_ended(&self) -> bool {
-        self.nodes.iter().all(|node| node.ended.is_some())
     }
 
     /// Whether it is time to start the others: the first node listens, or does not seem to be a node at all.
@@ -667,7 +675,7 @@ impl Drop for Pool {
     fn drop(&mut self) {
         self.kill_all();
         let until = Instant::now() + TOLD;
-        while !self.all_ended() && Instant::now() < until {
+        while !self.has_ended() && Instant::now() < until {
             self.step(LOOK);
         }
     }

@@ -2,7 +2,8 @@
 //! environment, then what the program says.
 
 use std::{
-    fs, io,
+    fs,
+    io::{self, IsTerminal},
     path::{Path, PathBuf},
 };
 
@@ -271,6 +272,7 @@ impl Config {
         let _ = tracing_subscriber::fmt()
             .with_env_filter(filter)
             .with_writer(io::stderr)
+            .with_ansi(io::stderr().is_terminal())
             .try_init();
         Ok(())
     }

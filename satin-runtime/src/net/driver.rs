@@ -687,8 +687,8 @@ impl Driver {
         if self.links.get(&from).is_none_or(|link| link.epoch != epoch) {
             return; // of a connection that another has replaced
         }
-        if let Message::Jobs { request, jobs }
-        | Message::OffersWith(_, Cargo::Jobs { request, jobs }) = &message
+        if let Message::Jobs { request, jobs, .. }
+        | Message::OffersWith(_, Cargo::Jobs { request, jobs, .. }) = &message
         {
             self.thefts.answered(now, from, *request, jobs.len());
             match self.node.view().is_near(from) {

@@ -494,9 +494,10 @@ mod tests {
                     lifeline,
                 }
             }),
-            (any::<u64>(), jobs()).prop_map(|(request, jobs)| Message::Jobs {
+            (any::<u64>(), jobs(), any::<u32>()).prop_map(|(request, jobs, left)| Message::Jobs {
                 request: Request(request),
-                jobs
+                jobs,
+                left
             }),
             vec((any::<u64>().prop_map(Token), answer()), 0..5).prop_map(Message::Answers),
             tokens().prop_map(Message::Acknowledge),

@@ -26,15 +26,17 @@ pub enum Message {
         request: Request,
         /// So many at most.
         most: u32,
-        /// Keep this request until you have something: a lifeline. Otherwise it is answered at once.
+        /// Keep this request until you have something: a lifeline. Otherwise it is answered soon.
         lifeline: bool,
     },
-    /// Jobs for a request, each with its token; none if there is none now.
+    /// Jobs for a request, each with its token; none if there is none now. With that the request is over, lifelines too.
     Jobs {
-        /// Of the request; `None` for a second helping on a lifeline.
+        /// Of the request.
         request: Request,
         /// The oldest first.
         jobs: Vec<(Token, Parcel)>,
+        /// So many more there are, about.
+        left: u32,
     },
     /// The lifeline is not wanted any more.
     Cut(Request),
@@ -164,6 +166,8 @@ pub enum Cargo {
         request: Request,
         /// The oldest first.
         jobs: Vec<(Token, Parcel)>,
+        /// As there.
+        left: u32,
     },
     /// As [`Message::Answers`].
     Answers(Vec<(Token, Answer)>),
@@ -172,7 +176,15 @@ pub enum Cargo {
 impl From<Cargo> for Message {
     fn from(cargo: Cargo) -> Message {
         match cargo {
-            Cargo::Jobs { request, jobs } => Message::Jobs { request, jobs },
+            Cargo::Jobs {
+                request,
+                jobs,
+                left,
+            } => Message::Jobs {
+                request,
+                jobs,
+                left,
+            },
             Cargo::Answers(answers) => Message::Answers(answers),
         }
     }

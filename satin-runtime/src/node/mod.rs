@@ -594,8 +594,12 @@ impl Parts<'_> {
                 most,
                 lifeline,
             } => self.steal.asked(cx, from, request, most, lifeline),
-            M::Jobs { request, jobs } => {
-                for arrival in self.steal.arrived(cx, from, request, jobs) {
+            M::Jobs {
+                request,
+                jobs,
+                left,
+            } => {
+                for arrival in self.steal.arrived(cx, from, (request, left), jobs) {
                     // Its values first; they may be here already.
                     if let Some(then) = self.shared.bring(cx, from, arrival, self.lattices) {
                         self.steal.go_on(cx, then);

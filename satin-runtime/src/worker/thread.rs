@@ -797,6 +797,8 @@ struct Idle<'w> {
 impl<'w> Idle<'w> {
     /// Rounds after which others are told: some microseconds.
     const TELL: u32 = 12;
+    /// Rounds after which a worker parks once others have been told outside.
+    const HEARD: u32 = 16;
     const SPINS: u32 = 128;
     const YIELDS: u32 = 64;
 
@@ -814,6 +816,9 @@ impl<'w> Idle<'w> {
         if self.rounds >= Self::TELL && for_more && !self.counted {
             self.counted = true;
             self.worker.pool().count_idle(true);
+        }
+        if self.counted && self.rounds > Self::HEARD && self.worker.pool().is_heard() {
+            return true; // whoever brings work now needs the core: the network thread, and those of other nodes here
         }
         if self.rounds <= Self::SPINS {
             (0..16).for_each(|_| std::hint::spin_loop());

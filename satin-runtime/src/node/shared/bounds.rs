@@ -220,12 +220,23 @@ impl Bounds {
     pub(crate) fn load(&mut self, to: Peer, message: Message) -> Message {
         let (cargo, size) = match message {
             _ if self.best.is_empty() => return message,
-            Message::Jobs { request, jobs } if !jobs.is_empty() => {
+            Message::Jobs {
+                request,
+                jobs,
+                left,
+            } if !jobs.is_empty() => {
                 let size = jobs
                     .iter()
                     .map(|(_, job)| job.arguments.len())
                     .sum::<usize>();
-                (Cargo::Jobs { request, jobs }, size)
+                (
+                    Cargo::Jobs {
+                        request,
+                        jobs,
+                        left,
+                    },
+                    size,
+                )
             }
             Message::Answers(answers) => {
                 let size = |answer: &Answer| match answer {

@@ -5,7 +5,7 @@ use rand::{Rng, RngExt, rngs::SmallRng};
 
 use super::{
     super::{Peer, View},
-    numbers::{FAR_ACQUAINTANCES, FAR_ROUND, FAR_STRANGERS, NEAR_ROUND},
+    numbers::{FAR_ACQUAINTANCES, FAR_RICH, FAR_ROUND, FAR_STRANGERS, NEAR_ROUND},
     policy::{Around, StealPolicy, ring},
 };
 
@@ -20,8 +20,14 @@ impl StealPolicy for Crs {
     }
 
     fn victim(&self, lane: usize, around: &Around<'_>, rng: &mut SmallRng) -> Option<Peer> {
+        let enough = if lane == NEAR { 1 } else { FAR_RICH };
+        if let Some((giver, left)) = around.giver
+            && left >= enough
+        {
+            return Some(giver);
+        }
         if lane == NEAR {
-            return around.giver.or_else(|| around.view.random_near(rng));
+            return around.view.random_near(rng);
         }
         let known = around.far;
         if known.len() >= FAR_ACQUAINTANCES && !rng.random_bool(FAR_STRANGERS) {

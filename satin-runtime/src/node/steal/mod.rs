@@ -37,7 +37,7 @@ use super::{
 use crate::job::{Answer, Parcel};
 use books::{Books, NotSent, Source, State};
 use numbers::{ACKNOWLEDGE_WAIT, ANSWERS_WAIT, ANSWERS_WAIT_MOST, ENOUGH, RECONNECT};
-use thief::Thief;
+use thief::{Need, Thief};
 use trips::Trips;
 use victim::{Spare, Victim};
 
@@ -143,8 +143,12 @@ impl Steal {
         }
         let backlog = self.hands.running.saturating_sub(cx.view.me().threads);
         self.victim.serve(cx, self.hands.spare(), backlog);
-        let (idle, running) = (self.hands.idle(), self.hands.running);
-        self.thief.seek(cx, &self.trips, idle, running);
+        let need = Need {
+            idle: self.hands.idle(),
+            others: self.victim.hang_on(),
+            running: self.hands.running,
+        };
+        self.thief.seek(cx, &self.trips, need);
         if let Some(hungry) = self.victim.is_asked()
             && hungry != self.told_hungry
         {
@@ -478,7 +482,11 @@ impl Steal {
         // What was handed back goes first, so that the thief does not look for work elsewhere.
         self.say(cx);
         let (request, jobs) = (asker.request, leaving);
-        let jobs = Message::Jobs { request, jobs };
+        let jobs = Message::Jobs {
+            request,
+            jobs,
+            left,
+        };
         cx.actions.push_back(Action::Send(to, jobs));
     }
 
@@ -561,13 +569,13 @@ impl Steal {
         &mut self,
         cx: &mut Context<'_>,
         from: Peer,
-        request: Request,
+        (request, left): (Request, u32),
         jobs: Vec<(Token, Parcel)>,
     ) -> Vec<Then> {
         if !cx.view.is_alive(from) {
             return Vec::new();
         }
-        self.thief.answered(from, request, !jobs.is_empty());
+        self.thief.answered(from, request, !jobs.is_empty(), left);
         if self.leaving {
             let tokens = jobs.into_iter().map(|(token, _)| token);
             self.outbox(from).refused.extend(tokens);

@@ -87,3 +87,8 @@ pub(super) const FAR_ACQUAINTANCES: usize = 8;
 
 /// How often it asks a stranger all the same. Too small: nobody new is ever met. Too large: see [`FAR_ACQUAINTANCES`].
 pub(super) const FAR_STRANGERS: f64 = 0.05;
+
+/// A far victim that has so many more jobs is asked again; otherwise chance decides. Too small: of the trees of a
+/// recursive program, one victim after another is plundered. Too large: the one source of a flat loop is not found
+/// again.
+pub(super) const FAR_RICH: u32 = 64;

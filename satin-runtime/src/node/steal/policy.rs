@@ -10,8 +10,8 @@ pub struct Around<'a> {
     pub view: &'a View,
     /// Nodes of other sites to which a connection stands, in order.
     pub far: &'a [Peer],
-    /// Who gave the last jobs in that lane, and has not said since that it has none.
-    pub giver: Option<Peer>,
+    /// Who gave jobs last in that lane, and how many more it had.
+    pub giver: Option<(Peer, u32)>,
 }
 
 /// Whom an idle node asks for work.

@@ -65,6 +65,28 @@ fn two_nodes_share_a_tree() {
 }
 
 #[test]
+fn phases_one_after_another_are_shared_too() {
+    let mut cluster = Cluster::new(1);
+    cluster.form(&fixed(), &[("here", 8)], 1);
+    let shape = Shape::Knary {
+        width: 4,
+        height: 6,
+        serial: 1,
+    };
+    let efficiency = efficiency(&mut cluster, Program::new(shape, 10 * MS));
+    assert!(efficiency > 0.8, "{efficiency}");
+}
+
+#[test]
+fn a_loop_of_leaves_is_shared_too() {
+    let mut cluster = Cluster::new(1);
+    cluster.form(&fixed(), &[("here", 16)], 1);
+    let shape = Shape::Flat { jobs: 4000 };
+    let efficiency = efficiency(&mut cluster, Program::new(shape, 10 * MS));
+    assert!(efficiency > 0.9, "{efficiency}");
+}
+
+#[test]
 fn two_sites_far_apart_share_a_tree() {
     let mut cluster = Cluster::new(1);
     cluster.wire.far = Path::new(100 * MS);
@@ -355,6 +377,15 @@ fn parcel() -> Parcel {
     }
 }
 
+fn jobs_of(request: Request, jobs: Vec<(Token, Parcel)>) -> Message {
+    let left = 0;
+    Message::Jobs {
+        request,
+        jobs,
+        left,
+    }
+}
+
 fn received(from: Peer, message: Message) -> Event {
     let epoch = 1;
     Event::Received {
@@ -377,7 +408,7 @@ fn a_job_that_comes_too_late_is_kept_until_its_answer_is_acknowledged() {
     node.handle_timeout(5000 * MS);
     assert_eq!(actions(&mut node), []);
     let jobs = vec![(Token(5), parcel())];
-    node.handle(5001 * MS, received(victim, Message::Jobs { request, jobs }));
+    node.handle(5001 * MS, received(victim, jobs_of(request, jobs)));
     let started = actions(&mut node);
     let [Action::Start(key, _)] = started[..] else {
         panic!("{started:?}");
@@ -398,7 +429,7 @@ fn a_recall_may_overtake_its_job() {
     let (mut node, [_, victim, _]) = by_hand();
     node.handle(MS, received(victim, Message::Recall(vec![Token(5)])));
     let (request, jobs) = (Request(1), vec![(Token(5), parcel())]);
-    node.handle(2 * MS, received(victim, Message::Jobs { request, jobs }));
+    node.handle(2 * MS, received(victim, jobs_of(request, jobs)));
     assert_eq!(actions(&mut node), []);
     assert!(node.is_settled());
 }
@@ -407,7 +438,7 @@ fn a_recall_may_overtake_its_job() {
 fn a_job_may_pass_through_and_its_answer_comes_back_the_same_way() {
     let (mut node, [_, victim, thief]) = by_hand();
     let (request, jobs) = (Request(1), vec![(Token(5), parcel())]);
-    node.handle(MS, received(victim, Message::Jobs { request, jobs }));
+    node.handle(MS, received(victim, jobs_of(request, jobs)));
     let started = actions(&mut node);
     let [Action::Start(key, _)] = started[..] else {
         panic!("{started:?}");

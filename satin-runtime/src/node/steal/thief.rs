@@ -28,8 +28,8 @@ struct Lane {
     asked: Option<Ask>,
     /// Requests that have failed, since something was found.
     failed: u32,
-    /// Who gave the last jobs, and has not said since that it has none.
-    giver: Option<Peer>,
+    /// Who gave jobs last, and how many more it had.
+    giver: Option<(Peer, u32)>,
     lifelines: Vec<Ask>,
     /// Its lifelines have been chosen, and none of them was lost since.
     moored: bool,
@@ -42,6 +42,17 @@ struct Pace {
     each: Option<f64>,
     mark: Duration,
     done: u32,
+}
+
+/// What there is to do, and for whom something is wanted.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Need {
+    /// Workers with nothing to do.
+    pub(super) idle: u32,
+    /// Nodes that hang on this one: what is found is for them too.
+    pub(super) others: u32,
+    /// Hosted jobs that the workers have.
+    pub(super) running: u32,
 }
 
 /// Who looks for work.
@@ -112,7 +123,7 @@ impl Thief {
     // ---- looking for work
 
     /// Asks whoever is to be asked now.
-    pub(super) fn seek(&mut self, cx: &mut Context<'_>, trips: &Trips, idle: u32, running: u32) {
+    pub(super) fn seek(&mut self, cx: &mut Context<'_>, trips: &Trips, need: Need) {
         if self.pace.done > 0 {
             let took = (cx.now - self.pace.mark).as_secs_f64() / f64::from(self.pace.done);
             let each = self
@@ -124,12 +135,12 @@ impl Thief {
             self.pace.done = 0;
         }
         self.give_up(cx.now);
-        if idle == 0 {
+        if need.idle == 0 {
             self.rest(cx);
         } else {
-            self.hunt(cx, trips, idle);
+            self.hunt(cx, trips, need);
         }
-        self.fetch_ahead(cx, trips, running);
+        self.fetch_ahead(cx, trips, need.running);
     }
 
     /// There is work here.
@@ -146,7 +157,7 @@ impl Thief {
         }
     }
 
-    fn hunt(&mut self, cx: &mut Context<'_>, trips: &Trips, idle: u32) {
+    fn hunt(&mut self, cx: &mut Context<'_>, trips: &Trips, need: Need) {
         if self.retry.is_some_and(|retry| retry <= cx.now) {
             self.retry = None;
             self.pause = (self.pause * 2).min(RETRY_LAST);
@@ -161,11 +172,11 @@ impl Thief {
             if self.lanes[lane].failed < self.policy.round(lane, cx.view)
                 && let Some(victim) = self.victim(cx, trips, lane)
             {
-                let most = self.most(cx, trips, victim, lane, idle);
+                let most = self.most(cx, trips, victim, lane, need);
                 self.lanes[lane].asked = Some(self.ask(cx, trips, victim, most, false));
                 rests = false;
             } else if !self.lanes[lane].moored {
-                self.moor(cx, trips, lane, idle);
+                self.moor(cx, trips, lane, need);
             }
         }
         if rests && self.retry.is_none() {
@@ -185,12 +196,12 @@ impl Thief {
     }
 
     /// Leaves the lifelines of a lane.
-    fn moor(&mut self, cx: &mut Context<'_>, trips: &Trips, lane: usize, idle: u32) {
+    fn moor(&mut self, cx: &mut Context<'_>, trips: &Trips, lane: usize, need: Need) {
         self.lanes[lane].moored = true;
         for (peer, others) in self.policy.lifelines(lane, cx.view, cx.rng) {
             let hang = |lifeline: &Ask| lifeline.peer == peer;
             if !self.lanes[lane].lifelines.iter().any(hang) {
-                let most = self.most(cx, trips, peer, lane, idle);
+                let most = self.most(cx, trips, peer, lane, need);
                 let most = most.max(others).min(MOST);
                 let lifeline = self.ask(cx, trips, peer, most, true);
                 self.lanes[lane].lifelines.push(lifeline);
@@ -205,10 +216,11 @@ impl Thief {
         }
     }
 
-    fn most(&self, cx: &Context<'_>, trips: &Trips, victim: Peer, lane: usize, idle: u32) -> u32 {
+    fn most(&self, cx: &Context<'_>, trips: &Trips, victim: Peer, lane: usize, need: Need) -> u32 {
         let share = self.policy.share(lane, cx.view);
         let tiny = 2.0 * self.cover(trips.to(cx.view, victim));
-        idle.max(share).max(tiny.min(f64::from(MOST)) as u32)
+        let most = (need.idle + need.others).max(share).max(tiny as u32);
+        most.min(MOST)
     }
 
     fn ask(
@@ -250,7 +262,7 @@ impl Thief {
     // ---- what comes of it
 
     /// Jobs came, or the word that there are none.
-    pub(super) fn answered(&mut self, from: Peer, request: Request, found: bool) {
+    pub(super) fn answered(&mut self, from: Peer, request: Request, found: bool, left: u32) {
         let is_it = |ask: &Ask| ask.peer == from && ask.request == request;
         if self.ahead.take_if(|ask| is_it(ask)).is_some() && !found {
             self.giver = None;
@@ -263,12 +275,12 @@ impl Thief {
             if found {
                 lane.moored &= !hung;
                 lane.failed = 0;
-                if asked || hung {
-                    lane.giver = Some(from);
+                if asked || (hung && left > 0) {
+                    lane.giver = (left > 0).then_some((from, left));
                 }
             } else if asked {
                 lane.failed += 1;
-                lane.giver.take_if(|giver| *giver == from);
+                lane.giver.take_if(|(giver, _)| *giver == from);
             }
         }
         if found {
@@ -308,7 +320,7 @@ impl Thief {
     pub(super) fn sever(&mut self, peer: Peer) {
         self.lose(|ask| ask.peer == peer);
         for lane in &mut self.lanes {
-            lane.giver.take_if(|giver| *giver == peer);
+            lane.giver.take_if(|(giver, _)| *giver == peer);
         }
         self.giver.take_if(|giver| *giver == peer);
     }

@@ -106,6 +106,11 @@ impl Victim {
         self.taking.is_none().then_some(!self.askers.is_empty())
     }
 
+    /// So many nodes hang on this one.
+    pub(super) fn hang_on(&self) -> u32 {
+        self.askers.iter().filter(|asker| asker.lifeline).count() as u32
+    }
+
     pub(super) fn next_timeout(&self) -> Option<Duration> {
         self.askers.iter().filter_map(|asker| asker.until).min()
     }
@@ -189,7 +194,11 @@ fn patience(asker: &Asker) -> Duration {
 }
 
 fn none(cx: &mut Context<'_>, peer: Peer, request: Request) {
-    let jobs = Vec::new();
-    let none = Message::Jobs { request, jobs };
+    let (jobs, left) = (Vec::new(), 0);
+    let none = Message::Jobs {
+        request,
+        jobs,
+        left,
+    };
     cx.actions.push_back(Action::Send(peer, none));
 }
