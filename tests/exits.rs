@@ -65,7 +65,10 @@ impl Node {
             if let Some(status) = self.child.try_wait().expect("a child") {
                 return status;
             }
-            assert!(since.elapsed() < PATIENCE, "it does not end");
+            if since.elapsed() > PATIENCE / 2 {
+                let _ = self.child.kill();
+                panic!("it does not end: {}", self.said());
+            }
             std::thread::sleep(Duration::from_millis(5));
         }
     }
@@ -115,6 +118,7 @@ impl Pool {
             .env("SATIN_NODES", nodes.to_string())
             .env("SATIN_CREDENTIAL", at(key))
             .env("SATIN_EVENTS", at("events"))
+            .env("SATIN_LOG", "satin_runtime=debug")
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
             .spawn()
@@ -131,7 +135,7 @@ impl Pool {
         let since = Instant::now();
         while !self.events().contains(event) {
             assert!(
-                since.elapsed() < PATIENCE,
+                since.elapsed() < PATIENCE / 2,
                 "{event} did not come: {}",
                 self.events()
             );

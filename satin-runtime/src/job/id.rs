@@ -19,7 +19,36 @@ use serde::{Deserialize, Serialize};
 /// assert!(parent.is_ancestor_of(&child) && parent < child && child < parent.child(301));
 /// ```
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
+#[serde(try_from = "Vec<u8>")]
 pub struct JobId(Vec<u8>);
+
+/// These bytes are no job's id.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("it is no job id")]
+pub struct NoJobId;
+
+impl TryFrom<Vec<u8>> for JobId {
+    type Error = NoJobId;
+
+    /// Each path has one encoding, and nothing else is taken for an id: otherwise a job could have two.
+    fn try_from(bytes: Vec<u8>) -> Result<JobId, NoJobId> {
+        let mut rest = bytes.as_slice();
+        while !rest.is_empty() {
+            let (_, length) = first(rest).ok_or(NoJobId)?;
+            let digits = &rest[1..length];
+            let regular = match digits {
+                [] => true,
+                [only] => u32::from(*only) >= FIRST_LONG,
+                [most, ..] => *most != 0 && digits.len() <= 4,
+            };
+            if !regular {
+                return Err(NoJobId);
+            }
+            rest = &rest[length..];
+        }
+        Ok(JobId(bytes))
+    }
+}
 
 /// Indices from here on take more than one byte.
 const FIRST_LONG: u32 = 248;
@@ -88,7 +117,7 @@ impl JobId {
     }
 }
 
-/// The first index in these bytes, and how many it takes. Ids that came over the network may be anything.
+/// The first index in these bytes, and how many it takes.
 fn first(bytes: &[u8]) -> Option<(u32, usize)> {
     let (&first, rest) = bytes.split_first()?;
     let length = usize::from(first).saturating_sub(FIRST_LONG as usize - 1);
@@ -179,6 +208,21 @@ mod tests {
             prop_assert_eq!(id.path().collect::<Vec<_>>(), path.clone());
             let shown: Vec<String> = path.iter().map(u32::to_string).collect();
             prop_assert_eq!(id.to_string(), shown.join("."));
+        }
+
+        #[test]
+        fn what_is_taken_for_an_id_is_written_as_ids_are(bytes in vec(prop_oneof![0..4u8, 246..=255u8, any::<u8>()], 0..9)) {
+            if let Ok(id) = JobId::try_from(bytes) {
+                prop_assert_eq!(&id.path().collect::<JobId>(), &id);
+                let bytes = postcard::to_stdvec(&id).expect("written");
+                prop_assert_eq!(postcard::from_bytes::<JobId>(&bytes).expect("read"), id);
+            }
+        }
+
+        #[test]
+        fn every_path_is_an_id(path in path()) {
+            let id: JobId = path.into_iter().collect();
+            prop_assert_eq!(JobId::try_from(id.as_bytes().to_vec()), Ok(id));
         }
 
         #[test]

@@ -565,6 +565,7 @@ impl Driver {
         );
         let unblock = Rc::clone(&link.unblock);
         self.links.insert(peer, link);
+        self.progress.connected();
         self.node.handle(
             now,
             Event::Connected {

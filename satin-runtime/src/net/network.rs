@@ -93,6 +93,7 @@ struct Now {
     stage: Stage,
     /// The thread has done all it will do.
     closed: bool,
+    connections: u64,
     refused: u64,
     refusals: VecDeque<String>,
     figures: NodeFigures,
@@ -111,6 +112,7 @@ impl Progress {
             now: Mutex::new(Now {
                 stage: Stage::Joining,
                 closed: false,
+                connections: 0,
                 refused: 0,
                 refusals: VecDeque::new(),
                 figures: NodeFigures::default(),
@@ -138,6 +140,10 @@ impl Progress {
 
     fn is_master(&self) -> bool {
         matches!(self.lock().stage, Stage::In { is_master: true })
+    }
+
+    pub(super) fn connected(&self) {
+        self.lock().connections += 1;
     }
 
     pub(super) fn refused(&self, text: String) {
@@ -317,6 +323,12 @@ impl Network {
             news: Arc::clone(&self.news),
             progress: Arc::clone(&self.progress),
         }
+    }
+
+    /// Connections to other nodes that came to stand so far.
+    #[must_use]
+    pub fn connections(&self) -> u64 {
+        self.progress.lock().connections
     }
 
     /// Connections that were refused so far.

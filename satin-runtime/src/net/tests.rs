@@ -604,6 +604,34 @@ fn a_newer_connection_takes_the_place_of_an_older_one() {
     assert_eq!(node.network.refused(), 0);
 }
 
+#[test]
+fn a_broken_connection_is_made_again_and_nobody_dies_of_it() {
+    let key = Key::new();
+    let (first, second) = {
+        let first = founder(&key);
+        let second = start(settings("second", &key, Some(first.addr())));
+        assert!(!second.network.wait_until_in().expect("let in"));
+        (first, second)
+    };
+    first.wait_for_nodes(2);
+    assert_eq!(first.network.connections(), 1);
+    // Somebody takes the second node's place, and hangs up.
+    let stranger = Stranger::with(&key);
+    let mut hello = hello(second.standing.now().id, second.addr());
+    hello.epoch = 100;
+    let (connection, _send, _recv, answer) = stranger.greet(first.addr(), &encode(hello));
+    assert!(matches!(answer, Greeting::Hello(_)));
+    connection.close(0u32.into(), b"bye");
+    stranger.runtime.block_on(stranger.endpoint.wait_idle());
+    wait_for("a new connection", || first.network.connections() >= 3);
+    wait_for("a new connection", || second.network.connections() >= 2);
+    for node in [&first, &second] {
+        assert_eq!(node.standing.now().nodes, 2);
+    }
+    first.network.handle().end(0);
+    assert_eq!(second.network.wait_until_over().expect("a regular end"), 0);
+}
+
 /// How long a question and its answer take through a node, beside an echo by QUIC alone. Not a test: run it by hand.
 #[test]
 #[ignore = "a measurement"]
