@@ -128,12 +128,12 @@ fn run(cli: &Cli) -> Result<()> {
         "{} {width}x{height}, checksum {checksum:08x}{verdict}",
         out.display()
     );
-    let workers = if cli.sequential {
-        1
-    } else {
-        satin::node().threads
+    let place = match (cli.sequential, satin::node()) {
+        (false, node) if node.nodes > 1 => Place::Nodes(node.nodes),
+        (false, node) => Place::Workers(node.threads),
+        (true, _) => Place::Workers(1),
     };
-    print_speed(shot, workers, &cost, baseline.map(|(_, cost)| cost));
+    print_speed(shot, place, &cost, baseline.map(|(_, cost)| cost));
     if let Some(known) = known {
         ensure!(
             checksum == known,
@@ -155,14 +155,27 @@ fn check_folder(out: &Path) -> Result<()> {
     Ok(())
 }
 
-fn print_speed(shot: Shot, workers: usize, cost: &Cost, baseline: Option<Cost>) {
+/// Where the picture was rendered.
+#[derive(Clone, Copy)]
+enum Place {
+    Workers(usize),
+    Nodes(usize),
+}
+
+fn print_speed(shot: Shot, place: Place, cost: &Cost, baseline: Option<Cost>) {
     let seconds = cost.wall.as_secs_f64();
     let rate = shot.pixels() as f64 / seconds / 1e6;
-    let plural = if workers == 1 { "" } else { "s" };
-    println!("time {seconds:.3} s on {workers} worker{plural}, {rate:.2} Mpixel/s");
+    let place_text = match place {
+        Place::Workers(1) => "1 worker".to_owned(),
+        Place::Workers(workers) => format!("{workers} workers"),
+        Place::Nodes(nodes) => format!("{nodes} nodes"),
+    };
+    println!("time {seconds:.3} s on {place_text}, {rate:.2} Mpixel/s");
     if let Some(baseline) = baseline {
         let speed_up = baseline.wall.as_secs_f64() / seconds;
         println!("speed-up {speed_up:.2} over one core (measured)");
+    } else if let Place::Nodes(_) = place {
+        // Of other nodes' processor time this one knows nothing.
     } else if let Some(cpu) = cost.cpu {
         let speed_up = cpu.as_secs_f64() / seconds;
         println!(
