@@ -44,7 +44,8 @@ pub fn rows(base: &Settings, seeds: u64) -> Vec<Row> {
         });
         let runs: Vec<_> = runs.collect();
         let seconds: f64 = runs.iter().map(|run| run.seconds).sum();
-        (seconds / seeds as f64, runs[0].ideal_seconds)
+        let ideal: f64 = runs.iter().map(|run| run.ideal_seconds).sum();
+        (seconds / seeds as f64, ideal / seeds as f64)
     };
     let (one_site, _) = average(&Settings { sites: 1, ..*base });
     let mut rows = Vec::new();

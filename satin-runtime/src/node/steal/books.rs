@@ -3,7 +3,7 @@
 //! A theft is named by the other side and the token that the victim gave it, never by a job's id: a job and its second
 //! execution may both be here.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
 use super::super::{Departure, HostKey, Peer, Token};
 use crate::job::{Answer, Parcel};
@@ -55,6 +55,8 @@ pub(super) struct Hosted {
     pub(super) state: State,
     /// When it was given to the workers, in the order of such things.
     pub(super) started: u64,
+    /// When that was.
+    pub(super) since: Duration,
     /// Nobody waits for its answer any more.
     pub(super) unwanted: bool,
 }
@@ -133,6 +135,7 @@ impl Books {
             came,
             state: State::Coming,
             started: 0,
+            since: Duration::ZERO,
             unwanted: false,
         };
         self.hosted.insert(key, hosted);

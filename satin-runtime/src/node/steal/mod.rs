@@ -1,9 +1,12 @@
 //! Stealing: who asks whom for work, and the books of what was stolen.
 //!
-//! An idle node is a [`thief`](self): its [`StealPolicy`] says whom it asks; when a round of requests has failed it
-//! leaves lifelines, standing requests, and is silent. A [`victim`](self) takes the oldest jobs of its workers for whom
-//! asks next. What goes away is in the [books](self) as outstanding on one side and hosted on the other, under the
-//! token that the victim gave, until the answer has come and is acknowledged.
+//! * `thief`: an idle node asks whom its [`StealPolicy`] says; when a round of requests has failed it leaves lifelines,
+//!   standing requests, and is silent. What it finds is for those too who hang on it.
+//! * `victim`: takes the oldest jobs of its workers for whoever is next among those who ask.
+//! * `books`: what went away is outstanding on one side and hosted on the other, under the token that the victim gave,
+//!   until the answer has come and is acknowledged.
+//! * `trips`: how far the others are.
+//! * `numbers`: and what goes wrong if they are wrong.
 //!
 //! What this knows of the workers: how many have nothing to do, and which hosted jobs are done.
 
@@ -36,7 +39,7 @@ use super::{
 };
 use crate::job::{Answer, Parcel};
 use books::{Books, NotSent, Source, State};
-use numbers::{ACKNOWLEDGE_WAIT, ANSWERS_WAIT, ANSWERS_WAIT_MOST, ENOUGH, RECONNECT};
+use numbers::{ACKNOWLEDGE_WAIT, ANSWERS_WAIT, ANSWERS_WAIT_MOST, ENOUGH, FAR_REST, RECONNECT};
 use thief::{Need, Thief};
 use trips::Trips;
 use victim::{Spare, Victim};
@@ -442,14 +445,19 @@ impl Steal {
         if jobs.is_empty() {
             return self.victim.wait(asker);
         }
-        if left > 0 {
-            self.victim.look_again();
-        }
-        if !cx.view.is_alive(asker.peer) || self.leaving {
+        let too_far = !asker.near && self.is_fresh(cx.now, &jobs[0], asker.round_trip);
+        let gone = !cx.view.is_alive(asker.peer) || self.leaving;
+        if too_far || gone {
             for job in jobs {
                 self.keep(cx, job);
             }
+            if !gone {
+                self.victim.pass_over(cx, asker);
+            }
             return;
+        }
+        if left > 0 {
+            self.victim.look_again();
         }
         let to = asker.peer;
         let sent = cx.links.epoch(to);
@@ -488,6 +496,16 @@ impl Steal {
             left,
         };
         cx.actions.push_back(Action::Send(to, jobs));
+    }
+
+    /// A job of others that has come just now does not go to yet another site at once: it would only travel, and its
+    /// answer all the way back.
+    fn is_fresh(&mut self, now: Duration, job: &Taken, round_trip: Duration) -> bool {
+        let Taken::Hosted(key, _) = job else {
+            return false;
+        };
+        let hosted = self.books.hosted(*key);
+        hosted.is_some_and(|hosted| now < hosted.since + FAR_REST * round_trip)
     }
 
     /// A job that was taken stays after all.
@@ -654,6 +672,7 @@ impl Steal {
             hands.running += 1;
             hosted.state = State::Started;
             hosted.started = hands.given;
+            hosted.since = cx.now;
             self.thief.started(cx.now, hands.running);
             self.victim.look_again();
             cx.actions.push_back(Action::Start(key, parcel));

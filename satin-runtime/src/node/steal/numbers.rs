@@ -92,3 +92,8 @@ pub(super) const FAR_STRANGERS: f64 = 0.05;
 /// recursive program, one victim after another is plundered. Too large: the one source of a flat loop is not found
 /// again.
 pub(super) const FAR_RICH: u32 = 64;
+
+/// A hosted job goes on to another site only after it has waited here for so many of the asker's round trips. Too small:
+/// at the end of a computation jobs travel from site to site and nobody does them. Too large: they wait for a busy node
+/// while others are idle.
+pub(super) const FAR_REST: u32 = 1;

@@ -65,7 +65,7 @@ pub(super) struct Thief {
     pace: Pace,
     /// A request for more of the tiny jobs, before the last ones are done.
     ahead: Option<Ask>,
-    /// Where the last jobs came from; it has more, as far as is known.
+    /// Where the last jobs came from, if it had more.
     giver: Option<Peer>,
     /// How many nodes were in when it went to rest.
     crowd: usize,
@@ -140,7 +140,7 @@ impl Thief {
         } else {
             self.hunt(cx, trips, need);
         }
-        self.fetch_ahead(cx, trips, need.running);
+        self.fetch_ahead(cx, trips, need);
     }
 
     /// There is work here.
@@ -248,14 +248,21 @@ impl Thief {
         }
     }
 
-    fn fetch_ahead(&mut self, cx: &mut Context<'_>, trips: &Trips, running: u32) {
-        let Some(giver) = self.giver.filter(|_| running > 0 && self.ahead.is_none()) else {
+    /// Asks for more before it is needed: if the jobs here will be done sooner than others come, or if somebody hangs on
+    /// this node in vain while it knows where there are more.
+    fn fetch_ahead(&mut self, cx: &mut Context<'_>, trips: &Trips, need: Need) {
+        let Some(giver) = self
+            .giver
+            .filter(|_| need.running > 0 && self.ahead.is_none())
+        else {
             return;
         };
         let cover = self.cover(trips.to(cx.view, giver));
-        if cover > 0.0 && f64::from(running) <= cover {
-            let most = (2.0 * cover).min(f64::from(MOST)) as u32;
-            self.ahead = Some(self.ask(cx, trips, giver, most.max(1), false));
+        let soon_done = cover > 0.0 && f64::from(need.running) <= cover;
+        let most = if soon_done { 2.0 * cover } else { 0.0 };
+        let most = (most as u32).max(need.others).min(MOST);
+        if most > 0 {
+            self.ahead = Some(self.ask(cx, trips, giver, most, false));
         }
     }
 
@@ -284,7 +291,7 @@ impl Thief {
             }
         }
         if found {
-            self.giver = Some(from);
+            self.giver = (left > 0).then_some(from);
             self.pause = RETRY_FIRST;
             self.retry = None;
         }

@@ -17,7 +17,7 @@ pub(super) struct Asker {
     pub(super) near: bool,
     /// The connection it came on: with that, it goes.
     epoch: u64,
-    round_trip: Duration,
+    pub(super) round_trip: Duration,
     /// An ordinary request waits so long at most.
     until: Option<Duration>,
 }
@@ -44,6 +44,9 @@ struct Taking {
 #[derive(Default)]
 pub(super) struct Victim {
     askers: VecDeque<Asker>,
+    /// Lifelines that hang on until then, because what there was was not for them.
+    parked: Vec<Asker>,
+    parked_until: Duration,
     taking: Option<Taking>,
     takes: u64,
     /// The workers were asked and had too little: they will say when there is something.
@@ -83,17 +86,24 @@ impl Victim {
     pub(super) fn remove(&mut self, peer: Peer, request: Request) {
         let is_it = |asker: &Asker| asker.peer == peer && asker.request == request;
         self.askers.retain(|asker| !is_it(asker));
+        self.parked.retain(|asker| !is_it(asker));
     }
 
     /// The peer is gone.
     pub(super) fn sever(&mut self, peer: Peer) {
+        self.unpark();
         self.askers.retain(|asker| asker.peer != peer);
     }
 
     /// What came on connections before this epoch is not to be answered any more.
     pub(super) fn forget_before(&mut self, peer: Peer, epoch: u64) {
+        self.unpark();
         self.askers
             .retain(|asker| asker.peer != peer || asker.epoch >= epoch);
+    }
+
+    fn unpark(&mut self) {
+        self.askers.extend(self.parked.drain(..));
     }
 
     /// There is something to take, or may be.
@@ -103,20 +113,28 @@ impl Victim {
 
     /// Does anybody wait? `None` while that is being found out.
     pub(super) fn is_asked(&self) -> Option<bool> {
-        self.taking.is_none().then_some(!self.askers.is_empty())
+        let any = !self.askers.is_empty() || !self.parked.is_empty();
+        self.taking.is_none().then_some(any)
     }
 
-    /// So many nodes hang on this one.
+    /// So many nodes of this site hang on this one.
     pub(super) fn hang_on(&self) -> u32 {
-        self.askers.iter().filter(|asker| asker.lifeline).count() as u32
+        let hang = |asker: &&Asker| asker.lifeline && asker.near;
+        self.askers.iter().filter(hang).count() as u32
     }
 
     pub(super) fn next_timeout(&self) -> Option<Duration> {
-        self.askers.iter().filter_map(|asker| asker.until).min()
+        let until = self.askers.iter().filter_map(|asker| asker.until);
+        let parked = (!self.parked.is_empty()).then_some(self.parked_until);
+        until.chain(parked).min()
     }
 
     /// Serves the next who asks, if there may be something. So many hosted jobs wait for a worker.
     pub(super) fn serve(&mut self, cx: &mut Context<'_>, spare: Spare, backlog: u32) {
+        if self.parked_until <= cx.now && !self.parked.is_empty() {
+            self.armed = false;
+            self.unpark();
+        }
         if self.taking.is_some() || self.askers.is_empty() {
             return;
         }
@@ -172,6 +190,16 @@ impl Victim {
         Some(taking.asker)
     }
 
+    /// What there was is not for it: it is told so, or hangs on for a while.
+    pub(super) fn pass_over(&mut self, cx: &mut Context<'_>, asker: Asker) {
+        if asker.lifeline {
+            self.parked_until = cx.now + asker.round_trip;
+            self.parked.push(asker);
+        } else {
+            none(cx, asker.peer, asker.request);
+        }
+    }
+
     /// There was nothing for it.
     pub(super) fn wait(&mut self, asker: Asker) {
         self.askers.push_front(asker);
@@ -179,6 +207,7 @@ impl Victim {
 
     /// Nobody will be served any more.
     pub(super) fn close(&mut self, cx: &mut Context<'_>) {
+        self.unpark();
         for asker in self.askers.drain(..) {
             none(cx, asker.peer, asker.request);
         }
