@@ -14,7 +14,7 @@ fuzz_target!(|data: &[u8]| {
     for piece in stream.chunks(usize::from(piece) + 1) {
         frames.push(piece);
         loop {
-            match frames.next() {
+            match frames.next_frame() {
                 Ok(Some(body)) => {
                     assert!(body.len() <= LIMIT);
                     let _ = decode(body);

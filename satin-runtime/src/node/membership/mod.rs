@@ -8,7 +8,7 @@
 //! or starved, the answers that it waits for lie unread, and nobody else is to blame. Such pauses do not count.
 
 use std::{
-    collections::{BTreeMap, VecDeque},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     net::SocketAddr,
     sync::Arc,
     time::Duration,
@@ -420,7 +420,9 @@ impl Membership {
         let all = cx.view.members().map(|member| member.peer);
         let others = all.filter(|peer| *peer != me);
         let few = cx.view.len() <= GOODBYES;
-        let told: Vec<Peer> = others.filter(|peer| few || linked(peer)).collect();
+        let members = others.filter(|peer| few || linked(peer));
+        // Who let us in while we were about to go is linked to us, and not in our view yet.
+        let told: BTreeSet<Peer> = members.chain(self.links.keys().copied()).collect();
         for peer in told {
             cx.actions.push_back(Action::Send(peer, Message::Goodbye));
         }
