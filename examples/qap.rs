@@ -5,15 +5,13 @@
 //! ("Optimal and suboptimal algorithms for the quadratic assignment problem", 1962) and Lawler ("The quadratic assignment
 //! problem", 1963), with the linear assignment problem in it solved by the Hungarian method.
 //!
-//! Shows jobs of some microseconds with a result that is a structure, and pruning by what others have found: the best cost is
-//! a static that stays within this process. What is returned through the calls is right on its own account; the static
-//! only saves work.
+//! Shows jobs of some microseconds, and pruning by what others have found, wherever they are: the best assignment is a bound.
+//! It is the answer too, so the jobs themselves return nothing, and what only equals it can be left out.
 
 mod common;
 
 use std::ops::Index;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use anyhow::ensure;
 use clap::Parser;
@@ -21,13 +19,16 @@ use common::Mode;
 use common::input::{Words, parse_file};
 use common::progress::{Counter, Spinner};
 use common::random::Random;
+use satin::MinWith;
 use serde::{Deserialize, Serialize};
 
 /// Nodes of the search tree visited by this process.
 static VISITED: Counter = Counter::new();
 
-/// Cost of the cheapest assignment that this process has come across in its search.
-static BEST: AtomicU64 = AtomicU64::new(u64::MAX);
+satin::bound! {
+    /// The cheapest assignment that anybody has come across in the search: its cost, and the locations.
+    static BEST: MinWith<u64, Vec<u8>>;
+}
 
 /// Assigns facilities to locations at the least cost
 #[derive(Parser)]
@@ -85,32 +86,30 @@ fn run(cli: &Cli) -> anyhow::Result<()> {
         instance.flows.size, root.bound, heuristic.cost
     );
 
+    let best = || match BEST.get() {
+        Some((cost, locations)) => problem.in_order_of_instance(Assignment { cost, locations }),
+        None => heuristic.clone(),
+    };
     let ceiling = problem.ceiling;
     let spinner = Spinner::start(move || {
         format!(
             "{}, best {}",
             VISITED.nodes(),
-            ceiling.min(BEST.load(Ordering::Relaxed))
+            BEST.cost().unwrap_or(ceiling)
         )
     });
     let run = cli.mode.measure(
         || {
             VISITED.reset();
-            BEST.store(u64::MAX, Ordering::Relaxed);
             root.clone()
         },
         |root| {
-            search(&problem, root).map_or_else(
-                || heuristic.clone(),
-                |found| problem.in_order_of_instance(found),
-            )
+            search(&problem, root);
+            best()
         },
         |root| {
-            let found = satin::seq!(search(&problem, root));
-            found.map_or_else(
-                || heuristic.clone(),
-                |found| problem.in_order_of_instance(found),
-            )
+            satin::seq!(search(&problem, root));
+            best()
         },
         |assignment| instance.check(assignment, known),
     )?;
@@ -127,30 +126,22 @@ fn run(cli: &Cli) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The cheapest assignment below this one, if it costs less than the ceiling and no more than the best so far.
+/// Offers the cheapest assignment below this one, if it costs less than the ceiling and than the best so far.
 #[satin::spawnable]
-fn search(problem: &Problem, partial: Partial) -> Option<Assignment> {
-    // What only equals the best is searched: whoever has found the best might be lost, with its assignment. What equals the
-    // ceiling is not: the caller has that assignment.
-    if partial.bound >= problem.ceiling || partial.bound > BEST.load(Ordering::Relaxed) {
-        return None;
+fn search(problem: &Problem, partial: Partial) {
+    // What only equals the ceiling is not searched: the caller has that assignment. Nor what only equals the best: whoever
+    // has found that might be lost, but has offered the assignment with its cost.
+    if partial.bound >= problem.ceiling || BEST.prunes(&partial.bound) {
+        return;
     }
     VISITED.add(1);
     if partial.locations.len() == problem.flows.size {
-        BEST.fetch_min(partial.bound, Ordering::Relaxed);
-        return Some(Assignment {
-            cost: partial.bound,
-            locations: partial.locations.into(),
-        });
+        BEST.offer(partial.bound, partial.locations.into());
+        return;
     }
-    let mut found = Vec::new();
     for child in problem.children(&partial) {
-        found.push(search(problem, child));
+        search(problem, child);
     }
-    found
-        .into_iter()
-        .flatten()
-        .min_by_key(|assignment| assignment.cost)
 }
 
 /// Locations of the first facilities, in the order of the search. Twenty-four bytes, so that a job is cheap to spawn.
@@ -347,7 +338,7 @@ struct Problem {
     flows_ahead: Vec<Vec<Vec<u32>>>,
     /// For each location the others, the nearest first.
     neighbours: Vec<Vec<u8>>,
-    /// Cost of the assignment that is known from the start: searches return only what is cheaper.
+    /// Cost of the assignment that is known from the start: searches offer only what is cheaper.
     ceiling: u64,
 }
 

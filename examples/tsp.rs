@@ -5,13 +5,12 @@
 //! 1970 and 1971: the tree is measured with costs shifted by a potential of each city, which changes no tour's rank but
 //! makes the tree much more like a tour).
 //!
-//! Shows a method as a job, and pruning by what others have found: the best cost is a static that stays within this process.
-//! What is returned through the calls is right on its own account; the static only saves work.
+//! Shows a method as a job, and pruning by what others have found, wherever they are: the best cost is a bound. It leaves out
+//! what is strictly worse, so what is returned through the calls is right on its own account; the bound only saves work.
 
 mod common;
 
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU32, Ordering};
 
 use anyhow::{Context, bail, ensure};
 use clap::Parser;
@@ -19,13 +18,16 @@ use common::Mode;
 use common::input::{Words, parse_file};
 use common::progress::{Counter, Spinner};
 use common::random::Random;
+use satin::Min;
 use serde::{Deserialize, Serialize};
 
 /// Nodes of the search tree visited by this process.
 static VISITED: Counter = Counter::new();
 
-/// Cost of the cheapest tour that this process has come across in its search.
-static BEST: AtomicU32 = AtomicU32::new(u32::MAX);
+satin::bound! {
+    /// Cost of the cheapest tour that anybody has come across in the search.
+    static BEST: Min<u32>;
+}
 
 /// Optima of TSPLIB, by file name.
 const KNOWN: [(&str, u32); 11] = [
@@ -113,14 +115,11 @@ fn run(cli: &Cli) -> anyhow::Result<()> {
         format!(
             "{}, best {}",
             VISITED.nodes(),
-            ceiling.min(BEST.load(Ordering::Relaxed))
+            BEST.get().unwrap_or(ceiling)
         )
     });
     let run = cli.mode.measure(
-        || {
-            VISITED.reset();
-            BEST.store(u32::MAX, Ordering::Relaxed);
-        },
+        || VISITED.reset(),
         |()| {
             problem
                 .search(problem.start())
@@ -206,12 +205,12 @@ impl Problem {
     fn search(&self, path: Path) -> Option<Tour> {
         // What only equals the best is searched: whoever has found the best might be lost, with its tour. What equals
         // the ceiling is not: the caller has that tour.
-        if path.bound >= self.ceiling || path.bound > BEST.load(Ordering::Relaxed) {
+        if path.bound >= self.ceiling || BEST.prunes(&path.bound) {
             return None;
         }
         VISITED.add(1);
         if path.visited == self.all() {
-            BEST.fetch_min(path.bound, Ordering::Relaxed);
+            BEST.offer(path.bound);
             return Some(Tour {
                 cost: path.bound,
                 reversed: vec![path.last],

@@ -1,5 +1,7 @@
 //! Command line flags for a program that parses its own.
 
+use std::path::PathBuf;
+
 use crate::Config;
 
 /// Settings of Satin, to be flattened into a program's own flags. They stand above environment and `satin.toml`.
@@ -15,6 +17,31 @@ pub struct Args {
     /// Print a table of what each worker did at the end
     #[arg(long)]
     pub stats: bool,
+    /// Where to find the pool: HOST:PORT[,HOST:PORT..], dns:NAME:PORT, file:PATH or slurm [default: SATIN_JOIN, else
+    /// this process alone]
+    #[arg(long, value_name = "WHERE")]
+    pub join: Option<String>,
+    /// Address to listen on; without --join this node founds the pool [default: SATIN_LISTEN]
+    #[arg(long, value_name = "IP:PORT")]
+    pub listen: Option<String>,
+    /// Name of the site, where links are fast [default: SATIN_SITE, else `default`]
+    #[arg(long, value_name = "NAME")]
+    pub site: Option<String>,
+    /// Credential file of the pool, as `satin keygen` writes it [default: SATIN_CREDENTIAL]
+    #[arg(long, value_name = "FILE")]
+    pub credential: Option<PathBuf>,
+    /// Name of the pool [default: SATIN_POOL, else the program's name]
+    #[arg(long, value_name = "NAME")]
+    pub pool: Option<String>,
+    /// Start when so many nodes are in [default: SATIN_NODES, else 1]
+    #[arg(long, value_name = "N")]
+    pub nodes: Option<u32>,
+    /// Whom an idle node asks for work: crs, rs or mw [default: SATIN_STEAL, else crs]
+    #[arg(long, value_name = "POLICY")]
+    pub steal: Option<String>,
+    /// Name of this node [default: SATIN_NAME, else host name and process number]
+    #[arg(long, value_name = "NAME")]
+    pub name: Option<String>,
 }
 
 impl From<Args> for Config {
@@ -23,7 +50,15 @@ impl From<Args> for Config {
             threads: args.threads,
             stack: args.stack,
             stats: args.stats.then_some(true),
-            log: None,
+            join: args.join,
+            listen: args.listen,
+            site: args.site,
+            credential: args.credential,
+            pool: args.pool,
+            nodes: args.nodes,
+            steal: args.steal,
+            name: args.name,
+            ..Config::default()
         }
     }
 }

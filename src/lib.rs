@@ -1,5 +1,5 @@
-//! Satin turns an ordinary recursive function into one that runs on every core of this machine, and soon of every
-//! machine you have.
+//! Satin turns an ordinary recursive function into one that runs on every core of every machine you
+//! have.
 //!
 //! ```
 //! #[satin::spawnable]
@@ -23,14 +23,58 @@
 //! * A program: [`macro@main`], or [`run`] with the settings of its own command line ([`Args`]).
 //! * A library, a test, several pools: [`Satin::builder`].
 //!
-//! No network exists yet: a job never leaves this process but through a [`Gate`](worker::Gate), which is what the
-//! network will use.
+//! # Data that all jobs need
+//! A [`Shared`] value is made once and passed by handle: a node that takes a job fetches the value once.
+//!
+//! ```
+//! use satin::{Shared, spawnable};
+//!
+//! #[spawnable]
+//! fn count(words: &Shared<Vec<String>>, from: usize, to: usize) -> usize {
+//!     if to - from == 1 {
+//!         return words[from].len();
+//!     }
+//!     let middle = (from + to) / 2;
+//!     count(words, from, middle) + count(words, middle, to)
+//! }
+//!
+//! let words = Shared::new(vec!["to".to_owned(), "be".to_owned(), "not".to_owned()]);
+//! assert_eq!(count(&words, 0, words.len()), 7);
+//! ```
+//!
+//! A [`bound!`] is a value that only improves, and that all jobs know: it cuts off what cannot lead to anything better.
+//!
+//! ```
+//! satin::bound! { static FOUND: satin::Or; }
+//!
+//! #[satin::spawnable]
+//! fn contains(haystack: &[u32], needle: u32) -> bool {
+//!     if haystack.len() > 1 {
+//!         let (left, right) = haystack.split_at(haystack.len() / 2);
+//!         return contains(left, needle) | contains(right, needle);
+//!     }
+//!     let found = haystack.first() == Some(&needle);
+//!     found && !FOUND.prunes(&found) && { FOUND.offer(found); true }
+//! }
+//!
+//! assert!(contains(&[2, 3, 5, 7, 11], 7));
+//! assert_eq!(FOUND.get(), Some(true));
+//! ```
+//!
+//! # Many machines
+//! With `SATIN_LISTEN` or `SATIN_JOIN` (or the builder's [`listen`](Builder::listen) and [`join`](Builder::join)) the
+//! process is a node of a pool: the master runs `main`, the others work for it. The README's "Many machines" says how;
+//! the command `satin run` tries it out on one machine. With neither, no socket is opened.
 
-pub use satin_macros::{call, main, seq, spawn, spawnable, sync};
+pub use satin_macros::{bound, call, main, seq, spawn, spawnable, sync};
 pub use satin_runtime::{
     config::{Config, ConfigError},
-    job, observe, worker,
-    worker::{BuildError, Builder, NodeInfo, Satin, node},
+    data,
+    data::{Bound, Lattice, Max, MaxWith, Min, MinWith, Or, Shared, Union},
+    job, net, observe,
+    satin::{BuildError, Builder, NodeInfo, Satin, node},
+    worker,
+    worker::hungry,
 };
 
 #[doc(hidden)]
@@ -43,7 +87,7 @@ pub use args::Args;
 
 /// What most programs need: `use satin::prelude::*;`.
 pub mod prelude {
-    pub use crate::{Satin, call, seq, spawn, spawnable, sync};
+    pub use crate::{Satin, Shared, bound, call, seq, spawn, spawnable, sync};
 }
 
 /// Settings of a pool by hand: as [`Satin::builder`].
@@ -79,5 +123,5 @@ pub fn builder() -> Builder {
 /// assert_eq!(answer, 55);
 /// ```
 pub fn run<R>(settings: impl Into<Config>, main: impl FnOnce() -> R) -> R {
-    satin_runtime::config::run(settings.into(), main)
+    satin_runtime::satin::run(settings.into(), main)
 }

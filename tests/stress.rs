@@ -720,6 +720,7 @@ fn run(seed: u64, pools: &Pools) -> (Outcome, usize) {
         hoard: 0,
         most: 3,
         may_refuse: false,
+        wanted: 0,
     };
     let (result, travelled) = match remote {
         true => {

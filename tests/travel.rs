@@ -20,7 +20,7 @@ use std::{
     time::Instant,
 };
 
-use common::{Habits, PATIENCE, Report, Watchdog, beside, mix, until};
+use common::{Habits, PATIENCE, Report, Watchdog, beside, give_way, mix, until};
 use satin::{Satin, seq, spawn, spawnable, sync};
 use serde::{Deserialize, Serialize};
 
@@ -62,6 +62,7 @@ fn travels(mut program: impl FnMut()) {
 #[spawnable]
 fn fib(n: u32) -> u64 {
     if n < 2 {
+        give_way();
         return n.into();
     }
     let x = fib(n - 1);
@@ -73,6 +74,7 @@ fn fib(n: u32) -> u64 {
 #[spawnable]
 fn fib_expression(n: u32) -> u64 {
     if n < 2 {
+        give_way();
         n.into()
     } else {
         fib_expression(n - 1) + fib_expression(n - 2)
@@ -83,6 +85,7 @@ fn fib_expression(n: u32) -> u64 {
 fn nqueens(n: u32, columns: u32, left: u32, right: u32) -> u64 {
     let all = (1 << n) - 1;
     if columns == all {
+        give_way();
         return 1;
     }
     let mut solutions = 0;
@@ -98,6 +101,7 @@ fn nqueens(n: u32, columns: u32, left: u32, right: u32) -> u64 {
 #[spawnable]
 fn leaves(depth: u32, name: u64) -> Vec<u64> {
     if depth == 0 {
+        give_way();
         return vec![name];
     }
     let mut parts: Vec<Vec<u64>> = Vec::new();
@@ -110,6 +114,7 @@ fn leaves(depth: u32, name: u64) -> Vec<u64> {
 #[spawnable]
 fn mapped(depth: u32, name: u64) -> Vec<u64> {
     if depth == 0 {
+        give_way();
         return vec![name];
     }
     let parts: Vec<Vec<u64>> = (0..3).map(|i| mapped(depth - 1, name * 3 + i)).collect();
@@ -119,6 +124,7 @@ fn mapped(depth: u32, name: u64) -> Vec<u64> {
 #[spawnable]
 fn table(depth: u32, first: u64) -> (BTreeMap<u64, u64>, [u64; 2]) {
     if depth == 0 {
+        give_way();
         return (BTreeMap::from([(first, mix(first))]), [first, 1]);
     }
     let mut parts = BTreeMap::new();
@@ -161,6 +167,7 @@ fn iterators_travel() {
 #[spawnable]
 fn quicksort(v: &mut [u64]) {
     if v.len() < 8 {
+        give_way();
         v.sort_unstable();
         return;
     }
@@ -189,7 +196,10 @@ fn quicksort(v: &mut [u64]) {
 fn sum(v: &[u64]) -> u64 {
     match v {
         [] => 0,
-        [one] => *one,
+        [one] => {
+            give_way();
+            *one
+        }
         _ => {
             let (left, right) = v.split_at(v.len() / 2);
             sum(left) + sum(right)
@@ -203,6 +213,7 @@ fn reversed(text: &str) -> String {
         .find(|at| text.is_char_boundary(*at))
         .unwrap_or(0);
     if text.chars().nth(1).is_none() || middle == text.len() {
+        give_way();
         return text.chars().rev().collect();
     }
     let mut back = reversed(&text[middle..]);
@@ -237,6 +248,7 @@ impl Tree {
 impl Tree {
     #[spawn]
     fn sum(&self) -> u64 {
+        give_way();
         let mut total = self.value;
         for child in &self.children {
             total += spawn!(child.sum());
@@ -246,6 +258,7 @@ impl Tree {
 
     #[spawn]
     fn grow(&mut self, by: u64) {
+        give_way();
         self.value += by;
         for child in &mut self.children {
             spawn!(child.grow(by));
@@ -254,6 +267,7 @@ impl Tree {
 
     #[spawn]
     fn into_values(self) -> Vec<u64> {
+        give_way();
         let mut parts: Vec<Vec<u64>> = vec![vec![self.value]];
         for child in self.children {
             parts.push(spawn!(child.into_values()));
@@ -264,6 +278,7 @@ impl Tree {
 
 #[spawnable]
 fn depth_of(tree: &Tree) -> u32 {
+    give_way();
     let mut deepest = 0;
     for child in &tree.children {
         deepest = deepest.max(depth_of(child));
@@ -275,6 +290,7 @@ fn depth_of(tree: &Tree) -> u32 {
 #[spawnable]
 fn fill(list: &mut Vec<String>, depth: u32, name: u64) {
     if depth == 0 {
+        give_way();
         list.push(format!("leaf {name}"));
         return;
     }
@@ -307,6 +323,7 @@ fn spilled(
         "an over-aligned value is aligned everywhere"
     );
     if n == 0 {
+        give_way();
         last.0 += all.len() as u64;
         return (aligned, big);
     }
@@ -338,6 +355,7 @@ fn many(
     h: &Tree,
 ) -> u64 {
     if n == 0 {
+        give_way();
         *c += 1;
         d[0] += 1;
         return a.len() as u64
@@ -449,6 +467,7 @@ mod parity {
     #[spawnable(name = "travel/even")]
     pub fn even(n: u64) -> u64 {
         if n == 0 {
+            super::give_way();
             return 1;
         }
         let a = spawn!(super::odd(n - 1));
@@ -460,6 +479,7 @@ mod parity {
 #[spawnable]
 fn odd(n: u64) -> u64 {
     if n == 0 {
+        give_way();
         return 0;
     }
     spawn!(parity::even(n - 1)) + spawn!(parity::even(n - 1))
@@ -487,11 +507,20 @@ fn ids_are_unique_and_fingerprints_say_what_is_computed() {
     let mut prints: HashMap<(&str, Vec<u8>), _> = HashMap::new();
     let mut calls: HashMap<_, (&str, Vec<u8>)> = HashMap::new();
     let mut repeated = 0;
-    for run in 0..1000 {
+    let since = Instant::now();
+    for run in 0.. {
         if run >= 40 && repeated >= 10 {
             break;
         }
-        let (value, report) = beside(&a, &b, Habits::default(), |_| fib(18));
+        assert!(
+            since.elapsed() < PATIENCE,
+            "the same call did not leave again and again"
+        );
+        let habits = Habits {
+            wanted: 3,
+            ..Habits::default()
+        };
+        let (value, report) = beside(&a, &b, habits, |_| fib(18));
         assert_eq!(value, 2584);
         unique_ids(&report, run);
         for taken in report.taken {
@@ -529,7 +558,6 @@ fn ids_are_unique_and_fingerprints_say_what_is_computed() {
             );
         }
     }
-    assert!(repeated > 0, "the same call left more than once");
 }
 
 #[test]
@@ -537,6 +565,7 @@ fn ids_of_loops_count_on_over_the_syncs() {
     #[spawnable]
     fn looped(depth: u32, width: u32) -> u64 {
         if depth == 0 {
+            give_way();
             return 1;
         }
         let mut total = 0;
@@ -550,10 +579,15 @@ fn ids_of_loops_count_on_over_the_syncs() {
         total + more
     }
     let (a, b) = pools(1);
+    let habits = Habits {
+        most: 64,
+        wanted: 30,
+        ..Habits::default()
+    };
     let report = until(
         &a,
         &b,
-        Habits::default(),
+        habits,
         |report| {
             report
                 .taken
@@ -575,6 +609,7 @@ fn ids_of_loops_count_on_over_the_syncs() {
 #[spawnable]
 fn find(lo: u64, hi: u64, wanted: u64) -> Result<u64, u64> {
     if hi - lo == 1 {
+        give_way();
         return if lo == wanted { Err(lo) } else { Ok(1) };
     }
     let middle = u64::midpoint(lo, hi);
@@ -586,6 +621,7 @@ fn find(lo: u64, hi: u64, wanted: u64) -> Result<u64, u64> {
 #[spawnable]
 fn find_in_loop(lo: u64, hi: u64, wanted: u64) -> Option<u64> {
     if hi - lo == 1 {
+        give_way();
         return (lo != wanted).then_some(1);
     }
     let mut total = 0;
@@ -667,17 +703,33 @@ fn race_in_a_loop() -> Result<u64, u64> {
     Ok(all.len() as u64 + last)
 }
 
-/// The one that is not to stop waits in an inner invocation that does not speculate.
+/// The one that is to stop waits in an inner invocation, which has no failing child of its own.
 #[spawnable]
 fn race_of_generations(depth: u32) -> Result<u64, u64> {
+    let a = spawn!(generation(depth))?;
+    let b = spawn!(decoy(3))?;
+    Ok(a + b)
+}
+
+/// Speculates, except for the last: that one never fails by itself.
+#[spawnable]
+fn generation(depth: u32) -> Result<u64, u64> {
     if depth == 0 {
         let a = spawn!(endless(0, Counted::new(5)));
         let b = spawn!(endless(1, Counted::new(6)));
         sync!();
         return Ok(u64::from(a.is_ok()) + u64::from(b.is_ok()));
     }
-    let a = race_of_generations(depth - 1)?;
-    let b = spawn!(decoy(3))?;
+    let a = generation(depth - 1)?;
+    let b = spawn!(endless(1, Counted::new(6)))?;
+    Ok(a + u64::from(b.0))
+}
+
+/// Fails at home and, at the same moment, elsewhere.
+#[spawnable]
+fn race_of_failures() -> Result<u64, u64> {
+    let a = spawn!(race_of_lets())?;
+    let b = spawn!(decoy(4))?;
     Ok(a + b)
 }
 
@@ -698,9 +750,19 @@ fn panics_on_go() -> u64 {
 /// Runs `program` on one worker; its sibling fails when a job has left, and if `begun`, has begun elsewhere.
 fn race<R: Send>(habits: Habits, begun: bool, program: impl Fn() -> R) -> (R, Report) {
     let (a, b) = pools(1);
+    race_between(&a, &b, habits, begun, program)
+}
+
+fn race_between<R: Send>(
+    a: &Satin,
+    b: &Satin,
+    habits: Habits,
+    begun: bool,
+    program: impl Fn() -> R,
+) -> (R, Report) {
     GO.store(false, SeqCst);
     BEGUN.store(0, SeqCst);
-    let (result, report) = beside(&a, &b, habits, |watch| {
+    let (result, report) = beside(a, b, habits, |watch| {
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 wait_for("a departure", || {
@@ -735,20 +797,94 @@ fn an_aborted_job_is_recalled_and_stops() {
     for program in [
         race_of_lets,
         race_in_a_loop,
+        || race_of_generations(0),
         || race_of_generations(1),
-        || race_of_generations(2),
     ] {
         for (habits, begun) in [(running, true), (never_answers, false)] {
             let (result, report) = race(habits, begun, program);
             assert_eq!(result, Err(3));
-            assert_eq!(report.recalled, 1, "{report:?}");
-            // The inner generations may fail by themselves.
-            let by_itself = report.taken[0].function.ends_with("race_of_generations");
-            assert!(
-                by_itself || report.aborted == usize::from(begun),
+            assert_eq!(
+                (report.recalled, report.aborted),
+                (1, usize::from(begun)),
                 "{report:?}"
             );
         }
+    }
+}
+
+/// The job that is away fails by itself while its sibling fails at home: either its answer comes first, or the recall.
+#[test]
+fn a_failure_elsewhere_is_answered_or_recalled() {
+    let _alone = alone();
+    let _watchdog = Watchdog::new("a_failure_elsewhere_is_answered_or_recalled");
+    let habits = Habits {
+        most: 1,
+        ..Habits::default()
+    };
+    for _ in 0..10 {
+        let (result, report) = race(habits, true, race_of_failures);
+        assert!(matches!(result, Err(3 | 4)), "{result:?}");
+        assert_eq!(report.travelled + report.recalled, 1, "{report:?}");
+        assert!(report.aborted <= report.recalled, "{report:?}");
+    }
+}
+
+#[spawnable]
+fn same(n: u64) -> u64 {
+    n
+}
+
+#[spawnable]
+fn wide(n: u64) -> u64 {
+    let mut total = 0;
+    for i in 0..n {
+        total += spawn!(same(i));
+    }
+    total
+}
+
+fn wide_by_an_ordinary_call(n: u64) -> u64 {
+    wide(n)
+}
+
+static SURVIVED: AtomicBool = AtomicBool::new(false);
+
+/// Catches what unwinds it, and spawns on.
+#[spawnable]
+fn catches() -> Result<u64, u64> {
+    // Long enough for the worker to forget that somebody had asked.
+    (0..100).for_each(|_| assert_eq!(wide_by_an_ordinary_call(100), 4950));
+    BEGUN.fetch_add(1, SeqCst);
+    let caught = catch_unwind(|| while wide_by_an_ordinary_call(100) == 4950 {});
+    assert!(caught.is_err());
+    let total = wide_by_an_ordinary_call(2);
+    SURVIVED.store(true, SeqCst);
+    Ok(total)
+}
+
+#[spawnable]
+fn race_against_one_that_catches() -> Result<u64, u64> {
+    let a = spawn!(catches())?;
+    let b = spawn!(decoy(3))?;
+    Ok(a + b)
+}
+
+/// The worker is alone in its pool: nobody but the abort asks it to look up.
+#[test]
+fn an_abort_is_not_forgotten_while_it_unwinds() {
+    let _alone = alone();
+    let _watchdog = Watchdog::new("an_abort_is_not_forgotten_while_it_unwinds");
+    let habits = Habits {
+        most: 1,
+        ..Habits::default()
+    };
+    let one = || satin::builder().threads(1).build().expect("a pool");
+    let (a, b) = (one(), one());
+    for _ in 0..10 {
+        let (result, report) = race_between(&a, &b, habits, true, race_against_one_that_catches);
+        assert_eq!(result, Err(3));
+        assert!(!SURVIVED.load(SeqCst), "{report:?}");
+        assert_eq!((report.recalled, report.aborted), (1, 1), "{report:?}");
     }
 }
 
@@ -773,6 +909,9 @@ fn a_panic_recalls_what_is_away() {
     assert_eq!((report.recalled, report.aborted), (1, 0));
 }
 
+/// Goes up when the job elsewhere may fail.
+static FAIL: AtomicBool = AtomicBool::new(false);
+
 #[spawnable]
 fn leaves_early() -> u64 {
     let a = spawn!(endless(0, Counted::new(5)));
@@ -790,11 +929,9 @@ fn race_on_the_way_out() -> Result<u64, u64> {
     Ok(a + b)
 }
 
-/// Fails a while after the one that leaves early may go.
 #[spawnable]
 fn failing_elsewhere() -> Result<u64, u64> {
-    wait_for("GO", || GO.load(SeqCst));
-    (0..10_000).for_each(|_| std::thread::yield_now());
+    wait_for("FAIL", || FAIL.load(SeqCst));
     Err(9)
 }
 
@@ -803,6 +940,7 @@ fn failing_elsewhere() -> Result<u64, u64> {
 fn an_abort_reaches_an_invocation_on_its_way_out() {
     let _alone = alone();
     let _watchdog = Watchdog::new("an_abort_reaches_an_invocation_on_its_way_out");
+    FAIL.store(false, SeqCst);
     let (a, b) = pools(1);
     let (result, report) = beside(&a, &b, Habits::default(), |watch| {
         std::thread::scope(|scope| {
@@ -810,7 +948,12 @@ fn an_abort_reaches_an_invocation_on_its_way_out() {
                 wait_for("both are away", || {
                     watch.taken.load(SeqCst) >= 2 && BEGUN.load(SeqCst) > 0
                 });
+                // The worker runs until it may leave: when it sleeps it is on its way out.
+                let sleeps = || a.figures()[0].sleeps;
+                let before = sleeps();
                 GO.store(true, SeqCst);
+                wait_for("the way out", || sleeps() > before);
+                FAIL.store(true, SeqCst);
             });
             race_on_the_way_out()
         })
@@ -858,6 +1001,7 @@ fn panic_of<R>(run: impl FnOnce() -> R) -> String {
 #[spawnable]
 fn mined(lo: u32, hi: u32, mine: u32, held: Counted, lent: &mut Counted) -> Counted {
     if hi - lo == 1 {
+        give_way();
         assert_ne!(lo, mine, "stepped on mine {mine}");
         lent.0 += held.0;
         return held;
@@ -879,10 +1023,15 @@ fn panics_travel_with_their_message() {
         let (a, b) = pools(workers);
         let message = RefCell::new(String::new());
         let mut with_id = 0;
+        let since = Instant::now();
         for round in 0.. {
-            assert!(round < 500, "no panic came back from elsewhere");
+            assert!(
+                since.elapsed() < PATIENCE,
+                "no panic came back from elsewhere"
+            );
             let habits = Habits {
                 seed: round,
+                wanted: 4,
                 ..Habits::default()
             };
             let ((), report) = beside(&a, &b, habits, |_| {
@@ -934,6 +1083,9 @@ struct Stubborn {
     how: u8,
 }
 
+/// Attempts to serialize one that cannot be.
+static TRIED: AtomicU64 = AtomicU64::new(0);
+
 const NO_SERIALIZE: u8 = 1;
 const NO_DESERIALIZE: u8 = 2;
 const PANIC_SERIALIZE: u8 = 3;
@@ -941,6 +1093,9 @@ const PANIC_DESERIALIZE: u8 = 4;
 
 impl Serialize for Stubborn {
     fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        if matches!(self.how, NO_SERIALIZE | PANIC_SERIALIZE) {
+            TRIED.fetch_add(1, SeqCst);
+        }
         match self.how {
             NO_SERIALIZE => Err(serde::ser::Error::custom("planned: cannot be serialized")),
             PANIC_SERIALIZE => panic!("planned: panics when serialized"),
@@ -963,6 +1118,7 @@ impl<'de> Deserialize<'de> for Stubborn {
 #[spawnable]
 fn stubborn(n: u32, value: Stubborn) -> u64 {
     if n == 0 {
+        give_way();
         return value.value;
     }
     let a = stubborn(n - 1, value);
@@ -981,12 +1137,15 @@ fn jobs_that_cannot_travel_run_at_home() {
     ] {
         let (a, b) = pools(1);
         let leaves = how == NO_DESERIALIZE || how == PANIC_DESERIALIZE;
-        let rounds = Cell::new(0);
+        TRIED.store(0, SeqCst);
         let enough = |report: &Report| {
             assert_eq!(report.travelled, 0, "{how}");
             assert!(leaves || report.taken.is_empty(), "{how}: {report:?}");
-            rounds.set(rounds.get() + 1);
-            report.returned > 0 || (!leaves && rounds.get() == 50)
+            if leaves {
+                report.returned > 0
+            } else {
+                TRIED.load(SeqCst) > 0
+            }
         };
         let habits = Habits {
             may_refuse: true,
@@ -1012,6 +1171,7 @@ fn jobs_that_cannot_travel_run_at_home() {
 #[spawnable]
 fn stubborn_result(n: u32, how: u8) -> Stubborn {
     if n == 0 {
+        give_way();
         return Stubborn { value: 2, how };
     }
     let a = stubborn_result(n - 1, how);

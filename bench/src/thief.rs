@@ -10,6 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use satin::{job::Answer, worker::Leaving};
 use serde::Serialize;
 
 use crate::jsonl;
@@ -140,15 +141,16 @@ fn measure(program: Program, time: Duration, pause: Duration) -> anyhow::Result<
                 }
                 let asked = Instant::now();
                 let job = loop {
-                    match gate.take() {
-                        Some(job) => break Some(job),
-                        None if !running.load(Relaxed) => break None,
-                        None => std::hint::spin_loop(),
+                    match gate.take(1).jobs.pop() {
+                        Some(Leaving::Own(token, _)) => break Some(token),
+                        _ if !running.load(Relaxed) => break None,
+                        _ => std::hint::spin_loop(),
                     }
                 };
                 let waited = asked.elapsed();
-                if let Some(job) = job {
-                    gate.put_back(job.token);
+                if let Some(token) = job {
+                    // Refused, it stays: put back, it would be the next that is taken.
+                    gate.deliver(token, Answer::Refused(String::new()));
                     waits.push(waited);
                 }
             }

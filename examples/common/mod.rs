@@ -49,7 +49,7 @@ impl Mode {
                     answer,
                     time,
                     speed_up: SpeedUp::None,
-                    workers: None,
+                    on: None,
                 });
             }
             Some(time)
@@ -62,9 +62,11 @@ impl Mode {
         let answer = parallel(input);
         let (time, cpu_after) = (start.elapsed(), cpu_time());
         check(&answer)?;
+        let node = satin::node();
         let speed_up = match (baseline, cpu_before, cpu_after) {
             (Some(sequential), ..) => SpeedUp::Measured { sequential },
-            (None, Some(before), Some(after)) => SpeedUp::Estimated {
+            // Of other nodes' processor time this one knows nothing.
+            (None, Some(before), Some(after)) if node.nodes == 1 => SpeedUp::Estimated {
                 cpu: after.saturating_sub(before),
             },
             _ => SpeedUp::None,
@@ -73,7 +75,7 @@ impl Mode {
             answer,
             time,
             speed_up,
-            workers: Some(satin::node().threads),
+            on: Some(node),
         })
     }
 }
@@ -83,7 +85,8 @@ pub struct Run<R> {
     pub answer: R,
     time: Duration,
     speed_up: SpeedUp,
-    workers: Option<usize>,
+    /// Where it ran; `None` if sequentially.
+    on: Option<satin::NodeInfo>,
 }
 
 enum SpeedUp {
@@ -102,9 +105,12 @@ impl<R> Run<R> {
     /// Prints the closing lines: time, and speed-up where there is something to say about it.
     pub fn report(&self) {
         let time = self.time.as_secs_f64();
-        match self.workers {
-            Some(1) => println!("time {time:.3} s on 1 worker"),
-            Some(workers) => println!("time {time:.3} s on {workers} workers"),
+        match &self.on {
+            Some(node) if node.nodes > 1 => {
+                println!("time {time:.3} s on {} nodes", node.nodes);
+            }
+            Some(node) if node.threads == 1 => println!("time {time:.3} s on 1 worker"),
+            Some(node) => println!("time {time:.3} s on {} workers", node.threads),
             None => println!("time {time:.3} s sequential"),
         }
         match self.speed_up {

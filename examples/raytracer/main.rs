@@ -1,5 +1,5 @@
 //! A raytracer: the picture is cut in two, and in two again, and Satin has the pieces computed wherever there is a
-//! processor. What is about Satin is `satin::run` below and a few lines of `render.rs`.
+//! processor. What is about Satin is `satin::run` and `Shared` below, and a few lines of `render.rs`.
 //!
 //! `cargo run --release --example raytracer` makes `raytracer.png`; `--help` says what else it can do.
 
@@ -20,6 +20,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
 use clap::Parser;
+use satin::Shared;
 
 use crate::builtin::Builtin;
 use crate::render::{MAX_DETAIL, Pixel, Shot, on_all_cores, on_one_core};
@@ -87,10 +88,10 @@ fn main() -> Result<()> {
 }
 
 fn run(cli: &Cli) -> Result<()> {
-    let scene = match &cli.scene {
+    let scene = Shared::new(match &cli.scene {
         Some(path) => scene_file::load(path)?,
         None => cli.builtin.scene(),
-    };
+    });
     let shot = Shot {
         width: cli.width,
         height: cli.height,

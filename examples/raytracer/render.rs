@@ -1,5 +1,6 @@
 //! The picture, by divide and conquer: a tile is two smaller tiles, until it is small enough to compute.
 
+use satin::Shared;
 use serde::{Deserialize, Serialize};
 
 use crate::maths::{Noise, Vec3};
@@ -59,22 +60,22 @@ struct Tile {
 }
 
 /// The picture, row by row, computed by everyone there is.
-pub fn on_all_cores(scene: &Scene, shot: Shot) -> Vec<Pixel> {
+pub fn on_all_cores(scene: &Shared<Scene>, shot: Shot) -> Vec<Pixel> {
     render(scene, shot, shot.whole())
 }
 
 /// The same without a single spawn: the plain recursive program, to compare with.
-pub fn on_one_core(scene: &Scene, shot: Shot) -> Vec<Pixel> {
+pub fn on_one_core(scene: &Shared<Scene>, shot: Shot) -> Vec<Pixel> {
     satin::seq!(render(scene, shot, shot.whole()))
 }
 
 /// The pixels of a tile, row by row.
 ///
-/// The one function here that Satin knows: the two calls of itself may run on other cores, or on other machines, which
-/// get a copy of the scene. The result does not depend on who computes what, since a pixel's randomness comes from its
-/// place alone.
+/// The one function here that Satin knows: the two calls of itself may run on other cores, or on other machines, each of
+/// which gets the scene once, before the first of its jobs. The result does not depend on who computes what, since a
+/// pixel's randomness comes from its place alone.
 #[satin::spawnable]
-fn render(scene: &Scene, shot: Shot, tile: Tile) -> Vec<Pixel> {
+fn render(scene: &Shared<Scene>, shot: Shot, tile: Tile) -> Vec<Pixel> {
     if tile.width <= LEAF && tile.height <= LEAF {
         return expose(scene, &shot, tile);
     }
@@ -238,7 +239,7 @@ mod tests {
 
     #[test]
     fn divided_and_joined_is_the_whole() {
-        let scene = Builtin::Flake.scene();
+        let scene = Shared::new(Builtin::Flake.scene());
         let whole = expose(&scene, &SHOT, SHOT.whole());
         assert!(on_all_cores(&scene, SHOT) == whole);
         assert!(on_one_core(&scene, SHOT) == whole);

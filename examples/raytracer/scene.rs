@@ -7,8 +7,7 @@ use crate::camera::Camera;
 use crate::geometry::{Hit, Ray, Shape, Vertex};
 use crate::maths::{Vec3, vec3};
 
-/// A scene ready to be rendered. Everything in it is plain data: a job on this machine borrows it, a job that another
-/// machine takes gets a copy, BVH and all.
+/// A scene ready to be rendered. Everything in it is plain data: other machines get it as it is, BVH and all.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Scene {
     pub camera: Camera,

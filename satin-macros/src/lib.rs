@@ -2,6 +2,7 @@
 //!
 //! What the macros write, and why it is safe, is explained in this crate's `README.md`.
 
+mod bound;
 mod main_attribute;
 mod spawnable;
 
@@ -104,7 +105,7 @@ use proc_macro::TokenStream;
 #[proc_macro_attribute]
 pub fn spawnable(options: TokenStream, item: TokenStream) -> TokenStream {
     if SERIAL {
-        spawnable::plain(item.into()).into()
+        spawnable::serial(item.into()).into()
     } else {
         spawnable::spawnable(options.into(), item.into()).into()
     }
@@ -157,6 +158,87 @@ pub fn seq(call: TokenStream) -> TokenStream {
     } else {
         spawnable::sequential(call.into()).into()
     }
+}
+
+/// Declares bounds: statics whose values only improve, for branch and bound.
+///
+/// ```
+/// use satin::{Min, spawnable};
+///
+/// satin::bound! {
+///     /// The least sum so far.
+///     pub static BEST: Min<u32>;
+/// }
+///
+/// /// Picks one number of each row; the sum is to be small.
+/// #[spawnable]
+/// fn least(rows: &[Vec<u32>], sum: u32) -> Option<u32> {
+///     if BEST.prunes(&sum) {
+///         return None; // somebody, somewhere, has found better
+///     }
+///     let Some((row, rest)) = rows.split_first() else {
+///         BEST.offer(sum);
+///         return Some(sum);
+///     };
+///     let mut sums = Vec::new();
+///     for number in row {
+///         sums.push(least(rest, sum + number));
+///     }
+///     sums.into_iter().flatten().min()
+/// }
+///
+/// let rows = [vec![5, 3, 8], vec![2, 7], vec![9, 4, 6]];
+/// assert_eq!(least(&rows, 0), Some(9));
+/// assert_eq!(BEST.get(), Some(9));
+/// ```
+///
+/// The type says what better means: [`Min`], [`Max`], [`Or`] or [`Union`], [`MinWith`] or [`MaxWith`] with a solution, or a
+/// [`Lattice`] of your own. A bound has `offer`, `get` and `prunes`; see [`Bound`].
+///
+/// A job that finds something offers it, and jobs everywhere see it soon. Each root job starts the bound afresh.
+///
+/// # Why `Min` does not prune ties
+/// The offer of a job survives it. If the job's node dies, the job is done again, and its own first offer stands. Were what only
+/// equals the best left out, the job would not find its solution a second time, and nobody would have it. So `Min`
+/// leaves out what is strictly worse, and what the calls return is right on its own account. [`MinWith`] keeps the solution
+/// beside its cost: it is safe, so ties are left out too, and the answer is what the bound has in the end.
+///
+/// ```
+/// # use satin::{MinWith, spawnable};
+/// satin::bound! {
+///     static CHEAPEST: MinWith<u32, Vec<usize>>;
+/// }
+///
+/// #[spawnable]
+/// fn search(rows: &[Vec<u32>], sum: u32, picked: Vec<usize>) {
+///     if CHEAPEST.prunes(&sum) {
+///         return;
+///     }
+///     let Some((row, rest)) = rows.split_first() else {
+///         CHEAPEST.offer(sum, picked);
+///         return;
+///     };
+///     for (place, number) in row.iter().enumerate() {
+///         let picked = picked.iter().copied().chain([place]).collect();
+///         search(rest, sum + number, picked);
+///     }
+/// }
+///
+/// search(&[vec![5, 3, 8], vec![2, 7], vec![9, 4, 6]], 0, vec![]);
+/// assert_eq!(CHEAPEST.get(), Some((9, vec![1, 0, 1])));
+/// ```
+///
+/// [`Min`]: https://docs.rs/satin/latest/satin/struct.Min.html
+/// [`Max`]: https://docs.rs/satin/latest/satin/struct.Max.html
+/// [`Or`]: https://docs.rs/satin/latest/satin/struct.Or.html
+/// [`Union`]: https://docs.rs/satin/latest/satin/struct.Union.html
+/// [`MinWith`]: https://docs.rs/satin/latest/satin/struct.MinWith.html
+/// [`MaxWith`]: https://docs.rs/satin/latest/satin/struct.MaxWith.html
+/// [`Lattice`]: https://docs.rs/satin/latest/satin/trait.Lattice.html
+/// [`Bound`]: https://docs.rs/satin/latest/satin/struct.Bound.html
+#[proc_macro]
+pub fn bound(bounds: TokenStream) -> TokenStream {
+    bound::bound(bounds.into()).into()
 }
 
 /// Waits for every child that this invocation has spawned.

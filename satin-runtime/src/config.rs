@@ -1,12 +1,14 @@
 //! Where settings come from. Lowest first: defaults, `satin.toml` in the working directory, `SATIN_*` in the
 //! environment, then what the program says.
 
-use std::{fs, io, path::Path};
+use std::{
+    fs,
+    io::{self, IsTerminal},
+    path::{Path, PathBuf},
+};
 
 use serde::Deserialize;
 use tracing_subscriber::EnvFilter;
-
-use crate::worker::{Builder, Satin};
 
 /// Settings; what is `None` is left to the next lower source.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -21,6 +23,55 @@ pub struct Config {
     pub stats: Option<bool>,
     /// The `tracing` filter of the log on stderr. Default: `warn`.
     pub log: Option<String>,
+    /// Where to find the pool: `HOST:PORT[,HOST:PORT..]`, `dns:NAME:PORT`, `file:PATH` or `slurm`. Default: nowhere.
+    pub join: Option<String>,
+    /// The address to listen on, `IP:PORT`. With this and nowhere to find a pool the node founds one. Default: no
+    /// network, or with `join` any port of the loopback interface, which only nodes of this machine reach.
+    pub listen: Option<String>,
+    /// The address that others are told. Default: the one that the node listens on. Needed behind a translator of
+    /// addresses.
+    pub advertise: Option<String>,
+    /// The site: nodes of one site have fast links between them. Where it is wrong, work travels far that could stay
+    /// near. Default: `default`.
+    pub site: Option<String>,
+    /// The credential file, the same for all nodes. No pool without one; `satin keygen` writes it.
+    pub credential: Option<PathBuf>,
+    /// The pool's name; nodes of another are refused. Default: the program's name.
+    pub pool: Option<String>,
+    /// The master starts its first root job when so many nodes are in. Too many, and it waits for ever. Default: 1.
+    pub nodes: Option<u32>,
+    /// Whom an idle node asks for work: `crs`, `rs` or `mw`. Default: `crs`.
+    pub steal: Option<String>,
+    /// What people call this node. Default: host name and process number.
+    pub name: Option<String>,
+    /// Append what happens to this file, a JSON object per line. Default: nothing is written.
+    pub events: Option<PathBuf>,
+}
+
+/// The settings of the network as they were written, whoever wrote them. Each field is one variable of the
+/// environment.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Words {
+    /// `SATIN_JOIN`
+    pub join: Option<String>,
+    /// `SATIN_LISTEN`
+    pub listen: Option<String>,
+    /// `SATIN_ADVERTISE`
+    pub advertise: Option<String>,
+    /// `SATIN_SITE`
+    pub site: Option<String>,
+    /// `SATIN_CREDENTIAL`
+    pub credential: Option<PathBuf>,
+    /// `SATIN_POOL`
+    pub pool: Option<String>,
+    /// `SATIN_NODES`
+    pub nodes: Option<u32>,
+    /// `SATIN_STEAL`
+    pub steal: Option<String>,
+    /// `SATIN_NAME`
+    pub name: Option<String>,
+    /// `SATIN_EVENTS`
+    pub events: Option<PathBuf>,
 }
 
 /// A setting that makes no sense. Nothing has been started.
@@ -49,6 +100,8 @@ pub(crate) struct Resolved {
     pub(crate) threads: u32,
     pub(crate) stack_mib: usize,
     pub(crate) stats: bool,
+    /// For the network, which checks them.
+    pub(crate) words: Words,
 }
 
 const DEFAULT_STACK_MIB: usize = 256;
@@ -59,6 +112,7 @@ impl Default for Resolved {
             threads: 1,
             stack_mib: DEFAULT_STACK_MIB,
             stats: false,
+            words: Words::default(),
         }
     }
 }
@@ -124,6 +178,21 @@ impl Config {
             )?,
             stats: parse("SATIN_STATS", get("SATIN_STATS"), "1 or 0", switch)?,
             log: get("SATIN_LOG"),
+            join: get("SATIN_JOIN"),
+            listen: get("SATIN_LISTEN"),
+            advertise: get("SATIN_ADVERTISE"),
+            site: get("SATIN_SITE"),
+            credential: get("SATIN_CREDENTIAL").map(PathBuf::from),
+            pool: get("SATIN_POOL"),
+            nodes: parse(
+                "SATIN_NODES",
+                get("SATIN_NODES"),
+                "a number of nodes, 1 or more",
+                |text| text.parse().ok().filter(|nodes| *nodes > 0),
+            )?,
+            steal: get("SATIN_STEAL"),
+            name: get("SATIN_NAME"),
+            events: get("SATIN_EVENTS").map(PathBuf::from),
         })
     }
 
@@ -135,6 +204,16 @@ impl Config {
             stack: self.stack.or(lower.stack),
             stats: self.stats.or(lower.stats),
             log: self.log.or(lower.log),
+            join: self.join.or(lower.join),
+            listen: self.listen.or(lower.listen),
+            advertise: self.advertise.or(lower.advertise),
+            site: self.site.or(lower.site),
+            credential: self.credential.or(lower.credential),
+            pool: self.pool.or(lower.pool),
+            nodes: self.nodes.or(lower.nodes),
+            steal: self.steal.or(lower.steal),
+            name: self.name.or(lower.name),
+            events: self.events.or(lower.events),
         }
     }
 
@@ -166,6 +245,18 @@ impl Config {
             threads: threads as u32,
             stack_mib,
             stats: self.stats.unwrap_or(false),
+            words: Words {
+                join: self.join,
+                listen: self.listen,
+                advertise: self.advertise,
+                site: self.site,
+                credential: self.credential,
+                pool: self.pool,
+                nodes: self.nodes,
+                steal: self.steal,
+                name: self.name,
+                events: self.events,
+            },
         })
     }
 
@@ -181,33 +272,10 @@ impl Config {
         let _ = tracing_subscriber::fmt()
             .with_env_filter(filter)
             .with_writer(io::stderr)
+            .with_ansi(io::stderr().is_terminal())
             .try_init();
         Ok(())
     }
-}
-
-/// Runs `main` as the main program of this node, with `program`'s settings above those of file and environment.
-///
-/// If the settings make no sense, says so on stderr and exits with code 2.
-pub fn run<R>(program: Config, main: impl FnOnce() -> R) -> R {
-    let start = || -> Result<Satin, crate::worker::BuildError> {
-        let config = program.or(Config::load()?);
-        config.start_log()?;
-        Builder::from_config(config).build()
-    };
-    match start() {
-        Ok(satin) => satin.run_as_main(main),
-        Err(error) => {
-            eprintln!("error: {error}");
-            std::process::exit(2);
-        }
-    }
-}
-
-/// What `#[satin::main]` expands to.
-#[doc(hidden)]
-pub fn main<R>(main: impl FnOnce() -> R) -> R {
-    run(Config::default(), main)
 }
 
 #[cfg(test)]
@@ -232,6 +300,51 @@ mod tests {
     }
 
     #[test]
+    fn every_setting_has_a_variable_and_a_key() {
+        let network = [
+            ("JOIN", "a:1"),
+            ("LISTEN", "127.0.0.1:0"),
+            ("ADVERTISE", "192.0.2.7:7"),
+            ("SITE", "delft"),
+            ("CREDENTIAL", "pool.pem"),
+            ("POOL", "p"),
+            ("NODES", "3"),
+            ("STEAL", "rs"),
+            ("NAME", "n"),
+            ("EVENTS", "e.jsonl"),
+            ("LOG", "info"),
+            ("THREADS", "2"),
+            ("STACK", "8"),
+            ("STATS", "1"),
+        ];
+        let environment = Config::from_variables(|name| {
+            let key = name.strip_prefix("SATIN_").expect("a prefix");
+            let set = network.iter().find(|(of, _)| *of == key);
+            Some(set.expect("a setting that is tested").1.into())
+        })
+        .expect("valid");
+        let file: String = network
+            .iter()
+            .map(|(key, value)| match *value {
+                "1" => format!("{} = true\n", key.to_lowercase()),
+                number if number.parse::<u32>().is_ok() => {
+                    format!("{} = {number}\n", key.to_lowercase())
+                }
+                text => format!("{} = {text:?}\n", key.to_lowercase()),
+            })
+            .collect();
+        let file: Config = toml::from_str(&file).expect("valid");
+        assert_eq!(file, environment);
+        assert_eq!(Config::default().or(file.clone()), file);
+        let words = file.resolve().expect("valid").words;
+        assert_eq!(words.join.as_deref(), Some("a:1"));
+        assert_eq!(
+            (words.nodes, words.events),
+            (Some(3), Some("e.jsonl".into()))
+        );
+    }
+
+    #[test]
     fn nonsense_is_an_error_that_names_the_variable() {
         let error = variables(&[("SATIN_THREADS", "many")])
             .expect_err("nonsense")
@@ -241,6 +354,7 @@ mod tests {
             "SATIN_THREADS=\"many\": expected a number of workers, 1 or more"
         );
         assert!(variables(&[("SATIN_STATS", "perhaps")]).is_err());
+        assert!(variables(&[("SATIN_NODES", "0")]).is_err());
         assert!(toml::from_str::<Config>("thraeds = 3").is_err());
         assert!(
             Config {

@@ -4,7 +4,9 @@
 //!
 //! * [`job`]: what a job is: its id, its record in memory, the registry of spawnable functions.
 //! * [`worker`]: running jobs on this machine: deque, frame, sync, the pool of threads.
+//! * [`data`]: what all jobs need beside their arguments: shared values, bounds.
 //! * [`node`]: the protocol between nodes, without sockets, clocks or threads.
+//! * [`satin`]: the pool that a program sees.
 //! * [`config`]: where settings come from.
 //!
 //! `job` knows nothing of workers; `worker` knows nothing of other machines: the [`worker::Gate`] is the narrow
@@ -13,14 +15,22 @@
 
 #[cfg(not(loom))]
 pub mod config;
+#[cfg(not(loom))]
+pub mod data;
 pub mod job;
+#[cfg(not(loom))]
+pub mod net;
 #[cfg(not(loom))]
 pub mod node;
 #[cfg(not(loom))]
 pub mod observe;
+#[cfg(not(loom))]
+pub mod satin;
 pub mod worker;
 
 mod atomic;
+#[cfg(not(loom))]
+mod exit;
 #[cfg(not(loom))]
 #[doc(hidden)]
 pub mod private;

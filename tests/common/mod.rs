@@ -5,8 +5,9 @@
 #![allow(dead_code, reason = "each test program uses a part of it")]
 
 use std::{
-    collections::{HashMap, HashSet},
+    collections::HashSet,
     sync::{
+        Arc,
         atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst},
         mpsc,
     },
@@ -15,8 +16,8 @@ use std::{
 
 use satin::{
     Satin,
-    job::{Fingerprint, JobId, registered},
-    worker::{Answer, Away, Hosted, Token},
+    job::{Answer, Fingerprint, JobId, Parcel, by_number},
+    worker::{Leaving, Outside, Token},
 };
 
 /// How long anything may take before a test gives up: only a watchdog.
@@ -60,6 +61,36 @@ pub struct Habits {
     pub most: usize,
     /// The other pool may refuse.
     pub may_refuse: bool,
+    /// Until so many jobs have left, leaves give way to the thief: see [`give_way`].
+    pub wanted: usize,
+}
+
+/// Thieves that have not got what they want.
+static WAITING: AtomicUsize = AtomicUsize::new(0);
+
+/// For the leaves of a program whose jobs are to leave: lets a thief run that waits for one.
+///
+/// On a busy machine the program would be over before the thief's thread runs at all, again and again.
+pub fn give_way() {
+    if WAITING.load(SeqCst) > 0 {
+        std::thread::yield_now();
+    }
+}
+
+/// Counts in [`WAITING`] as long as it lives.
+struct Waits;
+
+impl Waits {
+    fn new() -> Waits {
+        WAITING.fetch_add(1, SeqCst);
+        Waits
+    }
+}
+
+impl Drop for Waits {
+    fn drop(&mut self) {
+        WAITING.fetch_sub(1, SeqCst);
+    }
 }
 
 /// A job that was taken.
@@ -137,13 +168,13 @@ pub fn until(
     for round in 0.. {
         let habits = Habits {
             seed: habits.seed + round,
+            wanted: habits.wanted.max(1) + round as usize,
             ..habits
         };
         let ((), report) = beside(a, b, habits, |_| program());
         if enough(&report) {
             return report;
         }
-        // A short program may be over before the thief's thread runs at all, again and again on a busy machine.
         if since.elapsed() > PATIENCE {
             break;
         }
@@ -151,42 +182,63 @@ pub fn until(
     panic!("of all runs in {PATIENCE:?}, none was as the test wants it");
 }
 
-/// Answers of the other pool, on their way to the thief.
-type Channel = (
-    mpsc::Sender<(Token, Answer)>,
-    mpsc::Receiver<(Token, Answer)>,
-);
+/// What the pools tell the thief.
+enum Told {
+    /// The other pool is done with a job; the key is the token.
+    Done(Token, Answer),
+    /// The first pool does not want it any more.
+    Recalled(Token),
+}
+
+struct Ear(mpsc::Sender<Told>);
+
+// Nobody listens any more if the test has failed.
+impl Outside for Ear {
+    fn done(&self, key: u64, answer: Answer) {
+        let _ = self.0.send(Told::Done(Token(key), answer));
+    }
+
+    fn recalled(&self, token: Token) {
+        let _ = self.0.send(Told::Recalled(token));
+    }
+}
 
 struct Thief<'t> {
     a: &'t Satin,
     b: &'t Satin,
     habits: Habits,
     watch: &'t Watch,
+    waits: Option<Waits>,
     rng: Rng,
     report: Report,
-    hosted: HashMap<Token, Hosted>,
+    hosted: HashSet<Token>,
     /// Kept jobs, and the poll at which they are put back.
     kept: Vec<(Token, u64)>,
     recalled: HashSet<Token>,
     /// Answers that nobody wanted: they must turn out to be recalled.
     unwanted: HashSet<Token>,
-    done: Channel,
+    told: mpsc::Receiver<Told>,
 }
 
 impl<'t> Thief<'t> {
     fn new(a: &'t Satin, b: &'t Satin, habits: Habits, watch: &'t Watch) -> Self {
+        let (tell, told) = mpsc::channel();
+        let ear = Arc::new(Ear(tell));
+        a.gate().listen(ear.clone());
+        b.gate().listen(ear);
         Thief {
             a,
             b,
             habits,
             watch,
+            waits: (habits.wanted > 0).then(Waits::new),
             rng: Rng(habits.seed),
             report: Report::default(),
-            hosted: HashMap::new(),
+            hosted: HashSet::new(),
             kept: Vec::new(),
             recalled: HashSet::new(),
             unwanted: HashSet::new(),
-            done: mpsc::channel(),
+            told,
         }
     }
 
@@ -200,6 +252,7 @@ impl<'t> Thief<'t> {
                 std::thread::yield_now();
             }
         }
+        self.waits = None;
         let since = Instant::now();
         while !self.hosted.is_empty() || !self.kept.is_empty() {
             assert!(
@@ -223,31 +276,11 @@ impl<'t> Thief<'t> {
     /// Passes recalls and answers on. True if there was anything.
     fn hear(&mut self, poll: u64) -> bool {
         let mut busy = false;
-        while let Some(token) = self.a.gate().next_recalled() {
+        while let Ok(told) = self.told.try_recv() {
             busy = true;
-            assert!(self.recalled.insert(token), "recalled twice");
-            self.watch.recalled.fetch_add(1, SeqCst);
-            if let Some(hosted) = self.hosted.get(&token) {
-                hosted.abort();
-            }
-        }
-        while let Ok((token, answer)) = self.done.1.try_recv() {
-            busy = true;
-            assert!(self.hosted.remove(&token).is_some(), "done twice");
-            match &answer {
-                Answer::Aborted => self.report.aborted += 1,
-                Answer::Panicked(_) => self.report.panicked += 1,
-                Answer::Result(_) => {}
-                Answer::Refused(_) if self.habits.may_refuse => {}
-                Answer::Refused(why) => panic!("the other pool refused a job: {why}"),
-            }
-            let undone = matches!(answer, Answer::Refused(_));
-            if self.deliver(token, answer) {
-                *if undone {
-                    &mut self.report.returned
-                } else {
-                    &mut self.report.travelled
-                } += 1;
+            match told {
+                Told::Recalled(token) => self.recalled(token),
+                Told::Done(token, answer) => self.done(token, answer),
             }
         }
         while let Some(place) = self.kept.iter().position(|(_, until)| *until <= poll) {
@@ -256,6 +289,33 @@ impl<'t> Thief<'t> {
             self.bring_back(token);
         }
         busy
+    }
+
+    fn recalled(&mut self, token: Token) {
+        assert!(self.recalled.insert(token), "recalled twice");
+        self.watch.recalled.fetch_add(1, SeqCst);
+        if self.hosted.contains(&token) {
+            self.b.gate().abort_hosted(token.0);
+        }
+    }
+
+    fn done(&mut self, token: Token, answer: Answer) {
+        assert!(self.hosted.remove(&token), "done twice");
+        match &answer {
+            Answer::Aborted => self.report.aborted += 1,
+            Answer::Panicked(_) => self.report.panicked += 1,
+            Answer::Result { .. } => {}
+            Answer::Refused(_) if self.habits.may_refuse => {}
+            Answer::Refused(why) => panic!("the other pool refused a job: {why}"),
+        }
+        let undone = matches!(answer, Answer::Refused(_));
+        if self.deliver(token, answer) {
+            *if undone {
+                &mut self.report.returned
+            } else {
+                &mut self.report.travelled
+            } += 1;
+        }
     }
 
     fn deliver(&mut self, token: Token, answer: Answer) -> bool {
@@ -286,24 +346,37 @@ impl<'t> Thief<'t> {
         if self.hosted.len() + self.kept.len() >= most {
             return false;
         }
-        let Some(job) = self.a.gate().take() else {
+        let Some(Leaving::Own(token, parcel)) = self.a.gate().take(1).jobs.pop() else {
             return false;
         };
-        let Away {
-            token,
+        // Over the wire.
+        let sent = postcard::to_stdvec(&parcel).unwrap();
+        let parcel: Parcel = postcard::from_bytes(&sent).unwrap();
+        let Parcel {
             id,
             function,
             arguments,
             fingerprint,
-        } = job;
+            needs,
+        } = &parcel;
+        // Both pools have one store.
+        assert!(
+            needs
+                .iter()
+                .all(|name| satin::data::store().contains(*name))
+        );
+        let function = by_number(*function).expect("a function");
         let name = function.info.name;
-        assert_eq!(fingerprint, Fingerprint::of(name, &arguments));
+        assert_eq!(*fingerprint, Fingerprint::of(name, arguments));
         self.report.taken.push(Taken {
             id: id.clone(),
             function: name,
-            fingerprint,
+            fingerprint: *fingerprint,
             arguments: arguments.clone(),
         });
+        if self.report.taken.len() == self.habits.wanted {
+            self.waits = None;
+        }
         self.watch.taken.fetch_add(1, SeqCst);
         let Habits {
             put_back,
@@ -324,21 +397,8 @@ impl<'t> Thief<'t> {
         } else if dice < put_back + refuse + lose + hoard {
             self.kept.push((token, u64::MAX));
         } else {
-            let id: JobId = postcard::from_bytes(&postcard::to_stdvec(&id).unwrap()).unwrap();
-            let function = registered()[name];
-            let done = self.done.0.clone();
-            let job = Away {
-                token,
-                id,
-                function,
-                arguments,
-                fingerprint,
-            };
-            let hosted = self.b.gate().host(job, move |answer| {
-                // Nobody listens any more if the test has failed.
-                let _ = done.send((token, answer));
-            });
-            self.hosted.insert(token, hosted);
+            self.hosted.insert(token);
+            self.b.gate().host(token.0, parcel);
         }
         true
     }

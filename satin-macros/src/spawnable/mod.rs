@@ -120,8 +120,31 @@ fn stub(item: TokenStream) -> TokenStream {
     }
 }
 
-/// The item without any of satin's attributes: what the feature `serial` leaves.
-pub fn plain(item: TokenStream) -> TokenStream {
+/// What the feature `serial` leaves: the item without any of satin's attributes. A call from ordinary code begins a
+/// sequential run, for which bounds start afresh.
+pub fn serial(item: TokenStream) -> TokenStream {
+    let begin = |block: &mut Block| {
+        let begins = hygiene::quote!(let _run = ::satin::__private::Alone::begin(););
+        *block = parse_quote!({ #begins #block });
+    };
+    let mut item = match syn::parse2::<Item>(item.clone()) {
+        Ok(item) => item,
+        Err(_) => return item,
+    };
+    match &mut item {
+        Item::Fn(function) => begin(&mut function.block),
+        Item::Impl(block) => {
+            for method in parse::strip_spawn(block) {
+                begin(&mut method.block);
+            }
+        }
+        _ => {}
+    }
+    item.into_token_stream()
+}
+
+/// The item without any of satin's attributes.
+fn plain(item: TokenStream) -> TokenStream {
     match syn::parse2::<Item>(item.clone()) {
         Ok(Item::Impl(mut block)) => {
             parse::strip_spawn(&mut block);
@@ -136,7 +159,11 @@ pub fn sequential(call: TokenStream) -> TokenStream {
     let renamed = syn::parse2::<Expr>(call)
         .and_then(|mut call| mark::rename_callee(&mut call, TWIN).map(|()| call));
     match renamed {
-        Ok(call) => call.into_token_stream(),
+        // Within a job it is a part of that; elsewhere bounds start afresh for it.
+        Ok(call) => hygiene::quote!({
+            let _run = ::satin::__private::Alone::begin();
+            #call
+        }),
         Err(error) => error.into_compile_error(),
     }
 }

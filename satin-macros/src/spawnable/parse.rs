@@ -259,11 +259,16 @@ fn read_method(method: ImplItemFn, self_type: &Type, errors: &mut Errors) -> Job
     )
 }
 
-/// Takes the `#[spawn]`s off, for the feature `serial`.
-pub fn strip_spawn(block: &mut ItemImpl) {
+/// Takes the `#[spawn]`s off, for the feature `serial`; returns the methods that had one.
+pub fn strip_spawn(block: &mut ItemImpl) -> Vec<&mut ImplItemFn> {
+    let mut spawned = Vec::new();
     for item in &mut block.items {
-        if let ImplItem::Fn(method) = item {
+        if let ImplItem::Fn(method) = item
+            && method.attrs.iter().any(is_spawn)
+        {
             method.attrs.retain(|attr| !is_spawn(attr));
+            spawned.push(method);
         }
     }
+    spawned
 }

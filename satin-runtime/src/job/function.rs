@@ -11,7 +11,9 @@ use std::{
 use serde::{Serialize, de::DeserializeOwned};
 
 use super::{
+    ValueName,
     kinds::Kinds,
+    needs,
     record::{Aborted, Cx, Judge, Payload, Slot, State},
 };
 
@@ -160,7 +162,7 @@ pub struct VTable {
     /// Its names.
     pub info: Info,
     pub(crate) run: unsafe fn(&Slot, Cx) -> State,
-    pub(crate) export: unsafe fn(&Slot) -> Result<Vec<u8>, String>,
+    pub(crate) export: unsafe fn(&Slot) -> Result<Packed, String>,
     pub(crate) run_bytes: RunBytes,
     pub(crate) finish: unsafe fn(&Slot, &[u8]) -> Result<(), String>,
     pub(crate) drop_args: unsafe fn(&Slot),
@@ -168,7 +170,13 @@ pub struct VTable {
 }
 
 /// Runs child `index` on serialized arguments; gives result and changed `&mut` arguments.
-type RunBytes = fn(Cx, u32, &[u8]) -> Result<Vec<u8>, RemoteFailure>;
+type RunBytes = fn(Cx, u32, &[u8]) -> Result<Packed, RemoteFailure>;
+
+/// What was serialized, and the shared values that it mentions.
+pub(crate) struct Packed {
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) needs: Vec<ValueName>,
+}
 
 /// Why a job that came as bytes has no result.
 #[derive(Debug)]
@@ -177,6 +185,12 @@ pub(crate) enum RemoteFailure {
     Codec(String),
     Panicked(Payload),
     Aborted,
+}
+
+impl std::fmt::Debug for VTable {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.info.name)
+    }
 }
 
 impl VTable {
@@ -215,13 +229,13 @@ unsafe fn run<F: Function>(slot: &Slot, cx: Cx) -> State {
     }
 }
 
-unsafe fn export<F: Function>(slot: &Slot) -> Result<Vec<u8>, String> {
+unsafe fn export<F: Function>(slot: &Slot) -> Result<Packed, String> {
     // SAFETY: the caller has moved the slot to `Leaving`: the arguments of `F` are there, and nobody takes them.
     let args = unsafe { slot.peek::<Args<'_, F>>() };
-    codec("serializing the arguments", || postcard::to_stdvec(args))
+    pack("serializing the arguments", || postcard::to_stdvec(args))
 }
 
-fn run_bytes<F: Function>(cx: Cx, index: u32, arguments: &[u8]) -> Result<Vec<u8>, RemoteFailure> {
+fn run_bytes<F: Function>(cx: Cx, index: u32, arguments: &[u8]) -> Result<Packed, RemoteFailure> {
     let own: <F::Kinds as Kinds>::Own = codec("deserializing the arguments", || {
         postcard::from_bytes(arguments)
     })
@@ -235,8 +249,15 @@ fn run_bytes<F: Function>(cx: Cx, index: u32, arguments: &[u8]) -> Result<Vec<u8
         true => RemoteFailure::Aborted,
         false => RemoteFailure::Panicked(payload),
     })?;
-    codec("serializing the result", move || postcard::to_stdvec(&done))
-        .map_err(RemoteFailure::Codec)
+    pack("serializing the result", move || postcard::to_stdvec(&done)).map_err(RemoteFailure::Codec)
+}
+
+fn pack(
+    what: &str,
+    serialize: impl FnOnce() -> postcard::Result<Vec<u8>>,
+) -> Result<Packed, String> {
+    let (bytes, needs) = needs::gather(|| codec(what, serialize));
+    bytes.map(|bytes| Packed { bytes, needs })
 }
 
 /// Runs what (de)serializes values of the user: a panic there is an error like another, and not the job's.
@@ -305,6 +326,26 @@ pub fn registered() -> &'static BTreeMap<&'static str, &'static VTable> {
         }
         all
     })
+}
+
+fn numbered() -> &'static [&'static VTable] {
+    static NUMBERED: OnceLock<Vec<&'static VTable>> = OnceLock::new();
+    NUMBERED.get_or_init(|| registered().values().copied().collect())
+}
+
+/// The function with that number: its place among the registered ones, which is the same in all programs of one
+/// [`program_hash`].
+#[must_use]
+pub fn by_number(number: u32) -> Option<&'static VTable> {
+    numbered().get(number as usize).copied()
+}
+
+/// The number of a function, see [`by_number`]; `None` if it is not registered.
+#[must_use]
+pub fn number_of(function: &VTable) -> Option<u32> {
+    let place =
+        numbered().binary_search_by(|registered| registered.info.name.cmp(function.info.name));
+    place.ok().map(|place| place as u32)
 }
 
 /// A hash over all registered functions with their names and the types of their arguments: programs with another hash

@@ -19,7 +19,36 @@ use serde::{Deserialize, Serialize};
 /// assert!(parent.is_ancestor_of(&child) && parent < child && child < parent.child(301));
 /// ```
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
+#[serde(try_from = "Vec<u8>")]
 pub struct JobId(Vec<u8>);
+
+/// These bytes are no job's id.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("it is no job id")]
+pub struct NoJobId;
+
+impl TryFrom<Vec<u8>> for JobId {
+    type Error = NoJobId;
+
+    /// Each path has one encoding, and nothing else is taken for an id: otherwise a job could have two.
+    fn try_from(bytes: Vec<u8>) -> Result<JobId, NoJobId> {
+        let mut rest = bytes.as_slice();
+        while !rest.is_empty() {
+            let (_, length) = first(rest).ok_or(NoJobId)?;
+            let digits = &rest[1..length];
+            let regular = match digits {
+                [] => true,
+                [only] => u32::from(*only) >= FIRST_LONG,
+                [most, ..] => *most != 0 && digits.len() <= 4,
+            };
+            if !regular {
+                return Err(NoJobId);
+            }
+            rest = &rest[length..];
+        }
+        Ok(JobId(bytes))
+    }
+}
 
 /// Indices from here on take more than one byte.
 const FIRST_LONG: u32 = 248;
@@ -47,20 +76,38 @@ impl JobId {
     pub fn path(&self) -> impl Iterator<Item = u32> + '_ {
         let mut rest = self.0.as_slice();
         std::iter::from_fn(move || {
-            let (&first, tail) = rest.split_first()?;
-            let length = usize::from(first).saturating_sub(FIRST_LONG as usize - 1);
-            if length == 0 {
-                rest = tail;
-                return Some(u32::from(first));
-            }
-            let (digits, tail) = tail.split_at_checked(length)?;
-            rest = tail;
-            Some(
-                digits
-                    .iter()
-                    .fold(0, |index, digit| index << 8 | u32::from(*digit)),
-            )
+            let (index, length) = first(rest)?;
+            rest = &rest[length..];
+            Some(index)
         })
+    }
+
+    /// Takes the last index off: what is left is the parent's id.
+    pub fn pop(&mut self) -> Option<u32> {
+        let (index, start) = self.last()?;
+        self.0.truncate(start);
+        Some(index)
+    }
+
+    /// True for two children of one parent, and for a job and itself.
+    #[must_use]
+    pub fn is_sibling_of(&self, other: &JobId) -> bool {
+        match (self.last(), other.last()) {
+            (Some((_, here)), Some((_, there))) => self.0[..here] == other.0[..there],
+            _ => false,
+        }
+    }
+
+    /// The last index, and where it begins.
+    fn last(&self) -> Option<(u32, usize)> {
+        let mut start = 0;
+        loop {
+            let (index, length) = first(&self.0[start..])?;
+            if start + length == self.0.len() {
+                return Some((index, start));
+            }
+            start += length;
+        }
     }
 
     /// The bytes: at most 5 per level.
@@ -68,6 +115,20 @@ impl JobId {
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
     }
+}
+
+/// The first index in these bytes, and how many it takes.
+fn first(bytes: &[u8]) -> Option<(u32, usize)> {
+    let (&first, rest) = bytes.split_first()?;
+    let length = usize::from(first).saturating_sub(FIRST_LONG as usize - 1);
+    if length == 0 {
+        return Some((u32::from(first), 1));
+    }
+    let digits = rest.get(..length)?;
+    let index = digits
+        .iter()
+        .fold(0, |index, digit| index << 8 | u32::from(*digit));
+    Some((index, 1 + length))
 }
 
 fn push(bytes: &mut Vec<u8>, index: u32) {
@@ -150,6 +211,21 @@ mod tests {
         }
 
         #[test]
+        fn what_is_taken_for_an_id_is_written_as_ids_are(bytes in vec(prop_oneof![0..4u8, 246..=255u8, any::<u8>()], 0..9)) {
+            if let Ok(id) = JobId::try_from(bytes) {
+                prop_assert_eq!(&id.path().collect::<JobId>(), &id);
+                let bytes = postcard::to_stdvec(&id).expect("written");
+                prop_assert_eq!(postcard::from_bytes::<JobId>(&bytes).expect("read"), id);
+            }
+        }
+
+        #[test]
+        fn every_path_is_an_id(path in path()) {
+            let id: JobId = path.into_iter().collect();
+            prop_assert_eq!(JobId::try_from(id.as_bytes().to_vec()), Ok(id));
+        }
+
+        #[test]
         fn ids_sort_in_execution_order(a in path(), b in path()) {
             let (x, y): (JobId, JobId) = (a.iter().copied().collect(), b.iter().copied().collect());
             prop_assert_eq!(x.cmp(&y), a.cmp(&b));
@@ -159,6 +235,26 @@ mod tests {
         fn an_ancestor_is_a_prefix(a in path(), b in path()) {
             let (x, y): (JobId, JobId) = (a.iter().copied().collect(), b.iter().copied().collect());
             prop_assert_eq!(x.is_ancestor_of(&y), b.starts_with(&a));
+        }
+
+        #[test]
+        fn popping_a_child_gives_the_parent(path in path(), index: u32, other: u32) {
+            let parent: JobId = path.iter().copied().collect();
+            let mut child = parent.child(index);
+            prop_assert!(child.is_sibling_of(&parent.child(other)));
+            prop_assert!(!child.is_sibling_of(&parent.child(other).child(index)));
+            prop_assert!(!child.is_sibling_of(&parent));
+            prop_assert_eq!(child.pop(), Some(index));
+            prop_assert_eq!(child, parent);
+        }
+
+        #[test]
+        fn any_bytes_are_read_without_a_panic(bytes in vec(any::<u8>(), 0..12)) {
+            let mut id = JobId(bytes);
+            prop_assert!(id.path().count() <= id.0.len());
+            let length = id.0.len();
+            let popped = id.pop();
+            prop_assert!(popped.is_none() || id.0.len() < length);
         }
 
         #[test]

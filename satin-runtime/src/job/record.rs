@@ -45,7 +45,7 @@ pub enum State {
     Leaving,
     /// Another node has it; the arguments stay, the result will come as bytes.
     Away,
-    /// It left and came back undone: the owner runs it.
+    /// It may not leave, or left and came back undone: whoever takes it off the gate's books has it.
     Returned,
     /// The result is in the data.
     Done,
@@ -53,9 +53,14 @@ pub enum State {
     Panicked,
     /// It was aborted: the data is empty.
     Aborted,
-    /// The arguments are in the data, a `RemoteOutcome` hangs on `extra`.
+    /// The arguments are in the data, an `Answer` hangs on `extra`.
     Answered,
 }
+
+/// The depth of what must not leave this process: it has no id.
+pub const STAYS: u16 = u16::MAX;
+/// The depth of what nobody has measured. It is below all others.
+pub const UNKNOWN: u16 = 0;
 
 /// The owner of the slot waits, parked: whoever changes the state last wakes it.
 const AWAITED: u64 = 1 << 63;
@@ -97,7 +102,7 @@ impl State {
     pub fn is_settled(self) -> bool {
         !matches!(
             self,
-            State::Ready | State::Taken(_) | State::Leaving | State::Away
+            State::Ready | State::Taken(_) | State::Leaving | State::Away | State::Returned
         )
     }
 }
@@ -118,6 +123,20 @@ impl Meta {
 
     fn has(&self, flag: u64) -> bool {
         self.0.load(Ordering::Relaxed) & flag != 0
+    }
+
+    fn note_depth(&self, depth: u16) {
+        let meta = self.0.load(Ordering::Relaxed) & !(u64::from(u16::MAX) << 40);
+        self.0
+            .store(meta | u64::from(depth) << 40, Ordering::Relaxed);
+    }
+
+    fn depth(&self) -> u16 {
+        let meta = self.0.load(Ordering::Relaxed);
+        match State::from_bits(meta) {
+            State::Ready => (meta >> 40) as u16,
+            _ => UNKNOWN,
+        }
     }
 
     fn state(&self) -> State {
@@ -206,6 +225,16 @@ impl Slot {
         self.meta.enter(state)
     }
 
+    /// Owner: notes how deep in the tree the job stands (the length of its id), before it makes it public.
+    pub(crate) fn note_depth(&self, depth: u16) {
+        self.meta.note_depth(depth);
+    }
+
+    /// What was noted. To be believed only while the job is public; it may be gone by the time it is read.
+    pub(crate) fn depth(&self) -> u16 {
+        self.meta.depth()
+    }
+
     /// Says that the owner is about to park. False if the job was settled meanwhile.
     pub fn announce_waiting(&self) -> bool {
         self.meta.announce_waiting()
@@ -292,6 +321,7 @@ pub struct Judge {
 pub struct Frame {
     parent: *const Frame,
     index: u32,
+    /// Flags in the lower half; in the upper one, once somebody has measured it, the length of the invocation's id.
     flags: AtomicU32,
 }
 
@@ -340,6 +370,17 @@ impl Frame {
             == 0
     }
 
+    /// The length of the invocation's id, if it has been noted, or [`STAYS`].
+    pub(crate) fn depth(&self) -> u16 {
+        (self.flags.load(std::sync::atomic::Ordering::Relaxed) >> 16) as u16
+    }
+
+    /// Notes that length. Everybody notes the same.
+    pub(crate) fn note_depth(&self, depth: u16) {
+        self.flags
+            .fetch_or(u32::from(depth) << 16, std::sync::atomic::Ordering::Relaxed);
+    }
+
     /// The frame of the invocation that spawned this one.
     pub(crate) fn parent(&self) -> *const Frame {
         self.parent
@@ -369,7 +410,11 @@ pub type Payload = Box<dyn Any + Send>;
 
 #[cfg(all(test, loom))]
 mod loom_tests {
-    use loom::{cell::UnsafeCell, sync::Arc, thread};
+    use loom::{
+        cell::UnsafeCell,
+        sync::{Arc, Mutex, Notify},
+        thread,
+    };
 
     use super::*;
 
@@ -433,6 +478,112 @@ mod loom_tests {
                 parks, wakes,
                 "the owner parks exactly if the thief wakes it"
             );
+        });
+    }
+
+    /// A job at home, the gate's books about it, and what wakes its owner.
+    struct Home {
+        job: Arc<Job>,
+        returned: Mutex<bool>,
+        bell: Notify,
+    }
+
+    impl Home {
+        fn take(&self) -> bool {
+            std::mem::take(&mut *self.returned.lock().expect("nobody panics"))
+        }
+
+        /// As `Pool::come_back` does.
+        fn come_back(&self) {
+            let mut returned = self.returned.lock().expect("nobody panics");
+            *returned = true;
+            let awaited = self.job.meta.enter(State::Returned);
+            drop(returned);
+            if awaited {
+                self.bell.notify();
+            }
+        }
+
+        fn run(&self) {
+            // SAFETY: who has taken the job has its data.
+            self.job.result.with_mut(|result| unsafe { *result += 1 });
+        }
+
+        /// As `Worker::wait` does.
+        fn wait(&self) {
+            let meta = &self.job.meta;
+            loop {
+                let state = meta.state();
+                if state.is_settled() {
+                    return;
+                }
+                if state == State::Returned && self.take() {
+                    return self.run();
+                }
+                if meta.announce_waiting() {
+                    let now = meta.state();
+                    if now != state || now == State::Returned {
+                        thread::yield_now();
+                        continue;
+                    }
+                    self.bell.wait();
+                }
+            }
+        }
+    }
+
+    /// The owner waits for a job that comes back, or has already, while somebody else takes it if it is there. In the end
+    /// it has been run once, and the owner did not sleep for ever.
+    fn comes_back(already: bool, to: impl Fn(&Home) + Copy + Send + Sync + 'static) {
+        let mut builder = loom::model::Builder::new();
+        builder.preemption_bound = Some(3);
+        builder.check(move || {
+            let home = Arc::new(Home {
+                job: job(),
+                returned: Mutex::new(false),
+                bell: Notify::new(),
+            });
+            home.job.meta.enter(State::Away);
+            let bring = if already {
+                home.come_back();
+                None
+            } else {
+                let home = Arc::clone(&home);
+                Some(thread::spawn(move || home.come_back()))
+            };
+            let other = {
+                let home = Arc::clone(&home);
+                thread::spawn(move || {
+                    if home.take() {
+                        to(&home);
+                    }
+                })
+            };
+            home.wait();
+            // SAFETY: the job is settled, or the owner has run it.
+            assert_eq!(home.job.result.with(|result| unsafe { *result }), 1);
+            bring.map(|bring| bring.join().expect("it ends"));
+            other.join().expect("it ends");
+        });
+    }
+
+    #[test]
+    fn loom_a_job_that_came_back_is_run_once() {
+        comes_back(false, |home| {
+            home.job.meta.enter(State::Taken(3));
+            home.run();
+            if home.job.meta.enter(State::Done) {
+                home.bell.notify();
+            }
+        });
+    }
+
+    #[test]
+    fn loom_a_job_may_leave_and_come_back_again() {
+        comes_back(true, |home| {
+            home.job.meta.enter(State::Leaving);
+            home.job.meta.enter(State::Away);
+            home.come_back();
         });
     }
 }

@@ -27,6 +27,11 @@ pub struct Config {
     pub nodes: u32,
     /// Time between two probes of foca. Shorter finds deaths sooner and costs messages.
     pub probe_period: Duration,
+    /// So long a silent node is suspected before it is declared dead, and half a second longer with each doubling of the
+    /// pool. If it is too short, nodes that only paused lose their work and come back as the next generation; if it is
+    /// too long, the work of the dead is done again later. (A process that was killed is found sooner, see
+    /// [`Action::Probe`](super::Action::Probe).)
+    pub suspicion: Duration,
     /// No failure detector: the members are given beforehand and stay. For simulations of stealing alone.
     pub fixed_members: bool,
 }
@@ -39,6 +44,7 @@ impl Default for Config {
             may_found: true,
             nodes: 1,
             probe_period: Duration::from_millis(500),
+            suspicion: Duration::from_secs(3),
             fixed_members: false,
         }
     }

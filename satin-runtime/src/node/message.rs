@@ -6,7 +6,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::identity::{Identity, Peer};
-use crate::job::{Answer, Offer, Parcel, ValueName};
+use crate::job::{Answer, Offer, Parcel, RootTag, ValueName};
 
 /// Names one theft. Given by the victim, new for each: a job that is taken again gets another.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
@@ -72,24 +72,34 @@ pub enum Message {
         /// Bounds of the roots under way.
         offers: Vec<Offer>,
     },
+    /// "I am in, as this." To those who met the sender before it had its stamp.
+    Here(Identity),
     /// "I am going", after everything has been settled.
     Goodbye,
+    /// "You were declared dead: that life of yours is over." Who is told so goes on as the next generation.
+    Buried(Peer),
+    /// "Are you there?" Answered by [`Message::Pong`] with the same number.
+    Ping(u64),
+    /// "I am."
+    Pong(u64),
 
     // ---- root
     /// `main` is over, with this exit code.
     Ended(i32),
     /// These root jobs are over: what belongs to them can go.
-    RootsDone(Vec<crate::job::RootTag>),
+    RootsDone(Vec<RootTag>),
 
     // ---- shared
     /// "Give me that value from there on."
     Want {
         /// Which.
         name: ValueName,
+        /// The root job that needs it.
+        root: RootTag,
         /// From this byte.
         offset: u64,
-        /// Do not send me elsewhere: I have been there.
-        insist: bool,
+        /// If that is not the simplest thing.
+        how: How,
     },
     /// A piece of a value.
     Part {
@@ -103,10 +113,79 @@ pub enum Message {
         #[serde(with = "serde_bytes")]
         bytes: Vec<u8>,
     },
-    /// "Somebody of your site has it."
+    /// "Somebody of your site has it, or fetches it already."
     Elsewhere(ValueName, Peer),
+    /// "I am still fetching it myself: wait."
+    Soon(ValueName),
     /// "I have it no more."
     Unavailable(ValueName),
     /// Better bounds, combined.
     Offers(Vec<Offer>),
+    /// Better bounds, and what must not arrive before them.
+    OffersWith(Vec<Offer>, Cargo),
+}
+
+impl Message {
+    /// Is it about who is there? Such messages are heard whoever sends them; all others only from live members.
+    #[must_use]
+    pub fn is_about_membership(&self) -> bool {
+        use Message as M;
+        matches!(
+            self,
+            M::Gossip(_)
+                | M::Join(_)
+                | M::Ask(_)
+                | M::Welcome { .. }
+                | M::Here(_)
+                | M::Goodbye
+                | M::Buried(_)
+                | M::Ping(_)
+                | M::Pong(_)
+                | M::Ended(_)
+        )
+    }
+}
+
+/// How a value is to be had.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum How {
+    /// From you, or from somebody of my site to whom you gave it.
+    Anyhow,
+    /// Do not send me elsewhere: I have been there.
+    Insist,
+    /// If you have it not, fetch it from there, and keep it for our site.
+    Fetch(Peer),
+}
+
+/// What offers may travel with. (Not a [`Message`] again: nothing that is decoded may nest without end.)
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Cargo {
+    /// As [`Message::Jobs`].
+    Jobs {
+        /// Of the request.
+        request: Request,
+        /// The oldest first.
+        jobs: Vec<(Token, Parcel)>,
+        /// As there.
+        left: u32,
+    },
+    /// As [`Message::Answers`].
+    Answers(Vec<(Token, Answer)>),
+}
+
+impl From<Cargo> for Message {
+    fn from(cargo: Cargo) -> Message {
+        match cargo {
+            Cargo::Jobs {
+                request,
+                jobs,
+                left,
+            } => Message::Jobs {
+                request,
+                jobs,
+                left,
+            },
+            Cargo::Answers(answers) => Message::Answers(answers),
+        }
+    }
 }

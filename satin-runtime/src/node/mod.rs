@@ -86,6 +86,15 @@ pub enum Event {
         /// What it says.
         message: Message,
     },
+    /// Answer of an [`Action::Probe`]: the machine answers, but nobody listens there any more. Close to a proof of death.
+    Gone(Peer),
+    /// Other places where the pool may be found: the driver has looked again.
+    Candidates {
+        /// Instead of [`Config::join`].
+        join: Vec<SocketAddr>,
+        /// Instead of [`Config::may_found`].
+        may_found: bool,
+    },
     /// The links have a new estimate.
     RoundTrip(Peer, Duration),
 
@@ -139,6 +148,15 @@ pub enum Action {
         /// Who is meant, if known.
         peer: Option<Peer>,
     },
+    /// Does anybody listen at that address? Answered by `Gone` if the machine says no (a datagram from a connected
+    /// socket comes back as "connection refused"), and by nothing otherwise. A process that was killed is found within
+    /// a round trip that way; silence proves nothing.
+    Probe {
+        /// Where.
+        addr: SocketAddr,
+        /// Who is meant.
+        peer: Peer,
+    },
     /// Send, over the connection that stands or the next one.
     Send(Peer, Message),
     /// Close the connection, after what was sent has arrived.
@@ -180,6 +198,8 @@ pub enum Action {
     Store {
         /// Which.
         name: ValueName,
+        /// The root job that needs it: it is to be kept until then.
+        root: RootTag,
         /// Where the piece begins.
         offset: u64,
         /// How long the whole is.
@@ -226,15 +246,24 @@ pub enum Notice {
     Warning(String),
 }
 
-/// How bounds are joined: the node knows their values as bytes only.
+/// What the node asks of the process it lives in: how bounds are joined (it knows their values as bytes only), and which
+/// values are here.
 pub trait Lattices {
     /// The better of two values of a bound, or `None` if the first is as good as the join.
     fn join(&self, bound: BoundName, have: &[u8], new: &[u8]) -> Option<Vec<u8>>;
+
+    /// Is that shared value in the store of this process?
+    fn holds(&self, name: ValueName) -> bool {
+        let _ = name;
+        false
+    }
 }
 
 /// What every conversation may use.
 pub(crate) struct Context<'n> {
     pub(crate) now: Duration,
+    /// Of the master of the day.
+    pub(crate) term: u32,
     pub(crate) config: &'n Config,
     pub(crate) view: &'n mut View,
     pub(crate) rng: &'n mut SmallRng,
@@ -255,8 +284,13 @@ pub struct Node {
     shared: shared::Values,
     bounds: shared::Bounds,
     steal: steal::Steal,
+    /// Came before this node knew that it is in.
+    early: VecDeque<(Peer, Message)>,
     lattices: Box<dyn Lattices + Send>,
 }
+
+/// So many messages are kept until this node knows that it is in; others are lost, as if their senders had been early.
+const EARLY_MOST: usize = 1024;
 
 impl Node {
     /// A node that is to join a pool, or to found one, as `config` says. It begins at the first
@@ -293,6 +327,7 @@ impl Node {
             view,
             rng,
             actions: VecDeque::new(),
+            early: VecDeque::new(),
             links: links::Links::default(),
             now,
             lattices,
@@ -322,9 +357,13 @@ impl Node {
                     }
                 }
             }
-            let action = self.actions.pop_front();
-            action.iter().for_each(|action| self.links.watch(action));
-            return action;
+            let mut action = self.actions.pop_front()?;
+            self.links.watch(&action);
+            if let Action::Send(peer, message) = action {
+                // Whatever is known of bounds arrives no later than what came of it.
+                action = Action::Send(peer, self.bounds.load(peer, message));
+            }
+            return Some(action);
         }
     }
 
@@ -351,6 +390,7 @@ impl Node {
         self.now = now;
         let context = Context {
             now,
+            term: self.root.term(),
             config: &self.config,
             view: &mut self.view,
             rng: &mut self.rng,
@@ -363,6 +403,7 @@ impl Node {
             shared: &mut self.shared,
             bounds: &mut self.bounds,
             steal: &mut self.steal,
+            early: &mut self.early,
             lattices: &*self.lattices,
         };
         (context, parts)
@@ -371,7 +412,7 @@ impl Node {
     /// Time has passed.
     pub fn handle_timeout(&mut self, now: Duration) {
         let (mut cx, parts) = self.split(now);
-        parts.membership.handle_timeout(&mut cx);
+        parts.membership.handle_timeout(&mut cx, parts.root);
         parts.root.handle_timeout(&mut cx);
         parts.shared.handle_timeout(&mut cx);
         parts.bounds.handle_timeout(&mut cx);
@@ -389,14 +430,20 @@ impl Node {
                 epoch,
                 round_trip,
             } => {
+                if cx.links.epoch(peer.peer).is_some() {
+                    parts.bounds.disconnected(peer.peer);
+                    parts.shared.disconnected(cx, peer.peer);
+                }
                 cx.links.connected(peer.peer, epoch);
                 parts.steal.connected(cx, peer.peer, epoch, round_trip);
-                parts.membership.connected(cx, &peer);
+                parts.membership.connected(cx, &peer, epoch);
             }
             Event::Disconnected { peer, epoch } => {
                 cx.links.disconnected(peer, epoch);
+                parts.bounds.disconnected(peer);
+                parts.shared.disconnected(cx, peer);
                 parts.steal.disconnected(cx, peer, epoch);
-                parts.membership.disconnected(cx, peer);
+                parts.membership.disconnected(cx, peer, epoch);
             }
             Event::Unreachable { addr, peer } => {
                 if let Some(peer) = peer {
@@ -404,6 +451,10 @@ impl Node {
                     parts.steal.unreachable(cx, peer);
                 }
                 parts.membership.unreachable(cx, addr, peer);
+            }
+            Event::Gone(peer) => parts.membership.gone(cx, peer),
+            Event::Candidates { join, may_found } => {
+                parts.membership.candidates(cx, join, may_found);
             }
             Event::RoundTrip(peer, round_trip) => parts.steal.round_trip(cx, peer, round_trip),
             Event::Received {
@@ -414,7 +465,7 @@ impl Node {
                 // What is left of a connection that has been replaced is not to be trusted any more: both sides have
                 // compared their lists.
                 if !cx.links.is_stale(from, epoch) {
-                    parts.receive(cx, from, message);
+                    parts.receive_or_keep(cx, from, message);
                 }
             }
             Event::Idle(workers) => parts.steal.idle(workers),
@@ -426,18 +477,13 @@ impl Node {
             } => parts.steal.took(cx, request, jobs, left),
             Event::Done(key, answer) => parts.steal.done(key, answer),
             Event::Recalled(departure) => parts.steal.recalled(departure),
-            Event::Stored(name) => {
-                for then in parts.shared.stored(cx, name) {
-                    parts.steal.go_on(cx, then);
-                }
-            }
+            Event::Stored(name) => parts.shared.stored(cx, name),
             Event::Corrupt(name) => parts.shared.corrupt(cx, name),
             Event::Offered(offer) => parts.bounds.offered(cx, offer, parts.lattices),
-            Event::RootStarted(tag) => parts.root.started(cx, tag),
+            Event::RootStarted(tag) => parts.shared.root_started(tag),
             Event::RootFinished(tag) => {
                 parts.root.finished(cx, tag);
-                parts.shared.root_done(cx, tag);
-                parts.bounds.root_done(tag);
+                parts.root_done(cx, tag);
             }
             Event::MainEnded(code) => parts.root.main_ended(cx, code),
             Event::Leave => {
@@ -450,15 +496,19 @@ impl Node {
 
     /// What one conversation found out that others must know.
     fn settle(&mut self, now: Duration) {
-        while let Some(change) = self.membership.poll_change() {
+        loop {
             let (mut cx, mut parts) = self.split(now);
             let cx = &mut cx;
-            match change {
-                membership::Change::In(peer) => {
-                    parts.steal.joined(cx, peer);
-                    parts.root.joined(cx, peer);
-                }
-                membership::Change::Out(peer) => parts.sever(cx, peer),
+            if let Some(change) = parts.membership.poll_change(cx) {
+                parts.change(cx, change);
+            } else if let Some(then) = parts.shared.poll_ready() {
+                parts.steal.go_on(cx, then);
+            } else if !parts.membership.is_searching()
+                && let Some((from, message)) = parts.early.pop_front()
+            {
+                parts.receive(cx, from, message);
+            } else {
+                return;
             }
         }
     }
@@ -476,6 +526,7 @@ impl Node {
         self.view.remove(peer);
         let (mut cx, mut parts) = self.split(now);
         parts.sever(&mut cx, peer);
+        self.settle(now);
     }
 }
 
@@ -486,22 +537,57 @@ struct Parts<'n> {
     shared: &'n mut shared::Values,
     bounds: &'n mut shared::Bounds,
     steal: &'n mut steal::Steal,
+    early: &'n mut VecDeque<(Peer, Message)>,
     lattices: &'n dyn Lattices,
 }
 
 impl Parts<'_> {
-    /// A peer's life is over; the view knows already.
-    fn sever(&mut self, cx: &mut Context<'_>, peer: Peer) {
-        for then in self.shared.sever(cx, peer) {
-            self.steal.go_on(cx, then);
+    fn change(&mut self, cx: &mut Context<'_>, change: membership::Change) {
+        use membership::Change;
+        match change {
+            Change::Joined => self.root.come_in(cx),
+            Change::In(peer) => {
+                self.steal.joined(cx, peer);
+                self.root.joined(cx);
+            }
+            Change::Out(peer) => {
+                self.sever(cx, peer);
+                self.root.sever(cx, peer);
+            }
+            Change::Anew(peer) => {
+                self.sever(cx, peer);
+                self.steal.joined(cx, peer);
+            }
         }
-        self.bounds.sever(peer);
+    }
+
+    fn sever(&mut self, cx: &mut Context<'_>, peer: Peer) {
+        self.shared.sever(cx, peer);
+        self.bounds.sever(cx, peer);
         self.steal.sever(cx, peer);
-        self.root.sever(cx, peer);
+    }
+
+    fn root_done(&mut self, cx: &mut Context<'_>, tag: RootTag) {
+        self.shared.root_done(tag);
+        self.bounds.root_done(tag);
+        cx.actions.push_back(Action::ForgetRoot(tag));
+    }
+
+    /// Until this node knows that it is in, it hears of nothing else.
+    fn receive_or_keep(&mut self, cx: &mut Context<'_>, from: Peer, message: Message) {
+        if message.is_about_membership() || !self.membership.is_searching() {
+            self.receive(cx, from, message);
+        } else if self.early.len() < EARLY_MOST {
+            self.early.push_back((from, message));
+        }
     }
 
     fn receive(&mut self, cx: &mut Context<'_>, from: Peer, message: Message) {
         use Message as M;
+        self.membership.heard(cx, from);
+        if !message.is_about_membership() && !cx.view.is_alive(from) {
+            return;
+        }
         match message {
             M::Steal {
                 request,
@@ -515,7 +601,7 @@ impl Parts<'_> {
             } => {
                 for arrival in self.steal.arrived(cx, from, (request, left), jobs) {
                     // Its values first; they may be here already.
-                    if let Some(then) = self.shared.bring(cx, from, arrival) {
+                    if let Some(then) = self.shared.bring(cx, from, arrival, self.lattices) {
                         self.steal.go_on(cx, then);
                     }
                 }
@@ -523,7 +609,7 @@ impl Parts<'_> {
             M::Cut(request) => self.steal.cut(from, request),
             M::Answers(answers) => {
                 for arrival in self.steal.answered(cx, from, answers) {
-                    if let Some(then) = self.shared.bring(cx, from, arrival) {
+                    if let Some(then) = self.shared.bring(cx, from, arrival, self.lattices) {
                         self.steal.go_on(cx, then);
                     }
                 }
@@ -534,43 +620,63 @@ impl Parts<'_> {
                 outstanding,
                 hosted,
             } => self.steal.compare(cx, from, (outstanding, hosted)),
-            M::Gossip(packet) => self.membership.gossip(cx, from, &packet),
+            M::Gossip(packet) => self.membership.gossip(cx, &packet),
             M::Join(identity) => self
                 .membership
                 .join(cx, from, identity, self.root, self.bounds),
-            M::Ask(master) => self.membership.ask(cx, &master),
+            M::Ask(master) => self.membership.ask(cx, from, &master),
             M::Welcome {
                 stamp,
                 term,
                 members,
                 offers,
             } => {
-                self.bounds.improve(cx, from, offers, self.lattices);
-                self.root.welcome(cx, term, &members);
-                self.membership.welcome(cx, stamp, members);
+                if self.membership.is_searching() {
+                    self.root.welcome(term, &members);
+                    self.membership.welcome(cx, stamp, members);
+                    self.bounds.learn(cx, from, offers, self.lattices);
+                }
             }
+            M::Here(identity) => self.membership.here(cx, from, identity),
+            M::Buried(peer) => self.membership.buried(cx, peer),
+            M::Ping(number) => self.membership.ping(cx, from, number),
+            // It has been heard: that is all it says.
+            M::Pong(_) => {}
             M::Goodbye => self.membership.goodbye(cx, from),
             M::Ended(code) => self.root.ended(cx, from, code),
             M::RootsDone(tags) => {
                 for tag in tags {
-                    self.shared.root_done(cx, tag);
-                    self.bounds.root_done(tag);
+                    self.root_done(cx, tag);
                 }
             }
             M::Want {
                 name,
+                root,
                 offset,
-                insist,
-            } => self.shared.wanted(cx, from, name, offset, insist),
+                how,
+            } => {
+                let want = shared::Want {
+                    name,
+                    root,
+                    offset,
+                    how,
+                };
+                self.shared.wanted(cx, from, want, self.lattices);
+            }
             M::Part {
                 name,
                 offset,
                 total,
                 bytes,
             } => self.shared.part(cx, from, name, offset, total, bytes),
-            M::Elsewhere(name, peer) => self.shared.elsewhere(cx, name, peer),
+            M::Elsewhere(name, peer) => self.shared.elsewhere(cx, from, name, peer),
+            M::Soon(name) => self.shared.soon(cx, from, name),
             M::Unavailable(name) => self.shared.unavailable(cx, from, name),
             M::Offers(offers) => self.bounds.improve(cx, from, offers, self.lattices),
+            M::OffersWith(offers, cargo) => {
+                self.bounds.improve(cx, from, offers, self.lattices);
+                self.receive(cx, from, cargo.into());
+            }
         }
     }
 }

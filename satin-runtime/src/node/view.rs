@@ -150,6 +150,11 @@ impl View {
         self.tables.members.values().map(|identity| &**identity)
     }
 
+    /// As [`members`](View::members), to be kept.
+    pub fn shared(&self) -> impl Iterator<Item = &Arc<Identity>> {
+        self.tables.members.values()
+    }
+
     /// The sites and their members, in order.
     pub fn sites(&self) -> impl Iterator<Item = (&str, &[Peer])> {
         let sites = self.tables.sites.iter();

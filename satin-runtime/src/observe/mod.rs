@@ -1,8 +1,12 @@
-//! What each worker counts, and the table of it.
+//! What each worker counts, and the table of it; the events file.
+
+pub mod standing;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crossbeam::utils::CachePadded;
+
+pub mod events;
 
 /// One figure. Only its own worker adds to it, anybody may read it.
 #[derive(Default)]

@@ -116,17 +116,26 @@ impl Deque {
         self.poll.guard.load(Relaxed) == ASKED_GUARD || self.poll.limit.load(Relaxed) == ASKED_LIMIT
     }
 
+    /// Owner: where the jobs begin that the next [`Deque::publish`] makes public, and how many they are.
+    pub(crate) fn to_publish(&self, head: usize, how_much: Publish) -> (usize, u64) {
+        (self.poll.split.get(), self.due(head, how_much))
+    }
+
+    fn due(&self, head: usize, how_much: Publish) -> u64 {
+        let private = self.steps(head) - self.steps(self.poll.split.get());
+        match how_much {
+            Publish::Half => private.div_ceil(2),
+            Publish::All => private,
+        }
+    }
+
     /// Owner: makes jobs public, `head` being the first free position, and takes note of all requests so far.
     /// Returns how many jobs became public.
     pub(crate) fn publish(&self, head: usize, how_much: Publish) -> u64 {
         // Requests are taken back before anything is published: who asks later asks again.
         overwrite(&self.poll.limit, self.soft_end);
         let old_split = self.steps(self.poll.split.get());
-        let private = self.steps(head) - old_split;
-        let more = match how_much {
-            Publish::Half => private.div_ceil(2),
-            Publish::All => private,
-        };
+        let more = self.due(head, how_much);
         let split = old_split + more;
         let mut word = self.public.load(Relaxed);
         loop {
@@ -227,8 +236,13 @@ impl Deque {
 
     /// Is anything public?
     pub(crate) fn has_public(&self) -> bool {
+        self.public().is_some()
+    }
+
+    /// Where the oldest public job is, and how many there are.
+    pub(crate) fn public(&self) -> Option<(usize, u64)> {
         let (tail, split) = unpack(self.public.load(Acquire));
-        tail < split
+        (tail < split).then(|| (self.position(tail), split - tail))
     }
 
     /// Makes the owner look up at its next spawn and its next sync. True if nobody had asked.
@@ -418,6 +432,36 @@ mod loom_tests {
             assert!(
                 seen || jobs.deque.is_asked(),
                 "the request was overwritten unseen"
+            );
+        });
+    }
+
+    /// `Worker::answer` against `Gate::take`, which finds nothing, or the worker tells.
+    #[test]
+    fn loom_what_is_public_is_found_or_told() {
+        model(|| {
+            let jobs = Jobs::new();
+            let wanted = Arc::new(AtomicBool::new(false));
+            let gate = {
+                let (jobs, wanted) = (Arc::clone(&jobs), Arc::clone(&wanted));
+                thread::spawn(move || {
+                    wanted.store(true, Relaxed);
+                    fence(SeqCst);
+                    let found = jobs.deque.has_public();
+                    if !found {
+                        jobs.deque.ask();
+                    }
+                    found
+                })
+            };
+            jobs.deque.publish(BASE + STEP, Publish::Half);
+            fence(SeqCst);
+            let told = wanted.load(Relaxed) && wanted.swap(false, Relaxed);
+            let found = gate.join().expect("the gate ends");
+            assert!(found || told, "a job was missed");
+            assert!(
+                found || !wanted.load(Relaxed),
+                "what was missing has been told"
             );
         });
     }

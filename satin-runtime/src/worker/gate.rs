@@ -1,19 +1,18 @@
 //! The gate: the narrow door through which jobs leave and enter the process as bytes.
 //!
-//! Whoever stands outside (the network thread; in tests a thread that plays another node) takes the oldest job, brings
-//! back its result or the job itself, and lets foreign jobs in. The workers never wait for the gate, and the gate
+//! Whoever stands outside (the network thread; in tests a thread that plays another node) takes the oldest jobs, brings
+//! back their results or the jobs themselves, and lets foreign jobs in. The workers never wait for the gate, and the gate
 //! never touches user memory: it reads arguments of a job that has left its deque, and the owner alone writes results.
 
 use std::{
-    collections::HashMap,
-    panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
+    collections::{BTreeSet, HashMap, VecDeque},
+    panic::resume_unwind,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicU32, AtomicU64, Ordering},
+        Arc, Mutex, MutexGuard, PoisonError, RwLock,
+        atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence},
     },
 };
 
-use crossbeam::queue::SegQueue;
 use serde::{Deserialize, Serialize};
 
 use super::{
@@ -21,59 +20,124 @@ use super::{
     thread::{RootFrame, Worker, path_of},
 };
 use crate::job::{
-    Fingerprint, JobId, VTable,
+    Answer, Fingerprint, JobId, Offer, Parcel, RootTag,
     function::{self, Args, Function, RemoteFailure},
-    record::{Cx, Frame, Slot, State},
+    record::{Cx, Frame, STAYS, Slot, State},
 };
 
 /// Names one departure of a job. A job that is taken again gets another.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Token(pub u64);
 
-/// A job that left.
-#[derive(Clone, Debug)]
-pub struct Away {
-    /// To be given back with the answer.
-    pub token: Token,
-    /// Its place in the execution tree.
-    pub id: JobId,
-    /// What to run.
-    pub function: &'static VTable,
-    /// The arguments, as the function's vtable reads them.
-    pub arguments: Vec<u8>,
-    /// What it computes.
-    pub fingerprint: Fingerprint,
+/// What a [`Gate::take`] found.
+#[derive(Default, Debug)]
+pub struct Haul {
+    /// The oldest first; siblings, if they are several.
+    pub jobs: Vec<Leaving>,
+    /// About how many more could have been taken.
+    pub left: u32,
 }
 
-/// What comes back.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub enum Answer {
-    /// Result and changed `&mut` arguments.
-    Result(Vec<u8>),
-    /// It panicked, with this message.
-    Panicked(String),
-    /// It could not be run there: here it can.
-    Refused(String),
-    /// It was aborted there, on request.
-    Aborted,
+/// A job on its way out.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Leaving {
+    /// A worker here had spawned it, and waits for the answer.
+    Own(Token, Parcel),
+    /// It was hosted here under this key and had not been started: nothing of it stays here.
+    Hosted(u64, Parcel),
 }
 
-impl std::fmt::Debug for VTable {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(self.info.name)
+/// Whoever stands outside the gate. Called from any thread, also from within calls of the gate; must be quick, must not
+/// block, and must not call the gate.
+pub trait Outside: Send + Sync {
+    /// So many workers have nothing to do, those included that wait in a sync and have room for another job. Told when
+    /// it has changed.
+    fn idle(&self, workers: u32) {
+        let _ = workers;
+    }
+    /// There is something to take. Told once after a [`Gate::take`] that found fewer than it was to find.
+    fn public(&self) {}
+    /// A hosted job is done.
+    fn done(&self, key: u64, answer: Answer);
+    /// A job that is away is not wanted any more; an answer would be dropped.
+    fn recalled(&self, token: Token);
+    /// A job here has improved a bound.
+    fn offered(&self, offer: Offer) {
+        let _ = offer;
+    }
+    /// A root job begins.
+    fn root_started(&self, root: RootTag) {
+        let _ = root;
+    }
+    /// A root job has its result; its caller does not know it yet.
+    fn root_finished(&self, root: RootTag) {
+        let _ = root;
     }
 }
 
-/// The books of the gate.
+/// The books of the gate, and what stands on the board at its door.
 #[derive(Default)]
 pub(super) struct Ledger {
     next: AtomicU64,
-    turn: AtomicU32,
-    away: Mutex<HashMap<Token, SlotRef>>,
-    recalled: SegQueue<Token>,
-    hosted: Mutex<HashMap<u64, FrameRef>>,
+    books: Mutex<Books>,
+    /// How many jobs in the books have come back: workers look at it before they lock.
+    returned: AtomicUsize,
+    foreign: Mutex<Foreign>,
+    /// How many foreign jobs have not been started.
+    waiting: AtomicUsize,
+    outside: RwLock<Option<Arc<dyn Outside>>>,
+    /// Is there an `outside`?
+    heard: AtomicBool,
+    /// Has there ever been a gate? Until then nobody measures depths.
+    open: AtomicBool,
+    /// A take found too little: the next worker that publishes tells.
+    wanted: AtomicBool,
+    /// The number of idle workers that was told last.
+    told: Mutex<u32>,
+    pub(super) hungry: AtomicBool,
+    pub(super) term: AtomicU32,
 }
 
+/// Jobs of this process that stand in no deque.
+#[derive(Default)]
+struct Books {
+    away: HashMap<Token, Away>,
+    /// Came back, and can be taken, the shallowest first; those that must stay in this process last.
+    returned: BTreeSet<(u16, SlotRef)>,
+    places: HashMap<SlotRef, Place>,
+}
+
+struct Away {
+    slot: SlotRef,
+    depth: u16,
+}
+
+/// Where in the books a job stands.
+#[derive(Clone, Copy)]
+enum Place {
+    Away(Token),
+    /// With this depth.
+    Returned(u16),
+}
+
+/// Foreign jobs.
+#[derive(Default)]
+struct Foreign {
+    jobs: HashMap<u64, Stage>,
+    /// Keys of those that wait; some may be gone meanwhile.
+    queue: VecDeque<u64>,
+}
+
+enum Stage {
+    Waiting(Parcel),
+    /// A worker is about to run it.
+    Starting {
+        aborted: bool,
+    },
+    Running(FrameRef),
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 struct SlotRef(*const Slot);
 // SAFETY: the slot lives as long as its entry: its owner removes the entry, or waits until somebody has, before it frees
 // the slot.
@@ -90,192 +154,311 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// The gate of one pool. Cheap to clone.
 #[derive(Clone)]
 pub struct Gate {
-    pub(super) pool: Arc<Pool>,
+    pool: Arc<Pool>,
+}
+
+/// Where the next job comes from.
+#[derive(Clone, Copy)]
+enum Source {
+    Deque(u32),
+    Returned,
 }
 
 impl Gate {
-    /// Takes the oldest public job of some worker, or asks all workers to publish and returns `None`.
-    #[must_use]
-    pub fn take(&self) -> Option<Away> {
-        let (pool, ledger) = (&*self.pool, &self.pool.ledger);
-        let first = ledger.turn.fetch_add(1, Ordering::Relaxed);
-        (0..pool.workers()).find_map(|step| {
-            let victim = pool.worker((first % pool.workers() + step) % pool.workers());
-            if victim.nested.load(Ordering::Relaxed) != 0 {
-                return None; // what it has now must stay in this process; workers may steal it
-            }
-            let slot = victim.give()?;
-            // SAFETY: we have just stolen the job: its slot is ours until it is settled or away.
-            self.send_away(unsafe { &*slot })
-        })
+    pub(super) fn of(pool: &Arc<Pool>) -> Gate {
+        if !pool.has_gate() {
+            pool.ledger.open.store(true, Ordering::Relaxed);
+        }
+        Gate {
+            pool: Arc::clone(pool),
+        }
     }
 
-    fn send_away(&self, job: &Slot) -> Option<Away> {
-        let owner = Worker::of(job).index;
-        let go_back = || {
-            if job.enter(State::Returned) {
-                self.pool.sleep.unpark(owner);
+    /// The number of the pool: no other of this process has it.
+    #[must_use]
+    pub fn number(&self) -> u64 {
+        self.pool.number
+    }
+
+    /// The oldest job that can leave, the shallowest of all, and up to `most - 1` siblings of it; foreign jobs that have
+    /// not been started go first. Never more than half of what there is. If that is not enough, workers are asked, and
+    /// [`Outside::public`] tells when one has answered.
+    #[must_use]
+    pub fn take(&self, most: u32) -> Haul {
+        let (pool, ledger) = (&*self.pool, &self.pool.ledger);
+        // Before we look: what a worker publishes after that it tells.
+        ledger.wanted.store(true, Ordering::Relaxed);
+        fence(Ordering::SeqCst);
+        // Idle workers have been woken for foreign jobs that wait: those are as good as started.
+        let spare = ledger
+            .waiting
+            .load(Ordering::Relaxed)
+            .saturating_sub(pool.idle() as usize);
+        let all = spare + ledger.returned.load(Ordering::Relaxed) + pool.public() as usize;
+        let most = most as usize;
+        let limit = most.min(all.div_ceil(2));
+        let mut jobs = pool.unstart(spare.min(limit));
+        if jobs.is_empty() {
+            self.take_own(limit, &mut jobs);
+        }
+        if jobs.len() < most {
+            pool.ask_those_without_public();
+        } else {
+            ledger.wanted.store(false, Ordering::Relaxed);
+        }
+        let left = u32::try_from(all.saturating_sub(jobs.len())).unwrap_or(u32::MAX);
+        Haul { jobs, left }
+    }
+
+    fn take_own(&self, limit: usize, jobs: &mut Vec<Leaving>) {
+        // Others take too, and some jobs cannot leave: then we look again, but not for ever.
+        let mut misses = 2 * self.pool.workers() + 4;
+        while jobs.is_empty() && limit > 0 && misses > 0 {
+            let Some((source, depth)) = self.pool.shallowest() else {
+                return;
+            };
+            let mut parent = None;
+            while jobs.len() < limit && misses > 0 {
+                let Some(slot) = self.take_from(source, depth, parent) else {
+                    misses -= 1;
+                    break;
+                };
+                // SAFETY: we have just taken the job: its slot and the frames above it live until it is settled.
+                let job = unsafe { &*slot };
+                parent = Some(job.parent.get());
+                match self.send_away(job) {
+                    Some(leaving) => jobs.push(leaving),
+                    None => misses -= 1,
+                }
             }
-        };
-        let Some(id) = path_of(job.parent.get(), job.index()) else {
-            go_back(); // below a nested entry: stays in this process
+        }
+    }
+
+    /// A job of that depth, of that parent if there is one. Public jobs of one depth in one deque are siblings.
+    fn take_from(
+        &self,
+        source: Source,
+        depth: u16,
+        parent: Option<*const Frame>,
+    ) -> Option<*const Slot> {
+        match source {
+            Source::Deque(victim) => {
+                let victim = self.pool.worker(victim);
+                let (level, _) = victim.public()?;
+                if level == depth { victim.give() } else { None }
+            }
+            Source::Returned => self.pool.take_returned(|books| {
+                let &(level, slot) = books.returned.first()?;
+                // SAFETY: under the lock nobody takes the job, so its owner waits for it.
+                let here = unsafe { (*slot.0).parent.get() };
+                let fits = level == depth && parent.is_none_or(|parent| parent == here);
+                fits.then_some((level, slot))
+            }),
+        }
+    }
+
+    fn send_away(&self, job: &Slot) -> Option<Leaving> {
+        let owner = Worker::of(job).index;
+        let function = job.function.get();
+        let names = (
+            path_of(job.parent.get(), job.index()),
+            function::number_of(function),
+        );
+        let (Some(id), Some(number)) = names else {
+            // Below a nested entry.
+            self.pool.come_back(job, STAYS);
             return None;
         };
         job.enter(State::Leaving);
-        let function = job.function.get();
         // SAFETY: the job is leaving, so its arguments are there and nobody takes them.
-        let arguments = match unsafe { (function.export)(job) } {
-            Ok(arguments) => arguments,
+        let packed = match unsafe { (function.export)(job) } {
+            Ok(packed) => packed,
             Err(error) => {
                 tracing::warn!(job = %id, function = function.info.name, error, "a job cannot leave this process");
-                go_back();
+                self.pool.come_back(job, STAYS);
                 return None;
             }
         };
+        let fingerprint = Fingerprint::of(function.info.name, &packed.bytes);
         let token = Token(self.pool.ledger.next.fetch_add(1, Ordering::Relaxed));
-        lock(&self.pool.ledger.away).insert(token, SlotRef(job));
-        let fingerprint = Fingerprint::of(function.info.name, &arguments);
-        // From here on the owner may recall it, and perhaps waits for that.
-        if job.enter(State::Away) {
+        let depth = id.path().count().min(usize::from(STAYS) - 1) as u16;
+        let mut books = lock(&self.pool.ledger.books);
+        let slot = SlotRef(job);
+        books.away.insert(token, Away { slot, depth });
+        books.places.insert(slot, Place::Away(token));
+        // Under the lock, so that whoever finds the entry finds the job away. Its owner perhaps waits for it.
+        let awaited = job.enter(State::Away);
+        drop(books);
+        if awaited {
             self.pool.sleep.unpark(owner);
         }
-        Some(Away {
-            token,
+        let parcel = Parcel {
             id,
-            function,
-            arguments,
+            function: number,
+            arguments: packed.bytes,
             fingerprint,
-        })
+            needs: packed.needs,
+        };
+        Some(Leaving::Own(token, parcel))
     }
 
     /// Brings an answer. False if the job is not away any more: it has been answered or recalled.
     pub fn deliver(&self, token: Token, answer: Answer) -> bool {
-        let mut away = lock(&self.pool.ledger.away);
-        let Some(SlotRef(slot)) = away.remove(&token) else {
+        let mut books = lock(&self.pool.ledger.books);
+        let Some(Away { slot, depth }) = books.away.remove(&token) else {
             return false;
         };
+        books.places.remove(&slot);
         // SAFETY: the job was away, and under the lock its owner cannot recall it: the slot waits for us.
-        let job = unsafe { &*slot };
-        let owner = Worker::of(slot).index;
-        let state = match answer {
-            Answer::Refused(_) | Answer::Aborted => State::Returned,
+        let job = unsafe { &*slot.0 };
+        let owner = Worker::of(slot.0).index;
+        match answer {
+            Answer::Refused(why) => {
+                tracing::debug!(why, "a job was refused elsewhere");
+                // Elsewhere it would be refused again.
+                self.pool.come_back_under(books, job, STAYS);
+            }
+            Answer::Aborted => self.pool.come_back_under(books, job, depth),
             answer => {
-                if let (Some(judge), Answer::Result(bytes)) = (job.judge(), &answer)
+                if let (Some(judge), Answer::Result { bytes, .. }) = (job.judge(), &answer)
                     && (judge.in_bytes)(bytes)
                 {
                     self.pool.worker(owner).abort_children(job.parent.get());
                 }
                 job.extra
                     .store(Box::into_raw(Box::new(answer)).cast(), Ordering::Relaxed);
-                State::Answered
+                if job.enter(State::Answered) {
+                    self.pool.sleep.unpark(owner);
+                }
             }
-        };
-        if job.enter(state) {
-            self.pool.sleep.unpark(owner);
         }
         true
     }
 
-    /// Brings a job back undone: its owner runs it.
+    /// Brings a job back undone: it can be stolen again, by workers and through the gate, until its owner takes it.
+    /// False as for [`Gate::deliver`].
     pub fn put_back(&self, token: Token) -> bool {
-        self.deliver(token, Answer::Refused(String::new()))
+        self.deliver(token, Answer::Aborted)
     }
 
-    /// The next job that is away and that nobody wants any more.
-    #[must_use]
-    pub fn next_recalled(&self) -> Option<Token> {
-        self.pool.ledger.recalled.pop()
+    /// Lets a foreign job in, under a key of its own. Any worker runs it, also one that waits in a sync;
+    /// [`Outside::done`] has the answer. Until a worker starts it, it may leave again.
+    pub fn host(&self, key: u64, parcel: Parcel) {
+        let ledger = &self.pool.ledger;
+        let mut foreign = lock(&ledger.foreign);
+        foreign.jobs.insert(key, Stage::Waiting(parcel));
+        foreign.queue.push_back(key);
+        ledger.waiting.fetch_add(1, Ordering::Relaxed);
+        drop(foreign);
+        self.pool.wake_for_any_task();
+        if self.pool.has_ended() {
+            self.pool.refuse_hosted();
+        }
     }
 
-    /// Lets a foreign job in; `done` is called by the worker that ran it.
-    pub fn host(&self, job: Away, done: impl FnOnce(Answer) + Send + 'static) -> Hosted {
-        let number = self.pool.ledger.next.fetch_add(1, Ordering::Relaxed);
-        let hosted = Hosted {
-            pool: Arc::clone(&self.pool),
-            number,
-        };
-        lock(&self.pool.ledger.hosted).insert(number, FrameRef(std::ptr::null()));
-        self.pool.submit_hosted(HostedTask {
-            number,
-            job,
-            done: Box::new(done),
-        });
-        hosted
+    /// Stops a hosted job: at its next spawn or sync, if it has started. It is answered all the same, perhaps with what
+    /// it was quicker with.
+    pub fn abort_hosted(&self, key: u64) {
+        let mut foreign = lock(&self.pool.ledger.foreign);
+        match foreign.jobs.get_mut(&key) {
+            // SAFETY: the frame lives as long as its entry, and we hold the lock.
+            Some(Stage::Running(FrameRef(frame))) => self.pool.worker(0).abort_children(*frame),
+            Some(Stage::Starting { aborted }) => *aborted = true,
+            Some(Stage::Waiting(_)) => {
+                foreign.jobs.remove(&key);
+                self.pool.ledger.waiting.fetch_sub(1, Ordering::Relaxed);
+                drop(foreign);
+                self.pool.tell(|outside| outside.done(key, Answer::Aborted));
+            }
+            None => {}
+        }
+    }
+
+    /// From now on `outside` is told what happens; first of all how many workers are idle.
+    pub fn listen(&self, outside: Arc<dyn Outside>) {
+        let ledger = &self.pool.ledger;
+        *ledger
+            .outside
+            .write()
+            .unwrap_or_else(PoisonError::into_inner) = Some(outside);
+        ledger.heard.store(true, Ordering::SeqCst);
+        *lock(&ledger.told) = 0;
+        self.pool.tell_idle();
+    }
+
+    /// Do other nodes look for work? (`satin::hungry`)
+    pub fn set_hungry(&self, hungry: bool) {
+        self.pool.ledger.hungry.store(hungry, Ordering::Relaxed);
+    }
+
+    /// Root jobs wait until [`Gate::release_roots`].
+    pub fn hold_roots(&self) {
+        self.pool.hold_roots(true);
+    }
+
+    /// Root jobs start, also those to come.
+    pub fn release_roots(&self) {
+        self.pool.hold_roots(false);
+    }
+
+    /// How many masters there have been before this one: part of a root job's tag.
+    pub fn set_term(&self, term: u32) {
+        self.pool.ledger.term.store(term, Ordering::Relaxed);
     }
 }
 
-/// A foreign job that waits for a worker.
+/// A foreign job that a worker is about to run.
 pub(super) struct HostedTask {
-    number: u64,
-    job: Away,
-    done: Box<dyn FnOnce(Answer) + Send>,
+    key: u64,
+    parcel: Parcel,
 }
 
 impl HostedTask {
     pub(super) fn run(self, worker: &Worker, head: *const Slot) {
-        let answer = run_hosted(worker, head, self.number, &self.job);
-        Self::finish(self.done, answer);
+        let key = self.key;
+        let answer = self.answer(worker, head);
+        worker.pool().tell(|outside| outside.done(key, answer));
     }
 
-    /// The pool has ended.
-    pub(super) fn refuse(self) {
-        Self::finish(self.done, Answer::Refused("the pool has ended".into()));
-    }
-
-    fn finish(done: Box<dyn FnOnce(Answer) + Send>, answer: Answer) {
-        if catch_unwind(AssertUnwindSafe(|| done(answer))).is_err() {
-            tracing::error!("whoever waited for a hosted job panicked when it was done");
+    fn answer(self, worker: &Worker, head: *const Slot) -> Answer {
+        let pool = worker.pool();
+        let HostedTask { key, parcel } = self;
+        let mut above = parcel.id;
+        let Some(index) = above.pop() else {
+            pool.forget_hosted(key);
+            return Answer::Refused("a job without an id".into());
+        };
+        let Some(function) = function::by_number(parcel.function) else {
+            pool.forget_hosted(key);
+            return Answer::Refused(format!("no function has the number {}", parcel.function));
+        };
+        let number = above.path().next().unwrap_or(index);
+        let root = RootFrame::new(above, pool.tag(number));
+        let parent = &raw const root.frame;
+        if let Some(stage) = lock(&pool.ledger.foreign).jobs.get_mut(&key) {
+            if matches!(stage, Stage::Starting { aborted: true }) {
+                worker.abort_children(parent);
+            }
+            *stage = Stage::Running(FrameRef(parent));
         }
-    }
-}
-
-/// A foreign job in this pool.
-pub struct Hosted {
-    pool: Arc<Pool>,
-    number: u64,
-}
-
-impl Hosted {
-    /// Stops it at its next spawn or sync; if it is done or unwinds already, nothing happens.
-    pub fn abort(&self) {
-        let mut hosted = lock(&self.pool.ledger.hosted);
-        match hosted.get(&self.number) {
-            // SAFETY: the frame lives as long as its entry, and we hold the lock.
-            Some(FrameRef(frame)) if !frame.is_null() => self.pool.worker(0).abort_children(*frame),
-            Some(_) => drop(hosted.remove(&self.number)),
-            None => {}
-        }
-    }
-}
-
-fn run_hosted(worker: &Worker, head: *const Slot, number: u64, job: &Away) -> Answer {
-    let path: Vec<u32> = job.id.path().collect();
-    let Some((&index, above)) = path.split_last() else {
-        return Answer::Refused("a job without an id".into());
-    };
-    let root = RootFrame::new(above.iter().copied().collect());
-    let hosted = || lock(&worker.pool().ledger.hosted);
-    match hosted().get_mut(&number) {
-        Some(entry) => *entry = FrameRef(&raw const root.frame),
-        None => return Answer::Aborted,
-    }
-    let outcome = worker.on_bottom(head, &raw const root.frame, || {
-        (job.function.run_bytes)(
-            Cx {
-                head,
-                parent: &raw const root.frame,
+        let outcome = worker.on_bottom(head, parent, || {
+            if worker.is_stopped(parent) {
+                return Err(RemoteFailure::Aborted);
+            }
+            (function.run_bytes)(Cx { head, parent }, index, &parcel.arguments)
+        });
+        pool.forget_hosted(key);
+        match outcome {
+            Ok(packed) => Answer::Result {
+                bytes: packed.bytes,
+                needs: packed.needs,
             },
-            index,
-            &job.arguments,
-        )
-    });
-    hosted().remove(&number);
-    match outcome {
-        Ok(bytes) => Answer::Result(bytes),
-        Err(RemoteFailure::Codec(error)) => Answer::Refused(error),
-        Err(RemoteFailure::Aborted) => Answer::Aborted,
-        Err(RemoteFailure::Panicked(payload)) => {
-            Answer::Panicked(format!("{} (job {})", message(&*payload), job.id))
+            Err(RemoteFailure::Codec(error)) => Answer::Refused(error),
+            Err(RemoteFailure::Aborted) => Answer::Aborted,
+            Err(RemoteFailure::Panicked(payload)) => {
+                let id = root.prefix().child(index);
+                Answer::Panicked(format!("{} (job {id})", message(&*payload)))
+            }
         }
     }
 }
@@ -288,23 +471,233 @@ fn message(payload: &(dyn std::any::Any + Send)) -> &str {
 }
 
 impl Pool {
-    /// Owner: the job in `slot` is not wanted any more. True if it was away: its arguments are the owner's again.
-    pub(super) fn recall(&self, slot: *const Slot) -> bool {
-        let mut away = lock(&self.ledger.away);
-        let Some(token) = away
-            .iter()
-            .find_map(|(token, entry)| (entry.0 == slot).then_some(*token))
-        else {
-            return false;
-        };
-        // Between the entry in the books and the state there is a moment in which the gate still touches the slot.
-        // SAFETY: the slot is the caller's.
-        while unsafe { (*slot).state() } == State::Leaving {
-            std::hint::spin_loop();
+    // ------------------------------------------------------------- telling
+
+    /// Tells whoever stands outside.
+    pub(super) fn tell(&self, what: impl FnOnce(&dyn Outside)) {
+        if !self.is_heard() {
+            return;
         }
-        away.remove(&token);
-        self.ledger.recalled.push(token);
-        true
+        let outside = self.ledger.outside.read();
+        if let Some(outside) = &*outside.unwrap_or_else(PoisonError::into_inner) {
+            what(&**outside);
+        }
+    }
+
+    pub(super) fn is_heard(&self) -> bool {
+        self.ledger.heard.load(Ordering::SeqCst)
+    }
+
+    /// The number of idle workers has changed. One after the other, so that the last that is told is the last.
+    pub(super) fn tell_idle(&self) {
+        if !self.is_heard() {
+            return;
+        }
+        let mut told = lock(&self.ledger.told);
+        let idle = self.idle();
+        if *told != idle {
+            *told = idle;
+            self.tell(|outside| outside.idle(idle));
+        }
+    }
+
+    /// Something has become public, and a fence has passed since.
+    pub(super) fn tell_public(&self) {
+        if self.is_wanted() && self.ledger.wanted.swap(false, Ordering::Relaxed) {
+            self.tell(|outside| outside.public());
+        }
+    }
+
+    /// Has a take found too little, and nothing become public since?
+    pub(super) fn is_wanted(&self) -> bool {
+        self.ledger.wanted.load(Ordering::Relaxed)
+    }
+
+    /// Must depths be noted?
+    pub(super) fn has_gate(&self) -> bool {
+        self.ledger.open.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn tag(&self, number: u32) -> RootTag {
+        RootTag {
+            term: self.ledger.term.load(Ordering::Relaxed),
+            number,
+        }
+    }
+
+    // ------------------------------------------------------------- what there is to take
+
+    /// Where the shallowest job is that can leave, and how deep it is.
+    fn shallowest(&self) -> Option<(Source, u16)> {
+        let deques = (0..self.workers()).filter_map(|victim| {
+            let (depth, _) = self.worker(victim).public()?;
+            Some((Source::Deque(victim), depth))
+        });
+        let returned = self.has_returned().then(|| {
+            let depth = lock(&self.ledger.books).returned.first()?.0;
+            Some((Source::Returned, depth))
+        });
+        let all = deques.chain(returned.flatten());
+        all.filter(|(_, depth)| *depth != STAYS)
+            .min_by_key(|(_, depth)| *depth)
+    }
+
+    /// How many jobs are public, those left out that must stay.
+    fn public(&self) -> u64 {
+        let deques = (0..self.workers()).filter_map(|victim| self.worker(victim).public());
+        deques
+            .map(|(depth, count)| if depth == STAYS { 0 } else { count })
+            .sum()
+    }
+
+    fn ask_those_without_public(&self) {
+        let deques = (0..self.workers()).map(|victim| self.worker(victim));
+        deques
+            .filter(|victim| !victim.has_public())
+            .for_each(Worker::request);
+    }
+
+    // ------------------------------------------------------------- jobs that came back
+
+    pub(super) fn has_returned(&self) -> bool {
+        self.ledger.returned.load(Ordering::Relaxed) > 0
+    }
+
+    /// Worker: a job that has come back undone, to be run.
+    pub(super) fn next_returned(&self) -> Option<*const Slot> {
+        if !self.has_returned() {
+            return None;
+        }
+        self.take_returned(|books| books.returned.first().copied())
+    }
+
+    fn take_returned(
+        &self,
+        choose: impl FnOnce(&Books) -> Option<(u16, SlotRef)>,
+    ) -> Option<*const Slot> {
+        let mut books = lock(&self.ledger.books);
+        let (depth, slot) = choose(&books)?;
+        books.returned.remove(&(depth, slot));
+        books.places.remove(&slot);
+        self.ledger.returned.fetch_sub(1, Ordering::Relaxed);
+        Some(slot.0)
+    }
+
+    /// The job, which the caller has taken, is to be had again.
+    fn come_back(&self, job: &Slot, depth: u16) {
+        self.come_back_under(lock(&self.ledger.books), job, depth);
+    }
+
+    fn come_back_under(&self, mut books: MutexGuard<'_, Books>, job: &Slot, depth: u16) {
+        let owner = Worker::of(job).index;
+        books.returned.insert((depth, SlotRef(job)));
+        books.places.insert(SlotRef(job), Place::Returned(depth));
+        self.ledger.returned.fetch_add(1, Ordering::Relaxed);
+        // The last access: once the lock is gone, so may be the job.
+        let awaited = job.enter(State::Returned);
+        drop(books);
+        if awaited {
+            self.sleep.unpark(owner);
+        }
+        self.wake_for_any_task();
+        if depth != STAYS {
+            self.tell_public();
+        }
+    }
+
+    /// Owner: takes a job off the books, if it has come back or `recall` says that it is not wanted any more. True if it
+    /// was there: it and its arguments are the owner's again.
+    pub(super) fn take_home(&self, slot: *const Slot, recall: bool) -> bool {
+        let slot = SlotRef(slot);
+        let mut books = lock(&self.ledger.books);
+        match books.places.get(&slot).copied() {
+            Some(Place::Returned(depth)) => {
+                books.places.remove(&slot);
+                books.returned.remove(&(depth, slot));
+                self.ledger.returned.fetch_sub(1, Ordering::Relaxed);
+                true
+            }
+            Some(Place::Away(token)) if recall => {
+                books.places.remove(&slot);
+                books.away.remove(&token);
+                drop(books);
+                self.tell(|outside| outside.recalled(token));
+                true
+            }
+            _ => false,
+        }
+    }
+
+    // ------------------------------------------------------------- foreign jobs
+
+    pub(super) fn has_hosted(&self) -> bool {
+        self.ledger.waiting.load(Ordering::Relaxed) > 0
+    }
+
+    /// A foreign job, for a worker that can run one.
+    pub(super) fn next_hosted(&self, can_run: impl Fn() -> bool) -> Option<HostedTask> {
+        if !self.has_hosted() || !can_run() {
+            return None;
+        }
+        let mut foreign = lock(&self.ledger.foreign);
+        while let Some(key) = foreign.queue.pop_front() {
+            let Some(stage) = foreign.jobs.get_mut(&key) else {
+                continue;
+            };
+            if let Stage::Waiting(_) = stage {
+                let start = Stage::Starting { aborted: false };
+                let Stage::Waiting(parcel) = std::mem::replace(stage, start) else {
+                    unreachable!("it waited a line ago");
+                };
+                self.ledger.waiting.fetch_sub(1, Ordering::Relaxed);
+                return Some(HostedTask { key, parcel });
+            }
+        }
+        None
+    }
+
+    /// Up to so many foreign jobs that have not been started: the last one, and siblings of it.
+    fn unstart(&self, most: usize) -> Vec<Leaving> {
+        let mut jobs: Vec<Leaving> = Vec::new();
+        if most == 0 {
+            return jobs;
+        }
+        let mut foreign = lock(&self.ledger.foreign);
+        let mut parent: Option<JobId> = None;
+        while jobs.len() < most
+            && let Some(&key) = foreign.queue.back()
+        {
+            if let Some(Stage::Waiting(parcel)) = foreign.jobs.get(&key) {
+                if parent
+                    .as_ref()
+                    .is_some_and(|id| !id.is_sibling_of(&parcel.id))
+                {
+                    break;
+                }
+                let Some(Stage::Waiting(parcel)) = foreign.jobs.remove(&key) else {
+                    unreachable!("it waited a line ago");
+                };
+                self.ledger.waiting.fetch_sub(1, Ordering::Relaxed);
+                parent.get_or_insert_with(|| parcel.id.clone());
+                jobs.push(Leaving::Hosted(key, parcel));
+            }
+            foreign.queue.pop_back();
+        }
+        jobs
+    }
+
+    /// The job's frame is about to die.
+    fn forget_hosted(&self, key: u64) {
+        lock(&self.ledger.foreign).jobs.remove(&key);
+    }
+
+    /// The pool has ended.
+    pub(super) fn refuse_hosted(&self) {
+        while let Some(task) = self.next_hosted(|| true) {
+            self.forget_hosted(task.key);
+            let answer = Answer::Refused("the pool has ended".into());
+            self.tell(|outside| outside.done(task.key, answer));
+        }
     }
 }
 
@@ -325,12 +718,14 @@ pub(super) unsafe fn import<F: Function>(job: &Slot) -> F::Out {
     // SAFETY: an answered job keeps its arguments.
     let args = unsafe { job.take::<Args<'_, F>>() };
     match take_answer(job) {
-        Answer::Result(bytes) => function::import::<F>(args, &bytes).unwrap_or_else(|error| {
-            panic!(
-                "the result of `{}` cannot be read: {error}",
-                F::VTABLE.info.name
-            )
-        }),
+        Answer::Result { bytes, .. } => {
+            function::import::<F>(args, &bytes).unwrap_or_else(|error| {
+                panic!(
+                    "the result of `{}` cannot be read: {error}",
+                    F::VTABLE.info.name
+                )
+            })
+        }
         Answer::Panicked(message) => resume_unwind(Box::new(message)),
         Answer::Aborted | Answer::Refused(_) => super::thread::raise_abort(),
     }
@@ -343,7 +738,7 @@ pub(super) unsafe fn import<F: Function>(job: &Slot) -> F::Out {
 pub(super) unsafe fn finish(job: &Slot) -> Result<(), String> {
     let function = job.function.get();
     let answer = take_answer(job);
-    if let Answer::Result(bytes) = &answer {
+    if let Answer::Result { bytes, .. } = &answer {
         // SAFETY: an answered job keeps its arguments.
         return unsafe { (function.finish)(job, bytes) };
     }

@@ -26,13 +26,17 @@ mod sleep;
 mod thread;
 
 #[cfg(not(loom))]
+pub(crate) use self::pool::current_pool;
+#[cfg(not(loom))]
 pub use self::{
-    gate::{Answer, Away, Gate, Hosted, Token},
+    gate::{Gate, Haul, Leaving, Outside, Token},
     group::{
         Accumulate, AccumulateInOrder, AnyOrder, Delivery, Entry, Group, InOrder, Keep, Or, Order,
         Place, Spec, Ticket,
     },
-    pool::{BuildError, Builder, NodeInfo, Satin, enter, node},
+    pool::{
+        RootKey, RootWatch, StartError, Workers, current_root, enter, hungry, offer, watch_roots,
+    },
     scope::{Child, Scope},
 };
 #[cfg(not(loom))]

@@ -5,7 +5,7 @@ use std::{
     panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
     sync::{
         Arc, Mutex, MutexGuard, OnceLock, PoisonError,
-        atomic::{AtomicBool, AtomicU32, Ordering, fence},
+        atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence},
     },
     thread::JoinHandle,
     time::Instant,
@@ -14,18 +14,19 @@ use std::{
 use crossbeam::{
     queue::SegQueue,
     sync::{Parker, Unparker},
+    utils::CachePadded,
 };
 
 use super::{
     area::Area,
-    gate::{Gate, HostedTask, Ledger},
+    gate::{Gate, Ledger},
     sleep::Sleep,
     thread::{RootFrame, Worker},
 };
 use crate::{
     config::{Config, Resolved},
     job::{
-        JobId,
+        JobId, Offer, RootTag,
         function::{self, Args, Function, Prepared},
         record::{Cx, Frame, Payload, Slot, flag},
     },
@@ -37,9 +38,14 @@ pub(crate) struct Pool {
     workers: Vec<*mut Worker>,
     /// Keeps the workers' memory.
     _areas: Vec<Area>,
+    /// No other pool of this process has it.
+    pub(super) number: u64,
     roots: SegQueue<Root>,
-    hosted: SegQueue<HostedTask>,
+    /// Root jobs are not to start yet.
+    held: AtomicBool,
     pub(super) sleep: Sleep,
+    /// Workers that have found nothing for a while.
+    idle: CachePadded<AtomicU32>,
     ended: AtomicBool,
     /// Has anybody ever been aborted? Until then nobody looks for it.
     aborted: AtomicBool,
@@ -82,6 +88,9 @@ pub(super) enum Awaits {
 /// Root jobs of threads other than `main`'s have numbers from here on.
 const OTHER_ROOTS: u32 = 1 << 31;
 
+/// Counts the pools of this process.
+static NUMBER: AtomicU64 = AtomicU64::new(0);
+
 impl Pool {
     fn new(threads: u32) -> std::io::Result<Arc<Pool>> {
         let mut areas = (0..threads)
@@ -98,9 +107,11 @@ impl Pool {
             Pool {
                 workers: workers.collect(),
                 _areas: areas,
+                number: NUMBER.fetch_add(1, Ordering::Relaxed),
                 roots: SegQueue::new(),
-                hosted: SegQueue::new(),
+                held: AtomicBool::new(false),
                 sleep: Sleep::new(threads),
+                idle: CachePadded::default(),
                 ended: AtomicBool::new(false),
                 aborted: AtomicBool::new(false),
                 ledger: Ledger::default(),
@@ -147,16 +158,35 @@ impl Pool {
     }
 
     pub(super) fn next_root(&self) -> Option<Root> {
+        if self.held.load(Ordering::Relaxed) {
+            return None;
+        }
         self.roots.pop()
     }
 
-    /// A foreign job, for a worker that can run one.
-    pub(super) fn next_hosted(&self, can_run: impl Fn() -> bool) -> Option<HostedTask> {
-        if self.hosted.is_empty() || !can_run() {
-            None
-        } else {
-            self.hosted.pop()
+    fn has_root(&self) -> bool {
+        !self.roots.is_empty() && !self.held.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn hold_roots(&self, held: bool) {
+        self.held.store(held, Ordering::Relaxed);
+        if !held {
+            self.wake_for_root();
         }
+    }
+
+    /// How many workers have found nothing for a while.
+    pub(super) fn idle(&self) -> u32 {
+        self.idle.load(Ordering::SeqCst)
+    }
+
+    pub(super) fn count_idle(&self, worker_is_idle: bool) {
+        if worker_is_idle {
+            self.idle.fetch_add(1, Ordering::SeqCst);
+        } else {
+            self.idle.fetch_sub(1, Ordering::SeqCst);
+        }
+        self.tell_idle();
     }
 
     fn submit_root(&self, root: Root) {
@@ -165,27 +195,19 @@ impl Pool {
             "a spawnable function was called on a pool that has ended"
         );
         self.roots.push(root);
-        self.wake_for_task();
-    }
-
-    pub(super) fn submit_hosted(&self, task: HostedTask) {
-        self.hosted.push(task);
-        self.wake_for_task();
-        if self.has_ended() {
-            self.refuse_hosted();
-        }
-    }
-
-    fn refuse_hosted(&self) {
-        while let Some(task) = self.hosted.pop() {
-            task.refuse();
-        }
+        self.wake_for_root();
     }
 
     /// Wakes everybody: the first sleeper may be one that waits for its own job.
-    fn wake_for_task(&self) {
+    fn wake_for_root(&self) {
         fence(Ordering::SeqCst);
         self.sleep.wake(u64::MAX);
+    }
+
+    /// Wakes one: whoever is in the list can run what is not a root job.
+    pub(super) fn wake_for_any_task(&self) {
+        fence(Ordering::SeqCst);
+        self.sleep.wake(1);
     }
 
     /// Sleeps until something may have changed. The worker has found nothing, and looks once more here.
@@ -198,8 +220,9 @@ impl Pool {
         let something = || {
             ready()
                 || self.has_ended()
-                || (awaits == Awaits::Work && !self.roots.is_empty())
-                || !self.hosted.is_empty()
+                || (awaits == Awaits::Work && self.has_root())
+                || self.has_hosted()
+                || self.has_returned()
                 || self
                     .all()
                     .any(|other| other.index != worker.index && other.has_public())
@@ -223,24 +246,18 @@ thread_local! {
     static IS_MAIN: Cell<bool> = const { Cell::new(false) };
 }
 
-/// A pool of workers.
+/// The threads of a pool.
 ///
-/// Dropping it waits for its threads; jobs of other threads that still run are finished first.
-pub struct Satin {
+/// Dropping it waits for them; jobs of other threads that still run are finished first.
+pub struct Workers {
     pool: Arc<Pool>,
     threads: Vec<JoinHandle<()>>,
     stats: bool,
 }
 
-/// Settings of a pool by hand.
-#[derive(Clone, Debug, Default)]
-pub struct Builder {
-    config: Config,
-}
-
-/// Why a pool could not be made. Nothing has been started.
+/// Why workers could not be started. None runs.
 #[derive(Debug, thiserror::Error)]
-pub enum BuildError {
+pub enum StartError {
     /// No address space for a worker's slots.
     #[error(
         "cannot reserve 4 GiB of address space per worker (is there a `ulimit -v`?): {0}; lower SATIN_THREADS or raise the limit"
@@ -256,83 +273,43 @@ pub enum BuildError {
         /// What the system said.
         source: std::io::Error,
     },
-    /// A setting makes no sense.
-    #[error(transparent)]
-    Config(#[from] crate::config::ConfigError),
 }
 
-impl Builder {
-    /// Starts from these settings.
-    #[must_use]
-    pub fn from_config(config: Config) -> Builder {
-        Builder { config }
-    }
-
-    /// Number of workers; the default is the number of cores that this process may use.
-    #[must_use]
-    pub fn threads(mut self, threads: usize) -> Builder {
-        self.config.threads = Some(threads);
-        self
-    }
-
-    /// Stack of each worker in MiB, reserved and committed as it is used.
-    #[must_use]
-    pub fn stack(mut self, mib: usize) -> Builder {
-        self.config.stack = Some(mib);
-        self
-    }
-
-    /// Print the table of figures when the pool ends.
-    #[must_use]
-    pub fn stats(mut self, print: bool) -> Builder {
-        self.config.stats = Some(print);
-        self
-    }
-
-    /// Starts the workers.
-    ///
-    /// # Errors
-    /// If a setting makes no sense, or the system has no room: nothing runs then.
-    pub fn build(self) -> Result<Satin, BuildError> {
-        let config = self.config.or(Config::load()?).resolve()?;
-        Satin::start(&config)
-    }
-}
-
-impl Satin {
-    /// Settings of a pool by hand. What they do not say, the environment and `satin.toml` do.
-    #[must_use]
-    pub fn builder() -> Builder {
-        Builder::default()
-    }
-
-    fn start(config: &Resolved) -> Result<Satin, BuildError> {
-        let pool = Pool::new(config.threads).map_err(BuildError::Area)?;
-        let mut satin = Satin {
+impl Workers {
+    /// Starts the threads; each of them calls `begin` first.
+    pub(crate) fn start(config: &Resolved, begin: fn()) -> Result<Workers, StartError> {
+        let pool = Pool::new(config.threads).map_err(StartError::Area)?;
+        let mut workers = Workers {
             pool,
             threads: Vec::new(),
             stats: config.stats,
         };
         let size = config.stack_mib << 20;
         for index in 0..config.threads {
-            let pool = Arc::clone(&satin.pool);
+            let pool = Arc::clone(&workers.pool);
             let thread = std::thread::Builder::new()
                 .name(format!("satin-{index}"))
                 .stack_size(size)
                 .spawn(move || {
+                    begin();
                     let worker = pool.worker(index);
                     WORKER.set(worker);
                     worker.measure_stack(size);
                     worker.serve();
                     WORKER.set(std::ptr::null());
                 })
-                .map_err(|source| BuildError::Thread {
+                .map_err(|source| StartError::Thread {
                     stack_mib: config.stack_mib,
                     source,
                 })?;
-            satin.threads.push(thread);
+            workers.threads.push(thread);
         }
-        Ok(satin)
+        Ok(workers)
+    }
+
+    /// What names this pool in this process.
+    pub(crate) fn number(&self) -> u64 {
+        self.pool.number
     }
 
     /// Runs `main` on the calling thread, with this pool as the one that spawnable functions run on.
@@ -345,9 +322,7 @@ impl Satin {
     /// The gate through which jobs leave and enter this pool.
     #[must_use]
     pub fn gate(&self) -> Gate {
-        Gate {
-            pool: Arc::clone(&self.pool),
-        }
+        Gate::of(&self.pool)
     }
 
     /// Number of workers.
@@ -374,7 +349,7 @@ impl Satin {
     }
 }
 
-/// The pool of `satin::run`, for threads that are under no [`Satin::run`] of their own.
+/// The pool of `satin::run`, for threads that are under no [`Workers::run`] of their own.
 static MAIN: Mutex<Option<Arc<Pool>>> = Mutex::new(None);
 
 fn lock(main: &Mutex<Option<Arc<Pool>>>) -> MutexGuard<'_, Option<Arc<Pool>>> {
@@ -397,7 +372,7 @@ impl Drop for Restore {
     }
 }
 
-impl Drop for Satin {
+impl Drop for Workers {
     fn drop(&mut self) {
         self.pool.ended.store(true, Ordering::Release);
         self.pool.sleep.wake_all();
@@ -414,18 +389,18 @@ impl Drop for Satin {
     }
 }
 
-/// The pool for calls from ordinary threads that are under no [`Satin::run`].
+/// The pool for calls from ordinary threads that are under no [`Workers::run`].
 fn default_pool() -> &'static Arc<Pool> {
-    static DEFAULT: OnceLock<Satin> = OnceLock::new();
-    let satin = DEFAULT.get_or_init(|| {
-        let start = || {
+    static DEFAULT: OnceLock<Workers> = OnceLock::new();
+    let workers = DEFAULT.get_or_init(|| {
+        let start = || -> Result<Workers, Box<dyn std::error::Error>> {
             let config = Config::load()?;
             config.start_log()?;
-            Satin::start(&config.resolve()?)
+            Ok(Workers::start(&config.resolve()?, || ())?)
         };
         start().unwrap_or_else(|error| panic!("satin cannot start: {error}"))
     });
-    &satin.pool
+    &workers.pool
 }
 
 fn target() -> Arc<Pool> {
@@ -435,22 +410,80 @@ fn target() -> Arc<Pool> {
         .unwrap_or_else(|| Arc::clone(default_pool()))
 }
 
-/// Who I am.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct NodeInfo {
-    /// Workers of this process' pool.
-    pub threads: usize,
+/// The pool that a call from here would go to: its number and its workers.
+pub(crate) fn current_pool() -> (u64, usize) {
+    let of = |pool: &Pool| (pool.number, pool.workers.len());
+    here().map_or_else(|| of(&target()), |worker| of(worker.pool()))
 }
 
-/// Who I am: the pool that a call from here would go to.
-#[must_use]
-pub fn node() -> NodeInfo {
-    let worker = WORKER.get();
+/// Names a root job in this process.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct RootKey {
+    /// Of the pools of this process.
+    pub pool: u64,
+    /// Of the root jobs of that pool, and of those of other nodes.
+    pub tag: RootTag,
+}
+
+#[inline]
+fn here<'w>() -> Option<&'w Worker> {
     // SAFETY: a worker outlives its thread.
-    let inside = unsafe { worker.as_ref() }.map(|worker| worker.pool().workers.len());
-    NodeInfo {
-        threads: inside.unwrap_or_else(|| target().workers.len()),
+    unsafe { WORKER.get().as_ref() }
+}
+
+/// Which root job the job that runs on this thread belongs to, wherever it was spawned; `None` outside of jobs.
+#[inline]
+#[must_use]
+pub fn current_root() -> Option<RootKey> {
+    let worker = here()?;
+    Some(RootKey {
+        pool: worker.pool().number,
+        tag: worker.root()?,
+    })
+}
+
+/// Passes on that the job on this thread has improved a bound, if anybody listens: else `offer` is not called.
+pub fn offer(offer: impl FnOnce() -> Option<Offer>) {
+    if let Some(worker) = here()
+        && worker.pool().is_heard()
+        && let Some(offer) = offer()
+    {
+        worker.pool().tell(|outside| outside.offered(offer));
+    }
+}
+
+/// Who is told when root jobs end.
+#[derive(Clone, Copy)]
+pub struct RootWatch {
+    /// The root job has its result; nobody outside of the pool knows it yet.
+    pub ended: fn(RootKey),
+    /// Its caller, the calling thread, is about to go on.
+    pub returned: fn(RootKey),
+}
+
+static ROOT_WATCH: OnceLock<RootWatch> = OnceLock::new();
+
+/// From now on `watch` is told of all root jobs of this process. There is only one such.
+pub fn watch_roots(watch: RootWatch) {
+    ROOT_WATCH.get_or_init(|| watch);
+}
+
+/// True while somebody looks for work: a worker of this pool that has nothing to do, or another node. Then it pays to
+/// split further; otherwise a job may as well go sequential.
+///
+/// Costs little more than two loads. Outside of jobs it asks for the pool that a call would go to; false if
+/// there is none yet.
+#[must_use]
+pub fn hungry() -> bool {
+    let asked = |pool: &Pool| {
+        pool.idle.load(Ordering::Relaxed) > 0 || pool.ledger.hungry.load(Ordering::Relaxed)
+    };
+    match here() {
+        Some(worker) => asked(worker.pool()),
+        None => TARGET
+            .with_borrow(Option::clone)
+            .or_else(|| lock(&MAIN).clone())
+            .is_some_and(|pool| asked(&pool)),
     }
 }
 
@@ -461,8 +494,7 @@ pub fn node() -> NodeInfo {
 /// With the panic of the job.
 pub fn enter<'s, P: Prepared<'s>>(call: P) -> P::Out {
     let target = TARGET.with_borrow(|target| target.as_ref().map(Arc::as_ptr));
-    // SAFETY: a worker outlives its thread.
-    match unsafe { WORKER.get().as_ref() } {
+    match here() {
         Some(worker) if target.is_none_or(|pool| std::ptr::eq(pool, worker.pool())) => {
             enter_nested(worker, call)
         }
@@ -477,11 +509,10 @@ fn enter_nested<'s, P: Prepared<'s>>(worker: &Worker, call: P) -> P::Out {
             threads: 1,
             ..Resolved::default()
         };
-        let aside =
-            Satin::start(&config).unwrap_or_else(|error| panic!("satin cannot start: {error}"));
+        let aside = Workers::start(&config, || ())
+            .unwrap_or_else(|error| panic!("satin cannot start: {error}"));
         return aside.run(|| enter_root(call));
     }
-    let _stays = Stays::below(worker);
     let nested = Frame::special(worker.innermost(), flag::NESTED);
     let cx = Cx {
         head: worker.head.get(),
@@ -490,27 +521,13 @@ fn enter_nested<'s, P: Prepared<'s>>(worker: &Worker, call: P) -> P::Out {
     <P::Function as Function>::call(cx, 0, call.into_args())
 }
 
-/// As long as it lives, nothing leaves this worker through the gate.
-struct Stays<'w>(&'w Worker);
-
-impl Stays<'_> {
-    fn below(worker: &Worker) -> Stays<'_> {
-        worker.nested.fetch_add(1, Ordering::Relaxed);
-        Stays(worker)
-    }
-}
-
-impl Drop for Stays<'_> {
-    fn drop(&mut self) {
-        self.0.nested.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
 /// A root job on the stack of its caller, who waits.
 struct RootTask<'s, F: Function> {
     args: Cell<Option<Args<'s, F>>>,
     result: Cell<Option<Result<F::Out, Payload>>>,
     number: u32,
+    /// Once it has begun.
+    tag: Cell<Option<RootTag>>,
     done: AtomicBool,
     unparker: Unparker,
 }
@@ -528,6 +545,7 @@ fn enter_root<'s, P: Prepared<'s>>(call: P) -> P::Out {
         args: Cell::new(Some(call.into_args())),
         result: Cell::new(None),
         number: counter.fetch_add(1, Ordering::Relaxed),
+        tag: Cell::new(None),
         done: AtomicBool::new(false),
         unparker: parker.unparker().clone(),
     };
@@ -537,6 +555,10 @@ fn enter_root<'s, P: Prepared<'s>>(call: P) -> P::Out {
     });
     while !task.done.load(Ordering::Acquire) {
         parker.park();
+    }
+    if let (Some(watch), Some(tag)) = (ROOT_WATCH.get(), task.tag.get()) {
+        let pool = pool.number;
+        (watch.returned)(RootKey { pool, tag });
     }
     match task
         .result
@@ -553,13 +575,22 @@ fn enter_root<'s, P: Prepared<'s>>(call: P) -> P::Out {
 unsafe fn run_root<F: Function>(task: *const (), worker: &Worker, head: *const Slot) {
     // SAFETY: the caller's promise.
     let task = unsafe { &*task.cast::<RootTask<'_, F>>() };
-    let root = RootFrame::new(JobId::ROOT);
+    let pool = worker.pool();
+    let tag = pool.tag(task.number);
+    task.tag.set(Some(tag));
+    let root = RootFrame::new(JobId::ROOT, tag);
+    pool.tell(|outside| outside.root_started(tag));
     let parent = &raw const root.frame;
     let args = task.args.take().expect("a root job runs once");
     let run = || F::call(Cx { head, parent }, task.number, args);
     task.result.set(Some(
         worker.on_bottom(head, parent, || catch_unwind(AssertUnwindSafe(run))),
     ));
+    if let Some(watch) = ROOT_WATCH.get() {
+        let pool = pool.number;
+        (watch.ended)(RootKey { pool, tag });
+    }
+    pool.tell(|outside| outside.root_finished(tag));
     let unparker = task.unparker.clone();
     // The last access: the caller's stack may be gone after it.
     task.done.store(true, Ordering::Release);

@@ -3,20 +3,20 @@
 use std::{
     cell::Cell,
     panic::resume_unwind,
-    sync::atomic::{AtomicU32, AtomicU64, Ordering, fence},
+    sync::atomic::{AtomicU64, Ordering, fence},
     thread::panicking,
     time::{Duration, Instant},
 };
 
 use super::{
     deque::{Deque, Publish},
-    gate,
-    pool::{Awaits, Pool},
+    gate::{self, HostedTask},
+    pool::{Awaits, Pool, Root},
 };
 use crate::{
     job::{
-        JobId,
-        record::{AREA, Aborted, Cx, Frame, Payload, Slot, State, flag},
+        JobId, RootTag,
+        record::{AREA, Aborted, Cx, Frame, Payload, STAYS, Slot, State, UNKNOWN, flag},
     },
     observe::Counters,
 };
@@ -38,8 +38,8 @@ pub(crate) struct Worker {
     pace: Cell<Pace>,
     /// When the last unanswered request came, in nanoseconds of the pool's life; 0 if there is none.
     asked_at: AtomicU64,
-    /// Nested entries on the stack: what is below them must not leave the process.
-    pub(super) nested: AtomicU32,
+    /// Which root job the running job belongs to, once somebody has asked.
+    root: Cell<Option<RootTag>>,
     /// The area, with its provenance.
     area: *mut u8,
     pool: *const Pool,
@@ -126,7 +126,7 @@ impl Worker {
                 last: None,
             }),
             asked_at: AtomicU64::new(0),
-            nested: AtomicU32::new(0),
+            root: Cell::new(None),
             area,
             pool,
             index,
@@ -144,6 +144,7 @@ impl Worker {
         &self.deque
     }
 
+    #[inline]
     pub(super) fn pool(&self) -> &Pool {
         // SAFETY: the pool outlives its workers: each thread holds it.
         unsafe { &*self.pool }
@@ -170,15 +171,38 @@ impl Worker {
 
     /// Answers requests: publishes jobs, wakes sleepers.
     fn answer(&self, head: *const Slot) {
-        let pace = self.take_pace();
-        let published = self.deque.publish(head.addr(), self.how_much(pace));
+        let (pool, pace) = (self.pool(), self.take_pace());
+        let how_much = self.how_much(pace);
+        let some_can_leave = pool.has_gate() && self.note_depths(head, how_much);
+        let published = self.deque.publish(head.addr(), how_much);
         self.counters.publications.add(u64::from(published > 0));
         // Pairs with the fences of those who ask, sleep or abort: either they see what is public now, or we see them.
         fence(Ordering::SeqCst);
-        let sleepers = self.pool().sleep.wake(published);
-        if sleepers || pace.coarse {
+        let sleepers = pool.sleep.wake(published);
+        if some_can_leave {
+            pool.tell_public();
+        }
+        if sleepers || pace.coarse || pool.is_wanted() {
             self.deque.stay_asked();
         }
+    }
+
+    /// Notes how deep the jobs stand that are about to become public: the gate takes the shallowest of all workers. True
+    /// if any of them can leave. Of many jobs it measures the first; the others count as shallow, as in a flat loop
+    /// they are.
+    fn note_depths(&self, head: *const Slot, how_much: Publish) -> bool {
+        const MOST: u64 = 64;
+        let (first, count) = self.deque.to_publish(head.addr(), how_much);
+        let first = self.slot(first);
+        let mut some_can_leave = false;
+        for place in 0..count.min(MOST) as usize {
+            // SAFETY: the slot is one of ours and holds a private job, so its parent lives.
+            let job = unsafe { &*first.wrapping_add(place) };
+            let depth = below(depth_of(job.parent.get()), 1);
+            job.note_depth(depth);
+            some_can_leave |= depth != STAYS;
+        }
+        some_can_leave
     }
 
     fn how_much(&self, pace: Pace) -> Publish {
@@ -227,7 +251,7 @@ impl Worker {
     }
 
     /// Are the children of `frame` to stop, whether a sibling failed or somebody above says so?
-    fn is_stopped(&self, frame: *const Frame) -> bool {
+    pub(super) fn is_stopped(&self, frame: *const Frame) -> bool {
         // SAFETY: as in `is_aborted`.
         CAN_UNWIND && self.pool().has_aborted() && children_aborted(frame)
     }
@@ -259,7 +283,8 @@ impl Worker {
     /// Makes the youngest job ours, if nobody has stolen it; answers requests with the older ones.
     pub(super) fn take_back(&self, slot: *const Slot) -> bool {
         let position = slot.addr();
-        if self.deque.has_private(position) && self.deque.is_asked() {
+        // Unwinding answers nobody: whoever catches it finds the request of an abort where it was.
+        if self.deque.has_private(position) && self.deque.is_asked() && !panicking() {
             self.answer(slot);
         }
         if self.deque.may_pop(position) {
@@ -279,30 +304,40 @@ impl Worker {
         let above = slot.wrapping_add(1);
         self.deque.restart(above.addr());
         self.head.set(above);
-        let mut idle = Idle::default();
+        let may_help = || mode != While::Unwinding && self.has_room(Room::ForAnyJob);
+        let mut idle = Idle::new(self);
         let state = loop {
             let state = job.state();
             if state.is_settled() {
                 break state;
             }
+            // Whatever the stack says: a sync may always run its own children that were put back.
+            if state == State::Returned && self.pool().take_home(slot, false) {
+                break state;
+            }
             let unwanted =
                 || !matches!(mode, While::Helping | While::Leaving) || self.is_stopped(frame);
-            if state == State::Away && unwanted() && self.pool().recall(slot) {
+            if state == State::Away && unwanted() && self.pool().take_home(slot, true) {
                 break State::Returned;
             }
             if mode == While::Helping {
                 self.raise_if_aborted(frame);
             }
-            if mode != While::Unwinding && self.help(state, above) {
-                idle = Idle::default();
+            if mode != While::Unwinding
+                && let Some(work) = self.find_help(state)
+            {
+                idle.over();
+                work.run(self, above);
                 continue;
             }
-            if idle.should_park() && job.announce_waiting() {
-                // What changed before the announcement wakes nobody: a job that has just left is to be recalled.
-                if job.state() != state {
+            if idle.should_park(may_help()) && job.announce_waiting() {
+                // What changed before the announcement wakes nobody: a job that has just left is to be recalled, one
+                // that came back to be run.
+                let now = job.state();
+                if now != state || now == State::Returned {
                     continue;
                 }
-                if mode != While::Unwinding && self.has_room(Room::ForAnyJob) {
+                if may_help() {
                     self.pool()
                         .sleep_unless(self, Awaits::Job, || job.state() != state);
                 } else {
@@ -310,6 +345,7 @@ impl Worker {
                 }
             }
         };
+        drop(idle);
         let mut returned = state == State::Returned;
         if returned && mode == While::Helping && self.is_stopped(frame) {
             // A sibling failed, and nobody wants the job: it ends like one that was stopped in this pool.
@@ -323,17 +359,14 @@ impl Worker {
         returned
     }
 
-    /// Runs something else while the worker waits; false if there is nothing, or too little stack for it.
-    fn help(&self, awaited: State, head: *const Slot) -> bool {
+    /// Something else to run while the worker waits, if there is anything, and enough stack for it.
+    fn find_help(&self, awaited: State) -> Option<Work> {
         if let Some(job) = self.find_job(awaited) {
-            self.run_stolen(job, head);
-        } else if let Some(hosted) = self.pool().next_hosted(|| self.has_room(Room::ForAnyJob)) {
-            // The other side may wait for it before it can answer us.
-            hosted.run(self, head);
-        } else {
-            return false;
+            return Some(Work::Job(job));
         }
-        true
+        // The other side may wait for it before it can answer us.
+        let hosted = self.pool().next_hosted(|| self.has_room(Room::ForAnyJob));
+        hosted.map(Work::Hosted)
     }
 
     /// A job for a waiting worker: from the thief of its own job first (leapfrogging), then from anybody.
@@ -353,10 +386,12 @@ impl Worker {
         }
     }
 
-    /// Steals from anybody in the pool.
-    pub(super) fn steal(&self) -> Option<*const Slot> {
+    /// Steals from anybody in the pool: a job that came back undone, or else from another worker.
+    fn steal(&self) -> Option<*const Slot> {
         let count = self.pool().workers();
-        (1..count).find_map(|step| self.steal_from((self.index + step) % count))
+        self.pool()
+            .next_returned()
+            .or_else(|| (1..count).find_map(|step| self.steal_from((self.index + step) % count)))
     }
 
     fn steal_from(&self, victim: u32) -> Option<*const Slot> {
@@ -405,11 +440,25 @@ impl Worker {
         run: impl FnOnce() -> R,
     ) -> R {
         let outer = self.bottom.replace(Bottom { head, parent });
+        let outer_root = self.root.take();
         self.head.set(head);
         let result = run();
         self.head.set(head);
+        self.root.set(outer_root);
         self.bottom.set(outer);
         result
+    }
+
+    /// Which root job the running job belongs to. Read off the frames at the first question.
+    #[inline]
+    pub(super) fn root(&self) -> Option<RootTag> {
+        self.root.get().or_else(|| self.find_root())
+    }
+
+    #[cold]
+    fn find_root(&self) -> Option<RootTag> {
+        self.root.set(root_of(self.bottom.get().parent));
+        self.root.get()
     }
 
     /// The innermost invocation that is known to have unsettled children, or else the one that this job belongs to:
@@ -496,9 +545,7 @@ impl Worker {
             }
             _ => {}
         }
-        if !panicking() && self.is_aborted(frame) {
-            raise_abort();
-        }
+        self.raise_if_aborted(frame);
     }
 
     // ------------------------------------------------------------- stack
@@ -535,33 +582,57 @@ impl Worker {
     pub(super) fn serve(&self) {
         let pool = self.pool();
         let base = self.head.get();
-        let mut idle = Idle::default();
+        let mut idle = Idle::new(self);
         while !pool.has_ended() {
-            if let Some(root) = pool.next_root() {
-                root.run(self, base);
-            } else if let Some(hosted) = pool.next_hosted(|| true) {
-                hosted.run(self, base);
-            } else if let Some(job) = self.steal() {
-                self.run_stolen(job, base);
-            } else {
-                if idle.should_park() {
-                    pool.sleep_unless(self, Awaits::Work, || false);
-                }
-                continue;
+            if let Some(work) = self.find_work() {
+                idle.over();
+                work.run(self, base);
+            } else if idle.should_park(true) {
+                pool.sleep_unless(self, Awaits::Work, || false);
             }
-            idle = Idle::default();
+        }
+    }
+
+    fn find_work(&self) -> Option<Work> {
+        let pool = self.pool();
+        if let Some(root) = pool.next_root() {
+            Some(Work::Root(root))
+        } else if let Some(hosted) = pool.next_hosted(|| true) {
+            Some(Work::Hosted(hosted))
+        } else {
+            self.steal().map(Work::Job)
         }
     }
 
     /// Steals here, on behalf of anybody.
     pub(super) fn give(&self) -> Option<*const Slot> {
-        if !self.deque.has_public() && self.asked_at.load(Ordering::Relaxed) == 0 {
-            self.asked_at
-                .store(self.pool().age().max(1), Ordering::Relaxed);
+        if !self.deque.has_public() {
+            self.note_request();
         }
         let position = self.deque.steal()?;
         self.asked_at.store(0, Ordering::Relaxed);
         Some(self.slot(position))
+    }
+
+    fn note_request(&self) {
+        if self.asked_at.load(Ordering::Relaxed) == 0 {
+            self.asked_at
+                .store(self.pool().age().max(1), Ordering::Relaxed);
+        }
+    }
+
+    /// Makes the worker look up because somebody wants a job.
+    pub(super) fn request(&self) {
+        self.note_request();
+        self.ask();
+    }
+
+    /// How deep the oldest public job stands, as far as anybody knows, and how many are public.
+    pub(super) fn public(&self) -> Option<(u16, u64)> {
+        let (oldest, count) = self.deque.public()?;
+        // SAFETY: the slot is within the area, and the depth is atomic, whoever has the slot now.
+        let depth = unsafe { &*self.slot(oldest) }.depth();
+        Some((depth, count))
     }
 
     /// Makes the worker look up at its next spawn or sync.
@@ -613,19 +684,93 @@ pub(super) fn path_of(mut frame: *const Frame, index: u32) -> Option<JobId> {
     }
 }
 
+/// The length of the id of an invocation, or [`STAYS`]. Frames remember it.
+fn depth_of(frame: *const Frame) -> u16 {
+    let (mut here, mut steps) = (frame, 0);
+    let known = loop {
+        // SAFETY: the caller has an unsettled child of the invocation, so the chain above it lives.
+        let frame = unsafe { &*here };
+        if frame.depth() != UNKNOWN {
+            break frame.depth();
+        }
+        if frame.has(flag::NESTED) {
+            break STAYS;
+        }
+        if frame.has(flag::ROOT) {
+            break 0; // a longer prefix is noted
+        }
+        steps += 1;
+        here = frame.parent();
+    };
+    here = frame;
+    for more in (1..=steps).rev() {
+        // SAFETY: as above.
+        let frame = unsafe { &*here };
+        frame.note_depth(below(known, more));
+        here = frame.parent();
+    }
+    below(known, steps)
+}
+
+/// So many levels below that depth.
+fn below(depth: u16, levels: u32) -> u16 {
+    if depth == STAYS {
+        return STAYS;
+    }
+    u32::from(depth)
+        .saturating_add(levels)
+        .min(u32::from(STAYS) - 1) as u16
+}
+
+/// The root job at the bottom of a chain of frames.
+fn root_of(mut frame: *const Frame) -> Option<RootTag> {
+    // SAFETY: frames live as long as an invocation below them runs, and one of those asks.
+    while let Some(here) = unsafe { frame.as_ref() } {
+        if here.has(flag::ROOT) {
+            // SAFETY: the flag says that the frame is the first field of a root frame.
+            return Some(unsafe { &*frame.cast::<RootFrame>() }.tag);
+        }
+        frame = here.parent();
+    }
+    None
+}
+
 /// The bottom of a chain of frames: a job that came from outside.
 #[repr(C)]
 pub(super) struct RootFrame {
     pub(super) frame: Frame,
     /// The id of the job's parent.
     prefix: JobId,
+    /// The root job that it belongs to.
+    tag: RootTag,
 }
 
 impl RootFrame {
-    pub(super) fn new(prefix: JobId) -> RootFrame {
-        RootFrame {
-            frame: Frame::special(std::ptr::null(), flag::ROOT),
-            prefix,
+    pub(super) fn new(prefix: JobId, tag: RootTag) -> RootFrame {
+        let frame = Frame::special(std::ptr::null(), flag::ROOT);
+        frame.note_depth(below(0, prefix.path().count() as u32));
+        RootFrame { frame, prefix, tag }
+    }
+
+    /// The id of the job's parent.
+    pub(super) fn prefix(&self) -> &JobId {
+        &self.prefix
+    }
+}
+
+/// What a worker has found.
+enum Work {
+    Root(Root),
+    Hosted(HostedTask),
+    Job(*const Slot),
+}
+
+impl Work {
+    fn run(self, worker: &Worker, head: *const Slot) {
+        match self {
+            Work::Root(root) => root.run(worker, head),
+            Work::Hosted(hosted) => hosted.run(worker, head),
+            Work::Job(job) => worker.run_stolen(job, head),
         }
     }
 }
@@ -642,19 +787,39 @@ fn stack_pointer() -> usize {
     std::hint::black_box(&raw const here).addr()
 }
 
-/// Spin briefly, then yield, then park.
-#[derive(Default)]
-struct Idle {
+/// A worker that finds nothing: it spins briefly, then yields, then parks. After a while it counts as idle.
+struct Idle<'w> {
+    worker: &'w Worker,
     rounds: u32,
+    counted: bool,
 }
 
-impl Idle {
+impl<'w> Idle<'w> {
+    /// Rounds after which others are told: some microseconds.
+    const TELL: u32 = 12;
+    /// Rounds after which a worker parks once others have been told outside.
+    const HEARD: u32 = 16;
     const SPINS: u32 = 128;
     const YIELDS: u32 = 64;
 
-    /// Lets a little time pass; true once it is time to park.
-    fn should_park(&mut self) -> bool {
+    fn new(worker: &'w Worker) -> Idle<'w> {
+        Idle {
+            worker,
+            rounds: 0,
+            counted: false,
+        }
+    }
+
+    /// Lets a little time pass; true once it is time to park. `for_more`: the worker has room for another job.
+    fn should_park(&mut self, for_more: bool) -> bool {
         self.rounds += 1;
+        if self.rounds >= Self::TELL && for_more && !self.counted {
+            self.counted = true;
+            self.worker.pool().count_idle(true);
+        }
+        if self.counted && self.rounds > Self::HEARD && self.worker.pool().is_heard() {
+            return true; // whoever brings work now needs the core: the network thread, and those of other nodes here
+        }
         if self.rounds <= Self::SPINS {
             (0..16).for_each(|_| std::hint::spin_loop());
         } else if self.rounds <= Self::SPINS + Self::YIELDS {
@@ -663,5 +828,19 @@ impl Idle {
             return true;
         }
         false
+    }
+
+    /// There is something to do.
+    fn over(&mut self) {
+        self.rounds = 0;
+        if std::mem::take(&mut self.counted) {
+            self.worker.pool().count_idle(false);
+        }
+    }
+}
+
+impl Drop for Idle<'_> {
+    fn drop(&mut self) {
+        self.over();
     }
 }

@@ -27,14 +27,17 @@ use std::{
     cmp::Reverse,
     collections::{BTreeMap, BinaryHeap, VecDeque},
     net::{IpAddr, Ipv4Addr, SocketAddr},
-    sync::Arc,
+    sync::{Arc, Mutex, MutexGuard},
     time::Duration,
 };
 
 use rand::{RngExt, SeedableRng, rngs::SmallRng};
 
-use super::{Action, Config, Event, Identity, Lattices, Message, Node, NodeId, Notice, Peer, View};
-use crate::job::{BoundName, Offer, RootTag, ValueName};
+use super::{
+    Action, Config, Event, Identity, Lattices, Message, Node, NodeId, Notice, Peer, View,
+    message::Cargo,
+};
+use crate::job::{Answer, BoundName, Offer, RootTag, ValueName};
 use workers::Workers;
 
 /// A peer to whom no connection can be made is given up after so long.
@@ -63,6 +66,11 @@ enum Happening {
         addr: SocketAddr,
         peer: Option<Peer>,
     },
+    /// A node hears that nobody listens where a peer was.
+    Gone {
+        node: u32,
+        peer: Peer,
+    },
     /// A node notices that a link is gone.
     Lost {
         node: u32,
@@ -86,6 +94,7 @@ impl Happening {
             | Happening::BurstOver(node, _)
             | Happening::Publish(node)
             | Happening::Unreachable { node, .. }
+            | Happening::Gone { node, .. }
             | Happening::Lost { node, .. } => Some(*node),
             Happening::Open { .. } | Happening::Silent { .. } => None,
         }
@@ -121,6 +130,10 @@ struct Link {
     epoch: u64,
     up: bool,
     connecting: bool,
+    /// It is being closed: what is sent from now on waits for the next.
+    closing: bool,
+    /// The next is wanted already.
+    again: Option<(SocketAddr, Option<Peer>)>,
     /// When the last message on the ordered stream arrives.
     last: Duration,
     /// When the link is free to send again.
@@ -150,7 +163,7 @@ struct Slot {
     running: Option<RootTag>,
     results: BTreeMap<RootTag, u64>,
     notices: Vec<Notice>,
-    values: BTreeMap<ValueName, Vec<u8>>,
+    values: Held,
     parts: BTreeMap<ValueName, Parts>,
     bounds: BTreeMap<(BoundName, RootTag), Vec<u8>>,
     hungry: bool,
@@ -238,6 +251,15 @@ pub struct Cluster {
     pub trace: bool,
     /// Events handled so far.
     pub steps: u64,
+    promises: Option<Promises>,
+}
+
+/// Hosted jobs that improve a bound just before they are done.
+struct Promises {
+    bound: BoundName,
+    root: RootTag,
+    /// What the job with that result has offered.
+    made: BTreeMap<Vec<u8>, u64>,
 }
 
 /// The bounds of imaginary programs: numbers, little-endian, the smaller the better.
@@ -259,6 +281,37 @@ impl Smallest {
     pub fn read(bytes: &[u8]) -> u64 {
         u64::from_le_bytes(bytes.try_into().expect("8 bytes"))
     }
+}
+
+type Held = Arc<Mutex<BTreeMap<ValueName, Vec<u8>>>>;
+
+/// What a node may ask of its imaginary process.
+struct Process {
+    held: Held,
+}
+
+impl Process {
+    fn new() -> (Box<Process>, Held) {
+        let held = Held::default();
+        let process = Process {
+            held: Arc::clone(&held),
+        };
+        (Box::new(process), held)
+    }
+}
+
+impl Lattices for Process {
+    fn join(&self, bound: BoundName, have: &[u8], new: &[u8]) -> Option<Vec<u8>> {
+        Smallest.join(bound, have, new)
+    }
+
+    fn holds(&self, name: ValueName) -> bool {
+        lock(&self.held).contains_key(&name)
+    }
+}
+
+fn lock(held: &Held) -> MutexGuard<'_, BTreeMap<ValueName, Vec<u8>>> {
+    held.lock().expect("nobody panics with it")
 }
 
 impl Lattices for Smallest {
@@ -284,6 +337,7 @@ impl Cluster {
             traffic: Traffic::default(),
             trace: false,
             steps: 0,
+            promises: None,
         }
     }
 
@@ -307,8 +361,9 @@ impl Cluster {
         for identity in &all {
             let seed = self.rng.random();
             let view = view.seen_by(identity.peer);
-            let node = Node::formed(config.clone(), view, Box::new(Smallest), seed, self.now);
-            self.admit(node, identity);
+            let (process, held) = Process::new();
+            let node = Node::formed(config.clone(), view, process, seed, self.now);
+            self.admit(node, identity, held);
         }
         let master = all.first().cloned();
         for (slot, identity) in self.slots.iter_mut().zip(&all) {
@@ -322,14 +377,9 @@ impl Cluster {
         let index = self.slots.len() as u32;
         let identity = self.identity(index, site, threads);
         let seed = self.rng.random();
-        let node = Node::new(
-            config.clone(),
-            identity.clone(),
-            Box::new(Smallest),
-            seed,
-            self.now,
-        );
-        self.admit(node, &identity)
+        let (process, held) = Process::new();
+        let node = Node::new(config.clone(), identity.clone(), process, seed, self.now);
+        self.admit(node, &identity, held)
     }
 
     /// A node starts and joins through another.
@@ -360,7 +410,7 @@ impl Cluster {
         }
     }
 
-    fn admit(&mut self, node: Node, identity: &Identity) -> u32 {
+    fn admit(&mut self, node: Node, identity: &Identity, values: Held) -> u32 {
         let index = self.slots.len() as u32;
         let site = self.site(&identity.site);
         self.slots.push(Slot {
@@ -381,7 +431,7 @@ impl Cluster {
             running: None,
             results: BTreeMap::new(),
             notices: Vec::new(),
-            values: BTreeMap::new(),
+            values,
             parts: BTreeMap::new(),
             bounds: BTreeMap::new(),
             hungry: false,
@@ -411,6 +461,12 @@ impl Cluster {
     #[must_use]
     pub fn node(&self, node: u32) -> &Node {
         &self.slot(node).node
+    }
+
+    /// A node, for tests that look inside.
+    #[cfg(test)]
+    pub(crate) fn node_mut(&mut self, node: u32) -> &mut Node {
+        &mut self.slot_mut(node).node
     }
 
     /// What a node calls itself now.
@@ -504,7 +560,7 @@ impl Cluster {
     /// Does it hold that value in full?
     #[must_use]
     pub fn has_value(&self, node: u32, name: ValueName) -> bool {
-        self.slot(node).values.contains_key(&name)
+        lock(&self.slot(node).values).contains_key(&name)
     }
 
     fn slot(&self, node: u32) -> &Slot {
@@ -542,7 +598,7 @@ impl Cluster {
         let work = self.programs[program as usize].root();
         let slot = self.slot_mut(node);
         let tag = RootTag {
-            term: 1,
+            term: 0,
             number: slot.roots,
         };
         slot.roots += 1;
@@ -603,8 +659,23 @@ impl Cluster {
     /// A value is made there.
     pub fn make_value(&mut self, node: u32, bytes: Vec<u8>) -> ValueName {
         let name = ValueName(*blake3::hash(&bytes).as_bytes());
-        self.slot_mut(node).values.insert(name, bytes);
+        lock(&self.slot(node).values).insert(name, bytes);
         name
+    }
+
+    /// A byte of a value flips there.
+    ///
+    /// # Panics
+    /// If the value is not there, or empty.
+    pub fn spoil_value(&mut self, node: u32, name: ValueName) {
+        let mut held = lock(&self.slot(node).values);
+        let bytes = held.get_mut(&name).expect("a value that is there");
+        bytes[0] ^= 1;
+    }
+
+    /// A value is dropped there.
+    pub fn drop_value(&mut self, node: u32, name: ValueName) {
+        lock(&self.slot(node).values).remove(&name);
     }
 
     /// All jobs that leave that node need these values.
@@ -622,6 +693,43 @@ impl Cluster {
         let bounds = &mut self.slot_mut(node).bounds;
         bounds.insert((bound, root), value.clone());
         self.tell(node, Event::Offered(Offer { bound, root, value }));
+    }
+
+    /// From now on every hosted job improves that bound, as the last thing it does. Whoever has its answer must know.
+    pub fn promise(&mut self, bound: BoundName, root: RootTag) {
+        let made = BTreeMap::new();
+        self.promises = Some(Promises { bound, root, made });
+    }
+
+    /// How many promises have been made.
+    #[must_use]
+    pub fn promises(&self) -> usize {
+        let made = |promises: &Promises| promises.made.len();
+        self.promises.as_ref().map_or(0, made)
+    }
+
+    fn make_promise(promises: &mut Promises, slot: &mut Slot, answer: &Answer) -> Option<Event> {
+        let Answer::Result { bytes, .. } = answer else {
+            return None;
+        };
+        let Promises { bound, root, made } = promises;
+        let better = u64::MAX - made.len() as u64;
+        made.insert(bytes.clone(), better);
+        let value = Smallest::write(better);
+        slot.bounds.insert((*bound, *root), value.clone());
+        let (bound, root) = (*bound, *root);
+        Some(Event::Offered(Offer { bound, root, value }))
+    }
+
+    fn is_kept(promises: &Promises, slot: &Slot, answer: &Answer) -> bool {
+        let made = match answer {
+            Answer::Result { bytes, .. } => promises.made.get(bytes),
+            _ => None,
+        };
+        made.is_none_or(|promised| {
+            let known = slot.bounds.get(&(promises.bound, promises.root));
+            known.is_some_and(|known| Smallest::read(known) <= *promised)
+        })
     }
 
     /// A node dies without a word. Others lose their links to it when nothing came for [`Wire::idle_timeout`].
@@ -652,9 +760,15 @@ impl Cluster {
     pub fn thaw(&mut self, node: u32) {
         let slot = self.slot_mut(node);
         slot.frozen = false;
-        for what in std::mem::take(&mut slot.held) {
-            self.schedule(self.now, what);
+        let held = std::mem::take(&mut slot.held);
+        for what in held {
+            if !matches!(what, Happening::Timeout(_)) {
+                self.schedule(self.now, what);
+            }
         }
+        let now = self.now;
+        self.slot_mut(node).timer = Some(now);
+        self.schedule(now, Happening::Timeout(node));
     }
 
     /// Everybody alive is told that a node is dead, as if membership had found out.
@@ -853,6 +967,7 @@ impl Cluster {
                 self.tell(node, Event::Unreachable { addr, peer });
             }
             Happening::Lost { node, other, epoch } => self.lose(node, other, epoch),
+            Happening::Gone { node, peer } => self.tell(node, Event::Gone(peer)),
             Happening::Silent { a, b, epoch } => {
                 if self.is_cut(a, b) {
                     self.lose(a, b, epoch);
@@ -884,6 +999,10 @@ impl Cluster {
             return self.schedule(self.now, refused);
         }
         let link = self.link(node, other);
+        if link.up && link.closing {
+            link.again = Some((addr, peer));
+            return;
+        }
         if link.up || std::mem::replace(&mut link.connecting, true) {
             return;
         }
@@ -894,6 +1013,17 @@ impl Cluster {
             let (from, to) = (node, other);
             self.schedule(self.now + handshake, Happening::Open { from, to, peer });
         }
+    }
+
+    /// The machine of a dead process says that nobody listens; one that is cut off says nothing.
+    fn probe(&mut self, node: u32, addr: SocketAddr, peer: Peer) {
+        let other = index_of(addr);
+        if other as usize >= self.slots.len() || self.slot(other).alive || self.is_cut(node, other)
+        {
+            return;
+        }
+        let at = self.now + self.path(node, other).round_trip;
+        self.schedule(at, Happening::Gone { node, peer });
     }
 
     fn open(&mut self, from: u32, to: u32, peer: Option<Peer>) {
@@ -917,6 +1047,7 @@ impl Cluster {
             let now = self.now;
             let link = self.link(node, other);
             link.up = true;
+            link.closing = false;
             link.connecting = false;
             link.epoch = epoch;
             link.last = now;
@@ -944,12 +1075,18 @@ impl Cluster {
             return;
         }
         let link = self.link(node, other);
+        let mut again = None;
         if link.epoch == epoch && link.up {
             link.up = false;
+            link.closing = false;
             link.stalled.clear();
+            again = link.again.take();
         }
         let peer = self.peer(other);
         self.tell(node, Event::Disconnected { peer, epoch });
+        if let Some((addr, peer)) = again {
+            self.connect(node, addr, peer);
+        }
     }
 
     fn send(&mut self, node: u32, to: Peer, message: Message) {
@@ -959,7 +1096,7 @@ impl Cluster {
         }
         let sender = self.peer(node);
         let link = self.link(node, other);
-        if link.up {
+        if link.up && !link.closing {
             self.transmit(node, other, sender, message);
         } else {
             link.waiting.push(message);
@@ -973,7 +1110,9 @@ impl Cluster {
             eprintln!("{:?} {node} -> {other}: {message:?}", self.now);
         }
         self.traffic.messages[kind(&message)].add(near, 1);
-        if let Message::Jobs { jobs, .. } = &message {
+        if let Message::Jobs { jobs, .. } | Message::OffersWith(_, Cargo::Jobs { jobs, .. }) =
+            &message
+        {
             self.traffic.jobs.add(near, jobs.len() as u64);
         }
         let gossip = matches!(message, Message::Gossip(_));
@@ -1053,6 +1192,12 @@ impl Cluster {
             }
             let slot = &mut self.slots[index as usize];
             while let Some(event) = slot.workers.events.pop_front() {
+                if let Event::Done(_, answer) = &event
+                    && let Some(promises) = &mut self.promises
+                    && let Some(offered) = Cluster::make_promise(promises, slot, answer)
+                {
+                    slot.node.handle(now, offered);
+                }
                 slot.node.handle(now, event);
             }
             let mut any = false;
@@ -1096,12 +1241,13 @@ impl Cluster {
         let slot = &mut self.slots[node as usize];
         match action {
             Action::Connect { addr, peer } => self.connect(node, addr, peer),
+            Action::Probe { addr, peer } => self.probe(node, addr, peer),
             Action::Send(to, message) => self.send(node, to, message),
             Action::Disconnect(peer) => {
                 let other = self.index(peer);
                 let half = self.path(node, other).round_trip / 2;
                 let link = self.link(node, other);
-                if link.up {
+                if link.up && !std::mem::replace(&mut link.closing, true) {
                     let (epoch, last) = (link.epoch, link.last);
                     let at = (self.now + half).max(last);
                     for (node, other) in [(node, other), (other, node)] {
@@ -1111,7 +1257,7 @@ impl Cluster {
             }
             Action::Take { request, most } => slot.workers.take(programs, request, most),
             Action::Start(key, parcel) => {
-                let here = |name| slot.values.contains_key(name);
+                let here = |name| lock(&slot.values).contains_key(name);
                 assert!(
                     parcel.needs.iter().all(here),
                     "a job starts with its values"
@@ -1120,6 +1266,11 @@ impl Cluster {
             }
             Action::Abort(key) => slot.workers.abort(key),
             Action::Deliver(departure, answer) => {
+                let kept = |promises: &Promises| Cluster::is_kept(promises, slot, &answer);
+                assert!(
+                    self.promises.as_ref().is_none_or(kept),
+                    "an answer arrives before what its job had offered"
+                );
                 slot.workers.deliver(programs, departure, &answer);
             }
             Action::PutBack(departure) => slot.workers.put_back(departure),
@@ -1130,7 +1281,7 @@ impl Cluster {
                 offset,
                 length,
             } => {
-                let message = match slot.values.get(&name) {
+                let message = match lock(&slot.values).get(&name) {
                     None => Message::Unavailable(name),
                     Some(value) => {
                         let total = value.len() as u64;
@@ -1149,6 +1300,7 @@ impl Cluster {
             }
             Action::Store {
                 name,
+                root: _,
                 offset,
                 total,
                 bytes,
@@ -1168,7 +1320,7 @@ impl Cluster {
                         false => Event::Corrupt(name),
                     });
                     if right {
-                        slot.values.insert(name, all);
+                        lock(&slot.values).insert(name, all);
                     }
                 }
             }
@@ -1216,7 +1368,7 @@ impl Cluster {
     }
 }
 
-fn address(index: u32) -> SocketAddr {
+pub(crate) fn address(index: u32) -> SocketAddr {
     let ip = Ipv4Addr::from_bits(0x0a00_0000 + index);
     SocketAddr::new(IpAddr::V4(ip), 7000)
 }

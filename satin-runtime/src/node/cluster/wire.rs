@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use super::super::Message;
+use super::super::{Message, Token, message::Cargo};
 use crate::job::{Answer, Parcel};
 
 /// What lies between two sites, or between the nodes of one.
@@ -107,7 +107,7 @@ impl Wire {
 }
 
 /// The kinds of messages, in the order of [`kind`].
-pub const KINDS: [&str; 20] = [
+pub const KINDS: [&str; 25] = [
     "steal",
     "jobs",
     "no jobs",
@@ -128,6 +128,11 @@ pub const KINDS: [&str; 20] = [
     "elsewhere",
     "unavailable",
     "offers",
+    "here",
+    "buried",
+    "ping",
+    "pong",
+    "soon",
 ];
 
 /// Which of [`KINDS`] it is.
@@ -153,6 +158,13 @@ pub fn kind(message: &Message) -> usize {
         Message::Elsewhere(..) => 17,
         Message::Unavailable(_) => 18,
         Message::Offers(_) => 19,
+        Message::OffersWith(_, Cargo::Jobs { .. }) => 1,
+        Message::OffersWith(_, Cargo::Answers(_)) => 4,
+        Message::Here(_) => 20,
+        Message::Buried(_) => 21,
+        Message::Ping(_) => 22,
+        Message::Pong(_) => 23,
+        Message::Soon(_) => 24,
     }
 }
 
@@ -167,9 +179,21 @@ pub fn size(message: &Message) -> usize {
         Answer::Panicked(text) | Answer::Refused(text) => text.len(),
         Answer::Aborted => 1,
     };
+    let jobs = |jobs: &[(Token, Parcel)]| jobs.iter().map(|(_, job)| parcel(job)).sum::<usize>();
+    let answers = |answers: &[(Token, Answer)]| {
+        let each = answers.iter().map(|(_, is)| 8 + answer(is));
+        each.sum::<usize>()
+    };
     16 + match message {
-        Message::Jobs { jobs, .. } => jobs.iter().map(|(_, job)| parcel(job)).sum(),
-        Message::Answers(answers) => answers.iter().map(|(_, is)| 8 + answer(is)).sum(),
+        Message::Jobs { jobs: these, .. } => jobs(these),
+        Message::Answers(these) => answers(these),
+        Message::OffersWith(offers, cargo) => {
+            64 * offers.len()
+                + match cargo {
+                    Cargo::Jobs { jobs: these, .. } => jobs(these),
+                    Cargo::Answers(these) => answers(these),
+                }
+        }
         Message::Acknowledge(tokens) | Message::Recall(tokens) => 4 * tokens.len(),
         Message::Lists {
             outstanding,

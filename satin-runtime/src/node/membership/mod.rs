@@ -1,24 +1,93 @@
 //! Membership: who is there. Joining, leaving, and finding out who died.
+//!
+//! The detector is foca's (`detector`), with some evidence beside it (`watch`). The way in is our own (`search`):
+//! a joiner asks any member, who names the master, who gives the joiner its stamp and the list of members; gossip tells
+//! the others.
+//!
+//! Time here is the time that this process was awake: when a timeout is handled much too late, the process was stopped
+//! or starved, the answers that it waits for lie unread, and nobody else is to blame. Such pauses do not count.
 
-use std::{net::SocketAddr, time::Duration};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    net::SocketAddr,
+    sync::Arc,
+    time::Duration,
+};
 
 use rand::rngs::SmallRng;
 
-use super::{Config, Context, Identity, Peer, View, root::Roots, shared::Bounds};
+use super::{
+    Action, Config, Context, Identity, Message, Notice, Peer, View, root::Roots, shared::Bounds,
+};
+use detector::{Detector, Left, News};
+use search::{Search, Step};
+use watch::Watch;
+
+mod detector;
+mod search;
+mod watch;
+
+#[cfg(test)]
+mod tests;
+
+/// A timeout that is handled later than this was slept through.
+const SLEPT: Duration = Duration::from_millis(250);
+/// In a pool of up to so many nodes, who leaves says goodbye to everybody; in a larger one to those it is linked to, and
+/// gossip does the rest.
+const GOODBYES: usize = 64;
 
 /// What others must know.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Change {
+    /// This node is in, or has begun another life.
+    Joined,
     /// It is in the view now.
     In(Peer),
     /// It is not in the view any more: dead, gone, or in another life.
     Out(Peer),
+    /// It is in the view, as before. But this node has begun another life: nothing from before holds between the two.
+    Anew(Peer),
+}
+
+/// A change that has not been made in the view yet, in the order of what happened.
+#[derive(Debug)]
+enum Pending {
+    Joined,
+    Reborn(Arc<Identity>),
+    Anew(Peer),
+    In(Arc<Identity>),
+    Out(Peer, Why),
+    /// Packets that must not leave before.
+    Packets(Vec<(Peer, Vec<u8>)>),
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Why {
+    Left,
+    Died,
+}
+
+enum State {
+    Searching(Search),
+    In(Box<Detector>, Watch),
+    /// The members are given and stay.
+    Fixed,
+    /// This node has left.
+    Gone,
 }
 
 /// The detector, and the way in.
-pub struct Membership {}
+pub struct Membership {
+    state: State,
+    /// The other sides of the connections that stand, and the connections' epochs.
+    links: BTreeMap<Peer, (u64, Identity)>,
+    pending: VecDeque<Pending>,
+    /// Time slept through.
+    slept: Duration,
+    /// When a pool that was formed beforehand begins.
+    begins: Option<Duration>,
+}
 
-#[expect(unused_variables, clippy::unused_self, reason = "to be filled")]
 impl Membership {
     pub(crate) fn new(
         config: &Config,
@@ -26,38 +95,477 @@ impl Membership {
         rng: &mut SmallRng,
         now: Duration,
     ) -> Membership {
-        Membership {}
-    }
-    pub(crate) fn next_timeout(&self) -> Option<Duration> {
-        None
-    }
-    pub(crate) fn handle_timeout(&mut self, cx: &mut Context<'_>) {}
-    pub(crate) fn poll_change(&mut self) -> Option<Change> {
-        None
+        let me = view.me();
+        let mut membership = Membership {
+            state: State::Fixed,
+            links: BTreeMap::new(),
+            pending: VecDeque::new(),
+            slept: Duration::ZERO,
+            begins: None,
+        };
+        if me.stamp == Identity::NOT_YET && !config.fixed_members {
+            let search = Search::new(config.join.clone(), config.may_found, now);
+            membership.state = State::Searching(search);
+            return membership;
+        }
+        if !config.fixed_members {
+            membership.begins = Some(now);
+            let mut detector = Detector::new(Arc::new(me.clone()), config, rng);
+            let others = view.shared().filter(|member| member.peer != me.peer);
+            detector.insert_known(now, others.cloned());
+            // It is no news: they are in the view.
+            detector.take_news();
+            detector.resize(config, view.len());
+            let watch = Watch::new(config, now, rng);
+            membership.state = State::In(Box::new(detector), watch);
+        }
+        membership
     }
 
-    pub(crate) fn connected(&mut self, cx: &mut Context<'_>, peer: &Identity) {}
-    pub(crate) fn disconnected(&mut self, cx: &mut Context<'_>, peer: Peer) {}
+    /// Is this node on its way in?
+    pub(crate) fn is_searching(&self) -> bool {
+        matches!(self.state, State::Searching(_))
+    }
+
+    /// When this node was awake for so long as the next timeout asks.
+    fn due(&self) -> Option<Duration> {
+        match &self.state {
+            State::Searching(search) => Some(search.next_timeout()),
+            State::In(detector, watch) => {
+                let watch = watch.next_timeout();
+                Some(
+                    detector
+                        .next_timeout()
+                        .map_or(watch, |detector| watch.min(detector)),
+                )
+            }
+            State::Fixed | State::Gone => None,
+        }
+    }
+
+    pub(crate) fn next_timeout(&self) -> Option<Duration> {
+        let due = self.due().map(|due| due + self.slept);
+        self.begins.into_iter().chain(due).min()
+    }
+
+    /// How long this node has been awake; what it slept through just now is not counted.
+    fn awake(&mut self, now: Duration) -> Duration {
+        if let Some(late) = self.due().and_then(|due| now.checked_sub(due + self.slept))
+            && late > SLEPT
+        {
+            self.slept += late;
+        }
+        now.saturating_sub(self.slept)
+    }
+
+    pub(crate) fn handle_timeout(&mut self, cx: &mut Context<'_>, root: &mut Roots) {
+        let now = self.awake(cx.now);
+        if self.begins.take().is_some() {
+            self.pending.push_back(Pending::Joined);
+        }
+        match &mut self.state {
+            State::Searching(search) => {
+                if search.handle_timeout(cx, now, self.links.keys().copied()) == Step::Found {
+                    let founder = Identity {
+                        stamp: 0,
+                        ..cx.view.me().clone()
+                    };
+                    root.founded(&founder);
+                    self.come_in(cx, now, founder, Vec::new());
+                }
+            }
+            State::In(detector, watch) => {
+                detector.handle_timeout(now);
+                for peer in watch.handle_timeout(cx, now, detector) {
+                    if let Some(identity) = shared(cx.view, peer) {
+                        detector.end(now, identity, Left::No);
+                    }
+                }
+                self.absorb(cx, now);
+            }
+            State::Fixed | State::Gone => {}
+        }
+    }
+
+    /// From now on this node is one of the pool, beside those members.
+    fn come_in(
+        &mut self,
+        cx: &mut Context<'_>,
+        now: Duration,
+        me: Identity,
+        members: Vec<Identity>,
+    ) {
+        cx.view.set_me(me.clone());
+        let mut detector = Detector::new(Arc::new(me.clone()), cx.config, cx.rng);
+        let members = members
+            .into_iter()
+            .filter(|member| member.peer.id != me.peer.id);
+        detector.insert_known(now, members.map(Arc::new));
+        // Those who connected to us, and are in.
+        let met = self.links.values().map(|(_, identity)| identity);
+        let met = met.filter(|identity| identity.stamp != Identity::NOT_YET);
+        detector.insert(now, met.cloned().map(Arc::new));
+        for peer in self.links.keys() {
+            let here = Message::Here(me.clone());
+            cx.actions.push_back(Action::Send(*peer, here));
+        }
+        let watch = Watch::new(cx.config, now, cx.rng);
+        self.state = State::In(Box::new(detector), watch);
+        self.pending.push_back(Pending::Joined);
+        self.absorb(cx, now);
+    }
+
+    /// What the detector found out, and wants to say.
+    fn absorb(&mut self, cx: &mut Context<'_>, now: Duration) {
+        let State::In(detector, watch) = &mut self.state else {
+            return;
+        };
+        let mut reborn = false;
+        let mut ended = false;
+        for news in detector.take_news() {
+            match news {
+                News::Up(identity) => self.pending.push_back(Pending::In(identity)),
+                News::Down(life) => {
+                    ended = true;
+                    let why = if life.left { Why::Left } else { Why::Died };
+                    self.pending.push_back(Pending::Out(life.peer(), why));
+                }
+                News::Renamed(old, new) => {
+                    if old.peer() != new.peer() {
+                        self.pending.push_back(Pending::Out(old.peer(), Why::Died));
+                        if detector.is_active(new.peer()) {
+                            self.pending.push_back(Pending::In(new.identity));
+                        }
+                    }
+                }
+                News::Reborn(identity) => {
+                    reborn = true;
+                    self.pending.push_back(Pending::Reborn(identity));
+                }
+                News::Silent(peer) => {
+                    if cx.view.is_alive(peer) {
+                        watch.doubt(cx, peer);
+                    }
+                }
+            }
+        }
+        if ended {
+            detector.spread(now);
+        }
+        let packets = detector.take_packets();
+        if reborn {
+            self.pending.push_back(Pending::Packets(packets));
+        } else {
+            send(cx, packets);
+        }
+    }
+
+    /// Makes the next change in the view.
+    pub(crate) fn poll_change(&mut self, cx: &mut Context<'_>) -> Option<Change> {
+        loop {
+            match self.pending.pop_front()? {
+                Pending::Joined => return Some(Change::Joined),
+                Pending::Packets(packets) => send(cx, packets),
+                Pending::Reborn(identity) => {
+                    for (peer, _) in std::mem::take(&mut self.links) {
+                        cx.actions.push_back(Action::Disconnect(peer));
+                    }
+                    cx.view.set_me(Identity::clone(&identity));
+                    let me = identity.peer;
+                    let others = cx.view.members().map(|member| member.peer);
+                    for peer in others.filter(|peer| *peer != me) {
+                        self.pending.push_front(Pending::Anew(peer));
+                    }
+                    return Some(Change::Joined);
+                }
+                Pending::Anew(peer) => return Some(Change::Anew(peer)),
+                Pending::In(identity) => {
+                    let peer = identity.peer;
+                    if cx.view.is_alive(peer) || peer.id == cx.view.me().peer.id {
+                        continue;
+                    }
+                    let joined = Notice::Joined(Identity::clone(&identity));
+                    cx.actions.push_back(Action::Tell(joined));
+                    cx.view.insert(identity);
+                    self.resize(cx);
+                    return Some(Change::In(peer));
+                }
+                Pending::Out(peer, why) => {
+                    if peer.id == cx.view.me().peer.id {
+                        continue;
+                    }
+                    let Some(identity) = cx.view.remove(peer) else {
+                        continue;
+                    };
+                    let identity = Identity::clone(&identity);
+                    cx.actions.push_back(Action::Tell(match why {
+                        Why::Left => Notice::Left(identity),
+                        Why::Died => Notice::Dead(identity),
+                    }));
+                    cx.actions.push_back(Action::Disconnect(peer));
+                    if let State::In(detector, watch) = &mut self.state {
+                        detector.forget(peer);
+                        watch.forget(peer);
+                    }
+                    self.resize(cx);
+                    return Some(Change::Out(peer));
+                }
+            }
+        }
+    }
+
+    fn resize(&mut self, cx: &mut Context<'_>) {
+        if let State::In(detector, _) = &mut self.state {
+            detector.resize(cx.config, cx.view.len());
+        }
+    }
+
+    /// A message of the peer came, whatever it says.
+    pub(crate) fn heard(&mut self, cx: &Context<'_>, peer: Peer) {
+        let now = cx.now.saturating_sub(self.slept);
+        if let State::In(detector, watch) = &mut self.state {
+            detector.heard(now, peer);
+            watch.heard(peer);
+        }
+    }
+
+    pub(crate) fn connected(&mut self, cx: &mut Context<'_>, identity: &Identity, epoch: u64) {
+        let now = self.awake(cx.now);
+        let peer = identity.peer;
+        let link = self.links.entry(peer);
+        let link = link.or_insert_with(|| (epoch, identity.clone()));
+        link.0 = link.0.max(epoch);
+        match &mut self.state {
+            State::Searching(search) => search.connected(cx, peer),
+            State::In(..) => self.meet(cx, now, identity.clone()),
+            State::Fixed | State::Gone => {}
+        }
+    }
+
+    /// It says, or its side of a connection says, that it lives as this.
+    fn meet(&mut self, cx: &mut Context<'_>, now: Duration, identity: Identity) {
+        let State::In(detector, watch) = &mut self.state else {
+            return;
+        };
+        watch.heard(identity.peer);
+        if detector.is_over(identity.peer) {
+            let buried = Message::Buried(identity.peer);
+            cx.actions.push_back(Action::Send(identity.peer, buried));
+        } else if identity.stamp != Identity::NOT_YET && !detector.is_active(identity.peer) {
+            detector.insert(now, [Arc::new(identity)]);
+            detector.spread(now);
+        }
+        self.absorb(cx, now);
+    }
+
+    pub(crate) fn disconnected(&mut self, cx: &mut Context<'_>, peer: Peer, epoch: u64) {
+        let now = self.awake(cx.now);
+        if self
+            .links
+            .get(&peer)
+            .is_some_and(|(latest, _)| *latest > epoch)
+        {
+            return;
+        }
+        self.links.remove(&peer);
+        match &mut self.state {
+            State::Searching(search) => search.disconnected(now, peer),
+            State::In(..) if cx.view.is_alive(peer) => watch::probe(cx, peer),
+            _ => {}
+        }
+    }
+
     pub(crate) fn unreachable(
         &mut self,
         cx: &mut Context<'_>,
         addr: SocketAddr,
         peer: Option<Peer>,
     ) {
+        let now = self.awake(cx.now);
+        match (&mut self.state, peer) {
+            (State::Searching(search), peer) => search.unreachable(now, addr, peer),
+            (State::In(detector, watch), Some(peer)) if cx.view.is_alive(peer) => {
+                watch.unreachable(cx, now, peer, detector);
+                self.absorb(cx, now);
+            }
+            _ => {}
+        }
     }
-    pub(crate) fn leave(&mut self, cx: &mut Context<'_>) {}
 
-    pub(crate) fn gossip(&mut self, cx: &mut Context<'_>, from: Peer, packet: &[u8]) {}
+    /// Its machine says that nobody listens at its address any more.
+    pub(crate) fn gone(&mut self, cx: &mut Context<'_>, peer: Peer) {
+        let now = self.awake(cx.now);
+        if let State::In(_, watch) = &mut self.state
+            && cx.view.is_alive(peer)
+        {
+            watch.gone(cx, now, peer);
+        }
+    }
+
+    pub(crate) fn candidates(
+        &mut self,
+        cx: &mut Context<'_>,
+        join: Vec<SocketAddr>,
+        may_found: bool,
+    ) {
+        let now = self.awake(cx.now);
+        if let State::Searching(search) = &mut self.state {
+            search.candidates(now, join, may_found);
+        }
+    }
+
+    pub(crate) fn leave(&mut self, cx: &mut Context<'_>) {
+        let me = cx.view.me().peer;
+        let linked = |peer: &Peer| self.links.contains_key(peer);
+        let all = cx.view.members().map(|member| member.peer);
+        let others = all.filter(|peer| *peer != me);
+        let few = cx.view.len() <= GOODBYES;
+        let told: Vec<Peer> = others.filter(|peer| few || linked(peer)).collect();
+        for peer in told {
+            cx.actions.push_back(Action::Send(peer, Message::Goodbye));
+        }
+        self.state = State::Gone;
+        cx.actions.push_back(Action::End(0));
+    }
+
+    pub(crate) fn gossip(&mut self, cx: &mut Context<'_>, packet: &[u8]) {
+        let now = self.awake(cx.now);
+        if let State::In(detector, _) = &mut self.state {
+            detector.receive(now, packet);
+            self.absorb(cx, now);
+        }
+    }
+
     pub(crate) fn join(
         &mut self,
         cx: &mut Context<'_>,
         from: Peer,
-        identity: Identity,
+        mut identity: Identity,
         root: &mut Roots,
         bounds: &Bounds,
     ) {
+        let now = self.awake(cx.now);
+        let answer = match &mut self.state {
+            State::Gone | State::Fixed => return,
+            // "I am not in myself": it has no stamp.
+            State::Searching(_) => Message::Ask(cx.view.me().clone()),
+            State::In(detector, _) if detector.is_over(from) => Message::Buried(from),
+            State::In(detector, _) => match (root.code(), root.master(cx.view).cloned()) {
+                (Some(code), _) => Message::Ended(code),
+                (None, Some(master)) if master.peer == cx.view.me().peer => {
+                    identity.peer = from;
+                    identity.stamp = match cx.view.get(from) {
+                        Some(known) => known.stamp,
+                        None => root.issue_stamp(cx.view),
+                    };
+                    let others = cx.view.members().filter(|member| {
+                        let id = member.peer.id;
+                        id != from.id && id != master.peer.id
+                    });
+                    let welcome = Message::Welcome {
+                        stamp: identity.stamp,
+                        term: root.term(),
+                        members: std::iter::once(&master).chain(others).cloned().collect(),
+                        offers: bounds.all(),
+                    };
+                    detector.insert(now, [Arc::new(identity)]);
+                    detector.spread(now);
+                    welcome
+                }
+                (None, Some(master)) => Message::Ask(master),
+                (None, None) => return,
+            },
+        };
+        cx.actions.push_back(Action::Send(from, answer));
+        self.absorb(cx, now);
     }
-    pub(crate) fn ask(&mut self, cx: &mut Context<'_>, master: &Identity) {}
-    pub(crate) fn welcome(&mut self, cx: &mut Context<'_>, stamp: u64, members: Vec<Identity>) {}
-    pub(crate) fn goodbye(&mut self, cx: &mut Context<'_>, from: Peer) {}
+
+    pub(crate) fn ask(&mut self, cx: &mut Context<'_>, from: Peer, master: &Identity) {
+        let now = self.awake(cx.now);
+        if let State::Searching(search) = &mut self.state
+            && master.peer.id != cx.view.me().peer.id
+        {
+            search.told(cx, now, from, master);
+        }
+    }
+
+    pub(crate) fn welcome(&mut self, cx: &mut Context<'_>, stamp: u64, members: Vec<Identity>) {
+        let now = self.awake(cx.now);
+        let me = Identity {
+            stamp,
+            ..cx.view.me().clone()
+        };
+        self.come_in(cx, now, me, members);
+    }
+
+    pub(crate) fn here(&mut self, cx: &mut Context<'_>, from: Peer, identity: Identity) {
+        let now = self.awake(cx.now);
+        if identity.peer != from {
+            return;
+        }
+        if let Some((_, known)) = self.links.get_mut(&from) {
+            *known = identity.clone();
+        }
+        match &mut self.state {
+            State::Searching(search) => search.connected(cx, from),
+            State::In(..) => self.meet(cx, now, identity),
+            State::Fixed | State::Gone => {}
+        }
+    }
+
+    pub(crate) fn goodbye(&mut self, cx: &mut Context<'_>, from: Peer) {
+        let now = self.awake(cx.now);
+        match &mut self.state {
+            State::In(detector, _) => {
+                if let Some(identity) = shared(cx.view, from) {
+                    detector.end(now, identity, Left::OnPurpose);
+                }
+                self.absorb(cx, now);
+            }
+            State::Fixed => self.pending.push_back(Pending::Out(from, Why::Left)),
+            State::Searching(_) | State::Gone => {}
+        }
+    }
+
+    /// We were declared dead.
+    pub(crate) fn buried(&mut self, cx: &mut Context<'_>, peer: Peer) {
+        let now = self.awake(cx.now);
+        if peer != cx.view.me().peer {
+            return;
+        }
+        match &mut self.state {
+            State::In(detector, _) => {
+                detector.begin_anew(now);
+                self.absorb(cx, now);
+            }
+            State::Searching(search) => {
+                let mut me = cx.view.me().clone();
+                me.peer.generation += 1;
+                cx.view.set_me(me);
+                for (peer, _) in std::mem::take(&mut self.links) {
+                    cx.actions.push_back(Action::Disconnect(peer));
+                }
+                search.restart(now);
+            }
+            State::Fixed | State::Gone => {}
+        }
+    }
+
+    pub(crate) fn ping(&mut self, cx: &mut Context<'_>, from: Peer, number: u64) {
+        let answer = match &self.state {
+            State::In(detector, _) if detector.is_over(from) => Message::Buried(from),
+            State::Gone => return,
+            _ => Message::Pong(number),
+        };
+        cx.actions.push_back(Action::Send(from, answer));
+    }
+}
+
+fn send(cx: &mut Context<'_>, packets: Vec<(Peer, Vec<u8>)>) {
+    let gossip = |(peer, packet)| Action::Send(peer, Message::Gossip(packet));
+    cx.actions.extend(packets.into_iter().map(gossip));
+}
+
+fn shared(view: &View, peer: Peer) -> Option<Arc<Identity>> {
+    view.get(peer).cloned().map(Arc::new)
 }

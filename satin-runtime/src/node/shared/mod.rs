@@ -4,4 +4,8 @@ mod bounds;
 mod values;
 
 pub use bounds::Bounds;
-pub use values::Values;
+pub(crate) use values::Want;
+pub use values::{PIECE, Values};
+
+#[cfg(test)]
+mod tests;

@@ -215,6 +215,7 @@ impl Books {
         }
     }
 
+    #[cfg(any(test, feature = "harness"))]
     pub(super) fn is_empty(&self) -> bool {
         self.outstanding.is_empty() && self.hosted.is_empty()
     }

@@ -1,0 +1,102 @@
+//! Line charts as SVG, for the README.
+
+use std::path::Path;
+
+use anyhow::anyhow;
+use plotters::prelude::*;
+
+/// A named line and its points.
+pub struct Line {
+    /// For the legend.
+    pub name: String,
+    /// In the order in which they are joined.
+    pub points: Vec<(f64, f64)>,
+}
+
+/// What stands beside the lines.
+pub struct Axes<'a> {
+    /// Above all.
+    pub title: &'a str,
+    /// Below.
+    pub x: &'a str,
+    /// At the left.
+    pub y: &'a str,
+    /// The upper end of the vertical axis, which begins at 0.
+    pub y_max: f64,
+}
+
+/// Gathers points into lines by name, in the order of first mention.
+pub fn lines(points: impl IntoIterator<Item = (String, f64, f64)>) -> Vec<Line> {
+    let mut lines: Vec<Line> = Vec::new();
+    for (name, x, y) in points {
+        match lines.iter_mut().find(|line| line.name == name) {
+            Some(line) => line.points.push((x, y)),
+            None => lines.push(Line {
+                name,
+                points: vec![(x, y)],
+            }),
+        }
+    }
+    lines
+}
+
+/// Draws the lines; those whose name ends in `simulated` are thin.
+pub fn draw(path: &Path, axes: &Axes<'_>, lines: &[Line]) -> anyhow::Result<()> {
+    let mut picture = String::new();
+    paint(&mut picture, axes, lines).map_err(|error| anyhow!("cannot draw: {error}"))?;
+    std::fs::write(path, picture)
+        .map_err(|error| anyhow!("cannot write {}: {error}", path.display()))
+}
+
+fn paint(
+    picture: &mut String,
+    axes: &Axes<'_>,
+    lines: &[Line],
+) -> Result<(), Box<dyn std::error::Error>> {
+    const COLOURS: [RGBColor; 6] = [
+        full_palette::BLUE_700,
+        full_palette::ORANGE_800,
+        full_palette::GREEN_700,
+        full_palette::BLUE_300,
+        full_palette::ORANGE_300,
+        full_palette::GREEN_300,
+    ];
+    let root = SVGBackend::with_string(picture, (760, 420)).into_drawing_area();
+    root.fill(&WHITE)?;
+    let x_max = lines
+        .iter()
+        .flat_map(|line| line.points.iter().map(|point| point.0))
+        .fold(1.0, f64::max);
+    let mut chart = ChartBuilder::on(&root)
+        .caption(axes.title, ("sans-serif", 20))
+        .margin(12)
+        .x_label_area_size(44)
+        .y_label_area_size(56)
+        .build_cartesian_2d(0.0..x_max * 1.02, 0.0..axes.y_max)?;
+    chart
+        .configure_mesh()
+        .x_desc(axes.x)
+        .y_desc(axes.y)
+        .light_line_style(WHITE)
+        .draw()?;
+    for (line, colour) in lines.iter().zip(COLOURS.iter().cycle()) {
+        let width = if line.name.ends_with("simulated") {
+            1
+        } else {
+            3
+        };
+        let style = colour.stroke_width(width);
+        chart
+            .draw_series(LineSeries::new(line.points.iter().copied(), style).point_size(4))?
+            .label(&line.name)
+            .legend(move |(x, y)| PathElement::new([(x, y), (x + 20, y)], style));
+    }
+    chart
+        .configure_series_labels()
+        .position(SeriesLabelPosition::LowerLeft)
+        .background_style(WHITE.mix(0.8))
+        .border_style(BLACK.mix(0.3))
+        .draw()?;
+    root.present()?;
+    Ok(())
+}

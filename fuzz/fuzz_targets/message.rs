@@ -1,0 +1,11 @@
+//! A message: what is understood is understood again after it has been written.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use satin_runtime::net::wire::{decode, encode};
+
+fuzz_target!(|data: &[u8]| {
+    if let Ok(message) = decode(data) {
+        assert_eq!(decode(&encode(&message)), Ok(message));
+    }
+});

@@ -1,0 +1,144 @@
+//! Building the program that is to run.
+
+use std::{
+    io::{BufRead, BufReader, Read, Write},
+    path::PathBuf,
+    process::{Command, Stdio},
+    sync::mpsc::{RecvTimeoutError, channel},
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, Result, bail};
+
+/// What is to be built.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Target {
+    /// `--example NAME`
+    Example(String),
+    /// `--bin NAME`
+    Bin(String),
+}
+
+/// How it is to be built; what is not said here cargo decides.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Options {
+    /// Of this package of the workspace.
+    pub package: Option<String>,
+    /// With these features.
+    pub features: Vec<String>,
+    /// In this profile. Default: `release`.
+    pub profile: Option<String>,
+}
+
+/// A build that takes longer shows what it does.
+const SILENT: Duration = Duration::from_secs(2);
+
+/// Builds it, in the workspace of the working directory, and says where the executable is. Silent, unless it fails or takes
+/// long.
+///
+/// # Errors
+/// If it cannot be built; cargo has said why.
+pub fn build(target: &Target, options: &Options) -> Result<PathBuf> {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let (kind, name) = match target {
+        Target::Example(name) => ("example", name),
+        Target::Bin(name) => ("bin", name),
+    };
+    let mut command = Command::new(cargo);
+    command
+        .args(["build", "--message-format=json-render-diagnostics"])
+        .args(["--profile", options.profile.as_deref().unwrap_or("release")])
+        .arg(format!("--{kind}"))
+        .arg(name)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    if let Some(package) = &options.package {
+        command.args(["--package", package]);
+    }
+    for feature in &options.features {
+        command.args(["--features", feature]);
+    }
+    {
+        use std::io::IsTerminal;
+        if std::io::stderr().is_terminal() {
+            command.env("CARGO_TERM_COLOR", "always");
+        }
+    }
+    let mut cargo = command.spawn().context("cannot start cargo")?;
+    let messages = cargo.stdout.take();
+    let executable = std::thread::spawn({
+        let (kind, name) = (kind, name.clone());
+        move || messages.and_then(|messages| executable(messages, kind, &name))
+    });
+    let shown = show_if_long(cargo.stderr.take());
+    let status = cargo.wait()?;
+    if !status.success() {
+        shown.show();
+        bail!("cannot build the {kind} `{name}`");
+    }
+    let path = executable.join().ok().flatten();
+    path.with_context(|| format!("cargo made no executable of the {kind} `{name}`"))
+}
+
+/// The last executable of that name that cargo tells of.
+fn executable(messages: impl Read, kind: &str, name: &str) -> Option<PathBuf> {
+    let mut path = None;
+    for line in BufReader::new(messages).lines().map_while(Result::ok) {
+        let Ok(message) = serde_json::from_str::<serde_json::Value>(&line) else {
+            continue;
+        };
+        let target = &message["target"];
+        let kinds = target["kind"].as_array();
+        if target["name"] == *name
+            && kinds.is_some_and(|kinds| kinds.iter().any(|one| one == kind))
+            && let Some(executable) = message["executable"].as_str()
+        {
+            path = Some(PathBuf::from(executable));
+        }
+    }
+    path
+}
+
+struct Shown {
+    kept: Vec<u8>,
+}
+
+impl Shown {
+    fn show(&self) {
+        put(&self.kept);
+    }
+}
+
+fn put(bytes: &[u8]) {
+    let _ = std::io::stderr().lock().write_all(bytes);
+}
+
+/// Reads to the end; what came in the first seconds is shown only when they are over.
+fn show_if_long(from: Option<impl Read + Send + 'static>) -> Shown {
+    let mut shown = Shown { kept: Vec::new() };
+    let Some(mut from) = from else { return shown };
+    let (sender, pieces) = channel();
+    std::thread::spawn(move || {
+        let mut piece = [0; 4096];
+        while let Ok(length @ 1..) = from.read(&mut piece) {
+            if sender.send(piece[..length].to_vec()).is_err() {
+                return;
+            }
+        }
+    });
+    let until = Instant::now() + SILENT;
+    loop {
+        match pieces.recv_timeout(until.saturating_duration_since(Instant::now())) {
+            Ok(piece) => shown.kept.extend(piece),
+            Err(RecvTimeoutError::Disconnected) => return shown,
+            Err(RecvTimeoutError::Timeout) => break,
+        }
+    }
+    shown.show();
+    shown.kept.clear();
+    for piece in pieces {
+        put(&piece);
+    }
+    shown
+}

@@ -1,0 +1,28 @@
+use std::{path::PathBuf, process::ExitCode};
+
+use anyhow::Result;
+use satin_runtime::net::Credential;
+
+/// Write a new credential: who holds a copy may be a node of the pool
+#[derive(clap::Args)]
+#[command(after_help = "Examples:
+  satin keygen pool.pem
+  scp pool.pem node1: && ssh node1 satin node --credential pool.pem --listen 0.0.0.0:7777 -- ./program
+
+The file holds a private key and its certificate. Whoever has it can make the nodes of the pool work, and read what they
+compute: treat it like a password. It is made readable for you alone, and never overwritten.")]
+pub struct Keygen {
+    /// The file to write; there must be none of that name yet
+    file: PathBuf,
+}
+
+impl Keygen {
+    pub fn run(self) -> Result<ExitCode> {
+        Credential::write_new(&self.file)?;
+        eprintln!(
+            "wrote {}; give every node of the pool a copy",
+            self.file.display()
+        );
+        Ok(ExitCode::SUCCESS)
+    }
+}

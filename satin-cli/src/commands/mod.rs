@@ -1,0 +1,5 @@
+//! A file per subcommand: its flags, and what it does with the library.
+
+pub mod keygen;
+pub mod node;
+pub mod run;

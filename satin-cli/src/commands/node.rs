@@ -1,0 +1,104 @@
+use std::{
+    ffi::OsString, os::unix::process::CommandExt, path::PathBuf, process::Command,
+    process::ExitCode,
+};
+
+use anyhow::{Context, Result};
+
+/// Run a program as a node of a pool, here
+#[derive(clap::Args)]
+#[command(override_usage = "satin node [OPTIONS] -- PROGRAM [ARGS]...")]
+#[command(
+    after_help = "Each option is the variable of the environment named beside it; without it the variable counts, then satin.toml.
+
+Examples:
+  found a pool of four nodes, and start working when they all are there:
+    satin node --listen 0.0.0.0:7777 --credential pool.pem --nodes 4 -- ./program 42
+  join it from another machine:
+    satin node --join 192.0.2.7:7777 --listen 0.0.0.0:0 --site delft --credential pool.pem -- ./program 42
+  one command for all machines of a cluster; the first on the list that lives founds the pool:
+    satin node --join n1:7777,n2:7777 --listen 0.0.0.0:7777 --credential pool.pem -- ./program 42
+  in a Slurm job:
+    srun --ntasks-per-node 1 satin node --join slurm --listen 0.0.0.0:7777 --credential pool.pem -- ./program 42"
+)]
+pub struct Node {
+    /// Where to find the pool: HOST:PORT[,HOST:PORT..], dns:NAME:PORT, file:PATH or slurm [SATIN_JOIN]
+    #[arg(long, value_name = "WHERE")]
+    join: Option<String>,
+    /// Address to listen on; without --join this node founds a pool [SATIN_LISTEN]
+    #[arg(long, value_name = "IP:PORT")]
+    listen: Option<String>,
+    /// The address that others are told, if they cannot use the one that this node listens on [SATIN_ADVERTISE]
+    #[arg(long, value_name = "IP:PORT")]
+    advertise: Option<String>,
+    /// The site: nodes of one site have fast links between them [SATIN_SITE]
+    #[arg(long, value_name = "NAME")]
+    site: Option<String>,
+    /// The pool's credential, made by `satin keygen` [SATIN_CREDENTIAL]
+    #[arg(long, value_name = "FILE")]
+    credential: Option<PathBuf>,
+    /// The pool's name; nodes of another are refused [SATIN_POOL]
+    #[arg(long, value_name = "NAME")]
+    pool: Option<String>,
+    /// Work begins when so many nodes are in [SATIN_NODES]
+    #[arg(long, value_name = "N")]
+    nodes: Option<u32>,
+    /// Worker threads [SATIN_THREADS]
+    #[arg(long, value_name = "N")]
+    threads: Option<u32>,
+    /// Whom an idle node asks for work: crs, rs or mw [SATIN_STEAL]
+    #[arg(long, value_name = "POLICY", value_parser = ["crs", "rs", "mw"])]
+    steal: Option<String>,
+    /// What people call this node [SATIN_NAME]
+    #[arg(long, value_name = "NAME")]
+    name: Option<String>,
+    /// Append events to this file, a JSON object per line [SATIN_EVENTS]
+    #[arg(long, value_name = "FILE")]
+    events: Option<PathBuf>,
+    /// Stack of each worker in MiB [SATIN_STACK]
+    #[arg(long, value_name = "MIB")]
+    stack: Option<u32>,
+    /// Filter of the log on stderr, such as info or satin_runtime=debug [SATIN_LOG]
+    #[arg(long, value_name = "FILTER")]
+    log: Option<String>,
+    /// Print the table of figures at the end [SATIN_STATS]
+    #[arg(long)]
+    stats: bool,
+    /// The program and its arguments: the same on all nodes
+    #[arg(last = true, required = true, value_name = "PROGRAM")]
+    program: Vec<OsString>,
+}
+
+impl Node {
+    /// Becomes the program.
+    pub fn run(self) -> Result<ExitCode> {
+        let number = |number: Option<u32>| number.map(|number| number.to_string().into());
+        let path = |path: Option<PathBuf>| path.map(PathBuf::into_os_string);
+        let variables: [(&str, Option<OsString>); 14] = [
+            ("SATIN_JOIN", self.join.map(Into::into)),
+            ("SATIN_LISTEN", self.listen.map(Into::into)),
+            ("SATIN_ADVERTISE", self.advertise.map(Into::into)),
+            ("SATIN_SITE", self.site.map(Into::into)),
+            ("SATIN_CREDENTIAL", path(self.credential)),
+            ("SATIN_POOL", self.pool.map(Into::into)),
+            ("SATIN_NODES", number(self.nodes)),
+            ("SATIN_THREADS", number(self.threads)),
+            ("SATIN_STEAL", self.steal.map(Into::into)),
+            ("SATIN_NAME", self.name.map(Into::into)),
+            ("SATIN_EVENTS", path(self.events)),
+            ("SATIN_STACK", number(self.stack)),
+            ("SATIN_LOG", self.log.map(Into::into)),
+            ("SATIN_STATS", self.stats.then(|| "1".into())),
+        ];
+        let (program, arguments) = self.program.split_first().context("no program")?;
+        let mut command = Command::new(program);
+        command.args(arguments);
+        for (name, value) in variables {
+            if let Some(value) = value {
+                command.env(name, value);
+            }
+        }
+        let error = command.exec();
+        Err(error).with_context(|| format!("cannot start {}", program.to_string_lossy()))
+    }
+}

@@ -1,0 +1,188 @@
+use std::{ffi::OsString, path::PathBuf, process::ExitCode, time::Duration};
+
+use anyhow::{Context, Result, bail};
+use satin_cli::{
+    build::{self, Target},
+    pool::{Control, Output, Plan, Pool, Stopper},
+    sites::Sites,
+    stats, units,
+    wan::Link,
+};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+
+/// Run a program on a pool of processes on this machine, to try it out
+#[derive(clap::Args)]
+#[command(override_usage = "satin run [OPTIONS] --example NAME [-- ARGS...]
+       satin run [OPTIONS] --bin NAME [-- ARGS...]
+       satin run [OPTIONS] -- PROGRAM [ARGS...]")]
+#[command(
+    after_help = "The first node of the first site is the master: it runs `main`, its output and its exit code are those of this command.
+What the other nodes print comes on stderr, with their names. Ctrl-C ends all; nothing is left behind.
+
+Examples:
+  satin run --nodes 4 --example fib -- 42
+  satin run --sites 2x2 --wan-rtt 30ms --example raytracer
+  satin run --sites amsterdam:2,delft:3 --wan-rtt 5ms --wan-rate 100mbit --stats -- ./program --its-own-flag
+  satin run --sites 4x4 --threads 1 --wan-rtt 100ms --steal rs --events events.jsonl --bin myprogram"
+)]
+pub struct Run {
+    /// So many nodes at one site [default: 2]
+    #[arg(long, value_name = "N", conflicts_with = "sites", value_parser = clap::value_parser!(u32).range(1..))]
+    nodes: Option<u32>,
+    /// Sites and their nodes: 2x4 (sites s0 and s1 of 4 nodes each) or amsterdam:2,delft:3
+    #[arg(long, value_name = "SITES")]
+    sites: Option<Sites>,
+    /// Worker threads of each node [default: the cores divided by the nodes, at least 1]
+    #[arg(long, value_name = "T", value_parser = clap::value_parser!(u32).range(1..))]
+    threads: Option<u32>,
+    /// Whom an idle node asks for work: its site first and others beside it (crs), anybody (rs), the master (mw) [default: crs]
+    #[arg(long, value_name = "POLICY", value_parser = ["crs", "rs", "mw"], hide_possible_values = true)]
+    steal: Option<String>,
+    /// Write what happens to this file, a JSON object per line
+    #[arg(long, value_name = "FILE")]
+    events: Option<PathBuf>,
+    /// Print the figures of each node and site at the end, on stderr
+    #[arg(long)]
+    stats: bool,
+    /// After `--`: the program, unless cargo builds it, and its arguments
+    #[arg(last = true, value_name = "ARGS")]
+    arguments: Vec<OsString>,
+    #[command(flatten)]
+    wan: WanFlags,
+    #[command(flatten)]
+    build: BuildFlags,
+}
+
+/// Any of these makes the links between sites slow; those within a site stay as they are.
+#[derive(clap::Args)]
+#[command(next_help_heading = "Links between sites")]
+struct WanFlags {
+    /// Round trip, such as 30ms
+    #[arg(long, value_name = "TIME", value_parser = units::duration)]
+    wan_rtt: Option<Duration>,
+    /// Bits per second between two sites, in each direction, such as 100mbit
+    #[arg(long, value_name = "RATE", value_parser = units::rate)]
+    wan_rate: Option<u64>,
+    /// Share of datagrams that are lost, such as 0.1%
+    #[arg(long, value_name = "SHARE", value_parser = units::share)]
+    wan_loss: Option<f64>,
+    /// The delay of each datagram varies by up to so much, such as 2ms; their order stays
+    #[arg(long, value_name = "TIME", value_parser = units::duration)]
+    wan_jitter: Option<Duration>,
+}
+
+#[derive(clap::Args)]
+#[command(next_help_heading = "Program")]
+struct BuildFlags {
+    /// Build this example with cargo, and run it
+    #[arg(long, value_name = "NAME", conflicts_with = "bin")]
+    example: Option<String>,
+    /// Build this binary with cargo, and run it
+    #[arg(long, value_name = "NAME")]
+    bin: Option<String>,
+    /// Package of the workspace that it belongs to
+    #[arg(short, long, value_name = "NAME")]
+    package: Option<String>,
+    /// Features to build it with
+    #[arg(short = 'F', long, value_name = "FEATURES")]
+    features: Vec<String>,
+    /// Profile to build it in [default: release]
+    #[arg(long, value_name = "NAME")]
+    profile: Option<String>,
+}
+
+impl WanFlags {
+    fn link(&self) -> Option<Link> {
+        let WanFlags {
+            wan_rtt: rtt,
+            wan_rate: rate,
+            wan_loss: loss,
+            wan_jitter: jitter,
+        } = *self;
+        let any = rtt.is_some() || rate.is_some() || loss.is_some() || jitter.is_some();
+        any.then(|| Link {
+            rtt: rtt.unwrap_or_default(),
+            rate,
+            loss: loss.unwrap_or_default(),
+            jitter: jitter.unwrap_or_default(),
+        })
+    }
+}
+
+impl BuildFlags {
+    fn target(&self) -> Option<Target> {
+        let example = self.example.clone().map(Target::Example);
+        example.or_else(|| self.bin.clone().map(Target::Bin))
+    }
+}
+
+impl Run {
+    pub fn run(self) -> Result<ExitCode> {
+        let sites = match &self.sites {
+            Some(sites) => sites.clone(),
+            None => Sites::alike(1, self.nodes.unwrap_or(2)),
+        };
+        sites.check()?;
+        let wan = self.wan.link();
+        if wan.is_some() && sites.0.len() == 1 {
+            bail!(
+                "--wan-.. is about links between sites, and there is one site: add --sites 2x{}",
+                sites.nodes().div_ceil(2)
+            );
+        }
+        let program = self.program()?;
+        let plan = Plan {
+            threads: self.threads,
+            steal: self.steal,
+            wan,
+            events: self.events,
+            output: Output::Show,
+            ..Plan::new(program, sites)
+        };
+        let control = Control::new();
+        stop_at_signals(control.stopper()).context("cannot watch signals")?;
+        let outcome = Pool::start(plan, control)?.wait()?;
+        if self.stats {
+            match stats::table(&outcome.records) {
+                Some(table) => eprintln!("{table}"),
+                None => eprintln!("satin: no node told any figures"),
+            }
+        }
+        // What does not fit in a code is not a success.
+        Ok(ExitCode::from(u8::try_from(outcome.code).unwrap_or(1)))
+    }
+
+    /// The program and its arguments, built if need be.
+    fn program(&self) -> Result<Vec<OsString>> {
+        let Some(target) = self.build.target() else {
+            if self.arguments.is_empty() {
+                bail!(
+                    "what shall run? `--example NAME`, `--bin NAME`, or `-- PROGRAM [ARGS]`; see `satin run --help`"
+                );
+            }
+            return Ok(self.arguments.clone());
+        };
+        let options = build::Options {
+            package: self.build.package.clone(),
+            features: self.build.features.clone(),
+            profile: self.build.profile.clone(),
+        };
+        let executable = build::build(&target, &options)?;
+        let arguments = self.arguments.iter().cloned();
+        Ok(std::iter::once(executable.into_os_string())
+            .chain(arguments)
+            .collect())
+    }
+}
+
+fn stop_at_signals(stopper: Stopper) -> Result<()> {
+    let mut signals = signal_hook::iterator::Signals::new([SIGHUP, SIGINT, SIGTERM])?;
+    std::thread::Builder::new()
+        .name("signals".into())
+        .spawn(move || {
+            for signal in &mut signals {
+                stopper.stop(signal);
+            }
+        })?;
+    Ok(())
+}

@@ -1,0 +1,18 @@
+//! What the command `satin` does, as a library: tests and benches start pools with it too.
+//!
+//! * [`pool`]: pools of processes on this machine.
+//! * [`wan`]: slow links between their sites.
+//! * [`build`]: the program that is to run, by cargo.
+//!
+//! Nothing here takes part in a pool: nodes are told by their environment what to do, and tell by their events what they did.
+
+pub mod build;
+pub mod pool;
+pub mod sites;
+pub mod stats;
+pub mod units;
+pub mod wan;
+
+mod guard;
+mod output;
+mod ports;

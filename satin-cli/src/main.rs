@@ -1,0 +1,39 @@
+//! The command `satin`.
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+mod commands;
+
+/// Runs programs written with satin on many machines, and tries them out on one
+#[derive(Parser)]
+#[command(version, propagate_version = true, max_term_width = 110)]
+#[command(after_help = "Examples:
+  satin run --sites 2x2 --wan-rtt 30ms --example fib -- 42
+  satin keygen pool.pem
+  satin node --listen 0.0.0.0:7777 --credential pool.pem -- ./program 42
+  satin node --join 192.0.2.7:7777 --credential pool.pem -- ./program 42")]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    Run(commands::run::Run),
+    Node(commands::node::Node),
+    Keygen(commands::keygen::Keygen),
+}
+
+fn main() -> ExitCode {
+    let done = match Cli::parse().command {
+        Command::Run(run) => run.run(),
+        Command::Node(node) => node.run(),
+        Command::Keygen(keygen) => keygen.run(),
+    };
+    done.unwrap_or_else(|error| {
+        eprintln!("error: {error:#}");
+        ExitCode::FAILURE
+    })
+}

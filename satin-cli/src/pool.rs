@@ -1,0 +1,749 @@
+//! Pools of processes on this machine, for trying things out.
+//!
+//! The first node of the first site starts first and founds the pool; when it listens, the others start and join it. Each
+//! node is the leader of a process group of its own, so whatever it starts goes when it goes. Between sites there may be
+//! a [`wan`](crate::wan). Whatever happens, even if this process is killed, nothing is left behind: no process, no file.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    ffi::OsString,
+    fmt,
+    fs::{self, File},
+    io,
+    net::SocketAddr,
+    os::unix::process::{CommandExt, ExitStatusExt},
+    path::{Path, PathBuf},
+    process::{Child, Command, ExitStatus, Stdio},
+    sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel},
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, Result, ensure};
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
+use satin_runtime::{
+    net::{Credential, relay},
+    observe::events::{self, Event, EventTail, Record},
+};
+use tempfile::TempDir;
+
+use crate::{
+    guard::Guard,
+    output::{self, Readers, Text},
+    ports::Port,
+    sites::Sites,
+    wan::{Link, Wan},
+};
+
+/// What a pool is to be.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// The program, and its arguments. All nodes run the same.
+    pub program: Vec<OsString>,
+    /// How many nodes at which sites.
+    pub sites: Sites,
+    /// Workers of each node. Default: the cores of this machine divided by the nodes, at least 1.
+    pub threads: Option<u32>,
+    /// Whom an idle node asks for work: `crs`, `rs` or `mw`.
+    pub steal: Option<String>,
+    /// The links between sites; `None`: those of this machine, without relays.
+    pub wan: Option<Link>,
+    /// Events are written to this file, which is made anew.
+    pub events: Option<PathBuf>,
+    /// More for the environment of every node. Stands above what this process has, below what makes the pool.
+    pub env: Vec<(OsString, OsString)>,
+    /// What becomes of what the nodes print.
+    pub output: Output,
+}
+
+/// What becomes of what the nodes print.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Output {
+    /// The master's is that of this process, the others' goes to stderr, each line with the node's name and site.
+    Show,
+    /// It is in the [`Outcome`].
+    Keep,
+}
+
+impl Plan {
+    /// That program on those sites, and nothing else.
+    #[must_use]
+    pub fn new<A: Into<OsString>>(program: impl IntoIterator<Item = A>, sites: Sites) -> Plan {
+        Plan {
+            program: program.into_iter().map(Into::into).collect(),
+            sites,
+            threads: None,
+            steal: None,
+            wan: None,
+            events: None,
+            env: Vec::new(),
+            output: Output::Show,
+        }
+    }
+
+    fn threads(&self) -> u32 {
+        let cores = std::thread::available_parallelism().map_or(1, usize::from) as u32;
+        self.threads.unwrap_or((cores / self.sites.nodes()).max(1))
+    }
+}
+
+/// How a pool ended.
+#[derive(Debug)]
+pub struct Outcome {
+    /// The exit code: that of the master's `main`; 128 and the signal's number, if it or we were ended by a signal.
+    pub code: i32,
+    /// Everything that happened.
+    pub records: Vec<Record>,
+    /// How each node's process ended.
+    pub nodes: BTreeMap<String, ExitStatus>,
+    /// What the master printed, and what came on stderr: the others', the master's, our own words. Only if it was kept.
+    pub stdout: String,
+    /// As `stdout`.
+    pub stderr: String,
+}
+
+/// Ends a pool from outside, for instance at Ctrl-C.
+#[derive(Clone)]
+pub struct Stopper(Sender<News>);
+
+impl Stopper {
+    /// Passes the signal on to all nodes, and kills them if they do not end soon. A second call kills them at once.
+    pub fn stop(&self, signal: i32) {
+        // A pool that is gone needs no stopping.
+        let _ = self.0.send(News::Stop(signal));
+    }
+}
+
+enum News {
+    /// The process of that node has ended, but it is still there to be waited for, and so is its number.
+    Ended(usize),
+    Stop(i32),
+}
+
+/// Where a pool hears what happens to it; made before the pool, so that a signal can reach it while it starts.
+pub struct Control {
+    sender: Sender<News>,
+    news: Receiver<News>,
+}
+
+impl Control {
+    /// A new one.
+    #[must_use]
+    #[expect(
+        clippy::new_without_default,
+        reason = "it is not a value like any other"
+    )]
+    pub fn new() -> Control {
+        let (sender, news) = channel();
+        Control { sender, news }
+    }
+
+    /// What ends the pool.
+    #[must_use]
+    pub fn stopper(&self) -> Stopper {
+        Stopper(self.sender.clone())
+    }
+}
+
+/// A pool that runs. Dropping it kills it.
+pub struct Pool {
+    plan: Plan,
+    control: Control,
+    nodes: Vec<Node>,
+    readers: Readers,
+    stdout: Text,
+    stderr: Text,
+    wan: Option<Wan>,
+    events: PathBuf,
+    tail: EventTail,
+    records: Vec<Record>,
+    since_ms: u64,
+    began: Instant,
+    stopping: Option<Stopping>,
+    guard: Guard,
+    scratch: TempDir,
+}
+
+struct Node {
+    name: String,
+    site: String,
+    port: Port,
+    process: Child,
+    ended: Option<(ExitStatus, Instant)>,
+    reported: bool,
+}
+
+/// How far we are in ending what does not end by itself.
+#[derive(Clone, Copy)]
+struct Stopping {
+    step: Step,
+    since: Instant,
+    /// What we were told to pass on.
+    signal: Option<i32>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Step {
+    /// The master has ended: the others are expected to.
+    Expected,
+    /// They were told to.
+    Told,
+    /// They were killed.
+    Killed,
+}
+
+/// When the master has ended, the others get so long to end by themselves,
+const EXPECTED: Duration = Duration::from_secs(5);
+/// and so long when they have been told to, before they are killed.
+const TOLD: Duration = Duration::from_secs(3);
+/// The others start when the first node listens, or after so long: perhaps the program does not use satin.
+const FOUNDING: Duration = Duration::from_secs(5);
+/// A node that ends so long before the master is reported, even if nothing was wrong with it.
+const EARLY: Duration = Duration::from_secs(1);
+/// Between two looks at the events while somebody waits for one.
+const LOOK: Duration = Duration::from_millis(2);
+/// Between two looks at the clock otherwise.
+const TICK: Duration = Duration::from_millis(100);
+/// What is still in the pipes when all nodes have ended arrives within this.
+const PIPES: Duration = Duration::from_secs(1);
+
+impl Pool {
+    /// Starts a pool.
+    ///
+    /// # Errors
+    /// If a process cannot be started, or what it needs cannot be made. Nothing is left behind.
+    pub fn start(plan: Plan, control: Control) -> Result<Pool> {
+        plan.sites.check()?;
+        ensure!(!plan.program.is_empty(), "no program");
+        let scratch = tempfile::Builder::new()
+            .prefix("satin-")
+            .tempdir()
+            .context("cannot make a temporary directory")?;
+        let guard = Guard::start(scratch.path()).context("cannot start /bin/sh")?;
+        Credential::write_new(&scratch.path().join(CREDENTIAL))?;
+        let events = match &plan.events {
+            Some(file) => std::path::absolute(file)?,
+            None => scratch.path().join("events"),
+        };
+        File::create(&events).with_context(|| format!("cannot write {}", events.display()))?;
+        let mut pool = Pool {
+            tail: EventTail::open(&events)?,
+            wan: plan.wan.map(Wan::start).transpose()?,
+            control,
+            nodes: Vec::new(),
+            readers: Readers::new(),
+            stdout: Text::default(),
+            stderr: Text::default(),
+            events,
+            records: Vec::new(),
+            since_ms: events::unix_ms(),
+            began: Instant::now(),
+            stopping: None,
+            guard,
+            scratch,
+            plan,
+        };
+        let sites = pool.plan.sites.clone();
+        let seats: Vec<(&str, Port)> = sites
+            .0
+            .iter()
+            .flat_map(|site| (0..site.nodes).map(|_| site.name.as_str()))
+            .map(|site| Ok((site, Port::claim()?)))
+            .collect::<io::Result<_>>()
+            .context("no free port")?;
+        let all: Vec<(&str, SocketAddr)> = seats
+            .iter()
+            .map(|(site, port)| (*site, port.addr))
+            .collect();
+        pool.add_routes(&all)?;
+        for (site, port) in seats {
+            pool.launch(site, port)?;
+            if pool.nodes.len() == 1 && !pool.founded() {
+                break;
+            }
+        }
+        Ok(pool)
+    }
+
+    /// Adds a node to a site, new or not; it joins while the pool runs. Its name.
+    ///
+    /// # Errors
+    /// If it cannot be started.
+    pub fn add(&mut self, site: &str) -> Result<String> {
+        let port = Port::claim().context("no free port")?;
+        let new = self.nodes.iter().all(|node| node.site != site);
+        self.add_routes(&[(site, port.addr)])?;
+        if new {
+            // Those who are there already are far from the new site.
+            let others: Vec<(String, SocketAddr)> = self
+                .nodes
+                .iter()
+                .map(|node| (node.site.clone(), node.port.addr))
+                .collect();
+            for (other, addr) in others {
+                self.add_route(site, &other, addr)?;
+            }
+        }
+        self.launch(site, port)
+    }
+
+    /// The links between sites, if they are emulated.
+    #[must_use]
+    pub fn wan(&self) -> Option<&Wan> {
+        self.wan.as_ref()
+    }
+
+    /// The process of a node that was started, be it running or not: the number of its process group too.
+    #[must_use]
+    pub fn process(&self, name: &str) -> Option<u32> {
+        let node = self.nodes.iter().find(|node| node.name == name)?;
+        Some(node.process.id())
+    }
+
+    /// Sends a signal to all processes of a node; does nothing if it has ended.
+    pub fn signal(&self, name: &str, signal: i32) {
+        if let Some(node) = self.nodes.iter().find(|node| node.name == name) {
+            node.signal(signal);
+        }
+    }
+
+    /// What ends this pool.
+    #[must_use]
+    pub fn stopper(&self) -> Stopper {
+        self.control.stopper()
+    }
+
+    /// Whether every node has ended.
+    #[must_use]
+    pub fn has_ended(&self) -> bool {
+        self.nodes.iter().all(|node| node.ended.is_some())
+    }
+
+    /// What came on stderr so far, if it is kept: see [`Outcome::stderr`].
+    #[must_use]
+    pub fn stderr(&self) -> String {
+        output::text(&self.stderr)
+    }
+
+    /// Everything that has happened so far.
+    ///
+    /// # Errors
+    /// If the events file cannot be read.
+    pub fn records(&mut self) -> Result<&[Record]> {
+        self.records.extend(self.tail.read()?);
+        Ok(&self.records)
+    }
+
+    /// Waits until something has happened, or `patience` is over, or every node has ended: whether it has happened.
+    ///
+    /// # Errors
+    /// If the events file cannot be read.
+    pub fn wait_for(
+        &mut self,
+        patience: Duration,
+        happened: impl Fn(&[Record]) -> bool,
+    ) -> Result<bool> {
+        let until = Instant::now() + patience;
+        loop {
+            if happened(self.records()?) {
+                return Ok(true);
+            }
+            if Instant::now() >= until || self.has_ended() {
+                return Ok(false);
+            }
+            self.step(LOOK);
+        }
+    }
+
+    /// Waits for the end.
+    ///
+    /// # Errors
+    /// If the events file cannot be read.
+    pub fn wait(mut self) -> Result<Outcome> {
+        while !self.has_ended() {
+            self.step(TICK);
+        }
+        self.readers.finish(PIPES);
+        self.records()?;
+        let code = match (
+            self.stopping.and_then(|stopping| stopping.signal),
+            &self.nodes[0].ended,
+        ) {
+            (Some(signal), _) => 128 + signal,
+            (None, Some((status, _))) => code(*status),
+            (None, None) => 1,
+        };
+        let ends = self.nodes.iter().filter_map(|node| {
+            let (status, _) = node.ended?;
+            Some((node.name.clone(), status))
+        });
+        Ok(Outcome {
+            code,
+            nodes: ends.collect(),
+            records: std::mem::take(&mut self.records),
+            stdout: output::text(&self.stdout),
+            stderr: output::text(&self.stderr),
+        })
+    }
+
+    /// Whether it is time to start the others: the first node listens, or does not seem to be a node at all.
+    fn founded(&mut self) -> bool {
+        let until = Instant::now() + FOUNDING;
+        loop {
+            let listens = |record: &Record| matches!(record.event, Event::Node { .. });
+            if self
+                .records()
+                .is_ok_and(|records| records.iter().any(listens))
+            {
+                return true;
+            }
+            if self.nodes[0].ended.is_some() || self.stopping.is_some() {
+                return false;
+            }
+            if Instant::now() >= until {
+                return true;
+            }
+            self.step(LOOK);
+        }
+    }
+
+    /// Handles what happens within `patience`.
+    fn step(&mut self, patience: Duration) {
+        match self.control.news.recv_timeout(patience) {
+            Ok(News::Ended(index)) => self.ended(index),
+            Ok(News::Stop(signal)) => self.stop(signal),
+            // We hold a sender ourselves.
+            Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {}
+        }
+        let now = Instant::now();
+        match self.stopping {
+            Some(Stopping {
+                step: Step::Expected,
+                since,
+                signal,
+            }) if now > since + EXPECTED => {
+                for node in self.nodes.iter().filter(|node| node.ended.is_none()) {
+                    self.say(format_args!(
+                        "{} does not end though the pool has: stopping it",
+                        node.name
+                    ));
+                }
+                self.tell_all(raw(Signal::TERM), signal);
+            }
+            Some(Stopping {
+                step: Step::Told,
+                since,
+                ..
+            }) if now > since + TOLD => self.kill_all(),
+            _ => {}
+        }
+        self.report(now);
+    }
+
+    fn ended(&mut self, index: usize) {
+        let node = &mut self.nodes[index];
+        // What it started and did not wait for goes with it. Its number is not given to others before it is waited for.
+        node.signal(raw(Signal::KILL));
+        let status = match node.process.wait() {
+            Ok(status) => status,
+            Err(error) => {
+                let name = node.name.clone();
+                self.say(format_args!("cannot wait for {name}: {error}"));
+                ExitStatus::default()
+            }
+        };
+        let node = &mut self.nodes[index];
+        node.ended = Some((status, Instant::now()));
+        self.guard.forget(node.process.id());
+        if index == 0 && self.stopping.is_none() {
+            if let Some(signal) = status.signal() {
+                self.say(format_args!(
+                    "{} (the master) was ended by signal {signal} after {:.1} s: stopping the others",
+                    self.nodes[0].name,
+                    self.began.elapsed().as_secs_f64()
+                ));
+                self.tell_all(raw(Signal::TERM), None);
+            } else {
+                self.stopping = Some(Stopping {
+                    step: Step::Expected,
+                    since: Instant::now(),
+                    signal: None,
+                });
+            }
+        }
+    }
+
+    /// Says so if a node has ended before its time.
+    fn report(&mut self, now: Instant) {
+        let master = self.nodes.first().and_then(|node| node.ended);
+        let stopped = self
+            .stopping
+            .is_some_and(|stopping| stopping.step != Step::Expected);
+        let mut news = Vec::new();
+        for node in self.nodes.iter_mut().skip(1).filter(|node| !node.reported) {
+            let Some((status, at)) = node.ended else {
+                continue;
+            };
+            let early = master.is_none_or(|(_, end)| at + EARLY < end);
+            let wrong = !status.success();
+            if stopped || (!wrong && !early) {
+                node.reported = master.is_some();
+            } else if wrong || now > at + EARLY {
+                node.reported = true;
+                news.push(format!(
+                    "{} ended early, after {:.1} s: {}",
+                    node.name,
+                    (at - self.began).as_secs_f64(),
+                    Ending(status)
+                ));
+            }
+        }
+        for news in news {
+            self.say(format_args!("{news}"));
+        }
+    }
+
+    fn stop(&mut self, signal: i32) {
+        match self.stopping {
+            Some(Stopping {
+                signal: Some(_), ..
+            }) => self.kill_all(),
+            _ => self.tell_all(signal, Some(signal)),
+        }
+    }
+
+    fn tell_all(&mut self, signal: i32, told: Option<i32>) {
+        for node in &self.nodes {
+            node.signal(signal);
+        }
+        self.stopping = Some(Stopping {
+            step: Step::Told,
+            since: Instant::now(),
+            signal: told,
+        });
+    }
+
+    fn kill_all(&mut self) {
+        for node in &self.nodes {
+            node.signal(raw(Signal::KILL));
+        }
+        let signal = self.stopping.and_then(|stopping| stopping.signal);
+        self.stopping = Some(Stopping {
+            step: Step::Killed,
+            since: Instant::now(),
+            signal,
+        });
+    }
+
+    /// Our own words, beside those of the nodes.
+    fn say(&self, words: fmt::Arguments<'_>) {
+        let kept = (self.plan.output == Output::Keep).then_some(&self.stderr);
+        output::put(format!("satin: {words}\n").as_bytes(), kept);
+    }
+
+    /// Other sites reach these new nodes by relays.
+    fn add_routes(&mut self, new: &[(&str, SocketAddr)]) -> Result<()> {
+        let mut sites: Vec<String> = self.nodes.iter().map(|node| node.site.clone()).collect();
+        sites.extend(new.iter().map(|(site, _)| (*site).to_owned()));
+        sites.sort_unstable();
+        sites.dedup();
+        for from in &sites {
+            for (to, addr) in new.iter().filter(|(to, _)| to != from) {
+                self.add_route(from, to, *addr)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn add_route(&mut self, from: &str, to: &str, addr: SocketAddr) -> Result<()> {
+        let Some(wan) = &self.wan else { return Ok(()) };
+        let relay = wan
+            .relay(from, to, addr)
+            .with_context(|| format!("no relay from {from} to {to}"))?;
+        // Nodes read this file whenever they dial, so it changes at once or not at all.
+        let file = self.routes(from);
+        let mut text = fs::read_to_string(&file).unwrap_or_default();
+        text += &format!("{addr} {relay}\n");
+        let new = file.with_extension("new");
+        fs::write(&new, text)?;
+        fs::rename(&new, &file)?;
+        Ok(())
+    }
+
+    fn routes(&self, site: &str) -> PathBuf {
+        self.scratch.path().join(format!("routes-of-{site}"))
+    }
+
+    fn launch(&mut self, site: &str, port: Port) -> Result<String> {
+        let index = self.nodes.len();
+        let number = self.nodes.iter().filter(|node| node.site == site).count();
+        let name = format!("{site}-{number}");
+        let program = Path::new(&self.plan.program[0]);
+        let mut command = Command::new(program);
+        command.args(&self.plan.program[1..]).process_group(0);
+        for (variable, _) in std::env::vars_os() {
+            if OURS.iter().any(|ours| variable == *ours) {
+                command.env_remove(variable);
+            }
+        }
+        command.envs(self.plan.env.iter().map(|(name, value)| (name, value)));
+        command
+            .env("SATIN_NAME", &name)
+            .env("SATIN_SITE", site)
+            .env("SATIN_LISTEN", port.addr.to_string())
+            .env("SATIN_THREADS", self.plan.threads().to_string())
+            .env("SATIN_CREDENTIAL", self.scratch.path().join(CREDENTIAL))
+            .env("SATIN_NODES", self.plan.sites.nodes().to_string())
+            .env("SATIN_EVENTS", &self.events)
+            .env(events::SINCE, self.since_ms.to_string());
+        if let Some(steal) = &self.plan.steal {
+            command.env("SATIN_STEAL", steal);
+        }
+        if self.wan.is_some() {
+            command.env(relay::VARIABLE, self.routes(site));
+        }
+        let living = self.nodes.iter().filter(|node| node.ended.is_none());
+        let join: Vec<String> = living
+            .take(JOIN_AT)
+            .map(|node| node.port.addr.to_string())
+            .collect();
+        if index > 0 {
+            command.env("SATIN_JOIN", join.join(","));
+        }
+        self.connect(&mut command, index);
+        let mut process = command
+            .spawn()
+            .with_context(|| format!("cannot start {}", program.display()))?;
+        self.guard.watch(process.id());
+        self.read(&mut process, index, &format!("[{name} @ {site}] "));
+        let id = process.id();
+        let sender = self.control.sender.clone();
+        self.nodes.push(Node {
+            name: name.clone(),
+            site: site.into(),
+            port,
+            process,
+            ended: None,
+            reported: false,
+        });
+        std::thread::Builder::new()
+            .name(format!("wait for {name}"))
+            .spawn(move || {
+                let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
+                while let Some(pid) = pid(id)
+                    && matches!(
+                        waitid(WaitId::Pid(pid), options),
+                        Err(rustix::io::Errno::INTR)
+                    )
+                {}
+                let _ = sender.send(News::Ended(index));
+            })?;
+        Ok(name)
+    }
+
+    /// Where a node's words go to and come from.
+    fn connect(&self, command: &mut Command, index: usize) {
+        use std::io::IsTerminal;
+        // A process group that is not in the foreground is stopped when it reads from the terminal.
+        let reads = index == 0 && self.plan.output == Output::Show && !io::stdin().is_terminal();
+        command.stdin(if reads {
+            Stdio::inherit()
+        } else {
+            Stdio::null()
+        });
+        if index > 0 || self.plan.output == Output::Keep {
+            command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        }
+    }
+
+    fn read(&mut self, process: &mut Child, index: usize, prefix: &str) {
+        let kept = (self.plan.output == Output::Keep).then(|| Text::clone(&self.stderr));
+        if let Some(stdout) = process.stdout.take() {
+            if index == 0 {
+                self.readers.copy(stdout, Text::clone(&self.stdout));
+            } else {
+                self.readers.lines(stdout, prefix.into(), kept.clone());
+            }
+        }
+        if let Some(stderr) = process.stderr.take() {
+            let prefix = if index == 0 { "" } else { prefix };
+            self.readers.lines(stderr, prefix.into(), kept);
+        }
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        self.kill_all();
+        let until = Instant::now() + TOLD;
+        while !self.has_ended() && Instant::now() < until {
+            self.step(LOOK);
+        }
+    }
+}
+
+impl Node {
+    fn signal(&self, signal: i32) {
+        if self.ended.is_none()
+            && let Some(pid) = pid(self.process.id())
+            && let Some(signal) = Signal::from_named_raw(signal)
+        {
+            // Its group may be gone already.
+            let _ = kill_process_group(pid, signal);
+        }
+    }
+}
+
+fn pid(number: u32) -> Option<Pid> {
+    Pid::from_raw(i32::try_from(number).ok()?)
+}
+
+fn raw(signal: Signal) -> i32 {
+    signal.as_raw()
+}
+
+const CREDENTIAL: &str = "credential.pem";
+
+/// A node that joins is told so many addresses, in case that one of them is gone.
+const JOIN_AT: usize = 4;
+
+/// What makes a pool is not taken from our own environment.
+const OURS: [&str; 8] = [
+    "SATIN_JOIN",
+    "SATIN_ADVERTISE",
+    "SATIN_POOL",
+    "SATIN_NAME",
+    "SATIN_SITE",
+    "SATIN_WAN",
+    "SATIN_EVENTS",
+    "SATIN_EVENTS_SINCE",
+];
+
+/// The exit code that stands for how a process ended.
+fn code(status: ExitStatus) -> i32 {
+    let by_signal = || status.signal().map(|signal| 128 + signal);
+    status.code().or_else(by_signal).unwrap_or(1)
+}
+
+struct Ending(ExitStatus);
+
+impl fmt::Display for Ending {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.0.code(), self.0.signal()) {
+            (Some(code), _) => write!(f, "exit code {code}"),
+            (None, Some(signal)) => write!(f, "ended by signal {signal}"),
+            (None, None) => write!(f, "{}", self.0),
+        }
+    }
+}
+
+/// Which node is at which site, as the nodes said.
+#[must_use]
+pub fn sites_of(records: &[Record]) -> HashMap<&str, &str> {
+    records
+        .iter()
+        .filter_map(|record| match &record.event {
+            Event::Node { site, .. } => Some((record.name.as_str(), site.as_str())),
+            _ => None,
+        })
+        .collect()
+}

@@ -1,0 +1,234 @@
+//! The table of `satin run --stats`.
+
+use std::collections::BTreeMap;
+
+use comfy_table::{CellAlignment, Table, presets};
+use satin_runtime::observe::events::{Event, NodeFigures, Record};
+
+use crate::pool::sites_of;
+
+/// The figures of every node, and of every site if there are several; `None` if no node told any.
+#[must_use]
+pub fn table(records: &[Record]) -> Option<String> {
+    let sites = sites_of(records);
+    let nodes: Vec<(&str, &str, NodeFigures)> = records
+        .iter()
+        .filter_map(|record| match &record.event {
+            Event::Stats(figures) => {
+                let site = sites.get(record.name.as_str()).copied().unwrap_or("?");
+                Some((site, record.name.as_str(), *figures))
+            }
+            _ => None,
+        })
+        .collect();
+    if nodes.is_empty() {
+        return None;
+    }
+    let mut by_site: BTreeMap<&str, (usize, NodeFigures)> = BTreeMap::new();
+    for (site, _, figures) in &nodes {
+        let (count, sum) = by_site.entry(site).or_default();
+        *count += 1;
+        add(sum, figures);
+    }
+    let spawns = nodes.iter().any(|(.., figures)| figures.spawns.is_some());
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING);
+    let mut header = vec!["node", "site", "jobs", "given"];
+    if spawns {
+        header.push("spawns");
+    }
+    header.extend(["steals near", "steals far", "sent", "received", "idle"]);
+    let columns = header.len();
+    table.set_header(header);
+    let mut nodes = nodes;
+    nodes.sort_by_key(|(site, name, _)| (*site, name.len(), *name));
+    for (site, name, figures) in &nodes {
+        table.add_row(row(name, site, figures, spawns));
+    }
+    if by_site.len() > 1 {
+        let mut all = NodeFigures::default();
+        table.add_row(vec![""; columns]);
+        for (site, (count, figures)) in &by_site {
+            add(&mut all, figures);
+            let name = format!("{count} node{}", if *count == 1 { "" } else { "s" });
+            table.add_row(row(&name, site, figures, spawns));
+        }
+        table.add_row(row("all", "", &all, spawns));
+    }
+    for column in table.column_iter_mut().skip(2) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    for column in table.column_iter_mut() {
+        column.set_padding((0, 2));
+    }
+    Some(table.trim_fmt())
+}
+
+/// Sums; the time is the longest.
+fn add(sum: &mut NodeFigures, more: &NodeFigures) {
+    let NodeFigures {
+        threads,
+        seconds,
+        jobs,
+        given,
+        spawns,
+        asked_near,
+        got_near,
+        asked_far,
+        got_far,
+        bytes_sent,
+        bytes_received,
+        idle_s,
+        // Percentiles do not add up.
+        steal_us_p50: _,
+        steal_us_p99: _,
+    } = more;
+    sum.threads += threads;
+    sum.seconds = sum.seconds.max(*seconds);
+    sum.jobs += jobs;
+    sum.given += given;
+    if let Some(spawns) = spawns {
+        *sum.spawns.get_or_insert(0) += spawns;
+    }
+    sum.asked_near += asked_near;
+    sum.got_near += got_near;
+    sum.asked_far += asked_far;
+    sum.got_far += got_far;
+    sum.bytes_sent += bytes_sent;
+    sum.bytes_received += bytes_received;
+    sum.idle_s += idle_s;
+}
+
+fn row(name: &str, site: &str, figures: &NodeFigures, spawns: bool) -> Vec<String> {
+    let mut row = vec![
+        name.into(),
+        site.into(),
+        figures.jobs.to_string(),
+        figures.given.to_string(),
+    ];
+    if spawns {
+        row.push(
+            figures
+                .spawns
+                .map_or("-".into(), |spawns| spawns.to_string()),
+        );
+    }
+    let workers = f64::from(figures.threads.max(1));
+    let idle = if figures.seconds > 0.0 {
+        format!(
+            "{:.0} %",
+            100.0 * (figures.idle_s / (workers * figures.seconds)).min(1.0)
+        )
+    } else {
+        "-".into()
+    };
+    row.extend([
+        format!("{} of {}", figures.got_near, figures.asked_near),
+        format!("{} of {}", figures.got_far, figures.asked_far),
+        bytes(figures.bytes_sent),
+        bytes(figures.bytes_received),
+        idle,
+    ]);
+    row
+}
+
+/// Three digits or so, and a unit.
+fn bytes(bytes: u64) -> String {
+    const UNITS: [&str; 5] = ["B", "kB", "MB", "GB", "TB"];
+    let mut number = bytes as f64;
+    let mut unit = 0;
+    while number >= 1000.0 && unit + 1 < UNITS.len() {
+        number /= 1000.0;
+        unit += 1;
+    }
+    let decimals = usize::from(unit > 0 && number < 100.0);
+    format!("{number:.decimals$} {}", UNITS[unit])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn records() -> Vec<Record> {
+        let record = |name: &str, event| Record {
+            event,
+            name: name.into(),
+            at_ms: 0,
+        };
+        let node = |name: &str, site: &str| {
+            let addr = ([127, 0, 0, 1], 1).into();
+            let site = site.into();
+            record(
+                name,
+                Event::Node {
+                    site,
+                    pid: 1,
+                    addr,
+                    threads: 1,
+                },
+            )
+        };
+        let stats = |name: &str, jobs| {
+            record(
+                name,
+                Event::Stats(NodeFigures {
+                    threads: 1,
+                    seconds: 2.0,
+                    jobs,
+                    got_far: 3,
+                    asked_far: 12,
+                    bytes_sent: 1_234_567,
+                    idle_s: 0.5,
+                    ..NodeFigures::default()
+                }),
+            )
+        };
+        vec![
+            node("delft-0", "delft"),
+            node("delft-1", "delft"),
+            node("leiden-0", "leiden"),
+            stats("leiden-0", 5),
+            stats("delft-0", 0),
+            stats("delft-1", 7),
+        ]
+    }
+
+    #[test]
+    fn a_line_for_each_node_and_each_site() {
+        let table = table(&records()).expect("figures");
+        let lines: Vec<Vec<&str>> = table
+            .lines()
+            .map(|line| line.split_whitespace().collect())
+            .collect();
+        assert_eq!(lines.len(), 8, "{table}");
+        assert_eq!(lines[1][..3], ["delft-0", "delft", "0"]);
+        assert_eq!(
+            lines[3].join(" "),
+            "leiden-0 leiden 5 0 0 of 0 3 of 12 1.2 MB 0 B 25 %"
+        );
+        assert_eq!(lines[5][..4], ["2", "nodes", "delft", "7"]);
+        assert_eq!(
+            lines[7].join(" "),
+            "all 12 0 0 of 0 9 of 36 3.7 MB 0 B 25 %"
+        );
+    }
+
+    #[test]
+    fn one_site_needs_no_sums_and_no_figures_no_table() {
+        let one: Vec<Record> = records()
+            .into_iter()
+            .filter(|record| record.name.starts_with("delft"))
+            .collect();
+        assert_eq!(table(&one).expect("figures").lines().count(), 3);
+        assert_eq!(table(&[]), None);
+    }
+
+    #[test]
+    fn sizes() {
+        let all = [0, 999, 1000, 99_949, 123_456, 5_000_000_000].map(bytes);
+        assert_eq!(
+            all,
+            ["0 B", "999 B", "1.0 kB", "99.9 kB", "123 kB", "5.0 GB"]
+        );
+    }
+}

@@ -1,0 +1,571 @@
+//! Slow links between sites, emulated on one machine without any privilege.
+//!
+//! A [relay](Wan::relay) is a UDP socket of the loopback interface. What comes in there goes on to one node, and what
+//! the node answers comes back, each way with the delay, the loss and the rate of the [`Link`] between the two sites. A node that
+//! dials relays instead of the nodes of other sites (see `satin_runtime::net::relay`) has all its traffic with them emulated, and that
+//! within its site untouched: protocols such as QUIC do not care about the addresses that datagrams pass.
+//!
+//! Two threads: one receives and decides each datagram's fate, one sends when its time has come. The sender sleeps on a
+//! condition variable, whose timeouts are exact to some microseconds on Linux (event queues round to milliseconds).
+//! Nothing here knows what is in a datagram.
+
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, BinaryHeap, HashMap},
+    hash::{BuildHasher, Hasher, RandomState},
+    io,
+    net::{Ipv4Addr, SocketAddr, UdpSocket},
+    os::fd::AsRawFd,
+    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
+    thread::JoinHandle,
+    time::{Duration, Instant},
+};
+
+use mio::{Events, Interest, Poll, Registry, Token, Waker, unix::SourceFd};
+use rand::{RngExt, SeedableRng, rngs::SmallRng};
+
+/// What a link between two sites does to a datagram, in each direction for itself.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub struct Link {
+    /// The round trip; half of it each way.
+    pub rtt: Duration,
+    /// Bits a second, headers of IP and UDP included. What comes faster waits in a queue as long as a round trip (or
+    /// [`QUEUE_MIN`]), and is lost beyond that.
+    pub rate: Option<u64>,
+    /// The share of datagrams that is lost, from 0 to 1.
+    pub loss: f64,
+    /// The delay of each datagram varies by up to so much, up or down. Datagrams keep their order, as on most real
+    /// links: who would overtake waits.
+    pub jitter: Duration,
+}
+
+/// The shortest queue in front of a link with a rate.
+pub const QUEUE_MIN: Duration = Duration::from_millis(50);
+
+/// IP and UDP.
+const HEADERS: usize = 28;
+
+/// So many clients of a relay have an answer; datagrams of others are lost.
+const FLOWS_MAX: usize = 4096;
+
+/// What went over a link, in one direction.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Traffic {
+    /// Datagrams that arrived, or are on their way.
+    pub datagrams: u64,
+    /// Their bytes, without headers.
+    pub bytes: u64,
+    /// Datagrams that were lost: by chance, in a full queue, or in a partition.
+    pub lost: u64,
+}
+
+/// Emulated links, with their relays. Ends with the value.
+pub struct Wan {
+    shared: Arc<Shared>,
+    waker: Waker,
+    threads: Vec<JoinHandle<()>>,
+}
+
+struct Shared {
+    links: Mutex<Links>,
+    arrivals: Mutex<Arrivals>,
+    departures: Mutex<Departures>,
+    departure: Condvar,
+}
+
+/// The links that are not like all others are few, so a lock for all is enough: only one thread needs it often.
+struct Links {
+    all: Link,
+    by_pair: HashMap<(Arc<str>, Arc<str>), Link>,
+    cut: Vec<(Arc<str>, Arc<str>)>,
+    directions: BTreeMap<(Arc<str>, Arc<str>), usize>,
+    state: Vec<Direction>,
+    random: SmallRng,
+}
+
+struct Direction {
+    from: Arc<str>,
+    to: Arc<str>,
+    link: Link,
+    cut: bool,
+    /// The last bit of what was sent so far leaves then.
+    busy_until: Instant,
+    /// Nothing arrives before what was sent before it.
+    last: Instant,
+    traffic: Traffic,
+}
+
+#[derive(Default)]
+struct Arrivals {
+    new: Vec<Relay>,
+    over: bool,
+}
+
+#[derive(Default)]
+struct Departures {
+    waiting: BinaryHeap<Reverse<Departure>>,
+    /// Of those that are due at the same time the first goes first.
+    number: u64,
+    over: bool,
+}
+
+struct Departure {
+    due: Instant,
+    number: u64,
+    by: Arc<UdpSocket>,
+    /// `None`: the socket is connected.
+    to: Option<SocketAddr>,
+    bytes: Vec<u8>,
+}
+
+impl PartialEq for Departure {
+    fn eq(&self, other: &Departure) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+impl Eq for Departure {}
+impl PartialOrd for Departure {
+    fn partial_cmp(&self, other: &Departure) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+impl Ord for Departure {
+    fn cmp(&self, other: &Departure) -> std::cmp::Ordering {
+        (self.due, self.number).cmp(&(other.due, other.number))
+    }
+}
+
+struct Relay {
+    socket: Arc<UdpSocket>,
+    target: SocketAddr,
+    /// Directions, as indices: there, and back.
+    there: usize,
+    back: usize,
+    flows: HashMap<SocketAddr, Arc<UdpSocket>>,
+}
+
+/// A socket that we receive on.
+#[derive(Clone)]
+enum Port {
+    /// Clients send here.
+    Relay(usize),
+    /// The node behind the relay answers to that client here.
+    Flow(usize, Arc<UdpSocket>, SocketAddr),
+}
+
+impl Wan {
+    /// Links that all are like `link`, and no relay yet.
+    ///
+    /// # Errors
+    /// If the system gives no event queue or thread.
+    pub fn start(link: Link) -> io::Result<Wan> {
+        let poll = Poll::new()?;
+        let waker = Waker::new(poll.registry(), WAKE)?;
+        let shared = Arc::new(Shared {
+            links: Mutex::new(Links {
+                all: link,
+                by_pair: HashMap::new(),
+                cut: Vec::new(),
+                directions: BTreeMap::new(),
+                state: Vec::new(),
+                random: SmallRng::seed_from_u64(RandomState::new().build_hasher().finish()),
+            }),
+            arrivals: Mutex::default(),
+            departures: Mutex::default(),
+            departure: Condvar::new(),
+        });
+        let thread = |name: &str| std::thread::Builder::new().name(name.into());
+        let (receiving, sending) = (Arc::clone(&shared), Arc::clone(&shared));
+        let threads = vec![
+            thread("wan-receive").spawn(move || receive(poll, &receiving))?,
+            thread("wan-send").spawn(move || send(&sending))?,
+        ];
+        Ok(Wan {
+            shared,
+            waker,
+            threads,
+        })
+    }
+
+    /// A new relay by which the site `from` reaches the node at `target`, which is at the site `to`: the address to
+    /// dial. Any number of nodes of the site may use it.
+    ///
+    /// # Errors
+    /// If there is no more port or file.
+    pub fn relay(&self, from: &str, to: &str, target: SocketAddr) -> io::Result<SocketAddr> {
+        let socket = bind()?;
+        let addr = socket.local_addr()?;
+        let (there, back) = {
+            let mut links = lock(&self.shared.links);
+            (links.direction(from, to), links.direction(to, from))
+        };
+        lock(&self.shared.arrivals).new.push(Relay {
+            socket: Arc::new(socket),
+            target,
+            there,
+            back,
+            flows: HashMap::new(),
+        });
+        self.waker.wake()?;
+        Ok(addr)
+    }
+
+    /// All links are like this from now on. What is under way arrives as it would have.
+    pub fn set(&self, link: Link) {
+        let mut links = lock(&self.shared.links);
+        links.all = link;
+        links.by_pair.clear();
+        links.refresh();
+    }
+
+    /// The links between these two sites are like this from now on.
+    pub fn set_between(&self, a: &str, b: &str, link: Link) {
+        let mut links = lock(&self.shared.links);
+        links.by_pair.insert((a.into(), b.into()), link);
+        links.by_pair.insert((b.into(), a.into()), link);
+        links.refresh();
+    }
+
+    /// No datagram leaves one of these sites for the other any more, until [`heal`](Wan::heal).
+    pub fn partition(&self, a: &str, b: &str) {
+        let mut links = lock(&self.shared.links);
+        links.cut.push((a.into(), b.into()));
+        links.refresh();
+    }
+
+    /// The end of all partitions.
+    pub fn heal(&self) {
+        let mut links = lock(&self.shared.links);
+        links.cut.clear();
+        links.refresh();
+    }
+
+    /// What went from one site to another so far.
+    #[must_use]
+    pub fn traffic(&self, from: &str, to: &str) -> Traffic {
+        let links = lock(&self.shared.links);
+        let direction = links.directions.get(&(from.into(), to.into()));
+        direction.map_or_else(Traffic::default, |index| links.state[*index].traffic)
+    }
+}
+
+impl Drop for Wan {
+    fn drop(&mut self) {
+        lock(&self.shared.arrivals).over = true;
+        lock(&self.shared.departures).over = true;
+        self.shared.departure.notify_all();
+        let woken = self.waker.wake().is_ok();
+        for thread in self.threads.drain(..) {
+            // A thread that cannot be woken is left alone: it ends with the process.
+            if woken {
+                let _ = thread.join();
+            }
+        }
+    }
+}
+
+impl Links {
+    fn direction(&mut self, from: &str, to: &str) -> usize {
+        let pair: (Arc<str>, Arc<str>) = (from.into(), to.into());
+        if let Some(index) = self.directions.get(&pair) {
+            return *index;
+        }
+        let now = Instant::now();
+        self.state.push(Direction {
+            from: Arc::clone(&pair.0),
+            to: Arc::clone(&pair.1),
+            link: self.all,
+            cut: false,
+            busy_until: now,
+            last: now,
+            traffic: Traffic::default(),
+        });
+        self.directions.insert(pair, self.state.len() - 1);
+        self.refresh();
+        self.state.len() - 1
+    }
+
+    fn refresh(&mut self) {
+        let now = Instant::now();
+        for direction in &mut self.state {
+            let (from, to) = (&direction.from, &direction.to);
+            let pair = (Arc::clone(from), Arc::clone(to));
+            let link = self.by_pair.get(&pair).copied().unwrap_or(self.all);
+            if direction.link != link {
+                direction.link = link;
+                (direction.busy_until, direction.last) = (now, now);
+            }
+            let is_cut =
+                |(a, b): &(Arc<str>, Arc<str>)| (a, b) == (from, to) || (a, b) == (to, from);
+            direction.cut = self.cut.iter().any(is_cut);
+        }
+    }
+
+    /// When a datagram of so many bytes arrives, or `None` if it is lost.
+    fn send(&mut self, direction: usize, bytes: usize, now: Instant) -> Option<Instant> {
+        let direction = &mut self.state[direction];
+        let due = direction.due(bytes, now, &mut self.random);
+        match due {
+            Some(_) => {
+                direction.traffic.datagrams += 1;
+                direction.traffic.bytes += bytes as u64;
+            }
+            None => direction.traffic.lost += 1,
+        }
+        due
+    }
+}
+
+impl Direction {
+    fn due(&mut self, bytes: usize, now: Instant, random: &mut SmallRng) -> Option<Instant> {
+        let Link {
+            rtt,
+            rate,
+            loss,
+            jitter,
+        } = self.link;
+        if self.cut || (loss > 0.0 && random.random_bool(loss.clamp(0.0, 1.0))) {
+            return None;
+        }
+        let mut left = now;
+        if let Some(rate) = rate {
+            let begins = self.busy_until.max(now);
+            if begins - now > rtt.max(QUEUE_MIN) {
+                return None;
+            }
+            let bits = ((bytes + HEADERS) * 8) as f64;
+            left = begins + Duration::from_secs_f64(bits / rate.max(1) as f64);
+            self.busy_until = left;
+        }
+        let delay = rtt / 2;
+        if jitter.is_zero() {
+            return Some(left + delay);
+        }
+        let varied = match random.random_range(-1.0..=1.0_f64) {
+            more if more >= 0.0 => delay + jitter.mul_f64(more),
+            less => delay.saturating_sub(jitter.mul_f64(-less)),
+        };
+        self.last = self.last.max(left + varied);
+        Some(self.last)
+    }
+}
+
+fn bind() -> io::Result<UdpSocket> {
+    use socket2::{Domain, Protocol, Socket, Type};
+    let socket = Socket::new(Domain::IPV4, Type::DGRAM, Some(Protocol::UDP))?;
+    // A burst must not be lost here, before the link has had its say. The system gives what it allows.
+    let _ = socket.set_recv_buffer_size(BUFFER);
+    let _ = socket.set_send_buffer_size(BUFFER);
+    socket.set_nonblocking(true)?;
+    let any: SocketAddr = (Ipv4Addr::LOCALHOST, 0).into();
+    socket.bind(&any.into())?;
+    Ok(socket.into())
+}
+
+const BUFFER: usize = 4 << 20;
+
+const WAKE: Token = Token(usize::MAX);
+
+/// The longest datagram there is.
+const DATAGRAM_MAX: usize = 65_535;
+
+fn receive(mut poll: Poll, shared: &Shared) {
+    let mut relays: Vec<Relay> = Vec::new();
+    let mut ports: Vec<Port> = Vec::new();
+    let mut events = Events::with_capacity(256);
+    let mut buffer = vec![0; DATAGRAM_MAX];
+    loop {
+        match poll.poll(&mut events, None) {
+            Err(error) if error.kind() != io::ErrorKind::Interrupted => return,
+            _ => {}
+        }
+        for event in &events {
+            if event.token() == WAKE {
+                let mut arrivals = lock(&shared.arrivals);
+                if arrivals.over {
+                    return;
+                }
+                for relay in arrivals.new.drain(..) {
+                    ports.push(Port::Relay(relays.len()));
+                    let token = Token(ports.len() - 1);
+                    if !register(poll.registry(), &relay.socket, token) {
+                        ports.pop();
+                        continue;
+                    }
+                    relays.push(relay);
+                }
+            } else if let Some(port) = ports.get(event.token().0).cloned() {
+                drain(
+                    &port,
+                    &mut relays,
+                    &mut ports,
+                    poll.registry(),
+                    &mut buffer,
+                    shared,
+                );
+            }
+        }
+    }
+}
+
+fn register(registry: &Registry, socket: &UdpSocket, token: Token) -> bool {
+    registry
+        .register(
+            &mut SourceFd(&socket.as_raw_fd()),
+            token,
+            Interest::READABLE,
+        )
+        .is_ok()
+}
+
+/// Takes everything that waits at a port.
+fn drain(
+    port: &Port,
+    relays: &mut [Relay],
+    ports: &mut Vec<Port>,
+    registry: &Registry,
+    buffer: &mut [u8],
+    shared: &Shared,
+) {
+    let mut departures = Vec::new();
+    match port {
+        Port::Relay(index) => {
+            let relay = &mut relays[*index];
+            let socket = Arc::clone(&relay.socket);
+            while let Some((length, client)) = next(|buffer| socket.recv_from(buffer), buffer) {
+                let Some(flow) = relay.flow(*index, client, ports, registry) else {
+                    continue;
+                };
+                let now = Instant::now();
+                if let Some(due) = lock(&shared.links).send(relay.there, length, now) {
+                    departures.push((due, flow, None, buffer[..length].to_vec()));
+                }
+            }
+        }
+        Port::Flow(index, socket, client) => {
+            let relay = &relays[*index];
+            let receive = |buffer: &mut [u8]| socket.recv(buffer).map(|length| (length, *client));
+            while let Some((length, client)) = next(receive, buffer) {
+                let now = Instant::now();
+                if let Some(due) = lock(&shared.links).send(relay.back, length, now) {
+                    let by = Arc::clone(&relay.socket);
+                    departures.push((due, by, Some(client), buffer[..length].to_vec()));
+                }
+            }
+        }
+    }
+    if departures.is_empty() {
+        return;
+    }
+    let mut queue = lock(&shared.departures);
+    let first_due = |queue: &Departures| queue.waiting.peek().map(|first| first.0.due);
+    let before = first_due(&queue);
+    for (due, by, to, bytes) in departures {
+        queue.number += 1;
+        let number = queue.number;
+        queue.waiting.push(Reverse(Departure {
+            due,
+            number,
+            by,
+            to,
+            bytes,
+        }));
+    }
+    if first_due(&queue) != before {
+        shared.departure.notify_one();
+    }
+}
+
+impl Relay {
+    /// The socket on which the node behind this relay answers to a client.
+    fn flow(
+        &mut self,
+        index: usize,
+        client: SocketAddr,
+        ports: &mut Vec<Port>,
+        registry: &Registry,
+    ) -> Option<Arc<UdpSocket>> {
+        if let Some(flow) = self.flows.get(&client) {
+            return Some(Arc::clone(flow));
+        }
+        if self.flows.len() >= FLOWS_MAX {
+            return None;
+        }
+        let socket = bind().ok()?;
+        socket.connect(self.target).ok()?;
+        let socket = Arc::new(socket);
+        ports.push(Port::Flow(index, Arc::clone(&socket), client));
+        if !register(registry, &socket, Token(ports.len() - 1)) {
+            ports.pop();
+            return None;
+        }
+        self.flows.insert(client, Arc::clone(&socket));
+        Some(socket)
+    }
+}
+
+/// The next datagram that waits, if there is one.
+fn next(
+    mut receive: impl FnMut(&mut [u8]) -> io::Result<(usize, SocketAddr)>,
+    buffer: &mut [u8],
+) -> Option<(usize, SocketAddr)> {
+    // Each error that is not the end is the answer to one datagram sent before ("nobody listens there"): as many at most.
+    for _ in 0..1024 {
+        match receive(buffer) {
+            Ok(datagram) => return Some(datagram),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return None,
+            Err(_) => {}
+        }
+    }
+    None
+}
+
+fn send(shared: &Shared) {
+    // As exact as the clock: by default Linux lets threads sleep 50 microseconds longer to save wake-ups.
+    #[cfg(target_os = "linux")]
+    let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1000));
+    let mut queue = lock(&shared.departures);
+    let mut due = Vec::new();
+    loop {
+        if queue.over {
+            return;
+        }
+        let now = Instant::now();
+        while let Some(Reverse(first)) = queue.waiting.peek()
+            && first.due <= now
+        {
+            due.extend(queue.waiting.pop());
+        }
+        if !due.is_empty() {
+            drop(queue);
+            for Reverse(Departure { by, to, bytes, .. }) in due.drain(..) {
+                // A full buffer or a dead node loses datagrams, as everywhere.
+                let _ = match to {
+                    Some(to) => by.send_to(&bytes, to),
+                    None => by.send(&bytes),
+                };
+            }
+            queue = lock(&shared.departures);
+            continue;
+        }
+        let wait = queue.waiting.peek().map(|first| first.0.due - now);
+        queue = match wait {
+            Some(wait) => {
+                let woken = shared.departure.wait_timeout(queue, wait);
+                woken.unwrap_or_else(PoisonError::into_inner).0
+            }
+            None => shared
+                .departure
+                .wait(queue)
+                .unwrap_or_else(PoisonError::into_inner),
+        };
+    }
+}
+
+/// Nothing that is locked here can be left half done by a panic.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests;

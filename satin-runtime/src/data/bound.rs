@@ -1,0 +1,430 @@
+//! Bounds: values that only improve, for branch and bound.
+//!
+//! A bound keeps a value for each root job under way, in *cells*: a list that only grows, of which the first is in the
+//! `static` itself. A cell belongs to one root job until nobody has that any more; then the next one takes it over.
+//! Whoever asks compares the cell's owner with its own root job, and then a number: no lock, if the lattice has numbers.
+
+use std::{
+    collections::HashMap,
+    fmt,
+    sync::{
+        Arc, Mutex, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, Weak,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use super::{
+    lattice::{Lattice, Max, MaxWith, Min, MinWith, Portable},
+    roots::{self, NONE, Root},
+};
+use crate::{
+    job::{BoundName, Info, Offer, RootTag, ValueName},
+    node,
+    worker::{self, RootKey},
+};
+
+/// A value that only improves, known to all jobs of a root job: made by [`bound!`](https://docs.rs/satin).
+///
+/// An offer improves it here at once, and on all other nodes soon. So jobs everywhere can leave out what cannot lead to
+/// anything better. Nothing may depend on *when* an offer is seen.
+///
+/// **Each root job starts it afresh**, also if several run at the same time; and so does each `seq!` in ordinary code. Outside
+/// of jobs there is no root job, so nothing can be offered. What can be got there is the value of the last
+/// root job that this thread has called (or of `seq!`), until it calls the next; a thread that has called none, such as one
+/// that shows progress, sees that of the latest root job in this process.
+pub struct Bound<L: Lattice> {
+    info: Info,
+    name: OnceLock<BoundName>,
+    first: Cell<L>,
+}
+
+/// The value for one root job.
+struct Cell<L: Lattice> {
+    /// Its number.
+    owner: AtomicU64,
+    /// What the best value measures. With [`EMPTY`] there is none; with the number before, this or more.
+    measure: AtomicU64,
+    held: RwLock<Held<L>>,
+    next: OnceLock<Box<Cell<L>>>,
+}
+
+const EMPTY: u64 = u64::MAX;
+const EXACT: std::ops::Range<u64> = 0..EMPTY - 1;
+
+struct Held<L: Lattice> {
+    owner: Weak<Root>,
+    best: Option<L::Value>,
+}
+
+impl<L: Lattice> Cell<L> {
+    const fn new() -> Cell<L> {
+        Cell {
+            owner: AtomicU64::new(NONE),
+            measure: AtomicU64::new(EMPTY),
+            held: RwLock::new(Held {
+                owner: Weak::new(),
+                best: None,
+            }),
+            next: OnceLock::new(),
+        }
+    }
+
+    fn read(&self) -> RwLockReadGuard<'_, Held<L>> {
+        self.held.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, Held<L>> {
+        self.held.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Makes it the cell of `root`, if it is nobody's any more.
+    fn take_over(&self, root: &Arc<Root>) -> bool {
+        let mut held = self.write();
+        let is_free = held.owner.strong_count() == 0;
+        if is_free {
+            self.owner.store(NONE, Ordering::Relaxed);
+            *held = Held {
+                owner: Arc::downgrade(root),
+                best: None,
+            };
+            self.measure.store(EMPTY, Ordering::Relaxed);
+            // Whoever sees the new owner sees that the cell is empty.
+            self.owner.store(root.number, Ordering::Release);
+        }
+        is_free
+    }
+
+    /// The cell is the caller's root job's.
+    fn join(&self, value: L::Value) -> bool {
+        let mut held = self.write();
+        let changed = match &mut held.best {
+            Some(best) => L::join(best, value),
+            none => {
+                *none = Some(value);
+                true
+            }
+        };
+        if changed && let Some(best) = &held.best {
+            let measure = L::measure(best).map_or(0, |measure| measure.min(EXACT.end));
+            self.measure.store(measure, Ordering::Relaxed);
+        }
+        changed
+    }
+
+    /// What `look` says of the best value, if there is one, and the cell is still of that root job.
+    fn look<R>(&self, number: u64, look: impl FnOnce(&L::Value) -> R) -> Option<R> {
+        if self.measure.load(Ordering::Relaxed) == EMPTY {
+            return None;
+        }
+        let held = self.read();
+        let is_owner = self.owner.load(Ordering::Relaxed) == number;
+        held.best.as_ref().filter(|_| is_owner).map(look)
+    }
+}
+
+impl<L: Lattice> Bound<L> {
+    #[doc(hidden)]
+    #[must_use]
+    pub const fn new(info: Info) -> Bound<L> {
+        Bound {
+            info,
+            name: OnceLock::new(),
+            first: Cell::new(),
+        }
+    }
+
+    /// The best value so far, if any was offered.
+    #[inline]
+    pub fn get(&self) -> Option<L::Value> {
+        let number = roots::shown_here();
+        let cell = self.cell(number)?;
+        let measure = cell.measure.load(Ordering::Relaxed);
+        if measure == EMPTY {
+            return None;
+        }
+        let by_number = EXACT.contains(&measure).then(|| L::of_measure(measure));
+        by_number
+            .flatten()
+            .or_else(|| cell.look(number, L::Value::clone))
+    }
+
+    /// Is a job superfluous that can find nothing better than `rank`? What that means is the lattice's business:
+    /// [`Min`] and [`Max`] prune what is strictly worse than the best value, [`MinWith`] and [`MaxWith`] what is no better.
+    ///
+    /// For numbers of up to 64 bits this is an atomic load, and a look at which root job the thread works for.
+    #[inline]
+    pub fn prunes(&self, rank: &L::Rank) -> bool {
+        let number = roots::shown_here();
+        let Some(cell) = self.cell(number) else {
+            return false;
+        };
+        match L::threshold(rank) {
+            Some(threshold) if threshold < EMPTY => {
+                cell.measure.load(Ordering::Relaxed) < threshold
+            }
+            _ => cell
+                .look(number, |best| L::prunes(best, rank))
+                .unwrap_or(false),
+        }
+    }
+
+    /// Offers a value of any lattice. True if it was an improvement here. Outside of jobs nothing happens.
+    pub fn join(&self, value: L::Value) -> bool {
+        let is_worse = |cell: &Cell<L>| {
+            let known = cell.measure.load(Ordering::Relaxed);
+            L::measure(&value).is_some_and(|new| EXACT.contains(&new) && known <= new)
+        };
+        if self.cell(roots::here()).is_some_and(is_worse) || !L::is_value(&value) {
+            return false;
+        }
+        let Some(root) = roots::root_here() else {
+            tracing::debug!(bound = self.info.name, "an offer outside of a job is lost");
+            return false;
+        };
+        let cell = self.cell_of(&root);
+        let is_better = cell.join(value);
+        if is_better && let Some(tag) = root.tag {
+            worker::offer(|| self.as_offer(tag, cell));
+        }
+        is_better
+    }
+
+    fn as_offer(&self, root: RootTag, cell: &Cell<L>) -> Option<Offer> {
+        // Others may have improved it again meanwhile: so much the better.
+        match postcard::to_stdvec(cell.read().best.as_ref()?) {
+            Ok(value) => Some(Offer {
+                bound: self.name(),
+                root,
+                value,
+            }),
+            Err(error) => {
+                tracing::warn!(bound = self.info.name, %error, "an offer cannot be serialized: it stays here");
+                None
+            }
+        }
+    }
+
+    /// The cell of that root job, if it has one.
+    #[inline]
+    fn cell(&self, number: u64) -> Option<&Cell<L>> {
+        if self.first.owner.load(Ordering::Acquire) == number {
+            Some(&self.first).filter(|_| number != NONE)
+        } else {
+            self.later_cell(number)
+        }
+    }
+
+    fn later_cell(&self, number: u64) -> Option<&Cell<L>> {
+        self.cells()
+            .find(|cell| cell.owner.load(Ordering::Acquire) == number && number != NONE)
+    }
+
+    fn cells(&self) -> impl Iterator<Item = &Cell<L>> {
+        std::iter::successors(Some(&self.first), |cell| Some(&**cell.next.get()?))
+    }
+
+    /// The cell of that root job, a new one if need be.
+    fn cell_of(&self, root: &Arc<Root>) -> &Cell<L> {
+        /// So that no root job gets two.
+        static TAKING: Mutex<()> = Mutex::new(());
+        let _one_at_a_time = TAKING.lock().unwrap_or_else(PoisonError::into_inner);
+        check_names();
+        if let Some(cell) = self.cell(root.number) {
+            return cell;
+        }
+        let mut cell = &self.first;
+        while !cell.take_over(root) {
+            cell = cell.next.get_or_init(|| Box::new(Cell::new()));
+        }
+        cell
+    }
+
+    fn name(&self) -> BoundName {
+        *self.name.get_or_init(|| {
+            let mut hasher = blake3::Hasher::new();
+            for text in [self.info.name, self.info.signature] {
+                hasher
+                    .update(&(text.len() as u64).to_le_bytes())
+                    .update(text.as_bytes());
+            }
+            let mut first = [0; 8];
+            first.copy_from_slice(&hasher.finalize().as_bytes()[..8]);
+            BoundName(u64::from_le_bytes(first))
+        })
+    }
+}
+
+impl<L> Bound<L>
+where
+    L: Lattice<Rank = <L as Lattice>::Value>,
+{
+    /// Offers a value. True if it was an improvement here. Outside of jobs nothing happens.
+    #[inline]
+    pub fn offer(&self, value: L::Value) -> bool {
+        self.join(value)
+    }
+}
+
+macro_rules! with_solution {
+    ($with:ident, $one:ident) => {
+        impl<K: PartialOrd + Portable, W: Portable> Bound<$with<K, W>> {
+            /// Offers a solution. True if it was an improvement here. Outside of jobs nothing happens.
+            #[inline]
+            pub fn offer(&self, cost: K, solution: W) -> bool {
+                self.join((cost, solution))
+            }
+
+            /// What the best solution so far costs, without the solution.
+            #[inline]
+            pub fn cost(&self) -> Option<K> {
+                let number = roots::shown_here();
+                let cell = self.cell(number)?;
+                let measure = cell.measure.load(Ordering::Relaxed);
+                let by_number = EXACT
+                    .contains(&measure)
+                    .then(|| $one::<K>::of_measure(measure));
+                by_number
+                    .flatten()
+                    .or_else(|| cell.look(number, |(cost, _)| cost.clone()))
+            }
+        }
+    };
+}
+
+with_solution!(MinWith, Min);
+with_solution!(MaxWith, Max);
+
+impl<L: Lattice<Value: fmt::Debug>> fmt::Debug for Bound<L> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Bound")
+            .field("name", &self.info.name)
+            .field("best", &self.get())
+            .finish()
+    }
+}
+
+/// A bound, whatever its lattice.
+pub trait AnyBound: Sync {
+    #[doc(hidden)]
+    fn info(&self) -> Info;
+    #[doc(hidden)]
+    fn name(&self) -> BoundName;
+    #[doc(hidden)]
+    fn join(&self, have: &[u8], new: &[u8]) -> Option<Vec<u8>>;
+    #[doc(hidden)]
+    fn improve(&self, key: RootKey, new: &[u8]);
+}
+
+impl<L: Lattice> Bound<L> {
+    fn decode(&self, bytes: &[u8]) -> Option<L::Value> {
+        match postcard::from_bytes(bytes) {
+            Ok(value) => Some(value).filter(L::is_value),
+            Err(error) => {
+                tracing::warn!(bound = self.info.name, %error, "an offer from another node cannot be read");
+                None
+            }
+        }
+    }
+}
+
+impl<L: Lattice> AnyBound for Bound<L> {
+    fn info(&self) -> Info {
+        self.info
+    }
+
+    fn name(&self) -> BoundName {
+        self.name()
+    }
+
+    fn join(&self, have: &[u8], new: &[u8]) -> Option<Vec<u8>> {
+        let other = self.decode(new)?;
+        let Some(mut best) = self.decode(have) else {
+            return Some(new.to_vec());
+        };
+        let is_better = L::join(&mut best, other);
+        is_better.then(|| postcard::to_stdvec(&best).ok()).flatten()
+    }
+
+    fn improve(&self, key: RootKey, new: &[u8]) {
+        if let Some(value) = self.decode(new) {
+            self.cell_of(&roots::root(key)).join(value);
+        }
+    }
+}
+
+/// What [`bound!`](https://docs.rs/satin) submits for each bound.
+#[doc(hidden)]
+pub struct BoundRegistration(pub &'static dyn AnyBound);
+
+inventory::collect!(BoundRegistration);
+
+/// All bounds of this program.
+///
+/// # Panics
+/// If two bounds share a stable name: the message shows both places, and the cure.
+fn registered() -> &'static HashMap<BoundName, &'static dyn AnyBound> {
+    static REGISTRY: OnceLock<HashMap<BoundName, &'static dyn AnyBound>> = OnceLock::new();
+    REGISTRY.get_or_init(|| {
+        let mut names = HashMap::new();
+        let mut all = HashMap::new();
+        for BoundRegistration(bound) in inventory::iter::<BoundRegistration> {
+            let here = bound.info();
+            if let Some(there) = names.insert(here.name, here) {
+                panic!(
+                    "two bounds have the name `{}`: {}:{} and {}:{}; give one of them another, or put it in a module of \
+                     its own",
+                    here.name, there.file, there.line, here.file, here.line
+                );
+            }
+            all.insert(bound.name(), *bound);
+        }
+        all
+    })
+}
+
+fn check_names() {
+    registered();
+}
+
+/// How bounds are joined, and which values are here: for a [`node::Node`].
+///
+/// # Panics
+/// If two bounds share a stable name: the message shows both places, and the cure.
+#[must_use]
+pub fn lattices() -> impl node::Lattices + Send + 'static {
+    check_names();
+    Registered
+}
+
+struct Registered;
+
+impl node::Lattices for Registered {
+    fn join(&self, bound: BoundName, have: &[u8], new: &[u8]) -> Option<Vec<u8>> {
+        // What this program does not know nobody asks for here.
+        registered().get(&bound)?.join(have, new)
+    }
+
+    fn holds(&self, name: ValueName) -> bool {
+        super::store().contains(name)
+    }
+}
+
+/// Another node has found something better. `pool` is the [number](worker::Gate::number) of the one that works on that
+/// root job here.
+pub fn improve(pool: u64, offer: &Offer) {
+    let key = RootKey {
+        pool,
+        tag: offer.root,
+    };
+    match registered().get(&offer.bound) {
+        Some(bound) => bound.improve(key, &offer.value),
+        None => tracing::debug!(bound = offer.bound.0, "an offer for an unknown bound"),
+    }
+}
+
+/// The root job is over, and all nodes know: what bounds and the [store](super::store()) keep for it goes. What its caller
+/// may still [`get`](Bound::get), if it was one of this process, stays.
+pub fn forget_root(pool: u64, root: RootTag) {
+    roots::forget(RootKey { pool, tag: root });
+    super::store().forget_root(root);
+}

@@ -1,0 +1,24 @@
+//! What all jobs need beside their arguments.
+//!
+//! * `shared`: [`Shared`], an immutable value that travels as a handle; `store`: where its bytes wait, by name.
+//! * `bound`: [`Bound`], a value that only improves; `lattice`: what improving means; `roots`: for which root job.
+//!
+//! Stands beside `worker` and knows nothing of sockets: whoever drives a node moves bytes and offers in and out.
+
+mod bound;
+mod lattice;
+mod roots;
+mod shared;
+mod store;
+
+#[doc(hidden)]
+pub use self::{
+    bound::{AnyBound, BoundRegistration},
+    roots::Alone,
+};
+pub use self::{
+    bound::{Bound, forget_root, improve, lattices},
+    lattice::{Lattice, Max, MaxWith, Min, MinWith, Or, Portable, Set, Union},
+    shared::Shared,
+    store::{LARGEST_VALUE, Progress, Store, store},
+};

@@ -1,0 +1,181 @@
+//! Which root job a thread works for: a bound holds for one of them.
+//!
+//! The worker knows the root job of the running job. Beside those there are sequential runs (`seq!`, the feature
+//! `serial`), which are root jobs without a pool. In this process each has a number of its own, never used again.
+
+use std::{
+    cell::{Cell, RefCell},
+    collections::BTreeMap,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError, Weak,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use crate::{
+    job::RootTag,
+    worker::{self, RootKey, RootWatch},
+};
+
+/// A root job. What bounds keep for it may go when nobody has it any more.
+pub(super) struct Root {
+    pub(super) number: u64,
+    /// What other nodes call it; they do not know of sequential runs.
+    pub(super) tag: Option<RootTag>,
+}
+
+/// The number of no root job.
+pub(super) const NONE: u64 = 0;
+
+struct Roots {
+    /// Those that some job here has asked for.
+    running: BTreeMap<RootKey, Arc<Root>>,
+    /// Those that have a result, which their callers do not know yet.
+    ended: BTreeMap<RootKey, Arc<Root>>,
+    latest: Weak<Root>,
+}
+
+static ROOTS: Mutex<Roots> = Mutex::new(Roots {
+    running: BTreeMap::new(),
+    ended: BTreeMap::new(),
+    latest: Weak::new(),
+});
+
+thread_local! {
+    /// The last root job that a job on this thread has asked for, and its number.
+    static KNOWN: Cell<Option<(RootKey, u64)>> = const { Cell::new(None) };
+    /// The number of the sequential run on this thread.
+    static ALONE: Cell<u64> = const { Cell::new(NONE) };
+    /// That run, or else the last root job that this thread has called and seen end.
+    static OWN: RefCell<Option<Arc<Root>>> = const { RefCell::new(None) };
+}
+
+/// The root job for which this thread works, or [`NONE`].
+#[inline]
+pub(super) fn here() -> u64 {
+    match worker::current_root() {
+        Some(key) => match KNOWN.get() {
+            Some((known, number)) if known == key => number,
+            _ => look_up(key),
+        },
+        None => ALONE.get(),
+    }
+}
+
+#[cold]
+fn look_up(key: RootKey) -> u64 {
+    let number = root(key).number;
+    KNOWN.set(Some((key, number)));
+    number
+}
+
+/// As [`here`], or, outside of jobs, the root job whose values are shown there: the last that this thread has called, or
+/// if it has called none, the latest of the process.
+#[inline]
+pub(super) fn shown_here() -> u64 {
+    match here() {
+        NONE => shown_outside(),
+        number => number,
+    }
+}
+
+#[cold]
+fn shown_outside() -> u64 {
+    let own = OWN.with_borrow(|own| own.as_ref().map(|root| root.number));
+    own.or_else(|| lock().latest.upgrade().map(|root| root.number))
+        .unwrap_or(NONE)
+}
+
+/// As [`here`], to keep something for it.
+pub(super) fn root_here() -> Option<Arc<Root>> {
+    match worker::current_root() {
+        Some(key) => {
+            let root = root(key);
+            KNOWN.set(Some((key, root.number)));
+            Some(root)
+        }
+        None if ALONE.get() == NONE => None,
+        None => OWN.with_borrow(Option::clone),
+    }
+}
+
+/// The root job of that name.
+pub(super) fn root(key: RootKey) -> Arc<Root> {
+    let mut roots = lock();
+    if let Some(root) = roots.running.get(&key) {
+        return Arc::clone(root);
+    }
+    worker::watch_roots(RootWatch { ended, returned });
+    let root = new(Some(key.tag));
+    roots.running.insert(key, Arc::clone(&root));
+    roots.latest = Arc::downgrade(&root);
+    root
+}
+
+fn new(tag: Option<RootTag>) -> Arc<Root> {
+    static NEXT: AtomicU64 = AtomicU64::new(NONE + 1);
+    Arc::new(Root {
+        number: NEXT.fetch_add(1, Ordering::Relaxed),
+        tag,
+    })
+}
+
+/// A root job of this process has its result. From here on [`forget`] leaves what was kept for it to its caller.
+fn ended(key: RootKey) {
+    let mut roots = lock();
+    if let Some(root) = roots.running.remove(&key) {
+        roots.ended.insert(key, root);
+    }
+}
+
+/// This thread has called that root job, and goes on.
+fn returned(key: RootKey) {
+    let root = lock().ended.remove(&key);
+    // One in which nobody asked has no values: neither are those of the one before shown any more.
+    let root = root.unwrap_or_else(|| new(None));
+    if ALONE.get() == NONE {
+        OWN.set(Some(root));
+    }
+}
+
+/// The root job is over, wherever it ran.
+pub(super) fn forget(key: RootKey) {
+    lock().running.remove(&key);
+}
+
+fn lock() -> MutexGuard<'static, Roots> {
+    ROOTS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// As long as it lives this thread runs a sequential program, for which bounds start afresh; unless it is in a job, or
+/// in such a program, already.
+#[must_use = "it begins and ends a sequential run"]
+pub struct Alone(bool);
+
+impl Alone {
+    /// Begins it.
+    #[inline]
+    pub fn begin() -> Alone {
+        let begins = ALONE.get() == NONE && worker::current_root().is_none();
+        if begins {
+            begin();
+        }
+        Alone(begins)
+    }
+}
+
+fn begin() {
+    let root = new(None);
+    ALONE.set(root.number);
+    lock().latest = Arc::downgrade(&root);
+    OWN.set(Some(root));
+}
+
+impl Drop for Alone {
+    #[inline]
+    fn drop(&mut self) {
+        if self.0 {
+            ALONE.set(NONE);
+        }
+    }
+}

@@ -1,0 +1,314 @@
+//! `Shared<T>`: an immutable value that is made once, and travels as a handle.
+
+use std::{
+    fmt,
+    ops::Deref,
+    sync::{Arc, OnceLock},
+};
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de, de::DeserializeOwned, ser};
+
+use super::store::{Entry, LARGEST_VALUE, store};
+use crate::job::{ValueName, needs};
+
+/// An immutable value that all jobs may need: a scene, a matrix, a dictionary.
+///
+/// It is made once and passed by handle, `&Shared<T>` or `Shared<T>`; [`Deref`] gives the value. When a job travels to
+/// another node only the handle does: the value's name, the BLAKE3 hash of its bytes. A node fetches the value once,
+/// before the first job that carries the handle starts there, from a node nearby that has it. On one machine a handle is
+/// an `Arc`, and the value is never serialized.
+///
+/// What is changed through a `Mutex` or an atomic in it stays on the machine where that happened. A value lives as long as
+/// a handle of it, or a root job in which one has travelled; it can have at most 1 GiB of bytes. As a part of something
+/// that is serialized it is its name alone, which can be read again only where the value is.
+pub struct Shared<T>(Arc<Inner<T>>);
+
+struct Inner<T> {
+    value: T,
+    /// Its place in the store, once it has travelled; or why it cannot.
+    entry: OnceLock<Result<Arc<Entry>, String>>,
+}
+
+impl<T> Shared<T> {
+    /// Makes a value shared. Nothing is serialized before a handle travels.
+    pub fn new(value: T) -> Shared<T> {
+        Shared(Arc::new(Inner {
+            value,
+            entry: OnceLock::new(),
+        }))
+    }
+
+    /// Are the two the same value in memory?
+    #[must_use]
+    pub fn ptr_eq(this: &Shared<T>, other: &Shared<T>) -> bool {
+        Arc::ptr_eq(&this.0, &other.0)
+    }
+}
+
+impl<T: Serialize + Send + Sync + 'static> Shared<T> {
+    /// The value's name, the same on every node and in every run: the BLAKE3 hash of its bytes.
+    ///
+    /// (Not a method: the value may have one of that name.)
+    ///
+    /// # Panics
+    /// If the value cannot be serialized, or takes more than 1 GiB.
+    #[must_use]
+    pub fn name(this: &Shared<T>) -> ValueName {
+        match this.entry() {
+            Ok(entry) => entry.name,
+            Err(error) => panic!("a shared value has no name: {error}"),
+        }
+    }
+
+    fn entry(&self) -> Result<&Arc<Entry>, &String> {
+        let make = || {
+            let (bytes, mentions) = needs::gather(|| postcard::to_stdvec(&self.0.value));
+            let bytes = bytes.map_err(|error| error.to_string())?;
+            if bytes.len() as u64 > LARGEST_VALUE {
+                return Err(format!(
+                    "it takes {} bytes, and a shared value may take at most {LARGEST_VALUE}; divide it",
+                    bytes.len()
+                ));
+            }
+            let name = ValueName(*blake3::hash(&bytes).as_bytes());
+            let entry = store().insert(name, bytes, Some(store().all(&mentions)));
+            entry.remember(&self.0);
+            Ok(entry)
+        };
+        self.0.entry.get_or_init(make).as_ref()
+    }
+}
+
+/// Says that what is being serialized or read mentions this value, and what that one mentions in turn. False if
+/// nobody gathers such.
+fn note(entry: &Entry) -> bool {
+    for mentioned in entry.mentions.get().into_iter().flatten() {
+        note(mentioned);
+    }
+    needs::note(entry.name)
+}
+
+impl<T: Serialize + Send + Sync + 'static> Serialize for Shared<T> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let entry = self.entry().map_err(ser::Error::custom)?;
+        if note(entry) {
+            // Perhaps this was the last handle, as in the result of a job.
+            store().put_in_transit(entry);
+        }
+        entry.name.serialize(serializer)
+    }
+}
+
+impl<'de, T: DeserializeOwned + Send + Sync + 'static> Deserialize<'de> for Shared<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Shared<T>, D::Error> {
+        let name = ValueName::deserialize(deserializer)?;
+        let entry = store().get(name).ok_or_else(|| {
+            de::Error::custom(format_args!(
+                "the shared value {name:?} is not in this process: its handle can be read only where the value is"
+            ))
+        })?;
+        let decoded = entry.decoded(|| {
+            let (value, mentions) = needs::gather(|| postcard::from_bytes(&entry.bytes));
+            let value = value.map_err(|error| {
+                de::Error::custom(format_args!(
+                    "the shared value {name:?} is no {}: {error}",
+                    std::any::type_name::<T>()
+                ))
+            })?;
+            entry.mentions.get_or_init(|| store().all(&mentions));
+            Ok(Arc::new(Inner {
+                value,
+                entry: OnceLock::from(Ok(Arc::clone(&entry))),
+            }))
+        })?;
+        note(&entry);
+        Ok(Shared(decoded))
+    }
+}
+
+impl<T> Deref for Shared<T> {
+    type Target = T;
+
+    #[inline]
+    fn deref(&self) -> &T {
+        &self.0.value
+    }
+}
+
+impl<T> AsRef<T> for Shared<T> {
+    fn as_ref(&self) -> &T {
+        self
+    }
+}
+
+impl<T> Clone for Shared<T> {
+    fn clone(&self) -> Shared<T> {
+        Shared(Arc::clone(&self.0))
+    }
+}
+
+impl<T> From<T> for Shared<T> {
+    fn from(value: T) -> Shared<T> {
+        Shared::new(value)
+    }
+}
+
+impl<T: fmt::Debug> fmt::Debug for Shared<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Shared").field(&self.0.value).finish()
+    }
+}
+
+/// Compares the values.
+impl<T: PartialEq> PartialEq for Shared<T> {
+    fn eq(&self, other: &Shared<T>) -> bool {
+        self.0.value == other.0.value
+    }
+}
+
+impl<T: Eq> Eq for Shared<T> {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        data::store::{Progress, in_turn},
+        job::RootTag,
+    };
+
+    fn over_the_wire<T: Serialize + DeserializeOwned>(
+        value: &T,
+    ) -> (Result<T, postcard::Error>, Vec<ValueName>) {
+        let (bytes, needs) = needs::gather(|| postcard::to_stdvec(value));
+        (
+            postcard::from_bytes(&bytes.expect("it can be serialized")),
+            needs,
+        )
+    }
+
+    #[test]
+    fn a_handle_travels_as_its_name() {
+        let list = Shared::new(vec![1u32; 1000]);
+        let bytes = postcard::to_stdvec(&list).expect("a list");
+        assert_eq!(bytes, Shared::name(&list).0);
+        let (copy, needs) = over_the_wire(&list);
+        assert!(Shared::ptr_eq(&list, &copy.expect("the value is here")));
+        assert_eq!(needs, [Shared::name(&list)]);
+    }
+
+    #[test]
+    fn the_same_value_made_again_has_the_same_name() {
+        let make = || Shared::new("the same value made again".to_owned());
+        let (one, other) = (make(), make());
+        assert_eq!(Shared::name(&one), Shared::name(&other));
+        assert!(!Shared::ptr_eq(&one, &other) && one == other);
+    }
+
+    #[test]
+    fn a_value_is_decoded_once_for_each_type() {
+        let _turn = in_turn();
+        let bytes = postcard::to_stdvec("decoded once for each type").expect("a text");
+        let name = ValueName(*blake3::hash(&bytes).as_bytes());
+        let total = bytes.len() as u64;
+        assert_eq!(store().put_part(name, 0, total, bytes), Progress::Stored);
+        let read = || postcard::from_bytes::<Shared<String>>(&name.0).expect("a text");
+        let (one, other) = (read(), read());
+        assert!(Shared::ptr_eq(&one, &other));
+        assert_eq!(*one, "decoded once for each type");
+        let as_bytes: Shared<Vec<u8>> = postcard::from_bytes(&name.0).expect("bytes");
+        assert_eq!(*as_bytes, one.as_bytes());
+        let error = postcard::from_bytes::<Shared<Vec<String>>>(&name.0);
+        assert!(error.is_err(), "a text is no list of texts");
+    }
+
+    #[test]
+    fn a_value_that_is_not_here_is_an_error() {
+        let name = Shared::name(&Shared::new("gone at once".to_owned()));
+        assert!(!store().contains(name));
+        let missing = postcard::from_bytes::<Shared<String>>(&name.0);
+        assert!(missing.is_err());
+        let json = serde_json::to_string(&name).expect("a list of numbers");
+        let error = serde_json::from_str::<Shared<String>>(&json).expect_err("it is gone");
+        assert!(error.to_string().contains("is not in this process"));
+    }
+
+    #[derive(Serialize, serde::Deserialize)]
+    struct Outer {
+        inner: Shared<String>,
+    }
+
+    #[test]
+    fn handles_in_values_are_needed_too() {
+        let _turn = in_turn();
+        let inner = Shared::new("an inner value".to_owned());
+        let outer = Shared::new(Outer {
+            inner: inner.clone(),
+        });
+        let both = [Shared::name(&inner), Shared::name(&outer)];
+        for _ in 0..2 {
+            assert_eq!(over_the_wire(&outer).1, both);
+        }
+        // The same where it has come from elsewhere, and is sent on.
+        let bytes = store().read(both[1], 0, u64::MAX).expect("it is here").0;
+        drop(outer);
+        store().forget_root(ROOT);
+        assert!(!store().contains(both[1]));
+        let total = bytes.len() as u64;
+        assert_eq!(store().put_part(both[1], 0, total, bytes), Progress::Stored);
+        let outer: Shared<Outer> = postcard::from_bytes(&both[1].0).expect("both are here");
+        assert_eq!(over_the_wire(&outer).1, both);
+        assert!(Shared::ptr_eq(&outer.inner, &inner));
+    }
+
+    const ROOT: RootTag = RootTag {
+        term: 7_001,
+        number: 0,
+    };
+
+    #[derive(Serialize, serde::Deserialize)]
+    struct Text(String);
+
+    #[test]
+    fn a_pinned_value_stays_and_stays_decoded() {
+        let _turn = in_turn();
+        let text = Shared::new(Text("pinned".to_owned()));
+        let name = Shared::name(&text);
+        assert!(store().pin(name, ROOT));
+        let place = std::ptr::from_ref(&*text).addr();
+        drop(text);
+        let text: Shared<Text> = postcard::from_bytes(&name.0).expect("it is pinned");
+        assert_eq!(std::ptr::from_ref(&*text).addr(), place);
+        drop(text);
+        store().forget_root(ROOT);
+        assert!(!store().contains(name));
+    }
+
+    #[test]
+    fn what_travelled_last_waits_to_be_pinned() {
+        let _turn = in_turn();
+        let name = {
+            let result = Shared::new("the result of a job".to_owned());
+            assert!(over_the_wire(&result).0.is_ok());
+            Shared::name(&result)
+        };
+        let root = RootTag { number: 1, ..ROOT };
+        assert!(store().pin(name, root));
+        store().forget_root(ROOT);
+        let part = store().read(name, 1, 3);
+        assert_eq!(part.map(|(bytes, _)| bytes), Some(b"the".to_vec()));
+        store().forget_root(root);
+        assert!(!store().contains(name));
+    }
+
+    #[test]
+    fn what_cannot_be_serialized_says_so() {
+        struct Stubborn;
+        impl Serialize for Stubborn {
+            fn serialize<S: Serializer>(&self, _: S) -> Result<S::Ok, S::Error> {
+                Err(ser::Error::custom("never"))
+            }
+        }
+        let stubborn = Shared::new(Stubborn);
+        assert!(serde_json::to_string(&stubborn).is_err());
+    }
+}

@@ -1,0 +1,428 @@
+//! The shared values that this process has, as bytes, by name.
+//!
+//! A value lives as long as a handle of it does, or a root job for which it is pinned. Bytes that others may be about to
+//! fetch, or that have just come, and that nobody has pinned yet are *in transit*: they live until they are pinned, or
+//! until some root job is over. Should that be too early, they are fetched once more, or the job that made them is done
+//! again.
+
+use std::{
+    any::{Any, TypeId},
+    collections::{BTreeMap, HashMap},
+    sync::{Arc, LazyLock, Mutex, MutexGuard, OnceLock, PoisonError, Weak},
+};
+
+use crate::job::{RootTag, ValueName};
+
+/// No shared value takes more bytes: making a larger one travel is an error, and what claims to be larger is not
+/// accepted.
+pub const LARGEST_VALUE: u64 = 1 << 30;
+
+/// The store of this process.
+pub fn store() -> &'static Store {
+    static STORE: LazyLock<Store> = LazyLock::new(Store::default);
+    &STORE
+}
+
+/// Shared values by name. There is one, [`store()`], for all pools of the process.
+#[derive(Default)]
+pub struct Store {
+    values: Mutex<Values>,
+    arriving: Mutex<HashMap<ValueName, Arriving>>,
+}
+
+#[derive(Default)]
+struct Values {
+    entries: HashMap<ValueName, Weak<Entry>>,
+    pinned: HashMap<RootTag, HashMap<ValueName, Pin>>,
+    in_transit: HashMap<ValueName, Arc<Entry>>,
+}
+
+/// What has become of a piece.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Progress {
+    /// It is kept; others are missing.
+    More,
+    /// The value is here.
+    Stored,
+    /// The pieces do not make up what the name says, or say so themselves; all of them have been dropped.
+    Corrupt,
+}
+
+impl Store {
+    /// Is the value here?
+    pub fn contains(&self, name: ValueName) -> bool {
+        self.get(name).is_some()
+    }
+
+    /// At most `length` bytes of the value from `offset` on, and how many it has in all; `None` if it is not here.
+    pub fn read(&self, name: ValueName, offset: u64, length: u64) -> Option<(Vec<u8>, u64)> {
+        let entry = self.get(name)?;
+        let total = entry.bytes.len();
+        let start = usize::try_from(offset).unwrap_or(total).min(total);
+        let length = usize::try_from(length).unwrap_or(total).min(total - start);
+        Some((entry.bytes[start..start + length].to_vec(), total as u64))
+    }
+
+    /// Keeps a piece of a value that comes from elsewhere. Pieces may come in any order, and more than once.
+    pub fn put_part(&self, name: ValueName, offset: u64, total: u64, bytes: Vec<u8>) -> Progress {
+        let mut all = lock(&self.arriving);
+        if self.contains(name) {
+            all.remove(&name);
+            return Progress::Stored;
+        }
+        let arriving = all.entry(name).or_insert_with(|| Arriving::new(total));
+        if !arriving.accepts(offset, total, bytes.len() as u64) {
+            all.remove(&name);
+            return Progress::Corrupt;
+        }
+        arriving.put(offset, bytes);
+        if !arriving.is_complete() {
+            return Progress::More;
+        }
+        let Some(arrived) = all.remove(&name) else {
+            unreachable!("it has just been there");
+        };
+        drop(all);
+        if arrived.hasher.finalize().as_bytes() != &name.0 {
+            return Progress::Corrupt;
+        }
+        let entry = self.insert(name, arrived.start, None);
+        self.put_in_transit(&entry);
+        Progress::Stored
+    }
+
+    /// Keeps the value as long as this root job is not over. False if it is not here.
+    pub fn pin(&self, name: ValueName, root: RootTag) -> bool {
+        let Some(entry) = self.get(name) else {
+            return false;
+        };
+        let pin = Pin::new(entry);
+        let mut values = lock(&self.values);
+        let before = values.pinned.entry(root).or_default().insert(name, pin);
+        let transit = values.in_transit.remove(&name);
+        // What is dropped may look into the books itself.
+        drop(values);
+        drop((before, transit));
+        true
+    }
+
+    /// The root job is over: what was kept for it alone goes.
+    pub fn forget_root(&self, root: RootTag) {
+        let mut values = lock(&self.values);
+        let pinned = values.pinned.remove(&root);
+        let in_transit = std::mem::take(&mut values.in_transit);
+        drop(values);
+        drop((pinned, in_transit));
+    }
+
+    pub(super) fn get(&self, name: ValueName) -> Option<Arc<Entry>> {
+        lock(&self.values).entries.get(&name)?.upgrade()
+    }
+
+    /// Those of the names that are here.
+    pub(super) fn all(&self, names: &[ValueName]) -> Vec<Arc<Entry>> {
+        names.iter().filter_map(|name| self.get(*name)).collect()
+    }
+
+    /// Enters a value, or finds it. What it mentions is known if it was made here, else once it has been decoded.
+    pub(super) fn insert(
+        &self,
+        name: ValueName,
+        bytes: Vec<u8>,
+        mentions: Option<Vec<Arc<Entry>>>,
+    ) -> Arc<Entry> {
+        let fresh = Arc::new(Entry {
+            name,
+            bytes,
+            mentions: mentions.map_or_else(OnceLock::new, OnceLock::from),
+            decoded: Mutex::default(),
+        });
+        let mut values = lock(&self.values);
+        let known = values.entries.get(&name).and_then(Weak::upgrade);
+        if known.is_none() {
+            values.entries.insert(name, Arc::downgrade(&fresh));
+        }
+        drop(values);
+        known.unwrap_or(fresh)
+    }
+
+    pub(super) fn put_in_transit(&self, entry: &Arc<Entry>) {
+        let mut values = lock(&self.values);
+        let is_pinned = values
+            .pinned
+            .values()
+            .any(|names| names.contains_key(&entry.name));
+        if !is_pinned {
+            values.in_transit.insert(entry.name, Arc::clone(entry));
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// One value.
+pub(super) struct Entry {
+    pub(super) name: ValueName,
+    pub(super) bytes: Vec<u8>,
+    /// The values whose handles are in this one: whoever gets it will want those.
+    pub(super) mentions: OnceLock<Vec<Arc<Entry>>>,
+    decoded: Mutex<Decoded>,
+}
+
+/// What the bytes have been decoded to, once for each type.
+#[derive(Default)]
+struct Decoded {
+    values: HashMap<TypeId, Weak<dyn Any + Send + Sync>>,
+    pins: usize,
+    /// As long as there are pins. Jobs come and go, and each would decode it again.
+    kept: Vec<Arc<dyn Any + Send + Sync>>,
+}
+
+impl Entry {
+    /// The value as a `T`; `decode` makes it if nobody has it any more.
+    pub(super) fn decoded<T: Any + Send + Sync, E>(
+        &self,
+        decode: impl FnOnce() -> Result<Arc<T>, E>,
+    ) -> Result<Arc<T>, E> {
+        // Others who want it wait meanwhile. Values that are mentioned in this one have locks of their own, and no value
+        // mentions itself: its name is a hash.
+        let mut decoded = lock(&self.decoded);
+        let known = decoded.values.get(&TypeId::of::<T>());
+        if let Some(value) = known.and_then(Weak::upgrade)
+            && let Ok(value) = value.downcast()
+        {
+            return Ok(value);
+        }
+        let value = decode()?;
+        decoded.remember(&value);
+        Ok(value)
+    }
+
+    /// This is what the bytes were made of.
+    pub(super) fn remember<T: Any + Send + Sync>(&self, value: &Arc<T>) {
+        lock(&self.decoded).remember(value);
+    }
+}
+
+impl Decoded {
+    fn remember<T: Any + Send + Sync>(&mut self, value: &Arc<T>) {
+        let value: Arc<dyn Any + Send + Sync> = Arc::<T>::clone(value);
+        self.values
+            .insert(TypeId::of::<T>(), Arc::downgrade(&value));
+        if self.pins > 0 {
+            self.kept.push(value);
+        }
+    }
+}
+
+impl Drop for Entry {
+    fn drop(&mut self) {
+        let mut values = lock(&store().values);
+        // The same value may have been entered again meanwhile.
+        let is_gone = |entry: &Weak<Entry>| entry.strong_count() == 0;
+        if values.entries.get(&self.name).is_some_and(is_gone) {
+            values.entries.remove(&self.name);
+        }
+    }
+}
+
+/// Keeps a value, and what it has been decoded to.
+struct Pin(Arc<Entry>);
+
+impl Pin {
+    fn new(entry: Arc<Entry>) -> Pin {
+        let mut decoded = lock(&entry.decoded);
+        decoded.pins += 1;
+        decoded.kept = decoded.values.values().filter_map(Weak::upgrade).collect();
+        drop(decoded);
+        Pin(entry)
+    }
+}
+
+impl Drop for Pin {
+    fn drop(&mut self) {
+        let mut decoded = lock(&self.0.decoded);
+        decoded.pins -= 1;
+        if decoded.pins == 0 {
+            let kept = std::mem::take(&mut decoded.kept);
+            drop(decoded);
+            drop(kept);
+        }
+    }
+}
+
+/// A value of which pieces are missing.
+struct Arriving {
+    total: u64,
+    /// From the beginning, without gaps.
+    start: Vec<u8>,
+    /// Of `start`.
+    hasher: blake3::Hasher,
+    /// What came too early, by its place.
+    later: BTreeMap<u64, Vec<u8>>,
+    later_bytes: u64,
+}
+
+impl Arriving {
+    fn new(total: u64) -> Arriving {
+        Arriving {
+            total,
+            start: Vec::new(),
+            hasher: blake3::Hasher::new(),
+            later: BTreeMap::new(),
+            later_bytes: 0,
+        }
+    }
+
+    fn accepts(&self, offset: u64, total: u64, length: u64) -> bool {
+        total == self.total
+            && total <= LARGEST_VALUE
+            && offset.checked_add(length).is_some_and(|end| end <= total)
+            // Pieces that overlap must not make us keep more than the value itself.
+            && self.later_bytes + length <= total
+    }
+
+    fn put(&mut self, offset: u64, bytes: Vec<u8>) {
+        let there = self.later.entry(offset).or_default();
+        if there.len() < bytes.len() {
+            self.later_bytes += (bytes.len() - there.len()) as u64;
+            *there = bytes;
+        }
+        while let Some(next) = self.later.first_entry() {
+            let have = self.start.len() as u64;
+            let Some(known) = have.checked_sub(*next.key()) else {
+                break;
+            };
+            let piece = next.remove();
+            self.later_bytes -= piece.len() as u64;
+            let new = piece.get(known as usize..).unwrap_or_default();
+            self.hasher.update(new);
+            self.start.extend_from_slice(new);
+        }
+    }
+
+    fn is_complete(&self) -> bool {
+        self.start.len() as u64 == self.total
+    }
+}
+
+/// What is in transit goes when any root job is over: tests that look at it, or end one, take turns.
+#[cfg(test)]
+pub(super) fn in_turn() -> MutexGuard<'static, ()> {
+    static TURN: Mutex<()> = Mutex::new(());
+    lock(&TURN)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn name_of(bytes: &[u8]) -> ValueName {
+        ValueName(*blake3::hash(bytes).as_bytes())
+    }
+
+    fn root(number: u32) -> RootTag {
+        // Beyond those of tests in other files: the store is the whole process'.
+        RootTag {
+            term: 7_000,
+            number,
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn pieces_may_come_in_any_order_and_overlap(
+            bytes in proptest::collection::vec(any::<u8>(), 0..300),
+            cuts in proptest::collection::vec((0..300usize, 1..80usize), 0..12),
+            seed: u64,
+        ) {
+            let store = Store::default();
+            let name = name_of(&bytes);
+            let total = bytes.len();
+            let whole = (0..total.max(1)).step_by(64).map(|at| (at, 64));
+            let mut pieces: Vec<_> = cuts.into_iter().chain(whole).collect();
+            let mut random = seed;
+            for i in (1..pieces.len()).rev() {
+                random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                pieces.swap(i, (random >> 33) as usize % (i + 1));
+            }
+            let mut progress = Progress::More;
+            for (at, length) in pieces {
+                let at = at.min(total);
+                let end = (at + length).min(total);
+                progress = store.put_part(name, at as u64, total as u64, bytes[at..end].to_vec());
+                if progress == Progress::Corrupt {
+                    // So many overlapping pieces that we would keep more than the whole: from the beginning, then.
+                    progress = store.put_part(name, 0, total as u64, bytes.clone());
+                }
+            }
+            prop_assert_eq!(progress, Progress::Stored);
+            prop_assert_eq!(store.read(name, 0, u64::MAX), Some((bytes.clone(), total as u64)));
+        }
+    }
+
+    #[test]
+    fn a_wrong_hash_is_corrupt_and_can_be_made_good() {
+        let store = Store::default();
+        let (good, bad) = (b"the value".to_vec(), b"the valve".to_vec());
+        let name = name_of(&good);
+        assert_eq!(store.put_part(name, 0, 9, bad), Progress::Corrupt);
+        assert!(!store.contains(name));
+        assert_eq!(store.put_part(name, 0, 9, good), Progress::Stored);
+        assert!(store.contains(name));
+    }
+
+    #[test]
+    fn pieces_that_contradict_each_other_are_corrupt() {
+        let store = Store::default();
+        let name = name_of(b"anything");
+        let put = |offset, total, length| store.put_part(name, offset, total, vec![0; length]);
+        assert_eq!(put(0, LARGEST_VALUE + 1, 4), Progress::Corrupt);
+        assert_eq!(put(7, 8, 2), Progress::Corrupt);
+        assert_eq!(put(u64::MAX, 8, 2), Progress::Corrupt);
+        assert_eq!(put(4, 8, 4), Progress::More);
+        assert_eq!(put(0, 9, 4), Progress::Corrupt);
+        // And nothing of that is left.
+        assert!(lock(&store.arriving).is_empty());
+    }
+
+    #[test]
+    fn reads_stay_within_the_value() {
+        let store = Store::default();
+        let name = name_of(b"0123456789");
+        assert_eq!(store.read(name, 0, 1), None);
+        assert_eq!(
+            store.put_part(name, 0, 10, b"0123456789".to_vec()),
+            Progress::Stored
+        );
+        for (offset, length, part) in [
+            (0, 4, "0123"),
+            (8, 4, "89"),
+            (10, 1, ""),
+            (u64::MAX, u64::MAX, ""),
+        ] {
+            let expected = Some((part.as_bytes().to_vec(), 10));
+            assert_eq!(store.read(name, offset, length), expected);
+        }
+    }
+
+    #[test]
+    fn a_value_lives_as_long_as_one_of_its_roots() {
+        let _turn = in_turn();
+        let store = store();
+        let bytes = b"a_value_lives_as_long_as_one_of_its_roots".to_vec();
+        let (name, total) = (name_of(&bytes), bytes.len() as u64);
+        assert!(!store.pin(name, root(1)));
+        assert_eq!(store.put_part(name, 0, total, bytes), Progress::Stored);
+        assert!(store.pin(name, root(1)) && store.pin(name, root(2)) && store.pin(name, root(2)));
+        store.forget_root(root(1));
+        assert!(store.contains(name));
+        store.forget_root(root(2));
+        assert!(!store.contains(name));
+        assert!(!lock(&store.values).entries.contains_key(&name));
+    }
+}

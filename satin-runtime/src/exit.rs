@@ -1,0 +1,169 @@
+//! What is to happen when the process exits, however it comes to that: `main` returns, somebody calls
+//! `std::process::exit`, or a signal asks for it.
+//!
+//! A crash (a signal that kills, an abort) is no exit: nobody says goodbye then, and the others find out.
+
+use std::sync::{
+    Mutex, PoisonError,
+    atomic::{AtomicBool, Ordering},
+    mpsc,
+};
+
+/// Called once, with the exit code if the system tells it.
+type Hook = Box<dyn FnOnce(Option<i32>) + Send>;
+
+static HOOK: Mutex<Option<Hook>> = Mutex::new(None);
+
+fn take() -> Option<Hook> {
+    HOOK.lock().unwrap_or_else(PoisonError::into_inner).take()
+}
+
+/// From now on `hook` is called when the process exits; instead of the one before, if there was one.
+pub(crate) fn at_exit(hook: impl FnOnce(Option<i32>) + Send + 'static) {
+    static REGISTERED: AtomicBool = AtomicBool::new(false);
+    *HOOK.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(hook));
+    if !REGISTERED.swap(true, Ordering::Relaxed) {
+        register();
+    }
+}
+
+/// Nothing is called when the process exits.
+pub(crate) fn forget() {
+    drop(take());
+}
+
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+fn register() {
+    use std::ffi::{c_int, c_void};
+
+    // SAFETY: that is how glibc declares it (on_exit(3)); it keeps the function, which lives for ever.
+    unsafe extern "C" {
+        safe fn on_exit(hook: extern "C" fn(c_int, *mut c_void), argument: *mut c_void) -> c_int;
+    }
+    extern "C" fn hook(code: c_int, _: *mut c_void) {
+        run(Some(code));
+    }
+    on_exit(hook, std::ptr::null_mut());
+}
+
+#[cfg(all(unix, not(all(target_os = "linux", target_env = "gnu"))))]
+fn register() {
+    use std::ffi::c_int;
+
+    // SAFETY: that is how the C standard declares it; it keeps the function, which lives for ever.
+    unsafe extern "C" {
+        safe fn atexit(hook: extern "C" fn()) -> c_int;
+    }
+    extern "C" fn hook() {
+        run(None);
+    }
+    atexit(hook);
+}
+
+#[cfg(not(unix))]
+fn register() {}
+
+#[cfg(unix)]
+fn run(code: Option<i32>) {
+    if let Some(hook) = take() {
+        // Nothing may unwind into the C library.
+        let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| hook(code)));
+    }
+}
+
+/// Somebody has asked the process to end: another thread will do so.
+static REQUESTED: AtomicBool = AtomicBool::new(false);
+
+/// Exits with this code; but if the process is asked to end already, with the code for that.
+pub(crate) fn with(code: i32) -> ! {
+    unless_requested();
+    std::process::exit(code);
+}
+
+/// Says what went wrong, and exits with this code; but if the process is asked to end already, that is why.
+pub(crate) fn with_error(code: i32, error: &dyn std::error::Error) -> ! {
+    unless_requested();
+    eprintln!("error: {error}");
+    std::process::exit(code);
+}
+
+fn unless_requested() {
+    while REQUESTED.load(Ordering::SeqCst) {
+        std::thread::park();
+    }
+}
+
+/// Calls `stop` with 130 or 143 when a person or a system asks the process to end (Ctrl-C, SIGTERM), and then exits with
+/// that code. A second request exits at once.
+pub(crate) fn on_request(stop: impl Fn(i32) + Send + Sync + 'static) {
+    let (listens, is_listening) = mpsc::channel();
+    let wait = move || {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build();
+        let Ok(runtime) = runtime else { return };
+        let Ok(mut requests) = runtime.block_on(async { Requests::new() }) else {
+            return;
+        };
+        let _ = listens.send(());
+        let code = runtime.block_on(requests.next());
+        REQUESTED.store(true, Ordering::SeqCst);
+        std::thread::scope(|scope| {
+            let stopping = std::thread::Builder::new().spawn_scoped(scope, || {
+                stop(code);
+                std::process::exit(code);
+            });
+            if stopping.is_ok() {
+                runtime.block_on(requests.next());
+            }
+            forget();
+            std::process::exit(code);
+        });
+    };
+    let thread = std::thread::Builder::new().name("satin-signals".into());
+    let started = thread.spawn(wait);
+    if started.is_err() || is_listening.recv().is_err() {
+        tracing::warn!("cannot wait for signals: Ctrl-C ends this node without a goodbye");
+    }
+}
+
+#[cfg(unix)]
+struct Requests {
+    interrupt: tokio::signal::unix::Signal,
+    terminate: tokio::signal::unix::Signal,
+}
+
+#[cfg(unix)]
+impl Requests {
+    fn new() -> std::io::Result<Requests> {
+        use tokio::signal::unix::{SignalKind, signal};
+        Ok(Requests {
+            interrupt: signal(SignalKind::interrupt())?,
+            terminate: signal(SignalKind::terminate())?,
+        })
+    }
+
+    async fn next(&mut self) -> i32 {
+        tokio::select! {
+            _ = self.interrupt.recv() => 130,
+            _ = self.terminate.recv() => 143,
+        }
+    }
+}
+
+#[cfg(not(unix))]
+struct Requests;
+
+#[cfg(not(unix))]
+impl Requests {
+    fn new() -> std::io::Result<Requests> {
+        Ok(Requests)
+    }
+
+    async fn next(&mut self) -> i32 {
+        if tokio::signal::ctrl_c().await.is_err() {
+            std::future::pending::<()>().await;
+        }
+        130
+    }
+}

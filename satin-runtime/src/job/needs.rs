@@ -1,0 +1,85 @@
+//! Which shared values a job or a result mentions: noted while it is serialized, fetched by the receiver before it
+//! is read.
+
+use std::cell::RefCell;
+
+use super::ValueName;
+
+thread_local! {
+    /// `None` as long as nobody gathers.
+    static NOTED: RefCell<Option<Vec<ValueName>>> = const { RefCell::new(None) };
+}
+
+/// Runs `serialize` and gives beside its result the values that it noted, each once.
+pub fn gather<R>(serialize: impl FnOnce() -> R) -> (R, Vec<ValueName>) {
+    /// What somebody further out has gathered so far; goes back also if `serialize` panics.
+    struct Outer(Option<Vec<ValueName>>);
+
+    impl Drop for Outer {
+        fn drop(&mut self) {
+            NOTED.set(self.0.take());
+        }
+    }
+
+    let _outer = Outer(NOTED.replace(Some(Vec::new())));
+    let result = serialize();
+    (result, NOTED.take().unwrap_or_default())
+}
+
+/// The value that is being serialized mentions this one. False if nobody gathers: nothing happens then.
+pub fn note(name: ValueName) -> bool {
+    NOTED.with_borrow_mut(|noted| {
+        let Some(names) = noted else { return false };
+        if !names.contains(&name) {
+            names.push(name);
+        }
+        true
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn name(number: u8) -> ValueName {
+        ValueName([number; 32])
+    }
+
+    #[test]
+    fn each_value_is_noted_once_and_only_inside() {
+        assert!(!note(name(1)));
+        let (result, names) = gather(|| {
+            note(name(2));
+            note(name(3));
+            note(name(2));
+            7
+        });
+        assert_eq!((result, names), (7, vec![name(2), name(3)]));
+        assert_eq!(gather(|| ()).1, vec![]);
+    }
+
+    #[test]
+    fn gathering_within_gathering_keeps_the_two_apart() {
+        let ((), outer) = gather(|| {
+            note(name(1));
+            assert_eq!(gather(|| note(name(2))), (true, vec![name(2)]));
+            note(name(3));
+        });
+        assert_eq!(outer, vec![name(1), name(3)]);
+    }
+
+    #[test]
+    fn a_panic_leaves_nothing_behind() {
+        let ((), outer) = gather(|| {
+            note(name(1));
+            let inner = std::panic::catch_unwind(|| {
+                gather(|| {
+                    note(name(2));
+                    std::panic::resume_unwind(Box::new(()));
+                })
+            });
+            assert!(inner.is_err());
+        });
+        assert_eq!(outer, vec![name(1)]);
+    }
+}

@@ -1,0 +1,240 @@
+//! Between the gate and the node: what workers tell, and what the node wants of them.
+
+use std::{
+    collections::BTreeSet,
+    sync::atomic::{AtomicBool, Ordering},
+};
+
+use crossbeam::queue::SegQueue;
+use tokio::sync::Notify;
+
+use super::limits;
+use crate::{
+    data,
+    job::{Answer, BoundName, Offer, Parcel, RootTag, ValueName},
+    node::{Departure, Event, HostKey, Lattices, Taken},
+    worker::{Gate, Leaving, Outside, Token},
+};
+
+/// What the network thread is told by other threads. Any number of news ring the bell once.
+#[derive(Default)]
+pub(super) struct News {
+    queue: SegQueue<Event>,
+    rung: AtomicBool,
+    pub(super) bell: Notify,
+    /// Nobody listens any more.
+    deaf: AtomicBool,
+}
+
+impl News {
+    pub(super) fn tell(&self, event: Event) {
+        if self.deaf.load(Ordering::Relaxed) {
+            return;
+        }
+        self.queue.push(event);
+        if !self.rung.swap(true, Ordering::AcqRel) {
+            self.bell.notify_one();
+        }
+    }
+
+    /// What comes from here on rings the bell again.
+    pub(super) fn next(&self) -> Option<Event> {
+        self.queue.pop().or_else(|| {
+            self.rung.swap(false, Ordering::AcqRel);
+            self.queue.pop()
+        })
+    }
+
+    pub(super) fn close(&self) {
+        self.deaf.store(true, Ordering::Relaxed);
+        while self.queue.pop().is_some() {}
+    }
+}
+
+impl Outside for News {
+    fn idle(&self, workers: u32) {
+        self.tell(Event::Idle(workers));
+    }
+
+    fn public(&self) {
+        self.tell(Event::Public);
+    }
+
+    fn done(&self, key: u64, answer: Answer) {
+        let answer = match answer {
+            Answer::Result { bytes, .. } if bytes.len() > limits::VALUE => {
+                Answer::Refused(format!(
+                    "its result has {} bytes, more than the {} that travel",
+                    bytes.len(),
+                    limits::VALUE
+                ))
+            }
+            answer => answer,
+        };
+        self.tell(Event::Done(HostKey(key), answer));
+    }
+
+    fn recalled(&self, token: Token) {
+        self.tell(Event::Recalled(Departure(token.0)));
+    }
+
+    fn offered(&self, offer: Offer) {
+        self.tell(Event::Offered(offer));
+    }
+
+    fn root_started(&self, root: RootTag) {
+        self.tell(Event::RootStarted(root));
+    }
+
+    fn root_finished(&self, root: RootTag) {
+        self.tell(Event::RootFinished(root));
+    }
+}
+
+/// The node's side of the gate.
+pub(super) struct Bridge {
+    gate: Gate,
+    /// Jobs of ours that are away.
+    away: BTreeSet<Departure>,
+    /// Jobs of others that are here.
+    hosted: BTreeSet<HostKey>,
+    pub(super) given: u64,
+    pub(super) taken: u64,
+}
+
+impl Bridge {
+    pub(super) fn new(gate: Gate) -> Bridge {
+        Bridge {
+            gate,
+            away: BTreeSet::new(),
+            hosted: BTreeSet::new(),
+            given: 0,
+            taken: 0,
+        }
+    }
+
+    pub(super) fn take(&mut self, request: u64, most: u32) -> Event {
+        let haul = self.gate.take(most);
+        let mut jobs = Vec::with_capacity(haul.jobs.len());
+        for leaving in haul.jobs {
+            match leaving {
+                Leaving::Own(token, parcel) if parcel.arguments.len() > limits::VALUE => {
+                    let why = format!(
+                        "its arguments have {} bytes, more than the {} that travel",
+                        parcel.arguments.len(),
+                        limits::VALUE
+                    );
+                    tracing::warn!(job = %parcel.id, "a job stays at home: {why}");
+                    self.gate.deliver(token, Answer::Refused(why));
+                }
+                Leaving::Own(token, parcel) => {
+                    let departure = Departure(token.0);
+                    self.away.insert(departure);
+                    self.given += 1;
+                    jobs.push(Taken::Own(departure, parcel));
+                }
+                Leaving::Hosted(key, parcel) => {
+                    self.hosted.remove(&HostKey(key));
+                    jobs.push(Taken::Hosted(HostKey(key), parcel));
+                }
+            }
+        }
+        Event::Took {
+            request,
+            jobs,
+            left: haul.left,
+        }
+    }
+
+    pub(super) fn start(&mut self, key: HostKey, parcel: Parcel) {
+        self.hosted.insert(key);
+        self.taken += 1;
+        self.gate.host(key.0, parcel);
+    }
+
+    pub(super) fn abort(&self, key: HostKey) {
+        self.gate.abort_hosted(key.0);
+    }
+
+    /// Before the node hears of it.
+    pub(super) fn note(&mut self, event: &Event) {
+        match event {
+            Event::Done(key, _) => drop(self.hosted.remove(key)),
+            Event::Recalled(departure) => drop(self.away.remove(departure)),
+            _ => {}
+        }
+    }
+
+    pub(super) fn deliver(&mut self, departure: Departure, answer: Answer) {
+        self.away.remove(&departure);
+        self.gate.deliver(Token(departure.0), answer);
+    }
+
+    pub(super) fn put_back(&mut self, departure: Departure) {
+        self.away.remove(&departure);
+        self.gate.put_back(Token(departure.0));
+    }
+
+    pub(super) fn set_hungry(&self, hungry: bool) {
+        self.gate.set_hungry(hungry);
+    }
+
+    pub(super) fn hold_roots(&self) {
+        self.gate.hold_roots();
+    }
+
+    pub(super) fn release_roots(&self) {
+        self.gate.release_roots();
+    }
+
+    pub(super) fn improve(&self, offer: &Offer) {
+        data::improve(self.gate.number(), offer);
+    }
+
+    pub(super) fn forget_root(&self, root: RootTag) {
+        data::forget_root(self.gate.number(), root);
+    }
+
+    pub(super) fn store(
+        &self,
+        name: ValueName,
+        root: RootTag,
+        offset: u64,
+        total: u64,
+        bytes: Vec<u8>,
+    ) -> Option<Event> {
+        match data::store().put_part(name, offset, total, bytes) {
+            data::Progress::More => None,
+            data::Progress::Stored => {
+                data::store().pin(name, root);
+                Some(Event::Stored(name))
+            }
+            data::Progress::Corrupt => Some(Event::Corrupt(name)),
+        }
+    }
+
+    /// Nobody outside will answer any more: the workers go on alone.
+    pub(super) fn leave(&mut self) {
+        for departure in std::mem::take(&mut self.away) {
+            self.gate.put_back(Token(departure.0));
+        }
+        for key in std::mem::take(&mut self.hosted) {
+            self.gate.abort_hosted(key.0);
+        }
+        self.gate.set_hungry(false);
+        self.gate.release_roots();
+    }
+}
+
+/// What the node asks of this process.
+pub(super) struct Here<L>(pub(super) L);
+
+impl<L: Lattices> Lattices for Here<L> {
+    fn join(&self, bound: BoundName, have: &[u8], new: &[u8]) -> Option<Vec<u8>> {
+        self.0.join(bound, have, new)
+    }
+
+    fn holds(&self, name: ValueName) -> bool {
+        data::store().contains(name)
+    }
+}

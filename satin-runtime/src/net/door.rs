@@ -1,0 +1,359 @@
+//! Who gets in: the greeting's checks, and how often one source may knock.
+
+use std::{
+    collections::HashMap,
+    io,
+    net::IpAddr,
+    path::Path,
+    time::{Duration, Instant},
+};
+
+use super::{
+    limits,
+    wire::{Hello, Reason, Refusal, Role},
+};
+use crate::{
+    job,
+    node::{Identity, Peer},
+};
+
+/// What this node says of itself, and wants to hear.
+#[derive(Clone, Debug)]
+pub(super) struct Door {
+    pub(super) pool: String,
+    program: [u8; 32],
+    executable: [u8; 32],
+    target: String,
+    command_line: Vec<String>,
+    mixed_builds: bool,
+}
+
+/// Why somebody is refused, from both sides.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Objection {
+    pub(super) reason: Reason,
+    /// For the log here.
+    pub(super) here: String,
+    /// For the log there.
+    pub(super) there: String,
+}
+
+impl Objection {
+    pub(super) fn refusal(&self) -> Refusal {
+        Refusal::new(self.reason, self.there.clone())
+    }
+}
+
+impl Door {
+    /// Looks at the running process.
+    pub(super) fn new(pool: String) -> Door {
+        let executable = match std::env::current_exe().and_then(|path| hash_file(&path)) {
+            Ok(hash) => hash,
+            Err(error) => {
+                tracing::warn!(
+                    "cannot read the own executable ({error}): other builds of it are not recognised"
+                );
+                [0; 32]
+            }
+        };
+        Door {
+            pool,
+            program: job::program_hash(),
+            executable,
+            target: format!(
+                "{}-{}-{}",
+                std::env::consts::ARCH,
+                std::env::consts::OS,
+                if cfg!(target_env = "musl") {
+                    "musl"
+                } else {
+                    ""
+                }
+            ),
+            command_line: command_line(
+                std::env::args_os().map(|word| word.to_string_lossy().into_owned()),
+            ),
+            mixed_builds: std::env::var("SATIN_MIXED_BUILDS")
+                .is_ok_and(|value| value.trim() == "1"),
+        }
+    }
+
+    pub(super) fn hello(&self, identity: Identity, epoch: u64, meant: Option<Peer>) -> Hello {
+        Hello {
+            pool: self.pool.clone(),
+            program: self.program,
+            executable: self.executable,
+            target: self.target.clone(),
+            identity,
+            role: Role::Member,
+            command_line: self.command_line.clone(),
+            epoch,
+            meant,
+        }
+    }
+
+    /// Can we work together?
+    pub(super) fn check(&self, other: &Hello, me: &Identity) -> Result<(), Objection> {
+        let object = |reason, here: String, there: String| {
+            Err(Objection {
+                reason,
+                here,
+                there,
+            })
+        };
+        if other.identity.peer.id == me.peer.id {
+            let text = "a node does not need a connection to itself";
+            return object(Reason::Yourself, text.into(), text.into());
+        }
+        if other.pool != self.pool {
+            return object(
+                Reason::Pool,
+                format!(
+                    "it belongs to the pool `{}`, and this node to `{}`",
+                    other.pool, self.pool
+                ),
+                format!(
+                    "that node belongs to the pool `{}`, and this one to `{}`: correct SATIN_POOL or SATIN_JOIN",
+                    self.pool, other.pool
+                ),
+            );
+        }
+        if other.role == Role::Observer {
+            return Ok(());
+        }
+        if other.program != self.program {
+            return object(
+                Reason::Program,
+                "it runs another program: its spawnable functions, or their arguments, are not the same".into(),
+                "that node runs another program: its spawnable functions, or their arguments, are not the same; start \
+                 the same program on all nodes, or give this pool another name with SATIN_POOL"
+                    .into(),
+            );
+        }
+        if other.target == self.target && other.executable != self.executable && !self.mixed_builds
+        {
+            return object(
+                Reason::Executable,
+                "it runs another build of the program".into(),
+                "that node runs another build of the program; copy the same executable to all machines, or set \
+                 SATIN_MIXED_BUILDS=1 on all nodes if you are sure that the types are the same"
+                    .into(),
+            );
+        }
+        Ok(())
+    }
+
+    /// Worth a warning: then the other `main` does something else.
+    pub(super) fn other_command_line(&self, other: &Hello) -> Option<String> {
+        let same = other.role == Role::Observer || other.command_line == self.command_line;
+        (!same).then(|| {
+            format!(
+                "{} was started with other arguments than this node: `{}` instead of `{}`",
+                other.identity.name,
+                super::wire::printable(&other.command_line.join(" ")),
+                self.command_line.join(" ")
+            )
+        })
+    }
+}
+
+fn hash_file(path: &Path) -> io::Result<[u8; 32]> {
+    let mut hasher = blake3::Hasher::new();
+    io::copy(&mut std::fs::File::open(path)?, &mut hasher)?;
+    Ok(hasher.finalize().into())
+}
+
+/// Flags of `satin::Args`, which may well differ between nodes; true for those with a value.
+const OWN_FLAGS: [(&str, bool); 11] = [
+    ("--threads", true),
+    ("--stack", true),
+    ("--stats", false),
+    ("--join", true),
+    ("--listen", true),
+    ("--site", true),
+    ("--credential", true),
+    ("--pool", true),
+    ("--nodes", true),
+    ("--steal", true),
+    ("--name", true),
+];
+
+/// What the program itself was told: without its name, and without Satin's own flags.
+fn command_line(words: impl Iterator<Item = String>) -> Vec<String> {
+    let mut words = words.skip(1);
+    let mut kept = Vec::new();
+    let mut length = 0;
+    while let Some(word) = words.next() {
+        let (flag, has_value) = match word.split_once('=') {
+            Some((flag, _)) => (flag, true),
+            None => (&*word, false),
+        };
+        match OWN_FLAGS.iter().find(|(own, _)| *own == flag) {
+            Some((_, takes_value)) => {
+                if *takes_value && !has_value {
+                    words.next();
+                }
+            }
+            None => {
+                length += word.len() + 8;
+                if length > limits::COMMAND_LINE {
+                    break;
+                }
+                kept.push(word);
+            }
+        }
+    }
+    kept
+}
+
+/// How often one source may knock.
+#[derive(Default)]
+pub(super) struct Sources {
+    /// What each has left, and when that was.
+    left: HashMap<IpAddr, (f64, Instant)>,
+}
+
+impl Sources {
+    /// May it begin a handshake now?
+    pub(super) fn admit(&mut self, source: IpAddr, now: Instant) -> bool {
+        let full =
+            Duration::from_secs_f64(limits::HANDSHAKES_AT_ONCE / limits::HANDSHAKES_PER_SECOND);
+        if self.left.len() >= limits::SOURCES && !self.left.contains_key(&source) {
+            self.left
+                .retain(|_, (_, since)| now.duration_since(*since) < full);
+            if self.left.len() >= limits::SOURCES {
+                return false;
+            }
+        }
+        let (left, since) = self
+            .left
+            .entry(source)
+            .or_insert((limits::HANDSHAKES_AT_ONCE, now));
+        let earned = now.duration_since(*since).as_secs_f64() * limits::HANDSHAKES_PER_SECOND;
+        *left = (*left + earned).min(limits::HANDSHAKES_AT_ONCE);
+        *since = now;
+        if *left < 1.0 {
+            return false;
+        }
+        *left -= 1.0;
+        true
+    }
+}
+
+/// Lets some warnings of a kind through; the others are for the debug log. Who knocks a thousand times does not fill disks.
+pub(super) struct Patience {
+    left: f64,
+    since: Instant,
+}
+
+impl Patience {
+    const AT_ONCE: f64 = 20.0;
+    const PER_SECOND: f64 = 0.5;
+
+    pub(super) fn new(now: Instant) -> Patience {
+        Patience {
+            left: Patience::AT_ONCE,
+            since: now,
+        }
+    }
+
+    pub(super) fn take(&mut self, now: Instant) -> bool {
+        let earned = now.duration_since(self.since).as_secs_f64() * Patience::PER_SECOND;
+        self.left = (self.left + earned).min(Patience::AT_ONCE);
+        self.since = now;
+        let some = self.left >= 1.0;
+        if some {
+            self.left -= 1.0;
+        }
+        some
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::node::NodeId;
+
+    fn identity(id: u128) -> Identity {
+        Identity {
+            peer: Peer {
+                id: NodeId(id),
+                generation: 0,
+            },
+            name: "n".into(),
+            site: "s".into(),
+            addr: ([127, 0, 0, 1], 1).into(),
+            stamp: 0,
+            threads: 1,
+        }
+    }
+
+    #[test]
+    fn the_same_program_in_the_same_pool_is_let_in_and_nothing_else() {
+        let door = Door::new("p".into());
+        let hello = || door.hello(identity(2), 0, None);
+        let reason = |hello: &Hello| door.check(hello, &identity(1)).map_err(|why| why.reason);
+        assert_eq!(reason(&hello()), Ok(()));
+        let mut other = hello();
+        other.program[0] ^= 1;
+        assert_eq!(reason(&other), Err(Reason::Program));
+        other.role = Role::Observer;
+        assert_eq!(
+            reason(&other),
+            Ok(()),
+            "who only looks may be another program"
+        );
+        other.pool = "q".into();
+        assert_eq!(reason(&other), Err(Reason::Pool));
+        let mut build = hello();
+        build.executable[0] ^= 1;
+        assert_eq!(reason(&build), Err(Reason::Executable));
+        build.target = "z80-cpm".into();
+        assert_eq!(
+            reason(&build),
+            Ok(()),
+            "another processor has another executable"
+        );
+        assert_eq!(
+            reason(&door.hello(identity(1), 0, None)),
+            Err(Reason::Yourself)
+        );
+    }
+
+    #[test]
+    fn flags_of_satin_are_not_the_programs_arguments() {
+        let words = "prog --listen 127.0.0.1:0 42 --site=delft --stats --depth 7 --join a:1";
+        let line = command_line(words.split(' ').map(Into::into));
+        assert_eq!(line, ["42", "--depth", "7"]);
+        let long = std::iter::repeat_n("x".repeat(1000), 1000);
+        assert!(command_line(long).len() <= limits::COMMAND_LINE / 1000);
+    }
+
+    #[test]
+    fn a_source_that_knocks_too_often_waits_and_others_do_not() {
+        let (mut sources, start) = (Sources::default(), Instant::now());
+        let source = |last| IpAddr::from([192, 0, 2, last]);
+        let admitted = (0..10_000)
+            .filter(|_| sources.admit(source(1), start))
+            .count();
+        assert_eq!(admitted, limits::HANDSHAKES_AT_ONCE as usize);
+        assert!(sources.admit(source(2), start));
+        let later = start + Duration::from_secs(1);
+        let admitted = (0..10_000)
+            .filter(|_| sources.admit(source(1), later))
+            .count();
+        assert_eq!(admitted, limits::HANDSHAKES_PER_SECOND as usize);
+    }
+
+    #[test]
+    fn many_sources_do_not_fill_the_memory() {
+        let (mut sources, start) = (Sources::default(), Instant::now());
+        let source = |n: u32| IpAddr::from(n.to_be_bytes());
+        let admitted = (0..20_000)
+            .filter(|n| sources.admit(source(*n), start))
+            .count();
+        assert_eq!(admitted, limits::SOURCES);
+        assert!(sources.admit(source(99_999), start + Duration::from_secs(9)));
+        assert_eq!(sources.left.len(), 1);
+    }
+}

@@ -1,0 +1,809 @@
+//! Drives the node: everything happens on the network thread, and everything that the node has to know or to say passes
+//! through [`Driver`].
+//!
+//! A message that comes in is handed to the node by the very task that has read it, and what the node answers is written
+//! to the streams before that task goes back to sleep: a steal costs no more hops than an echo.
+
+use std::{
+    cell::RefCell,
+    collections::{BTreeMap, BTreeSet, HashMap, VecDeque},
+    net::SocketAddr,
+    rc::Rc,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use quinn::{ClientConfig, Connection, Endpoint, RecvStream, SendStream};
+use tokio::sync::Notify;
+
+use super::{
+    bridge::{Bridge, News},
+    connect,
+    door::{Door, Patience, Sources},
+    limits,
+    link::{Close, Link, write_large},
+    network::Progress,
+    socket::Traffic,
+    thefts::Thefts,
+    wire::{self, Frames},
+};
+use crate::{
+    node::{Action, Event, Identity, Message, Node, NodeId, Notice, Peer, message::Cargo},
+    observe::{
+        events::{self, EventLog, NodeFigures},
+        standing::Standing,
+    },
+};
+
+/// Between two estimates of a round trip that the node is told.
+const MEASURE: Duration = Duration::from_millis(500);
+
+/// What the tasks of the network thread share.
+pub(super) struct Net {
+    pub(super) endpoint: Endpoint,
+    pub(super) client: ClientConfig,
+    pub(super) news: Arc<News>,
+    /// The node's next timeout has come nearer.
+    pub(super) sooner: Notify,
+    /// The node has done its work.
+    pub(super) over: Notify,
+    pub(super) driver: RefCell<Driver>,
+}
+
+impl Net {
+    /// Runs `step` on the driver, and then everything that follows from it.
+    pub(super) fn turn<R>(self: &Rc<Self>, step: impl FnOnce(&mut Driver, Duration) -> R) -> R {
+        let mut driver = self.driver.borrow_mut();
+        let now = driver.now();
+        let result = step(&mut driver, now);
+        driver.run(self, now);
+        result
+    }
+
+    pub(super) fn handle(self: &Rc<Self>, event: Event) {
+        self.turn(|driver, now| driver.node.handle(now, event));
+    }
+}
+
+/// Attempts to connect to one address.
+#[derive(Default)]
+pub(super) struct Dial {
+    /// Whom the node meant.
+    pub(super) meant: Vec<Option<Peer>>,
+    /// The number of the connection, once we have proposed it.
+    pub(super) proposed: Option<u64>,
+}
+
+/// Messages for a peer to which no connection stands.
+#[derive(Default)]
+struct Waiting {
+    messages: VecDeque<Message>,
+    gossip: usize,
+}
+
+/// Of gossip that waits only the latest is worth anything.
+const WAITING_GOSSIP: usize = 4;
+
+pub(super) enum State {
+    /// On the way in.
+    Joining {
+        /// Where the pool may be.
+        candidates: Vec<SocketAddr>,
+        /// Who refused us, and why, and since when.
+        refused: BTreeMap<SocketAddr, String>,
+        since: Option<Instant>,
+    },
+    In,
+    /// With this code, and if something went wrong, why.
+    Over(i32, Option<String>),
+}
+
+/// The one owner of the node.
+pub(super) struct Driver {
+    pub(super) node: Node,
+    pub(super) bridge: Bridge,
+    pub(super) door: Rc<Door>,
+    pub(super) sources: Sources,
+    pub(super) patience: Patience,
+    pub(super) links: HashMap<Peer, Link>,
+    pub(super) dials: HashMap<SocketAddr, Dial>,
+    /// The highest number of a connection between us and that node.
+    epochs: HashMap<NodeId, u64>,
+    /// The highest number of a connection to that node that stood.
+    stood: HashMap<NodeId, u64>,
+    waiting: HashMap<Peer, Waiting>,
+    /// Links to be flushed at the end of the turn.
+    dirty: BTreeSet<Peer>,
+    pub(super) state: State,
+    began: Instant,
+    me: Peer,
+    /// When the timer will ring.
+    armed: Option<Duration>,
+    pub(super) progress: Arc<Progress>,
+    standing: Arc<Standing>,
+    events: Option<EventLog>,
+    pub(super) figures: NodeFigures,
+    thefts: Thefts,
+    pub(super) traffic: Arc<Traffic>,
+    idle: (u32, Duration),
+    master: Option<Identity>,
+}
+
+/// What a driver needs to begin.
+pub(super) struct Beginning {
+    pub(super) node: Node,
+    pub(super) bridge: Bridge,
+    pub(super) door: Door,
+    pub(super) began: Instant,
+    pub(super) progress: Arc<Progress>,
+    pub(super) standing: Arc<Standing>,
+    pub(super) events: Option<EventLog>,
+    pub(super) traffic: Arc<Traffic>,
+}
+
+impl Driver {
+    pub(super) fn new(beginning: Beginning) -> Driver {
+        let Beginning {
+            node,
+            bridge,
+            door,
+            began,
+            progress,
+            standing,
+            events,
+            traffic,
+        } = beginning;
+        let now = Instant::now();
+        Driver {
+            me: node.view().me().peer,
+            figures: NodeFigures {
+                threads: node.view().me().threads,
+                ..NodeFigures::default()
+            },
+            node,
+            bridge,
+            door: Rc::new(door),
+            sources: Sources::default(),
+            patience: Patience::new(now),
+            links: HashMap::new(),
+            dials: HashMap::new(),
+            epochs: HashMap::new(),
+            stood: HashMap::new(),
+            waiting: HashMap::new(),
+            dirty: BTreeSet::new(),
+            state: State::Joining {
+                candidates: Vec::new(),
+                refused: BTreeMap::new(),
+                since: None,
+            },
+            began,
+            armed: None,
+            thefts: Thefts::default(),
+            progress,
+            standing,
+            events,
+            traffic,
+            idle: (0, Duration::ZERO),
+            master: None,
+        }
+    }
+
+    pub(super) fn now(&self) -> Duration {
+        self.began.elapsed()
+    }
+
+    pub(super) fn me(&self) -> &Identity {
+        self.node.view().me()
+    }
+
+    pub(super) fn is_over(&self) -> bool {
+        matches!(self.state, State::Over(..))
+    }
+
+    /// When the timer is to ring, as far as is known now; from now on it is armed.
+    pub(super) fn arm(&mut self) -> Option<Instant> {
+        self.armed = self.node.poll_timeout();
+        self.armed.map(|at| self.began + at)
+    }
+
+    /// News of other threads, and then the node's actions, until there are none.
+    fn run(&mut self, net: &Rc<Net>, now: Duration) {
+        while !self.is_over() {
+            while let Some(event) = net.news.next() {
+                self.bridge.note(&event);
+                self.watch(&event, now);
+                self.node.handle(now, event);
+            }
+            let Some(action) = self.node.poll_action() else {
+                break;
+            };
+            self.perform(net, now, action);
+        }
+        self.flush(net);
+        if self.is_over() {
+            net.over.notify_one();
+            return;
+        }
+        if self.me().peer != self.me {
+            self.begin_again(net);
+        }
+        let next = self.node.poll_timeout();
+        if next.is_some_and(|next| self.armed.is_none_or(|armed| next < armed)) {
+            net.sooner.notify_one();
+        }
+    }
+
+    fn perform(&mut self, net: &Rc<Net>, now: Duration, action: Action) {
+        match action {
+            Action::Connect { addr, peer } => connect::dial(net, self, addr, peer),
+            Action::Probe { addr, peer } => connect::probe_peer(net, addr, peer),
+            Action::Send(to, message) => self.send(net, to, message),
+            Action::Disconnect(peer) => self.disconnect(peer),
+            Action::Take { request, most } => {
+                let took = self.bridge.take(request, most);
+                self.node.handle(now, took);
+            }
+            Action::Start(key, parcel) => {
+                self.figures.jobs += 1;
+                self.bridge.start(key, parcel);
+            }
+            Action::Abort(key) => self.bridge.abort(key),
+            Action::Deliver(departure, answer) => self.bridge.deliver(departure, answer),
+            Action::PutBack(departure) => self.bridge.put_back(departure),
+            Action::Hungry(hungry) => self.bridge.set_hungry(hungry),
+            Action::SendPart {
+                to,
+                name,
+                offset,
+                length,
+            } => {
+                let message = match crate::data::store().read(name, offset, length) {
+                    Some((bytes, total)) => Message::Part {
+                        name,
+                        offset,
+                        total,
+                        bytes,
+                    },
+                    None => Message::Unavailable(name),
+                };
+                self.send(net, to, message);
+            }
+            Action::Store {
+                name,
+                root,
+                offset,
+                total,
+                bytes,
+            } => {
+                if let Some(event) = self.bridge.store(name, root, offset, total, bytes) {
+                    self.node.handle(now, event);
+                }
+            }
+            Action::ForgetRoot(root) => self.bridge.forget_root(root),
+            Action::Improve(offer) => self.bridge.improve(&offer),
+            Action::Joined { me, master } => self.joined(me, master),
+            Action::StartRoots => self.bridge.release_roots(),
+            Action::End(code) => {
+                if !self.is_over() {
+                    self.state = State::Over(code, None);
+                }
+                if self.is_master() {
+                    self.write(events::Event::PoolEnded { code });
+                }
+            }
+            Action::Tell(notice) => self.told(notice),
+        }
+    }
+
+    // ---------------------------------------------------------------------------------------------------- what happened
+
+    /// For the figures and the events file.
+    fn watch(&mut self, event: &Event, now: Duration) {
+        match event {
+            Event::Idle(workers) => {
+                let (before, since) = std::mem::replace(&mut self.idle, (*workers, now));
+                self.figures.idle_s += f64::from(before) * (now - since).as_secs_f64();
+            }
+            Event::RootStarted(root) => self.write(events::Event::RootStarted { root: *root }),
+            Event::RootFinished(root) => self.write(events::Event::RootFinished { root: *root }),
+            _ => {}
+        }
+    }
+
+    pub(super) fn final_figures(&mut self) -> NodeFigures {
+        let now = self.now();
+        self.watch(&Event::Idle(0), now);
+        let (steal_us_p50, steal_us_p99) = self.thefts.percentiles();
+        NodeFigures {
+            steal_us_p50,
+            steal_us_p99,
+            seconds: now.as_secs_f64(),
+            given: self.bridge.given,
+            bytes_sent: self.traffic.sent.load(std::sync::atomic::Ordering::Relaxed),
+            bytes_received: self
+                .traffic
+                .received
+                .load(std::sync::atomic::Ordering::Relaxed),
+            ..self.figures
+        }
+    }
+
+    pub(super) fn write(&self, event: events::Event) {
+        if let Some(log) = &self.events {
+            log.write(event);
+        }
+    }
+
+    fn write_about(&self, who: &Identity, event: events::Event) {
+        if let Some(log) = &self.events {
+            log.write_about(&who.name, event);
+        }
+    }
+
+    fn is_master(&self) -> bool {
+        (self.master.as_ref()).is_some_and(|master| master.peer.id == self.me.id)
+    }
+
+    fn joined(&mut self, me: Identity, master: Identity) {
+        tracing::info!(stamp = me.stamp, master = %master.name, "this node is in the pool");
+        if matches!(self.state, State::Joining { .. }) {
+            self.state = State::In;
+        }
+        let is_master = me.peer.id == master.peer.id;
+        self.standing.update(|info| {
+            info.is_master = is_master;
+            info.master = master.name.to_string();
+        });
+        self.master = Some(master);
+        self.count_nodes();
+        self.progress.joined(is_master);
+    }
+
+    fn count_nodes(&self) {
+        let nodes = self.node.view().len();
+        self.standing.update(|info| info.nodes = nodes);
+    }
+
+    fn told(&mut self, notice: Notice) {
+        self.count_nodes();
+        let site = |who: &Identity| who.site.to_string();
+        match notice {
+            Notice::Joined(who) => {
+                tracing::info!(name = %who.name, site = %who.site, "a node joined");
+                if self.is_master() {
+                    self.write_about(&who, events::Event::Joined { site: site(&who) });
+                }
+            }
+            Notice::Left(who) => {
+                tracing::info!(name = %who.name, site = %who.site, "a node left");
+                if self.is_master() {
+                    self.write_about(&who, events::Event::Left { site: site(&who) });
+                }
+            }
+            Notice::Dead(who) => {
+                tracing::warn!(name = %who.name, site = %who.site, "a node died");
+                if self.is_master() {
+                    self.write_about(&who, events::Event::Dead { site: site(&who) });
+                }
+            }
+            Notice::Master(who) => {
+                if who.peer.id == self.me.id {
+                    self.write(events::Event::Master { site: site(&who) });
+                }
+            }
+            Notice::Failed(text) => self.fail(text),
+            Notice::Warning(text) => tracing::warn!("{text}"),
+        }
+    }
+
+    /// This node cannot go on.
+    pub(super) fn fail(&mut self, text: String) {
+        self.state = State::Over(1, Some(text));
+    }
+
+    // --------------------------------------------------------------------------------------------------------- sending
+
+    fn send(&mut self, net: &Rc<Net>, to: Peer, message: Message) {
+        self.thefts.sent(self.now(), to, &message);
+        if let Message::Steal { .. } = message {
+            match self.node.view().is_near(to) {
+                true => self.figures.asked_near += 1,
+                false => self.figures.asked_far += 1,
+            }
+        }
+        if let Some(link) = self.links.get_mut(&to) {
+            link.send(&message);
+            self.dirty.insert(to);
+            return;
+        }
+        let waiting = self.waiting.entry(to).or_default();
+        if let Message::Gossip(_) = message {
+            waiting.gossip += 1;
+            if waiting.gossip > WAITING_GOSSIP
+                && let Some(oldest) =
+                    (waiting.messages.iter()).position(|old| matches!(old, Message::Gossip(_)))
+            {
+                waiting.messages.remove(oldest);
+                waiting.gossip -= 1;
+            }
+        }
+        waiting.messages.push_back(message);
+        if waiting.messages.len() > limits::WAITING_MESSAGES {
+            waiting.messages.pop_front();
+        }
+        // The node has asked for the connection; should it not, the messages are not to wait for ever.
+        match self.node.view().get(to).map(|identity| identity.addr) {
+            Some(addr) => connect::dial(net, self, addr, Some(to)),
+            None => {
+                let dialled = |dial: &Dial| dial.meant.contains(&Some(to));
+                if !self.dials.values().any(dialled) {
+                    self.waiting.remove(&to);
+                }
+            }
+        }
+    }
+
+    /// Is there a reason to try once more?
+    pub(super) fn is_wanted(&self, peer: Peer) -> bool {
+        self.waiting.contains_key(&peer) && self.node.view().is_alive(peer)
+    }
+
+    /// Nobody will be reached there.
+    pub(super) fn give_up(&mut self, peer: Peer) {
+        self.waiting.remove(&peer);
+    }
+
+    fn flush(&mut self, net: &Rc<Net>) {
+        while let Some(peer) = self.dirty.pop_first() {
+            let Some(link) = self.links.get_mut(&peer) else {
+                continue;
+            };
+            link.used = Instant::now();
+            while let Some(body) = link.next_large() {
+                let (net, epoch) = (Rc::clone(net), link.epoch);
+                let connection = link.connection.clone();
+                tokio::task::spawn_local(async move {
+                    // If it cannot be written the connection is gone, which its reader will find too.
+                    let _ = write_large(&connection, &body).await;
+                    net.turn(|driver, _| driver.sent_large(peer, epoch, body.len()));
+                });
+            }
+            if link.flush().is_err() {
+                continue; // its reader will find that it is gone
+            }
+            if link.waiting() > limits::WAITING {
+                tracing::warn!(name = %link.identity.name, "a node takes nothing any more; the connection is closed");
+                link.close(Close::Slow, "you take nothing any more");
+            }
+        }
+    }
+
+    fn sent_large(&mut self, peer: Peer, epoch: u64, length: usize) {
+        if let Some(link) = self.links.get_mut(&peer)
+            && link.epoch == epoch
+        {
+            link.under_way -= 1;
+            link.large_bytes -= length;
+            self.dirty.insert(peer);
+        }
+    }
+
+    // ----------------------------------------------------------------------------------------------------- connections
+
+    /// What the next connection to that node is to be called, at least. Counted in twos: the lowest bit is the
+    /// business of [`Driver::settle_epoch`].
+    pub(super) fn propose_epoch(&mut self, id: Option<NodeId>, at_least: u64) -> u64 {
+        let known = id.and_then(|id| self.epochs.get(&id)).copied().unwrap_or(0);
+        let next = (known.max(at_least) / 2 + 1) * 2;
+        if let Some(id) = id {
+            self.epochs.insert(id, next);
+        }
+        next
+    }
+
+    /// The number of a connection that `dialler` proposed to call `proposed`. Two that were made at the same time by both
+    /// sides get different numbers, whoever looks at it.
+    pub(super) fn settle_epoch(&mut self, dialler: NodeId, proposed: u64) -> u64 {
+        let known = self.epochs.get(&dialler).copied().unwrap_or(0);
+        let mut epoch = known.max(proposed) / 2 * 2 + u64::from(dialler < self.me.id);
+        while self
+            .stood
+            .get(&dialler)
+            .is_some_and(|stood| epoch <= *stood)
+        {
+            epoch += 2;
+        }
+        self.epochs.insert(dialler, epoch.max(known));
+        epoch
+    }
+
+    pub(super) fn epoch_of(&self, id: NodeId) -> u64 {
+        self.epochs.get(&id).copied().unwrap_or(0)
+    }
+
+    pub(super) fn link_at(&self, addr: SocketAddr) -> bool {
+        self.links.values().any(|link| link.identity.addr == addr)
+    }
+
+    /// A connection stands, and both sides know its number. If there is one with a higher number already, it goes.
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "all that two greetings found out"
+    )]
+    pub(super) fn establish(
+        &mut self,
+        net: &Rc<Net>,
+        now: Duration,
+        identity: Identity,
+        epoch: u64,
+        connection: Connection,
+        (send, recv): (SendStream, RecvStream),
+        frames: Frames,
+    ) {
+        let peer = identity.peer;
+        self.forget_strangers();
+        for numbers in [&mut self.epochs, &mut self.stood] {
+            let known = numbers.entry(peer.id).or_default();
+            *known = epoch.max(*known);
+        }
+        if let Some(old) = self.links.get(&peer) {
+            if old.epoch >= epoch {
+                connection.close(Close::Replaced.code(), b"another connection took its place");
+                return;
+            }
+            old.close(Close::Replaced, "another connection took its place");
+        }
+        let _ = send.set_priority(1);
+        let round_trip = connection.rtt();
+        tracing::debug!(name = %identity.name, epoch, ?round_trip, "connected");
+        let link = Link::new(
+            identity.clone(),
+            epoch,
+            connection.clone(),
+            send,
+            Instant::now(),
+        );
+        let unblock = Rc::clone(&link.unblock);
+        self.links.insert(peer, link);
+        self.progress.connected();
+        self.node.handle(
+            now,
+            Event::Connected {
+                peer: identity,
+                epoch,
+                round_trip,
+            },
+        );
+        if let (Some(waiting), Some(link)) = (self.waiting.remove(&peer), self.links.get_mut(&peer))
+        {
+            for message in &waiting.messages {
+                link.send(message);
+            }
+            self.dirty.insert(peer);
+        }
+        tokio::task::spawn_local(read(Rc::clone(net), peer, epoch, recv, frames));
+        tokio::task::spawn_local(read_large(Rc::clone(net), peer, epoch, connection.clone()));
+        tokio::task::spawn_local(read_datagrams(Rc::clone(net), peer, epoch, connection));
+        tokio::task::spawn_local(write(Rc::clone(net), peer, epoch, unblock));
+        self.make_room();
+    }
+
+    /// The numbers of connections to nodes that are gone are kept for a while only.
+    fn forget_strangers(&mut self) {
+        if self.epochs.len() > 2 * limits::PEERS {
+            let known: BTreeSet<NodeId> =
+                self.node.view().members().map(|who| who.peer.id).collect();
+            self.epochs.retain(|id, _| known.contains(id));
+            self.stood.retain(|id, _| known.contains(id));
+        }
+    }
+
+    /// Closes those that have been silent longest, if there are too many. Nobody died: the node is not told.
+    fn make_room(&mut self) {
+        let too_many = self.links.len().saturating_sub(limits::LINKS);
+        if too_many == 0 {
+            return;
+        }
+        let mut silent: Vec<(Instant, Peer)> = (self.links.iter())
+            .filter(|(_, link)| link.used.elapsed() >= limits::SILENT && link.waiting() == 0)
+            .map(|(peer, link)| (link.used, *peer))
+            .collect();
+        silent.sort_unstable();
+        for (_, peer) in silent.into_iter().take(too_many) {
+            self.links[&peer].close(Close::Silent, "nothing to say");
+        }
+    }
+
+    /// The connection with that number is gone.
+    fn lost(&mut self, now: Duration, peer: Peer, epoch: u64) {
+        if self.links.get(&peer).is_none_or(|link| link.epoch != epoch) {
+            return;
+        }
+        let link = self.links.remove(&peer).expect("it has just been there");
+        let why = link.connection.close_reason();
+        match why {
+            Some(quinn::ConnectionError::ApplicationClosed(close))
+                if [Close::Refused, Close::Malformed, Close::Slow]
+                    .iter()
+                    .any(|why| why.code() == close.error_code) =>
+            {
+                let text = wire::printable(&String::from_utf8_lossy(&close.reason));
+                tracing::warn!(name = %link.identity.name, "a node closed the connection: {text}");
+            }
+            why => tracing::debug!(name = %link.identity.name, epoch, ?why, "disconnected"),
+        }
+        self.node.handle(now, Event::Disconnected { peer, epoch });
+    }
+
+    fn disconnect(&mut self, peer: Peer) {
+        self.waiting.remove(&peer);
+        if let Some(link) = self.links.remove(&peer) {
+            tokio::task::spawn_local(link.finish());
+        }
+    }
+
+    /// This node is somebody else now: its connections belong to the one it was.
+    fn begin_again(&mut self, net: &Rc<Net>) {
+        self.me = self.me().peer;
+        let now = self.now();
+        for (peer, link) in std::mem::take(&mut self.links) {
+            link.close(Close::Reborn, "I have begun another life");
+            let epoch = link.epoch;
+            self.node.handle(now, Event::Disconnected { peer, epoch });
+        }
+        let id = self.me.id.0;
+        self.standing.update(|info| info.id = id);
+        self.run(net, now);
+    }
+
+    /// Everything is over: all that has been said is to arrive.
+    pub(super) fn take_links(&mut self) -> Vec<Link> {
+        self.waiting.clear();
+        self.links.drain().map(|(_, link)| link).collect()
+    }
+
+    // ------------------------------------------------------------------------------------------------------- receiving
+
+    /// Bytes of a control stream.
+    fn received(
+        &mut self,
+        now: Duration,
+        peer: Peer,
+        epoch: u64,
+        frames: &mut Frames,
+    ) -> Result<(), wire::WireError> {
+        while let Some(body) = frames.next_frame()? {
+            let message = wire::decode(body)?;
+            self.message(now, peer, epoch, message);
+        }
+        if let Some(link) = self.links.get_mut(&peer) {
+            link.used = Instant::now();
+            if link.measured.elapsed() > MEASURE {
+                link.measured = link.used;
+                let round_trip = link.connection.rtt();
+                self.node.handle(now, Event::RoundTrip(peer, round_trip));
+            }
+        }
+        Ok(())
+    }
+
+    fn message(&mut self, now: Duration, from: Peer, epoch: u64, message: Message) {
+        if self.links.get(&from).is_none_or(|link| link.epoch != epoch) {
+            return; // of a connection that another has replaced
+        }
+        if let Message::Jobs { request, jobs, .. }
+        | Message::OffersWith(_, Cargo::Jobs { request, jobs, .. }) = &message
+        {
+            self.thefts.answered(now, from, *request, jobs.len());
+            match self.node.view().is_near(from) {
+                true => self.figures.got_near += jobs.len() as u64,
+                false => self.figures.got_far += jobs.len() as u64,
+            }
+        }
+        self.node.handle(
+            now,
+            Event::Received {
+                from,
+                epoch,
+                message,
+            },
+        );
+    }
+
+    fn malformed(&mut self, now: Duration, peer: Peer, epoch: u64, error: &wire::WireError) {
+        let Some(link) = self.links.get(&peer).filter(|link| link.epoch == epoch) else {
+            return;
+        };
+        tracing::warn!(name = %link.identity.name, addr = %link.identity.addr,
+            "a node said something that cannot be understood: {error}; the connection is closed");
+        link.close(Close::Malformed, &error.to_string());
+        (self.progress).refused(format!("{}: {error}", link.identity.addr));
+        self.lost(now, peer, epoch);
+    }
+}
+
+/// Reads the control stream.
+async fn read(net: Rc<Net>, peer: Peer, epoch: u64, mut recv: RecvStream, mut frames: Frames) {
+    let mut first = frames.waiting() > 0;
+    loop {
+        if !std::mem::take(&mut first) {
+            match recv.read_chunk(limits::LARGE, true).await {
+                Ok(Some(chunk)) => frames.push(&chunk.bytes),
+                Ok(None) | Err(_) => break,
+            }
+        }
+        let done = net.turn(|driver, now| {
+            let done = driver.received(now, peer, epoch, &mut frames);
+            if let Err(error) = &done {
+                driver.malformed(now, peer, epoch, error);
+            }
+            done
+        });
+        if done.is_err() {
+            return;
+        }
+    }
+    net.turn(|driver, now| driver.lost(now, peer, epoch));
+}
+
+/// Reads messages that come on streams of their own.
+async fn read_large(net: Rc<Net>, peer: Peer, epoch: u64, connection: Connection) {
+    while let Ok(mut stream) = connection.accept_uni().await {
+        let net = Rc::clone(&net);
+        // QUIC allows so many at once as `limits::TRANSFERS`.
+        tokio::task::spawn_local(async move {
+            let message = match stream.read_to_end(limits::TRANSFER).await {
+                Ok(body) => wire::decode(&body),
+                Err(quinn::ReadToEndError::TooLong) => Err(wire::WireError::TooLong {
+                    length: limits::TRANSFER as u64 + 1,
+                    limit: limits::TRANSFER,
+                }),
+                Err(quinn::ReadToEndError::Read(_)) => return,
+            };
+            net.turn(|driver, now| match message {
+                Ok(message) => driver.message(now, peer, epoch, message),
+                Err(error) => driver.malformed(now, peer, epoch, &error),
+            });
+        });
+    }
+}
+
+/// Reads gossip.
+async fn read_datagrams(net: Rc<Net>, peer: Peer, epoch: u64, connection: Connection) {
+    while let Ok(datagram) = connection.read_datagram().await {
+        net.turn(|driver, now| match wire::decode(&datagram) {
+            Ok(message @ Message::Gossip(_)) => driver.message(now, peer, epoch, message),
+            Ok(_) => driver.malformed(
+                now,
+                peer,
+                epoch,
+                &wire::WireError::Bounds("a message in a datagram"),
+            ),
+            Err(error) => driver.malformed(now, peer, epoch, &error),
+        });
+    }
+}
+
+/// Writes what the stream did not take at once.
+async fn write(net: Rc<Net>, peer: Peer, epoch: u64, unblock: Rc<Notify>) {
+    let connection = match net.driver.borrow().links.get(&peer) {
+        Some(link) if link.epoch == epoch => link.connection.clone(),
+        _ => return,
+    };
+    loop {
+        tokio::select! {
+            () = unblock.notified() => {}
+            _ = connection.closed() => return,
+        }
+        let flushed = std::future::poll_fn(|cx| {
+            let mut driver = net.driver.borrow_mut();
+            match driver.links.get_mut(&peer) {
+                Some(link) if link.epoch == epoch => link.poll_flush(cx).map(|done| done.is_ok()),
+                _ => std::task::Poll::Ready(false),
+            }
+        });
+        if !flushed.await {
+            return;
+        }
+    }
+}

@@ -1,0 +1,82 @@
+//! The limits of what nodes say to each other, and what happens at each.
+//!
+//! Whoever holds the pool's credential may still be broken: a limit keeps its mistakes from becoming those of the others.
+
+use std::time::Duration;
+
+/// The longest frame on a control stream. A longer header closes that connection before anything is allocated.
+pub const FRAME: usize = 16 << 20;
+
+/// Messages with more bytes than that go on a stream of their own, so that short ones overtake them. Less, and the streams
+/// cost more than the waiting; more, and a steal waits for a result's megabytes.
+pub const LARGE: usize = 64 << 10;
+
+/// The longest arguments or result of one job. A longer result sends the job back to where it came from, and there it is
+/// run; a job with longer arguments stays at home.
+pub const VALUE: usize = 1 << 30;
+
+/// The longest message on a stream of its own: a [`VALUE`] and what stands around it. It is sent and received in
+/// pieces as they fit in the windows; a longer one closes the connection.
+pub const TRANSFER: usize = VALUE + FRAME;
+
+/// Large messages under way at once, for each connection and direction. Others wait for their turn.
+pub const TRANSFERS: usize = 16;
+
+/// The longest greeting. It carries a command line, which is cut so that it fits.
+pub const GREETING: usize = 256 << 10;
+
+/// The longest command line in a greeting; what is beyond is not compared.
+pub const COMMAND_LINE: usize = 64 << 10;
+
+/// The longest name of a node, site or pool, in bytes.
+pub const NAME: usize = super::settings::NAME_MAX;
+
+/// Peers that a node may know: the members of a pool. A node that comes beyond that is refused.
+pub const PEERS: usize = super::settings::NODES_MAX as usize;
+
+/// Connections kept open. Beyond that, the ones that have been silent longest are closed, as soon as they have been so for
+/// [`SILENT`]; they are made again when there is something to say. Each costs about 50 KiB and a packet a few seconds.
+pub const LINKS: usize = 1024;
+
+/// A connection over which nothing was said for so long may be closed to make room.
+pub const SILENT: Duration = Duration::from_secs(10);
+
+/// Connections, of members or not, that others may have to this node at once. Further ones are refused at the door.
+pub const CONNECTIONS: usize = 8192;
+
+/// Handshakes a second that one source address may begin, after the first [`HANDSHAKES_AT_ONCE`]. A handshake costs about
+/// half a millisecond, so a source can take an eighth of the network thread at most. Many nodes of one machine, or behind
+/// one address translator, share it: those above the limit try again a little later.
+pub const HANDSHAKES_PER_SECOND: f64 = 256.0;
+
+/// Handshakes that one source address may begin at once, when it has been quiet.
+pub const HANDSHAKES_AT_ONCE: f64 = 512.0;
+
+/// Source addresses of which handshakes are counted. At that number the ones that have been quiet are forgotten, and
+/// if none has been, new ones are refused.
+pub const SOURCES: usize = 16_384;
+
+/// A handshake, the greeting included, that takes longer is given up.
+pub const HANDSHAKE: Duration = Duration::from_secs(5);
+
+/// Bytes that may wait for one peer because it does not read, or cannot be reached. At that the connection is closed, as if
+/// it had broken: both sides compare their books when it is made again.
+pub const WAITING: usize = 256 << 20;
+
+/// Messages that may wait for one peer to which no connection stands. Beyond that the oldest are dropped.
+pub const WAITING_MESSAGES: usize = 65_536;
+
+/// Between two attempts to reach a peer: at first, and at most; doubled each time.
+pub const BACKOFF: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
+
+/// A node that is refused by somebody, and let in by nobody for so long, gives up.
+pub const REFUSED: Duration = Duration::from_secs(5);
+
+/// A connection without a sign of life for so long has broken.
+pub const IDLE: Duration = Duration::from_secs(10);
+
+/// A quiet connection says so often that it is there.
+pub const KEEP_ALIVE: Duration = Duration::from_secs(3);
+
+/// Saying goodbye may take so long: what has been said is to arrive, but nobody waits for the dead.
+pub const GOODBYE: Duration = Duration::from_secs(1);

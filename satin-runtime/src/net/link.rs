@@ -1,0 +1,197 @@
+//! The sending side of one connection: frames are written at once as long as the stream takes them, and wait in a bounded
+//! buffer when it does not.
+
+use std::{
+    collections::VecDeque,
+    pin::Pin,
+    rc::Rc,
+    task::{Context, Poll, Waker},
+    time::Instant,
+};
+
+use quinn::{Connection, SendStream, VarInt, WriteError};
+use tokio::sync::Notify;
+
+use super::{limits, wire};
+use crate::node::{Identity, Message};
+
+/// Why a connection is closed, as the other side is told.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Close {
+    /// Everything has been said.
+    Bye = 0,
+    /// Refused, with a reason.
+    Refused = 1,
+    /// Another connection between the two took its place.
+    Replaced = 2,
+    /// Silent for long, and there are many.
+    Silent = 3,
+    /// What came could not be understood.
+    Malformed = 4,
+    /// What was to be sent was not taken.
+    Slow = 5,
+    /// This node has begun another life.
+    Reborn = 6,
+}
+
+impl Close {
+    pub(super) fn code(self) -> VarInt {
+        VarInt::from_u32(self as u32)
+    }
+}
+
+/// A connection that stands.
+pub(super) struct Link {
+    pub(super) identity: Identity,
+    pub(super) epoch: u64,
+    pub(super) connection: Connection,
+    stream: SendStream,
+    /// Frames, of which the first `written` bytes are gone.
+    out: Vec<u8>,
+    written: usize,
+    /// The stream takes no more; its writer waits.
+    blocked: bool,
+    /// Wakes the writer.
+    pub(super) unblock: Rc<Notify>,
+    /// Large messages that wait for their turn, and how many are under way.
+    large: VecDeque<Vec<u8>>,
+    pub(super) under_way: usize,
+    /// Bytes of all large messages.
+    pub(super) large_bytes: usize,
+    /// When something was said last, in either direction.
+    pub(super) used: Instant,
+    /// The round trip that the node was told last, and when.
+    pub(super) measured: Instant,
+}
+
+impl Link {
+    pub(super) fn new(
+        identity: Identity,
+        epoch: u64,
+        connection: Connection,
+        stream: SendStream,
+        now: Instant,
+    ) -> Link {
+        Link {
+            identity,
+            epoch,
+            connection,
+            stream,
+            out: Vec::new(),
+            written: 0,
+            blocked: false,
+            unblock: Rc::default(),
+            large: VecDeque::new(),
+            under_way: 0,
+            large_bytes: 0,
+            used: now,
+            measured: now,
+        }
+    }
+
+    /// Puts a message on its way; it leaves at the next [`flush`](Link::flush).
+    pub(super) fn send(&mut self, message: &Message) {
+        if let Message::Gossip(_) = message {
+            let body = wire::encode(message);
+            // Too large for a datagram, or datagrams are disabled: then it takes the stream.
+            if self.connection.send_datagram(body.into()).is_ok() {
+                return;
+            }
+        }
+        if let Some(large) = wire::append(message, &mut self.out) {
+            self.large_bytes += large.len();
+            self.large.push_back(large);
+        }
+    }
+
+    pub(super) fn waiting(&self) -> usize {
+        self.out.len() - self.written + self.large_bytes
+    }
+
+    /// The next large message, if its turn has come.
+    pub(super) fn next_large(&mut self) -> Option<Vec<u8>> {
+        if self.under_way == limits::TRANSFERS {
+            return None;
+        }
+        let large = self.large.pop_front()?;
+        self.under_way += 1;
+        Some(large)
+    }
+
+    /// Writes what the stream takes. What it does not take its writer will write.
+    pub(super) fn flush(&mut self) -> Result<(), WriteError> {
+        if self.blocked {
+            return Ok(());
+        }
+        match self.poll_write(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(done) => done,
+            Poll::Pending => {
+                self.blocked = true;
+                self.unblock.notify_one();
+                Ok(())
+            }
+        }
+    }
+
+    /// For the writer: done when everything is written.
+    pub(super) fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), WriteError>> {
+        let done = self.poll_write(cx);
+        self.blocked = done.is_pending();
+        done
+    }
+
+    fn poll_write(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), WriteError>> {
+        while self.written < self.out.len() {
+            let rest = &self.out[self.written..];
+            match Pin::new(&mut self.stream).poll_write(cx, rest) {
+                Poll::Ready(Ok(written)) => self.written += written,
+                Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
+                Poll::Pending => {
+                    if self.written > limits::LARGE {
+                        self.out.drain(..self.written);
+                        self.written = 0;
+                    }
+                    return Poll::Pending;
+                }
+            }
+        }
+        self.out.clear();
+        self.written = 0;
+        if self.out.capacity() > limits::LARGE {
+            self.out = Vec::new();
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    pub(super) fn close(&self, why: Close, text: &str) {
+        self.connection.close(why.code(), text.as_bytes());
+    }
+
+    /// Closes the connection after everything has arrived, or after a while.
+    pub(super) async fn finish(mut self) {
+        let connection = self.connection.clone();
+        let say_all = async {
+            for body in std::mem::take(&mut self.large) {
+                write_large(&connection, &body).await?;
+            }
+            std::future::poll_fn(|cx| self.poll_flush(cx)).await?;
+            let _ = self.stream.finish();
+            let _ = self.stream.stopped().await;
+            Ok::<(), WriteError>(())
+        };
+        let _ = tokio::time::timeout(limits::GOODBYE, say_all).await;
+        connection.close(Close::Bye.code(), b"bye");
+    }
+}
+
+/// Sends a message on a stream of its own.
+pub(super) async fn write_large(connection: &Connection, body: &[u8]) -> Result<(), WriteError> {
+    let mut stream = connection.open_uni().await?;
+    // Short messages go first.
+    let _ = stream.set_priority(-1);
+    stream.write_all(body).await?;
+    let _ = stream.finish();
+    // Its turn lasts until it has arrived.
+    let _ = stream.stopped().await;
+    Ok(())
+}

@@ -1,0 +1,37 @@
+//! The protocol of `node` on QUIC: one thread per node, which owns the node, the socket and all connections.
+//!
+//! * [`settings`], [`discovery`]: what the user says, and where the pool may be.
+//! * [`credential`]: who may come in; [`wire`]: what is said; [`limits`]: how much of it.
+//! * `door`: whom we refuse; `connect`: how connections come to stand, and which of two survives; `link`: the sending side
+//!   of one.
+//! * `driver`: the one owner of the [`Node`](crate::node::Node), what comes in and what goes out; `bridge`: what workers
+//!   tell it, and what it wants of them.
+//! * `thefts`: how long they take.
+//! * `network`: the thread, from its start to its end; [`priority`]: how it gets its share of the processor.
+//! * `transport`, `socket`: how QUIC and the socket under it are set up; [`relay`]: detours for emulated links.
+//!
+//! Decides nothing about jobs, members or masters: that is `node`'s.
+
+mod bridge;
+mod connect;
+pub mod credential;
+pub mod discovery;
+mod door;
+mod driver;
+pub mod limits;
+mod link;
+mod network;
+pub mod priority;
+pub mod relay;
+pub mod settings;
+mod socket;
+mod thefts;
+mod transport;
+pub mod wire;
+
+#[cfg(test)]
+mod tests;
+
+pub use credential::{Credential, CredentialError};
+pub use network::{Handle, NetError, Network};
+pub use settings::{Join, Settings};

@@ -1,0 +1,663 @@
+//! The network thread, from its start to its end, as the rest of the process sees it.
+
+use std::{
+    cell::RefCell,
+    collections::VecDeque,
+    io,
+    net::SocketAddr,
+    rc::Rc,
+    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, mpsc},
+    thread::JoinHandle,
+    time::{Duration, Instant},
+};
+
+use quinn::{Endpoint, TokioRuntime};
+use tokio::{
+    sync::Notify,
+    task::JoinSet,
+    time::{sleep, timeout},
+};
+
+use super::{
+    Join, Settings,
+    bridge::{Bridge, Here, News},
+    connect,
+    credential::{Credential, CredentialError},
+    discovery::{self, DiscoveryError},
+    door::Door,
+    driver::{Beginning, Driver, Net, State},
+    limits,
+    link::Close,
+    socket::{Counted, Names, Traffic},
+    transport,
+};
+use crate::{
+    data,
+    node::{self, Event, Identity, Node, NodeId, Peer},
+    observe::{
+        events::{Event as Record, EventLog, NodeFigures},
+        standing::Standing,
+    },
+    worker::Gate,
+};
+
+/// Between two looks at where the pool may be, while this node is on its way in.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
+
+/// So many refusals are kept for those who ask.
+const REFUSALS: usize = 16;
+
+/// What a program exits with whose `main` panics.
+const PANIC: i32 = 101;
+
+/// Why this node is in no pool. Nothing is left behind.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum NetError {
+    /// The credential cannot be used.
+    #[error(transparent)]
+    Credential(#[from] CredentialError),
+    /// It cannot be told where the pool may be, or where this node is.
+    #[error(transparent)]
+    Discovery(#[from] DiscoveryError),
+    /// The address to listen on cannot be used.
+    #[error("cannot listen on {addr}: {source}; choose another SATIN_LISTEN")]
+    Listen {
+        /// Which.
+        addr: SocketAddr,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// The system gives no thread, or what it needs.
+    #[error("cannot start the network thread: {0}")]
+    Thread(io::Error),
+    /// The events file cannot be written.
+    #[error("cannot write the events file: {0}; correct SATIN_EVENTS")]
+    Events(io::Error),
+    /// This node was not let in, or its pool is gone.
+    #[error("{0}")]
+    Failed(String),
+}
+
+/// Where this node stands on its way from outside to the end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Stage {
+    Joining,
+    In { is_master: bool },
+    Ended(i32),
+    Failed(String),
+}
+
+#[derive(Debug)]
+struct Now {
+    stage: Stage,
+    /// The thread has done all it will do.
+    closed: bool,
+    connections: u64,
+    refused: u64,
+    refusals: VecDeque<String>,
+    figures: NodeFigures,
+}
+
+/// What the network thread says about itself to others.
+#[derive(Debug)]
+pub(super) struct Progress {
+    now: Mutex<Now>,
+    changed: Condvar,
+}
+
+impl Progress {
+    fn new() -> Progress {
+        Progress {
+            now: Mutex::new(Now {
+                stage: Stage::Joining,
+                closed: false,
+                connections: 0,
+                refused: 0,
+                refusals: VecDeque::new(),
+                figures: NodeFigures::default(),
+            }),
+            changed: Condvar::new(),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Now> {
+        self.now.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Now)) {
+        change(&mut self.lock());
+        self.changed.notify_all();
+    }
+
+    pub(super) fn joined(&self, is_master: bool) {
+        self.change(|now| {
+            if !matches!(now.stage, Stage::Ended(_) | Stage::Failed(_)) {
+                now.stage = Stage::In { is_master };
+            }
+        });
+    }
+
+    fn is_master(&self) -> bool {
+        matches!(self.lock().stage, Stage::In { is_master: true })
+    }
+
+    pub(super) fn connected(&self) {
+        self.lock().connections += 1;
+    }
+
+    pub(super) fn refused(&self, text: String) {
+        let mut now = self.lock();
+        now.refused += 1;
+        now.refusals.push_back(text);
+        if now.refusals.len() > REFUSALS {
+            now.refusals.pop_front();
+        }
+    }
+
+    fn wait<R>(&self, until: impl Fn(&Now) -> Option<R>) -> R {
+        let mut now = self.lock();
+        loop {
+            if let Some(result) = until(&now) {
+                return result;
+            }
+            now = self
+                .changed
+                .wait(now)
+                .unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    fn wait_for(&self, most: Duration, until: impl Fn(&Now) -> bool) -> bool {
+        let now = self.lock();
+        let waited = self
+            .changed
+            .wait_timeout_while(now, most, |now| !until(now));
+        !waited.unwrap_or_else(PoisonError::into_inner).1.timed_out()
+    }
+}
+
+/// The network of one pool of workers: a thread of its own, which runs the node.
+///
+/// Dropping it leaves the pool, and ends it if this node is the master: with a goodbye, waiting a moment for it to arrive.
+pub struct Network {
+    news: Arc<News>,
+    progress: Arc<Progress>,
+    traffic: Arc<Traffic>,
+    addr: SocketAddr,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// Does something to a [`Network`] from anywhere, for as long as it lives.
+#[derive(Clone)]
+pub struct Handle {
+    news: Arc<News>,
+    progress: Arc<Progress>,
+}
+
+impl Handle {
+    /// This process is about to go, with this code. If it is the master's, the pool ends; others leave it. Returns when
+    /// everybody has been told, or after a while.
+    pub fn end(&self, code: i32) {
+        self.news.tell(match self.progress.is_master() {
+            true => Event::MainEnded(code),
+            false => Event::Leave,
+        });
+        self.await_close();
+    }
+
+    fn await_close(&self) {
+        let most = limits::GOODBYE * 2;
+        if !self.progress.wait_for(most, |now| now.closed) {
+            tracing::warn!("the network thread does not come to an end; going without it");
+        }
+    }
+}
+
+impl Network {
+    /// Starts the network thread: binds the socket, and begins to join or to found a pool as `settings` say. Before that,
+    /// `before` gets the handle by which it can be ended.
+    ///
+    /// # Errors
+    /// If the settings or the system do not allow it.
+    pub fn start(
+        settings: Settings,
+        gate: Gate,
+        standing: Arc<Standing>,
+        before: impl FnOnce(Handle),
+    ) -> Result<Network, NetError> {
+        let progress = Arc::new(Progress::new());
+        let news = Arc::new(News::default());
+        let traffic = Arc::new(Traffic::default());
+        let credential = match &settings.credential {
+            Some(path) => Credential::load(path)?,
+            None => {
+                return Err(NetError::Failed(
+                    "a pool needs a credential (SATIN_CREDENTIAL)".into(),
+                ));
+            }
+        };
+        let events = settings.events.as_deref();
+        let events = events.map(|path| EventLog::open(path, &settings.name));
+        let events = events.transpose().map_err(NetError::Events)?;
+        let setting_up = SettingUp {
+            settings,
+            credential,
+            gate: gate.clone(),
+            standing,
+            events,
+            news: Arc::clone(&news),
+            progress: Arc::clone(&progress),
+            traffic: Arc::clone(&traffic),
+        };
+        before(Handle {
+            news: Arc::clone(&news),
+            progress: Arc::clone(&progress),
+        });
+        let (ready, is_ready) = mpsc::channel();
+        let thread = std::thread::Builder::new()
+            .name("satin-net".into())
+            .spawn(move || live(setting_up, &ready))
+            .map_err(NetError::Thread)?;
+        let addr = match is_ready.recv() {
+            Ok(Ok(addr)) => addr,
+            Ok(Err(error)) => {
+                let _ = thread.join();
+                return Err(error);
+            }
+            Err(_) => return Err(NetError::Thread(io::Error::other("it panicked"))),
+        };
+        gate.listen(Arc::clone(&news) as _);
+        Ok(Network {
+            news,
+            progress,
+            traffic,
+            addr,
+            thread: Some(thread),
+        })
+    }
+
+    /// Waits until this node is in. True if it is the master.
+    ///
+    /// # Errors
+    /// If it is not let in.
+    pub fn wait_until_in(&self) -> Result<bool, NetError> {
+        self.progress.wait(|now| match &now.stage {
+            Stage::Joining => None,
+            Stage::In { is_master } => Some(Ok(*is_master)),
+            // It was quicker than we looked.
+            Stage::Ended(_) => Some(Ok(false)),
+            Stage::Failed(text) => Some(Err(NetError::Failed(text.clone()))),
+        })
+    }
+
+    /// Waits until the pool has ended, and returns the code it ended with; for others than the master that is 0.
+    ///
+    /// # Errors
+    /// If it did not end as it should have.
+    pub fn wait_until_over(&self) -> Result<i32, NetError> {
+        self.progress.wait(|now| match &now.stage {
+            _ if !now.closed => None,
+            Stage::Failed(text) => Some(Err(NetError::Failed(text.clone()))),
+            Stage::Ended(code) => Some(Ok(*code)),
+            _ => Some(Err(NetError::Failed("the network thread has died".into()))),
+        })
+    }
+
+    /// Is this node in, and the master?
+    #[must_use]
+    pub fn is_master(&self) -> bool {
+        self.progress.is_master()
+    }
+
+    /// The address that this node listens on.
+    #[must_use]
+    pub fn addr(&self) -> SocketAddr {
+        self.addr
+    }
+
+    /// To end it from elsewhere.
+    #[must_use]
+    pub fn handle(&self) -> Handle {
+        Handle {
+            news: Arc::clone(&self.news),
+            progress: Arc::clone(&self.progress),
+        }
+    }
+
+    /// Connections to other nodes that came to stand so far.
+    #[must_use]
+    pub fn connections(&self) -> u64 {
+        self.progress.lock().connections
+    }
+
+    /// Connections that were refused so far.
+    #[must_use]
+    pub fn refused(&self) -> u64 {
+        self.progress.lock().refused
+    }
+
+    /// Who was refused last, and why; the latest of the last few is the last.
+    #[must_use]
+    pub fn refusals(&self) -> Vec<String> {
+        self.progress.lock().refusals.iter().cloned().collect()
+    }
+
+    /// Datagrams so far that were not QUIC, or not for this node. They were dropped.
+    #[must_use]
+    pub fn noise(&self) -> u64 {
+        self.traffic
+            .noise
+            .load(std::sync::atomic::Ordering::Relaxed)
+    }
+
+    /// What was counted, once all is over.
+    #[must_use]
+    pub fn figures(&self) -> NodeFigures {
+        self.progress.lock().figures
+    }
+}
+
+impl Drop for Network {
+    fn drop(&mut self) {
+        self.handle()
+            .end(if std::thread::panicking() { PANIC } else { 0 });
+        let closed = self.progress.lock().closed;
+        if let Some(thread) = self.thread.take()
+            && closed
+            && thread.join().is_err()
+        {
+            tracing::error!("the network thread panicked");
+        }
+    }
+}
+
+struct SettingUp {
+    settings: Settings,
+    credential: Credential,
+    gate: Gate,
+    standing: Arc<Standing>,
+    events: Option<EventLog>,
+    news: Arc<News>,
+    progress: Arc<Progress>,
+    traffic: Arc<Traffic>,
+}
+
+/// Whatever happens, those who wait for this thread are told when it is over.
+struct Closing(Arc<Progress>, Arc<News>, Gate);
+
+impl Drop for Closing {
+    fn drop(&mut self) {
+        self.1.close();
+        self.2.release_roots();
+        self.0.change(|now| {
+            if let Stage::Joining | Stage::In { .. } = now.stage {
+                now.stage = Stage::Failed("the network thread has died".into());
+            }
+            now.closed = true;
+        });
+    }
+}
+
+fn live(setting_up: SettingUp, ready: &mpsc::Sender<Result<SocketAddr, NetError>>) {
+    let _closing = Closing(
+        Arc::clone(&setting_up.progress),
+        Arc::clone(&setting_up.news),
+        setting_up.gate.clone(),
+    );
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build_local(tokio::runtime::LocalOptions::default());
+    let runtime = match runtime {
+        Ok(runtime) => runtime,
+        Err(error) => return drop(ready.send(Err(NetError::Thread(error)))),
+    };
+    runtime.block_on(async {
+        match set_up(setting_up).await {
+            Ok((net, settings)) => {
+                let addr = net.endpoint.local_addr();
+                let _ = ready.send(addr.map_err(NetError::Thread));
+                run(net, settings).await;
+            }
+            Err(error) => drop(ready.send(Err(error))),
+        }
+    });
+    // Name servers may keep a helper busy; nobody waits for them.
+    runtime.shutdown_background();
+}
+
+async fn set_up(setting_up: SettingUp) -> Result<(Rc<Net>, Settings), NetError> {
+    let SettingUp {
+        settings,
+        credential,
+        gate,
+        standing,
+        events,
+        news,
+        progress,
+        traffic,
+    } = setting_up;
+    let began = Instant::now();
+    let bind = settings.bind();
+    let listen = |source| NetError::Listen { addr: bind, source };
+    let socket = connect::bind(bind).map_err(listen)?;
+    socket.set_nonblocking(true).map_err(listen)?;
+    let listening = socket.local_addr().map_err(listen)?;
+    let names = Names::new(rand::random());
+    let socket = Counted::new(socket, Arc::clone(&traffic), names.clone()).map_err(listen)?;
+    let mut endpoint = Endpoint::new_with_abstract_socket(
+        transport::endpoint(&names),
+        Some(transport::server(&credential)),
+        Arc::new(socket),
+        Arc::new(TokioRuntime),
+    )
+    .map_err(listen)?;
+    let client = transport::client(&credential);
+    endpoint.set_default_client_config(client.clone());
+    let (join, advertise) = (settings.join.clone(), settings.advertise);
+    let addr = loop {
+        let join = join.clone();
+        let asked = tokio::task::spawn_blocking(move || {
+            discovery::advertised(join.as_ref(), listening, advertise)
+        });
+        match asked
+            .await
+            .map_err(|error| NetError::Thread(error.into()))?
+        {
+            Err(error) if error.is_temporary() => {
+                tracing::warn!("{error}");
+                sleep(LOOK_AGAIN).await;
+            }
+            other => break other?,
+        }
+    };
+    let me = Identity {
+        peer: Peer {
+            id: NodeId(rand::random()),
+            generation: 0,
+        },
+        name: settings.name.as_str().into(),
+        site: settings.site.as_str().into(),
+        addr,
+        stamp: Identity::NOT_YET,
+        threads: settings.threads,
+    };
+    standing.update(|info| {
+        info.id = me.peer.id.0;
+        info.is_master = false;
+        info.master = String::new();
+    });
+    let config = node::Config {
+        policy: settings.policy,
+        nodes: settings.nodes,
+        // Until we have looked where the pool may be.
+        join: Vec::new(),
+        may_found: false,
+        ..node::Config::default()
+    };
+    tracing::info!(name = %me.name, site = %me.site, %listening, %addr,
+        credential = credential.fingerprint(), "listening");
+    if let Some(log) = &events {
+        log.write(Record::Node {
+            site: settings.site.clone(),
+            pid: std::process::id(),
+            addr,
+            threads: settings.threads,
+        });
+    }
+    let lattices = Box::new(Here(data::lattices()));
+    let pool = settings.pool.clone();
+    let door = tokio::task::spawn_blocking(|| Door::new(pool));
+    let door = door.await.map_err(|error| NetError::Thread(error.into()))?;
+    let node = Node::new(config, me, lattices, rand::random(), began.elapsed());
+    let bridge = Bridge::new(gate);
+    bridge.hold_roots();
+    let driver = Driver::new(Beginning {
+        node,
+        bridge,
+        door,
+        began,
+        progress,
+        standing,
+        events,
+        traffic,
+    });
+    let net = Net {
+        endpoint,
+        client,
+        news,
+        sooner: Notify::new(),
+        over: Notify::new(),
+        driver: RefCell::new(driver),
+    };
+    Ok((Rc::new(net), settings))
+}
+
+async fn run(net: Rc<Net>, settings: Settings) {
+    let (join, me) = (settings.join.clone(), net.driver.borrow().me().addr);
+    tokio::task::spawn_local(connect::accept(Rc::clone(&net)));
+    tokio::task::spawn_local(keep_time(Rc::clone(&net)));
+    tokio::task::spawn_local(look(Rc::clone(&net), settings));
+    net.over.notified().await;
+    wind_up(&net).await;
+    if let Some(file @ Join::File(_)) = join {
+        // The file may lie on a machine that does not answer.
+        let forget = tokio::task::spawn_blocking(move || discovery::forget(Some(&file), &[me]));
+        if let Ok(Ok(Err(error))) = timeout(limits::GOODBYE / 4, forget).await {
+            tracing::warn!("{error}");
+        }
+    }
+}
+
+/// Rings when the node's next timeout is due, or when other threads have news.
+async fn keep_time(net: Rc<Net>) {
+    loop {
+        let due = {
+            let mut driver = net.driver.borrow_mut();
+            if driver.is_over() {
+                return;
+            }
+            driver.arm()
+        };
+        let ring = async {
+            match due {
+                Some(due) => tokio::time::sleep_until(due.into()).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            biased;
+            () = net.news.bell.notified() => net.turn(|_, _| ()),
+            () = net.sooner.notified() => {}
+            () = ring => net.turn(|driver, now| driver.node.handle_timeout(now)),
+        }
+    }
+}
+
+/// Looks where the pool may be, again and again until this node is in.
+async fn look(net: Rc<Net>, settings: Settings) {
+    let me = net.driver.borrow().me().addr;
+    let Ok(listening) = net.endpoint.local_addr() else {
+        return;
+    };
+    let mut known = None;
+    loop {
+        let join = settings.join.clone();
+        let asked =
+            tokio::task::spawn_blocking(move || discovery::addresses(join.as_ref(), listening, me));
+        match asked.await {
+            Ok(Ok(found)) => {
+                if known.as_ref() != Some(&found) {
+                    let event = Event::Candidates {
+                        join: found.join.clone(),
+                        may_found: found.may_found,
+                    };
+                    net.turn(|driver, now| {
+                        if let State::Joining {
+                            candidates,
+                            refused,
+                            ..
+                        } = &mut driver.state
+                        {
+                            candidates.clone_from(&found.join);
+                            if refused.is_empty() {
+                                driver.node.handle(now, event);
+                            }
+                        }
+                    });
+                    known = Some(found);
+                }
+            }
+            Ok(Err(error)) if error.is_temporary() => tracing::warn!("{error}"),
+            Ok(Err(error)) => return net.turn(|driver, _| driver.fail(error.to_string())),
+            Err(error) => return net.turn(|driver, _| driver.fail(error.to_string())),
+        }
+        sleep(LOOK_AGAIN).await;
+        let go_on = net.turn(|driver, _| match &driver.state {
+            State::Joining {
+                since: Some(since), ..
+            } if since.elapsed() >= limits::REFUSED => {
+                connect::give_up_joining(driver);
+                false
+            }
+            State::Joining { .. } => true,
+            _ => false,
+        });
+        if !go_on {
+            break;
+        }
+    }
+}
+
+/// Everything has been said, or is to arrive within a moment.
+async fn wind_up(net: &Rc<Net>) {
+    let (links, figures, progress) = {
+        let mut driver = net.driver.borrow_mut();
+        let links = driver.take_links();
+        driver.bridge.leave();
+        let figures = driver.final_figures();
+        driver.write(Record::Stats(figures));
+        (links, figures, Arc::clone(&driver.progress))
+    };
+    net.news.close();
+    let mut saying: JoinSet<()> = JoinSet::new();
+    for link in links {
+        saying.spawn_local(link.finish());
+    }
+    let _ = timeout(limits::GOODBYE, async {
+        while saying.join_next().await.is_some() {}
+    })
+    .await;
+    net.endpoint.close(Close::Bye.code(), b"bye");
+    let _ = timeout(limits::GOODBYE / 4, net.endpoint.wait_idle()).await;
+    let driver = net.driver.borrow();
+    let stage = match &driver.state {
+        State::Over(_, Some(text)) => Stage::Failed(text.clone()),
+        State::Over(code, None) => Stage::Ended(*code),
+        _ => Stage::Failed("the network thread came to a sudden end".into()),
+    };
+    progress.change(|now| {
+        now.stage = stage;
+        now.figures = figures;
+    });
+}

@@ -1,0 +1,441 @@
+//! What the network is told: from the words of file, environment and program to things with types.
+
+use std::{
+    fmt,
+    net::{Ipv4Addr, SocketAddr},
+    path::PathBuf,
+};
+
+use crate::{config::Words, node::Policy};
+
+/// Everything that the network has to know, checked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// Where to find the pool. `None`: this node founds it.
+    pub join: Option<Join>,
+    /// Where to listen. Default: any port of the loopback interface, which only nodes of this machine reach.
+    pub listen: Option<SocketAddr>,
+    /// The address that others are told. Default: see [`advertised`](super::discovery::advertised).
+    pub advertise: Option<SocketAddr>,
+    /// The site. Default: `default`.
+    pub site: String,
+    /// The credential file; never `None` in settings that [`Settings::new`] made.
+    pub credential: Option<PathBuf>,
+    /// The pool's name; nodes of another are refused. Default: the name of the executable.
+    pub pool: String,
+    /// The first root job waits until so many nodes are in. Default: 1.
+    pub nodes: u32,
+    /// Whom an idle node asks for work. Default: [`Policy::Crs`].
+    pub policy: Policy,
+    /// What people call this node. Default: host name and process number.
+    pub name: String,
+    /// Workers.
+    pub threads: u32,
+    /// Events are appended to this file. Default: none are written.
+    pub events: Option<PathBuf>,
+}
+
+/// Where to find the pool.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Join {
+    /// At one of these, `HOST:PORT` each. The first that lives founds the pool.
+    Hosts(Vec<String>),
+    /// At any address that this name has, with this port.
+    Dns(String, u16),
+    /// At the addresses in this file. Each node appends its own.
+    File(PathBuf),
+    /// On the hosts of this Slurm job, at the port that this node listens on.
+    Slurm,
+}
+
+/// A setting that makes no sense. Nothing has been started.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SettingsError {
+    /// A value of the wrong form.
+    #[error("{name}={value:?}: expected {expected}")]
+    Value {
+        /// The variable.
+        name: &'static str,
+        /// What it is set to.
+        value: String,
+        /// What it may be.
+        expected: &'static str,
+    },
+    /// A pool without a credential.
+    #[error(
+        "SATIN_CREDENTIAL is not set, and a pool needs a credential: `satin keygen FILE` writes one; give all nodes a copy"
+    )]
+    NoCredential,
+    /// Slurm tells names of hosts, but no port.
+    #[error(
+        "SATIN_JOIN=slurm needs SATIN_LISTEN=0.0.0.0:PORT with the same PORT on all nodes (one node per host)"
+    )]
+    SlurmWithoutPort,
+}
+
+/// The longest name of a node, a site or a pool, in bytes: names travel with every piece of news about a node.
+pub const NAME_MAX: usize = 128;
+
+/// More nodes than that do not make a pool.
+pub const NODES_MAX: u32 = 65_536;
+
+impl Settings {
+    /// The settings that `words` mean; `None` if they ask for no network: neither `SATIN_JOIN` nor `SATIN_LISTEN` is
+    /// set. What is set is checked even then.
+    ///
+    /// # Errors
+    /// If one makes no sense, or a pool is asked for without a credential.
+    pub fn new(words: Words, threads: u32) -> Result<Option<Settings>, SettingsError> {
+        let join = set(words.join.as_deref()).map(Join::parse).transpose()?;
+        let listen = address("SATIN_LISTEN", words.listen.as_deref())?;
+        let advertise = advertise(words.advertise.as_deref())?;
+        let site = name("SATIN_SITE", words.site)?.unwrap_or_else(|| "default".into());
+        let pool = name("SATIN_POOL", words.pool)?.unwrap_or_else(program);
+        let own_name = name("SATIN_NAME", words.name)?.unwrap_or_else(host_and_process);
+        let policy = set(words.steal.as_deref()).map_or(Ok(Policy::default()), policy)?;
+        let nodes = words.nodes.unwrap_or(1);
+        if !(1..=NODES_MAX).contains(&nodes) {
+            return Err(wrong(
+                "SATIN_NODES",
+                nodes,
+                "a number of nodes from 1 to 65536",
+            ));
+        }
+        if join.is_none() && listen.is_none() {
+            return Ok(None);
+        }
+        if join == Some(Join::Slurm) && listen.is_none_or(|listen| listen.port() == 0) {
+            return Err(SettingsError::SlurmWithoutPort);
+        }
+        let credential = words
+            .credential
+            .filter(|path| !path.as_os_str().is_empty())
+            .ok_or(SettingsError::NoCredential)?;
+        Ok(Some(Settings {
+            join,
+            listen,
+            advertise,
+            site,
+            credential: Some(credential),
+            pool,
+            nodes,
+            policy,
+            name: own_name,
+            threads,
+            events: words.events.filter(|path| !path.as_os_str().is_empty()),
+        }))
+    }
+
+    /// The address to bind: that of [`listen`](Settings::listen), or its default.
+    #[must_use]
+    pub fn bind(&self) -> SocketAddr {
+        self.listen
+            .unwrap_or_else(|| (Ipv4Addr::LOCALHOST, 0).into())
+    }
+}
+
+impl Join {
+    /// Reads the value of `SATIN_JOIN`.
+    ///
+    /// # Errors
+    /// If it has none of the four forms.
+    pub fn parse(text: &str) -> Result<Join, SettingsError> {
+        const EXPECTED: &str = "HOST:PORT[,HOST:PORT..], dns:NAME:PORT, file:PATH or slurm";
+        let error = || wrong("SATIN_JOIN", text, EXPECTED);
+        let text = text.trim();
+        if text == "slurm" {
+            Ok(Join::Slurm)
+        } else if let Some(path) = text.strip_prefix("file:") {
+            let path = path.strip_prefix("//").unwrap_or(path);
+            if path.is_empty() {
+                return Err(error());
+            }
+            Ok(Join::File(path.into()))
+        } else if let Some(rest) = text.strip_prefix("dns:") {
+            let (name, port) = host_and_port(rest).ok_or_else(error)?;
+            Ok(Join::Dns(name.into(), port))
+        } else {
+            let hosts: Vec<&str> = text.split(',').map(str::trim).collect();
+            if hosts.iter().any(|host| host_and_port(host).is_none()) {
+                return Err(error());
+            }
+            Ok(Join::Hosts(hosts.into_iter().map(str::to_owned).collect()))
+        }
+    }
+}
+
+impl fmt::Display for Join {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Join::Hosts(hosts) => f.write_str(&hosts.join(",")),
+            Join::Dns(name, port) => write!(f, "dns:{name}:{port}"),
+            Join::File(path) => write!(f, "file:{}", path.display()),
+            Join::Slurm => f.write_str("slurm"),
+        }
+    }
+}
+
+/// A host, by name or address (one of IPv6 in brackets), and a port that one can dial.
+fn host_and_port(text: &str) -> Option<(&str, u16)> {
+    if let Ok(addr) = text.parse::<SocketAddr>() {
+        let host = text.rsplit_once(':')?.0;
+        return (addr.port() != 0).then_some((host, addr.port()));
+    }
+    let (host, port) = text.rsplit_once(':')?;
+    let plain = |c: char| c.is_alphanumeric() || matches!(c, '-' | '_' | '.');
+    let port = port.parse().ok().filter(|port| *port != 0)?;
+    (!host.is_empty() && host.chars().all(plain)).then_some((host, port))
+}
+
+/// A variable that is set to nothing is not set.
+fn set(text: Option<&str>) -> Option<&str> {
+    text.map(str::trim).filter(|text| !text.is_empty())
+}
+
+fn wrong(name: &'static str, value: impl fmt::Display, expected: &'static str) -> SettingsError {
+    SettingsError::Value {
+        name,
+        value: value.to_string(),
+        expected,
+    }
+}
+
+fn address(name: &'static str, text: Option<&str>) -> Result<Option<SocketAddr>, SettingsError> {
+    const EXPECTED: &str = "IP:PORT, such as 0.0.0.0:7777, [::]:7777 or 127.0.0.1:0";
+    set(text)
+        .map(|text| text.parse().map_err(|_| wrong(name, text, EXPECTED)))
+        .transpose()
+}
+
+fn advertise(text: Option<&str>) -> Result<Option<SocketAddr>, SettingsError> {
+    let addr = address("SATIN_ADVERTISE", text)?;
+    match addr {
+        Some(addr) if addr.ip().is_unspecified() || addr.port() == 0 => Err(wrong(
+            "SATIN_ADVERTISE",
+            addr,
+            "an address that other nodes can dial, such as 192.0.2.7:7777",
+        )),
+        addr => Ok(addr),
+    }
+}
+
+fn name(variable: &'static str, text: Option<String>) -> Result<Option<String>, SettingsError> {
+    let Some(text) = set(text.as_deref()) else {
+        return Ok(None);
+    };
+    if text.len() > NAME_MAX || text.chars().any(char::is_control) {
+        return Err(wrong(variable, text, "a name of at most 128 bytes"));
+    }
+    Ok(Some(text.into()))
+}
+
+fn policy(text: &str) -> Result<Policy, SettingsError> {
+    match text {
+        "crs" => Ok(Policy::Crs),
+        "rs" => Ok(Policy::Rs),
+        "mw" => Ok(Policy::Mw),
+        _ => Err(wrong("SATIN_STEAL", text, "crs, rs or mw")),
+    }
+}
+
+/// The name of the executable, without directory and extension.
+fn program() -> String {
+    let path = std::env::current_exe().ok();
+    let stem = path.as_deref().and_then(|path| path.file_stem());
+    stem.map_or("satin".into(), |stem| shorten(&stem.to_string_lossy()))
+}
+
+fn host_and_process() -> String {
+    let host = hostname::get().map_or("node".into(), |host| host.to_string_lossy().into_owned());
+    let short = host.split('.').next().unwrap_or("node");
+    format!("{}-{}", shorten(short), std::process::id())
+}
+
+/// At most half of [`NAME_MAX`].
+fn shorten(text: &str) -> String {
+    let mut end = text.len().min(NAME_MAX / 2);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    text[..end].into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words() -> Words {
+        Words {
+            listen: Some("127.0.0.1:0".into()),
+            credential: Some("pool.pem".into()),
+            ..Words::default()
+        }
+    }
+
+    fn settings(words: Words) -> Settings {
+        Settings::new(words, 2).expect("valid").expect("a network")
+    }
+
+    fn error(words: Words) -> String {
+        Settings::new(words, 2).expect_err("nonsense").to_string()
+    }
+
+    #[test]
+    fn a_program_of_its_own_needs_no_settings() {
+        assert_eq!(Settings::new(Words::default(), 2), Ok(None));
+        let empty = Words {
+            join: Some(String::new()),
+            listen: Some(" ".into()),
+            ..Words::default()
+        };
+        assert_eq!(Settings::new(empty, 2), Ok(None));
+    }
+
+    #[test]
+    fn what_is_not_set_has_a_default() {
+        let settings = settings(words());
+        assert_eq!(settings.join, None);
+        assert_eq!(settings.site, "default");
+        assert_eq!((settings.nodes, settings.threads), (1, 2));
+        assert_eq!(settings.policy, Policy::Crs);
+        assert!(settings.name.ends_with(&format!("-{}", std::process::id())));
+        assert!(!settings.pool.is_empty());
+        let joining = super::tests::settings(Words {
+            listen: None,
+            join: Some("10.0.0.1:7777".into()),
+            ..words()
+        });
+        assert_eq!(joining.bind().to_string(), "127.0.0.1:0");
+    }
+
+    #[test]
+    fn four_ways_to_join() {
+        let hosts = |hosts: &[&str]| Join::Hosts(hosts.iter().map(|host| (*host).into()).collect());
+        for (text, join) in [
+            ("a:1", hosts(&["a:1"])),
+            (
+                "10.0.0.1:7777, [::1]:7,n-1.example:9",
+                hosts(&["10.0.0.1:7777", "[::1]:7", "n-1.example:9"]),
+            ),
+            (
+                "dns:satin.default.svc:7777",
+                Join::Dns("satin.default.svc".into(), 7777),
+            ),
+            ("file:/shared/pool", Join::File("/shared/pool".into())),
+            ("file:///shared/pool", Join::File("/shared/pool".into())),
+            ("file:pool", Join::File("pool".into())),
+            ("slurm", Join::Slurm),
+        ] {
+            assert_eq!(Join::parse(text), Ok(join), "{text}");
+        }
+        for text in [
+            "a",
+            "a:",
+            ":1",
+            "a:0",
+            "a:1,",
+            "a:65536",
+            "file:",
+            "dns:a",
+            "::1:7",
+            "a b:1",
+            "10.0.0.1:0",
+        ] {
+            assert!(Join::parse(text).is_err(), "{text}");
+        }
+        for text in ["a:1,[::1]:2", "dns:a:1", "file:p", "slurm"] {
+            assert_eq!(Join::parse(text).expect("valid").to_string(), text);
+        }
+    }
+
+    #[test]
+    fn errors_name_the_variable_and_say_what_it_may_be() {
+        let listen = Words {
+            listen: Some("localhost".into()),
+            ..words()
+        };
+        assert_eq!(
+            error(listen),
+            "SATIN_LISTEN=\"localhost\": expected IP:PORT, such as 0.0.0.0:7777, [::]:7777 or 127.0.0.1:0"
+        );
+        let join = Words {
+            join: Some("somewhere".into()),
+            ..words()
+        };
+        assert_eq!(
+            error(join),
+            "SATIN_JOIN=\"somewhere\": expected HOST:PORT[,HOST:PORT..], dns:NAME:PORT, file:PATH or slurm"
+        );
+        let steal = Words {
+            steal: Some("everything".into()),
+            ..words()
+        };
+        assert_eq!(
+            error(steal),
+            "SATIN_STEAL=\"everything\": expected crs, rs or mw"
+        );
+        let advertise = Words {
+            advertise: Some("0.0.0.0:7".into()),
+            ..words()
+        };
+        assert!(error(advertise).starts_with("SATIN_ADVERTISE=\"0.0.0.0:7\": expected an address"));
+        for (wrong, variable) in [
+            (
+                Words {
+                    nodes: Some(0),
+                    ..words()
+                },
+                "SATIN_NODES=\"0\"",
+            ),
+            (
+                Words {
+                    site: Some("a\nb".into()),
+                    ..words()
+                },
+                "SATIN_SITE",
+            ),
+            (
+                Words {
+                    pool: Some("p".repeat(NAME_MAX + 1)),
+                    ..words()
+                },
+                "SATIN_POOL",
+            ),
+        ] {
+            assert!(error(wrong).starts_with(variable));
+        }
+    }
+
+    #[test]
+    fn nonsense_is_told_even_where_no_network_is_asked_for() {
+        let steal = Words {
+            steal: Some("x".into()),
+            ..Words::default()
+        };
+        assert!(Settings::new(steal, 2).is_err());
+    }
+
+    #[test]
+    fn no_pool_without_a_credential() {
+        let none = Words {
+            credential: None,
+            ..words()
+        };
+        assert!(error(none).contains("satin keygen FILE"));
+    }
+
+    #[test]
+    fn slurm_needs_a_port() {
+        let slurm = |listen: Option<&str>| Words {
+            join: Some("slurm".into()),
+            listen: listen.map(Into::into),
+            ..words()
+        };
+        assert!(error(slurm(None)).contains("SATIN_LISTEN"));
+        assert!(error(slurm(Some("0.0.0.0:0"))).contains("SATIN_LISTEN"));
+        assert_eq!(
+            settings(slurm(Some("0.0.0.0:7777"))).join,
+            Some(Join::Slurm)
+        );
+    }
+}

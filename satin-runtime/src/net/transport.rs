@@ -1,0 +1,63 @@
+//! How QUIC is set up.
+
+use std::{sync::Arc, time::Duration};
+
+use quinn::{
+    AckFrequencyConfig, ClientConfig, EndpointConfig, ServerConfig, TransportConfig, VarInt,
+};
+
+use super::{credential::Credential, limits, socket::Names};
+
+/// What one stream may have under way: a gigabit a second over 100 milliseconds, and some.
+const STREAM_WINDOW: u32 = 16 << 20;
+/// What one connection may have under way.
+const WINDOW: u32 = 64 << 20;
+/// Datagrams carry gossip only: what does not fit in here may be lost.
+const DATAGRAMS: usize = 1 << 20;
+
+fn transport() -> Arc<TransportConfig> {
+    let mut config = TransportConfig::default();
+    let idle = limits::IDLE.try_into().expect("seconds fit");
+    // With an acknowledgement that waits for long, the loss of the last packet is found late, and steals are all last
+    // packets.
+    let mut acks = AckFrequencyConfig::default();
+    acks.max_ack_delay(Some(Duration::from_millis(5)));
+    config
+        .max_concurrent_bidi_streams(VarInt::from_u32(1))
+        .max_concurrent_uni_streams(VarInt::from_u32(limits::TRANSFERS as u32))
+        .stream_receive_window(VarInt::from_u32(STREAM_WINDOW))
+        .receive_window(VarInt::from_u32(WINDOW))
+        .send_window(u64::from(WINDOW))
+        .datagram_receive_buffer_size(Some(DATAGRAMS))
+        .datagram_send_buffer_size(DATAGRAMS)
+        .max_idle_timeout(Some(idle))
+        .keep_alive_interval(Some(limits::KEEP_ALIVE))
+        .initial_rtt(Duration::from_millis(100))
+        .ack_frequency_config(Some(acks));
+    Arc::new(config)
+}
+
+pub(super) fn client(credential: &Credential) -> ClientConfig {
+    let mut config = ClientConfig::new(credential.client());
+    config.transport_config(transport());
+    config
+}
+
+pub(super) fn server(credential: &Credential) -> ServerConfig {
+    let mut config = ServerConfig::with_crypto(credential.server());
+    config
+        .transport_config(transport())
+        // What waits at the door to be let in or refused, which happens at once.
+        .max_incoming(1024);
+    config
+}
+
+pub(super) fn endpoint(names: &Names) -> EndpointConfig {
+    let mut config = EndpointConfig::default();
+    let names = names.clone();
+    config
+        .cid_generator(move || Box::new(names.clone()))
+        // The bit by which QUIC is told from other things stays what it is.
+        .grease_quic_bit(false);
+    config
+}

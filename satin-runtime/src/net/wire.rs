@@ -1,0 +1,681 @@
+//! What goes over the wire: frames, and the greeting with which every connection begins.
+//!
+//! A control stream is a sequence of frames: a length of four bytes, little-endian, and so many bytes. The first one each
+//! way is a [`Greeting`]; it begins with the same eight bytes in all versions, so that versions can tell each other
+//! apart. All others are a [`Message`] each, by postcard. A stream for a large message, and a datagram, hold one message
+//! without a length.
+//!
+//! Whatever comes in, decoding never panics, never allocates more than a small multiple of what came, and leaves no byte
+//! unread. Knows nothing of connections.
+
+use serde::{Deserialize, Serialize};
+
+use super::limits;
+use crate::node::{Identity, Message, Peer};
+
+/// The version of all that is said. Nodes of another are refused.
+pub const VERSION: u16 = 1;
+
+const MAGIC: [u8; 5] = *b"satin";
+const HEADER: usize = 4;
+
+/// Something came that is not what it should be. It closes the connection on which it came.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum WireError {
+    /// A length above the limit. Nothing has been allocated for it.
+    #[error("a frame of {length} bytes, where at most {limit} are allowed")]
+    TooLong {
+        /// What it says.
+        length: u64,
+        /// What is allowed.
+        limit: usize,
+    },
+    /// It ends in the middle.
+    #[error("it ends in the middle")]
+    Truncated,
+    /// No greeting of this protocol, whatever its version.
+    #[error("it does not begin with a greeting of Satin")]
+    NoGreeting,
+    /// A greeting of another version.
+    #[error("it speaks version {0} of the protocol, and this node version {VERSION}")]
+    Version(u16),
+    /// It cannot be decoded.
+    #[error("it cannot be decoded ({0})")]
+    Malformed(postcard::Error),
+    /// It goes on after its end.
+    #[error("there are {0} bytes too many at its end")]
+    Trailing(usize),
+    /// Its values are out of bounds.
+    #[error("{0} is out of bounds")]
+    Bounds(&'static str),
+}
+
+/// What somebody is to a pool.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Role {
+    /// A node that works.
+    Member,
+    /// Somebody who looks, like the command line tool: the program need not be the same.
+    Observer,
+}
+
+/// Who somebody is, and what it runs.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Hello {
+    /// The pool's name.
+    pub pool: String,
+    /// The hash over all spawnable functions.
+    pub program: [u8; 32],
+    /// The BLAKE3 hash of the executable.
+    pub executable: [u8; 32],
+    /// What the executable was made for.
+    pub target: String,
+    /// The node.
+    pub identity: Identity,
+    /// What it wants.
+    pub role: Role,
+    /// Its command line, without what is Satin's own.
+    pub command_line: Vec<String>,
+    /// Of whoever dials: what it proposes as the number of this connection. Of whoever is dialled: the number.
+    pub epoch: u64,
+    /// Of whoever dials: whom it means to reach, if it knows.
+    pub meant: Option<Peer>,
+}
+
+/// Why a connection was refused. The numbers are the same in all versions.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Reason {
+    /// Another version of the protocol.
+    Version,
+    /// Another pool.
+    Pool,
+    /// Other spawnable functions.
+    Program,
+    /// Another build for the same target.
+    Executable,
+    /// Full, or too many handshakes: later perhaps.
+    Busy,
+    /// The node that was meant is not here (any more).
+    SomebodyElse,
+    /// It is the very same node.
+    Yourself,
+    /// Another connection between the two goes before this one.
+    Crossed,
+    /// It said something that cannot be understood.
+    Malformed,
+    /// The node is about to go.
+    Leaving,
+    /// A reason of a later version.
+    Other(u16),
+}
+
+const REASONS: [Reason; 10] = [
+    Reason::Version,
+    Reason::Pool,
+    Reason::Program,
+    Reason::Executable,
+    Reason::Busy,
+    Reason::SomebodyElse,
+    Reason::Yourself,
+    Reason::Crossed,
+    Reason::Malformed,
+    Reason::Leaving,
+];
+
+impl From<u16> for Reason {
+    fn from(number: u16) -> Reason {
+        let known = REASONS.get(usize::from(number).wrapping_sub(1));
+        known.copied().unwrap_or(Reason::Other(number))
+    }
+}
+
+impl From<Reason> for u16 {
+    fn from(reason: Reason) -> u16 {
+        match reason {
+            Reason::Other(number) => number,
+            known => {
+                1 + REASONS
+                    .iter()
+                    .position(|reason| *reason == known)
+                    .unwrap_or(0) as u16
+            }
+        }
+    }
+}
+
+impl Reason {
+    /// Whether another attempt has no more chances than this one.
+    #[must_use]
+    pub fn is_permanent(self) -> bool {
+        matches!(
+            self,
+            Reason::Version
+                | Reason::Pool
+                | Reason::Program
+                | Reason::Executable
+                | Reason::Malformed
+        )
+    }
+}
+
+/// "No", and why.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Refusal {
+    /// For programs.
+    pub reason: Reason,
+    /// For people.
+    pub text: String,
+    /// The highest number of a connection between the two that the one who refuses knows.
+    pub epoch: u64,
+}
+
+impl Refusal {
+    /// A refusal that says nothing about other connections.
+    pub fn new(reason: Reason, text: impl Into<String>) -> Refusal {
+        Refusal {
+            reason,
+            text: text.into(),
+            epoch: 0,
+        }
+    }
+}
+
+/// The first frame each way. Later versions may change what a hello says, but neither the eight bytes at the beginning nor
+/// what a refusal looks like.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Greeting {
+    /// Yes.
+    Hello(Box<Hello>),
+    /// No.
+    Refused(Refusal),
+}
+
+const HELLO: u8 = 0;
+const REFUSED: u8 = 1;
+
+impl Greeting {
+    /// As a frame.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        let mut frame = vec![0; HEADER];
+        frame.extend(MAGIC);
+        frame.extend(VERSION.to_le_bytes());
+        match self {
+            Greeting::Hello(hello) => {
+                frame.push(HELLO);
+                frame =
+                    postcard::to_extend(hello, frame).expect("memory takes all that is written");
+            }
+            Greeting::Refused(refusal) => {
+                frame.push(REFUSED);
+                frame.extend(u16::from(refusal.reason).to_le_bytes());
+                frame.extend(refusal.epoch.to_le_bytes());
+                frame.extend(refusal.text.as_bytes());
+            }
+        }
+        let length = (frame.len() - HEADER) as u32;
+        frame[..HEADER].copy_from_slice(&length.to_le_bytes());
+        frame
+    }
+
+    /// Reads the body of a frame.
+    ///
+    /// # Errors
+    /// If it is no greeting, or a hello of another version.
+    pub fn decode(body: &[u8]) -> Result<Greeting, WireError> {
+        let rest = body.strip_prefix(&MAGIC).ok_or(WireError::NoGreeting)?;
+        let (version, rest) = rest.split_first_chunk().ok_or(WireError::NoGreeting)?;
+        let version = u16::from_le_bytes(*version);
+        match rest.split_first() {
+            Some((&REFUSED, rest)) => {
+                let (reason, rest) = rest.split_first_chunk().ok_or(WireError::Truncated)?;
+                let (epoch, text) = rest.split_first_chunk().ok_or(WireError::Truncated)?;
+                Ok(Greeting::Refused(Refusal {
+                    reason: u16::from_le_bytes(*reason).into(),
+                    epoch: u64::from_le_bytes(*epoch),
+                    text: printable(&String::from_utf8_lossy(text)),
+                }))
+            }
+            _ if version != VERSION => Err(WireError::Version(version)),
+            Some((&HELLO, rest)) => {
+                let hello: Hello = exactly(rest)?;
+                hello.check()?;
+                Ok(Greeting::Hello(Box::new(hello)))
+            }
+            _ => Err(WireError::NoGreeting),
+        }
+    }
+}
+
+impl Hello {
+    fn check(&self) -> Result<(), WireError> {
+        let Identity {
+            name,
+            site,
+            threads,
+            ..
+        } = &self.identity;
+        for (what, text) in [
+            ("the pool's name", &*self.pool),
+            ("a node's name", name),
+            ("a site's name", site),
+        ] {
+            if text.len() > limits::NAME || text.chars().any(char::is_control) {
+                return Err(WireError::Bounds(what));
+            }
+        }
+        if *threads > 1 << 16 {
+            return Err(WireError::Bounds("the number of workers"));
+        }
+        // Numbers of connections are counted upwards: one from the far end would leave no room.
+        if self.epoch > u64::MAX / 2 {
+            return Err(WireError::Bounds("the number of the connection"));
+        }
+        Ok(())
+    }
+}
+
+/// A text from elsewhere goes to people's terminals: short, and without control characters.
+#[must_use]
+pub fn printable(text: &str) -> String {
+    const MOST: usize = 1024;
+    text.chars()
+        .map(|c| if c.is_control() { ' ' } else { c })
+        .take(MOST)
+        .collect()
+}
+
+fn exactly<'b, T: Deserialize<'b>>(bytes: &'b [u8]) -> Result<T, WireError> {
+    match postcard::take_from_bytes(bytes) {
+        Ok((value, [])) => Ok(value),
+        Ok((_, rest)) => Err(WireError::Trailing(rest.len())),
+        Err(postcard::Error::DeserializeUnexpectedEnd) => Err(WireError::Truncated),
+        Err(error) => Err(WireError::Malformed(error)),
+    }
+}
+
+/// Reads a message: the body of a frame, a stream of its own, or a datagram.
+///
+/// # Errors
+/// If it is none.
+pub fn decode(body: &[u8]) -> Result<Message, WireError> {
+    exactly(body)
+}
+
+/// A message without its length, for a stream of its own or a datagram.
+#[must_use]
+pub fn encode(message: &Message) -> Vec<u8> {
+    postcard::to_stdvec(message).expect("memory takes all that is written")
+}
+
+/// Appends a message as a frame to `out`. If it is a large one, which is to go on a stream of its own, it is returned
+/// instead, without a length.
+pub fn append(message: &Message, out: &mut Vec<u8>) -> Option<Vec<u8>> {
+    let start = out.len();
+    let mut frame = std::mem::take(out);
+    frame.extend([0; HEADER]);
+    frame = postcard::to_extend(message, frame).expect("memory takes all that is written");
+    let length = frame.len() - start - HEADER;
+    let large = length > limits::LARGE;
+    let body = large.then(|| frame[start + HEADER..].to_vec());
+    if large {
+        frame.truncate(start);
+    } else {
+        frame[start..start + HEADER].copy_from_slice(&(length as u32).to_le_bytes());
+    }
+    *out = frame;
+    body
+}
+
+/// Cuts a stream into frames.
+#[derive(Debug)]
+pub struct Frames {
+    limit: usize,
+    buffer: Vec<u8>,
+    /// What is before has been handed out.
+    start: usize,
+}
+
+impl Frames {
+    /// For a stream on which no frame is longer than `limit`.
+    #[must_use]
+    pub fn new(limit: usize) -> Frames {
+        Frames {
+            limit,
+            buffer: Vec::new(),
+            start: 0,
+        }
+    }
+
+    /// From here on frames may have another length.
+    pub fn set_limit(&mut self, limit: usize) {
+        self.limit = limit;
+    }
+
+    /// The next bytes of the stream.
+    pub fn push(&mut self, bytes: &[u8]) {
+        if self.start == self.buffer.len() {
+            self.buffer.clear();
+            self.start = 0;
+            if self.buffer.capacity() > limits::LARGE {
+                self.buffer = Vec::new();
+            }
+        } else if self.start > limits::LARGE {
+            self.buffer.drain(..self.start);
+            self.start = 0;
+        }
+        self.buffer.extend_from_slice(bytes);
+    }
+
+    /// The body of the next frame, if it is there in full.
+    ///
+    /// # Errors
+    /// If its length is above the limit; the stream cannot be read any further.
+    pub fn next_frame(&mut self) -> Result<Option<&[u8]>, WireError> {
+        let rest = &self.buffer[self.start..];
+        let Some((header, rest)) = rest.split_first_chunk::<HEADER>() else {
+            return Ok(None);
+        };
+        let length = u32::from_le_bytes(*header);
+        if length as usize > self.limit {
+            return Err(WireError::TooLong {
+                length: length.into(),
+                limit: self.limit,
+            });
+        }
+        let body = rest.get(..length as usize);
+        if body.is_some() {
+            self.start += HEADER + length as usize;
+        }
+        Ok(body)
+    }
+
+    /// Bytes that have come, and are not part of a frame yet.
+    #[must_use]
+    pub fn waiting(&self) -> usize {
+        self.buffer.len() - self.start
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::{collection::vec, prelude::*};
+
+    use super::*;
+    use crate::{
+        job::{Answer, BoundName, Fingerprint, JobId, Offer, Parcel, RootTag, ValueName},
+        node::{NodeId, Request, Token},
+    };
+
+    fn peer() -> impl Strategy<Value = Peer> {
+        any::<(u128, u32)>().prop_map(|(id, generation)| Peer {
+            id: NodeId(id),
+            generation,
+        })
+    }
+
+    fn identity() -> impl Strategy<Value = Identity> {
+        let addr = any::<(std::net::IpAddr, u16)>().prop_map(std::net::SocketAddr::from);
+        (
+            peer(),
+            "[a-z0-9-]{0,20}",
+            "[a-z]{0,9}",
+            addr,
+            any::<u64>(),
+            0u32..1000,
+        )
+            .prop_map(|(peer, name, site, addr, stamp, threads)| Identity {
+                peer,
+                name: name.into(),
+                site: site.into(),
+                addr,
+                stamp,
+                threads,
+            })
+    }
+
+    fn bytes() -> impl Strategy<Value = Vec<u8>> {
+        vec(any::<u8>(), 0..200)
+    }
+
+    fn tokens() -> impl Strategy<Value = Vec<Token>> {
+        vec(any::<u64>().prop_map(Token), 0..9)
+    }
+
+    fn name() -> impl Strategy<Value = ValueName> {
+        any::<[u8; 32]>().prop_map(ValueName)
+    }
+
+    fn tag() -> impl Strategy<Value = RootTag> {
+        any::<(u32, u32)>().prop_map(|(term, number)| RootTag { term, number })
+    }
+
+    fn parcel() -> impl Strategy<Value = Parcel> {
+        (
+            vec(any::<u32>(), 0..40),
+            any::<u32>(),
+            bytes(),
+            vec(name(), 0..3),
+        )
+            .prop_map(|(path, function, arguments, needs)| Parcel {
+                id: path.into_iter().collect::<JobId>(),
+                function,
+                fingerprint: Fingerprint::of("f", &arguments),
+                arguments,
+                needs,
+            })
+    }
+
+    fn answer() -> impl Strategy<Value = Answer> {
+        prop_oneof![
+            (bytes(), vec(name(), 0..3)).prop_map(|(bytes, needs)| Answer::Result { bytes, needs }),
+            ".*".prop_map(Answer::Panicked),
+            ".*".prop_map(Answer::Refused),
+            Just(Answer::Aborted),
+        ]
+    }
+
+    fn offers() -> impl Strategy<Value = Vec<Offer>> {
+        let offer = (any::<u64>(), tag(), bytes()).prop_map(|(bound, root, value)| Offer {
+            bound: BoundName(bound),
+            root,
+            value,
+        });
+        vec(offer, 0..4)
+    }
+
+    fn message() -> impl Strategy<Value = Message> {
+        let jobs = || vec((any::<u64>().prop_map(Token), parcel()), 0..5);
+        prop_oneof![
+            (any::<u64>(), any::<u32>(), any::<bool>()).prop_map(|(request, most, lifeline)| {
+                Message::Steal {
+                    request: Request(request),
+                    most,
+                    lifeline,
+                }
+            }),
+            (any::<u64>(), jobs(), any::<u32>()).prop_map(|(request, jobs, left)| Message::Jobs {
+                request: Request(request),
+                jobs,
+                left
+            }),
+            vec((any::<u64>().prop_map(Token), answer()), 0..5).prop_map(Message::Answers),
+            tokens().prop_map(Message::Acknowledge),
+            tokens().prop_map(Message::Recall),
+            (tokens(), tokens()).prop_map(|(outstanding, hosted)| Message::Lists {
+                outstanding,
+                hosted
+            }),
+            bytes().prop_map(Message::Gossip),
+            identity().prop_map(Message::Join),
+            any::<i32>().prop_map(Message::Ended),
+            vec(tag(), 0..4).prop_map(Message::RootsDone),
+            (name(), any::<u64>(), any::<u64>(), bytes()).prop_map(
+                |(name, offset, total, bytes)| Message::Part {
+                    name,
+                    offset,
+                    total,
+                    bytes
+                }
+            ),
+            (name(), peer()).prop_map(|(name, peer)| Message::Elsewhere(name, peer)),
+            offers().prop_map(Message::Offers),
+            Just(Message::Goodbye),
+        ]
+    }
+
+    fn hello() -> impl Strategy<Value = Hello> {
+        let hashes = any::<([u8; 32], [u8; 32])>();
+        let texts = ("[a-z]{0,20}", "[a-z0-9-]{0,20}", vec(".*", 0..4));
+        (
+            hashes,
+            texts,
+            identity(),
+            any::<bool>(),
+            0..u64::MAX / 2,
+            proptest::option::of(peer()),
+        )
+            .prop_map(
+                |(
+                    (program, executable),
+                    (pool, target, command_line),
+                    identity,
+                    observes,
+                    epoch,
+                    meant,
+                )| Hello {
+                    pool,
+                    program,
+                    executable,
+                    target,
+                    identity,
+                    role: if observes {
+                        Role::Observer
+                    } else {
+                        Role::Member
+                    },
+                    command_line,
+                    epoch,
+                    meant,
+                },
+            )
+    }
+
+    fn body(frame: &[u8]) -> Vec<u8> {
+        let mut frames = Frames::new(limits::FRAME);
+        frames.push(frame);
+        let body = frames
+            .next_frame()
+            .expect("a frame")
+            .expect("a whole one")
+            .to_vec();
+        assert_eq!(frames.waiting(), 0);
+        body
+    }
+
+    proptest! {
+        #[test]
+        fn messages_come_back_whole(message in message()) {
+            let mut frame = Vec::new();
+            prop_assert_eq!(append(&message, &mut frame), None);
+            prop_assert_eq!(decode(&body(&frame)).expect("a message"), message.clone());
+            prop_assert_eq!(decode(&encode(&message)).expect("a message"), message);
+        }
+
+        #[test]
+        fn greetings_come_back_whole(hello in hello()) {
+            let greeting = Greeting::Hello(Box::new(hello));
+            prop_assert_eq!(Greeting::decode(&body(&greeting.encode())).expect("a greeting"), greeting);
+        }
+
+        #[test]
+        fn a_message_that_is_cut_or_goes_on_is_refused(message in message(), more in vec(any::<u8>(), 1..9), cut in any::<prop::sample::Index>()) {
+            let whole = encode(&message);
+            let cut = cut.index(whole.len());
+            prop_assert!(decode(&whole[..cut]).is_err());
+            prop_assert_eq!(decode(&[whole, more.clone()].concat()), Err(WireError::Trailing(more.len())));
+        }
+
+        #[test]
+        fn noise_does_no_harm(noise in vec(any::<u8>(), 0..400)) {
+            let _ = decode(&noise);
+            let _ = Greeting::decode(&noise);
+            let _ = Greeting::decode(&[b"satin\x01\0\0", &*noise].concat());
+            let mut frames = Frames::new(100);
+            frames.push(&noise);
+            while let Ok(Some(_)) = frames.next_frame() {}
+        }
+
+        #[test]
+        fn frames_are_found_however_the_stream_is_cut(messages in vec(message(), 1..9), piece in 1usize..50) {
+            let mut stream = Vec::new();
+            for message in &messages {
+                append(message, &mut stream);
+            }
+            let (mut frames, mut got) = (Frames::new(limits::FRAME), Vec::new());
+            for piece in stream.chunks(piece) {
+                frames.push(piece);
+                while let Some(body) = frames.next_frame().expect("within the limit") {
+                    got.push(decode(body).expect("a message"));
+                }
+            }
+            prop_assert_eq!(got, messages);
+            prop_assert_eq!(frames.waiting(), 0);
+        }
+    }
+
+    #[test]
+    fn a_length_above_the_limit_is_refused_before_anything_is_allocated() {
+        let mut frames = Frames::new(limits::FRAME);
+        frames.push(&(1u32 << 30).to_le_bytes());
+        let error = frames.next_frame().expect_err("too long");
+        assert_eq!(
+            error.to_string(),
+            "a frame of 1073741824 bytes, where at most 16777216 are allowed"
+        );
+    }
+
+    #[test]
+    fn large_messages_go_elsewhere() {
+        let message = Message::Gossip(vec![7; limits::LARGE + 1]);
+        let mut out = vec![1, 2, 3];
+        let body = append(&message, &mut out).expect("large");
+        assert_eq!(out, [1, 2, 3]);
+        assert_eq!(decode(&body), Ok(message));
+    }
+
+    #[test]
+    fn another_version_is_told_from_noise_and_its_refusal_is_understood() {
+        let refusal = Refusal {
+            reason: Reason::Pool,
+            text: "no\x1b[31m".into(),
+            epoch: 7,
+        };
+        let mut frame = body(&Greeting::Refused(refusal).encode());
+        frame[5] = 9;
+        let Ok(Greeting::Refused(refusal)) = Greeting::decode(&frame) else {
+            panic!("a refusal");
+        };
+        assert_eq!(
+            (refusal.reason, &*refusal.text, refusal.epoch),
+            (Reason::Pool, "no [31m", 7)
+        );
+        assert_eq!(
+            Greeting::decode(b"satin\x09\x00\x00whatever"),
+            Err(WireError::Version(9))
+        );
+        assert_eq!(
+            Greeting::decode(b"GET / HTTP/1.1"),
+            Err(WireError::NoGreeting)
+        );
+    }
+
+    #[test]
+    fn reasons_keep_their_numbers() {
+        for number in 0..99 {
+            assert_eq!(u16::from(Reason::from(number)), number);
+        }
+        assert_eq!(u16::from(Reason::Version), 1);
+        assert_eq!(u16::from(Reason::Leaving), 10);
+    }
+}

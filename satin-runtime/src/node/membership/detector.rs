@@ -1,0 +1,367 @@
+//! The failure detector: foca, and what it wants done.
+//!
+//! Time here is the time that this process was awake (see [`super::Membership`]); timers are kept in the order of when
+//! they are due, and of when they were asked for.
+
+use std::{
+    collections::BTreeMap,
+    num::{NonZeroU8, NonZeroUsize},
+    sync::Arc,
+    time::Duration,
+};
+
+use foca::{
+    Foca, Member, NoCustomBroadcast, Notification, PeriodicParams, PostcardCodec, State, Timer,
+};
+use rand::{RngExt, SeedableRng, rngs::SmallRng};
+use serde::{Deserialize, Serialize};
+
+use super::super::{Config, Identity, NodeId, Peer};
+
+/// Packets are no larger, so that they fit into a QUIC datagram on any path.
+const LARGEST_PACKET: NonZeroUsize = NonZeroUsize::new(1150).expect("not zero");
+/// So many are asked to probe who did not answer, and so many are told news at once.
+const FAN_OUT: NonZeroUsize = NonZeroUsize::new(3).expect("not zero");
+/// Between two rounds of gossip, while there is news. Deaths are known later if it is longer; more wake-ups if shorter.
+const GOSSIP_PERIOD: Duration = Duration::from_millis(200);
+/// Between two requests for a random part of somebody's list of members: heals what lost packets left out.
+const FEED_PERIOD: Duration = Duration::from_secs(10);
+/// By so much the suspicion grows with each doubling of the pool: news takes longer to reach everybody.
+const SUSPICION_PER_DOUBLING: Duration = Duration::from_millis(500);
+
+/// One life, as foca knows it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Life {
+    pub(super) identity: Arc<Identity>,
+    /// It ended on purpose. Wins over the same life without, so that "left" is never taken for "died".
+    pub(super) left: bool,
+}
+
+impl Life {
+    fn new(identity: Arc<Identity>) -> Life {
+        Life {
+            identity,
+            left: false,
+        }
+    }
+
+    pub(super) fn peer(&self) -> Peer {
+        self.identity.peer
+    }
+}
+
+impl PartialEq for Life {
+    fn eq(&self, other: &Life) -> bool {
+        (self.peer(), self.left) == (other.peer(), other.left)
+    }
+}
+
+impl Eq for Life {}
+
+impl foca::Identity for Life {
+    type Addr = NodeId;
+
+    fn renew(&self) -> Option<Life> {
+        let mut identity = Identity::clone(&self.identity);
+        identity.peer.generation = identity.peer.generation.checked_add(1)?;
+        Some(Life::new(Arc::new(identity)))
+    }
+
+    fn addr(&self) -> NodeId {
+        self.peer().id
+    }
+
+    fn win_addr_conflict(&self, adversary: &Life) -> bool {
+        (self.peer().generation, self.left) > (adversary.peer().generation, adversary.left)
+    }
+}
+
+/// How a life ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Left {
+    OnPurpose,
+    No,
+}
+
+/// What foca found out.
+#[derive(Debug)]
+pub(super) enum News {
+    Up(Arc<Identity>),
+    Down(Life),
+    Renamed(Life, Life),
+    /// We were declared dead, and go on as this.
+    Reborn(Arc<Identity>),
+    /// This one did not answer a direct probe, or is suspected by now.
+    Silent(Peer),
+}
+
+#[derive(Default)]
+struct Effects {
+    packets: Vec<(Peer, Vec<u8>)>,
+    timers: Vec<(Duration, Timer<Life>)>,
+    news: Vec<News>,
+}
+
+impl foca::Runtime<Life> for Effects {
+    fn notify(&mut self, notification: Notification<'_, Life>) {
+        self.news.push(match notification {
+            Notification::MemberUp(life) => News::Up(Arc::clone(&life.identity)),
+            Notification::MemberDown(life) => News::Down(life.clone()),
+            Notification::Rename(old, new) => News::Renamed(old.clone(), new.clone()),
+            Notification::Rejoin(life) => News::Reborn(Arc::clone(&life.identity)),
+            Notification::Active | Notification::Idle | Notification::Defunct => return,
+        });
+    }
+
+    fn send_to(&mut self, to: Life, data: &[u8]) {
+        self.packets.push((to.peer(), data.to_vec()));
+    }
+
+    fn submit_after(&mut self, event: Timer<Life>, after: Duration) {
+        self.timers.push((after, event));
+    }
+}
+
+/// Foca, its timers, and what it has not been asked for yet.
+pub(super) struct Detector {
+    foca: Foca<Life, PostcardCodec, SmallRng, NoCustomBroadcast>,
+    /// With when they were asked for.
+    timers: BTreeMap<(Duration, u64), (Duration, Timer<Life>)>,
+    sequence: u64,
+    /// When those whom we suspect, or did, were last heard of.
+    heard: BTreeMap<Peer, Duration>,
+    effects: Effects,
+    sized_for: usize,
+}
+
+/// How long a node of a pool of that size is suspected before it is declared dead.
+pub(super) fn suspicion(config: &Config, members: usize) -> Duration {
+    let doublings = members.max(1).ilog2();
+    config.suspicion + SUSPICION_PER_DOUBLING * doublings
+}
+
+fn numbers(config: &Config, members: usize) -> foca::Config {
+    let doublings = members.max(1).ilog2() as u8;
+    foca::Config {
+        probe_period: config.probe_period,
+        probe_rtt: config.probe_period / 2,
+        num_indirect_probes: FAN_OUT,
+        // Each node passes news on so often, to random others: one in e^so many is missed, and heals slowly.
+        max_transmissions: NonZeroU8::new(8 + 2 * doublings).expect("not zero"),
+        suspect_to_down_after: suspicion(config, members),
+        // The dead stay dead: there are only as many as there were nodes.
+        remove_down_after: None,
+        max_packet_size: LARGEST_PACKET,
+        notify_down_members: true,
+        periodic_announce: Some(PeriodicParams {
+            frequency: FEED_PERIOD,
+            num_members: NonZeroUsize::MIN,
+        }),
+        periodic_announce_to_down_members: None,
+        periodic_gossip: Some(PeriodicParams {
+            frequency: GOSSIP_PERIOD,
+            num_members: FAN_OUT,
+        }),
+    }
+}
+
+impl Detector {
+    pub(super) fn new(me: Arc<Identity>, config: &Config, rng: &mut SmallRng) -> Detector {
+        let rng = SmallRng::seed_from_u64(rng.random());
+        Detector {
+            foca: Foca::new(Life::new(me), numbers(config, 1), rng, PostcardCodec),
+            timers: BTreeMap::new(),
+            sequence: 0,
+            heard: BTreeMap::new(),
+            effects: Effects::default(),
+            sized_for: 1,
+        }
+    }
+
+    pub(super) fn next_timeout(&self) -> Option<Duration> {
+        self.timers.keys().next().map(|(due, _)| *due)
+    }
+
+    /// Others live: heard from themselves or from the master. News to others only if they are news to us.
+    pub(super) fn insert(&mut self, now: Duration, lives: impl IntoIterator<Item = Arc<Identity>>) {
+        let members = lives.into_iter().map(|life| Member::alive(Life::new(life)));
+        let done = self.foca.apply_many(members, true, &mut self.effects);
+        debug_assert!(done.is_ok(), "{done:?}");
+        self.take_timers(now);
+    }
+
+    /// As [`insert`](Detector::insert), of those whom everybody knows.
+    pub(super) fn insert_known(
+        &mut self,
+        now: Duration,
+        lives: impl IntoIterator<Item = Arc<Identity>>,
+    ) {
+        let members = lives.into_iter().map(|life| Member::alive(Life::new(life)));
+        let done = self.foca.apply_many(members, false, &mut self.effects);
+        debug_assert!(done.is_ok(), "{done:?}");
+        self.take_timers(now);
+    }
+
+    /// It is dead, or left on purpose.
+    pub(super) fn end(&mut self, now: Duration, identity: Arc<Identity>, left: Left) {
+        let left = left == Left::OnPurpose;
+        let life = Life { identity, left };
+        self.apply(now, Member::down(life));
+    }
+
+    /// Everybody is to be told that it may be dead; it is told so too, by and by, and refutes that if it can. Returns
+    /// whether it is suspected now, and of which incarnation.
+    pub(super) fn suspect(&mut self, now: Duration, peer: Peer) -> Option<u16> {
+        let (incarnation, state) = self.state(peer)?;
+        match state {
+            State::Alive => {
+                let life = self.life(peer)?;
+                self.apply(now, Member::new(life, incarnation, State::Suspect));
+                Some(incarnation)
+            }
+            State::Suspect => Some(incarnation),
+            State::Down => None,
+        }
+    }
+
+    /// It has not refuted the suspicion of that incarnation.
+    pub(super) fn is_still_suspect(&self, peer: Peer, incarnation: u16) -> bool {
+        self.state(peer) == Some((incarnation, State::Suspect))
+    }
+
+    fn apply(&mut self, now: Duration, member: Member<Life>) {
+        let once = std::iter::once(member);
+        let done = self.foca.apply_many(once, true, &mut self.effects);
+        debug_assert!(done.is_ok(), "{done:?}");
+        self.spread(now);
+    }
+
+    /// Tell a few others what is new, now.
+    pub(super) fn spread(&mut self, now: Duration) {
+        let done = self.foca.gossip(&mut self.effects);
+        debug_assert!(done.is_ok(), "{done:?}");
+        self.take_timers(now);
+    }
+
+    fn member(&self, id: NodeId) -> Option<&Member<Life>> {
+        let mut all = self.foca.iter_membership_state();
+        all.find(|member| member.id().peer().id == id)
+    }
+
+    fn life(&self, peer: Peer) -> Option<Life> {
+        let member = self.member(peer.id)?;
+        (member.id().peer() == peer).then(|| member.id().clone())
+    }
+
+    fn state(&self, peer: Peer) -> Option<(u16, State)> {
+        let member = self.member(peer.id)?;
+        (member.id().peer() == peer).then(|| (member.incarnation(), member.state()))
+    }
+
+    pub(super) fn is_active(&self, peer: Peer) -> bool {
+        (self.state(peer)).is_some_and(|(_, state)| state != State::Down)
+    }
+
+    /// Is that life over?
+    pub(super) fn is_over(&self, peer: Peer) -> bool {
+        self.member(peer.id).is_some_and(|member| {
+            let known = member.id().peer().generation;
+            known > peer.generation || known == peer.generation && member.state() == State::Down
+        })
+    }
+
+    /// We were told that we are dead.
+    pub(super) fn begin_anew(&mut self, now: Duration) {
+        let life = self.foca.identity();
+        let Some(next) = foca::Identity::renew(life) else {
+            return;
+        };
+        let identity = Arc::clone(&next.identity);
+        if self.foca.change_identity(next, &mut self.effects).is_ok() {
+            self.effects.news.push(News::Reborn(identity));
+        }
+        self.take_timers(now);
+    }
+
+    /// A packet came. What does not parse changes nothing.
+    pub(super) fn receive(&mut self, now: Duration, packet: &[u8]) {
+        let _malformed = self.foca.handle_data(packet, &mut self.effects);
+        self.take_timers(now);
+    }
+
+    pub(super) fn handle_timeout(&mut self, now: Duration) {
+        while let Some(entry) = self.timers.first_entry()
+            && entry.key().0 <= now
+        {
+            let (asked, timer) = entry.remove();
+            if let Timer::ChangeSuspectToDown {
+                member_id,
+                incarnation,
+                ..
+            } = &timer
+            {
+                let peer = member_id.peer();
+                // Who has been heard of since lives, even if its refutation was lost. And foca 2.0.0 tells a member that
+                // it is dead when this timer is due, even if it has refuted the suspicion.
+                let heard = self.heard.get(&peer).is_some_and(|heard| *heard > asked);
+                if heard || !self.is_still_suspect(peer, *incarnation) {
+                    continue;
+                }
+            }
+            let direct = match &timer {
+                Timer::SendIndirectProbe { probed_id, .. } => Some(probed_id.peer()),
+                _ => None,
+            };
+            let sent = self.effects.packets.len();
+            // An incomplete probe is what it complains of after a pause; it recovers by itself.
+            let _complaint = self.foca.handle_timer(timer, &mut self.effects);
+            if let Some(peer) = direct
+                && self.effects.packets.len() > sent
+            {
+                self.effects.news.push(News::Silent(peer));
+            }
+            self.take_timers(now);
+        }
+    }
+
+    fn take_timers(&mut self, now: Duration) {
+        for (after, timer) in self.effects.timers.drain(..) {
+            if let Timer::ChangeSuspectToDown { member_id, .. } = &timer {
+                let peer = member_id.peer();
+                self.heard.entry(peer).or_default();
+                self.effects.news.push(News::Silent(peer));
+            }
+            let place = (now + after, self.sequence);
+            self.timers.insert(place, (now, timer));
+            self.sequence += 1;
+        }
+    }
+
+    /// A message came from it.
+    pub(super) fn heard(&mut self, now: Duration, peer: Peer) {
+        if let Some(heard) = self.heard.get_mut(&peer) {
+            *heard = now;
+        }
+    }
+
+    pub(super) fn forget(&mut self, peer: Peer) {
+        self.heard.remove(&peer);
+    }
+
+    pub(super) fn take_news(&mut self) -> Vec<News> {
+        std::mem::take(&mut self.effects.news)
+    }
+
+    pub(super) fn take_packets(&mut self) -> Vec<(Peer, Vec<u8>)> {
+        std::mem::take(&mut self.effects.packets)
+    }
+
+    /// The pool has so many members now.
+    pub(super) fn resize(&mut self, config: &Config, members: usize) {
+        if members.ilog2() != self.sized_for.ilog2() {
+            self.sized_for = members;
+            let done = self.foca.set_config(numbers(config, members));
+            debug_assert!(done.is_ok(), "{done:?}");
+        }
+    }
+}

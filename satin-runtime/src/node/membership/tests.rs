@@ -1,0 +1,492 @@
+//! Stories of pools that form, grow and shrink.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use super::super::{
+    Config, Event, Identity, Message, Notice, Request,
+    cluster::{Cluster, Program, Shape, address, mix},
+};
+
+const fn ms(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+const fn secs(secs: u64) -> Duration {
+    Duration::from_secs(secs)
+}
+
+/// Does every living node see exactly the living nodes?
+fn agrees(cluster: &Cluster) -> bool {
+    let living: Vec<u32> = (0..cluster.nodes())
+        .filter(|node| cluster.is_alive(*node))
+        .collect();
+    let peers: BTreeSet<_> = living.iter().map(|node| cluster.peer(*node)).collect();
+    living.iter().all(|node| {
+        let view = cluster.node(*node).view();
+        view.members()
+            .map(|member| member.peer)
+            .eq(peers.iter().copied())
+    })
+}
+
+/// Nobody here thinks that the node lives.
+fn buried(cluster: &Cluster, node: u32) -> bool {
+    let peer = cluster.peer(node);
+    let others = (0..cluster.nodes()).filter(|other| cluster.is_alive(*other) && *other != node);
+    others
+        .into_iter()
+        .all(|other| !cluster.node(other).view().is_alive(peer))
+}
+
+fn was_told(cluster: &Cluster, node: u32, what: impl Fn(&Notice) -> bool) -> bool {
+    cluster.notices(node).iter().any(what)
+}
+
+fn deaths(cluster: &Cluster) -> usize {
+    let dead = |notice: &&Notice| matches!(notice, Notice::Dead(_));
+    let of = |node| cluster.notices(node).iter().filter(dead).count();
+    (0..cluster.nodes()).map(of).sum()
+}
+
+/// A founder, and others that join through it.
+fn grown(seed: u64, sites: &[&str]) -> Cluster {
+    let mut cluster = Cluster::new(seed);
+    let config = Config::default();
+    for (index, site) in sites.iter().enumerate() {
+        if index == 0 {
+            cluster.boot(&config, site, 1);
+        } else {
+            cluster.join(&config, site, 1, 0);
+        }
+    }
+    let nodes = sites.len();
+    let all_in = |cluster: &Cluster| agrees(cluster) && cluster.node(0).view().len() == nodes;
+    assert!(cluster.run_until(secs(5), all_in), "{nodes} nodes come in");
+    cluster
+}
+
+#[test]
+fn a_node_with_no_one_to_join_founds_at_once() {
+    let mut cluster = Cluster::new(1);
+    let founder = cluster.boot(&Config::default(), "here", 1);
+    assert!(cluster.run_until(ms(1), |cluster| cluster.joined(founder).is_some()));
+    assert_eq!(cluster.joined(founder).unwrap().stamp, 0);
+    assert!(was_told(&cluster, founder, |told| matches!(
+        told,
+        Notice::Master(_)
+    )));
+}
+
+/// The driver needs a moment to find out that there is nobody to ask; the others do not wait for that.
+#[test]
+fn a_founder_founds_though_others_stand_at_the_door_already() {
+    let mut cluster = Cluster::new(5);
+    let waits = Config {
+        may_found: false,
+        ..Config::default()
+    };
+    let founder = cluster.boot(&waits, "here", 1);
+    let joiner = cluster.join(&waits, "there", 1, founder);
+    cluster.run_for(secs(1));
+    cluster.tell(
+        founder,
+        Event::Candidates {
+            join: Vec::new(),
+            may_found: true,
+        },
+    );
+    assert!(cluster.run_until(ms(1), |cluster| cluster.joined(founder).is_some()));
+    assert!(cluster.run_until(secs(2), |cluster| cluster.joined(joiner).is_some()));
+}
+
+#[test]
+fn a_node_joins_through_any_member() {
+    let mut cluster = grown(2, &["here", "here", "there"]);
+    let config = Config::default();
+    for through in 0..3 {
+        let joiner = cluster.join(&config, "there", 1, through);
+        assert!(cluster.run_until(ms(200), |cluster| cluster.joined(joiner).is_some()));
+        assert!(
+            cluster.run_until(ms(800), agrees),
+            "joined through {through}"
+        );
+    }
+    let stamps: BTreeSet<u64> = (0..6)
+        .map(|node| cluster.joined(node).unwrap().stamp)
+        .collect();
+    assert_eq!(stamps, (0..6).collect());
+    assert_eq!(deaths(&cluster), 0);
+}
+
+#[test]
+fn all_start_at_the_same_moment_with_the_same_list() {
+    for seed in 0..20 {
+        let mut cluster = Cluster::new(seed);
+        let addrs: Vec<_> = (0..4).map(address).collect();
+        for _ in 0..4 {
+            let config = Config {
+                join: addrs.clone(),
+                may_found: true,
+                ..Config::default()
+            };
+            cluster.boot(&config, "here", 1);
+        }
+        let all_in = |cluster: &Cluster| (0..4).all(|node| cluster.joined(node).is_some());
+        assert!(cluster.run_until(secs(3), all_in));
+        assert!(cluster.run_until(secs(1), agrees), "one pool, not several");
+        assert_eq!(
+            cluster.joined(0).unwrap().stamp,
+            0,
+            "the first of the list founds"
+        );
+    }
+}
+
+#[test]
+fn a_later_one_of_the_list_founds_if_those_before_are_not_there() {
+    let mut cluster = Cluster::new(4);
+    let config = Config {
+        join: vec![address(77), address(0)],
+        ..Config::default()
+    };
+    let node = cluster.boot(&config, "here", 1);
+    assert!(cluster.run_until(secs(5), |cluster| cluster.joined(node).is_some()));
+}
+
+#[test]
+fn a_joiner_whose_contact_is_dead_asks_the_next() {
+    let mut cluster = grown(5, &["here", "here"]);
+    cluster.crash(1);
+    let config = Config {
+        join: vec![cluster.addr(1), cluster.addr(0)],
+        may_found: false,
+        ..Config::default()
+    };
+    let joiner = cluster.boot(&config, "here", 1);
+    assert!(cluster.run_until(ms(500), |cluster| cluster.joined(joiner).is_some()));
+}
+
+#[test]
+fn a_joiner_waits_for_a_pool_and_says_so_now_and_then() {
+    let mut cluster = Cluster::new(6);
+    let config = Config {
+        join: vec![address(1)],
+        may_found: false,
+        ..Config::default()
+    };
+    let joiner = cluster.boot(&config, "here", 1);
+    cluster.run_for(secs(60));
+    let warnings = cluster.notices(joiner).len();
+    assert!(
+        (2..=7).contains(&warnings),
+        "{warnings} warnings in a minute"
+    );
+    cluster.boot(&Config::default(), "here", 1);
+    assert!(cluster.run_until(secs(4), |cluster| cluster.joined(joiner).is_some()));
+}
+
+#[test]
+fn twenty_join_at_once() {
+    for seed in 0..5 {
+        let mut cluster = grown(seed, &["a", "b", "c"]);
+        let config = Config::default();
+        for joiner in 0..20 {
+            cluster.join(&config, ["a", "b", "c"][joiner % 3], 1, joiner as u32 % 3);
+        }
+        let all_in = |cluster: &Cluster| (0..23).all(|node| cluster.joined(node).is_some());
+        assert!(cluster.run_until(ms(300), all_in), "in within 0.3 s");
+        let known = cluster.run_until(ms(1500), agrees);
+        assert!(known, "everybody knows everybody");
+        let stamps: BTreeSet<u64> = (0..23)
+            .map(|node| cluster.joined(node).unwrap().stamp)
+            .collect();
+        assert_eq!(stamps.len(), 23, "each has a stamp of its own");
+        assert_eq!(deaths(&cluster), 0);
+    }
+}
+
+#[test]
+fn gossip_may_be_lost() {
+    for seed in 0..5 {
+        let mut cluster = Cluster::new(seed);
+        cluster.wire.near.loss = 0.2;
+        cluster.wire.far.loss = 0.2;
+        let config = Config::default();
+        cluster.boot(&config, "a", 1);
+        for joiner in 1..10 {
+            cluster.join(&config, ["a", "b"][joiner % 2], 1, joiner as u32 / 2);
+        }
+        let all = |cluster: &Cluster| agrees(cluster) && cluster.node(0).view().len() == 10;
+        assert!(cluster.run_until(secs(15), all));
+        cluster.run_for(secs(120));
+        assert_eq!(deaths(&cluster), 0, "and nobody is declared dead for it");
+        assert!(agrees(&cluster));
+    }
+}
+
+#[test]
+fn a_killed_node_is_known_everywhere_within_three_seconds() {
+    let mut worst = Duration::ZERO;
+    for seed in 0..40 {
+        let mut cluster = grown(seed, &["a", "a", "a", "a", "b", "b", "b", "b"]);
+        cluster.run_for(ms(500 + 37 * seed));
+        let victim = 1 + seed as u32 % 7;
+        cluster.crash(victim);
+        let killed = cluster.now();
+        let known = cluster.run_until(secs(3), |cluster| buried(cluster, victim));
+        assert!(known, "seed {seed}");
+        worst = worst.max(cluster.now() - killed);
+        let dead =
+            |told: &Notice| matches!(told, Notice::Dead(who) if who.peer == cluster.peer(victim));
+        assert!(was_told(&cluster, 0, dead));
+        assert_eq!(deaths(&cluster), 7, "nobody else");
+    }
+    assert!(worst < ms(2500), "{worst:?}");
+}
+
+#[test]
+fn half_of_a_site_is_killed_at_once() {
+    for seed in 0..10 {
+        let mut cluster = grown(seed, &["a", "a", "b", "b", "b", "b", "b", "b"]);
+        cluster.run_for(secs(1));
+        let victims = [3, 4, 5];
+        victims.iter().for_each(|victim| cluster.crash(*victim));
+        let all = |cluster: &Cluster| victims.iter().all(|victim| buried(cluster, *victim));
+        assert!(cluster.run_until(secs(5), all), "seed {seed}");
+    }
+}
+
+#[test]
+fn a_silent_machine_is_known_everywhere_within_ten_seconds() {
+    for seed in 0..20 {
+        let mut cluster = grown(seed, &["a", "a", "a", "a", "b", "b", "b", "b"]);
+        cluster.run_for(secs(1));
+        let victim = 1 + seed as u32 % 7;
+        cluster.isolate(victim);
+        let known = cluster.run_until(secs(10), |cluster| buried(cluster, victim));
+        assert!(known, "seed {seed}");
+        let peer = cluster.peer(victim);
+        let others = (0..8).filter(|node| *node != victim);
+        for other in others {
+            let view = cluster.node(other).view();
+            assert!(!view.is_alive(peer) && view.len() == 7, "nobody else");
+        }
+    }
+}
+
+#[test]
+fn a_pause_shorter_than_suspicion_changes_nothing() {
+    for seed in 0..20 {
+        let mut cluster = grown(seed, &["a", "a", "a", "b", "b"]);
+        cluster.run_for(secs(1));
+        let sleeper = seed as u32 % 5;
+        cluster.freeze(sleeper);
+        cluster.run_for(ms(2500));
+        cluster.thaw(sleeper);
+        cluster.run_for(secs(20));
+        assert_eq!(deaths(&cluster), 0, "seed {seed}");
+        assert!(agrees(&cluster));
+        assert_eq!(cluster.peer(sleeper).generation, 0);
+    }
+}
+
+#[test]
+fn who_was_declared_dead_comes_back_as_the_next_generation() {
+    for seed in 0..10 {
+        let mut cluster = grown(seed, &["a", "a", "a", "b", "b"]);
+        cluster.run_for(secs(1));
+        let sleeper = 1 + seed as u32 % 4;
+        let first = cluster.peer(sleeper);
+        cluster.freeze(sleeper);
+        assert!(cluster.run_until(secs(10), |cluster| buried(cluster, sleeper)));
+        cluster.run_for(secs(5));
+        cluster.thaw(sleeper);
+        assert!(cluster.run_until(secs(5), agrees), "seed {seed}");
+        let second = cluster.peer(sleeper);
+        assert_eq!((second.id, second.generation), (first.id, 1));
+        assert_eq!(cluster.joined(sleeper).unwrap().peer, second);
+        cluster.run_for(secs(20));
+        assert!(agrees(&cluster));
+        assert_eq!(cluster.peer(sleeper).generation, 1, "and stays");
+        assert_eq!(cluster.ended(sleeper), None, "its master lives");
+    }
+}
+
+#[test]
+fn a_rebirth_severs_both_ways() {
+    let mut cluster = grown(3, &["a", "a", "a"]);
+    let (master, other) = (cluster.peer(0), cluster.peer(1));
+    let buried = Message::Buried(other);
+    cluster.forge(1, master, buried);
+    assert_eq!(cluster.peer(1).generation, 1);
+    assert!(cluster.run_until(secs(2), agrees));
+    for node in [0, 2] {
+        let dead = |told: &Notice| matches!(told, Notice::Dead(who) if who.peer == other);
+        assert!(
+            was_told(&cluster, node, dead),
+            "the newer generation implies the older one's death"
+        );
+    }
+    // What the old life said late is not heard any more: a request from the dead takes no job with it.
+    let program = cluster.program(Program::new(Shape::Flat { jobs: 50 }, ms(100)));
+    cluster.start_root(0, program);
+    cluster.run_for(secs(1));
+    let away = cluster.away(0);
+    let steal = Message::Steal {
+        request: Request(99),
+        most: 9,
+        lifeline: false,
+    };
+    cluster.forge(0, other, steal);
+    assert_eq!(cluster.away(0), away);
+    assert!(cluster.run_until(secs(9), |cluster| cluster.is_done(0)));
+    cluster.check(0, &[program]);
+    assert!(agrees(&cluster));
+}
+
+#[test]
+fn who_says_goodbye_has_left_and_not_died() {
+    let mut cluster = grown(7, &["a", "a", "a", "b", "b"]);
+    cluster.run_for(secs(1));
+    let peer = cluster.peer(3);
+    cluster.leave(3);
+    assert_eq!(cluster.ended(3), Some(0));
+    assert!(cluster.run_until(ms(100), |cluster| self::buried(cluster, 3)));
+    cluster.run_for(secs(20));
+    assert_eq!(deaths(&cluster), 0);
+    for node in [0, 1, 2, 4] {
+        let left = |told: &Notice| matches!(told, Notice::Left(who) if who.peer == peer);
+        assert!(was_told(&cluster, node, left));
+    }
+}
+
+#[test]
+fn goodbyes_that_are_not_heard_are_gossip() {
+    // The leaver's word reaches one node only; all others hear from that one that it left.
+    let mut cluster = grown(8, &["a", "a", "a", "a"]);
+    cluster.run_for(secs(1));
+    let peer = cluster.peer(3);
+    cluster.forge(1, peer, Message::Goodbye);
+    cluster.crash(3);
+    assert!(cluster.run_until(secs(1), |cluster| self::buried(cluster, 3)));
+    assert_eq!(deaths(&cluster), 0);
+}
+
+#[test]
+fn a_lost_connection_is_evidence_and_no_proof() {
+    let mut cluster = grown(9, &["a", "a", "b", "b"]);
+    cluster.run_for(secs(5));
+    for _ in 0..20 {
+        for (a, b) in cluster.links() {
+            cluster.break_link(a, b, ms(3));
+        }
+        cluster.run_for(ms(300));
+    }
+    cluster.run_for(secs(10));
+    assert_eq!(deaths(&cluster), 0);
+    assert!(agrees(&cluster));
+}
+
+#[test]
+fn an_idle_pool_says_little() {
+    let mut cluster = grown(
+        10,
+        &[
+            "a", "a", "a", "a", "b", "b", "b", "b", "c", "c", "c", "c", "d", "d", "d", "d",
+        ],
+    );
+    cluster.run_for(secs(60));
+    let before = cluster.traffic.clone();
+    cluster.run_for(secs(60));
+    let messages = cluster.traffic.all() - before.all();
+    let each = messages as f64 / 16.0 / 60.0;
+    assert!(each < 10.0, "{each} messages a second and node");
+}
+
+#[test]
+fn a_joiner_gives_its_stamp_to_whom_it_met_before() {
+    let mut cluster = grown(11, &["a", "a"]);
+    let joiner = cluster.join(&Config::default(), "a", 1, 1);
+    assert!(cluster.run_until(ms(50), |cluster| {
+        let view = cluster.node(1).view();
+        let known = view.get(cluster.peer(joiner));
+        known.is_some_and(|known| known.stamp != Identity::NOT_YET)
+    }));
+}
+
+#[test]
+fn garbage_from_a_member_changes_nothing() {
+    let mut cluster = grown(12, &["a", "a"]);
+    let peer = cluster.peer(1);
+    for length in 0..200_usize {
+        let packet = (0..length).map(|byte| (byte * 31 + length) as u8).collect();
+        cluster.forge(0, peer, Message::Gossip(packet));
+    }
+    cluster.tell(
+        0,
+        Event::Candidates {
+            join: Vec::new(),
+            may_found: true,
+        },
+    );
+    cluster.run_for(secs(5));
+    assert!(agrees(&cluster));
+    assert_eq!(deaths(&cluster), 0);
+}
+
+#[test]
+fn whatever_happens_to_the_others_all_agree_in_the_end() {
+    for seed in 0..40 {
+        let mut cluster = grown(seed, &["a", "a", "a", "b", "b", "b", "c", "c"]);
+        let mut asleep = BTreeSet::new();
+        for round in 0..40 {
+            let dice = mix(seed * 1000 + round);
+            cluster.run_for(ms(dice % 1500));
+            let nodes = u64::from(cluster.nodes());
+            let node = 1 + ((dice >> 16) % (nodes - 1)) as u32;
+            match (dice >> 32) % 8 {
+                0 => cluster.crash(node),
+                1 => cluster.leave(node),
+                2..=3 if asleep.insert(node) => cluster.freeze(node),
+                4..=5 => {
+                    if let Some(node) = asleep.pop_first() {
+                        cluster.thaw(node);
+                    }
+                }
+                6 if nodes < 20 => {
+                    cluster.join(&Config::default(), ["a", "b", "c"][node as usize % 3], 1, 0);
+                }
+                _ => {
+                    let links = cluster.links();
+                    if let Some((a, b)) = links.get(dice as usize % links.len().max(1)) {
+                        cluster.break_link(*a, *b, ms(dice % 100));
+                    }
+                }
+            }
+        }
+        while let Some(node) = asleep.pop_first() {
+            cluster.thaw(node);
+        }
+        cluster.run_for(secs(30));
+        assert!(agrees(&cluster), "seed {seed}");
+        let well = |node| cluster.ended(node).is_none_or(|code| code == 0);
+        assert!((0..cluster.nodes()).all(well), "nobody lost the master");
+        let settled = deaths(&cluster);
+        cluster.run_for(secs(30));
+        assert_eq!(deaths(&cluster), settled, "and rest is");
+    }
+}
+
+#[test]
+fn the_same_seed_tells_the_same_story() {
+    let story = || {
+        let mut cluster = grown(13, &["a", "a", "b", "b"]);
+        let shape = Shape::Flat { jobs: 10 };
+        let program = cluster.program(Program::new(shape, ms(10)));
+        cluster.start_root(0, program);
+        cluster.crash(2);
+        cluster.run_for(secs(20));
+        (cluster.steps, format!("{:?}", cluster.traffic))
+    };
+    assert_eq!(story(), story());
+}

@@ -1,0 +1,88 @@
+//! Stories of masters, and of how pools end.
+
+use std::time::Duration;
+
+use super::super::{
+    Config, Notice,
+    cluster::{Cluster, Program, Shape},
+};
+
+const fn secs(secs: u64) -> Duration {
+    Duration::from_secs(secs)
+}
+
+fn pool(nodes: u32, wanted: u32) -> Cluster {
+    let mut cluster = Cluster::new(u64::from(nodes));
+    let config = Config {
+        nodes: wanted,
+        ..Config::default()
+    };
+    cluster.boot(&config, "a", 1);
+    for _ in 1..nodes {
+        cluster.join(&config, "a", 1, 0);
+    }
+    cluster
+}
+
+#[test]
+fn main_ends_and_so_does_the_pool() {
+    let mut cluster = pool(4, 4);
+    let leaf = Program::new(Shape::Flat { jobs: 3 }, Duration::from_millis(5));
+    let program = cluster.program(leaf);
+    cluster.set_main(0, &[program, program], 7);
+    let ended = |cluster: &Cluster| (0..4).all(|node| cluster.ended(node).is_some());
+    assert!(cluster.run_until(secs(5), ended));
+    cluster.check(0, &[program, program]);
+    let codes: Vec<_> = (0..4).map(|node| cluster.ended(node)).collect();
+    assert_eq!(codes, [Some(7), Some(0), Some(0), Some(0)]);
+    for node in 0..4 {
+        let bad = |told: &Notice| matches!(told, Notice::Dead(_) | Notice::Failed(_));
+        assert!(!cluster.notices(node).iter().any(bad), "nobody died");
+    }
+}
+
+#[test]
+fn root_jobs_wait_until_enough_nodes_are_in() {
+    let mut cluster = pool(3, 4);
+    let leaf = Program::new(Shape::Flat { jobs: 1 }, Duration::from_millis(1));
+    let program = cluster.program(leaf);
+    cluster.set_main(0, &[program], 0);
+    cluster.run_for(secs(5));
+    assert_eq!(cluster.ended(0), None);
+    let config = Config::default();
+    cluster.join(&config, "a", 1, 2);
+    assert!(cluster.run_until(secs(2), |cluster| cluster.ended(0) == Some(0)));
+}
+
+#[test]
+fn a_pool_whose_master_is_gone_has_failed() {
+    let mut cluster = pool(3, 3);
+    cluster.run_for(secs(1));
+    cluster.crash(0);
+    assert!(cluster.run_until(secs(3), |cluster| {
+        (1..3).all(|node| cluster.ended(node) == Some(1))
+    }));
+    let failed = |told: &Notice| matches!(told, Notice::Failed(text) if text.contains("a-0"));
+    assert!(cluster.notices(1).iter().any(failed));
+}
+
+#[test]
+fn a_master_that_leaves_ends_the_pool_too() {
+    let mut cluster = pool(3, 3);
+    cluster.run_for(secs(1));
+    cluster.leave(0);
+    assert!(cluster.run_until(secs(1), |cluster| {
+        (1..3).all(|node| cluster.ended(node) == Some(1))
+    }));
+}
+
+#[test]
+fn many_short_roots_are_told_together() {
+    let mut cluster = pool(4, 4);
+    let leaf = Program::new(Shape::Flat { jobs: 0 }, Duration::from_micros(100));
+    let program = cluster.program(leaf);
+    cluster.set_main(0, &[program; 1000], 0);
+    assert!(cluster.run_until(secs(20), |cluster| cluster.ended(0).is_some()));
+    let told = cluster.traffic.of("roots done").all();
+    assert!(told <= 60, "{told} messages");
+}

@@ -1,0 +1,220 @@
+//! How the processes of a pool come to their ends. The program is this test itself, started again.
+#![cfg(all(unix, not(feature = "serial")))]
+#![forbid(unsafe_code)]
+
+mod common;
+
+use std::{
+    io::Read,
+    process::{Child, Command, ExitStatus, Stdio},
+    time::{Duration, Instant},
+};
+
+use common::{PATIENCE, Watchdog};
+use satin::{spawnable, sync};
+use tempfile::TempDir;
+
+/// What `main` of the program does.
+const WAY: &str = "SATIN_TEST_WAY";
+
+#[spawnable]
+fn fib(n: u32) -> u64 {
+    if n < 2 {
+        return n.into();
+    }
+    let x = fib(n - 1);
+    let y = fib(n - 2);
+    sync!();
+    x + y
+}
+
+/// Not a test: the program.
+#[test]
+fn program() {
+    let Ok(way) = std::env::var(WAY) else {
+        return;
+    };
+    satin::run(satin::Config::default(), || {
+        assert_eq!(fib(20), 6765);
+        println!("the master has begun");
+        match &*way {
+            "return" => {}
+            "panic" => panic!("as asked"),
+            "exit" => std::process::exit(7),
+            "stay" => std::thread::sleep(PATIENCE),
+            other => panic!("{other}?"),
+        }
+    });
+}
+
+struct Node {
+    child: Child,
+    stderr: std::process::ChildStderr,
+}
+
+impl Node {
+    fn signal(&self, name: &str) {
+        let pid = self.child.id().to_string();
+        let sent = Command::new("kill").args([name, &pid]).status();
+        assert!(sent.expect("kill runs").success());
+    }
+
+    fn wait(&mut self) -> ExitStatus {
+        let since = Instant::now();
+        loop {
+            if let Some(status) = self.child.try_wait().expect("a child") {
+                return status;
+            }
+            if since.elapsed() > PATIENCE / 2 {
+                let _ = self.child.kill();
+                panic!("it does not end: {}", self.said());
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// The exit code, or what happened instead.
+    fn code(&mut self) -> Result<i32, ExitStatus> {
+        let status = self.wait();
+        status.code().ok_or(status)
+    }
+
+    fn said(&mut self) -> String {
+        let mut text = String::new();
+        self.stderr.read_to_string(&mut text).expect("text");
+        text
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+struct Pool {
+    dir: TempDir,
+    way: &'static str,
+}
+
+impl Pool {
+    fn new(way: &'static str) -> Pool {
+        let dir = TempDir::new().expect("a directory");
+        satin::net::Credential::write_new(&dir.path().join("key")).expect("written");
+        Pool { dir, way }
+    }
+
+    fn start(&self, name: &str, nodes: u32, key: &str) -> Node {
+        let at = |name: &str| self.dir.path().join(name);
+        let join = format!("file:{}", at("members").display());
+        let mut child = Command::new(std::env::current_exe().expect("this test"))
+            .args(["--exact", "program", "--nocapture"])
+            .env(WAY, self.way)
+            .env("SATIN_THREADS", "1")
+            .env("SATIN_NAME", name)
+            .env("SATIN_POOL", "exits")
+            .env("SATIN_JOIN", join)
+            .env("SATIN_NODES", nodes.to_string())
+            .env("SATIN_CREDENTIAL", at(key))
+            .env("SATIN_EVENTS", at("events"))
+            .env("SATIN_LOG", "satin_runtime=debug")
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("it starts");
+        let stderr = child.stderr.take().expect("piped");
+        Node { child, stderr }
+    }
+
+    fn events(&self) -> String {
+        std::fs::read_to_string(self.dir.path().join("events")).unwrap_or_default()
+    }
+
+    fn wait_for(&self, event: &str) {
+        let since = Instant::now();
+        while !self.events().contains(event) {
+            assert!(
+                since.elapsed() < PATIENCE / 2,
+                "{event} did not come: {}",
+                self.events()
+            );
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// The master first.
+    fn two(&self) -> (Node, Node) {
+        let master = self.start("one", 2, "key");
+        self.wait_for("\"master\"");
+        let member = self.start("two", 2, "key");
+        (master, member)
+    }
+}
+
+#[test]
+fn the_pool_ends_with_main_however_it_ends() {
+    let _watchdog = Watchdog::new("the_pool_ends_with_main_however_it_ends");
+    for (way, code) in [("return", 0), ("panic", 101), ("exit", 7)] {
+        let pool = Pool::new(way);
+        let (mut master, mut member) = pool.two();
+        assert_eq!(master.code(), Ok(code), "{way}: {}", master.said());
+        assert_eq!(member.code(), Ok(0), "{way}: {}", member.said());
+        let ended = format!("{{\"event\":\"pool_ended\",\"code\":{code},");
+        assert!(pool.events().contains(&ended), "{way}: {}", pool.events());
+    }
+}
+
+#[test]
+fn a_node_that_is_asked_to_end_says_goodbye_and_the_others_go_on() {
+    let _watchdog = Watchdog::new("a_node_that_is_asked_to_end_says_goodbye_and_the_others_go_on");
+    for (signal, code) in [("-TERM", 143), ("-INT", 130)] {
+        let pool = Pool::new("stay");
+        let (mut master, mut member) = pool.two();
+        pool.wait_for("root_finished");
+        member.signal(signal);
+        assert_eq!(member.code(), Ok(code), "{}", member.said());
+        pool.wait_for("\"left\"");
+        assert!(!pool.events().contains("\"dead\""));
+        let mut another = pool.start("three", 2, "key");
+        pool.wait_for(r#"{"event":"joined","site":"default","name":"three""#);
+        master.signal(signal);
+        assert_eq!(master.code(), Ok(code), "{}", master.said());
+        assert_eq!(another.code(), Ok(0), "{}", another.said());
+    }
+}
+
+#[test]
+fn without_its_master_a_pool_ends_with_an_error() {
+    let _watchdog = Watchdog::new("without_its_master_a_pool_ends_with_an_error");
+    let pool = Pool::new("stay");
+    let (master, mut member) = pool.two();
+    pool.wait_for("root_finished");
+    master.signal("-KILL");
+    assert_eq!(member.code(), Ok(1));
+    let said = member.said();
+    assert!(
+        said.contains("the master, one at default, is gone"),
+        "{said}"
+    );
+}
+
+#[test]
+fn who_is_not_let_in_exits_with_an_error_that_says_why() {
+    let _watchdog = Watchdog::new("who_is_not_let_in_exits_with_an_error_that_says_why");
+    let pool = Pool::new("stay");
+    satin::net::Credential::write_new(&pool.dir.path().join("other")).expect("written");
+    let (_master, _member) = pool.two();
+    pool.wait_for("root_finished");
+    let mut stranger = pool.start("stranger", 2, "other");
+    assert_eq!(stranger.code(), Ok(2));
+    let said = stranger.said();
+    assert!(
+        said.contains("error: this node cannot join the pool"),
+        "{said}"
+    );
+    assert!(said.contains("SATIN_CREDENTIAL"), "{said}");
+    let mut nobody = pool.start("nobody", 2, "missing");
+    assert_eq!(nobody.code(), Ok(2));
+    assert!(nobody.said().contains("satin keygen"));
+}

@@ -1,0 +1,203 @@
+//! Pools of several nodes over real sockets, all in this process.
+#![cfg(not(feature = "serial"))]
+#![forbid(unsafe_code)]
+
+mod common;
+
+use std::{
+    collections::BTreeSet,
+    sync::Mutex,
+    time::{Duration, Instant},
+};
+
+use common::{PATIENCE, Watchdog};
+use satin::{BuildError, Builder, Satin, Shared, spawnable, sync};
+use tempfile::NamedTempFile;
+
+/// A credential that goes with the test.
+fn key() -> NamedTempFile {
+    let key = NamedTempFile::new().expect("a file");
+    let text = satin::net::Credential::generate().expect("a key");
+    std::fs::write(key.path(), text).expect("written");
+    key
+}
+
+fn builder(name: &str, key: &NamedTempFile, threads: usize) -> Builder {
+    satin::builder()
+        .threads(threads)
+        .credential(key.path())
+        .pool("tests")
+        .name(name)
+}
+
+fn address(pool: &Satin) -> String {
+    pool.network().expect("a network").addr().to_string()
+}
+
+/// `nodes` nodes; the first is the master.
+fn pool(nodes: usize, threads: usize) -> Vec<Satin> {
+    let key = key();
+    let first = builder("n0", &key, threads).listen("127.0.0.1:0");
+    let mut pool = vec![first.build().expect("a founder")];
+    for n in 1..nodes {
+        let join = address(&pool[0]);
+        let more = builder(&format!("n{n}"), &key, threads).join(join);
+        pool.push(more.build().expect("let in"));
+    }
+    pool
+}
+
+fn wait_for(what: &str, condition: impl Fn() -> bool) {
+    let since = Instant::now();
+    while !condition() {
+        assert!(since.elapsed() < PATIENCE, "{what} did not happen");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+#[spawnable]
+fn fib(n: u32) -> u64 {
+    if n < 2 {
+        return n.into();
+    }
+    let x = fib(n - 1);
+    let y = fib(n - 2);
+    sync!();
+    x + y
+}
+
+/// Leaves that wait until so many nodes run one of them.
+#[spawnable]
+fn meet(depth: u32, nodes: usize, place: usize) {
+    if depth == 0 {
+        let since = Instant::now();
+        let me = satin::node().name;
+        MET.lock().expect("no panic")[place].insert(me);
+        while MET.lock().expect("no panic")[place].len() < nodes {
+            assert!(since.elapsed() < PATIENCE, "the others did not come");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        return;
+    }
+    meet(depth - 1, nodes, place);
+    meet(depth - 1, nodes, place);
+    sync!();
+}
+
+static MET: Mutex<[BTreeSet<String>; 3]> =
+    Mutex::new([BTreeSet::new(), BTreeSet::new(), BTreeSet::new()]);
+
+#[test]
+fn two_nodes_share_the_work() {
+    let _watchdog = Watchdog::new("two_nodes_share_the_work");
+    let nodes = pool(2, 1);
+    nodes[0].run(|| meet(3, 2, 0));
+    for n in [10, 20, 30] {
+        assert_eq!(
+            nodes[0].run(|| fib(n)),
+            [55, 6765, 832_040][n as usize / 10 - 1]
+        );
+    }
+}
+
+#[test]
+fn five_nodes_share_the_work() {
+    let _watchdog = Watchdog::new("five_nodes_share_the_work");
+    let nodes = pool(5, 1);
+    nodes[0].run(|| meet(6, 5, 1));
+    assert_eq!(nodes[0].run(|| fib(32)), 2_178_309);
+}
+
+#[test]
+fn root_jobs_wait_until_enough_nodes_are_in() {
+    let _watchdog = Watchdog::new("root_jobs_wait_until_enough_nodes_are_in");
+    let key = key();
+    let first = builder("n0", &key, 1).listen("127.0.0.1:0").nodes(2);
+    let first = first.build().expect("a founder");
+    std::thread::scope(|scope| {
+        let answer = scope.spawn(|| first.run(|| (fib(5), satin::node().nodes)));
+        assert_eq!(first.run(|| satin::node().nodes), 1);
+        let second = builder("n1", &key, 1).join(address(&first)).build();
+        let _second = second.expect("let in");
+        assert_eq!(answer.join().expect("no panic"), (5, 2));
+    });
+}
+
+#[test]
+fn a_node_that_leaves_or_is_ended_says_goodbye() {
+    let _watchdog = Watchdog::new("a_node_that_leaves_or_is_ended_says_goodbye");
+    let mut nodes = pool(3, 1);
+    let size = |nodes: &[Satin], at: usize| nodes[at].run(|| satin::node().nodes);
+    wait_for("meeting", || (0..3).all(|at| size(&nodes, at) == 3));
+    drop(nodes.pop());
+    wait_for("the goodbye", || (0..2).all(|at| size(&nodes, at) == 2));
+    let last = nodes.pop().expect("there are two");
+    drop(nodes);
+    let code = last.network().expect("a network").wait_until_over();
+    assert_eq!(code.expect("a regular end"), 0);
+    // It goes on alone.
+    assert_eq!(last.run(|| fib(15)), 610);
+}
+
+#[test]
+fn who_is_refused_is_told_why_and_what_to_do() {
+    let _watchdog = Watchdog::new("who_is_refused_is_told_why_and_what_to_do");
+    let (right, wrong) = (key(), key());
+    let first = builder("n0", &right, 1).listen("127.0.0.1:0").build();
+    let first = first.expect("a founder");
+    let refused = builder("n1", &wrong, 1).join(address(&first)).build();
+    let Err(BuildError::Network(error)) = refused else {
+        panic!("it was to be refused");
+    };
+    assert!(error.to_string().contains("SATIN_CREDENTIAL"), "{error}");
+    assert_eq!(first.run(|| fib(15)), 610);
+}
+
+// ---------------------------------------------------------------------------------------------------- what is large
+
+#[spawnable]
+fn sum(bytes: Vec<u8>, depth: u32) -> (u64, Vec<u8>) {
+    if depth == 0 {
+        return (bytes.iter().map(|byte| u64::from(*byte)).sum(), bytes);
+    }
+    let half = bytes.len() / 2;
+    let (left, right) = (bytes[..half].to_vec(), bytes[half..].to_vec());
+    let (a, left) = sum(left, depth - 1);
+    let (b, right) = sum(right, depth - 1);
+    sync!();
+    (a + b, [left, right].concat())
+}
+
+#[test]
+fn large_arguments_and_results_travel() {
+    let _watchdog = Watchdog::new("large_arguments_and_results_travel");
+    let nodes = pool(3, 1);
+    let bytes: Vec<u8> = (0..8 << 20).map(|n: u32| (n * 31) as u8).collect();
+    let expected: u64 = bytes.iter().map(|byte| u64::from(*byte)).sum();
+    let (total, back) = nodes[0].run(|| sum(bytes.clone(), 4));
+    assert_eq!(total, expected);
+    assert!(back == bytes);
+}
+
+#[spawnable]
+fn look(scene: Shared<Vec<u64>>, from: usize, to: usize) -> u64 {
+    if to - from <= 1000 {
+        return scene[from..to].iter().sum();
+    }
+    let middle = from.midpoint(to);
+    let a = look(scene.clone(), from, middle);
+    let b = look(scene.clone(), middle, to);
+    sync!();
+    a + b
+}
+
+#[test]
+fn shared_values_come_to_where_jobs_need_them() {
+    let _watchdog = Watchdog::new("shared_values_come_to_where_jobs_need_them");
+    let nodes = pool(2, 1);
+    let scene: Vec<u64> = (0..1 << 20).collect();
+    let expected: u64 = scene.iter().sum();
+    let length = scene.len();
+    let scene = Shared::new(scene);
+    assert_eq!(nodes[0].run(|| look(scene, 0, length)), expected);
+}
