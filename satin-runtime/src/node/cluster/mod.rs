@@ -50,7 +50,8 @@ enum Happening {
         from: u32,
         sender: Peer,
         epoch: u64,
-        message: Message,
+        /// In a box: what is scheduled is moved about a lot.
+        message: Box<Message>,
     },
     Timeout(u32),
     BurstOver(u32, u32),
@@ -934,7 +935,7 @@ impl Cluster {
                     slot.workers.events.push_back(Event::Received {
                         from: sender,
                         epoch,
-                        message,
+                        message: *message,
                     });
                     self.settle(to);
                 }
@@ -1150,6 +1151,7 @@ impl Cluster {
             self.traffic.bytes.add(near, size as u64);
         }
         let (to, from) = (other, node);
+        let message = Box::new(message);
         self.schedule(
             arrives,
             Happening::Arrive {

@@ -40,7 +40,7 @@ use super::{
 use crate::job::{Answer, Parcel};
 use books::{Books, NotSent, Source, State};
 use numbers::{ACKNOWLEDGE_WAIT, ANSWERS_WAIT, ANSWERS_WAIT_MOST, ENOUGH, FAR_REST, RECONNECT};
-use thief::{Need, Thief};
+use thief::{Need, Reply, Thief};
 use trips::Trips;
 use victim::{Spare, Victim};
 
@@ -593,7 +593,12 @@ impl Steal {
         if !cx.view.is_alive(from) {
             return Vec::new();
         }
-        self.thief.answered(from, request, !jobs.is_empty(), left);
+        let reply = Reply {
+            found: !jobs.is_empty(),
+            left,
+            round_trip: self.trips.to(cx.view, from),
+        };
+        self.thief.answered(from, request, reply);
         if self.leaving {
             let tokens = jobs.into_iter().map(|(token, _)| token);
             self.outbox(from).refused.extend(tokens);

@@ -483,6 +483,42 @@ fn a_job_may_pass_through_and_its_answer_comes_back_the_same_way() {
 }
 
 #[test]
+fn a_recall_that_was_lost_with_the_connection_is_made_up_for() {
+    let (mut node, [_, victim, _]) = by_hand();
+    let (request, jobs) = (Request(1), vec![(Token(5), parcel())]);
+    node.handle(MS, received(victim, jobs_of(request, jobs)));
+    let started = actions(&mut node);
+    let [Action::Start(key, _)] = started[..] else {
+        panic!("{started:?}");
+    };
+    let connected = Event::Connected {
+        peer: node.view().get(victim).expect("it is in").clone(),
+        epoch: 2,
+        round_trip: 100 * MS,
+    };
+    node.handle(2 * MS, connected);
+    let lists = Message::Lists {
+        outstanding: Vec::new(),
+        hosted: vec![Token(5)],
+    };
+    assert_eq!(actions(&mut node), [Action::Send(victim, lists)]);
+    let (outstanding, hosted) = (Vec::new(), Vec::new());
+    let lists = Event::Received {
+        from: victim,
+        epoch: 2,
+        message: Message::Lists {
+            outstanding,
+            hosted,
+        },
+    };
+    node.handle(3 * MS, lists);
+    assert_eq!(actions(&mut node), [Action::Abort(key)]);
+    node.handle(4 * MS, Event::Done(key, Answer::Aborted));
+    assert_eq!(actions(&mut node), []);
+    assert!(node.is_settled());
+}
+
+#[test]
 fn what_nobody_can_give_makes_the_program_know() {
     let (mut node, [_, thief, _]) = by_hand();
     let (request, most, lifeline) = (Request(1), 1, true);

@@ -55,6 +55,17 @@ pub(super) struct Need {
     pub(super) running: u32,
 }
 
+/// What a victim had.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Reply {
+    /// Any jobs?
+    pub(super) found: bool,
+    /// So many more.
+    pub(super) left: u32,
+    /// How far it is.
+    pub(super) round_trip: Duration,
+}
+
 /// Who looks for work.
 pub(super) struct Thief {
     policy: Box<dyn StealPolicy>,
@@ -65,8 +76,8 @@ pub(super) struct Thief {
     pace: Pace,
     /// A request for more of the tiny jobs, before the last ones are done.
     ahead: Option<Ask>,
-    /// Where the last jobs came from, if it had more.
-    giver: Option<Peer>,
+    /// Where the last jobs came from, if it had more, and how far that is.
+    giver: Option<(Peer, Duration)>,
     /// How many nodes were in when it went to rest.
     crowd: usize,
 }
@@ -251,13 +262,11 @@ impl Thief {
     /// Asks for more before it is needed: if the jobs here will be done sooner than others come, or if somebody hangs on
     /// this node in vain while it knows where there are more.
     fn fetch_ahead(&mut self, cx: &mut Context<'_>, trips: &Trips, need: Need) {
-        let Some(giver) = self
-            .giver
-            .filter(|_| need.running > 0 && self.ahead.is_none())
-        else {
+        let giver = self.giver.filter(|_| need.running > 0);
+        let Some((giver, round_trip)) = giver.filter(|_| self.ahead.is_none()) else {
             return;
         };
-        let cover = self.cover(trips.to(cx.view, giver));
+        let cover = self.cover(round_trip);
         let soon_done = cover > 0.0 && f64::from(need.running) <= cover;
         let most = if soon_done { 2.0 * cover } else { 0.0 };
         let most = (most as u32).max(need.others).min(MOST);
@@ -269,7 +278,12 @@ impl Thief {
     // ---- what comes of it
 
     /// Jobs came, or the word that there are none.
-    pub(super) fn answered(&mut self, from: Peer, request: Request, found: bool, left: u32) {
+    pub(super) fn answered(&mut self, from: Peer, request: Request, reply: Reply) {
+        let Reply {
+            found,
+            left,
+            round_trip,
+        } = reply;
         let is_it = |ask: &Ask| ask.peer == from && ask.request == request;
         if self.ahead.take_if(|ask| is_it(ask)).is_some() && !found {
             self.giver = None;
@@ -291,7 +305,7 @@ impl Thief {
             }
         }
         if found {
-            self.giver = (left > 0).then_some(from);
+            self.giver = (left > 0).then_some((from, round_trip));
             self.pause = RETRY_FIRST;
             self.retry = None;
         }
@@ -329,7 +343,7 @@ impl Thief {
         for lane in &mut self.lanes {
             lane.giver.take_if(|(giver, _)| *giver == peer);
         }
-        self.giver.take_if(|giver| *giver == peer);
+        self.giver.take_if(|(giver, _)| *giver == peer);
     }
 
     /// What was asked by connections before this epoch is lost.
