@@ -131,22 +131,24 @@ impl Pool {
         std::fs::read_to_string(self.dir.path().join("events")).unwrap_or_default()
     }
 
-    fn wait_for(&self, event: &str) {
+    /// Waits for an event; `node`, which is to live until then, says what it knows if it does not come.
+    fn wait_for(&self, event: &str, node: &mut Node) {
         let since = Instant::now();
         while !self.events().contains(event) {
-            assert!(
-                since.elapsed() < PATIENCE / 2,
-                "{event} did not come: {}",
-                self.events()
-            );
+            let ended = node.child.try_wait().expect("a child");
+            if ended.is_some() || since.elapsed() > PATIENCE / 2 {
+                let _ = node.child.kill();
+                let (events, said) = (self.events(), node.said());
+                panic!("{event} did not come; {ended:?}\n{events}\n{said}");
+            }
             std::thread::sleep(Duration::from_millis(5));
         }
     }
 
     /// The master first.
     fn two(&self) -> (Node, Node) {
-        let master = self.start("one", 2, "key");
-        self.wait_for("\"master\"");
+        let mut master = self.start("one", 2, "key");
+        self.wait_for("\"master\"", &mut master);
         let member = self.start("two", 2, "key");
         (master, member)
     }
@@ -171,13 +173,16 @@ fn a_node_that_is_asked_to_end_says_goodbye_and_the_others_go_on() {
     for (signal, code) in [("-TERM", 143), ("-INT", 130)] {
         let pool = Pool::new("stay");
         let (mut master, mut member) = pool.two();
-        pool.wait_for("root_finished");
+        pool.wait_for("root_finished", &mut master);
         member.signal(signal);
         assert_eq!(member.code(), Ok(code), "{}", member.said());
-        pool.wait_for("\"left\"");
+        pool.wait_for("\"left\"", &mut master);
         assert!(!pool.events().contains("\"dead\""));
         let mut another = pool.start("three", 2, "key");
-        pool.wait_for(r#"{"event":"joined","site":"default","name":"three""#);
+        pool.wait_for(
+            r#"{"event":"joined","site":"default","name":"three""#,
+            &mut master,
+        );
         master.signal(signal);
         assert_eq!(master.code(), Ok(code), "{}", master.said());
         assert_eq!(another.code(), Ok(0), "{}", another.said());
@@ -188,8 +193,8 @@ fn a_node_that_is_asked_to_end_says_goodbye_and_the_others_go_on() {
 fn without_its_master_a_pool_ends_with_an_error() {
     let _watchdog = Watchdog::new("without_its_master_a_pool_ends_with_an_error");
     let pool = Pool::new("stay");
-    let (master, mut member) = pool.two();
-    pool.wait_for("root_finished");
+    let (mut master, mut member) = pool.two();
+    pool.wait_for("root_finished", &mut master);
     master.signal("-KILL");
     assert_eq!(member.code(), Ok(1));
     let said = member.said();
@@ -204,8 +209,8 @@ fn who_is_not_let_in_exits_with_an_error_that_says_why() {
     let _watchdog = Watchdog::new("who_is_not_let_in_exits_with_an_error_that_says_why");
     let pool = Pool::new("stay");
     satin::net::Credential::write_new(&pool.dir.path().join("other")).expect("written");
-    let (_master, _member) = pool.two();
-    pool.wait_for("root_finished");
+    let (mut master, _member) = pool.two();
+    pool.wait_for("root_finished", &mut master);
     let mut stranger = pool.start("stranger", 2, "other");
     assert_eq!(stranger.code(), Ok(2));
     let said = stranger.said();
