@@ -9,7 +9,7 @@ use std::{
 };
 
 use anyhow::{Context, bail, ensure};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::{chart, jsonl};
 
@@ -40,16 +40,19 @@ pub struct Args {
     /// Draw the figures of the simulator too: what `satin-sim sites --json` wrote
     #[arg(long, value_name = "FILE", requires = "svg")]
     simulated: Option<PathBuf>,
+    /// Measure nothing: draw what an earlier run wrote by --json
+    #[arg(long, value_name = "FILE", requires = "svg")]
+    from: Option<PathBuf>,
 }
 
 const WIDTH: u32 = 5;
 const NODES: u32 = 16;
 
 /// One line of the results.
-#[derive(Serialize, Clone)]
+#[derive(Serialize, Deserialize, Clone)]
 pub struct Row {
-    bench: &'static str,
-    case: &'static str,
+    bench: String,
+    case: String,
     #[serde(rename = "impl")]
     policy: String,
     rtt_ms: u32,
@@ -60,6 +63,13 @@ pub struct Row {
 
 /// Measures and reports.
 pub fn run(args: &Args) -> anyhow::Result<()> {
+    if let (Some(file), Some(svg)) = (&args.from, &args.svg) {
+        let text = std::fs::read_to_string(file)
+            .with_context(|| format!("cannot read {}", file.display()))?;
+        let rows: Result<Vec<Row>, _> = text.lines().map(serde_json::from_str).collect();
+        let rows = rows.with_context(|| format!("{}: not what --json writes", file.display()))?;
+        return draw(svg, &rows, args.simulated.as_deref());
+    }
     let programs = Programs::build()?;
     let ideal = f64::from(WIDTH.pow(args.depth)) * f64::from(args.leaf) / 1000.0 / f64::from(NODES);
     let measure = |sites: &str, rtt: u32, policy: &str| -> anyhow::Result<f64> {
@@ -87,8 +97,8 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         for &rtt in &args.rtt {
             let seconds = measure("4x4", rtt, policy)?;
             let row = Row {
-                bench: "sites",
-                case: "knary",
+                bench: "sites".into(),
+                case: "knary".into(),
                 policy: policy.clone(),
                 rtt_ms: rtt,
                 seconds,
@@ -190,9 +200,9 @@ fn draw(path: &Path, rows: &[Row], simulated: Option<&Path>) -> anyhow::Result<(
         let text = std::fs::read_to_string(file)
             .with_context(|| format!("cannot read {}", file.display()))?;
         let mut points = Vec::new();
-        for line in text.lines() {
-            let row: serde_json::Value = serde_json::from_str(line)
-                .with_context(|| format!("{}: not JSON Lines", file.display()))?;
+        let all: Vec<serde_json::Value> = serde_json::from_str(&text)
+            .with_context(|| format!("{}: not what satin-sim writes", file.display()))?;
+        for row in all {
             let point = (
                 row["impl"].as_str(),
                 row["rtt_ms"].as_f64(),
