@@ -12,6 +12,7 @@ use std::{
 use common::{Habits, Report, Rng, Watchdog, until};
 use satin::{
     Lattice, Max, Min, MinWith, Or, Satin, Shared, Union,
+    job::Recall,
     job::{Answer, BoundName, Offer, RootTag},
     spawnable,
     worker::{Outside, Token},
@@ -292,7 +293,7 @@ struct Ears(std::sync::Mutex<Vec<Offer>>, u64);
 
 impl Outside for Ears {
     fn done(&self, _: u64, _: Answer) {}
-    fn recalled(&self, _: Token) {}
+    fn recalled(&self, _: Token, _: Recall) {}
     fn root_finished(&self, root: RootTag) {
         satin::data::forget_root(self.1, root);
     }

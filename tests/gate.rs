@@ -17,6 +17,7 @@ use common::{Habits, PATIENCE, Watchdog, beside};
 use satin::{
     Satin, hungry,
     job::{Answer, Offer, Parcel, RootTag, by_number},
+    job::{Back, Recall},
     spawn, spawnable, sync,
     worker::{Gate, Haul, Leaving, Outside, Token, current_root},
 };
@@ -88,7 +89,7 @@ impl Outside for Ear {
     fn done(&self, key: u64, answer: Answer) {
         self.tell(Told::Done(key, answer));
     }
-    fn recalled(&self, token: Token) {
+    fn recalled(&self, token: Token, _: Recall) {
         self.tell(Told::Recalled(token));
     }
     fn offered(&self, _: Offer) {
@@ -218,10 +219,17 @@ fn siblings_leave_together_and_never_more_than_half() {
             assert!(gate.take(100).jobs.is_empty());
 
             // What comes back can be taken again, under another token, and siblings together.
-            assert!(first.iter().all(|(token, _)| gate.put_back(*token)));
+            assert!(
+                first
+                    .iter()
+                    .all(|(token, _)| gate.put_back(*token, Back::default()))
+            );
             let again = own(gate.take(2));
             assert_eq!(ids(&again), expected(0..2));
-            assert!(!gate.put_back(first[0].0), "a stale token changes nothing");
+            assert!(
+                !gate.put_back(first[0].0, Back::default()),
+                "a stale token changes nothing"
+            );
             assert!(gate.deliver(again[0].0, answer(1000)));
             assert!(!gate.deliver(again[0].0, answer(0)));
             // What is refused stays.
@@ -230,7 +238,7 @@ fn siblings_leave_together_and_never_more_than_half() {
             raise(go);
             // The owner does what came back; nobody answers the others: they come back now.
             for token in 0..20 {
-                gate.put_back(Token(token));
+                gate.put_back(Token(token), Back::default());
             }
         },
     );
@@ -275,11 +283,11 @@ fn the_shallowest_of_all_deques_goes_first() {
             let second = own(gate.take(100));
             assert_eq!(depths(&second), [3, 3], "half of four: {second:?}");
             // One of those that come back, shallower than what is public.
-            assert!(gate.put_back(first[1].0));
+            assert!(gate.put_back(first[1].0, Back::default()));
             assert_eq!(ids(&own(gate.take(1))), ids(&first[1..]));
             raise(go);
             for token in 0..20 {
-                gate.put_back(Token(token));
+                gate.put_back(Token(token), Back::default());
             }
         },
     );
@@ -353,7 +361,7 @@ fn what_comes_back_is_stolen_by_other_workers() {
                     raise(hold);
                     wait_for("sleep", || sleeps() > before);
                 }
-                assert!(gate.put_back(jobs[0].0));
+                assert!(gate.put_back(jobs[0].0, Back::default()));
                 raise(hold);
                 // The owner waits for `go`.
                 await_flag(ran);
@@ -516,7 +524,7 @@ fn what_is_public_is_told_once_to_whom_it_was_missing() {
             await_flag(ready);
             let (token, _) = own(gate.take(1)).remove(0);
             assert_eq!(publics(), 0);
-            assert!(gate.put_back(token));
+            assert!(gate.put_back(token, Back::default()));
             raise(go);
         },
     );
@@ -556,7 +564,7 @@ fn what_is_below_a_nested_entry_never_leaves() {
             assert!(gate.take(5).jobs.is_empty());
             above
                 .iter()
-                .for_each(|(token, _)| assert!(gate.put_back(*token)));
+                .for_each(|(token, _)| assert!(gate.put_back(*token, Back::default())));
             raise(go);
         },
     );

@@ -17,6 +17,7 @@ use std::{
 use satin::{
     Satin,
     job::{Answer, Fingerprint, JobId, Parcel, by_number},
+    job::{Back, Recall},
     worker::{Leaving, Outside, Token},
 };
 
@@ -198,7 +199,7 @@ impl Outside for Ear {
         let _ = self.0.send(Told::Done(Token(key), answer));
     }
 
-    fn recalled(&self, token: Token) {
+    fn recalled(&self, token: Token, _: Recall) {
         let _ = self.0.send(Told::Recalled(token));
     }
 }
@@ -330,7 +331,7 @@ impl<'t> Thief<'t> {
     }
 
     fn bring_back(&mut self, token: Token) {
-        if self.a.gate().put_back(token) {
+        if self.a.gate().put_back(token, Back::default()) {
             self.report.returned += 1;
         } else {
             self.unwanted.insert(token);
@@ -358,6 +359,7 @@ impl<'t> Thief<'t> {
             arguments,
             fingerprint,
             needs,
+            ..
         } = &parcel;
         // Both pools have one store.
         assert!(

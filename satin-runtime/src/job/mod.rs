@@ -5,6 +5,7 @@
 //! * [`function`]: spawnable functions as the runtime sees them, their vtables and their registry.
 //! * [`needs`]: which shared values a job mentions.
 //! * [`parcel`]: a job as it travels.
+//! * [`repair`]: what is known of earlier runs of a job.
 //! * [`record`]: the 64 bytes in which a job waits to be run.
 //!
 //! Knows nothing of threads, deques or other nodes.
@@ -15,7 +16,9 @@ pub mod kinds;
 pub mod needs;
 pub mod parcel;
 pub mod record;
+pub mod repair;
 
 pub use function::{Function, Info, VTable, by_number, number_of, program_hash, registered};
 pub use id::{Fingerprint, JobId};
 pub use parcel::{Answer, BoundName, Offer, Parcel, RootTag, ValueName};
+pub use repair::{Back, OrphanNews, Recall, Repair, Saved};

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Fingerprint, JobId};
+use super::{Fingerprint, JobId, Repair};
 
 /// A job that can be run anywhere.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -19,6 +19,10 @@ pub struct Parcel {
     pub fingerprint: Fingerprint,
     /// Shared values that must be at hand before it starts.
     pub needs: Vec<ValueName>,
+    /// Counts the masters: that of its root job.
+    pub term: u32,
+    /// What is known of earlier runs.
+    pub repair: Repair,
 }
 
 /// What comes back.

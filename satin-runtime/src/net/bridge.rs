@@ -11,7 +11,7 @@ use tokio::sync::Notify;
 use super::limits;
 use crate::{
     data,
-    job::{Answer, BoundName, Offer, Parcel, RootTag, ValueName},
+    job::{Answer, Back, BoundName, Offer, OrphanNews, Parcel, Recall, RootTag, Saved, ValueName},
     node::{Departure, Event, HostKey, Lattices, Taken},
     worker::{Gate, Leaving, Outside, Token},
 };
@@ -74,8 +74,24 @@ impl Outside for News {
         self.tell(Event::Done(HostKey(key), answer));
     }
 
-    fn recalled(&self, token: Token) {
-        self.tell(Event::Recalled(Departure(token.0)));
+    fn recalled(&self, token: Token, why: Recall) {
+        self.tell(Event::Recalled(Departure(token.0), why));
+    }
+
+    fn claimed(&self, token: Token, parcel: Parcel) {
+        self.tell(Event::Claimed(Departure(token.0), parcel));
+    }
+
+    fn saved(&self, key: u64, saved: Vec<Saved>) {
+        self.tell(Event::Saved(HostKey(key), saved));
+    }
+
+    fn root_result(&self, root: RootTag, saved: Saved) {
+        self.tell(Event::RootResult(root, saved));
+    }
+
+    fn yielded(&self, saved: Vec<Saved>) {
+        self.tell(Event::Yielded(saved));
     }
 
     fn offered(&self, offer: Offer) {
@@ -159,8 +175,9 @@ impl Bridge {
     /// Before the node hears of it.
     pub(super) fn note(&mut self, event: &Event) {
         match event {
-            Event::Done(key, _) => drop(self.hosted.remove(key)),
-            Event::Recalled(departure) => drop(self.away.remove(departure)),
+            Event::Done(key, _) | Event::Saved(key, _) => drop(self.hosted.remove(key)),
+            Event::Claimed(departure, _) => drop(self.away.insert(*departure)),
+            Event::Recalled(departure, _) => drop(self.away.remove(departure)),
             _ => {}
         }
     }
@@ -170,9 +187,33 @@ impl Bridge {
         self.gate.deliver(Token(departure.0), answer);
     }
 
-    pub(super) fn put_back(&mut self, departure: Departure) {
+    pub(super) fn put_back(&mut self, departure: Departure, back: Back) {
         self.away.remove(&departure);
-        self.gate.put_back(Token(departure.0));
+        self.gate.put_back(Token(departure.0), back);
+    }
+
+    pub(super) fn orphan(&self, news: OrphanNews) {
+        self.gate.orphan(news);
+    }
+
+    pub(super) fn save(&self, key: HostKey) {
+        self.gate.save_hosted(key.0);
+    }
+
+    pub(super) fn keep_roots(&self, keep: bool) {
+        self.gate.keep_roots(keep);
+    }
+
+    pub(super) fn root_kept(&self, root: RootTag) {
+        self.gate.root_kept(root);
+    }
+
+    pub(super) fn stop_main(&self) {
+        self.gate.stop_main();
+    }
+
+    pub(super) fn begin_main(&self, term: u32) {
+        self.gate.begin_main(term);
     }
 
     pub(super) fn set_hungry(&self, hungry: bool) {
@@ -216,7 +257,7 @@ impl Bridge {
     /// Nobody outside will answer any more: the workers go on alone.
     pub(super) fn leave(&mut self) {
         for departure in std::mem::take(&mut self.away) {
-            self.gate.put_back(Token(departure.0));
+            self.gate.put_back(Token(departure.0), Back::default());
         }
         for key in std::mem::take(&mut self.hosted) {
             self.gate.abort_hosted(key.0);

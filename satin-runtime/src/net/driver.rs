@@ -249,7 +249,13 @@ impl Driver {
             }
             Action::Abort(key) => self.bridge.abort(key),
             Action::Deliver(departure, answer) => self.bridge.deliver(departure, answer),
-            Action::PutBack(departure) => self.bridge.put_back(departure),
+            Action::PutBack(departure, back) => self.bridge.put_back(departure, back),
+            Action::Orphan(news) => self.bridge.orphan(news),
+            Action::Save(key) => self.bridge.save(key),
+            Action::KeepRoots(keep) => self.bridge.keep_roots(keep),
+            Action::RootKept(root) => self.bridge.root_kept(root),
+            Action::YieldMain => self.bridge.stop_main(),
+            Action::RunMain { term } => self.bridge.begin_main(term),
             Action::Hungry(hungry) => self.bridge.set_hungry(hungry),
             Action::SendPart {
                 to,
@@ -390,6 +396,9 @@ impl Driver {
                 if who.peer.id == self.me.id {
                     self.write(events::Event::Master { site: site(&who) });
                 }
+            }
+            Notice::Draining(who) => {
+                tracing::info!(name = %who.name, site = %who.site, "a node is about to leave");
             }
             Notice::Failed(text) => self.fail(text),
             Notice::Warning(text) => tracing::warn!("{text}"),

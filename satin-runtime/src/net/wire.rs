@@ -403,7 +403,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        job::{Answer, BoundName, Fingerprint, JobId, Offer, Parcel, RootTag, ValueName},
+        job::{Answer, BoundName, Fingerprint, JobId, Offer, Parcel, Repair, RootTag, ValueName},
         node::{NodeId, Request, Token},
     };
 
@@ -463,6 +463,11 @@ mod tests {
                 fingerprint: Fingerprint::of("f", &arguments),
                 arguments,
                 needs,
+                term: function % 3,
+                repair: Repair {
+                    marked: function % 2 == 0,
+                    crashes: function % 5,
+                },
             })
     }
 

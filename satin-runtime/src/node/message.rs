@@ -6,7 +6,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::identity::{Identity, Peer};
-use crate::job::{Answer, Offer, Parcel, RootTag, ValueName};
+use crate::job::{Answer, Fingerprint, JobId, Offer, Parcel, RootTag, Saved, ValueName};
 
 /// Names one theft. Given by the victim, new for each: a job that is taken again gets another.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
@@ -54,6 +54,41 @@ pub enum Message {
         hosted: Vec<Token>,
     },
 
+    // ---- repair
+    /// "I have, or compute, these jobs already": the thefts are claims from now on.
+    Have(Vec<Token>),
+    /// Nobody waits here for these stolen jobs any more, but somebody will: they are orphans from now on.
+    Disown(Vec<Token>),
+    /// "Give me the results of these orphans." Answered by [`Message::Answers`] or [`Message::Miss`];
+    /// [`Message::Recall`] withdraws it.
+    Claim(Vec<Wanted>),
+    /// "I have them no more."
+    Miss(Vec<Token>),
+    /// News of orphan tables.
+    Table(Vec<Page>),
+    /// How new the sender's copies of the nodes' tables are. Answered by what is newer.
+    Versions(Vec<(Peer, u64)>),
+    /// "Keep these results in your name." Answered by [`Message::Kept`].
+    Keep {
+        /// To be given back.
+        number: u64,
+        /// The results.
+        saved: Vec<Saved>,
+    },
+    /// "They are safe with me."
+    Kept(u64),
+    /// "I have to give up this job that I stole from you", with what others keep of it.
+    Abandon {
+        /// Of the theft.
+        token: Token,
+        /// Who keeps it.
+        heir: Option<Peer>,
+        /// What is kept.
+        below: Vec<(JobId, Fingerprint)>,
+    },
+    /// "I am about to leave": never again a thief, an heir or a master.
+    Draining,
+
     // ---- membership
     /// A packet of foca.
     Gossip(#[serde(with = "serde_bytes")] Vec<u8>),
@@ -84,6 +119,13 @@ pub enum Message {
     Pong(u64),
 
     // ---- root
+    /// "That is the master of that term."
+    Master {
+        /// Counts the masters.
+        term: u32,
+        /// Who it is.
+        master: Identity,
+    },
     /// `main` is over, with this exit code.
     Ended(i32),
     /// These root jobs are over: what belongs to them can go.
@@ -142,8 +184,53 @@ impl Message {
                 | M::Ping(_)
                 | M::Pong(_)
                 | M::Ended(_)
+                | M::Master { .. }
         )
     }
+}
+
+/// An orphan's result that somebody wants.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Wanted {
+    /// By which the claimant knows it.
+    pub token: Token,
+    /// Whose result.
+    pub id: JobId,
+    /// What it is to have computed.
+    pub fingerprint: Fingerprint,
+}
+
+/// A part of one node's orphan table, from one version to another.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Page {
+    /// Whose table.
+    pub owner: Peer,
+    /// What changed after this version; 0: the whole table, which replaces older copies.
+    pub after: u64,
+    /// The version that it makes.
+    pub version: u64,
+    /// In the order in which they happened.
+    pub changes: Vec<Change>,
+}
+
+/// A change of an orphan table.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Change {
+    /// The owner has that orphan, or what it left.
+    Orphan {
+        /// Which job.
+        id: JobId,
+        /// What it computes.
+        fingerprint: Fingerprint,
+        /// Is its result there?
+        finished: bool,
+    },
+    /// It has it no more.
+    Withdrawn(JobId, Fingerprint),
+    /// It has announced everything that it hosts of that life.
+    Flushed(Peer),
+    /// A repair of its own is over: nobody wants anything at or below that job any more.
+    Closed(JobId),
 }
 
 /// How a value is to be had.

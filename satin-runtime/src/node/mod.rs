@@ -11,7 +11,9 @@ use std::{collections::VecDeque, net::SocketAddr, time::Duration};
 
 use rand::{SeedableRng, rngs::SmallRng};
 
-use crate::job::{Answer, BoundName, Offer, Parcel, RootTag, ValueName};
+use crate::job::{
+    Answer, Back, BoundName, Offer, OrphanNews, Parcel, Recall, RootTag, Saved, ValueName,
+};
 
 #[cfg(any(test, feature = "harness"))]
 pub mod cluster;
@@ -28,9 +30,9 @@ pub mod view;
 #[cfg(test)]
 mod tests;
 
-pub use config::{Config, Policy};
+pub use config::{Config, Policy, RepairMode, Rule};
 pub use identity::{Identity, NodeId, Peer};
-pub use message::{Message, Request, Token};
+pub use message::{Change, Message, Page, Request, Token, Wanted};
 pub use view::View;
 
 /// Names a hosted job between the node and its driver.
@@ -114,8 +116,12 @@ pub enum Event {
     },
     /// A hosted job is done.
     Done(HostKey, Answer),
-    /// A job of ours that is away is not wanted any more.
-    Recalled(Departure),
+    /// A job of ours that is away is not waited for any more.
+    Recalled(Departure, Recall),
+    /// A marked job of ours found itself in the orphan table: it waits for the orphan's answer, or to be put back.
+    Claimed(Departure, Parcel),
+    /// A hosted job was given up, see [`Action::Save`]; these of the jobs below it were finished.
+    Saved(HostKey, Vec<Saved>),
 
     // ---- shared
     /// The value is here in full, and is what its name says.
@@ -130,8 +136,14 @@ pub enum Event {
     RootStarted(RootTag),
     /// It has its result.
     RootFinished(RootTag),
+    /// A root job has its result, which `main` sees after [`Action::RootKept`].
+    RootResult(RootTag, Saved),
     /// `main` is over.
     MainEnded(i32),
+    /// `main` was stopped, see [`Action::YieldMain`]; these of the jobs below its root job were finished.
+    Yielded(Vec<Saved>),
+    /// This node is to go within that time: finish what can be, hand over the rest.
+    Drain(Duration),
     /// This node is to go, now.
     Leave,
 }
@@ -177,7 +189,11 @@ pub enum Action {
     /// Bring an answer to a job of ours.
     Deliver(Departure, Answer),
     /// The job comes back undone.
-    PutBack(Departure),
+    PutBack(Departure, Back),
+    /// What marked jobs find when they look themselves up.
+    Orphan(OrphanNews),
+    /// Give a hosted job up, but save what is finished below it; answered by `Saved`, or by `Done` if it was quicker.
+    Save(HostKey),
     /// Does anybody in the pool look for work? (`satin::hungry`)
     Hungry(bool),
 
@@ -222,6 +238,17 @@ pub enum Action {
     },
     /// Enough nodes are in: root jobs may start.
     StartRoots,
+    /// Tell results of root jobs (`RootResult`) before `main` sees them, or do not.
+    KeepRoots(bool),
+    /// The result is in safe hands.
+    RootKept(RootTag),
+    /// Another node runs `main` from now on: stop it here; answered by `Yielded`.
+    YieldMain,
+    /// This node has become master: run `main` from the start.
+    RunMain {
+        /// How many masters there have been.
+        term: u32,
+    },
     /// The pool has ended with this code: wind up and leave.
     End(i32),
     /// Something that people and dashboards want to know.
@@ -238,6 +265,8 @@ pub enum Notice {
     Left(Identity),
     /// A node died.
     Dead(Identity),
+    /// A node is about to leave.
+    Draining(Identity),
     /// A node became master.
     Master(Identity),
     /// This node cannot join, or its pool is gone; the text says why and what to do.
@@ -476,7 +505,9 @@ impl Node {
                 left,
             } => parts.steal.took(cx, request, jobs, left),
             Event::Done(key, answer) => parts.steal.done(key, answer),
-            Event::Recalled(departure) => parts.steal.recalled(departure),
+            Event::Recalled(departure, why) => parts.steal.recalled(departure, why),
+            Event::Claimed(departure, parcel) => parts.steal.claimed(cx, departure, parcel),
+            Event::Saved(..) | Event::RootResult(..) | Event::Yielded(_) | Event::Drain(_) => {}
             Event::Stored(name) => parts.shared.stored(cx, name),
             Event::Corrupt(name) => parts.shared.corrupt(cx, name),
             Event::Offered(offer) => parts.bounds.offered(cx, offer, parts.lattices),
@@ -672,6 +703,17 @@ impl Parts<'_> {
             M::Elsewhere(name, peer) => self.shared.elsewhere(cx, from, name, peer),
             M::Soon(name) => self.shared.soon(cx, from, name),
             M::Unavailable(name) => self.shared.unavailable(cx, from, name),
+            M::Have(_)
+            | M::Disown(_)
+            | M::Claim(_)
+            | M::Miss(_)
+            | M::Table(_)
+            | M::Versions(_)
+            | M::Keep { .. }
+            | M::Kept(_)
+            | M::Abandon { .. }
+            | M::Draining
+            | M::Master { .. } => {}
             M::Offers(offers) => self.bounds.improve(cx, from, offers, self.lattices),
             M::OffersWith(offers, cargo) => {
                 self.bounds.improve(cx, from, offers, self.lattices);

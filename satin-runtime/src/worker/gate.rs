@@ -20,7 +20,7 @@ use super::{
     thread::{RootFrame, Worker, path_of},
 };
 use crate::job::{
-    Answer, Fingerprint, JobId, Offer, Parcel, RootTag,
+    Answer, Back, Fingerprint, JobId, Offer, OrphanNews, Parcel, Recall, Repair, RootTag, Saved,
     function::{self, Args, Function, RemoteFailure},
     record::{Cx, Frame, STAYS, Slot, State},
 };
@@ -59,8 +59,26 @@ pub trait Outside: Send + Sync {
     fn public(&self) {}
     /// A hosted job is done.
     fn done(&self, key: u64, answer: Answer);
-    /// A job that is away is not wanted any more; an answer would be dropped.
-    fn recalled(&self, token: Token);
+    /// A job that is away is not waited for any more; an answer would be dropped.
+    fn recalled(&self, token: Token, why: Recall);
+    /// A marked job found itself among the orphans (see [`Gate::orphan`]): from now on it is away, waiting for the
+    /// orphan's answer, or to be put back.
+    fn claimed(&self, token: Token, parcel: Parcel) {
+        let _ = (token, parcel);
+    }
+    /// A hosted job was given up, as [`Gate::save_hosted`] asked; these of the jobs below it were finished.
+    fn saved(&self, key: u64, saved: Vec<Saved>) {
+        let _ = (key, saved);
+    }
+    /// A root job of `main` has its result, which its caller gets after [`Gate::root_kept`]. Told if
+    /// [`Gate::keep_roots`] asked for it.
+    fn root_result(&self, root: RootTag, saved: Saved) {
+        let _ = (root, saved);
+    }
+    /// `main` has been stopped, as [`Gate::stop_main`] asked; these jobs below its root job were finished.
+    fn yielded(&self, saved: Vec<Saved>) {
+        let _ = saved;
+    }
     /// A job here has improved a bound.
     fn offered(&self, offer: Offer) {
         let _ = offer;
@@ -298,6 +316,8 @@ impl Gate {
             arguments: packed.bytes,
             fingerprint,
             needs: packed.needs,
+            term: self.pool.ledger.term.load(Ordering::Relaxed),
+            repair: Repair::default(),
         };
         Some(Leaving::Own(token, parcel))
     }
@@ -337,8 +357,41 @@ impl Gate {
 
     /// Brings a job back undone: it can be stolen again, by workers and through the gate, until its owner takes it.
     /// False as for [`Gate::deliver`].
-    pub fn put_back(&self, token: Token) -> bool {
+    pub fn put_back(&self, token: Token, back: Back) -> bool {
+        let _ = back;
         self.deliver(token, Answer::Aborted)
+    }
+
+    /// What marked jobs find when they look themselves up.
+    pub fn orphan(&self, news: OrphanNews) {
+        let _ = news;
+    }
+
+    /// Gives a hosted job up: it stops at its next spawn or sync, and the results of finished children of the frames
+    /// that had not passed their sync yet are saved. Answered by [`Outside::saved`], or by [`Outside::done`] if it was
+    /// quicker.
+    pub fn save_hosted(&self, key: u64) {
+        self.abort_hosted(key);
+    }
+
+    /// From now on results of root jobs of `main` are told ([`Outside::root_result`]) before `main` sees them.
+    pub fn keep_roots(&self, keep: bool) {
+        let _ = keep;
+    }
+
+    /// The result is in safe hands: `main` may see it.
+    pub fn root_kept(&self, root: RootTag) {
+        let _ = root;
+    }
+
+    /// Another node is to run `main`: its root job is given up as by [`Gate::save_hosted`], and its calls unwind, those
+    /// to come too, until [`Gate::begin_main`]. Answered by [`Outside::yielded`].
+    pub fn stop_main(&self) {}
+
+    /// `main` is about to be called here, from the start. Its root jobs are numbered from 0, and marked unless this is
+    /// the first term.
+    pub fn begin_main(&self, term: u32) {
+        self.set_term(term);
     }
 
     /// Lets a foreign job in, under a key of its own. Any worker runs it, also one that waits in a sync;
@@ -621,7 +674,7 @@ impl Pool {
                 books.places.remove(&slot);
                 books.away.remove(&token);
                 drop(books);
-                self.tell(|outside| outside.recalled(token));
+                self.tell(|outside| outside.recalled(token, Recall::Unwanted));
                 true
             }
             _ => false,

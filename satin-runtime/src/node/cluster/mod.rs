@@ -198,7 +198,7 @@ impl Count {
 }
 
 /// What went over the network.
-#[derive(Clone, Default, Debug)]
+#[derive(Clone, Debug)]
 pub struct Traffic {
     /// Messages, by [`KINDS`].
     pub messages: [Count; KINDS.len()],
@@ -208,6 +208,17 @@ pub struct Traffic {
     pub connections: Count,
     /// Bytes, roughly; only counted if [`Wire::near`] or [`Wire::far`] has a rate.
     pub bytes: Count,
+}
+
+impl Default for Traffic {
+    fn default() -> Traffic {
+        Traffic {
+            messages: [Count::default(); KINDS.len()],
+            jobs: Count::default(),
+            connections: Count::default(),
+            bytes: Count::default(),
+        }
+    }
 }
 
 impl Traffic {
@@ -1273,7 +1284,13 @@ impl Cluster {
                 );
                 slot.workers.deliver(programs, departure, &answer);
             }
-            Action::PutBack(departure) => slot.workers.put_back(departure),
+            Action::PutBack(departure, _back) => slot.workers.put_back(departure),
+            Action::Orphan(_)
+            | Action::Save(_)
+            | Action::KeepRoots(_)
+            | Action::RootKept(_)
+            | Action::YieldMain
+            | Action::RunMain { .. } => {}
             Action::Hungry(hungry) => slot.hungry = hungry,
             Action::SendPart {
                 to,

@@ -107,7 +107,7 @@ impl Wire {
 }
 
 /// The kinds of messages, in the order of [`kind`].
-pub const KINDS: [&str; 25] = [
+pub const KINDS: [&str; 36] = [
     "steal",
     "jobs",
     "no jobs",
@@ -133,6 +133,17 @@ pub const KINDS: [&str; 25] = [
     "ping",
     "pong",
     "soon",
+    "have",
+    "disown",
+    "claim",
+    "miss",
+    "table",
+    "versions",
+    "keep",
+    "kept",
+    "abandon",
+    "draining",
+    "master",
 ];
 
 /// Which of [`KINDS`] it is.
@@ -165,6 +176,17 @@ pub fn kind(message: &Message) -> usize {
         Message::Ping(_) => 22,
         Message::Pong(_) => 23,
         Message::Soon(_) => 24,
+        Message::Have(_) => 25,
+        Message::Disown(_) => 26,
+        Message::Claim(_) => 27,
+        Message::Miss(_) => 28,
+        Message::Table(_) => 29,
+        Message::Versions(_) => 30,
+        Message::Keep { .. } => 31,
+        Message::Kept(_) => 32,
+        Message::Abandon { .. } => 33,
+        Message::Draining => 34,
+        Message::Master { .. } => 35,
     }
 }
 
@@ -204,6 +226,12 @@ pub fn size(message: &Message) -> usize {
             members, offers, ..
         } => 64 * members.len() + 64 * offers.len(),
         Message::Offers(offers) => 64 * offers.len(),
+        Message::Table(pages) => pages.iter().map(|page| 32 + 40 * page.changes.len()).sum(),
+        Message::Keep { saved, .. } => {
+            let each = saved.iter().map(|saved| 32 + answer(&saved.answer));
+            each.sum::<usize>()
+        }
+        Message::Claim(wanted) => 40 * wanted.len(),
         _ => 32,
     }
 }

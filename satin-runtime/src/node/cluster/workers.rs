@@ -9,7 +9,7 @@ use super::{
     super::{Departure, Event, HostKey, Taken},
     program::{Program, Work},
 };
-use crate::job::{Answer, Fingerprint, JobId, Parcel, RootTag, ValueName};
+use crate::job::{Answer, Fingerprint, JobId, Parcel, Recall, Repair, RootTag, ValueName};
 
 /// Where the result of a frame goes.
 #[derive(Clone, PartialEq, Debug)]
@@ -380,7 +380,8 @@ impl Workers {
         for departure in away {
             self.away.remove(&departure);
             self.recalled.insert(departure);
-            self.events.push_back(Event::Recalled(departure));
+            self.events
+                .push_back(Event::Recalled(departure, Recall::Unwanted));
             settled += 1;
         }
         self.frame(parent).pending -= settled as u32;
@@ -467,6 +468,8 @@ impl Workers {
             arguments,
             fingerprint: Fingerprint(job.work.seed),
             needs: self.needs.clone(),
+            term: 0,
+            repair: Repair::default(),
         };
         Taken::Own(departure, parcel)
     }

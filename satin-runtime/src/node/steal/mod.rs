@@ -37,7 +37,7 @@ use super::{
     Action, Config, Context, Departure, HostKey, Message, Peer, Request, Taken, Then, Token,
     links::Way,
 };
-use crate::job::{Answer, Parcel};
+use crate::job::{Answer, Back, Parcel, Recall};
 use books::{Books, NotSent, Source, State};
 use numbers::{ACKNOWLEDGE_WAIT, ANSWERS_WAIT, ANSWERS_WAIT_MOST, ENOUGH, FAR_REST, RECONNECT};
 use thief::{Need, Reply, Thief};
@@ -376,7 +376,9 @@ impl Steal {
     /// A job that is away comes back undone.
     fn bring_back(&mut self, cx: &mut Context<'_>, peer: Peer, token: Token) {
         match self.books.back(peer, token) {
-            Some(Source::Own(departure)) => cx.actions.push_back(Action::PutBack(departure)),
+            Some(Source::Own(departure)) => cx
+                .actions
+                .push_back(Action::PutBack(departure, Back::default())),
             Some(Source::Hosted(key)) => self.restart(cx, key),
             None => {}
         }
@@ -511,7 +513,9 @@ impl Steal {
     /// A job that was taken stays after all.
     fn keep(&mut self, cx: &mut Context<'_>, job: Taken) {
         match job {
-            Taken::Own(departure, _) => cx.actions.push_back(Action::PutBack(departure)),
+            Taken::Own(departure, _) => cx
+                .actions
+                .push_back(Action::PutBack(departure, Back::default())),
             Taken::Hosted(key, parcel) => cx.actions.push_back(Action::Start(key, parcel)),
         }
     }
@@ -550,7 +554,12 @@ impl Steal {
         }
     }
 
-    pub(crate) fn recalled(&mut self, departure: Departure) {
+    pub(crate) fn claimed(&mut self, cx: &mut Context<'_>, departure: Departure, _: Parcel) {
+        cx.actions
+            .push_back(Action::PutBack(departure, Back::default()));
+    }
+
+    pub(crate) fn recalled(&mut self, departure: Departure, _: Recall) {
         if let Some((peer, token)) = self.books.whereabouts(departure) {
             self.books.back(peer, token);
             self.outbox(peer).recall.push(token);

@@ -9,7 +9,7 @@ use super::super::{
     Token, View,
     cluster::{Cluster, Path, Program, Shape, Smallest},
 };
-use crate::job::{Answer, Fingerprint, JobId, Parcel};
+use crate::job::{Answer, Fingerprint, JobId, Parcel, Repair};
 
 const MS: Duration = Duration::from_millis(1);
 
@@ -374,6 +374,8 @@ fn parcel() -> Parcel {
         arguments: vec![1, 2, 3],
         fingerprint: Fingerprint(7),
         needs: Vec::new(),
+        term: 0,
+        repair: Repair::default(),
     }
 }
 

@@ -1,0 +1,55 @@
+//! What is known of earlier runs of a job, and what is left of them.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Answer, Fingerprint, JobId};
+
+/// What is known of earlier runs of a job.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
+pub struct Repair {
+    /// It, or something below it, may have been run before: it and its children look themselves up before they run.
+    /// Inherited by children as long as the orphan table has anything at or below them.
+    pub marked: bool,
+    /// So many nodes died while they ran it.
+    pub crashes: u32,
+}
+
+/// How a job that was away comes back undone.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Back {
+    /// What is known of it by now.
+    pub repair: Repair,
+    /// It runs without being looked up: its claim was withdrawn. Its children are looked up all the same.
+    pub at_once: bool,
+}
+
+/// Why a job that is away is not waited for any more.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Recall {
+    /// Nobody wants its result.
+    Unwanted,
+    /// Its parent was given up, and will be run again elsewhere: then its result is wanted.
+    Abandoned,
+}
+
+/// The result of a job that outlives the job's parent.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Saved {
+    /// Whose.
+    pub id: JobId,
+    /// What it computed.
+    pub fingerprint: Fingerprint,
+    /// A result or a panic.
+    pub answer: Answer,
+}
+
+/// What the workers must know of the orphan table.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum OrphanNews {
+    /// Somebody has, or computes, the result of that job: a marked job is claimed there instead of being run.
+    Here(JobId, Fingerprint),
+    /// Nobody has it any more.
+    Gone(JobId, Fingerprint),
+    /// Has every live node said what it has? Only then a marked job below which there is nothing loses its mark.
+    Settled(bool),
+}
