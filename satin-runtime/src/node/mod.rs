@@ -22,6 +22,7 @@ pub mod identity;
 mod links;
 pub mod membership;
 pub mod message;
+mod repair;
 pub mod root;
 pub mod shared;
 pub mod steal;
@@ -298,6 +299,7 @@ pub(crate) struct Context<'n> {
     pub(crate) rng: &'n mut SmallRng,
     pub(crate) actions: &'n mut VecDeque<Action>,
     pub(crate) links: &'n mut links::Links,
+    pub(crate) table: &'n mut repair::Table,
 }
 
 /// One node of a pool.
@@ -313,6 +315,8 @@ pub struct Node {
     shared: shared::Values,
     bounds: shared::Bounds,
     steal: steal::Steal,
+    table: repair::Table,
+    spread: repair::Spread,
     /// Came before this node knew that it is in.
     early: VecDeque<(Peer, Message)>,
     lattices: Box<dyn Lattices + Send>,
@@ -352,6 +356,8 @@ impl Node {
             shared: shared::Values::default(),
             bounds: shared::Bounds::default(),
             steal: steal::Steal::new(&config),
+            table: repair::Table::new(view.me().peer),
+            spread: repair::Spread::default(),
             config,
             view,
             rng,
@@ -371,6 +377,7 @@ impl Node {
         if self.actions.is_empty() {
             let (mut cx, parts) = self.split(self.now);
             parts.steal.flush(&mut cx);
+            parts.spread.look(&mut cx);
         }
         loop {
             if let Action::Send(to, _) = self.actions.front()? {
@@ -405,6 +412,8 @@ impl Node {
             self.shared.next_timeout(),
             self.bounds.next_timeout(),
             self.steal.next_timeout(),
+            self.table.next_timeout(),
+            self.spread.next_timeout(),
         ];
         all.into_iter().flatten().min()
     }
@@ -425,6 +434,7 @@ impl Node {
             rng: &mut self.rng,
             actions: &mut self.actions,
             links: &mut self.links,
+            table: &mut self.table,
         };
         let parts = Parts {
             membership: &mut self.membership,
@@ -432,6 +442,7 @@ impl Node {
             shared: &mut self.shared,
             bounds: &mut self.bounds,
             steal: &mut self.steal,
+            spread: &mut self.spread,
             early: &mut self.early,
             lattices: &*self.lattices,
         };
@@ -446,6 +457,8 @@ impl Node {
         parts.shared.handle_timeout(&mut cx);
         parts.bounds.handle_timeout(&mut cx);
         parts.steal.handle_timeout(&mut cx);
+        cx.table.handle_timeout(now);
+        parts.spread.handle_timeout(&mut cx);
         self.settle(now);
     }
 
@@ -504,10 +517,11 @@ impl Node {
                 jobs,
                 left,
             } => parts.steal.took(cx, request, jobs, left),
-            Event::Done(key, answer) => parts.steal.done(key, answer),
-            Event::Recalled(departure, why) => parts.steal.recalled(departure, why),
+            Event::Done(key, answer) => parts.steal.done(cx, key, answer),
+            Event::Recalled(departure, why) => parts.steal.recalled(cx, departure, why),
             Event::Claimed(departure, parcel) => parts.steal.claimed(cx, departure, parcel),
-            Event::Saved(..) | Event::RootResult(..) | Event::Yielded(_) | Event::Drain(_) => {}
+            Event::Saved(key, saved) => parts.steal.saved(cx, key, saved),
+            Event::RootResult(..) | Event::Yielded(_) | Event::Drain(_) => {}
             Event::Stored(name) => parts.shared.stored(cx, name),
             Event::Corrupt(name) => parts.shared.corrupt(cx, name),
             Event::Offered(offer) => parts.bounds.offered(cx, offer, parts.lattices),
@@ -554,9 +568,11 @@ impl Node {
     /// A story says that a peer is dead, where no failure detector runs.
     #[cfg(any(test, feature = "harness"))]
     pub(crate) fn bury(&mut self, now: Duration, peer: Peer) {
-        self.view.remove(peer);
+        let gone = self.view.remove(peer);
         let (mut cx, mut parts) = self.split(now);
-        parts.sever(&mut cx, peer);
+        if let Some(gone) = gone {
+            parts.sever(&mut cx, &gone, steal::End::Died);
+        }
         self.settle(now);
     }
 }
@@ -568,6 +584,7 @@ struct Parts<'n> {
     shared: &'n mut shared::Values,
     bounds: &'n mut shared::Bounds,
     steal: &'n mut steal::Steal,
+    spread: &'n mut repair::Spread,
     early: &'n mut VecDeque<(Peer, Message)>,
     lattices: &'n dyn Lattices,
 }
@@ -576,31 +593,46 @@ impl Parts<'_> {
     fn change(&mut self, cx: &mut Context<'_>, change: membership::Change) {
         use membership::Change;
         match change {
-            Change::Joined => self.root.come_in(cx),
+            Change::Joined => {
+                let me = cx.view.me().peer;
+                if cx.table.me() != me {
+                    cx.table.rename(cx.actions, cx.now, me);
+                    self.spread.rename();
+                }
+                self.root.come_in(cx);
+            }
             Change::In(peer) => {
                 self.steal.joined(cx, peer);
                 self.root.joined(cx);
+                if self.root.is_master(cx.view) {
+                    self.spread.welcome(cx, peer);
+                }
             }
-            Change::Out(peer) => {
-                self.sever(cx, peer);
-                self.root.sever(cx, peer);
+            Change::Out(gone, end) => {
+                self.sever(cx, &gone, end);
+                self.root.sever(cx, gone.peer);
             }
             Change::Anew(peer) => {
-                self.sever(cx, peer);
+                if cx.config.obeys(Rule::Rebirth)
+                    && let Some(other) = cx.view.get(peer).cloned()
+                {
+                    self.sever(cx, &other, steal::End::Left);
+                }
                 self.steal.joined(cx, peer);
             }
         }
     }
 
-    fn sever(&mut self, cx: &mut Context<'_>, peer: Peer) {
-        self.shared.sever(cx, peer);
-        self.bounds.sever(cx, peer);
-        self.steal.sever(cx, peer);
+    fn sever(&mut self, cx: &mut Context<'_>, gone: &Identity, end: steal::End) {
+        self.shared.sever(cx, gone.peer);
+        self.bounds.sever(cx, gone.peer);
+        self.steal.sever(cx, gone, end);
     }
 
     fn root_done(&mut self, cx: &mut Context<'_>, tag: RootTag) {
         self.shared.root_done(tag);
         self.bounds.root_done(tag);
+        self.steal.root_over(cx, tag);
         cx.actions.push_back(Action::ForgetRoot(tag));
     }
 
@@ -616,7 +648,8 @@ impl Parts<'_> {
     fn receive(&mut self, cx: &mut Context<'_>, from: Peer, message: Message) {
         use Message as M;
         self.membership.heard(cx, from);
-        if !message.is_about_membership() && !cx.view.is_alive(from) {
+        let alive = cx.view.is_alive(from) || !cx.config.obeys(Rule::Liveness);
+        if !message.is_about_membership() && !alive {
             return;
         }
         match message {
@@ -703,17 +736,18 @@ impl Parts<'_> {
             M::Elsewhere(name, peer) => self.shared.elsewhere(cx, from, name, peer),
             M::Soon(name) => self.shared.soon(cx, from, name),
             M::Unavailable(name) => self.shared.unavailable(cx, from, name),
-            M::Have(_)
-            | M::Disown(_)
-            | M::Claim(_)
-            | M::Miss(_)
-            | M::Table(_)
-            | M::Versions(_)
-            | M::Keep { .. }
-            | M::Kept(_)
-            | M::Abandon { .. }
-            | M::Draining
-            | M::Master { .. } => {}
+            M::Have(tokens) => self.steal.have(from, &tokens),
+            M::Disown(tokens) => self.steal.disowned(cx, from, &tokens),
+            M::Claim(wanted) => self.steal.claim(cx, from, wanted),
+            M::Miss(tokens) => self.steal.missed(cx, from, &tokens),
+            M::Table(pages) => {
+                self.spread.table(cx, from, pages);
+                for id in cx.table.take_closed() {
+                    self.steal.closed(cx, &id);
+                }
+            }
+            M::Versions(theirs) => self.spread.versions(cx, from, &theirs),
+            M::Keep { .. } | M::Kept(_) | M::Abandon { .. } | M::Draining | M::Master { .. } => {}
             M::Offers(offers) => self.bounds.improve(cx, from, offers, self.lattices),
             M::OffersWith(offers, cargo) => {
                 self.bounds.improve(cx, from, offers, self.lattices);

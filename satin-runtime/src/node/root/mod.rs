@@ -77,7 +77,7 @@ impl Roots {
         })
     }
 
-    fn is_master(&self, view: &View) -> bool {
+    pub(crate) fn is_master(&self, view: &View) -> bool {
         self.master(view)
             .is_some_and(|master| master.peer == view.me().peer)
     }
