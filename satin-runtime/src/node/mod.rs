@@ -195,6 +195,8 @@ pub enum Action {
     Orphan(OrphanNews),
     /// Give a hosted job up, but save what is finished below it; answered by `Saved`, or by `Done` if it was quicker.
     Save(HostKey),
+    /// Hosted jobs that have not been started come back: answered by `Done` with [`Answer::Aborted`] for each.
+    GiveBack,
     /// Does anybody in the pool look for work? (`satin::hungry`)
     Hungry(bool),
 
@@ -317,6 +319,9 @@ pub struct Node {
     steal: steal::Steal,
     table: repair::Table,
     spread: repair::Spread,
+    keeping: repair::Keeping,
+    leaving: repair::Leaving,
+    keeps_roots: bool,
     /// Came before this node knew that it is in.
     early: VecDeque<(Peer, Message)>,
     lattices: Box<dyn Lattices + Send>,
@@ -358,6 +363,9 @@ impl Node {
             steal: steal::Steal::new(&config),
             table: repair::Table::new(view.me().peer),
             spread: repair::Spread::default(),
+            keeping: repair::Keeping::default(),
+            leaving: repair::Leaving::default(),
+            keeps_roots: false,
             config,
             view,
             rng,
@@ -414,6 +422,7 @@ impl Node {
             self.steal.next_timeout(),
             self.table.next_timeout(),
             self.spread.next_timeout(),
+            self.leaving.next_timeout(),
         ];
         all.into_iter().flatten().min()
     }
@@ -443,6 +452,9 @@ impl Node {
             bounds: &mut self.bounds,
             steal: &mut self.steal,
             spread: &mut self.spread,
+            keeping: &mut self.keeping,
+            leaving: &mut self.leaving,
+            keeps_roots: &mut self.keeps_roots,
             early: &mut self.early,
             lattices: &*self.lattices,
         };
@@ -478,6 +490,7 @@ impl Node {
                 }
                 cx.links.connected(peer.peer, epoch);
                 parts.steal.connected(cx, peer.peer, epoch, round_trip);
+                parts.keeping.connected(cx, peer.peer);
                 parts.membership.connected(cx, &peer, epoch);
             }
             Event::Disconnected { peer, epoch } => {
@@ -517,11 +530,29 @@ impl Node {
                 jobs,
                 left,
             } => parts.steal.took(cx, request, jobs, left),
-            Event::Done(key, answer) => parts.steal.done(cx, key, answer),
+            Event::Done(key, answer) => {
+                let saved = parts.steal.done(cx, key, answer);
+                parts.save(cx, saved.into_iter().collect());
+            }
             Event::Recalled(departure, why) => parts.steal.recalled(cx, departure, why),
             Event::Claimed(departure, parcel) => parts.steal.claimed(cx, departure, parcel),
-            Event::Saved(key, saved) => parts.steal.saved(cx, key, saved),
-            Event::RootResult(..) | Event::Yielded(_) | Event::Drain(_) => {}
+            Event::Saved(key, saved) => {
+                parts.steal.saved(key);
+                parts.save(cx, saved);
+            }
+            Event::RootResult(tag, saved) => parts.keeping.root(cx, tag, saved),
+            Event::Yielded(saved) => {
+                if parts.leaving.is_leaving() {
+                    parts.leaving.yielded(saved);
+                } else {
+                    parts.save(cx, saved);
+                }
+            }
+            Event::Drain(grace) => {
+                if !parts.leaving.begin(cx, (parts.root, parts.steal), grace) {
+                    parts.go(cx);
+                }
+            }
             Event::Stored(name) => parts.shared.stored(cx, name),
             Event::Corrupt(name) => parts.shared.corrupt(cx, name),
             Event::Offered(offer) => parts.bounds.offered(cx, offer, parts.lattices),
@@ -531,10 +562,7 @@ impl Node {
                 parts.root_done(cx, tag);
             }
             Event::MainEnded(code) => parts.root.main_ended(cx, code),
-            Event::Leave => {
-                parts.steal.leave(cx);
-                parts.membership.leave(cx);
-            }
+            Event::Leave => parts.go(cx),
         }
         self.settle(now);
     }
@@ -552,6 +580,8 @@ impl Node {
                 && let Some((from, message)) = parts.early.pop_front()
             {
                 parts.receive(cx, from, message);
+            } else if parts.leaving.go_on(cx, parts.steal, parts.keeping) {
+                parts.go(cx);
             } else {
                 return;
             }
@@ -585,6 +615,9 @@ struct Parts<'n> {
     bounds: &'n mut shared::Bounds,
     steal: &'n mut steal::Steal,
     spread: &'n mut repair::Spread,
+    keeping: &'n mut repair::Keeping,
+    leaving: &'n mut repair::Leaving,
+    keeps_roots: &'n mut bool,
     early: &'n mut VecDeque<(Peer, Message)>,
     lattices: &'n dyn Lattices,
 }
@@ -604,6 +637,7 @@ impl Parts<'_> {
             Change::In(peer) => {
                 self.steal.joined(cx, peer);
                 self.root.joined(cx);
+                self.look_after_roots(cx);
                 if self.root.is_master(cx.view) {
                     self.spread.welcome(cx, peer);
                 }
@@ -611,6 +645,7 @@ impl Parts<'_> {
             Change::Out(gone, end) => {
                 self.sever(cx, &gone, end);
                 self.root.sever(cx, gone.peer);
+                self.look_after_roots(cx);
             }
             Change::Anew(peer) => {
                 if cx.config.obeys(Rule::Rebirth)
@@ -627,6 +662,41 @@ impl Parts<'_> {
         self.shared.sever(cx, gone.peer);
         self.bounds.sever(cx, gone.peer);
         self.steal.sever(cx, gone, end);
+        self.keeping.sever(cx, gone.peer);
+    }
+
+    /// Says goodbye, whatever is left undone.
+    fn go(&mut self, cx: &mut Context<'_>) {
+        self.steal.leave(cx);
+        self.membership.leave(cx);
+    }
+
+    /// Results that outlive their jobs' parents stay here, or go to the heir of this node.
+    fn save(&mut self, cx: &mut Context<'_>, saved: Vec<Saved>) {
+        if saved.is_empty() {
+            return;
+        }
+        if let Some(saved) = self.leaving.takes(saved) {
+            self.steal.keep(cx, saved);
+        }
+    }
+
+    /// Who is in has changed: are results of root jobs to be kept by others, and are there enough who keep them?
+    fn look_after_roots(&mut self, cx: &mut Context<'_>) {
+        let keep = self.root.is_master(cx.view) && cx.view.len() > 1;
+        if keep != *self.keeps_roots {
+            *self.keeps_roots = keep;
+            cx.actions.push_back(Action::KeepRoots(keep));
+        }
+        if !cx.config.obeys(Rule::Replicate) || cx.table.is_blank() {
+            return;
+        }
+        for saved in self.steal.root_results() {
+            let owners = cx.table.owners(&saved.id, saved.fingerprint);
+            if owners.len() == 1 {
+                self.keeping.again(cx, saved, &owners);
+            }
+        }
     }
 
     fn root_done(&mut self, cx: &mut Context<'_>, tag: RootTag) {
@@ -747,7 +817,15 @@ impl Parts<'_> {
                 }
             }
             M::Versions(theirs) => self.spread.versions(cx, from, &theirs),
-            M::Keep { .. } | M::Kept(_) | M::Abandon { .. } | M::Draining | M::Master { .. } => {}
+            M::Keep { number, saved } => {
+                self.save(cx, saved);
+                cx.actions.push_back(Action::Send(from, M::Kept(number)));
+            }
+            M::Kept(number) => self.keeping.kept(cx, from, number),
+            M::Abandon { token, heir, below } => {
+                self.steal.abandoned(cx, (from, token), heir, &below);
+            }
+            M::Draining | M::Master { .. } => {}
             M::Offers(offers) => self.bounds.improve(cx, from, offers, self.lattices),
             M::OffersWith(offers, cargo) => {
                 self.bounds.improve(cx, from, offers, self.lattices);

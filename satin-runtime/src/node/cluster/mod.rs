@@ -1287,6 +1287,7 @@ impl Cluster {
             Action::PutBack(departure, _back) => slot.workers.put_back(departure),
             Action::Orphan(_)
             | Action::Save(_)
+            | Action::GiveBack
             | Action::KeepRoots(_)
             | Action::RootKept(_)
             | Action::YieldMain

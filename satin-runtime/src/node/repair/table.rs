@@ -5,7 +5,7 @@
 //! below this id?" is one range look-up.
 
 use std::{
-    collections::{BTreeMap, VecDeque},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     time::Duration,
 };
 
@@ -197,10 +197,13 @@ impl Table {
 
     /// A life is over, and everything that this node hosted of it has been announced.
     pub(crate) fn bury(&mut self, actions: &mut VecDeque<Action>, now: Duration, peer: Peer) {
-        if let Some(sheet) = self.sheets.remove(&peer) {
-            for (id, fingerprint) in sheet.orphans.keys() {
-                self.strike(actions, id, (*fingerprint, peer));
-            }
+        self.sheets.remove(&peer);
+        let all = self.index.iter().flat_map(|(id, entries)| {
+            let of_peer = entries.keys().filter(|(_, owner)| *owner == peer);
+            of_peer.map(move |(fingerprint, _)| (id.clone(), *fingerprint))
+        });
+        for (id, fingerprint) in all.collect::<Vec<_>>() {
+            self.strike(actions, &id, (fingerprint, peer));
         }
         self.dead.insert(peer, now + FLUSH_WAIT);
         self.flush(now, peer);
@@ -290,6 +293,18 @@ impl Table {
         Read::New(have)
     }
 
+    /// Somebody else says what that node has; its sheet will say so too.
+    pub(crate) fn hear(
+        &mut self,
+        actions: &mut VecDeque<Action>,
+        owner: Peer,
+        below: &[(JobId, Fingerprint)],
+    ) {
+        for (id, fingerprint) in below {
+            self.enter(actions, id, (*fingerprint, owner), true);
+        }
+    }
+
     /// The owner says that it has it no more; its sheet will say so too.
     pub(crate) fn miss(
         &mut self,
@@ -358,10 +373,11 @@ impl Table {
         entries.min_by_key(order).map(|((_, owner), _)| *owner)
     }
 
-    /// So many live nodes have it.
-    pub(crate) fn owners(&self, id: &JobId, fingerprint: Fingerprint) -> usize {
-        let entries = self.index.get(id).into_iter().flatten();
-        entries.filter(|((is, _), _)| *is == fingerprint).count()
+    /// Who has it.
+    pub(crate) fn owners(&self, id: &JobId, fingerprint: Fingerprint) -> BTreeSet<Peer> {
+        let entries = self.index.get(id).into_iter().flat_map(BTreeMap::keys);
+        let entries = entries.filter(|(is, _)| *is == fingerprint);
+        entries.map(|(_, owner)| *owner).collect()
     }
 
     /// How new the copies are.

@@ -100,6 +100,8 @@ pub(super) struct Hosted {
     pub(super) since: Duration,
     /// Nobody waits for its answer any more: only the workers know it.
     pub(super) unwanted: bool,
+    /// The workers are stopping with it; what is finished is to be kept.
+    pub(super) given_up: bool,
 }
 
 impl Hosted {
@@ -224,6 +226,7 @@ impl Books {
             started: 0,
             since: Duration::ZERO,
             unwanted: false,
+            given_up: false,
         };
         self.hosted.insert(key, hosted);
         key
@@ -322,6 +325,44 @@ impl Books {
                 self.keys.remove(waiter);
             }
         }
+    }
+
+    pub(super) fn give_up(&mut self, key: HostKey) {
+        if let Some(hosted) = self.hosted.get_mut(&key) {
+            hosted.given_up = true;
+        }
+    }
+
+    pub(super) fn is_giving_up(&self) -> bool {
+        self.hosted.values().any(|hosted| hosted.given_up)
+    }
+
+    /// Is nothing away, and nothing of others here that is not done?
+    pub(super) fn is_at_rest(&self) -> bool {
+        let done = |hosted: &Hosted| matches!(hosted.state, State::Done(_));
+        self.outstanding.is_empty() && self.hosted.values().all(done)
+    }
+
+    /// Does nobody wait for an answer that is here?
+    pub(super) fn is_all_said(&self) -> bool {
+        let mut all = self.hosted.values();
+        all.all(|hosted| hosted.waiters.is_empty() || !matches!(hosted.state, State::Done(_)))
+    }
+
+    /// The finished orphans.
+    pub(super) fn legacy(&self) -> Vec<Saved> {
+        let orphans = self.orphans.iter();
+        let finished = orphans.filter_map(|((id, fingerprint), key)| {
+            let State::Done(answer) = &self.hosted.get(key)?.state else {
+                return None;
+            };
+            Some(Saved {
+                id: id.clone(),
+                fingerprint: *fingerprint,
+                answer: answer.clone(),
+            })
+        });
+        finished.collect()
     }
 
     /// Nothing is to be known of it any more.

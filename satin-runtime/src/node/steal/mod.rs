@@ -39,7 +39,7 @@ use super::{
     Action, Config, Context, HostKey, Message, Peer, Request, Taken, Then, Token, Wanted,
     links::Way,
 };
-use crate::job::{Answer, Back, JobId, Parcel};
+use crate::job::{Answer, Back, JobId, Parcel, Saved};
 use books::{Books, HERE, Job, Kind, NotSent, Source, State};
 use numbers::{
     ACKNOWLEDGE_WAIT, ANSWERS_WAIT, ANSWERS_WAIT_MOST, EARLY_RECALLS, ENOUGH, FAR_REST, RECONNECT,
@@ -139,6 +139,8 @@ pub struct Steal {
     reconnect: BTreeMap<Peer, Duration>,
     told_hungry: bool,
     leaving: bool,
+    /// This node is about to go: it takes no more.
+    draining: bool,
     /// What was put back because a node is gone, and is not done again yet.
     repairs: BTreeSet<JobId>,
     /// This node has nothing to do but wait for claims: then it withdraws one.
@@ -161,6 +163,7 @@ impl Steal {
             reconnect: BTreeMap::new(),
             told_hungry: false,
             leaving: false,
+            draining: false,
             repairs: BTreeSet::new(),
             withdraw_at: None,
             tally: Tally::default(),
@@ -200,7 +203,9 @@ impl Steal {
             others: self.victim.hang_on(),
             running: self.hands.running,
         };
-        self.thief.seek(cx, &self.trips, need);
+        if !self.draining {
+            self.thief.seek(cx, &self.trips, need);
+        }
         self.look_if_stuck(cx);
         if let Some(hungry) = self.victim.is_asked()
             && hungry != self.told_hungry
@@ -587,17 +592,30 @@ impl Steal {
         }
     }
 
-    pub(crate) fn done(&mut self, cx: &mut Context<'_>, key: HostKey, answer: Answer) {
+    /// If it was given up, and was quicker, its answer is to be kept: it is returned.
+    pub(crate) fn done(
+        &mut self,
+        cx: &mut Context<'_>,
+        key: HostKey,
+        answer: Answer,
+    ) -> Option<Saved> {
         self.ended(key);
-        let Some(hosted) = self.books.hosted(key) else {
-            return;
-        };
+        let hosted = self.books.hosted(key)?;
+        if hosted.given_up && matches!(answer, Answer::Result { .. } | Answer::Panicked(_)) {
+            let hosted = self.books.forget(key)?;
+            return Some(Saved {
+                id: hosted.id,
+                fingerprint: hosted.fingerprint,
+                answer,
+            });
+        }
         if hosted.unwanted {
             self.books.forget(key);
         } else if hosted.state == State::Started {
             self.thief.done();
             self.finish(cx, key, answer);
         }
+        None
     }
 
     // ---- what others say
@@ -642,7 +660,7 @@ impl Steal {
             round_trip: self.trips.to(cx.view, from),
         };
         self.thief.answered(from, request, reply);
-        if self.leaving {
+        if self.leaving || self.draining {
             let tokens = jobs.into_iter().map(|(token, _)| token);
             self.outbox(from).refused.extend(tokens);
             return Vec::new();

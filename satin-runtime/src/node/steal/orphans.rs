@@ -7,8 +7,8 @@ use super::{
     books::{HERE, Job, Kind, Source, State},
 };
 use crate::{
-    job::{Answer, Back, JobId, Parcel, Recall, RootTag, Saved},
-    node::message::Wanted,
+    job::{Answer, Back, Fingerprint, JobId, Parcel, Recall, RootTag, Saved},
+    node::{message::Wanted, repair::Given},
 };
 
 /// How a life ended.
@@ -135,6 +135,7 @@ impl Steal {
     fn give_up(&mut self, cx: &mut Context<'_>, key: HostKey) {
         let save = cx.config.obeys(Rule::Save);
         self.books.disown(key);
+        self.books.give_up(key);
         cx.actions.push_back(match save {
             true => Action::Save(key),
             false => Action::Abort(key),
@@ -142,10 +143,100 @@ impl Steal {
     }
 
     /// The workers have given a hosted job up.
-    pub(crate) fn saved(&mut self, cx: &mut Context<'_>, key: HostKey, saved: Vec<Saved>) {
+    pub(crate) fn saved(&mut self, key: HostKey) {
         self.ended(key);
         self.books.forget(key);
-        self.keep(cx, saved);
+    }
+
+    // ---- leaving
+
+    /// This node is about to go: it takes no more, and gives back what it has not begun.
+    pub(crate) fn drain(&mut self, cx: &mut Context<'_>) {
+        self.draining = true;
+        self.thief.close(cx);
+        cx.actions.push_back(Action::GiveBack);
+    }
+
+    /// Does nothing run here for others, and nothing elsewhere for this node?
+    pub(crate) fn is_at_rest(&self) -> bool {
+        self.books.is_at_rest()
+    }
+
+    /// What still runs is given up; those who wait for it are to be told.
+    pub(crate) fn give_all_up(&mut self, cx: &mut Context<'_>) -> Vec<Given> {
+        let mut given = Vec::new();
+        let keys: Vec<HostKey> = self.books.hosted_keys().collect();
+        for key in keys {
+            let Some(hosted) = self.books.hosted(key).filter(|hosted| !hosted.unwanted) else {
+                continue;
+            };
+            let state = hosted.state.clone();
+            if matches!(state, State::Done(_)) {
+                continue;
+            }
+            let name = (hosted.id.clone(), hosted.fingerprint);
+            let waiters: Vec<((Peer, Token), bool)> = (hosted.waiters.iter())
+                .map(|(waiter, is)| (*waiter, is.origin))
+                .collect();
+            cx.table.withdraw((cx.actions, cx.now), (&name.0, name.1));
+            for ((peer, token), origin) in waiters {
+                self.books.unwait(peer, token);
+                match (peer == HERE, origin) {
+                    (true, _) => self.bring_back(cx, HERE, token, Why::Missed),
+                    (false, true) => given.push(Given {
+                        origin: peer,
+                        token,
+                    }),
+                    (false, false) => self.outbox(peer).miss.push(token),
+                }
+            }
+            match state {
+                State::Started => self.give_up(cx, key),
+                State::Onwards(peer, token, _) => {
+                    self.books.forget(key);
+                    self.books.back(peer, token);
+                    self.outbox(peer).disown.push(token);
+                }
+                State::Coming | State::Done(_) => self.abandon(cx, key),
+            }
+        }
+        given
+    }
+
+    /// Have the workers not stopped yet with what was given up?
+    pub(crate) fn is_giving_up(&self) -> bool {
+        self.books.is_giving_up()
+    }
+
+    /// The finished orphans that are here.
+    pub(crate) fn legacy(&self) -> Vec<Saved> {
+        self.books.legacy()
+    }
+
+    /// Has everybody whose answer is here said that it has it?
+    pub(crate) fn is_all_said(&self) -> bool {
+        self.outboxes.is_empty() && self.books.is_all_said()
+    }
+
+    /// Whoever had a job of ours gives it up.
+    pub(crate) fn abandoned(
+        &mut self,
+        cx: &mut Context<'_>,
+        (from, token): (Peer, Token),
+        heir: Option<Peer>,
+        below: &[(JobId, Fingerprint)],
+    ) {
+        if let Some(heir) = heir.filter(|heir| cx.view.is_alive(*heir)) {
+            cx.table.hear(cx.actions, heir, below);
+        }
+        self.bring_back(cx, from, token, Why::Abandoned);
+    }
+
+    /// Results of root jobs that are kept here.
+    pub(crate) fn root_results(&self) -> Vec<Saved> {
+        let mut legacy = self.books.legacy();
+        legacy.retain(|saved| saved.id.path().count() == 1);
+        legacy
     }
 
     /// Results that somebody will claim.
@@ -423,10 +514,10 @@ impl Steal {
                 };
                 self.outbox(owner).claim.push(wanted);
             }
-            // It went while the workers told us: they look it up again, and do not find it.
+            // It went while the workers told us.
             None => {
                 let repair = job.repair;
-                let at_once = false;
+                let at_once = true;
                 let back = Back { repair, at_once };
                 cx.actions.push_back(Action::PutBack(departure, back));
             }
