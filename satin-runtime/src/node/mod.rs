@@ -34,6 +34,7 @@ mod tests;
 pub use config::{Config, Policy, RepairMode, Rule};
 pub use identity::{Identity, NodeId, Peer};
 pub use message::{Change, Message, Page, Request, Token, Wanted};
+pub use steal::Tally;
 pub use view::View;
 
 /// Names a hosted job between the node and its driver.
@@ -425,6 +426,12 @@ impl Node {
             self.leaving.next_timeout(),
         ];
         all.into_iter().flatten().min()
+    }
+
+    /// What this node did about deaths and departures.
+    #[must_use]
+    pub fn tally(&self) -> Tally {
+        self.steal.tally()
     }
 
     /// Who is in.

@@ -12,6 +12,9 @@ mod leaving;
 mod spread;
 mod table;
 
+#[cfg(test)]
+mod tests;
+
 pub(crate) use keeping::Keeping;
 pub(crate) use leaving::{Given, Leaving};
 pub(crate) use spread::Spread;

@@ -373,6 +373,12 @@ impl Table {
         entries.min_by_key(order).map(|((_, owner), _)| *owner)
     }
 
+    /// Some orphan of that id, whatever it computes.
+    pub(crate) fn any(&self, id: &JobId) -> Option<Fingerprint> {
+        let mut entries = self.index.get(id)?.keys();
+        entries.next().map(|(fingerprint, _)| *fingerprint)
+    }
+
     /// Who has it.
     pub(crate) fn owners(&self, id: &JobId, fingerprint: Fingerprint) -> BTreeSet<Peer> {
         let entries = self.index.get(id).into_iter().flat_map(BTreeMap::keys);
