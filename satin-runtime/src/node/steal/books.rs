@@ -216,6 +216,30 @@ impl Books {
     }
 
     #[cfg(any(test, feature = "harness"))]
+    pub(super) fn inspect(&self, inspection: &mut super::super::inspect::Inspection) {
+        use super::super::inspect::{Hosted, Kind, Outstanding, Stage};
+        let away = self.outstanding.keys().map(|(peer, token)| Outstanding {
+            peer: *peer,
+            token: *token,
+            kind: Kind::Theft,
+        });
+        inspection.outstanding.extend(away);
+        let hosted = self.hosted.iter().map(|(key, hosted)| Hosted {
+            key: *key,
+            waiters: vec![(hosted.origin, hosted.token)],
+            stage: match hosted.state {
+                State::Coming => Stage::Coming,
+                State::Started => Stage::Started,
+                State::Onwards(..) => Stage::Onwards,
+                State::Done(..) => Stage::Done,
+            },
+            orphan: None,
+            unwanted: hosted.unwanted,
+        });
+        inspection.hosted.extend(hosted);
+    }
+
+    #[cfg(any(test, feature = "harness"))]
     pub(super) fn is_empty(&self) -> bool {
         self.outstanding.is_empty() && self.hosted.is_empty()
     }
