@@ -442,7 +442,7 @@ impl Node {
     pub fn handle_timeout(&mut self, now: Duration) {
         let (mut cx, parts) = self.split(now);
         parts.membership.handle_timeout(&mut cx, parts.root);
-        parts.root.handle_timeout(&mut cx);
+        parts.root.handle_timeout(&mut cx, parts.membership);
         parts.shared.handle_timeout(&mut cx);
         parts.bounds.handle_timeout(&mut cx);
         parts.steal.handle_timeout(&mut cx);
@@ -516,8 +516,9 @@ impl Node {
                 parts.root.finished(cx, tag);
                 parts.root_done(cx, tag);
             }
-            Event::MainEnded(code) => parts.root.main_ended(cx, code),
-            Event::Leave => {
+            // Another runs `main` by now: this one's end is nobody else's.
+            Event::MainEnded(code) if parts.root.main_ended(cx, code) => {}
+            Event::MainEnded(_) | Event::Leave => {
                 parts.steal.leave(cx);
                 parts.membership.leave(cx);
             }
@@ -579,11 +580,11 @@ impl Parts<'_> {
             Change::Joined => self.root.come_in(cx),
             Change::In(peer) => {
                 self.steal.joined(cx, peer);
-                self.root.joined(cx);
+                self.root.joined(cx, peer);
             }
-            Change::Out(peer) => {
-                self.sever(cx, peer);
-                self.root.sever(cx, peer);
+            Change::Out(who, why) => {
+                self.sever(cx, who.peer);
+                self.root.sever(cx, &who, why, self.membership);
             }
             Change::Anew(peer) => {
                 self.sever(cx, peer);
@@ -660,11 +661,12 @@ impl Parts<'_> {
                 stamp,
                 term,
                 members,
+                draining,
                 offers,
             } => {
                 if self.membership.is_searching() {
                     self.root.welcome(term, &members);
-                    self.membership.welcome(cx, stamp, members);
+                    self.membership.welcome(cx, stamp, members, draining);
                     self.bounds.learn(cx, from, offers, self.lattices);
                 }
             }
@@ -674,7 +676,13 @@ impl Parts<'_> {
             // It has been heard: that is all it says.
             M::Pong(_) => {}
             M::Goodbye => self.membership.goodbye(cx, from),
-            M::Ended(code) => self.root.ended(cx, from, code),
+            M::Master { term, master } => {
+                if !self.membership.is_searching() {
+                    self.root.told(cx, from, term, master);
+                }
+            }
+            M::Draining => self.root.draining(cx, from, self.membership),
+            M::Ended { term, master, code } => self.root.ended(cx, from, (term, master), code),
             M::RootsDone(tags) => {
                 for tag in tags {
                     self.root_done(cx, tag);
@@ -711,9 +719,7 @@ impl Parts<'_> {
             | M::Versions(_)
             | M::Keep { .. }
             | M::Kept(_)
-            | M::Abandon { .. }
-            | M::Draining
-            | M::Master { .. } => {}
+            | M::Abandon { .. } => {}
             M::Offers(offers) => self.bounds.improve(cx, from, offers, self.lattices),
             M::OffersWith(offers, cargo) => {
                 self.bounds.improve(cx, from, offers, self.lattices);

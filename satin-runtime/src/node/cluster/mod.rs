@@ -163,6 +163,10 @@ struct Slot {
     running: Option<RootTag>,
     results: BTreeMap<RootTag, u64>,
     notices: Vec<Notice>,
+    /// Terms for which it was to run `main` from the start.
+    mains: Vec<u32>,
+    /// How often it was to stop it.
+    yields: u32,
     values: Held,
     parts: BTreeMap<ValueName, Parts>,
     bounds: BTreeMap<(BoundName, RootTag), Vec<u8>>,
@@ -442,6 +446,8 @@ impl Cluster {
             running: None,
             results: BTreeMap::new(),
             notices: Vec::new(),
+            mains: Vec::new(),
+            yields: 0,
             values,
             parts: BTreeMap::new(),
             bounds: BTreeMap::new(),
@@ -520,6 +526,18 @@ impl Cluster {
     #[must_use]
     pub fn notices(&self, node: u32) -> &[Notice] {
         &self.slot(node).notices
+    }
+
+    /// The terms for which it was to run `main` from the start: a founder's is not among them.
+    #[must_use]
+    pub fn mains(&self, node: u32) -> &[u32] {
+        &self.slot(node).mains
+    }
+
+    /// How often it was to stop `main`, because another runs it.
+    #[must_use]
+    pub fn yields(&self, node: u32) -> u32 {
+        self.slot(node).yields
     }
 
     /// What it last said about hunger.
@@ -1285,12 +1303,9 @@ impl Cluster {
                 slot.workers.deliver(programs, departure, &answer);
             }
             Action::PutBack(departure, _back) => slot.workers.put_back(departure),
-            Action::Orphan(_)
-            | Action::Save(_)
-            | Action::KeepRoots(_)
-            | Action::RootKept(_)
-            | Action::YieldMain
-            | Action::RunMain { .. } => {}
+            Action::Orphan(_) | Action::Save(_) | Action::KeepRoots(_) | Action::RootKept(_) => {}
+            Action::YieldMain => slot.yields += 1,
+            Action::RunMain { term } => slot.mains.push(term),
             Action::Hungry(hungry) => slot.hungry = hungry,
             Action::SendPart {
                 to,

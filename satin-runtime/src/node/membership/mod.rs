@@ -19,7 +19,8 @@ use rand::rngs::SmallRng;
 use super::{
     Action, Config, Context, Identity, Message, Notice, Peer, View, root::Roots, shared::Bounds,
 };
-use detector::{Detector, Left, News};
+pub(crate) use detector::suspicion;
+use detector::{Detector, Ending, News};
 use search::{Search, Step};
 use watch::Watch;
 
@@ -37,14 +38,14 @@ const SLEPT: Duration = Duration::from_millis(250);
 const GOODBYES: usize = 64;
 
 /// What others must know.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Change {
     /// This node is in, or has begun another life.
     Joined,
     /// It is in the view now.
     In(Peer),
-    /// It is not in the view any more: dead, gone, or in another life.
-    Out(Peer),
+    /// It is not in the view any more.
+    Out(Arc<Identity>, Why),
     /// It is in the view, as before. But this node has begun another life: nothing from before holds between the two.
     Anew(Peer),
 }
@@ -61,10 +62,17 @@ enum Pending {
     Packets(Vec<(Peer, Vec<u8>)>),
 }
 
+/// Why a node is not in the view any more.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Why {
+pub(crate) enum Why {
+    /// It said goodbye.
     Left,
-    Died,
+    /// It is dead: its machine says that nobody listens there any more.
+    Gone,
+    /// It is dead, or cut off.
+    Silent,
+    /// It had been declared dead somewhere, and lives on as the next generation.
+    Reborn,
 }
 
 enum State {
@@ -82,6 +90,8 @@ pub struct Membership {
     /// The other sides of the connections that stand, and the connections' epochs.
     links: BTreeMap<Peer, (u64, Identity)>,
     pending: VecDeque<Pending>,
+    /// The pool said so when it let us in: these, who are not in the view yet, are about to leave.
+    draining: BTreeSet<Peer>,
     /// Time slept through.
     slept: Duration,
     /// When a pool that was formed beforehand begins.
@@ -100,6 +110,7 @@ impl Membership {
             state: State::Fixed,
             links: BTreeMap::new(),
             pending: VecDeque::new(),
+            draining: BTreeSet::new(),
             slept: Duration::ZERO,
             begins: None,
         };
@@ -125,6 +136,14 @@ impl Membership {
     /// Is this node on its way in?
     pub(crate) fn is_searching(&self) -> bool {
         matches!(self.state, State::Searching(_))
+    }
+
+    /// Those who may be dead: whether they are will be known soon.
+    pub(crate) fn suspects(&self) -> BTreeSet<Peer> {
+        match &self.state {
+            State::In(detector, _) => detector.suspects(),
+            _ => BTreeSet::new(),
+        }
     }
 
     /// When this node was awake for so long as the next timeout asks.
@@ -176,9 +195,9 @@ impl Membership {
             }
             State::In(detector, watch) => {
                 detector.handle_timeout(now);
-                for peer in watch.handle_timeout(cx, now, detector) {
+                for (peer, ending) in watch.handle_timeout(cx, now, detector) {
                     if let Some(identity) = shared(cx.view, peer) {
-                        detector.end(now, identity, Left::No);
+                        detector.end(now, identity, ending);
                     }
                 }
                 self.absorb(cx, now);
@@ -227,13 +246,19 @@ impl Membership {
                 News::Up(identity) => self.pending.push_back(Pending::In(identity)),
                 News::Down(life) => {
                     ended = true;
-                    let why = if life.left { Why::Left } else { Why::Died };
+                    let why = match life.ending {
+                        Ending::Unknown => Why::Silent,
+                        Ending::Gone => Why::Gone,
+                        Ending::OnPurpose => Why::Left,
+                    };
                     self.pending.push_back(Pending::Out(life.peer(), why));
                 }
                 News::Renamed(old, new) => {
                     if old.peer() != new.peer() {
-                        self.pending.push_back(Pending::Out(old.peer(), Why::Died));
-                        if detector.is_active(new.peer()) {
+                        let lives = detector.is_active(new.peer());
+                        let why = if lives { Why::Reborn } else { Why::Silent };
+                        self.pending.push_back(Pending::Out(old.peer(), why));
+                        if lives {
                             self.pending.push_back(Pending::In(new.identity));
                         }
                     }
@@ -287,6 +312,9 @@ impl Membership {
                     let joined = Notice::Joined(Identity::clone(&identity));
                     cx.actions.push_back(Action::Tell(joined));
                     cx.view.insert(identity);
+                    if self.draining.remove(&peer) {
+                        cx.view.set_draining(peer);
+                    }
                     self.resize(cx);
                     return Some(Change::In(peer));
                 }
@@ -297,10 +325,10 @@ impl Membership {
                     let Some(identity) = cx.view.remove(peer) else {
                         continue;
                     };
-                    let identity = Identity::clone(&identity);
+                    let who = Identity::clone(&identity);
                     cx.actions.push_back(Action::Tell(match why {
-                        Why::Left => Notice::Left(identity),
-                        Why::Died => Notice::Dead(identity),
+                        Why::Left => Notice::Left(who),
+                        Why::Gone | Why::Silent | Why::Reborn => Notice::Dead(who),
                     }));
                     cx.actions.push_back(Action::Disconnect(peer));
                     if let State::In(detector, watch) = &mut self.state {
@@ -308,7 +336,7 @@ impl Membership {
                         watch.forget(peer);
                     }
                     self.resize(cx);
-                    return Some(Change::Out(peer));
+                    return Some(Change::Out(identity, why));
                 }
             }
         }
@@ -452,8 +480,8 @@ impl Membership {
             // "I am not in myself": it has no stamp.
             State::Searching(_) => Message::Ask(cx.view.me().clone()),
             State::In(detector, _) if detector.is_over(from) => Message::Buried(from),
-            State::In(detector, _) => match (root.code(), root.master(cx.view).cloned()) {
-                (Some(code), _) => Message::Ended(code),
+            State::In(detector, _) => match (root.ended_with(), root.master(cx.view).cloned()) {
+                (Some(ended), _) => ended,
                 (None, Some(master)) if master.peer == cx.view.me().peer => {
                     identity.peer = from;
                     identity.stamp = match cx.view.get(from) {
@@ -468,14 +496,16 @@ impl Membership {
                         stamp: identity.stamp,
                         term: root.term(),
                         members: std::iter::once(&master).chain(others).cloned().collect(),
+                        draining: cx.view.draining().collect(),
                         offers: bounds.all(),
                     };
                     detector.insert(now, [Arc::new(identity)]);
                     detector.spread(now);
                     welcome
                 }
-                (None, Some(master)) => Message::Ask(master),
-                (None, None) => return,
+                (None, Some(master)) if cx.view.is_alive(master.peer) => Message::Ask(master),
+                // It will ask again, and somebody will have been elected.
+                (None, _) => return,
             },
         };
         cx.actions.push_back(Action::Send(from, answer));
@@ -491,7 +521,14 @@ impl Membership {
         }
     }
 
-    pub(crate) fn welcome(&mut self, cx: &mut Context<'_>, stamp: u64, members: Vec<Identity>) {
+    pub(crate) fn welcome(
+        &mut self,
+        cx: &mut Context<'_>,
+        stamp: u64,
+        members: Vec<Identity>,
+        draining: Vec<Peer>,
+    ) {
+        self.draining = draining.into_iter().collect();
         let now = self.awake(cx.now);
         let me = Identity {
             stamp,
@@ -520,7 +557,7 @@ impl Membership {
         match &mut self.state {
             State::In(detector, _) => {
                 if let Some(identity) = shared(cx.view, from) {
-                    detector.end(now, identity, Left::OnPurpose);
+                    detector.end(now, identity, Ending::OnPurpose);
                 }
                 self.absorb(cx, now);
             }

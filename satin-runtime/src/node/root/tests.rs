@@ -54,26 +54,44 @@ fn root_jobs_wait_until_enough_nodes_are_in() {
     assert!(cluster.run_until(secs(2), |cluster| cluster.ended(0) == Some(0)));
 }
 
-#[test]
-fn a_pool_whose_master_is_gone_has_failed() {
-    let mut cluster = pool(3, 3);
-    cluster.run_for(secs(1));
-    cluster.crash(0);
-    assert!(cluster.run_until(secs(3), |cluster| {
-        (1..3).all(|node| cluster.ended(node) == Some(1))
-    }));
-    let failed = |told: &Notice| matches!(told, Notice::Failed(text) if text.contains("a-0"));
-    assert!(cluster.notices(1).iter().any(failed));
+/// Those who were to run `main` from the start, and of which term.
+fn elected(cluster: &Cluster) -> Vec<(u32, u32)> {
+    let of = |node| cluster.mains(node).iter().map(move |term| (node, *term));
+    (0..cluster.nodes()).flat_map(of).collect()
+}
+
+/// Does every living node follow that one?
+fn follow(cluster: &Cluster, master: u32) -> bool {
+    let mut living = (0..cluster.nodes()).filter(|node| cluster.is_alive(*node));
+    let master = cluster.peer(master);
+    living.all(|node| cluster.node(node).view().master() == master)
 }
 
 #[test]
-fn a_master_that_leaves_ends_the_pool_too() {
+fn a_master_that_is_killed_is_replaced_by_the_eldest() {
+    for seed in 0..20 {
+        let mut cluster = pool(5, 5);
+        cluster.run_for(secs(1) + Duration::from_millis(61 * seed));
+        cluster.crash(0);
+        let elect = |cluster: &Cluster| !elected(cluster).is_empty();
+        assert!(cluster.run_until(secs(5), elect), "seed {seed}");
+        cluster.run_for(secs(20));
+        assert_eq!(elected(&cluster), [(1, 1)], "seed {seed}");
+        assert!(follow(&cluster, 1));
+        assert!((1..5).all(|node| cluster.ended(node).is_none()));
+    }
+}
+
+#[test]
+fn a_master_that_leaves_is_replaced_at_once() {
     let mut cluster = pool(3, 3);
     cluster.run_for(secs(1));
     cluster.leave(0);
-    assert!(cluster.run_until(secs(1), |cluster| {
-        (1..3).all(|node| cluster.ended(node) == Some(1))
-    }));
+    let elect = |cluster: &Cluster| elected(cluster) == [(1, 1)];
+    assert!(cluster.run_until(secs(2), elect));
+    cluster.run_for(secs(20));
+    assert_eq!(elected(&cluster), [(1, 1)]);
+    assert!(follow(&cluster, 1));
 }
 
 #[test]
