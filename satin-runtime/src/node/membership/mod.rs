@@ -1,6 +1,7 @@
 //! Membership: who is there. Joining, leaving, and finding out who died.
 //!
-//! The detector is foca's (`detector`), with some evidence beside it (`watch`). The way in is our own (`search`):
+//! The detector is foca's (`detector`), with some evidence beside it (`watch`); those who only fell silent are looked for
+//! now and then (`lost`), because they may be the other side of a partition. The way in is our own (`search`):
 //! a joiner asks any member, who names the master, who gives the joiner its stamp and the list of members; gossip tells
 //! the others.
 //!
@@ -21,10 +22,12 @@ use super::{
 };
 pub(crate) use detector::suspicion;
 use detector::{Detector, Ending, News};
+use lost::Lost;
 use search::{Search, Step};
 use watch::Watch;
 
 mod detector;
+mod lost;
 mod search;
 mod watch;
 
@@ -90,6 +93,7 @@ pub struct Membership {
     /// The other sides of the connections that stand, and the connections' epochs.
     links: BTreeMap<Peer, (u64, Identity)>,
     pending: VecDeque<Pending>,
+    lost: Lost,
     /// The pool said so when it let us in: these, who are not in the view yet, are about to leave.
     draining: BTreeSet<Peer>,
     /// Time slept through.
@@ -110,6 +114,7 @@ impl Membership {
             state: State::Fixed,
             links: BTreeMap::new(),
             pending: VecDeque::new(),
+            lost: Lost::default(),
             draining: BTreeSet::new(),
             slept: Duration::ZERO,
             begins: None,
@@ -151,12 +156,10 @@ impl Membership {
         match &self.state {
             State::Searching(search) => Some(search.next_timeout()),
             State::In(detector, watch) => {
-                let watch = watch.next_timeout();
-                Some(
-                    detector
-                        .next_timeout()
-                        .map_or(watch, |detector| watch.min(detector)),
-                )
+                let others = [detector.next_timeout(), self.lost.next_timeout()];
+                (others.into_iter().flatten())
+                    .chain([watch.next_timeout()])
+                    .min()
             }
             State::Fixed | State::Gone => None,
         }
@@ -200,6 +203,7 @@ impl Membership {
                         detector.end(now, identity, ending);
                     }
                 }
+                self.lost.handle_timeout(cx, now);
                 self.absorb(cx, now);
             }
             State::Fixed | State::Gone => {}
@@ -312,6 +316,7 @@ impl Membership {
                     let joined = Notice::Joined(Identity::clone(&identity));
                     cx.actions.push_back(Action::Tell(joined));
                     cx.view.insert(identity);
+                    self.lost.found(peer.id);
                     if self.draining.remove(&peer) {
                         cx.view.set_draining(peer);
                     }
@@ -334,6 +339,12 @@ impl Membership {
                     if let State::In(detector, watch) = &mut self.state {
                         detector.forget(peer);
                         watch.forget(peer);
+                    }
+                    let now = cx.now.saturating_sub(self.slept);
+                    match why {
+                        Why::Silent => self.lost.add(now, &identity),
+                        Why::Gone | Why::Left => self.lost.found(peer.id),
+                        Why::Reborn => {}
                     }
                     self.resize(cx);
                     return Some(Change::Out(identity, why));
@@ -377,6 +388,7 @@ impl Membership {
         };
         watch.heard(identity.peer);
         if detector.is_over(identity.peer) {
+            self.lost.met(now, identity.peer.id);
             let buried = Message::Buried(identity.peer);
             cx.actions.push_back(Action::Send(identity.peer, buried));
         } else if identity.stamp != Identity::NOT_YET && !detector.is_active(identity.peer) {
