@@ -1303,7 +1303,11 @@ impl Cluster {
                 slot.workers.deliver(programs, departure, &answer);
             }
             Action::PutBack(departure, _back) => slot.workers.put_back(departure),
-            Action::Orphan(_) | Action::Save(_) | Action::KeepRoots(_) | Action::RootKept(_) => {}
+            Action::Orphan(_)
+            | Action::Save(_)
+            | Action::GiveBack
+            | Action::KeepRoots(_)
+            | Action::RootKept(_) => {}
             Action::YieldMain => slot.yields += 1,
             Action::RunMain { term } => slot.mains.push(term),
             Action::Hungry(hungry) => slot.hungry = hungry,

@@ -13,7 +13,7 @@ use super::super::{Action, Context, Identity, NodeId};
 /// So many are remembered. One that can be reached is enough.
 const MOST: usize = 64;
 /// Between two attempts: at first, and at most. Shorter: datagrams to machines that are off. Longer: two masters for longer.
-const PAUSE: (Duration, Duration) = (Duration::from_secs(2), Duration::from_secs(30));
+const PAUSE: (Duration, Duration) = (Duration::from_secs(2), Duration::from_secs(8));
 /// After somebody was reached, who has begun another life by now.
 const MEET_AGAIN: Duration = Duration::from_millis(200);
 /// Who was silent for so long is not looked for any more.

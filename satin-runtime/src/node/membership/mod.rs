@@ -19,6 +19,7 @@ use rand::rngs::SmallRng;
 
 use super::{
     Action, Config, Context, Identity, Message, Notice, Peer, View, root::Roots, shared::Bounds,
+    steal::End,
 };
 pub(crate) use detector::suspicion;
 use detector::{Detector, Ending, News};
@@ -76,6 +77,15 @@ pub(crate) enum Why {
     Silent,
     /// It had been declared dead somewhere, and lives on as the next generation.
     Reborn,
+}
+
+impl From<Why> for End {
+    fn from(why: Why) -> End {
+        match why {
+            Why::Left | Why::Reborn => End::Left,
+            Why::Gone | Why::Silent => End::Died,
+        }
+    }
 }
 
 enum State {

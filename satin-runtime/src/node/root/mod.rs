@@ -412,18 +412,15 @@ impl Roots {
         }
     }
 
-    /// This node is about to leave: everybody is told, and who comes in later. True if that is news.
-    pub(crate) fn drain(&mut self, cx: &mut Context<'_>) -> bool {
-        let me = cx.view.me().peer;
-        let news = cx.view.set_draining(me);
-        if news {
+    /// This node is about to leave: everybody is told, and who comes in later.
+    pub(crate) fn drain(&mut self, cx: &mut Context<'_>) {
+        if cx.view.set_draining(cx.view.me().peer) {
             to_others(cx, &Message::Draining);
         }
-        news
     }
 
-    /// This node is master, and about to leave: the next in line takes its place, and `main` is stopped here. False if it
-    /// is not master, or there is nobody who could be.
+    /// This node is about to leave: if it is master, the next in line takes its place, if there is one. True if `main` is
+    /// being stopped here for that.
     pub(crate) fn abdicate(&mut self, cx: &mut Context<'_>) -> bool {
         if self.ended.is_some() || !self.is_master(cx.view) {
             return false;
@@ -437,8 +434,9 @@ impl Roots {
             master: master.clone(),
         };
         to_others(cx, &told);
+        let runs_main = self.runs_main;
         self.follow(cx, term, master);
-        true
+        runs_main
     }
 
     /// A node is about to leave.
