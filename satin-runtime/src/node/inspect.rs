@@ -41,12 +41,16 @@ pub enum Stage {
 pub struct Hosted {
     /// What the workers call it.
     pub key: HostKey,
-    /// Those who wait for its answer, and under which token.
+    /// Which job it is.
+    pub id: JobId,
+    /// What it computes.
+    pub fingerprint: Fingerprint,
+    /// Those of other nodes who wait for its answer, and under which token.
     pub waiters: Vec<(Peer, Token)>,
     /// How far it is.
     pub stage: Stage,
-    /// Its entry in the orphan table of this node.
-    pub orphan: Option<(JobId, Fingerprint)>,
+    /// Is it in the orphan table of this node?
+    pub orphan: bool,
     /// Nobody wants it: it is being aborted.
     pub unwanted: bool,
 }
@@ -60,6 +64,8 @@ pub struct Entry {
     pub id: JobId,
     /// What it computes, see [`Fingerprint`].
     pub fingerprint: u64,
+    /// Is its result there?
+    pub finished: bool,
 }
 
 /// What a node has in its books.
@@ -81,6 +87,14 @@ impl Node {
     pub fn inspect(&self) -> Inspection {
         let mut inspection = Inspection::default();
         self.steal.inspect(&mut inspection);
+        let entries = self.table.orphans();
+        let entries = entries.map(|(id, fingerprint, owner, finished)| Entry {
+            owner,
+            id: id.clone(),
+            fingerprint: fingerprint.0,
+            finished,
+        });
+        inspection.entries.extend(entries);
         inspection
     }
 }

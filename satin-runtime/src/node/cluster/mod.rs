@@ -1522,6 +1522,7 @@ impl Cluster {
             Action::RootKept(tag) => self.root_kept(node, tag),
             Action::YieldMain => self.yield_main(node),
             Action::RunMain { term } => self.run_main(node, term),
+            Action::GiveBack => slot.workers.give_back(),
             Action::Hungry(hungry) => slot.hungry = hungry,
             Action::SendPart {
                 to,

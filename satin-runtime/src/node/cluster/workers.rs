@@ -466,7 +466,7 @@ impl Workers {
             let id = self.id(top);
             for mut job in jobs {
                 let child = id.child(job.index);
-                match self.look_up(&child, job.work.fingerprint()) {
+                match self.look_up(&child, self.fingerprint(job.work)) {
                     Look::Hit => {
                         job.back.repair.marked = true;
                         self.claim(programs, Away::Spawned(job), child);
@@ -706,18 +706,16 @@ impl Workers {
 
     /// The results of finished children of the phase under way: its sync has not been passed.
     fn save_children(&mut self, parent: u32, saved: &mut Vec<Saved>) {
-        if self.without.contains(&Rule::Save) {
-            return;
-        }
         let id = self.id(parent);
-        let frame = self.frame(parent);
+        let frame = self.frames[parent as usize].as_ref();
+        let frame = frame.expect("it is being stopped");
         let children = (frame.passed..).zip(&frame.children);
         let before = saved.len();
         for (index, child) in children {
             if let Child::Done(Some(result)) = child.is {
                 saved.push(Saved {
                     id: id.child(index),
-                    fingerprint: child.work.fingerprint(),
+                    fingerprint: self.fingerprint(child.work),
                     answer: answer_of(result),
                 });
             }
@@ -765,6 +763,13 @@ impl Workers {
         }
     }
 
+    /// Hosted jobs that have not been started come back.
+    pub(super) fn give_back(&mut self) {
+        for (key, _) in self.hosted.drain(..) {
+            self.events.push_back(Event::Done(key, Answer::Aborted));
+        }
+    }
+
     // ---- looking up
 
     /// What marked jobs find.
@@ -789,16 +794,21 @@ impl Workers {
         }
     }
 
+    /// What a job computes; if fingerprints are left out, all are the same.
+    fn fingerprint(&self, work: Work) -> Fingerprint {
+        match self.without.contains(&Rule::Fingerprint) {
+            true => Fingerprint(0),
+            false => work.fingerprint(),
+        }
+    }
+
     fn look_up(&self, id: &JobId, fingerprint: Fingerprint) -> Look {
         let mut at_or_below = self.index.entries.range::<JobId, _>(id..);
         match at_or_below.next() {
-            Some((there, known)) if there == id => {
-                let any = self.without.contains(&Rule::Fingerprint);
-                match any || known.contains(&fingerprint.0) {
-                    true => Look::Hit,
-                    false => Look::Below,
-                }
-            }
+            Some((there, known)) if there == id => match known.contains(&fingerprint.0) {
+                true => Look::Hit,
+                false => Look::Below,
+            },
             Some((there, _)) if id.is_ancestor_of(there) => Look::Below,
             _ if self.index.unsettled => Look::Below,
             _ => Look::Nothing,
@@ -818,7 +828,7 @@ impl Workers {
             Away::Spawned(job) => self.id(job.frame).child(job.index),
             Away::Root(root) => JobId::ROOT.child(root.tag.number),
         };
-        match self.look_up(&id, work.fingerprint()) {
+        match self.look_up(&id, self.fingerprint(work)) {
             Look::Nothing => Some(false),
             Look::Hit if !back.at_once => {
                 self.claim(programs, job, id);
@@ -909,7 +919,7 @@ impl Workers {
             id,
             function: program,
             arguments: work.pack(programs[program as usize].size),
-            fingerprint: work.fingerprint(),
+            fingerprint: self.fingerprint(work),
             needs: self.needs.clone(),
             term,
             repair: back.repair,
