@@ -1,6 +1,6 @@
 //! What a node has in its books, for those who check that all nodes together keep their promises: see `satin-sim`.
 
-use super::{HostKey, Node, Peer, Token};
+use super::{HostKey, Node, Peer, Token, steal::Tally};
 use crate::job::{Fingerprint, JobId};
 
 /// How a job came to be away.
@@ -77,8 +77,8 @@ pub struct Inspection {
     pub hosted: Vec<Hosted>,
     /// The orphan tables as it knows them, its own included.
     pub entries: Vec<Entry>,
-    /// Values that it fetches, or remembers fetching.
-    pub values: usize,
+    /// What was done about deaths and departures so far.
+    pub tally: Tally,
 }
 
 impl Node {
@@ -86,7 +86,16 @@ impl Node {
     #[must_use]
     pub fn inspect(&self) -> Inspection {
         let mut inspection = Inspection::default();
-        self.steal.inspect(&mut inspection);
+        self.inspect_into(&mut inspection);
+        inspection
+    }
+
+    /// The same, instead of what `inspection` said.
+    pub fn inspect_into(&self, inspection: &mut Inspection) {
+        inspection.outstanding.clear();
+        inspection.hosted.clear();
+        inspection.entries.clear();
+        self.steal.inspect(inspection);
         let entries = self.table.orphans();
         let entries = entries.map(|(id, fingerprint, owner, finished)| Entry {
             owner,
@@ -95,6 +104,5 @@ impl Node {
             finished,
         });
         inspection.entries.extend(entries);
-        inspection
     }
 }

@@ -211,8 +211,10 @@ pub(super) struct Workers {
     pub(super) done: Effort,
     /// Invocations begun, by a hash of the id; if anybody wants to know.
     pub(super) begun: Option<Vec<u64>>,
-    /// What must never happen, and has.
-    pub(super) broken: Vec<String>,
+    /// A child was not where it should have been.
+    broken: Option<String>,
+    /// Something came back that was not away.
+    stray: Option<String>,
 }
 
 impl Workers {
@@ -246,7 +248,8 @@ impl Workers {
             publish: None,
             done: Effort::default(),
             begun: None,
-            broken: Vec::new(),
+            broken: None,
+            stray: None,
         }
     }
 
@@ -633,11 +636,12 @@ impl Workers {
         let place = index.checked_sub(frame.passed).map(|place| place as usize);
         let Some(child) = place.and_then(|place| frame.children.get_mut(place)) else {
             let story = format!("child {index} is {now:?}, but its frame is past that sync");
-            return self.broken.push(story);
+            self.broken.get_or_insert(story);
+            return;
         };
         if let Child::Done(_) = child.is {
             let story = format!("child {index} is done, and {now:?} again");
-            self.broken.push(story);
+            self.broken.get_or_insert(story);
         }
         child.is = now;
     }
@@ -956,8 +960,8 @@ impl Workers {
     fn come_back(&mut self, departure: Departure) -> Option<Away> {
         let job = self.away.remove(&departure);
         if job.is_none() && !self.recalled.contains(&departure) {
-            self.broken
-                .push(format!("{departure:?} comes back a second time"));
+            let story = format!("{departure:?} comes back a second time");
+            self.stray.get_or_insert(story);
         }
         job
     }
@@ -1034,9 +1038,14 @@ impl Workers {
 
     // ---- looking inside
 
+    /// What came back although it was not away.
+    pub(super) fn stray(&self) -> Option<&str> {
+        self.stray.as_deref()
+    }
+
     /// Is each child of each frame in exactly one place? Says which is not.
     pub(super) fn audit(&self) -> Result<(), String> {
-        if let Some(story) = self.broken.first() {
+        if let Some(story) = &self.broken {
             return Err(story.clone());
         }
         let mut places: BTreeMap<(u32, u32), Child> = BTreeMap::new();

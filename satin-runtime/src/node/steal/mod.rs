@@ -784,6 +784,7 @@ impl Steal {
     #[cfg(any(test, feature = "harness"))]
     pub(crate) fn inspect(&self, inspection: &mut super::inspect::Inspection) {
         self.books.inspect(inspection);
+        inspection.tally = self.tally;
     }
 
     /// What was done about deaths and departures.
