@@ -394,7 +394,10 @@ impl Driver {
             }
             Notice::Master(who) => {
                 if who.peer.id == self.me.id {
-                    self.write(events::Event::Master { site: site(&who) });
+                    self.write(events::Event::Master {
+                        site: site(&who),
+                        term: 0,
+                    });
                 }
             }
             Notice::Draining(who) => {
