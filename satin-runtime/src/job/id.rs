@@ -170,7 +170,7 @@ impl fmt::Debug for JobId {
 ///
 /// An id names the same work in a second execution only if the parent did the same thing again, so wherever a result
 /// is reused the id and the fingerprint must both match.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize, PartialOrd, Ord)]
 pub struct Fingerprint(pub u64);
 
 impl Fingerprint {

@@ -200,6 +200,10 @@ impl Bridge {
         self.gate.save_hosted(key.0);
     }
 
+    pub(super) fn give_back(&self) {
+        self.gate.give_back();
+    }
+
     pub(super) fn keep_roots(&self, keep: bool) {
         self.gate.keep_roots(keep);
     }

@@ -252,6 +252,7 @@ impl Driver {
             Action::PutBack(departure, back) => self.bridge.put_back(departure, back),
             Action::Orphan(news) => self.bridge.orphan(news),
             Action::Save(key) => self.bridge.save(key),
+            Action::GiveBack => self.bridge.give_back(),
             Action::KeepRoots(keep) => self.bridge.keep_roots(keep),
             Action::RootKept(root) => self.bridge.root_kept(root),
             Action::YieldMain => self.bridge.stop_main(),

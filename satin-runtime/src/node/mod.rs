@@ -19,9 +19,12 @@ use crate::job::{
 pub mod cluster;
 pub mod config;
 pub mod identity;
+#[cfg(any(test, feature = "harness"))]
+pub mod inspect;
 mod links;
 pub mod membership;
 pub mod message;
+mod repair;
 pub mod root;
 pub mod shared;
 pub mod steal;
@@ -33,6 +36,7 @@ mod tests;
 pub use config::{Config, Policy, RepairMode, Rule};
 pub use identity::{Identity, NodeId, Peer};
 pub use message::{Change, Message, Page, Request, Token, Wanted};
+pub use steal::Tally;
 pub use view::View;
 
 /// Names a hosted job between the node and its driver.
@@ -194,6 +198,8 @@ pub enum Action {
     Orphan(OrphanNews),
     /// Give a hosted job up, but save what is finished below it; answered by `Saved`, or by `Done` if it was quicker.
     Save(HostKey),
+    /// Hosted jobs that have not been started come back: answered by `Done` with [`Answer::Aborted`] for each.
+    GiveBack,
     /// Does anybody in the pool look for work? (`satin::hungry`)
     Hungry(bool),
 
@@ -298,6 +304,7 @@ pub(crate) struct Context<'n> {
     pub(crate) rng: &'n mut SmallRng,
     pub(crate) actions: &'n mut VecDeque<Action>,
     pub(crate) links: &'n mut links::Links,
+    pub(crate) table: &'n mut repair::Table,
 }
 
 /// One node of a pool.
@@ -313,6 +320,11 @@ pub struct Node {
     shared: shared::Values,
     bounds: shared::Bounds,
     steal: steal::Steal,
+    table: repair::Table,
+    spread: repair::Spread,
+    keeping: repair::Keeping,
+    leaving: repair::Leaving,
+    keeps_roots: bool,
     /// Came before this node knew that it is in.
     early: VecDeque<(Peer, Message)>,
     lattices: Box<dyn Lattices + Send>,
@@ -352,6 +364,11 @@ impl Node {
             shared: shared::Values::default(),
             bounds: shared::Bounds::default(),
             steal: steal::Steal::new(&config),
+            table: repair::Table::new(view.me().peer),
+            spread: repair::Spread::default(),
+            keeping: repair::Keeping::default(),
+            leaving: repair::Leaving::default(),
+            keeps_roots: false,
             config,
             view,
             rng,
@@ -371,6 +388,7 @@ impl Node {
         if self.actions.is_empty() {
             let (mut cx, parts) = self.split(self.now);
             parts.steal.flush(&mut cx);
+            parts.spread.look(&mut cx);
         }
         loop {
             if let Action::Send(to, _) = self.actions.front()? {
@@ -405,8 +423,17 @@ impl Node {
             self.shared.next_timeout(),
             self.bounds.next_timeout(),
             self.steal.next_timeout(),
+            self.table.next_timeout(),
+            self.spread.next_timeout(),
+            self.leaving.next_timeout(),
         ];
         all.into_iter().flatten().min()
+    }
+
+    /// What this node did about deaths and departures.
+    #[must_use]
+    pub fn tally(&self) -> Tally {
+        self.steal.tally()
     }
 
     /// Who is in.
@@ -425,6 +452,7 @@ impl Node {
             rng: &mut self.rng,
             actions: &mut self.actions,
             links: &mut self.links,
+            table: &mut self.table,
         };
         let parts = Parts {
             membership: &mut self.membership,
@@ -432,6 +460,10 @@ impl Node {
             shared: &mut self.shared,
             bounds: &mut self.bounds,
             steal: &mut self.steal,
+            spread: &mut self.spread,
+            keeping: &mut self.keeping,
+            leaving: &mut self.leaving,
+            keeps_roots: &mut self.keeps_roots,
             early: &mut self.early,
             lattices: &*self.lattices,
         };
@@ -446,6 +478,8 @@ impl Node {
         parts.shared.handle_timeout(&mut cx);
         parts.bounds.handle_timeout(&mut cx);
         parts.steal.handle_timeout(&mut cx);
+        cx.table.handle_timeout(now);
+        parts.spread.handle_timeout(&mut cx);
         self.settle(now);
     }
 
@@ -465,6 +499,7 @@ impl Node {
                 }
                 cx.links.connected(peer.peer, epoch);
                 parts.steal.connected(cx, peer.peer, epoch, round_trip);
+                parts.keeping.connected(cx, peer.peer);
                 parts.membership.connected(cx, &peer, epoch);
             }
             Event::Disconnected { peer, epoch } => {
@@ -504,10 +539,29 @@ impl Node {
                 jobs,
                 left,
             } => parts.steal.took(cx, request, jobs, left),
-            Event::Done(key, answer) => parts.steal.done(key, answer),
-            Event::Recalled(departure, why) => parts.steal.recalled(departure, why),
+            Event::Done(key, answer) => {
+                let saved = parts.steal.done(cx, key, answer);
+                parts.save(cx, saved.into_iter().collect());
+            }
+            Event::Recalled(departure, why) => parts.steal.recalled(cx, departure, why),
             Event::Claimed(departure, parcel) => parts.steal.claimed(cx, departure, parcel),
-            Event::Saved(..) | Event::RootResult(..) | Event::Yielded(_) | Event::Drain(_) => {}
+            Event::Saved(key, saved) => {
+                parts.steal.saved(key);
+                parts.save(cx, saved);
+            }
+            Event::RootResult(tag, saved) => parts.keeping.root(cx, tag, saved),
+            Event::Yielded(saved) => {
+                if parts.leaving.is_leaving() {
+                    parts.leaving.yielded(saved);
+                } else {
+                    parts.save(cx, saved);
+                }
+            }
+            Event::Drain(grace) => {
+                if !parts.leaving.begin(cx, (parts.root, parts.steal), grace) {
+                    parts.go(cx);
+                }
+            }
             Event::Stored(name) => parts.shared.stored(cx, name),
             Event::Corrupt(name) => parts.shared.corrupt(cx, name),
             Event::Offered(offer) => parts.bounds.offered(cx, offer, parts.lattices),
@@ -517,10 +571,7 @@ impl Node {
                 parts.root_done(cx, tag);
             }
             Event::MainEnded(code) => parts.root.main_ended(cx, code),
-            Event::Leave => {
-                parts.steal.leave(cx);
-                parts.membership.leave(cx);
-            }
+            Event::Leave => parts.go(cx),
         }
         self.settle(now);
     }
@@ -538,6 +589,8 @@ impl Node {
                 && let Some((from, message)) = parts.early.pop_front()
             {
                 parts.receive(cx, from, message);
+            } else if parts.leaving.go_on(cx, parts.steal, parts.keeping) {
+                parts.go(cx);
             } else {
                 return;
             }
@@ -554,9 +607,11 @@ impl Node {
     /// A story says that a peer is dead, where no failure detector runs.
     #[cfg(any(test, feature = "harness"))]
     pub(crate) fn bury(&mut self, now: Duration, peer: Peer) {
-        self.view.remove(peer);
+        let gone = self.view.remove(peer);
         let (mut cx, mut parts) = self.split(now);
-        parts.sever(&mut cx, peer);
+        if let Some(gone) = gone {
+            parts.sever(&mut cx, &gone, steal::End::Died);
+        }
         self.settle(now);
     }
 }
@@ -568,6 +623,10 @@ struct Parts<'n> {
     shared: &'n mut shared::Values,
     bounds: &'n mut shared::Bounds,
     steal: &'n mut steal::Steal,
+    spread: &'n mut repair::Spread,
+    keeping: &'n mut repair::Keeping,
+    leaving: &'n mut repair::Leaving,
+    keeps_roots: &'n mut bool,
     early: &'n mut VecDeque<(Peer, Message)>,
     lattices: &'n dyn Lattices,
 }
@@ -576,31 +635,83 @@ impl Parts<'_> {
     fn change(&mut self, cx: &mut Context<'_>, change: membership::Change) {
         use membership::Change;
         match change {
-            Change::Joined => self.root.come_in(cx),
+            Change::Joined => {
+                let me = cx.view.me().peer;
+                if cx.table.me() != me {
+                    cx.table.rename(cx.actions, cx.now, me);
+                    self.spread.rename();
+                }
+                self.root.come_in(cx);
+            }
             Change::In(peer) => {
                 self.steal.joined(cx, peer);
                 self.root.joined(cx);
+                self.look_after_roots(cx);
+                if self.root.is_master(cx.view) {
+                    self.spread.welcome(cx, peer);
+                }
             }
-            Change::Out(peer) => {
-                self.sever(cx, peer);
-                self.root.sever(cx, peer);
+            Change::Out(gone, end) => {
+                self.sever(cx, &gone, end);
+                self.root.sever(cx, gone.peer);
+                self.look_after_roots(cx);
             }
             Change::Anew(peer) => {
-                self.sever(cx, peer);
+                if cx.config.obeys(Rule::Rebirth)
+                    && let Some(other) = cx.view.get(peer).cloned()
+                {
+                    self.sever(cx, &other, steal::End::Left);
+                }
                 self.steal.joined(cx, peer);
             }
         }
     }
 
-    fn sever(&mut self, cx: &mut Context<'_>, peer: Peer) {
-        self.shared.sever(cx, peer);
-        self.bounds.sever(cx, peer);
-        self.steal.sever(cx, peer);
+    fn sever(&mut self, cx: &mut Context<'_>, gone: &Identity, end: steal::End) {
+        self.shared.sever(cx, gone.peer);
+        self.bounds.sever(cx, gone.peer);
+        self.steal.sever(cx, gone, end);
+        self.keeping.sever(cx, gone.peer);
+    }
+
+    /// Says goodbye, whatever is left undone.
+    fn go(&mut self, cx: &mut Context<'_>) {
+        self.steal.leave(cx);
+        self.membership.leave(cx);
+    }
+
+    /// Results that outlive their jobs' parents stay here, or go to the heir of this node.
+    fn save(&mut self, cx: &mut Context<'_>, saved: Vec<Saved>) {
+        if saved.is_empty() {
+            return;
+        }
+        if let Some(saved) = self.leaving.takes(saved) {
+            self.steal.keep(cx, saved);
+        }
+    }
+
+    /// Who is in has changed: are results of root jobs to be kept by others, and are there enough who keep them?
+    fn look_after_roots(&mut self, cx: &mut Context<'_>) {
+        let keep = self.root.is_master(cx.view) && cx.view.len() > 1;
+        if keep != *self.keeps_roots {
+            *self.keeps_roots = keep;
+            cx.actions.push_back(Action::KeepRoots(keep));
+        }
+        if !cx.config.obeys(Rule::Replicate) || cx.table.is_blank() {
+            return;
+        }
+        for saved in self.steal.root_results() {
+            let owners = cx.table.owners(&saved.id, saved.fingerprint);
+            if owners.len() == 1 {
+                self.keeping.again(cx, saved, &owners);
+            }
+        }
     }
 
     fn root_done(&mut self, cx: &mut Context<'_>, tag: RootTag) {
         self.shared.root_done(tag);
         self.bounds.root_done(tag);
+        self.steal.root_over(cx, tag);
         cx.actions.push_back(Action::ForgetRoot(tag));
     }
 
@@ -616,7 +727,8 @@ impl Parts<'_> {
     fn receive(&mut self, cx: &mut Context<'_>, from: Peer, message: Message) {
         use Message as M;
         self.membership.heard(cx, from);
-        if !message.is_about_membership() && !cx.view.is_alive(from) {
+        let alive = cx.view.is_alive(from) || !cx.config.obeys(Rule::Liveness);
+        if !message.is_about_membership() && !alive {
             return;
         }
         match message {
@@ -703,17 +815,26 @@ impl Parts<'_> {
             M::Elsewhere(name, peer) => self.shared.elsewhere(cx, from, name, peer),
             M::Soon(name) => self.shared.soon(cx, from, name),
             M::Unavailable(name) => self.shared.unavailable(cx, from, name),
-            M::Have(_)
-            | M::Disown(_)
-            | M::Claim(_)
-            | M::Miss(_)
-            | M::Table(_)
-            | M::Versions(_)
-            | M::Keep { .. }
-            | M::Kept(_)
-            | M::Abandon { .. }
-            | M::Draining
-            | M::Master { .. } => {}
+            M::Have(tokens) => self.steal.have(from, &tokens),
+            M::Disown(tokens) => self.steal.disowned(cx, from, &tokens),
+            M::Claim(wanted) => self.steal.claim(cx, from, wanted),
+            M::Miss(tokens) => self.steal.missed(cx, from, &tokens),
+            M::Table(pages) => {
+                self.spread.table(cx, from, pages);
+                for id in cx.table.take_closed() {
+                    self.steal.closed(cx, &id);
+                }
+            }
+            M::Versions(theirs) => self.spread.versions(cx, from, &theirs),
+            M::Keep { number, saved } => {
+                self.save(cx, saved);
+                cx.actions.push_back(Action::Send(from, M::Kept(number)));
+            }
+            M::Kept(number) => self.keeping.kept(cx, from, number),
+            M::Abandon { token, heir, below } => {
+                self.steal.abandoned(cx, (from, token), heir, &below);
+            }
+            M::Draining | M::Master { .. } => {}
             M::Offers(offers) => self.bounds.improve(cx, from, offers, self.lattices),
             M::OffersWith(offers, cargo) => {
                 self.bounds.improve(cx, from, offers, self.lattices);

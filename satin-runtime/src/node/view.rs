@@ -3,17 +3,24 @@
 //! Everything is in sorted order, so that decisions are the same whenever the events are. The tables are shared until
 //! they change: thousands of simulated nodes that know the same pool keep it once.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use rand::{Rng, RngExt};
 
-use super::identity::{Identity, Peer};
+use super::identity::{Identity, NodeId, Peer};
 
 /// The live nodes, this one included, by site.
 #[derive(Clone, Debug)]
 pub struct View {
     me: Arc<Identity>,
     tables: Arc<Tables>,
+    /// Who has been told to be master; nobody yet: the eldest is.
+    master: Option<NodeId>,
+    /// Members that are about to leave.
+    draining: BTreeSet<Peer>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -31,6 +38,8 @@ impl View {
         let mut view = View {
             me: Arc::clone(&me),
             tables: Arc::default(),
+            master: None,
+            draining: BTreeSet::new(),
         };
         view.insert(me);
         view
@@ -57,6 +66,8 @@ impl View {
         View {
             me: first.expect("a pool has a member"),
             tables: Arc::new(tables),
+            master: None,
+            draining: BTreeSet::new(),
         }
     }
 
@@ -69,6 +80,8 @@ impl View {
         View {
             me: Arc::clone(&self.tables.members[&me]),
             tables: Arc::clone(&self.tables),
+            master: self.master,
+            draining: self.draining.clone(),
         }
     }
 
@@ -81,10 +94,14 @@ impl View {
     /// This node changes: it has been given a stamp, or begins another life.
     pub fn set_me(&mut self, me: Identity) {
         let old = self.me.peer;
+        let draining = self.is_draining(old);
         self.remove(old);
         self.me = Arc::new(me);
         let me = Arc::clone(&self.me);
         self.insert(me);
+        if draining {
+            self.set_draining(self.me.peer);
+        }
     }
 
     /// A node came in. An older generation of it goes.
@@ -104,6 +121,7 @@ impl View {
         }
         let tables = Arc::make_mut(&mut self.tables);
         let gone = tables.members.remove(&peer)?;
+        self.draining.remove(&peer);
         if let Some(members) = tables.sites.get_mut(&gone.site) {
             members.retain(|member| *member != peer);
             if members.is_empty() {
@@ -137,9 +155,38 @@ impl View {
         self.tables.members.is_empty()
     }
 
-    /// The member that has been in for longest: it runs `main`.
+    /// A live member is about to leave, or this node is: no thief, heir or master any more. True if that is news.
+    pub(crate) fn set_draining(&mut self, peer: Peer) -> bool {
+        self.is_alive(peer) && self.draining.insert(peer)
+    }
+
+    /// Is it about to leave?
+    #[must_use]
+    pub fn is_draining(&self, peer: Peer) -> bool {
+        self.draining.contains(&peer)
+    }
+
+    /// The members that are about to leave.
+    pub fn draining(&self) -> impl Iterator<Item = Peer> {
+        self.draining.iter().copied()
+    }
+
+    /// That node runs `main`.
+    pub(crate) fn set_master(&mut self, id: NodeId) {
+        self.master = Some(id);
+    }
+
+    /// The member that runs `main`; if it is gone, or nobody has said yet who it is, the one that has been in for longest.
     #[must_use]
     pub fn master(&self) -> Peer {
+        let lives = |id| {
+            let life = |generation| Peer { id, generation };
+            let lives = self.tables.members.range(life(0)..=life(u32::MAX));
+            lives.map(|(peer, _)| *peer).next_back()
+        };
+        if let Some(master) = self.master.and_then(lives) {
+            return master;
+        }
         let members = self.members();
         let eldest = members.min_by_key(|identity| (identity.stamp, identity.peer));
         eldest.map_or(self.me.peer, |identity| identity.peer)

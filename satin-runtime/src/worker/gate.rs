@@ -374,6 +374,15 @@ impl Gate {
         self.abort_hosted(key);
     }
 
+    /// Hosted jobs that no worker has started go back: [`Outside::done`] says [`Answer::Aborted`] for each.
+    pub fn give_back(&self) {
+        while let Some(task) = self.pool.next_hosted(|| true) {
+            self.pool.forget_hosted(task.key);
+            self.pool
+                .tell(|outside| outside.done(task.key, Answer::Aborted));
+        }
+    }
+
     /// From now on results of root jobs of `main` are told ([`Outside::root_result`]) before `main` sees them.
     pub fn keep_roots(&self, keep: bool) {
         let _ = keep;

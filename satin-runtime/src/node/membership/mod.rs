@@ -18,6 +18,7 @@ use rand::rngs::SmallRng;
 
 use super::{
     Action, Config, Context, Identity, Message, Notice, Peer, View, root::Roots, shared::Bounds,
+    steal::End,
 };
 use detector::{Detector, Left, News};
 use search::{Search, Step};
@@ -37,14 +38,14 @@ const SLEPT: Duration = Duration::from_millis(250);
 const GOODBYES: usize = 64;
 
 /// What others must know.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Change {
     /// This node is in, or has begun another life.
     Joined,
     /// It is in the view now.
     In(Peer),
-    /// It is not in the view any more: dead, gone, or in another life.
-    Out(Peer),
+    /// It is not in the view any more: it died, left, or is in another life.
+    Out(Arc<Identity>, End),
     /// It is in the view, as before. But this node has begun another life: nothing from before holds between the two.
     Anew(Peer),
 }
@@ -297,10 +298,10 @@ impl Membership {
                     let Some(identity) = cx.view.remove(peer) else {
                         continue;
                     };
-                    let identity = Identity::clone(&identity);
+                    let told = Identity::clone(&identity);
                     cx.actions.push_back(Action::Tell(match why {
-                        Why::Left => Notice::Left(identity),
-                        Why::Died => Notice::Dead(identity),
+                        Why::Left => Notice::Left(told),
+                        Why::Died => Notice::Dead(told),
                     }));
                     cx.actions.push_back(Action::Disconnect(peer));
                     if let State::In(detector, watch) = &mut self.state {
@@ -308,7 +309,11 @@ impl Membership {
                         watch.forget(peer);
                     }
                     self.resize(cx);
-                    return Some(Change::Out(peer));
+                    let end = match why {
+                        Why::Left => End::Left,
+                        Why::Died => End::Died,
+                    };
+                    return Some(Change::Out(identity, end));
                 }
             }
         }

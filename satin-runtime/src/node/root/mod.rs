@@ -77,7 +77,7 @@ impl Roots {
         })
     }
 
-    fn is_master(&self, view: &View) -> bool {
+    pub(crate) fn is_master(&self, view: &View) -> bool {
         self.master(view)
             .is_some_and(|master| master.peer == view.me().peer)
     }
@@ -157,6 +157,12 @@ impl Roots {
         if self.over.len() >= TELL_MOST {
             self.tell_over(cx);
         }
+    }
+
+    /// A master that is about to leave chooses its successor. False if it is not master.
+    pub(crate) fn abdicate(&mut self, cx: &mut Context<'_>) -> bool {
+        let _ = cx;
+        false
     }
 
     fn tell_over(&mut self, cx: &mut Context<'_>) {

@@ -5,8 +5,8 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use super::super::{Departure, HostKey, Peer, Token};
-use crate::job::{Answer, Parcel};
+use super::super::{Departure, HostKey, NodeId, Peer, Token};
+use crate::job::{Answer, Fingerprint, JobId, Parcel, Repair, Saved};
 
 /// Where a job that is away came from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -17,10 +17,39 @@ pub(super) enum Source {
     Hosted(HostKey),
 }
 
+/// What a job computes, and what is known of it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Job {
+    pub(super) id: JobId,
+    pub(super) fingerprint: Fingerprint,
+    pub(super) repair: Repair,
+}
+
+impl Job {
+    pub(super) fn of(parcel: &Parcel) -> Job {
+        Job {
+            id: parcel.id.clone(),
+            fingerprint: parcel.fingerprint,
+            repair: parcel.repair,
+        }
+    }
+}
+
+/// Why somebody else has it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Kind {
+    /// It was stolen.
+    Theft,
+    /// It is an orphan there, whose result we claim.
+    Claim,
+}
+
 /// A job that is away.
 #[derive(Clone, Debug)]
 pub(super) struct Outstanding {
     pub(super) source: Source,
+    pub(super) kind: Kind,
+    pub(super) job: Job,
     /// The epoch of the connection it went by; `None` while it waits for one.
     pub(super) sent: Option<u64>,
     /// Its answer is here, and waits for values.
@@ -36,30 +65,56 @@ pub(super) enum State {
     Started,
     /// Another node took it before it was started. The parcel is kept in case it comes back.
     Onwards(Peer, Token, Box<Parcel>),
-    /// Done; the answer is kept until the origin has it. The epoch is that of the connection it went by: `Err` if it was
-    /// not sent yet, `Ok(None)` if it waits for a connection.
-    Done(Answer, Result<Option<u64>, NotSent>),
+    /// Done; the answer is kept until all who wait for it have it, and as long as it may be claimed.
+    Done(Answer),
 }
 
 /// It is to be sent at the end of the turn.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct NotSent;
 
+/// Somebody waits for the answer of a hosted job.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Waiter {
+    /// The job was stolen from it; others claim it.
+    pub(super) origin: bool,
+    /// The epoch of the connection by which the job, or the claim, came.
+    pub(super) came: u64,
+    /// The epoch of the connection that the answer went by: `Err` if it was not sent yet, `Ok(None)` if it waits for a
+    /// connection.
+    pub(super) sent: Result<Option<u64>, NotSent>,
+}
+
 /// A hosted job.
 #[derive(Clone, Debug)]
 pub(super) struct Hosted {
-    pub(super) origin: Peer,
-    pub(super) token: Token,
-    /// The epoch of the connection it came by.
-    pub(super) came: u64,
+    pub(super) id: JobId,
+    pub(super) fingerprint: Fingerprint,
+    pub(super) waiters: BTreeMap<(Peer, Token), Waiter>,
+    /// It is in the orphan table: somebody will claim it.
+    pub(super) orphan: bool,
     pub(super) state: State,
     /// When it was given to the workers, in the order of such things.
     pub(super) started: u64,
     /// When that was.
     pub(super) since: Duration,
-    /// Nobody waits for its answer any more.
+    /// Nobody waits for its answer any more: only the workers know it.
     pub(super) unwanted: bool,
+    /// The workers are stopping with it; what is finished is to be kept.
+    pub(super) given_up: bool,
 }
+
+impl Hosted {
+    pub(super) fn is_waited_for_by(&self, peer: Peer) -> bool {
+        self.waiters.range(all_of(peer)).next().is_some()
+    }
+}
+
+/// In place of a peer: this node itself, whichever life it is in. No node has that name.
+pub(super) const HERE: Peer = Peer {
+    id: NodeId(u128::MAX),
+    generation: u32::MAX,
+};
 
 /// Everything that is under way between this node and others.
 #[derive(Default)]
@@ -67,7 +122,9 @@ pub(super) struct Books {
     outstanding: BTreeMap<(Peer, Token), Outstanding>,
     departures: BTreeMap<Departure, (Peer, Token)>,
     hosted: BTreeMap<HostKey, Hosted>,
+    /// Who waits for which hosted job.
     keys: BTreeMap<(Peer, Token), HostKey>,
+    orphans: BTreeMap<(JobId, Fingerprint), HostKey>,
     tokens: u64,
     host_keys: u64,
 }
@@ -79,8 +136,14 @@ const fn all_of(peer: Peer) -> std::ops::RangeInclusive<(Peer, Token)> {
 impl Books {
     // ---- away
 
-    /// A job goes to a peer.
-    pub(super) fn away(&mut self, peer: Peer, source: Source, sent: Option<u64>) -> Token {
+    /// A job goes to a peer, or its result is claimed there.
+    pub(super) fn away(
+        &mut self,
+        peer: Peer,
+        (source, kind): (Source, Kind),
+        job: Job,
+        sent: Option<u64>,
+    ) -> Token {
         self.tokens += 1;
         let token = Token(self.tokens);
         if let Source::Own(departure) = source {
@@ -88,6 +151,8 @@ impl Books {
         }
         let outstanding = Outstanding {
             source,
+            kind,
+            job,
             sent,
             answering: false,
         };
@@ -100,12 +165,25 @@ impl Books {
     }
 
     /// It is not away any more.
-    pub(super) fn back(&mut self, peer: Peer, token: Token) -> Option<Source> {
-        let source = self.outstanding.remove(&(peer, token))?.source;
-        if let Source::Own(departure) = source {
+    pub(super) fn back(&mut self, peer: Peer, token: Token) -> Option<Outstanding> {
+        let outstanding = self.outstanding.remove(&(peer, token))?;
+        if let Source::Own(departure) = outstanding.source {
             self.departures.remove(&departure);
         }
-        Some(source)
+        Some(outstanding)
+    }
+
+    /// As if [`Books::back`] had not been called: what goes wrong then, simulations show.
+    pub(super) fn restore(&mut self, peer: Peer, token: Token, away: Outstanding) {
+        self.outstanding.insert((peer, token), away);
+    }
+
+    /// The youngest claim for which nobody has an answer yet, one of this node's own first.
+    pub(super) fn youngest_claim(&self) -> Option<(Peer, Token)> {
+        let claims = self.outstanding.iter();
+        let claims = claims.filter(|(_, away)| away.kind == Kind::Claim && !away.answering);
+        let youngest = claims.max_by_key(|((peer, token), _)| (*peer == HERE, *token));
+        youngest.map(|(key, _)| *key)
     }
 
     pub(super) fn whereabouts(&self, departure: Departure) -> Option<(Peer, Token)> {
@@ -121,25 +199,113 @@ impl Books {
     // ---- hosted
 
     /// A job came from a peer; `None` if it is here already.
-    pub(super) fn host(&mut self, origin: Peer, token: Token, came: u64) -> Option<HostKey> {
-        let place = self.keys.entry((origin, token));
-        let std::collections::btree_map::Entry::Vacant(place) = place else {
+    pub(super) fn host(
+        &mut self,
+        origin: Peer,
+        token: Token,
+        came: u64,
+        parcel: &Parcel,
+    ) -> Option<HostKey> {
+        if self.keys.contains_key(&(origin, token)) {
             return None;
-        };
+        }
+        let key = self.enter(parcel.id.clone(), parcel.fingerprint, State::Coming);
+        self.wait(key, (origin, token), came, true);
+        Some(key)
+    }
+
+    fn enter(&mut self, id: JobId, fingerprint: Fingerprint, state: State) -> HostKey {
         self.host_keys += 1;
         let key = HostKey(self.host_keys);
-        place.insert(key);
         let hosted = Hosted {
-            origin,
-            token,
-            came,
-            state: State::Coming,
+            id,
+            fingerprint,
+            waiters: BTreeMap::new(),
+            orphan: false,
+            state,
             started: 0,
             since: Duration::ZERO,
             unwanted: false,
+            given_up: false,
         };
         self.hosted.insert(key, hosted);
+        key
+    }
+
+    /// A result that is to be kept here; `None` if there is one, or it is on its way.
+    pub(super) fn keep(&mut self, saved: &Saved) -> Option<HostKey> {
+        let name = (saved.id.clone(), saved.fingerprint);
+        if let Some(key) = self.orphans.get(&name)
+            && matches!(self.hosted[key].state, State::Done(_))
+        {
+            return None;
+        }
+        let state = State::Done(saved.answer.clone());
+        Some(self.enter(name.0, name.1, state))
+    }
+
+    /// Somebody waits for it.
+    pub(super) fn wait(&mut self, key: HostKey, waiter: (Peer, Token), came: u64, origin: bool) {
+        if let Some(hosted) = self.hosted.get_mut(&key) {
+            let sent = Err(NotSent);
+            let is = Waiter { origin, came, sent };
+            hosted.waiters.insert(waiter, is);
+            self.keys.insert(waiter, key);
+        }
+    }
+
+    /// It does not wait any more.
+    pub(super) fn unwait(&mut self, peer: Peer, token: Token) -> Option<HostKey> {
+        let key = self.keys.remove(&(peer, token))?;
+        if let Some(hosted) = self.hosted.get_mut(&key) {
+            hosted.waiters.remove(&(peer, token));
+        }
         Some(key)
+    }
+
+    /// It is an orphan from now on. False if there is another of that name, which is as good.
+    pub(super) fn orphan(&mut self, key: HostKey) -> bool {
+        let Some(hosted) = self.hosted.get_mut(&key) else {
+            return false;
+        };
+        let name = (hosted.id.clone(), hosted.fingerprint);
+        let first = *self.orphans.entry(name).or_insert(key) == key;
+        hosted.orphan |= first;
+        first
+    }
+
+    /// It is no orphan any more.
+    pub(super) fn no_orphan(&mut self, key: HostKey) {
+        if let Some(hosted) = self.hosted.get_mut(&key)
+            && std::mem::take(&mut hosted.orphan)
+        {
+            self.orphans
+                .remove(&(hosted.id.clone(), hosted.fingerprint));
+        }
+    }
+
+    /// The orphan of that name.
+    pub(super) fn orphan_of(&self, id: &JobId, fingerprint: Fingerprint) -> Option<HostKey> {
+        self.orphans.get(&(id.clone(), fingerprint)).copied()
+    }
+
+    /// Orphans at or below that job.
+    pub(super) fn orphans_below(&self, id: &JobId) -> Vec<HostKey> {
+        let from = (id.clone(), Fingerprint(0));
+        let below = self.orphans.range(from..);
+        let below = below.take_while(|((at, _), _)| id.is_ancestor_of(at));
+        below.map(|(_, key)| *key).collect()
+    }
+
+    /// A job of that name that is here, orphan or not, and whose answer somebody waits for.
+    pub(super) fn find(&self, id: &JobId, fingerprint: Fingerprint) -> Option<HostKey> {
+        let here = |hosted: &Hosted| {
+            hosted.fingerprint == fingerprint && hosted.id == *id && !hosted.unwanted
+        };
+        self.orphan_of(id, fingerprint).or_else(|| {
+            let mut all = self.hosted.iter();
+            all.find(|(_, hosted)| here(hosted)).map(|(key, _)| *key)
+        })
     }
 
     pub(super) fn hosted(&mut self, key: HostKey) -> Option<&mut Hosted> {
@@ -150,19 +316,61 @@ impl Books {
         self.keys.get(&(origin, token)).copied()
     }
 
-    /// The origin does not know it any more: only the workers do.
+    /// Nobody waits for it any more: only the workers know it.
     pub(super) fn disown(&mut self, key: HostKey) {
+        self.no_orphan(key);
         if let Some(hosted) = self.hosted.get_mut(&key) {
             hosted.unwanted = true;
-            self.keys.remove(&(hosted.origin, hosted.token));
+            for waiter in std::mem::take(&mut hosted.waiters).keys() {
+                self.keys.remove(waiter);
+            }
         }
+    }
+
+    pub(super) fn give_up(&mut self, key: HostKey) {
+        if let Some(hosted) = self.hosted.get_mut(&key) {
+            hosted.given_up = true;
+        }
+    }
+
+    pub(super) fn is_giving_up(&self) -> bool {
+        self.hosted.values().any(|hosted| hosted.given_up)
+    }
+
+    /// Is nothing away, and nothing of others here that is not done?
+    pub(super) fn is_at_rest(&self) -> bool {
+        let done = |hosted: &Hosted| matches!(hosted.state, State::Done(_));
+        self.outstanding.is_empty() && self.hosted.values().all(done)
+    }
+
+    /// Does nobody wait for an answer that is here?
+    pub(super) fn is_all_said(&self) -> bool {
+        let mut all = self.hosted.values();
+        all.all(|hosted| hosted.waiters.is_empty() || !matches!(hosted.state, State::Done(_)))
+    }
+
+    /// The finished orphans.
+    pub(super) fn legacy(&self) -> Vec<Saved> {
+        let orphans = self.orphans.iter();
+        let finished = orphans.filter_map(|((id, fingerprint), key)| {
+            let State::Done(answer) = &self.hosted.get(key)?.state else {
+                return None;
+            };
+            Some(Saved {
+                id: id.clone(),
+                fingerprint: *fingerprint,
+                answer: answer.clone(),
+            })
+        });
+        finished.collect()
     }
 
     /// Nothing is to be known of it any more.
     pub(super) fn forget(&mut self, key: HostKey) -> Option<Hosted> {
+        self.no_orphan(key);
         let hosted = self.hosted.remove(&key)?;
-        if !hosted.unwanted {
-            self.keys.remove(&(hosted.origin, hosted.token));
+        for waiter in hosted.waiters.keys() {
+            self.keys.remove(waiter);
         }
         Some(hosted)
     }
@@ -179,8 +387,10 @@ impl Books {
         origin: Peer,
         epoch: u64,
     ) -> impl Iterator<Item = (Token, HostKey)> {
-        let old = move |key: &HostKey| self.hosted[key].came < epoch;
-        self.of(origin).filter(move |(_, key)| old(key))
+        let came =
+            move |token: Token, key: HostKey| self.hosted[&key].waiters[&(origin, token)].came;
+        self.of(origin)
+            .filter(move |(token, key)| came(*token, *key) < epoch)
     }
 
     pub(super) fn hosted_keys(&self) -> impl Iterator<Item = HostKey> {
@@ -204,19 +414,48 @@ impl Books {
         for (_, outstanding) in self.outstanding.range_mut(all_of(peer)) {
             outstanding.sent.get_or_insert(epoch);
         }
-        for key in self.keys.range(all_of(peer)).map(|(_, key)| *key) {
-            if let Some(Hosted {
-                state: State::Done(_, Ok(sent)),
-                ..
-            }) = self.hosted.get_mut(&key)
+        for (waiter, key) in self.keys.range(all_of(peer)) {
+            if let Some(hosted) = self.hosted.get_mut(key)
+                && let Some(Waiter { sent: Ok(sent), .. }) = hosted.waiters.get_mut(waiter)
             {
                 sent.get_or_insert(epoch);
             }
         }
     }
 
+    /// Is nothing under way? What is kept for whoever claims it does not count.
+    #[cfg(any(test, feature = "harness"))]
+    pub(super) fn inspect(&self, inspection: &mut super::super::inspect::Inspection) {
+        use super::super::inspect::{self, Hosted, Outstanding, Stage};
+        let away = (self.outstanding.iter()).map(|((peer, token), away)| Outstanding {
+            peer: *peer,
+            token: *token,
+            kind: match away.kind {
+                Kind::Theft => inspect::Kind::Theft,
+                Kind::Claim => inspect::Kind::Claim,
+            },
+        });
+        inspection.outstanding.extend(away);
+        let hosted = self.hosted.iter().map(|(key, hosted)| Hosted {
+            key: *key,
+            waiters: hosted.waiters.keys().copied().collect(),
+            stage: match hosted.state {
+                State::Coming => Stage::Coming,
+                State::Started => Stage::Started,
+                State::Onwards(..) => Stage::Onwards,
+                State::Done(..) => Stage::Done,
+            },
+            orphan: (hosted.orphan).then(|| (hosted.id.clone(), hosted.fingerprint)),
+            unwanted: hosted.unwanted,
+        });
+        inspection.hosted.extend(hosted);
+    }
+
     #[cfg(any(test, feature = "harness"))]
     pub(super) fn is_empty(&self) -> bool {
-        self.outstanding.is_empty() && self.hosted.is_empty()
+        let kept = |hosted: &Hosted| {
+            hosted.orphan && hosted.waiters.is_empty() && matches!(hosted.state, State::Done(_))
+        };
+        self.outstanding.is_empty() && self.hosted.values().all(kept)
     }
 }

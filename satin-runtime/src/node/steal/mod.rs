@@ -3,6 +3,7 @@
 //! * `thief`: an idle node asks whom its [`StealPolicy`] says; when a round of requests has failed it leaves lifelines,
 //!   standing requests, and is silent. What it finds is for those too who hang on it.
 //! * `victim`: takes the oldest jobs of its workers for whoever is next among those who ask.
+//! * `orphans`: what becomes of it when a node dies or leaves; see `repair/README.md`.
 //! * `books`: what went away is outstanding on one side and hosted on the other, under the token that the victim gave,
 //!   until the answer has come and is acknowledged.
 //! * `trips`: how far the others are.
@@ -14,6 +15,7 @@ mod books;
 mod crs;
 mod mw;
 mod numbers;
+mod orphans;
 mod policy;
 mod rs;
 mod thief;
@@ -34,12 +36,16 @@ use std::{
 };
 
 use super::{
-    Action, Config, Context, Departure, HostKey, Message, Peer, Request, Taken, Then, Token,
+    Action, Config, Context, HostKey, Message, Peer, Request, Taken, Then, Token, Wanted,
     links::Way,
 };
-use crate::job::{Answer, Back, Parcel, Recall};
-use books::{Books, NotSent, Source, State};
-use numbers::{ACKNOWLEDGE_WAIT, ANSWERS_WAIT, ANSWERS_WAIT_MOST, ENOUGH, FAR_REST, RECONNECT};
+use crate::job::{Answer, Back, JobId, Parcel, Saved};
+use books::{Books, HERE, Job, Kind, NotSent, Source, State};
+use numbers::{
+    ACKNOWLEDGE_WAIT, ANSWERS_WAIT, ANSWERS_WAIT_MOST, EARLY_RECALLS, ENOUGH, FAR_REST, RECONNECT,
+};
+pub(crate) use orphans::End;
+use orphans::Why;
 use thief::{Need, Reply, Thief};
 use trips::Trips;
 use victim::{Spare, Victim};
@@ -79,10 +85,43 @@ impl Hands {
 #[derive(Default)]
 struct Outbox {
     due: Option<Duration>,
-    answers: Vec<HostKey>,
+    answers: Vec<Token>,
     refused: Vec<Token>,
     acknowledge: Vec<Token>,
     recall: Vec<Token>,
+    disown: Vec<Token>,
+    have: Vec<Token>,
+    claim: Vec<Wanted>,
+    miss: Vec<Token>,
+}
+
+impl Outbox {
+    /// Somebody is held up by what is not said.
+    fn is_urgent(&self) -> bool {
+        !(self.recall.is_empty()
+            && self.refused.is_empty()
+            && self.disown.is_empty()
+            && self.have.is_empty()
+            && self.claim.is_empty()
+            && self.miss.is_empty())
+    }
+}
+
+/// What was done about deaths and departures.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub struct Tally {
+    /// Jobs put back because the node that had them was gone, or gave them up.
+    pub repairs: u64,
+    /// Jobs that became orphans here, or whose results are kept here for others.
+    pub orphans: u64,
+    /// Results claimed.
+    pub claims: u64,
+    /// Claims that brought the result.
+    pub hits: u64,
+    /// Claims whose owner had it no more.
+    pub misses: u64,
+    /// Claims that were withdrawn, because nothing else was to be done.
+    pub withdrawn: u64,
 }
 
 /// The books, and both sides of a theft.
@@ -100,6 +139,14 @@ pub struct Steal {
     reconnect: BTreeMap<Peer, Duration>,
     told_hungry: bool,
     leaving: bool,
+    /// This node is about to go: it takes no more.
+    draining: bool,
+    /// What was put back because a node is gone, and is not done again yet.
+    repairs: BTreeSet<JobId>,
+    /// This node has nothing to do but wait for claims: then it withdraws one.
+    withdraw_at: Option<Duration>,
+    /// What was done about it all.
+    tally: Tally,
 }
 
 impl Steal {
@@ -116,6 +163,10 @@ impl Steal {
             reconnect: BTreeMap::new(),
             told_hungry: false,
             leaving: false,
+            draining: false,
+            repairs: BTreeSet::new(),
+            withdraw_at: None,
+            tally: Tally::default(),
         }
     }
 
@@ -124,7 +175,7 @@ impl Steal {
         let victim = self.victim.next_timeout();
         let reconnect = self.reconnect.values().min().copied();
         let outboxes = self.outboxes.values().filter_map(|outbox| outbox.due).min();
-        let all = [thief, victim, reconnect, outboxes];
+        let all = [thief, victim, reconnect, outboxes, self.withdraw_at];
         all.into_iter().flatten().min()
     }
 
@@ -136,6 +187,7 @@ impl Steal {
             self.reconnect.remove(&peer);
             self.reach(cx, peer);
         }
+        self.withdraw_if_stuck(cx);
     }
 
     /// The end of a turn: what it brought together is said.
@@ -151,7 +203,10 @@ impl Steal {
             others: self.victim.hang_on(),
             running: self.hands.running,
         };
-        self.thief.seek(cx, &self.trips, need);
+        if !self.draining {
+            self.thief.seek(cx, &self.trips, need);
+        }
+        self.look_if_stuck(cx);
         if let Some(hungry) = self.victim.is_asked()
             && hungry != self.told_hungry
         {
@@ -182,31 +237,39 @@ impl Steal {
                 false => Duration::ZERO,
             };
         }
-        let at_once = !outbox.recall.is_empty() || !outbox.refused.is_empty();
         let due = outbox
             .due
             .map_or(cx.now + wait, |due| due.min(cx.now + wait));
         outbox.due = Some(due);
-        at_once || outbox.acknowledge.len() >= ENOUGH || due <= cx.now
+        outbox.is_urgent() || outbox.acknowledge.len() >= ENOUGH || due <= cx.now
     }
 
     fn say_to(&mut self, cx: &mut Context<'_>, peer: Peer, outbox: Outbox) {
         let epoch = cx.links.epoch(peer);
         let mut answers = Vec::with_capacity(outbox.answers.len() + outbox.refused.len());
-        for key in outbox.answers {
-            if let Some(hosted) = self.books.hosted(key)
-                && let State::Done(answer, sent) = &mut hosted.state
+        for token in outbox.answers {
+            if let Some(key) = self.books.key(peer, token)
+                && let Some(hosted) = self.books.hosted(key)
+                && let State::Done(answer) = &hosted.state
+                && let Some(waiter) = hosted.waiters.get_mut(&(peer, token))
             {
-                *sent = Ok(epoch);
-                answers.push((hosted.token, answer.clone()));
+                waiter.sent = Ok(epoch);
+                answers.push((token, answer.clone()));
             }
         }
         let refused = outbox.refused.into_iter();
         answers.extend(refused.map(|token| (token, refusal("this node leaves"))));
+        fn some<T>(all: Vec<T>, message: fn(Vec<T>) -> Message) -> Option<Message> {
+            (!all.is_empty()).then(|| message(all))
+        }
         let messages = [
-            (!answers.is_empty()).then_some(Message::Answers(answers)),
-            (!outbox.acknowledge.is_empty()).then_some(Message::Acknowledge(outbox.acknowledge)),
-            (!outbox.recall.is_empty()).then_some(Message::Recall(outbox.recall)),
+            some(outbox.have, Message::Have),
+            some(answers, Message::Answers),
+            some(outbox.acknowledge, Message::Acknowledge),
+            some(outbox.disown, Message::Disown),
+            some(outbox.recall, Message::Recall),
+            some(outbox.claim, Message::Claim),
+            some(outbox.miss, Message::Miss),
         ];
         let messages = messages.into_iter().flatten();
         cx.actions
@@ -237,14 +300,15 @@ impl Steal {
             self.list(cx, peer, epoch);
         }
         // What went by an older connection may not have arrived.
-        let keys: Vec<HostKey> = self.books.of(peer).map(|(_, key)| key).collect();
-        for key in keys {
+        let waiting: Vec<(Token, HostKey)> = self.books.of(peer).collect();
+        for (token, key) in waiting {
             if let Some(hosted) = self.books.hosted(key)
-                && let State::Done(_, sent) = &mut hosted.state
-                && matches!(sent, Ok(Some(sent)) if *sent < epoch)
+                && matches!(hosted.state, State::Done(_))
+                && let Some(waiter) = hosted.waiters.get_mut(&(peer, token))
+                && matches!(waiter.sent, Ok(Some(sent)) if sent < epoch)
             {
-                *sent = Err(NotSent);
-                self.outbox(peer).answers.push(key);
+                waiter.sent = Err(NotSent);
+                self.outbox(peer).answers.push(token);
             }
         }
     }
@@ -312,15 +376,15 @@ impl Steal {
         });
         let lost: Vec<Token> = lost.map(|(token, _)| token).collect();
         for token in lost {
-            self.bring_back(cx, from, token);
+            self.bring_back(cx, from, token, Why::Lost);
         }
         // Jobs that the origin does not wait for: the acknowledgement, or the recall, was lost. Those that came by this
         // connection may have overtaken the list.
         let unwanted = self.books.of_before(from, epoch);
         let unwanted = unwanted.filter(|(token, _)| outstanding.binary_search(token).is_err());
-        let unwanted: Vec<HostKey> = unwanted.map(|(_, key)| key).collect();
-        for key in unwanted {
-            self.abandon(cx, key);
+        let unwanted: Vec<Token> = unwanted.map(|(token, _)| token).collect();
+        for token in unwanted {
+            self.unwait(cx, from, token);
         }
     }
 
@@ -328,25 +392,6 @@ impl Steal {
 
     pub(crate) fn joined(&mut self, cx: &mut Context<'_>, _peer: Peer) {
         self.thief.joined(cx);
-    }
-
-    /// The peer's life is over: what it hosted is put back, what is hosted for it is given up.
-    pub(crate) fn sever(&mut self, cx: &mut Context<'_>, peer: Peer) {
-        let away: Vec<Token> = self.books.at(peer).map(|(token, _)| token).collect();
-        for token in away {
-            self.bring_back(cx, peer, token);
-        }
-        let orphans: Vec<HostKey> = self.books.of(peer).map(|(_, key)| key).collect();
-        for key in orphans {
-            self.abandon(cx, key);
-        }
-        self.thief.sever(peer);
-        self.victim.sever(peer);
-        self.trips.sever(peer);
-        self.outboxes.remove(&peer);
-        self.listed.remove(&peer);
-        self.forget_early_recalls(peer);
-        self.reconnect.remove(&peer);
     }
 
     /// This node is about to go: whatever it has of others they do again, and what others have of it is not wanted.
@@ -360,39 +405,41 @@ impl Steal {
                 && !hosted.unwanted
                 && !matches!(hosted.state, State::Done(..))
             {
-                let (origin, token) = (hosted.origin, hosted.token);
-                self.outbox(origin).refused.push(token);
+                let waiters: Vec<(Peer, Token)> = hosted.waiters.keys().copied().collect();
+                for (peer, token) in waiters.into_iter().filter(|(peer, _)| *peer != HERE) {
+                    self.outbox(peer).refused.push(token);
+                }
                 self.abandon(cx, key);
             }
         }
         let away: Vec<(Peer, Token)> = self.books.all_away().collect();
-        for (peer, token) in away {
+        for (peer, token) in away.into_iter().filter(|(peer, _)| *peer != HERE) {
             self.books.back(peer, token);
             self.outbox(peer).recall.push(token);
         }
         self.say(cx);
     }
 
-    /// A job that is away comes back undone.
-    fn bring_back(&mut self, cx: &mut Context<'_>, peer: Peer, token: Token) {
-        match self.books.back(peer, token) {
-            Some(Source::Own(departure)) => cx
-                .actions
-                .push_back(Action::PutBack(departure, Back::default())),
-            Some(Source::Hosted(key)) => self.restart(cx, key),
-            None => {}
-        }
-        self.victim.look_again();
-    }
-
     /// A hosted job that had gone on is done here after all.
-    fn restart(&mut self, cx: &mut Context<'_>, key: HostKey) {
+    fn restart(&mut self, cx: &mut Context<'_>, key: HostKey, back: Back) {
         if let Some(hosted) = self.books.hosted(key)
             && let State::Onwards(_, _, parcel) =
                 std::mem::replace(&mut hosted.state, State::Coming)
         {
             self.hands.coming += 1;
-            self.start(cx, key, *parcel);
+            let repair = back.repair;
+            self.start(cx, key, Parcel { repair, ..*parcel });
+        }
+    }
+
+    /// Somebody does not wait for a hosted job any more.
+    fn unwait(&mut self, cx: &mut Context<'_>, peer: Peer, token: Token) {
+        if let Some(key) = self.books.unwait(peer, token)
+            && let Some(hosted) = self.books.hosted(key)
+            && hosted.waiters.is_empty()
+            && !hosted.orphan
+        {
+            self.abandon(cx, key);
         }
     }
 
@@ -403,14 +450,16 @@ impl Steal {
         };
         match &hosted.state {
             State::Started => {
-                self.books.disown(key);
-                cx.actions.push_back(Action::Abort(key));
+                if !hosted.unwanted {
+                    self.books.disown(key);
+                    cx.actions.push_back(Action::Abort(key));
+                }
             }
             State::Onwards(peer, token, _) => {
                 let (peer, token) = (*peer, *token);
                 self.books.forget(key);
                 self.books.back(peer, token);
-                self.outbox(peer).recall.push(token);
+                self.let_go(cx, peer, token);
             }
             State::Coming => {
                 self.hands.coming -= 1;
@@ -419,6 +468,15 @@ impl Steal {
             State::Done(..) => {
                 self.books.forget(key);
             }
+        }
+    }
+
+    /// Whoever has a job of ours need not go on.
+    fn let_go(&mut self, cx: &mut Context<'_>, peer: Peer, token: Token) {
+        if peer == HERE {
+            self.unwait(cx, HERE, token);
+        } else {
+            self.outbox(peer).recall.push(token);
         }
     }
 
@@ -440,7 +498,7 @@ impl Steal {
     pub(crate) fn took(&mut self, cx: &mut Context<'_>, request: u64, jobs: Vec<Taken>, left: u32) {
         let Some(asker) = self.victim.took(request, jobs.len()) else {
             for job in jobs {
-                self.keep(cx, job);
+                self.stay(cx, job);
             }
             return;
         };
@@ -451,7 +509,7 @@ impl Steal {
         let gone = !cx.view.is_alive(asker.peer) || self.leaving;
         if too_far || gone {
             for job in jobs {
-                self.keep(cx, job);
+                self.stay(cx, job);
             }
             if !gone {
                 self.victim.pass_over(cx, asker);
@@ -467,7 +525,8 @@ impl Steal {
         for job in jobs {
             match job {
                 Taken::Own(departure, parcel) => {
-                    let token = self.books.away(to, Source::Own(departure), sent);
+                    let source = (Source::Own(departure), Kind::Theft);
+                    let token = self.books.away(to, source, Job::of(&parcel), sent);
                     leaving.push((token, parcel));
                 }
                 Taken::Hosted(key, parcel) => {
@@ -477,10 +536,11 @@ impl Steal {
                     };
                     if hosted.unwanted {
                         self.books.forget(key);
-                    } else if hosted.origin == to {
-                        self.finish(key, refusal("its owner asks for work"));
+                    } else if hosted.is_waited_for_by(to) {
+                        self.finish(cx, key, refusal("who waits for it asks for work"));
                     } else {
-                        let token = self.books.away(to, Source::Hosted(key), sent);
+                        let source = (Source::Hosted(key), Kind::Theft);
+                        let token = self.books.away(to, source, Job::of(&parcel), sent);
                         if let Some(hosted) = self.books.hosted(key) {
                             hosted.state = State::Onwards(to, token, Box::new(parcel.clone()));
                         }
@@ -511,7 +571,7 @@ impl Steal {
     }
 
     /// A job that was taken stays after all.
-    fn keep(&mut self, cx: &mut Context<'_>, job: Taken) {
+    fn stay(&mut self, cx: &mut Context<'_>, job: Taken) {
         match job {
             Taken::Own(departure, _) => cx
                 .actions
@@ -532,38 +592,30 @@ impl Steal {
         }
     }
 
-    pub(crate) fn done(&mut self, key: HostKey, answer: Answer) {
+    /// If it was given up, and was quicker, its answer is to be kept: it is returned.
+    pub(crate) fn done(
+        &mut self,
+        cx: &mut Context<'_>,
+        key: HostKey,
+        answer: Answer,
+    ) -> Option<Saved> {
         self.ended(key);
-        let Some(hosted) = self.books.hosted(key) else {
-            return;
-        };
+        let hosted = self.books.hosted(key)?;
+        if hosted.given_up && matches!(answer, Answer::Result { .. } | Answer::Panicked(_)) {
+            let hosted = self.books.forget(key)?;
+            return Some(Saved {
+                id: hosted.id,
+                fingerprint: hosted.fingerprint,
+                answer,
+            });
+        }
         if hosted.unwanted {
             self.books.forget(key);
         } else if hosted.state == State::Started {
             self.thief.done();
-            self.finish(key, answer);
+            self.finish(cx, key, answer);
         }
-    }
-
-    /// The answer of a hosted job is to be sent.
-    fn finish(&mut self, key: HostKey, answer: Answer) {
-        if let Some(hosted) = self.books.hosted(key) {
-            hosted.state = State::Done(answer, Err(NotSent));
-            let origin = hosted.origin;
-            self.outbox(origin).answers.push(key);
-        }
-    }
-
-    pub(crate) fn claimed(&mut self, cx: &mut Context<'_>, departure: Departure, _: Parcel) {
-        cx.actions
-            .push_back(Action::PutBack(departure, Back::default()));
-    }
-
-    pub(crate) fn recalled(&mut self, departure: Departure, _: Recall) {
-        if let Some((peer, token)) = self.books.whereabouts(departure) {
-            self.books.back(peer, token);
-            self.outbox(peer).recall.push(token);
-        }
+        None
     }
 
     // ---- what others say
@@ -608,7 +660,7 @@ impl Steal {
             round_trip: self.trips.to(cx.view, from),
         };
         self.thief.answered(from, request, reply);
-        if self.leaving {
+        if self.leaving || self.draining {
             let tokens = jobs.into_iter().map(|(token, _)| token);
             self.outbox(from).refused.extend(tokens);
             return Vec::new();
@@ -619,7 +671,10 @@ impl Steal {
             if self.early_recalls.remove(&(from, token)) {
                 continue;
             }
-            if let Some(key) = self.books.host(from, token, came) {
+            if self.has_already(cx, (from, token), came, &parcel) {
+                continue;
+            }
+            if let Some(key) = self.books.host(from, token, came, &parcel) {
                 self.hands.coming += 1;
                 then.push(Then::Start(key, parcel));
             }
@@ -657,20 +712,16 @@ impl Steal {
                     && hosted.state == State::Coming
                 {
                     self.hands.coming -= 1;
-                    self.finish(key, refusal(&format!("nobody has {name:?} any more")));
+                    self.finish(cx, key, refusal(&format!("nobody has {name:?} any more")));
                 }
             }
             Then::Answer(peer, token, answer) => match answer {
-                Answer::Refused(_) | Answer::Aborted => self.bring_back(cx, peer, token),
-                answer => match self.books.back(peer, token) {
-                    Some(Source::Own(departure)) => {
-                        cx.actions.push_back(Action::Deliver(departure, answer));
-                    }
-                    Some(Source::Hosted(key)) => self.finish(key, answer),
-                    None => {}
-                },
+                Answer::Refused(_) | Answer::Aborted => {
+                    self.bring_back(cx, peer, token, Why::Undone);
+                }
+                answer => self.take_answer(cx, peer, token, answer),
             },
-            Then::Redo(peer, token, _) => self.bring_back(cx, peer, token),
+            Then::Redo(peer, token, _) => self.bring_back(cx, peer, token, Why::Undone),
         }
     }
 
@@ -699,7 +750,8 @@ impl Steal {
                 && let Some(hosted) = self.books.hosted(key)
                 && matches!(hosted.state, State::Done(..))
             {
-                self.books.forget(key);
+                self.books.unwait(from, *token);
+                self.forget_if_idle(key);
             }
         }
     }
@@ -707,15 +759,36 @@ impl Steal {
     pub(crate) fn recall(&mut self, cx: &mut Context<'_>, from: Peer, tokens: &[Token]) {
         for token in tokens {
             match self.books.key(from, *token) {
-                Some(key) => self.abandon(cx, key),
+                Some(_) => self.unwait(cx, from, *token),
                 // The job went by a stream of its own, and comes later.
-                None => drop(self.early_recalls.insert((from, *token))),
+                None => self.expect(from, *token),
             }
+        }
+    }
+
+    /// A job that is not wanted any more will come, or has been answered already.
+    fn expect(&mut self, from: Peer, token: Token) {
+        self.early_recalls.insert((from, token));
+        let of_peer = (from, Token(0))..=(from, Token(u64::MAX));
+        if self.early_recalls.range(of_peer.clone()).count() > EARLY_RECALLS {
+            let oldest = self.early_recalls.range(of_peer).next().copied();
+            oldest.map(|oldest| self.early_recalls.remove(&oldest));
         }
     }
 
     fn forget_early_recalls(&mut self, peer: Peer) {
         self.early_recalls.retain(|(from, _)| *from != peer);
+    }
+
+    /// What was done about deaths and departures.
+    pub(crate) fn tally(&self) -> Tally {
+        self.tally
+    }
+
+    /// Enters what is in the books.
+    #[cfg(any(test, feature = "harness"))]
+    pub(crate) fn inspect(&self, inspection: &mut super::inspect::Inspection) {
+        self.books.inspect(inspection);
     }
 
     /// Is nothing of others here, and nothing of ours away?

@@ -97,3 +97,7 @@ pub(super) const FAR_RICH: u32 = 64;
 /// at the end of a computation jobs travel from site to site and nobody does them. Too large: they wait for a busy node
 /// while others are idle.
 pub(super) const FAR_REST: u32 = 1;
+
+/// Recalls of a peer that wait for jobs which come by a stream of their own, at most. Too small: such a job runs although
+/// nobody wants it. Too large: memory, for a withdrawn claim crosses its answer and is waited for in vain.
+pub(super) const EARLY_RECALLS: usize = 256;

@@ -1,0 +1,192 @@
+//! Results that others are to keep: those of root jobs, which must outlive the master, and what a node leaves behind.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use rand::seq::IndexedRandom;
+
+use super::super::{Action, Context, Message, Peer, Rule};
+use crate::job::{RootTag, Saved};
+
+/// A root job's result is kept by so many others; at two sites, if there are two. Too small: it is lost with them. Too
+/// large: `main` waits for more round trips.
+const KEEPERS: usize = 2;
+
+/// For what.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Purpose {
+    /// `main` waits.
+    Root(RootTag),
+    /// One of its keepers is gone, and another takes its place.
+    Again,
+    /// This node leaves.
+    Legacy,
+}
+
+struct Pending {
+    to: Peer,
+    purpose: Purpose,
+    saved: Vec<Saved>,
+}
+
+/// What was sent, and is not acknowledged yet.
+#[derive(Default)]
+pub(crate) struct Keeping {
+    number: u64,
+    pending: BTreeMap<u64, Pending>,
+    /// Who has the legacy of this node.
+    heir: Option<Peer>,
+}
+
+impl Keeping {
+    /// A root job has its result.
+    pub(crate) fn root(&mut self, cx: &mut Context<'_>, tag: RootTag, saved: Saved) {
+        let keepers = match cx.config.obeys(Rule::Replicate) {
+            true => keepers(cx, KEEPERS, &BTreeSet::new()),
+            false => Vec::new(),
+        };
+        if keepers.is_empty() {
+            cx.actions.push_back(Action::RootKept(tag));
+        }
+        for to in keepers {
+            self.send(cx, to, Purpose::Root(tag), vec![saved.clone()]);
+        }
+    }
+
+    /// So few have a root job's result that one more is to keep it.
+    pub(crate) fn again(&mut self, cx: &mut Context<'_>, saved: Saved, owners: &BTreeSet<Peer>) {
+        for to in keepers(cx, 1, owners) {
+            self.send(cx, to, Purpose::Again, vec![saved.clone()]);
+        }
+    }
+
+    /// This node leaves. False if there is nobody to leave it to.
+    pub(crate) fn bequeath(&mut self, cx: &mut Context<'_>, saved: Vec<Saved>) -> bool {
+        let Some(heir) = heir(cx) else {
+            return false;
+        };
+        self.send(cx, heir, Purpose::Legacy, saved);
+        true
+    }
+
+    /// Who has the legacy, once it is there.
+    pub(crate) fn heir(&self) -> Option<Peer> {
+        self.heir
+    }
+
+    /// Is the legacy on its way?
+    pub(crate) fn is_bequeathing(&self) -> bool {
+        let mut pending = self.pending.values();
+        pending.any(|pending| pending.purpose == Purpose::Legacy)
+    }
+
+    fn send(&mut self, cx: &mut Context<'_>, to: Peer, purpose: Purpose, saved: Vec<Saved>) {
+        self.number += 1;
+        let number = self.number;
+        let keep = Message::Keep {
+            number,
+            saved: saved.clone(),
+        };
+        cx.actions.push_back(Action::Send(to, keep));
+        self.pending.insert(number, Pending { to, purpose, saved });
+    }
+
+    pub(crate) fn kept(&mut self, cx: &mut Context<'_>, from: Peer, number: u64) {
+        let sent = self.pending.get(&number);
+        if sent.is_none_or(|sent| sent.to != from) {
+            return;
+        }
+        if let Some(Pending { purpose, .. }) = self.pending.remove(&number) {
+            match purpose {
+                Purpose::Root(tag) => self.release(cx, tag),
+                Purpose::Again => {}
+                Purpose::Legacy => self.heir = Some(from),
+            }
+        }
+    }
+
+    /// `main` goes on once all keepers have it.
+    fn release(&self, cx: &mut Context<'_>, tag: RootTag) {
+        let mut pending = self.pending.values();
+        if !pending.any(|pending| pending.purpose == Purpose::Root(tag)) {
+            cx.actions.push_back(Action::RootKept(tag));
+        }
+    }
+
+    /// A keeper is gone before it said that it has it: somebody else is asked.
+    pub(crate) fn sever(&mut self, cx: &mut Context<'_>, peer: Peer) {
+        let gone: Vec<u64> = (self.pending.iter())
+            .filter(|(_, pending)| pending.to == peer)
+            .map(|(number, _)| *number)
+            .collect();
+        for number in gone {
+            let Some(Pending { purpose, saved, .. }) = self.pending.remove(&number) else {
+                continue;
+            };
+            let others = self.pending.values();
+            let others = others.filter(|pending| pending.purpose == purpose);
+            let asked: BTreeSet<Peer> = others.map(|pending| pending.to).collect();
+            let next = match purpose {
+                Purpose::Legacy => heir(cx),
+                _ => keepers(cx, 1, &asked).first().copied(),
+            };
+            match (next, purpose) {
+                (Some(next), _) => self.send(cx, next, purpose, saved),
+                (None, Purpose::Root(tag)) => self.release(cx, tag),
+                (None, _) => {}
+            }
+        }
+    }
+
+    /// A message went by a connection that broke: it is sent again.
+    pub(crate) fn connected(&mut self, cx: &mut Context<'_>, peer: Peer) {
+        for (number, pending) in &self.pending {
+            if pending.to == peer {
+                let keep = Message::Keep {
+                    number: *number,
+                    saved: pending.saved.clone(),
+                };
+                cx.actions.push_back(Action::Send(peer, keep));
+            }
+        }
+    }
+}
+
+/// Up to so many other nodes, at as many sites as possible, that are not about to leave.
+fn keepers(cx: &mut Context<'_>, most: usize, without: &BTreeSet<Peer>) -> Vec<Peer> {
+    let me = cx.view.me().peer;
+    let mut chosen: Vec<Peer> = Vec::new();
+    let mut sites = BTreeSet::new();
+    for _ in 0..most {
+        let all = cx.view.members().filter(|member| {
+            let peer = member.peer;
+            let free = peer != me && !chosen.contains(&peer) && !without.contains(&peer);
+            free && !cx.view.is_draining(peer)
+        });
+        let all: Vec<_> = all.collect();
+        let elsewhere = all.iter().filter(|member| !sites.contains(&*member.site));
+        let elsewhere: Vec<_> = elsewhere.copied().collect();
+        let from = if elsewhere.is_empty() {
+            &all
+        } else {
+            &elsewhere
+        };
+        let Some(member) = from.choose(cx.rng) else {
+            break;
+        };
+        chosen.push(member.peer);
+        sites.insert(member.site.clone());
+    }
+    chosen
+}
+
+/// Whoever gets what this node leaves: somebody of its site, if there is one.
+fn heir(cx: &mut Context<'_>) -> Option<Peer> {
+    let me = cx.view.me().peer;
+    let stays = |peer: &Peer| *peer != me && !cx.view.is_draining(*peer);
+    let all = cx.view.members().map(|member| member.peer);
+    let all: Vec<Peer> = all.filter(stays).collect();
+    let near = all.iter().copied().filter(|peer| cx.view.is_near(*peer));
+    let near: Vec<Peer> = near.collect();
+    let from = if near.is_empty() { all } else { near };
+    from.choose(cx.rng).copied()
+}

@@ -1,0 +1,193 @@
+//! Leaving on purpose: finish what ends soon, hand over what is finished of the rest, go.
+
+use std::time::Duration;
+
+use super::{
+    super::{Action, Context, Message, Peer, Token, root::Roots, steal::Steal},
+    Keeping,
+};
+use crate::job::Saved;
+
+/// The last part of the grace is for handing over: this share of it, and no more than so long. Too small: what was
+/// saved is not in safe hands in time. Too large: jobs are given up that would have ended.
+const HANDING_OVER: (f64, Duration) = (0.25, Duration::from_secs(2));
+
+/// Whoever waits for an answer is given so long to say that it has it. Too small: answers are done again. Too large:
+/// whoever has gone mute holds us up.
+const LAST_WORDS: Duration = Duration::from_millis(500);
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Stage {
+    /// This node stays.
+    Staying,
+    /// What runs may end until then.
+    Finishing(Duration),
+    /// What still runs is being given up; it is not waited for longer than that.
+    GivingUp(Duration),
+    /// The results are on their way to the heir.
+    HandingOver(Duration),
+    /// The last answers are on their way.
+    LastWords(Duration),
+    /// Goodbye has been said.
+    Gone,
+}
+
+/// A job that is given up: who waits for it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Given {
+    pub(crate) origin: Peer,
+    pub(crate) token: Token,
+}
+
+/// How far this node is with leaving.
+pub(crate) struct Leaving {
+    stage: Stage,
+    /// At the latest.
+    end: Duration,
+    /// `main` is being stopped here.
+    yielding: bool,
+    given: Vec<Given>,
+    saved: Vec<Saved>,
+}
+
+impl Default for Leaving {
+    fn default() -> Leaving {
+        Leaving {
+            stage: Stage::Staying,
+            end: Duration::MAX,
+            yielding: false,
+            given: Vec::new(),
+            saved: Vec::new(),
+        }
+    }
+}
+
+impl Leaving {
+    pub(crate) fn next_timeout(&self) -> Option<Duration> {
+        match self.stage {
+            Stage::Staying | Stage::Gone => None,
+            Stage::Finishing(until)
+            | Stage::GivingUp(until)
+            | Stage::HandingOver(until)
+            | Stage::LastWords(until) => Some(until.min(self.end)),
+        }
+    }
+
+    pub(crate) fn is_leaving(&self) -> bool {
+        self.stage != Stage::Staying
+    }
+
+    /// This node is to go within that time. False if nobody would be left to go on: then it has to go at once.
+    pub(crate) fn begin(
+        &mut self,
+        cx: &mut Context<'_>,
+        (root, steal): (&mut Roots, &mut Steal),
+        grace: Duration,
+    ) -> bool {
+        let me = cx.view.me().peer;
+        let end = cx.now + grace;
+        if self.is_leaving() {
+            self.end = self.end.min(end);
+            return true;
+        }
+        let stays = |peer: Peer| peer != me && !cx.view.is_draining(peer);
+        if !cx.view.members().any(|member| stays(member.peer)) {
+            return false;
+        }
+        cx.view.set_draining(me);
+        let others = cx.view.members().map(|member| member.peer);
+        let draining = others
+            .filter(|peer| *peer != me)
+            .map(|peer| Action::Send(peer, Message::Draining));
+        cx.actions.extend(draining);
+        self.yielding = root.abdicate(cx);
+        steal.drain(cx);
+        let handing_over = grace.mul_f64(HANDING_OVER.0).min(HANDING_OVER.1);
+        self.end = end;
+        self.stage = Stage::Finishing(end - handing_over);
+        true
+    }
+
+    /// `main` has stopped here.
+    pub(crate) fn yielded(&mut self, saved: Vec<Saved>) {
+        self.yielding = false;
+        self.saved.extend(saved);
+    }
+
+    /// Does what finished children left go to an heir, rather than stay here?
+    pub(crate) fn takes(&mut self, saved: Vec<Saved>) -> Option<Vec<Saved>> {
+        match self.stage {
+            Stage::Staying => Some(saved),
+            _ => {
+                self.saved.extend(saved);
+                None
+            }
+        }
+    }
+
+    /// Goes as far as it can.
+    pub(crate) fn go_on(
+        &mut self,
+        cx: &mut Context<'_>,
+        steal: &mut Steal,
+        keeping: &mut Keeping,
+    ) -> bool {
+        loop {
+            let over = |until: Duration| until.min(self.end) <= cx.now;
+            let next = match self.stage {
+                Stage::Staying | Stage::Gone => return false,
+                Stage::Finishing(until) => {
+                    let at_rest = !self.yielding && steal.is_at_rest();
+                    if !at_rest && !over(until) {
+                        return false;
+                    }
+                    self.given = steal.give_all_up(cx);
+                    let half = (self.end.saturating_sub(cx.now)) / 2;
+                    Stage::GivingUp(cx.now + half)
+                }
+                Stage::GivingUp(until) => {
+                    if (self.yielding || steal.is_giving_up()) && !over(until) {
+                        return false;
+                    }
+                    self.saved.extend(steal.legacy());
+                    let saved = self.saved.clone();
+                    if !saved.is_empty() {
+                        keeping.bequeath(cx, saved);
+                    }
+                    Stage::HandingOver(self.end)
+                }
+                Stage::HandingOver(until) => {
+                    if keeping.is_bequeathing() && !over(until) {
+                        return false;
+                    }
+                    self.tell_origins(cx, keeping.heir());
+                    Stage::LastWords(cx.now + LAST_WORDS)
+                }
+                Stage::LastWords(until) => {
+                    if !steal.is_all_said() && !over(until) {
+                        return false;
+                    }
+                    self.stage = Stage::Gone;
+                    return true;
+                }
+            };
+            self.stage = next;
+        }
+    }
+
+    fn tell_origins(&mut self, cx: &mut Context<'_>, heir: Option<Peer>) {
+        let below = self.saved.iter().filter(|_| heir.is_some());
+        let below: Vec<_> = below
+            .map(|saved| (saved.id.clone(), saved.fingerprint))
+            .collect();
+        for Given { origin, token } in std::mem::take(&mut self.given) {
+            let abandon = Message::Abandon {
+                token,
+                heir,
+                below: below.clone(),
+            };
+            cx.actions.push_back(Action::Send(origin, abandon));
+        }
+        self.saved.clear();
+    }
+}

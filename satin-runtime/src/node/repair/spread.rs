@@ -1,0 +1,154 @@
+//! How orphan tables come to everybody: what is new is told to a few, who tell a few; now and then two nodes compare.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use rand::RngExt;
+
+use super::{
+    super::{Action, Context, Message, Page, Peer, Rule},
+    table::Read,
+};
+
+/// News wait so long for more of them. Too small: a message for each orphan. Too large: a repair is not told in time
+/// what it could claim.
+const COMBINE: Duration = Duration::from_millis(2);
+
+/// In a pool of up to so many others the owner tells everybody itself.
+const ALL: usize = 8;
+
+/// In a larger one everybody tells so many, whom chance chooses. Too small: some hear it only when they compare. Too
+/// large: noise.
+const FEW: usize = 4;
+
+/// Between two comparisons with somebody, as long as there is anything in the tables. Too small: noise. Too large: what
+/// gossip missed comes late.
+const COMPARE: Duration = Duration::from_millis(500);
+
+/// When to tell what.
+#[derive(Default)]
+pub(crate) struct Spread {
+    /// Whose sheets have changed, and what the others knew before.
+    news: BTreeMap<Peer, u64>,
+    tell: Option<Duration>,
+    compare: Option<Duration>,
+    /// The own sheet as it was told last.
+    told: u64,
+}
+
+impl Spread {
+    pub(crate) fn next_timeout(&self) -> Option<Duration> {
+        self.tell.into_iter().chain(self.compare).min()
+    }
+
+    /// The end of a turn: has anything been written on the own sheet?
+    pub(crate) fn look(&mut self, cx: &mut Context<'_>) {
+        let strict = cx.config.obeys(Rule::Flushed);
+        cx.table.settle(cx.actions, cx.view, strict);
+        let me = cx.table.me();
+        let version = cx.table.version(me);
+        if version != self.told && cx.config.obeys(Rule::Announce) {
+            self.news.entry(me).or_insert(self.told);
+            self.told = version;
+        }
+        if !self.news.is_empty() {
+            self.tell.get_or_insert(cx.now + COMBINE);
+        }
+        if cx.table.is_blank() || !cx.config.obeys(Rule::AntiEntropy) {
+            self.compare = None;
+        } else if self.compare.is_none() {
+            let wait = COMPARE.mul_f64(cx.rng.random_range(0.5..1.5));
+            self.compare = Some(cx.now + wait);
+        }
+    }
+
+    pub(crate) fn handle_timeout(&mut self, cx: &mut Context<'_>) {
+        if self.tell.is_some_and(|tell| tell <= cx.now) {
+            self.tell = None;
+            self.tell_some(cx);
+        }
+        if self.compare.is_some_and(|compare| compare <= cx.now) {
+            self.compare = None;
+            if let Some(peer) = cx.view.random(cx.rng) {
+                let versions = Message::Versions(cx.table.versions());
+                cx.actions.push_back(Action::Send(peer, versions));
+            }
+        }
+    }
+
+    fn tell_some(&mut self, cx: &mut Context<'_>) {
+        let news = std::mem::take(&mut self.news);
+        let pages: Vec<Page> = news
+            .into_iter()
+            .filter_map(|(owner, after)| cx.table.page(owner, after))
+            .collect();
+        if pages.is_empty() {
+            return;
+        }
+        let me = cx.view.me().peer;
+        let others = cx.view.len() - 1;
+        let mut to: Vec<Peer> = Vec::new();
+        if others <= ALL {
+            let members = cx.view.members().map(|member| member.peer);
+            to.extend(members.filter(|peer| *peer != me));
+        } else {
+            for _ in 0..FEW {
+                to.extend(cx.view.random(cx.rng).filter(|peer| !to.contains(peer)));
+            }
+        }
+        for peer in to {
+            let table = Message::Table(pages.clone());
+            cx.actions.push_back(Action::Send(peer, table));
+        }
+    }
+
+    /// This node lives on under another name: its sheet begins anew.
+    pub(crate) fn rename(&mut self) {
+        self.told = 0;
+        self.news.clear();
+    }
+
+    /// A joiner is told everything.
+    pub(crate) fn welcome(&self, cx: &mut Context<'_>, peer: Peer) {
+        if cx.table.is_blank() || !cx.config.obeys(Rule::Welcome) {
+            return;
+        }
+        let (pages, _) = cx.table.compare(&[], cx.view);
+        cx.actions
+            .push_back(Action::Send(peer, Message::Table(pages)));
+    }
+
+    // ---- what others say
+
+    pub(crate) fn table(&mut self, cx: &mut Context<'_>, from: Peer, pages: Vec<Page>) {
+        let mut gap = false;
+        for page in pages {
+            let owner = page.owner;
+            match cx.table.read((cx.actions, cx.now), cx.view, page) {
+                Read::Old => {}
+                Read::Gap => gap = true,
+                Read::New(before) => {
+                    if cx.view.len() > ALL + 1 {
+                        self.news.entry(owner).or_insert(before);
+                    }
+                }
+            }
+        }
+        if gap && cx.config.obeys(Rule::AntiEntropy) {
+            let versions = Message::Versions(cx.table.versions());
+            cx.actions.push_back(Action::Send(from, versions));
+        }
+    }
+
+    /// Who has nothing asks for everything, and is answered in any case.
+    pub(crate) fn versions(&self, cx: &mut Context<'_>, from: Peer, theirs: &[(Peer, u64)]) {
+        let (pages, lack) = cx.table.compare(theirs, cx.view);
+        if !pages.is_empty() || theirs.is_empty() {
+            cx.actions
+                .push_back(Action::Send(from, Message::Table(pages)));
+        }
+        if lack {
+            let versions = Message::Versions(cx.table.versions());
+            cx.actions.push_back(Action::Send(from, versions));
+        }
+    }
+}

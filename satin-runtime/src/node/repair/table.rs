@@ -1,0 +1,467 @@
+//! The orphan table: who has the result of an orphan, or is still computing it.
+//!
+//! Each node owns a sheet, and nobody else writes on it: so there is nothing to agree on, and a version number says
+//! which of two copies is newer. Every node keeps copies of all sheets, and one sorted index over them: "anything at or
+//! below this id?" is one range look-up.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    time::Duration,
+};
+
+use super::super::{Action, Change, Page, Peer, View};
+use crate::job::{Fingerprint, JobId, OrphanNews};
+
+/// Changes of a sheet that are remembered one by one; who has missed more gets the whole sheet. Too small: whole sheets
+/// go round. Too large: memory.
+const REMEMBERED: usize = 4096;
+
+/// A death is waited for so long: whoever has not said by then that it has announced its orphans is not waited for. Too
+/// small: marks are dropped too early, and work is done twice. Too large: repairs look up every child for that long.
+const FLUSH_WAIT: Duration = Duration::from_secs(20);
+
+/// Who flushed, and what was closed, is remembered so long; by then everybody knows. Too small: a node that was cut off
+/// for a while never hears of it. Too large: memory.
+const REMEMBER: Duration = Duration::from_secs(60);
+
+/// An orphan id that is longer than this is not announced: nobody would find it worth its bytes.
+const ID_MOST: usize = 64 << 10;
+
+/// One owner's part of the table.
+#[derive(Clone, Default, Debug)]
+struct Sheet {
+    version: u64,
+    /// The changes that made the last versions, one each.
+    log: VecDeque<Change>,
+    orphans: BTreeMap<(JobId, Fingerprint), bool>,
+    /// And when that was written here.
+    flushed: BTreeMap<Peer, Duration>,
+    closed: BTreeMap<JobId, Duration>,
+}
+
+impl Sheet {
+    fn is_blank(&self) -> bool {
+        self.orphans.is_empty() && self.flushed.is_empty() && self.closed.is_empty()
+    }
+
+    fn write(&mut self, change: Change, now: Duration) {
+        match &change {
+            Change::Orphan {
+                id,
+                fingerprint,
+                finished,
+            } => {
+                self.orphans.insert((id.clone(), *fingerprint), *finished);
+            }
+            Change::Withdrawn(id, fingerprint) => {
+                self.orphans.remove(&(id.clone(), *fingerprint));
+            }
+            Change::Flushed(peer) => {
+                self.flushed.insert(*peer, now);
+            }
+            Change::Closed(id) => {
+                self.closed.insert(id.clone(), now);
+            }
+        }
+        self.version += 1;
+        self.log.push_back(change);
+        if self.log.len() > REMEMBERED {
+            self.log.pop_front();
+        }
+    }
+
+    /// What brings a copy of that version up to date.
+    fn page(&self, owner: Peer, after: u64) -> Page {
+        let missing = self.version.saturating_sub(after) as usize;
+        if after > 0 && missing <= self.log.len() {
+            let changes = self.log.iter().skip(self.log.len() - missing);
+            return Page {
+                owner,
+                after,
+                version: self.version,
+                changes: changes.cloned().collect(),
+            };
+        }
+        let orphans = self.orphans.iter();
+        let orphans = orphans.map(|((id, fingerprint), finished)| Change::Orphan {
+            id: id.clone(),
+            fingerprint: *fingerprint,
+            finished: *finished,
+        });
+        let flushed = self.flushed.keys().copied().map(Change::Flushed);
+        let closed = self.closed.keys().cloned().map(Change::Closed);
+        Page {
+            owner,
+            after: 0,
+            version: self.version,
+            changes: orphans.chain(flushed).chain(closed).collect(),
+        }
+    }
+}
+
+/// What a page that came in meant.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Read {
+    /// Nothing new.
+    Old,
+    /// It begins after what is known: something in between was missed.
+    Gap,
+    /// It was news; the copy had this version before.
+    New(u64),
+}
+
+/// The copies of all sheets, the own one among them.
+pub(crate) struct Table {
+    me: Peer,
+    sheets: BTreeMap<Peer, Sheet>,
+    /// All orphans of all sheets, and whether they are finished.
+    index: BTreeMap<JobId, BTreeMap<(Fingerprint, Peer), bool>>,
+    /// Whose flushing is waited for, and until when.
+    dead: BTreeMap<Peer, Duration>,
+    /// What the workers were told.
+    settled: bool,
+    /// Closed by others, not looked at yet.
+    closed: Vec<JobId>,
+}
+
+impl Table {
+    pub(crate) fn new(me: Peer) -> Table {
+        Table {
+            me,
+            sheets: BTreeMap::new(),
+            index: BTreeMap::new(),
+            dead: BTreeMap::new(),
+            settled: true,
+            closed: Vec::new(),
+        }
+    }
+
+    /// Nothing is in it, and nothing is waited for.
+    pub(crate) fn is_blank(&self) -> bool {
+        self.dead.is_empty() && self.sheets.values().all(Sheet::is_blank)
+    }
+
+    /// No orphan is in it.
+    #[cfg(any(test, feature = "harness"))]
+    pub(crate) fn orphans(&self) -> impl Iterator<Item = (&JobId, Fingerprint, Peer, bool)> {
+        self.index.iter().flat_map(|(id, entries)| {
+            let entries = entries.iter();
+            entries
+                .map(move |((fingerprint, owner), finished)| (id, *fingerprint, *owner, *finished))
+        })
+    }
+
+    // ---- the own sheet
+
+    fn write(&mut self, now: Duration, change: Change) {
+        self.sheets.entry(self.me).or_default().write(change, now);
+    }
+
+    /// This node has that orphan.
+    pub(crate) fn announce(
+        &mut self,
+        (actions, now): (&mut VecDeque<Action>, Duration),
+        (id, fingerprint): (&JobId, Fingerprint),
+        finished: bool,
+    ) {
+        if id.as_bytes().len() > ID_MOST {
+            return;
+        }
+        let change = Change::Orphan {
+            id: id.clone(),
+            fingerprint,
+            finished,
+        };
+        self.write(now, change);
+        self.enter(actions, id, (fingerprint, self.me), finished);
+    }
+
+    /// It has it no more.
+    pub(crate) fn withdraw(
+        &mut self,
+        (actions, now): (&mut VecDeque<Action>, Duration),
+        (id, fingerprint): (&JobId, Fingerprint),
+    ) {
+        let own = self.sheets.get(&self.me);
+        let key = (id.clone(), fingerprint);
+        if own.is_some_and(|own| own.orphans.contains_key(&key)) {
+            self.write(now, Change::Withdrawn(id.clone(), fingerprint));
+            self.strike(actions, id, (fingerprint, self.me));
+        }
+    }
+
+    /// A repair of this node is over: nobody wants anything at or below that job any more.
+    pub(crate) fn close(&mut self, now: Duration, id: &JobId) {
+        self.write(now, Change::Closed(id.clone()));
+    }
+
+    /// A life is over, and everything that this node hosted of it has been announced.
+    pub(crate) fn bury(&mut self, actions: &mut VecDeque<Action>, now: Duration, peer: Peer) {
+        self.sheets.remove(&peer);
+        let all = self.index.iter().flat_map(|(id, entries)| {
+            let of_peer = entries.keys().filter(|(_, owner)| *owner == peer);
+            of_peer.map(move |(fingerprint, _)| (id.clone(), *fingerprint))
+        });
+        for (id, fingerprint) in all.collect::<Vec<_>>() {
+            self.strike(actions, &id, (fingerprint, peer));
+        }
+        self.dead.insert(peer, now + FLUSH_WAIT);
+        self.flush(now, peer);
+    }
+
+    fn flush(&mut self, now: Duration, peer: Peer) {
+        let own = self.sheets.entry(self.me).or_default();
+        if !own.flushed.contains_key(&peer) {
+            self.write(now, Change::Flushed(peer));
+        }
+    }
+
+    /// This node lives on under another name: what was on its sheet is on the new one.
+    pub(crate) fn rename(&mut self, actions: &mut VecDeque<Action>, now: Duration, me: Peer) {
+        let old = self.sheets.remove(&self.me).unwrap_or_default();
+        for (id, fingerprint) in old.orphans.keys() {
+            self.strike(actions, id, (*fingerprint, self.me));
+        }
+        self.me = me;
+        for ((id, fingerprint), finished) in &old.orphans {
+            self.announce((actions, now), (id, *fingerprint), *finished);
+        }
+    }
+
+    // ---- copies
+
+    /// A page came in.
+    pub(crate) fn read(
+        &mut self,
+        (actions, now): (&mut VecDeque<Action>, Duration),
+        view: &View,
+        page: Page,
+    ) -> Read {
+        let Page {
+            owner,
+            after,
+            version,
+            changes,
+        } = page;
+        if owner == self.me || !view.is_alive(owner) {
+            return Read::Old;
+        }
+        let sheet = self.sheets.entry(owner).or_default();
+        let have = sheet.version;
+        if version <= have {
+            return Read::Old;
+        }
+        if after > have {
+            return Read::Gap;
+        }
+        let whole = after == 0;
+        if !whole && version - after != changes.len() as u64 {
+            return Read::Old; // it makes no sense: nobody sends such pages
+        }
+        let mut fresh = changes;
+        if whole {
+            let old = std::mem::take(sheet);
+            for (id, fingerprint) in old.orphans.keys() {
+                self.strike(actions, id, (*fingerprint, owner));
+            }
+        } else {
+            fresh.drain(..(have - after) as usize);
+        }
+        for change in fresh {
+            match &change {
+                Change::Orphan {
+                    id,
+                    fingerprint,
+                    finished,
+                } => self.enter(actions, id, (*fingerprint, owner), *finished),
+                Change::Withdrawn(id, fingerprint) => {
+                    self.strike(actions, id, (*fingerprint, owner));
+                }
+                // Whoever is not in the view any more, or never was, has left nothing here that is not announced.
+                Change::Flushed(dead) if !view.is_alive(*dead) => self.flush(now, *dead),
+                Change::Flushed(_) => {}
+                Change::Closed(id) => self.closed.push(id.clone()),
+            }
+            let sheet = self.sheets.entry(owner).or_default();
+            sheet.write(change, now);
+        }
+        let sheet = self.sheets.entry(owner).or_default();
+        sheet.version = version;
+        if whole {
+            sheet.log.clear();
+        }
+        Read::New(have)
+    }
+
+    /// Somebody else says what that node has; its sheet will say so too.
+    pub(crate) fn hear(
+        &mut self,
+        actions: &mut VecDeque<Action>,
+        owner: Peer,
+        below: &[(JobId, Fingerprint)],
+    ) {
+        for (id, fingerprint) in below {
+            self.enter(actions, id, (*fingerprint, owner), true);
+        }
+    }
+
+    /// The owner says that it has it no more; its sheet will say so too.
+    pub(crate) fn miss(
+        &mut self,
+        actions: &mut VecDeque<Action>,
+        owner: Peer,
+        (id, fingerprint): (&JobId, Fingerprint),
+    ) {
+        self.strike(actions, id, (fingerprint, owner));
+    }
+
+    fn enter(
+        &mut self,
+        actions: &mut VecDeque<Action>,
+        id: &JobId,
+        (fingerprint, owner): (Fingerprint, Peer),
+        finished: bool,
+    ) {
+        let entries = self.index.entry(id.clone()).or_default();
+        let known = entries.keys().any(|(is, _)| *is == fingerprint);
+        entries.insert((fingerprint, owner), finished);
+        if !known {
+            let news = OrphanNews::Here(id.clone(), fingerprint);
+            actions.push_back(Action::Orphan(news));
+        }
+    }
+
+    fn strike(
+        &mut self,
+        actions: &mut VecDeque<Action>,
+        id: &JobId,
+        (fingerprint, owner): (Fingerprint, Peer),
+    ) {
+        let Some(entries) = self.index.get_mut(id) else {
+            return;
+        };
+        if entries.remove(&(fingerprint, owner)).is_none() {
+            return;
+        }
+        let known = entries.keys().any(|(is, _)| *is == fingerprint);
+        if entries.is_empty() {
+            self.index.remove(id);
+        }
+        if !known {
+            let news = OrphanNews::Gone(id.clone(), fingerprint);
+            actions.push_back(Action::Orphan(news));
+        }
+    }
+
+    /// What others have closed since the last question.
+    pub(crate) fn take_closed(&mut self) -> Vec<JobId> {
+        std::mem::take(&mut self.closed)
+    }
+
+    // ---- questions
+
+    /// Who has that orphan: this node if it does; else who has finished it rather than who computes it.
+    pub(crate) fn owner(&self, id: &JobId, fingerprint: Fingerprint, view: &View) -> Option<Peer> {
+        let entries = self.index.get(id)?.iter();
+        let entries = entries.filter(|((is, owner), _)| {
+            *is == fingerprint && (*owner == self.me || view.is_alive(*owner))
+        });
+        let order = |((_, owner), finished): &(&(Fingerprint, Peer), &bool)| {
+            let me = *owner == self.me;
+            (!me, !**finished, !view.is_near(*owner), *owner)
+        };
+        entries.min_by_key(order).map(|((_, owner), _)| *owner)
+    }
+
+    /// Some orphan of that id, whatever it computes.
+    pub(crate) fn any(&self, id: &JobId) -> Option<Fingerprint> {
+        let mut entries = self.index.get(id)?.keys();
+        entries.next().map(|(fingerprint, _)| *fingerprint)
+    }
+
+    /// Who has it.
+    pub(crate) fn owners(&self, id: &JobId, fingerprint: Fingerprint) -> BTreeSet<Peer> {
+        let entries = self.index.get(id).into_iter().flat_map(BTreeMap::keys);
+        let entries = entries.filter(|(is, _)| *is == fingerprint);
+        entries.map(|(_, owner)| *owner).collect()
+    }
+
+    /// How new the copies are.
+    pub(crate) fn versions(&self) -> Vec<(Peer, u64)> {
+        let sheets = self.sheets.iter().filter(|(_, sheet)| sheet.version > 0);
+        sheets
+            .map(|(owner, sheet)| (*owner, sheet.version))
+            .collect()
+    }
+
+    /// What somebody with these copies lacks, and whether it has something that is missing here.
+    pub(crate) fn compare(&self, theirs: &[(Peer, u64)], view: &View) -> (Vec<Page>, bool) {
+        let theirs: BTreeMap<Peer, u64> = theirs.iter().copied().collect();
+        let version = |owner: &Peer| theirs.get(owner).copied().unwrap_or(0);
+        let newer = self.sheets.iter();
+        let newer = newer.filter(|(owner, sheet)| sheet.version > version(owner));
+        let pages = newer.map(|(owner, sheet)| sheet.page(*owner, version(owner)));
+        let lack = theirs.iter().any(|(owner, version)| {
+            let have = self.sheets.get(owner).map_or(0, |sheet| sheet.version);
+            *version > have && *owner != self.me && view.is_alive(*owner)
+        });
+        (pages.collect(), lack)
+    }
+
+    /// What is new on a sheet after that version.
+    pub(crate) fn page(&self, owner: Peer, after: u64) -> Option<Page> {
+        let sheet = self.sheets.get(&owner)?;
+        (sheet.version > after).then(|| sheet.page(owner, after))
+    }
+
+    pub(crate) fn version(&self, owner: Peer) -> u64 {
+        self.sheets.get(&owner).map_or(0, |sheet| sheet.version)
+    }
+
+    pub(crate) fn me(&self) -> Peer {
+        self.me
+    }
+
+    // ---- time
+
+    /// Has everybody announced everything? The workers are told when that changes.
+    pub(crate) fn settle(&mut self, actions: &mut VecDeque<Action>, view: &View, strict: bool) {
+        let flushed = |peer: Peer, dead: &Peer| {
+            let sheet = self.sheets.get(&peer);
+            peer == self.me || sheet.is_some_and(|sheet| sheet.flushed.contains_key(dead))
+        };
+        let everybody = |dead: &Peer| (view.members()).all(|member| flushed(member.peer, dead));
+        let settled = !strict || self.dead.keys().all(everybody);
+        if settled != self.settled {
+            self.settled = settled;
+            let news = OrphanNews::Settled(settled);
+            actions.push_back(Action::Orphan(news));
+        }
+    }
+
+    pub(crate) fn next_timeout(&self) -> Option<Duration> {
+        let dead = self.dead.values().copied().min();
+        let own = self.sheets.get(&self.me);
+        let own = own.and_then(|own| {
+            let written = own.flushed.values().chain(own.closed.values());
+            written.min().map(|at| *at + REMEMBER)
+        });
+        dead.into_iter().chain(own).min()
+    }
+
+    /// What is old goes.
+    pub(crate) fn handle_timeout(&mut self, now: Duration) {
+        self.dead.retain(|_, until| *until > now);
+        let Some(own) = self.sheets.get_mut(&self.me) else {
+            return;
+        };
+        let before = own.flushed.len() + own.closed.len();
+        own.flushed.retain(|_, at| *at + REMEMBER > now);
+        own.closed.retain(|_, at| *at + REMEMBER > now);
+        if own.flushed.len() + own.closed.len() < before {
+            // Nobody is told one by one: the sheet is given out as a whole from here on.
+            own.version += 1;
+            own.log.clear();
+        }
+    }
+}

@@ -1,0 +1,664 @@
+//! What becomes of thefts when a node dies or leaves: the rules of `repair/README.md`, as far as the books are
+//! concerned.
+
+use super::{
+    super::{Action, Context, Departure, HostKey, Identity, Peer, RepairMode, Rule, Token},
+    Steal,
+    books::{HERE, Job, Kind, Source, State},
+};
+use crate::{
+    job::{Answer, Back, Fingerprint, JobId, Parcel, Recall, RootTag, Saved},
+    node::{message::Wanted, repair::Given},
+};
+
+/// How a life ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum End {
+    /// It died: whatever it ran may be the reason.
+    Died,
+    /// It left on purpose, or goes on as the next generation.
+    Left,
+}
+
+/// Why a job comes back.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Why {
+    /// Whoever had it is gone.
+    Ended(End),
+    /// It never arrived.
+    Lost,
+    /// It was not run there.
+    Undone,
+    /// Whoever had it gave it up; what was done of it is kept.
+    Abandoned,
+    /// The orphan is not there any more.
+    Missed,
+    /// This node has nothing else to run.
+    Withdrawn,
+}
+
+impl Steal {
+    /// The peer's life is over: what it hosted is done again, what is hosted for it becomes an orphan.
+    pub(crate) fn sever(&mut self, cx: &mut Context<'_>, gone: &Identity, end: End) {
+        let peer = gone.peer;
+        // First the announcements, then that they are all; and both before anything is looked up.
+        let waiting: Vec<(Token, HostKey)> = self.books.of(peer).collect();
+        for (token, key) in waiting {
+            let origin = self.books.hosted(key);
+            let origin = origin.and_then(|hosted| hosted.waiters.get(&(peer, token)).copied());
+            self.books.unwait(peer, token);
+            match origin {
+                Some(waiter) if waiter.origin => self.bereave(cx, key),
+                _ => self.forget_if_idle(key),
+            }
+        }
+        if cx.config.repair != RepairMode::Naive {
+            cx.table.bury(cx.actions, cx.now, peer);
+            let strict = cx.config.obeys(Rule::Flushed);
+            cx.table.settle(cx.actions, cx.view, strict);
+        }
+        let away: Vec<Token> = self.books.at(peer).map(|(token, _)| token).collect();
+        let away = away.into_iter().filter(|_| cx.config.obeys(Rule::PutBack));
+        for token in away {
+            if end == End::Died && self.is_deadly(cx, peer, token) {
+                self.give_up_on(cx, gone, token);
+            } else {
+                self.bring_back(cx, peer, token, Why::Ended(end));
+            }
+        }
+        self.thief.sever(peer);
+        self.victim.sever(peer);
+        self.trips.sever(peer);
+        self.outboxes.remove(&peer);
+        self.listed.remove(&peer);
+        self.forget_early_recalls(peer);
+        self.reconnect.remove(&peer);
+    }
+
+    /// The origin of a hosted job does not wait for it any more, but somebody will: it is an orphan.
+    fn bereave(&mut self, cx: &mut Context<'_>, key: HostKey) {
+        let Some(hosted) = self.books.hosted(key) else {
+            return;
+        };
+        if hosted.unwanted || hosted.orphan {
+            return;
+        }
+        let others_wait = !hosted.waiters.is_empty();
+        let done = match &hosted.state {
+            State::Done(Answer::Refused(_) | Answer::Aborted) => None,
+            State::Done(_) => Some(true),
+            State::Onwards(..) => Some(false),
+            // It has not been worked on, and what it needs may be gone.
+            State::Coming => None,
+            State::Started => Some(false),
+        };
+        match (cx.config.repair, done) {
+            (RepairMode::Naive, _) | (_, None) => {
+                if !others_wait {
+                    self.abandon(cx, key);
+                }
+            }
+            (RepairMode::Finished, Some(false)) if !others_wait => {
+                if hosted.state == State::Started {
+                    self.give_up(cx, key);
+                } else {
+                    self.adopt(cx, key, false);
+                }
+            }
+            (_, Some(finished)) => self.adopt(cx, key, finished),
+        }
+    }
+
+    /// It is an orphan of this node from now on.
+    fn adopt(&mut self, cx: &mut Context<'_>, key: HostKey, finished: bool) {
+        if !self.books.orphan(key) {
+            // There is another of that name, which is as good.
+            if self
+                .books
+                .hosted(key)
+                .is_some_and(|hosted| hosted.waiters.is_empty())
+            {
+                self.abandon(cx, key);
+            }
+            return;
+        }
+        self.tally.orphans += 1;
+        if let Some(hosted) = self.books.hosted(key)
+            && cx.config.obeys(Rule::Announce)
+        {
+            let name = (&hosted.id, hosted.fingerprint);
+            cx.table.announce((cx.actions, cx.now), name, finished);
+        }
+    }
+
+    /// The workers are to stop with it, and to save what is finished below it.
+    fn give_up(&mut self, cx: &mut Context<'_>, key: HostKey) {
+        let save = cx.config.obeys(Rule::Save);
+        self.books.disown(key);
+        self.books.give_up(key);
+        cx.actions.push_back(match save {
+            true => Action::Save(key),
+            false => Action::Abort(key),
+        });
+    }
+
+    /// The workers have given a hosted job up.
+    pub(crate) fn saved(&mut self, key: HostKey) {
+        self.ended(key);
+        self.books.forget(key);
+    }
+
+    // ---- leaving
+
+    /// This node is about to go: it takes no more, and gives back what it has not begun.
+    pub(crate) fn drain(&mut self, cx: &mut Context<'_>) {
+        self.draining = true;
+        self.thief.close(cx);
+        cx.actions.push_back(Action::GiveBack);
+    }
+
+    /// Does nothing run here for others, and nothing elsewhere for this node?
+    pub(crate) fn is_at_rest(&self) -> bool {
+        self.books.is_at_rest()
+    }
+
+    /// What still runs is given up; those who wait for it are to be told.
+    pub(crate) fn give_all_up(&mut self, cx: &mut Context<'_>) -> Vec<Given> {
+        let mut given = Vec::new();
+        let keys: Vec<HostKey> = self.books.hosted_keys().collect();
+        for key in keys {
+            let Some(hosted) = self.books.hosted(key).filter(|hosted| !hosted.unwanted) else {
+                continue;
+            };
+            let state = hosted.state.clone();
+            if matches!(state, State::Done(_)) {
+                continue;
+            }
+            let name = (hosted.id.clone(), hosted.fingerprint);
+            let waiters: Vec<((Peer, Token), bool)> = (hosted.waiters.iter())
+                .map(|(waiter, is)| (*waiter, is.origin))
+                .collect();
+            cx.table.withdraw((cx.actions, cx.now), (&name.0, name.1));
+            for ((peer, token), origin) in waiters {
+                self.books.unwait(peer, token);
+                match (peer == HERE, origin) {
+                    (true, _) => self.bring_back(cx, HERE, token, Why::Missed),
+                    (false, true) => given.push(Given {
+                        origin: peer,
+                        token,
+                    }),
+                    (false, false) => self.outbox(peer).miss.push(token),
+                }
+            }
+            match state {
+                State::Started => self.give_up(cx, key),
+                State::Onwards(peer, token, _) => {
+                    self.books.forget(key);
+                    self.books.back(peer, token);
+                    self.outbox(peer).disown.push(token);
+                }
+                State::Coming | State::Done(_) => self.abandon(cx, key),
+            }
+        }
+        given
+    }
+
+    /// Have the workers not stopped yet with what was given up?
+    pub(crate) fn is_giving_up(&self) -> bool {
+        self.books.is_giving_up()
+    }
+
+    /// The finished orphans that are here.
+    pub(crate) fn legacy(&self) -> Vec<Saved> {
+        self.books.legacy()
+    }
+
+    /// Has everybody whose answer is here said that it has it?
+    pub(crate) fn is_all_said(&self) -> bool {
+        self.outboxes.is_empty() && self.books.is_all_said()
+    }
+
+    /// Whoever had a job of ours gives it up.
+    pub(crate) fn abandoned(
+        &mut self,
+        cx: &mut Context<'_>,
+        (from, token): (Peer, Token),
+        heir: Option<Peer>,
+        below: &[(JobId, Fingerprint)],
+    ) {
+        if let Some(heir) = heir.filter(|heir| cx.view.is_alive(*heir)) {
+            cx.table.hear(cx.actions, heir, below);
+        }
+        self.bring_back(cx, from, token, Why::Abandoned);
+    }
+
+    /// Results of root jobs that are kept here.
+    pub(crate) fn root_results(&self) -> Vec<Saved> {
+        let mut legacy = self.books.legacy();
+        legacy.retain(|saved| saved.id.path().count() == 1);
+        legacy
+    }
+
+    /// Results that somebody will claim.
+    pub(crate) fn keep(&mut self, cx: &mut Context<'_>, saved: Vec<Saved>) {
+        for saved in saved {
+            let name = (saved.id.clone(), saved.fingerprint);
+            let before = self.books.orphan_of(&name.0, name.1);
+            let Some(key) = self.books.keep(&saved) else {
+                continue;
+            };
+            // Whoever waits for the one that runs gets what is there.
+            if let Some(before) = before {
+                self.hand_over(cx, before, &saved.answer);
+            }
+            self.adopt(cx, key, true);
+        }
+    }
+
+    /// An orphan that still runs is not needed any more: its answer came another way.
+    fn hand_over(&mut self, cx: &mut Context<'_>, key: HostKey, answer: &Answer) {
+        let state = self.books.hosted(key).map(|hosted| hosted.state.clone());
+        self.books.no_orphan(key);
+        match state {
+            Some(State::Done(_)) | None => {}
+            Some(state) => {
+                let Some(hosted) = self.books.hosted(key) else {
+                    return;
+                };
+                let waiters: Vec<(Peer, Token)> = hosted.waiters.keys().copied().collect();
+                for (peer, token) in waiters {
+                    self.books.unwait(peer, token);
+                    if peer == HERE {
+                        self.take_answer(cx, HERE, token, answer.clone());
+                    } else {
+                        self.outbox(peer).miss.push(token);
+                    }
+                }
+                drop(state);
+                self.abandon(cx, key);
+            }
+        }
+    }
+
+    // ---- jobs that come back
+
+    /// A job that is away comes back undone.
+    pub(super) fn bring_back(&mut self, cx: &mut Context<'_>, peer: Peer, token: Token, why: Why) {
+        let Some(away) = self.books.back(peer, token) else {
+            return;
+        };
+        self.victim.look_again();
+        let job = away.job;
+        let mut back = Back {
+            repair: job.repair,
+            at_once: why == Why::Withdrawn,
+        };
+        let gone = matches!(why, Why::Ended(_) | Why::Abandoned);
+        if gone {
+            let marks = cx.config.repair != RepairMode::Naive && cx.config.obeys(Rule::Mark);
+            back.repair.marked |= marks;
+            self.tally.repairs += 1;
+            self.repairs.insert(job.id.clone());
+        }
+        if why == Why::Ended(End::Died) && away.kind == Kind::Theft {
+            back.repair.crashes += 1;
+        }
+        if why == Why::Missed {
+            self.tally.misses += 1;
+        }
+        match away.source {
+            Source::Own(departure) => cx.actions.push_back(Action::PutBack(departure, back)),
+            Source::Hosted(key) => self.restart(cx, key, back),
+        }
+    }
+
+    /// Has it taken down so many nodes that nobody else is to try?
+    fn is_deadly(&mut self, cx: &Context<'_>, peer: Peer, token: Token) -> bool {
+        self.books.outstanding(peer, token).is_some_and(|away| {
+            let crashes = away.job.repair.crashes + 1;
+            away.kind == Kind::Theft && crashes >= cx.config.max_crashes
+        })
+    }
+
+    fn give_up_on(&mut self, cx: &mut Context<'_>, gone: &Identity, token: Token) {
+        let Some(away) = self.books.back(gone.peer, token) else {
+            return;
+        };
+        let story = format!(
+            "job {} was given up: {} nodes died while they ran it, {} at {} was the last; if it was not its fault, raise \
+             SATIN_MAX_CRASHES",
+            away.job.id,
+            away.job.repair.crashes + 1,
+            gone.name,
+            gone.site,
+        );
+        self.answer_source(cx, away.source, Answer::Panicked(story));
+    }
+
+    /// The answer of a job that was away is here, and whole.
+    pub(super) fn take_answer(
+        &mut self,
+        cx: &mut Context<'_>,
+        peer: Peer,
+        token: Token,
+        answer: Answer,
+    ) {
+        if let Some(away) = self.books.back(peer, token) {
+            self.tally.hits += u64::from(away.kind == Kind::Claim);
+            self.answer_source(cx, away.source, answer);
+        }
+    }
+
+    fn answer_source(&mut self, cx: &mut Context<'_>, source: Source, answer: Answer) {
+        match source {
+            Source::Own(departure) => cx.actions.push_back(Action::Deliver(departure, answer)),
+            Source::Hosted(key) => self.finish(cx, key, answer),
+        }
+    }
+
+    /// The answer of a hosted job is to be sent to all who wait for it, and to be kept for who may claim it.
+    pub(super) fn finish(&mut self, cx: &mut Context<'_>, key: HostKey, answer: Answer) {
+        let Some(hosted) = self.books.hosted(key) else {
+            return;
+        };
+        let undone = matches!(answer, Answer::Refused(_) | Answer::Aborted);
+        hosted.state = State::Done(answer);
+        let waiters: Vec<((Peer, Token), bool)> = (hosted.waiters.iter())
+            .map(|(waiter, is)| (*waiter, is.origin))
+            .collect();
+        if hosted.orphan {
+            let name = (&hosted.id, hosted.fingerprint);
+            if undone {
+                cx.table.withdraw((cx.actions, cx.now), name);
+            } else if cx.config.obeys(Rule::Announce) {
+                cx.table.announce((cx.actions, cx.now), name, true);
+            }
+        }
+        if undone {
+            self.books.no_orphan(key);
+        } else if !self.repairs.is_empty() {
+            let id = hosted.id.clone();
+            self.close_below(cx, &id);
+        }
+        for ((peer, token), origin) in waiters {
+            match (peer == HERE, undone && !origin) {
+                (true, true) => {
+                    self.books.unwait(HERE, token);
+                    self.bring_back(cx, HERE, token, Why::Missed);
+                }
+                (true, false) => {
+                    self.books.unwait(HERE, token);
+                    if let Some(answer) = self.answer_of(key) {
+                        self.take_answer(cx, HERE, token, answer);
+                    }
+                }
+                (false, true) => {
+                    self.books.unwait(peer, token);
+                    self.outbox(peer).miss.push(token);
+                }
+                (false, false) => self.outbox(peer).answers.push(token),
+            }
+        }
+        self.forget_if_idle(key);
+    }
+
+    fn answer_of(&mut self, key: HostKey) -> Option<Answer> {
+        match &self.books.hosted(key)?.state {
+            State::Done(answer) => Some(answer.clone()),
+            _ => None,
+        }
+    }
+
+    /// A hosted job that is done, and that nobody waits for or may claim, is forgotten.
+    pub(super) fn forget_if_idle(&mut self, key: HostKey) {
+        if let Some(hosted) = self.books.hosted(key)
+            && hosted.waiters.is_empty()
+            && !hosted.orphan
+            && matches!(hosted.state, State::Done(_))
+        {
+            self.books.forget(key);
+        }
+    }
+
+    // ---- what is over
+
+    /// A job is done that may have repairs below it: nobody wants what they could have claimed.
+    fn close_below(&mut self, cx: &mut Context<'_>, id: &JobId) {
+        let repairs: Vec<JobId> = (self.repairs.range(id.clone()..))
+            .take_while(|repair| id.is_ancestor_of(repair))
+            .cloned()
+            .collect();
+        for repair in repairs {
+            self.repairs.remove(&repair);
+            if cx.config.obeys(Rule::Closed) {
+                cx.table.close(cx.now, &repair);
+                self.closed(cx, &repair);
+            }
+        }
+    }
+
+    /// Somebody has the result of that job: no orphan at or below it is wanted.
+    pub(crate) fn closed(&mut self, cx: &mut Context<'_>, id: &JobId) {
+        for key in self.books.orphans_below(id) {
+            self.withdraw_entry(cx, key);
+        }
+    }
+
+    /// A root job is over. Its own result stays, in case `main` is started again.
+    pub(crate) fn root_over(&mut self, cx: &mut Context<'_>, tag: RootTag) {
+        let root = JobId::ROOT.child(tag.number);
+        let repairs = self.repairs.range(root.clone()..);
+        let repairs = repairs.take_while(|repair| root.is_ancestor_of(repair));
+        for repair in repairs.cloned().collect::<Vec<JobId>>() {
+            self.repairs.remove(&repair);
+        }
+        for key in self.books.orphans_below(&root) {
+            let stays = |hosted: &super::books::Hosted| {
+                hosted.id == root && matches!(hosted.state, State::Done(_))
+            };
+            if !self.books.hosted(key).is_some_and(|hosted| stays(hosted)) {
+                self.withdraw_entry(cx, key);
+            }
+        }
+    }
+
+    /// An orphan is not to be had here any more. Who waits for it already gets it.
+    fn withdraw_entry(&mut self, cx: &mut Context<'_>, key: HostKey) {
+        let Some(hosted) = self.books.hosted(key) else {
+            return;
+        };
+        let name = (&hosted.id, hosted.fingerprint);
+        cx.table.withdraw((cx.actions, cx.now), name);
+        let unwanted = hosted.waiters.is_empty();
+        self.books.no_orphan(key);
+        if unwanted {
+            self.abandon(cx, key);
+        }
+    }
+
+    // ---- what the workers say
+
+    /// A marked job of ours is an orphan somewhere.
+    pub(crate) fn claimed(&mut self, cx: &mut Context<'_>, departure: Departure, parcel: Parcel) {
+        let mut job = Job::of(&parcel);
+        if !cx.config.obeys(Rule::Fingerprint) {
+            job.fingerprint = cx.table.any(&job.id).unwrap_or(job.fingerprint);
+        }
+        let me = cx.table.me();
+        let owner = cx.table.owner(&job.id, job.fingerprint, cx.view);
+        let source = (Source::Own(departure), Kind::Claim);
+        let mine = || self.books.orphan_of(&job.id, job.fingerprint);
+        match owner {
+            Some(owner) if owner == me => {
+                let Some(key) = mine() else {
+                    let repair = job.repair;
+                    let at_once = true;
+                    let back = Back { repair, at_once };
+                    cx.actions.push_back(Action::PutBack(departure, back));
+                    return;
+                };
+                self.tally.claims += 1;
+                let token = self.books.away(HERE, source, job, None);
+                self.books.wait(key, (HERE, token), 0, false);
+                if let Some(answer) = self.answer_of(key) {
+                    self.books.unwait(HERE, token);
+                    self.take_answer(cx, HERE, token, answer);
+                }
+            }
+            Some(owner) => {
+                self.tally.claims += 1;
+                let (id, fingerprint) = (job.id.clone(), job.fingerprint);
+                let sent = cx.links.epoch(owner);
+                let token = self.books.away(owner, source, job, sent);
+                let wanted = Wanted {
+                    token,
+                    id,
+                    fingerprint,
+                };
+                self.outbox(owner).claim.push(wanted);
+            }
+            // It went while the workers told us.
+            None => {
+                let repair = job.repair;
+                let at_once = true;
+                let back = Back { repair, at_once };
+                cx.actions.push_back(Action::PutBack(departure, back));
+            }
+        }
+    }
+
+    /// A job of ours that is away is not waited for any more.
+    pub(crate) fn recalled(&mut self, cx: &mut Context<'_>, departure: Departure, why: Recall) {
+        let Some((peer, token)) = self.books.whereabouts(departure) else {
+            return;
+        };
+        let Some(away) = self.books.back(peer, token) else {
+            return;
+        };
+        let wanted = why == Recall::Abandoned
+            && cx.config.repair != RepairMode::Naive
+            && cx.config.obeys(Rule::Disown);
+        if wanted && away.kind == Kind::Theft {
+            self.outbox(peer).disown.push(token);
+        } else {
+            self.let_go(cx, peer, token);
+        }
+        if why == Recall::Unwanted {
+            self.close_below(cx, &away.job.id);
+        }
+    }
+
+    // ---- what others say
+
+    /// A thief that has the job already says so, instead of doing it once more.
+    pub(super) fn has_already(
+        &mut self,
+        cx: &mut Context<'_>,
+        (from, token): (Peer, Token),
+        came: u64,
+        parcel: &Parcel,
+    ) -> bool {
+        if !parcel.repair.marked || !cx.config.obeys(Rule::Have) {
+            return false;
+        }
+        let Some(key) = self.books.find(&parcel.id, parcel.fingerprint) else {
+            return false;
+        };
+        self.books.wait(key, (from, token), came, false);
+        self.outbox(from).have.push(token);
+        if let Some(hosted) = self.books.hosted(key)
+            && matches!(hosted.state, State::Done(_))
+        {
+            self.outbox(from).answers.push(token);
+        }
+        true
+    }
+
+    pub(crate) fn have(&mut self, from: Peer, tokens: &[Token]) {
+        for token in tokens {
+            if let Some(away) = self.books.outstanding(from, *token) {
+                away.kind = Kind::Claim;
+            }
+        }
+    }
+
+    pub(crate) fn disowned(&mut self, cx: &mut Context<'_>, from: Peer, tokens: &[Token]) {
+        for token in tokens {
+            match self.books.unwait(from, *token) {
+                Some(key) => self.bereave(cx, key),
+                // It has not come yet, so nothing is lost.
+                None => self.expect(from, *token),
+            }
+        }
+    }
+
+    pub(crate) fn claim(&mut self, cx: &mut Context<'_>, from: Peer, wanted: Vec<Wanted>) {
+        let came = cx.links.epoch(from).unwrap_or(0);
+        for Wanted {
+            token,
+            id,
+            fingerprint,
+        } in wanted
+        {
+            if self.early_recalls.remove(&(from, token)) {
+                continue;
+            }
+            let Some(key) = self.books.orphan_of(&id, fingerprint) else {
+                self.outbox(from).miss.push(token);
+                continue;
+            };
+            self.books.wait(key, (from, token), came, false);
+            if let Some(hosted) = self.books.hosted(key)
+                && matches!(hosted.state, State::Done(_))
+            {
+                self.outbox(from).answers.push(token);
+            }
+        }
+    }
+
+    pub(crate) fn missed(&mut self, cx: &mut Context<'_>, from: Peer, tokens: &[Token]) {
+        for token in tokens {
+            if let Some(away) = self.books.outstanding(from, *token) {
+                let name = (&away.job.id, away.job.fingerprint);
+                cx.table.miss(cx.actions, from, name);
+                self.bring_back(cx, from, *token, Why::Missed);
+            }
+        }
+    }
+
+    // ---- withdrawing
+
+    /// Has this node nothing to do but wait for claims? What it waits for may be buried under what waits.
+    pub(super) fn look_if_stuck(&mut self, cx: &mut Context<'_>) {
+        let all_idle = self.hands.idle() >= cx.view.me().threads;
+        let claim = self.books.youngest_claim().filter(|_| all_idle);
+        let Some((owner, _)) = claim.filter(|_| cx.config.obeys(Rule::Withdraw)) else {
+            self.withdraw_at = None;
+            return;
+        };
+        let patience = match owner == HERE {
+            true => cx.config.claim_patience / 10,
+            false => cx.config.claim_patience,
+        };
+        let at = cx.now + patience;
+        self.withdraw_at = Some(self.withdraw_at.map_or(at, |old| old.min(at)));
+    }
+
+    pub(super) fn withdraw_if_stuck(&mut self, cx: &mut Context<'_>) {
+        if self.withdraw_at.is_none_or(|at| cx.now < at) {
+            return;
+        }
+        self.withdraw_at = None;
+        if let Some((owner, token)) = self.books.youngest_claim() {
+            self.tally.withdrawn += 1;
+            // The token is void first: an answer that is on its way changes nothing.
+            let void = cx.config.obeys(Rule::Tokens);
+            let away = self.books.outstanding(owner, token).cloned();
+            self.bring_back(cx, owner, token, Why::Withdrawn);
+            match away {
+                Some(away) if !void => self.books.restore(owner, token, away),
+                _ => self.let_go(cx, owner, token),
+            }
+        }
+    }
+}
