@@ -24,13 +24,23 @@ use crate::job::{
 #[derive(Default)]
 pub(super) struct Orphans(RwLock<Index>);
 
-#[derive(Default)]
 struct Index {
     /// With the bits of their fingerprints. Ids sort in execution order, so what is below an id follows it.
     known: BTreeSet<(JobId, u64)>,
     settled: bool,
     /// Nobody would answer a claim any more.
     closed: bool,
+}
+
+impl Default for Index {
+    /// Nobody has died yet, so everybody has said what it has.
+    fn default() -> Index {
+        Index {
+            known: BTreeSet::new(),
+            settled: true,
+            closed: false,
+        }
+    }
 }
 
 /// What the index has at an id or below it.
