@@ -4,8 +4,10 @@
 //! answers back. By habit it also loses some, refuses some, and puts some back, as networks do.
 #![allow(dead_code, reason = "each test program uses a part of it")]
 
+pub mod outside;
+
 use std::{
-    collections::HashSet,
+    collections::{HashMap, HashSet},
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst},
@@ -16,8 +18,7 @@ use std::{
 
 use satin::{
     Satin,
-    job::{Answer, Fingerprint, JobId, Parcel, by_number},
-    job::{Back, Recall},
+    job::{Answer, Back, Fingerprint, JobId, OrphanNews, Parcel, Recall, Repair, by_number},
     worker::{Leaving, Outside, Token},
 };
 
@@ -58,6 +59,9 @@ pub struct Habits {
     pub lose: u64,
     /// Kept until it is recalled or everything ends: a node that never answers.
     pub hoard: u64,
+    /// Run by the other pool while the first believes that it died: it does the job again, with a mark, and may claim
+    /// what it meets of it.
+    pub orphan: u64,
     /// So many jobs at most are in the other pool at once; 0 means 4.
     pub most: usize,
     /// The other pool may refuse.
@@ -117,6 +121,8 @@ pub struct Report {
     pub aborted: usize,
     /// Ended in the other pool with a panic.
     pub panicked: usize,
+    /// Claims that were answered, and wanted.
+    pub claimed: usize,
 }
 
 /// What those outside the thief's thread can see while it is at work.
@@ -189,6 +195,8 @@ enum Told {
     Done(Token, Answer),
     /// The first pool does not want it any more.
     Recalled(Token),
+    /// The first pool has met an orphan.
+    Claimed(Token, Parcel),
 }
 
 struct Ear(mpsc::Sender<Told>);
@@ -202,6 +210,17 @@ impl Outside for Ear {
     fn recalled(&self, token: Token, _: Recall) {
         let _ = self.0.send(Told::Recalled(token));
     }
+
+    fn claimed(&self, token: Token, parcel: Parcel) {
+        let _ = self.0.send(Told::Claimed(token, parcel));
+    }
+}
+
+/// A job that the other pool does, or has done, and the first one does again.
+struct Orphan {
+    name: (JobId, Fingerprint),
+    answer: Option<Answer>,
+    claims: Vec<Token>,
 }
 
 struct Thief<'t> {
@@ -213,6 +232,7 @@ struct Thief<'t> {
     rng: Rng,
     report: Report,
     hosted: HashSet<Token>,
+    orphans: HashMap<Token, Orphan>,
     /// Kept jobs, and the poll at which they are put back.
     kept: Vec<(Token, u64)>,
     recalled: HashSet<Token>,
@@ -236,6 +256,7 @@ impl<'t> Thief<'t> {
             rng: Rng(habits.seed),
             report: Report::default(),
             hosted: HashSet::new(),
+            orphans: HashMap::new(),
             kept: Vec::new(),
             recalled: HashSet::new(),
             unwanted: HashSet::new(),
@@ -282,6 +303,7 @@ impl<'t> Thief<'t> {
             match told {
                 Told::Recalled(token) => self.recalled(token),
                 Told::Done(token, answer) => self.done(token, answer),
+                Told::Claimed(token, parcel) => self.claimed(token, &parcel),
             }
         }
         while let Some(place) = self.kept.iter().position(|(_, until)| *until <= poll) {
@@ -302,6 +324,9 @@ impl<'t> Thief<'t> {
 
     fn done(&mut self, token: Token, answer: Answer) {
         assert!(self.hosted.remove(&token), "done twice");
+        if self.orphans.contains_key(&token) {
+            return self.orphan_done(token, answer);
+        }
         match &answer {
             Answer::Aborted => self.report.aborted += 1,
             Answer::Panicked(_) => self.report.panicked += 1,
@@ -316,6 +341,90 @@ impl<'t> Thief<'t> {
             } else {
                 &mut self.report.travelled
             } += 1;
+        }
+    }
+
+    fn claimed(&mut self, token: Token, parcel: &Parcel) {
+        assert!(parcel.repair.marked, "only marked jobs claim");
+        let name = (parcel.id.clone(), parcel.fingerprint);
+        let owner = self.orphans.values_mut().find(|orphan| orphan.name == name);
+        let orphan = owner.expect("a claim of what nobody has");
+        if self.rng.below(4) == 0 {
+            self.withdraw(token);
+        } else if let Some(answer) = orphan.answer.clone() {
+            self.answer_claim(token, answer);
+        } else {
+            orphan.claims.push(token);
+        }
+    }
+
+    fn orphan_done(&mut self, token: Token, answer: Answer) {
+        let orphan = self.orphans.get_mut(&token).expect("it is an orphan");
+        let claims = std::mem::take(&mut orphan.claims);
+        let (id, fingerprint) = orphan.name.clone();
+        let refused = matches!(answer, Answer::Refused(_));
+        if refused {
+            self.a.gate().orphan(OrphanNews::Gone(id, fingerprint));
+        }
+        orphan.answer = Some(answer.clone());
+        for claim in claims {
+            if refused {
+                self.withdraw(claim);
+            } else {
+                self.answer_claim(claim, answer.clone());
+            }
+        }
+    }
+
+    fn answer_claim(&mut self, token: Token, answer: Answer) {
+        if matches!(answer, Answer::Refused(_)) {
+            self.withdraw(token);
+        } else if self.deliver(token, answer) {
+            self.report.claimed += 1;
+        }
+    }
+
+    fn withdraw(&mut self, token: Token) {
+        let repair = Repair {
+            marked: true,
+            crashes: 1,
+        };
+        let back = Back {
+            repair,
+            at_once: true,
+        };
+        if !self.a.gate().put_back(token, back) {
+            self.unwanted.insert(token);
+        }
+    }
+
+    /// The other pool runs the job, and so does the first.
+    fn orphan(&mut self, token: Token, parcel: Parcel) {
+        let name = (parcel.id.clone(), parcel.fingerprint);
+        self.a
+            .gate()
+            .orphan(OrphanNews::Here(name.0.clone(), name.1));
+        // Sometimes those who do it again do not know yet that there is nothing else.
+        let settled = self.rng.below(2) == 0;
+        self.a.gate().orphan(OrphanNews::Settled(settled));
+        let orphan = Orphan {
+            name,
+            answer: None,
+            claims: Vec::new(),
+        };
+        self.orphans.insert(token, orphan);
+        self.hosted.insert(token);
+        self.b.gate().host(token.0, parcel.clone());
+        let repair = Repair {
+            marked: true,
+            crashes: parcel.repair.crashes + 1,
+        };
+        let back = Back {
+            repair,
+            at_once: self.rng.below(2) == 0,
+        };
+        if !self.a.gate().put_back(token, back) {
+            self.unwanted.insert(token);
         }
     }
 
@@ -385,6 +494,7 @@ impl<'t> Thief<'t> {
             refuse,
             lose,
             hoard,
+            orphan,
             ..
         } = self.habits;
         let dice = self.rng.below(100);
@@ -398,6 +508,8 @@ impl<'t> Thief<'t> {
                 .push((token, poll.saturating_add(self.rng.below(200))));
         } else if dice < put_back + refuse + lose + hoard {
             self.kept.push((token, u64::MAX));
+        } else if dice < put_back + refuse + lose + hoard + orphan {
+            self.orphan(token, parcel);
         } else {
             self.hosted.insert(token);
             self.b.gate().host(token.0, parcel);

@@ -333,6 +333,10 @@ pub mod flag {
     pub const ROOT: u32 = 2;
     /// Entered by an ordinary call from within a job: what is below has no id and stays in this process.
     pub const NESTED: u32 = 4;
+    /// The invocation may have been run before: its children are looked up.
+    pub const MARKED: u32 = 8;
+    /// Below a marked invocation, but this one need not look anything up.
+    pub const CLEAN: u32 = 16;
 }
 
 impl Frame {

@@ -584,7 +584,7 @@ unsafe fn run_root<F: Function>(task: *const (), worker: &Worker, head: *const S
     let args = task.args.take().expect("a root job runs once");
     let run = || F::call(Cx { head, parent }, task.number, args);
     task.result.set(Some(
-        worker.on_bottom(head, parent, || catch_unwind(AssertUnwindSafe(run))),
+        worker.on_bottom(head, parent, false, || catch_unwind(AssertUnwindSafe(run))),
     ));
     if let Some(watch) = ROOT_WATCH.get() {
         let pool = pool.number;

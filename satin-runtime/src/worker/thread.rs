@@ -12,10 +12,11 @@ use super::{
     deque::{Deque, Publish},
     gate::{self, HostedTask},
     pool::{Awaits, Pool, Root},
+    repair::Verdict,
 };
 use crate::{
     job::{
-        JobId, RootTag,
+        Back, JobId, Recall, RootTag,
         record::{AREA, Aborted, Cx, Frame, Payload, STAYS, Slot, State, UNKNOWN, flag},
     },
     observe::Counters,
@@ -32,7 +33,7 @@ pub(crate) struct Worker {
     /// An invocation below this address has too little stack left.
     pub(super) stack_limit: Cell<usize>,
     /// Where the job began that runs now, and which invocation it belongs to.
-    bottom: Cell<Bottom>,
+    pub(super) bottom: Cell<Bottom>,
     stack_top: Cell<usize>,
     stack_mib: Cell<usize>,
     pace: Cell<Pace>,
@@ -53,9 +54,11 @@ unsafe impl Sync for Worker {}
 unsafe impl Send for Worker {}
 
 #[derive(Clone, Copy)]
-struct Bottom {
-    head: *const Slot,
-    parent: *const Frame,
+pub(super) struct Bottom {
+    pub(super) head: *const Slot,
+    pub(super) parent: *const Frame,
+    /// The job may have been run before: see [`repair`](super::repair).
+    pub(super) marked: bool,
 }
 
 /// Are the jobs so coarse that everything must be public at once?
@@ -117,6 +120,7 @@ impl Worker {
             bottom: Cell::new(Bottom {
                 head: base,
                 parent: std::ptr::null(),
+                marked: false,
             }),
             stack_top: Cell::new(0),
             stack_mib: Cell::new(0),
@@ -158,7 +162,11 @@ impl Worker {
     #[cold]
     #[inline(never)]
     pub(super) fn look_after_push(&self, head: *const Slot, frame: *const Frame) -> bool {
-        self.answer(head);
+        if self.is_marked(frame) {
+            self.set_aside(head, frame);
+        } else {
+            self.answer(head);
+        }
         self.raise_if_aborted(frame);
         let area = std::ptr::from_ref(self).addr();
         assert!(
@@ -274,6 +282,7 @@ impl Worker {
     #[inline(never)]
     pub(super) fn settle(&self, slot: *const Slot, frame: *const Frame) -> bool {
         let mine = self.take_back(slot);
+        self.stay_marked();
         // Taking back overwrites requests, so we look for what they wanted after it: see `answer`.
         fence(Ordering::SeqCst);
         self.raise_if_aborted(frame);
@@ -311,13 +320,26 @@ impl Worker {
             if state.is_settled() {
                 break state;
             }
-            // Whatever the stack says: a sync may always run its own children that were put back.
-            if state == State::Returned && self.pool().take_home(slot, false) {
-                break state;
-            }
             let unwanted =
                 || !matches!(mode, While::Helping | While::Leaving) || self.is_stopped(frame);
-            if state == State::Away && unwanted() && self.pool().take_home(slot, true) {
+            // Whatever the stack says: a sync may always run its own children that were put back.
+            if state == State::Returned
+                && let Some(back) = self.pool().take_home(slot, None)
+            {
+                if back.repair.marked && !unwanted() {
+                    idle.over();
+                    self.run_taken(Found { slot, back }, above);
+                    continue;
+                }
+                break state;
+            }
+            if state == State::Away
+                && unwanted()
+                && self
+                    .pool()
+                    .take_home(slot, Some(Recall::Unwanted))
+                    .is_some()
+            {
                 break State::Returned;
             }
             if mode == While::Helping {
@@ -361,8 +383,8 @@ impl Worker {
 
     /// Something else to run while the worker waits, if there is anything, and enough stack for it.
     fn find_help(&self, awaited: State) -> Option<Work> {
-        if let Some(job) = self.find_job(awaited) {
-            return Some(Work::Job(job));
+        if let Some(found) = self.find_job(awaited) {
+            return Some(Work::Job(found));
         }
         // The other side may wait for it before it can answer us.
         let hosted = self.pool().next_hosted(|| self.has_room(Room::ForAnyJob));
@@ -370,14 +392,14 @@ impl Worker {
     }
 
     /// A job for a waiting worker: from the thief of its own job first (leapfrogging), then from anybody.
-    fn find_job(&self, awaited: State) -> Option<*const Slot> {
+    fn find_job(&self, awaited: State) -> Option<Found> {
         if !self.has_room(Room::ForLeapfrog) || panicking() {
             return None; // a job that ran while the thread unwinds would believe that it does itself
         }
         if let State::Taken(thief) = awaited
-            && let Some(job) = self.steal_from(thief)
+            && let Some(found) = self.steal_from(thief)
         {
-            return Some(job);
+            return Some(found);
         }
         if self.has_room(Room::ForAnyJob) {
             self.steal()
@@ -387,26 +409,31 @@ impl Worker {
     }
 
     /// Steals from anybody in the pool: a job that came back undone, or else from another worker.
-    fn steal(&self) -> Option<*const Slot> {
+    fn steal(&self) -> Option<Found> {
         let count = self.pool().workers();
         self.pool()
             .next_returned()
             .or_else(|| (1..count).find_map(|step| self.steal_from((self.index + step) % count)))
     }
 
-    fn steal_from(&self, victim: u32) -> Option<*const Slot> {
+    fn steal_from(&self, victim: u32) -> Option<Found> {
         if victim == self.index {
             return None;
         }
-        self.pool().worker(victim).give()
+        let slot = self.pool().worker(victim).give()?;
+        let back = Back::default();
+        Some(Found { slot, back })
     }
 
-    /// Runs a job stolen from another worker, on top of what waits here.
-    pub(super) fn run_stolen(&self, slot: *const Slot, head: *const Slot) {
-        self.counters.steals.add(1);
-        // SAFETY: we have just stolen the job, so its slot is ours until we settle it.
+    /// Runs a job that was taken, from another worker or off the books, on top of what waits here; or claims it.
+    pub(super) fn run_taken(&self, found: Found, head: *const Slot) {
+        let Found { slot, back } = found;
+        // SAFETY: we have just taken the job, so its slot is ours until we settle it.
         let job = unsafe { &*slot };
         let owner = Worker::of(slot).index;
+        if owner != self.index {
+            self.counters.steals.add(1);
+        }
         job.enter(State::Taken(self.index));
         let parent = job.parent.get();
         let function = job.function.get();
@@ -415,8 +442,12 @@ impl Worker {
             quietly(|| unsafe { (function.drop_args)(job) });
             State::Aborted
         } else {
+            let marked = match self.pool().examine(job, back) {
+                Verdict::Claimed => return,
+                Verdict::Run { marked } => marked,
+            };
             // SAFETY: as above; `head` is above everything of ours that waits.
-            self.on_bottom(head, parent, || unsafe {
+            self.on_bottom(head, parent, marked, || unsafe {
                 (function.run)(job, Cx { head, parent })
             })
         };
@@ -437,11 +468,17 @@ impl Worker {
         &self,
         head: *const Slot,
         parent: *const Frame,
+        marked: bool,
         run: impl FnOnce() -> R,
     ) -> R {
-        let outer = self.bottom.replace(Bottom { head, parent });
+        let outer = self.bottom.replace(Bottom {
+            head,
+            parent,
+            marked,
+        });
         let outer_root = self.root.take();
         self.head.set(head);
+        self.stay_marked();
         let result = run();
         self.head.set(head);
         self.root.set(outer_root);
@@ -486,6 +523,7 @@ impl Worker {
         // SAFETY: the slot is the youngest of ours and unsettled; the frame is that of the invocation that leaves.
         let (job, frame_ref) = unsafe { (&*slot, &*frame) };
         let mine = self.take_back(slot);
+        self.stay_marked();
         fence(Ordering::SeqCst);
         let is_unwanted = || panicking() || frame_ref.has(flag::ABORT) || self.is_aborted(frame);
         let abort = is_unwanted();
@@ -665,8 +703,8 @@ fn children_aborted(mut frame: *const Frame) -> bool {
     false
 }
 
-/// The path of child `index` of an invocation; `None` below a nested entry, where nothing has an id.
-pub(super) fn path_of(mut frame: *const Frame, index: u32) -> Option<JobId> {
+/// The path of child `index` of an invocation, and its root job; `None` below a nested entry, where nothing has an id.
+pub(super) fn place_of(mut frame: *const Frame, index: u32) -> Option<(JobId, RootTag)> {
     let mut up = vec![index];
     loop {
         // SAFETY: the caller holds an unsettled child of the invocation, so the chain above it lives.
@@ -677,7 +715,8 @@ pub(super) fn path_of(mut frame: *const Frame, index: u32) -> Option<JobId> {
         if here.has(flag::ROOT) {
             // SAFETY: the flag says that the frame is the first field of a root frame.
             let root = unsafe { &*frame.cast::<RootFrame>() };
-            return Some(root.prefix.path().chain(up.into_iter().rev()).collect());
+            let path = root.prefix.path().chain(up.into_iter().rev());
+            return Some((path.collect(), root.tag));
         }
         up.push(here.index());
         frame = here.parent();
@@ -762,7 +801,15 @@ impl RootFrame {
 enum Work {
     Root(Root),
     Hosted(HostedTask),
-    Job(*const Slot),
+    Job(Found),
+}
+
+/// A job that has been taken, to be run.
+#[derive(Clone, Copy)]
+pub(super) struct Found {
+    pub(super) slot: *const Slot,
+    /// What is known of it.
+    pub(super) back: Back,
 }
 
 impl Work {
@@ -770,7 +817,7 @@ impl Work {
         match self {
             Work::Root(root) => root.run(worker, head),
             Work::Hosted(hosted) => hosted.run(worker, head),
-            Work::Job(job) => worker.run_stolen(job, head),
+            Work::Job(found) => worker.run_taken(found, head),
         }
     }
 }

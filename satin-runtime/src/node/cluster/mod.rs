@@ -195,7 +195,31 @@ impl Slot {
 #[derive(Clone, Debug)]
 struct Main {
     programs: VecDeque<u32>,
-    code: i32,
+    /// Not before it is told to, if there is none.
+    code: Option<i32>,
+    /// All root jobs are done.
+    over: bool,
+}
+
+impl Main {
+    fn new(programs: &[u32], code: Option<i32>) -> Main {
+        Main {
+            programs: programs.iter().copied().collect(),
+            code,
+            over: false,
+        }
+    }
+}
+
+/// What a node's `main` is at.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum MainIs {
+    /// It does not run there.
+    Nowhere,
+    /// It runs.
+    Running,
+    /// Its root jobs are done.
+    Over,
 }
 
 /// The root job under way.
@@ -215,8 +239,8 @@ pub struct Ending {
     pub node: u32,
     /// Counts the masters.
     pub term: u32,
-    /// Its exit code.
-    pub code: i32,
+    /// Did a root job panic?
+    pub panicked: bool,
     /// What came out of its root jobs.
     pub results: Vec<u64>,
 }
@@ -319,6 +343,7 @@ pub struct Cluster {
     pub touched: Option<u32>,
     main: Option<Main>,
     endings: Vec<Ending>,
+    to_the_dead: Option<String>,
     runs: Option<BTreeMap<u64, u32>>,
     promises: Option<Promises>,
 }
@@ -410,6 +435,7 @@ impl Cluster {
             touched: None,
             main: None,
             endings: Vec::new(),
+            to_the_dead: None,
             runs: None,
             promises: None,
         }
@@ -632,6 +658,18 @@ impl Cluster {
         self.slot(node).workers.audit()
     }
 
+    /// An answer that came to a job there which was not away.
+    #[must_use]
+    pub fn stray_answer(&self, node: u32) -> Option<&str> {
+        self.slot(node).workers.stray()
+    }
+
+    /// What was sent to a life whose end the sender knew.
+    #[must_use]
+    pub fn sent_to_the_dead(&self) -> Option<&str> {
+        self.to_the_dead.as_deref()
+    }
+
     /// The hosted jobs that its workers have.
     pub fn at_work(&self, node: u32) -> impl Iterator<Item = HostKey> {
         self.slot(node).workers.hosted()
@@ -743,18 +781,15 @@ impl Cluster {
 
     /// Once that node may start roots it calls these, one after another, and then ends the pool with that code.
     pub fn set_main(&mut self, node: u32, programs: &[u32], code: i32) {
-        let programs = programs.iter().copied().collect();
-        self.slot_mut(node).main = Some(Main { programs, code });
+        self.slot_mut(node).main = Some(Main::new(programs, Some(code)));
         self.go_on_with_main(node);
         self.settle(node);
     }
 
-    /// As [`set_main`](Cluster::set_main) for whoever is, or becomes, master: also for nodes to come.
-    pub fn set_main_everywhere(&mut self, programs: &[u32], code: i32) {
-        let main = Main {
-            programs: programs.iter().copied().collect(),
-            code,
-        };
+    /// As [`set_main`](Cluster::set_main) for whoever is, or becomes, master: also for nodes to come. Without a code the
+    /// pool does not end before [`end_main`](Cluster::end_main).
+    pub fn set_main_everywhere(&mut self, programs: &[u32], code: Option<i32>) {
+        let main = Main::new(programs, code);
         for node in 0..self.nodes() {
             self.slot_mut(node).main = Some(main.clone());
         }
@@ -783,16 +818,43 @@ impl Cluster {
             self.begin_root(node, program);
         } else {
             let (code, term) = (main.code, slot.term);
-            slot.main = None;
-            slot.workers.events.push_back(Event::MainEnded(code));
-            let results = slot.results.iter().filter(|(tag, _)| tag.term == term);
-            let results = results.map(|(_, result)| *result).collect();
-            self.endings.push(Ending {
-                node,
-                term,
-                code,
-                results,
-            });
+            if !std::mem::replace(&mut main.over, true) {
+                let results = slot.results.iter().filter(|(tag, _)| tag.term == term);
+                let results = results.map(|(_, result)| *result).collect();
+                self.endings.push(Ending {
+                    node,
+                    term,
+                    panicked: !slot.panics.is_empty(),
+                    results,
+                });
+            }
+            if let Some(code) = code {
+                slot.main = None;
+                slot.workers.events.push_back(Event::MainEnded(code));
+            }
+        }
+    }
+
+    /// Those whose main is over end the pool with that code.
+    pub fn end_main(&mut self, code: i32) {
+        for node in 0..self.nodes() {
+            let main = &mut self.slot_mut(node).main;
+            if let Some(main) = main.as_mut().filter(|main| main.over) {
+                main.code = Some(code);
+                self.go_on_with_main(node);
+                self.settle(node);
+            }
+        }
+    }
+
+    /// What the main of a node is at.
+    #[must_use]
+    pub fn main_of(&self, node: u32) -> MainIs {
+        let slot = self.slot(node);
+        match &slot.main {
+            Some(main) if main.over => MainIs::Over,
+            Some(_) if slot.may_start && slot.alive => MainIs::Running,
+            _ => MainIs::Nowhere,
         }
     }
 
@@ -1041,6 +1103,12 @@ impl Cluster {
         self.schedule(self.now + later, lost);
     }
 
+    /// The sites that have had a node.
+    #[must_use]
+    pub fn sites(&self) -> &[Arc<str>] {
+        &self.sites
+    }
+
     /// The links that stand, each once.
     #[must_use]
     pub fn links(&self) -> Vec<(u32, u32)> {
@@ -1096,7 +1164,9 @@ impl Cluster {
         true
     }
 
-    fn next_at(&self) -> Option<Duration> {
+    /// When the next event happens.
+    #[must_use]
+    pub fn next_at(&self) -> Option<Duration> {
         self.queue.peek().map(|Reverse(next)| next.at)
     }
 
@@ -1459,7 +1529,7 @@ impl Cluster {
                 slot.running = None;
                 if let Some(main) = &mut slot.main {
                     main.programs.clear();
-                    main.code = 101;
+                    main.code = main.code.map(|_| 101);
                 }
                 slot.workers.events.push_back(Event::RootFinished(tag));
                 self.go_on_with_main(node);
@@ -1502,7 +1572,14 @@ impl Cluster {
         match action {
             Action::Connect { addr, peer } => self.connect(node, addr, peer),
             Action::Probe { addr, peer } => self.probe(node, addr, peer),
-            Action::Send(to, message) => self.send(node, to, message),
+            Action::Send(to, message) => {
+                if !message.is_about_membership() && !slot.node.view().is_alive(to) {
+                    let kind = KINDS[kind(&message)];
+                    let story = format!("node {node} sends {kind:?} to {to:?}, whose life is over");
+                    self.to_the_dead.get_or_insert(story);
+                }
+                self.send(node, to, message);
+            }
             Action::Disconnect(peer) => {
                 let other = self.index(peer);
                 let half = self.path(node, other).round_trip / 2;

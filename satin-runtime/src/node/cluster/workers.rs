@@ -211,8 +211,10 @@ pub(super) struct Workers {
     pub(super) done: Effort,
     /// Invocations begun, by a hash of the id; if anybody wants to know.
     pub(super) begun: Option<Vec<u64>>,
-    /// What must never happen, and has.
-    pub(super) broken: Vec<String>,
+    /// A child was not where it should have been.
+    broken: Option<String>,
+    /// Something came back that was not away.
+    stray: Option<String>,
 }
 
 impl Workers {
@@ -246,7 +248,8 @@ impl Workers {
             publish: None,
             done: Effort::default(),
             begun: None,
-            broken: Vec::new(),
+            broken: None,
+            stray: None,
         }
     }
 
@@ -466,7 +469,7 @@ impl Workers {
             let id = self.id(top);
             for mut job in jobs {
                 let child = id.child(job.index);
-                match self.look_up(&child, job.work.fingerprint()) {
+                match self.look_up(&child, self.fingerprint(job.work)) {
                     Look::Hit if !self.lies_below(lane, &child) => {
                         job.back.repair.marked = true;
                         self.claim(programs, Away::Spawned(job), child);
@@ -667,11 +670,12 @@ impl Workers {
         let place = index.checked_sub(frame.passed).map(|place| place as usize);
         let Some(child) = place.and_then(|place| frame.children.get_mut(place)) else {
             let story = format!("child {index} is {now:?}, but its frame is past that sync");
-            return self.broken.push(story);
+            self.broken.get_or_insert(story);
+            return;
         };
         if let Child::Done(_) = child.is {
             let story = format!("child {index} is done, and {now:?} again");
-            self.broken.push(story);
+            self.broken.get_or_insert(story);
         }
         child.is = now;
     }
@@ -740,18 +744,16 @@ impl Workers {
 
     /// The results of finished children of the phase under way: its sync has not been passed.
     fn save_children(&mut self, parent: u32, saved: &mut Vec<Saved>) {
-        if self.without.contains(&Rule::Save) {
-            return;
-        }
         let id = self.id(parent);
-        let frame = self.frame(parent);
+        let frame = self.frames[parent as usize].as_ref();
+        let frame = frame.expect("it is being stopped");
         let children = (frame.passed..).zip(&frame.children);
         let before = saved.len();
         for (index, child) in children {
             if let Child::Done(Some(result)) = child.is {
                 saved.push(Saved {
                     id: id.child(index),
-                    fingerprint: child.work.fingerprint(),
+                    fingerprint: self.fingerprint(child.work),
                     answer: answer_of(result),
                 });
             }
@@ -799,9 +801,9 @@ impl Workers {
         }
     }
 
-    /// What has not been started comes back.
+    /// Hosted jobs that have not been started come back.
     pub(super) fn give_back(&mut self) {
-        for (key, _) in std::mem::take(&mut self.hosted) {
+        for (key, _) in self.hosted.drain(..) {
             self.events.push_back(Event::Done(key, Answer::Aborted));
         }
     }
@@ -830,16 +832,21 @@ impl Workers {
         }
     }
 
+    /// What a job computes; if fingerprints are left out, all are the same.
+    fn fingerprint(&self, work: Work) -> Fingerprint {
+        match self.without.contains(&Rule::Fingerprint) {
+            true => Fingerprint(0),
+            false => work.fingerprint(),
+        }
+    }
+
     fn look_up(&self, id: &JobId, fingerprint: Fingerprint) -> Look {
         let mut at_or_below = self.index.entries.range::<JobId, _>(id..);
         match at_or_below.next() {
-            Some((there, known)) if there == id => {
-                let any = self.without.contains(&Rule::Fingerprint);
-                match any || known.contains(&fingerprint.0) {
-                    true => Look::Hit,
-                    false => Look::Below,
-                }
-            }
+            Some((there, known)) if there == id => match known.contains(&fingerprint.0) {
+                true => Look::Hit,
+                false => Look::Below,
+            },
             Some((there, _)) if id.is_ancestor_of(there) => Look::Below,
             _ if self.index.unsettled => Look::Below,
             _ => Look::Nothing,
@@ -859,7 +866,7 @@ impl Workers {
             Away::Spawned(job) => self.id(job.frame).child(job.index),
             Away::Root(root) => JobId::ROOT.child(root.tag.number),
         };
-        match self.look_up(&id, work.fingerprint()) {
+        match self.look_up(&id, self.fingerprint(work)) {
             Look::Nothing => Some(false),
             Look::Hit if !back.at_once && !self.lies_below(lane, &id) => {
                 self.claim(programs, job, id);
@@ -950,7 +957,7 @@ impl Workers {
             id,
             function: program,
             arguments: work.pack(programs[program as usize].size),
-            fingerprint: work.fingerprint(),
+            fingerprint: self.fingerprint(work),
             needs: self.needs.clone(),
             term,
             repair: back.repair,
@@ -988,8 +995,8 @@ impl Workers {
     fn come_back(&mut self, departure: Departure) -> Option<Away> {
         let job = self.away.remove(&departure);
         if job.is_none() && !self.recalled.contains(&departure) {
-            self.broken
-                .push(format!("{departure:?} comes back a second time"));
+            let story = format!("{departure:?} comes back a second time");
+            self.stray.get_or_insert(story);
         }
         job
     }
@@ -1066,9 +1073,14 @@ impl Workers {
 
     // ---- looking inside
 
+    /// What came back although it was not away.
+    pub(super) fn stray(&self) -> Option<&str> {
+        self.stray.as_deref()
+    }
+
     /// Is each child of each frame in exactly one place? Says which is not.
     pub(super) fn audit(&self) -> Result<(), String> {
-        if let Some(story) = self.broken.first() {
+        if let Some(story) = &self.broken {
             return Err(story.clone());
         }
         let mut places: BTreeMap<(u32, u32), Child> = BTreeMap::new();

@@ -423,11 +423,15 @@ impl Books {
         }
     }
 
-    /// Is nothing under way? What is kept for whoever claims it does not count.
+    /// Enters everything.
     #[cfg(any(test, feature = "harness"))]
     pub(super) fn inspect(&self, inspection: &mut super::super::inspect::Inspection) {
-        use super::super::inspect::{self, Hosted, Outstanding, Stage};
-        let away = (self.outstanding.iter()).map(|((peer, token), away)| Outstanding {
+        use super::super::inspect;
+        let away = self
+            .outstanding
+            .iter()
+            .filter(|((peer, _), _)| *peer != HERE);
+        let away = away.map(|((peer, token), away)| inspect::Outstanding {
             peer: *peer,
             token: *token,
             kind: match away.kind {
@@ -436,21 +440,29 @@ impl Books {
             },
         });
         inspection.outstanding.extend(away);
-        let hosted = self.hosted.iter().map(|(key, hosted)| Hosted {
+        let hosted = self.hosted.iter().map(|(key, hosted)| inspect::Hosted {
             key: *key,
-            waiters: hosted.waiters.keys().copied().collect(),
+            id: hosted.id.clone(),
+            fingerprint: hosted.fingerprint,
+            waiters: hosted
+                .waiters
+                .keys()
+                .copied()
+                .filter(|(peer, _)| *peer != HERE)
+                .collect(),
             stage: match hosted.state {
-                State::Coming => Stage::Coming,
-                State::Started => Stage::Started,
-                State::Onwards(..) => Stage::Onwards,
-                State::Done(..) => Stage::Done,
+                State::Coming => inspect::Stage::Coming,
+                State::Started => inspect::Stage::Started,
+                State::Onwards(..) => inspect::Stage::Onwards,
+                State::Done(..) => inspect::Stage::Done,
             },
-            orphan: (hosted.orphan).then(|| (hosted.id.clone(), hosted.fingerprint)),
+            orphan: hosted.orphan,
             unwanted: hosted.unwanted,
         });
         inspection.hosted.extend(hosted);
     }
 
+    /// Is nothing under way? What is kept for whoever claims it does not count.
     #[cfg(any(test, feature = "harness"))]
     pub(super) fn is_empty(&self) -> bool {
         let kept = |hosted: &Hosted| {

@@ -788,15 +788,16 @@ impl Steal {
         self.early_recalls.retain(|(from, _)| *from != peer);
     }
 
-    /// What was done about deaths and departures.
-    pub(crate) fn tally(&self) -> Tally {
-        self.tally
-    }
-
     /// Enters what is in the books.
     #[cfg(any(test, feature = "harness"))]
     pub(crate) fn inspect(&self, inspection: &mut super::inspect::Inspection) {
         self.books.inspect(inspection);
+        inspection.tally = self.tally;
+    }
+
+    /// What was done about deaths and departures.
+    pub(crate) fn tally(&self) -> Tally {
+        self.tally
     }
 
     /// Is nothing of others here, and nothing of ours away?
