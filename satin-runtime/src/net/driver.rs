@@ -215,6 +215,10 @@ impl Driver {
         self.node.view().me()
     }
 
+    pub(super) fn master(&self) -> Option<&Identity> {
+        self.master.as_ref()
+    }
+
     pub(super) fn is_over(&self) -> bool {
         matches!(self.state, State::Over(..))
     }
@@ -439,7 +443,8 @@ impl Driver {
             _ => false,
         };
         if makes_sense {
-            let event = Event::Drain(grace.unwrap_or(self.grace));
+            let grace = grace.unwrap_or(self.grace).min(limits::GRACE);
+            let event = Event::Drain(grace);
             self.watch(&event, now);
             self.node.handle(now, event);
         }

@@ -255,7 +255,7 @@ impl Handle {
             }
         };
         if makes_sense {
-            self.news.tell(Event::Drain(self.grace));
+            self.news.tell(Event::Drain(self.grace.min(limits::GRACE)));
         }
         makes_sense
     }
