@@ -513,7 +513,11 @@ mod tests {
             }),
             bytes().prop_map(Message::Gossip),
             identity().prop_map(Message::Join),
-            any::<i32>().prop_map(Message::Ended),
+            (any::<u32>(), peer(), any::<i32>()).prop_map(|(term, peer, code)| Message::Ended {
+                term,
+                master: peer.id,
+                code
+            }),
             vec(tag(), 0..4).prop_map(Message::RootsDone),
             (name(), any::<u64>(), any::<u64>(), bytes()).prop_map(
                 |(name, offset, total, bytes)| Message::Part {

@@ -5,7 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::identity::{Identity, Peer};
+use super::identity::{Identity, NodeId, Peer};
 use crate::job::{Answer, Fingerprint, JobId, Offer, Parcel, RootTag, Saved, ValueName};
 
 /// Names one theft. Given by the victim, new for each: a job that is taken again gets another.
@@ -104,6 +104,8 @@ pub enum Message {
         term: u32,
         /// Who is in, with the master first.
         members: Vec<Identity>,
+        /// Those of them that are about to leave.
+        draining: Vec<Peer>,
         /// Bounds of the roots under way.
         offers: Vec<Offer>,
     },
@@ -126,8 +128,15 @@ pub enum Message {
         /// Who it is.
         master: Identity,
     },
-    /// `main` is over, with this exit code.
-    Ended(i32),
+    /// `main` is over, and the pool with it. Whoever hears it from the master of the day passes it on.
+    Ended {
+        /// Of the master whose `main` it was.
+        term: u32,
+        /// That master.
+        master: NodeId,
+        /// The exit code.
+        code: i32,
+    },
     /// These root jobs are over: what belongs to them can go.
     RootsDone(Vec<RootTag>),
 
@@ -183,7 +192,7 @@ impl Message {
                 | M::Buried(_)
                 | M::Ping(_)
                 | M::Pong(_)
-                | M::Ended(_)
+                | M::Ended { .. }
                 | M::Master { .. }
         )
     }

@@ -36,6 +36,7 @@ mod tests;
 pub use config::{Config, Policy, RepairMode, Rule};
 pub use identity::{Identity, NodeId, Peer};
 pub use message::{Change, Message, Page, Request, Token, Wanted};
+pub use steal::Tally;
 pub use view::View;
 
 /// Names a hosted job between the node and its driver.
@@ -429,6 +430,12 @@ impl Node {
         all.into_iter().flatten().min()
     }
 
+    /// What this node did about deaths and departures.
+    #[must_use]
+    pub fn tally(&self) -> Tally {
+        self.steal.tally()
+    }
+
     /// Who is in.
     #[must_use]
     pub fn view(&self) -> &View {
@@ -465,9 +472,13 @@ impl Node {
 
     /// Time has passed.
     pub fn handle_timeout(&mut self, now: Duration) {
-        let (mut cx, parts) = self.split(now);
+        let (mut cx, mut parts) = self.split(now);
         parts.membership.handle_timeout(&mut cx, parts.root);
-        parts.root.handle_timeout(&mut cx);
+        let term = cx.term;
+        parts.root.handle_timeout(&mut cx, parts.membership);
+        if cx.term != term {
+            parts.keep_roots(&mut cx);
+        }
         parts.shared.handle_timeout(&mut cx);
         parts.bounds.handle_timeout(&mut cx);
         parts.steal.handle_timeout(&mut cx);
@@ -563,8 +574,9 @@ impl Node {
                 parts.root.finished(cx, tag);
                 parts.root_done(cx, tag);
             }
-            Event::MainEnded(code) => parts.root.main_ended(cx, code),
-            Event::Leave => parts.go(cx),
+            // Another runs `main` by now: this one's end is nobody else's.
+            Event::MainEnded(code) if parts.root.main_ended(cx, code) => {}
+            Event::MainEnded(_) | Event::Leave => parts.go(cx),
         }
         self.settle(now);
     }
@@ -635,18 +647,19 @@ impl Parts<'_> {
                     self.spread.rename();
                 }
                 self.root.come_in(cx);
+                self.keep_roots(cx);
             }
             Change::In(peer) => {
                 self.steal.joined(cx, peer);
-                self.root.joined(cx);
+                self.root.joined(cx, peer);
                 self.look_after_roots(cx);
                 if self.root.is_master(cx.view) {
                     self.spread.welcome(cx, peer);
                 }
             }
-            Change::Out(gone, end) => {
-                self.sever(cx, &gone, end);
-                self.root.sever(cx, gone.peer);
+            Change::Out(gone, why) => {
+                self.sever(cx, &gone, why.into());
+                self.root.sever(cx, &gone, why, self.membership);
                 self.look_after_roots(cx);
             }
             Change::Anew(peer) => {
@@ -685,11 +698,7 @@ impl Parts<'_> {
 
     /// Who is in has changed: are results of root jobs to be kept by others, and are there enough who keep them?
     fn look_after_roots(&mut self, cx: &mut Context<'_>) {
-        let keep = self.root.is_master(cx.view) && cx.view.len() > 1;
-        if keep != *self.keeps_roots {
-            *self.keeps_roots = keep;
-            cx.actions.push_back(Action::KeepRoots(keep));
-        }
+        self.keep_roots(cx);
         if !cx.config.obeys(Rule::Replicate) || cx.table.is_blank() {
             return;
         }
@@ -698,6 +707,15 @@ impl Parts<'_> {
             if owners.len() == 1 {
                 self.keeping.again(cx, saved, &owners);
             }
+        }
+    }
+
+    /// The master keeps the results of root jobs, if there is anybody to keep them with.
+    fn keep_roots(&mut self, cx: &mut Context<'_>) {
+        let keep = self.root.is_master(cx.view) && cx.view.len() > 1;
+        if keep != *self.keeps_roots {
+            *self.keeps_roots = keep;
+            cx.actions.push_back(Action::KeepRoots(keep));
         }
     }
 
@@ -765,11 +783,12 @@ impl Parts<'_> {
                 stamp,
                 term,
                 members,
+                draining,
                 offers,
             } => {
                 if self.membership.is_searching() {
                     self.root.welcome(term, &members);
-                    self.membership.welcome(cx, stamp, members);
+                    self.membership.welcome(cx, stamp, members, draining);
                     self.bounds.learn(cx, from, offers, self.lattices);
                 }
             }
@@ -779,7 +798,14 @@ impl Parts<'_> {
             // It has been heard: that is all it says.
             M::Pong(_) => {}
             M::Goodbye => self.membership.goodbye(cx, from),
-            M::Ended(code) => self.root.ended(cx, from, code),
+            M::Master { term, master } => {
+                if !self.membership.is_searching() {
+                    self.root.told(cx, from, term, master);
+                    self.keep_roots(cx);
+                }
+            }
+            M::Draining => self.root.draining(cx, from, self.membership),
+            M::Ended { term, master, code } => self.root.ended(cx, from, (term, master), code),
             M::RootsDone(tags) => {
                 for tag in tags {
                     self.root_done(cx, tag);
@@ -817,6 +843,7 @@ impl Parts<'_> {
                 for id in cx.table.take_closed() {
                     self.steal.closed(cx, &id);
                 }
+                self.root.heard_table(cx, from);
             }
             M::Versions(theirs) => self.spread.versions(cx, from, &theirs),
             M::Keep { number, saved } => {
@@ -827,7 +854,6 @@ impl Parts<'_> {
             M::Abandon { token, heir, below } => {
                 self.steal.abandoned(cx, (from, token), heir, &below);
             }
-            M::Draining | M::Master { .. } => {}
             M::Offers(offers) => self.bounds.improve(cx, from, offers, self.lattices),
             M::OffersWith(offers, cargo) => {
                 self.bounds.improve(cx, from, offers, self.lattices);

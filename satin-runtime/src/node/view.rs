@@ -171,9 +171,9 @@ impl View {
         self.draining.iter().copied()
     }
 
-    /// That node runs `main`.
-    pub(crate) fn set_master(&mut self, id: NodeId) {
-        self.master = Some(id);
+    /// That node runs `main`. True if that is news.
+    pub(crate) fn set_master(&mut self, id: NodeId) -> bool {
+        self.master.replace(id) != Some(id)
     }
 
     /// The member that runs `main`; if it is gone, or nobody has said yet who it is, the one that has been in for longest.

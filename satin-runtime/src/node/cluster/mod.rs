@@ -174,6 +174,10 @@ struct Slot {
     results: BTreeMap<RootTag, u64>,
     panics: Vec<String>,
     notices: Vec<Notice>,
+    /// Terms for which it was to run `main` from the start.
+    mains: Vec<u32>,
+    /// How often it was to stop it.
+    yielded: u32,
     values: Held,
     parts: BTreeMap<ValueName, Parts>,
     bounds: BTreeMap<(BoundName, RootTag), Vec<u8>>,
@@ -535,6 +539,8 @@ impl Cluster {
             results: BTreeMap::new(),
             panics: Vec::new(),
             notices: Vec::new(),
+            mains: Vec::new(),
+            yielded: 0,
             values,
             parts: BTreeMap::new(),
             bounds: BTreeMap::new(),
@@ -613,6 +619,18 @@ impl Cluster {
     #[must_use]
     pub fn notices(&self, node: u32) -> &[Notice] {
         &self.slot(node).notices
+    }
+
+    /// The terms for which it was to run `main` from the start: a founder's is not among them.
+    #[must_use]
+    pub fn mains(&self, node: u32) -> &[u32] {
+        &self.slot(node).mains
+    }
+
+    /// How often it was to stop `main`, because another runs it.
+    #[must_use]
+    pub fn yields(&self, node: u32) -> u32 {
+        self.slot(node).yielded
     }
 
     /// What it last said about hunger.
@@ -1623,8 +1641,14 @@ impl Cluster {
             Action::Save(key) => slot.workers.save(key),
             Action::KeepRoots(keep) => slot.keeps = keep,
             Action::RootKept(tag) => self.root_kept(node, tag),
-            Action::YieldMain => self.yield_main(node),
-            Action::RunMain { term } => self.run_main(node, term),
+            Action::YieldMain => {
+                slot.yielded += 1;
+                self.yield_main(node);
+            }
+            Action::RunMain { term } => {
+                slot.mains.push(term);
+                self.run_main(node, term);
+            }
             Action::GiveBack => slot.workers.give_back(),
             Action::Hungry(hungry) => slot.hungry = hungry,
             Action::SendPart {

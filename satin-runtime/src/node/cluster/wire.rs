@@ -162,7 +162,7 @@ pub fn kind(message: &Message) -> usize {
         Message::Ask(_) => 10,
         Message::Welcome { .. } => 11,
         Message::Goodbye => 12,
-        Message::Ended(_) => 13,
+        Message::Ended { .. } => 13,
         Message::RootsDone(_) => 14,
         Message::Want { .. } => 15,
         Message::Part { .. } => 16,

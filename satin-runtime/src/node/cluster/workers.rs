@@ -470,12 +470,12 @@ impl Workers {
             for mut job in jobs {
                 let child = id.child(job.index);
                 match self.look_up(&child, self.fingerprint(job.work)) {
-                    Look::Hit => {
+                    Look::Hit if !self.lies_below(lane, &child) => {
                         job.back.repair.marked = true;
                         self.claim(programs, Away::Spawned(job), child);
                         continue;
                     }
-                    Look::Below => job.back.repair.marked = true,
+                    Look::Hit | Look::Below => job.back.repair.marked = true,
                     Look::Nothing => {}
                 }
                 self.lanes[lane as usize].deque.push_back(job);
@@ -495,12 +495,20 @@ impl Workers {
 
     /// Something to run for a worker that has nothing, or waits.
     fn find(&mut self, programs: &[Program], lane: u32) -> bool {
-        let own = &mut self.lanes[lane as usize];
+        let own = &self.lanes[lane as usize];
         let room = own.stack.len() < self.nesting;
-        let mut job = own.deque.pop_back();
+        let place = (own.deque.iter()).rposition(|job| !self.would_bury(lane, job));
+        let own = &mut self.lanes[lane as usize];
+        let mut job = place.and_then(|place| own.deque.remove(place));
         own.public = own.public.min(own.deque.len());
         if job.is_none() && room {
-            let others = self.lanes.iter_mut().filter(|lane| !lane.deque.is_empty());
+            let fit = |other: &Lane| {
+                let front = other.deque.front();
+                front.is_some_and(|front| !self.would_bury(lane, front))
+            };
+            let fit: Vec<bool> = self.lanes.iter().map(fit).collect();
+            let others = self.lanes.iter_mut().zip(fit);
+            let others = others.filter(|(_, fit)| *fit).map(|(lane, _)| lane);
             let oldest = others.min_by_key(|lane| {
                 let frame = self.frames[lane.deque[0].frame as usize].as_ref();
                 frame.map(|frame| frame.depth)
@@ -512,7 +520,7 @@ impl Workers {
         }
         if let Some(job) = job {
             let program = self.program_of(job.frame);
-            if let Some(marked) = self.may_start(programs, Away::Spawned(job)) {
+            if let Some(marked) = self.may_start(programs, lane, Away::Spawned(job)) {
                 let Spawned {
                     frame, index, work, ..
                 } = job;
@@ -525,7 +533,7 @@ impl Workers {
             return false;
         }
         if let Some(root) = self.roots.pop_front() {
-            if let Some(marked) = self.may_start(programs, Away::Root(root)) {
+            if let Some(marked) = self.may_start(programs, lane, Away::Root(root)) {
                 let program = (root.program, root.tag);
                 self.push(lane, program, root.work, Home::Root(root.tag), marked);
             }
@@ -543,6 +551,32 @@ impl Workers {
             return false;
         }
         true
+    }
+
+    /// Helping out with a repair on top of an orphan that it will claim: each would wait for the other. Its parent runs
+    /// it, or another node.
+    fn would_bury(&self, lane: u32, job: &Spawned) -> bool {
+        let stack = &self.lanes[lane as usize].stack;
+        if !job.back.repair.marked || self.running.is_empty() || stack.last() == Some(&job.frame) {
+            return false;
+        }
+        let id = self.id(job.frame).child(job.index);
+        self.hosts_on(lane).any(|orphan| id.is_ancestor_of(orphan))
+    }
+
+    /// Is that very job under way further down on the same stack? Then it is never done while this one waits for it.
+    fn lies_below(&self, lane: u32, id: &JobId) -> bool {
+        self.hosts_on(lane).any(|orphan| orphan == id)
+    }
+
+    /// Jobs of others on that stack.
+    fn hosts_on(&self, lane: u32) -> impl Iterator<Item = &JobId> {
+        let stack = self.lanes[lane as usize].stack.iter();
+        let frames = stack.filter_map(|frame| self.frames[*frame as usize].as_ref());
+        frames.filter_map(|frame| match &frame.home {
+            Home::Hosted(_, id) => Some(id),
+            _ => None,
+        })
     }
 
     fn complete(&mut self, programs: &[Program], place: u32) {
@@ -820,7 +854,7 @@ impl Workers {
     }
 
     /// A job of ours is about to start: does it do so with a mark? `None` if it is claimed instead.
-    fn may_start(&mut self, programs: &[Program], job: Away) -> Option<bool> {
+    fn may_start(&mut self, programs: &[Program], lane: u32, job: Away) -> Option<bool> {
         let (back, work) = match &job {
             Away::Spawned(job) => (job.back, job.work),
             Away::Root(root) => (root.back, root.work),
@@ -834,7 +868,7 @@ impl Workers {
         };
         match self.look_up(&id, self.fingerprint(work)) {
             Look::Nothing => Some(false),
-            Look::Hit if !back.at_once => {
+            Look::Hit if !back.at_once && !self.lies_below(lane, &id) => {
                 self.claim(programs, job, id);
                 None
             }
@@ -931,11 +965,12 @@ impl Workers {
         (departure, parcel)
     }
 
-    fn id(&mut self, frame: u32) -> JobId {
+    fn id(&self, frame: u32) -> JobId {
         let mut path = Vec::new();
         let mut at = frame;
         loop {
-            match &self.frame(at).home {
+            let frame = self.frames[at as usize].as_ref();
+            match &frame.expect("a frame outlives what refers to it").home {
                 Home::Root(tag) => path.push(tag.number),
                 Home::Child { frame, index } => {
                     path.push(*index);

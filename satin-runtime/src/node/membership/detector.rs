@@ -4,7 +4,7 @@
 //! they are due, and of when they were asked for.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     num::{NonZeroU8, NonZeroUsize},
     sync::Arc,
     time::Duration,
@@ -33,15 +33,15 @@ const SUSPICION_PER_DOUBLING: Duration = Duration::from_millis(500);
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Life {
     pub(super) identity: Arc<Identity>,
-    /// It ended on purpose. Wins over the same life without, so that "left" is never taken for "died".
-    pub(super) left: bool,
+    /// What is known of its end. The same life with more of that wins, so that "left" is never taken for "died".
+    pub(super) ending: Ending,
 }
 
 impl Life {
     fn new(identity: Arc<Identity>) -> Life {
         Life {
             identity,
-            left: false,
+            ending: Ending::Unknown,
         }
     }
 
@@ -52,7 +52,7 @@ impl Life {
 
 impl PartialEq for Life {
     fn eq(&self, other: &Life) -> bool {
-        (self.peer(), self.left) == (other.peer(), other.left)
+        (self.peer(), self.ending) == (other.peer(), other.ending)
     }
 }
 
@@ -72,15 +72,18 @@ impl foca::Identity for Life {
     }
 
     fn win_addr_conflict(&self, adversary: &Life) -> bool {
-        (self.peer().generation, self.left) > (adversary.peer().generation, adversary.left)
+        (self.peer().generation, self.ending) > (adversary.peer().generation, adversary.ending)
     }
 }
 
-/// How a life ended.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Left {
+/// How a life ended, if it has.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+pub(super) enum Ending {
+    /// It fell silent, which may be the network's fault.
+    Unknown,
+    /// Its machine says that nobody listens there any more.
+    Gone,
     OnPurpose,
-    No,
 }
 
 /// What foca found out.
@@ -135,7 +138,7 @@ pub(super) struct Detector {
 }
 
 /// How long a node of a pool of that size is suspected before it is declared dead.
-pub(super) fn suspicion(config: &Config, members: usize) -> Duration {
+pub(crate) fn suspicion(config: &Config, members: usize) -> Duration {
     let doublings = members.max(1).ilog2();
     config.suspicion + SUSPICION_PER_DOUBLING * doublings
 }
@@ -203,9 +206,8 @@ impl Detector {
     }
 
     /// It is dead, or left on purpose.
-    pub(super) fn end(&mut self, now: Duration, identity: Arc<Identity>, left: Left) {
-        let left = left == Left::OnPurpose;
-        let life = Life { identity, left };
+    pub(super) fn end(&mut self, now: Duration, identity: Arc<Identity>, ending: Ending) {
+        let life = Life { identity, ending };
         self.apply(now, Member::down(life));
     }
 
@@ -260,6 +262,13 @@ impl Detector {
 
     pub(super) fn is_active(&self, peer: Peer) -> bool {
         (self.state(peer)).is_some_and(|(_, state)| state != State::Down)
+    }
+
+    /// Those who may be dead: whether they are will be known soon.
+    pub(super) fn suspects(&self) -> BTreeSet<Peer> {
+        let all = self.foca.iter_membership_state();
+        let suspects = all.filter(|member| member.state() == State::Suspect);
+        suspects.map(|member| member.id().peer()).collect()
     }
 
     /// Is that life over?

@@ -1,6 +1,7 @@
 //! Membership: who is there. Joining, leaving, and finding out who died.
 //!
-//! The detector is foca's (`detector`), with some evidence beside it (`watch`). The way in is our own (`search`):
+//! The detector is foca's (`detector`), with some evidence beside it (`watch`); those who only fell silent are looked for
+//! now and then (`lost`), because they may be the other side of a partition. The way in is our own (`search`):
 //! a joiner asks any member, who names the master, who gives the joiner its stamp and the list of members; gossip tells
 //! the others.
 //!
@@ -20,11 +21,14 @@ use super::{
     Action, Config, Context, Identity, Message, Notice, Peer, View, root::Roots, shared::Bounds,
     steal::End,
 };
-use detector::{Detector, Left, News};
+pub(crate) use detector::suspicion;
+use detector::{Detector, Ending, News};
+use lost::Lost;
 use search::{Search, Step};
 use watch::Watch;
 
 mod detector;
+mod lost;
 mod search;
 mod watch;
 
@@ -44,8 +48,8 @@ pub(crate) enum Change {
     Joined,
     /// It is in the view now.
     In(Peer),
-    /// It is not in the view any more: it died, left, or is in another life.
-    Out(Arc<Identity>, End),
+    /// It is not in the view any more.
+    Out(Arc<Identity>, Why),
     /// It is in the view, as before. But this node has begun another life: nothing from before holds between the two.
     Anew(Peer),
 }
@@ -62,10 +66,26 @@ enum Pending {
     Packets(Vec<(Peer, Vec<u8>)>),
 }
 
+/// Why a node is not in the view any more.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Why {
+pub(crate) enum Why {
+    /// It said goodbye.
     Left,
-    Died,
+    /// It is dead: its machine says that nobody listens there any more.
+    Gone,
+    /// It is dead, or cut off.
+    Silent,
+    /// It had been declared dead somewhere, and lives on as the next generation.
+    Reborn,
+}
+
+impl From<Why> for End {
+    fn from(why: Why) -> End {
+        match why {
+            Why::Left | Why::Reborn => End::Left,
+            Why::Gone | Why::Silent => End::Died,
+        }
+    }
 }
 
 enum State {
@@ -83,6 +103,9 @@ pub struct Membership {
     /// The other sides of the connections that stand, and the connections' epochs.
     links: BTreeMap<Peer, (u64, Identity)>,
     pending: VecDeque<Pending>,
+    lost: Lost,
+    /// The pool said so when it let us in: these, who are not in the view yet, are about to leave.
+    draining: BTreeSet<Peer>,
     /// Time slept through.
     slept: Duration,
     /// When a pool that was formed beforehand begins.
@@ -101,6 +124,8 @@ impl Membership {
             state: State::Fixed,
             links: BTreeMap::new(),
             pending: VecDeque::new(),
+            lost: Lost::default(),
+            draining: BTreeSet::new(),
             slept: Duration::ZERO,
             begins: None,
         };
@@ -128,17 +153,23 @@ impl Membership {
         matches!(self.state, State::Searching(_))
     }
 
+    /// Those who may be dead: whether they are will be known soon.
+    pub(crate) fn suspects(&self) -> BTreeSet<Peer> {
+        match &self.state {
+            State::In(detector, _) => detector.suspects(),
+            _ => BTreeSet::new(),
+        }
+    }
+
     /// When this node was awake for so long as the next timeout asks.
     fn due(&self) -> Option<Duration> {
         match &self.state {
             State::Searching(search) => Some(search.next_timeout()),
             State::In(detector, watch) => {
-                let watch = watch.next_timeout();
-                Some(
-                    detector
-                        .next_timeout()
-                        .map_or(watch, |detector| watch.min(detector)),
-                )
+                let others = [detector.next_timeout(), self.lost.next_timeout()];
+                (others.into_iter().flatten())
+                    .chain([watch.next_timeout()])
+                    .min()
             }
             State::Fixed | State::Gone => None,
         }
@@ -177,11 +208,12 @@ impl Membership {
             }
             State::In(detector, watch) => {
                 detector.handle_timeout(now);
-                for peer in watch.handle_timeout(cx, now, detector) {
+                for (peer, ending) in watch.handle_timeout(cx, now, detector) {
                     if let Some(identity) = shared(cx.view, peer) {
-                        detector.end(now, identity, Left::No);
+                        detector.end(now, identity, ending);
                     }
                 }
+                self.lost.handle_timeout(cx, now);
                 self.absorb(cx, now);
             }
             State::Fixed | State::Gone => {}
@@ -228,13 +260,19 @@ impl Membership {
                 News::Up(identity) => self.pending.push_back(Pending::In(identity)),
                 News::Down(life) => {
                     ended = true;
-                    let why = if life.left { Why::Left } else { Why::Died };
+                    let why = match life.ending {
+                        Ending::Unknown => Why::Silent,
+                        Ending::Gone => Why::Gone,
+                        Ending::OnPurpose => Why::Left,
+                    };
                     self.pending.push_back(Pending::Out(life.peer(), why));
                 }
                 News::Renamed(old, new) => {
                     if old.peer() != new.peer() {
-                        self.pending.push_back(Pending::Out(old.peer(), Why::Died));
-                        if detector.is_active(new.peer()) {
+                        let lives = detector.is_active(new.peer());
+                        let why = if lives { Why::Reborn } else { Why::Silent };
+                        self.pending.push_back(Pending::Out(old.peer(), why));
+                        if lives {
                             self.pending.push_back(Pending::In(new.identity));
                         }
                     }
@@ -288,6 +326,10 @@ impl Membership {
                     let joined = Notice::Joined(Identity::clone(&identity));
                     cx.actions.push_back(Action::Tell(joined));
                     cx.view.insert(identity);
+                    self.lost.found(peer.id);
+                    if self.draining.remove(&peer) {
+                        cx.view.set_draining(peer);
+                    }
                     self.resize(cx);
                     return Some(Change::In(peer));
                 }
@@ -298,22 +340,24 @@ impl Membership {
                     let Some(identity) = cx.view.remove(peer) else {
                         continue;
                     };
-                    let told = Identity::clone(&identity);
+                    let who = Identity::clone(&identity);
                     cx.actions.push_back(Action::Tell(match why {
-                        Why::Left => Notice::Left(told),
-                        Why::Died => Notice::Dead(told),
+                        Why::Left => Notice::Left(who),
+                        Why::Gone | Why::Silent | Why::Reborn => Notice::Dead(who),
                     }));
                     cx.actions.push_back(Action::Disconnect(peer));
                     if let State::In(detector, watch) = &mut self.state {
                         detector.forget(peer);
                         watch.forget(peer);
                     }
+                    let now = cx.now.saturating_sub(self.slept);
+                    match why {
+                        Why::Silent => self.lost.add(now, &identity),
+                        Why::Gone | Why::Left => self.lost.found(peer.id),
+                        Why::Reborn => {}
+                    }
                     self.resize(cx);
-                    let end = match why {
-                        Why::Left => End::Left,
-                        Why::Died => End::Died,
-                    };
-                    return Some(Change::Out(identity, end));
+                    return Some(Change::Out(identity, why));
                 }
             }
         }
@@ -354,6 +398,7 @@ impl Membership {
         };
         watch.heard(identity.peer);
         if detector.is_over(identity.peer) {
+            self.lost.met(now, identity.peer.id);
             let buried = Message::Buried(identity.peer);
             cx.actions.push_back(Action::Send(identity.peer, buried));
         } else if identity.stamp != Identity::NOT_YET && !detector.is_active(identity.peer) {
@@ -457,8 +502,8 @@ impl Membership {
             // "I am not in myself": it has no stamp.
             State::Searching(_) => Message::Ask(cx.view.me().clone()),
             State::In(detector, _) if detector.is_over(from) => Message::Buried(from),
-            State::In(detector, _) => match (root.code(), root.master(cx.view).cloned()) {
-                (Some(code), _) => Message::Ended(code),
+            State::In(detector, _) => match (root.ended_with(), root.master(cx.view).cloned()) {
+                (Some(ended), _) => ended,
                 (None, Some(master)) if master.peer == cx.view.me().peer => {
                     identity.peer = from;
                     identity.stamp = match cx.view.get(from) {
@@ -473,14 +518,16 @@ impl Membership {
                         stamp: identity.stamp,
                         term: root.term(),
                         members: std::iter::once(&master).chain(others).cloned().collect(),
+                        draining: cx.view.draining().collect(),
                         offers: bounds.all(),
                     };
                     detector.insert(now, [Arc::new(identity)]);
                     detector.spread(now);
                     welcome
                 }
-                (None, Some(master)) => Message::Ask(master),
-                (None, None) => return,
+                (None, Some(master)) if cx.view.is_alive(master.peer) => Message::Ask(master),
+                // It will ask again, and somebody will have been elected.
+                (None, _) => return,
             },
         };
         cx.actions.push_back(Action::Send(from, answer));
@@ -496,7 +543,14 @@ impl Membership {
         }
     }
 
-    pub(crate) fn welcome(&mut self, cx: &mut Context<'_>, stamp: u64, members: Vec<Identity>) {
+    pub(crate) fn welcome(
+        &mut self,
+        cx: &mut Context<'_>,
+        stamp: u64,
+        members: Vec<Identity>,
+        draining: Vec<Peer>,
+    ) {
+        self.draining = draining.into_iter().collect();
         let now = self.awake(cx.now);
         let me = Identity {
             stamp,
@@ -525,7 +579,7 @@ impl Membership {
         match &mut self.state {
             State::In(detector, _) => {
                 if let Some(identity) = shared(cx.view, from) {
-                    detector.end(now, identity, Left::OnPurpose);
+                    detector.end(now, identity, Ending::OnPurpose);
                 }
                 self.absorb(cx, now);
             }

@@ -13,7 +13,7 @@ use rand::{RngExt, rngs::SmallRng};
 
 use super::{
     super::{Action, Config, Context, Message, Peer, View},
-    detector::{Detector, suspicion},
+    detector::{Detector, Ending, suspicion},
 };
 
 /// A node whose machine says that it is gone may still be heard of so long.
@@ -67,13 +67,13 @@ impl Watch {
             .fold(self.next, Duration::min)
     }
 
-    /// Returns who is to be declared dead.
+    /// Returns who is to be declared dead, and what is known of it.
     pub(super) fn handle_timeout(
         &mut self,
         cx: &mut Context<'_>,
         now: Duration,
         detector: &mut Detector,
-    ) -> Vec<Peer> {
+    ) -> Vec<(Peer, Ending)> {
         if let Some(asked) = self.asked
             && !self.probed
             && now >= asked + self.patience
@@ -93,11 +93,14 @@ impl Watch {
         due.into_iter()
             .filter_map(|(peer, suspicion)| {
                 self.suspicions.remove(&peer);
-                let dead = match suspicion.incarnation {
-                    Some(incarnation) => detector.is_still_suspect(peer, incarnation),
-                    None => detector.is_active(peer),
+                let (dead, ending) = match suspicion.incarnation {
+                    Some(incarnation) => (
+                        detector.is_still_suspect(peer, incarnation),
+                        Ending::Unknown,
+                    ),
+                    None => (detector.is_active(peer), Ending::Gone),
                 };
-                dead.then_some(peer)
+                dead.then_some((peer, ending))
             })
             .collect()
     }

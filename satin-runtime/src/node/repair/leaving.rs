@@ -94,12 +94,7 @@ impl Leaving {
         if !cx.view.members().any(|member| stays(member.peer)) {
             return false;
         }
-        cx.view.set_draining(me);
-        let others = cx.view.members().map(|member| member.peer);
-        let draining = others
-            .filter(|peer| *peer != me)
-            .map(|peer| Action::Send(peer, Message::Draining));
-        cx.actions.extend(draining);
+        root.drain(cx);
         self.yielding = root.abdicate(cx);
         steal.drain(cx);
         let handing_over = grace.mul_f64(HANDING_OVER.0).min(HANDING_OVER.1);

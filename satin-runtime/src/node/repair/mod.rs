@@ -12,6 +12,11 @@ mod leaving;
 mod spread;
 mod table;
 
+#[cfg(test)]
+mod stories;
+#[cfg(test)]
+mod tests;
+
 pub(crate) use keeping::Keeping;
 pub(crate) use leaving::{Given, Leaving};
 pub(crate) use spread::Spread;

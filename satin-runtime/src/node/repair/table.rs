@@ -373,6 +373,22 @@ impl Table {
         entries.min_by_key(order).map(|((_, owner), _)| *owner)
     }
 
+    /// Does that node compute an orphan at or below that job?
+    pub(crate) fn runs_below(&self, id: &JobId, owner: Peer) -> bool {
+        let below = self.index.range(id.clone()..);
+        let mut below = below.take_while(|(at, _)| id.is_ancestor_of(at));
+        below.any(|(_, entries)| {
+            let mut entries = entries.iter();
+            entries.any(|((_, is), finished)| *is == owner && !finished)
+        })
+    }
+
+    /// Some orphan of that id, whatever it computes.
+    pub(crate) fn any(&self, id: &JobId) -> Option<Fingerprint> {
+        let mut entries = self.index.get(id)?.keys();
+        entries.next().map(|(fingerprint, _)| *fingerprint)
+    }
+
     /// Who has it.
     pub(crate) fn owners(&self, id: &JobId, fingerprint: Fingerprint) -> BTreeSet<Peer> {
         let entries = self.index.get(id).into_iter().flat_map(BTreeMap::keys);
@@ -457,10 +473,5 @@ impl Table {
             own.version += 1;
             own.log.clear();
         }
-    }
-
-    #[cfg(any(test, feature = "harness"))]
-    pub(crate) fn is_settled(&self) -> bool {
-        self.settled
     }
 }

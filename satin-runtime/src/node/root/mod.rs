@@ -1,12 +1,34 @@
 //! The root: who is master, which root jobs are under way, and when the pool ends.
 //!
-//! The master is the founder: the live node with the smallest (stamp, id). When it is gone, so is the pool: choosing
-//! another is all that is missing in `Roots::sever`.
+//! Every node knows the term and the master of the day. The founder is master of term 0. The rules, and what goes wrong
+//! without them:
+//!
+//! * **Masters are ordered**: the higher term goes before, and in one term the smaller (stamp, id). Whoever hears of a
+//!   better one follows it; whoever is told of a worse one answers with the better. Without an order two masters that met
+//!   would both go on.
+//! * **A master that is gone is replaced** by the first in line (`election`), as master of the next term. It tells
+//!   everybody, asks everybody for its orphan table, and runs `main` from the start once all have answered or
+//!   [`CATCH_UP`] is over. Without that question `main` would compute again what others have.
+//! * **A master that hears of a better one yields**: it stops its `main`. Without that, a master that was only frozen would
+//!   run it beside its successor.
+//! * **A master in its next life stays master**, if nobody else became it meanwhile: it is the same process with the same
+//!   `main`. Without that, every false alarm would cost a restart.
+//! * **The news spreads**: the new master tells everybody, and everybody who comes in later; who finds it news tells a few
+//!   others. Without the second, two parts of a pool that meet again would not know that there are two masters.
+//! * **Stamps of one term are larger than all of earlier ones.** Without that, two masters in a row could give the same.
+//! * **A pool that has ended elects nobody**: whoever hears that `main` is over passes it on to those it is linked to, and
+//!   answers with it whatever concerns masters. Without that, a node that missed the word would begin anew what is done.
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
-use super::{Action, Context, Identity, Message, Notice, Peer, View};
+use super::{
+    Action, Context, Identity, Message, NodeId, Notice, Peer, View,
+    membership::{Membership, Why},
+};
 use crate::job::RootTag;
+use election::{Silent, Step, Vacancy};
+
+mod election;
 
 #[cfg(test)]
 mod tests;
@@ -16,6 +38,13 @@ mod tests;
 const TELL_AFTER: Duration = Duration::from_millis(50);
 /// So many in one message.
 const TELL_MOST: usize = 4096;
+/// A new master waits so long for the others' tables. Shorter: `main` computes again what a slow link has not brought.
+/// Longer: a node that hangs delays everybody.
+const CATCH_UP: Duration = Duration::from_secs(1);
+/// Who finds the name of a master to be news tells so many others.
+const RELAYS: usize = 3;
+/// In a pool of up to so many nodes everybody tells a newcomer who is master, not only the master.
+const SMALL: usize = 64;
 
 /// The master and its root jobs.
 pub struct Roots {
@@ -24,13 +53,34 @@ pub struct Roots {
     term: u32,
     /// The highest stamp that this node has issued.
     issued: u64,
+    /// `main` runs here: this node founded the pool or was elected, and has not yielded.
+    runs_main: bool,
     /// Root jobs may start.
     released: bool,
     /// The pool has ended.
-    code: Option<i32>,
+    ended: Option<Ended>,
+    /// The master is gone, and nobody has taken its place yet.
+    vacancy: Option<Vacancy>,
+    silent: Silent,
+    /// This node has become master, and is about to run `main`.
+    catching_up: Option<CatchUp>,
     /// Over, and not told to the others yet.
     over: Vec<RootTag>,
     tell: Option<Duration>,
+}
+
+/// Whose `main` was the last, and how it ended.
+#[derive(Clone, Copy)]
+struct Ended {
+    term: u32,
+    master: NodeId,
+    code: i32,
+}
+
+struct CatchUp {
+    /// They have not answered yet.
+    asked: BTreeSet<Peer>,
+    until: Duration,
 }
 
 /// The master says nothing more often than a pool of that size can bear.
@@ -38,31 +88,56 @@ fn told_after(members: usize) -> Duration {
     TELL_AFTER * (1 + members as u32 / 64)
 }
 
+/// The smaller one is master.
+fn order(term: u32, master: &Identity) -> (std::cmp::Reverse<u32>, u64, NodeId) {
+    (std::cmp::Reverse(term), master.stamp, master.peer.id)
+}
+
 impl Roots {
     pub(crate) fn new(view: &View) -> Roots {
         let in_already = view
             .members()
             .filter(|member| member.stamp != Identity::NOT_YET);
+        let master = in_already
+            .min_by_key(|member| (member.stamp, member.peer))
+            .cloned();
         Roots {
-            master: in_already
-                .min_by_key(|member| (member.stamp, member.peer))
-                .cloned(),
+            runs_main: (master.as_ref()).is_some_and(|master| master.peer == view.me().peer),
+            master,
             term: 0,
             issued: 0,
             released: false,
-            code: None,
+            ended: None,
+            vacancy: None,
+            silent: Silent::default(),
+            catching_up: None,
             over: Vec::new(),
             tell: None,
         }
     }
 
     pub(crate) fn next_timeout(&self) -> Option<Duration> {
-        self.tell
+        let vacancy = self.vacancy.as_ref().map(|vacancy| vacancy.look);
+        let catching_up = self.catching_up.as_ref().map(|catch_up| catch_up.until);
+        [self.tell, vacancy, catching_up]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
-    pub(crate) fn handle_timeout(&mut self, cx: &mut Context<'_>) {
+    pub(crate) fn handle_timeout(&mut self, cx: &mut Context<'_>, membership: &Membership) {
         if self.tell.is_some_and(|tell| tell <= cx.now) {
             self.tell_over(cx);
+        }
+        if let Some(vacancy) = &mut self.vacancy {
+            vacancy.wake(cx.now);
+            if vacancy.look <= cx.now {
+                self.look(cx, membership);
+            }
+        }
+        let until = self.catching_up.as_ref().map(|catch_up| catch_up.until);
+        if until.is_some_and(|until| until <= cx.now) {
+            self.run_main(cx);
         }
     }
 
@@ -86,21 +161,24 @@ impl Roots {
         self.term
     }
 
-    /// The exit code of the pool, once it has ended.
-    pub(crate) fn code(&self) -> Option<i32> {
-        self.code
+    /// What the pool's end is told with, once it has ended.
+    pub(crate) fn ended_with(&self) -> Option<Message> {
+        let Ended { term, master, code } = self.ended?;
+        Some(Message::Ended { term, master, code })
     }
 
     /// The next place in the order of joining.
     pub(crate) fn issue_stamp(&mut self, view: &View) -> u64 {
         let stamps = view.members().map(|member| member.stamp);
         let taken = stamps.filter(|stamp| *stamp != Identity::NOT_YET).max();
-        self.issued = self.issued.max(taken.unwrap_or(0)) + 1;
+        let of_term = u64::from(self.term) << 32;
+        self.issued = self.issued.max(taken.unwrap_or(0)).max(of_term) + 1;
         self.issued
     }
 
     pub(crate) fn founded(&mut self, me: &Identity) {
         self.master = Some(me.clone());
+        self.runs_main = true;
     }
 
     pub(crate) fn welcome(&mut self, term: u32, members: &[Identity]) {
@@ -113,40 +191,261 @@ impl Roots {
         let Some(master) = self.master(cx.view).cloned() else {
             return;
         };
-        let me = cx.view.me().clone();
-        cx.actions.push_back(Action::Joined {
-            me,
-            master: master.clone(),
-        });
-        cx.actions.push_back(Action::Tell(Notice::Master(master)));
+        say_who(cx, &master);
+        let me = cx.view.me();
+        if me.peer.generation > 0 {
+            if cx.view.is_draining(me.peer) {
+                to_others(cx, &Message::Draining);
+            }
+            if self.is_master(cx.view) {
+                let term = self.term;
+                to_others(cx, &Message::Master { term, master });
+            }
+        }
         self.release(cx);
     }
 
-    pub(crate) fn joined(&mut self, cx: &mut Context<'_>) {
+    /// It has come into the view.
+    pub(crate) fn joined(&mut self, cx: &mut Context<'_>, peer: Peer) {
+        self.reappear(cx, peer);
+        if cx.view.is_draining(cx.view.me().peer) {
+            cx.actions.push_back(Action::Send(peer, Message::Draining));
+        }
+        let other_than_usual = self.term > 0 || cx.view.me().peer.generation > 0;
+        let entitled = self.is_master(cx.view) || cx.view.len() <= SMALL;
+        if other_than_usual && entitled && self.vacancy.is_none() {
+            self.tell_master(cx, peer);
+        }
         self.release(cx);
+    }
+
+    /// A master that was declared dead is back, in its next life; or the one of whom we were told is in the view at last.
+    fn reappear(&mut self, cx: &mut Context<'_>, peer: Peer) {
+        let Some(master) = self.master.as_mut().filter(|old| old.peer.id == peer.id) else {
+            return;
+        };
+        let Some(identity) = cx.view.get(peer).filter(|new| new.peer >= master.peer) else {
+            return;
+        };
+        self.vacancy = None;
+        if *master != *identity {
+            master.clone_from(identity);
+            let master = identity.clone();
+            say_who(cx, &master);
+        }
+    }
+
+    fn tell_master(&self, cx: &mut Context<'_>, peer: Peer) {
+        let told = self.ended_with().or_else(|| {
+            let master = self.master(cx.view)?.clone();
+            let term = self.term;
+            Some(Message::Master { term, master })
+        });
+        if let Some(told) = told {
+            cx.actions.push_back(Action::Send(peer, told));
+        }
     }
 
     fn release(&mut self, cx: &mut Context<'_>) {
         let enough = cx.view.len() >= cx.config.nodes as usize;
-        if enough && !self.released && self.is_master(cx.view) {
+        if enough && !self.released && self.runs_main {
             self.released = true;
             cx.actions.push_back(Action::StartRoots);
         }
     }
 
-    /// A node is gone. Without its master a pool is over.
-    pub(crate) fn sever(&mut self, cx: &mut Context<'_>, peer: Peer) {
-        let Some(master) = self.master.as_ref().filter(|master| master.peer == peer) else {
+    /// A node is gone. If it was the master, another is elected.
+    pub(crate) fn sever(
+        &mut self,
+        cx: &mut Context<'_>,
+        who: &Identity,
+        why: Why,
+        membership: &Membership,
+    ) {
+        if why == Why::Silent {
+            self.silent.note(cx.now, who, self.vacancy.as_ref());
+        }
+        if let Some(catch_up) = &mut self.catching_up {
+            catch_up.asked.remove(&who.peer);
+            self.run_main_if_all_answered(cx);
+        }
+        let master = self.master.as_ref();
+        if self.ended.is_none() && master.is_some_and(|master| master.peer == who.peer) {
+            self.vacancy = Some(match why {
+                Why::Left | Why::Gone => Vacancy::new(cx.now, false),
+                Why::Silent => Vacancy::new(cx.now, true),
+                Why::Reborn => Vacancy::until_it_appears(cx.now),
+            });
+        }
+        self.look(cx, membership);
+    }
+
+    /// Is it time to elect somebody?
+    fn look(&mut self, cx: &mut Context<'_>, membership: &Membership) {
+        let Some(vacancy) = &mut self.vacancy else {
             return;
         };
-        if self.code.is_none() && peer.id != cx.view.me().peer.id {
-            let (name, site) = (&master.name, &master.site);
-            let text = format!(
-                "the master, {name} at {site}, is gone, and with it the run: start the pool again",
-            );
-            self.code = Some(1);
-            cx.actions.push_back(Action::Tell(Notice::Failed(text)));
-            cx.actions.push_back(Action::End(1));
+        match vacancy.step(cx, &self.silent, membership) {
+            Step::Wait => {}
+            Step::Act => {
+                let me = cx.view.me().clone();
+                self.follow(cx, self.term.saturating_add(1), me);
+            }
+            Step::Nobody => {
+                self.vacancy = None;
+                if let Some(master) = &self.master {
+                    let (name, site) = (&master.name, &master.site);
+                    let text = format!(
+                        "the master, {name} at {site}, is gone, and nobody is left to take its place: all other nodes \
+                         are about to leave. The run is lost: start the pool again",
+                    );
+                    self.ended = Some(Ended {
+                        term: self.term,
+                        master: master.peer.id,
+                        code: 1,
+                    });
+                    cx.actions.push_back(Action::Tell(Notice::Failed(text)));
+                    cx.actions.push_back(Action::End(1));
+                }
+            }
+        }
+    }
+
+    /// Somebody says who is master.
+    pub(crate) fn told(&mut self, cx: &mut Context<'_>, from: Peer, term: u32, master: Identity) {
+        if master.stamp == Identity::NOT_YET {
+            return;
+        }
+        if self.ended.is_some() {
+            return self.tell_master(cx, from);
+        }
+        let old = self
+            .master(cx.view)
+            .map(|master| (order(self.term, master), master.peer));
+        let (new, peer) = (order(term, &master), master.peer);
+        let me = cx.view.me().peer;
+        match old {
+            Some((old, _)) if old < new => self.tell_master(cx, from),
+            // Of our own lives nobody knows better than we do.
+            Some((old, _)) if old == new && peer.id == me.id => {}
+            Some((old, known)) if old == new => {
+                if peer.generation > known.generation {
+                    self.follow(cx, term, master);
+                }
+            }
+            _ => {
+                let tell_all = self.is_master(cx.view);
+                let told = Message::Master {
+                    term,
+                    master: master.clone(),
+                };
+                self.follow(cx, term, master);
+                if tell_all {
+                    to_others(cx, &told);
+                } else if peer.id != me.id {
+                    relay(cx, from, &told);
+                }
+            }
+        }
+    }
+
+    /// That is the master from now on; perhaps this node.
+    fn follow(&mut self, cx: &mut Context<'_>, term: u32, master: Identity) {
+        let me = cx.view.me().clone();
+        let is_me = master.peer.id == me.peer.id;
+        let master = if is_me { me } else { master };
+        self.term = term;
+        cx.term = term;
+        self.master = Some(master.clone());
+        self.vacancy = None;
+        self.catching_up = None;
+        if self.runs_main && !is_me {
+            self.runs_main = false;
+            self.released = false;
+            cx.actions.push_back(Action::YieldMain);
+        }
+        say_who(cx, &master);
+        if is_me {
+            to_others(cx, &Message::Master { term, master });
+            self.catch_up(cx);
+        } else if !cx.view.is_alive(master.peer) {
+            self.vacancy = Some(Vacancy::until_it_appears(cx.now));
+        }
+    }
+
+    /// What do the others have? Then `main` begins.
+    fn catch_up(&mut self, cx: &mut Context<'_>) {
+        let me = cx.view.me().peer;
+        let others = cx.view.members().map(|member| member.peer);
+        self.catching_up = Some(CatchUp {
+            asked: others.filter(|peer| *peer != me).collect(),
+            until: cx.now + CATCH_UP,
+        });
+        to_others(cx, &Message::Versions(Vec::new()));
+        self.run_main_if_all_answered(cx);
+    }
+
+    /// It has told its orphan table.
+    pub(crate) fn heard_table(&mut self, cx: &mut Context<'_>, from: Peer) {
+        if let Some(catch_up) = &mut self.catching_up
+            && catch_up.asked.remove(&from)
+        {
+            self.run_main_if_all_answered(cx);
+        }
+    }
+
+    fn run_main_if_all_answered(&mut self, cx: &mut Context<'_>) {
+        let all = |catch_up: &CatchUp| catch_up.asked.is_empty();
+        if self.catching_up.as_ref().is_some_and(all) {
+            self.run_main(cx);
+        }
+    }
+
+    fn run_main(&mut self, cx: &mut Context<'_>) {
+        self.catching_up = None;
+        if self.ended.is_none() {
+            self.runs_main = true;
+            self.released = true;
+            let term = self.term;
+            cx.actions.push_back(Action::RunMain { term });
+            cx.actions.push_back(Action::StartRoots);
+        }
+    }
+
+    /// This node is about to leave: everybody is told, and who comes in later.
+    pub(crate) fn drain(&mut self, cx: &mut Context<'_>) {
+        if cx.view.set_draining(cx.view.me().peer) {
+            to_others(cx, &Message::Draining);
+        }
+    }
+
+    /// This node is about to leave: if it is master, the next in line takes its place, if there is one. True if `main` is
+    /// being stopped here for that.
+    pub(crate) fn abdicate(&mut self, cx: &mut Context<'_>) -> bool {
+        if self.ended.is_some() || !self.is_master(cx.view) {
+            return false;
+        }
+        let Some(master) = election::successor(cx.view).cloned() else {
+            return false;
+        };
+        let term = self.term.saturating_add(1);
+        let told = Message::Master {
+            term,
+            master: master.clone(),
+        };
+        to_others(cx, &told);
+        let runs_main = self.runs_main;
+        self.follow(cx, term, master);
+        runs_main
+    }
+
+    /// A node is about to leave.
+    pub(crate) fn draining(&mut self, cx: &mut Context<'_>, from: Peer, membership: &Membership) {
+        if cx.view.set_draining(from) {
+            if let Some(who) = cx.view.get(from).cloned() {
+                cx.actions.push_back(Action::Tell(Notice::Draining(who)));
+            }
+            self.look(cx, membership);
         }
     }
 
@@ -159,12 +458,6 @@ impl Roots {
         }
     }
 
-    /// A master that is about to leave chooses its successor. False if it is not master.
-    pub(crate) fn abdicate(&mut self, cx: &mut Context<'_>) -> bool {
-        let _ = cx;
-        false
-    }
-
     fn tell_over(&mut self, cx: &mut Context<'_>) {
         self.tell = None;
         let over = std::mem::take(&mut self.over);
@@ -173,25 +466,66 @@ impl Roots {
         }
     }
 
-    /// `main` is over, here: so is the pool.
-    pub(crate) fn main_ended(&mut self, cx: &mut Context<'_>, code: i32) {
-        if self.code.is_none() {
-            self.code = Some(code);
-            to_others(cx, &Message::Ended(code));
+    /// `main` is over, here: so is the pool. False if another node runs `main` by now: nothing is over then.
+    pub(crate) fn main_ended(&mut self, cx: &mut Context<'_>, code: i32) -> bool {
+        if self.ended.is_none() {
+            if !self.is_master(cx.view) {
+                return false;
+            }
+            let (term, master) = (self.term, cx.view.me().peer.id);
+            self.ended = Some(Ended { term, master, code });
+            to_others(cx, &Message::Ended { term, master, code });
             cx.actions.push_back(Action::End(code));
         }
+        true
     }
 
-    /// The master says that the pool is over. (Its code is for whoever called the program there; here all went well.)
-    pub(crate) fn ended(&mut self, cx: &mut Context<'_>, from: Peer, code: i32) {
+    /// The pool is over, says its master, or somebody who has heard it from there. (The code is for whoever called the
+    /// program there; here all went well.)
+    pub(crate) fn ended(
+        &mut self,
+        cx: &mut Context<'_>,
+        from: Peer,
+        (term, master): (u32, NodeId),
+        code: i32,
+    ) {
         let entitled = self
             .master
             .as_ref()
-            .is_none_or(|master| master.peer == from);
-        if entitled && self.code.is_none() {
-            self.code = Some(code);
+            .is_none_or(|known| term > self.term || term == self.term && master == known.peer.id);
+        if entitled && self.ended.is_none() {
+            self.ended = Some(Ended { term, master, code });
+            self.vacancy = None;
+            self.catching_up = None;
+            let others = cx.view.members().map(|member| member.peer);
+            let linked = others.filter(|peer| *peer != from && cx.links.epoch(*peer).is_some());
+            for peer in linked {
+                let told = Message::Ended { term, master, code };
+                cx.actions.push_back(Action::Send(peer, told));
+            }
             cx.actions.push_back(Action::End(0));
         }
+    }
+}
+
+/// Tells the driver.
+fn say_who(cx: &mut Context<'_>, master: &Identity) {
+    cx.actions.push_back(Action::Joined {
+        me: cx.view.me().clone(),
+        master: master.clone(),
+    });
+    if cx.view.set_master(master.peer.id) {
+        let news = Notice::Master(master.clone());
+        cx.actions.push_back(Action::Tell(news));
+    }
+}
+
+/// Tells some others.
+fn relay(cx: &mut Context<'_>, but: Peer, message: &Message) {
+    let some = (0..RELAYS).filter_map(|_| cx.view.random(cx.rng));
+    let some: BTreeSet<Peer> = some.filter(|peer| *peer != but).collect();
+    for peer in some {
+        cx.actions.push_back(Action::Send(peer, message.clone()));
     }
 }
 

@@ -1,11 +1,15 @@
 //! Stories of masters, and of how pools end.
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 use super::super::{
-    Config, Notice,
-    cluster::{Cluster, Program, Shape},
+    Config, Event, Message, Notice,
+    cluster::{Cluster, Program, Shape, mix},
 };
+
+const fn ms(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
 
 const fn secs(secs: u64) -> Duration {
     Duration::from_secs(secs)
@@ -22,6 +26,39 @@ fn pool(nodes: u32, wanted: u32) -> Cluster {
         cluster.join(&config, "a", 1, 0);
     }
     cluster
+}
+
+/// The nodes of these sites have come in, one after another; the first is master.
+fn grown(seed: u64, sites: &[&str]) -> Cluster {
+    let mut cluster = Cluster::new(seed);
+    let config = Config::default();
+    for (index, site) in sites.iter().enumerate() {
+        match index {
+            0 => cluster.boot(&config, site, 1),
+            _ => cluster.join(&config, site, 1, 0),
+        };
+        // Their stamps are in the order of their numbers.
+        cluster.run_for(ms(50));
+    }
+    assert!(cluster.run_until(secs(5), agree));
+    cluster.run_for(secs(1) + ms(37 * (seed % 40)));
+    cluster
+}
+
+/// The living nodes that are in.
+fn living(cluster: &Cluster) -> impl Iterator<Item = u32> {
+    let is_in = |node: &u32| cluster.is_alive(*node) && cluster.joined(*node).is_some();
+    (0..cluster.nodes()).filter(is_in)
+}
+
+/// Does every living node see exactly the living nodes?
+fn agree(cluster: &Cluster) -> bool {
+    let living = || living(cluster);
+    let peers: BTreeSet<_> = living().map(|node| cluster.peer(node)).collect();
+    living().all(|node| {
+        let members = cluster.node(node).view().members();
+        members.map(|member| member.peer).eq(peers.iter().copied())
+    })
 }
 
 #[test]
@@ -54,26 +91,43 @@ fn root_jobs_wait_until_enough_nodes_are_in() {
     assert!(cluster.run_until(secs(2), |cluster| cluster.ended(0) == Some(0)));
 }
 
-#[test]
-fn a_pool_whose_master_is_gone_has_failed() {
-    let mut cluster = pool(3, 3);
-    cluster.run_for(secs(1));
-    cluster.crash(0);
-    assert!(cluster.run_until(secs(3), |cluster| {
-        (1..3).all(|node| cluster.ended(node) == Some(1))
-    }));
-    let failed = |told: &Notice| matches!(told, Notice::Failed(text) if text.contains("a-0"));
-    assert!(cluster.notices(1).iter().any(failed));
+/// Those who were to run `main` from the start, and of which term.
+fn elected(cluster: &Cluster) -> Vec<(u32, u32)> {
+    let of = |node| cluster.mains(node).iter().map(move |term| (node, *term));
+    (0..cluster.nodes()).flat_map(of).collect()
+}
+
+/// Does every living node follow that one?
+fn follow(cluster: &Cluster, master: u32) -> bool {
+    let master = cluster.peer(master);
+    living(cluster).all(|node| cluster.node(node).view().master() == master)
 }
 
 #[test]
-fn a_master_that_leaves_ends_the_pool_too() {
+fn a_master_that_is_killed_is_replaced_by_the_eldest() {
+    for seed in 0..20 {
+        let mut cluster = pool(5, 5);
+        cluster.run_for(secs(1) + Duration::from_millis(61 * seed));
+        cluster.crash(0);
+        let elect = |cluster: &Cluster| !elected(cluster).is_empty();
+        assert!(cluster.run_until(secs(5), elect), "seed {seed}");
+        cluster.run_for(secs(20));
+        assert_eq!(elected(&cluster), [(1, 1)], "seed {seed}");
+        assert!(follow(&cluster, 1));
+        assert!((1..5).all(|node| cluster.ended(node).is_none()));
+    }
+}
+
+#[test]
+fn a_master_that_leaves_is_replaced_at_once() {
     let mut cluster = pool(3, 3);
     cluster.run_for(secs(1));
     cluster.leave(0);
-    assert!(cluster.run_until(secs(1), |cluster| {
-        (1..3).all(|node| cluster.ended(node) == Some(1))
-    }));
+    let elect = |cluster: &Cluster| elected(cluster) == [(1, 1)];
+    assert!(cluster.run_until(secs(2), elect));
+    cluster.run_for(secs(20));
+    assert_eq!(elected(&cluster), [(1, 1)]);
+    assert!(follow(&cluster, 1));
 }
 
 #[test]
@@ -85,4 +139,286 @@ fn many_short_roots_are_told_together() {
     assert!(cluster.run_until(secs(20), |cluster| cluster.ended(0).is_some()));
     let told = cluster.traffic.of("roots done").all();
     assert!(told <= 60, "{told} messages");
+}
+
+#[test]
+fn a_master_that_falls_silent_alone_is_replaced_after_a_moment() {
+    for seed in 0..20 {
+        let mut cluster = grown(seed, &["a", "a", "a", "b", "b", "b"]);
+        cluster.isolate(0);
+        let elect = |cluster: &Cluster| !elected(cluster).is_empty();
+        assert!(cluster.run_until(secs(10), elect), "seed {seed}");
+        assert_eq!(elected(&cluster), [(1, 1)], "seed {seed}");
+    }
+}
+
+#[test]
+fn the_two_eldest_are_killed_at_once() {
+    for seed in 0..20 {
+        let mut cluster = grown(seed, &["a", "b", "a", "b", "a"]);
+        cluster.crash(0);
+        cluster.crash(1);
+        let elect = |cluster: &Cluster| !elected(cluster).is_empty();
+        assert!(cluster.run_until(secs(5), elect), "seed {seed}");
+        cluster.run_for(secs(20));
+        assert_eq!(elected(&cluster), [(2, 1)], "seed {seed}");
+        assert!(follow(&cluster, 2));
+    }
+}
+
+#[test]
+fn of_a_pool_of_two_one_is_left() {
+    let mut cluster = grown(1, &["a", "b"]);
+    cluster.crash(0);
+    assert!(cluster.run_until(secs(5), |cluster| elected(cluster) == [(1, 1)]));
+}
+
+#[test]
+fn the_elected_dies_before_it_says_so_or_just_after() {
+    let sites = ["a", "a", "b", "b", "b"];
+    for seed in 0..20 {
+        let mut cluster = grown(seed, &sites);
+        cluster.crash(0);
+        let crash = cluster.now();
+        let takes_over = |cluster: &Cluster| {
+            let view = cluster.node(1).view();
+            view.master() == view.me().peer
+        };
+        assert!(cluster.run_until(secs(5), takes_over), "seed {seed}");
+        let took = cluster.now() - crash;
+        for (early, late) in [
+            (ms(1), ms(0)),
+            (ms(0), ms(0)),
+            (ms(0), ms(4)),
+            (ms(0), ms(900)),
+        ] {
+            let mut cluster = grown(seed, &sites);
+            cluster.crash(0);
+            cluster.run_for(took - early + late);
+            cluster.crash(1);
+            let next = |cluster: &Cluster| !cluster.mains(2).is_empty();
+            assert!(cluster.run_until(secs(5), next), "seed {seed}");
+            cluster.run_for(secs(20));
+            assert_eq!(cluster.mains(2).len(), 1, "seed {seed}");
+            assert!(follow(&cluster, 2));
+            assert!(cluster.mains(3).is_empty() && cluster.mains(4).is_empty());
+        }
+    }
+}
+
+#[test]
+fn a_frozen_master_yields_when_it_thaws() {
+    for seed in 0..20 {
+        let mut cluster = grown(seed, &["a", "a", "b", "b"]);
+        cluster.freeze(0);
+        let elect = |cluster: &Cluster| elected(cluster) == [(1, 1)];
+        assert!(cluster.run_until(secs(10), elect), "seed {seed}");
+        cluster.run_for(secs(5 + seed));
+        cluster.thaw(0);
+        let settled = |cluster: &Cluster| cluster.yields(0) == 1 && agree(cluster);
+        assert!(cluster.run_until(secs(5), settled), "seed {seed}");
+        cluster.run_for(secs(20));
+        assert_eq!(elected(&cluster), [(1, 1)], "seed {seed}");
+        assert!(follow(&cluster, 1));
+        assert_eq!(cluster.yields(0), 1);
+        assert!((0..4).all(|node| cluster.ended(node).is_none()));
+    }
+}
+
+#[test]
+fn a_master_that_only_paused_stays() {
+    for seed in 0..20 {
+        let mut cluster = grown(seed, &["a", "a", "b", "b"]);
+        cluster.freeze(0);
+        cluster.run_for(ms(2500));
+        cluster.thaw(0);
+        cluster.run_for(secs(40));
+        assert!(elected(&cluster).is_empty() && cluster.yields(0) == 0);
+        assert!(follow(&cluster, 0));
+    }
+}
+
+#[test]
+fn a_master_that_was_declared_dead_by_mistake_stays() {
+    let mut cluster = grown(2, &["a", "a", "b"]);
+    let master = cluster.peer(0);
+    cluster.forge(0, cluster.peer(1), Message::Buried(master));
+    assert_eq!(cluster.peer(0).generation, 1);
+    cluster.run_for(secs(40));
+    assert!(elected(&cluster).is_empty() && cluster.yields(0) == 0);
+    assert!(agree(&cluster) && follow(&cluster, 0));
+}
+
+#[test]
+fn who_joins_while_there_is_no_master_gets_in() {
+    for seed in 0..20 {
+        let mut cluster = grown(seed, &["a", "a", "b", "b"]);
+        cluster.crash(0);
+        cluster.run_for(ms(150 * (seed % 20)));
+        let joiner = cluster.join(&Config::default(), "b", 1, 2 + seed as u32 % 2);
+        let through_the_elected = cluster.join(&Config::default(), "b", 1, 1);
+        let all_in = |cluster: &Cluster| {
+            cluster.joined(joiner).is_some() && cluster.joined(through_the_elected).is_some()
+        };
+        assert!(cluster.run_until(secs(10), all_in), "seed {seed}");
+        assert!(cluster.run_until(secs(10), agree), "seed {seed}");
+        cluster.run_for(secs(10));
+        assert_eq!(elected(&cluster), [(1, 1)], "seed {seed}");
+        assert!(follow(&cluster, 1), "seed {seed}");
+        let stamps: BTreeSet<u64> = (1..6)
+            .map(|node| cluster.joined(node).unwrap().stamp)
+            .collect();
+        assert_eq!(stamps.len(), 5, "each has a stamp of its own");
+    }
+}
+
+#[test]
+fn a_partition_that_does_not_last_changes_no_master() {
+    for seed in 0..20 {
+        let mut cluster = grown(seed, &["a", "a", "a", "b", "b", "b"]);
+        cluster.partition("a", "b");
+        cluster.run_for(secs(8 + seed));
+        assert_eq!(cluster.node(4).view().len(), 3, "seed {seed}");
+        cluster.heal();
+        assert!(cluster.run_until(secs(20), agree), "seed {seed}");
+        cluster.run_for(secs(40));
+        assert!(elected(&cluster).is_empty(), "seed {seed}");
+        assert_eq!(cluster.yields(0), 0);
+        assert!(agree(&cluster) && follow(&cluster, 0), "seed {seed}");
+    }
+}
+
+#[test]
+fn a_partition_that_lasts_makes_two_masters_and_one_when_it_ends() {
+    for seed in 0..20 {
+        let mut cluster = grown(seed, &["a", "a", "a", "b", "b", "b"]);
+        cluster.partition("a", "b");
+        cluster.run_for(secs(30));
+        assert!(elected(&cluster).is_empty(), "seed {seed}: not before 30 s");
+        cluster.run_for(secs(15 + 4 * seed));
+        assert_eq!(elected(&cluster), [(3, 1)], "seed {seed}");
+        cluster.heal();
+        let one = |cluster: &Cluster| agree(cluster) && follow(cluster, 3);
+        assert!(cluster.run_until(secs(35), one), "seed {seed}");
+        cluster.run_for(secs(40));
+        assert_eq!(elected(&cluster), [(3, 1)], "seed {seed}");
+        assert_eq!((cluster.yields(0), cluster.yields(3)), (1, 0));
+        assert!(one(&cluster), "seed {seed}");
+        assert!((0..6).all(|node| cluster.peer(node).generation <= 2));
+    }
+}
+
+#[test]
+fn a_site_that_is_lost_with_the_master_is_waited_for() {
+    for seed in 0..10 {
+        let mut cluster = grown(seed, &["a", "a", "b", "b", "c", "c", "c"]);
+        cluster.partition("a", "b");
+        cluster.partition("a", "c");
+        cluster.run_for(secs(30));
+        assert!(elected(&cluster).is_empty(), "seed {seed}");
+        cluster.run_for(secs(15));
+        assert_eq!(elected(&cluster), [(2, 1)], "seed {seed}");
+    }
+}
+
+#[test]
+fn who_knows_that_the_pool_has_ended_elects_nobody() {
+    for seed in 0..10 {
+        let mut cluster = grown(seed, &["a", "a", "b", "b", "b"]);
+        // The master's word reaches one node only, which has no connection to one other.
+        let master = cluster.peer(0);
+        let (term, code) = (0, 0);
+        cluster.crash(0);
+        let ended = Message::Ended {
+            term,
+            master: master.id,
+            code,
+        };
+        cluster.forge(1, master, ended);
+        let all = |cluster: &Cluster| (1..5).all(|node| cluster.ended(node) == Some(0));
+        assert!(cluster.run_until(secs(5), all), "seed {seed}");
+        assert!(elected(&cluster).is_empty());
+    }
+}
+
+#[test]
+fn a_draining_master_has_its_successor_elected_first() {
+    let mut cluster = grown(3, &["a", "a", "b"]);
+    cluster.tell(1, Event::Drain(secs(3600)));
+    cluster.run_for(ms(100));
+    let gone = |told: &Notice| matches!(told, Notice::Draining(_));
+    cluster.tell(0, Event::Drain(secs(5)));
+    assert_eq!(cluster.yields(0), 1);
+    let next = |cluster: &Cluster| elected(cluster).last() == Some(&(2, 1));
+    assert!(cluster.run_until(secs(2), next), "the other one drains too");
+    assert!(cluster.notices(2).iter().any(gone));
+}
+
+#[test]
+fn a_joiner_knows_who_is_about_to_leave() {
+    let mut cluster = grown(4, &["a", "a", "a"]);
+    cluster.tell(1, Event::Drain(secs(3600)));
+    let joiner = cluster.join(&Config::default(), "a", 1, 2);
+    let peer = cluster.peer(1);
+    cluster.run_for(ms(300));
+    for node in [0, 2, joiner] {
+        if cluster.is_alive(1) {
+            assert!(cluster.node(node).view().is_draining(peer), "{node}");
+        }
+    }
+}
+
+#[test]
+fn whatever_happens_there_is_one_master_in_the_end() {
+    for seed in 0..40 {
+        let mut cluster = grown(seed, &["a", "a", "a", "b", "b", "b", "c", "c"]);
+        let sites = ["a", "b", "c"];
+        let mut asleep = BTreeSet::new();
+        for round in 0..30 {
+            let dice = mix(seed * 1000 + round);
+            cluster.run_for(ms(dice % 3000));
+            let living: Vec<u32> = (0..cluster.nodes())
+                .filter(|node| cluster.is_alive(*node))
+                .collect();
+            let node = living[(dice >> 16) as usize % living.len()];
+            let (one, other) = (
+                sites[(dice >> 20) as usize % 3],
+                sites[(dice >> 24) as usize % 3],
+            );
+            match (dice >> 32) % 8 {
+                0 if living.len() > 3 => cluster.crash(node),
+                1 if living.len() > 3 => cluster.leave(node),
+                2 if asleep.insert(node) => cluster.freeze(node),
+                3 | 4 => {
+                    if let Some(node) = asleep.pop_first() {
+                        cluster.thaw(node);
+                    }
+                }
+                5 if cluster.nodes() < 20 => {
+                    cluster.join(&Config::default(), one, 1, node);
+                }
+                6 if one != other => cluster.partition(one, other),
+                7 => cluster.heal(),
+                _ => {}
+            }
+        }
+        while let Some(node) = asleep.pop_first() {
+            cluster.thaw(node);
+        }
+        cluster.heal();
+        let one =
+            |cluster: &Cluster| agree(cluster) && living(cluster).any(|node| follow(cluster, node));
+        assert!(cluster.run_until(secs(90), one), "seed {seed}");
+        cluster.run_for(secs(60));
+        assert!(one(&cluster), "seed {seed}");
+        let before: u32 = (0..cluster.nodes()).map(|node| cluster.yields(node)).sum();
+        let mains = elected(&cluster).len();
+        cluster.run_for(secs(60));
+        let after: u32 = (0..cluster.nodes()).map(|node| cluster.yields(node)).sum();
+        assert_eq!(
+            (before, mains),
+            (after, elected(&cluster).len()),
+            "and rest is"
+        );
+    }
 }

@@ -480,7 +480,10 @@ impl Steal {
 
     /// A marked job of ours is an orphan somewhere.
     pub(crate) fn claimed(&mut self, cx: &mut Context<'_>, departure: Departure, parcel: Parcel) {
-        let job = Job::of(&parcel);
+        let mut job = Job::of(&parcel);
+        if !cx.config.obeys(Rule::Fingerprint) {
+            job.fingerprint = cx.table.any(&job.id).unwrap_or(job.fingerprint);
+        }
         let me = cx.table.me();
         let owner = cx.table.owner(&job.id, job.fingerprint, cx.view);
         let source = (Source::Own(departure), Kind::Claim);

@@ -1,0 +1,221 @@
+//! Laws of the orphan table, without nodes.
+
+use std::{
+    collections::{BTreeSet, VecDeque},
+    net::{Ipv4Addr, SocketAddr},
+    sync::Arc,
+    time::Duration,
+};
+
+use proptest::{collection::vec, prelude::*};
+
+use super::{
+    super::{Action, Identity, NodeId, Peer, View},
+    Table,
+    table::Read,
+};
+use crate::job::{Fingerprint, JobId, OrphanNews};
+
+const NODES: u64 = 3;
+
+fn identity(number: u64) -> Identity {
+    Identity {
+        peer: Peer {
+            id: NodeId(u128::from(number)),
+            generation: 0,
+        },
+        name: format!("node-{number}").into(),
+        site: "here".into(),
+        addr: SocketAddr::from((Ipv4Addr::LOCALHOST, 7000 + number as u16)),
+        stamp: number,
+        threads: 1,
+    }
+}
+
+struct One {
+    table: Table,
+    view: View,
+    actions: VecDeque<Action>,
+    /// What its workers know.
+    index: BTreeSet<(JobId, u64)>,
+    settled: bool,
+}
+
+impl One {
+    fn all() -> Vec<One> {
+        let view = View::of((0..NODES).map(|number| Arc::new(identity(number))));
+        let one = |number| {
+            let me = identity(number).peer;
+            One {
+                table: Table::new(me),
+                view: view.seen_by(me),
+                actions: VecDeque::new(),
+                index: BTreeSet::new(),
+                settled: true,
+            }
+        };
+        (0..NODES).map(one).collect()
+    }
+
+    fn tell_workers(&mut self) {
+        for action in self.actions.drain(..) {
+            match action {
+                Action::Orphan(OrphanNews::Here(id, Fingerprint(is))) => {
+                    assert!(self.index.insert((id, is)), "told twice");
+                }
+                Action::Orphan(OrphanNews::Gone(id, Fingerprint(is))) => {
+                    assert!(self.index.remove(&(id, is)), "it was not there");
+                }
+                Action::Orphan(OrphanNews::Settled(settled)) => self.settled = settled,
+                action => panic!("a table does not ask for {action:?}"),
+            }
+        }
+    }
+
+    fn known(&self) -> BTreeSet<(JobId, u64)> {
+        let orphans = self.table.orphans();
+        orphans
+            .map(|(id, fingerprint, _, _)| (id.clone(), fingerprint.0))
+            .collect()
+    }
+}
+
+/// `from` tells `to` what it lacks, as two nodes do when they compare.
+fn compare(all: &mut [One], from: usize, to: usize) {
+    let theirs = all[to].table.versions();
+    let (pages, _) = all[from].table.compare(&theirs, &all[from].view);
+    let to = &mut all[to];
+    for page in pages {
+        let at = (&mut to.actions, Duration::ZERO);
+        assert_ne!(to.table.read(at, &to.view, page), Read::Gap);
+    }
+    to.tell_workers();
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Announce(usize, u32, u64, bool),
+    Withdraw(usize, u32, u64),
+    /// A page of the first's own sheet, from that version on, reaches the second.
+    Tell(usize, usize, u64),
+    Compare(usize, usize),
+    Close(usize, u32),
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let node = 0..NODES as usize;
+    prop_oneof![
+        (node.clone(), 0..4u32, 0..2u64, any::<bool>())
+            .prop_map(|(node, id, is, finished)| Step::Announce(node, id, is, finished)),
+        (node.clone(), 0..4u32, 0..2u64).prop_map(|(node, id, is)| Step::Withdraw(node, id, is)),
+        (node.clone(), node.clone(), 0..6u64).prop_map(|(a, b, after)| Step::Tell(a, b, after)),
+        (node.clone(), node.clone()).prop_map(|(a, b)| Step::Compare(a, b)),
+        (node, 0..4u32).prop_map(|(node, id)| Step::Close(node, id)),
+    ]
+}
+
+proptest! {
+    /// Whatever was told in whatever order, lost or twice: once everybody has compared, all copies are the same, and the
+    /// workers of each node know what its table knows.
+    #[test]
+    fn copies_converge(steps in vec(step(), 0..60)) {
+        let mut all = One::all();
+        for step in steps {
+            match step {
+                Step::Announce(node, id, is, finished) => {
+                    let One { table, actions, .. } = &mut all[node];
+                    let id = JobId::ROOT.child(id);
+                    table.announce((actions, Duration::ZERO), (&id, Fingerprint(is)), finished);
+                }
+                Step::Withdraw(node, id, is) => {
+                    let One { table, actions, .. } = &mut all[node];
+                    let id = JobId::ROOT.child(id);
+                    table.withdraw((actions, Duration::ZERO), (&id, Fingerprint(is)));
+                }
+                Step::Close(node, id) => {
+                    all[node].table.close(Duration::ZERO, &JobId::ROOT.child(id));
+                }
+                Step::Tell(from, to, after) => {
+                    let me = all[from].table.me();
+                    if let Some(page) = all[from].table.page(me, after) {
+                        let to = &mut all[to];
+                        to.table.read((&mut to.actions, Duration::ZERO), &to.view, page);
+                    }
+                }
+                Step::Compare(from, to) => compare(&mut all, from, to),
+            }
+            all.iter_mut().for_each(One::tell_workers);
+        }
+        for _ in 0..2 {
+            for from in 0..all.len() {
+                for to in 0..all.len() {
+                    compare(&mut all, from, to);
+                }
+            }
+        }
+        let known = all[0].known();
+        for one in &all {
+            prop_assert_eq!(&one.known(), &known);
+            prop_assert_eq!(&one.index, &known);
+        }
+    }
+}
+
+#[test]
+fn a_mark_stays_until_everybody_has_flushed() {
+    let mut all = One::all();
+    let dead = identity(2).peer;
+    all.pop();
+    for one in &mut all {
+        one.view.remove(dead);
+    }
+    all[0]
+        .table
+        .bury(&mut VecDeque::new(), Duration::ZERO, dead);
+    let settle = |one: &mut One| {
+        one.table.settle(&mut one.actions, &one.view, true);
+        one.tell_workers();
+        one.settled
+    };
+    assert!(!settle(&mut all[0]), "node 1 has not spoken");
+    all[1]
+        .table
+        .bury(&mut VecDeque::new(), Duration::ZERO, dead);
+    compare(&mut all, 1, 0);
+    assert!(settle(&mut all[0]));
+}
+
+#[test]
+fn who_never_speaks_is_not_waited_for_for_ever() {
+    let mut one = One::all().remove(0);
+    let dead = identity(2).peer;
+    one.view.remove(dead);
+    one.table.bury(&mut VecDeque::new(), Duration::ZERO, dead);
+    let due = one.table.next_timeout().expect("it waits");
+    one.table.handle_timeout(due);
+    one.table.settle(&mut one.actions, &one.view, true);
+    one.tell_workers();
+    assert!(one.settled);
+    while let Some(due) = one.table.next_timeout() {
+        one.table.handle_timeout(due);
+    }
+    assert!(one.table.is_blank(), "nothing is kept for ever");
+}
+
+#[test]
+fn what_a_dead_node_had_is_not_looked_for_there() {
+    let mut all = One::all();
+    let id = JobId::ROOT.child(0);
+    let One { table, actions, .. } = &mut all[2];
+    table.announce((actions, Duration::ZERO), (&id, Fingerprint(1)), true);
+    compare(&mut all, 2, 0);
+    let one = &mut all[0];
+    let dead = identity(2).peer;
+    assert_eq!(one.table.owner(&id, Fingerprint(1), &one.view), Some(dead));
+    assert_eq!(one.table.owner(&id, Fingerprint(2), &one.view), None);
+    one.view.remove(dead);
+    one.table.bury(&mut one.actions, Duration::ZERO, dead);
+    one.tell_workers();
+    assert!(one.index.is_empty());
+    assert_eq!(one.table.owner(&id, Fingerprint(1), &one.view), None);
+}
