@@ -19,6 +19,8 @@ use crate::job::{
 pub mod cluster;
 pub mod config;
 pub mod identity;
+#[cfg(any(test, feature = "harness"))]
+pub mod inspect;
 mod links;
 pub mod membership;
 pub mod message;

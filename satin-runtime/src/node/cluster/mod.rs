@@ -19,9 +19,12 @@ mod program;
 mod wire;
 mod workers;
 
+#[cfg(test)]
+mod tests;
+
 pub use program::{Outcome, Program, Shape, Work, mix};
 pub use wire::{KINDS, Path, Wire, kind, size};
-pub use workers::Effort;
+pub use workers::{BEST, Effort};
 
 use std::{
     cmp::Reverse,
@@ -34,11 +37,11 @@ use std::{
 use rand::{RngExt, SeedableRng, rngs::SmallRng};
 
 use super::{
-    Action, Config, Event, Identity, Lattices, Message, Node, NodeId, Notice, Peer, View,
+    Action, Config, Event, HostKey, Identity, Lattices, Message, Node, NodeId, Notice, Peer, View,
     message::Cargo,
 };
-use crate::job::{Answer, BoundName, Offer, RootTag, ValueName};
-use workers::Workers;
+use crate::job::{Answer, BoundName, JobId, Offer, RootTag, Saved, ValueName};
+use workers::{Finished, Workers};
 
 /// A peer to whom no connection can be made is given up after so long.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
@@ -158,20 +161,64 @@ struct Slot {
     joined: Option<Identity>,
     ended: Option<i32>,
     may_start: bool,
-    main: Option<(VecDeque<u32>, i32)>,
+    main: Option<Main>,
+    /// Of the main that runs here, or ran last.
+    term: u32,
     roots: u32,
-    running: Option<RootTag>,
+    running: Option<Running>,
+    /// Its main has been told to stop.
+    yields: bool,
+    /// Results of root jobs are told before main sees them.
+    keeps: bool,
     results: BTreeMap<RootTag, u64>,
+    panics: Vec<String>,
     notices: Vec<Notice>,
     /// Terms for which it was to run `main` from the start.
     mains: Vec<u32>,
     /// How often it was to stop it.
-    yields: u32,
+    yielded: u32,
     values: Held,
     parts: BTreeMap<ValueName, Parts>,
     bounds: BTreeMap<(BoundName, RootTag), Vec<u8>>,
     hungry: bool,
     born: Duration,
+}
+
+impl Slot {
+    fn have_yielded(&mut self, saved: Vec<Saved>) {
+        self.running = None;
+        self.workers.events.push_back(Event::Yielded(saved));
+    }
+}
+
+/// What is left to do of a `main`.
+#[derive(Clone, Debug)]
+struct Main {
+    programs: VecDeque<u32>,
+    code: i32,
+}
+
+/// The root job under way.
+#[derive(Clone, Copy, Debug)]
+struct Running {
+    tag: RootTag,
+    program: u32,
+    since: Duration,
+    /// Its result, which is not in safe hands yet.
+    result: Option<u64>,
+}
+
+/// A `main` that came to its end.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Ending {
+    /// Where.
+    pub node: u32,
+    /// Counts the masters.
+    pub term: u32,
+    /// Its exit code.
+    pub code: i32,
+    /// What came out of its root jobs.
+    pub results: Vec<u64>,
 }
 
 /// A value that has not come in full.
@@ -266,6 +313,13 @@ pub struct Cluster {
     pub trace: bool,
     /// Events handled so far.
     pub steps: u64,
+    /// Root jobs that take longer than this have their results kept by others, where the node asks for it.
+    pub keep_after: Duration,
+    /// The node to which the last event happened, if it was to one.
+    pub touched: Option<u32>,
+    main: Option<Main>,
+    endings: Vec<Ending>,
+    runs: Option<BTreeMap<u64, u32>>,
     promises: Option<Promises>,
 }
 
@@ -352,6 +406,11 @@ impl Cluster {
             traffic: Traffic::default(),
             trace: false,
             steps: 0,
+            keep_after: Duration::from_millis(50),
+            touched: None,
+            main: None,
+            endings: Vec::new(),
+            runs: None,
             promises: None,
         }
     }
@@ -378,7 +437,7 @@ impl Cluster {
             let view = view.seen_by(identity.peer);
             let (process, held) = Process::new();
             let node = Node::formed(config.clone(), view, process, seed, self.now);
-            self.admit(node, identity, held);
+            self.admit(node, identity, held, config);
         }
         let master = all.first().cloned();
         for (slot, identity) in self.slots.iter_mut().zip(&all) {
@@ -394,7 +453,7 @@ impl Cluster {
         let seed = self.rng.random();
         let (process, held) = Process::new();
         let node = Node::new(config.clone(), identity.clone(), process, seed, self.now);
-        self.admit(node, &identity, held)
+        self.admit(node, &identity, held, config)
     }
 
     /// A node starts and joins through another.
@@ -425,12 +484,15 @@ impl Cluster {
         }
     }
 
-    fn admit(&mut self, node: Node, identity: &Identity, values: Held) -> u32 {
+    fn admit(&mut self, node: Node, identity: &Identity, values: Held, config: &Config) -> u32 {
         let index = self.slots.len() as u32;
+        let without = config.without.clone();
+        let mut workers = Workers::new(identity.threads, mix(u64::from(index)), without);
+        workers.begun = self.runs.is_some().then(Vec::new);
         let site = self.site(&identity.site);
         self.slots.push(Slot {
             node,
-            workers: Workers::new(identity.threads),
+            workers,
             site,
             addr: identity.addr,
             links: BTreeMap::new(),
@@ -442,12 +504,16 @@ impl Cluster {
             ended: None,
             may_start: false,
             main: None,
+            term: 0,
             roots: 0,
             running: None,
+            yields: false,
+            keeps: false,
             results: BTreeMap::new(),
+            panics: Vec::new(),
             notices: Vec::new(),
             mains: Vec::new(),
-            yields: 0,
+            yielded: 0,
             values,
             parts: BTreeMap::new(),
             bounds: BTreeMap::new(),
@@ -537,13 +603,44 @@ impl Cluster {
     /// How often it was to stop `main`, because another runs it.
     #[must_use]
     pub fn yields(&self, node: u32) -> u32 {
-        self.slot(node).yields
+        self.slot(node).yielded
     }
 
     /// What it last said about hunger.
     #[must_use]
     pub fn is_hungry(&self, node: u32) -> bool {
         self.slot(node).hungry
+    }
+
+    /// Has it been stopped, see [`freeze`](Cluster::freeze)?
+    #[must_use]
+    pub fn is_frozen(&self, node: u32) -> bool {
+        self.slot(node).frozen
+    }
+
+    /// Why root jobs there panicked.
+    #[must_use]
+    pub fn panics(&self, node: u32) -> &[String] {
+        &self.slot(node).panics
+    }
+
+    /// Is each child of each frame there in exactly one place: queued, running, away or done?
+    ///
+    /// # Errors
+    /// Says what is not so.
+    pub fn audit(&self, node: u32) -> Result<(), String> {
+        self.slot(node).workers.audit()
+    }
+
+    /// The hosted jobs that its workers have.
+    pub fn at_work(&self, node: u32) -> impl Iterator<Item = HostKey> {
+        self.slot(node).workers.hosted()
+    }
+
+    /// How often jobs were begun, by a hash of their ids; since [`count_runs`](Cluster::count_runs).
+    #[must_use]
+    pub fn runs(&self) -> Option<&BTreeMap<u64, u32>> {
+        self.runs.as_ref()
     }
 
     /// What its workers did.
@@ -576,7 +673,8 @@ impl Cluster {
     #[must_use]
     pub fn is_done(&self, node: u32) -> bool {
         let slot = self.slot(node);
-        slot.roots > 0 && slot.running.is_none() && slot.results.len() == slot.roots as usize
+        let of_term = slot.results.keys().filter(|tag| tag.term == slot.term);
+        slot.roots > 0 && slot.running.is_none() && of_term.count() == slot.roots as usize
     }
 
     /// The value of a bound there.
@@ -625,13 +723,19 @@ impl Cluster {
 
     fn begin_root(&mut self, node: u32, program: u32) -> RootTag {
         let work = self.programs[program as usize].root();
+        let now = self.now;
         let slot = self.slot_mut(node);
         let tag = RootTag {
-            term: 0,
+            term: slot.term,
             number: slot.roots,
         };
         slot.roots += 1;
-        slot.running = Some(tag);
+        slot.running = Some(Running {
+            tag,
+            program,
+            since: now,
+            result: None,
+        });
         slot.workers.events.push_back(Event::RootStarted(tag));
         slot.workers.start_root(tag, program, work);
         tag
@@ -639,26 +743,83 @@ impl Cluster {
 
     /// Once that node may start roots it calls these, one after another, and then ends the pool with that code.
     pub fn set_main(&mut self, node: u32, programs: &[u32], code: i32) {
-        self.slot_mut(node).main = Some((programs.iter().copied().collect(), code));
+        let programs = programs.iter().copied().collect();
+        self.slot_mut(node).main = Some(Main { programs, code });
         self.go_on_with_main(node);
         self.settle(node);
     }
 
+    /// As [`set_main`](Cluster::set_main) for whoever is, or becomes, master: also for nodes to come.
+    pub fn set_main_everywhere(&mut self, programs: &[u32], code: i32) {
+        let main = Main {
+            programs: programs.iter().copied().collect(),
+            code,
+        };
+        for node in 0..self.nodes() {
+            self.slot_mut(node).main = Some(main.clone());
+        }
+        self.main = Some(main);
+        for node in 0..self.nodes() {
+            self.go_on_with_main(node);
+            self.settle(node);
+        }
+    }
+
+    /// The mains that came to their end so far: more than one if there were two pools for a while.
+    #[must_use]
+    pub fn endings(&self) -> &[Ending] {
+        &self.endings
+    }
+
     fn go_on_with_main(&mut self, node: u32) {
-        let slot = self.slot_mut(node);
-        if slot.running.is_some() || !slot.may_start {
+        let slot = &mut self.slots[node as usize];
+        if slot.running.is_some() || !slot.may_start || slot.yields || !slot.alive {
             return;
         }
-        let Some((programs, code)) = &mut slot.main else {
+        let Some(main) = &mut slot.main else {
             return;
         };
-        if let Some(program) = programs.pop_front() {
+        if let Some(program) = main.programs.pop_front() {
             self.begin_root(node, program);
         } else {
-            let ended = Event::MainEnded(*code);
+            let (code, term) = (main.code, slot.term);
             slot.main = None;
-            slot.workers.events.push_back(ended);
+            slot.workers.events.push_back(Event::MainEnded(code));
+            let results = slot.results.iter().filter(|(tag, _)| tag.term == term);
+            let results = results.map(|(_, result)| *result).collect();
+            self.endings.push(Ending {
+                node,
+                term,
+                code,
+                results,
+            });
         }
+    }
+
+    /// Another node is to run `main`.
+    fn yield_main(&mut self, node: u32) {
+        let slot = self.slot_mut(node);
+        slot.main = None;
+        slot.may_start = false;
+        slot.yields = true;
+        slot.yielded += 1;
+        let running = slot.running.map(|running| running.tag);
+        if !running.is_some_and(|tag| slot.workers.give_up_root(tag)) {
+            slot.have_yielded(Vec::new());
+        }
+    }
+
+    /// This node is to run `main`, from the start.
+    fn run_main(&mut self, node: u32, term: u32) {
+        let main = self.main.clone();
+        let slot = self.slot_mut(node);
+        slot.main = main;
+        slot.may_start = false;
+        slot.yields = false;
+        slot.term = term;
+        slot.mains.push(term);
+        slot.roots = 0;
+        slot.running = None;
     }
 
     /// Something happens to a node.
@@ -683,6 +844,16 @@ impl Cluster {
     /// Fine-grained code: jobs can be taken only so long after somebody asked.
     pub fn set_shy(&mut self, node: u32, delay: Option<Duration>) {
         self.slot_mut(node).workers.shy = delay;
+    }
+
+    /// Workers there with more frames than this on their stacks take no more while they wait.
+    pub fn set_nesting(&mut self, node: u32, frames: usize) {
+        self.slot_mut(node).workers.nesting = frames;
+    }
+
+    /// From now on every beginning of a job is counted, see [`runs`](Cluster::runs). Before there are nodes.
+    pub fn count_runs(&mut self) {
+        self.runs = Some(BTreeMap::new());
     }
 
     /// A value is made there.
@@ -901,6 +1072,7 @@ impl Cluster {
         };
         self.now = at;
         self.steps += 1;
+        self.touched = what.node();
         self.happen(what);
         true
     }
@@ -1215,9 +1387,15 @@ impl Cluster {
                 self.schedule(now + delay, Happening::Publish(index));
             }
             let slot = &mut self.slots[index as usize];
-            if let Some((tag, result)) = slot.workers.finished.pop() {
-                slot.workers.events.push_back(Event::RootFinished(tag));
-                self.finish_root(index, tag, result);
+            if let Some(begun) = &mut slot.workers.begun
+                && let Some(runs) = &mut self.runs
+            {
+                for path in begun.drain(..) {
+                    *runs.entry(path).or_default() += 1;
+                }
+            }
+            if let Some((tag, finished)) = slot.workers.finished.pop() {
+                self.finish_root(index, tag, finished);
             }
             let slot = &mut self.slots[index as usize];
             while let Some(event) = slot.workers.events.pop_front() {
@@ -1248,8 +1426,61 @@ impl Cluster {
         }
     }
 
-    fn finish_root(&mut self, node: u32, tag: RootTag, result: u64) {
+    fn finish_root(&mut self, node: u32, tag: RootTag, finished: Finished) {
+        let (now, keep_after) = (self.now, self.keep_after);
         let slot = self.slot_mut(node);
+        let Some(running) = slot.running.filter(|running| running.tag == tag) else {
+            // It had to be given up before the next main could start.
+            return;
+        };
+        match finished {
+            Finished::GivenUp(saved) => slot.have_yielded(saved),
+            _ if slot.yields => slot.have_yielded(Vec::new()),
+            Finished::Result(result, ours) => {
+                if slot.keeps && ours && now >= running.since + keep_after {
+                    slot.running = Some(Running {
+                        result: Some(result),
+                        ..running
+                    });
+                    let saved = Saved {
+                        id: JobId::ROOT.child(tag.number),
+                        fingerprint: self.programs[running.program as usize].root().fingerprint(),
+                        answer: Answer::Result {
+                            bytes: result.to_le_bytes().to_vec(),
+                            needs: Vec::new(),
+                        },
+                    };
+                    let events = &mut self.slot_mut(node).workers.events;
+                    events.push_back(Event::RootResult(tag, saved));
+                } else {
+                    self.main_sees(node, tag, result);
+                }
+            }
+            Finished::Panicked(story) => {
+                slot.panics.push(story);
+                slot.running = None;
+                if let Some(main) = &mut slot.main {
+                    main.programs.clear();
+                    main.code = 101;
+                }
+                slot.workers.events.push_back(Event::RootFinished(tag));
+                self.go_on_with_main(node);
+            }
+        }
+    }
+
+    fn root_kept(&mut self, node: u32, tag: RootTag) {
+        let running = self.slot(node).running;
+        if let Some(running) = running.filter(|running| running.tag == tag)
+            && let Some(result) = running.result
+        {
+            self.main_sees(node, tag, result);
+        }
+    }
+
+    fn main_sees(&mut self, node: u32, tag: RootTag, result: u64) {
+        let slot = self.slot_mut(node);
+        slot.workers.events.push_back(Event::RootFinished(tag));
         slot.results.insert(tag, result);
         slot.running = None;
         self.go_on_with_main(node);
@@ -1260,7 +1491,9 @@ impl Cluster {
     /// # Panics
     /// If a root's result is wrong. `programs` are those that the node was given, in order.
     pub fn check(&self, node: u32, programs: &[u32]) {
-        let results = self.slot(node).results.values();
+        let slot = self.slot(node);
+        let results = slot.results.iter().filter(|(tag, _)| tag.term == slot.term);
+        let results = results.map(|(_, result)| result);
         let right = programs.iter().map(|program| self.outcome(*program).result);
         assert!(results.copied().eq(right), "a result is wrong");
     }
@@ -1302,14 +1535,14 @@ impl Cluster {
                 );
                 slot.workers.deliver(programs, departure, &answer);
             }
-            Action::PutBack(departure, _back) => slot.workers.put_back(departure),
-            Action::Orphan(_)
-            | Action::Save(_)
-            | Action::GiveBack
-            | Action::KeepRoots(_)
-            | Action::RootKept(_) => {}
-            Action::YieldMain => slot.yields += 1,
-            Action::RunMain { term } => slot.mains.push(term),
+            Action::PutBack(departure, back) => slot.workers.put_back(departure, back),
+            Action::Orphan(news) => slot.workers.orphan(news),
+            Action::Save(key) => slot.workers.save(key),
+            Action::KeepRoots(keep) => slot.keeps = keep,
+            Action::RootKept(tag) => self.root_kept(node, tag),
+            Action::YieldMain => self.yield_main(node),
+            Action::RunMain { term } => self.run_main(node, term),
+            Action::GiveBack => slot.workers.give_back(),
             Action::Hungry(hungry) => slot.hungry = hungry,
             Action::SendPart {
                 to,
@@ -1360,8 +1593,15 @@ impl Cluster {
                     }
                 }
             }
-            Action::ForgetRoot(tag) => slot.bounds.retain(|(_, root), _| *root != tag),
+            Action::ForgetRoot(tag) => {
+                slot.bounds.retain(|(_, root), _| *root != tag);
+                slot.workers.forget_root(tag);
+            }
             Action::Improve(offer) => {
+                if offer.bound == BEST {
+                    slot.workers
+                        .improve(offer.root, Smallest::read(&offer.value));
+                }
                 let place = slot.bounds.entry((offer.bound, offer.root));
                 let have = place.or_insert_with(|| offer.value.clone());
                 if let Some(better) = Smallest.join(offer.bound, have, &offer.value) {
@@ -1413,30 +1653,5 @@ fn index_of(addr: SocketAddr) -> u32 {
     match addr.ip() {
         IpAddr::V4(ip) if ip.to_bits() >> 24 == 10 => ip.to_bits() & 0xff_ffff,
         _ => u32::MAX,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_node_alone_computes_a_tree() {
-        for seed in 0..50 {
-            let mut cluster = Cluster::new(seed);
-            cluster.form(&Config::default(), &[("here", 1)], 1 + seed as u32 % 3);
-            let shape = Shape::Random {
-                width: 3,
-                height: 4,
-                races: 20,
-            };
-            let program = Program::new(shape, Duration::from_millis(1)).seeded(seed);
-            let program = cluster.program(program);
-            cluster.start_root(0, program);
-            let limit = cluster.outcome(program).time + Duration::from_secs(1);
-            assert!(cluster.run_until(limit, |cluster| cluster.is_done(0)));
-            cluster.check(0, &[program]);
-            assert!(cluster.is_empty(0) || seed % 3 > 0);
-        }
     }
 }

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::job::Fingerprint;
+
 /// One invocation, small enough to travel.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Work {
@@ -9,6 +11,43 @@ pub struct Work {
     pub seed: u64,
     /// Levels below it, at most.
     pub height: u32,
+    /// What its way down has cost so far, see [`Shape::Best`].
+    pub cost: u32,
+}
+
+/// Bytes of a [`Work`] as it travels.
+const PACKED: usize = 16;
+
+impl Work {
+    /// As it travels, in so many bytes at least.
+    pub(super) fn pack(self, size: usize) -> Vec<u8> {
+        let size = size.max(PACKED);
+        let mut bytes = Vec::with_capacity(size);
+        bytes.extend_from_slice(&self.seed.to_le_bytes());
+        bytes.extend_from_slice(&self.height.to_le_bytes());
+        bytes.extend_from_slice(&self.cost.to_le_bytes());
+        bytes.resize(size, 0);
+        bytes
+    }
+
+    /// As it was packed.
+    pub(super) fn unpack(bytes: &[u8]) -> Work {
+        let word = |from: usize| {
+            let word = bytes[from..from + 4].try_into().expect("4 bytes");
+            u32::from_le_bytes(word)
+        };
+        Work {
+            seed: u64::from(word(0)) | u64::from(word(4)) << 32,
+            height: word(8),
+            cost: word(12),
+        }
+    }
+
+    /// What tells this work from any other.
+    #[must_use]
+    pub fn fingerprint(self) -> Fingerprint {
+        Fingerprint(mix(self.seed))
+    }
 }
 
 /// The shape of a tree of jobs.
@@ -46,6 +85,14 @@ pub enum Shape {
         /// Of a hundred inner jobs so many are races: the first child that is done aborts the others.
         races: u32,
     },
+    /// Branch and bound: the cheapest leaf is looked for, and many cost the same. What already costs more than the
+    /// cheapest leaf known so far is cut off; so the jobs of two runs are not the same, and the result is.
+    Best {
+        /// Children of each inner job.
+        width: u32,
+        /// Levels below the root.
+        height: u32,
+    },
 }
 
 /// A tree of jobs and how long they take.
@@ -57,23 +104,29 @@ pub struct Program {
     pub leaf: Duration,
     /// How long each phase of an inner job takes before it spawns.
     pub inner: Duration,
-    /// Bytes of arguments; a job needs 12 at least.
+    /// Bytes of arguments; a job needs 16 at least.
     pub size: usize,
     /// Where its randomness comes from.
     pub seed: u64,
+    /// What comes out of one phase goes into the children of the next, as through `&mut`.
+    pub feeds: bool,
+    /// A job that runs again may spawn the same children in another order. The result is the same.
+    pub changing: bool,
 }
 
 impl Program {
     /// Leaves take `leaf`, inner jobs a microsecond.
     #[must_use]
     pub fn new(shape: Shape, leaf: Duration) -> Program {
-        let (inner, size) = (Duration::from_micros(1), 12);
+        let inner = Duration::from_micros(1);
         Program {
             shape,
             leaf,
             inner: inner.min(leaf),
-            size,
+            size: PACKED,
             seed: 0,
+            feeds: false,
+            changing: false,
         }
     }
 
@@ -89,21 +142,30 @@ impl Program {
         let height = match self.shape {
             Shape::Knary { height, .. }
             | Shape::Uts { height, .. }
-            | Shape::Random { height, .. } => height,
+            | Shape::Random { height, .. }
+            | Shape::Best { height, .. } => height,
             Shape::Flat { .. } => 1,
         };
         Work {
             seed: mix(self.seed),
             height,
+            cost: 0,
         }
     }
 
-    /// Child number `index` of a job.
+    /// Child number `index` of a job, one of a phase before which this had come out.
     #[must_use]
-    pub fn child(&self, work: Work, index: u32) -> Work {
+    pub fn child(&self, work: Work, index: u32, before: u64) -> Work {
+        let fed = if self.feeds { mix(before) } else { 0 };
+        let seed = mix(work.seed ^ mix(u64::from(index) + 1) ^ fed);
+        let more = match self.shape {
+            Shape::Best { .. } => (mix(seed ^ 0xc057) % 4) as u32,
+            _ => 0,
+        };
         Work {
-            seed: mix(work.seed ^ mix(u64::from(index) + 1)),
+            seed,
             height: work.height - 1,
+            cost: work.cost + more,
         }
     }
 
@@ -121,6 +183,7 @@ impl Program {
                 _ => None,
             },
             Shape::Flat { jobs } => (phase == 0).then_some((self.inner, jobs)),
+            Shape::Best { width, .. } => (phase == 0).then_some((self.inner, width)),
             Shape::Uts { branching, .. } => (phase == 0).then(|| {
                 // Geometric with that mean.
                 let chance = branching / (1.0 + branching);
@@ -146,9 +209,16 @@ impl Program {
 
     fn leaf_time(&self, work: Work) -> Duration {
         match self.shape {
-            Shape::Random { .. } => self.leaf.mul_f64(2.0 * unit(mix(work.seed ^ 0x1eaf))),
+            Shape::Random { .. } | Shape::Best { .. } => {
+                self.leaf.mul_f64(2.0 * unit(mix(work.seed ^ 0x1eaf)))
+            }
             _ => self.leaf,
         }
+    }
+
+    /// What the children of that phase are to know of a result so far.
+    pub(super) fn before(&self, result: u64, phase: u32) -> u64 {
+        if phase == 0 { 0 } else { result }
     }
 
     /// Does the first child that is done abort the others?
@@ -161,16 +231,39 @@ impl Program {
         work.height > 0 && mix(work.seed ^ 0x4ace) % 100 < u64::from(races)
     }
 
-    /// What a job adds to its result.
+    /// A job's result before any child's has been added.
     #[must_use]
     pub fn own(&self, work: Work) -> u64 {
-        mix(work.seed ^ 0x0e5)
+        match self.shape {
+            Shape::Best { .. } if work.height > 0 => Program::NOTHING,
+            Shape::Best { .. } => u64::from(work.cost),
+            _ => mix(work.seed ^ 0x0e5),
+        }
     }
 
-    /// What a child's result adds to its parent's.
+    /// What a job comes to that was cut off.
+    pub const NOTHING: u64 = u64::MAX;
+
+    /// What a leaf offers as a bound.
     #[must_use]
-    pub fn share(&self, index: u32, result: u64) -> u64 {
-        mix(result ^ (u64::from(index) << 32))
+    pub fn offers(&self, work: Work) -> Option<u64> {
+        let best = matches!(self.shape, Shape::Best { .. });
+        (best && work.height == 0).then_some(u64::from(work.cost))
+    }
+
+    /// Is a job cut off if that is known already?
+    #[must_use]
+    pub fn prunes(&self, work: Work, best: u64) -> bool {
+        matches!(self.shape, Shape::Best { .. }) && u64::from(work.cost) > best
+    }
+
+    /// A job's result once that of child number `index` has been added. The order does not matter.
+    #[must_use]
+    pub fn add(&self, so_far: u64, index: u32, result: u64) -> u64 {
+        match self.shape {
+            Shape::Best { .. } => so_far.min(result),
+            _ => so_far.wrapping_add(mix(result ^ (u64::from(index) << 32))),
+        }
     }
 
     /// Result, number of jobs and time of the whole tree, on one worker. Races count as if nothing were aborted.
@@ -179,7 +272,7 @@ impl Program {
         self.below(self.root())
     }
 
-    fn below(&self, work: Work) -> Outcome {
+    pub(super) fn below(&self, work: Work) -> Outcome {
         let mut all = Outcome {
             result: self.own(work),
             jobs: 1,
@@ -190,11 +283,11 @@ impl Program {
         let (mut phase, mut index) = (0, 0);
         while let Some((time, children)) = self.phase(work, phase) {
             all.time += time;
+            let before = self.before(all.result, phase);
             for _ in 0..children {
-                let child = self.below(self.child(work, index));
+                let child = self.below(self.child(work, index, before));
                 if !race {
-                    let share = self.share(index, child.result);
-                    all.result = all.result.wrapping_add(share);
+                    all.result = self.add(all.result, index, child.result);
                 }
                 all.jobs += child.jobs;
                 all.leaves += child.leaves;

@@ -1,4 +1,7 @@
 //! Imaginary workers: real stacks of frames and deques, durations instead of work.
+//!
+//! Towards the node they behave as the real ones do: marked jobs look themselves up, a frame that waits can be buried under
+//! others, what is given up saves the results of its finished children.
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -6,10 +9,16 @@ use std::{
 };
 
 use super::{
-    super::{Departure, Event, HostKey, Taken},
-    program::{Program, Work},
+    super::{Departure, Event, HostKey, Rule, Taken},
+    program::{Program, Work, mix},
 };
-use crate::job::{Answer, Fingerprint, JobId, Parcel, Recall, Repair, RootTag, ValueName};
+use crate::job::{
+    Answer, Back, BoundName, Fingerprint, JobId, Offer, OrphanNews, Parcel, Recall, Repair,
+    RootTag, Saved, ValueName,
+};
+
+/// The bound of a [`Shape::Best`](super::Shape::Best).
+pub const BEST: BoundName = BoundName(0xbe57);
 
 /// Where the result of a frame goes.
 #[derive(Clone, PartialEq, Debug)]
@@ -29,31 +38,88 @@ enum Step {
     Wait,
 }
 
+/// Why a frame does not go on to its end.
+#[derive(Clone, PartialEq, Debug)]
+enum Stop {
+    /// Nobody wants its result.
+    Aborted,
+    /// It will be run again elsewhere.
+    GivenUp,
+    /// A child panicked, with this message.
+    Panicked(String),
+}
+
+/// Where a child of a frame is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Child {
+    Queued,
+    Running,
+    Away,
+    /// The result, if it has one.
+    Done(Option<u64>),
+}
+
+/// A child of a frame.
+#[derive(Clone, Copy, Debug)]
+struct Kid {
+    work: Work,
+    /// Its number if children are spawned in the usual order, see [`Program::changing`].
+    natural: u32,
+    is: Child,
+}
+
 /// An invocation under way.
 struct Frame {
     program: u32,
     work: Work,
     home: Home,
+    /// Of its root job.
+    tag: RootTag,
     lane: u32,
     depth: u32,
+    /// Differs between two executions of the same job.
+    nonce: u64,
+    /// A hash of its id.
+    path: u64,
+    /// Its children look themselves up.
+    marked: bool,
     phase: u32,
     step: Step,
-    /// Children spawned so far, over all phases.
-    spawned: u32,
+    /// Children of the phases before this one.
+    passed: u32,
+    /// Those of this phase.
+    children: Vec<Kid>,
     /// Children not yet settled.
     pending: u32,
     result: u64,
-    aborted: bool,
+    stop: Option<Stop>,
     /// A race that is over.
     won: bool,
 }
 
 /// A job in a deque.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 struct Spawned {
     frame: u32,
     index: u32,
     work: Work,
+    back: Back,
+}
+
+/// A root job that no worker has begun.
+#[derive(Clone, Copy, Debug)]
+struct Root {
+    tag: RootTag,
+    program: u32,
+    work: Work,
+    back: Back,
+}
+
+/// A job that is away.
+#[derive(Clone, Copy, Debug)]
+enum Away {
+    Spawned(Spawned),
+    Root(Root),
 }
 
 /// One worker.
@@ -66,6 +132,16 @@ struct Lane {
     busy: bool,
 }
 
+/// What became of a root job.
+#[derive(Clone, PartialEq, Debug)]
+pub(super) enum Finished {
+    /// Its result; and was it computed here, or claimed?
+    Result(u64, bool),
+    Panicked(String),
+    /// It was given up; these of the jobs below it were finished.
+    GivenUp(Vec<Saved>),
+}
+
 /// What the workers of a node did.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Effort {
@@ -73,6 +149,28 @@ pub struct Effort {
     pub busy: Duration,
     /// Invocations begun.
     pub started: u64,
+    /// Marked jobs that found themselves.
+    pub claims: u64,
+    /// Jobs that came back undone.
+    pub came_back: u64,
+    /// Results saved when jobs were given up.
+    pub saved: u64,
+}
+
+/// The orphan table, as far as workers must know it.
+#[derive(Default)]
+struct Index {
+    entries: BTreeMap<JobId, BTreeSet<u64>>,
+    /// Not every live node has said yet what it has.
+    unsettled: bool,
+}
+
+/// What a marked job finds.
+#[derive(Clone, Copy, PartialEq, Debug)]
+enum Look {
+    Hit,
+    Below,
+    Nothing,
 }
 
 /// The workers of one node.
@@ -80,12 +178,21 @@ pub(super) struct Workers {
     lanes: Vec<Lane>,
     frames: Vec<Option<Frame>>,
     free: Vec<u32>,
-    roots: VecDeque<(RootTag, u32, Work)>,
+    roots: VecDeque<Root>,
     hosted: VecDeque<(HostKey, Parcel)>,
     running: BTreeMap<HostKey, u32>,
-    away: BTreeMap<Departure, Spawned>,
+    /// What was saved of hosted jobs that are being given up.
+    saved: BTreeMap<HostKey, Vec<Saved>>,
+    /// And of root jobs.
+    yielded: BTreeMap<RootTag, Vec<Saved>>,
+    away: BTreeMap<Departure, Away>,
     recalled: BTreeSet<Departure>,
     departures: u64,
+    index: Index,
+    /// The best known of each root job.
+    best: BTreeMap<RootTag, u64>,
+    without: BTreeSet<Rule>,
+    nonce: u64,
     armed: bool,
     fresh: bool,
     idle: u32,
@@ -96,16 +203,20 @@ pub(super) struct Workers {
     /// Jobs can be taken only so long after somebody asked; `None`: at any time.
     pub(super) shy: Option<Duration>,
     pub(super) events: VecDeque<Event>,
-    pub(super) finished: Vec<(RootTag, u64)>,
+    pub(super) finished: Vec<(RootTag, Finished)>,
     /// Bursts that began: the worker, and how long it computes.
     pub(super) bursts: Vec<(u32, Duration)>,
     /// Publish so long from now.
     pub(super) publish: Option<Duration>,
     pub(super) done: Effort,
+    /// Invocations begun, by a hash of the id; if anybody wants to know.
+    pub(super) begun: Option<Vec<u64>>,
+    /// What must never happen, and has.
+    pub(super) broken: Vec<String>,
 }
 
 impl Workers {
-    pub(super) fn new(threads: u32) -> Workers {
+    pub(super) fn new(threads: u32, nonce: u64, without: BTreeSet<Rule>) -> Workers {
         Workers {
             lanes: (0..threads).map(|_| Lane::default()).collect(),
             frames: Vec::new(),
@@ -113,9 +224,15 @@ impl Workers {
             roots: VecDeque::new(),
             hosted: VecDeque::new(),
             running: BTreeMap::new(),
+            saved: BTreeMap::new(),
+            yielded: BTreeMap::new(),
             away: BTreeMap::new(),
             recalled: BTreeSet::new(),
             departures: 0,
+            index: Index::default(),
+            best: BTreeMap::new(),
+            without,
+            nonce,
             armed: false,
             fresh: false,
             idle: 0,
@@ -128,6 +245,8 @@ impl Workers {
             bursts: Vec::new(),
             publish: None,
             done: Effort::default(),
+            begun: None,
+            broken: Vec::new(),
         }
     }
 
@@ -149,31 +268,57 @@ impl Workers {
         self.away.len()
     }
 
+    /// Hosted jobs that the workers have.
+    pub(super) fn hosted(&self) -> impl Iterator<Item = HostKey> {
+        let waiting = self.hosted.iter().map(|(key, _)| *key);
+        waiting.chain(self.running.keys().copied())
+    }
+
     fn frame(&mut self, frame: u32) -> &mut Frame {
         (self.frames[frame as usize].as_mut()).expect("a frame outlives what refers to it")
     }
 
-    fn push(&mut self, lane: u32, program: u32, work: Work, home: Home) {
-        let depth = match &home {
-            Home::Root(_) => 1,
-            Home::Child { frame, .. } => self.frame(*frame).depth + 1,
-            Home::Hosted(_, id) => id.path().count() as u32,
+    fn program_of(&self, frame: u32) -> (u32, RootTag) {
+        let frame = self.frames[frame as usize].as_ref();
+        let frame = frame.expect("a frame outlives what refers to it");
+        (frame.program, frame.tag)
+    }
+
+    // ---- what there is to do
+
+    fn push(&mut self, lane: u32, program: (u32, RootTag), work: Work, home: Home, marked: bool) {
+        let (depth, path) = match &home {
+            Home::Root(tag) => (1, descend(0, tag.number)),
+            Home::Child { frame, index } => {
+                let parent = self.frame(*frame);
+                (parent.depth + 1, descend(parent.path, *index))
+            }
+            Home::Hosted(_, id) => (id.path().count() as u32, id.path().fold(0, descend)),
         };
+        self.nonce = mix(self.nonce);
         let frame = Frame {
-            program,
+            program: program.0,
             work,
             home,
+            tag: program.1,
             lane,
             depth,
+            nonce: self.nonce,
+            path,
+            marked,
             phase: 0,
             step: Step::Enter,
-            spawned: 0,
+            passed: 0,
+            children: Vec::new(),
             pending: 0,
             result: 0,
-            aborted: false,
+            stop: None,
             won: false,
         };
         self.done.started += 1;
+        if let Some(begun) = &mut self.begun {
+            begun.push(path);
+        }
         let place = self.free.pop().unwrap_or_else(|| {
             self.frames.push(None);
             self.frames.len() as u32 - 1
@@ -187,7 +332,15 @@ impl Workers {
 
     /// A root job waits for a worker.
     pub(super) fn start_root(&mut self, tag: RootTag, program: u32, work: Work) {
-        self.roots.push_back((tag, program, work));
+        let marked = tag.term > 0;
+        let repair = Repair { marked, crashes: 0 };
+        let at_once = false;
+        self.roots.push_back(Root {
+            tag,
+            program,
+            work,
+            back: Back { repair, at_once },
+        });
     }
 
     /// A worker has computed.
@@ -227,7 +380,7 @@ impl Workers {
             let top = self.lanes[lane as usize].stack.last().copied();
             did |= match top {
                 Some(top) if self.step(programs, top) => true,
-                _ if self.find(lane) => true,
+                _ if self.find(programs, lane) => true,
                 _ => return did,
             };
         }
@@ -236,54 +389,109 @@ impl Workers {
 
     /// The topmost frame goes on; false if it waits.
     fn step(&mut self, programs: &[Program], top: u32) -> bool {
-        let frame = self.frame(top);
+        let best = &self.best;
+        let frame = (self.frames[top as usize].as_mut()).expect("it is on a stack");
         let program = &programs[frame.program as usize];
-        if frame.aborted && frame.pending == 0 {
+        if frame.stop.is_some() && frame.pending == 0 {
             self.complete(programs, top);
             return true;
         }
         match frame.step {
-            Step::Enter => match program.phase(frame.work, frame.phase) {
-                None => self.complete(programs, top),
-                Some((time, children)) => {
-                    frame.phase += 1;
-                    frame.step = Step::Spawn(children);
-                    if time > Duration::ZERO {
-                        let lane = frame.lane;
-                        self.lanes[lane as usize].busy = true;
-                        self.done.busy += time;
-                        self.bursts.push((lane, time));
+            Step::Enter => {
+                if frame.phase == 0 {
+                    frame.result = program.own(frame.work);
+                    let known = best.get(&frame.tag);
+                    if known.is_some_and(|best| program.prunes(frame.work, *best)) {
+                        frame.result = Program::NOTHING;
+                        self.complete(programs, top);
+                        return true;
                     }
                 }
-            },
-            Step::Spawn(children) => {
-                let (first, work, lane) = (frame.spawned, frame.work, frame.lane);
-                frame.spawned += children;
-                frame.pending += children;
-                frame.step = Step::Wait;
-                let all = (first..first + children).map(|index| Spawned {
-                    frame: top,
-                    index,
-                    work: program.child(work, index),
-                });
-                let lane = &mut self.lanes[lane as usize];
-                lane.deque.extend(all);
-                if self.shy.is_none() {
-                    lane.public = lane.deque.len();
-                }
-                self.fresh |= children > 0 && self.shy.is_none();
-                if self.armed {
-                    self.ask_to_publish();
+                frame.passed += frame.children.len() as u32;
+                frame.children.clear();
+                match program.phase(frame.work, frame.phase) {
+                    None => self.complete(programs, top),
+                    Some((time, children)) => {
+                        frame.phase += 1;
+                        frame.step = Step::Spawn(children);
+                        if time > Duration::ZERO {
+                            let lane = frame.lane;
+                            self.lanes[lane as usize].busy = true;
+                            self.done.busy += time;
+                            self.bursts.push((lane, time));
+                        }
+                    }
                 }
             }
+            Step::Spawn(children) => self.spawn(programs, top, children),
             Step::Wait if frame.pending == 0 => frame.step = Step::Enter,
             Step::Wait => return false,
         }
         true
     }
 
+    fn spawn(&mut self, programs: &[Program], top: u32, children: u32) {
+        let (inherit, shy) = (!self.without.contains(&Rule::Inherit), self.shy.is_some());
+        let index_is_void = self.index.is_void();
+        let frame = (self.frames[top as usize].as_mut()).expect("it is on a stack");
+        let program = &programs[frame.program as usize];
+        let before = program.before(frame.result, frame.phase - 1);
+        let turn = match program.changing && frame.nonce % 2 == 1 {
+            true => (frame.nonce / 2 % u64::from(children.max(1))) as u32,
+            false => 0,
+        };
+        let (work, first, lane) = (frame.work, frame.passed, frame.lane);
+        let marked = frame.marked && inherit;
+        let all = (0..children).map(|place| {
+            let natural = first + (place + turn) % children;
+            Kid {
+                work: program.child(work, natural, before),
+                natural,
+                is: Child::Queued,
+            }
+        });
+        frame.children = all.collect();
+        frame.pending += children;
+        frame.step = Step::Wait;
+        let jobs = (first..)
+            .zip(&frame.children)
+            .map(|(index, child)| Spawned {
+                frame: top,
+                index,
+                work: child.work,
+                back: Back::default(),
+            });
+        if marked && !index_is_void {
+            let jobs: Vec<Spawned> = jobs.collect();
+            let id = self.id(top);
+            for mut job in jobs {
+                let child = id.child(job.index);
+                match self.look_up(&child, job.work.fingerprint()) {
+                    Look::Hit => {
+                        job.back.repair.marked = true;
+                        self.claim(programs, Away::Spawned(job), child);
+                        continue;
+                    }
+                    Look::Below => job.back.repair.marked = true,
+                    Look::Nothing => {}
+                }
+                self.lanes[lane as usize].deque.push_back(job);
+            }
+        } else {
+            self.lanes[lane as usize].deque.extend(jobs);
+        }
+        let lane = &mut self.lanes[lane as usize];
+        if !shy {
+            lane.public = lane.deque.len();
+        }
+        self.fresh |= children > 0 && !shy;
+        if self.armed {
+            self.ask_to_publish();
+        }
+    }
+
     /// Something to run for a worker that has nothing, or waits.
-    fn find(&mut self, lane: u32) -> bool {
+    fn find(&mut self, programs: &[Program], lane: u32) -> bool {
         let own = &mut self.lanes[lane as usize];
         let room = own.stack.len() < self.nesting;
         let mut job = own.deque.pop_back();
@@ -299,19 +507,35 @@ impl Workers {
                 lane.deque.pop_front()
             });
         }
-        if let Some(Spawned { frame, index, work }) = job {
-            let program = self.frame(frame).program;
-            self.push(lane, program, work, Home::Child { frame, index });
+        if let Some(job) = job {
+            let program = self.program_of(job.frame);
+            if let Some(marked) = self.may_start(programs, Away::Spawned(job)) {
+                let Spawned {
+                    frame, index, work, ..
+                } = job;
+                self.set_child(frame, index, Child::Running);
+                self.push(lane, program, work, Home::Child { frame, index }, marked);
+            }
             return true;
         }
         if !room {
             return false;
         }
-        if let Some((tag, program, work)) = self.roots.pop_front() {
-            self.push(lane, program, work, Home::Root(tag));
+        if let Some(root) = self.roots.pop_front() {
+            if let Some(marked) = self.may_start(programs, Away::Root(root)) {
+                let program = (root.program, root.tag);
+                self.push(lane, program, root.work, Home::Root(root.tag), marked);
+            }
         } else if let Some((key, parcel)) = self.hosted.pop_front() {
-            let work = unpack(&parcel.arguments);
-            self.push(lane, parcel.function, work, Home::Hosted(key, parcel.id));
+            let work = Work::unpack(&parcel.arguments);
+            let number = parcel.id.path().next().unwrap_or(0);
+            let (term, function) = (parcel.term, parcel.function);
+            let program = (function, RootTag { term, number });
+            // Whether it is here already its host has looked, before it took it in.
+            let marked = parcel.repair.marked
+                && !self.index.is_void()
+                && self.look_up(&parcel.id, parcel.fingerprint) != Look::Nothing;
+            self.push(lane, program, work, Home::Hosted(key, parcel.id), marked);
         } else {
             return false;
         }
@@ -325,80 +549,299 @@ impl Workers {
         let top = self.lanes[frame.lane as usize].stack.pop();
         assert_eq!(top, Some(place), "a stack is last in, first out");
         assert_eq!(frame.pending, 0, "a frame outlives its children");
-        let own = programs[frame.program as usize].own(frame.work);
-        let result = own.wrapping_add(frame.result);
+        let program = &programs[frame.program as usize];
+        let result = frame.result;
+        if frame.stop.is_none()
+            && let Some(cost) = program.offers(frame.work).filter(|cost| *cost == result)
+            && self.improve(frame.tag, cost)
+        {
+            let root = frame.tag;
+            let (bound, value) = (BEST, cost.to_le_bytes().to_vec());
+            let offer = Offer { bound, root, value };
+            self.events.push_back(Event::Offered(offer));
+        }
         match frame.home {
-            Home::Root(tag) => self.finished.push((tag, result)),
+            Home::Root(tag) => {
+                let saved = self.yielded.remove(&tag);
+                let finished = match frame.stop {
+                    None => Finished::Result(result, true),
+                    Some(Stop::Panicked(story)) => Finished::Panicked(story),
+                    Some(_) => Finished::GivenUp(saved.unwrap_or_default()),
+                };
+                self.finished.push((tag, finished));
+            }
             Home::Child {
                 frame: parent,
                 index,
             } => {
-                let result = (!frame.aborted).then_some(result);
-                self.settle(programs, parent, index, result);
+                let outcome = match frame.stop {
+                    None => Ok(Some(result)),
+                    Some(Stop::Panicked(story)) => Err(story),
+                    Some(_) => Ok(None),
+                };
+                self.settle(programs, parent, index, outcome);
             }
             Home::Hosted(key, _) => {
                 self.running.remove(&key);
-                let bytes = result.to_le_bytes().to_vec();
-                let needs = Vec::new();
-                let answer = match frame.aborted {
-                    true => Answer::Aborted,
-                    false => Answer::Result { bytes, needs },
+                let saved = self.saved.remove(&key);
+                let event = match frame.stop {
+                    None => Event::Done(key, answer_of(result)),
+                    Some(Stop::Panicked(story)) => Event::Done(key, Answer::Panicked(story)),
+                    Some(Stop::Aborted) => Event::Done(key, Answer::Aborted),
+                    Some(Stop::GivenUp) => Event::Saved(key, saved.unwrap_or_default()),
                 };
-                self.events.push_back(Event::Done(key, answer));
+                self.events.push_back(event);
             }
         }
     }
 
-    /// A child is done, with that result; or has been aborted.
-    fn settle(&mut self, programs: &[Program], parent: u32, index: u32, result: Option<u64>) {
+    /// A child is done, with that result; or has been aborted; or has panicked.
+    fn settle(
+        &mut self,
+        programs: &[Program],
+        parent: u32,
+        index: u32,
+        outcome: Result<Option<u64>, String>,
+    ) {
+        let result = *outcome.as_ref().unwrap_or(&None);
+        self.set_child(parent, index, Child::Done(result));
         let frame = self.frame(parent);
         let program = &programs[frame.program as usize];
         frame.pending -= 1;
-        let Some(result) = result else { return };
-        if !program.races(frame.work) {
-            let share = program.share(index, result);
-            frame.result = frame.result.wrapping_add(share);
-        } else if !frame.won && !frame.aborted {
-            frame.won = true;
-            self.abort_children(parent);
+        if frame.stop.is_some() {
+            return;
+        }
+        match outcome {
+            Err(story) => {
+                frame.stop = Some(Stop::Panicked(story));
+                self.stop_children(parent, &Stop::Aborted, &mut Vec::new());
+            }
+            Ok(Some(result)) if !program.races(frame.work) => {
+                let natural = frame.children[(index - frame.passed) as usize].natural;
+                frame.result = program.add(frame.result, natural, result);
+            }
+            Ok(Some(_)) if !frame.won => {
+                frame.won = true;
+                self.stop_children(parent, &Stop::Aborted, &mut Vec::new());
+            }
+            Ok(_) => {}
         }
     }
 
-    fn abort_children(&mut self, parent: u32) {
-        let mut settled = 0;
+    fn set_child(&mut self, parent: u32, index: u32, now: Child) {
+        let frame = (self.frames[parent as usize].as_mut()).expect("it has children");
+        let place = index.checked_sub(frame.passed).map(|place| place as usize);
+        let Some(child) = place.and_then(|place| frame.children.get_mut(place)) else {
+            let story = format!("child {index} is {now:?}, but its frame is past that sync");
+            return self.broken.push(story);
+        };
+        if let Child::Done(_) = child.is {
+            let story = format!("child {index} is done, and {now:?} again");
+            self.broken.push(story);
+        }
+        child.is = now;
+    }
+
+    // ---- stopping
+
+    /// The children of a frame are not waited for: they are aborted, or given up with it. What is finished below it is
+    /// saved then.
+    fn stop_children(&mut self, parent: u32, why: &Stop, saved: &mut Vec<Saved>) {
+        let give_up = *why == Stop::GivenUp;
+        if give_up {
+            self.save_children(parent, saved);
+        }
+        let mut settled = Vec::new();
         for lane in &mut self.lanes {
-            let before = lane.deque.len();
-            lane.deque.retain(|job| job.frame != parent);
-            settled += before - lane.deque.len();
+            lane.deque.retain(|job| {
+                let keep = job.frame != parent;
+                if !keep {
+                    settled.push(job.index);
+                }
+                keep
+            });
             lane.public = lane.public.min(lane.deque.len());
         }
         let away = self.away.iter();
-        let away: Vec<Departure> = away
-            .filter(|(_, job)| job.frame == parent)
-            .map(|(departure, _)| *departure)
+        let away: Vec<(Departure, u32)> = away
+            .filter_map(|(departure, job)| match job {
+                Away::Spawned(job) if job.frame == parent => Some((*departure, job.index)),
+                _ => None,
+            })
             .collect();
-        for departure in away {
-            self.away.remove(&departure);
-            self.recalled.insert(departure);
-            self.events
-                .push_back(Event::Recalled(departure, Recall::Unwanted));
-            settled += 1;
+        for (departure, index) in away {
+            self.recall(departure, give_up);
+            settled.push(index);
         }
-        self.frame(parent).pending -= settled as u32;
+        for index in &settled {
+            self.set_child(parent, *index, Child::Done(None));
+        }
+        self.frame(parent).pending -= settled.len() as u32;
         let is_child =
             |frame: &Frame| matches!(frame.home, Home::Child { frame, .. } if frame == parent);
         for place in 0..self.frames.len() {
             if self.frames[place].as_ref().is_some_and(is_child) {
-                self.abort_frame(place as u32);
+                self.stop(place as u32, why, saved);
             }
         }
     }
 
-    fn abort_frame(&mut self, place: u32) {
-        if !std::mem::replace(&mut self.frame(place).aborted, true) {
-            self.abort_children(place);
+    fn stop(&mut self, place: u32, why: &Stop, saved: &mut Vec<Saved>) {
+        let frame = self.frame(place);
+        if frame.stop.is_none() {
+            frame.stop = Some(why.clone());
+            self.stop_children(place, why, saved);
         }
     }
+
+    fn recall(&mut self, departure: Departure, give_up: bool) {
+        self.away.remove(&departure);
+        self.recalled.insert(departure);
+        let why = match give_up {
+            true => Recall::Abandoned,
+            false => Recall::Unwanted,
+        };
+        self.events.push_back(Event::Recalled(departure, why));
+    }
+
+    /// The results of finished children of the phase under way: its sync has not been passed.
+    fn save_children(&mut self, parent: u32, saved: &mut Vec<Saved>) {
+        if self.without.contains(&Rule::Save) {
+            return;
+        }
+        let id = self.id(parent);
+        let frame = self.frame(parent);
+        let children = (frame.passed..).zip(&frame.children);
+        let before = saved.len();
+        for (index, child) in children {
+            if let Child::Done(Some(result)) = child.is {
+                saved.push(Saved {
+                    id: id.child(index),
+                    fingerprint: child.work.fingerprint(),
+                    answer: answer_of(result),
+                });
+            }
+        }
+        self.done.saved += (saved.len() - before) as u64;
+    }
+
+    /// Gives a hosted job up. Answered by `Saved`, or `Done`.
+    pub(super) fn save(&mut self, key: HostKey) {
+        if let Some(place) = self.hosted.iter().position(|(hosted, _)| *hosted == key) {
+            self.hosted.remove(place);
+            self.events.push_back(Event::Saved(key, Vec::new()));
+        } else if let Some(frame) = self.running.get(&key).copied() {
+            let mut saved = Vec::new();
+            self.stop(frame, &Stop::GivenUp, &mut saved);
+            self.saved.entry(key).or_insert(saved);
+        }
+    }
+
+    /// Gives a root job up: true if it will be told as finished.
+    pub(super) fn give_up_root(&mut self, tag: RootTag) -> bool {
+        self.roots.retain(|root| root.tag != tag);
+        let is_root = |job: &Away| matches!(job, Away::Root(root) if root.tag == tag);
+        let away = self.away.iter().find(|(_, job)| is_root(job));
+        if let Some(departure) = away.map(|(departure, _)| *departure) {
+            self.recall(departure, true);
+        }
+        let is_root = |frame: &Frame| frame.home == Home::Root(tag);
+        let place = (self.frames.iter()).position(|frame| frame.as_ref().is_some_and(is_root));
+        if let Some(place) = place {
+            let mut saved = Vec::new();
+            self.stop(place as u32, &Stop::GivenUp, &mut saved);
+            self.yielded.entry(tag).or_insert(saved);
+        }
+        place.is_some()
+    }
+
+    pub(super) fn abort(&mut self, key: HostKey) {
+        if let Some(place) = self.hosted.iter().position(|(hosted, _)| *hosted == key) {
+            self.hosted.remove(place);
+            let done = Event::Done(key, Answer::Aborted);
+            self.events.push_back(done);
+        } else if let Some(frame) = self.running.get(&key) {
+            self.stop(*frame, &Stop::Aborted, &mut Vec::new());
+        }
+    }
+
+    /// What has not been started comes back.
+    pub(super) fn give_back(&mut self) {
+        for (key, _) in std::mem::take(&mut self.hosted) {
+            self.events.push_back(Event::Done(key, Answer::Aborted));
+        }
+    }
+
+    // ---- looking up
+
+    /// What marked jobs find.
+    pub(super) fn orphan(&mut self, news: OrphanNews) {
+        match news {
+            OrphanNews::Here(id, fingerprint) => {
+                self.index
+                    .entries
+                    .entry(id)
+                    .or_default()
+                    .insert(fingerprint.0);
+            }
+            OrphanNews::Gone(id, fingerprint) => {
+                if let Some(there) = self.index.entries.get_mut(&id) {
+                    there.remove(&fingerprint.0);
+                    if there.is_empty() {
+                        self.index.entries.remove(&id);
+                    }
+                }
+            }
+            OrphanNews::Settled(settled) => self.index.unsettled = !settled,
+        }
+    }
+
+    fn look_up(&self, id: &JobId, fingerprint: Fingerprint) -> Look {
+        let mut at_or_below = self.index.entries.range::<JobId, _>(id..);
+        match at_or_below.next() {
+            Some((there, known)) if there == id => {
+                let any = self.without.contains(&Rule::Fingerprint);
+                match any || known.contains(&fingerprint.0) {
+                    true => Look::Hit,
+                    false => Look::Below,
+                }
+            }
+            Some((there, _)) if id.is_ancestor_of(there) => Look::Below,
+            _ if self.index.unsettled => Look::Below,
+            _ => Look::Nothing,
+        }
+    }
+
+    /// A job of ours is about to start: does it do so with a mark? `None` if it is claimed instead.
+    fn may_start(&mut self, programs: &[Program], job: Away) -> Option<bool> {
+        let (back, work) = match &job {
+            Away::Spawned(job) => (job.back, job.work),
+            Away::Root(root) => (root.back, root.work),
+        };
+        if !back.repair.marked || self.index.is_void() {
+            return Some(false);
+        }
+        let id = match &job {
+            Away::Spawned(job) => self.id(job.frame).child(job.index),
+            Away::Root(root) => JobId::ROOT.child(root.tag.number),
+        };
+        match self.look_up(&id, work.fingerprint()) {
+            Look::Nothing => Some(false),
+            Look::Hit if !back.at_once => {
+                self.claim(programs, job, id);
+                None
+            }
+            Look::Hit | Look::Below => Some(true),
+        }
+    }
+
+    fn claim(&mut self, programs: &[Program], job: Away, id: JobId) {
+        self.done.claims += 1;
+        let (departure, parcel) = self.depart(programs, job, id);
+        self.events.push_back(Event::Claimed(departure, parcel));
+    }
+
+    // ---- leaving and coming back
 
     fn takeable(&self) -> usize {
         self.hosted.len() + self.lanes.iter().map(|lane| lane.public).sum::<usize>()
@@ -432,7 +875,12 @@ impl Workers {
                 let most = siblings.div_ceil(2).min(most as usize);
                 lane.public -= most;
                 let taken: Vec<Spawned> = lane.deque.drain(..most).collect();
-                jobs.extend(taken.into_iter().map(|job| self.depart(programs, job)));
+                let parent = self.id(parent);
+                for job in taken {
+                    let id = parent.child(job.index);
+                    let (departure, parcel) = self.depart(programs, Away::Spawned(job), id);
+                    jobs.push(Taken::Own(departure, parcel));
+                }
             }
         } else {
             let most = self.hosted.len().div_ceil(2).min(most as usize);
@@ -452,26 +900,28 @@ impl Workers {
         });
     }
 
-    fn depart(&mut self, programs: &[Program], job: Spawned) -> Taken {
+    fn depart(&mut self, programs: &[Program], job: Away, id: JobId) -> (Departure, Parcel) {
         self.departures += 1;
         let departure = Departure(self.departures);
-        let program = self.frame(job.frame).program;
-        self.away.insert(departure, job);
-        let size = programs[program as usize].size.max(12);
-        let mut arguments = Vec::with_capacity(size);
-        arguments.extend_from_slice(&job.work.seed.to_le_bytes());
-        arguments.extend_from_slice(&job.work.height.to_le_bytes());
-        arguments.resize(size, 0);
-        let parcel = Parcel {
-            id: self.id(job.frame).child(job.index),
-            function: program,
-            arguments,
-            fingerprint: Fingerprint(job.work.seed),
-            needs: self.needs.clone(),
-            term: 0,
-            repair: Repair::default(),
+        let (program, term, work, back) = match &job {
+            Away::Spawned(job) => {
+                self.set_child(job.frame, job.index, Child::Away);
+                let (program, tag) = self.program_of(job.frame);
+                (program, tag.term, job.work, job.back)
+            }
+            Away::Root(root) => (root.program, root.tag.term, root.work, root.back),
         };
-        Taken::Own(departure, parcel)
+        self.away.insert(departure, job);
+        let parcel = Parcel {
+            id,
+            function: program,
+            arguments: work.pack(programs[program as usize].size),
+            fingerprint: work.fingerprint(),
+            needs: self.needs.clone(),
+            term,
+            repair: back.repair,
+        };
+        (departure, parcel)
     }
 
     fn id(&mut self, frame: u32) -> JobId {
@@ -499,53 +949,151 @@ impl Workers {
         self.fresh = true;
     }
 
-    pub(super) fn abort(&mut self, key: HostKey) {
-        if let Some(place) = self.hosted.iter().position(|(hosted, _)| *hosted == key) {
-            self.hosted.remove(place);
-            let done = Event::Done(key, Answer::Aborted);
-            self.events.push_back(done);
-        } else if let Some(frame) = self.running.get(&key) {
-            self.abort_frame(*frame);
+    /// A job that is away is settled: it must be away, or have been recalled.
+    fn come_back(&mut self, departure: Departure) -> Option<Away> {
+        let job = self.away.remove(&departure);
+        if job.is_none() && !self.recalled.contains(&departure) {
+            self.broken
+                .push(format!("{departure:?} comes back a second time"));
         }
+        job
     }
 
-    /// # Panics
-    /// If the job is not away: an answer is delivered once.
     pub(super) fn deliver(&mut self, programs: &[Program], departure: Departure, answer: &Answer) {
-        let Answer::Result { bytes, .. } = answer else {
-            return self.put_back(departure);
+        let outcome = match answer {
+            Answer::Result { bytes, .. } => {
+                let mut result = [0; 8];
+                result.copy_from_slice(bytes);
+                Ok(u64::from_le_bytes(result))
+            }
+            Answer::Panicked(story) => Err(story.clone()),
+            Answer::Refused(_) | Answer::Aborted => {
+                return self.put_back(departure, Back::default());
+            }
         };
-        if let Some(job) = self.away.remove(&departure) {
-            let mut result = [0; 8];
-            result.copy_from_slice(bytes);
-            let result = u64::from_le_bytes(result);
-            self.settle(programs, job.frame, job.index, Some(result));
-        } else {
-            let recalled = self.recalled.contains(&departure);
-            assert!(recalled, "{departure:?} is delivered twice");
+        match self.come_back(departure) {
+            Some(Away::Spawned(job)) => {
+                self.settle(programs, job.frame, job.index, outcome.map(Some));
+            }
+            Some(Away::Root(root)) => {
+                let finished = match outcome {
+                    Ok(result) => Finished::Result(result, false),
+                    Err(story) => Finished::Panicked(story),
+                };
+                self.finished.push((root.tag, finished));
+            }
+            None => {}
         }
     }
 
-    /// # Panics
-    /// If the job is not away.
-    pub(super) fn put_back(&mut self, departure: Departure) {
-        if let Some(job) = self.away.remove(&departure) {
-            let lane = self.frame(job.frame).lane;
-            let lane = &mut self.lanes[lane as usize];
-            lane.deque.push_front(job);
-            lane.public += 1;
-            self.fresh = true;
-        } else {
-            let recalled = self.recalled.contains(&departure);
-            assert!(recalled, "{departure:?} comes back twice");
+    /// What was known of it before is not forgotten.
+    pub(super) fn put_back(&mut self, departure: Departure, back: Back) {
+        let update = |had: Back| Back {
+            repair: Repair {
+                marked: back.repair.marked || had.repair.marked,
+                crashes: back.repair.crashes.max(had.repair.crashes),
+            },
+            at_once: back.at_once,
+        };
+        let job = self.come_back(departure);
+        self.done.came_back += u64::from(job.is_some());
+        match job {
+            Some(Away::Spawned(mut job)) => {
+                job.back = update(job.back);
+                self.set_child(job.frame, job.index, Child::Queued);
+                let lane = self.frame(job.frame).lane;
+                let lane = &mut self.lanes[lane as usize];
+                lane.deque.push_front(job);
+                lane.public += 1;
+                self.fresh = true;
+            }
+            Some(Away::Root(mut root)) => {
+                root.back = update(root.back);
+                self.roots.push_front(root);
+            }
+            None => {}
+        }
+    }
+
+    // ---- bounds
+
+    /// Is that better than what was known of the root job?
+    pub(super) fn improve(&mut self, root: RootTag, cost: u64) -> bool {
+        let best = self.best.entry(root).or_insert(u64::MAX);
+        let better = cost < *best;
+        *best = cost.min(*best);
+        better
+    }
+
+    pub(super) fn forget_root(&mut self, root: RootTag) {
+        self.best.remove(&root);
+    }
+
+    // ---- looking inside
+
+    /// Is each child of each frame in exactly one place? Says which is not.
+    pub(super) fn audit(&self) -> Result<(), String> {
+        if let Some(story) = self.broken.first() {
+            return Err(story.clone());
+        }
+        let mut places: BTreeMap<(u32, u32), Child> = BTreeMap::new();
+        let queued = self.lanes.iter().flat_map(|lane| &lane.deque);
+        let queued = queued.map(|job| (job.frame, job.index, Child::Queued));
+        let away = self.away.values().filter_map(|job| match job {
+            Away::Spawned(job) => Some((job.frame, job.index, Child::Away)),
+            Away::Root(_) => None,
+        });
+        let running = self.lanes.iter().flat_map(|lane| &lane.stack);
+        let running =
+            running.filter_map(|place| match self.frames[*place as usize].as_ref()?.home {
+                Home::Child { frame, index } => Some((frame, index, Child::Running)),
+                _ => None,
+            });
+        for (frame, index, is) in queued.chain(away).chain(running) {
+            if let Some(was) = places.insert((frame, index), is) {
+                return Err(format!("child {index} of a frame is {was:?} and {is:?}"));
+            }
+        }
+        let frames = (0..).zip(&self.frames);
+        for (place, frame) in frames.filter_map(|(place, frame)| Some((place, frame.as_ref()?))) {
+            let mut pending = 0;
+            for (index, child) in (frame.passed..).zip(&frame.children) {
+                let (found, is) = (places.remove(&(place, index)), child.is);
+                let done = matches!(is, Child::Done(_));
+                pending += u32::from(!done);
+                if found != (!done).then_some(is) {
+                    return Err(format!(
+                        "child {index} of a frame is {is:?}, and {found:?} is found"
+                    ));
+                }
+            }
+            if pending != frame.pending {
+                let said = frame.pending;
+                return Err(format!("{pending} children pend, not {said}"));
+            }
+        }
+        match places.first_key_value() {
+            Some(((_, index), is)) => Err(format!("{is:?} child {index} belongs to no frame")),
+            None => Ok(()),
         }
     }
 }
 
-fn unpack(arguments: &[u8]) -> Work {
-    let (seed, height) = arguments.split_at(8);
-    Work {
-        seed: u64::from_le_bytes(seed.try_into().expect("8 bytes")),
-        height: u32::from_le_bytes(height[..4].try_into().expect("4 bytes")),
+impl Index {
+    /// Then nobody finds anything, and marks are dropped.
+    fn is_void(&self) -> bool {
+        self.entries.is_empty() && !self.unsettled
+    }
+}
+
+/// The hash of a child's id.
+fn descend(path: u64, index: u32) -> u64 {
+    mix(path ^ u64::from(index + 1))
+}
+
+fn answer_of(result: u64) -> Answer {
+    Answer::Result {
+        bytes: result.to_le_bytes().to_vec(),
+        needs: Vec::new(),
     }
 }

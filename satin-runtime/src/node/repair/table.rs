@@ -464,9 +464,4 @@ impl Table {
             own.log.clear();
         }
     }
-
-    #[cfg(any(test, feature = "harness"))]
-    pub(crate) fn is_settled(&self) -> bool {
-        self.settled
-    }
 }

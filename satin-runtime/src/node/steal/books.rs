@@ -425,6 +425,33 @@ impl Books {
 
     /// Is nothing under way? What is kept for whoever claims it does not count.
     #[cfg(any(test, feature = "harness"))]
+    pub(super) fn inspect(&self, inspection: &mut super::super::inspect::Inspection) {
+        use super::super::inspect::{self, Hosted, Outstanding, Stage};
+        let away = (self.outstanding.iter()).map(|((peer, token), away)| Outstanding {
+            peer: *peer,
+            token: *token,
+            kind: match away.kind {
+                Kind::Theft => inspect::Kind::Theft,
+                Kind::Claim => inspect::Kind::Claim,
+            },
+        });
+        inspection.outstanding.extend(away);
+        let hosted = self.hosted.iter().map(|(key, hosted)| Hosted {
+            key: *key,
+            waiters: hosted.waiters.keys().copied().collect(),
+            stage: match hosted.state {
+                State::Coming => Stage::Coming,
+                State::Started => Stage::Started,
+                State::Onwards(..) => Stage::Onwards,
+                State::Done(..) => Stage::Done,
+            },
+            orphan: (hosted.orphan).then(|| (hosted.id.clone(), hosted.fingerprint)),
+            unwanted: hosted.unwanted,
+        });
+        inspection.hosted.extend(hosted);
+    }
+
+    #[cfg(any(test, feature = "harness"))]
     pub(super) fn is_empty(&self) -> bool {
         let kept = |hosted: &Hosted| {
             hosted.orphan && hosted.waiters.is_empty() && matches!(hosted.state, State::Done(_))

@@ -785,6 +785,12 @@ impl Steal {
         self.tally
     }
 
+    /// Enters what is in the books.
+    #[cfg(any(test, feature = "harness"))]
+    pub(crate) fn inspect(&self, inspection: &mut super::inspect::Inspection) {
+        self.books.inspect(inspection);
+    }
+
     /// Is nothing of others here, and nothing of ours away?
     #[cfg(any(test, feature = "harness"))]
     pub(crate) fn is_settled(&self) -> bool {

@@ -1,0 +1,406 @@
+//! The imaginary workers keep the contract of the real ones.
+
+use super::{
+    super::{Departure, HostKey, Taken},
+    workers::{Finished, Workers},
+    *,
+};
+use crate::job::{Answer, Back, Fingerprint, JobId, OrphanNews, Parcel, Recall, Repair};
+
+#[test]
+fn a_node_alone_computes_a_tree() {
+    for seed in 0..50 {
+        let mut cluster = Cluster::new(seed);
+        cluster.form(&Config::default(), &[("here", 1)], 1 + seed as u32 % 3);
+        let mut program = Program::new(random(20), Duration::from_millis(1)).seeded(seed);
+        program.feeds = seed % 2 == 0;
+        program.changing = seed % 3 == 0;
+        let program = cluster.program(program);
+        cluster.start_root(0, program);
+        let limit = cluster.outcome(program).time + Duration::from_secs(1);
+        assert!(cluster.run_until(limit, |cluster| cluster.is_done(0)));
+        cluster.check(0, &[program]);
+        assert!(cluster.is_empty(0) || seed % 3 > 0);
+        cluster.audit(0).expect("all is in order");
+    }
+}
+
+#[test]
+fn the_cheapest_leaf_is_found_whatever_is_cut_off() {
+    let mut cut_off = 0;
+    for seed in 0..50 {
+        let mut cluster = Cluster::new(seed);
+        cluster.form(&Config::default(), &[("here", 2), ("there", 2)], 1);
+        let shape = Shape::Best {
+            width: 3,
+            height: 4,
+        };
+        let program = Program::new(shape, Duration::from_millis(1)).seeded(seed);
+        let program = cluster.program(program);
+        cluster.start_root(0, program);
+        assert!(cluster.run_until(Duration::from_secs(10), |cluster| cluster.is_done(0)));
+        cluster.check(0, &[program]);
+        let begun: u64 = (0..4).map(|node| cluster.effort(node).started).sum();
+        cut_off += u64::from(begun < cluster.outcome(program).jobs);
+    }
+    assert!(cut_off > 40, "{cut_off}");
+}
+
+#[test]
+fn main_runs_where_it_is_told_to_and_stops_where_it_is_told_to() {
+    let mut cluster = Cluster::new(1);
+    cluster.form(&Config::default(), &[("here", 1)], 1);
+    let programs = [1, 2].map(|seed| {
+        let program = Program::new(random(0), Duration::from_millis(20)).seeded(seed);
+        cluster.program(program)
+    });
+    cluster.set_main_everywhere(&programs, 7);
+    assert!(cluster.run_until(Duration::from_secs(60), |cluster| {
+        !cluster.endings().is_empty()
+    }));
+    let right = programs.map(|program| cluster.outcome(program).result);
+    let ending = Ending {
+        node: 0,
+        term: 0,
+        code: 7,
+        results: right.to_vec(),
+    };
+    assert_eq!(cluster.endings(), [ending]);
+}
+
+fn random(races: u32) -> Shape {
+    Shape::Random {
+        width: 3,
+        height: 4,
+        races,
+    }
+}
+
+fn knary(serial: u32) -> Program {
+    let shape = Shape::Knary {
+        width: 3,
+        height: 2,
+        serial,
+    };
+    let mut program = Program::new(shape, Duration::from_millis(1));
+    program.inner = Duration::ZERO;
+    program
+}
+
+/// Workers, and whoever stands outside.
+struct Outside {
+    workers: Workers,
+    programs: [Program; 1],
+    events: Vec<Event>,
+}
+
+const KEY: HostKey = HostKey(1);
+
+impl Outside {
+    fn new(program: Program) -> Outside {
+        Outside {
+            workers: Workers::new(1, 1, [].into()),
+            programs: [program],
+            events: Vec::new(),
+        }
+    }
+
+    /// At most so many bursts end, one after the other.
+    fn run(&mut self, bursts: usize) {
+        for burst in 0..=bursts {
+            self.workers.run(&self.programs);
+            let news = self.workers.events.drain(..);
+            self.events.extend(news);
+            match self.workers.bursts.pop() {
+                Some((lane, _)) if burst < bursts => self.workers.burst_over(lane),
+                Some(more) => self.workers.bursts.push(more),
+                None => break,
+            }
+        }
+        self.workers.audit().expect("all is in order");
+    }
+
+    /// The root's work, as a hosted job with the id 0, comes with or without a mark.
+    fn host(&mut self, marked: bool) {
+        let work = self.programs[0].root();
+        let parcel = Parcel {
+            id: JobId::ROOT.child(0),
+            function: 0,
+            arguments: work.pack(0),
+            fingerprint: work.fingerprint(),
+            needs: Vec::new(),
+            term: 0,
+            repair: Repair { marked, crashes: 0 },
+        };
+        self.workers.start(KEY, parcel);
+    }
+
+    fn child(&self, index: u32) -> (JobId, Fingerprint, u64) {
+        let child = self.programs[0].child(self.programs[0].root(), index, 0);
+        let outcome = self.programs[0].below(child);
+        let id = JobId::ROOT.child(0).child(index);
+        (id, child.fingerprint(), outcome.result)
+    }
+
+    fn claims(&self) -> Vec<(Departure, JobId)> {
+        let claims = self.events.iter().filter_map(|event| match event {
+            Event::Claimed(departure, parcel) => Some((*departure, parcel.id.clone())),
+            _ => None,
+        });
+        claims.collect()
+    }
+
+    fn result(&self) -> Option<u64> {
+        self.events.iter().find_map(|event| match event {
+            Event::Done(KEY, Answer::Result { bytes, .. }) => Some(Smallest::read(bytes)),
+            _ => None,
+        })
+    }
+
+    fn take(&mut self) -> Vec<(Departure, Parcel)> {
+        self.workers.take(&self.programs, 1, 2);
+        let took = self.workers.events.pop_back();
+        let Some(Event::Took { jobs, .. }) = took else {
+            panic!("a take is answered: {took:?}");
+        };
+        let own = jobs.into_iter().map(|job| match job {
+            Taken::Own(departure, parcel) => (departure, parcel),
+            Taken::Hosted(..) => panic!("a job of its own"),
+        });
+        own.collect()
+    }
+}
+
+fn result(value: u64) -> Answer {
+    Answer::Result {
+        bytes: value.to_le_bytes().to_vec(),
+        needs: Vec::new(),
+    }
+}
+
+#[test]
+fn a_child_of_a_marked_job_is_claimed_where_it_is_known() {
+    let mut outside = Outside::new(knary(0));
+    let (id, fingerprint, value) = outside.child(1);
+    outside
+        .workers
+        .orphan(OrphanNews::Here(id.clone(), fingerprint));
+    outside.host(true);
+    outside.run(100);
+    let [(departure, claimed)] = &outside.claims()[..] else {
+        panic!("{:?}", outside.events);
+    };
+    assert_eq!(*claimed, id);
+    // It, 2 children and 3 grandchildren each; the third child waits for the claim.
+    assert_eq!(outside.workers.done.started, 9);
+    let (departure, programs) = (*departure, outside.programs.clone());
+    outside
+        .workers
+        .deliver(&programs, departure, &result(value));
+    outside.run(100);
+    assert_eq!(outside.result(), Some(programs[0].sequential().result));
+    assert!(outside.workers.is_empty());
+}
+
+#[test]
+fn a_withdrawn_claim_runs_at_once_and_its_children_look_themselves_up() {
+    let mut outside = Outside::new(knary(0));
+    let (id, fingerprint, _) = outside.child(1);
+    outside
+        .workers
+        .orphan(OrphanNews::Here(id.clone(), fingerprint));
+    let grandchild = outside.programs[0].child(outside.programs[0].root(), 1, 0);
+    let grandchild = outside.programs[0].child(grandchild, 2, 0).fingerprint();
+    outside
+        .workers
+        .orphan(OrphanNews::Here(id.child(2), grandchild));
+    outside.host(true);
+    outside.run(100);
+    let departure = outside.claims()[0].0;
+    let repair = Repair {
+        marked: true,
+        crashes: 0,
+    };
+    let back = Back {
+        repair,
+        at_once: true,
+    };
+    outside.workers.put_back(departure, back);
+    outside.run(100);
+    let claims = outside.claims();
+    let ids: Vec<&JobId> = claims.iter().map(|(_, id)| id).collect();
+    assert_eq!(ids, [&id, &id.child(2)]);
+    // Not at once: it finds its orphan again.
+    outside
+        .workers
+        .put_back(claims[1].0, Back { repair, ..back });
+    outside.run(100);
+    assert_eq!(
+        outside.result(),
+        Some(outside.programs[0].sequential().result)
+    );
+}
+
+#[test]
+fn another_fingerprint_is_a_miss() {
+    let mut outside = Outside::new(knary(0));
+    let (id, ..) = outside.child(1);
+    outside.workers.orphan(OrphanNews::Here(id, Fingerprint(1)));
+    outside.host(true);
+    outside.run(100);
+    assert_eq!(outside.claims(), []);
+    assert_eq!(
+        outside.result(),
+        Some(outside.programs[0].sequential().result)
+    );
+}
+
+#[test]
+fn marks_are_inherited_as_long_as_there_may_be_something() {
+    let marks = |unsettled: bool, below: u32| {
+        let mut outside = Outside::new(knary(0));
+        let (id, fingerprint, _) = outside.child(below);
+        outside
+            .workers
+            .orphan(OrphanNews::Here(id.child(0), fingerprint));
+        outside.workers.orphan(OrphanNews::Settled(!unsettled));
+        outside.host(true);
+        outside.run(0);
+        // The worker runs the youngest; the other two are there to be taken.
+        let mut taken = outside.take();
+        taken.extend(outside.take());
+        let marks = taken
+            .iter()
+            .map(|(_, parcel)| parcel.repair.marked)
+            .collect();
+        (marks, outside)
+    };
+    let (settled, _): (Vec<bool>, _) = marks(false, 0);
+    assert_eq!(settled, [true, false]);
+    let (unsettled, _) = marks(true, 0);
+    assert_eq!(unsettled, [true, true]);
+}
+
+#[test]
+fn what_finished_before_a_sync_is_saved_when_a_job_is_given_up() {
+    let mut outside = Outside::new(knary(0));
+    outside.host(false);
+    // The worker runs child 2 and its leaves.
+    outside.run(0);
+    let taken = outside.take();
+    let programs = outside.programs.clone();
+    let (_, _, value) = outside.child(0);
+    outside
+        .workers
+        .deliver(&programs, taken[0].0, &result(value));
+    let away = outside.take();
+    assert_eq!(away.len(), 1, "child 1 is away");
+    outside.run(1);
+    outside.workers.save(KEY);
+    outside.run(1);
+    let recalled = outside.events.iter().find_map(|event| match event {
+        Event::Recalled(departure, why) => Some((*departure, *why)),
+        _ => None,
+    });
+    assert_eq!(recalled, Some((away[0].0, Recall::Abandoned)));
+    let saved = outside.events.iter().find_map(|event| match event {
+        Event::Saved(KEY, saved) => Some(saved.clone()),
+        _ => None,
+    });
+    let ids: Vec<String> = saved
+        .expect("it is given up")
+        .iter()
+        .map(|saved| saved.id.to_string())
+        .collect();
+    // A leaf of child 2, too, which has not synced.
+    assert_eq!(ids, ["0.0", "0.2.2"]);
+    assert!(outside.workers.is_empty());
+}
+
+#[test]
+fn what_was_used_already_is_not_saved() {
+    let mut outside = Outside::new(knary(1));
+    outside.host(false);
+    // Child 0 with its three leaves, its sync, and two leaves of the next phase, with a sync between them.
+    outside.run(5);
+    outside.workers.save(KEY);
+    outside.run(100);
+    let saved = outside.events.iter().find_map(|event| match event {
+        Event::Saved(KEY, saved) => Some(saved.clone()),
+        _ => None,
+    });
+    let saved = saved.expect("it is given up");
+    let ids: Vec<String> = saved.iter().map(|saved| saved.id.to_string()).collect();
+    assert_eq!(ids, ["0.2.2"]);
+}
+
+#[test]
+fn a_root_of_a_later_term_is_claimed_and_can_be_given_up() {
+    for give_up in [false, true] {
+        let mut outside = Outside::new(knary(0));
+        let work = outside.programs[0].root();
+        let id = JobId::ROOT.child(0);
+        let news = OrphanNews::Here(id.clone(), work.fingerprint());
+        outside.workers.orphan(news);
+        let tag = RootTag { term: 1, number: 0 };
+        outside.workers.start_root(tag, 0, work);
+        outside.run(100);
+        let claims = outside.claims();
+        assert_eq!(claims.len(), 1);
+        assert_eq!(claims[0].1, id);
+        let programs = outside.programs.clone();
+        if give_up {
+            assert!(!outside.workers.give_up_root(tag), "it runs nowhere");
+            assert_eq!(outside.workers.finished, []);
+        } else {
+            outside.workers.deliver(&programs, claims[0].0, &result(5));
+            let finished = std::mem::take(&mut outside.workers.finished);
+            assert_eq!(finished, [(tag, Finished::Result(5, false))]);
+        }
+        assert!(outside.workers.is_empty());
+    }
+}
+
+#[test]
+fn a_panic_goes_all_the_way_up() {
+    let mut outside = Outside::new(knary(0));
+    outside.host(false);
+    outside.run(0);
+    let taken = outside.take();
+    let programs = outside.programs.clone();
+    let story = Answer::Panicked("three nodes died".into());
+    outside.workers.deliver(&programs, taken[0].0, &story);
+    outside.run(100);
+    let done = Event::Done(KEY, story);
+    let done = format!("{done:?}");
+    assert!(
+        outside
+            .events
+            .iter()
+            .any(|event| format!("{event:?}") == done)
+    );
+    assert!(outside.workers.is_empty());
+}
+
+#[test]
+fn a_job_that_runs_again_may_spawn_in_another_order() {
+    let mut orders = std::collections::BTreeSet::new();
+    for nonce in 0..20 {
+        let mut program = knary(0);
+        program.changing = true;
+        let mut outside = Outside::new(program);
+        outside.workers = Workers::new(1, nonce, [].into());
+        outside.host(false);
+        outside.run(0);
+        let taken = outside.take();
+        orders.insert(taken[0].1.fingerprint.0);
+        let back = Back::default();
+        outside.workers.put_back(taken[0].0, back);
+        outside.run(100);
+        assert_eq!(
+            outside.result(),
+            Some(outside.programs[0].sequential().result)
+        );
+    }
+    assert_eq!(orders.len(), 3);
+}

@@ -1,0 +1,93 @@
+//! What a node has in its books, for those who check that all nodes together keep their promises: see `satin-sim`.
+
+use super::{HostKey, Node, Peer, Token};
+use crate::job::{Fingerprint, JobId};
+
+/// How a job came to be away.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Kind {
+    /// It was stolen.
+    Theft,
+    /// It waits for the answer of an orphan.
+    Claim,
+}
+
+/// A job that is away.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Outstanding {
+    /// Where.
+    pub peer: Peer,
+    /// Under which token.
+    pub token: Token,
+    /// Why.
+    pub kind: Kind,
+}
+
+/// How far a hosted job is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Stage {
+    /// Its values are not here yet.
+    Coming,
+    /// The workers have it.
+    Started,
+    /// Another node took it on.
+    Onwards,
+    /// Its answer is here.
+    Done,
+}
+
+/// A hosted job.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Hosted {
+    /// What the workers call it.
+    pub key: HostKey,
+    /// Those who wait for its answer, and under which token.
+    pub waiters: Vec<(Peer, Token)>,
+    /// How far it is.
+    pub stage: Stage,
+    /// Its entry in the orphan table of this node.
+    pub orphan: Option<(JobId, Fingerprint)>,
+    /// Nobody wants it: it is being aborted.
+    pub unwanted: bool,
+}
+
+/// An entry of an orphan table.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Entry {
+    /// Whose table.
+    pub owner: Peer,
+    /// Which job.
+    pub id: JobId,
+    /// What it computes, see [`Fingerprint`].
+    pub fingerprint: u64,
+}
+
+/// What a node has in its books.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct Inspection {
+    /// What is away.
+    pub outstanding: Vec<Outstanding>,
+    /// What was stolen by here.
+    pub hosted: Vec<Hosted>,
+    /// The orphan tables as it knows them, its own included.
+    pub entries: Vec<Entry>,
+    /// Values that it fetches, or remembers fetching.
+    pub values: usize,
+}
+
+impl Node {
+    /// What is in the books.
+    #[must_use]
+    pub fn inspect(&self) -> Inspection {
+        let mut inspection = Inspection::default();
+        self.steal.inspect(&mut inspection);
+        let entries = self.table.orphans();
+        let entries = entries.map(|(id, fingerprint, owner, _)| Entry {
+            owner,
+            id: id.clone(),
+            fingerprint: fingerprint.0,
+        });
+        inspection.entries.extend(entries);
+        inspection
+    }
+}
