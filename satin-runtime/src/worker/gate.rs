@@ -88,7 +88,8 @@ pub trait Outside: Send + Sync {
     fn root_started(&self, root: RootTag) {
         let _ = root;
     }
-    /// A root job has its result; its caller does not know it yet.
+    /// A root job has its result, which is in safe hands if it was to be kept; its caller does not know it yet. Not told
+    /// of one that was stopped.
     fn root_finished(&self, root: RootTag) {
         let _ = root;
     }
@@ -183,7 +184,7 @@ struct SlotRef(*const Slot);
 // the slot.
 unsafe impl Send for SlotRef {}
 
-struct FrameRef(*const Frame);
+pub(super) struct FrameRef(pub(super) *const Frame);
 // SAFETY: the frame lives as long as its entry: its worker removes the entry before the frame dies.
 unsafe impl Send for FrameRef {}
 
@@ -389,6 +390,7 @@ impl Gate {
     /// Nobody outside answers any more: jobs that are away come back, and nothing is claimed from now on.
     pub fn call_home(&self) {
         self.pool.ledger.orphans.forget();
+        self.keep_roots(false);
         loop {
             let token = lock(&self.pool.ledger.books).away.keys().next().copied();
             let Some(token) = token else { return };
@@ -415,23 +417,28 @@ impl Gate {
     }
 
     /// From now on results of root jobs of `main` are told ([`Outside::root_result`]) before `main` sees them.
+    ///
+    /// Only of those that took a while, and whose arguments are small enough to be hashed at the start.
     pub fn keep_roots(&self, keep: bool) {
-        let _ = keep;
+        self.pool.main.keep(keep);
     }
 
     /// The result is in safe hands: `main` may see it.
     pub fn root_kept(&self, root: RootTag) {
-        let _ = root;
+        self.pool.main.kept(root);
     }
 
     /// Another node is to run `main`: its root job is given up as by [`Gate::save_hosted`], and its calls unwind, those
     /// to come too, until [`Gate::begin_main`]. Answered by [`Outside::yielded`].
-    pub fn stop_main(&self) {}
+    pub fn stop_main(&self) {
+        self.pool.stop_main();
+    }
 
     /// `main` is about to be called here, from the start. Its root jobs are numbered from 0, and marked unless this is
     /// the first term.
     pub fn begin_main(&self, term: u32) {
         self.set_term(term);
+        self.pool.main.begin_again(term > 0);
     }
 
     /// Lets a foreign job in, under a key of its own. Any worker runs it, also one that waits in a sync;

@@ -14,8 +14,9 @@ use std::{
 use super::{
     deque::{Deque, Publish},
     gate::{self, HostedTask},
-    pool::{Awaits, Pool, Root},
+    pool::{Awaits, Pool},
     repair::Verdict,
+    root::Root,
     save::{save_answer, save_result, saves, tear},
 };
 use crate::{
