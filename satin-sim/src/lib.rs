@@ -16,8 +16,13 @@
 //! # Ok::<(), String>(())
 //! ```
 
+pub mod faults;
+pub mod invariants;
+pub mod mutations;
 pub mod parse;
+pub mod seeds;
 pub mod sites;
+pub mod trial;
 
 use std::{collections::BTreeMap, time::Duration};
 

@@ -1,25 +1,58 @@
-//! `satin-sim`: how would a pool of that size do?
+//! `satin-sim`: how would a pool of that size do, and does it stand what may happen to it?
 
-use std::{fs, path::PathBuf, time::Duration};
+use std::{
+    fs,
+    io::{IsTerminal, Write},
+    ops::Range,
+    path::PathBuf,
+    process::ExitCode,
+    sync::Mutex,
+    time::{Duration, Instant},
+};
 
 use anyhow::Context;
 use clap::{Args, Parser, Subcommand};
 use comfy_table::{Table, presets::UTF8_BORDERS_ONLY};
-use satin_runtime::node::{Policy, cluster::Shape};
-use satin_sim::{Report, Settings, parse, run, sites};
+use satin_runtime::node::{Policy, Rule, cluster::Shape};
+use satin_sim::{
+    Report, Settings,
+    faults::KINDS,
+    mutations::{self, Found, RULES},
+    parse, run,
+    seeds::{self, Summary},
+    sites,
+    trial::{self, Options, Trial},
+};
 use serde::Serialize;
 
 /// Thousands of satin's nodes in one deterministic simulation.
+///
+/// Without --seeds: one pool of the given size computes one tree, and the figures are printed.
+///
+/// With --seeds: a pool, a program and faults (crashes, pauses, drains, joins, partitions, broken links) follow from each
+/// seed; after every step the invariants of the design are checked. The exit code is 1 if one was violated.
 #[derive(Parser)]
-#[command(args_conflicts_with_subcommands = true)]
+#[command(args_conflicts_with_subcommands = true, after_help = EXAMPLES)]
 struct Cli {
     #[command(subcommand)]
     command: Option<Command>,
     #[command(flatten)]
     pool: Pool,
     #[command(flatten)]
+    seed: Seed,
+    #[command(flatten)]
+    faults: Faults,
+    #[command(flatten)]
     output: Output,
 }
+
+const EXAMPLES: &str = "Examples:
+  satin-sim --nodes 1000 --sites 10 --rtt 30ms     how would such a pool do?
+  satin-sim --seeds 0..5000 --jobs 4               does it stand faults?
+  satin-sim --seed 4711 --trace                    what happened in that seed?
+  satin-sim --seed 4711 --trace --without flushed  and without one of the rules?
+  satin-sim mutations --seeds 20000                is every rule needed?
+  satin-sim sites                                  policies and round trips side by side";
 
 #[derive(Subcommand)]
 enum Command {
@@ -31,8 +64,56 @@ enum Command {
         #[command(flatten)]
         pool: Pool,
         #[command(flatten)]
+        seed: Seed,
+        #[command(flatten)]
         output: Output,
     },
+    /// Leaves one rule of repair out at a time: the seeds must find out. The exit code is 1 if they do not.
+    Mutations {
+        /// So many seeds, or a range of them.
+        #[arg(long, value_parser = parse::seeds, default_value = "2000")]
+        seeds: Range<u64>,
+        /// On so many threads.
+        #[arg(long, default_value_t = threads())]
+        jobs: u32,
+        /// These rules only.
+        #[arg(long, value_parser = parse::rule, value_name = "RULE")]
+        without: Vec<Rule>,
+        /// Nothing happens to the master, and nobody is cut off.
+        #[arg(long)]
+        spare_master: bool,
+    },
+}
+
+#[derive(Args)]
+struct Faults {
+    /// Try these seeds (A..B is without B).
+    #[arg(long, value_parser = parse::seeds, value_name = "A..B", conflicts_with_all = ["Pool", "Seed", "Output", "trace"])]
+    seeds: Option<Range<u64>>,
+    /// On so many threads.
+    #[arg(long, default_value_t = threads(), requires = "seeds")]
+    jobs: u32,
+    /// Try the seed given by --seed, and print what happens.
+    #[arg(long, requires = "Seed", conflicts_with_all = ["Pool", "Output"])]
+    trace: bool,
+    /// Leave out a rule of repair. May be given several times.
+    #[arg(long, value_parser = parse::rule, value_name = "RULE", conflicts_with = "Pool")]
+    without: Vec<Rule>,
+    /// Nothing happens to the master, and nobody is cut off.
+    #[arg(long, conflicts_with = "Pool")]
+    spare_master: bool,
+}
+
+#[derive(Args)]
+struct Seed {
+    /// Of everything random: the same seed, the same run.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+}
+
+fn threads() -> u32 {
+    let threads = std::thread::available_parallelism();
+    threads.map_or(1, |threads| threads.get() as u32)
 }
 
 #[derive(Args)]
@@ -70,9 +151,6 @@ struct Pool {
     /// How long an inner job takes before it spawns.
     #[arg(long, value_parser = parse::duration, default_value = "0s")]
     inner: Duration,
-    /// Of everything random: the same seed, the same run.
-    #[arg(long, default_value_t = 1)]
-    seed: u64,
 }
 
 #[derive(Args)]
@@ -83,7 +161,7 @@ struct Output {
 }
 
 impl Pool {
-    fn settings(&self) -> anyhow::Result<Settings> {
+    fn settings(&self, seed: &Seed) -> anyhow::Result<Settings> {
         anyhow::ensure!(
             self.sites > 0 && self.nodes >= self.sites && self.threads > 0,
             "every site needs a node, and every node a worker"
@@ -100,7 +178,7 @@ impl Pool {
             shape: self.shape,
             leaf: self.leaf,
             inner: self.inner,
-            seed: self.seed,
+            seed: seed.seed,
             ..Settings::default()
         })
     }
@@ -116,18 +194,214 @@ impl Output {
     }
 }
 
-fn main() -> anyhow::Result<()> {
+fn main() -> anyhow::Result<ExitCode> {
     let cli = Cli::parse();
-    if let Some(Command::Sites { runs, pool, output }) = &cli.command {
-        let rows = sites::rows(&pool.settings()?, (*runs).max(1));
-        print_rows(&rows);
-        output.write(&rows)
-    } else {
-        let report = run(&cli.pool.settings()?);
-        print_report(&report);
-        cli.output.write(&report)
+    match &cli.command {
+        Some(Command::Sites {
+            runs,
+            pool,
+            seed,
+            output,
+        }) => {
+            let rows = sites::rows(&pool.settings(seed)?, (*runs).max(1));
+            print_rows(&rows);
+            output.write(&rows)?;
+        }
+        Some(Command::Mutations {
+            seeds,
+            jobs,
+            without,
+            spare_master,
+        }) => return Ok(mutate(seeds, *jobs, without, *spare_master)),
+        None => {
+            let options = Options {
+                without: cli.faults.without.iter().copied().collect(),
+                spare_master: cli.faults.spare_master,
+                trace: cli.faults.trace,
+            };
+            if let Some(seeds) = cli.faults.seeds {
+                return Ok(try_seeds(seeds, cli.faults.jobs, &options));
+            }
+            if cli.faults.trace {
+                return Ok(replay(cli.seed.seed, &options));
+            }
+            let report = run(&cli.pool.settings(&cli.seed)?);
+            print_report(&report);
+            cli.output.write(&report)?;
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+// ---- faults
+
+/// Panics of nodes are violations: they are told as such.
+fn hush() {
+    std::panic::set_hook(Box::new(|_| {}));
+}
+
+fn try_seeds(seeds: Range<u64>, jobs: u32, options: &Options) -> ExitCode {
+    hush();
+    let progress = progress(&seeds);
+    let summary = seeds::run(seeds, jobs, options, &progress, &|_| false);
+    eprint!("\r\x1b[K");
+    print_summary(&summary);
+    for trial in summary.violations.iter().take(5) {
+        print_violation(trial, options);
+    }
+    match summary.violated {
+        0 => ExitCode::SUCCESS,
+        _ => ExitCode::FAILURE,
     }
 }
+
+/// A line on stderr, now and then.
+fn progress(seeds: &Range<u64>) -> impl Fn(&Summary) + Sync + use<> {
+    let all = seeds.end - seeds.start;
+    let told = Mutex::new(Instant::now());
+    move |summary: &Summary| {
+        let mut told = told.lock().expect("nobody panics with it");
+        if told.elapsed() < Duration::from_secs(1) || !std::io::stderr().is_terminal() {
+            return;
+        }
+        *told = Instant::now();
+        let rate = summary.seeds as f64 / summary.took.as_secs_f64();
+        eprint!(
+            "\r\x1b[K{} of {all} seeds, {} violations, {rate:.0} a second",
+            summary.seeds, summary.violated
+        );
+        let _ = std::io::stderr().flush();
+    }
+}
+
+fn print_violation(trial: &Trial, options: &Options) {
+    let Some(violation) = &trial.violation else {
+        return;
+    };
+    let without = options.without.iter();
+    let without = without.map(|rule| format!(" --without {}", mutations::name(*rule)));
+    let without: String = without.collect();
+    let spare = if options.spare_master {
+        " --spare-master"
+    } else {
+        ""
+    };
+    println!(
+        "seed {}: {} at {:.3} s: {}",
+        trial.seed,
+        violation.invariant,
+        violation.at.as_secs_f64(),
+        violation.sentence
+    );
+    println!(
+        "  cargo run --release -p satin-sim -- --seed {} --trace{without}{spare}",
+        trial.seed
+    );
+}
+
+fn replay(seed: u64, options: &Options) -> ExitCode {
+    let trial = trial::run(seed, options);
+    match &trial.violation {
+        None => {
+            println!("seed {seed}: nothing was violated");
+            ExitCode::SUCCESS
+        }
+        Some(_) => {
+            print_violation(&trial, options);
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn print_summary(summary: &Summary) {
+    let mut table = Table::new();
+    table.load_style(UTF8_BORDERS_ONLY);
+    let mut row = |name: &str, value: String| {
+        table.add_row([name.to_string(), value]);
+    };
+    row("seeds", summary.seeds.to_string());
+    row("violations", summary.violated.to_string());
+    for (kind, count) in KINDS.into_iter().zip(summary.faults) {
+        row(&format!("  {kind}"), count.to_string());
+    }
+    let twice = summary.twice.as_secs_f64() / summary.needed.as_secs_f64().max(1e-9);
+    row("work done twice", format!("{:.2} %", 100.0 * twice));
+    row("jobs put back", summary.came_back.to_string());
+    row(
+        "claims",
+        format!("{}, {} withdrawn", summary.claims, summary.withdrawn),
+    );
+    row("results saved", summary.saved.to_string());
+    row("nodes reborn", summary.reborn.to_string());
+    row("masters chosen", summary.terms.to_string());
+    row("events simulated", summary.events.to_string());
+    let seconds = summary.took.as_secs_f64();
+    let each = 1e3 * seconds / summary.seeds.max(1) as f64;
+    row("seconds", format!("{seconds:.1}, {each:.2} ms a seed"));
+    println!("{table}");
+}
+
+fn mutate(seeds: &Range<u64>, jobs: u32, rules: &[Rule], spare_master: bool) -> ExitCode {
+    hush();
+    let options = Options {
+        spare_master,
+        ..Options::default()
+    };
+    let all = RULES.map(|(rule, _)| rule);
+    let rules = if rules.is_empty() { &all[..] } else { rules };
+    let mut table = Table::new();
+    table.load_style(UTF8_BORDERS_ONLY);
+    table.set_header(["without", "found by", "seeds", "how"]);
+    let mut missed = 0;
+    let whole = mutations::check(
+        seeds.clone(),
+        jobs,
+        &options,
+        rules,
+        |rule, found, summary| {
+            let (by, how) = match found {
+                Found::Violated {
+                    seed,
+                    invariant,
+                    sentence,
+                } => ((*invariant).to_string(), format!("seed {seed}: {sentence}")),
+                Found::Twice(times) => (
+                    "work done twice".into(),
+                    format!("{times:.2} times that with all rules"),
+                ),
+                Found::NotAtAll(times) => {
+                    missed += 1;
+                    (
+                        "nobody".into(),
+                        format!("work done twice is {times:.2} times that with all rules"),
+                    )
+                }
+            };
+            eprintln!("{}: {by}, {how}", mutations::name(rule));
+            let how: String = how.chars().take(100).collect();
+            table.add_row([
+                mutations::name(rule).to_string(),
+                by,
+                summary.seeds.to_string(),
+                how,
+            ]);
+        },
+    );
+    println!("{table}");
+    let twice = whole.twice.as_secs_f64() / whole.needed.as_secs_f64().max(1e-9);
+    println!(
+        "with all rules: {} seeds, {} violations, {:.2} % of the work done twice",
+        whole.seeds,
+        whole.violated,
+        100.0 * twice
+    );
+    match missed + whole.violated {
+        0 => ExitCode::SUCCESS,
+        _ => ExitCode::FAILURE,
+    }
+}
+
+// ---- figures
 
 fn print_report(report: &Report) {
     let mut table = Table::new();

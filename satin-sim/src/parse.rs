@@ -1,8 +1,10 @@
 //! How things are written on the command line.
 
-use std::time::Duration;
+use std::{ops::Range, time::Duration};
 
-use satin_runtime::node::{Policy, cluster::Shape};
+use satin_runtime::node::{Policy, Rule, cluster::Shape};
+
+use crate::mutations::RULES;
 
 /// `10ms`, `1.5s`, `200us`.
 ///
@@ -83,6 +85,30 @@ pub fn policy_name(policy: Policy) -> &'static str {
     }
 }
 
+/// `A..B`, without B; `N` is `0..N`.
+///
+/// # Errors
+/// Says what it should look like.
+pub fn seeds(text: &str) -> Result<Range<u64>, String> {
+    let (from, to) = text.split_once("..").unwrap_or(("0", text));
+    match (from.parse(), to.parse()) {
+        (Ok(from), Ok(to)) if from < to => Ok(from..to),
+        _ => Err("seeds are a range such as 0..5000, without its end".into()),
+    }
+}
+
+/// A rule of repair.
+///
+/// # Errors
+/// Says which there are.
+pub fn rule(text: &str) -> Result<Rule, String> {
+    let found = RULES.iter().find(|(_, name)| *name == text);
+    found.map(|(rule, _)| *rule).ok_or_else(|| {
+        let names: Vec<&str> = RULES.iter().map(|(_, name)| *name).collect();
+        format!("a rule is one of {}", names.join(", "))
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -91,6 +117,13 @@ mod tests {
     fn durations_have_a_unit() {
         assert_eq!(duration("1.5ms"), Ok(Duration::from_micros(1500)));
         assert!(duration("15").is_err() && duration("ms").is_err() && duration("-1s").is_err());
+    }
+
+    #[test]
+    fn seeds_are_a_range() {
+        assert_eq!(seeds("3..7"), Ok(3..7));
+        assert_eq!(seeds("7"), Ok(0..7));
+        assert!(seeds("7..3").is_err() && seeds("..").is_err() && seeds("x").is_err());
     }
 
     #[test]

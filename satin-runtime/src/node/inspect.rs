@@ -1,6 +1,6 @@
 //! What a node has in its books, for those who check that all nodes together keep their promises: see `satin-sim`.
 
-use super::{HostKey, Node, Peer, Token};
+use super::{HostKey, Node, Peer, Token, steal::Tally};
 use crate::job::{Fingerprint, JobId};
 
 /// How a job came to be away.
@@ -41,12 +41,16 @@ pub enum Stage {
 pub struct Hosted {
     /// What the workers call it.
     pub key: HostKey,
-    /// Those who wait for its answer, and under which token.
+    /// Which job it is.
+    pub id: JobId,
+    /// What it computes.
+    pub fingerprint: Fingerprint,
+    /// Those of other nodes who wait for its answer, and under which token.
     pub waiters: Vec<(Peer, Token)>,
     /// How far it is.
     pub stage: Stage,
-    /// Its entry in the orphan table of this node.
-    pub orphan: Option<(JobId, Fingerprint)>,
+    /// Is it in the orphan table of this node?
+    pub orphan: bool,
     /// Nobody wants it: it is being aborted.
     pub unwanted: bool,
 }
@@ -60,6 +64,8 @@ pub struct Entry {
     pub id: JobId,
     /// What it computes, see [`Fingerprint`].
     pub fingerprint: u64,
+    /// Is its result there?
+    pub finished: bool,
 }
 
 /// What a node has in its books.
@@ -71,8 +77,21 @@ pub struct Inspection {
     pub hosted: Vec<Hosted>,
     /// The orphan tables as it knows them, its own included.
     pub entries: Vec<Entry>,
-    /// Values that it fetches, or remembers fetching.
-    pub values: usize,
+    /// What was done about deaths and departures so far.
+    pub tally: Tally,
+}
+
+impl Inspection {
+    /// How much there is that belongs to a job under way: all but results of root jobs, which are kept for a `main` that
+    /// has to begin anew.
+    #[must_use]
+    pub fn under_way(&self) -> usize {
+        let of_root = |id: &JobId| id.path().nth(1).is_none();
+        let hosted = self.hosted.iter();
+        let hosted = hosted.filter(|hosted| !(hosted.waiters.is_empty() && of_root(&hosted.id)));
+        let entries = self.entries.iter().filter(|entry| !of_root(&entry.id));
+        self.outstanding.len() + hosted.count() + entries.count()
+    }
 }
 
 impl Node {
@@ -80,14 +99,23 @@ impl Node {
     #[must_use]
     pub fn inspect(&self) -> Inspection {
         let mut inspection = Inspection::default();
-        self.steal.inspect(&mut inspection);
+        self.inspect_into(&mut inspection);
+        inspection
+    }
+
+    /// The same, instead of what `inspection` said.
+    pub fn inspect_into(&self, inspection: &mut Inspection) {
+        inspection.outstanding.clear();
+        inspection.hosted.clear();
+        inspection.entries.clear();
+        self.steal.inspect(inspection);
         let entries = self.table.orphans();
-        let entries = entries.map(|(id, fingerprint, owner, _)| Entry {
+        let entries = entries.map(|(id, fingerprint, owner, finished)| Entry {
             owner,
             id: id.clone(),
             fingerprint: fingerprint.0,
+            finished,
         });
         inspection.entries.extend(entries);
-        inspection
     }
 }

@@ -17,6 +17,7 @@
 
 mod program;
 mod wire;
+mod words;
 mod workers;
 
 #[cfg(test)]
@@ -197,7 +198,31 @@ impl Slot {
 #[derive(Clone, Debug)]
 struct Main {
     programs: VecDeque<u32>,
-    code: i32,
+    /// Not before it is told to, if there is none.
+    code: Option<i32>,
+    /// All root jobs are done.
+    over: bool,
+}
+
+impl Main {
+    fn new(programs: &[u32], code: Option<i32>) -> Main {
+        Main {
+            programs: programs.iter().copied().collect(),
+            code,
+            over: false,
+        }
+    }
+}
+
+/// What a node's `main` is at.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum MainIs {
+    /// It does not run there.
+    Nowhere,
+    /// It runs.
+    Running,
+    /// Its root jobs are done.
+    Over,
 }
 
 /// The root job under way.
@@ -217,8 +242,8 @@ pub struct Ending {
     pub node: u32,
     /// Counts the masters.
     pub term: u32,
-    /// Its exit code.
-    pub code: i32,
+    /// Did a root job panic?
+    pub panicked: bool,
     /// What came out of its root jobs.
     pub results: Vec<u64>,
 }
@@ -311,7 +336,7 @@ pub struct Cluster {
     pub wire: Wire,
     /// What went over it.
     pub traffic: Traffic,
-    /// Print every message on stderr.
+    /// Print what happens, in words.
     pub trace: bool,
     /// Events handled so far.
     pub steps: u64,
@@ -321,6 +346,7 @@ pub struct Cluster {
     pub touched: Option<u32>,
     main: Option<Main>,
     endings: Vec<Ending>,
+    to_the_dead: Option<String>,
     runs: Option<BTreeMap<u64, u32>>,
     promises: Option<Promises>,
 }
@@ -412,6 +438,7 @@ impl Cluster {
             touched: None,
             main: None,
             endings: Vec::new(),
+            to_the_dead: None,
             runs: None,
             promises: None,
         }
@@ -634,6 +661,18 @@ impl Cluster {
         self.slot(node).workers.audit()
     }
 
+    /// An answer that came to a job there which was not away.
+    #[must_use]
+    pub fn stray_answer(&self, node: u32) -> Option<&str> {
+        self.slot(node).workers.stray()
+    }
+
+    /// What was sent to a life whose end the sender knew.
+    #[must_use]
+    pub fn sent_to_the_dead(&self) -> Option<&str> {
+        self.to_the_dead.as_deref()
+    }
+
     /// The hosted jobs that its workers have.
     pub fn at_work(&self, node: u32) -> impl Iterator<Item = HostKey> {
         self.slot(node).workers.hosted()
@@ -745,18 +784,15 @@ impl Cluster {
 
     /// Once that node may start roots it calls these, one after another, and then ends the pool with that code.
     pub fn set_main(&mut self, node: u32, programs: &[u32], code: i32) {
-        let programs = programs.iter().copied().collect();
-        self.slot_mut(node).main = Some(Main { programs, code });
+        self.slot_mut(node).main = Some(Main::new(programs, Some(code)));
         self.go_on_with_main(node);
         self.settle(node);
     }
 
-    /// As [`set_main`](Cluster::set_main) for whoever is, or becomes, master: also for nodes to come.
-    pub fn set_main_everywhere(&mut self, programs: &[u32], code: i32) {
-        let main = Main {
-            programs: programs.iter().copied().collect(),
-            code,
-        };
+    /// As [`set_main`](Cluster::set_main) for whoever is, or becomes, master: also for nodes to come. Without a code the
+    /// pool does not end before [`end_main`](Cluster::end_main).
+    pub fn set_main_everywhere(&mut self, programs: &[u32], code: Option<i32>) {
+        let main = Main::new(programs, code);
         for node in 0..self.nodes() {
             self.slot_mut(node).main = Some(main.clone());
         }
@@ -785,16 +821,43 @@ impl Cluster {
             self.begin_root(node, program);
         } else {
             let (code, term) = (main.code, slot.term);
-            slot.main = None;
-            slot.workers.events.push_back(Event::MainEnded(code));
-            let results = slot.results.iter().filter(|(tag, _)| tag.term == term);
-            let results = results.map(|(_, result)| *result).collect();
-            self.endings.push(Ending {
-                node,
-                term,
-                code,
-                results,
-            });
+            if !std::mem::replace(&mut main.over, true) {
+                let results = slot.results.iter().filter(|(tag, _)| tag.term == term);
+                let results = results.map(|(_, result)| *result).collect();
+                self.endings.push(Ending {
+                    node,
+                    term,
+                    panicked: !slot.panics.is_empty(),
+                    results,
+                });
+            }
+            if let Some(code) = code {
+                slot.main = None;
+                slot.workers.events.push_back(Event::MainEnded(code));
+            }
+        }
+    }
+
+    /// Those whose main is over end the pool with that code.
+    pub fn end_main(&mut self, code: i32) {
+        for node in 0..self.nodes() {
+            let main = &mut self.slot_mut(node).main;
+            if let Some(main) = main.as_mut().filter(|main| main.over) {
+                main.code = Some(code);
+                self.go_on_with_main(node);
+                self.settle(node);
+            }
+        }
+    }
+
+    /// What the main of a node is at.
+    #[must_use]
+    pub fn main_of(&self, node: u32) -> MainIs {
+        let slot = self.slot(node);
+        match &slot.main {
+            Some(main) if main.over => MainIs::Over,
+            Some(_) if slot.may_start && slot.alive => MainIs::Running,
+            _ => MainIs::Nowhere,
         }
     }
 
@@ -1045,6 +1108,12 @@ impl Cluster {
         self.schedule(self.now + later, lost);
     }
 
+    /// The sites that have had a node.
+    #[must_use]
+    pub fn sites(&self) -> &[Arc<str>] {
+        &self.sites
+    }
+
     /// The links that stand, each once.
     #[must_use]
     pub fn links(&self) -> Vec<(u32, u32)> {
@@ -1100,7 +1169,9 @@ impl Cluster {
         true
     }
 
-    fn next_at(&self) -> Option<Duration> {
+    /// When the next event happens.
+    #[must_use]
+    pub fn next_at(&self) -> Option<Duration> {
         self.queue.peek().map(|Reverse(next)| next.at)
     }
 
@@ -1318,8 +1389,11 @@ impl Cluster {
     /// Over the link that stands.
     fn transmit(&mut self, node: u32, other: u32, sender: Peer, message: Message) {
         let near = self.slot(node).site == self.slot(other).site;
-        if self.trace {
-            eprintln!("{:?} {node} -> {other}: {message:?}", self.now);
+        if self.trace
+            && let Some(words) = words::message(&message)
+        {
+            let who = format!("{} -> {other}", words::name(sender));
+            self.say(&who, &words);
         }
         self.traffic.messages[kind(&message)].add(near, 1);
         if let Message::Jobs { jobs, .. } | Message::OffersWith(_, Cargo::Jobs { jobs, .. }) =
@@ -1416,6 +1490,12 @@ impl Cluster {
                 {
                     slot.node.handle(now, offered);
                 }
+                if self.trace
+                    && let Some(words) = words::event(&event)
+                {
+                    let who = words::name(slot.node.view().me().peer);
+                    println!("{:>12.6} {who:<9} {words}", now.as_secs_f64());
+                }
                 slot.node.handle(now, event);
             }
             let mut any = false;
@@ -1472,7 +1552,7 @@ impl Cluster {
                 slot.running = None;
                 if let Some(main) = &mut slot.main {
                     main.programs.clear();
-                    main.code = 101;
+                    main.code = main.code.map(|_| 101);
                 }
                 slot.workers.events.push_back(Event::RootFinished(tag));
                 self.go_on_with_main(node);
@@ -1509,13 +1589,36 @@ impl Cluster {
         assert!(results.copied().eq(right), "a result is wrong");
     }
 
+    fn say(&self, who: &str, what: &str) {
+        println!("{:>12.6} {who:<9} {what}", self.now.as_secs_f64());
+    }
+
     fn perform(&mut self, node: u32, action: Action) {
+        if self.trace {
+            let slot = self.slot_mut(node);
+            let away = match &action {
+                Action::Deliver(departure, _) | Action::PutBack(departure, _) => {
+                    slot.workers.id_of(*departure)
+                }
+                _ => None,
+            };
+            if let Some(words) = words::action(&action, away) {
+                self.say(&words::name(self.peer(node)), &words);
+            }
+        }
         let programs = &self.programs;
         let slot = &mut self.slots[node as usize];
         match action {
             Action::Connect { addr, peer } => self.connect(node, addr, peer),
             Action::Probe { addr, peer } => self.probe(node, addr, peer),
-            Action::Send(to, message) => self.send(node, to, message),
+            Action::Send(to, message) => {
+                if !message.is_about_membership() && !slot.node.view().is_alive(to) {
+                    let kind = KINDS[kind(&message)];
+                    let story = format!("node {node} sends {kind:?} to {to:?}, whose life is over");
+                    self.to_the_dead.get_or_insert(story);
+                }
+                self.send(node, to, message);
+            }
             Action::Disconnect(peer) => {
                 let other = self.index(peer);
                 let half = self.path(node, other).round_trip / 2;
@@ -1551,8 +1654,14 @@ impl Cluster {
             Action::Save(key) => slot.workers.save(key),
             Action::KeepRoots(keep) => slot.keeps = keep,
             Action::RootKept(tag) => self.root_kept(node, tag),
-            Action::YieldMain => self.yield_main(node),
-            Action::RunMain { term } => self.run_main(node, term),
+            Action::YieldMain => {
+                slot.yielded += 1;
+                self.yield_main(node);
+            }
+            Action::RunMain { term } => {
+                slot.mains.push(term);
+                self.run_main(node, term);
+            }
             Action::GiveBack => slot.workers.give_back(),
             Action::Hungry(hungry) => slot.hungry = hungry,
             Action::SendPart {

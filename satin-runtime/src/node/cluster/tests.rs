@@ -54,7 +54,7 @@ fn main_runs_where_it_is_told_to_and_stops_where_it_is_told_to() {
         let program = Program::new(random(0), Duration::from_millis(20)).seeded(seed);
         cluster.program(program)
     });
-    cluster.set_main_everywhere(&programs, 7);
+    cluster.set_main_everywhere(&programs, Some(7));
     assert!(cluster.run_until(Duration::from_secs(60), |cluster| {
         !cluster.endings().is_empty()
     }));
@@ -62,7 +62,7 @@ fn main_runs_where_it_is_told_to_and_stops_where_it_is_told_to() {
     let ending = Ending {
         node: 0,
         term: 0,
-        code: 7,
+        panicked: false,
         results: right.to_vec(),
     };
     assert_eq!(cluster.endings(), [ending]);

@@ -211,8 +211,10 @@ pub(super) struct Workers {
     pub(super) done: Effort,
     /// Invocations begun, by a hash of the id; if anybody wants to know.
     pub(super) begun: Option<Vec<u64>>,
-    /// What must never happen, and has.
-    pub(super) broken: Vec<String>,
+    /// A child was not where it should have been.
+    broken: Option<String>,
+    /// Something came back that was not away.
+    stray: Option<String>,
 }
 
 impl Workers {
@@ -246,7 +248,8 @@ impl Workers {
             publish: None,
             done: Effort::default(),
             begun: None,
-            broken: Vec::new(),
+            broken: None,
+            stray: None,
         }
     }
 
@@ -466,13 +469,13 @@ impl Workers {
             let id = self.id(top);
             for mut job in jobs {
                 let child = id.child(job.index);
-                match self.look_up(&child, job.work.fingerprint()) {
-                    Look::Hit => {
+                match self.look_up(&child, self.fingerprint(job.work)) {
+                    Look::Hit if !self.lies_below(lane, &child) => {
                         job.back.repair.marked = true;
                         self.claim(programs, Away::Spawned(job), child);
                         continue;
                     }
-                    Look::Below => job.back.repair.marked = true,
+                    Look::Hit | Look::Below => job.back.repair.marked = true,
                     Look::Nothing => {}
                 }
                 self.lanes[lane as usize].deque.push_back(job);
@@ -492,12 +495,20 @@ impl Workers {
 
     /// Something to run for a worker that has nothing, or waits.
     fn find(&mut self, programs: &[Program], lane: u32) -> bool {
-        let own = &mut self.lanes[lane as usize];
+        let own = &self.lanes[lane as usize];
         let room = own.stack.len() < self.nesting;
-        let mut job = own.deque.pop_back();
+        let place = (own.deque.iter()).rposition(|job| !self.would_bury(lane, job));
+        let own = &mut self.lanes[lane as usize];
+        let mut job = place.and_then(|place| own.deque.remove(place));
         own.public = own.public.min(own.deque.len());
         if job.is_none() && room {
-            let others = self.lanes.iter_mut().filter(|lane| !lane.deque.is_empty());
+            let fit = |other: &Lane| {
+                let front = other.deque.front();
+                front.is_some_and(|front| !self.would_bury(lane, front))
+            };
+            let fit: Vec<bool> = self.lanes.iter().map(fit).collect();
+            let others = self.lanes.iter_mut().zip(fit);
+            let others = others.filter(|(_, fit)| *fit).map(|(lane, _)| lane);
             let oldest = others.min_by_key(|lane| {
                 let frame = self.frames[lane.deque[0].frame as usize].as_ref();
                 frame.map(|frame| frame.depth)
@@ -509,7 +520,7 @@ impl Workers {
         }
         if let Some(job) = job {
             let program = self.program_of(job.frame);
-            if let Some(marked) = self.may_start(programs, Away::Spawned(job)) {
+            if let Some(marked) = self.may_start(programs, lane, Away::Spawned(job)) {
                 let Spawned {
                     frame, index, work, ..
                 } = job;
@@ -522,7 +533,7 @@ impl Workers {
             return false;
         }
         if let Some(root) = self.roots.pop_front() {
-            if let Some(marked) = self.may_start(programs, Away::Root(root)) {
+            if let Some(marked) = self.may_start(programs, lane, Away::Root(root)) {
                 let program = (root.program, root.tag);
                 self.push(lane, program, root.work, Home::Root(root.tag), marked);
             }
@@ -540,6 +551,32 @@ impl Workers {
             return false;
         }
         true
+    }
+
+    /// Helping out with a repair on top of an orphan that it will claim: each would wait for the other. Its parent runs
+    /// it, or another node.
+    fn would_bury(&self, lane: u32, job: &Spawned) -> bool {
+        let stack = &self.lanes[lane as usize].stack;
+        if !job.back.repair.marked || self.running.is_empty() || stack.last() == Some(&job.frame) {
+            return false;
+        }
+        let id = self.id(job.frame).child(job.index);
+        self.hosts_on(lane).any(|orphan| id.is_ancestor_of(orphan))
+    }
+
+    /// Is that very job under way further down on the same stack? Then it is never done while this one waits for it.
+    fn lies_below(&self, lane: u32, id: &JobId) -> bool {
+        self.hosts_on(lane).any(|orphan| orphan == id)
+    }
+
+    /// Jobs of others on that stack.
+    fn hosts_on(&self, lane: u32) -> impl Iterator<Item = &JobId> {
+        let stack = self.lanes[lane as usize].stack.iter();
+        let frames = stack.filter_map(|frame| self.frames[*frame as usize].as_ref());
+        frames.filter_map(|frame| match &frame.home {
+            Home::Hosted(_, id) => Some(id),
+            _ => None,
+        })
     }
 
     fn complete(&mut self, programs: &[Program], place: u32) {
@@ -633,11 +670,12 @@ impl Workers {
         let place = index.checked_sub(frame.passed).map(|place| place as usize);
         let Some(child) = place.and_then(|place| frame.children.get_mut(place)) else {
             let story = format!("child {index} is {now:?}, but its frame is past that sync");
-            return self.broken.push(story);
+            self.broken.get_or_insert(story);
+            return;
         };
         if let Child::Done(_) = child.is {
             let story = format!("child {index} is done, and {now:?} again");
-            self.broken.push(story);
+            self.broken.get_or_insert(story);
         }
         child.is = now;
     }
@@ -706,18 +744,16 @@ impl Workers {
 
     /// The results of finished children of the phase under way: its sync has not been passed.
     fn save_children(&mut self, parent: u32, saved: &mut Vec<Saved>) {
-        if self.without.contains(&Rule::Save) {
-            return;
-        }
         let id = self.id(parent);
-        let frame = self.frame(parent);
+        let frame = self.frames[parent as usize].as_ref();
+        let frame = frame.expect("it is being stopped");
         let children = (frame.passed..).zip(&frame.children);
         let before = saved.len();
         for (index, child) in children {
             if let Child::Done(Some(result)) = child.is {
                 saved.push(Saved {
                     id: id.child(index),
-                    fingerprint: child.work.fingerprint(),
+                    fingerprint: self.fingerprint(child.work),
                     answer: answer_of(result),
                 });
             }
@@ -765,9 +801,9 @@ impl Workers {
         }
     }
 
-    /// What has not been started comes back.
+    /// Hosted jobs that have not been started come back.
     pub(super) fn give_back(&mut self) {
-        for (key, _) in std::mem::take(&mut self.hosted) {
+        for (key, _) in self.hosted.drain(..) {
             self.events.push_back(Event::Done(key, Answer::Aborted));
         }
     }
@@ -796,16 +832,21 @@ impl Workers {
         }
     }
 
+    /// What a job computes; if fingerprints are left out, all are the same.
+    fn fingerprint(&self, work: Work) -> Fingerprint {
+        match self.without.contains(&Rule::Fingerprint) {
+            true => Fingerprint(0),
+            false => work.fingerprint(),
+        }
+    }
+
     fn look_up(&self, id: &JobId, fingerprint: Fingerprint) -> Look {
         let mut at_or_below = self.index.entries.range::<JobId, _>(id..);
         match at_or_below.next() {
-            Some((there, known)) if there == id => {
-                let any = self.without.contains(&Rule::Fingerprint);
-                match any || known.contains(&fingerprint.0) {
-                    true => Look::Hit,
-                    false => Look::Below,
-                }
-            }
+            Some((there, known)) if there == id => match known.contains(&fingerprint.0) {
+                true => Look::Hit,
+                false => Look::Below,
+            },
             Some((there, _)) if id.is_ancestor_of(there) => Look::Below,
             _ if self.index.unsettled => Look::Below,
             _ => Look::Nothing,
@@ -813,7 +854,7 @@ impl Workers {
     }
 
     /// A job of ours is about to start: does it do so with a mark? `None` if it is claimed instead.
-    fn may_start(&mut self, programs: &[Program], job: Away) -> Option<bool> {
+    fn may_start(&mut self, programs: &[Program], lane: u32, job: Away) -> Option<bool> {
         let (back, work) = match &job {
             Away::Spawned(job) => (job.back, job.work),
             Away::Root(root) => (root.back, root.work),
@@ -825,9 +866,9 @@ impl Workers {
             Away::Spawned(job) => self.id(job.frame).child(job.index),
             Away::Root(root) => JobId::ROOT.child(root.tag.number),
         };
-        match self.look_up(&id, work.fingerprint()) {
+        match self.look_up(&id, self.fingerprint(work)) {
             Look::Nothing => Some(false),
-            Look::Hit if !back.at_once => {
+            Look::Hit if !back.at_once && !self.lies_below(lane, &id) => {
                 self.claim(programs, job, id);
                 None
             }
@@ -916,7 +957,7 @@ impl Workers {
             id,
             function: program,
             arguments: work.pack(programs[program as usize].size),
-            fingerprint: work.fingerprint(),
+            fingerprint: self.fingerprint(work),
             needs: self.needs.clone(),
             term,
             repair: back.repair,
@@ -924,11 +965,12 @@ impl Workers {
         (departure, parcel)
     }
 
-    fn id(&mut self, frame: u32) -> JobId {
+    fn id(&self, frame: u32) -> JobId {
         let mut path = Vec::new();
         let mut at = frame;
         loop {
-            match &self.frame(at).home {
+            let frame = self.frames[at as usize].as_ref();
+            match &frame.expect("a frame outlives what refers to it").home {
                 Home::Root(tag) => path.push(tag.number),
                 Home::Child { frame, index } => {
                     path.push(*index);
@@ -953,8 +995,8 @@ impl Workers {
     fn come_back(&mut self, departure: Departure) -> Option<Away> {
         let job = self.away.remove(&departure);
         if job.is_none() && !self.recalled.contains(&departure) {
-            self.broken
-                .push(format!("{departure:?} comes back a second time"));
+            let story = format!("{departure:?} comes back a second time");
+            self.stray.get_or_insert(story);
         }
         job
     }
@@ -1031,9 +1073,22 @@ impl Workers {
 
     // ---- looking inside
 
+    /// The job that is away under that name.
+    pub(super) fn id_of(&mut self, departure: Departure) -> Option<JobId> {
+        match self.away.get(&departure).copied()? {
+            Away::Spawned(job) => Some(self.id(job.frame).child(job.index)),
+            Away::Root(root) => Some(JobId::ROOT.child(root.tag.number)),
+        }
+    }
+
+    /// What came back although it was not away.
+    pub(super) fn stray(&self) -> Option<&str> {
+        self.stray.as_deref()
+    }
+
     /// Is each child of each frame in exactly one place? Says which is not.
     pub(super) fn audit(&self) -> Result<(), String> {
-        if let Some(story) = self.broken.first() {
+        if let Some(story) = &self.broken {
             return Err(story.clone());
         }
         let mut places: BTreeMap<(u32, u32), Child> = BTreeMap::new();

@@ -13,6 +13,8 @@ mod spread;
 mod table;
 
 #[cfg(test)]
+mod stories;
+#[cfg(test)]
 mod tests;
 
 pub(crate) use keeping::Keeping;

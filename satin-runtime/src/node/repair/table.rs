@@ -373,6 +373,16 @@ impl Table {
         entries.min_by_key(order).map(|((_, owner), _)| *owner)
     }
 
+    /// Does that node compute an orphan at or below that job?
+    pub(crate) fn runs_below(&self, id: &JobId, owner: Peer) -> bool {
+        let below = self.index.range(id.clone()..);
+        let mut below = below.take_while(|(at, _)| id.is_ancestor_of(at));
+        below.any(|(_, entries)| {
+            let mut entries = entries.iter();
+            entries.any(|((_, is), finished)| *is == owner && !finished)
+        })
+    }
+
     /// Some orphan of that id, whatever it computes.
     pub(crate) fn any(&self, id: &JobId) -> Option<Fingerprint> {
         let mut entries = self.index.get(id)?.keys();

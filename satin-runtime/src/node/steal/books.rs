@@ -365,6 +365,15 @@ impl Books {
         finished.collect()
     }
 
+    /// The finished orphans that are root jobs.
+    pub(super) fn root_results(&self) -> Vec<(JobId, Fingerprint)> {
+        let orphans = self.orphans.iter();
+        let roots = orphans.filter(|((id, _), key)| {
+            id.path().nth(1).is_none() && matches!(self.hosted[key].state, State::Done(_))
+        });
+        roots.map(|(name, _)| name.clone()).collect()
+    }
+
     /// Nothing is to be known of it any more.
     pub(super) fn forget(&mut self, key: HostKey) -> Option<Hosted> {
         self.no_orphan(key);
@@ -423,11 +432,15 @@ impl Books {
         }
     }
 
-    /// Is nothing under way? What is kept for whoever claims it does not count.
+    /// Enters everything.
     #[cfg(any(test, feature = "harness"))]
     pub(super) fn inspect(&self, inspection: &mut super::super::inspect::Inspection) {
-        use super::super::inspect::{self, Hosted, Outstanding, Stage};
-        let away = (self.outstanding.iter()).map(|((peer, token), away)| Outstanding {
+        use super::super::inspect;
+        let away = self
+            .outstanding
+            .iter()
+            .filter(|((peer, _), _)| *peer != HERE);
+        let away = away.map(|((peer, token), away)| inspect::Outstanding {
             peer: *peer,
             token: *token,
             kind: match away.kind {
@@ -436,21 +449,29 @@ impl Books {
             },
         });
         inspection.outstanding.extend(away);
-        let hosted = self.hosted.iter().map(|(key, hosted)| Hosted {
+        let hosted = self.hosted.iter().map(|(key, hosted)| inspect::Hosted {
             key: *key,
-            waiters: hosted.waiters.keys().copied().collect(),
+            id: hosted.id.clone(),
+            fingerprint: hosted.fingerprint,
+            waiters: hosted
+                .waiters
+                .keys()
+                .copied()
+                .filter(|(peer, _)| *peer != HERE)
+                .collect(),
             stage: match hosted.state {
-                State::Coming => Stage::Coming,
-                State::Started => Stage::Started,
-                State::Onwards(..) => Stage::Onwards,
-                State::Done(..) => Stage::Done,
+                State::Coming => inspect::Stage::Coming,
+                State::Started => inspect::Stage::Started,
+                State::Onwards(..) => inspect::Stage::Onwards,
+                State::Done(..) => inspect::Stage::Done,
             },
-            orphan: (hosted.orphan).then(|| (hosted.id.clone(), hosted.fingerprint)),
+            orphan: hosted.orphan,
             unwanted: hosted.unwanted,
         });
         inspection.hosted.extend(hosted);
     }
 
+    /// Is nothing under way? What is kept for whoever claims it does not count.
     #[cfg(any(test, feature = "harness"))]
     pub(super) fn is_empty(&self) -> bool {
         let kept = |hosted: &Hosted| {

@@ -507,7 +507,8 @@ impl Steal {
         }
         let too_far = !asker.near && self.is_fresh(cx.now, &jobs[0], asker.round_trip);
         let gone = !cx.view.is_alive(asker.peer) || self.leaving;
-        if too_far || gone {
+        let buries = jobs.iter().any(|job| self.would_bury(cx, asker.peer, job));
+        if too_far || gone || buries {
             for job in jobs {
                 self.stay(cx, job);
             }
@@ -568,6 +569,13 @@ impl Steal {
         };
         let hosted = self.books.hosted(*key);
         hosted.is_some_and(|hosted| now < hosted.since + FAR_REST * round_trip)
+    }
+
+    /// A repair does not go to a node that runs an orphan below it: there it would come to lie on top of what it will
+    /// claim, and each would wait for the other.
+    fn would_bury(&self, cx: &Context<'_>, thief: Peer, job: &Taken) -> bool {
+        let (Taken::Own(_, parcel) | Taken::Hosted(_, parcel)) = job;
+        parcel.repair.marked && cx.table.runs_below(&parcel.id, thief)
     }
 
     /// A job that was taken stays after all.
@@ -780,15 +788,16 @@ impl Steal {
         self.early_recalls.retain(|(from, _)| *from != peer);
     }
 
-    /// What was done about deaths and departures.
-    pub(crate) fn tally(&self) -> Tally {
-        self.tally
-    }
-
     /// Enters what is in the books.
     #[cfg(any(test, feature = "harness"))]
     pub(crate) fn inspect(&self, inspection: &mut super::inspect::Inspection) {
         self.books.inspect(inspection);
+        inspection.tally = self.tally;
+    }
+
+    /// What was done about deaths and departures.
+    pub(crate) fn tally(&self) -> Tally {
+        self.tally
     }
 
     /// Is nothing of others here, and nothing of ours away?

@@ -1,0 +1,254 @@
+//! Stories of repair: nodes die and leave, and what is done again is told.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use super::super::{
+    Config, Event, Notice, RepairMode, Rule,
+    cluster::{Cluster, Program, Shape},
+};
+
+const LONG: Duration = Duration::from_secs(300);
+
+const fn ms(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+fn tree(height: u32) -> Program {
+    let shape = Shape::Knary {
+        width: 3,
+        height,
+        serial: 0,
+    };
+    Program::new(shape, ms(20))
+}
+
+fn any(seed: u64) -> Program {
+    let shape = Shape::Random {
+        width: 4,
+        height: 5,
+        races: 10,
+    };
+    Program::new(shape, ms(20)).seeded(seed)
+}
+
+fn config(repair: RepairMode) -> Config {
+    Config {
+        repair,
+        max_crashes: 100,
+        ..Config::default()
+    }
+}
+
+fn begun(cluster: &Cluster) -> u64 {
+    (0..cluster.nodes())
+        .map(|node| cluster.effort(node).started)
+        .sum()
+}
+
+/// Nothing is left anywhere of a root job that is over.
+fn assert_tidy(cluster: &mut Cluster) {
+    cluster.run_for(Duration::from_secs(5));
+    for node in (0..cluster.nodes()).filter(|node| cluster.is_alive(*node)) {
+        assert!(cluster.node(node).is_settled(), "node {node} has books");
+        assert!(cluster.is_empty(node), "node {node} has work");
+        // Results of root jobs stay, for a `main` that is started again.
+        let mut entries = cluster.node(node).inspect().entries;
+        entries.retain(|entry| entry.id.path().count() > 1);
+        assert!(entries.is_empty(), "{entries:?}");
+    }
+}
+
+/// Jobs begun beyond those that there are, when one of six nodes dies in the middle.
+fn done_twice(seed: u64, config: &Config) -> u64 {
+    let mut cluster = Cluster::new(seed);
+    cluster.form(config, &[("amsterdam", 3), ("delft", 3)], 1);
+    let program = cluster.program(tree(7));
+    cluster.start_root(0, program);
+    cluster.run_for(ms(2000 + 500 * seed));
+    let victim = 1 + seed as u32 % 5;
+    cluster.crash(victim);
+    cluster.bury(victim);
+    assert!(cluster.run_until(LONG, |cluster| cluster.is_done(0)));
+    cluster.check(0, &[program]);
+    assert_tidy(&mut cluster);
+    begun(&cluster) - cluster.outcome(program).jobs
+}
+
+#[test]
+fn orphans_that_run_on_save_more_than_finished_ones_and_those_more_than_nothing() {
+    let all = |mode| -> u64 { (0..8).map(|seed| done_twice(seed, &config(mode))).sum() };
+    let running = all(RepairMode::Running);
+    let finished = all(RepairMode::Finished);
+    let naive = all(RepairMode::Naive);
+    assert!(
+        running < finished && finished < naive,
+        "running {running}, finished {finished}, naive {naive}"
+    );
+}
+
+#[test]
+fn whoever_dies_when_the_result_is_right_and_nothing_is_left() {
+    for seed in 0..200 {
+        let mut cluster = Cluster::new(seed);
+        let threads = 1 + seed as u32 % 2;
+        let mode = match seed % 5 {
+            0 => RepairMode::Naive,
+            1 => RepairMode::Finished,
+            _ => RepairMode::Running,
+        };
+        cluster.form(&config(mode), &[("amsterdam", 3), ("delft", 2)], threads);
+        let program = cluster.program(any(seed));
+        cluster.start_root(0, program);
+        let mut dead = BTreeSet::new();
+        for turn in 0..3 {
+            cluster.run_for(ms(10 + (seed * 37 + turn * 91) % 300));
+            let victim = 1 + (seed + turn) as u32 % 4;
+            if turn < 1 + seed % 3 && dead.insert(victim) {
+                cluster.crash(victim);
+                cluster.bury(victim);
+            }
+        }
+        let done = cluster.run_until(LONG, |cluster| cluster.is_done(0));
+        assert!(done, "seed {seed} hangs");
+        cluster.check(0, &[program]);
+        assert_tidy(&mut cluster);
+    }
+}
+
+#[test]
+fn an_orphan_that_runs_is_claimed_and_not_done_again() {
+    let mut claims = 0;
+    let mut hits = 0;
+    for seed in 0..20 {
+        let mut cluster = Cluster::new(seed);
+        cluster.form(&config(RepairMode::Running), &[("here", 4)], 1);
+        let program = cluster.program(tree(6));
+        cluster.start_root(0, program);
+        cluster.run_for(ms(700));
+        cluster.crash(1);
+        cluster.bury(1);
+        assert!(cluster.run_until(LONG, |cluster| cluster.is_done(0)));
+        cluster.check(0, &[program]);
+        for node in [0, 2, 3] {
+            let tally = cluster.node(node).tally();
+            claims += tally.claims;
+            hits += tally.hits;
+        }
+    }
+    assert!(hits > 0 && hits * 2 > claims, "{hits} of {claims}");
+}
+
+#[test]
+fn a_job_that_kills_its_hosts_is_given_up() {
+    let mut cluster = Cluster::new(1);
+    let config = Config {
+        max_crashes: 3,
+        ..config(RepairMode::Running)
+    };
+    cluster.form(&config, &[("here", 5)], 1);
+    let program = cluster.program(Program::new(Shape::Flat { jobs: 2 }, ms(10_000)));
+    cluster.start_root(0, program);
+    for _ in 0..3 {
+        assert!(cluster.run_until(LONG, |cluster| {
+            (1..5).any(|node| cluster.is_alive(node) && cluster.at_work(node).next().is_some())
+        }));
+        let host = (1..5)
+            .find(|node| cluster.is_alive(*node) && cluster.at_work(*node).next().is_some())
+            .expect("somebody has it");
+        cluster.crash(host);
+        cluster.bury(host);
+        assert!(cluster.panics(0).is_empty());
+    }
+    assert!(cluster.run_until(LONG, |cluster| !cluster.panics(0).is_empty()));
+    let story = &cluster.panics(0)[0];
+    assert!(
+        story.contains("3 nodes died") && story.contains("SATIN_MAX_CRASHES"),
+        "{story}"
+    );
+}
+
+#[test]
+fn who_drains_hands_over_what_is_finished_and_leaves() {
+    let mut again = 0;
+    for seed in 0..40 {
+        let mut cluster = Cluster::new(seed);
+        let sites = [("amsterdam", 3), ("delft", 2)];
+        cluster.form(&config(RepairMode::Running), &sites, 1 + seed as u32 % 2);
+        let program = cluster.program(tree(6));
+        cluster.start_root(0, program);
+        cluster.run_for(ms(300 + seed * 20));
+        let grace = ms(if seed % 2 == 0 { 5000 } else { 50 });
+        let leaver = 1 + seed as u32 % 4;
+        cluster.tell(leaver, Event::Drain(grace));
+        let out = cluster.run_until(grace + ms(20), |cluster| !cluster.is_alive(leaver));
+        assert!(out, "seed {seed}: it is still there");
+        assert_eq!(cluster.ended(leaver), Some(0));
+        assert!(cluster.run_until(LONG, |cluster| cluster.is_done(0)));
+        cluster.check(0, &[program]);
+        assert_tidy(&mut cluster);
+        let left = |notice: &Notice| matches!(notice, Notice::Left(_));
+        assert!(cluster.notices(0).iter().any(left));
+        let dead = |notice: &Notice| matches!(notice, Notice::Dead(_));
+        assert!(!cluster.notices(0).iter().any(dead));
+        if seed % 2 == 0 {
+            again += begun(&cluster) - cluster.outcome(program).jobs;
+        }
+    }
+    assert!(
+        again < 40,
+        "{again} jobs were done again in spite of a long grace"
+    );
+}
+
+#[test]
+fn a_site_drains_at_once() {
+    for seed in 0..20 {
+        let mut cluster = Cluster::new(seed);
+        cluster.form(
+            &config(RepairMode::Running),
+            &[("amsterdam", 2), ("delft", 3)],
+            1,
+        );
+        let program = cluster.program(tree(6));
+        cluster.start_root(0, program);
+        cluster.run_for(ms(400 + seed * 31));
+        for node in 2..5 {
+            cluster.tell(node, Event::Drain(ms(400)));
+        }
+        let out = |cluster: &Cluster| (2..5).all(|node| !cluster.is_alive(node));
+        assert!(cluster.run_until(ms(430), out), "seed {seed}");
+        assert!(cluster.run_until(LONG, |cluster| cluster.is_done(0)));
+        cluster.check(0, &[program]);
+        assert_tidy(&mut cluster);
+    }
+}
+
+#[test]
+fn without_claims_being_withdrawn_some_runs_wait_for_ever() {
+    let runs = |without: &[Rule]| {
+        let mut hung = 0;
+        for seed in 0..150 {
+            let mut config = config(RepairMode::Running);
+            config.without = without.iter().copied().collect();
+            let mut cluster = Cluster::new(seed);
+            cluster.form(&config, &[("here", 2 + seed as u32 % 3)], 1);
+            let program = cluster.program(any(seed));
+            cluster.start_root(0, program);
+            for turn in 0..2 {
+                cluster.run_for(ms(20 + (seed * 53 + turn * 17) % 200));
+                let node = 1 + (seed + turn) as u32 % (cluster.nodes() - 1);
+                if cluster.is_alive(node) {
+                    cluster.crash(node);
+                    cluster.bury(node);
+                }
+                let config = config.clone();
+                cluster.join(&config, "here", 1, 0);
+            }
+            let limit = Duration::from_secs(60);
+            hung += u32::from(!cluster.run_until(limit, |cluster| cluster.is_done(0)));
+        }
+        hung
+    };
+    assert_eq!(runs(&[]), 0);
+    assert!(runs(&[Rule::Withdraw]) > 0);
+}

@@ -1,0 +1,460 @@
+//! Faults: what happens to a pool, and when. A [`Schedule`] follows from a seed.
+
+use std::{fmt, time::Duration};
+
+use satin_runtime::node::{
+    Config, Event,
+    cluster::{Cluster, Path, mix},
+};
+
+/// Random numbers that depend on a seed alone.
+#[derive(Clone, Debug)]
+pub struct Dice(u64);
+
+impl Dice {
+    /// Dice of that seed.
+    #[must_use]
+    pub fn new(seed: u64) -> Dice {
+        Dice(mix(seed))
+    }
+
+    fn throw(&mut self) -> u64 {
+        self.0 = mix(self.0);
+        self.0
+    }
+
+    /// A number below that.
+    pub fn below(&mut self, bound: u64) -> u64 {
+        self.throw() % bound
+    }
+
+    /// True in so many of a hundred cases.
+    pub fn chance(&mut self, percent: u64) -> bool {
+        self.below(100) < percent
+    }
+
+    /// A duration between two.
+    pub fn between(&mut self, from: Duration, to: Duration) -> Duration {
+        let span = (to - from).as_micros() as u64;
+        from + Duration::from_micros(self.below(span + 1))
+    }
+
+    /// One of these.
+    ///
+    /// # Panics
+    /// If there are none.
+    pub fn one_of<T: Copy>(&mut self, these: &[T]) -> T {
+        these[self.below(these.len() as u64) as usize]
+    }
+}
+
+/// The kinds of faults, in the order of [`Fault::kind`].
+pub const KINDS: [&str; 9] = [
+    "crash",
+    "freeze",
+    "drain",
+    "drained site",
+    "join",
+    "partition",
+    "isolation",
+    "broken link",
+    "bad network",
+];
+
+/// Which node.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Who {
+    /// The master of the moment.
+    Master,
+    /// Any other, chosen by that number.
+    Other(u64),
+    /// Any, chosen by that number.
+    Any(u64),
+}
+
+/// One fault.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Fault {
+    /// A node dies without a word.
+    Crash(Who),
+    /// A node stops, as by SIGSTOP, and goes on after so long.
+    Freeze(Who, Duration),
+    /// A node is told to go within so long.
+    Drain(Who, Duration),
+    /// All nodes of a site are.
+    DrainSite(u64, Duration),
+    /// A node comes in at a site.
+    Join(u64),
+    /// Nothing passes between two sites, for so long.
+    Partition(u64, Duration),
+    /// Nothing passes to and from a node, for so long.
+    Isolate(Who, Duration),
+    /// The link between two nodes breaks; the second notices so much later.
+    Break(u64, Duration),
+    /// The network becomes as bad as this, until everything heals.
+    Network {
+        /// The share of gossip that is lost.
+        loss: f64,
+        /// Each way takes up to so much longer.
+        jitter: Duration,
+    },
+}
+
+impl Fault {
+    /// Its place in [`KINDS`].
+    #[must_use]
+    pub fn kind(&self) -> usize {
+        match self {
+            Fault::Crash(_) => 0,
+            Fault::Freeze(..) => 1,
+            Fault::Drain(..) => 2,
+            Fault::DrainSite(..) => 3,
+            Fault::Join(_) => 4,
+            Fault::Partition(..) => 5,
+            Fault::Isolate(..) => 6,
+            Fault::Break(..) => 7,
+            Fault::Network { .. } => 8,
+        }
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = KINDS[self.kind()];
+        match self {
+            Fault::Crash(who) => write!(f, "{name} of {who:?}"),
+            Fault::Freeze(who, time) => write!(f, "{name} of {who:?} for {time:?}"),
+            Fault::Drain(who, grace) => write!(f, "{name} of {who:?} within {grace:?}"),
+            Fault::DrainSite(_, grace) => write!(f, "{name} within {grace:?}"),
+            Fault::Partition(_, time) => write!(f, "{name} for {time:?}"),
+            Fault::Isolate(who, time) => write!(f, "{name} of {who:?} for {time:?}"),
+            Fault::Join(_) => write!(f, "{name}"),
+            Fault::Break(_, later) => write!(f, "{name}, noticed {later:?} later"),
+            Fault::Network { loss, jitter } => {
+                write!(f, "{name}: loses {loss:.2}, jitters by {jitter:?}")
+            }
+        }
+    }
+}
+
+/// What happens when.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Schedule {
+    /// In the order of time.
+    pub faults: Vec<(Duration, Fault)>,
+    /// From then on everything passes, everybody runs and nobody dies any more.
+    pub heal: Duration,
+}
+
+/// Which faults there may be.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Allow {
+    /// To the master too.
+    pub master: bool,
+    /// Some of them nobody survives without an election or a rebirth: partitions, isolation, long freezes.
+    pub partitions: bool,
+}
+
+impl Schedule {
+    /// The schedule of a seed: mostly a few faults, sometimes many, within a time in which the pool works.
+    #[must_use]
+    pub fn random(dice: &mut Dice, works: Duration, suspicion: Duration, allow: Allow) -> Schedule {
+        let count = match dice.below(10) {
+            0..=3 => 1,
+            4..=6 => 2,
+            7..=8 => 3 + dice.below(2),
+            _ => 5 + dice.below(4),
+        };
+        let mut faults = Vec::new();
+        let mut last = Duration::ZERO;
+        for _ in 0..count {
+            // Some of them at the same moment as the one before, or a moment later.
+            let at = match dice.below(10) {
+                0 => last,
+                1 => last + dice.between(Duration::ZERO, Duration::from_millis(20)),
+                2 => last + dice.between(Duration::ZERO, 3 * suspicion),
+                _ => dice.between(Duration::ZERO, works),
+            };
+            last = at;
+            faults.push((at, Schedule::fault(dice, suspicion, allow)));
+        }
+        faults.sort_by_key(|(at, _)| *at);
+        let end = faults.last().map_or(Duration::ZERO, |(at, _)| *at);
+        let heal = end + dice.between(Duration::ZERO, 4 * suspicion);
+        Schedule { faults, heal }
+    }
+
+    fn fault(dice: &mut Dice, suspicion: Duration, allow: Allow) -> Fault {
+        let pick = dice.throw();
+        let who = match allow.master {
+            true if pick % 4 == 0 => Who::Master,
+            true => Who::Any(pick),
+            false => Who::Other(pick),
+        };
+        let pause = match dice.below(3) {
+            0 => dice.between(Duration::ZERO, suspicion / 4),
+            1 => dice.between(suspicion / 4, suspicion),
+            _ => dice.between(suspicion, 8 * suspicion),
+        };
+        let grace = dice.between(Duration::ZERO, 2 * suspicion);
+        match dice.below(100) {
+            0..=34 => Fault::Crash(who),
+            35..=46 => Fault::Freeze(who, pause),
+            47..=60 => Fault::Drain(who, grace),
+            61..=64 => Fault::DrainSite(pick, grace),
+            65..=76 => Fault::Join(pick),
+            77..=81 if allow.partitions => Fault::Partition(pick, 2 * pause),
+            82..=85 if allow.partitions => Fault::Isolate(who, 2 * pause),
+            77..=94 => Fault::Break(pick, dice.between(Duration::ZERO, suspicion / 2)),
+            _ => Fault::Network {
+                loss: dice.below(60) as f64 / 100.0,
+                jitter: dice.between(Duration::ZERO, suspicion / 8),
+            },
+        }
+    }
+}
+
+/// Brings faults to a pool, and remembers what was done.
+#[derive(Clone, Debug)]
+pub struct Mischief {
+    config: Config,
+    threads: u32,
+    nesting: usize,
+    spare_master: bool,
+    /// When the frozen go on, and when what was cut passes again.
+    ends: Vec<(Duration, Ended)>,
+    /// Nodes that were told to go.
+    pub drained: Vec<u32>,
+    /// How often each of [`KINDS`] was done.
+    pub done: [u64; KINDS.len()],
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Ended {
+    Frozen(u32),
+    Cut,
+}
+
+impl Mischief {
+    /// For nodes with that configuration.
+    #[must_use]
+    pub fn new(config: &Config, threads: u32, nesting: usize, spare_master: bool) -> Mischief {
+        Mischief {
+            config: config.clone(),
+            threads,
+            nesting,
+            spare_master,
+            ends: Vec::new(),
+            drained: Vec::new(),
+            done: [0; KINDS.len()],
+        }
+    }
+
+    /// When the next fault that lasts is over.
+    #[must_use]
+    pub fn next_end(&self) -> Option<Duration> {
+        self.ends.iter().map(|(at, _)| *at).min()
+    }
+
+    /// What lasted so long is over.
+    pub fn end(&mut self, cluster: &mut Cluster) {
+        let now = cluster.now();
+        let (over, left) = self.ends.iter().partition(|(at, _)| *at <= now);
+        self.ends = left;
+        let over: Vec<(Duration, Ended)> = over;
+        for (_, ended) in over {
+            match ended {
+                Ended::Frozen(node) => {
+                    if cluster.is_frozen(node) {
+                        cluster.thaw(node);
+                    }
+                }
+                Ended::Cut => {
+                    if !self.ends.iter().any(|(_, other)| *other == Ended::Cut) {
+                        cluster.heal();
+                    }
+                }
+            }
+        }
+    }
+
+    /// Everything is over at once.
+    pub fn heal(&mut self, cluster: &mut Cluster) {
+        self.ends.clear();
+        for node in 0..cluster.nodes() {
+            if cluster.is_frozen(node) {
+                cluster.thaw(node);
+            }
+        }
+        cluster.wire.near = Path {
+            loss: 0.0,
+            jitter: Duration::ZERO,
+            ..cluster.wire.near
+        };
+        cluster.wire.far = Path {
+            loss: 0.0,
+            jitter: Duration::ZERO,
+            ..cluster.wire.far
+        };
+        cluster.heal();
+    }
+
+    /// Nodes that run and have not been told to go.
+    fn stay(&self, cluster: &Cluster) -> Vec<u32> {
+        let all = 0..cluster.nodes();
+        all.filter(|node| cluster.is_alive(*node) && !self.drained.contains(node))
+            .collect()
+    }
+
+    fn who(&self, cluster: &Cluster, who: Who) -> Option<u32> {
+        let stay = self.stay(cluster);
+        let masters = |node: &u32| cluster.peer(cluster.index(cluster.node(*node).view().master()));
+        let is_master = |node: &u32| masters(node) == cluster.peer(*node);
+        let (few, pick): (Vec<u32>, u64) = match who {
+            Who::Master => (stay.into_iter().filter(is_master).collect(), 0),
+            Who::Any(pick) => (stay, pick),
+            Who::Other(pick) => (
+                stay.into_iter().filter(|node| !is_master(node)).collect(),
+                pick,
+            ),
+        };
+        let place = pick.checked_rem(few.len() as u64)?;
+        Some(few[place as usize])
+    }
+
+    /// Does it, if that leaves somebody; what was done, in words.
+    pub fn bring(&mut self, cluster: &mut Cluster, fault: Fault) -> Option<String> {
+        let stay = self.stay(cluster);
+        let now = cluster.now();
+        let done = match fault {
+            Fault::Crash(who) => {
+                let node = self.who(cluster, who).filter(|_| stay.len() > 1)?;
+                cluster.crash(node);
+                format!("node {node} dies")
+            }
+            Fault::Freeze(who, time) => {
+                let node = self.who(cluster, who)?;
+                if cluster.is_frozen(node) {
+                    return None;
+                }
+                cluster.freeze(node);
+                self.ends.push((now + time, Ended::Frozen(node)));
+                format!("node {node} stops for {time:?}")
+            }
+            Fault::Drain(who, grace) => {
+                let node = self.who(cluster, who).filter(|_| stay.len() > 1)?;
+                if cluster.is_frozen(node) || cluster.joined(node).is_none() {
+                    return None;
+                }
+                self.drain(cluster, node, grace);
+                format!("node {node} is to go within {grace:?}")
+            }
+            Fault::DrainSite(pick, grace) => {
+                let site = |node: &u32| cluster.node(*node).view().me().site.clone();
+                let chosen = site(&stay[(pick % stay.len() as u64) as usize]);
+                let fits = |node: &u32| {
+                    site(node) == chosen
+                        && !cluster.is_frozen(*node)
+                        && cluster.joined(*node).is_some()
+                };
+                let go: Vec<u32> = stay.iter().copied().filter(fits).collect();
+                let master =
+                    |node: &u32| cluster.node(*node).view().master() == cluster.peer(*node);
+                let spared = self.spare_master && go.iter().any(master);
+                if spared || go.is_empty() || go.len() == stay.len() {
+                    return None;
+                }
+                for node in &go {
+                    self.drain(cluster, *node, grace);
+                }
+                format!("site {chosen} with nodes {go:?} is to go within {grace:?}")
+            }
+            Fault::Join(pick) => {
+                if cluster.nodes() >= 12 {
+                    return None;
+                }
+                let through = stay[(pick % stay.len() as u64) as usize];
+                let site = cluster.node(through).view().me().site.clone();
+                let others = stay.iter().filter(|other| **other != through);
+                let known = std::iter::once(&through).chain(others);
+                let config = Config {
+                    join: known.map(|node| cluster.addr(*node)).collect(),
+                    may_found: false,
+                    ..self.config.clone()
+                };
+                let node = cluster.boot(&config, &site, self.threads);
+                cluster.set_nesting(node, self.nesting);
+                format!("node {node} comes to {site}")
+            }
+            Fault::Partition(pick, time) => {
+                let sites = cluster.sites().to_vec();
+                if sites.len() < 2 {
+                    return None;
+                }
+                // One site alone, or one pair.
+                let cut = (pick % sites.len() as u64) as usize;
+                let others = (0..sites.len()).filter(|other| *other != cut);
+                let others = others.take(if pick % 3 == 0 { 1 } else { sites.len() });
+                for other in others {
+                    cluster.partition(&sites[cut], &sites[other]);
+                }
+                self.ends.push((now + time, Ended::Cut));
+                format!("{} is cut off for {time:?}", sites[cut])
+            }
+            Fault::Isolate(who, time) => {
+                let node = self.who(cluster, who)?;
+                cluster.isolate(node);
+                self.ends.push((now + time, Ended::Cut));
+                format!("node {node} is cut off for {time:?}")
+            }
+            Fault::Break(pick, later) => {
+                let links = cluster.links();
+                let place = pick.checked_rem(links.len() as u64)?;
+                let (a, b) = links[place as usize];
+                cluster.break_link(a, b, later);
+                format!("the link between {a} and {b} breaks; {b} notices {later:?} later")
+            }
+            Fault::Network { loss, jitter } => {
+                for path in [&mut cluster.wire.near, &mut cluster.wire.far] {
+                    path.loss = loss;
+                    path.jitter = jitter;
+                }
+                format!("{loss} of all gossip is lost, the rest is up to {jitter:?} late")
+            }
+        };
+        self.done[fault.kind()] += 1;
+        Some(done)
+    }
+
+    fn drain(&mut self, cluster: &mut Cluster, node: u32, grace: Duration) {
+        self.drained.push(node);
+        cluster.tell(node, Event::Drain(grace));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_seed_has_one_schedule() {
+        let schedule = |seed| {
+            let (works, suspicion) = (Duration::from_secs(2), Duration::from_millis(200));
+            let allow = Allow {
+                master: true,
+                partitions: true,
+            };
+            Schedule::random(&mut Dice::new(seed), works, suspicion, allow)
+        };
+        let mut kinds = [0; KINDS.len()];
+        for seed in 0..2000 {
+            let one = schedule(seed);
+            assert_eq!(one, schedule(seed));
+            assert!(one.faults.iter().all(|(at, _)| *at <= one.heal));
+            for (_, fault) in one.faults {
+                kinds[fault.kind()] += 1;
+            }
+        }
+        assert!(kinds.iter().all(|count| *count > 50), "{kinds:?}");
+    }
+}

@@ -1,0 +1,39 @@
+//! I3: a theft's token is held by one thief. (That it is held by somebody as long as it is outstanding, I8 checks when
+//! nothing is under way, and I7 all the time: what nobody holds nobody answers.)
+
+use std::collections::BTreeMap;
+
+use satin_runtime::node::{Peer, Token};
+
+use super::{Invariant, Seen};
+
+/// Who was seen to host the theft with that token of that victim.
+#[derive(Default)]
+pub(super) struct OneThief {
+    thieves: BTreeMap<(Peer, Token), u32>,
+}
+
+impl Invariant for OneThief {
+    fn name(&self) -> &'static str {
+        "I3"
+    }
+
+    fn what(&self) -> &'static str {
+        "a theft's token is held by one thief"
+    }
+
+    fn check_step(&mut self, seen: &Seen<'_>) -> Result<(), String> {
+        for hosted in &seen.books.hosted {
+            for (peer, token) in &hosted.waiters {
+                let thief = *self.thieves.entry((*peer, *token)).or_insert(seen.node);
+                if thief != seen.node {
+                    return Err(format!(
+                        "nodes {thief} and {} both host {token:?} of {peer:?}",
+                        seen.node
+                    ));
+                }
+            }
+        }
+        Ok(())
+    }
+}

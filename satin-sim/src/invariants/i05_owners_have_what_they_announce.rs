@@ -1,0 +1,59 @@
+//! I5: the owner of an entry of the orphan table has that orphan, or withdraws the entry.
+
+use std::collections::BTreeSet;
+
+use super::{Invariant, Run, Seen};
+
+pub(super) struct OwnersHave;
+
+impl Invariant for OwnersHave {
+    fn name(&self) -> &'static str {
+        "I5"
+    }
+
+    fn what(&self) -> &'static str {
+        "the owner of an entry has that orphan, or withdraws the entry"
+    }
+
+    /// On its own sheet nobody says what is not so.
+    fn check_step(&mut self, seen: &Seen<'_>) -> Result<(), String> {
+        let me = seen.cluster.peer(seen.node);
+        for entry in seen.books.entries.iter().filter(|entry| entry.owner == me) {
+            let here = seen.books.hosted.iter().any(|hosted| {
+                hosted.orphan && hosted.id == entry.id && hosted.fingerprint.0 == entry.fingerprint
+            });
+            if !here {
+                return Err(format!(
+                    "node {} announces {}, and has it not",
+                    seen.node, entry.id
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// Once all is said, the others know what is so.
+    fn check_end(&mut self, run: &Run<'_>) -> Result<(), String> {
+        if !run.rests {
+            return Ok(());
+        }
+        let own: BTreeSet<_> = (run.books.iter())
+            .flat_map(|(node, books)| {
+                let me = run.cluster.peer(*node);
+                books.entries.iter().filter(move |entry| entry.owner == me)
+            })
+            .map(|entry| (entry.owner, &entry.id, entry.fingerprint))
+            .collect();
+        for (node, books) in run.books {
+            for entry in &books.entries {
+                if !own.contains(&(entry.owner, &entry.id, entry.fingerprint)) {
+                    let (id, owner) = (&entry.id, entry.owner);
+                    return Err(format!(
+                        "node {node} still believes that {owner:?} has {id}"
+                    ));
+                }
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,35 @@
+//! I9: after the root jobs, what was hosted, outstanding, claimed or announced is gone everywhere; all but the
+//! results of the root jobs themselves, which a `main` that begins anew will ask for.
+
+use super::{Invariant, Run};
+
+pub(super) struct NothingStays;
+
+impl Invariant for NothingStays {
+    fn name(&self) -> &'static str {
+        "I9"
+    }
+
+    fn what(&self) -> &'static str {
+        "after the root jobs nothing of them stays"
+    }
+
+    fn check_end(&mut self, run: &Run<'_>) -> Result<(), String> {
+        if !run.done {
+            return Ok(());
+        }
+        for (node, books) in run.books {
+            let left = books.under_way() + run.cluster.away(*node);
+            if left > 0 {
+                let (away, hosted) = (&books.outstanding, &books.hosted);
+                let entries: Vec<String> = (books.entries.iter())
+                    .map(|entry| format!("{} of {:?}", entry.id, entry.owner))
+                    .collect();
+                return Err(format!(
+                    "node {node} has something left: outstanding {away:?}, hosted {hosted:?}, in the orphan table {entries:?}"
+                ));
+            }
+        }
+        Ok(())
+    }
+}

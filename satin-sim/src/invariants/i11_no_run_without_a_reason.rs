@@ -1,0 +1,30 @@
+//! I11: no job is run more often than there were reasons to run it: deaths, false deaths, withdrawals, misses, abandons.
+
+use super::{Invariant, Run};
+
+pub(super) struct Reasons;
+
+impl Invariant for Reasons {
+    fn name(&self) -> &'static str {
+        "I11"
+    }
+
+    fn what(&self) -> &'static str {
+        "a job runs at most once more for each end of a life, withdrawal and miss"
+    }
+
+    fn check_end(&mut self, run: &Run<'_>) -> Result<(), String> {
+        let Some(runs) = run.cluster.runs() else {
+            return Ok(());
+        };
+        let most = runs.values().copied().max().unwrap_or(0);
+        // Those of nodes that are gone are not known any more; each end may stand for as many as it had put back.
+        let reasons = run.ends;
+        match u64::from(most) <= 1 + reasons {
+            true => Ok(()),
+            false => Err(format!(
+                "a job has run {most} times, and there were {reasons} reasons to run one again"
+            )),
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! What must hold, whatever happens: a file each, numbered as in the design.
+
+mod i01_only_the_living_have_our_jobs;
+mod i02_a_child_is_in_one_place;
+mod i03_a_theft_has_one_thief;
+mod i04_no_answer_to_what_runs_here;
+mod i05_owners_have_what_they_announce;
+mod i06_nothing_is_sent_to_the_dead;
+mod i07_the_root_is_done;
+mod i08_both_ends_agree;
+mod i09_nothing_stays;
+mod i10_closed_orphans_stop;
+mod i11_no_run_without_a_reason;
+mod i12_the_answer_is_right;
+
+use std::time::Duration;
+
+use satin_runtime::node::{cluster::Cluster, inspect::Inspection};
+
+/// Something that must not happen, and has.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Violation {
+    /// Of which invariant: `I1` to `I12`, or `panic`.
+    pub invariant: &'static str,
+    /// What happened.
+    pub sentence: String,
+    /// When.
+    pub at: Duration,
+}
+
+/// A pool after a step.
+pub struct Seen<'c> {
+    /// The pool.
+    pub cluster: &'c Cluster,
+    /// What the node has in its books to which something happened.
+    pub node: u32,
+    /// Those books.
+    pub books: &'c Inspection,
+}
+
+/// What is known of a run when it is over.
+pub struct Run<'c> {
+    /// The pool.
+    pub cluster: &'c Cluster,
+    /// The right results of `main`'s root jobs.
+    pub right: &'c [u64],
+    /// Nodes that were told to go.
+    pub drained: &'c [u32],
+    /// Did the root jobs end in time?
+    pub done: bool,
+    /// Is everything at rest since?
+    pub rests: bool,
+    /// Books of all nodes that run.
+    pub books: &'c [(u32, Inspection)],
+    /// Lives that ended: deaths, departures, rebirths; and mains that began anew.
+    pub ends: u64,
+}
+
+/// Something that must hold.
+pub trait Invariant: Send {
+    /// `I1` to `I12`.
+    fn name(&self) -> &'static str;
+
+    /// What must hold, in a sentence.
+    fn what(&self) -> &'static str;
+
+    /// After every step.
+    ///
+    /// # Errors
+    /// Says what is wrong.
+    fn check_step(&mut self, seen: &Seen<'_>) -> Result<(), String> {
+        let _ = seen;
+        Ok(())
+    }
+
+    /// When the root jobs are done and what follows has come to rest, or when either took too long; all nodes still run.
+    ///
+    /// # Errors
+    /// Says what is wrong.
+    fn check_end(&mut self, run: &Run<'_>) -> Result<(), String> {
+        let _ = run;
+        Ok(())
+    }
+}
+
+/// All of them, in their order.
+#[must_use]
+pub fn all() -> Vec<Box<dyn Invariant>> {
+    vec![
+        Box::new(i01_only_the_living_have_our_jobs::OnlyTheLiving),
+        Box::new(i02_a_child_is_in_one_place::OnePlace),
+        Box::new(i03_a_theft_has_one_thief::OneThief::default()),
+        Box::new(i04_no_answer_to_what_runs_here::NoStrayAnswer),
+        Box::new(i05_owners_have_what_they_announce::OwnersHave),
+        Box::new(i06_nothing_is_sent_to_the_dead::NothingToTheDead),
+        Box::new(i07_the_root_is_done::RootDone),
+        Box::new(i08_both_ends_agree::BothEnds),
+        Box::new(i09_nothing_stays::NothingStays),
+        Box::new(i10_closed_orphans_stop::ClosedStop),
+        Box::new(i11_no_run_without_a_reason::Reasons),
+        Box::new(i12_the_answer_is_right::Right),
+    ]
+}

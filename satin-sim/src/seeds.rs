@@ -1,0 +1,117 @@
+//! Many seeds, on several threads.
+
+use std::{
+    sync::{
+        Mutex,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use crate::{
+    faults::KINDS,
+    trial::{self, Options, Trial},
+};
+
+/// How many seeds went.
+#[derive(Clone, PartialEq, Default, Debug)]
+pub struct Summary {
+    /// So many seeds.
+    pub seeds: u64,
+    /// Those that violated something, the smallest seed first; at most [`Summary::KEEP`] of them.
+    pub violations: Vec<Trial>,
+    /// And how many they are in all.
+    pub violated: u64,
+    /// Faults done, by kind.
+    pub faults: [u64; KINDS.len()],
+    /// Time computed beyond what was needed.
+    pub twice: Duration,
+    /// What was needed.
+    pub needed: Duration,
+    /// Claims made.
+    pub claims: u64,
+    /// Claims withdrawn.
+    pub withdrawn: u64,
+    /// Jobs put back.
+    pub came_back: u64,
+    /// Results saved.
+    pub saved: u64,
+    /// Nodes that went on as the next generation.
+    pub reborn: u64,
+    /// Masters that were chosen.
+    pub terms: u64,
+    /// Events simulated.
+    pub events: u64,
+    /// Until the root jobs were done, in virtual time.
+    pub time: Duration,
+    /// It took so long.
+    pub took: Duration,
+}
+
+impl Summary {
+    /// So many violations are kept.
+    pub const KEEP: usize = 10;
+
+    /// Another trial.
+    pub fn add(&mut self, trial: Trial) {
+        self.seeds += 1;
+        for (all, these) in self.faults.iter_mut().zip(trial.faults) {
+            *all += these;
+        }
+        self.twice += trial.twice;
+        self.needed += trial.needed;
+        self.claims += trial.claims;
+        self.withdrawn += trial.withdrawn;
+        self.came_back += trial.came_back;
+        self.saved += trial.saved;
+        self.reborn += trial.reborn;
+        self.terms += u64::from(trial.term);
+        self.events += trial.events;
+        self.time += trial.time;
+        if trial.violation.is_some() {
+            self.violated += 1;
+            let place = self
+                .violations
+                .partition_point(|other| other.seed < trial.seed);
+            self.violations.insert(place, trial);
+            self.violations.truncate(Summary::KEEP);
+        }
+    }
+}
+
+/// Tries all these seeds on so many threads. `progress` is told now and then how far it is; `stop` ends it early.
+#[must_use]
+pub fn run(
+    seeds: std::ops::Range<u64>,
+    jobs: u32,
+    options: &Options,
+    progress: &(dyn Fn(&Summary) + Sync),
+    stop: &(dyn Fn(&Summary) -> bool + Sync),
+) -> Summary {
+    let start = Instant::now();
+    let next = AtomicU64::new(seeds.start);
+    let summary = Mutex::new(Summary::default());
+    std::thread::scope(|scope| {
+        for _ in 0..jobs.max(1) {
+            scope.spawn(|| {
+                loop {
+                    let seed = next.fetch_add(1, Ordering::Relaxed);
+                    if seed >= seeds.end {
+                        return;
+                    }
+                    let trial = trial::run(seed, options);
+                    let mut summary = summary.lock().expect("nobody panics with it");
+                    summary.add(trial);
+                    summary.took = start.elapsed();
+                    progress(&summary);
+                    if stop(&summary) {
+                        next.store(seeds.end, Ordering::Relaxed);
+                    }
+                }
+            });
+        }
+    });
+    let mut summary = summary.into_inner().expect("nobody panicked with it");
+    summary.took = start.elapsed();
+    summary
+}

@@ -1,0 +1,467 @@
+//! One seed: a pool, a program, faults, healing, and what must hold all the while.
+
+use std::{
+    collections::BTreeSet,
+    panic::{AssertUnwindSafe, catch_unwind},
+    time::Duration,
+};
+
+use satin_runtime::node::{
+    Config, Notice, Rule,
+    cluster::{Cluster, MainIs, Path, Program, Shape},
+    inspect::Inspection,
+};
+
+use crate::{
+    faults::{Allow, Dice, KINDS, Mischief, Schedule},
+    invariants::{self, Invariant, Run, Seen, Violation},
+};
+
+/// So long after the healing the root jobs must be done. (Virtual time is cheap.)
+const PATIENCE: Duration = Duration::from_secs(180);
+/// So long after that everything must be at rest.
+const REST: Duration = Duration::from_secs(90);
+/// So long after that every node must have ended.
+const END: Duration = Duration::from_secs(60);
+/// More events than this are a pool that talks to itself.
+const EVENTS: u64 = 3_000_000;
+
+/// What is to be tried.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct Options {
+    /// Rules that are left out.
+    pub without: BTreeSet<Rule>,
+    /// Nothing happens to the master, and nobody is cut off.
+    pub spare_master: bool,
+    /// Print what happens.
+    pub trace: bool,
+}
+
+/// How a trial went.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Trial {
+    /// Of what.
+    pub seed: u64,
+    /// What must not have happened.
+    pub violation: Option<Violation>,
+    /// Faults done, by kind.
+    pub faults: [u64; KINDS.len()],
+    /// Time computed beyond what the program needs.
+    pub twice: Duration,
+    /// What it needs.
+    pub needed: Duration,
+    /// Claims made.
+    pub claims: u64,
+    /// Jobs put back.
+    pub came_back: u64,
+    /// Results saved.
+    pub saved: u64,
+    /// Claims withdrawn.
+    pub withdrawn: u64,
+    /// Nodes that went on as the next generation.
+    pub reborn: u64,
+    /// The last master's term.
+    pub term: u32,
+    /// Events simulated.
+    pub events: u64,
+    /// Virtual time until the root jobs were done.
+    pub time: Duration,
+}
+
+/// The pool and the program of a seed.
+struct Setting {
+    config: Config,
+    sites: Vec<(&'static str, u32)>,
+    threads: u32,
+    nesting: usize,
+    programs: Vec<Program>,
+    near: Path,
+    far: Path,
+    keep_after: Duration,
+    shy: Option<Duration>,
+    schedule: Schedule,
+}
+
+const SITES: [&str; 3] = ["amsterdam", "delft", "leiden"];
+
+impl Setting {
+    fn of(seed: u64, options: &Options) -> Setting {
+        let mut dice = Dice::new(seed);
+        let nodes = 2 + dice.below(5) as u32;
+        let sites = 1 + dice.below(u64::from(nodes.min(3))) as u32;
+        let names = SITES.into_iter().take(sites as usize).zip(0..);
+        let sites = names.map(|(name, site)| {
+            let more = u32::from(site < nodes % sites);
+            (name, nodes / sites + more)
+        });
+        let sites = sites.collect();
+        let config = Config {
+            probe_period: Duration::from_millis(100),
+            suspicion: Duration::from_millis(400),
+            partition_wait: Duration::from_secs(2),
+            claim_patience: dice.between(Duration::from_millis(1), Duration::from_millis(200)),
+            max_crashes: 1000,
+            without: options.without.clone(),
+            ..Config::default()
+        };
+        let threads = 1 + u32::from(dice.chance(40));
+        let nesting = dice.one_of(&[2, 3, 4, 8, 64]);
+        let near = Path::new(dice.between(Duration::from_micros(50), Duration::from_millis(2)));
+        let far = Path::new(dice.between(Duration::from_millis(2), Duration::from_millis(60)));
+        let jobs = 1 + dice.below(3) / 2;
+        let programs: Vec<Program> = (0..jobs).map(|_| Setting::program(&mut dice)).collect();
+        let needed: Duration = programs.iter().map(|is| is.sequential().time).sum();
+        let works = needed.mul_f64(1.2) / (nodes * threads) + Duration::from_millis(50);
+        let allow = Allow {
+            master: !options.spare_master,
+            partitions: !options.spare_master,
+        };
+        let schedule = Schedule::random(&mut dice, works, config.suspicion, allow);
+        Setting {
+            config,
+            sites,
+            threads,
+            nesting,
+            programs,
+            near,
+            far,
+            keep_after: Duration::from_millis(dice.one_of(&[0, 0, 50])),
+            shy: dice
+                .chance(20)
+                .then(|| dice.between(Duration::ZERO, Duration::from_millis(3))),
+            schedule,
+        }
+    }
+
+    /// Small enough for a thousand of them in a second, and as long as a few suspicions.
+    fn program(dice: &mut Dice) -> Program {
+        let races = dice.one_of(&[0, 0, 20, 50]);
+        let shape = match dice.below(10) {
+            0..=4 => Shape::Random {
+                width: 2 + dice.below(3) as u32,
+                height: 3 + dice.below(2) as u32,
+                races,
+            },
+            5 => Shape::Uts {
+                branching: 1.6,
+                height: 8,
+            },
+            6 => Shape::Knary {
+                width: 2 + dice.below(3) as u32,
+                height: 2 + dice.below(2) as u32,
+                serial: dice.below(2) as u32,
+            },
+            7 => Shape::Flat {
+                jobs: 1 + dice.below(20) as u32,
+            },
+            _ => Shape::Best {
+                width: 2 + dice.below(2) as u32,
+                height: 3 + dice.below(2) as u32,
+            },
+        };
+        let mut program = Program::new(shape, Duration::from_millis(1)).seeded(dice.below(1 << 32));
+        program.feeds = dice.chance(30);
+        program.changing = dice.chance(30);
+        program.inner = Duration::from_micros(dice.below(3000));
+        // Together it takes about so long.
+        let whole = dice.between(Duration::from_millis(100), Duration::from_secs(6));
+        let outcome = program.sequential();
+        let leaf = whole.as_secs_f64() / outcome.leaves as f64;
+        program.leaf = Duration::from_secs_f64(leaf).min(Duration::from_secs(1));
+        if outcome.jobs > 2000 {
+            return Setting::program(dice);
+        }
+        program
+    }
+}
+
+/// Tries one seed. A panic of the nodes is a violation too.
+#[must_use]
+pub fn run(seed: u64, options: &Options) -> Trial {
+    let mut trial = Trial {
+        seed,
+        violation: None,
+        faults: [0; KINDS.len()],
+        twice: Duration::ZERO,
+        needed: Duration::ZERO,
+        claims: 0,
+        came_back: 0,
+        saved: 0,
+        withdrawn: 0,
+        reborn: 0,
+        term: 0,
+        events: 0,
+        time: Duration::ZERO,
+    };
+    let mut stage = Stage::new(seed, options);
+    let outcome = catch_unwind(AssertUnwindSafe(|| stage.play(&mut trial)));
+    let at = stage.cluster.now();
+    trial.violation = match outcome {
+        Ok(Ok(())) => None,
+        Ok(Err(violation)) => Some(violation),
+        Err(panic) => {
+            let text = panic.downcast_ref::<String>().map(String::as_str);
+            let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
+            Some(Violation {
+                invariant: "panic",
+                sentence: text.unwrap_or("a panic").into(),
+                at,
+            })
+        }
+    };
+    trial.faults = stage.mischief.done;
+    trial.events = stage.cluster.steps;
+    trial
+}
+
+/// A trial under way.
+struct Stage {
+    cluster: Cluster,
+    mischief: Mischief,
+    schedule: Schedule,
+    invariants: Vec<Box<dyn Invariant>>,
+    right: Vec<u64>,
+    needed: Duration,
+    books: Inspection,
+    trace: bool,
+    spare_master: bool,
+}
+
+impl Stage {
+    fn new(seed: u64, options: &Options) -> Stage {
+        let setting = Setting::of(seed, options);
+        let mut cluster = Cluster::new(seed);
+        cluster.count_runs();
+        cluster.wire.near = setting.near;
+        cluster.wire.far = setting.far;
+        cluster.wire.idle_timeout = Duration::from_millis(600);
+        cluster.keep_after = setting.keep_after;
+        cluster.form(&setting.config, &setting.sites, setting.threads);
+        for node in 0..cluster.nodes() {
+            cluster.set_nesting(node, setting.nesting);
+            cluster.set_shy(node, setting.shy);
+        }
+        let programs: Vec<u32> = (setting.programs.iter())
+            .map(|program| cluster.program(program.clone()))
+            .collect();
+        let outcomes = programs.iter().map(|program| cluster.outcome(*program));
+        let (right, times): (Vec<u64>, Vec<Duration>) = outcomes
+            .map(|outcome| (outcome.result, outcome.time))
+            .unzip();
+        if options.trace {
+            println!("{:?}, workers: {}", setting.sites, setting.threads);
+            for program in &setting.programs {
+                println!("{program:?}");
+            }
+            for (at, fault) in &setting.schedule.faults {
+                println!("planned for {at:?}: {fault}");
+            }
+            println!("all heals at {:?}", setting.schedule.heal);
+        }
+        cluster.trace = options.trace;
+        cluster.set_main_everywhere(&programs, None);
+        let (config, spare) = (&setting.config, options.spare_master);
+        Stage {
+            mischief: Mischief::new(config, setting.threads, setting.nesting, spare),
+            cluster,
+            schedule: setting.schedule,
+            invariants: invariants::all(),
+            right,
+            needed: times.iter().sum(),
+            books: Inspection::default(),
+            trace: options.trace,
+            spare_master: spare,
+        }
+    }
+
+    fn say(&self, what: &str) {
+        if self.trace {
+            println!(
+                "{:>12.6} ========= {what}",
+                self.cluster.now().as_secs_f64()
+            );
+        }
+    }
+
+    fn play(&mut self, trial: &mut Trial) -> Result<(), Violation> {
+        trial.needed = self.needed;
+        let faults = std::mem::take(&mut self.schedule.faults);
+        for (at, fault) in faults {
+            self.run_until(at, |_| false)?;
+            if let Some(done) = self.mischief.bring(&mut self.cluster, fault) {
+                self.say(&done);
+            }
+        }
+        self.run_until(self.schedule.heal, |_| false)?;
+        self.say("all heals");
+        self.mischief.heal(&mut self.cluster);
+
+        let start = self.cluster.now();
+        let done = self.run_until(start + PATIENCE, Stage::is_done)?;
+        trial.time = self.cluster.now();
+        if done {
+            self.say("the root jobs are done");
+        }
+        let start = self.cluster.now();
+        let rests = done && self.run_until(start + REST, Stage::rests)?;
+        self.account(trial);
+        self.check_end(done, rests, trial)?;
+        self.say("main ends");
+        self.cluster.end_main(0);
+        let start = self.cluster.now();
+        if !self.run_until(start + END, |stage| stage.running().next().is_none())? {
+            let left: Vec<u32> = self.running().collect();
+            let sentence = format!("main has ended, but nodes {left:?} have not");
+            return Err(self.violation("I7", sentence));
+        }
+        Ok(())
+    }
+
+    /// Nodes of the pool; a node that never found its way in, because whom it knew has died, is none.
+    fn running(&self) -> impl Iterator<Item = u32> {
+        let nodes = 0..self.cluster.nodes();
+        nodes.filter(|node| self.cluster.is_alive(*node) && self.cluster.joined(*node).is_some())
+    }
+
+    /// No main is under way, and one came to its end with somebody who still runs.
+    fn is_done(&self) -> bool {
+        let is = |is: MainIs| self.running().any(|node| self.cluster.main_of(node) == is);
+        is(MainIs::Over) && !is(MainIs::Running)
+    }
+
+    /// Everybody has done what there was to do, and those who were told to go are gone.
+    fn rests(&self) -> bool {
+        let drained = |node: &u32| self.mischief.drained.contains(node);
+        self.running().all(|node| {
+            let books = self.cluster.node(node).inspect();
+            !drained(&node) && self.cluster.is_empty(node) && books.under_way() == 0
+        })
+    }
+
+    /// Until that time, or until the condition holds, which is looked at now and then. True if it does.
+    fn run_until(
+        &mut self,
+        end: Duration,
+        condition: impl Fn(&Stage) -> bool,
+    ) -> Result<bool, Violation> {
+        let mut look = 0u32;
+        loop {
+            look += 1;
+            if look % 16 == 1 && condition(self) {
+                return Ok(true);
+            }
+            let next = self.cluster.next_at();
+            if let Some(over) = self.mischief.next_end()
+                && over <= end
+                && next.is_none_or(|next| next > over)
+            {
+                self.cluster.run_for(over - self.cluster.now());
+                self.say("something is over");
+                self.mischief.end(&mut self.cluster);
+                continue;
+            }
+            if next.is_none_or(|next| next > end) {
+                self.cluster.run_for(end - self.cluster.now());
+                return Ok(condition(self));
+            }
+            self.cluster.step();
+            self.check_step()?;
+        }
+    }
+
+    fn check_step(&mut self) -> Result<(), Violation> {
+        if self.cluster.steps > EVENTS {
+            let sentence = format!("node {:?} has no rest", self.cluster.touched);
+            return Err(self.violation("I7", sentence));
+        }
+        let Some(node) = self
+            .cluster
+            .touched
+            .filter(|node| self.cluster.is_alive(*node))
+        else {
+            return Ok(());
+        };
+        self.cluster.node(node).inspect_into(&mut self.books);
+        let seen = Seen {
+            cluster: &self.cluster,
+            node,
+            books: &self.books,
+        };
+        for invariant in &mut self.invariants {
+            if let Err(sentence) = invariant.check_step(&seen) {
+                let name = invariant.name();
+                return Err(self.violation(name, sentence));
+            }
+        }
+        Ok(())
+    }
+
+    fn check_end(&mut self, done: bool, rests: bool, trial: &Trial) -> Result<(), Violation> {
+        let nodes: Vec<u32> = self.running().collect();
+        let books = nodes.into_iter();
+        let books: Vec<(u32, Inspection)> = books
+            .map(|node| (node, self.cluster.node(node).inspect()))
+            .collect();
+        let run = Run {
+            cluster: &self.cluster,
+            right: &self.right,
+            drained: &self.mischief.drained,
+            done,
+            rests,
+            books: &books,
+            ends: self.reasons(trial),
+        };
+        for invariant in &mut self.invariants {
+            if let Err(sentence) = invariant.check_end(&run) {
+                let name = invariant.name();
+                return Err(self.violation(name, sentence));
+            }
+        }
+        Ok(())
+    }
+
+    /// Reasons to run a job again.
+    fn reasons(&self, trial: &Trial) -> u64 {
+        let nodes = 0..self.cluster.nodes();
+        let tally = nodes.map(|node| self.cluster.node(node).inspect().tally);
+        let tally: u64 = tally.map(|tally| tally.withdrawn + tally.misses).sum();
+        let died = self.mischief.done[0] + self.mischief.drained.len() as u64;
+        died + 2 * trial.reborn + tally + u64::from(trial.term)
+    }
+
+    fn account(&self, trial: &mut Trial) {
+        let nodes = 0..self.cluster.nodes();
+        let mut busy = Duration::ZERO;
+        for node in nodes {
+            let effort = self.cluster.effort(node);
+            busy += effort.busy;
+            trial.claims += effort.claims;
+            trial.came_back += effort.came_back;
+            trial.saved += effort.saved;
+            trial.withdrawn += self.cluster.node(node).inspect().tally.withdrawn;
+            trial.reborn += u64::from(self.cluster.peer(node).generation);
+        }
+        let endings = self.cluster.endings().iter();
+        trial.term = endings.map(|ending| ending.term).max().unwrap_or(0);
+        trial.twice = busy.saturating_sub(self.needed);
+    }
+
+    fn violation(&self, invariant: &'static str, sentence: String) -> Violation {
+        let failed = |notice: &Notice| matches!(notice, Notice::Failed(_));
+        let mut nodes = 0..self.cluster.nodes();
+        let failed = nodes.find_map(|node| {
+            let mut notices = self.cluster.notices(node).iter();
+            notices.find(|notice| failed(notice)).cloned()
+        });
+        let sentence = match failed {
+            Some(Notice::Failed(text)) => format!("{sentence}; a node said: {text}"),
+            _ => sentence,
+        };
+        let _ = self.spare_master;
+        Violation {
+            invariant,
+            sentence,
+            at: self.cluster.now(),
+        }
+    }
+}
