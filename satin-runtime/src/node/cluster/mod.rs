@@ -134,6 +134,8 @@ struct Link {
     epoch: u64,
     up: bool,
     connecting: bool,
+    /// Whom else the node meant, since it has been connecting.
+    meant: Vec<Option<Peer>>,
     /// It is being closed: what is sent from now on waits for the next.
     closing: bool,
     /// The next is wanted already.
@@ -1235,8 +1237,12 @@ impl Cluster {
             }
             Happening::Open { from, to, peer } => self.open(from, to, peer),
             Happening::Unreachable { node, addr, peer } => {
-                self.link(node, index_of(addr)).connecting = false;
-                self.tell(node, Event::Unreachable { addr, peer });
+                let link = self.link(node, index_of(addr));
+                link.connecting = false;
+                let others = std::mem::take(&mut link.meant);
+                for peer in std::iter::once(peer).chain(others) {
+                    self.tell(node, Event::Unreachable { addr, peer });
+                }
             }
             Happening::Lost { node, other, epoch } => self.lose(node, other, epoch),
             Happening::Gone { node, peer } => self.tell(node, Event::Gone(peer)),
@@ -1275,7 +1281,11 @@ impl Cluster {
             link.again = Some((addr, peer));
             return;
         }
-        if link.up || std::mem::replace(&mut link.connecting, true) {
+        if link.up {
+            return;
+        }
+        if std::mem::replace(&mut link.connecting, true) {
+            link.meant.push(peer);
             return;
         }
         if !self.slot(other).alive || self.is_cut(node, other) {
@@ -1321,6 +1331,7 @@ impl Cluster {
             link.up = true;
             link.closing = false;
             link.connecting = false;
+            link.meant.clear();
             link.epoch = epoch;
             link.last = now;
             link.free = now;
