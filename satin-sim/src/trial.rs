@@ -276,10 +276,7 @@ impl Stage {
 
     fn say(&self, what: &str) {
         if self.trace {
-            println!(
-                "{:>12.6} ========= {what}",
-                self.cluster.now().as_secs_f64()
-            );
+            self.cluster.say("=========", what);
         }
     }
 
