@@ -1,6 +1,6 @@
 //! Command line flags for a program that parses its own.
 
-use std::path::PathBuf;
+use std::{path::PathBuf, time::Duration};
 
 use crate::Config;
 
@@ -42,6 +42,29 @@ pub struct Args {
     /// Name of this node [default: SATIN_NAME, else host name and process number]
     #[arg(long, value_name = "NAME")]
     pub name: Option<String>,
+    /// Seconds that a node which is asked to leave may take [default: SATIN_GRACE, else 20]
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    pub grace: Option<Duration>,
+    /// What is done with jobs whose origin is gone: running, finished or naive [default: SATIN_REPAIR, else running]
+    #[arg(long, value_name = "MODE")]
+    pub repair: Option<String>,
+    /// Nodes that one job may take down before it is given up [default: SATIN_MAX_CRASHES, else 3]
+    #[arg(long, value_name = "N")]
+    pub max_crashes: Option<u32>,
+    /// Seconds before a part of the pool without the master elects its own [default: SATIN_PARTITION_WAIT, else 30]
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    pub partition_wait: Option<Duration>,
+    /// Leave when this is there: file:PATH, or http://.. that answers 200 [default: SATIN_DRAIN_WHEN, else never]
+    #[arg(long, value_name = "WHAT")]
+    pub drain_when: Option<String>,
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    let seconds = text.parse().map(Duration::try_from_secs_f64);
+    match seconds {
+        Ok(Ok(seconds)) => Ok(seconds),
+        _ => Err("expected a number of seconds".into()),
+    }
 }
 
 impl From<Args> for Config {
@@ -58,6 +81,11 @@ impl From<Args> for Config {
             nodes: args.nodes,
             steal: args.steal,
             name: args.name,
+            grace: args.grace,
+            repair: args.repair,
+            max_crashes: args.max_crashes,
+            partition_wait: args.partition_wait,
+            drain_when: args.drain_when,
             ..Config::default()
         }
     }

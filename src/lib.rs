@@ -110,6 +110,11 @@ pub fn builder() -> Builder {
 /// Runs `main` as the main program of this node, with the program's own settings above those of the environment and
 /// `satin.toml`.
 ///
+/// With a network, the pool ends when `main` does. Nodes that are not the master serve instead, and exit with code 0
+/// when the pool has ended. If the master is gone another node calls `main` from the start: it should be deterministic up
+/// to its calls of spawnable functions, and what else it does may be done again. Asked to leave by SIGTERM or Ctrl-C, a node
+/// hands over what it has and exits with code 0; asked twice, it goes at once.
+///
 /// If the settings make no sense, says so on stderr and exits with code 2.
 ///
 /// ```
@@ -122,6 +127,6 @@ pub fn builder() -> Builder {
 /// let answer = satin::run(settings, || fib(10));
 /// assert_eq!(answer, 55);
 /// ```
-pub fn run<R>(settings: impl Into<Config>, main: impl FnOnce() -> R) -> R {
+pub fn run<R>(settings: impl Into<Config>, main: impl FnMut() -> R) -> R {
     satin_runtime::satin::run(settings.into(), main)
 }

@@ -4,162 +4,21 @@
 
 mod common;
 
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicU32, AtomicUsize, Ordering::SeqCst},
-        mpsc,
+use std::{sync::atomic::Ordering::SeqCst, time::Instant};
+
+use common::{
+    Habits, PATIENCE, Watchdog, beside,
+    outside::{
+        Told, answer, await_flag, done, during, flags, hear, ids, listen, own, pool, raise, raised,
+        take, wait_for,
     },
-    time::Instant,
 };
-
-use common::{Habits, PATIENCE, Watchdog, beside};
 use satin::{
-    Satin, hungry,
-    job::{Answer, Offer, Parcel, RootTag, by_number},
-    job::{Back, Recall},
+    hungry,
+    job::{Answer, Back, Parcel, by_number},
     spawn, spawnable, sync,
-    worker::{Gate, Haul, Leaving, Outside, Token, current_root},
+    worker::{Haul, Leaving, Token, current_root},
 };
-
-fn pool(threads: usize) -> Satin {
-    satin::builder()
-        .threads(threads)
-        .stack(16)
-        .build()
-        .expect("a pool")
-}
-
-fn wait_for(what: &str, condition: impl Fn() -> bool) {
-    let since = Instant::now();
-    while !condition() {
-        assert!(since.elapsed() < PATIENCE, "{what} did not happen");
-        std::thread::yield_now();
-    }
-}
-
-/// Counters that jobs raise and wait for.
-static FLAGS: [AtomicU32; 256] = [const { AtomicU32::new(0) }; 256];
-
-/// Some that nobody else uses.
-fn flags<const N: usize>() -> [usize; N] {
-    static NEXT: AtomicUsize = AtomicUsize::new(0);
-    let first = NEXT.fetch_add(N, SeqCst);
-    std::array::from_fn(|place| first + place)
-}
-
-fn raise(flag: usize) {
-    FLAGS[flag].fetch_add(1, SeqCst);
-}
-
-fn raised(flag: usize) -> u32 {
-    FLAGS[flag].load(SeqCst)
-}
-
-fn await_flag(flag: usize) {
-    wait_for("a flag", || raised(flag) > 0);
-}
-
-#[derive(Debug, PartialEq)]
-enum Told {
-    Idle(u32),
-    Public,
-    Done(u64, Answer),
-    Recalled(Token),
-    Started(RootTag),
-    Finished(RootTag),
-}
-
-struct Ear(mpsc::Sender<Told>);
-
-impl Ear {
-    fn tell(&self, told: Told) {
-        // Nobody listens any more if the test is over.
-        let _ = self.0.send(told);
-    }
-}
-
-impl Outside for Ear {
-    fn idle(&self, workers: u32) {
-        self.tell(Told::Idle(workers));
-    }
-    fn public(&self) {
-        self.tell(Told::Public);
-    }
-    fn done(&self, key: u64, answer: Answer) {
-        self.tell(Told::Done(key, answer));
-    }
-    fn recalled(&self, token: Token, _: Recall) {
-        self.tell(Told::Recalled(token));
-    }
-    fn offered(&self, _: Offer) {
-        unreachable!("no test offers");
-    }
-    fn root_started(&self, root: RootTag) {
-        self.tell(Told::Started(root));
-    }
-    fn root_finished(&self, root: RootTag) {
-        self.tell(Told::Finished(root));
-    }
-}
-
-fn listen(pool: &Satin) -> mpsc::Receiver<Told> {
-    let (tell, told) = mpsc::channel();
-    pool.gate().listen(Arc::new(Ear(tell)));
-    told
-}
-
-/// The next thing of that kind that is told.
-fn hear<T>(told: &mpsc::Receiver<Told>, wanted: impl Fn(&Told) -> Option<T>) -> T {
-    loop {
-        let next = told.recv_timeout(PATIENCE).expect("something is told");
-        if let Some(found) = wanted(&next) {
-            return found;
-        }
-    }
-}
-
-fn done(told: &mpsc::Receiver<Told>) -> (u64, Answer) {
-    hear(told, |told| match told {
-        Told::Done(key, answer) => Some((*key, answer.clone())),
-        _ => None,
-    })
-}
-
-fn own(haul: Haul) -> Vec<(Token, Parcel)> {
-    let jobs = haul.jobs.into_iter().map(|job| match job {
-        Leaving::Own(token, parcel) => (token, parcel),
-        Leaving::Hosted(key, _) => panic!("{key} is a hosted job"),
-    });
-    jobs.collect()
-}
-
-fn ids(jobs: &[(Token, Parcel)]) -> Vec<String> {
-    jobs.iter()
-        .map(|(_, parcel)| parcel.id.to_string())
-        .collect()
-}
-
-/// Takes until there is something.
-fn take(gate: &Gate, most: u32) -> Haul {
-    let since = Instant::now();
-    loop {
-        let haul = gate.take(most);
-        if !haul.jobs.is_empty() {
-            return haul;
-        }
-        assert!(since.elapsed() < PATIENCE, "no job");
-        std::thread::yield_now();
-    }
-}
-
-/// A result as the function's vtable writes it: the arguments, none of them `&mut`, add nothing.
-fn answer(result: u32) -> Answer {
-    Answer::Result {
-        bytes: postcard::to_stdvec(&result).expect("a number"),
-        needs: vec![],
-    }
-}
 
 /// Spawns `children` that raise `ran` and return their number; says so at `ready`, and goes on at `go`.
 #[spawnable]
@@ -178,20 +37,6 @@ fn parent(children: u32, ready: usize, go: usize, ran: usize) -> u32 {
 fn unit(number: u32, ran: usize) -> u32 {
     raise(ran);
     number
-}
-
-/// Runs `outside` while `program` runs on the pool.
-fn during<R: Send>(
-    pool: &Satin,
-    program: impl FnOnce() -> R + Send,
-    outside: impl FnOnce(&Gate),
-) -> R {
-    let gate = pool.gate();
-    std::thread::scope(|scope| {
-        let program = scope.spawn(|| pool.run(program));
-        outside(&gate);
-        program.join().expect("the program does not panic")
-    })
 }
 
 #[test]

@@ -698,7 +698,8 @@ struct Pools {
     away: Satin,
 }
 
-fn run(seed: u64, pools: &Pools) -> (Outcome, usize) {
+/// What may come out, and how many jobs travelled, were claimed, and were saved.
+fn run(seed: u64, pools: &Pools) -> (Outcome, [usize; 3]) {
     let mut rng = Rng(mix(seed));
     let home = &pools.homes[rng.below(4) as usize];
     let remote = rng.below(2) == 0;
@@ -712,26 +713,28 @@ fn run(seed: u64, pools: &Pools) -> (Outcome, usize) {
         }))
     };
     let some = if wild { 15 } else { 0 };
+    let orphan = if rng.below(2) == 0 { 40 } else { 0 };
     let habits = Habits {
         seed,
         put_back: some,
         refuse: some,
         lose: some,
         hoard: 0,
+        orphan,
         most: 3,
         may_refuse: false,
         wanted: 0,
     };
-    let (result, travelled) = match remote {
+    let (result, counts) = match remote {
         true => {
             let (result, report) = beside(home, &pools.away, habits, |_| program());
-            (result, report.travelled)
+            (result, [report.travelled, report.claimed, report.saved])
         }
-        false => (home.run(program), 0),
+        false => (home.run(program), [0, 0, 0]),
     };
     let how = || {
         format!(
-            "{} workers, remote {remote}, wild {wild}, depth {depth}, {expected:?}",
+            "{} workers, remote {remote}, wild {wild}, orphan {orphan}, depth {depth}, {expected:?}",
             home.threads()
         )
     };
@@ -757,7 +760,7 @@ fn run(seed: u64, pools: &Pools) -> (Outcome, usize) {
         "what was made has been dropped, once ({})",
         how()
     );
-    (expected, travelled)
+    (expected, counts)
 }
 
 fn number(name: &str, default: u64) -> u64 {
@@ -788,16 +791,19 @@ fn random_trees() {
         move || dog.watch()
     });
     let first = number("SATIN_STRESS_SEED", 1);
-    let (mut values, mut failures, mut panics, mut travelled) = (0, 0, 0, 0);
+    let (mut values, mut failures, mut panics) = (0, 0, 0);
+    let [mut travelled, mut claimed, mut saved] = [0; 3];
     let runs = number("SATIN_STRESS_RUNS", 300);
     for seed in first..first + runs {
         dog.seed.store(seed, SeqCst);
         match catch_unwind(AssertUnwindSafe(|| run(seed, &pools))) {
-            Ok((expected, left)) => {
+            Ok((expected, counts)) => {
                 values += u64::from(expected.value.is_some());
                 failures += u64::from(expected.fails);
                 panics += u64::from(expected.panics);
-                travelled += left;
+                travelled += counts[0];
+                claimed += counts[1];
+                saved += counts[2];
             }
             Err(payload) => {
                 let why = payload.downcast_ref::<String>().map_or("", String::as_str);
@@ -811,11 +817,12 @@ fn random_trees() {
     watch.thread().unpark();
     watch.join().expect("the watchdog ends");
     println!(
-        "{runs} runs: {values} may give a value, {failures} a failure, {panics} a panic; {travelled} jobs travelled"
+        "{runs} runs: {values} may give a value, {failures} a failure, {panics} a panic; {travelled} jobs travelled, {claimed} \
+         were claimed, {saved} saved"
     );
     if runs >= 300 {
         assert!(
-            values > 0 && failures > 0 && panics > 0 && travelled > 0,
+            values > 0 && failures > 0 && panics > 0 && travelled > 0 && claimed > 0,
             "the runs cover everything"
         );
     }

@@ -1,7 +1,7 @@
 //! What nodes print.
 
 use std::{
-    io::{self, BufRead, BufReader, Read, Write},
+    io::{self, Read, Write},
     sync::{
         Arc, Mutex, PoisonError,
         mpsc::{Receiver, Sender, channel},
@@ -20,7 +20,7 @@ pub struct Readers {
 }
 
 /// A longer line is cut in pieces: nothing may fill our memory.
-const LINE_MAX: u64 = 64 << 10;
+const LINE_MAX: usize = 64 << 10;
 
 impl Readers {
     pub fn new() -> Readers {
@@ -32,32 +32,51 @@ impl Readers {
         }
     }
 
-    /// Puts each line after `prefix` and writes it to `to`, or to stderr.
-    pub fn lines(&mut self, from: impl Read + Send + 'static, prefix: String, to: Option<Text>) {
+    /// Puts each line after `prefix` and writes it to `to`.
+    pub fn lines(&mut self, from: impl Read + Send + 'static, prefix: String, to: Sink) {
+        let never = || false;
+        self.lines_until(from, prefix, to.clone(), never, to);
+    }
+
+    /// As [`lines`](Readers::lines); but whenever `promoted` says so, what comes goes to `then` as it is, at once.
+    pub fn lines_until(
+        &mut self,
+        mut from: impl Read + Send + 'static,
+        prefix: String,
+        to: Sink,
+        mut promoted: impl FnMut() -> bool + Send + 'static,
+        then: Sink,
+    ) {
         self.thread(move || {
-            let mut from = BufReader::new(from);
+            let mut piece = [0; 4096];
+            // The beginning of a line.
             let mut line = Vec::new();
-            loop {
-                line.clear();
-                line.extend_from_slice(prefix.as_bytes());
-                match from.by_ref().take(LINE_MAX).read_until(b'\n', &mut line) {
-                    Ok(0) | Err(_) => return,
-                    Ok(_) => {}
+            while let Ok(length @ 1..) = from.read(&mut piece) {
+                line.extend_from_slice(&piece[..length]);
+                if promoted() {
+                    then.put(&line);
+                    line.clear();
+                    continue;
                 }
-                if line.last() != Some(&b'\n') {
-                    line.push(b'\n');
+                let mut written = 0;
+                while let Some(end) = next_line(&line[written..]) {
+                    to.put_line(&prefix, &line[written..written + end]);
+                    written += end;
                 }
-                put(&line, to.as_ref());
+                line.drain(..written);
+            }
+            if !line.is_empty() {
+                to.put_line(&prefix, &line);
             }
         });
     }
 
     /// Copies everything to `to`.
-    pub fn copy(&mut self, mut from: impl Read + Send + 'static, to: Text) {
+    pub fn copy(&mut self, mut from: impl Read + Send + 'static, to: Sink) {
         self.thread(move || {
             let mut piece = [0; 4096];
             while let Ok(length @ 1..) = from.read(&mut piece) {
-                put(&piece[..length], Some(&to));
+                to.put(&piece[..length]);
             }
         });
     }
@@ -85,16 +104,48 @@ impl Readers {
     }
 }
 
-/// Writes to `to`, or else to stderr, in one piece.
-pub fn put(bytes: &[u8], to: Option<&Text>) {
-    match to {
-        Some(text) => text
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .extend_from_slice(bytes),
-        None => {
-            let _ = io::stderr().lock().write_all(bytes);
+/// Where the first line ends, if it is there in full, or too long.
+fn next_line(bytes: &[u8]) -> Option<usize> {
+    let end = bytes.iter().position(|byte| *byte == b'\n');
+    end.map(|end| end + 1)
+        .or_else(|| (bytes.len() >= LINE_MAX).then_some(LINE_MAX))
+}
+
+/// Where words go.
+#[derive(Clone)]
+pub enum Sink {
+    /// They are kept.
+    Kept(Text),
+    /// To where this process prints.
+    Stdout,
+    /// To where this process complains.
+    Stderr,
+}
+
+impl Sink {
+    /// Writes in one piece.
+    pub fn put(&self, bytes: &[u8]) {
+        // Whoever does not listen to us misses it.
+        let _ = match self {
+            Sink::Kept(text) => {
+                let mut text = text.lock().unwrap_or_else(PoisonError::into_inner);
+                text.extend_from_slice(bytes);
+                Ok(())
+            }
+            Sink::Stdout => {
+                let mut stdout = io::stdout().lock();
+                stdout.write_all(bytes).and_then(|()| stdout.flush())
+            }
+            Sink::Stderr => io::stderr().lock().write_all(bytes),
+        };
+    }
+
+    fn put_line(&self, prefix: &str, line: &[u8]) {
+        let mut whole = [prefix.as_bytes(), line].concat();
+        if whole.last() != Some(&b'\n') {
+            whole.push(b'\n');
         }
+        self.put(&whole);
     }
 }
 

@@ -2,7 +2,8 @@
 //!
 //! The first node of the first site starts first and founds the pool; when it listens, the others start and join it. Each
 //! node is the leader of a process group of its own, so whatever it starts goes when it goes. Between sites there may be
-//! a [`wan`](crate::wan). Whatever happens, even if this process is killed, nothing is left behind: no process, no file.
+//! a [`wan`](crate::wan). A pool goes on as long as somebody may be master: when the first one is gone another node runs
+//! `main`, and the events say which. Whatever happens, even if this process is killed, nothing is left behind: no process, no file.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -22,17 +23,22 @@ use anyhow::{Context, Result, ensure};
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 use satin_runtime::{
     net::{Credential, relay},
-    observe::events::{self, Event, EventTail, Record},
+    observe::events::{self, Event, Record},
 };
 use tempfile::TempDir;
 
+use self::act::Schedule;
 use crate::{
+    chronicle::Chronicle,
+    faults::{self, Fault, What},
     guard::Guard,
-    output::{self, Readers, Text},
+    output::{self, Readers, Sink, Text},
     ports::Port,
     sites::Sites,
     wan::{Link, Wan},
 };
+
+mod act;
 
 /// What a pool is to be.
 #[derive(Clone, Debug)]
@@ -45,8 +51,10 @@ pub struct Plan {
     pub threads: Option<u32>,
     /// Whom an idle node asks for work: `crs`, `rs` or `mw`.
     pub steal: Option<String>,
-    /// The links between sites; `None`: those of this machine, without relays.
+    /// The links between sites; `None`: those of this machine, without relays unless a partition is to come.
     pub wan: Option<Link>,
+    /// What is to happen while it runs.
+    pub faults: Vec<Fault>,
     /// Events are written to this file, which is made anew.
     pub events: Option<PathBuf>,
     /// More for the environment of every node. Stands above what this process has, below what makes the pool.
@@ -58,7 +66,9 @@ pub struct Plan {
 /// What becomes of what the nodes print.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Output {
-    /// The master's is that of this process, the others' goes to stderr, each line with the node's name and site.
+    /// The master's is that of this process, the others' goes to stderr, each line with the node's name and site. When
+    /// another node becomes master, what it prints from then on goes to stdout. What the first one printed has been
+    /// printed.
     Show,
     /// It is in the [`Outcome`].
     Keep,
@@ -74,6 +84,7 @@ impl Plan {
             threads: None,
             steal: None,
             wan: None,
+            faults: Vec::new(),
             events: None,
             env: Vec::new(),
             output: Output::Show,
@@ -89,13 +100,14 @@ impl Plan {
 /// How a pool ended.
 #[derive(Debug)]
 pub struct Outcome {
-    /// The exit code: that of the master's `main`; 128 and the signal's number, if it or we were ended by a signal.
+    /// The exit code: that of `main`, wherever it came to its end; 128 and the signal's number, if the last master or we
+    /// were ended by a signal.
     pub code: i32,
     /// Everything that happened.
     pub records: Vec<Record>,
     /// How each node's process ended.
     pub nodes: BTreeMap<String, ExitStatus>,
-    /// What the master printed, and what came on stderr: the others', the master's, our own words. Only if it was kept.
+    /// What the masters printed, and what came on stderr: the others', the master's, our own words. Only if it was kept.
     pub stdout: String,
     /// As `stdout`.
     pub stderr: String,
@@ -154,10 +166,17 @@ pub struct Pool {
     stderr: Text,
     wan: Option<Wan>,
     events: PathBuf,
-    tail: EventTail,
+    chronicle: Chronicle,
     records: Vec<Record>,
     since_ms: u64,
     began: Instant,
+    /// How many nodes there are from the beginning.
+    first: usize,
+    /// The node that runs `main`, as far as is known.
+    master: usize,
+    /// Whose `main` came to its end, and the code that it told.
+    ended_by: Option<(String, i32)>,
+    schedule: Schedule,
     stopping: Option<Stopping>,
     guard: Guard,
     scratch: TempDir,
@@ -170,6 +189,17 @@ struct Node {
     process: Child,
     ended: Option<(ExitStatus, Instant)>,
     reported: bool,
+    /// By us, on purpose.
+    killed: bool,
+    drained: bool,
+    pause: Option<Pause>,
+}
+
+/// Why a node does nothing.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Pause {
+    ForAWhile,
+    ForGood,
 }
 
 /// How far we are in ending what does not end by itself.
@@ -181,18 +211,32 @@ struct Stopping {
     signal: Option<i32>,
 }
 
+impl Stopping {
+    fn new(step: Step, signal: Option<i32>) -> Stopping {
+        Stopping {
+            step,
+            since: Instant::now(),
+            signal,
+        }
+    }
+}
+
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Step {
     /// The master has ended: the others are expected to.
     Expected,
-    /// They were told to.
+    /// They were told to: now they would hand over what they have.
     Told,
+    /// They were told again: now they just go.
+    ToldAgain,
     /// They were killed.
     Killed,
 }
 
-/// When the master has ended, the others get so long to end by themselves,
+/// When `main` is over and its process has ended, the others get so long to end by themselves,
 const EXPECTED: Duration = Duration::from_secs(5);
+/// after being told twice, with so much time between (a node may take a second signal for the first if they come at once),
+const TWICE: Duration = Duration::from_millis(150);
 /// and so long when they have been told to, before they are killed.
 const TOLD: Duration = Duration::from_secs(3);
 /// The others start when the first node listens, or after so long: perhaps the program does not use satin.
@@ -213,6 +257,7 @@ impl Pool {
     /// If a process cannot be started, or what it needs cannot be made. Nothing is left behind.
     pub fn start(plan: Plan, control: Control) -> Result<Pool> {
         plan.sites.check()?;
+        faults::check(&plan.faults, &plan.sites)?;
         ensure!(!plan.program.is_empty(), "no program");
         let scratch = tempfile::Builder::new()
             .prefix("satin-")
@@ -225,9 +270,16 @@ impl Pool {
             None => scratch.path().join("events"),
         };
         File::create(&events).with_context(|| format!("cannot write {}", events.display()))?;
+        let parts = |fault: &Fault| matches!(fault.what, What::Partition(..));
+        let needs_relays = plan.faults.iter().any(parts);
+        let link = plan.wan.or(needs_relays.then(Link::default));
         let mut pool = Pool {
-            tail: EventTail::open(&events)?,
-            wan: plan.wan.map(Wan::start).transpose()?,
+            chronicle: Chronicle::open(&events)?,
+            wan: link.map(Wan::start).transpose()?,
+            first: plan.sites.nodes() as usize,
+            master: 0,
+            ended_by: None,
+            schedule: Schedule::new(&plan.faults),
             control,
             nodes: Vec::new(),
             readers: Readers::new(),
@@ -329,7 +381,10 @@ impl Pool {
     /// # Errors
     /// If the events file cannot be read.
     pub fn records(&mut self) -> Result<&[Record]> {
-        self.records.extend(self.tail.read()?);
+        for record in self.chronicle.take()? {
+            self.note(&record);
+            self.records.push(record);
+        }
         Ok(&self.records)
     }
 
@@ -364,14 +419,8 @@ impl Pool {
         }
         self.readers.finish(PIPES);
         self.records()?;
-        let code = match (
-            self.stopping.and_then(|stopping| stopping.signal),
-            &self.nodes[0].ended,
-        ) {
-            (Some(signal), _) => 128 + signal,
-            (None, Some((status, _))) => code(*status),
-            (None, None) => 1,
-        };
+        let code = self.code();
+        self.sum_up(code);
         let ends = self.nodes.iter().filter_map(|node| {
             let (status, _) = node.ended?;
             Some((node.name.clone(), status))
@@ -408,35 +457,46 @@ impl Pool {
 
     /// Handles what happens within `patience`.
     fn step(&mut self, patience: Duration) {
-        match self.control.news.recv_timeout(patience) {
+        let due = self.schedule.patience(Instant::now());
+        match (self.control.news).recv_timeout(due.map_or(patience, |due| due.min(patience))) {
             Ok(News::Ended(index)) => self.ended(index),
             Ok(News::Stop(signal)) => self.stop(signal),
             // We hold a sender ourselves.
             Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {}
         }
+        // An error will come again, when somebody asks for the records.
+        let _ = self.records();
         let now = Instant::now();
-        match self.stopping {
-            Some(Stopping {
-                step: Step::Expected,
-                since,
-                signal,
-            }) if now > since + EXPECTED => {
-                for node in self.nodes.iter().filter(|node| node.ended.is_none()) {
-                    self.say(format_args!(
-                        "{} does not end though the pool has: stopping it",
-                        node.name
-                    ));
+        self.act(now);
+        if let Some(Stopping {
+            step,
+            since,
+            signal,
+        }) = self.stopping
+        {
+            match step {
+                Step::Expected if now > since + EXPECTED => {
+                    for node in self.nodes.iter().filter(|node| node.ended.is_none()) {
+                        self.say(format_args!(
+                            "{} does not end though the pool has: stopping it",
+                            node.name
+                        ));
+                    }
+                    self.tell_all(raw(Signal::TERM), signal);
                 }
-                self.tell_all(raw(Signal::TERM), signal);
+                Step::Told if now > since + TWICE => {
+                    self.signal_all(signal.unwrap_or(raw(Signal::TERM)));
+                    self.stopping = Some(Stopping::new(Step::ToldAgain, signal));
+                }
+                Step::ToldAgain if now > since + TOLD => self.kill_all(),
+                _ => {}
             }
-            Some(Stopping {
-                step: Step::Told,
-                since,
-                ..
-            }) if now > since + TOLD => self.kill_all(),
-            _ => {}
         }
         self.report(now);
+    }
+
+    fn is_running(&self, index: usize) -> bool {
+        self.nodes[index].ended.is_none()
     }
 
     fn ended(&mut self, index: usize) {
@@ -454,46 +514,93 @@ impl Pool {
         let node = &mut self.nodes[index];
         node.ended = Some((status, Instant::now()));
         self.guard.forget(node.process.id());
-        if index == 0 && self.stopping.is_none() {
-            if let Some(signal) = status.signal() {
-                self.say(format_args!(
-                    "{} (the master) was ended by signal {signal} after {:.1} s: stopping the others",
-                    self.nodes[0].name,
-                    self.began.elapsed().as_secs_f64()
-                ));
+        // What it told before it ended.
+        let _ = self.records();
+        if self.stopping.is_none() {
+            self.go_on_without(index, status);
+        }
+    }
+
+    /// Whether the pool can go on after the end of that node, and if not, what becomes of the others.
+    fn go_on_without(&mut self, index: usize, status: ExitStatus) {
+        let name = &self.nodes[index].name;
+        if let Some((last, _)) = &self.ended_by {
+            if last == name {
+                self.expect_the_end();
+            }
+            return;
+        }
+        // A program that does not use Satin, or has not come so far: its first process is what counts.
+        let never_a_pool = !self.has_been_in(0);
+        let candidates = (0..self.nodes.len()).filter(|other| {
+            let lives = self.is_running(*other) && self.nodes[*other].pause != Some(Pause::ForGood);
+            lives && self.has_been_in(*other)
+        });
+        let was_master = index == self.master;
+        match (never_a_pool, candidates.count()) {
+            (true, _) if index != 0 => {}
+            (true, _) if status.signal().is_none() => self.expect_the_end(),
+            (false, 1..) => {
+                if was_master && !self.nodes[index].killed && !self.nodes[index].drained {
+                    self.tell(format_args!(
+                        "{name}, the master, is gone: {}",
+                        Ending(status)
+                    ));
+                    self.nodes[index].reported = true;
+                }
+            }
+            _ => {
+                if !self.nodes[index].drained || !status.success() {
+                    let master = if was_master { " (the master)" } else { "" };
+                    let after = self.began.elapsed().as_secs_f64();
+                    self.say(format_args!(
+                        "{name}{master} {} after {after:.1} s: nobody is left who could be master, stopping the others",
+                        Ending(status)
+                    ));
+                }
                 self.tell_all(raw(Signal::TERM), None);
-            } else {
-                self.stopping = Some(Stopping {
-                    step: Step::Expected,
-                    since: Instant::now(),
-                    signal: None,
-                });
+            }
+        }
+    }
+
+    /// `main` is over. Those who cannot find out by themselves are ended.
+    fn expect_the_end(&mut self) {
+        self.stopping = Some(Stopping::new(Step::Expected, None));
+        for node in &self.nodes {
+            if node.pause.is_some() {
+                node.signal(raw(Signal::KILL));
             }
         }
     }
 
     /// Says so if a node has ended before its time.
     fn report(&mut self, now: Instant) {
-        let master = self.nodes.first().and_then(|node| node.ended);
-        let stopped = self
+        let end = (self
             .stopping
-            .is_some_and(|stopping| stopping.step != Step::Expected);
+            .filter(|stopping| stopping.step == Step::Expected))
+        .map(|stopping| stopping.since);
+        let stopped = self.stopping.is_some() && end.is_none();
+        let last = self.ended_by.as_ref().map(|(name, _)| name.clone());
         let mut news = Vec::new();
-        for node in self.nodes.iter_mut().skip(1).filter(|node| !node.reported) {
+        for (index, node) in self.nodes.iter_mut().enumerate() {
             let Some((status, at)) = node.ended else {
                 continue;
             };
-            let early = master.is_none_or(|(_, end)| at + EARLY < end);
+            let is_last = last.as_ref() == Some(&node.name) || (last.is_none() && index == 0);
+            if node.reported || node.killed || node.pause.is_some() || is_last {
+                continue;
+            }
+            let early = end.is_none_or(|end| at + EARLY < end) && !node.drained;
             let wrong = !status.success();
             if stopped || (!wrong && !early) {
-                node.reported = master.is_some();
+                node.reported = end.is_some();
             } else if wrong || now > at + EARLY {
                 node.reported = true;
                 news.push(format!(
-                    "{} ended early, after {:.1} s: {}",
+                    "{} {} too early, after {:.1} s",
                     node.name,
+                    Ending(status),
                     (at - self.began).as_secs_f64(),
-                    Ending(status)
                 ));
             }
         }
@@ -512,14 +619,24 @@ impl Pool {
     }
 
     fn tell_all(&mut self, signal: i32, told: Option<i32>) {
-        for node in &self.nodes {
-            node.signal(signal);
+        self.signal_all(signal);
+        self.stopping = Some(Stopping::new(Step::Told, told));
+    }
+
+    fn signal_all(&mut self, signal: i32) {
+        for index in 0..self.nodes.len() {
+            self.nodes[index].signal(signal);
+            self.resume(index);
         }
-        self.stopping = Some(Stopping {
-            step: Step::Told,
-            since: Instant::now(),
-            signal: told,
-        });
+    }
+
+    /// True if it was stopped.
+    fn resume(&mut self, index: usize) -> bool {
+        let was_stopped = self.nodes[index].pause.take().is_some();
+        if was_stopped {
+            self.nodes[index].signal(raw(Signal::CONT));
+        }
+        was_stopped
     }
 
     fn kill_all(&mut self) {
@@ -527,17 +644,22 @@ impl Pool {
             node.signal(raw(Signal::KILL));
         }
         let signal = self.stopping.and_then(|stopping| stopping.signal);
-        self.stopping = Some(Stopping {
-            step: Step::Killed,
-            since: Instant::now(),
-            signal,
-        });
+        self.stopping = Some(Stopping::new(Step::Killed, signal));
     }
 
     /// Our own words, beside those of the nodes.
     fn say(&self, words: fmt::Arguments<'_>) {
-        let kept = (self.plan.output == Output::Keep).then_some(&self.stderr);
-        output::put(format!("satin: {words}\n").as_bytes(), kept);
+        self.sink(Stream::Stderr)
+            .put(format!("satin: {words}\n").as_bytes());
+    }
+
+    fn sink(&self, stream: Stream) -> Sink {
+        match (self.plan.output, stream) {
+            (Output::Keep, Stream::Stdout) => Sink::Kept(Text::clone(&self.stdout)),
+            (Output::Keep, Stream::Stderr) => Sink::Kept(Text::clone(&self.stderr)),
+            (Output::Show, Stream::Stdout) => Sink::Stdout,
+            (Output::Show, Stream::Stderr) => Sink::Stderr,
+        }
     }
 
     /// Other sites reach these new nodes by relays.
@@ -614,7 +736,7 @@ impl Pool {
             .spawn()
             .with_context(|| format!("cannot start {}", program.display()))?;
         self.guard.watch(process.id());
-        self.read(&mut process, index, &format!("[{name} @ {site}] "));
+        self.read(&mut process, index, &name, site);
         let id = process.id();
         let sender = self.control.sender.clone();
         self.nodes.push(Node {
@@ -624,6 +746,9 @@ impl Pool {
             process,
             ended: None,
             reported: false,
+            killed: false,
+            drained: false,
+            pause: None,
         });
         std::thread::Builder::new()
             .name(format!("wait for {name}"))
@@ -655,20 +780,31 @@ impl Pool {
         }
     }
 
-    fn read(&mut self, process: &mut Child, index: usize, prefix: &str) {
-        let kept = (self.plan.output == Output::Keep).then(|| Text::clone(&self.stderr));
-        if let Some(stdout) = process.stdout.take() {
-            if index == 0 {
-                self.readers.copy(stdout, Text::clone(&self.stdout));
-            } else {
-                self.readers.lines(stdout, prefix.into(), kept.clone());
+    fn read(&mut self, process: &mut Child, index: usize, name: &str, site: &str) {
+        let prefix = match index {
+            0 => String::new(),
+            _ => format!("[{name} @ {site}] "),
+        };
+        let (out, err) = (self.sink(Stream::Stdout), self.sink(Stream::Stderr));
+        match process.stdout.take() {
+            Some(stdout) if index == 0 => self.readers.copy(stdout, out),
+            Some(stdout) => {
+                let (chronicle, name) = (self.chronicle.clone(), name.to_owned());
+                let promoted = move || chronicle.is_master(&name);
+                (self.readers).lines_until(stdout, prefix.clone(), err.clone(), promoted, out);
             }
+            None => {}
         }
         if let Some(stderr) = process.stderr.take() {
-            let prefix = if index == 0 { "" } else { prefix };
-            self.readers.lines(stderr, prefix.into(), kept);
+            self.readers.lines(stderr, prefix, err);
         }
     }
+}
+
+#[derive(Clone, Copy)]
+enum Stream {
+    Stdout,
+    Stderr,
 }
 
 impl Drop for Pool {
@@ -729,9 +865,9 @@ struct Ending(ExitStatus);
 impl fmt::Display for Ending {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (self.0.code(), self.0.signal()) {
-            (Some(code), _) => write!(f, "exit code {code}"),
-            (None, Some(signal)) => write!(f, "ended by signal {signal}"),
-            (None, None) => write!(f, "{}", self.0),
+            (Some(code), _) => write!(f, "ended with exit code {code}"),
+            (None, Some(signal)) => write!(f, "was ended by signal {signal}"),
+            (None, None) => write!(f, "ended: {}", self.0),
         }
     }
 }

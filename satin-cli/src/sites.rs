@@ -17,6 +17,13 @@ pub struct Site {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Sites(pub Vec<Site>);
 
+/// Whether sites and nodes may be called so: letters, digits, `-`, `_` and `.`.
+#[must_use]
+pub fn is_name(text: &str) -> bool {
+    let plain = |c: char| c.is_alphanumeric() || matches!(c, '-' | '_' | '.');
+    !text.is_empty() && text.chars().all(plain)
+}
+
 /// More processes than that on one machine are a slip of the finger.
 const NODES_MAX: u32 = 1024;
 
@@ -71,8 +78,7 @@ impl FromStr for Sites {
             for site in text.split(',') {
                 let (name, nodes) = site.split_once(':').with_context(expected)?;
                 let name = name.trim();
-                let plain = |c: char| c.is_alphanumeric() || matches!(c, '-' | '_' | '.');
-                if name.is_empty() || !name.chars().all(plain) {
+                if !is_name(name) {
                     bail!(
                         "`{name}` is no name for a site: letters, digits, `-`, `_` and `.` make one"
                     );

@@ -30,30 +30,38 @@ pub fn table(records: &[Record]) -> Option<String> {
         *count += 1;
         add(sum, figures);
     }
-    let spawns = nodes.iter().any(|(.., figures)| figures.spawns.is_some());
+    let columns = Columns {
+        spawns: nodes.iter().any(|(.., figures)| figures.spawns.is_some()),
+        repair: nodes
+            .iter()
+            .any(|(.., figures)| figures.repairs + figures.claims + figures.orphans > 0),
+    };
     let mut table = Table::new();
     table.load_style(presets::NOTHING);
     let mut header = vec!["node", "site", "jobs", "given"];
-    if spawns {
+    if columns.spawns {
         header.push("spawns");
     }
     header.extend(["steals near", "steals far", "sent", "received", "idle"]);
-    let columns = header.len();
+    if columns.repair {
+        header.extend(["repairs", "claims", "orphans"]);
+    }
+    let width = header.len();
     table.set_header(header);
     let mut nodes = nodes;
     nodes.sort_by_key(|(site, name, _)| (*site, name.len(), *name));
     for (site, name, figures) in &nodes {
-        table.add_row(row(name, site, figures, spawns));
+        table.add_row(row(name, site, figures, columns));
     }
     if by_site.len() > 1 {
         let mut all = NodeFigures::default();
-        table.add_row(vec![""; columns]);
+        table.add_row(vec![""; width]);
         for (site, (count, figures)) in &by_site {
             add(&mut all, figures);
             let name = format!("{count} node{}", if *count == 1 { "" } else { "s" });
-            table.add_row(row(&name, site, figures, spawns));
+            table.add_row(row(&name, site, figures, columns));
         }
-        table.add_row(row("all", "", &all, spawns));
+        table.add_row(row("all", "", &all, columns));
     }
     for column in table.column_iter_mut().skip(2) {
         column.set_cell_alignment(CellAlignment::Right);
@@ -62,6 +70,13 @@ pub fn table(records: &[Record]) -> Option<String> {
         column.set_padding((0, 2));
     }
     Some(table.trim_fmt())
+}
+
+/// Those that not every pool has.
+#[derive(Clone, Copy)]
+struct Columns {
+    spawns: bool,
+    repair: bool,
 }
 
 /// Sums; the time is the longest.
@@ -82,6 +97,12 @@ fn add(sum: &mut NodeFigures, more: &NodeFigures) {
         // Percentiles do not add up.
         steal_us_p50: _,
         steal_us_p99: _,
+        repairs,
+        claims,
+        hits,
+        misses,
+        withdrawn,
+        orphans,
     } = more;
     sum.threads += threads;
     sum.seconds = sum.seconds.max(*seconds);
@@ -97,16 +118,22 @@ fn add(sum: &mut NodeFigures, more: &NodeFigures) {
     sum.bytes_sent += bytes_sent;
     sum.bytes_received += bytes_received;
     sum.idle_s += idle_s;
+    sum.repairs += repairs;
+    sum.claims += claims;
+    sum.hits += hits;
+    sum.misses += misses;
+    sum.withdrawn += withdrawn;
+    sum.orphans += orphans;
 }
 
-fn row(name: &str, site: &str, figures: &NodeFigures, spawns: bool) -> Vec<String> {
+fn row(name: &str, site: &str, figures: &NodeFigures, columns: Columns) -> Vec<String> {
     let mut row = vec![
         name.into(),
         site.into(),
         figures.jobs.to_string(),
         figures.given.to_string(),
     ];
-    if spawns {
+    if columns.spawns {
         row.push(
             figures
                 .spawns
@@ -129,6 +156,13 @@ fn row(name: &str, site: &str, figures: &NodeFigures, spawns: bool) -> Vec<Strin
         bytes(figures.bytes_received),
         idle,
     ]);
+    if columns.repair {
+        row.extend([
+            figures.repairs.to_string(),
+            format!("{} of {}", figures.hits, figures.claims),
+            figures.orphans.to_string(),
+        ]);
+    }
     row
 }
 
@@ -210,6 +244,25 @@ mod tests {
         assert_eq!(
             lines[7].join(" "),
             "all 12 0 0 of 0 9 of 36 3.7 MB 0 B 25 %"
+        );
+    }
+
+    #[test]
+    fn repairs_are_shown_where_there_were_any() {
+        let mut records = records();
+        let Event::Stats(figures) = &mut records[3].event else {
+            panic!("figures");
+        };
+        figures.repairs = 2;
+        figures.claims = 5;
+        figures.hits = 4;
+        let table = table(&records).expect("figures");
+        let line = table.lines().nth(3).expect("leiden");
+        assert!(table.lines().next().expect("a header").contains("repairs"));
+        assert!(
+            line.split_whitespace()
+                .collect::<Vec<_>>()
+                .ends_with(&["2", "4", "of", "5", "0"])
         );
     }
 

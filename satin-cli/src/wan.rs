@@ -233,6 +233,16 @@ impl Wan {
         links.refresh();
     }
 
+    /// The end of one partition between these sites; each of several has an end of its own.
+    pub fn heal_between(&self, a: &str, b: &str) {
+        let mut links = lock(&self.shared.links);
+        let cut = (links.cut.iter()).position(|(one, other)| (&**one, &**other) == (a, b));
+        if let Some(cut) = cut {
+            links.cut.remove(cut);
+        }
+        links.refresh();
+    }
+
     /// The end of all partitions.
     pub fn heal(&self) {
         let mut links = lock(&self.shared.links);

@@ -5,6 +5,7 @@ use std::{
     fs,
     io::{self, IsTerminal},
     path::{Path, PathBuf},
+    time::Duration,
 };
 
 use serde::Deserialize;
@@ -46,6 +47,35 @@ pub struct Config {
     pub name: Option<String>,
     /// Append what happens to this file, a JSON object per line. Default: nothing is written.
     pub events: Option<PathBuf>,
+    /// So long a node that is asked to leave may take to finish what it can and to hand over the rest; in the file a
+    /// number of seconds. Too short, and work is given up that was nearly done; longer than what a system waits before it
+    /// kills, and nothing is handed over. Default: 20 s.
+    #[serde(default, deserialize_with = "in_seconds")]
+    pub grace: Option<Duration>,
+    /// What is done with jobs whose origin is gone: `running` (they run on), `finished` (only their finished children
+    /// are kept) or `naive` (nothing is kept); the last two to compare with. Default: `running`.
+    pub repair: Option<String>,
+    /// Nodes that one job may take down before it is given up with a panic. Default: 3.
+    pub max_crashes: Option<u32>,
+    /// So long the part of a broken pool that is without the master waits before it elects its own; in the file a
+    /// number of seconds. Too short, and a short break of the network makes two pools; too long, and the loss of the
+    /// master's site is made good late. Default: 30 s.
+    #[serde(default, deserialize_with = "in_seconds")]
+    pub partition_wait: Option<Duration>,
+    /// The node leaves when this is there: `file:PATH`, once the file exists, or `http://..`, once that answers with
+    /// status 200. Default: never.
+    pub drain_when: Option<String>,
+}
+
+/// A number of seconds, with or without a fraction.
+fn seconds(text: &str) -> Option<Duration> {
+    Duration::try_from_secs_f64(text.parse().ok()?).ok()
+}
+
+fn in_seconds<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Option<Duration>, D::Error> {
+    let number = Option::<f64>::deserialize(from)?;
+    let seconds = number.map(Duration::try_from_secs_f64).transpose();
+    seconds.map_err(serde::de::Error::custom)
 }
 
 /// The settings of the network as they were written, whoever wrote them. Each field is one variable of the
@@ -72,6 +102,16 @@ pub struct Words {
     pub name: Option<String>,
     /// `SATIN_EVENTS`
     pub events: Option<PathBuf>,
+    /// `SATIN_GRACE`
+    pub grace: Option<Duration>,
+    /// `SATIN_REPAIR`
+    pub repair: Option<String>,
+    /// `SATIN_MAX_CRASHES`
+    pub max_crashes: Option<u32>,
+    /// `SATIN_PARTITION_WAIT`
+    pub partition_wait: Option<Duration>,
+    /// `SATIN_DRAIN_WHEN`
+    pub drain_when: Option<String>,
 }
 
 /// A setting that makes no sense. Nothing has been started.
@@ -158,6 +198,7 @@ impl Config {
             }
         }
         let number = |text: &str| text.parse().ok();
+        let number_of = |text: &str| text.parse().ok().filter(|number: &u32| *number > 0);
         let switch = |text: &str| match text {
             "1" | "true" | "on" | "yes" => Some(true),
             "" | "0" | "false" | "off" | "no" => Some(false),
@@ -188,11 +229,31 @@ impl Config {
                 "SATIN_NODES",
                 get("SATIN_NODES"),
                 "a number of nodes, 1 or more",
-                |text| text.parse().ok().filter(|nodes| *nodes > 0),
+                number_of,
             )?,
             steal: get("SATIN_STEAL"),
             name: get("SATIN_NAME"),
             events: get("SATIN_EVENTS").map(PathBuf::from),
+            grace: parse(
+                "SATIN_GRACE",
+                get("SATIN_GRACE"),
+                "a number of seconds",
+                seconds,
+            )?,
+            repair: get("SATIN_REPAIR"),
+            max_crashes: parse(
+                "SATIN_MAX_CRASHES",
+                get("SATIN_MAX_CRASHES"),
+                "a number of nodes, 1 or more",
+                number_of,
+            )?,
+            partition_wait: parse(
+                "SATIN_PARTITION_WAIT",
+                get("SATIN_PARTITION_WAIT"),
+                "a number of seconds",
+                seconds,
+            )?,
+            drain_when: get("SATIN_DRAIN_WHEN"),
         })
     }
 
@@ -214,6 +275,11 @@ impl Config {
             steal: self.steal.or(lower.steal),
             name: self.name.or(lower.name),
             events: self.events.or(lower.events),
+            grace: self.grace.or(lower.grace),
+            repair: self.repair.or(lower.repair),
+            max_crashes: self.max_crashes.or(lower.max_crashes),
+            partition_wait: self.partition_wait.or(lower.partition_wait),
+            drain_when: self.drain_when.or(lower.drain_when),
         }
     }
 
@@ -256,6 +322,11 @@ impl Config {
                 steal: self.steal,
                 name: self.name,
                 events: self.events,
+                grace: self.grace,
+                repair: self.repair,
+                max_crashes: self.max_crashes,
+                partition_wait: self.partition_wait,
+                drain_when: self.drain_when,
             },
         })
     }
@@ -312,6 +383,11 @@ mod tests {
             ("STEAL", "rs"),
             ("NAME", "n"),
             ("EVENTS", "e.jsonl"),
+            ("GRACE", "7"),
+            ("REPAIR", "naive"),
+            ("MAX_CRASHES", "5"),
+            ("PARTITION_WAIT", "9"),
+            ("DRAIN_WHEN", "file:/gone"),
             ("LOG", "info"),
             ("THREADS", "2"),
             ("STACK", "8"),
@@ -342,6 +418,19 @@ mod tests {
             (words.nodes, words.events),
             (Some(3), Some("e.jsonl".into()))
         );
+        assert_eq!(words.grace, Some(Duration::from_secs(7)));
+        assert_eq!(words.drain_when.as_deref(), Some("file:/gone"));
+    }
+
+    #[test]
+    fn seconds_may_have_a_fraction() {
+        let half = Some(Duration::from_millis(500));
+        assert_eq!(
+            variables(&[("SATIN_GRACE", "0.5")]).expect("valid").grace,
+            half
+        );
+        let file: Config = toml::from_str("grace = 0.5").expect("valid");
+        assert_eq!(file.grace, half);
     }
 
     #[test]
@@ -355,6 +444,10 @@ mod tests {
         );
         assert!(variables(&[("SATIN_STATS", "perhaps")]).is_err());
         assert!(variables(&[("SATIN_NODES", "0")]).is_err());
+        assert!(variables(&[("SATIN_GRACE", "-1")]).is_err());
+        assert!(variables(&[("SATIN_GRACE", "20s")]).is_err());
+        assert!(variables(&[("SATIN_MAX_CRASHES", "0")]).is_err());
+        assert!(toml::from_str::<Config>("grace = -1").is_err());
         assert!(toml::from_str::<Config>("thraeds = 3").is_err());
         assert!(
             Config {

@@ -93,9 +93,13 @@ fn unless_requested() {
     }
 }
 
-/// Calls `stop` with 130 or 143 when a person or a system asks the process to end (Ctrl-C, SIGTERM), and then exits with
-/// that code. A second request exits at once.
-pub(crate) fn on_request(stop: impl Fn(i32) + Send + Sync + 'static) {
+/// When a person or a system asks the process to end (Ctrl-C, SIGTERM), `hand_over` is called: true if the process will
+/// exit by itself once it has handed over what it does. If not, and at the second request, `stop` is called with 130 or
+/// 143, and then the process exits with that code. One more request exits at once.
+pub(crate) fn on_request(
+    hand_over: impl Fn() -> bool + Send + 'static,
+    stop: impl Fn(i32) + Send + Sync + 'static,
+) {
     let (listens, is_listening) = mpsc::channel();
     let wait = move || {
         let runtime = tokio::runtime::Builder::new_current_thread()
@@ -106,7 +110,10 @@ pub(crate) fn on_request(stop: impl Fn(i32) + Send + Sync + 'static) {
             return;
         };
         let _ = listens.send(());
-        let code = runtime.block_on(requests.next());
+        let mut code = runtime.block_on(requests.next());
+        if hand_over() {
+            code = runtime.block_on(requests.next());
+        }
         REQUESTED.store(true, Ordering::SeqCst);
         std::thread::scope(|scope| {
             let stopping = std::thread::Builder::new().spawn_scoped(scope, || {

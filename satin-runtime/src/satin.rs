@@ -2,15 +2,18 @@
 
 use std::{
     collections::BTreeMap,
+    panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
     path::PathBuf,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
 };
 
 pub use crate::observe::standing::NodeInfo;
 use crate::{
     config::{Config, ConfigError, Resolved},
     exit,
-    net::{Handle, NetError, Network, Settings, priority, settings::SettingsError},
+    job::record::Aborted,
+    net::{Handle, NetError, Network, Settings, Turn, priority, settings::SettingsError},
     observe::{Figures, standing::Standing},
     worker::{self, Gate, StartError, Workers},
 };
@@ -139,6 +142,37 @@ impl Builder {
         self.with(|config| config.events = Some(file.into()))
     }
 
+    /// So long this node may take to leave when it is asked to: it finishes what it can, and hands over the rest.
+    #[must_use]
+    pub fn grace(self, grace: Duration) -> Builder {
+        self.with(|config| config.grace = Some(grace))
+    }
+
+    /// What is done with jobs whose origin is gone: `running`, `finished` or `naive`.
+    #[must_use]
+    pub fn repair(self, mode: impl Into<String>) -> Builder {
+        self.with(|config| config.repair = Some(mode.into()))
+    }
+
+    /// Nodes that one job may take down before it is given up with a panic.
+    #[must_use]
+    pub fn max_crashes(self, nodes: u32) -> Builder {
+        self.with(|config| config.max_crashes = Some(nodes))
+    }
+
+    /// So long a part of the pool without the master waits before it elects its own.
+    #[must_use]
+    pub fn partition_wait(self, wait: Duration) -> Builder {
+        self.with(|config| config.partition_wait = Some(wait))
+    }
+
+    /// This node leaves when this is there: `file:PATH`, once the file exists, or `http://..`, once that answers with
+    /// status 200.
+    #[must_use]
+    pub fn drain_when(self, what: impl Into<String>) -> Builder {
+        self.with(|config| config.drain_when = Some(what.into()))
+    }
+
     /// Starts the workers, and with somewhere to join or to listen the network; returns when this node is in its pool.
     ///
     /// # Errors
@@ -190,22 +224,40 @@ impl Satin {
         self.network.as_ref()
     }
 
-    /// The main program of this node: the master runs `main`, and the pool ends with it; others serve until then, and
-    /// never return.
-    fn run_as_main<R>(self, main: impl FnOnce() -> R) -> R {
+    /// The main program of this node: the master runs `main`, and the pool ends with it; others serve until that has
+    /// happened, and never return, or until they become master themselves.
+    fn run_as_main<R>(self, mut main: impl FnMut() -> R, goodbye: Goodbye) -> R {
         let Some(network) = &self.network else {
             return self.workers.run_as_main(main);
         };
-        if !network.is_master() {
-            match network.wait_until_over() {
-                Ok(code) => exit::with(code),
+        let result = loop {
+            match network.wait_for_turn() {
+                Ok(Turn::Over(code)) => exit::with(code),
                 Err(error) => exit::with_error(1, &error),
+                Ok(Turn::Main { term }) => {
+                    self.workers.gate().begin_main(term);
+                    let run = || self.workers.run_as_main(&mut main);
+                    match catch_unwind(AssertUnwindSafe(run)) {
+                        Ok(result) => break result,
+                        // Another node runs it now, and this one serves.
+                        Err(payload) if payload.is::<Aborted>() => {}
+                        Err(payload) => resume_unwind(payload),
+                    }
+                }
             }
+        };
+        match goodbye {
+            Goodbye::Now => {
+                drop(self);
+                exit::forget();
+            }
+            Goodbye::AtExit => exit::at_exit(move |code| {
+                if let Some(network) = &self.network {
+                    network.handle().end(code.unwrap_or(0));
+                }
+                drop(self);
+            }),
         }
-        let result = self.workers.run_as_main(main);
-        // Goodbye to the others, before this program does whatever it does next.
-        drop(self);
-        exit::forget();
         result
     }
 
@@ -262,30 +314,62 @@ pub fn node() -> NodeInfo {
     }
 }
 
+/// When the others hear that `main` is over.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Goodbye {
+    /// At once, before the program does whatever it does next.
+    Now,
+    /// When the process exits, which is at once too: then its exit code is known.
+    AtExit,
+}
+
 /// Runs `main` as the main program of this node, with `program`'s settings above those of file and environment.
 ///
-/// With a network, the pool ends when `main` does, with its exit code, however it ends. Nodes that are not the master serve
-/// instead, and exit with code 0 when the pool has ended. Asked to end by Ctrl-C or SIGTERM, a node says goodbye first.
+/// With a network, the pool ends when `main` does, with its exit code, however it ends (an `Err` that it returns counts
+/// as success here, as the exit code comes later; [`main`] tells the right one). Nodes that are not the master serve
+/// instead, and exit with code 0 when the pool has ended. If the master is gone another node is elected and calls `main`
+/// from the start; a node may be elected more than once, which is why `main` is `FnMut`.
+///
+/// Asked to leave by SIGTERM or Ctrl-C, a node of a pool hands over what it has, for `SATIN_GRACE` seconds at most, and
+/// exits with code 0; if it is master, another node becomes that first. At the second request it goes at once, with
+/// code 143 or 130, as a node does that is alone.
 ///
 /// If the settings make no sense, or this node is not let into the pool, says so on stderr and exits with code 2.
-pub fn run<R>(program: Config, main: impl FnOnce() -> R) -> R {
+pub fn run<R>(program: Config, main: impl FnMut() -> R) -> R {
+    run_until(program, main, Goodbye::Now)
+}
+
+fn run_until<R>(program: Config, main: impl FnMut() -> R, goodbye: Goodbye) -> R {
     let start = || -> Result<Satin, BuildError> {
         let config = program.or(Config::load()?);
         config.start_log()?;
         Satin::start(config.resolve()?, |network| {
-            let on_request = network.clone();
+            network.expect_main();
+            let (asked, stopped) = (network.clone(), network.clone());
+            exit::on_request(move || asked.drain(), move |code| stopped.end(code));
+            leave_when_drained(network.clone());
             exit::at_exit(move |code| network.end(code.unwrap_or(0)));
-            exit::on_request(move |code| on_request.end(code));
         })
     };
     match start() {
-        Ok(satin) => satin.run_as_main(main),
+        Ok(satin) => satin.run_as_main(main, goodbye),
         Err(error) => exit::with_error(2, &error),
+    }
+}
+
+/// When this node has handed everything over its process exits, whatever `main` does meanwhile: it runs elsewhere.
+fn leave_when_drained(network: Handle) {
+    let wait = move || exit::with(network.wait_until_drained());
+    let thread = std::thread::Builder::new().name("satin-exit".into());
+    if let Err(error) = thread.spawn(wait) {
+        tracing::warn!(
+            "no thread ({error}): a drained master may stay until its `main` waits for a job"
+        );
     }
 }
 
 /// What `#[satin::main]` expands to.
 #[doc(hidden)]
-pub fn main<R>(main: impl FnOnce() -> R) -> R {
-    run(Config::default(), main)
+pub fn main<R>(main: impl FnMut() -> R) -> R {
+    run_until(Config::default(), main, Goodbye::AtExit)
 }

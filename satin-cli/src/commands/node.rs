@@ -55,6 +55,21 @@ pub struct Node {
     /// Append events to this file, a JSON object per line [SATIN_EVENTS]
     #[arg(long, value_name = "FILE")]
     events: Option<PathBuf>,
+    /// Seconds that this node may take when it is asked to leave [SATIN_GRACE]
+    #[arg(long, value_name = "SECONDS")]
+    grace: Option<f64>,
+    /// What is done with jobs whose origin is gone [SATIN_REPAIR]
+    #[arg(long, value_name = "MODE", value_parser = ["running", "finished", "naive"])]
+    repair: Option<String>,
+    /// Nodes that one job may take down before it is given up [SATIN_MAX_CRASHES]
+    #[arg(long, value_name = "N")]
+    max_crashes: Option<u32>,
+    /// Seconds before a part of the pool without the master elects its own [SATIN_PARTITION_WAIT]
+    #[arg(long, value_name = "SECONDS")]
+    partition_wait: Option<f64>,
+    /// Leave when this is there: file:PATH, or http://.. that answers 200 [SATIN_DRAIN_WHEN]
+    #[arg(long, value_name = "WHAT")]
+    drain_when: Option<String>,
     /// Stack of each worker in MiB [SATIN_STACK]
     #[arg(long, value_name = "MIB")]
     stack: Option<u32>,
@@ -73,8 +88,9 @@ impl Node {
     /// Becomes the program.
     pub fn run(self) -> Result<ExitCode> {
         let number = |number: Option<u32>| number.map(|number| number.to_string().into());
+        let seconds = |number: Option<f64>| number.map(|number| number.to_string().into());
         let path = |path: Option<PathBuf>| path.map(PathBuf::into_os_string);
-        let variables: [(&str, Option<OsString>); 14] = [
+        let variables: [(&str, Option<OsString>); 19] = [
             ("SATIN_JOIN", self.join.map(Into::into)),
             ("SATIN_LISTEN", self.listen.map(Into::into)),
             ("SATIN_ADVERTISE", self.advertise.map(Into::into)),
@@ -86,6 +102,11 @@ impl Node {
             ("SATIN_STEAL", self.steal.map(Into::into)),
             ("SATIN_NAME", self.name.map(Into::into)),
             ("SATIN_EVENTS", path(self.events)),
+            ("SATIN_GRACE", seconds(self.grace)),
+            ("SATIN_REPAIR", self.repair.map(Into::into)),
+            ("SATIN_MAX_CRASHES", number(self.max_crashes)),
+            ("SATIN_PARTITION_WAIT", seconds(self.partition_wait)),
+            ("SATIN_DRAIN_WHEN", self.drain_when.map(Into::into)),
             ("SATIN_STACK", number(self.stack)),
             ("SATIN_LOG", self.log.map(Into::into)),
             ("SATIN_STATS", self.stats.then(|| "1".into())),

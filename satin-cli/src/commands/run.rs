@@ -3,6 +3,7 @@ use std::{ffi::OsString, path::PathBuf, process::ExitCode, time::Duration};
 use anyhow::{Context, Result, bail};
 use satin_cli::{
     build::{self, Target},
+    faults::{self, Fault},
     pool::{Control, Output, Plan, Pool, Stopper},
     sites::Sites,
     stats, units,
@@ -17,13 +18,20 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
        satin run [OPTIONS] -- PROGRAM [ARGS...]")]
 #[command(
     after_help = "The first node of the first site is the master: it runs `main`, its output and its exit code are those of this command.
-What the other nodes print comes on stderr, with their names. Ctrl-C ends all; nothing is left behind.
+What the other nodes print comes on stderr, with their names. When the master is gone another node runs `main` from the
+start: what that prints and its exit code are those of this command then. Ctrl-C ends all; nothing is left behind.
 
 Examples:
   satin run --nodes 4 --example fib -- 42
   satin run --sites 2x2 --wan-rtt 30ms --example raytracer
   satin run --sites amsterdam:2,delft:3 --wan-rtt 5ms --wan-rate 100mbit --stats -- ./program --its-own-flag
-  satin run --sites 4x4 --threads 1 --wan-rtt 100ms --steal rs --events events.jsonl --bin myprogram"
+  satin run --sites 4x4 --threads 1 --wan-rtt 100ms --steal rs --events events.jsonl --bin myprogram
+
+Crashes, at moments that are the same each time:
+  satin run --sites 2x2 --kill s0-1@1s --example raytracer
+  satin run --nodes 4 --kill master@1s --stats --example knary -- 6 5 10000 --sleep
+  satin run --sites amsterdam:2,delft:2 --join leiden@1s --drain amsterdam@2s --example raytracer
+  satin run --sites a:2,b:2 --partition 'a|b@1s..3s' --stop b-1@4s..5s --example fib -- 45"
 )]
 pub struct Run {
     /// So many nodes at one site [default: 2]
@@ -50,6 +58,8 @@ pub struct Run {
     #[command(flatten)]
     wan: WanFlags,
     #[command(flatten)]
+    faults: FaultFlags,
+    #[command(flatten)]
     build: BuildFlags,
 }
 
@@ -69,6 +79,35 @@ struct WanFlags {
     /// The delay of each datagram varies by up to so much, such as 2ms; their order stays
     #[arg(long, value_name = "TIME", value_parser = units::duration)]
     wan_jitter: Option<Duration>,
+}
+
+/// What is to go wrong.
+#[derive(clap::Args)]
+#[command(next_help_heading = "Faults (each may be given several times)")]
+struct FaultFlags {
+    /// Kill a node (SIGKILL): NODE is a name such as amsterdam-1, a site (all its nodes), or master (whoever it is
+    /// then). Times count from the moment when all nodes are in, which is when work begins
+    #[arg(long, value_name = "NODE@TIME", value_parser = fault("kill"))]
+    kill: Vec<Fault>,
+    /// Stop a node (SIGSTOP), and let it go on later; without an end it does not come back
+    #[arg(long, value_name = "NODE@FROM[..TO]", value_parser = fault("stop"))]
+    stop: Vec<Fault>,
+    /// Ask a node to leave (SIGTERM): it hands over what it has
+    #[arg(long, value_name = "NODE@TIME", value_parser = fault("drain"))]
+    drain: Vec<Fault>,
+    /// Start one more node at a site, which may be new
+    #[arg(long, value_name = "SITE@TIME", value_parser = fault("join"))]
+    join: Vec<Fault>,
+    /// Break all links between two sites; without an end for good
+    #[arg(long, value_name = "SITE|SITE@FROM[..TO]", value_parser = fault("partition"))]
+    partition: Vec<Fault>,
+}
+
+fn fault(verb: &'static str) -> impl Fn(&str) -> Result<Fault, String> + Clone {
+    move |text| {
+        let fault = format!("{verb} {text}").parse();
+        fault.map_err(|error: anyhow::Error| format!("{error:#}"))
+    }
 }
 
 #[derive(clap::Args)]
@@ -109,6 +148,19 @@ impl WanFlags {
     }
 }
 
+impl FaultFlags {
+    fn all(&self) -> Vec<Fault> {
+        let FaultFlags {
+            kill,
+            stop,
+            drain,
+            join,
+            partition,
+        } = self;
+        [&kill[..], stop, drain, join, partition].concat()
+    }
+}
+
 impl BuildFlags {
     fn target(&self) -> Option<Target> {
         let example = self.example.clone().map(Target::Example);
@@ -130,11 +182,15 @@ impl Run {
                 sites.nodes().div_ceil(2)
             );
         }
+        let faults = self.faults.all();
+        // Before anything is built.
+        faults::check(&faults, &sites)?;
         let program = self.program()?;
         let plan = Plan {
             threads: self.threads,
             steal: self.steal,
             wan,
+            faults,
             events: self.events,
             output: Output::Show,
             ..Plan::new(program, sites)

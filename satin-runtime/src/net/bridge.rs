@@ -263,6 +263,7 @@ impl Bridge {
         for departure in std::mem::take(&mut self.away) {
             self.gate.put_back(Token(departure.0), Back::default());
         }
+        self.gate.call_home();
         for key in std::mem::take(&mut self.hosted) {
             self.gate.abort_hosted(key.0);
         }

@@ -16,14 +16,14 @@ use super::{
     driver::{Driver, Net, State},
     limits,
     link::Close,
-    relay, socket,
+    observer, relay, socket,
     wire::{self, Frames, Greeting, Hello, Reason, Refusal, Role, WireError},
 };
 use crate::node::{Event, Identity, Peer};
 
 /// Why an attempt came to nothing.
 #[derive(Clone, PartialEq, Eq, Debug)]
-enum Failure {
+pub(super) enum Failure {
     /// Nobody answers.
     Silence(String),
     /// We were refused, or refuse the other; trying again is of no use.
@@ -35,7 +35,7 @@ enum Failure {
 }
 
 impl Failure {
-    fn text(&self) -> &str {
+    pub(super) fn text(&self) -> &str {
         match self {
             Failure::Silence(text) | Failure::Permanent(text) | Failure::Refused(_, text) => text,
             Failure::Crossed(_) => "both nodes called each other at the same time",
@@ -103,7 +103,7 @@ impl From<Refusal> for Failure {
 }
 
 /// The first frame that the other side sends, and what came after it.
-async fn read_greeting(recv: &mut RecvStream) -> Result<(Greeting, Frames), Failure> {
+pub(super) async fn read_greeting(recv: &mut RecvStream) -> Result<(Greeting, Frames), Failure> {
     let mut frames = Frames::new(limits::GREETING);
     loop {
         if let Some(body) = frames.next_frame()? {
@@ -120,7 +120,10 @@ async fn read_greeting(recv: &mut RecvStream) -> Result<(Greeting, Frames), Fail
     }
 }
 
-async fn write_greeting(send: &mut SendStream, greeting: &Greeting) -> Result<(), Failure> {
+pub(super) async fn write_greeting(
+    send: &mut SendStream,
+    greeting: &Greeting,
+) -> Result<(), Failure> {
     match send.write_all(&greeting.encode()).await {
         Ok(()) => Ok(()),
         Err(quinn::WriteError::ConnectionLost(error)) => Err(error.into()),
@@ -389,7 +392,7 @@ async fn attempt_patiently(net: &Rc<Net>, addr: SocketAddr, at_least: u64) -> Re
 
 /// Comes back when the machine at `addr` says that nobody listens there. An empty datagram is no QUIC and no noise: nodes
 /// pass it over.
-async fn nobody_listens(addr: SocketAddr) {
+pub(super) async fn nobody_listens(addr: SocketAddr) {
     let knock = async {
         let any: SocketAddr = match addr {
             SocketAddr::V4(_) => ([0; 4], 0).into(),
@@ -508,11 +511,8 @@ async fn greet(net: &Rc<Net>, incoming: Incoming) -> Result<(), Failure> {
         }
         Verdict::Watch(answer) => {
             write_greeting(&mut send, &answer).await?;
-            // There is nothing to be seen yet; the connection stands as long as it is wanted.
-            tokio::task::spawn_local(async move {
-                let _keep = (send, recv);
-                connection.closed().await;
-            });
+            let serving = observer::serve(Rc::clone(net), connection, (send, recv), frames);
+            tokio::task::spawn_local(serving);
             Ok(())
         }
     }

@@ -58,6 +58,9 @@ pub enum DiscoveryError {
         /// What is wrong with it.
         reason: &'static str,
     },
+    /// Slurm tells names of hosts, but no port.
+    #[error("only nodes know the port of a pool that is found by `slurm`: say --join HOST:PORT")]
+    NoPort,
     /// This node cannot tell what others should dial.
     #[error("cannot tell by which address other nodes reach this one: set SATIN_ADVERTISE=IP:PORT")]
     NoAddress,
@@ -97,6 +100,25 @@ pub fn addresses(
         Some(join) => resolve(join, listening)?,
     };
     Ok(candidates(found, listening, me))
+}
+
+/// Where somebody finds a pool who is no part of it.
+///
+/// # Errors
+/// If nobody can be found at present, or for `slurm`, where only a node knows the port.
+pub fn look(join: &Join) -> Result<Vec<SocketAddr>, DiscoveryError> {
+    match join {
+        Join::File(path) => {
+            let text = std::fs::read_to_string(path).map_err(|source| DiscoveryError::File {
+                path: path.clone(),
+                source,
+            })?;
+            let lines = text.lines();
+            Ok(lines.filter_map(|line| line.trim().parse().ok()).collect())
+        }
+        Join::Slurm => Err(DiscoveryError::NoPort),
+        join => resolve(join, (std::net::Ipv4Addr::UNSPECIFIED, 0).into()),
+    }
 }
 
 /// The address that others are told, for a node that listens on `listening`: `advertise` if it is set, else the one it

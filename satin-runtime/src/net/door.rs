@@ -164,7 +164,7 @@ fn hash_file(path: &Path) -> io::Result<[u8; 32]> {
 }
 
 /// Flags of `satin::Args`, which may well differ between nodes; true for those with a value.
-const OWN_FLAGS: [(&str, bool); 11] = [
+const OWN_FLAGS: [(&str, bool); 16] = [
     ("--threads", true),
     ("--stack", true),
     ("--stats", false),
@@ -176,6 +176,11 @@ const OWN_FLAGS: [(&str, bool); 11] = [
     ("--nodes", true),
     ("--steal", true),
     ("--name", true),
+    ("--grace", true),
+    ("--repair", true),
+    ("--max-crashes", true),
+    ("--partition-wait", true),
+    ("--drain-when", true),
 ];
 
 /// What the program itself was told: without its name, and without Satin's own flags.

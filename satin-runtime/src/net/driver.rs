@@ -17,8 +17,11 @@ use quinn::{ClientConfig, Connection, Endpoint, RecvStream, SendStream};
 use tokio::sync::Notify;
 
 use super::{
+    Join,
     bridge::{Bridge, News},
     connect,
+    departures::Departures,
+    discovery,
     door::{Door, Patience, Sources},
     limits,
     link::{Close, Link, write_large},
@@ -28,7 +31,7 @@ use super::{
     wire::{self, Frames},
 };
 use crate::{
-    node::{Action, Event, Identity, Message, Node, NodeId, Notice, Peer, message::Cargo},
+    node::{Action, Event, Identity, Message, Node, NodeId, Notice, Peer, Tally, message::Cargo},
     observe::{
         events::{self, EventLog, NodeFigures},
         standing::Standing,
@@ -127,6 +130,13 @@ pub(super) struct Driver {
     pub(super) traffic: Arc<Traffic>,
     idle: (u32, Duration),
     master: Option<Identity>,
+    departures: Departures,
+    join: Option<Join>,
+    grace: Duration,
+    /// This node was asked to leave.
+    leaving: bool,
+    /// `main` has come to its end here.
+    main_ended: bool,
 }
 
 /// What a driver needs to begin.
@@ -139,6 +149,8 @@ pub(super) struct Beginning {
     pub(super) standing: Arc<Standing>,
     pub(super) events: Option<EventLog>,
     pub(super) traffic: Arc<Traffic>,
+    pub(super) join: Option<Join>,
+    pub(super) grace: Duration,
 }
 
 impl Driver {
@@ -152,6 +164,8 @@ impl Driver {
             standing,
             events,
             traffic,
+            join,
+            grace,
         } = beginning;
         let now = Instant::now();
         Driver {
@@ -185,6 +199,11 @@ impl Driver {
             traffic,
             idle: (0, Duration::ZERO),
             master: None,
+            departures: Departures::default(),
+            join,
+            grace,
+            leaving: false,
+            main_ended: false,
         }
     }
 
@@ -194,6 +213,10 @@ impl Driver {
 
     pub(super) fn me(&self) -> &Identity {
         self.node.view().me()
+    }
+
+    pub(super) fn master(&self) -> Option<&Identity> {
+        self.master.as_ref()
     }
 
     pub(super) fn is_over(&self) -> bool {
@@ -255,8 +278,11 @@ impl Driver {
             Action::GiveBack => self.bridge.give_back(),
             Action::KeepRoots(keep) => self.bridge.keep_roots(keep),
             Action::RootKept(root) => self.bridge.root_kept(root),
-            Action::YieldMain => self.bridge.stop_main(),
-            Action::RunMain { term } => self.bridge.begin_main(term),
+            Action::YieldMain => {
+                self.progress.yield_main();
+                self.bridge.stop_main();
+            }
+            Action::RunMain { term } => self.run_main(term),
             Action::Hungry(hungry) => self.bridge.set_hungry(hungry),
             Action::SendPart {
                 to,
@@ -294,7 +320,7 @@ impl Driver {
                 if !self.is_over() {
                     self.state = State::Over(code, None);
                 }
-                if self.is_master() {
+                if self.main_ended && self.is_master() {
                     self.write(events::Event::PoolEnded { code });
                 }
             }
@@ -313,6 +339,14 @@ impl Driver {
             }
             Event::RootStarted(root) => self.write(events::Event::RootStarted { root: *root }),
             Event::RootFinished(root) => self.write(events::Event::RootFinished { root: *root }),
+            Event::MainEnded(_) => self.main_ended = true,
+            Event::Drain(grace) => {
+                tracing::info!(
+                    ?grace,
+                    "leaving: what is under way is finished or handed over"
+                );
+                self.leaving = true;
+            }
             _ => {}
         }
     }
@@ -321,9 +355,23 @@ impl Driver {
         let now = self.now();
         self.watch(&Event::Idle(0), now);
         let (steal_us_p50, steal_us_p99) = self.thefts.percentiles();
+        let Tally {
+            repairs,
+            orphans,
+            claims,
+            hits,
+            misses,
+            withdrawn,
+        } = self.node.tally();
         NodeFigures {
             steal_us_p50,
             steal_us_p99,
+            repairs,
+            orphans,
+            claims,
+            hits,
+            misses,
+            withdrawn,
             seconds: now.as_secs_f64(),
             given: self.bridge.given,
             bytes_sent: self.traffic.sent.load(std::sync::atomic::Ordering::Relaxed),
@@ -351,9 +399,11 @@ impl Driver {
         (self.master.as_ref()).is_some_and(|master| master.peer.id == self.me.id)
     }
 
+    /// We are in, or another is master.
     fn joined(&mut self, me: Identity, master: Identity) {
         tracing::info!(stamp = me.stamp, master = %master.name, "this node is in the pool");
-        if matches!(self.state, State::Joining { .. }) {
+        let founded = matches!(self.state, State::Joining { .. });
+        if founded {
             self.state = State::In;
         }
         let is_master = me.peer.id == master.peer.id;
@@ -361,14 +411,89 @@ impl Driver {
             info.is_master = is_master;
             info.master = master.name.to_string();
         });
-        self.master = Some(master);
+        let was_master = self.is_master();
+        let old = self.master.replace(master);
         self.count_nodes();
-        self.progress.joined(is_master);
+        self.progress.is_in(is_master);
+        if is_master && !was_master {
+            let old = old.map(|old| old.peer.id);
+            for (who, event) in self.departures.untold(old) {
+                self.write_about(&who, event);
+            }
+        }
+        if founded && is_master {
+            self.run_main(0);
+        }
+    }
+
+    /// Whoever waits for that on the main thread runs `main`; elsewhere calls come from other threads, and go on at once.
+    fn run_main(&mut self, term: u32) {
+        let site = self.me().site.to_string();
+        self.write(events::Event::Master { site, term });
+        if !self.progress.run_main(term) {
+            self.bridge.begin_main(term);
+        }
+    }
+
+    /// Asks this node to leave, within the grace of its settings or that one. False if that makes no sense: it is not in,
+    /// or it is master and nobody would be left to go on.
+    pub(super) fn drain(&mut self, now: Duration, grace: Option<Duration>) -> bool {
+        let makes_sense = match self.state {
+            State::In => !self.is_master() || self.heirs() > 0,
+            _ => false,
+        };
+        if makes_sense {
+            let grace = grace.unwrap_or(self.grace).min(limits::GRACE);
+            let event = Event::Drain(grace);
+            self.watch(&event, now);
+            self.node.handle(now, event);
+        }
+        makes_sense
+    }
+
+    /// Has this node handed over what it had, rather than come to the end of the run?
+    pub(super) fn is_drained(&self) -> bool {
+        self.leaving && !self.main_ended
+    }
+
+    /// How many others are to stay.
+    fn heirs(&self) -> usize {
+        let view = self.node.view();
+        view.len().saturating_sub(
+            view.draining()
+                .chain([self.me])
+                .collect::<BTreeSet<_>>()
+                .len(),
+        )
     }
 
     fn count_nodes(&self) {
         let nodes = self.node.view().len();
         self.standing.update(|info| info.nodes = nodes);
+        self.progress.set_heirs(self.heirs());
+    }
+
+    /// Tells of somebody else, if that is our task; if not, it may become ours.
+    fn tell_of(&mut self, who: &Identity, event: events::Event) {
+        if self.is_master() {
+            self.write_about(who, event);
+        } else {
+            self.departures.note(Instant::now(), who, event);
+        }
+    }
+
+    /// Nobody is to look for it there any more.
+    fn forget(&self, who: &Identity) {
+        if let Some(file @ Join::File(_)) = self.join.clone()
+            && self.is_master()
+        {
+            let addr = who.addr;
+            tokio::task::spawn_blocking(move || {
+                if let Err(error) = discovery::forget(Some(&file), &[addr]) {
+                    tracing::warn!("{error}");
+                }
+            });
+        }
     }
 
     fn told(&mut self, notice: Notice) {
@@ -377,29 +502,23 @@ impl Driver {
         match notice {
             Notice::Joined(who) => {
                 tracing::info!(name = %who.name, site = %who.site, "a node joined");
-                if self.is_master() {
-                    self.write_about(&who, events::Event::Joined { site: site(&who) });
-                }
-            }
-            Notice::Left(who) => {
-                tracing::info!(name = %who.name, site = %who.site, "a node left");
-                if self.is_master() {
-                    self.write_about(&who, events::Event::Left { site: site(&who) });
-                }
-            }
-            Notice::Dead(who) => {
-                tracing::warn!(name = %who.name, site = %who.site, "a node died");
-                if self.is_master() {
-                    self.write_about(&who, events::Event::Dead { site: site(&who) });
-                }
-            }
-            Notice::Master(who) => {
-                if who.peer.id == self.me.id {
-                    self.write(events::Event::Master { site: site(&who) });
-                }
+                self.tell_of(&who, events::Event::Joined { site: site(&who) });
             }
             Notice::Draining(who) => {
                 tracing::info!(name = %who.name, site = %who.site, "a node is about to leave");
+                self.tell_of(&who, events::Event::Draining { site: site(&who) });
+            }
+            Notice::Left(who) => {
+                tracing::info!(name = %who.name, site = %who.site, "a node left");
+                self.tell_of(&who, events::Event::Left { site: site(&who) });
+            }
+            Notice::Dead(who) => {
+                tracing::warn!(name = %who.name, site = %who.site, "a node died");
+                self.tell_of(&who, events::Event::Dead { site: site(&who) });
+                self.forget(&who);
+            }
+            Notice::Master(who) => {
+                tracing::info!(name = %who.name, site = %who.site, "that node runs `main`");
             }
             Notice::Failed(text) => self.fail(text),
             Notice::Warning(text) => tracing::warn!("{text}"),

@@ -78,5 +78,8 @@ pub const IDLE: Duration = Duration::from_secs(10);
 /// A quiet connection says so often that it is there.
 pub const KEEP_ALIVE: Duration = Duration::from_secs(3);
 
+/// Whatever settings and observers say, leaving takes no longer than that. Who wants more need not leave.
+pub const GRACE: Duration = Duration::from_secs(7 * 24 * 3600);
+
 /// Saying goodbye may take so long: what has been said is to arrive, but nobody waits for the dead.
 pub const GOODBYE: Duration = Duration::from_secs(1);

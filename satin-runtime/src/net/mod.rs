@@ -5,8 +5,10 @@
 //! * `door`: whom we refuse; `connect`: how connections come to stand, and which of two survives; `link`: the sending side
 //!   of one.
 //! * `driver`: the one owner of the [`Node`](crate::node::Node), what comes in and what goes out; `bridge`: what workers
-//!   tell it, and what it wants of them.
+//!   tell it, and what it wants of them; `departures`: what a new master has to tell.
 //! * `thefts`: how long they take.
+//! * [`observer`]: who looks without being part of it.
+//! * `notice`: what tells a node to leave.
 //! * `network`: the thread, from its start to its end; [`priority`]: how it gets its share of the processor.
 //! * `transport`, `socket`: how QUIC and the socket under it are set up; [`relay`]: detours for emulated links.
 //!
@@ -15,12 +17,15 @@
 mod bridge;
 mod connect;
 pub mod credential;
+mod departures;
 pub mod discovery;
 mod door;
 mod driver;
 pub mod limits;
 mod link;
 mod network;
+mod notice;
+pub mod observer;
 pub mod priority;
 pub mod relay;
 pub mod settings;
@@ -33,5 +38,7 @@ pub mod wire;
 mod tests;
 
 pub use credential::{Credential, CredentialError};
+pub(crate) use network::Turn;
 pub use network::{Handle, NetError, Network};
-pub use settings::{Join, Settings};
+pub use observer::Observer;
+pub use settings::{DrainWhen, Join, Settings};

@@ -28,6 +28,7 @@ use super::{
     driver::{Beginning, Driver, Net, State},
     limits,
     link::Close,
+    notice,
     socket::{Counted, Names, Traffic},
     transport,
 };
@@ -91,6 +92,14 @@ enum Stage {
 #[derive(Debug)]
 struct Now {
     stage: Stage,
+    /// The term in which `main` is to be run here, until it begins.
+    turn: Option<u32>,
+    /// Somebody waits for its turn to run `main`.
+    expects_main: bool,
+    /// Others than this node that are to stay.
+    heirs: usize,
+    /// This node was asked to leave, has handed over what it had, and has not run `main` to its end.
+    drained: bool,
     /// The thread has done all it will do.
     closed: bool,
     connections: u64,
@@ -111,6 +120,10 @@ impl Progress {
         Progress {
             now: Mutex::new(Now {
                 stage: Stage::Joining,
+                turn: None,
+                expects_main: false,
+                heirs: 0,
+                drained: false,
                 closed: false,
                 connections: 0,
                 refused: 0,
@@ -130,12 +143,28 @@ impl Progress {
         self.changed.notify_all();
     }
 
-    pub(super) fn joined(&self, is_master: bool) {
+    /// This node is in, or another is master.
+    pub(super) fn is_in(&self, is_master: bool) {
         self.change(|now| {
             if !matches!(now.stage, Stage::Ended(_) | Stage::Failed(_)) {
                 now.stage = Stage::In { is_master };
             }
         });
+    }
+
+    /// `main` is to be run here. False if nobody waits for that.
+    pub(super) fn run_main(&self, term: u32) -> bool {
+        self.change(|now| now.turn = Some(term));
+        self.lock().expects_main
+    }
+
+    /// Another node is to run `main`.
+    pub(super) fn yield_main(&self) {
+        self.change(|now| now.turn = None);
+    }
+
+    pub(super) fn set_heirs(&self, heirs: usize) {
+        self.lock().heirs = heirs;
     }
 
     fn is_master(&self) -> bool {
@@ -155,10 +184,10 @@ impl Progress {
         }
     }
 
-    fn wait<R>(&self, until: impl Fn(&Now) -> Option<R>) -> R {
+    fn wait<R>(&self, until: impl Fn(&mut Now) -> Option<R>) -> R {
         let mut now = self.lock();
         loop {
-            if let Some(result) = until(&now) {
+            if let Some(result) = until(&mut now) {
                 return result;
             }
             now = self
@@ -184,8 +213,21 @@ pub struct Network {
     news: Arc<News>,
     progress: Arc<Progress>,
     traffic: Arc<Traffic>,
+    grace: Duration,
     addr: SocketAddr,
     thread: Option<JoinHandle<()>>,
+}
+
+/// What the main thread of a node has waited for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Turn {
+    /// This node is master.
+    Main {
+        /// How many there were before.
+        term: u32,
+    },
+    /// The pool has ended, or this node has left it: with this code.
+    Over(i32),
 }
 
 /// Does something to a [`Network`] from anywhere, for as long as it lives.
@@ -193,9 +235,39 @@ pub struct Network {
 pub struct Handle {
     news: Arc<News>,
     progress: Arc<Progress>,
+    grace: Duration,
 }
 
 impl Handle {
+    /// `main` is run by somebody who [waits for its turn](Network::wait_for_turn).
+    pub(crate) fn expect_main(&self) {
+        self.progress.lock().expects_main = true;
+    }
+
+    /// Asks this node to leave, with time to hand over what it has: returns at once. False if that makes no sense: the node
+    /// is not in, or it is master and nobody would be left to go on.
+    pub fn drain(&self) -> bool {
+        let makes_sense = {
+            let now = self.progress.lock();
+            match now.stage {
+                Stage::In { is_master } => !is_master || now.heirs > 0,
+                _ => false,
+            }
+        };
+        if makes_sense {
+            self.news.tell(Event::Drain(self.grace.min(limits::GRACE)));
+        }
+        makes_sense
+    }
+
+    /// Waits until this node has left because it was asked to; for ever if it ends in another way. The exit code.
+    pub(crate) fn wait_until_drained(&self) -> i32 {
+        self.progress.wait(|now| match now.stage {
+            Stage::Ended(code) if now.closed && now.drained => Some(code),
+            _ => None,
+        })
+    }
+
     /// This process is about to go, with this code. If it is the master's, the pool ends; others leave it. Returns when
     /// everybody has been told, or after a while.
     pub fn end(&self, code: i32) {
@@ -250,9 +322,11 @@ impl Network {
             progress: Arc::clone(&progress),
             traffic: Arc::clone(&traffic),
         };
+        let grace = setting_up.settings.grace;
         before(Handle {
             news: Arc::clone(&news),
             progress: Arc::clone(&progress),
+            grace,
         });
         let (ready, is_ready) = mpsc::channel();
         let thread = std::thread::Builder::new()
@@ -272,6 +346,7 @@ impl Network {
             news,
             progress,
             traffic,
+            grace,
             addr,
             thread: Some(thread),
         })
@@ -304,6 +379,21 @@ impl Network {
         })
     }
 
+    /// Waits until it is this node's turn to run `main`, or everything is over.
+    ///
+    /// # Errors
+    /// If it did not end as it should have.
+    pub(crate) fn wait_for_turn(&self) -> Result<Turn, NetError> {
+        let turn = self.progress.wait(|now| match now.turn.take() {
+            Some(term) => Some(Some(term)),
+            None => now.closed.then_some(None),
+        });
+        match turn {
+            Some(term) => Ok(Turn::Main { term }),
+            None => self.wait_until_over().map(Turn::Over),
+        }
+    }
+
     /// Is this node in, and the master?
     #[must_use]
     pub fn is_master(&self) -> bool {
@@ -322,6 +412,7 @@ impl Network {
         Handle {
             news: Arc::clone(&self.news),
             progress: Arc::clone(&self.progress),
+            grace: self.grace,
         }
     }
 
@@ -490,6 +581,9 @@ async fn set_up(setting_up: SettingUp) -> Result<(Rc<Net>, Settings), NetError> 
     let config = node::Config {
         policy: settings.policy,
         nodes: settings.nodes,
+        repair: settings.repair,
+        max_crashes: settings.max_crashes,
+        partition_wait: settings.partition_wait,
         // Until we have looked where the pool may be.
         join: Vec::new(),
         may_found: false,
@@ -521,6 +615,8 @@ async fn set_up(setting_up: SettingUp) -> Result<(Rc<Net>, Settings), NetError> 
         standing,
         events,
         traffic,
+        join: settings.join.clone(),
+        grace: settings.grace,
     });
     let net = Net {
         endpoint,
@@ -537,6 +633,9 @@ async fn run(net: Rc<Net>, settings: Settings) {
     let (join, me) = (settings.join.clone(), net.driver.borrow().me().addr);
     tokio::task::spawn_local(connect::accept(Rc::clone(&net)));
     tokio::task::spawn_local(keep_time(Rc::clone(&net)));
+    if let Some(when) = settings.drain_when.clone() {
+        tokio::task::spawn_local(notice::watch(Rc::clone(&net), when));
+    }
     tokio::task::spawn_local(look(Rc::clone(&net), settings));
     net.over.notified().await;
     wind_up(&net).await;
@@ -631,13 +730,14 @@ async fn look(net: Rc<Net>, settings: Settings) {
 
 /// Everything has been said, or is to arrive within a moment.
 async fn wind_up(net: &Rc<Net>) {
-    let (links, figures, progress) = {
+    let (links, figures, progress, drained) = {
         let mut driver = net.driver.borrow_mut();
         let links = driver.take_links();
         driver.bridge.leave();
         let figures = driver.final_figures();
         driver.write(Record::Stats(figures));
-        (links, figures, Arc::clone(&driver.progress))
+        let drained = driver.is_drained();
+        (links, figures, Arc::clone(&driver.progress), drained)
     };
     net.news.close();
     let mut saying: JoinSet<()> = JoinSet::new();
@@ -658,6 +758,7 @@ async fn wind_up(net: &Rc<Net>) {
     };
     progress.change(|now| {
         now.stage = stage;
+        now.drained = drained;
         now.figures = figures;
     });
 }

@@ -4,9 +4,13 @@ use std::{
     fmt,
     net::{Ipv4Addr, SocketAddr},
     path::PathBuf,
+    time::Duration,
 };
 
-use crate::{config::Words, node::Policy};
+use crate::{
+    config::Words,
+    node::{self, Policy, RepairMode},
+};
 
 /// Everything that the network has to know, checked.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,6 +37,25 @@ pub struct Settings {
     pub threads: u32,
     /// Events are appended to this file. Default: none are written.
     pub events: Option<PathBuf>,
+    /// So long a node that is asked to leave may take. Default: [`GRACE`].
+    pub grace: Duration,
+    /// What is done with orphans. Default: [`RepairMode::Running`].
+    pub repair: RepairMode,
+    /// Nodes that one job may take down. Default: see [`node::Config`].
+    pub max_crashes: u32,
+    /// Before a part without the master elects its own. Default: see [`node::Config`].
+    pub partition_wait: Duration,
+    /// The node leaves when this is there. Default: it stays.
+    pub drain_when: Option<DrainWhen>,
+}
+
+/// What tells a node to leave.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum DrainWhen {
+    /// This file exists.
+    File(PathBuf),
+    /// This URL answers with status 200; plain `http://` only.
+    Http(String),
 }
 
 /// Where to find the pool.
@@ -73,6 +96,9 @@ pub enum SettingsError {
     SlurmWithoutPort,
 }
 
+/// A node that is asked to leave may take so long, unless it is told otherwise.
+pub const GRACE: Duration = Duration::from_secs(20);
+
 /// The longest name of a node, a site or a pool, in bytes: names travel with every piece of news about a node.
 pub const NAME_MAX: usize = 128;
 
@@ -93,6 +119,17 @@ impl Settings {
         let pool = name("SATIN_POOL", words.pool)?.unwrap_or_else(program);
         let own_name = name("SATIN_NAME", words.name)?.unwrap_or_else(host_and_process);
         let policy = set(words.steal.as_deref()).map_or(Ok(Policy::default()), policy)?;
+        let repair = set(words.repair.as_deref()).map_or(Ok(RepairMode::default()), repair)?;
+        let drain_when = (set(words.drain_when.as_deref()).map(DrainWhen::parse)).transpose()?;
+        let default = node::Config::default();
+        let max_crashes = words.max_crashes.unwrap_or(default.max_crashes);
+        if max_crashes == 0 {
+            return Err(wrong(
+                "SATIN_MAX_CRASHES",
+                max_crashes,
+                "a number of nodes, 1 or more",
+            ));
+        }
         let nodes = words.nodes.unwrap_or(1);
         if !(1..=NODES_MAX).contains(&nodes) {
             return Err(wrong(
@@ -123,6 +160,11 @@ impl Settings {
             name: own_name,
             threads,
             events: words.events.filter(|path| !path.as_os_str().is_empty()),
+            grace: words.grace.unwrap_or(GRACE),
+            repair,
+            max_crashes,
+            partition_wait: words.partition_wait.unwrap_or(default.partition_wait),
+            drain_when,
         }))
     }
 
@@ -172,6 +214,30 @@ impl fmt::Display for Join {
             Join::File(path) => write!(f, "file:{}", path.display()),
             Join::Slurm => f.write_str("slurm"),
         }
+    }
+}
+
+impl DrainWhen {
+    /// Reads the value of `SATIN_DRAIN_WHEN`.
+    ///
+    /// # Errors
+    /// If it has neither form.
+    pub fn parse(text: &str) -> Result<DrainWhen, SettingsError> {
+        const EXPECTED: &str = "file:PATH or http://HOST[:PORT]/PATH (https is not supported: let something on this \
+                                machine that speaks it make a file)";
+        let text = text.trim();
+        let parsed = if let Some(path) = text.strip_prefix("file:") {
+            let path = path.strip_prefix("//").unwrap_or(path);
+            (!path.is_empty()).then(|| DrainWhen::File(path.into()))
+        } else {
+            let host = text.strip_prefix("http://");
+            let plain = |c: char| c.is_ascii_graphic();
+            host.filter(|rest| {
+                !rest.is_empty() && !rest.starts_with('/') && rest.chars().all(plain)
+            })
+            .map(|_| DrainWhen::Http(text.into()))
+        };
+        parsed.ok_or_else(|| wrong("SATIN_DRAIN_WHEN", text, EXPECTED))
     }
 }
 
@@ -235,6 +301,15 @@ fn policy(text: &str) -> Result<Policy, SettingsError> {
         "rs" => Ok(Policy::Rs),
         "mw" => Ok(Policy::Mw),
         _ => Err(wrong("SATIN_STEAL", text, "crs, rs or mw")),
+    }
+}
+
+fn repair(text: &str) -> Result<RepairMode, SettingsError> {
+    match text {
+        "running" => Ok(RepairMode::Running),
+        "finished" => Ok(RepairMode::Finished),
+        "naive" => Ok(RepairMode::Naive),
+        _ => Err(wrong("SATIN_REPAIR", text, "running, finished or naive")),
     }
 }
 
@@ -413,6 +488,48 @@ mod tests {
             ..Words::default()
         };
         assert!(Settings::new(steal, 2).is_err());
+    }
+
+    #[test]
+    fn how_a_node_leaves_and_what_is_repaired() {
+        let default = settings(words());
+        assert_eq!(default.grace, GRACE);
+        assert_eq!(default.repair, RepairMode::Running);
+        assert_eq!(default.drain_when, None);
+        let set = settings(Words {
+            repair: Some("finished".into()),
+            max_crashes: Some(7),
+            drain_when: Some("http://169.254.169.254/latest/meta-data/spot/instance-action".into()),
+            ..words()
+        });
+        assert_eq!((set.repair, set.max_crashes), (RepairMode::Finished, 7));
+        assert!(matches!(set.drain_when, Some(DrainWhen::Http(_))));
+        for (text, path) in [("file:/gone", "/gone"), ("file:///gone", "/gone")] {
+            assert_eq!(
+                DrainWhen::parse(text),
+                Ok(DrainWhen::File(path.into())),
+                "{text}"
+            );
+        }
+        for text in [
+            "/gone",
+            "file:",
+            "https://example.org/",
+            "http://",
+            "http:///x",
+            "http://a b",
+        ] {
+            let error = DrainWhen::parse(text).expect_err(text).to_string();
+            assert!(error.contains("https is not supported"), "{error}");
+        }
+        let repair = Words {
+            repair: Some("perhaps".into()),
+            ..words()
+        };
+        assert_eq!(
+            error(repair),
+            "SATIN_REPAIR=\"perhaps\": expected running, finished or naive"
+        );
     }
 
     #[test]

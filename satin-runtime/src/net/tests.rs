@@ -28,7 +28,7 @@ use super::{
 };
 use crate::{
     config::Config,
-    node::{Identity, Message, NodeId, Peer, Policy},
+    node::{Identity, Message, NodeId, Peer, Policy, RepairMode},
     observe::standing::{NodeInfo, Standing},
     worker::Workers,
 };
@@ -117,6 +117,11 @@ fn settings(name: &str, key: &Key, join: Option<SocketAddr>) -> Settings {
         name: name.into(),
         threads: 1,
         events: None,
+        grace: Duration::from_secs(5),
+        repair: RepairMode::Running,
+        max_crashes: 3,
+        partition_wait: Duration::from_secs(30),
+        drain_when: None,
     }
 }
 

@@ -285,7 +285,17 @@ pub fn printable(text: &str) -> String {
         .collect()
 }
 
-fn exactly<'b, T: Deserialize<'b>>(bytes: &'b [u8]) -> Result<T, WireError> {
+/// As a frame.
+pub(super) fn frame<T: Serialize>(what: &T) -> Vec<u8> {
+    let mut frame =
+        postcard::to_extend(what, vec![0; HEADER]).expect("memory takes all that is written");
+    let length = (frame.len() - HEADER) as u32;
+    frame[..HEADER].copy_from_slice(&length.to_le_bytes());
+    frame
+}
+
+/// Reads all of it.
+pub(super) fn exactly<'b, T: Deserialize<'b>>(bytes: &'b [u8]) -> Result<T, WireError> {
     match postcard::take_from_bytes(bytes) {
         Ok((value, [])) => Ok(value),
         Ok((_, rest)) => Err(WireError::Trailing(rest.len())),

@@ -49,8 +49,14 @@ pub enum Event {
         /// Its workers.
         threads: u32,
     },
-    /// It was let in. Written by the master, like all that follow but [`Stats`](Event::Stats).
+    /// It was let in. Written by the master, like all that follow but [`Stats`](Event::Stats). A new master tells what
+    /// the old one may not have told, so departures around the change may be told twice.
     Joined {
+        /// Its site.
+        site: String,
+    },
+    /// It is about to leave, and hands over what it has.
+    Draining {
         /// Its site.
         site: String,
     },
@@ -64,10 +70,13 @@ pub enum Event {
         /// Its site.
         site: String,
     },
-    /// It runs `main`.
+    /// It runs `main`. Written by itself, before `main` is called.
     Master {
         /// Its site.
         site: String,
+        /// How many masters there were before.
+        #[serde(default)]
+        term: u32,
     },
     /// Its `main` called a root job.
     RootStarted {
@@ -123,6 +132,18 @@ pub struct NodeFigures {
     pub bytes_received: u64,
     /// Time that workers had nothing to do, summed over them.
     pub idle_s: f64,
+    /// Jobs of its own that were done again, because the node that ran them was gone.
+    pub repairs: u64,
+    /// Results of orphans that it asked for instead of computing them again.
+    pub claims: u64,
+    /// Claims that brought the result.
+    pub hits: u64,
+    /// Claims that came too late: nobody had it any more.
+    pub misses: u64,
+    /// Claims that it withdrew, to run the job itself.
+    pub withdrawn: u64,
+    /// Jobs of others that it kept when those they came from were gone.
+    pub orphans: u64,
 }
 
 /// Writes events. Any thread may.
@@ -260,7 +281,11 @@ mod tests {
             Event::Joined { site: site() },
             Event::Left { site: site() },
             Event::Dead { site: site() },
-            Event::Master { site: site() },
+            Event::Draining { site: site() },
+            Event::Master {
+                site: site(),
+                term: 1,
+            },
             Event::RootStarted { root },
             Event::RootFinished { root },
             Event::PoolEnded { code: -3 },

@@ -17,12 +17,13 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     pool::Pool,
-    thread::{RootFrame, Worker, path_of},
+    repair::Orphans,
+    thread::{Found, RootFrame, Worker, place_of},
 };
 use crate::job::{
     Answer, Back, Fingerprint, JobId, Offer, OrphanNews, Parcel, Recall, Repair, RootTag, Saved,
     function::{self, Args, Function, RemoteFailure},
-    record::{Cx, Frame, STAYS, Slot, State},
+    record::{Cx, Frame, STAYS, Slot, State, flag},
 };
 
 /// Names one departure of a job. A job that is taken again gets another.
@@ -114,6 +115,7 @@ pub(super) struct Ledger {
     told: Mutex<u32>,
     pub(super) hungry: AtomicBool,
     pub(super) term: AtomicU32,
+    pub(super) orphans: Orphans,
 }
 
 /// Jobs of this process that stand in no deque.
@@ -128,14 +130,21 @@ struct Books {
 struct Away {
     slot: SlotRef,
     depth: u16,
+    repair: Repair,
+    fingerprint: Fingerprint,
+}
+
+/// What hangs on the record of an answered job.
+pub(super) struct Delivered {
+    pub(super) answer: Answer,
+    pub(super) fingerprint: Fingerprint,
 }
 
 /// Where in the books a job stands.
 #[derive(Clone, Copy)]
 enum Place {
     Away(Token),
-    /// With this depth.
-    Returned(u16),
+    Returned { depth: u16, back: Back },
 }
 
 /// Foreign jobs.
@@ -150,7 +159,8 @@ enum Stage {
     Waiting(Parcel),
     /// A worker is about to run it.
     Starting {
-        aborted: bool,
+        /// What its frame is to be told.
+        flags: u32,
     },
     Running(FrameRef),
 }
@@ -237,14 +247,14 @@ impl Gate {
             };
             let mut parent = None;
             while jobs.len() < limit && misses > 0 {
-                let Some(slot) = self.take_from(source, depth, parent) else {
+                let Some(Found { slot, back }) = self.take_from(source, depth, parent) else {
                     misses -= 1;
                     break;
                 };
                 // SAFETY: we have just taken the job: its slot and the frames above it live until it is settled.
                 let job = unsafe { &*slot };
                 parent = Some(job.parent.get());
-                match self.send_away(job) {
+                match self.send_away(job, back) {
                     Some(leaving) => jobs.push(leaving),
                     None => misses -= 1,
                 }
@@ -253,17 +263,17 @@ impl Gate {
     }
 
     /// A job of that depth, of that parent if there is one. Public jobs of one depth in one deque are siblings.
-    fn take_from(
-        &self,
-        source: Source,
-        depth: u16,
-        parent: Option<*const Frame>,
-    ) -> Option<*const Slot> {
+    fn take_from(&self, source: Source, depth: u16, parent: Option<*const Frame>) -> Option<Found> {
         match source {
             Source::Deque(victim) => {
                 let victim = self.pool.worker(victim);
                 let (level, _) = victim.public()?;
-                if level == depth { victim.give() } else { None }
+                if level != depth {
+                    return None;
+                }
+                let slot = victim.give()?;
+                let back = Back::default();
+                Some(Found { slot, back })
             }
             Source::Returned => self.pool.take_returned(|books| {
                 let &(level, slot) = books.returned.first()?;
@@ -275,60 +285,46 @@ impl Gate {
         }
     }
 
-    fn send_away(&self, job: &Slot) -> Option<Leaving> {
-        let owner = Worker::of(job).index;
-        let function = job.function.get();
-        let names = (
-            path_of(job.parent.get(), job.index()),
-            function::number_of(function),
-        );
-        let (Some(id), Some(number)) = names else {
+    fn send_away(&self, job: &Slot, back: Back) -> Option<Leaving> {
+        let Some((id, root)) = place_of(job.parent.get(), job.index()) else {
             // Below a nested entry.
-            self.pool.come_back(job, STAYS);
+            self.pool.come_back(job, STAYS, back);
             return None;
         };
         job.enter(State::Leaving);
-        // SAFETY: the job is leaving, so its arguments are there and nobody takes them.
-        let packed = match unsafe { (function.export)(job) } {
-            Ok(packed) => packed,
-            Err(error) => {
-                tracing::warn!(job = %id, function = function.info.name, error, "a job cannot leave this process");
-                self.pool.come_back(job, STAYS);
-                return None;
+        let depth = length_of(&id);
+        match pack(job, id, root, back.repair) {
+            Ok(parcel) => {
+                let print = parcel.fingerprint;
+                let token = self.pool.enter_away(job, depth, back.repair, print, |_| ());
+                Some(Leaving::Own(token, parcel))
             }
-        };
-        let fingerprint = Fingerprint::of(function.info.name, &packed.bytes);
-        let token = Token(self.pool.ledger.next.fetch_add(1, Ordering::Relaxed));
-        let depth = id.path().count().min(usize::from(STAYS) - 1) as u16;
-        let mut books = lock(&self.pool.ledger.books);
-        let slot = SlotRef(job);
-        books.away.insert(token, Away { slot, depth });
-        books.places.insert(slot, Place::Away(token));
-        // Under the lock, so that whoever finds the entry finds the job away. Its owner perhaps waits for it.
-        let awaited = job.enter(State::Away);
-        drop(books);
-        if awaited {
-            self.pool.sleep.unpark(owner);
+            Err(error) => {
+                let function = job.function.get().info.name;
+                tracing::warn!(function, error, "a job cannot leave this process");
+                self.pool.come_back(job, STAYS, back);
+                None
+            }
         }
-        let parcel = Parcel {
-            id,
-            function: number,
-            arguments: packed.bytes,
-            fingerprint,
-            needs: packed.needs,
-            term: self.pool.ledger.term.load(Ordering::Relaxed),
-            repair: Repair::default(),
-        };
-        Some(Leaving::Own(token, parcel))
     }
 
     /// Brings an answer. False if the job is not away any more: it has been answered or recalled.
     pub fn deliver(&self, token: Token, answer: Answer) -> bool {
         let mut books = lock(&self.pool.ledger.books);
-        let Some(Away { slot, depth }) = books.away.remove(&token) else {
+        let Some(away) = books.away.remove(&token) else {
             return false;
         };
+        let Away {
+            slot,
+            depth,
+            repair,
+            fingerprint,
+        } = away;
         books.places.remove(&slot);
+        let mut back = Back {
+            repair,
+            at_once: false,
+        };
         // SAFETY: the job was away, and under the lock its owner cannot recall it: the slot waits for us.
         let job = unsafe { &*slot.0 };
         let owner = Worker::of(slot.0).index;
@@ -336,17 +332,22 @@ impl Gate {
             Answer::Refused(why) => {
                 tracing::debug!(why, "a job was refused elsewhere");
                 // Elsewhere it would be refused again.
-                self.pool.come_back_under(books, job, STAYS);
+                back.at_once = true;
+                self.pool.come_back_under(books, job, STAYS, back);
             }
-            Answer::Aborted => self.pool.come_back_under(books, job, depth),
+            Answer::Aborted => self.pool.come_back_under(books, job, depth, back),
             answer => {
                 if let (Some(judge), Answer::Result { bytes, .. }) = (job.judge(), &answer)
                     && (judge.in_bytes)(bytes)
                 {
                     self.pool.worker(owner).abort_children(job.parent.get());
                 }
+                let delivered = Box::new(Delivered {
+                    answer,
+                    fingerprint,
+                });
                 job.extra
-                    .store(Box::into_raw(Box::new(answer)).cast(), Ordering::Relaxed);
+                    .store(Box::into_raw(delivered).cast(), Ordering::Relaxed);
                 if job.enter(State::Answered) {
                     self.pool.sleep.unpark(owner);
                 }
@@ -358,20 +359,38 @@ impl Gate {
     /// Brings a job back undone: it can be stolen again, by workers and through the gate, until its owner takes it.
     /// False as for [`Gate::deliver`].
     pub fn put_back(&self, token: Token, back: Back) -> bool {
-        let _ = back;
-        self.deliver(token, Answer::Aborted)
+        let mut books = lock(&self.pool.ledger.books);
+        let Some(Away { slot, depth, .. }) = books.away.remove(&token) else {
+            return false;
+        };
+        // SAFETY: the job was away, and under the lock its owner cannot recall it: the slot waits for us.
+        let job = unsafe { &*slot.0 };
+        self.pool.come_back_under(books, job, depth, back);
+        true
     }
 
     /// What marked jobs find when they look themselves up.
     pub fn orphan(&self, news: OrphanNews) {
-        let _ = news;
+        self.pool.ledger.orphans.learn(news);
+    }
+
+    /// Nobody outside answers any more: jobs that are away come back, and nothing is claimed from now on.
+    pub fn call_home(&self) {
+        self.pool.ledger.orphans.forget();
+        loop {
+            let token = lock(&self.pool.ledger.books).away.keys().next().copied();
+            let Some(token) = token else { return };
+            self.put_back(token, Back::default());
+        }
     }
 
     /// Gives a hosted job up: it stops at its next spawn or sync, and the results of finished children of the frames
     /// that had not passed their sync yet are saved. Answered by [`Outside::saved`], or by [`Outside::done`] if it was
     /// quicker.
     pub fn save_hosted(&self, key: u64) {
-        self.abort_hosted(key);
+        if self.stop_hosted(key, flag::ABORT | flag::SAVE) {
+            self.pool.tell(|outside| outside.saved(key, Vec::new()));
+        }
     }
 
     /// Hosted jobs that no worker has started go back: [`Outside::done`] says [`Answer::Aborted`] for each.
@@ -421,19 +440,28 @@ impl Gate {
     /// Stops a hosted job: at its next spawn or sync, if it has started. It is answered all the same, perhaps with what
     /// it was quicker with.
     pub fn abort_hosted(&self, key: u64) {
+        if self.stop_hosted(key, flag::ABORT) {
+            self.pool.tell(|outside| outside.done(key, Answer::Aborted));
+        }
+    }
+
+    /// True if the job had not been started, and never will be.
+    fn stop_hosted(&self, key: u64, how: u32) -> bool {
         let mut foreign = lock(&self.pool.ledger.foreign);
         match foreign.jobs.get_mut(&key) {
             // SAFETY: the frame lives as long as its entry, and we hold the lock.
-            Some(Stage::Running(FrameRef(frame))) => self.pool.worker(0).abort_children(*frame),
-            Some(Stage::Starting { aborted }) => *aborted = true,
+            Some(Stage::Running(FrameRef(frame))) => {
+                self.pool.stop_children(unsafe { &**frame }, how)
+            }
+            Some(Stage::Starting { flags }) => *flags |= how,
             Some(Stage::Waiting(_)) => {
                 foreign.jobs.remove(&key);
                 self.pool.ledger.waiting.fetch_sub(1, Ordering::Relaxed);
-                drop(foreign);
-                self.pool.tell(|outside| outside.done(key, Answer::Aborted));
+                return true;
             }
             None => {}
         }
+        false
     }
 
     /// From now on `outside` is told what happens; first of all how many workers are idle.
@@ -478,39 +506,55 @@ pub(super) struct HostedTask {
 impl HostedTask {
     pub(super) fn run(self, worker: &Worker, head: *const Slot) {
         let key = self.key;
-        let answer = self.answer(worker, head);
-        worker.pool().tell(|outside| outside.done(key, answer));
+        match self.end(worker, head) {
+            End::Answered(answer) => worker.pool().tell(|outside| outside.done(key, answer)),
+            End::GivenUp(saved) => worker.pool().tell(|outside| outside.saved(key, saved)),
+        }
     }
 
-    fn answer(self, worker: &Worker, head: *const Slot) -> Answer {
+    fn end(self, worker: &Worker, head: *const Slot) -> End {
         let pool = worker.pool();
         let HostedTask { key, parcel } = self;
+        let refused = |why| {
+            pool.forget_hosted(key);
+            End::Answered(Answer::Refused(why))
+        };
         let mut above = parcel.id;
         let Some(index) = above.pop() else {
-            pool.forget_hosted(key);
-            return Answer::Refused("a job without an id".into());
+            return refused("a job without an id".into());
         };
         let Some(function) = function::by_number(parcel.function) else {
-            pool.forget_hosted(key);
-            return Answer::Refused(format!("no function has the number {}", parcel.function));
+            return refused(format!("no function has the number {}", parcel.function));
         };
         let number = above.path().next().unwrap_or(index);
-        let root = RootFrame::new(above, pool.tag(number));
+        let tag = RootTag {
+            term: parcel.term,
+            number,
+        };
+        // Whether it is an orphan itself the node has seen to.
+        let marked = parcel.repair.marked && !pool.ledger.orphans.clears(&above.child(index));
+        let root = RootFrame::new(above, tag);
         let parent = &raw const root.frame;
         if let Some(stage) = lock(&pool.ledger.foreign).jobs.get_mut(&key) {
-            if matches!(stage, Stage::Starting { aborted: true }) {
-                worker.abort_children(parent);
+            if let Stage::Starting { flags } = *stage
+                && flags != 0
+            {
+                pool.stop_children(&root.frame, flags);
             }
             *stage = Stage::Running(FrameRef(parent));
         }
-        let outcome = worker.on_bottom(head, parent, || {
+        let outcome = worker.on_bottom(head, parent, marked, || {
             if worker.is_stopped(parent) {
                 return Err(RemoteFailure::Aborted);
             }
             (function.run_bytes)(Cx { head, parent }, index, &parcel.arguments)
         });
         pool.forget_hosted(key);
-        match outcome {
+        let aborted = matches!(outcome, Err(RemoteFailure::Aborted));
+        if root.frame.has(flag::SAVE) && (aborted || root.frame.has(flag::TORN)) {
+            return End::GivenUp(root.take_saved());
+        }
+        End::Answered(match outcome {
             Ok(packed) => Answer::Result {
                 bytes: packed.bytes,
                 needs: packed.needs,
@@ -521,8 +565,14 @@ impl HostedTask {
                 let id = root.prefix().child(index);
                 Answer::Panicked(format!("{} (job {id})", message(&*payload)))
             }
-        }
+        })
     }
+}
+
+/// How a hosted job ended.
+enum End {
+    Answered(Answer),
+    GivenUp(Vec<Saved>),
 }
 
 /// What a panic says, if it says anything.
@@ -626,7 +676,7 @@ impl Pool {
     }
 
     /// Worker: a job that has come back undone, to be run.
-    pub(super) fn next_returned(&self) -> Option<*const Slot> {
+    pub(super) fn next_returned(&self) -> Option<Found> {
         if !self.has_returned() {
             return None;
         }
@@ -636,24 +686,35 @@ impl Pool {
     fn take_returned(
         &self,
         choose: impl FnOnce(&Books) -> Option<(u16, SlotRef)>,
-    ) -> Option<*const Slot> {
+    ) -> Option<Found> {
         let mut books = lock(&self.ledger.books);
         let (depth, slot) = choose(&books)?;
         books.returned.remove(&(depth, slot));
-        books.places.remove(&slot);
+        let place = books.places.remove(&slot);
         self.ledger.returned.fetch_sub(1, Ordering::Relaxed);
-        Some(slot.0)
+        let Some(Place::Returned { back, .. }) = place else {
+            unreachable!("the books contradict themselves");
+        };
+        Some(Found { slot: slot.0, back })
     }
 
     /// The job, which the caller has taken, is to be had again.
-    fn come_back(&self, job: &Slot, depth: u16) {
-        self.come_back_under(lock(&self.ledger.books), job, depth);
+    pub(super) fn come_back(&self, job: &Slot, depth: u16, back: Back) {
+        self.come_back_under(lock(&self.ledger.books), job, depth, back);
     }
 
-    fn come_back_under(&self, mut books: MutexGuard<'_, Books>, job: &Slot, depth: u16) {
+    fn come_back_under(
+        &self,
+        mut books: MutexGuard<'_, Books>,
+        job: &Slot,
+        depth: u16,
+        back: Back,
+    ) {
         let owner = Worker::of(job).index;
         books.returned.insert((depth, SlotRef(job)));
-        books.places.insert(SlotRef(job), Place::Returned(depth));
+        books
+            .places
+            .insert(SlotRef(job), Place::Returned { depth, back });
         self.ledger.returned.fetch_add(1, Ordering::Relaxed);
         // The last access: once the lock is gone, so may be the job.
         let awaited = job.enter(State::Returned);
@@ -667,26 +728,60 @@ impl Pool {
         }
     }
 
-    /// Owner: takes a job off the books, if it has come back or `recall` says that it is not wanted any more. True if it
-    /// was there: it and its arguments are the owner's again.
-    pub(super) fn take_home(&self, slot: *const Slot, recall: bool) -> bool {
+    /// The job, which the caller has taken, is away from now on, and `tell` is told its token before anybody else can do
+    /// anything about it.
+    pub(super) fn enter_away(
+        &self,
+        job: &Slot,
+        depth: u16,
+        repair: Repair,
+        fingerprint: Fingerprint,
+        tell: impl FnOnce(Token),
+    ) -> Token {
+        let owner = Worker::of(job).index;
+        let token = Token(self.ledger.next.fetch_add(1, Ordering::Relaxed));
+        let slot = SlotRef(job);
+        let mut books = lock(&self.ledger.books);
+        books.away.insert(
+            token,
+            Away {
+                slot,
+                depth,
+                repair,
+                fingerprint,
+            },
+        );
+        books.places.insert(slot, Place::Away(token));
+        // Under the lock, so that whoever finds the entry finds the job away. Its owner perhaps waits for it.
+        let awaited = job.enter(State::Away);
+        tell(token);
+        drop(books);
+        if awaited {
+            self.sleep.unpark(owner);
+        }
+        token
+    }
+
+    /// Owner: takes a job off the books, if it has come back, or is away and recalled for this reason. What is known of it,
+    /// if it was there: it and its arguments are the owner's again.
+    pub(super) fn take_home(&self, slot: *const Slot, recall: Option<Recall>) -> Option<Back> {
         let slot = SlotRef(slot);
         let mut books = lock(&self.ledger.books);
-        match books.places.get(&slot).copied() {
-            Some(Place::Returned(depth)) => {
+        match (books.places.get(&slot).copied()?, recall) {
+            (Place::Returned { depth, back }, _) => {
                 books.places.remove(&slot);
                 books.returned.remove(&(depth, slot));
                 self.ledger.returned.fetch_sub(1, Ordering::Relaxed);
-                true
+                Some(back)
             }
-            Some(Place::Away(token)) if recall => {
+            (Place::Away(token), Some(why)) => {
                 books.places.remove(&slot);
                 books.away.remove(&token);
                 drop(books);
-                self.tell(|outside| outside.recalled(token, Recall::Unwanted));
-                true
+                self.tell(|outside| outside.recalled(token, why));
+                Some(Back::default())
             }
-            _ => false,
+            (Place::Away(_), None) => None,
         }
     }
 
@@ -707,7 +802,7 @@ impl Pool {
                 continue;
             };
             if let Stage::Waiting(_) = stage {
-                let start = Stage::Starting { aborted: false };
+                let start = Stage::Starting { flags: 0 };
                 let Stage::Waiting(parcel) = std::mem::replace(stage, start) else {
                     unreachable!("it waited a line ago");
                 };
@@ -763,13 +858,37 @@ impl Pool {
     }
 }
 
-fn take_answer(job: &Slot) -> Answer {
-    let answer: *mut Answer = job
+/// The length of an id, which is how deep its job stands.
+pub(super) fn length_of(id: &JobId) -> u16 {
+    id.path().count().min(usize::from(STAYS) - 1) as u16
+}
+
+/// A job as it travels. The caller has taken it; its arguments stay.
+pub(super) fn pack(job: &Slot, id: JobId, root: RootTag, repair: Repair) -> Result<Parcel, String> {
+    let vtable = job.function.get();
+    let function =
+        function::number_of(vtable).ok_or_else(|| String::from("it is not registered"))?;
+    // SAFETY: the caller has taken the job and not run it, so its arguments are there and nobody else takes them.
+    let packed = unsafe { (vtable.export)(job) }?;
+    Ok(Parcel {
+        id,
+        function,
+        fingerprint: Fingerprint::of(vtable.info.name, &packed.bytes),
+        arguments: packed.bytes,
+        needs: packed.needs,
+        term: root.term,
+        repair,
+    })
+}
+
+/// Owner: takes the answer off an answered job.
+pub(super) fn take_answer(job: &Slot) -> Delivered {
+    let delivered: *mut Delivered = job
         .extra
         .swap(std::ptr::null_mut(), Ordering::Relaxed)
         .cast();
     // SAFETY: the job is answered, so `deliver` put a box there, and each is taken once.
-    *unsafe { Box::from_raw(answer) }
+    *unsafe { Box::from_raw(delivered) }
 }
 
 /// Owner: the result of an answered job, with its `&mut` arguments copied back.
@@ -779,7 +898,7 @@ fn take_answer(job: &Slot) -> Answer {
 pub(super) unsafe fn import<F: Function>(job: &Slot) -> F::Out {
     // SAFETY: an answered job keeps its arguments.
     let args = unsafe { job.take::<Args<'_, F>>() };
-    match take_answer(job) {
+    match take_answer(job).answer {
         Answer::Result { bytes, .. } => {
             function::import::<F>(args, &bytes).unwrap_or_else(|error| {
                 panic!(
@@ -799,7 +918,7 @@ pub(super) unsafe fn import<F: Function>(job: &Slot) -> F::Out {
 /// The slot holds an answered job, the caller's.
 pub(super) unsafe fn finish(job: &Slot) -> Result<(), String> {
     let function = job.function.get();
-    let answer = take_answer(job);
+    let answer = take_answer(job).answer;
     if let Answer::Result { bytes, .. } = &answer {
         // SAFETY: an answered job keeps its arguments.
         return unsafe { (function.finish)(job, bytes) };
@@ -810,9 +929,4 @@ pub(super) unsafe fn finish(job: &Slot) -> Result<(), String> {
         Answer::Panicked(message) => Err(message),
         _ => Ok(()),
     }
-}
-
-/// Drops an answer that nobody wants.
-pub(super) fn drop_answer(job: &Slot) {
-    drop(take_answer(job));
 }

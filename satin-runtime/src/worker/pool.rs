@@ -148,8 +148,15 @@ impl Pool {
         self.aborted.load(Ordering::Relaxed)
     }
 
+    /// Stops the children of an invocation, wherever they run: raises these flags, among them [`flag::ABORT`].
+    pub(super) fn stop_children(&self, frame: &Frame, flags: u32) {
+        if frame.raise(flags) {
+            self.announce_abort();
+        }
+    }
+
     /// A flag has been raised in some frame: everybody looks up.
-    pub(super) fn announce_abort(&self) {
+    fn announce_abort(&self) {
         self.aborted.store(true, Ordering::Relaxed);
         fence(Ordering::SeqCst);
         self.all().for_each(Worker::ask);
@@ -584,7 +591,7 @@ unsafe fn run_root<F: Function>(task: *const (), worker: &Worker, head: *const S
     let args = task.args.take().expect("a root job runs once");
     let run = || F::call(Cx { head, parent }, task.number, args);
     task.result.set(Some(
-        worker.on_bottom(head, parent, || catch_unwind(AssertUnwindSafe(run))),
+        worker.on_bottom(head, parent, false, || catch_unwind(AssertUnwindSafe(run))),
     ));
     if let Some(watch) = ROOT_WATCH.get() {
         let pool = pool.number;

@@ -3,7 +3,10 @@
 use std::{
     cell::Cell,
     panic::resume_unwind,
-    sync::atomic::{AtomicU64, Ordering, fence},
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering, fence},
+    },
     thread::panicking,
     time::{Duration, Instant},
 };
@@ -12,10 +15,12 @@ use super::{
     deque::{Deque, Publish},
     gate::{self, HostedTask},
     pool::{Awaits, Pool, Root},
+    repair::Verdict,
+    save::{save_answer, save_result, saves, tear},
 };
 use crate::{
     job::{
-        JobId, RootTag,
+        Back, JobId, Recall, RootTag, Saved,
         record::{AREA, Aborted, Cx, Frame, Payload, STAYS, Slot, State, UNKNOWN, flag},
     },
     observe::Counters,
@@ -32,7 +37,7 @@ pub(crate) struct Worker {
     /// An invocation below this address has too little stack left.
     pub(super) stack_limit: Cell<usize>,
     /// Where the job began that runs now, and which invocation it belongs to.
-    bottom: Cell<Bottom>,
+    pub(super) bottom: Cell<Bottom>,
     stack_top: Cell<usize>,
     stack_mib: Cell<usize>,
     pace: Cell<Pace>,
@@ -53,9 +58,11 @@ unsafe impl Sync for Worker {}
 unsafe impl Send for Worker {}
 
 #[derive(Clone, Copy)]
-struct Bottom {
-    head: *const Slot,
-    parent: *const Frame,
+pub(super) struct Bottom {
+    pub(super) head: *const Slot,
+    pub(super) parent: *const Frame,
+    /// The job may have been run before: see [`repair`](super::repair).
+    pub(super) marked: bool,
 }
 
 /// Are the jobs so coarse that everything must be public at once?
@@ -117,6 +124,7 @@ impl Worker {
             bottom: Cell::new(Bottom {
                 head: base,
                 parent: std::ptr::null(),
+                marked: false,
             }),
             stack_top: Cell::new(0),
             stack_mib: Cell::new(0),
@@ -158,7 +166,11 @@ impl Worker {
     #[cold]
     #[inline(never)]
     pub(super) fn look_after_push(&self, head: *const Slot, frame: *const Frame) -> bool {
-        self.answer(head);
+        if self.is_marked(frame) {
+            self.set_aside(head, frame);
+        } else {
+            self.answer(head);
+        }
         self.raise_if_aborted(frame);
         let area = std::ptr::from_ref(self).addr();
         assert!(
@@ -240,6 +252,7 @@ impl Worker {
         if self.is_aborted(frame) && !panicking() {
             // Sticky: user code may catch the unwinding, but it will not get far.
             self.deque.ask();
+            tear(frame);
             raise_abort();
         }
     }
@@ -259,9 +272,7 @@ impl Worker {
     /// Stops the children of an invocation, wherever they run.
     pub(super) fn abort_children(&self, frame: *const Frame) {
         // SAFETY: the caller is that invocation, or holds one of its unsettled children.
-        if unsafe { (*frame).raise(flag::ABORT) } {
-            self.pool().announce_abort();
-        }
+        self.pool().stop_children(unsafe { &*frame }, flag::ABORT);
     }
 
     // ------------------------------------------------------------- sync
@@ -274,6 +285,7 @@ impl Worker {
     #[inline(never)]
     pub(super) fn settle(&self, slot: *const Slot, frame: *const Frame) -> bool {
         let mine = self.take_back(slot);
+        self.stay_marked();
         // Taking back overwrites requests, so we look for what they wanted after it: see `answer`.
         fence(Ordering::SeqCst);
         self.raise_if_aborted(frame);
@@ -309,16 +321,34 @@ impl Worker {
         let state = loop {
             let state = job.state();
             if state.is_settled() {
-                break state;
-            }
-            // Whatever the stack says: a sync may always run its own children that were put back.
-            if state == State::Returned && self.pool().take_home(slot, false) {
+                if mode == While::Helping {
+                    // What it brought may be worth saving, as long as it is here.
+                    self.raise_if_aborted(frame);
+                }
                 break state;
             }
             let unwanted =
                 || !matches!(mode, While::Helping | While::Leaving) || self.is_stopped(frame);
-            if state == State::Away && unwanted() && self.pool().take_home(slot, true) {
-                break State::Returned;
+            // Whatever the stack says: a sync may always run its own children that were put back.
+            if state == State::Returned
+                && let Some(back) = self.pool().take_home(slot, None)
+            {
+                if back.repair.marked && !unwanted() {
+                    idle.over();
+                    self.run_taken(Found { slot, back }, above);
+                    continue;
+                }
+                break state;
+            }
+            if state == State::Away && unwanted() {
+                let why = if saves(frame) {
+                    Recall::Abandoned
+                } else {
+                    Recall::Unwanted
+                };
+                if self.pool().take_home(slot, Some(why)).is_some() {
+                    break State::Returned;
+                }
             }
             if mode == While::Helping {
                 self.raise_if_aborted(frame);
@@ -352,6 +382,7 @@ impl Worker {
             // SAFETY: the job came back undone, so its arguments are there, and ours.
             quietly(|| unsafe { (job.function.get().drop_args)(job) });
             job.enter(State::Aborted);
+            tear(frame);
             returned = false;
         }
         self.deque.restart(slot.addr());
@@ -361,8 +392,8 @@ impl Worker {
 
     /// Something else to run while the worker waits, if there is anything, and enough stack for it.
     fn find_help(&self, awaited: State) -> Option<Work> {
-        if let Some(job) = self.find_job(awaited) {
-            return Some(Work::Job(job));
+        if let Some(found) = self.find_job(awaited) {
+            return Some(Work::Job(found));
         }
         // The other side may wait for it before it can answer us.
         let hosted = self.pool().next_hosted(|| self.has_room(Room::ForAnyJob));
@@ -370,14 +401,14 @@ impl Worker {
     }
 
     /// A job for a waiting worker: from the thief of its own job first (leapfrogging), then from anybody.
-    fn find_job(&self, awaited: State) -> Option<*const Slot> {
+    fn find_job(&self, awaited: State) -> Option<Found> {
         if !self.has_room(Room::ForLeapfrog) || panicking() {
             return None; // a job that ran while the thread unwinds would believe that it does itself
         }
         if let State::Taken(thief) = awaited
-            && let Some(job) = self.steal_from(thief)
+            && let Some(found) = self.steal_from(thief)
         {
-            return Some(job);
+            return Some(found);
         }
         if self.has_room(Room::ForAnyJob) {
             self.steal()
@@ -387,36 +418,48 @@ impl Worker {
     }
 
     /// Steals from anybody in the pool: a job that came back undone, or else from another worker.
-    fn steal(&self) -> Option<*const Slot> {
+    fn steal(&self) -> Option<Found> {
         let count = self.pool().workers();
         self.pool()
             .next_returned()
             .or_else(|| (1..count).find_map(|step| self.steal_from((self.index + step) % count)))
     }
 
-    fn steal_from(&self, victim: u32) -> Option<*const Slot> {
+    fn steal_from(&self, victim: u32) -> Option<Found> {
         if victim == self.index {
             return None;
         }
-        self.pool().worker(victim).give()
+        let slot = self.pool().worker(victim).give()?;
+        let back = Back::default();
+        Some(Found { slot, back })
     }
 
-    /// Runs a job stolen from another worker, on top of what waits here.
-    pub(super) fn run_stolen(&self, slot: *const Slot, head: *const Slot) {
-        self.counters.steals.add(1);
-        // SAFETY: we have just stolen the job, so its slot is ours until we settle it.
+    /// Runs a job that was taken, from another worker or off the books, on top of what waits here; or claims it.
+    pub(super) fn run_taken(&self, found: Found, head: *const Slot) {
+        let Found { slot, back } = found;
+        // SAFETY: we have just taken the job, so its slot is ours until we settle it.
         let job = unsafe { &*slot };
         let owner = Worker::of(slot).index;
+        if owner != self.index {
+            self.counters.steals.add(1);
+        }
         job.enter(State::Taken(self.index));
         let parent = job.parent.get();
         let function = job.function.get();
+        let mut print = None;
         let state = if CAN_UNWIND && self.pool().has_aborted() && children_aborted(parent) {
             // SAFETY: the job has not run, so its arguments are there, and ours.
             quietly(|| unsafe { (function.drop_args)(job) });
+            tear(parent);
             State::Aborted
         } else {
+            let marked = match self.pool().examine(job, back) {
+                Verdict::Claimed => return,
+                Verdict::Run { marked } => marked,
+            };
+            print = self.print_to_record(job);
             // SAFETY: as above; `head` is above everything of ours that waits.
-            self.on_bottom(head, parent, || unsafe {
+            self.on_bottom(head, parent, marked, || unsafe {
                 (function.run)(job, Cx { head, parent })
             })
         };
@@ -426,6 +469,9 @@ impl Worker {
             && unsafe { (judge.in_slot)(job) }
         {
             self.abort_children(parent);
+        }
+        if let (State::Done, Some(print)) = (state, print) {
+            job.record(print);
         }
         if job.enter(state) {
             self.pool().sleep.unpark(owner);
@@ -437,11 +483,17 @@ impl Worker {
         &self,
         head: *const Slot,
         parent: *const Frame,
+        marked: bool,
         run: impl FnOnce() -> R,
     ) -> R {
-        let outer = self.bottom.replace(Bottom { head, parent });
+        let outer = self.bottom.replace(Bottom {
+            head,
+            parent,
+            marked,
+        });
         let outer_root = self.root.take();
         self.head.set(head);
+        self.stay_marked();
         let result = run();
         self.head.set(head);
         self.root.set(outer_root);
@@ -457,7 +509,8 @@ impl Worker {
 
     #[cold]
     fn find_root(&self) -> Option<RootTag> {
-        self.root.set(root_of(self.bottom.get().parent));
+        let root = root_of(self.bottom.get().parent);
+        self.root.set(root.map(|root| root.tag));
         self.root.get()
     }
 
@@ -486,11 +539,13 @@ impl Worker {
         // SAFETY: the slot is the youngest of ours and unsettled; the frame is that of the invocation that leaves.
         let (job, frame_ref) = unsafe { (&*slot, &*frame) };
         let mine = self.take_back(slot);
+        self.stay_marked();
         fence(Ordering::SeqCst);
         let is_unwanted = || panicking() || frame_ref.has(flag::ABORT) || self.is_aborted(frame);
         let abort = is_unwanted();
         if abort && CAN_UNWIND {
-            self.abort_children(frame);
+            let save = if saves(frame) { flag::SAVE } else { 0 };
+            self.pool().stop_children(frame_ref, flag::ABORT | save);
         }
         let function = job.function.get();
         let mode = match (abort, panicking()) {
@@ -521,8 +576,13 @@ impl Worker {
             }
         };
         match state {
-            // SAFETY: the state says that a result of the function is there.
-            State::Done => quietly(|| unsafe { (function.drop_out)(job) }),
+            State::Done => {
+                if abort && saves(frame) {
+                    save_result(job);
+                }
+                // SAFETY: the state says that a result of the function is there.
+                quietly(|| unsafe { (function.drop_out)(job) });
+            }
             State::Panicked => {
                 // SAFETY: the state says that a payload is there.
                 let payload = unsafe { job.take::<Payload>() };
@@ -532,7 +592,10 @@ impl Worker {
                 }
             }
             State::Answered if abort => {
-                gate::drop_answer(job);
+                let delivered = gate::take_answer(job);
+                if saves(frame) {
+                    save_answer(job, delivered);
+                }
                 // SAFETY: an answered job keeps its arguments.
                 quietly(|| unsafe { (function.drop_args)(job) });
             }
@@ -665,8 +728,8 @@ fn children_aborted(mut frame: *const Frame) -> bool {
     false
 }
 
-/// The path of child `index` of an invocation; `None` below a nested entry, where nothing has an id.
-pub(super) fn path_of(mut frame: *const Frame, index: u32) -> Option<JobId> {
+/// The path of child `index` of an invocation, and its root job; `None` below a nested entry, where nothing has an id.
+pub(super) fn place_of(mut frame: *const Frame, index: u32) -> Option<(JobId, RootTag)> {
     let mut up = vec![index];
     loop {
         // SAFETY: the caller holds an unsettled child of the invocation, so the chain above it lives.
@@ -677,7 +740,8 @@ pub(super) fn path_of(mut frame: *const Frame, index: u32) -> Option<JobId> {
         if here.has(flag::ROOT) {
             // SAFETY: the flag says that the frame is the first field of a root frame.
             let root = unsafe { &*frame.cast::<RootFrame>() };
-            return Some(root.prefix.path().chain(up.into_iter().rev()).collect());
+            let path = root.prefix.path().chain(up.into_iter().rev());
+            return Some((path.collect(), root.tag));
         }
         up.push(here.index());
         frame = here.parent();
@@ -722,13 +786,15 @@ fn below(depth: u16, levels: u32) -> u16 {
         .min(u32::from(STAYS) - 1) as u16
 }
 
-/// The root job at the bottom of a chain of frames.
-fn root_of(mut frame: *const Frame) -> Option<RootTag> {
+/// The bottom of a chain of frames.
+///
+/// The reference must not be kept any longer than the caller knows that an invocation of the chain runs.
+pub(super) fn root_of<'f>(mut frame: *const Frame) -> Option<&'f RootFrame> {
     // SAFETY: frames live as long as an invocation below them runs, and one of those asks.
     while let Some(here) = unsafe { frame.as_ref() } {
         if here.has(flag::ROOT) {
             // SAFETY: the flag says that the frame is the first field of a root frame.
-            return Some(unsafe { &*frame.cast::<RootFrame>() }.tag);
+            return Some(unsafe { &*frame.cast::<RootFrame>() });
         }
         frame = here.parent();
     }
@@ -743,13 +809,32 @@ pub(super) struct RootFrame {
     prefix: JobId,
     /// The root job that it belongs to.
     tag: RootTag,
+    /// What was finished below it, when it was given up.
+    saved: Mutex<Vec<Saved>>,
 }
 
 impl RootFrame {
     pub(super) fn new(prefix: JobId, tag: RootTag) -> RootFrame {
         let frame = Frame::special(std::ptr::null(), flag::ROOT);
         frame.note_depth(below(0, prefix.path().count() as u32));
-        RootFrame { frame, prefix, tag }
+        RootFrame {
+            frame,
+            prefix,
+            tag,
+            saved: Mutex::default(),
+        }
+    }
+
+    /// Keeps a result of a job below.
+    pub(super) fn save(&self, saved: Saved) {
+        let mut all = self.saved.lock().unwrap_or_else(PoisonError::into_inner);
+        all.push(saved);
+    }
+
+    /// What was kept.
+    pub(super) fn take_saved(&self) -> Vec<Saved> {
+        let mut all = self.saved.lock().unwrap_or_else(PoisonError::into_inner);
+        std::mem::take(&mut *all)
     }
 
     /// The id of the job's parent.
@@ -762,7 +847,15 @@ impl RootFrame {
 enum Work {
     Root(Root),
     Hosted(HostedTask),
-    Job(*const Slot),
+    Job(Found),
+}
+
+/// A job that has been taken, to be run.
+#[derive(Clone, Copy)]
+pub(super) struct Found {
+    pub(super) slot: *const Slot,
+    /// What is known of it.
+    pub(super) back: Back,
 }
 
 impl Work {
@@ -770,7 +863,7 @@ impl Work {
         match self {
             Work::Root(root) => root.run(worker, head),
             Work::Hosted(hosted) => hosted.run(worker, head),
-            Work::Job(job) => worker.run_stolen(job, head),
+            Work::Job(found) => worker.run_taken(found, head),
         }
     }
 }

@@ -867,6 +867,7 @@ impl Cluster {
         slot.main = None;
         slot.may_start = false;
         slot.yields = true;
+        slot.yielded += 1;
         let running = slot.running.map(|running| running.tag);
         if !running.is_some_and(|tag| slot.workers.give_up_root(tag)) {
             slot.have_yielded(Vec::new());
@@ -881,6 +882,7 @@ impl Cluster {
         slot.may_start = false;
         slot.yields = false;
         slot.term = term;
+        slot.mains.push(term);
         slot.roots = 0;
         slot.running = None;
     }

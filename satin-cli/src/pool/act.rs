@@ -1,0 +1,302 @@
+//! What the schedule of faults makes happen to a pool, and what is told of it.
+
+use std::{
+    collections::BTreeSet,
+    fmt::Write,
+    time::{Duration, Instant},
+};
+
+use rustix::process::Signal;
+use satin_runtime::observe::events::{self, Event, Record};
+
+use super::{Pause, Pool, code, raw};
+use crate::faults::{self, Fault, What, Who};
+
+/// What is still to happen, and what has.
+#[derive(Default)]
+pub(super) struct Schedule {
+    /// By time; of the same time the first goes first.
+    queue: Vec<(Duration, Act)>,
+    /// When all nodes of the plan were in.
+    began: Option<Instant>,
+    done: Done,
+    /// Those that were in at some time.
+    seen: BTreeSet<String>,
+}
+
+#[derive(Clone, Debug)]
+enum Act {
+    Begin(Fault),
+    /// SIGCONT to these nodes.
+    Continue(Vec<usize>),
+    /// The end of the partition of these sites.
+    Heal(String, String),
+}
+
+/// How many nodes.
+#[derive(Clone, Copy, Default)]
+struct Done {
+    killed: usize,
+    stopped: usize,
+    drained: usize,
+    joined: usize,
+    partitions: usize,
+}
+
+impl Schedule {
+    pub(super) fn new(faults: &[Fault]) -> Schedule {
+        let queue = faults::in_order(faults)
+            .into_iter()
+            .map(|fault| (fault.at, Act::Begin(fault.clone())));
+        Schedule {
+            queue: queue.collect(),
+            ..Schedule::default()
+        }
+    }
+
+    /// How long somebody may sleep who is not to miss what comes next.
+    pub(super) fn patience(&self, now: Instant) -> Option<Duration> {
+        /// Between two looks whether all nodes are in.
+        const LOOK: Duration = Duration::from_millis(10);
+        let (at, _) = self.queue.first()?;
+        Some(match self.began {
+            Some(began) => (began + *at).saturating_duration_since(now),
+            None => LOOK,
+        })
+    }
+
+    fn insert(&mut self, at: Duration, act: Act) {
+        let place = self.queue.partition_point(|(other, _)| *other <= at);
+        self.queue.insert(place, (at, act));
+    }
+
+    fn next_due(&mut self, now: Instant) -> Option<(Duration, Act)> {
+        let (at, _) = self.queue.first()?;
+        (self.began? + *at <= now).then(|| self.queue.remove(0))
+    }
+}
+
+impl Pool {
+    /// Does what is due.
+    pub(super) fn act(&mut self, now: Instant) {
+        if self.stopping.is_some() {
+            return;
+        }
+        while let Some((at, act)) = self.schedule.next_due(now) {
+            match act {
+                Act::Begin(fault) => self.begin(at, fault.what),
+                Act::Continue(nodes) => {
+                    for index in nodes {
+                        if self.is_running(index) && self.resume(index) {
+                            self.tell(format_args!("continued {}", self.called(index)));
+                        }
+                    }
+                }
+                Act::Heal(a, b) => {
+                    if let Some(wan) = &self.wan {
+                        wan.heal_between(&a, &b);
+                    }
+                    self.tell(format_args!("{a} and {b} reach each other again"));
+                }
+            }
+        }
+    }
+
+    fn begin(&mut self, at: Duration, what: What) {
+        match what {
+            What::Kill(who) => {
+                for index in self.meant(&who) {
+                    self.schedule.done.killed += 1;
+                    self.nodes[index].killed = true;
+                    self.nodes[index].signal(raw(Signal::KILL));
+                    self.tell(format_args!("killed {}", self.called(index)));
+                }
+            }
+            What::Stop(who, until) => {
+                let nodes = self.meant(&who);
+                for index in nodes.iter().copied() {
+                    self.schedule.done.stopped += 1;
+                    let pause = until.map_or(Pause::ForGood, |_| Pause::ForAWhile);
+                    self.nodes[index].pause = Some(pause);
+                    self.nodes[index].signal(raw(Signal::STOP));
+                    self.tell(format_args!("stopped {}", self.called(index)));
+                }
+                if let Some(until) = until {
+                    self.schedule.insert(until.max(at), Act::Continue(nodes));
+                }
+            }
+            What::Drain(who) => {
+                for index in self.meant(&who) {
+                    self.schedule.done.drained += 1;
+                    self.nodes[index].drained = true;
+                    self.nodes[index].signal(raw(Signal::TERM));
+                    self.tell(format_args!("asked {} to leave", self.called(index)));
+                }
+            }
+            What::Join(site) => match self.add(&site) {
+                Ok(name) => {
+                    self.schedule.done.joined += 1;
+                    self.tell(format_args!("started {name}"));
+                }
+                Err(error) => self.tell(format_args!("no node joins at {site}: {error:#}")),
+            },
+            What::Partition(a, b, until) => {
+                self.schedule.done.partitions += 1;
+                if let Some(wan) = &self.wan {
+                    wan.partition(&a, &b);
+                }
+                self.tell(format_args!("{a} and {b} do not reach each other"));
+                if let Some(until) = until {
+                    self.schedule.insert(until.max(at), Act::Heal(a, b));
+                }
+            }
+        }
+    }
+
+    /// Those who are meant and still run; says so if there are none.
+    fn meant(&self, who: &Who) -> Vec<usize> {
+        let is_meant = |index: usize| match who {
+            Who::Master => index == self.master,
+            Who::Named(name) => {
+                let node = &self.nodes[index];
+                node.name == *name || node.site == *name
+            }
+        };
+        let meant: Vec<usize> = (0..self.nodes.len())
+            .filter(|index| self.is_running(*index) && is_meant(*index))
+            .collect();
+        if meant.is_empty() {
+            self.tell(format_args!("{who} is gone already"));
+        }
+        meant
+    }
+
+    fn called(&self, index: usize) -> String {
+        let name = &self.nodes[index].name;
+        match index == self.master {
+            true => format!("{name}, the master"),
+            false => name.clone(),
+        }
+    }
+
+    /// A line about what happened, with the time.
+    pub(super) fn tell(&self, words: std::fmt::Arguments<'_>) {
+        let since = self.schedule.began.unwrap_or(self.began);
+        self.say(format_args!(
+            "{:.1} s: {words}",
+            since.elapsed().as_secs_f64()
+        ));
+    }
+
+    /// A node has told something.
+    pub(super) fn note(&mut self, record: &Record) {
+        let name = &record.name;
+        let index = self.nodes.iter().position(|node| node.name == *name);
+        match &record.event {
+            Event::Master { .. } => {
+                self.enter(record);
+                if let Some(index) = index
+                    && std::mem::replace(&mut self.master, index) != index
+                {
+                    self.tell(format_args!("{name} is master now"));
+                }
+            }
+            Event::Joined { .. } => {
+                self.enter(record);
+                let late = index.is_some_and(|index| index >= self.first);
+                self.tell_if_faulty(late, format_args!("{name} is in"));
+            }
+            Event::Dead { .. } => {
+                self.tell_if_faulty(true, format_args!("{name} was found dead"));
+            }
+            Event::Left { .. } => self.tell_if_faulty(true, format_args!("{name} has left")),
+            Event::PoolEnded { code } => {
+                self.ended_by.get_or_insert_with(|| (name.clone(), *code));
+            }
+            _ => {}
+        }
+    }
+
+    fn tell_if_faulty(&self, worth: bool, words: std::fmt::Arguments<'_>) {
+        if worth && !self.plan.faults.is_empty() && self.stopping.is_none() {
+            self.tell(words);
+        }
+    }
+
+    /// That node is in. When all of the plan have been, the clock of the schedule begins.
+    fn enter(&mut self, record: &Record) {
+        self.schedule.seen.insert(record.name.clone());
+        let planned = &self.nodes[..self.first.min(self.nodes.len())];
+        let all = planned.len() == self.first
+            && (planned.iter()).all(|node| self.schedule.seen.contains(&node.name));
+        if all && self.schedule.began.is_none() {
+            let ago = events::unix_ms().saturating_sub(self.since_ms + record.at_ms);
+            let now = Instant::now();
+            let began = now.checked_sub(Duration::from_millis(ago));
+            self.schedule.began = Some(began.unwrap_or(now));
+        }
+    }
+
+    /// Was that node let in at some time?
+    pub(super) fn has_been_in(&self, index: usize) -> bool {
+        self.schedule.seen.contains(&self.nodes[index].name)
+    }
+
+    /// One line about the faults, if there were to be any.
+    pub(super) fn sum_up(&self, code: i32) {
+        if self.plan.faults.is_empty() {
+            return;
+        }
+        let Done {
+            killed,
+            stopped,
+            drained,
+            joined,
+            partitions,
+        } = self.schedule.done;
+        let mut text = String::new();
+        for (count, what) in [
+            (killed, "killed"),
+            (stopped, "stopped"),
+            (drained, "asked to leave"),
+            (joined, "started later"),
+            (partitions, "partitions"),
+        ] {
+            if count > 0 {
+                let _ = write!(text, "{count} {what}, ");
+            }
+        }
+        let _ = write!(text, "exit code {code}");
+        let never: Vec<String> = (self.schedule.queue.iter())
+            .filter_map(|(_, act)| match act {
+                Act::Begin(fault) => Some(fault.to_string()),
+                _ => None,
+            })
+            .collect();
+        if !never.is_empty() {
+            let _ = write!(
+                text,
+                "; too late to happen, as the pool had ended: {}",
+                never.join(", ")
+            );
+        }
+        self.say(format_args!("{text}"));
+    }
+
+    /// The exit code of the pool.
+    pub(super) fn code(&self) -> i32 {
+        if let Some(signal) = self.stopping.and_then(|stopping| stopping.signal) {
+            return 128 + signal;
+        }
+        let ended_by = self.ended_by.as_ref();
+        let last =
+            ended_by.and_then(|(name, _)| (self.nodes.iter()).position(|node| node.name == *name));
+        let status = self.nodes[last.unwrap_or(self.master)].ended;
+        match (status, ended_by) {
+            // What came after `main` is no matter of the pool.
+            (Some((status, _)), Some((_, told))) if status.code().is_none() => *told,
+            (Some((status, _)), _) => code(status),
+            (None, _) => 1,
+        }
+    }
+}

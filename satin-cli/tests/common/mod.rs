@@ -1,0 +1,116 @@
+//! What tests of whole pools have in common. Not all use all of it.
+#![allow(dead_code)]
+
+use std::{
+    ffi::OsString,
+    path::{Path, PathBuf},
+    sync::{Mutex, PoisonError},
+    time::Duration,
+};
+
+use satin_cli::{
+    build::{self, Target},
+    pool::{Control, Outcome, Output, Plan, Pool},
+    wan::Link,
+};
+use satin_runtime::observe::events::{Event, NodeFigures, Record};
+
+/// Far longer than anything here takes, even on a busy machine.
+pub const PATIENCE: Duration = Duration::from_secs(120);
+
+/// An example's executable. `cargo test --workspace` has built it before any test runs; otherwise it is built here, once.
+pub fn example(name: &str) -> PathBuf {
+    static BUILDING: Mutex<()> = Mutex::new(());
+    let test = std::env::current_exe().expect("a test knows its own path");
+    let profile = test.parent().and_then(Path::parent);
+    let profile = profile.expect("cargo puts tests into target/PROFILE/deps");
+    let executable = profile.join("examples").join(name);
+    let _one_at_a_time = BUILDING.lock().unwrap_or_else(PoisonError::into_inner);
+    if executable.exists() {
+        return executable;
+    }
+    let options = build::Options {
+        package: Some("satin".into()),
+        profile: Some(
+            if cfg!(debug_assertions) {
+                "dev"
+            } else {
+                "release"
+            }
+            .into(),
+        ),
+        ..build::Options::default()
+    };
+    build::build(&Target::Example(name.into()), &options).expect("the example builds")
+}
+
+/// An example on some sites, one worker per node, with the round trip of a continent between the sites.
+pub fn plan(name: &str, arguments: &[&str], sites: &str) -> Plan {
+    let program = std::iter::once(example(name).into_os_string());
+    let program = program.chain(arguments.iter().map(OsString::from));
+    Plan {
+        threads: Some(1),
+        wan: Some(Link {
+            rtt: Duration::from_millis(30),
+            ..Link::default()
+        }),
+        output: Output::Keep,
+        ..Plan::new(program, sites.parse().expect("sites"))
+    }
+}
+
+pub fn start(plan: Plan) -> Pool {
+    Pool::start(plan, Control::new()).expect("the pool starts")
+}
+
+#[track_caller]
+pub fn run(plan: Plan) -> Outcome {
+    finish(start(plan))
+}
+
+/// Waits for the end, but not for ever.
+#[track_caller]
+pub fn finish(mut pool: Pool) -> Outcome {
+    pool.wait_for(PATIENCE, |_| false).expect("readable");
+    if !pool.has_ended() {
+        let records = format!("{:#?}", pool.records());
+        panic!("the pool does not end: {records}\n{}", pool.stderr());
+    }
+    pool.wait().expect("the pool ends")
+}
+
+/// Waits until that has happened.
+#[track_caller]
+pub fn wait_for(pool: &mut Pool, happened: impl Fn(&[Record]) -> bool) {
+    let there = pool.wait_for(PATIENCE, happened).expect("readable");
+    assert!(there, "{:#?}", pool.records());
+}
+
+pub fn has(records: &[Record], name: &str, what: impl Fn(&Event) -> bool) -> bool {
+    let is = |record: &Record| record.name == name && what(&record.event);
+    records.iter().any(is)
+}
+
+/// The pool ended well, on all nodes.
+#[track_caller]
+pub fn ended_well(outcome: &Outcome) {
+    assert_eq!(outcome.code, 0, "{outcome:#?}");
+    assert!(
+        outcome
+            .nodes
+            .values()
+            .all(std::process::ExitStatus::success),
+        "{outcome:#?}"
+    );
+    let last = |record: &Record| record.event == Event::PoolEnded { code: 0 };
+    assert!(outcome.records.iter().any(last), "{outcome:#?}");
+}
+
+pub fn figures(outcome: &Outcome, name: &str) -> NodeFigures {
+    let of = |record: &Record| match record.event {
+        Event::Stats(figures) if record.name == name => Some(figures),
+        _ => None,
+    };
+    let figures = outcome.records.iter().find_map(of);
+    figures.unwrap_or_else(|| panic!("{name} told no figures: {outcome:#?}"))
+}

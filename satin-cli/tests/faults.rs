@@ -1,0 +1,260 @@
+//! Pools that things happen to: nodes are killed, stopped and asked to leave, others join, links break.
+
+mod common;
+
+use std::{process::Command, time::Duration};
+
+use common::{PATIENCE, ended_well, figures, finish, has, plan, run, start, wait_for};
+use satin_cli::{
+    faults::Fault,
+    pool::{Outcome, Output, Plan},
+};
+use satin_runtime::observe::events::Event;
+
+/// 3,125 leaves of 5 ms: some seconds for four nodes, whatever the machine.
+const LEAVES: [&str; 4] = ["5", "5", "5000", "--sleep"];
+const ANSWER: &str = "= 3125 leaves";
+
+fn faults(faults: &[&str]) -> Vec<Fault> {
+    let fault = |text: &&str| text.parse().expect("a fault");
+    faults.iter().map(fault).collect()
+}
+
+/// That example on these sites, without slow links, and what is to happen to it.
+fn knary(sites: &str, what: &[&str]) -> Plan {
+    Plan {
+        wan: None,
+        faults: faults(what),
+        ..plan("knary", &LEAVES, sites)
+    }
+}
+
+#[track_caller]
+fn said(outcome: &Outcome, line: &str) {
+    let ends = |said: &str| said.starts_with("satin: ") && said.ends_with(line);
+    assert!(
+        outcome.stderr.lines().any(ends),
+        "expected {line:?}: {outcome:#?}"
+    );
+}
+
+#[track_caller]
+fn answers(outcome: &Outcome) {
+    assert!(outcome.stdout.contains(ANSWER), "{outcome:#?}");
+    assert_eq!(outcome.code, 0, "{outcome:#?}");
+}
+
+fn is_dead(event: &Event) -> bool {
+    matches!(event, Event::Dead { .. })
+}
+
+#[test]
+fn a_node_that_is_killed_takes_nothing_with_it() {
+    let outcome = run(knary("a:1,b:3", &["kill b-1@0.5s"]));
+    answers(&outcome);
+    said(&outcome, " s: killed b-1");
+    said(&outcome, " s: b-1 was found dead");
+    said(&outcome, "satin: 1 killed, exit code 0");
+    assert!(has(&outcome.records, "b-1", is_dead), "{outcome:#?}");
+    assert!(
+        !outcome.stderr.contains("too early"),
+        "that was to be expected: {outcome:#?}"
+    );
+    assert!(!outcome.nodes["b-1"].success());
+    assert!(outcome.nodes["b-2"].success());
+}
+
+#[test]
+fn a_whole_site_can_be_lost() {
+    let outcome = run(knary("a:2,b:2", &["kill b@0.5s"]));
+    answers(&outcome);
+    said(&outcome, "satin: 2 killed, exit code 0");
+}
+
+#[test]
+fn a_short_pause_is_no_death() {
+    let outcome = run(knary("a:3", &["stop a-2@0.3s..1s"]));
+    answers(&outcome);
+    said(&outcome, " s: stopped a-2");
+    said(&outcome, " s: continued a-2");
+    assert!(!has(&outcome.records, "a-2", is_dead), "{outcome:#?}");
+    assert!(figures(&outcome, "a-2").jobs > 0);
+}
+
+/// It is ended with the pool all the same.
+#[test]
+fn who_is_stopped_for_good_is_not_waited_for() {
+    let outcome = run(knary("a:3", &["stop a-2@0.3s"]));
+    answers(&outcome);
+    said(&outcome, "satin: 1 stopped, exit code 0");
+    assert!(!outcome.nodes["a-2"].success());
+}
+
+#[test]
+fn who_joins_later_helps_also_at_a_new_site() {
+    let outcome = run(knary("a:2", &["join a@0.2s", "join c@0.2s"]));
+    answers(&outcome);
+    said(&outcome, " s: started a-2");
+    said(&outcome, " s: c-0 is in");
+    said(&outcome, "satin: 2 started later, exit code 0");
+    assert!(figures(&outcome, "a-2").jobs > 0);
+    assert!(figures(&outcome, "c-0").jobs > 0);
+}
+
+/// Without any flag for slow links: relays are there as soon as a partition is to come.
+#[test]
+fn a_short_partition_loses_nothing() {
+    let outcome = run(knary("a:1,b:2", &["partition a|b@0.3s..0.8s"]));
+    answers(&outcome);
+    said(&outcome, " s: a and b do not reach each other");
+    said(&outcome, " s: a and b reach each other again");
+    assert!(!outcome.records.iter().any(|record| is_dead(&record.event)));
+}
+
+#[test]
+fn what_comes_too_late_is_told() {
+    let quick = Plan {
+        faults: faults(&["kill a-1@50s"]),
+        ..plan("fib", &["20"], "a:2")
+    };
+    let outcome = run(quick);
+    ended_well(&outcome);
+    said(
+        &outcome,
+        "exit code 0; too late to happen, as the pool had ended: kill a-1@50s",
+    );
+}
+
+#[test]
+fn nonsense_is_refused_before_anything_starts() {
+    for (flags, complaint) in [
+        (["--kill", "s0-7@1s"], "no node or site `s0-7`"),
+        (["--kill", "s0-1@1"], "expected a time"),
+        (["--kill", "s0-1"], "expected NODE@TIME"),
+        (["--stop", "s0-1@3s..2s"], "before it begins"),
+        (["--drain", "nowhere@1s"], "no node or site `nowhere`"),
+        (["--join", "@1s"], "expected SITE@TIME"),
+        (["--partition", "s0|s1@1s..2s"], "no site `s1`"),
+    ] {
+        let output = Command::new(env!("CARGO_BIN_EXE_satin"))
+            .args(["run", "--nodes", "2"])
+            .args(flags)
+            .args(["--", "echo", "started"])
+            .output()
+            .expect("it starts");
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success(), "{flags:?}");
+        assert!(stderr.contains(complaint), "{flags:?}: {stderr}");
+        assert!(output.stdout.is_empty(), "{flags:?}");
+    }
+}
+
+// ------------------------------------------------------------------------------------------- scripts that stand for nodes
+
+/// Tells what a node tells when it is in.
+const IN: &str = r#"
+tell() { printf '{"event":"%s","name":"%s","site":"%s","at_ms":0%s}\n' "$1" "$SATIN_NAME" "$SATIN_SITE" "$2" >> "$SATIN_EVENTS"; }
+tell node ",\"pid\":$$,\"addr\":\"$SATIN_LISTEN\",\"threads\":1"
+case $SATIN_NAME in
+    s0-0) tell master ;;
+    *) tell joined ;;
+esac
+"#;
+
+fn scripted(script: &str, what: &[&str]) -> Plan {
+    let script = format!("{IN}{script}");
+    Plan {
+        output: Output::Keep,
+        faults: faults(what),
+        ..Plan::new(["sh", "-c", &script], "1x3".parse().expect("sites"))
+    }
+}
+
+#[test]
+fn the_code_and_the_words_are_those_of_the_last_master() {
+    let script = r#"case $SATIN_NAME in
+            s0-0) echo one; sleep 1000 ;;
+            s0-1) echo before; until [ "$(grep -c before "$WORDS")" = 1 ]; do sleep 0.01; done
+                  tell master ',"term":1'; echo two; echo complaint >&2; tell pool_ended ',"code":5'; exit 5 ;;
+            s0-2) until grep -q pool_ended "$SATIN_EVENTS"; do sleep 0.01; done; echo after ;;
+        esac"#;
+    let words = tempfile::NamedTempFile::new().expect("a file");
+    let mut plan = scripted(script, &["kill master@0"]);
+    plan.env.push(("WORDS".into(), words.path().into()));
+    let mut pool = start(plan);
+    // What it printed before it was master has been read as such.
+    wait_for(&mut pool, |records| {
+        has(records, "s0-1", |event| {
+            matches!(event, Event::Joined { .. })
+        })
+    });
+    while !pool.stderr().contains("[s0-1 @ s0] before") || !pool.stderr().contains("killed s0-0") {
+        pool.wait_for(Duration::from_millis(5), |_| false)
+            .expect("readable");
+    }
+    std::fs::write(words.path(), "before\n").expect("written");
+    let outcome = finish(pool);
+    assert_eq!(outcome.code, 5, "{outcome:#?}");
+    assert_eq!(outcome.stdout, "one\ntwo\n");
+    said(&outcome, " s: killed s0-0, the master");
+    said(&outcome, " s: s0-1 is master now");
+    said(&outcome, "satin: 1 killed, exit code 5");
+    for line in ["[s0-1 @ s0] complaint", "[s0-2 @ s0] after"] {
+        assert!(outcome.stderr.contains(line), "{}", outcome.stderr);
+    }
+    assert!(!outcome.stderr.contains("too early"), "{outcome:#?}");
+}
+
+#[test]
+fn a_master_that_hands_over_and_goes_does_not_end_the_pool() {
+    let script = r#"case $SATIN_NAME in
+            s0-0) trap 'tell draining; tell left; exit 0' TERM; sleep 1000 & wait ;;
+            s0-1) until grep -q left "$SATIN_EVENTS"; do sleep 0.01; done
+                  sleep 0.3; tell master ',"term":1'; tell pool_ended ',"code":0' ;;
+            s0-2) until grep -q pool_ended "$SATIN_EVENTS"; do sleep 0.01; done ;;
+        esac"#;
+    let outcome = run(scripted(script, &["drain master@0.1s"]));
+    assert_eq!(outcome.code, 0, "{outcome:#?}");
+    said(&outcome, " s: asked s0-0, the master to leave");
+    said(&outcome, " s: s0-0 has left");
+    said(&outcome, "satin: 1 asked to leave, exit code 0");
+    assert!(!outcome.stderr.contains("too early"), "{outcome:#?}");
+}
+
+/// Nobody of those who live was ever let in: nobody can be master.
+#[test]
+fn when_nobody_is_left_who_could_be_master_the_pool_ends() {
+    let script = "sleep 1000";
+    let began = std::time::Instant::now();
+    let outcome = run(scripted(
+        script,
+        &["stop s0-1@0", "kill s0-0@0.1s", "kill s0-2@0.2s"],
+    ));
+    assert_eq!(outcome.code, 128 + 9, "{outcome:#?}");
+    said(
+        &outcome,
+        "nobody is left who could be master, stopping the others",
+    );
+    assert!(began.elapsed() < PATIENCE);
+    assert_eq!(outcome.nodes.len(), 3);
+}
+
+#[test]
+fn a_drained_node_that_fails_is_reported() {
+    let script = r#"case $SATIN_NAME in
+            s0-0) until [ -e "$STOP" ]; do sleep 0.01; done; tell pool_ended ',"code":0' ;;
+            s0-1) trap 'exit 3' TERM; sleep 1000 & wait ;;
+            s0-2) trap 'touch "$STOP"; exit 0' TERM; sleep 1000 & wait ;;
+        esac"#;
+    let scratch = tempfile::tempdir().expect("a directory");
+    let mut plan = scripted(script, &["drain s0-1@0", "drain s0-2@2s"]);
+    plan.env
+        .push(("STOP".into(), scratch.path().join("stop").into()));
+    let outcome = run(plan);
+    assert_eq!(outcome.code, 0, "{outcome:#?}");
+    let reported = |name: &str| {
+        let line = format!("satin: {name} ended with exit code");
+        outcome.stderr.contains(&line)
+    };
+    assert!(reported("s0-1") && !reported("s0-2"), "{outcome:#?}");
+}

@@ -1,0 +1,429 @@
+//! Observers: somebody who looks at a pool, and asks nodes to leave, without being part of it. The command line tool is one.
+//!
+//! An observer connects to any node, proves that it holds the pool's credential, and greets as one; the pool's name must be
+//! right, the program need not. After the greetings it asks, as often as it likes, and is answered: a frame each. A node
+//! answers for itself alone; to ask another to leave, the observer connects to that one, whose address it has learnt.
+
+use std::{
+    fmt,
+    net::{Ipv4Addr, Ipv6Addr, SocketAddr},
+    path::Path,
+    rc::Rc,
+    sync::Arc,
+    time::Duration,
+};
+
+use quinn::{ClientConfig, Connection, ConnectionError, Endpoint, RecvStream, SendStream};
+use serde::{Deserialize, Serialize};
+use tokio::{task::JoinSet, time::timeout};
+
+use super::{
+    connect::{self, Failure},
+    credential::{Credential, CredentialError},
+    discovery::{self, DiscoveryError},
+    driver::{Driver, Net},
+    limits,
+    link::Close,
+    relay,
+    settings::Join,
+    socket, transport,
+    wire::{self, Frames, Greeting, Hello, Role, WireError},
+};
+use crate::node::{Identity, NodeId, Peer};
+
+/// What an observer asks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Question {
+    /// Who is in your pool?
+    Status,
+    /// Leave, and hand over what you have, within that time, or that of your settings.
+    Drain {
+        /// At most.
+        grace: Option<Duration>,
+    },
+}
+
+/// What it is answered.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Answer {
+    /// These are in.
+    Status(Vec<Seen>),
+    /// It is about to leave.
+    Leaving,
+    /// It stays; the text says why.
+    Staying(String),
+}
+
+/// A node, as another sees it.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Seen {
+    /// What people call it.
+    pub name: String,
+    /// Its site.
+    pub site: String,
+    /// Where it can be reached.
+    pub addr: SocketAddr,
+    /// Its workers.
+    pub threads: u32,
+    /// It runs `main`.
+    pub is_master: bool,
+    /// It is about to leave.
+    pub is_leaving: bool,
+}
+
+// ---------------------------------------------------------------------------------------------------- the node's side
+
+/// Answers an observer as long as it wants.
+pub(super) async fn serve(
+    net: Rc<Net>,
+    connection: Connection,
+    (mut send, mut recv): (SendStream, RecvStream),
+    mut frames: Frames,
+) {
+    frames.set_limit(limits::GREETING);
+    loop {
+        let question = match next(&mut recv, &mut frames).await {
+            Ok(Some(question)) => question,
+            Ok(None) => return,
+            Err(error) => {
+                let text = error.to_string();
+                tracing::warn!(addr = %connection.remote_address(),
+                    "an observer said something that cannot be understood: {text}");
+                return connection.close(Close::Malformed.code(), text.as_bytes());
+            }
+        };
+        let answer = net.turn(|driver, now| answer(driver, now, question));
+        if send.write_all(&wire::frame(&answer)).await.is_err() {
+            return;
+        }
+    }
+}
+
+fn answer(driver: &mut Driver, now: Duration, question: Question) -> Answer {
+    match question {
+        Question::Status => {
+            let view = driver.node.view();
+            let master = driver.master().map(|master| master.peer.id);
+            let seen = view.members().map(|member| Seen {
+                name: member.name.to_string(),
+                site: member.site.to_string(),
+                addr: member.addr,
+                threads: member.threads,
+                is_master: Some(member.peer.id) == master,
+                is_leaving: view.is_draining(member.peer),
+            });
+            Answer::Status(seen.collect())
+        }
+        Question::Drain { grace } => {
+            if driver.drain(now, grace) {
+                tracing::info!("an observer asks this node to leave");
+                Answer::Leaving
+            } else {
+                Answer::Staying(
+                    "it runs `main`, and no other node is there to take over; end it with Ctrl-C or SIGTERM".into(),
+                )
+            }
+        }
+    }
+}
+
+/// The next question or answer; `None` at the end.
+async fn next<T: for<'de> Deserialize<'de>>(
+    recv: &mut RecvStream,
+    frames: &mut Frames,
+) -> Result<Option<T>, WireError> {
+    loop {
+        if let Some(body) = frames.next_frame()? {
+            return wire::exactly(body).map(Some);
+        }
+        match recv.read_chunk(limits::LARGE, true).await {
+            Ok(Some(chunk)) => frames.push(&chunk.bytes),
+            Ok(None) | Err(_) => return Ok(None),
+        }
+    }
+}
+
+// ------------------------------------------------------------------------------------------------ the observer's side
+
+/// Why nothing was seen, or nobody leaves. Nodes that were asked before go on leaving.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ObserverError {
+    /// The credential cannot be used.
+    #[error(transparent)]
+    Credential(#[from] CredentialError),
+    /// It cannot be told where the pool may be.
+    #[error(transparent)]
+    Discovery(#[from] DiscoveryError),
+    /// The system gives no socket.
+    #[error("cannot open a socket: {0}")]
+    Socket(#[from] std::io::Error),
+    /// Nobody who might be in the pool answers, or lets us in.
+    #[error("no node of the pool `{pool}` answers: {}", Tried(tried))]
+    Nobody {
+        /// Which.
+        pool: String,
+        /// Each address, and what came of it.
+        tried: Vec<(SocketAddr, String)>,
+    },
+    /// That node does not leave.
+    #[error("{name} stays: {why}")]
+    Stays {
+        /// Which.
+        name: String,
+        /// What it says.
+        why: String,
+    },
+}
+
+struct Tried<'t>(&'t [(SocketAddr, String)]);
+
+impl fmt::Display for Tried<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0.is_empty() {
+            return f.write_str("there is nobody to ask");
+        }
+        for (index, (addr, why)) in self.0.iter().take(3).enumerate() {
+            let comma = if index > 0 { "; " } else { "" };
+            write!(f, "{comma}{addr}: {why}")?;
+        }
+        match self.0.len().saturating_sub(3) {
+            0 => Ok(()),
+            more => write!(f, "; and {more} more"),
+        }
+    }
+}
+
+/// What becomes of a node that was asked to leave.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Departure {
+    /// It will leave.
+    Leaving,
+    /// It has said goodbye.
+    Left,
+    /// It is gone, and nobody knows how.
+    Lost,
+}
+
+/// Looks at one pool from outside.
+pub struct Observer {
+    runtime: tokio::runtime::Runtime,
+    dialler: Dialler,
+    join: Join,
+}
+
+/// What is needed to connect.
+#[derive(Clone)]
+struct Dialler {
+    client: ClientConfig,
+    pool: String,
+}
+
+/// A connection that stands.
+struct Ear {
+    /// Lives as long as the connection.
+    _endpoint: Endpoint,
+    connection: Connection,
+    send: SendStream,
+    recv: RecvStream,
+    frames: Frames,
+}
+
+impl Observer {
+    /// For the pool of that name, to be found as `join` says, with its credential. Connects to nobody yet.
+    ///
+    /// # Errors
+    /// If the credential cannot be used, or the system does not give what is needed.
+    pub fn new(join: Join, credential: &Path, pool: &str) -> Result<Observer, ObserverError> {
+        let credential = Credential::load(credential)?;
+        Ok(Observer {
+            runtime: tokio::runtime::Builder::new_current_thread()
+                .enable_all()
+                .build()?,
+            dialler: Dialler {
+                client: transport::client(&credential),
+                pool: pool.into(),
+            },
+            join,
+        })
+    }
+
+    /// Who is in, as the first node says that answers. In the order of names.
+    ///
+    /// # Errors
+    /// If nobody answers.
+    pub fn status(&self) -> Result<Vec<Seen>, ObserverError> {
+        let mut tried = Vec::new();
+        for addr in discovery::look(&self.join)? {
+            let seen = self.runtime.block_on(async {
+                let mut ear = self.dialler.connect(addr).await?;
+                match ear.ask(Question::Status).await? {
+                    Answer::Status(seen) => Ok(seen),
+                    other => Err(format!("an answer that makes no sense: {other:?}")),
+                }
+            });
+            match seen {
+                Ok(mut seen) => {
+                    seen.sort_by(|a, b| (&a.site, &a.name).cmp(&(&b.site, &b.name)));
+                    return Ok(seen);
+                }
+                Err(why) => tried.push((addr, why)),
+            }
+        }
+        Err(ObserverError::Nobody {
+            pool: self.dialler.pool.clone(),
+            tried,
+        })
+    }
+
+    /// Asks these nodes to leave, the master last so that no successor is chosen among them, and waits until they are gone;
+    /// `told` hears of each step.
+    ///
+    /// # Errors
+    /// If one cannot be reached, or stays. Those that were asked before leave all the same, and are waited for.
+    pub fn drain(
+        &self,
+        nodes: &[Seen],
+        grace: Option<Duration>,
+        mut told: impl FnMut(&Seen, Departure),
+    ) -> Result<(), ObserverError> {
+        let mut order: Vec<&Seen> = nodes.iter().collect();
+        order.sort_by_key(|seen| seen.is_master);
+        self.runtime.block_on(async {
+            let mut leaving = JoinSet::new();
+            let mut outcome = Ok(());
+            for seen in order {
+                match self.dialler.drain(seen, grace).await {
+                    Ok(ear) => {
+                        told(seen, Departure::Leaving);
+                        let seen = seen.clone();
+                        leaving.spawn(async move { (seen, ear.wait_until_gone().await) });
+                    }
+                    Err(error) => outcome = outcome.and(Err(error)),
+                }
+            }
+            while let Some(gone) = leaving.join_next().await {
+                if let Ok((seen, departure)) = gone {
+                    told(&seen, departure);
+                }
+            }
+            outcome
+        })
+    }
+}
+
+impl Dialler {
+    async fn drain(&self, seen: &Seen, grace: Option<Duration>) -> Result<Ear, ObserverError> {
+        let asked = async {
+            let mut ear = self.connect(seen.addr).await?;
+            let answer = ear.ask(Question::Drain { grace }).await?;
+            Ok::<_, String>((ear, answer))
+        };
+        let stays = |why| ObserverError::Stays {
+            name: seen.name.clone(),
+            why,
+        };
+        match asked.await {
+            Ok((ear, Answer::Leaving)) => Ok(ear),
+            Ok((_, Answer::Staying(why))) => Err(stays(wire::printable(&why))),
+            Ok((_, other)) => Err(stays(format!("an answer that makes no sense: {other:?}"))),
+            Err(why) => Err(stays(format!("it cannot be asked at {}: {why}", seen.addr))),
+        }
+    }
+
+    async fn connect(&self, addr: SocketAddr) -> Result<Ear, String> {
+        match timeout(limits::HANDSHAKE, self.greet(addr)).await {
+            Ok(Ok(ear)) => Ok(ear),
+            Ok(Err(failure)) => Err(failure.text().into()),
+            Err(_) => Err("nobody answers".into()),
+        }
+    }
+
+    async fn greet(&self, addr: SocketAddr) -> Result<Ear, Failure> {
+        let system = |error: std::io::Error| Failure::Silence(error.to_string());
+        let any: SocketAddr = match addr {
+            SocketAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),
+            SocketAddr::V6(_) => (Ipv6Addr::UNSPECIFIED, 0).into(),
+        };
+        let socket = socket::bind(any).map_err(system)?;
+        socket.set_nonblocking(true).map_err(system)?;
+        let runtime = Arc::new(quinn::TokioRuntime);
+        let endpoint = Endpoint::new(quinn::EndpointConfig::default(), None, socket, runtime)
+            .map_err(system)?;
+        let route = relay::route(addr);
+        let connecting = endpoint
+            .connect_with(self.client.clone(), route, "satin")
+            .map_err(|error| Failure::Silence(error.to_string()))?;
+        let connection = tokio::select! {
+            connected = connecting => connected?,
+            () = connect::nobody_listens(route) => return Err(Failure::Silence("nobody listens there".into())),
+        };
+        let (mut send, mut recv) = connection.open_bi().await?;
+        let hello = Greeting::Hello(Box::new(self.hello()));
+        connect::write_greeting(&mut send, &hello).await?;
+        match connect::read_greeting(&mut recv).await? {
+            (Greeting::Hello(_), frames) => Ok(Ear {
+                _endpoint: endpoint,
+                connection,
+                send,
+                recv,
+                frames,
+            }),
+            (Greeting::Refused(refusal), _) => Err(refusal.into()),
+        }
+    }
+
+    fn hello(&self) -> Hello {
+        Hello {
+            pool: self.pool.clone(),
+            program: [0; 32],
+            executable: [0; 32],
+            target: String::new(),
+            identity: Identity {
+                peer: Peer {
+                    id: NodeId(rand::random()),
+                    generation: 0,
+                },
+                name: format!("observer-{}", std::process::id()).as_str().into(),
+                site: "".into(),
+                addr: (Ipv4Addr::UNSPECIFIED, 0).into(),
+                stamp: Identity::NOT_YET,
+                threads: 0,
+            },
+            role: Role::Observer,
+            command_line: Vec::new(),
+            epoch: 0,
+            meant: None,
+        }
+    }
+}
+
+impl Ear {
+    async fn ask(&mut self, question: Question) -> Result<Answer, String> {
+        let asked = async {
+            let written = self.send.write_all(&wire::frame(&question)).await;
+            written.map_err(|error| error.to_string())?;
+            let answer = next(&mut self.recv, &mut self.frames).await;
+            answer
+                .map_err(|error| error.to_string())?
+                .ok_or_else(|| "it hung up".to_owned())
+        };
+        match timeout(limits::HANDSHAKE, asked).await {
+            Ok(answer) => answer,
+            Err(_) => Err("it does not answer".into()),
+        }
+    }
+
+    async fn wait_until_gone(self) -> Departure {
+        match self.connection.closed().await {
+            ConnectionError::ApplicationClosed(_) => Departure::Left,
+            _ => Departure::Lost,
+        }
+    }
+}
+
+impl Drop for Ear {
+    fn drop(&mut self) {
+        self.connection.close(Close::Bye.code(), b"bye");
+    }
+}

@@ -1,0 +1,246 @@
+//! Marked jobs: those that may have been run before, in whole or in part, by a node that is gone.
+//!
+//! A marked job looks itself up among the orphans before it runs, and so does each child it spawns: what somebody still
+//! has is claimed there instead of being run again. Where nothing is at or below a job the mark is dropped, and
+//! everything is as if nothing had happened. Nobody else looks anything up. `worker/README.md` tells how the deque is
+//! kept out of it.
+
+use std::{
+    collections::BTreeSet,
+    sync::{PoisonError, RwLock},
+};
+
+use super::{
+    gate::{length_of, pack},
+    pool::Pool,
+    thread::{Worker, place_of},
+};
+use crate::job::{
+    Back, Fingerprint, JobId, OrphanNews, Repair, RootTag,
+    record::{Frame, STAYS, Slot, flag},
+};
+
+/// What the workers know of the orphan table.
+#[derive(Default)]
+pub(super) struct Orphans(RwLock<Index>);
+
+struct Index {
+    /// With the bits of their fingerprints. Ids sort in execution order, so what is below an id follows it.
+    known: BTreeSet<(JobId, u64)>,
+    settled: bool,
+    /// Nobody would answer a claim any more.
+    closed: bool,
+}
+
+impl Default for Index {
+    /// Nobody has died yet, so everybody has said what it has.
+    fn default() -> Index {
+        Index {
+            known: BTreeSet::new(),
+            settled: true,
+            closed: false,
+        }
+    }
+}
+
+/// What the index has at an id or below it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Kin {
+    /// The job itself, if its fingerprint is right.
+    Here,
+    /// Something below it; or it is not known yet.
+    Perhaps,
+    Nothing,
+}
+
+impl Index {
+    fn kin(&self, id: &JobId) -> Kin {
+        match self.known.range((id.clone(), 0)..).next() {
+            Some((first, _)) if first == id => Kin::Here,
+            Some((first, _)) if id.is_ancestor_of(first) => Kin::Perhaps,
+            _ if self.settled => Kin::Nothing,
+            _ => Kin::Perhaps,
+        }
+    }
+}
+
+impl Orphans {
+    pub(super) fn learn(&self, news: OrphanNews) {
+        let mut index = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        match news {
+            _ if index.closed => {}
+            OrphanNews::Here(id, Fingerprint(fingerprint)) => {
+                index.known.insert((id, fingerprint));
+            }
+            OrphanNews::Gone(id, Fingerprint(fingerprint)) => {
+                index.known.remove(&(id, fingerprint));
+            }
+            OrphanNews::Settled(settled) => index.settled = settled,
+        }
+    }
+
+    /// From now on there are none.
+    pub(super) fn forget(&self) {
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = Index {
+            known: BTreeSet::new(),
+            settled: true,
+            closed: true,
+        };
+    }
+
+    fn kin(&self, id: &JobId) -> Kin {
+        let index = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        index.kin(id)
+    }
+
+    /// True if a job need not look anything up, nor any below it.
+    pub(super) fn clears(&self, id: &JobId) -> bool {
+        self.kin(id) == Kin::Nothing
+    }
+
+    /// If that job is known, does what must be done before it can become unknown.
+    fn if_known<R>(
+        &self,
+        id: &JobId,
+        fingerprint: Fingerprint,
+        act: impl FnOnce() -> R,
+    ) -> Option<R> {
+        let index = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        let known = index.known.contains(&(id.clone(), fingerprint.0));
+        known.then(act)
+    }
+}
+
+/// What becomes of a job that is about to run.
+pub(super) enum Verdict {
+    /// It is away, and no more the caller's: neither slot nor parent may be touched.
+    Claimed,
+    Run {
+        marked: bool,
+    },
+}
+
+impl Pool {
+    /// Looks up a job that the caller has taken to run it.
+    pub(super) fn examine(&self, job: &Slot, back: Back) -> Verdict {
+        let Repair { marked, .. } = back.repair;
+        if !marked || back.at_once {
+            return Verdict::Run { marked };
+        }
+        match place_of(job.parent.get(), job.index()) {
+            Some((id, root)) => self.look_up(job, id, root, back.repair),
+            None => Verdict::Run { marked: false },
+        }
+    }
+
+    fn look_up(&self, job: &Slot, id: JobId, root: RootTag, repair: Repair) -> Verdict {
+        match self.ledger.orphans.kin(&id) {
+            Kin::Here if self.is_heard() && self.claim(job, id, root, repair) => Verdict::Claimed,
+            Kin::Here | Kin::Perhaps => Verdict::Run { marked: true },
+            Kin::Nothing => Verdict::Run { marked: false },
+        }
+    }
+
+    /// False if the job is not the orphan that has its id.
+    fn claim(&self, job: &Slot, id: JobId, root: RootTag, repair: Repair) -> bool {
+        let depth = depth_of(job, &id);
+        let parcel = match pack(job, id, root, repair) {
+            Ok(parcel) => parcel,
+            Err(error) => {
+                let function = job.function.get().info.name;
+                tracing::debug!(function, error, "a job cannot be looked up");
+                return false;
+            }
+        };
+        let (id, fingerprint) = (parcel.id.clone(), parcel.fingerprint);
+        let claimed = self.ledger.orphans.if_known(&id, fingerprint, || {
+            self.enter_away(job, depth, repair, fingerprint, |token| {
+                // Before anybody can recall it: who stands outside hears of the claim first.
+                self.tell(|outside| outside.claimed(token, parcel));
+            });
+        });
+        if claimed.is_none() {
+            tracing::info!(job = %id, "the orphan of this id has other arguments");
+        }
+        claimed.is_some()
+    }
+}
+
+/// How deep in the tree a job stands, or that it stays: a root job is run where its caller is.
+fn depth_of(job: &Slot, id: &JobId) -> u16 {
+    // SAFETY: the caller has the job, which is unsettled, so its parent lives.
+    let is_root = unsafe { (*job.parent.get()).has(flag::ROOT) };
+    if is_root { STAYS } else { length_of(id) }
+}
+
+impl Worker {
+    /// Owner: the next push must look up, if the job that runs here is marked.
+    pub(super) fn stay_marked(&self) {
+        if self.bottom.get().marked {
+            self.deque().stay_asked();
+        }
+    }
+
+    /// Are the children of that invocation, which runs here, to be looked up?
+    pub(super) fn is_marked(&self, frame: *const Frame) -> bool {
+        let bottom = self.bottom.get();
+        if !bottom.marked {
+            return false;
+        }
+        if frame == bottom.parent {
+            return true; // the place of a root job
+        }
+        let mut here = frame;
+        loop {
+            // SAFETY: between the invocation that runs and the bottom of its job everything lives.
+            let above = unsafe { &*here };
+            if above.has(flag::CLEAN | flag::NESTED) {
+                return false;
+            }
+            if above.has(flag::MARKED) || above.parent() == bottom.parent {
+                break;
+            }
+            here = above.parent();
+        }
+        if here == frame {
+            return true;
+        }
+        // It was called, not spawned, below a marked one, and is asked for the first time.
+        // SAFETY: the invocation runs.
+        let called = unsafe { &*frame };
+        let clear = place_of(called.parent(), called.index())
+            .is_none_or(|(id, _)| self.pool().ledger.orphans.clears(&id));
+        called.raise(if clear { flag::CLEAN } else { flag::MARKED });
+        !clear
+    }
+
+    /// A child of a marked invocation, the youngest job of this worker, has been pushed: it leaves the deque at once. It
+    /// becomes a claim, or one of the jobs that came back undone, which can be looked up again when it starts.
+    pub(super) fn set_aside(&self, head: *const Slot, frame: *const Frame) {
+        // All older children of the invocation have gone the same way, so the deque was empty below.
+        self.deque().restart(head.addr());
+        // SAFETY: the slot below the head has just been filled, and is private.
+        let job = unsafe { &*head.wrapping_sub(1) };
+        let Some((id, root)) = place_of(frame, job.index()) else {
+            unreachable!("nothing below a nested entry is marked");
+        };
+        let depth = depth_of(job, &id);
+        let verdict = self.pool().look_up(
+            job,
+            id,
+            root,
+            Repair {
+                marked: true,
+                crashes: 0,
+            },
+        );
+        if let Verdict::Run { marked } = verdict {
+            let repair = Repair { marked, crashes: 0 };
+            let back = Back {
+                repair,
+                at_once: false,
+            };
+            self.pool().come_back(job, depth, back);
+        }
+    }
+}

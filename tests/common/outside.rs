@@ -1,0 +1,221 @@
+//! Standing outside the gate of a pool: what is told there, and hands to take and bring jobs.
+#![allow(dead_code, reason = "each test program uses a part of it")]
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU32, AtomicUsize, Ordering::SeqCst},
+        mpsc,
+    },
+    time::Instant,
+};
+
+use satin::{
+    Satin,
+    job::{
+        Answer, Fingerprint, JobId, Offer, Parcel, Recall, Repair, RootTag, Saved, VTable,
+        number_of, registered,
+    },
+    worker::{Gate, Haul, Leaving, Outside, Token},
+};
+use serde::Serialize;
+
+use super::PATIENCE;
+
+pub fn pool(threads: usize) -> Satin {
+    satin::builder()
+        .threads(threads)
+        .stack(16)
+        .build()
+        .expect("a pool")
+}
+
+pub fn wait_for(what: &str, condition: impl Fn() -> bool) {
+    let since = Instant::now();
+    while !condition() {
+        assert!(since.elapsed() < PATIENCE, "{what} did not happen");
+        std::thread::yield_now();
+    }
+}
+
+/// Counters that jobs raise and wait for.
+static FLAGS: [AtomicU32; 256] = [const { AtomicU32::new(0) }; 256];
+
+/// Some that nobody else uses.
+pub fn flags<const N: usize>() -> [usize; N] {
+    static NEXT: AtomicUsize = AtomicUsize::new(0);
+    let first = NEXT.fetch_add(N, SeqCst);
+    std::array::from_fn(|place| first + place)
+}
+
+pub fn raise(flag: usize) {
+    FLAGS[flag].fetch_add(1, SeqCst);
+}
+
+pub fn raised(flag: usize) -> u32 {
+    FLAGS[flag].load(SeqCst)
+}
+
+pub fn await_flag(flag: usize) {
+    wait_for("a flag", || raised(flag) > 0);
+}
+
+#[derive(Debug, PartialEq)]
+pub enum Told {
+    Idle(u32),
+    Public,
+    Done(u64, Answer),
+    Recalled(Token, Recall),
+    Claimed(Token, Parcel),
+    Saved(u64, Vec<Saved>),
+    Result(RootTag, Saved),
+    Yielded(Vec<Saved>),
+    Started(RootTag),
+    Finished(RootTag),
+}
+
+struct Ear(mpsc::Sender<Told>);
+
+impl Ear {
+    fn tell(&self, told: Told) {
+        // Nobody listens any more if the test is over.
+        let _ = self.0.send(told);
+    }
+}
+
+impl Outside for Ear {
+    fn idle(&self, workers: u32) {
+        self.tell(Told::Idle(workers));
+    }
+    fn public(&self) {
+        self.tell(Told::Public);
+    }
+    fn done(&self, key: u64, answer: Answer) {
+        self.tell(Told::Done(key, answer));
+    }
+    fn recalled(&self, token: Token, why: Recall) {
+        self.tell(Told::Recalled(token, why));
+    }
+    fn claimed(&self, token: Token, parcel: Parcel) {
+        self.tell(Told::Claimed(token, parcel));
+    }
+    fn saved(&self, key: u64, saved: Vec<Saved>) {
+        self.tell(Told::Saved(key, saved));
+    }
+    fn root_result(&self, root: RootTag, saved: Saved) {
+        self.tell(Told::Result(root, saved));
+    }
+    fn yielded(&self, saved: Vec<Saved>) {
+        self.tell(Told::Yielded(saved));
+    }
+    fn offered(&self, _: Offer) {
+        unreachable!("no test offers");
+    }
+    fn root_started(&self, root: RootTag) {
+        self.tell(Told::Started(root));
+    }
+    fn root_finished(&self, root: RootTag) {
+        self.tell(Told::Finished(root));
+    }
+}
+
+pub fn listen(pool: &Satin) -> mpsc::Receiver<Told> {
+    let (tell, told) = mpsc::channel();
+    pool.gate().listen(Arc::new(Ear(tell)));
+    told
+}
+
+/// The next thing of that kind that is told.
+pub fn hear<T>(told: &mpsc::Receiver<Told>, wanted: impl Fn(&Told) -> Option<T>) -> T {
+    loop {
+        let next = told.recv_timeout(PATIENCE).expect("something is told");
+        if let Some(found) = wanted(&next) {
+            return found;
+        }
+    }
+}
+
+pub fn done(told: &mpsc::Receiver<Told>) -> (u64, Answer) {
+    hear(told, |told| match told {
+        Told::Done(key, answer) => Some((*key, answer.clone())),
+        _ => None,
+    })
+}
+
+pub fn own(haul: Haul) -> Vec<(Token, Parcel)> {
+    let jobs = haul.jobs.into_iter().map(|job| match job {
+        Leaving::Own(token, parcel) => (token, parcel),
+        Leaving::Hosted(key, _) => panic!("{key} is a hosted job"),
+    });
+    jobs.collect()
+}
+
+pub fn ids(jobs: &[(Token, Parcel)]) -> Vec<String> {
+    jobs.iter()
+        .map(|(_, parcel)| parcel.id.to_string())
+        .collect()
+}
+
+/// Takes until there is something.
+pub fn take(gate: &Gate, most: u32) -> Haul {
+    let since = Instant::now();
+    loop {
+        let haul = gate.take(most);
+        if !haul.jobs.is_empty() {
+            return haul;
+        }
+        assert!(since.elapsed() < PATIENCE, "no job");
+        std::thread::yield_now();
+    }
+}
+
+/// A result as the function's vtable writes it: the arguments, none of them `&mut`, add nothing.
+pub fn answer(result: u32) -> Answer {
+    Answer::Result {
+        bytes: postcard::to_stdvec(&result).expect("a number"),
+        needs: vec![],
+    }
+}
+
+/// Runs `outside` while `program` runs on the pool.
+pub fn during<R: Send>(
+    pool: &Satin,
+    program: impl FnOnce() -> R + Send,
+    outside: impl FnOnce(&Gate),
+) -> R {
+    let gate = pool.gate();
+    std::thread::scope(|scope| {
+        let program = scope.spawn(|| pool.run(program));
+        outside(&gate);
+        program.join().expect("the program does not panic")
+    })
+}
+
+fn registered_as(function: &str) -> &'static VTable {
+    let path = format!("::{function}");
+    let mut all = registered()
+        .iter()
+        .filter(|(name, _)| name.ends_with(&path));
+    let (_, vtable) = all.next().expect("a function");
+    assert!(all.next().is_none(), "two functions are called {function}");
+    vtable
+}
+
+/// What a call of that function computes.
+pub fn fingerprint(function: &str, arguments: &impl Serialize) -> Fingerprint {
+    let arguments = postcard::to_stdvec(arguments).expect("bytes");
+    Fingerprint::of(registered_as(function).info.name, &arguments)
+}
+
+/// A call of that function, as it travels.
+pub fn parcel(id: JobId, function: &str, arguments: &impl Serialize) -> Parcel {
+    Parcel {
+        id,
+        function: number_of(registered_as(function)).expect("a number"),
+        arguments: postcard::to_stdvec(arguments).expect("bytes"),
+        fingerprint: fingerprint(function, arguments),
+        needs: vec![],
+        term: 0,
+        repair: Repair::default(),
+    }
+}

@@ -1,0 +1,518 @@
+//! What marked jobs do: look themselves up among the orphans, and claim what somebody still has.
+#![cfg(not(feature = "serial"))]
+#![forbid(unsafe_code)]
+
+mod common;
+
+use std::sync::mpsc;
+
+use common::{
+    Watchdog,
+    outside::{
+        Told, answer, await_flag, done, during, fingerprint, flags, hear, ids, listen, own, pool,
+        raise, raised, take, wait_for,
+    },
+};
+use satin::{
+    Satin,
+    job::{Answer, Back, Fingerprint, JobId, OrphanNews, Parcel, Recall, Repair},
+    spawn, spawnable, sync,
+    worker::{Gate, Token},
+};
+
+/// Spawns a family, which is to leave before `go`.
+#[spawnable]
+fn top(children: u32, go: usize, ready: usize, on: usize, ran: usize) -> u32 {
+    let sum = spawn!(family(children, ready, on, ran));
+    await_flag(go);
+    sync!();
+    sum
+}
+
+/// Spawns `children` that raise `ran` and return their number; says so at `ready`, and goes on at `on`.
+#[spawnable]
+fn family(children: u32, ready: usize, on: usize, ran: usize) -> u32 {
+    let mut sum = 0;
+    for child in 0..children {
+        sum += spawn!(unit(child, ran));
+    }
+    raise(ready);
+    await_flag(on);
+    sync!();
+    sum
+}
+
+#[spawnable]
+fn unit(number: u32, ran: usize) -> u32 {
+    raise(ran);
+    number
+}
+
+const MARKED: Repair = Repair {
+    marked: true,
+    crashes: 1,
+};
+
+/// A node died.
+const LOST: Back = Back {
+    repair: MARKED,
+    at_once: false,
+};
+
+/// A claim was withdrawn.
+const WITHDRAWN: Back = Back {
+    repair: MARKED,
+    at_once: true,
+};
+
+fn claimed(told: &mpsc::Receiver<Told>) -> (Token, Parcel) {
+    hear(told, |told| match told {
+        Told::Claimed(token, parcel) => Some((*token, parcel.clone())),
+        _ => None,
+    })
+}
+
+fn children(of: &JobId, numbers: impl IntoIterator<Item = u32>) -> Vec<String> {
+    let numbers = numbers.into_iter();
+    numbers.map(|number| of.child(number).to_string()).collect()
+}
+
+fn sorted(jobs: &[(Token, Parcel)]) -> Vec<String> {
+    let mut ids = ids(jobs);
+    ids.sort();
+    ids
+}
+
+#[spawnable]
+fn hold(begun: usize, until: usize) {
+    raise(begun);
+    await_flag(until);
+}
+
+/// As [`during`], with the job that the program spawns: the other workers are busy until it has left.
+fn bereaved_of<R: Send>(
+    pool: &Satin,
+    program: impl FnOnce() -> R + Send,
+    outside: impl FnOnce(&Gate, Token, Parcel),
+) -> R {
+    let [begun, until] = flags();
+    let others = pool.figures().len() as u32 - 1;
+    std::thread::scope(|scope| {
+        for _ in 0..others {
+            scope.spawn(|| pool.run(|| hold(begun, until)));
+        }
+        wait_for("the others", || raised(begun) == others);
+        during(pool, program, |gate| {
+            let (token, parcel) = own(take(gate, 1)).remove(0);
+            raise(until);
+            outside(gate, token, parcel);
+        })
+    })
+}
+
+/// The flags of one run of [`top`].
+#[derive(Clone, Copy)]
+struct Flags {
+    go: usize,
+    ready: usize,
+    on: usize,
+    ran: usize,
+}
+
+/// Runs [`top`]; the family has left, and the rest is up to `story`. Gives the sum, and how many of the children ran.
+fn bereaved(
+    pool: &Satin,
+    count: u32,
+    story: impl FnOnce(&Gate, Flags, Token, Parcel),
+) -> (u32, u32) {
+    let [go, ready, on, ran] = flags();
+    let sum = bereaved_of(
+        pool,
+        || top(count, go, ready, on, ran),
+        |gate, token, parcel| {
+            let all = Flags { go, ready, on, ran };
+            story(gate, all, token, parcel);
+            raise(go);
+            raise(on);
+        },
+    );
+    (sum, raised(ran))
+}
+
+fn is_here(gate: &Gate, parcel: &Parcel) {
+    gate.orphan(OrphanNews::Here(parcel.id.clone(), parcel.fingerprint));
+}
+
+/// These children of a family are orphans.
+fn are_here(gate: &Gate, family: &JobId, numbers: &[u32], ran: usize) {
+    for number in numbers {
+        let print = fingerprint("unit", &(number, ran));
+        gate.orphan(OrphanNews::Here(family.child(*number), print));
+    }
+}
+
+#[test]
+fn a_job_that_was_put_back_claims_what_is_left_of_it() {
+    let _watchdog = Watchdog::new("a_job_that_was_put_back_claims_what_is_left_of_it");
+    for workers in [1, 3] {
+        let pool = pool(workers);
+        let told = listen(&pool);
+        let (sum, ran) = bereaved(&pool, 5, |gate, flags, token, parcel| {
+            is_here(gate, &parcel);
+            assert!(gate.put_back(token, LOST));
+            raise(flags.go);
+            let (claim, again) = claimed(&told);
+            let expected = Parcel {
+                repair: MARKED,
+                ..parcel
+            };
+            assert_eq!(again, expected);
+            assert_ne!(claim, token);
+            assert!(gate.take(1).jobs.is_empty(), "it is away");
+            assert!(gate.deliver(claim, answer(1000)));
+            assert!(!gate.deliver(claim, answer(0)));
+        });
+        assert_eq!((sum, ran), (1000, 0));
+    }
+}
+
+#[test]
+fn a_claim_that_is_put_back_is_looked_up_again_or_run() {
+    let _watchdog = Watchdog::new("a_claim_that_is_put_back_is_looked_up_again_or_run");
+    for workers in [1, 3] {
+        for refused in [false, true] {
+            let pool = pool(workers);
+            let told = listen(&pool);
+            let result = bereaved(&pool, 5, |gate, flags, token, parcel| {
+                is_here(gate, &parcel);
+                assert!(gate.put_back(token, LOST));
+                raise(flags.go);
+                let (first, _) = claimed(&told);
+                assert!(gate.put_back(first, LOST));
+                let (second, _) = claimed(&told);
+                assert_ne!(first, second);
+                if refused {
+                    assert!(gate.deliver(second, Answer::Refused("no room".into())));
+                } else {
+                    assert!(gate.put_back(second, WITHDRAWN));
+                }
+                await_flag(flags.ready);
+            });
+            assert_eq!(result, (1 + 2 + 3 + 4, 5));
+        }
+    }
+}
+
+#[test]
+fn children_of_a_marked_job_are_claimed() {
+    let _watchdog = Watchdog::new("children_of_a_marked_job_are_claimed");
+    for workers in [1, 3] {
+        let pool = pool(workers);
+        let told = listen(&pool);
+        let result = bereaved(&pool, 10, |gate, flags, token, parcel| {
+            are_here(gate, &parcel.id, &[2, 5, 8], flags.ran);
+            // This one has another fingerprint: a miss.
+            gate.orphan(OrphanNews::Here(parcel.id.child(7), Fingerprint(1)));
+            let gone = fingerprint("unit", &(8u32, flags.ran));
+            gate.orphan(OrphanNews::Gone(parcel.id.child(8), gone));
+            assert!(gate.put_back(token, LOST));
+            raise(flags.go);
+            let [two, five] = [claimed(&told), claimed(&told)];
+            assert_eq!(
+                ids(&[two.clone(), five.clone()]),
+                children(&parcel.id, [2, 5])
+            );
+            let inherited = Repair {
+                crashes: 0,
+                ..MARKED
+            };
+            assert_eq!(two.1.repair, inherited);
+            await_flag(flags.ready);
+            assert!(gate.deliver(two.0, answer(1000)));
+            assert!(gate.put_back(five.0, WITHDRAWN));
+        });
+        assert_eq!(result, ((0..10).sum::<u32>() - 2 + 1000, 9));
+    }
+}
+
+/// A family of ten has left, and its node died. Takes all its children, once they have been spawned again.
+fn spawned_again(pool: &Satin, settled: bool) -> Vec<(Token, Parcel)> {
+    let mut jobs = Vec::new();
+    let result = bereaved(pool, 10, |gate, flags, token, parcel| {
+        gate.orphan(OrphanNews::Settled(settled));
+        // Elsewhere in the tree.
+        let mut cousin = parcel.id.clone();
+        let index = cousin.pop().expect("a family is below its root");
+        gate.orphan(OrphanNews::Here(cousin.child(index + 1), Fingerprint(1)));
+        assert!(gate.put_back(token, LOST));
+        raise(flags.go);
+        await_flag(flags.ready);
+        while jobs.len() < 10 {
+            jobs.append(&mut own(take(gate, 100)));
+        }
+        assert_eq!(sorted(&jobs), children(&parcel.id, 0..10));
+        for (token, parcel) in &jobs {
+            let back = Back {
+                repair: parcel.repair,
+                at_once: false,
+            };
+            assert!(gate.put_back(*token, back));
+        }
+    });
+    assert_eq!(result, ((0..10).sum(), 10));
+    jobs
+}
+
+#[test]
+fn where_nothing_is_below_the_mark_is_dropped() {
+    let _watchdog = Watchdog::new("where_nothing_is_below_the_mark_is_dropped");
+    let publications =
+        |pool: &Satin| -> u64 { pool.figures().iter().map(|of| of.publications).sum() };
+    let mut published = [0, 0];
+    for settled in [false, true] {
+        let pool = pool(1);
+        let _told = listen(&pool);
+        let jobs = spawned_again(&pool, settled);
+        assert!(
+            jobs.iter()
+                .all(|(_, parcel)| parcel.repair.marked != settled),
+            "{jobs:?}"
+        );
+        published[usize::from(settled)] = publications(&pool);
+    }
+    // Children of marked jobs pass the deque by.
+    assert!(published[0] < published[1], "{published:?}");
+}
+
+/// Two children per level, both of which can leave.
+#[spawnable]
+fn tree(depth: u32, ready: usize, on: usize, ran: usize) -> u32 {
+    if depth == 0 {
+        raise(ran);
+        return 1;
+    }
+    let a = spawn!(tree(depth - 1, ready, on, ran));
+    let b = spawn!(tree(depth - 1, ready, on, ran));
+    raise(ready);
+    await_flag(on);
+    sync!();
+    a + b
+}
+
+#[spawnable]
+fn above_a_tree(go: usize, ready: usize, on: usize, ran: usize) -> u32 {
+    let sum = spawn!(tree(3, ready, on, ran));
+    await_flag(go);
+    sync!();
+    sum
+}
+
+#[test]
+fn marks_go_down_to_the_orphans_and_no_further() {
+    let _watchdog = Watchdog::new("marks_go_down_to_the_orphans_and_no_further");
+    let pool = pool(1);
+    let told = listen(&pool);
+    let [go, ready, on, ran] = flags();
+    let sum = bereaved_of(
+        &pool,
+        || above_a_tree(go, ready, on, ran),
+        |gate, token, parcel| {
+            let orphan = parcel.id.child(1).child(0);
+            let print = fingerprint("tree", &(1u32, ready, on, ran));
+            gate.orphan(OrphanNews::Here(orphan.clone(), print));
+            gate.orphan(OrphanNews::Settled(true));
+            assert!(gate.put_back(token, LOST));
+            raise(go);
+            await_flag(ready);
+            let mut jobs = own(take(gate, 1));
+            jobs.append(&mut own(take(gate, 1)));
+            let marks: Vec<_> = jobs.iter().map(|(_, job)| job.repair.marked).collect();
+            assert_eq!(ids(&jobs), children(&parcel.id, [0, 1]));
+            assert_eq!(marks, [false, true]);
+            for (token, job) in &jobs {
+                let back = Back {
+                    repair: job.repair,
+                    at_once: false,
+                };
+                assert!(gate.put_back(*token, back));
+            }
+            raise(on);
+            let (claim, job) = claimed(&told);
+            assert_eq!(job.id, orphan);
+            assert!(gate.deliver(claim, answer(100)));
+        },
+    );
+    assert_eq!((sum, raised(ran)), (4 + 100 + 2, 6));
+}
+
+/// Spawns a unit on each level, and calls itself for the next.
+#[spawnable]
+fn chain(depth: u32, ran: usize) -> u32 {
+    if depth == 0 {
+        return 0;
+    }
+    let here = spawn!(unit(depth, ran));
+    let below = satin::call!(chain(depth - 1, ran));
+    sync!();
+    here + below
+}
+
+#[spawnable]
+fn above_a_chain(go: usize, ran: usize) -> u32 {
+    let sum = spawn!(chain(10, ran));
+    await_flag(go);
+    sync!();
+    sum
+}
+
+/// What is called inherits the mark; its children are looked up like those that are spawned.
+#[test]
+fn what_is_called_inherits_the_mark() {
+    let _watchdog = Watchdog::new("what_is_called_inherits_the_mark");
+    for (workers, settled) in [(1, false), (1, true), (3, true)] {
+        let pool = pool(workers);
+        let told = listen(&pool);
+        let [go, ran] = flags();
+        let sum = bereaved_of(
+            &pool,
+            || above_a_chain(go, ran),
+            |gate, token, parcel| {
+                // On the fifth level, below four calls.
+                let called = (0..4).fold(parcel.id, |id, _| id.child(1));
+                let print = fingerprint("unit", &(6u32, ran));
+                gate.orphan(OrphanNews::Here(called.child(0), print));
+                gate.orphan(OrphanNews::Settled(settled));
+                assert!(gate.put_back(token, LOST));
+                raise(go);
+                let (claim, _) = claimed(&told);
+                assert!(gate.deliver(claim, answer(1000)));
+            },
+        );
+        assert_eq!((sum, raised(ran)), ((1..=10).sum::<u32>() - 6 + 1000, 9));
+    }
+}
+
+#[spawnable]
+fn keeper(go: usize, ran: usize) -> Vec<u32> {
+    let mut list = vec![1, 2];
+    let added = spawn!(extend(&mut list, ran));
+    await_flag(go);
+    sync!();
+    list.push(added);
+    list
+}
+
+#[spawnable]
+fn extend(list: &mut Vec<u32>, ran: usize) -> u32 {
+    raise(ran);
+    list.push(3);
+    4
+}
+
+#[test]
+fn an_answer_to_a_claim_changes_mutable_arguments() {
+    let _watchdog = Watchdog::new("an_answer_to_a_claim_changes_mutable_arguments");
+    for workers in [1, 3] {
+        let pool = pool(workers);
+        let told = listen(&pool);
+        let [go, ran] = flags();
+        let list = bereaved_of(
+            &pool,
+            || keeper(go, ran),
+            |gate, token, parcel| {
+                is_here(gate, &parcel);
+                assert!(gate.put_back(token, LOST));
+                raise(go);
+                let (claim, _) = claimed(&told);
+                let answer = (40u32, vec![1u32, 2, 30]);
+                let bytes = postcard::to_stdvec(&answer).expect("bytes");
+                let needs = vec![];
+                assert!(gate.deliver(claim, Answer::Result { bytes, needs }));
+            },
+        );
+        assert_eq!((list, raised(ran)), (vec![1, 2, 30, 40], 0));
+    }
+}
+
+/// A family that has died once goes to another pool, where its child number 1 is an orphan.
+fn hosted_again(
+    here: &Satin,
+    there: &Satin,
+    story: impl FnOnce(&Gate, &mpsc::Receiver<Told>, Flags, Token) -> Answer,
+) -> (u32, u32) {
+    let told = listen(there);
+    let _nobody = listen(here);
+    bereaved(here, 3, |gate, flags, token, parcel| {
+        assert_eq!((parcel.repair, parcel.term), (Repair::default(), 7));
+        assert!(gate.put_back(token, LOST));
+        let (token, parcel) = own(take(gate, 1)).remove(0);
+        assert_eq!((parcel.repair, parcel.term), (MARKED, 7));
+        are_here(&there.gate(), &parcel.id, &[1], flags.ran);
+        there.gate().host(3, parcel.clone());
+        let (claim, child) = claimed(&told);
+        assert_eq!((child.id, child.term), (parcel.id.child(1), 7));
+        let answer = story(&there.gate(), &told, flags, claim);
+        assert!(gate.deliver(token, answer));
+    })
+}
+
+#[test]
+fn marks_travel() {
+    let _watchdog = Watchdog::new("marks_travel");
+    for workers in [1, 3] {
+        let (here, there) = (pool(1), pool(workers));
+        here.gate().set_term(7);
+        let result = hosted_again(&here, &there, |gate, told, flags, claim| {
+            raise(flags.on);
+            assert!(gate.deliver(claim, answer(100)));
+            let (key, answer) = done(told);
+            assert_eq!(key, 3);
+            answer
+        });
+        assert_eq!(result, (2 + 100, 2));
+    }
+}
+
+#[test]
+fn a_claim_is_recalled_when_nobody_wants_it() {
+    let _watchdog = Watchdog::new("a_claim_is_recalled_when_nobody_wants_it");
+    for workers in [1, 3] {
+        let (here, there) = (pool(1), pool(workers));
+        here.gate().set_term(7);
+        let (sum, _) = hosted_again(&here, &there, |gate, told, flags, claim| {
+            await_flag(flags.ready);
+            raise(flags.on);
+            gate.abort_hosted(3);
+            let recalled = hear(told, |told| match told {
+                Told::Recalled(token, why) => Some((*token, *why)),
+                _ => None,
+            });
+            assert_eq!(recalled, (claim, Recall::Unwanted));
+            assert_eq!(done(told), (3, Answer::Aborted));
+            assert!(!gate.deliver(claim, answer(100)));
+            answer(5)
+        });
+        assert_eq!(sum, 5);
+    }
+}
+
+#[test]
+fn what_is_called_home_is_run() {
+    let _watchdog = Watchdog::new("what_is_called_home_is_run");
+    for workers in [1, 3] {
+        let pool = pool(workers);
+        let told = listen(&pool);
+        let result = bereaved(&pool, 4, |gate, flags, token, parcel| {
+            is_here(gate, &parcel);
+            are_here(gate, &parcel.id, &[1, 2], flags.ran);
+            assert!(gate.put_back(token, LOST));
+            raise(flags.go);
+            let (claim, _) = claimed(&told);
+            gate.call_home();
+            assert!(!gate.deliver(claim, answer(100)));
+            // From now on nobody knows of orphans.
+            is_here(gate, &parcel);
+        });
+        assert_eq!(result, (1 + 2 + 3, 4));
+    }
+}
