@@ -9,13 +9,13 @@ use std::sync::mpsc;
 use common::{
     Watchdog,
     outside::{
-        Told, answer, await_flag, done, during, flags, hear, ids, listen, own, pool, raise, raised,
-        take, wait_for,
+        Told, answer, await_flag, done, during, fingerprint, flags, hear, ids, listen, own, pool,
+        raise, raised, take, wait_for,
     },
 };
 use satin::{
     Satin,
-    job::{Answer, Back, Fingerprint, JobId, OrphanNews, Parcel, Recall, Repair, registered},
+    job::{Answer, Back, Fingerprint, JobId, OrphanNews, Parcel, Recall, Repair},
     spawn, spawnable, sync,
     worker::{Gate, Token},
 };
@@ -46,15 +46,6 @@ fn family(children: u32, ready: usize, on: usize, ran: usize) -> u32 {
 fn unit(number: u32, ran: usize) -> u32 {
     raise(ran);
     number
-}
-
-/// What a call of that function of this file computes.
-fn fingerprint(function: &str, arguments: &impl serde::Serialize) -> Fingerprint {
-    let path = format!("::{function}");
-    let mut names = registered().keys().filter(|name| name.ends_with(&path));
-    let name = names.next().expect("a function");
-    assert_eq!(names.next(), None, "two functions of that name");
-    Fingerprint::of(name, &postcard::to_stdvec(arguments).expect("bytes"))
 }
 
 const MARKED: Repair = Repair {

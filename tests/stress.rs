@@ -698,8 +698,8 @@ struct Pools {
     away: Satin,
 }
 
-/// What may come out, and how many jobs travelled, and were claimed.
-fn run(seed: u64, pools: &Pools) -> (Outcome, [usize; 2]) {
+/// What may come out, and how many jobs travelled, were claimed, and were saved.
+fn run(seed: u64, pools: &Pools) -> (Outcome, [usize; 3]) {
     let mut rng = Rng(mix(seed));
     let home = &pools.homes[rng.below(4) as usize];
     let remote = rng.below(2) == 0;
@@ -728,9 +728,9 @@ fn run(seed: u64, pools: &Pools) -> (Outcome, [usize; 2]) {
     let (result, counts) = match remote {
         true => {
             let (result, report) = beside(home, &pools.away, habits, |_| program());
-            (result, [report.travelled, report.claimed])
+            (result, [report.travelled, report.claimed, report.saved])
         }
-        false => (home.run(program), [0, 0]),
+        false => (home.run(program), [0, 0, 0]),
     };
     let how = || {
         format!(
@@ -792,7 +792,7 @@ fn random_trees() {
     });
     let first = number("SATIN_STRESS_SEED", 1);
     let (mut values, mut failures, mut panics) = (0, 0, 0);
-    let [mut travelled, mut claimed] = [0, 0];
+    let [mut travelled, mut claimed, mut saved] = [0; 3];
     let runs = number("SATIN_STRESS_RUNS", 300);
     for seed in first..first + runs {
         dog.seed.store(seed, SeqCst);
@@ -803,6 +803,7 @@ fn random_trees() {
                 panics += u64::from(expected.panics);
                 travelled += counts[0];
                 claimed += counts[1];
+                saved += counts[2];
             }
             Err(payload) => {
                 let why = payload.downcast_ref::<String>().map_or("", String::as_str);
@@ -817,7 +818,7 @@ fn random_trees() {
     watch.join().expect("the watchdog ends");
     println!(
         "{runs} runs: {values} may give a value, {failures} a failure, {panics} a panic; {travelled} jobs travelled, {claimed} \
-         were claimed"
+         were claimed, {saved} saved"
     );
     if runs >= 300 {
         assert!(

@@ -375,7 +375,14 @@ impl Mischief {
                 }
                 let through = stay[(pick % stay.len() as u64) as usize];
                 let site = cluster.node(through).view().me().site.clone();
-                let node = cluster.join(&self.config, &site, self.threads, through);
+                let others = stay.iter().filter(|other| **other != through);
+                let known = std::iter::once(&through).chain(others);
+                let config = Config {
+                    join: known.map(|node| cluster.addr(*node)).collect(),
+                    may_found: false,
+                    ..self.config.clone()
+                };
+                let node = cluster.boot(&config, &site, self.threads);
                 cluster.set_nesting(node, self.nesting);
                 format!("node {node} comes to {site}")
             }

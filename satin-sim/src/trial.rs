@@ -276,7 +276,10 @@ impl Stage {
 
     fn say(&self, what: &str) {
         if self.trace {
-            println!("{:>12?} ---- {what}", self.cluster.now());
+            println!(
+                "{:>12.6} ========= {what}",
+                self.cluster.now().as_secs_f64()
+            );
         }
     }
 
@@ -314,9 +317,10 @@ impl Stage {
         Ok(())
     }
 
+    /// Nodes of the pool; a node that never found its way in, because whom it knew has died, is none.
     fn running(&self) -> impl Iterator<Item = u32> {
         let nodes = 0..self.cluster.nodes();
-        nodes.filter(|node| self.cluster.is_alive(*node))
+        nodes.filter(|node| self.cluster.is_alive(*node) && self.cluster.joined(*node).is_some())
     }
 
     /// No main is under way, and one came to its end with somebody who still runs.
@@ -330,11 +334,7 @@ impl Stage {
         let drained = |node: &u32| self.mischief.drained.contains(node);
         self.running().all(|node| {
             let books = self.cluster.node(node).inspect();
-            !drained(&node)
-                && self.cluster.is_empty(node)
-                && books.outstanding.is_empty()
-                && books.hosted.is_empty()
-                && books.entries.is_empty()
+            !drained(&node) && self.cluster.is_empty(node) && books.under_way() == 0
         })
     }
 
@@ -371,7 +371,7 @@ impl Stage {
 
     fn check_step(&mut self) -> Result<(), Violation> {
         if self.cluster.steps > EVENTS {
-            let sentence = "the pool talks to itself without end".into();
+            let sentence = format!("node {:?} has no rest", self.cluster.touched);
             return Err(self.violation("I7", sentence));
         }
         let Some(node) = self

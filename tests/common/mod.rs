@@ -18,7 +18,7 @@ use std::{
 
 use satin::{
     Satin,
-    job::{Answer, Back, Fingerprint, JobId, OrphanNews, Parcel, Recall, Repair, by_number},
+    job::{Answer, Back, Fingerprint, JobId, OrphanNews, Parcel, Recall, Repair, Saved, by_number},
     worker::{Leaving, Outside, Token},
 };
 
@@ -60,7 +60,7 @@ pub struct Habits {
     /// Kept until it is recalled or everything ends: a node that never answers.
     pub hoard: u64,
     /// Run by the other pool while the first believes that it died: it does the job again, with a mark, and may claim
-    /// what it meets of it.
+    /// what it meets of it. Half of them are given up on the way.
     pub orphan: u64,
     /// So many jobs at most are in the other pool at once; 0 means 4.
     pub most: usize,
@@ -123,6 +123,8 @@ pub struct Report {
     pub panicked: usize,
     /// Claims that were answered, and wanted.
     pub claimed: usize,
+    /// Results of finished children below jobs that were given up.
+    pub saved: usize,
 }
 
 /// What those outside the thief's thread can see while it is at work.
@@ -197,6 +199,8 @@ enum Told {
     Recalled(Token),
     /// The first pool has met an orphan.
     Claimed(Token, Parcel),
+    /// The other pool has given a job up.
+    Saved(Token, Vec<Saved>),
 }
 
 struct Ear(mpsc::Sender<Told>);
@@ -214,11 +218,18 @@ impl Outside for Ear {
     fn claimed(&self, token: Token, parcel: Parcel) {
         let _ = self.0.send(Told::Claimed(token, parcel));
     }
+
+    fn saved(&self, key: u64, saved: Vec<Saved>) {
+        let _ = self.0.send(Told::Saved(Token(key), saved));
+    }
 }
 
+/// What an orphan is known by.
+type Name = (JobId, Fingerprint);
+
 /// A job that the other pool does, or has done, and the first one does again.
+#[derive(Default)]
 struct Orphan {
-    name: (JobId, Fingerprint),
     answer: Option<Answer>,
     claims: Vec<Token>,
 }
@@ -232,7 +243,9 @@ struct Thief<'t> {
     rng: Rng,
     report: Report,
     hosted: HashSet<Token>,
-    orphans: HashMap<Token, Orphan>,
+    orphans: HashMap<Name, Orphan>,
+    /// Those that the other pool runs, and the poll at which it gives them up.
+    running: HashMap<Token, (Name, u64)>,
     /// Kept jobs, and the poll at which they are put back.
     kept: Vec<(Token, u64)>,
     recalled: HashSet<Token>,
@@ -257,6 +270,7 @@ impl<'t> Thief<'t> {
             report: Report::default(),
             hosted: HashSet::new(),
             orphans: HashMap::new(),
+            running: HashMap::new(),
             kept: Vec::new(),
             recalled: HashSet::new(),
             unwanted: HashSet::new(),
@@ -304,6 +318,13 @@ impl<'t> Thief<'t> {
                 Told::Recalled(token) => self.recalled(token),
                 Told::Done(token, answer) => self.done(token, answer),
                 Told::Claimed(token, parcel) => self.claimed(token, &parcel),
+                Told::Saved(token, saved) => self.saved(token, saved),
+            }
+        }
+        for (token, (_, give_up)) in &mut self.running {
+            if *give_up <= poll {
+                *give_up = u64::MAX;
+                self.b.gate().save_hosted(token.0);
             }
         }
         while let Some(place) = self.kept.iter().position(|(_, until)| *until <= poll) {
@@ -324,8 +345,8 @@ impl<'t> Thief<'t> {
 
     fn done(&mut self, token: Token, answer: Answer) {
         assert!(self.hosted.remove(&token), "done twice");
-        if self.orphans.contains_key(&token) {
-            return self.orphan_done(token, answer);
+        if let Some((name, _)) = self.running.remove(&token) {
+            return self.orphan_done(name, answer);
         }
         match &answer {
             Answer::Aborted => self.report.aborted += 1,
@@ -347,8 +368,9 @@ impl<'t> Thief<'t> {
     fn claimed(&mut self, token: Token, parcel: &Parcel) {
         assert!(parcel.repair.marked, "only marked jobs claim");
         let name = (parcel.id.clone(), parcel.fingerprint);
-        let owner = self.orphans.values_mut().find(|orphan| orphan.name == name);
-        let orphan = owner.expect("a claim of what nobody has");
+        let Some(orphan) = self.orphans.get_mut(&name) else {
+            return self.withdraw(token); // it has just been given up
+        };
         if self.rng.below(4) == 0 {
             self.withdraw(token);
         } else if let Some(answer) = orphan.answer.clone() {
@@ -358,28 +380,54 @@ impl<'t> Thief<'t> {
         }
     }
 
-    fn orphan_done(&mut self, token: Token, answer: Answer) {
-        let orphan = self.orphans.get_mut(&token).expect("it is an orphan");
-        let claims = std::mem::take(&mut orphan.claims);
-        let (id, fingerprint) = orphan.name.clone();
-        let refused = matches!(answer, Answer::Refused(_));
-        if refused {
-            self.a.gate().orphan(OrphanNews::Gone(id, fingerprint));
+    fn orphan_done(&mut self, name: Name, answer: Answer) {
+        if matches!(answer, Answer::Refused(_)) {
+            return self.orphan_gone(&name);
         }
+        let orphan = self.orphans.entry(name).or_default();
+        let claims = std::mem::take(&mut orphan.claims);
         orphan.answer = Some(answer.clone());
         for claim in claims {
-            if refused {
+            self.answer_claim(claim, answer.clone());
+        }
+    }
+
+    /// A run of it has ended without a result; perhaps it is not the only one.
+    fn orphan_gone(&mut self, name: &Name) {
+        let mut others = self.running.values();
+        let orphan = &self.orphans[name];
+        if orphan.answer.is_none() && others.all(|(other, _)| other != name) {
+            let (id, fingerprint) = name.clone();
+            self.a.gate().orphan(OrphanNews::Gone(id, fingerprint));
+            let orphan = self.orphans.remove(name);
+            for claim in orphan.map_or(vec![], |orphan| orphan.claims) {
                 self.withdraw(claim);
-            } else {
-                self.answer_claim(claim, answer.clone());
             }
         }
     }
 
+    /// The other pool has given a job up, but this is left of it.
+    fn saved(&mut self, token: Token, saved: Vec<Saved>) {
+        assert!(self.hosted.remove(&token), "done twice");
+        let (name, _) = self.running.remove(&token).expect("it is an orphan");
+        for Saved {
+            id,
+            fingerprint,
+            answer,
+        } in saved
+        {
+            self.report.saved += 1;
+            assert!(name.0.is_ancestor_of(&id) && id != name.0);
+            let here = OrphanNews::Here(id.clone(), fingerprint);
+            self.a.gate().orphan(here);
+            let orphan = self.orphans.entry((id, fingerprint)).or_default();
+            orphan.answer = Some(answer);
+        }
+        self.orphan_gone(&name);
+    }
+
     fn answer_claim(&mut self, token: Token, answer: Answer) {
-        if matches!(answer, Answer::Refused(_)) {
-            self.withdraw(token);
-        } else if self.deliver(token, answer) {
+        if self.deliver(token, answer) {
             self.report.claimed += 1;
         }
     }
@@ -399,7 +447,7 @@ impl<'t> Thief<'t> {
     }
 
     /// The other pool runs the job, and so does the first.
-    fn orphan(&mut self, token: Token, parcel: Parcel) {
+    fn orphan(&mut self, token: Token, parcel: Parcel, poll: u64) {
         let name = (parcel.id.clone(), parcel.fingerprint);
         self.a
             .gate()
@@ -407,12 +455,12 @@ impl<'t> Thief<'t> {
         // Sometimes those who do it again do not know yet that there is nothing else.
         let settled = self.rng.below(2) == 0;
         self.a.gate().orphan(OrphanNews::Settled(settled));
-        let orphan = Orphan {
-            name,
-            answer: None,
-            claims: Vec::new(),
+        self.orphans.entry(name.clone()).or_default();
+        let give_up = match self.rng.below(2) {
+            0 => poll.saturating_add(self.rng.below(200)),
+            _ => u64::MAX,
         };
-        self.orphans.insert(token, orphan);
+        self.running.insert(token, (name, give_up));
         self.hosted.insert(token);
         self.b.gate().host(token.0, parcel.clone());
         let repair = Repair {
@@ -509,7 +557,7 @@ impl<'t> Thief<'t> {
         } else if dice < put_back + refuse + lose + hoard {
             self.kept.push((token, u64::MAX));
         } else if dice < put_back + refuse + lose + hoard + orphan {
-            self.orphan(token, parcel);
+            self.orphan(token, parcel, poll);
         } else {
             self.hosted.insert(token);
             self.b.gate().host(token.0, parcel);

@@ -12,9 +12,13 @@ use std::{
 
 use satin::{
     Satin,
-    job::{Answer, Offer, Parcel, Recall, RootTag, Saved},
+    job::{
+        Answer, Fingerprint, JobId, Offer, Parcel, Recall, Repair, RootTag, Saved, VTable,
+        number_of, registered,
+    },
     worker::{Gate, Haul, Leaving, Outside, Token},
 };
+use serde::Serialize;
 
 use super::PATIENCE;
 
@@ -185,4 +189,33 @@ pub fn during<R: Send>(
         outside(&gate);
         program.join().expect("the program does not panic")
     })
+}
+
+fn registered_as(function: &str) -> &'static VTable {
+    let path = format!("::{function}");
+    let mut all = registered()
+        .iter()
+        .filter(|(name, _)| name.ends_with(&path));
+    let (_, vtable) = all.next().expect("a function");
+    assert!(all.next().is_none(), "two functions are called {function}");
+    vtable
+}
+
+/// What a call of that function computes.
+pub fn fingerprint(function: &str, arguments: &impl Serialize) -> Fingerprint {
+    let arguments = postcard::to_stdvec(arguments).expect("bytes");
+    Fingerprint::of(registered_as(function).info.name, &arguments)
+}
+
+/// A call of that function, as it travels.
+pub fn parcel(id: JobId, function: &str, arguments: &impl Serialize) -> Parcel {
+    Parcel {
+        id,
+        function: number_of(registered_as(function)).expect("a number"),
+        arguments: postcard::to_stdvec(arguments).expect("bytes"),
+        fingerprint: fingerprint(function, arguments),
+        needs: vec![],
+        term: 0,
+        repair: Repair::default(),
+    }
 }

@@ -8,10 +8,11 @@ use std::{
     sync::OnceLock,
 };
 
+use postcard::ser_flavors;
 use serde::{Serialize, de::DeserializeOwned};
 
 use super::{
-    ValueName,
+    Fingerprint, ValueName,
     kinds::Kinds,
     needs,
     record::{Aborted, Cx, Judge, Payload, Slot, State},
@@ -163,6 +164,10 @@ pub struct VTable {
     pub info: Info,
     pub(crate) run: unsafe fn(&Slot, Cx) -> State,
     pub(crate) export: unsafe fn(&Slot) -> Result<Packed, String>,
+    /// What a job computes, if its result could be saved.
+    pub(crate) fingerprint: unsafe fn(&Slot) -> Option<Fingerprint>,
+    /// The answer of a job that is done and has a fingerprint.
+    pub(crate) save: unsafe fn(&Slot) -> Result<Packed, String>,
     pub(crate) run_bytes: RunBytes,
     pub(crate) finish: unsafe fn(&Slot, &[u8]) -> Result<(), String>,
     pub(crate) drop_args: unsafe fn(&Slot),
@@ -201,6 +206,8 @@ impl VTable {
             info,
             run: run::<F>,
             export: export::<F>,
+            fingerprint: fingerprint::<F>,
+            save: save::<F>,
             run_bytes: run_bytes::<F>,
             finish: finish::<F>,
             drop_args: drop_as::<Args<'static, F>>,
@@ -233,6 +240,55 @@ unsafe fn export<F: Function>(slot: &Slot) -> Result<Packed, String> {
     // SAFETY: the caller has moved the slot to `Leaving`: the arguments of `F` are there, and nobody takes them.
     let args = unsafe { slot.peek::<Args<'_, F>>() };
     pack("serializing the arguments", || postcard::to_stdvec(args))
+}
+
+/// None if the job has `&mut` arguments: what they were is gone once it has run here.
+unsafe fn fingerprint<F: Function>(slot: &Slot) -> Option<Fingerprint> {
+    if F::Kinds::GIVES_BACK {
+        return None;
+    }
+    // SAFETY: the caller has taken the job and not run it: the arguments of `F` are there.
+    fingerprint_of::<F>(unsafe { slot.peek::<Args<'_, F>>() })
+}
+
+/// What a call with these arguments computes, if they are small enough to be hashed on the way.
+pub(crate) fn fingerprint_of<F: Function>(args: &Args<'_, F>) -> Option<Fingerprint> {
+    let serialize = || postcard::serialize_with_flavor(args, Short(Vec::new()));
+    let bytes = codec("serializing the arguments", serialize).ok()?;
+    Some(Fingerprint::of(F::VTABLE.info.name, &bytes))
+}
+
+unsafe fn save<F: Function>(slot: &Slot) -> Result<Packed, String> {
+    // SAFETY: the caller says that the job of `F` is done, so its result is there, and that nobody takes it.
+    let out = unsafe { slot.peek::<F::Out>() };
+    // Nothing else would travel back: jobs with `&mut` arguments have no fingerprint.
+    pack("serializing the result", || postcard::to_stdvec(out))
+}
+
+/// Bytes of arguments that are hashed where nobody asked for them.
+const MOST_HASHED: usize = 64 << 10;
+
+/// At most [`MOST_HASHED`] bytes.
+struct Short(Vec<u8>);
+
+impl ser_flavors::Flavor for Short {
+    type Output = Vec<u8>;
+
+    fn try_push(&mut self, byte: u8) -> postcard::Result<()> {
+        self.try_extend(&[byte])
+    }
+
+    fn try_extend(&mut self, bytes: &[u8]) -> postcard::Result<()> {
+        if self.0.len() + bytes.len() > MOST_HASHED {
+            return Err(postcard::Error::SerializeBufferFull);
+        }
+        self.0.extend_from_slice(bytes);
+        Ok(())
+    }
+
+    fn finalize(self) -> postcard::Result<Vec<u8>> {
+        Ok(self.0)
+    }
 }
 
 fn run_bytes<F: Function>(cx: Cx, index: u32, arguments: &[u8]) -> Result<Packed, RemoteFailure> {

@@ -16,6 +16,9 @@ pub trait Kind: 'static {
     /// What travels back beside the result: the changed value of a `&mut`, nothing otherwise.
     type Back: Serialize + DeserializeOwned + Send;
 
+    /// Does anything travel back?
+    const GIVES_BACK: bool = false;
+
     /// Lends the owned value to the function, on the node that took the job.
     fn lend(own: &mut Option<Self::Own>) -> Self::Arg<'_>;
     /// What is left of the owned value once the function has returned.
@@ -87,6 +90,7 @@ impl<T: Serialize + DeserializeOwned + Send + 'static> Kind for Mut<T> {
     type Arg<'s> = &'s mut T;
     type Own = T;
     type Back = T;
+    const GIVES_BACK: bool = true;
     fn lend(own: &mut Option<T>) -> &mut T {
         own.as_mut().expect(LENT)
     }
@@ -102,6 +106,7 @@ impl<T: Serialize + DeserializeOwned + Send + 'static> Kind for MutSlice<T> {
     type Arg<'s> = &'s mut [T];
     type Own = Vec<T>;
     type Back = Vec<T>;
+    const GIVES_BACK: bool = true;
     fn lend(own: &mut Option<Vec<T>>) -> &mut [T] {
         own.as_mut().expect(LENT)
     }
@@ -132,6 +137,8 @@ pub trait Kinds: 'static {
     type Lent: Send;
     /// The tuple of what travels back.
     type Back: Serialize + DeserializeOwned + Send;
+    /// Does anything travel back?
+    const GIVES_BACK: bool;
 
     /// Prepares the decoded arguments for [`Kinds::lend`].
     fn hold(own: Self::Own) -> Self::Lent;
@@ -148,6 +155,7 @@ impl Kinds for () {
     type Own = ();
     type Lent = ();
     type Back = ();
+    const GIVES_BACK: bool = false;
     fn hold((): ()) {}
     fn lend((): &mut ()) {}
     fn give_back((): ()) {}
@@ -161,6 +169,7 @@ macro_rules! tuple_of_kinds {
             type Own = ($($kind::Own,)+);
             type Lent = ($(Option<$kind::Own>,)+);
             type Back = ($($kind::Back,)+);
+            const GIVES_BACK: bool = $($kind::GIVES_BACK)||+;
             fn hold(($($arg,)+): Self::Own) -> Self::Lent {
                 ($(Some($arg),)+)
             }

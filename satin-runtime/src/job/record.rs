@@ -13,7 +13,7 @@ use std::{
 
 use crate::atomic::{AtomicU64, Ordering};
 
-use super::function::VTable;
+use super::{Fingerprint, function::VTable};
 
 /// Size and alignment of a worker's area, in bytes of address space: its header, then its slots.
 pub const AREA: usize = if usize::BITS == 64 { 1 << 31 } else { 1 << 24 };
@@ -29,7 +29,8 @@ pub struct Slot {
     /// The invocation that spawned this job; written by a spawn.
     pub parent: Cell<*const Frame>,
     meta: Meta,
-    /// For a speculative spawn its [`Judge`], until the result of a remote run takes this place.
+    /// For a speculative spawn its [`Judge`], until the result of a remote run takes this place, or the fingerprint of a
+    /// job that another worker has done.
     pub extra: AtomicPtr<()>,
     data: UnsafeCell<MaybeUninit<[u8; IN_PLACE]>>,
 }
@@ -66,6 +67,8 @@ pub const UNKNOWN: u16 = 0;
 const AWAITED: u64 = 1 << 63;
 /// A thief should judge the result and stop the siblings if it is a failure.
 const SPECULATIVE: u64 = 1 << 62;
+/// The job is done, and `extra` holds the fingerprint of its arguments.
+const RECORDED: u64 = 1 << 61;
 
 impl State {
     const fn bits(self) -> u64 {
@@ -125,6 +128,10 @@ impl Meta {
         self.0.load(Ordering::Relaxed) & flag != 0
     }
 
+    fn raise(&self, flag: u64) {
+        self.0.fetch_or(flag, Ordering::Relaxed);
+    }
+
     fn note_depth(&self, depth: u16) {
         let meta = self.0.load(Ordering::Relaxed) & !(u64::from(u16::MAX) << 40);
         self.0
@@ -151,7 +158,8 @@ impl Meta {
             } else {
                 meta & AWAITED
             };
-            let next = meta & (SPECULATIVE | u64::from(u32::MAX)) | state.bits() | awaited;
+            let kept = meta & (SPECULATIVE | RECORDED | u64::from(u32::MAX));
+            let next = kept | state.bits() | awaited;
             // Release: who sees the state sees the result. Acquire: the owner announced its wait before.
             match self
                 .0
@@ -253,6 +261,21 @@ impl Slot {
         })
     }
 
+    /// Notes what the job, which is about to be [`State::Done`], has computed. Its judge is not asked any more.
+    pub(crate) fn record(&self, Fingerprint(bits): Fingerprint) {
+        if let Ok(bits) = usize::try_from(bits) {
+            let bits = std::ptr::without_provenance_mut(bits);
+            self.extra.store(bits, std::sync::atomic::Ordering::Relaxed);
+            self.meta.raise(RECORDED);
+        }
+    }
+
+    /// What was noted of a job that is done.
+    pub(crate) fn recorded(&self) -> Option<Fingerprint> {
+        let bits = || self.extra.load(std::sync::atomic::Ordering::Relaxed).addr();
+        self.meta.has(RECORDED).then(|| Fingerprint(bits() as u64))
+    }
+
     /// Puts a value into the record, boxed if it does not fit.
     ///
     /// # Safety
@@ -337,6 +360,10 @@ pub mod flag {
     pub const MARKED: u32 = 8;
     /// Below a marked invocation, but this one need not look anything up.
     pub const CLEAN: u32 = 16;
+    /// With [`ABORT`]: what is finished below is worth saving.
+    pub const SAVE: u32 = 32;
+    /// At the bottom: something below has been given up, so whatever the job returns now is not its result.
+    pub const TORN: u32 = 64;
 }
 
 impl Frame {
@@ -366,12 +393,12 @@ impl Frame {
         self.flags.load(std::sync::atomic::Ordering::Relaxed) & flag != 0
     }
 
-    /// Raises a flag; true if it was down.
-    pub(crate) fn raise(&self, flag: u32) -> bool {
-        self.flags
-            .fetch_or(flag, std::sync::atomic::Ordering::Relaxed)
-            & flag
-            == 0
+    /// Raises flags; true if one of them was down.
+    pub(crate) fn raise(&self, flags: u32) -> bool {
+        let before = self
+            .flags
+            .fetch_or(flags, std::sync::atomic::Ordering::Relaxed);
+        before & flags != flags
     }
 
     /// The length of the invocation's id, if it has been noted, or [`STAYS`].

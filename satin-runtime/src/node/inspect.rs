@@ -81,6 +81,19 @@ pub struct Inspection {
     pub tally: Tally,
 }
 
+impl Inspection {
+    /// How much there is that belongs to a job under way: all but results of root jobs, which are kept for a `main` that
+    /// has to begin anew.
+    #[must_use]
+    pub fn under_way(&self) -> usize {
+        let of_root = |id: &JobId| id.path().nth(1).is_none();
+        let hosted = self.hosted.iter();
+        let hosted = hosted.filter(|hosted| !(hosted.waiters.is_empty() && of_root(&hosted.id)));
+        let entries = self.entries.iter().filter(|entry| !of_root(&entry.id));
+        self.outstanding.len() + hosted.count() + entries.count()
+    }
+}
+
 impl Node {
     /// What is in the books.
     #[must_use]

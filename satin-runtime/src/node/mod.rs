@@ -702,9 +702,11 @@ impl Parts<'_> {
         if !cx.config.obeys(Rule::Replicate) || cx.table.is_blank() {
             return;
         }
-        for saved in self.steal.root_results() {
-            let owners = cx.table.owners(&saved.id, saved.fingerprint);
-            if owners.len() == 1 {
+        for (id, fingerprint) in self.steal.root_results() {
+            let owners = cx.table.owners(&id, fingerprint);
+            if owners.len() == 1
+                && let Some(saved) = self.steal.kept(&id, fingerprint)
+            {
                 self.keeping.again(cx, saved, &owners);
             }
         }

@@ -23,7 +23,7 @@ use super::{
 use crate::job::{
     Answer, Back, Fingerprint, JobId, Offer, OrphanNews, Parcel, Recall, Repair, RootTag, Saved,
     function::{self, Args, Function, RemoteFailure},
-    record::{Cx, Frame, STAYS, Slot, State},
+    record::{Cx, Frame, STAYS, Slot, State, flag},
 };
 
 /// Names one departure of a job. A job that is taken again gets another.
@@ -131,6 +131,13 @@ struct Away {
     slot: SlotRef,
     depth: u16,
     repair: Repair,
+    fingerprint: Fingerprint,
+}
+
+/// What hangs on the record of an answered job.
+pub(super) struct Delivered {
+    pub(super) answer: Answer,
+    pub(super) fingerprint: Fingerprint,
 }
 
 /// Where in the books a job stands.
@@ -152,7 +159,8 @@ enum Stage {
     Waiting(Parcel),
     /// A worker is about to run it.
     Starting {
-        aborted: bool,
+        /// What its frame is to be told.
+        flags: u32,
     },
     Running(FrameRef),
 }
@@ -287,7 +295,8 @@ impl Gate {
         let depth = length_of(&id);
         match pack(job, id, root, back.repair) {
             Ok(parcel) => {
-                let token = self.pool.enter_away(job, depth, back.repair, |_| ());
+                let print = parcel.fingerprint;
+                let token = self.pool.enter_away(job, depth, back.repair, print, |_| ());
                 Some(Leaving::Own(token, parcel))
             }
             Err(error) => {
@@ -309,6 +318,7 @@ impl Gate {
             slot,
             depth,
             repair,
+            fingerprint,
         } = away;
         books.places.remove(&slot);
         let mut back = Back {
@@ -332,8 +342,12 @@ impl Gate {
                 {
                     self.pool.worker(owner).abort_children(job.parent.get());
                 }
+                let delivered = Box::new(Delivered {
+                    answer,
+                    fingerprint,
+                });
                 job.extra
-                    .store(Box::into_raw(Box::new(answer)).cast(), Ordering::Relaxed);
+                    .store(Box::into_raw(delivered).cast(), Ordering::Relaxed);
                 if job.enter(State::Answered) {
                     self.pool.sleep.unpark(owner);
                 }
@@ -374,7 +388,9 @@ impl Gate {
     /// that had not passed their sync yet are saved. Answered by [`Outside::saved`], or by [`Outside::done`] if it was
     /// quicker.
     pub fn save_hosted(&self, key: u64) {
-        self.abort_hosted(key);
+        if self.stop_hosted(key, flag::ABORT | flag::SAVE) {
+            self.pool.tell(|outside| outside.saved(key, Vec::new()));
+        }
     }
 
     /// Hosted jobs that no worker has started go back: [`Outside::done`] says [`Answer::Aborted`] for each.
@@ -424,19 +440,28 @@ impl Gate {
     /// Stops a hosted job: at its next spawn or sync, if it has started. It is answered all the same, perhaps with what
     /// it was quicker with.
     pub fn abort_hosted(&self, key: u64) {
+        if self.stop_hosted(key, flag::ABORT) {
+            self.pool.tell(|outside| outside.done(key, Answer::Aborted));
+        }
+    }
+
+    /// True if the job had not been started, and never will be.
+    fn stop_hosted(&self, key: u64, how: u32) -> bool {
         let mut foreign = lock(&self.pool.ledger.foreign);
         match foreign.jobs.get_mut(&key) {
             // SAFETY: the frame lives as long as its entry, and we hold the lock.
-            Some(Stage::Running(FrameRef(frame))) => self.pool.worker(0).abort_children(*frame),
-            Some(Stage::Starting { aborted }) => *aborted = true,
+            Some(Stage::Running(FrameRef(frame))) => {
+                self.pool.stop_children(unsafe { &**frame }, how)
+            }
+            Some(Stage::Starting { flags }) => *flags |= how,
             Some(Stage::Waiting(_)) => {
                 foreign.jobs.remove(&key);
                 self.pool.ledger.waiting.fetch_sub(1, Ordering::Relaxed);
-                drop(foreign);
-                self.pool.tell(|outside| outside.done(key, Answer::Aborted));
+                return true;
             }
             None => {}
         }
+        false
     }
 
     /// From now on `outside` is told what happens; first of all how many workers are idle.
@@ -481,21 +506,25 @@ pub(super) struct HostedTask {
 impl HostedTask {
     pub(super) fn run(self, worker: &Worker, head: *const Slot) {
         let key = self.key;
-        let answer = self.answer(worker, head);
-        worker.pool().tell(|outside| outside.done(key, answer));
+        match self.end(worker, head) {
+            End::Answered(answer) => worker.pool().tell(|outside| outside.done(key, answer)),
+            End::GivenUp(saved) => worker.pool().tell(|outside| outside.saved(key, saved)),
+        }
     }
 
-    fn answer(self, worker: &Worker, head: *const Slot) -> Answer {
+    fn end(self, worker: &Worker, head: *const Slot) -> End {
         let pool = worker.pool();
         let HostedTask { key, parcel } = self;
+        let refused = |why| {
+            pool.forget_hosted(key);
+            End::Answered(Answer::Refused(why))
+        };
         let mut above = parcel.id;
         let Some(index) = above.pop() else {
-            pool.forget_hosted(key);
-            return Answer::Refused("a job without an id".into());
+            return refused("a job without an id".into());
         };
         let Some(function) = function::by_number(parcel.function) else {
-            pool.forget_hosted(key);
-            return Answer::Refused(format!("no function has the number {}", parcel.function));
+            return refused(format!("no function has the number {}", parcel.function));
         };
         let number = above.path().next().unwrap_or(index);
         let tag = RootTag {
@@ -507,8 +536,10 @@ impl HostedTask {
         let root = RootFrame::new(above, tag);
         let parent = &raw const root.frame;
         if let Some(stage) = lock(&pool.ledger.foreign).jobs.get_mut(&key) {
-            if matches!(stage, Stage::Starting { aborted: true }) {
-                worker.abort_children(parent);
+            if let Stage::Starting { flags } = *stage
+                && flags != 0
+            {
+                pool.stop_children(&root.frame, flags);
             }
             *stage = Stage::Running(FrameRef(parent));
         }
@@ -519,7 +550,11 @@ impl HostedTask {
             (function.run_bytes)(Cx { head, parent }, index, &parcel.arguments)
         });
         pool.forget_hosted(key);
-        match outcome {
+        let aborted = matches!(outcome, Err(RemoteFailure::Aborted));
+        if root.frame.has(flag::SAVE) && (aborted || root.frame.has(flag::TORN)) {
+            return End::GivenUp(root.take_saved());
+        }
+        End::Answered(match outcome {
             Ok(packed) => Answer::Result {
                 bytes: packed.bytes,
                 needs: packed.needs,
@@ -530,8 +565,14 @@ impl HostedTask {
                 let id = root.prefix().child(index);
                 Answer::Panicked(format!("{} (job {id})", message(&*payload)))
             }
-        }
+        })
     }
+}
+
+/// How a hosted job ended.
+enum End {
+    Answered(Answer),
+    GivenUp(Vec<Saved>),
 }
 
 /// What a panic says, if it says anything.
@@ -694,6 +735,7 @@ impl Pool {
         job: &Slot,
         depth: u16,
         repair: Repair,
+        fingerprint: Fingerprint,
         tell: impl FnOnce(Token),
     ) -> Token {
         let owner = Worker::of(job).index;
@@ -706,6 +748,7 @@ impl Pool {
                 slot,
                 depth,
                 repair,
+                fingerprint,
             },
         );
         books.places.insert(slot, Place::Away(token));
@@ -759,7 +802,7 @@ impl Pool {
                 continue;
             };
             if let Stage::Waiting(_) = stage {
-                let start = Stage::Starting { aborted: false };
+                let start = Stage::Starting { flags: 0 };
                 let Stage::Waiting(parcel) = std::mem::replace(stage, start) else {
                     unreachable!("it waited a line ago");
                 };
@@ -838,13 +881,14 @@ pub(super) fn pack(job: &Slot, id: JobId, root: RootTag, repair: Repair) -> Resu
     })
 }
 
-fn take_answer(job: &Slot) -> Answer {
-    let answer: *mut Answer = job
+/// Owner: takes the answer off an answered job.
+pub(super) fn take_answer(job: &Slot) -> Delivered {
+    let delivered: *mut Delivered = job
         .extra
         .swap(std::ptr::null_mut(), Ordering::Relaxed)
         .cast();
     // SAFETY: the job is answered, so `deliver` put a box there, and each is taken once.
-    *unsafe { Box::from_raw(answer) }
+    *unsafe { Box::from_raw(delivered) }
 }
 
 /// Owner: the result of an answered job, with its `&mut` arguments copied back.
@@ -854,7 +898,7 @@ fn take_answer(job: &Slot) -> Answer {
 pub(super) unsafe fn import<F: Function>(job: &Slot) -> F::Out {
     // SAFETY: an answered job keeps its arguments.
     let args = unsafe { job.take::<Args<'_, F>>() };
-    match take_answer(job) {
+    match take_answer(job).answer {
         Answer::Result { bytes, .. } => {
             function::import::<F>(args, &bytes).unwrap_or_else(|error| {
                 panic!(
@@ -874,7 +918,7 @@ pub(super) unsafe fn import<F: Function>(job: &Slot) -> F::Out {
 /// The slot holds an answered job, the caller's.
 pub(super) unsafe fn finish(job: &Slot) -> Result<(), String> {
     let function = job.function.get();
-    let answer = take_answer(job);
+    let answer = take_answer(job).answer;
     if let Answer::Result { bytes, .. } = &answer {
         // SAFETY: an answered job keeps its arguments.
         return unsafe { (function.finish)(job, bytes) };
@@ -885,9 +929,4 @@ pub(super) unsafe fn finish(job: &Slot) -> Result<(), String> {
         Answer::Panicked(message) => Err(message),
         _ => Ok(()),
     }
-}
-
-/// Drops an answer that nobody wants.
-pub(super) fn drop_answer(job: &Slot) {
-    drop(take_answer(job));
 }

@@ -6,6 +6,7 @@
 //! * `group`: any number of children with one closure that delivers their results in spawn order.
 //! * `pool`: the threads of a pool, how they sleep, how root jobs come in.
 //! * `gate`: the narrow door through which jobs leave and enter the process as bytes.
+//! * `save`: what is left of a job that is given up.
 //! * `repair`: marked jobs, which look themselves up among the orphans before they run.
 //!
 //! Knows nothing of nodes. Together with `job/record.rs` the only unsafe code of Satin.
@@ -21,6 +22,8 @@ mod group;
 mod pool;
 #[cfg(not(loom))]
 mod repair;
+#[cfg(not(loom))]
+mod save;
 #[cfg(not(loom))]
 mod scope;
 #[cfg(not(loom))]

@@ -148,8 +148,15 @@ impl Pool {
         self.aborted.load(Ordering::Relaxed)
     }
 
+    /// Stops the children of an invocation, wherever they run: raises these flags, among them [`flag::ABORT`].
+    pub(super) fn stop_children(&self, frame: &Frame, flags: u32) {
+        if frame.raise(flags) {
+            self.announce_abort();
+        }
+    }
+
     /// A flag has been raised in some frame: everybody looks up.
-    pub(super) fn announce_abort(&self) {
+    fn announce_abort(&self) {
         self.aborted.store(true, Ordering::Relaxed);
         fence(Ordering::SeqCst);
         self.all().for_each(Worker::ask);

@@ -24,13 +24,23 @@ use crate::job::{
 #[derive(Default)]
 pub(super) struct Orphans(RwLock<Index>);
 
-#[derive(Default)]
 struct Index {
     /// With the bits of their fingerprints. Ids sort in execution order, so what is below an id follows it.
     known: BTreeSet<(JobId, u64)>,
     settled: bool,
     /// Nobody would answer a claim any more.
     closed: bool,
+}
+
+impl Default for Index {
+    /// Nobody has died yet, so everybody has said what it has.
+    fn default() -> Index {
+        Index {
+            known: BTreeSet::new(),
+            settled: true,
+            closed: false,
+        }
+    }
 }
 
 /// What the index has at an id or below it.
@@ -144,7 +154,7 @@ impl Pool {
         };
         let (id, fingerprint) = (parcel.id.clone(), parcel.fingerprint);
         let claimed = self.ledger.orphans.if_known(&id, fingerprint, || {
-            self.enter_away(job, depth, repair, |token| {
+            self.enter_away(job, depth, repair, fingerprint, |token| {
                 // Before anybody can recall it: who stands outside hears of the claim first.
                 self.tell(|outside| outside.claimed(token, parcel));
             });

@@ -3,7 +3,10 @@
 use std::{
     cell::Cell,
     panic::resume_unwind,
-    sync::atomic::{AtomicU64, Ordering, fence},
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering, fence},
+    },
     thread::panicking,
     time::{Duration, Instant},
 };
@@ -13,10 +16,11 @@ use super::{
     gate::{self, HostedTask},
     pool::{Awaits, Pool, Root},
     repair::Verdict,
+    save::{save_answer, save_result, saves, tear},
 };
 use crate::{
     job::{
-        Back, JobId, Recall, RootTag,
+        Back, JobId, Recall, RootTag, Saved,
         record::{AREA, Aborted, Cx, Frame, Payload, STAYS, Slot, State, UNKNOWN, flag},
     },
     observe::Counters,
@@ -248,6 +252,7 @@ impl Worker {
         if self.is_aborted(frame) && !panicking() {
             // Sticky: user code may catch the unwinding, but it will not get far.
             self.deque.ask();
+            tear(frame);
             raise_abort();
         }
     }
@@ -267,9 +272,7 @@ impl Worker {
     /// Stops the children of an invocation, wherever they run.
     pub(super) fn abort_children(&self, frame: *const Frame) {
         // SAFETY: the caller is that invocation, or holds one of its unsettled children.
-        if unsafe { (*frame).raise(flag::ABORT) } {
-            self.pool().announce_abort();
-        }
+        self.pool().stop_children(unsafe { &*frame }, flag::ABORT);
     }
 
     // ------------------------------------------------------------- sync
@@ -318,6 +321,10 @@ impl Worker {
         let state = loop {
             let state = job.state();
             if state.is_settled() {
+                if mode == While::Helping {
+                    // What it brought may be worth saving, as long as it is here.
+                    self.raise_if_aborted(frame);
+                }
                 break state;
             }
             let unwanted =
@@ -333,14 +340,15 @@ impl Worker {
                 }
                 break state;
             }
-            if state == State::Away
-                && unwanted()
-                && self
-                    .pool()
-                    .take_home(slot, Some(Recall::Unwanted))
-                    .is_some()
-            {
-                break State::Returned;
+            if state == State::Away && unwanted() {
+                let why = if saves(frame) {
+                    Recall::Abandoned
+                } else {
+                    Recall::Unwanted
+                };
+                if self.pool().take_home(slot, Some(why)).is_some() {
+                    break State::Returned;
+                }
             }
             if mode == While::Helping {
                 self.raise_if_aborted(frame);
@@ -374,6 +382,7 @@ impl Worker {
             // SAFETY: the job came back undone, so its arguments are there, and ours.
             quietly(|| unsafe { (job.function.get().drop_args)(job) });
             job.enter(State::Aborted);
+            tear(frame);
             returned = false;
         }
         self.deque.restart(slot.addr());
@@ -437,15 +446,18 @@ impl Worker {
         job.enter(State::Taken(self.index));
         let parent = job.parent.get();
         let function = job.function.get();
+        let mut print = None;
         let state = if CAN_UNWIND && self.pool().has_aborted() && children_aborted(parent) {
             // SAFETY: the job has not run, so its arguments are there, and ours.
             quietly(|| unsafe { (function.drop_args)(job) });
+            tear(parent);
             State::Aborted
         } else {
             let marked = match self.pool().examine(job, back) {
                 Verdict::Claimed => return,
                 Verdict::Run { marked } => marked,
             };
+            print = self.print_to_record(job);
             // SAFETY: as above; `head` is above everything of ours that waits.
             self.on_bottom(head, parent, marked, || unsafe {
                 (function.run)(job, Cx { head, parent })
@@ -457,6 +469,9 @@ impl Worker {
             && unsafe { (judge.in_slot)(job) }
         {
             self.abort_children(parent);
+        }
+        if let (State::Done, Some(print)) = (state, print) {
+            job.record(print);
         }
         if job.enter(state) {
             self.pool().sleep.unpark(owner);
@@ -494,7 +509,8 @@ impl Worker {
 
     #[cold]
     fn find_root(&self) -> Option<RootTag> {
-        self.root.set(root_of(self.bottom.get().parent));
+        let root = root_of(self.bottom.get().parent);
+        self.root.set(root.map(|root| root.tag));
         self.root.get()
     }
 
@@ -528,7 +544,8 @@ impl Worker {
         let is_unwanted = || panicking() || frame_ref.has(flag::ABORT) || self.is_aborted(frame);
         let abort = is_unwanted();
         if abort && CAN_UNWIND {
-            self.abort_children(frame);
+            let save = if saves(frame) { flag::SAVE } else { 0 };
+            self.pool().stop_children(frame_ref, flag::ABORT | save);
         }
         let function = job.function.get();
         let mode = match (abort, panicking()) {
@@ -559,8 +576,13 @@ impl Worker {
             }
         };
         match state {
-            // SAFETY: the state says that a result of the function is there.
-            State::Done => quietly(|| unsafe { (function.drop_out)(job) }),
+            State::Done => {
+                if abort && saves(frame) {
+                    save_result(job);
+                }
+                // SAFETY: the state says that a result of the function is there.
+                quietly(|| unsafe { (function.drop_out)(job) });
+            }
             State::Panicked => {
                 // SAFETY: the state says that a payload is there.
                 let payload = unsafe { job.take::<Payload>() };
@@ -570,7 +592,10 @@ impl Worker {
                 }
             }
             State::Answered if abort => {
-                gate::drop_answer(job);
+                let delivered = gate::take_answer(job);
+                if saves(frame) {
+                    save_answer(job, delivered);
+                }
                 // SAFETY: an answered job keeps its arguments.
                 quietly(|| unsafe { (function.drop_args)(job) });
             }
@@ -761,13 +786,15 @@ fn below(depth: u16, levels: u32) -> u16 {
         .min(u32::from(STAYS) - 1) as u16
 }
 
-/// The root job at the bottom of a chain of frames.
-fn root_of(mut frame: *const Frame) -> Option<RootTag> {
+/// The bottom of a chain of frames.
+///
+/// The reference must not be kept any longer than the caller knows that an invocation of the chain runs.
+pub(super) fn root_of<'f>(mut frame: *const Frame) -> Option<&'f RootFrame> {
     // SAFETY: frames live as long as an invocation below them runs, and one of those asks.
     while let Some(here) = unsafe { frame.as_ref() } {
         if here.has(flag::ROOT) {
             // SAFETY: the flag says that the frame is the first field of a root frame.
-            return Some(unsafe { &*frame.cast::<RootFrame>() }.tag);
+            return Some(unsafe { &*frame.cast::<RootFrame>() });
         }
         frame = here.parent();
     }
@@ -782,13 +809,32 @@ pub(super) struct RootFrame {
     prefix: JobId,
     /// The root job that it belongs to.
     tag: RootTag,
+    /// What was finished below it, when it was given up.
+    saved: Mutex<Vec<Saved>>,
 }
 
 impl RootFrame {
     pub(super) fn new(prefix: JobId, tag: RootTag) -> RootFrame {
         let frame = Frame::special(std::ptr::null(), flag::ROOT);
         frame.note_depth(below(0, prefix.path().count() as u32));
-        RootFrame { frame, prefix, tag }
+        RootFrame {
+            frame,
+            prefix,
+            tag,
+            saved: Mutex::default(),
+        }
+    }
+
+    /// Keeps a result of a job below.
+    pub(super) fn save(&self, saved: Saved) {
+        let mut all = self.saved.lock().unwrap_or_else(PoisonError::into_inner);
+        all.push(saved);
+    }
+
+    /// What was kept.
+    pub(super) fn take_saved(&self) -> Vec<Saved> {
+        let mut all = self.saved.lock().unwrap_or_else(PoisonError::into_inner);
+        std::mem::take(&mut *all)
     }
 
     /// The id of the job's parent.

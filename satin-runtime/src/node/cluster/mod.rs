@@ -17,6 +17,7 @@
 
 mod program;
 mod wire;
+mod words;
 mod workers;
 
 #[cfg(test)]
@@ -333,7 +334,7 @@ pub struct Cluster {
     pub wire: Wire,
     /// What went over it.
     pub traffic: Traffic,
-    /// Print every message on stderr.
+    /// Print what happens, in words.
     pub trace: bool,
     /// Events handled so far.
     pub steps: u64,
@@ -864,6 +865,7 @@ impl Cluster {
         slot.main = None;
         slot.may_start = false;
         slot.yields = true;
+        slot.yielded += 1;
         let running = slot.running.map(|running| running.tag);
         if !running.is_some_and(|tag| slot.workers.give_up_root(tag)) {
             slot.have_yielded(Vec::new());
@@ -878,6 +880,7 @@ impl Cluster {
         slot.may_start = false;
         slot.yields = false;
         slot.term = term;
+        slot.mains.push(term);
         slot.roots = 0;
         slot.running = None;
     }
@@ -1375,8 +1378,11 @@ impl Cluster {
     /// Over the link that stands.
     fn transmit(&mut self, node: u32, other: u32, sender: Peer, message: Message) {
         let near = self.slot(node).site == self.slot(other).site;
-        if self.trace {
-            eprintln!("{:?} {node} -> {other}: {message:?}", self.now);
+        if self.trace
+            && let Some(words) = words::message(&message)
+        {
+            let who = format!("{} -> {other}", words::name(sender));
+            self.say(&who, &words);
         }
         self.traffic.messages[kind(&message)].add(near, 1);
         if let Message::Jobs { jobs, .. } | Message::OffersWith(_, Cargo::Jobs { jobs, .. }) =
@@ -1473,6 +1479,12 @@ impl Cluster {
                 {
                     slot.node.handle(now, offered);
                 }
+                if self.trace
+                    && let Some(words) = words::event(&event)
+                {
+                    let who = words::name(slot.node.view().me().peer);
+                    println!("{:>12.6} {who:<9} {words}", now.as_secs_f64());
+                }
                 slot.node.handle(now, event);
             }
             let mut any = false;
@@ -1566,7 +1578,23 @@ impl Cluster {
         assert!(results.copied().eq(right), "a result is wrong");
     }
 
+    fn say(&self, who: &str, what: &str) {
+        println!("{:>12.6} {who:<9} {what}", self.now.as_secs_f64());
+    }
+
     fn perform(&mut self, node: u32, action: Action) {
+        if self.trace {
+            let slot = self.slot_mut(node);
+            let away = match &action {
+                Action::Deliver(departure, _) | Action::PutBack(departure, _) => {
+                    slot.workers.id_of(*departure)
+                }
+                _ => None,
+            };
+            if let Some(words) = words::action(&action, away) {
+                self.say(&words::name(self.peer(node)), &words);
+            }
+        }
         let programs = &self.programs;
         let slot = &mut self.slots[node as usize];
         match action {

@@ -1073,6 +1073,14 @@ impl Workers {
 
     // ---- looking inside
 
+    /// The job that is away under that name.
+    pub(super) fn id_of(&mut self, departure: Departure) -> Option<JobId> {
+        match self.away.get(&departure).copied()? {
+            Away::Spawned(job) => Some(self.id(job.frame).child(job.index)),
+            Away::Root(root) => Some(JobId::ROOT.child(root.tag.number)),
+        }
+    }
+
     /// What came back although it was not away.
     pub(super) fn stray(&self) -> Option<&str> {
         self.stray.as_deref()

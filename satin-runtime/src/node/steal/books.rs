@@ -365,6 +365,15 @@ impl Books {
         finished.collect()
     }
 
+    /// The finished orphans that are root jobs.
+    pub(super) fn root_results(&self) -> Vec<(JobId, Fingerprint)> {
+        let orphans = self.orphans.iter();
+        let roots = orphans.filter(|((id, _), key)| {
+            id.path().nth(1).is_none() && matches!(self.hosted[key].state, State::Done(_))
+        });
+        roots.map(|(name, _)| name.clone()).collect()
+    }
+
     /// Nothing is to be known of it any more.
     pub(super) fn forget(&mut self, key: HostKey) -> Option<Hosted> {
         self.no_orphan(key);

@@ -11,6 +11,10 @@ use crate::{
     node::{message::Wanted, repair::Given},
 };
 
+/// A node keeps the results of so many root jobs, the last ones. Too small: a `main` that is started again does older
+/// ones again. Too large: memory, as long as `main` runs.
+const ROOT_RESULTS: u32 = 4096;
+
 /// How a life ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum End {
@@ -232,11 +236,21 @@ impl Steal {
         self.bring_back(cx, from, token, Why::Abandoned);
     }
 
-    /// Results of root jobs that are kept here.
-    pub(crate) fn root_results(&self) -> Vec<Saved> {
-        let mut legacy = self.books.legacy();
-        legacy.retain(|saved| saved.id.path().count() == 1);
-        legacy
+    /// The names of root jobs whose results are kept here.
+    pub(crate) fn root_results(&self) -> Vec<(JobId, Fingerprint)> {
+        self.books.root_results()
+    }
+
+    /// What is kept here under that name.
+    pub(crate) fn kept(&mut self, id: &JobId, fingerprint: Fingerprint) -> Option<Saved> {
+        let key = self.books.orphan_of(id, fingerprint)?;
+        let answer = self.answer_of(key)?;
+        let id = id.clone();
+        Some(Saved {
+            id,
+            fingerprint,
+            answer,
+        })
     }
 
     /// Results that somebody will claim.
@@ -451,6 +465,9 @@ impl Steal {
         let repairs = repairs.take_while(|repair| root.is_ancestor_of(repair));
         for repair in repairs.cloned().collect::<Vec<JobId>>() {
             self.repairs.remove(&repair);
+        }
+        if let Some(oldest) = tag.number.checked_sub(ROOT_RESULTS) {
+            self.closed(cx, &JobId::ROOT.child(oldest));
         }
         for key in self.books.orphans_below(&root) {
             let stays = |hosted: &super::books::Hosted| {

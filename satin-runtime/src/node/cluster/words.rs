@@ -1,0 +1,210 @@
+//! What happens, in words: for whoever reads the trace of a run.
+
+use super::super::{Action, Change, Event, Message, Notice, Page, Peer, Token, message::Cargo};
+use crate::job::{Answer, JobId, OrphanNews, Parcel, Saved};
+
+/// A node by its number, with a dash for each life after the first.
+pub(super) fn name(peer: Peer) -> String {
+    let dashes = "'".repeat(peer.generation.min(9) as usize);
+    format!("{}{dashes}", peer.id.0 >> 96)
+}
+
+fn list<T>(items: &[T], word: impl Fn(&T) -> String) -> String {
+    let words: Vec<String> = items.iter().map(word).collect();
+    words.join(", ")
+}
+
+fn number(token: &Token) -> String {
+    format!("#{}", token.0)
+}
+
+fn parcel(parcel: &Parcel) -> String {
+    let mark = if parcel.repair.marked { ", marked" } else { "" };
+    let crashes = match parcel.repair.crashes {
+        0 => String::new(),
+        crashes => format!(", {crashes} crashes"),
+    };
+    format!("{}{mark}{crashes}", parcel.id)
+}
+
+fn answer(answer: &Answer) -> &str {
+    match answer {
+        Answer::Result { .. } => "result",
+        Answer::Panicked(story) => story,
+        Answer::Refused(_) => "refused",
+        Answer::Aborted => "aborted",
+    }
+}
+
+fn jobs(jobs: &[(Token, Parcel)]) -> String {
+    let all = list(jobs, |(token, job)| {
+        format!("{} {}", number(token), parcel(job))
+    });
+    format!("jobs: {all}")
+}
+
+fn answers(answers: &[(Token, Answer)]) -> String {
+    let all = list(answers, |(token, is)| {
+        format!("{} {}", number(token), answer(is))
+    });
+    format!("answers: {all}")
+}
+
+fn saved(saved: &[Saved]) -> String {
+    list(saved, |saved| saved.id.to_string())
+}
+
+fn page(page: &Page) -> String {
+    let changes = list(&page.changes, |change| match change {
+        Change::Orphan { id, finished, .. } => {
+            format!(
+                "orphan {id} {}",
+                if *finished { "finished" } else { "running" }
+            )
+        }
+        Change::Withdrawn(id, _) => format!("{id} withdrawn"),
+        Change::Flushed(peer) => format!("flushed {}", name(*peer)),
+        Change::Closed(id) => format!("closed {id}"),
+    });
+    let (after, version) = (page.after, page.version);
+    format!("[{} {after}-{version}: {changes}]", name(page.owner))
+}
+
+/// A message; nothing for those that only look after the membership.
+pub(super) fn message(message: &Message) -> Option<String> {
+    use Message as M;
+    Some(match message {
+        M::Gossip(_) | M::Ping(_) | M::Pong(_) => return None,
+        M::Steal { most, lifeline, .. } => match lifeline {
+            true => "a lifeline".into(),
+            false => format!("asks for {most} jobs"),
+        },
+        M::Jobs { jobs: all, .. } if all.is_empty() => "no jobs".into(),
+        M::Jobs { jobs: all, .. } => jobs(all),
+        M::Answers(all) => answers(all),
+        M::OffersWith(_, Cargo::Jobs { jobs: all, .. }) => format!("offers with {}", jobs(all)),
+        M::OffersWith(_, Cargo::Answers(all)) => format!("offers with {}", answers(all)),
+        M::Cut(_) => "cuts a lifeline".into(),
+        M::Acknowledge(tokens) => format!("has {}", list(tokens, number)),
+        M::Recall(tokens) => format!("does not want {}", list(tokens, number)),
+        M::Lists {
+            outstanding,
+            hosted,
+        } => format!(
+            "lists: outstanding {}, hosted {}",
+            list(outstanding, number),
+            list(hosted, number)
+        ),
+        M::Have(tokens) => format!("already has {}", list(tokens, number)),
+        M::Disown(tokens) => format!("disowns {}", list(tokens, number)),
+        M::Claim(wanted) => {
+            let all = list(wanted, |wanted| {
+                format!("{} {}", number(&wanted.token), wanted.id)
+            });
+            format!("claims {all}")
+        }
+        M::Miss(tokens) => format!("misses {}", list(tokens, number)),
+        M::Table(pages) => format!("orphan table {}", list(pages, page)),
+        M::Versions(versions) => {
+            let all = list(versions, |(owner, version)| {
+                format!("{} {version}", name(*owner))
+            });
+            format!("versions: {all}")
+        }
+        M::Keep { number, saved: all } => format!("keep ({number}): {}", saved(all)),
+        M::Kept(number) => format!("kept ({number})"),
+        M::Abandon { token, heir, below } => {
+            let heir = heir.map_or("nobody".into(), name);
+            let below = list(below, |(id, _)| id.to_string());
+            format!("abandons {}, {heir} has {below}", number(token))
+        }
+        M::Draining => "drains".into(),
+        M::Join(_) => "asks to be let in".into(),
+        M::Ask(master) => format!("says that {} is master", name(master.peer)),
+        M::Welcome { stamp, term, .. } => format!("welcome, stamp {stamp}, term {term}"),
+        M::Here(identity) => format!("is in as {}", name(identity.peer)),
+        M::Goodbye => "goodbye".into(),
+        M::Buried(peer) => format!("{} was declared dead", name(*peer)),
+        M::Master { term, master, .. } => format!("{} is master of term {term}", name(master.peer)),
+        M::Ended { code, .. } => format!("the pool has ended with {code}"),
+        M::RootsDone(tags) => {
+            let all = list(tags, |tag| format!("{} of term {}", tag.number, tag.term));
+            format!("roots done: {all}")
+        }
+        other => {
+            let mut text = format!("{other:?}");
+            text.truncate(text.char_indices().nth(80).map_or(text.len(), |(at, _)| at));
+            text
+        }
+    })
+}
+
+/// What the workers, or main, tell a node.
+pub(super) fn event(event: &Event) -> Option<String> {
+    Some(match event {
+        Event::Done(key, is) => format!("hosted {} is done: {}", key.0, answer(is)),
+        Event::Recalled(departure, why) => format!("recalls departure {}: {why:?}", departure.0),
+        Event::Claimed(departure, job) => {
+            format!("claims {} as departure {}", parcel(job), departure.0)
+        }
+        Event::Saved(key, all) => format!("hosted {} is given up; saved: {}", key.0, saved(all)),
+        Event::RootStarted(tag) => format!("root {} of term {} starts", tag.number, tag.term),
+        Event::RootFinished(tag) => format!("root {} of term {} is done", tag.number, tag.term),
+        Event::RootResult(tag, _) => format!("root {} has a result", tag.number),
+        Event::Yielded(all) => format!("main has stopped; saved: {}", saved(all)),
+        Event::MainEnded(code) => format!("main ends with {code}"),
+        Event::Drain(grace) => format!("is to go within {grace:?}"),
+        Event::Disconnected { peer, .. } => format!("loses the link to {}", name(*peer)),
+        _ => return None,
+    })
+}
+
+/// What a node wants done; `away` is the job that is away, if one is meant.
+pub(super) fn action(action: &Action, away: Option<JobId>) -> Option<String> {
+    let id = away.map_or("a job that is not away".into(), |id| id.to_string());
+    Some(match action {
+        Action::Start(key, job) => format!("takes in {} as hosted {}", parcel(job), key.0),
+        Action::Abort(key) => format!("aborts hosted {}", key.0),
+        Action::Deliver(departure, is) => {
+            format!("delivers {id} (departure {}): {}", departure.0, answer(is))
+        }
+        Action::PutBack(departure, back) => {
+            let marked = if back.repair.marked { ", marked" } else { "" };
+            let at_once = if back.at_once { ", at once" } else { "" };
+            format!(
+                "puts back {id} (departure {}){marked}{at_once}",
+                departure.0
+            )
+        }
+        Action::Orphan(OrphanNews::Here(id, _)) => format!("knows orphan {id}"),
+        Action::Orphan(OrphanNews::Gone(id, _)) => format!("forgets orphan {id}"),
+        Action::Orphan(OrphanNews::Settled(settled)) => match settled {
+            true => "knows that all orphans are announced".into(),
+            false => "waits for orphans to be announced".into(),
+        },
+        Action::Save(key) => format!("gives up hosted {}", key.0),
+        Action::GiveBack => "gives back what has not begun".into(),
+        Action::Joined { me, master } => {
+            format!(
+                "is in as {}; {} is master",
+                name(me.peer),
+                name(master.peer)
+            )
+        }
+        Action::StartRoots => "may start roots".into(),
+        Action::KeepRoots(keep) => format!("has results of roots kept by others: {keep}"),
+        Action::RootKept(tag) => format!("knows that the result of root {} is kept", tag.number),
+        Action::YieldMain => "is to stop main".into(),
+        Action::RunMain { term } => format!("is to run main in term {term}"),
+        Action::End(code) => format!("ends with {code}"),
+        Action::Tell(notice) => match notice {
+            Notice::Joined(who) => format!("sees {} come", name(who.peer)),
+            Notice::Left(who) => format!("sees {} leave", name(who.peer)),
+            Notice::Dead(who) => format!("finds {} dead", name(who.peer)),
+            Notice::Draining(who) => format!("hears that {} drains", name(who.peer)),
+            Notice::Master(who) => format!("has {} as master", name(who.peer)),
+            Notice::Failed(text) | Notice::Warning(text) => text.clone(),
+        },
+        _ => return None,
+    })
+}

@@ -1,0 +1,248 @@
+//! What is saved of jobs that are given up.
+#![cfg(not(feature = "serial"))]
+#![forbid(unsafe_code)]
+
+mod common;
+
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::mpsc,
+};
+
+use common::{
+    Watchdog,
+    outside::{
+        Told, answer, await_flag, done, fingerprint, flags, hear, listen, own, parcel, pool, raise,
+        raised, take, wait_for,
+    },
+};
+use satin::{
+    job::{Answer, Back, JobId, Recall, Saved},
+    spawn, spawnable, sync,
+    worker::{Gate, Token},
+};
+
+/// Spawns `children` that raise `ran` and return their number; says so at `ready`, and goes on at `on`.
+#[spawnable]
+fn family(children: u32, ready: usize, on: usize, ran: usize) -> u32 {
+    let mut sum = 0;
+    for child in 0..children {
+        sum += spawn!(unit(child, ran));
+    }
+    raise(ready);
+    await_flag(on);
+    sync!();
+    sum
+}
+
+#[spawnable]
+fn unit(number: u32, ran: usize) -> u32 {
+    raise(ran);
+    number
+}
+
+fn job() -> JobId {
+    JobId::ROOT.child(0).child(1)
+}
+
+const KEY: u64 = 3;
+
+/// The job ended: it was given up, and this was saved.
+fn saved(told: &mpsc::Receiver<Told>) -> Vec<Saved> {
+    let mut saved = hear(told, |told| match told {
+        Told::Saved(key, saved) => Some((*key, saved.clone())),
+        Told::Done(key, answer) => panic!("{key} is done: {answer:?}"),
+        _ => None,
+    });
+    assert_eq!(saved.0, KEY);
+    saved.1.sort_by(|a, b| a.id.cmp(&b.id));
+    saved.1
+}
+
+fn recalled(told: &mpsc::Receiver<Told>) -> (Token, Recall) {
+    hear(told, |told| match told {
+        Told::Recalled(token, why) => Some((*token, *why)),
+        _ => None,
+    })
+}
+
+fn unit_of(parent: &JobId, number: u32, ran: usize, answer: Answer) -> Saved {
+    Saved {
+        id: parent.child(number),
+        fingerprint: fingerprint("unit", &(number, ran)),
+        answer,
+    }
+}
+
+/// Takes all of a family's children, the oldest first.
+fn take_all(gate: &Gate, count: usize) -> Vec<Token> {
+    let mut tokens = Vec::new();
+    while tokens.len() < count {
+        tokens.extend(own(take(gate, 100)).iter().map(|(token, _)| *token));
+    }
+    tokens
+}
+
+#[test]
+fn answers_are_saved_and_the_rest_is_abandoned() {
+    let _watchdog = Watchdog::new("answers_are_saved_and_the_rest_is_abandoned");
+    for workers in [1, 3] {
+        let pool = pool(workers);
+        let (gate, told) = (pool.gate(), listen(&pool));
+        let [begun, until, ready, on, ran] = flags();
+        // The others are busy.
+        std::thread::scope(|scope| {
+            for _ in 1..workers {
+                scope.spawn(|| pool.run(|| hold(begun, until)));
+            }
+            wait_for("the others", || raised(begun) as usize == workers - 1);
+            gate.host(KEY, parcel(job(), "family", &(5u32, ready, on, ran)));
+            await_flag(ready);
+            let tokens = take_all(&gate, 5);
+            assert!(gate.deliver(tokens[0], answer(10)));
+            let panicked = Answer::Panicked("a mine".into());
+            assert!(gate.deliver(tokens[1], panicked.clone()));
+            assert!(gate.put_back(tokens[2], Back::default()));
+            assert!(gate.deliver(tokens[4], answer(14)));
+            gate.save_hosted(KEY);
+            raise(on);
+            assert_eq!(recalled(&told), (tokens[3], Recall::Abandoned));
+            let expected = [(0, answer(10)), (1, panicked), (4, answer(14))]
+                .map(|(number, answer)| unit_of(&job(), number, ran, answer));
+            assert_eq!(saved(&told), expected);
+            assert!(!gate.deliver(tokens[3], answer(13)));
+            assert_eq!(raised(ran), 0);
+            raise(until);
+        });
+    }
+}
+
+#[spawnable]
+fn hold(begun: usize, until: usize) -> u32 {
+    raise(begun);
+    await_flag(until);
+    1
+}
+
+/// As [`family`], and one whose arguments change while it runs.
+#[spawnable]
+fn mixed(ready: usize, on: usize, ran: usize) -> u32 {
+    let mut counted = 0;
+    let a = spawn!(unit(0, ran));
+    let b = spawn!(count(&mut counted, ran));
+    let c = spawn!(unit(2, ran));
+    raise(ready);
+    await_flag(on);
+    sync!();
+    a + b + c + counted
+}
+
+#[spawnable]
+fn count(counted: &mut u32, ran: usize) -> u32 {
+    *counted += 1;
+    raise(ran);
+    1
+}
+
+#[test]
+fn what_other_workers_have_done_is_saved() {
+    let _watchdog = Watchdog::new("what_other_workers_have_done_is_saved");
+    for heard in [true, false] {
+        let pool = pool(2);
+        let gate = pool.gate();
+        let mut told = heard.then(|| listen(&pool));
+        let [ready, on, ran] = flags();
+        gate.host(KEY, parcel(job(), "mixed", &(ready, on, ran)));
+        wait_for("the children", || raised(ran) == 3);
+        // Who does not listen yet has nothing recorded.
+        let told = told.get_or_insert_with(|| listen(&pool));
+        // The last of them is settled a little later.
+        wait_for("the other worker", || pool.gate().take(0).left == 0);
+        gate.save_hosted(KEY);
+        raise(on);
+        let expected = [0, 2].map(|number| unit_of(&job(), number, ran, answer(number)));
+        let expected = if heard { &expected[..] } else { &[] };
+        assert_eq!(saved(told), expected);
+    }
+}
+
+#[spawnable]
+fn grandparent(ready: usize, on: usize, ran: usize, up: usize) -> u32 {
+    let a = spawn!(family(3, ready, on, ran));
+    let b = spawn!(unit(1, ran));
+    await_flag(up);
+    sync!();
+    a + b
+}
+
+/// The other worker has stolen the family, and waits for its children.
+#[test]
+fn all_stacks_below_a_job_are_given_up() {
+    let _watchdog = Watchdog::new("all_stacks_below_a_job_are_given_up");
+    let pool = pool(2);
+    let (gate, told) = (pool.gate(), listen(&pool));
+    let [ready, on, ran, up] = flags();
+    gate.host(KEY, parcel(job(), "grandparent", &(ready, on, ran, up)));
+    await_flag(ready);
+    let tokens = take_all(&gate, 4);
+    // The aunt is the shallowest.
+    assert!(gate.deliver(tokens[0], answer(20)));
+    assert!(gate.deliver(tokens[2], answer(11)));
+    raise(on);
+    gate.save_hosted(KEY);
+    let mut lost = [recalled(&told), recalled(&told)];
+    lost.sort_by_key(|(token, _)| *token);
+    let abandoned = [tokens[1], tokens[3]].map(|token| (token, Recall::Abandoned));
+    assert_eq!(lost, abandoned);
+    raise(up);
+    let expected = [
+        unit_of(&job().child(0), 1, ran, answer(11)),
+        unit_of(&job(), 1, ran, answer(20)),
+    ];
+    assert_eq!(saved(&told), expected);
+}
+
+#[test]
+fn a_job_may_be_quicker() {
+    let _watchdog = Watchdog::new("a_job_may_be_quicker");
+    let pool = pool(1);
+    let (gate, told) = (pool.gate(), listen(&pool));
+    let [begun, until] = flags();
+    gate.host(KEY, parcel(job(), "hold", &(begun, until)));
+    await_flag(begun);
+    // One that has not been started is given up at once.
+    gate.host(4, parcel(job(), "hold", &(begun, until)));
+    gate.save_hosted(4);
+    let at_once = hear(&told, |told| match told {
+        Told::Saved(key, saved) => Some((*key, saved.len())),
+        _ => None,
+    });
+    assert_eq!(at_once, (4, 0));
+    gate.save_hosted(KEY);
+    raise(until);
+    assert_eq!(done(&told), (KEY, answer(1)));
+    assert_eq!(raised(begun), 1);
+}
+
+/// Catches what unwinds it.
+#[spawnable]
+fn stubborn(ready: usize, on: usize, ran: usize) -> u32 {
+    catch_unwind(AssertUnwindSafe(|| entry(ready, on, ran))).unwrap_or(1000)
+}
+
+fn entry(ready: usize, on: usize, ran: usize) -> u32 {
+    family(3, ready, on, ran)
+}
+
+#[test]
+fn what_is_made_of_a_job_that_was_given_up_is_no_result() {
+    let _watchdog = Watchdog::new("what_is_made_of_a_job_that_was_given_up_is_no_result");
+    let pool = pool(1);
+    let (gate, told) = (pool.gate(), listen(&pool));
+    let [ready, on, ran] = flags();
+    gate.host(KEY, parcel(job(), "stubborn", &(ready, on, ran)));
+    await_flag(ready);
+    gate.save_hosted(KEY);
+    raise(on);
+    assert_eq!(saved(&told), []);
+}
