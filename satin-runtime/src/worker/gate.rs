@@ -141,6 +141,18 @@ pub(super) struct Delivered {
     pub(super) fingerprint: Fingerprint,
 }
 
+impl Books {
+    /// The shallowest that came back, of those that fit.
+    fn first_returned(&self, fits: impl Fn(&Slot, Back) -> bool) -> Option<(u16, SlotRef)> {
+        let fits = |(_, slot): &&(u16, SlotRef)| match self.places.get(slot) {
+            // SAFETY: the books are locked, so nobody takes the job, and its owner waits for it.
+            Some(Place::Returned { back, .. }) => fits(unsafe { &*slot.0 }, *back),
+            _ => false,
+        };
+        self.returned.iter().find(fits).copied()
+    }
+}
+
 /// Where in the books a job stands.
 #[derive(Clone, Copy)]
 enum Place {
@@ -540,6 +552,7 @@ impl HostedTask {
         };
         // Whether it is an orphan itself the node has seen to.
         let marked = parcel.repair.marked && !pool.ledger.orphans.clears(&above.child(index));
+        let id = above.child(index);
         let root = RootFrame::new(above, tag);
         let parent = &raw const root.frame;
         if let Some(stage) = lock(&pool.ledger.foreign).jobs.get_mut(&key) {
@@ -550,12 +563,13 @@ impl HostedTask {
             }
             *stage = Stage::Running(FrameRef(parent));
         }
-        let outcome = worker.on_bottom(head, parent, marked, || {
+        let run = || {
             if worker.is_stopped(parent) {
                 return Err(RemoteFailure::Aborted);
             }
             (function.run_bytes)(Cx { head, parent }, index, &parcel.arguments)
-        });
+        };
+        let outcome = worker.hosting(id, || worker.on_bottom(head, parent, marked, run));
         pool.forget_hosted(key);
         let aborted = matches!(outcome, Err(RemoteFailure::Aborted));
         if root.frame.has(flag::SAVE) && (aborted || root.frame.has(flag::TORN)) {
@@ -683,11 +697,17 @@ impl Pool {
     }
 
     /// Worker: a job that has come back undone, to be run.
-    pub(super) fn next_returned(&self) -> Option<Found> {
+    pub(super) fn next_returned(&self, fits: impl Fn(&Slot, Back) -> bool) -> Option<Found> {
         if !self.has_returned() {
             return None;
         }
-        self.take_returned(|books| books.returned.first().copied())
+        self.take_returned(|books| books.first_returned(fits))
+    }
+
+    /// Is there one of those for that worker?
+    pub(super) fn has_returned_for(&self, worker: &Worker) -> bool {
+        let fits = |job: &Slot, back| !worker.would_bury(job, back);
+        self.has_returned() && lock(&self.ledger.books).first_returned(fits).is_some()
     }
 
     fn take_returned(

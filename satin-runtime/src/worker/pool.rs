@@ -197,7 +197,7 @@ impl Pool {
                 || self.has_ended()
                 || (awaits == Awaits::Work && self.has_root())
                 || self.has_hosted()
-                || self.has_returned()
+                || self.has_returned_for(worker)
                 || self
                     .all()
                     .any(|other| other.index != worker.index && other.has_public())
