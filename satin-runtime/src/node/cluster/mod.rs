@@ -1655,11 +1655,9 @@ impl Cluster {
             Action::KeepRoots(keep) => slot.keeps = keep,
             Action::RootKept(tag) => self.root_kept(node, tag),
             Action::YieldMain => {
-                slot.yielded += 1;
                 self.yield_main(node);
             }
             Action::RunMain { term } => {
-                slot.mains.push(term);
                 self.run_main(node, term);
             }
             Action::GiveBack => slot.workers.give_back(),

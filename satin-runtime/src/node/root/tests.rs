@@ -369,6 +369,20 @@ fn a_joiner_knows_who_is_about_to_leave() {
 }
 
 #[test]
+fn in_a_large_pool_the_news_costs_few_messages() {
+    let mut cluster = Cluster::new(5);
+    cluster.form(&Config::default(), &[("a", 100), ("b", 100)], 1);
+    cluster.run_for(secs(2));
+    cluster.crash(0);
+    assert!(cluster.run_until(secs(10), |cluster| elected(cluster) == [(1, 1)]));
+    cluster.run_for(secs(5));
+    assert!(follow(&cluster, 1));
+    let told = cluster.traffic.of("master").all();
+    assert!((199..5 * 199).contains(&told), "{told} messages");
+    assert_eq!(elected(&cluster), [(1, 1)]);
+}
+
+#[test]
 fn whatever_happens_there_is_one_master_in_the_end() {
     for seed in 0..40 {
         let mut cluster = grown(seed, &["a", "a", "a", "b", "b", "b", "c", "c"]);
