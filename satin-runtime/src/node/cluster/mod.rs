@@ -1654,12 +1654,8 @@ impl Cluster {
             Action::Save(key) => slot.workers.save(key),
             Action::KeepRoots(keep) => slot.keeps = keep,
             Action::RootKept(tag) => self.root_kept(node, tag),
-            Action::YieldMain => {
-                self.yield_main(node);
-            }
-            Action::RunMain { term } => {
-                self.run_main(node, term);
-            }
+            Action::YieldMain => self.yield_main(node),
+            Action::RunMain { term } => self.run_main(node, term),
             Action::GiveBack => slot.workers.give_back(),
             Action::Hungry(hungry) => slot.hungry = hungry,
             Action::SendPart {
