@@ -134,6 +134,8 @@ struct Link {
     epoch: u64,
     up: bool,
     connecting: bool,
+    /// Whom else the node meant, since it has been connecting.
+    meant: Vec<Option<Peer>>,
     /// It is being closed: what is sent from now on waits for the next.
     closing: bool,
     /// The next is wanted already.
@@ -1237,8 +1239,12 @@ impl Cluster {
             }
             Happening::Open { from, to, peer } => self.open(from, to, peer),
             Happening::Unreachable { node, addr, peer } => {
-                self.link(node, index_of(addr)).connecting = false;
-                self.tell(node, Event::Unreachable { addr, peer });
+                let link = self.link(node, index_of(addr));
+                link.connecting = false;
+                let others = std::mem::take(&mut link.meant);
+                for peer in std::iter::once(peer).chain(others) {
+                    self.tell(node, Event::Unreachable { addr, peer });
+                }
             }
             Happening::Lost { node, other, epoch } => self.lose(node, other, epoch),
             Happening::Gone { node, peer } => self.tell(node, Event::Gone(peer)),
@@ -1277,7 +1283,11 @@ impl Cluster {
             link.again = Some((addr, peer));
             return;
         }
-        if link.up || std::mem::replace(&mut link.connecting, true) {
+        if link.up {
+            return;
+        }
+        if std::mem::replace(&mut link.connecting, true) {
+            link.meant.push(peer);
             return;
         }
         if !self.slot(other).alive || self.is_cut(node, other) {
@@ -1323,6 +1333,7 @@ impl Cluster {
             link.up = true;
             link.closing = false;
             link.connecting = false;
+            link.meant.clear();
             link.epoch = epoch;
             link.last = now;
             link.free = now;
