@@ -286,16 +286,12 @@ fn print_violation(trial: &Trial, options: &Options) {
     } else {
         ""
     };
-    println!(
-        "seed {}: {} at {:.3} s: {}",
-        trial.seed,
-        violation.invariant,
-        violation.at.as_secs_f64(),
-        violation.sentence
-    );
-    println!(
-        "  cargo run --release -p satin-sim -- --seed {} --trace{without}{spare}",
-        trial.seed
+    let (seed, at) = (trial.seed, violation.at.as_secs_f64());
+    let (invariant, sentence) = (violation.invariant, &violation.sentence);
+    // Nobody may be reading: `| head`.
+    let _ = writeln!(
+        std::io::stdout(),
+        "seed {seed}: {invariant} at {at:.3} s: {sentence}\n  cargo run --release -p satin-sim -- --seed {seed} --trace{without}{spare}",
     );
 }
 

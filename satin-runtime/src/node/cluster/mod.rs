@@ -134,6 +134,8 @@ struct Link {
     epoch: u64,
     up: bool,
     connecting: bool,
+    /// Whom else the node meant, since it has been connecting.
+    meant: Vec<Option<Peer>>,
     /// It is being closed: what is sent from now on waits for the next.
     closing: bool,
     /// The next is wanted already.
@@ -836,11 +838,13 @@ impl Cluster {
         }
     }
 
-    /// Those whose main is over end the pool with that code.
+    /// Every main ends the pool with that code, at once or when it comes to its end.
     pub fn end_main(&mut self, code: i32) {
+        if let Some(main) = &mut self.main {
+            main.code = Some(code);
+        }
         for node in 0..self.nodes() {
-            let main = &mut self.slot_mut(node).main;
-            if let Some(main) = main.as_mut().filter(|main| main.over) {
+            if let Some(main) = &mut self.slot_mut(node).main {
                 main.code = Some(code);
                 self.go_on_with_main(node);
                 self.settle(node);
@@ -1235,8 +1239,12 @@ impl Cluster {
             }
             Happening::Open { from, to, peer } => self.open(from, to, peer),
             Happening::Unreachable { node, addr, peer } => {
-                self.link(node, index_of(addr)).connecting = false;
-                self.tell(node, Event::Unreachable { addr, peer });
+                let link = self.link(node, index_of(addr));
+                link.connecting = false;
+                let others = std::mem::take(&mut link.meant);
+                for peer in std::iter::once(peer).chain(others) {
+                    self.tell(node, Event::Unreachable { addr, peer });
+                }
             }
             Happening::Lost { node, other, epoch } => self.lose(node, other, epoch),
             Happening::Gone { node, peer } => self.tell(node, Event::Gone(peer)),
@@ -1275,7 +1283,11 @@ impl Cluster {
             link.again = Some((addr, peer));
             return;
         }
-        if link.up || std::mem::replace(&mut link.connecting, true) {
+        if link.up {
+            return;
+        }
+        if std::mem::replace(&mut link.connecting, true) {
+            link.meant.push(peer);
             return;
         }
         if !self.slot(other).alive || self.is_cut(node, other) {
@@ -1321,6 +1333,7 @@ impl Cluster {
             link.up = true;
             link.closing = false;
             link.connecting = false;
+            link.meant.clear();
             link.epoch = epoch;
             link.last = now;
             link.free = now;
@@ -1483,7 +1496,7 @@ impl Cluster {
                     && let Some(words) = words::event(&event)
                 {
                     let who = words::name(slot.node.view().me().peer);
-                    println!("{:>12.6} {who:<9} {words}", now.as_secs_f64());
+                    words::say(now, &who, &words);
                 }
                 slot.node.handle(now, event);
             }
@@ -1578,8 +1591,9 @@ impl Cluster {
         assert!(results.copied().eq(right), "a result is wrong");
     }
 
-    fn say(&self, who: &str, what: &str) {
-        println!("{:>12.6} {who:<9} {what}", self.now.as_secs_f64());
+    /// A line of the trace.
+    pub fn say(&self, who: &str, what: &str) {
+        words::say(self.now, who, what);
     }
 
     fn perform(&mut self, node: u32, action: Action) {

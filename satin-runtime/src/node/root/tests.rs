@@ -377,9 +377,7 @@ fn whatever_happens_there_is_one_master_in_the_end() {
         for round in 0..30 {
             let dice = mix(seed * 1000 + round);
             cluster.run_for(ms(dice % 3000));
-            let living: Vec<u32> = (0..cluster.nodes())
-                .filter(|node| cluster.is_alive(*node))
-                .collect();
+            let living: Vec<u32> = living(&cluster).collect();
             let node = living[(dice >> 16) as usize % living.len()];
             let (one, other) = (
                 sites[(dice >> 20) as usize % 3],

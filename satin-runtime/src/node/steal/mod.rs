@@ -203,8 +203,9 @@ impl Steal {
             others: self.victim.hang_on(),
             running: self.hands.running,
         };
-        if !self.draining {
-            self.thief.seek(cx, &self.trips, need);
+        match self.draining {
+            true => self.thief.give_up(cx.now),
+            false => self.thief.seek(cx, &self.trips, need),
         }
         self.look_if_stuck(cx);
         if let Some(hungry) = self.victim.is_asked()
