@@ -112,6 +112,130 @@ fn a_short_partition_loses_nothing() {
 }
 
 #[test]
+fn when_the_master_is_killed_another_node_gives_the_answer() {
+    let outcome = run(knary("a:2,b:2", &["kill master@0.5s"]));
+    answers(&outcome);
+    said(&outcome, " s: killed a-0, the master");
+    said(&outcome, " s: a-0 was found dead");
+    said(&outcome, " s: a-1 is master now");
+    said(&outcome, "satin: 1 killed, exit code 0");
+    assert_eq!(outcome.stdout.matches(ANSWER).count(), 1, "{outcome:#?}");
+    let ended = |event: &Event| matches!(event, Event::PoolEnded { code: 0 });
+    assert!(has(&outcome.records, "a-1", ended), "{outcome:#?}");
+}
+
+/// And its successor, and the successor of that.
+#[test]
+fn masters_can_be_killed_one_after_the_other() {
+    let outcome = run(knary(
+        "a:2,b:3",
+        &["kill master@0.3s", "kill master@2s", "kill master@4s"],
+    ));
+    answers(&outcome);
+    let masters = outcome
+        .records
+        .iter()
+        .filter_map(|record| match record.event {
+            Event::Master { term, .. } => Some(term),
+            _ => None,
+        });
+    assert_eq!(masters.collect::<Vec<_>>(), [0, 1, 2, 3], "{outcome:#?}");
+}
+
+#[track_caller]
+fn left(outcome: &Outcome, name: &str) {
+    assert!(outcome.nodes[name].success(), "{outcome:#?}");
+    let is_left = |event: &Event| matches!(event, Event::Left { .. });
+    assert!(has(&outcome.records, name, is_left), "{outcome:#?}");
+    assert!(!has(&outcome.records, name, is_dead), "{outcome:#?}");
+}
+
+#[test]
+fn who_is_asked_to_leave_leaves_and_is_not_taken_for_dead() {
+    let outcome = run(knary("a:2,b:2", &["drain b-1@0.5s"]));
+    answers(&outcome);
+    left(&outcome, "b-1");
+    said(&outcome, " s: asked b-1 to leave");
+    said(&outcome, "satin: 1 asked to leave, exit code 0");
+}
+
+#[test]
+fn a_master_that_is_asked_to_leave_has_a_successor() {
+    let outcome = run(knary("a:2,b:2", &["drain master@0.5s"]));
+    answers(&outcome);
+    left(&outcome, "a-0");
+    said(&outcome, " s: a-1 is master now");
+}
+
+/// The program moves from one set of machines to another while it runs.
+#[test]
+fn a_whole_site_with_the_master_can_be_given_up() {
+    let outcome = run(knary("a:2", &["join b@0", "join b@0", "drain a@0.8s"]));
+    answers(&outcome);
+    left(&outcome, "a-0");
+    left(&outcome, "a-1");
+    let of_b = |name: &str| {
+        let is_master = |event: &Event| matches!(event, Event::Master { term: 1, .. });
+        has(&outcome.records, name, is_master)
+    };
+    assert!(of_b("b-0") || of_b("b-1"), "{outcome:#?}");
+}
+
+#[test]
+fn nodes_can_be_asked_to_leave_from_outside() {
+    let mut pool = start(knary("a:1,b:2", &[]));
+    wait_for(&mut pool, |records| {
+        has(records, "a-0", |event| {
+            matches!(event, Event::RootStarted { .. })
+        })
+    });
+    let addr = pool
+        .records()
+        .expect("readable")
+        .iter()
+        .find_map(|record| match record.event {
+            Event::Node { addr, .. } => Some(addr.to_string()),
+            _ => None,
+        });
+    let credential = pool.credential();
+    let drain = |arguments: &[&str]| {
+        let output = Command::new(env!("CARGO_BIN_EXE_satin"))
+            .arg("drain")
+            .args(arguments)
+            .args(["--join", addr.as_deref().expect("a node"), "--credential"])
+            .arg(&credential)
+            .output()
+            .expect("it starts");
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        (output.status.success(), stderr)
+    };
+    let (done, said) = drain(&["c-7", "--pool", "knary"]);
+    assert!(!done);
+    assert!(
+        said.contains("no node is called `c-7`; nodes: a-0, b-0, b-1"),
+        "{said}"
+    );
+    let (done, said) = drain(&["b-0", "--pool", "another"]);
+    assert!(
+        !done && said.contains("belongs to the pool `knary`"),
+        "{said}"
+    );
+    let (done, said) = drain(&["--site", "b", "--pool", "knary"]);
+    assert!(done, "{said}");
+    for name in ["b-0", "b-1"] {
+        assert!(
+            said.contains(&format!("{name} is about to leave\n")),
+            "{said}"
+        );
+        assert!(said.contains(&format!("{name} has left\n")), "{said}");
+    }
+    let outcome = finish(pool);
+    answers(&outcome);
+    left(&outcome, "b-0");
+    left(&outcome, "b-1");
+}
+
+#[test]
 fn what_comes_too_late_is_told() {
     let quick = Plan {
         faults: faults(&["kill a-1@50s"]),
