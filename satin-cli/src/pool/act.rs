@@ -287,6 +287,22 @@ impl Pool {
             }
         }
         let _ = write!(text, "exit code {code}");
+        let figures = self
+            .records
+            .iter()
+            .filter_map(|record| match &record.event {
+                Event::Stats(figures) => Some(figures),
+                _ => None,
+            });
+        let (again, reused) = figures.fold((0, 0), |(again, reused), figures| {
+            (again + figures.repairs, reused + figures.hits)
+        });
+        for (count, what) in [(again, "done again"), (reused, "kept by others and reused")] {
+            if count > 0 {
+                let jobs = if count == 1 { "job" } else { "jobs" };
+                let _ = write!(text, "; {count} {jobs} {what}");
+            }
+        }
         let never: Vec<String> = (self.schedule.queue.iter())
             .filter_map(|(_, act)| match act {
                 Act::Begin(fault) => Some(fault.to_string()),
