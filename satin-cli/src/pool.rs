@@ -548,10 +548,7 @@ impl Pool {
             (true, _) if status.signal().is_none() => self.expect_the_end(),
             (false, 1..) => {
                 if was_master && !self.nodes[index].killed && !self.nodes[index].drained {
-                    self.tell(format_args!(
-                        "{name}, the master, is gone: {}",
-                        Ending(status)
-                    ));
+                    self.tell(format_args!("{name} (the master) {}", Ending(status)));
                     self.nodes[index].reported = true;
                 }
             }
