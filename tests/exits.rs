@@ -32,13 +32,13 @@ fn fib(n: u32) -> u64 {
 #[spawnable]
 fn wait(ms: u64) {
     for _ in 0..10 {
-        spawn!(sleep(ms));
+        spawn!(pause(ms));
     }
     sync!();
 }
 
 #[spawnable]
-fn sleep(ms: u64) {
+fn pause(ms: u64) {
     std::thread::sleep(Duration::from_millis(ms));
 }
 
@@ -48,6 +48,12 @@ fn program() {
     let Ok(way) = std::env::var(WAY) else {
         return;
     };
+    if way == "error" {
+        let failed: Result<u64, u64> = satin::__private::main(|| Err(fib(20)));
+        assert_eq!(failed, Err(6765));
+        // What the standard library does with an error.
+        std::process::exit(3);
+    }
     satin::run(satin::Config::default(), || {
         assert_eq!(fib(20), 6765);
         println!("the master has begun");
@@ -124,6 +130,10 @@ impl Pool {
     }
 
     fn start(&self, name: &str, nodes: u32, key: &str) -> Node {
+        self.start_with(name, nodes, key, &[])
+    }
+
+    fn start_with(&self, name: &str, nodes: u32, key: &str, more: &[(&str, &str)]) -> Node {
         let at = |name: &str| self.dir.path().join(name);
         let join = format!("file:{}", at("members").display());
         let mut child = Command::new(std::env::current_exe().expect("this test"))
@@ -137,6 +147,7 @@ impl Pool {
             .env("SATIN_CREDENTIAL", at(key))
             .env("SATIN_EVENTS", at("events"))
             .env("SATIN_LOG", "satin_runtime=debug")
+            .envs(more.iter().copied())
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
             .spawn()
@@ -254,6 +265,54 @@ fn when_the_master_dies_another_node_runs_main() {
     let ended = at("{\"event\":\"pool_ended\",\"code\":0,\"name\":\"two\"");
     assert!(at(&about("dead", "one")) < ended);
     assert!(at(&about("master", "two")) < ended);
+}
+
+#[test]
+fn a_node_leaves_when_it_is_given_notice() {
+    let _watchdog = Watchdog::new("a_node_leaves_when_it_is_given_notice");
+    let pool = Pool::new("stay");
+    let notice = pool.dir.path().join("notice");
+    let mut master = pool.start("one", 2, "key");
+    pool.wait_for("\"master\"", &mut master);
+    let when = format!("file:{}", notice.display());
+    let mut member = pool.start_with("two", 2, "key", &[("SATIN_DRAIN_WHEN", &when)]);
+    pool.wait_for("root_finished", &mut master);
+    std::fs::write(&notice, "").expect("written");
+    assert_eq!(member.code(), Ok(0), "{}", member.said());
+    pool.wait_for(&about("left", "two"), &mut master);
+}
+
+/// Who joins later does not knock at its door any more.
+#[test]
+fn the_dead_are_struck_from_the_list_of_members() {
+    let _watchdog = Watchdog::new("the_dead_are_struck_from_the_list_of_members");
+    let pool = Pool::new("stay");
+    let (mut master, member) = pool.two();
+    pool.wait_for("root_finished", &mut master);
+    let members = || {
+        let text = std::fs::read_to_string(pool.dir.path().join("members")).expect("a list");
+        text.lines().count()
+    };
+    assert_eq!(members(), 2);
+    member.signal("-KILL");
+    pool.wait_for(&about("dead", "two"), &mut master);
+    let since = Instant::now();
+    while members() != 1 {
+        assert!(since.elapsed() < PATIENCE / 2, "it stays on the list");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// As `#[satin::main]` does it: the exit code is known only after `main` has returned.
+#[test]
+fn the_pool_ends_with_the_code_of_an_error_that_main_returns() {
+    let _watchdog = Watchdog::new("the_pool_ends_with_the_code_of_an_error_that_main_returns");
+    let pool = Pool::new("error");
+    let (mut master, mut member) = pool.two();
+    assert_eq!(master.code(), Ok(3), "{}", master.said());
+    assert_eq!(member.code(), Ok(0), "{}", member.said());
+    let ended = "{\"event\":\"pool_ended\",\"code\":3,";
+    assert!(pool.events().contains(ended), "{}", pool.events());
 }
 
 #[test]

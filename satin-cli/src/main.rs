@@ -13,7 +13,8 @@ mod commands;
   satin run --sites 2x2 --wan-rtt 30ms --example fib -- 42
   satin keygen pool.pem
   satin node --listen 0.0.0.0:7777 --credential pool.pem -- ./program 42
-  satin node --join 192.0.2.7:7777 --credential pool.pem -- ./program 42")]
+  satin node --join 192.0.2.7:7777 --credential pool.pem -- ./program 42
+  satin drain --site delft --join 192.0.2.7:7777 --credential pool.pem --pool program")]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -23,6 +24,7 @@ struct Cli {
 enum Command {
     Run(commands::run::Run),
     Node(commands::node::Node),
+    Drain(commands::drain::Drain),
     Keygen(commands::keygen::Keygen),
 }
 
@@ -30,6 +32,7 @@ fn main() -> ExitCode {
     let done = match Cli::parse().command {
         Command::Run(run) => run.run(),
         Command::Node(node) => node.run(),
+        Command::Drain(drain) => drain.run(),
         Command::Keygen(keygen) => keygen.run(),
     };
     done.unwrap_or_else(|error| {

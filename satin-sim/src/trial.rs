@@ -276,10 +276,7 @@ impl Stage {
 
     fn say(&self, what: &str) {
         if self.trace {
-            println!(
-                "{:>12.6} ========= {what}",
-                self.cluster.now().as_secs_f64()
-            );
+            self.cluster.say("=========", what);
         }
     }
 
@@ -329,13 +326,25 @@ impl Stage {
         is(MainIs::Over) && !is(MainIs::Running)
     }
 
-    /// Everybody has done what there was to do, and those who were told to go are gone.
+    /// Everybody has done what there was to do and knows what the others have, and those who were told to go are gone.
     fn rests(&self) -> bool {
-        let drained = |node: &u32| self.mischief.drained.contains(node);
-        self.running().all(|node| {
-            let books = self.cluster.node(node).inspect();
-            !drained(&node) && self.cluster.is_empty(node) && books.under_way() == 0
-        })
+        let drained = |node: u32| self.mischief.drained.contains(&node);
+        if self
+            .running()
+            .any(|node| drained(node) || !self.cluster.is_empty(node))
+        {
+            return false;
+        }
+        let books = self.books();
+        let at_rest = |(_, books): &(u32, Inspection)| books.under_way() == 0;
+        books.iter().all(at_rest) && invariants::strange_belief(&self.cluster, &books).is_none()
+    }
+
+    fn books(&self) -> Vec<(u32, Inspection)> {
+        let nodes = self.running();
+        nodes
+            .map(|node| (node, self.cluster.node(node).inspect()))
+            .collect()
     }
 
     /// Until that time, or until the condition holds, which is looked at now and then. True if it does.
@@ -397,11 +406,7 @@ impl Stage {
     }
 
     fn check_end(&mut self, done: bool, rests: bool, trial: &Trial) -> Result<(), Violation> {
-        let nodes: Vec<u32> = self.running().collect();
-        let books = nodes.into_iter();
-        let books: Vec<(u32, Inspection)> = books
-            .map(|node| (node, self.cluster.node(node).inspect()))
-            .collect();
+        let books = self.books();
         let run = Run {
             cluster: &self.cluster,
             right: &self.right,

@@ -1,5 +1,6 @@
 //! A file per subcommand: its flags, and what it does with the library.
 
+pub mod drain;
 pub mod keygen;
 pub mod node;
 pub mod run;

@@ -265,6 +265,15 @@ unsafe fn save<F: Function>(slot: &Slot) -> Result<Packed, String> {
     pack("serializing the result", || postcard::to_stdvec(out))
 }
 
+/// The answer of a call that has returned here, as [`import`] reads it.
+pub(crate) fn answer_of<F: Function>(
+    out: &F::Out,
+    held: &<F::Kinds as Kinds>::Held<'_>,
+) -> Result<Packed, String> {
+    let answer = (out, F::Kinds::seen(held));
+    pack("serializing the result", || postcard::to_stdvec(&answer))
+}
+
 /// Bytes of arguments that are hashed where nobody asked for them.
 const MOST_HASHED: usize = 64 << 10;
 

@@ -25,6 +25,14 @@ pub trait Kind: 'static {
     fn give_back(own: Option<Self::Own>) -> Self::Back;
     /// Writes the changed value to where it was borrowed from. Called by the owner of the borrow, inside its sync.
     fn copy_back(arg: Self::Arg<'_>, back: Self::Back);
+
+    /// What is seen of an argument after the call: as `Back`, borrowed.
+    type Seen<'a>: Serialize;
+
+    /// Lends an argument further, to a call that ends before whoever holds it looks at it again.
+    fn relend<'a>(held: &'a mut Option<Self::Arg<'_>>) -> Self::Arg<'a>;
+    /// Looks at it again.
+    fn seen<'a>(held: &'a Option<Self::Arg<'_>>) -> Self::Seen<'a>;
 }
 
 const LENT: &str = "an argument is lent exactly once";
@@ -51,6 +59,11 @@ impl<T: Serialize + DeserializeOwned + Send + 'static> Kind for Value<T> {
     }
     fn give_back(_: Option<T>) {}
     fn copy_back(_: T, (): ()) {}
+    type Seen<'a> = ();
+    fn relend(held: &mut Option<T>) -> T {
+        held.take().expect(LENT)
+    }
+    fn seen(_: &Option<T>) {}
 }
 
 impl<T: Serialize + DeserializeOwned + Send + Sync + 'static> Kind for Ref<T> {
@@ -62,6 +75,11 @@ impl<T: Serialize + DeserializeOwned + Send + Sync + 'static> Kind for Ref<T> {
     }
     fn give_back(_: Option<T>) {}
     fn copy_back(_: &T, (): ()) {}
+    type Seen<'a> = ();
+    fn relend<'a>(held: &'a mut Option<&T>) -> &'a T {
+        held.expect(LENT)
+    }
+    fn seen(_: &Option<&T>) {}
 }
 
 impl<T: Serialize + DeserializeOwned + Send + Sync + 'static> Kind for RefSlice<T> {
@@ -73,6 +91,11 @@ impl<T: Serialize + DeserializeOwned + Send + Sync + 'static> Kind for RefSlice<
     }
     fn give_back(_: Option<Vec<T>>) {}
     fn copy_back(_: &[T], (): ()) {}
+    type Seen<'a> = ();
+    fn relend<'a>(held: &'a mut Option<&[T]>) -> &'a [T] {
+        held.expect(LENT)
+    }
+    fn seen(_: &Option<&[T]>) {}
 }
 
 impl Kind for RefStr {
@@ -84,6 +107,11 @@ impl Kind for RefStr {
     }
     fn give_back(_: Option<String>) {}
     fn copy_back(_: &str, (): ()) {}
+    type Seen<'a> = ();
+    fn relend<'a>(held: &'a mut Option<&str>) -> &'a str {
+        held.expect(LENT)
+    }
+    fn seen(_: &Option<&str>) {}
 }
 
 impl<T: Serialize + DeserializeOwned + Send + 'static> Kind for Mut<T> {
@@ -99,6 +127,13 @@ impl<T: Serialize + DeserializeOwned + Send + 'static> Kind for Mut<T> {
     }
     fn copy_back(arg: &mut T, back: T) {
         *arg = back;
+    }
+    type Seen<'a> = &'a T;
+    fn relend<'a>(held: &'a mut Option<&mut T>) -> &'a mut T {
+        held.as_deref_mut().expect(LENT)
+    }
+    fn seen<'a>(held: &'a Option<&mut T>) -> &'a T {
+        held.as_deref().expect(LENT)
     }
 }
 
@@ -125,6 +160,13 @@ impl<T: Serialize + DeserializeOwned + Send + 'static> Kind for MutSlice<T> {
             .zip(back)
             .for_each(|(place, value)| *place = value);
     }
+    type Seen<'a> = &'a [T];
+    fn relend<'a>(held: &'a mut Option<&mut [T]>) -> &'a mut [T] {
+        held.as_deref_mut().expect(LENT)
+    }
+    fn seen<'a>(held: &'a Option<&mut [T]>) -> &'a [T] {
+        held.as_deref().expect(LENT)
+    }
 }
 
 /// All arguments of a function: tuples of up to twelve [`Kind`]s.
@@ -148,6 +190,18 @@ pub trait Kinds: 'static {
     fn give_back(held: Self::Lent) -> Self::Back;
     /// Copies every `&mut` argument back.
     fn copy_back(args: Self::Args<'_>, back: Self::Back);
+
+    /// The arguments of a call, each in an `Option` from which it can be lent further.
+    type Held<'s>;
+    /// As `Back`, borrowed.
+    type Seen<'a>: Serialize;
+
+    /// Prepares the arguments of a call for [`Kinds::relend`].
+    fn held(args: Self::Args<'_>) -> Self::Held<'_>;
+    /// Lends them all, once.
+    fn relend<'a>(held: &'a mut Self::Held<'_>) -> Self::Args<'a>;
+    /// What the call has left in the `&mut` arguments.
+    fn seen<'a>(held: &'a Self::Held<'_>) -> Self::Seen<'a>;
 }
 
 impl Kinds for () {
@@ -160,6 +214,11 @@ impl Kinds for () {
     fn lend((): &mut ()) {}
     fn give_back((): ()) {}
     fn copy_back((): (), (): ()) {}
+    type Held<'s> = ();
+    type Seen<'a> = ();
+    fn held((): Self::Args<'_>) -> Self::Held<'_> {}
+    fn relend((): &mut ()) {}
+    fn seen((): &()) {}
 }
 
 macro_rules! tuple_of_kinds {
@@ -181,6 +240,17 @@ macro_rules! tuple_of_kinds {
             }
             fn copy_back(($($arg,)+): Self::Args<'_>, ($($back,)+): Self::Back) {
                 $($kind::copy_back($arg, $back);)+
+            }
+            type Held<'s> = ($(Option<$kind::Arg<'s>>,)+);
+            type Seen<'a> = ($($kind::Seen<'a>,)+);
+            fn held(($($arg,)+): Self::Args<'_>) -> Self::Held<'_> {
+                ($(Some($arg),)+)
+            }
+            fn relend<'a>(($($arg,)+): &'a mut Self::Held<'_>) -> Self::Args<'a> {
+                ($($kind::relend($arg),)+)
+            }
+            fn seen<'a>(($($arg,)+): &'a Self::Held<'_>) -> Self::Seen<'a> {
+                ($($kind::seen($arg),)+)
             }
         }
     };

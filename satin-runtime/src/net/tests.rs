@@ -21,10 +21,12 @@ use rustls::{
 };
 
 use super::{
-    Credential, Join, NetError, Network, Settings,
+    Credential, Join, NetError, Network, Observer, Settings,
     door::Door,
-    limits, transport,
-    wire::{self, Frames, Greeting, Hello, Reason, Refusal},
+    limits,
+    observer::Departure,
+    transport,
+    wire::{self, Frames, Greeting, Hello, Reason, Refusal, Role},
 };
 use crate::{
     config::Config,
@@ -635,4 +637,96 @@ fn a_broken_connection_is_made_again_and_nobody_dies_of_it() {
     }
     first.network.handle().end(0);
     assert_eq!(second.network.wait_until_over().expect("a regular end"), 0);
+}
+
+// --------------------------------------------------------------------------------------------------------------- observers
+
+fn observer(key: &Key, pool: &str, at: SocketAddr) -> Observer {
+    let join = Join::Hosts(vec![at.to_string()]);
+    Observer::new(join, &key.0, pool).expect("an observer")
+}
+
+#[test]
+fn an_observer_sees_who_is_in_and_takes_no_part() {
+    let key = Key::new();
+    let first = founder(&key);
+    let second = start(settings("second", &key, Some(first.addr())));
+    second.network.wait_until_in().expect("let in");
+    first.wait_for_nodes(2);
+    second.wait_for_nodes(2);
+    // Any node will do.
+    for at in [first.addr(), second.addr()] {
+        let seen = observer(&key, "tests", at).status().expect("an answer");
+        let names: Vec<_> = seen
+            .iter()
+            .map(|seen| (&*seen.name, seen.is_master, seen.is_leaving))
+            .collect();
+        assert_eq!(names, [("founder", true, false), ("second", false, false)]);
+        assert_eq!(seen[1].addr, second.addr());
+    }
+    assert_eq!(first.standing.now().nodes, 2);
+}
+
+#[test]
+fn an_observer_needs_the_credential_and_the_name_of_the_pool() {
+    let (key, other) = (Key::new(), Key::new());
+    let first = founder(&key);
+    let error = |observer: Observer| observer.status().expect_err("refused").to_string();
+    let text = error(observer(&other, "tests", first.addr()));
+    assert!(text.contains("SATIN_CREDENTIAL"), "{text}");
+    let text = error(observer(&key, "others", first.addr()));
+    assert!(text.contains("belongs to the pool `tests`"), "{text}");
+    let text = error(observer(&key, "tests", nowhere()));
+    assert!(text.contains("nobody listens there"), "{text}");
+}
+
+#[test]
+fn a_node_that_an_observer_asks_to_leave_leaves() {
+    let key = Key::new();
+    let first = founder(&key);
+    let second = start(settings("second", &key, Some(first.addr())));
+    second.network.wait_until_in().expect("let in");
+    first.wait_for_nodes(2);
+    let observer = observer(&key, "tests", first.addr());
+    let nodes = observer.status().expect("an answer");
+    let mut steps = Vec::new();
+    observer
+        .drain(&nodes[1..], None, |seen, departure| {
+            steps.push((seen.name.clone(), departure));
+        })
+        .expect("it leaves");
+    let step = |departure| ("second".to_owned(), departure);
+    assert_eq!(steps, [step(Departure::Leaving), step(Departure::Left)]);
+    assert_eq!(second.network.wait_until_over().expect("a good end"), 0);
+    first.wait_for_nodes(1);
+    // Nobody is left to take over from the master.
+    let error = observer
+        .drain(&nodes[..1], None, |_, _| ())
+        .expect_err("it stays");
+    assert!(
+        error
+            .to_string()
+            .starts_with("founder stays: it runs `main`"),
+        "{error}"
+    );
+    assert!(first.network.is_master());
+}
+
+#[test]
+fn an_observer_that_says_nonsense_is_hung_up_on() {
+    let key = Key::new();
+    let node = founder(&key);
+    let stranger = Stranger::with(&key);
+    let mut greeting = hello(7, nowhere());
+    greeting.role = Role::Observer;
+    let (connection, mut send, _recv, answer) = stranger.greet(node.addr(), &encode(greeting));
+    assert!(matches!(answer, Greeting::Hello(_)));
+    let nonsense = [&3u32.to_le_bytes()[..], &[9, 9, 9]].concat();
+    stranger
+        .runtime
+        .block_on(send.write_all(&nonsense))
+        .expect("written");
+    let reason = stranger.reason_of_close(&connection);
+    assert!(reason.contains("cannot be decoded"), "{reason}");
+    assert!(node.network.is_master(), "and nothing else happened");
 }

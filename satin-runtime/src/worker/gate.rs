@@ -88,7 +88,8 @@ pub trait Outside: Send + Sync {
     fn root_started(&self, root: RootTag) {
         let _ = root;
     }
-    /// A root job has its result; its caller does not know it yet.
+    /// A root job has its result, which is in safe hands if it was to be kept; its caller does not know it yet. Not told
+    /// of one that was stopped.
     fn root_finished(&self, root: RootTag) {
         let _ = root;
     }
@@ -140,6 +141,18 @@ pub(super) struct Delivered {
     pub(super) fingerprint: Fingerprint,
 }
 
+impl Books {
+    /// The shallowest that came back, of those that fit.
+    fn first_returned(&self, fits: impl Fn(&Slot, Back) -> bool) -> Option<(u16, SlotRef)> {
+        let fits = |(_, slot): &&(u16, SlotRef)| match self.places.get(slot) {
+            // SAFETY: the books are locked, so nobody takes the job, and its owner waits for it.
+            Some(Place::Returned { back, .. }) => fits(unsafe { &*slot.0 }, *back),
+            _ => false,
+        };
+        self.returned.iter().find(fits).copied()
+    }
+}
+
 /// Where in the books a job stands.
 #[derive(Clone, Copy)]
 enum Place {
@@ -171,7 +184,7 @@ struct SlotRef(*const Slot);
 // the slot.
 unsafe impl Send for SlotRef {}
 
-struct FrameRef(*const Frame);
+pub(super) struct FrameRef(pub(super) *const Frame);
 // SAFETY: the frame lives as long as its entry: its worker removes the entry before the frame dies.
 unsafe impl Send for FrameRef {}
 
@@ -377,6 +390,7 @@ impl Gate {
     /// Nobody outside answers any more: jobs that are away come back, and nothing is claimed from now on.
     pub fn call_home(&self) {
         self.pool.ledger.orphans.forget();
+        self.keep_roots(false);
         loop {
             let token = lock(&self.pool.ledger.books).away.keys().next().copied();
             let Some(token) = token else { return };
@@ -403,23 +417,28 @@ impl Gate {
     }
 
     /// From now on results of root jobs of `main` are told ([`Outside::root_result`]) before `main` sees them.
+    ///
+    /// Only of those that took a while, and whose arguments are small enough to be hashed at the start.
     pub fn keep_roots(&self, keep: bool) {
-        let _ = keep;
+        self.pool.main.keep(keep);
     }
 
     /// The result is in safe hands: `main` may see it.
     pub fn root_kept(&self, root: RootTag) {
-        let _ = root;
+        self.pool.main.kept(root);
     }
 
     /// Another node is to run `main`: its root job is given up as by [`Gate::save_hosted`], and its calls unwind, those
     /// to come too, until [`Gate::begin_main`]. Answered by [`Outside::yielded`].
-    pub fn stop_main(&self) {}
+    pub fn stop_main(&self) {
+        self.pool.stop_main();
+    }
 
     /// `main` is about to be called here, from the start. Its root jobs are numbered from 0, and marked unless this is
     /// the first term.
     pub fn begin_main(&self, term: u32) {
         self.set_term(term);
+        self.pool.main.begin_again(term > 0);
     }
 
     /// Lets a foreign job in, under a key of its own. Any worker runs it, also one that waits in a sync;
@@ -449,9 +468,10 @@ impl Gate {
     fn stop_hosted(&self, key: u64, how: u32) -> bool {
         let mut foreign = lock(&self.pool.ledger.foreign);
         match foreign.jobs.get_mut(&key) {
-            // SAFETY: the frame lives as long as its entry, and we hold the lock.
             Some(Stage::Running(FrameRef(frame))) => {
-                self.pool.stop_children(unsafe { &**frame }, how)
+                // SAFETY: the frame lives as long as its entry, and we hold the lock.
+                let frame = unsafe { &**frame };
+                self.pool.stop_children(frame, how);
             }
             Some(Stage::Starting { flags }) => *flags |= how,
             Some(Stage::Waiting(_)) => {
@@ -533,6 +553,7 @@ impl HostedTask {
         };
         // Whether it is an orphan itself the node has seen to.
         let marked = parcel.repair.marked && !pool.ledger.orphans.clears(&above.child(index));
+        let id = above.child(index);
         let root = RootFrame::new(above, tag);
         let parent = &raw const root.frame;
         if let Some(stage) = lock(&pool.ledger.foreign).jobs.get_mut(&key) {
@@ -543,12 +564,13 @@ impl HostedTask {
             }
             *stage = Stage::Running(FrameRef(parent));
         }
-        let outcome = worker.on_bottom(head, parent, marked, || {
+        let run = || {
             if worker.is_stopped(parent) {
                 return Err(RemoteFailure::Aborted);
             }
             (function.run_bytes)(Cx { head, parent }, index, &parcel.arguments)
-        });
+        };
+        let outcome = worker.hosting(id, || worker.on_bottom(head, parent, marked, run));
         pool.forget_hosted(key);
         let aborted = matches!(outcome, Err(RemoteFailure::Aborted));
         if root.frame.has(flag::SAVE) && (aborted || root.frame.has(flag::TORN)) {
@@ -676,11 +698,17 @@ impl Pool {
     }
 
     /// Worker: a job that has come back undone, to be run.
-    pub(super) fn next_returned(&self) -> Option<Found> {
+    pub(super) fn next_returned(&self, fits: impl Fn(&Slot, Back) -> bool) -> Option<Found> {
         if !self.has_returned() {
             return None;
         }
-        self.take_returned(|books| books.returned.first().copied())
+        self.take_returned(|books| books.first_returned(fits))
+    }
+
+    /// Is there one of those for that worker?
+    pub(super) fn has_returned_for(&self, worker: &Worker) -> bool {
+        let fits = |job: &Slot, back| !worker.would_bury(job, back);
+        self.has_returned() && lock(&self.ledger.books).first_returned(fits).is_some()
     }
 
     fn take_returned(
@@ -722,7 +750,11 @@ impl Pool {
         if awaited {
             self.sleep.unpark(owner);
         }
-        self.wake_for_any_task();
+        if back.repair.marked {
+            self.wake_all_for_task(); // not everybody can run it, see `would_bury`
+        } else {
+            self.wake_for_any_task();
+        }
         if depth != STAYS {
             self.tell_public();
         }

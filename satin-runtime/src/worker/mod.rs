@@ -5,6 +5,7 @@
 //! * `scope`: what an invocation does: spawn, sync, call; the guards that keep borrows sound.
 //! * `group`: any number of children with one closure that delivers their results in spawn order.
 //! * `pool`: the threads of a pool, how they sleep, how root jobs come in.
+//! * `root`: root jobs, and what `main` has on top of them.
 //! * `gate`: the narrow door through which jobs leave and enter the process as bytes.
 //! * `save`: what is left of a job that is given up.
 //! * `repair`: marked jobs, which look themselves up among the orphans before they run.
@@ -22,6 +23,8 @@ mod group;
 mod pool;
 #[cfg(not(loom))]
 mod repair;
+#[cfg(not(loom))]
+mod root;
 #[cfg(not(loom))]
 mod save;
 #[cfg(not(loom))]
@@ -43,6 +46,7 @@ pub use self::{
     pool::{
         RootKey, RootWatch, StartError, Workers, current_root, enter, hungry, offer, watch_roots,
     },
+    root::as_main,
     scope::{Child, Scope},
 };
 #[cfg(not(loom))]

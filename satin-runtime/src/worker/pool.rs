@@ -2,7 +2,6 @@
 
 use std::{
     cell::{Cell, RefCell},
-    panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
     sync::{
         Arc, Mutex, MutexGuard, OnceLock, PoisonError,
         atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence},
@@ -11,24 +10,21 @@ use std::{
     time::Instant,
 };
 
-use crossbeam::{
-    queue::SegQueue,
-    sync::{Parker, Unparker},
-    utils::CachePadded,
-};
+use crossbeam::{queue::SegQueue, utils::CachePadded};
 
 use super::{
     area::Area,
     gate::{Gate, Ledger},
+    root::{MainCalls, OTHER_ROOTS, Root, as_main, enter_root},
     sleep::Sleep,
-    thread::{RootFrame, Worker},
+    thread::Worker,
 };
 use crate::{
     config::{Config, Resolved},
     job::{
-        JobId, Offer, RootTag,
-        function::{self, Args, Function, Prepared},
-        record::{Cx, Frame, Payload, Slot, flag},
+        Offer, RootTag,
+        function::{Function, Prepared},
+        record::{Cx, Frame, flag},
     },
     observe::Figures,
 };
@@ -40,7 +36,7 @@ pub(crate) struct Pool {
     _areas: Vec<Area>,
     /// No other pool of this process has it.
     pub(super) number: u64,
-    roots: SegQueue<Root>,
+    pub(super) roots: SegQueue<Root>,
     /// Root jobs are not to start yet.
     held: AtomicBool,
     pub(super) sleep: Sleep,
@@ -51,30 +47,14 @@ pub(crate) struct Pool {
     aborted: AtomicBool,
     pub(super) ledger: Ledger,
     born: Instant,
-    main_roots: AtomicU32,
-    other_roots: AtomicU32,
+    pub(super) main: MainCalls,
+    pub(super) other_roots: AtomicU32,
 }
 
 // SAFETY: `workers` point into the areas, and `Worker` is `Sync`.
 unsafe impl Sync for Pool {}
 // SAFETY: as above.
 unsafe impl Send for Pool {}
-
-/// A root job. Its caller waits for it on its stack.
-pub(super) struct Root {
-    task: *const (),
-    run: unsafe fn(*const (), &Worker, *const Slot),
-}
-
-// SAFETY: it points to a `RootTask`, made to be run by another thread, whose arguments and result are `Send`.
-unsafe impl Send for Root {}
-
-impl Root {
-    pub(super) fn run(self, worker: &Worker, head: *const Slot) {
-        // SAFETY: the caller of the root job waits until it has been run, once.
-        unsafe { (self.run)(self.task, worker, head) }
-    }
-}
 
 /// What a sleeping worker can be woken for.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -84,9 +64,6 @@ pub(super) enum Awaits {
     /// Its own job, above all; it starts no root job meanwhile.
     Job,
 }
-
-/// Root jobs of threads other than `main`'s have numbers from here on.
-const OTHER_ROOTS: u32 = 1 << 31;
 
 /// Counts the pools of this process.
 static NUMBER: AtomicU64 = AtomicU64::new(0);
@@ -116,7 +93,7 @@ impl Pool {
                 aborted: AtomicBool::new(false),
                 ledger: Ledger::default(),
                 born: Instant::now(),
-                main_roots: AtomicU32::new(0),
+                main: MainCalls::default(),
                 other_roots: AtomicU32::new(OTHER_ROOTS),
             }
         }))
@@ -178,7 +155,7 @@ impl Pool {
     pub(super) fn hold_roots(&self, held: bool) {
         self.held.store(held, Ordering::Relaxed);
         if !held {
-            self.wake_for_root();
+            self.wake_all_for_task();
         }
     }
 
@@ -196,17 +173,8 @@ impl Pool {
         self.tell_idle();
     }
 
-    fn submit_root(&self, root: Root) {
-        assert!(
-            !self.has_ended(),
-            "a spawnable function was called on a pool that has ended"
-        );
-        self.roots.push(root);
-        self.wake_for_root();
-    }
-
-    /// Wakes everybody: the first sleeper may be one that waits for its own job.
-    fn wake_for_root(&self) {
+    /// Wakes everybody: the first sleeper may be one that cannot run it, as one that waits for its own job no root job.
+    pub(super) fn wake_all_for_task(&self) {
         fence(Ordering::SeqCst);
         self.sleep.wake(u64::MAX);
     }
@@ -229,7 +197,7 @@ impl Pool {
                 || self.has_ended()
                 || (awaits == Awaits::Work && self.has_root())
                 || self.has_hosted()
-                || self.has_returned()
+                || self.has_returned_for(worker)
                 || self
                     .all()
                     .any(|other| other.index != worker.index && other.has_public())
@@ -249,8 +217,6 @@ thread_local! {
     static WORKER: Cell<*const Worker> = const { Cell::new(std::ptr::null()) };
     /// The pool that calls from this thread go to, innermost `run` last.
     static TARGET: RefCell<Option<Arc<Pool>>> = const { RefCell::new(None) };
-    /// Is this the thread on which `satin::run` called `main`?
-    static IS_MAIN: Cell<bool> = const { Cell::new(false) };
 }
 
 /// The threads of a pool.
@@ -349,10 +315,9 @@ impl Workers {
 
     /// Runs `main` with this pool as the one that calls from all threads go to.
     pub(crate) fn run_as_main<R>(&self, main: impl FnOnce() -> R) -> R {
-        IS_MAIN.set(true);
         let outer = lock(&MAIN).replace(Arc::clone(&self.pool));
         let _restore = RestoreMain(outer);
-        self.run(main)
+        as_main(|| self.run(main))
     }
 }
 
@@ -383,6 +348,7 @@ impl Drop for Workers {
     fn drop(&mut self) {
         self.pool.ended.store(true, Ordering::Release);
         self.pool.sleep.wake_all();
+        self.pool.main.keep(false);
         for thread in self.threads.drain(..) {
             // A worker catches the panics of jobs; if one died all the same, its message has been printed.
             if thread.thread().id() != std::thread::current().id() && thread.join().is_err() {
@@ -410,7 +376,7 @@ fn default_pool() -> &'static Arc<Pool> {
     &workers.pool
 }
 
-fn target() -> Arc<Pool> {
+pub(super) fn target() -> Arc<Pool> {
     let under_run = TARGET.with_borrow(Option::clone);
     under_run
         .or_else(|| lock(&MAIN).clone())
@@ -468,7 +434,7 @@ pub struct RootWatch {
     pub returned: fn(RootKey),
 }
 
-static ROOT_WATCH: OnceLock<RootWatch> = OnceLock::new();
+pub(super) static ROOT_WATCH: OnceLock<RootWatch> = OnceLock::new();
 
 /// From now on `watch` is told of all root jobs of this process. There is only one such.
 pub fn watch_roots(watch: RootWatch) {
@@ -526,80 +492,4 @@ fn enter_nested<'s, P: Prepared<'s>>(worker: &Worker, call: P) -> P::Out {
         parent: &raw const nested,
     };
     <P::Function as Function>::call(cx, 0, call.into_args())
-}
-
-/// A root job on the stack of its caller, who waits.
-struct RootTask<'s, F: Function> {
-    args: Cell<Option<Args<'s, F>>>,
-    result: Cell<Option<Result<F::Out, Payload>>>,
-    number: u32,
-    /// Once it has begun.
-    tag: Cell<Option<RootTag>>,
-    done: AtomicBool,
-    unparker: Unparker,
-}
-
-fn enter_root<'s, P: Prepared<'s>>(call: P) -> P::Out {
-    let pool = target();
-    function::assert_registered(<P::Function as Function>::VTABLE);
-    let parker = Parker::new();
-    let counter = if IS_MAIN.get() {
-        &pool.main_roots
-    } else {
-        &pool.other_roots
-    };
-    let task = RootTask::<P::Function> {
-        args: Cell::new(Some(call.into_args())),
-        result: Cell::new(None),
-        number: counter.fetch_add(1, Ordering::Relaxed),
-        tag: Cell::new(None),
-        done: AtomicBool::new(false),
-        unparker: parker.unparker().clone(),
-    };
-    pool.submit_root(Root {
-        task: (&raw const task).cast(),
-        run: run_root::<P::Function>,
-    });
-    while !task.done.load(Ordering::Acquire) {
-        parker.park();
-    }
-    if let (Some(watch), Some(tag)) = (ROOT_WATCH.get(), task.tag.get()) {
-        let pool = pool.number;
-        (watch.returned)(RootKey { pool, tag });
-    }
-    match task
-        .result
-        .take()
-        .expect("a root job that is done has a result")
-    {
-        Ok(result) => result,
-        Err(payload) => resume_unwind(payload),
-    }
-}
-
-/// # Safety
-/// `task` points to a `RootTask<F>` whose owner waits, and which nobody else runs.
-unsafe fn run_root<F: Function>(task: *const (), worker: &Worker, head: *const Slot) {
-    // SAFETY: the caller's promise.
-    let task = unsafe { &*task.cast::<RootTask<'_, F>>() };
-    let pool = worker.pool();
-    let tag = pool.tag(task.number);
-    task.tag.set(Some(tag));
-    let root = RootFrame::new(JobId::ROOT, tag);
-    pool.tell(|outside| outside.root_started(tag));
-    let parent = &raw const root.frame;
-    let args = task.args.take().expect("a root job runs once");
-    let run = || F::call(Cx { head, parent }, task.number, args);
-    task.result.set(Some(
-        worker.on_bottom(head, parent, false, || catch_unwind(AssertUnwindSafe(run))),
-    ));
-    if let Some(watch) = ROOT_WATCH.get() {
-        let pool = pool.number;
-        (watch.ended)(RootKey { pool, tag });
-    }
-    pool.tell(|outside| outside.root_finished(tag));
-    let unparker = task.unparker.clone();
-    // The last access: the caller's stack may be gone after it.
-    task.done.store(true, Ordering::Release);
-    unparker.unpark();
 }

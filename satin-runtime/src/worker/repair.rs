@@ -122,19 +122,27 @@ pub(super) enum Verdict {
 
 impl Pool {
     /// Looks up a job that the caller has taken to run it.
-    pub(super) fn examine(&self, job: &Slot, back: Back) -> Verdict {
+    fn examine(&self, worker: &Worker, job: &Slot, back: Back) -> Verdict {
         let Repair { marked, .. } = back.repair;
         if !marked || back.at_once {
             return Verdict::Run { marked };
         }
         match place_of(job.parent.get(), job.index()) {
-            Some((id, root)) => self.look_up(job, id, root, back.repair),
+            Some((id, root)) => self.look_up(worker, job, (id, root), back.repair),
             None => Verdict::Run { marked: false },
         }
     }
 
-    fn look_up(&self, job: &Slot, id: JobId, root: RootTag, repair: Repair) -> Verdict {
+    fn look_up(
+        &self,
+        worker: &Worker,
+        job: &Slot,
+        (id, root): (JobId, RootTag),
+        repair: Repair,
+    ) -> Verdict {
         match self.ledger.orphans.kin(&id) {
+            // It is under way further down on this stack, and would never be done while this one waits for it.
+            Kin::Here if worker.hosts(|orphan| *orphan == id) => Verdict::Run { marked: true },
             Kin::Here if self.is_heard() && self.claim(job, id, root, repair) => Verdict::Claimed,
             Kin::Here | Kin::Perhaps => Verdict::Run { marked: true },
             Kin::Nothing => Verdict::Run { marked: false },
@@ -174,6 +182,21 @@ fn depth_of(job: &Slot, id: &JobId) -> u16 {
 }
 
 impl Worker {
+    /// What becomes of a job that this worker has taken to run it?
+    pub(super) fn examine(&self, job: &Slot, back: Back) -> Verdict {
+        self.pool().examine(self, job, back)
+    }
+
+    /// Would a repair that this worker runs, to help out, come to lie on top of an orphan that it will claim? Each would
+    /// wait for the other. Its parent runs it, or another worker.
+    pub(super) fn would_bury(&self, job: &Slot, back: Back) -> bool {
+        if !back.repair.marked || !self.hosts(|_| true) {
+            return false;
+        }
+        let place = place_of(job.parent.get(), job.index());
+        place.is_some_and(|(id, _)| self.hosts(|orphan| id.is_ancestor_of(orphan)))
+    }
+
     /// Owner: the next push must look up, if the job that runs here is marked.
     pub(super) fn stay_marked(&self) {
         if self.bottom.get().marked {
@@ -226,9 +249,9 @@ impl Worker {
         };
         let depth = depth_of(job, &id);
         let verdict = self.pool().look_up(
+            self,
             job,
-            id,
-            root,
+            (id, root),
             Repair {
                 marked: true,
                 crashes: 0,

@@ -72,6 +72,15 @@ impl<'f> Scope<'f> {
         self.frame
     }
 
+    /// The place of a root job: its one child is the job.
+    pub(super) fn of_root(head: *const Slot, frame: &'f Frame, number: u32) -> Scope<'f> {
+        Scope {
+            head: Cell::new(head),
+            next: Cell::new(number),
+            frame,
+        }
+    }
+
     /// The scope again, in a function that was not inlined into it. Nothing is spawned from it.
     pub(super) fn resumed(head: *const Slot, frame: &'f Frame) -> Scope<'f> {
         Scope {

@@ -1,7 +1,7 @@
 //! A worker: a thread, its deque and its slots. Everything here is off the fast path.
 
 use std::{
-    cell::Cell,
+    cell::{Cell, RefCell},
     panic::resume_unwind,
     sync::{
         Mutex, PoisonError,
@@ -14,8 +14,9 @@ use std::{
 use super::{
     deque::{Deque, Publish},
     gate::{self, HostedTask},
-    pool::{Awaits, Pool, Root},
+    pool::{Awaits, Pool},
     repair::Verdict,
+    root::Root,
     save::{save_answer, save_result, saves, tear},
 };
 use crate::{
@@ -45,6 +46,8 @@ pub(crate) struct Worker {
     asked_at: AtomicU64,
     /// Which root job the running job belongs to, once somebody has asked.
     root: Cell<Option<RootTag>>,
+    /// Jobs of other nodes that are under way on this stack.
+    hosting: RefCell<Vec<JobId>>,
     /// The area, with its provenance.
     area: *mut u8,
     pool: *const Pool,
@@ -135,6 +138,7 @@ impl Worker {
             }),
             asked_at: AtomicU64::new(0),
             root: Cell::new(None),
+            hosting: RefCell::new(Vec::new()),
             area,
             pool,
             index,
@@ -421,7 +425,7 @@ impl Worker {
     fn steal(&self) -> Option<Found> {
         let count = self.pool().workers();
         self.pool()
-            .next_returned()
+            .next_returned(|job, back| !self.would_bury(job, back))
             .or_else(|| (1..count).find_map(|step| self.steal_from((self.index + step) % count)))
     }
 
@@ -453,7 +457,7 @@ impl Worker {
             tear(parent);
             State::Aborted
         } else {
-            let marked = match self.pool().examine(job, back) {
+            let marked = match self.examine(job, back) {
                 Verdict::Claimed => return,
                 Verdict::Run { marked } => marked,
             };
@@ -476,6 +480,19 @@ impl Worker {
         if job.enter(state) {
             self.pool().sleep.unpark(owner);
         }
+    }
+
+    /// Runs a job of another node.
+    pub(super) fn hosting<R>(&self, id: JobId, run: impl FnOnce() -> R) -> R {
+        self.hosting.borrow_mut().push(id);
+        let result = run();
+        self.hosting.borrow_mut().pop();
+        result
+    }
+
+    /// A job of another node that is under way on this stack, and for which that holds.
+    pub(super) fn hosts(&self, what: impl Fn(&JobId) -> bool) -> bool {
+        self.hosting.borrow().iter().any(what)
     }
 
     /// Runs a job from the bottom of what it may use.

@@ -2,6 +2,11 @@
 
 use std::collections::BTreeSet;
 
+use satin_runtime::node::{
+    cluster::Cluster,
+    inspect::{Entry, Inspection},
+};
+
 use super::{Invariant, Run, Seen};
 
 pub(super) struct OwnersHave;
@@ -34,26 +39,28 @@ impl Invariant for OwnersHave {
 
     /// Once all is said, the others know what is so.
     fn check_end(&mut self, run: &Run<'_>) -> Result<(), String> {
-        if !run.rests {
-            return Ok(());
+        match strange_belief(run.cluster, run.books).filter(|_| run.done) {
+            None => Ok(()),
+            Some(story) => Err(story),
         }
-        let own: BTreeSet<_> = (run.books.iter())
-            .flat_map(|(node, books)| {
-                let me = run.cluster.peer(*node);
-                books.entries.iter().filter(move |entry| entry.owner == me)
-            })
-            .map(|entry| (entry.owner, &entry.id, entry.fingerprint))
-            .collect();
-        for (node, books) in run.books {
-            for entry in &books.entries {
-                if !own.contains(&(entry.owner, &entry.id, entry.fingerprint)) {
-                    let (id, owner) = (&entry.id, entry.owner);
-                    return Err(format!(
-                        "node {node} still believes that {owner:?} has {id}"
-                    ));
-                }
-            }
-        }
-        Ok(())
     }
+}
+
+/// Does anybody believe that somebody has what he does not have?
+pub(crate) fn strange_belief(cluster: &Cluster, books: &[(u32, Inspection)]) -> Option<String> {
+    let own: BTreeSet<_> = (books.iter())
+        .flat_map(|(node, books)| {
+            let me = cluster.peer(*node);
+            books.entries.iter().filter(move |entry| entry.owner == me)
+        })
+        .map(|entry| (entry.owner, &entry.id, entry.fingerprint))
+        .collect();
+    books.iter().find_map(|(node, books)| {
+        let mut entries = books.entries.iter();
+        let strange =
+            entries.find(|entry| !own.contains(&(entry.owner, &entry.id, entry.fingerprint)));
+        strange.map(|Entry { id, owner, .. }| {
+            format!("node {node} still believes that {owner:?} has {id}")
+        })
+    })
 }

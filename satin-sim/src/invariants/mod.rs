@@ -17,6 +17,8 @@ use std::time::Duration;
 
 use satin_runtime::node::{cluster::Cluster, inspect::Inspection};
 
+pub(crate) use i05_owners_have_what_they_announce::strange_belief;
+
 /// Something that must not happen, and has.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Violation {

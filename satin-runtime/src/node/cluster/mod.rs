@@ -838,11 +838,13 @@ impl Cluster {
         }
     }
 
-    /// Those whose main is over end the pool with that code.
+    /// Every main ends the pool with that code, at once or when it comes to its end.
     pub fn end_main(&mut self, code: i32) {
+        if let Some(main) = &mut self.main {
+            main.code = Some(code);
+        }
         for node in 0..self.nodes() {
-            let main = &mut self.slot_mut(node).main;
-            if let Some(main) = main.as_mut().filter(|main| main.over) {
+            if let Some(main) = &mut self.slot_mut(node).main {
                 main.code = Some(code);
                 self.go_on_with_main(node);
                 self.settle(node);
@@ -1494,7 +1496,7 @@ impl Cluster {
                     && let Some(words) = words::event(&event)
                 {
                     let who = words::name(slot.node.view().me().peer);
-                    println!("{:>12.6} {who:<9} {words}", now.as_secs_f64());
+                    words::say(now, &who, &words);
                 }
                 slot.node.handle(now, event);
             }
@@ -1589,8 +1591,9 @@ impl Cluster {
         assert!(results.copied().eq(right), "a result is wrong");
     }
 
-    fn say(&self, who: &str, what: &str) {
-        println!("{:>12.6} {who:<9} {what}", self.now.as_secs_f64());
+    /// A line of the trace.
+    pub fn say(&self, who: &str, what: &str) {
+        words::say(self.now, who, what);
     }
 
     fn perform(&mut self, node: u32, action: Action) {

@@ -1,7 +1,18 @@
 //! What happens, in words: for whoever reads the trace of a run.
 
+use std::{
+    io::{self, Write},
+    time::Duration,
+};
+
 use super::super::{Action, Change, Event, Message, Notice, Page, Peer, Token, message::Cargo};
 use crate::job::{Answer, JobId, OrphanNews, Parcel, Saved};
+
+/// A line of the trace. Whether anybody reads it does not matter.
+pub(super) fn say(now: Duration, who: &str, what: &str) {
+    let now = now.as_secs_f64();
+    let _ = writeln!(io::stdout(), "{now:>12.6} {who:<9} {what}");
+}
 
 /// A node by its number, with a dash for each life after the first.
 pub(super) fn name(peer: Peer) -> String {

@@ -143,8 +143,12 @@ pub struct Steal {
     draining: bool,
     /// What was put back because a node is gone, and is not done again yet.
     repairs: BTreeSet<JobId>,
+    /// Root jobs that are over: nobody wants what is below them.
+    over: BTreeSet<u32>,
     /// This node has nothing to do but wait for claims: then it withdraws one.
     withdraw_at: Option<Duration>,
+    /// The workers did something since that was looked at.
+    moved: bool,
     /// What was done about it all.
     tally: Tally,
 }
@@ -165,7 +169,9 @@ impl Steal {
             leaving: false,
             draining: false,
             repairs: BTreeSet::new(),
+            over: BTreeSet::new(),
             withdraw_at: None,
+            moved: false,
             tally: Tally::default(),
         }
     }
@@ -203,8 +209,9 @@ impl Steal {
             others: self.victim.hang_on(),
             running: self.hands.running,
         };
-        if !self.draining {
-            self.thief.seek(cx, &self.trips, need);
+        match self.draining {
+            true => self.thief.give_up(cx.now),
+            false => self.thief.seek(cx, &self.trips, need),
         }
         self.look_if_stuck(cx);
         if let Some(hungry) = self.victim.is_asked()
@@ -483,6 +490,7 @@ impl Steal {
     // ---- workers
 
     pub(crate) fn idle(&mut self, workers: u32) {
+        self.moved = true;
         if workers < self.hands.told {
             self.victim.look_again();
         }
@@ -607,6 +615,7 @@ impl Steal {
         key: HostKey,
         answer: Answer,
     ) -> Option<Saved> {
+        self.moved = true;
         self.ended(key);
         let hosted = self.books.hosted(key)?;
         if hosted.given_up && matches!(answer, Answer::Result { .. } | Answer::Panicked(_)) {

@@ -312,7 +312,7 @@ impl Thief {
     }
 
     /// Requests that nobody will answer.
-    fn give_up(&mut self, now: Duration) {
+    pub(super) fn give_up(&mut self, now: Duration) {
         for lane in &mut self.lanes {
             if lane.asked.take_if(|ask| ask.until <= now).is_some() {
                 lane.failed += 1;

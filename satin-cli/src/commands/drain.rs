@@ -1,0 +1,123 @@
+use std::{path::PathBuf, process::ExitCode, time::Duration};
+
+use anyhow::{Context, Result, bail, ensure};
+use satin_runtime::net::{
+    Join, Observer,
+    observer::{Departure, Seen},
+};
+
+/// Ask nodes of a running pool to leave: they hand over what they have, and nothing is lost
+#[derive(clap::Args)]
+#[command(
+    after_help = "A node that leaves finishes what it can within its grace, gives the rest back with all finished parts, and exits with code 0.
+If it is the master, another node runs `main` first. This command returns when all are gone.
+
+Examples:
+  satin drain delft-3 --join 192.0.2.7:7777 --credential pool.pem --pool fib
+  satin drain --site delft --join file:/shared/pool --credential pool.pem --pool fib
+  satin drain n1 n2 --grace 60 --join n7:7777 --credential pool.pem --pool fib"
+)]
+pub struct Drain {
+    /// Names of nodes
+    #[arg(value_name = "NODE", required_unless_present = "site")]
+    nodes: Vec<String>,
+    /// All nodes of this site
+    #[arg(long, value_name = "NAME", conflicts_with = "nodes")]
+    site: Option<String>,
+    /// Any node of the pool: HOST:PORT[,HOST:PORT..], dns:NAME:PORT or file:PATH
+    #[arg(long, value_name = "WHERE", env = "SATIN_JOIN", hide_env_values = true)]
+    join: String,
+    /// The pool's credential
+    #[arg(
+        long,
+        value_name = "FILE",
+        env = "SATIN_CREDENTIAL",
+        hide_env_values = true
+    )]
+    credential: PathBuf,
+    /// The pool's name: that of the program, unless it was given another
+    #[arg(long, value_name = "NAME", env = "SATIN_POOL", hide_env_values = true)]
+    pool: String,
+    /// Seconds that each may take [default: as it was started with]
+    #[arg(long, value_name = "SECONDS")]
+    grace: Option<f64>,
+}
+
+impl Drain {
+    pub fn run(self) -> Result<ExitCode> {
+        let join = Join::parse(&self.join).map_err(|_| {
+            anyhow::anyhow!(
+                "--join {}: expected HOST:PORT[,HOST:PORT..], dns:NAME:PORT or file:PATH",
+                self.join
+            )
+        })?;
+        let grace = self.grace.map(Duration::try_from_secs_f64).transpose();
+        let grace = grace.context("--grace: expected a number of seconds")?;
+        let observer = Observer::new(join, &self.credential, &self.pool)?;
+        let nodes = self.choose(observer.status()?)?;
+        let mut lost = 0;
+        observer.drain(&nodes, grace, |node, departure| {
+            let master = if node.is_master { ", the master" } else { "" };
+            let how = match departure {
+                Departure::Leaving => "is about to leave",
+                Departure::Left => "has left",
+                Departure::Lost => {
+                    lost += 1;
+                    "is gone, without a goodbye"
+                }
+            };
+            eprintln!("{}{master} {how}", node.name);
+        })?;
+        Ok(match lost {
+            0 => ExitCode::SUCCESS,
+            _ => ExitCode::FAILURE,
+        })
+    }
+
+    /// Those who are meant.
+    fn choose(&self, all: Vec<Seen>) -> Result<Vec<Seen>> {
+        if let Some(site) = &self.site {
+            let there: Vec<Seen> = all
+                .iter()
+                .filter(|node| node.site == *site)
+                .cloned()
+                .collect();
+            ensure!(
+                !there.is_empty(),
+                "no node is at the site `{site}`; sites: {}",
+                list(all.iter().map(|node| &*node.site))
+            );
+            return Ok(there);
+        }
+        let mut chosen = Vec::new();
+        for name in &self.nodes {
+            match all
+                .iter()
+                .filter(|node| node.name == *name)
+                .collect::<Vec<_>>()[..]
+            {
+                [node] => chosen.push(node.clone()),
+                [] => bail!(
+                    "no node is called `{name}`; nodes: {}",
+                    list(all.iter().map(|node| &*node.name))
+                ),
+                [..] => bail!("several nodes are called `{name}`: give each a name of its own"),
+            }
+        }
+        chosen.dedup();
+        Ok(chosen)
+    }
+}
+
+/// Each once, and not too many.
+fn list<'a>(names: impl Iterator<Item = &'a str>) -> String {
+    const MOST: usize = 16;
+    let mut names: Vec<&str> = names.collect();
+    names.dedup();
+    let more = names.len().saturating_sub(MOST);
+    names.truncate(MOST);
+    match more {
+        0 => names.join(", "),
+        more => format!("{} and {more} more", names.join(", ")),
+    }
+}

@@ -1,0 +1,419 @@
+//! Root jobs: calls of spawnable functions from ordinary code, whose callers wait.
+//!
+//! Those of `main`'s thread have more to them: `main` is run from the start by another node when this one is gone, so its
+//! calls are numbered in order, their results are kept elsewhere before `main` sees them, and they can be stopped.
+
+use std::{
+    cell::Cell,
+    panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use crossbeam::sync::{Parker, Unparker};
+
+use super::{
+    gate::FrameRef,
+    pool::{Pool, ROOT_WATCH, RootKey, target},
+    scope::Scope,
+    thread::{RootFrame, Worker, raise_abort},
+};
+use crate::job::{
+    Answer, JobId, RootTag, Saved,
+    function::{self, Args, Call, Function, Prepared},
+    kinds::Kinds,
+    record::{Aborted, Cx, Frame, Payload, Slot, flag},
+};
+
+/// Root jobs of threads other than `main`'s have numbers from here on.
+pub(super) const OTHER_ROOTS: u32 = 1 << 31;
+
+/// Results of `main`'s root jobs that took less are not kept: they are made again as quickly.
+const WORTH_KEEPING: Duration = Duration::from_millis(50);
+
+thread_local! {
+    /// Are calls from this thread those of the program's `main`?
+    static IS_MAIN: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Runs the program's `main`: root jobs that it calls on this thread are numbered in order, see
+/// [`Gate::begin_main`](super::Gate::begin_main).
+pub fn as_main<R>(main: impl FnOnce() -> R) -> R {
+    struct Restore(bool);
+
+    impl Drop for Restore {
+        fn drop(&mut self) {
+            IS_MAIN.set(self.0);
+        }
+    }
+
+    let _restore = Restore(IS_MAIN.replace(true));
+    main()
+}
+
+/// A root job that waits to be run. Its caller waits on its stack.
+pub(super) struct Root {
+    task: *const (),
+    run: unsafe fn(*const (), &Worker, *const Slot),
+    /// For those of `main`: ends it unrun.
+    refuse: Option<unsafe fn(*const ())>,
+}
+
+// SAFETY: it points to a `RootTask`, made to be run by another thread, whose arguments and result are `Send`.
+unsafe impl Send for Root {}
+
+impl Root {
+    pub(super) fn run(self, worker: &Worker, head: *const Slot) {
+        // SAFETY: the caller of the root job waits until it has been run, once.
+        unsafe { (self.run)(self.task, worker, head) }
+    }
+}
+
+/// What its caller waits for.
+struct Bell {
+    rung: AtomicBool,
+    unparker: Unparker,
+}
+
+impl Bell {
+    fn ring(&self) {
+        self.rung.store(true, Ordering::Release);
+        self.unparker.unpark();
+    }
+}
+
+/// The root jobs of `main`, one at a time.
+#[derive(Default)]
+pub(super) struct MainCalls(Mutex<State>);
+
+#[derive(Default)]
+struct State {
+    /// The number of the next.
+    next: u32,
+    /// There was a `main` before this one.
+    marked: bool,
+    /// Until it begins again, all its calls unwind.
+    stopped: bool,
+    /// Results are to be kept elsewhere before it sees them.
+    keep: bool,
+    running: Option<FrameRef>,
+    /// Has its result, which nobody else has yet.
+    unkept: Option<(RootTag, Arc<Bell>)>,
+}
+
+/// How a root job of `main` ended.
+enum End {
+    /// Its caller may go on.
+    Over,
+    /// Its caller goes on once somebody has kept this. The task is the caller's already.
+    ToKeep(Saved),
+    /// It was stopped, and this is left.
+    Stopped(Vec<Saved>),
+}
+
+impl MainCalls {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn begin_again(&self, marked: bool) {
+        let mut state = self.lock();
+        (state.next, state.marked, state.stopped) = (0, marked, false);
+    }
+
+    pub(super) fn keep(&self, keep: bool) {
+        let mut state = self.lock();
+        state.keep = keep;
+        if !keep {
+            state.release();
+        }
+    }
+
+    pub(super) fn kept(&self, root: RootTag) {
+        let mut state = self.lock();
+        if state.unkept.as_ref().is_some_and(|(tag, _)| *tag == root) {
+            state.release();
+        }
+    }
+
+    fn keeps(&self) -> bool {
+        self.lock().keep
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.lock().stopped
+    }
+
+    /// Is the root job marked? `None` if it must not begin.
+    fn begin(&self, frame: *const Frame) -> Option<bool> {
+        let mut state = self.lock();
+        if state.stopped {
+            return None;
+        }
+        state.running = Some(FrameRef(frame));
+        Some(state.marked)
+    }
+
+    /// The job's frame is about to die.
+    fn end(&self, tag: RootTag, root: &RootFrame, result: Option<Saved>, bell: &Arc<Bell>) -> End {
+        let mut state = self.lock();
+        state.running = None;
+        match result {
+            result if root.frame.has(flag::SAVE) => {
+                End::Stopped(root.take_saved().into_iter().chain(result).collect())
+            }
+            Some(result) if state.keep => {
+                state.unkept = Some((tag, Arc::clone(bell)));
+                End::ToKeep(result)
+            }
+            _ => End::Over,
+        }
+    }
+}
+
+impl State {
+    fn release(&mut self) {
+        if let Some((_, bell)) = self.unkept.take() {
+            bell.ring();
+        }
+    }
+}
+
+impl Pool {
+    fn assert_running(&self) {
+        assert!(
+            !self.has_ended(),
+            "a spawnable function was called on a pool that has ended"
+        );
+    }
+
+    /// A call of `main`; `root` makes it with its number. False if `main` is to stop.
+    fn submit_of_main(&self, root: impl FnOnce(u32) -> Root) -> bool {
+        let mut state = self.main.lock();
+        if state.stopped {
+            return false;
+        }
+        let root = root(state.next);
+        state.next += 1;
+        // Under the lock: a `stop_main` finds it.
+        self.roots.push(root);
+        drop(state);
+        self.wake_all_for_task();
+        true
+    }
+
+    pub(super) fn stop_main(&self) {
+        let mut state = self.main.lock();
+        state.stopped = true;
+        if let Some(FrameRef(frame)) = &state.running {
+            // SAFETY: the frame lives as long as it is noted, and we hold the lock.
+            let frame = unsafe { &**frame };
+            return self.stop_children(frame, flag::ABORT | flag::SAVE);
+        }
+        state.release();
+        drop(state);
+        self.refuse_roots_of_main();
+        self.tell(|outside| outside.yielded(Vec::new()));
+    }
+
+    /// Those that nobody has started.
+    fn refuse_roots_of_main(&self) {
+        let mut others = Vec::new();
+        while let Some(root) = self.roots.pop() {
+            match root.refuse {
+                // SAFETY: the caller of the root job waits, and nobody else has the job.
+                Some(refuse) => unsafe { refuse(root.task) },
+                None => others.push(root),
+            }
+        }
+        if !others.is_empty() {
+            others.into_iter().for_each(|root| self.roots.push(root));
+            self.wake_all_for_task();
+        }
+    }
+
+    /// The root job has its result, and its caller does not know it yet.
+    fn root_has_ended(&self, tag: RootTag) {
+        if let Some(watch) = ROOT_WATCH.get() {
+            let pool = self.number;
+            (watch.ended)(RootKey { pool, tag });
+        }
+    }
+
+    fn tell_finished(&self, tag: RootTag) {
+        self.tell(|outside| outside.root_finished(tag));
+    }
+}
+
+/// A root job on the stack of its caller, who waits.
+struct RootTask<'s, F: Function> {
+    args: Cell<Option<Args<'s, F>>>,
+    result: Cell<Option<Result<F::Out, Payload>>>,
+    number: Cell<u32>,
+    is_main: bool,
+    /// Once it has begun.
+    tag: Cell<Option<RootTag>>,
+    /// It waited until its result was kept: its caller tells the rest.
+    was_kept: Cell<bool>,
+    bell: Arc<Bell>,
+}
+
+pub(super) fn enter_root<'s, P: Prepared<'s>>(call: P) -> P::Out {
+    let pool = target();
+    function::assert_registered(<P::Function as Function>::VTABLE);
+    pool.assert_running();
+    let parker = Parker::new();
+    let is_main = IS_MAIN.get();
+    let task = RootTask::<P::Function> {
+        args: Cell::new(Some(call.into_args())),
+        result: Cell::new(None),
+        number: Cell::new(0),
+        is_main,
+        tag: Cell::new(None),
+        was_kept: Cell::new(false),
+        bell: Arc::new(Bell {
+            rung: AtomicBool::new(false),
+            unparker: parker.unparker().clone(),
+        }),
+    };
+    let root = |number| {
+        task.number.set(number);
+        Root {
+            task: (&raw const task).cast(),
+            run: run_root::<P::Function>,
+            refuse: is_main.then_some(refuse_root::<P::Function> as _),
+        }
+    };
+    if !is_main {
+        let number = pool.other_roots.fetch_add(1, Ordering::Relaxed);
+        pool.roots.push(root(number));
+        pool.wake_all_for_task();
+    } else if !pool.submit_of_main(root) {
+        raise_abort();
+    }
+    while !task.bell.rung.load(Ordering::Acquire) {
+        parker.park();
+    }
+    let is_stopped = is_main && pool.main.is_stopped();
+    if let Some(tag) = task.tag.get() {
+        if task.was_kept.get() {
+            pool.root_has_ended(tag);
+            if !is_stopped {
+                pool.tell_finished(tag);
+            }
+        }
+        if let Some(watch) = ROOT_WATCH.get() {
+            let pool = pool.number;
+            (watch.returned)(RootKey { pool, tag });
+        }
+    }
+    if is_stopped {
+        raise_abort();
+    }
+    match task
+        .result
+        .take()
+        .expect("a root job that is done has a result")
+    {
+        Ok(result) => result,
+        Err(payload) => resume_unwind(payload),
+    }
+}
+
+/// # Safety
+/// `task` points to a `RootTask<F>` whose owner waits, and which nobody runs.
+unsafe fn refuse_root<F: Function>(task: *const ()) {
+    // SAFETY: the caller's promise.
+    let task = unsafe { &*task.cast::<RootTask<'_, F>>() };
+    task.result.set(Some(Err(Box::new(Aborted))));
+    let bell = Arc::clone(&task.bell);
+    // The last access: the caller's stack may be gone after it.
+    bell.ring();
+}
+
+/// # Safety
+/// `task` points to a `RootTask<F>` whose owner waits, and which nobody else runs.
+unsafe fn run_root<F: Function>(task: *const (), worker: &Worker, head: *const Slot) {
+    let at = task;
+    // SAFETY: the caller's promise.
+    let task = unsafe { &*task.cast::<RootTask<'_, F>>() };
+    let (pool, number) = (worker.pool(), task.number.get());
+    let tag = pool.tag(number);
+    let root = RootFrame::new(JobId::ROOT, tag);
+    let (frame, parent) = (&root.frame, &raw const root.frame);
+    let id = JobId::ROOT.child(number);
+    let mut marked = false;
+    if task.is_main {
+        match pool.main.begin(parent) {
+            Some(again) => marked = again && !pool.ledger.orphans.clears(&id),
+            // SAFETY: as for us.
+            None => return unsafe { refuse_root::<F>(at) },
+        }
+    }
+    task.tag.set(Some(tag));
+    pool.tell(|outside| outside.root_started(tag));
+    let args = task.args.take().expect("a root job runs once");
+    let print = (task.is_main && pool.is_heard())
+        .then(|| function::fingerprint_of::<F>(&args))
+        .flatten();
+    let began = Instant::now();
+    let mut held = F::Kinds::held(args);
+    let run = || {
+        let args = F::Kinds::relend(&mut held);
+        if marked {
+            // It looks itself up like any other job that is spawned again.
+            let call = Call::<F>::new(args);
+            Scope::of_root(head, frame, number).spawn(call).sync()
+        } else {
+            F::call(Cx { head, parent }, number, args)
+        }
+    };
+    let outcome = worker.on_bottom(head, parent, marked, || catch_unwind(AssertUnwindSafe(run)));
+    let is_wanted = || {
+        began.elapsed() > WORTH_KEEPING
+            && !frame.has(flag::TORN)
+            && (frame.has(flag::SAVE) || pool.main.keeps())
+    };
+    let result = match (&outcome, print) {
+        (Ok(out), Some(fingerprint)) if is_wanted() => {
+            let packed = function::answer_of::<F>(out, &held);
+            packed.ok().map(|packed| Saved {
+                id,
+                fingerprint,
+                answer: Answer::Result {
+                    bytes: packed.bytes,
+                    needs: packed.needs,
+                },
+            })
+        }
+        _ => None,
+    };
+    drop(held);
+    task.result.set(Some(outcome));
+    task.was_kept.set(result.is_some());
+    let end = if task.is_main {
+        pool.main.end(tag, &root, result, &task.bell)
+    } else {
+        End::Over
+    };
+    match end {
+        End::ToKeep(saved) => return pool.tell(|outside| outside.root_result(tag, saved)),
+        End::Over => {
+            task.was_kept.set(false);
+            pool.root_has_ended(tag);
+            pool.tell_finished(tag);
+        }
+        End::Stopped(saved) => {
+            task.was_kept.set(false);
+            task.result.set(Some(Err(Box::new(Aborted))));
+            pool.root_has_ended(tag);
+            pool.tell(|outside| outside.yielded(saved));
+        }
+    }
+    let bell = Arc::clone(&task.bell);
+    // The last access: the caller's stack may be gone after it.
+    bell.ring();
+}
