@@ -198,15 +198,9 @@ impl Roots {
             return;
         };
         say_who(cx, &master);
-        let me = cx.view.me();
-        if me.peer.generation > 0 {
-            if cx.view.is_draining(me.peer) {
-                to_others(cx, &Message::Draining);
-            }
-            if self.is_master(cx.view) {
-                let term = self.term;
-                to_others(cx, &Message::Master { term, master });
-            }
+        let me = cx.view.me().peer;
+        if me.generation > 0 && cx.view.is_draining(me) {
+            to_others(cx, &Message::Draining);
         }
         self.release(cx);
     }
@@ -340,15 +334,12 @@ impl Roots {
                 }
             }
             _ => {
-                let tell_all = self.is_master(cx.view);
                 let told = Message::Master {
                     term,
                     master: master.clone(),
                 };
                 self.follow(cx, term, master);
-                if tell_all {
-                    to_others(cx, &told);
-                } else if peer.id != me.id {
+                if peer.id != me.id {
                     relay(cx, from, &told);
                 }
             }
