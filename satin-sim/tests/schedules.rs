@@ -117,7 +117,10 @@ fn an_ancestor_is_stolen_from_below_and_orphan_and_repair_meet_on_one_node() {
         claimed += u32::from(!cluster.node(0).inspect().entries.is_empty());
         stolen && noticed
     });
-    assert!(claimed > 0, "an orphan was there when its origin was found dead");
+    assert!(
+        claimed > 0,
+        "an orphan was there when its origin was found dead"
+    );
 }
 
 /// Its thief's thief goes on, and its origin claims what it computes.
@@ -175,7 +178,9 @@ fn a_node_is_reborn_with_jobs_outstanding_and_hosted() {
         let peer = cluster.peer(1);
         cluster.freeze(1);
         let given_up = |cluster: &Cluster| {
-            [0, 2].iter().all(|node| !cluster.node(*node).view().is_alive(peer))
+            [0, 2]
+                .iter()
+                .all(|node| !cluster.node(*node).view().is_alive(peer))
         };
         let stolen = stolen && cluster.run_until(LONG, given_up);
         cluster.thaw(1);
@@ -190,9 +195,8 @@ fn a_node_is_reborn_with_jobs_outstanding_and_hosted() {
 fn a_master_dies_and_what_its_thieves_do_is_used() {
     let mut claims = 0;
     often(3, &config(), |cluster| {
-        let stolen = cluster.run_until(LONG, |cluster| {
-            hosts(cluster, 1, 0) && hosts(cluster, 2, 0)
-        });
+        let stolen =
+            cluster.run_until(LONG, |cluster| hosts(cluster, 1, 0) && hosts(cluster, 2, 0));
         cluster.crash(0);
         let over = |cluster: &Cluster| (1..3).any(|node| cluster.main_of(node) == MainIs::Over);
         assert!(cluster.run_until(LONG, over), "another runs main");
@@ -236,7 +240,10 @@ fn a_job_that_kills_its_hosts_does_not_kill_the_pool() {
         running(cluster).find(|node| {
             let hosted = cluster.node(*node).inspect().hosted;
             let shallow = |id: &satin_runtime::job::JobId| id.path().count() == 2;
-            *node > 0 && hosted.iter().any(|hosted| shallow(&hosted.id) && hosted.stage == Stage::Started)
+            *node > 0
+                && hosted
+                    .iter()
+                    .any(|hosted| shallow(&hosted.id) && hosted.stage == Stage::Started)
         })
     };
     let over = |cluster: &Cluster| cluster.main_of(0) == MainIs::Over;

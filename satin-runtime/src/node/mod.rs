@@ -845,6 +845,10 @@ impl Parts<'_> {
                 for id in cx.table.take_closed() {
                     self.steal.closed(cx, &id);
                 }
+                let announced = cx.table.take_announced();
+                if self.root.is_master(cx.view) {
+                    self.steal.heard_of(cx, &announced);
+                }
                 self.root.heard_table(cx, from);
             }
             M::Versions(theirs) => self.spread.versions(cx, from, &theirs),

@@ -143,6 +143,8 @@ pub struct Steal {
     draining: bool,
     /// What was put back because a node is gone, and is not done again yet.
     repairs: BTreeSet<JobId>,
+    /// Orphans of these root jobs nobody wants.
+    over: orphans::Over,
     /// This node has nothing to do but wait for claims: then it withdraws one.
     withdraw_at: Option<Duration>,
     /// What was done about it all.
@@ -165,6 +167,7 @@ impl Steal {
             leaving: false,
             draining: false,
             repairs: BTreeSet::new(),
+            over: orphans::Over::default(),
             withdraw_at: None,
             tally: Tally::default(),
         }
