@@ -299,10 +299,11 @@ impl Mischief {
         cluster.heal();
     }
 
-    /// Nodes that run and have not been told to go.
+    /// Nodes that are in and have not been told to go.
     fn stay(&self, cluster: &Cluster) -> Vec<u32> {
         let all = 0..cluster.nodes();
-        all.filter(|node| cluster.is_alive(*node) && !self.drained.contains(node))
+        let is_in = |node: &u32| cluster.is_alive(*node) && cluster.joined(*node).is_some();
+        all.filter(|node| is_in(node) && !self.drained.contains(node))
             .collect()
     }
 
