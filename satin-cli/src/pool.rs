@@ -344,6 +344,12 @@ impl Pool {
         self.wan.as_ref()
     }
 
+    /// The credential of this pool, which goes with it.
+    #[must_use]
+    pub fn credential(&self) -> PathBuf {
+        self.scratch.path().join(CREDENTIAL)
+    }
+
     /// The process of a node that was started, be it running or not: the number of its process group too.
     #[must_use]
     pub fn process(&self, name: &str) -> Option<u32> {
@@ -713,7 +719,7 @@ impl Pool {
             .env("SATIN_SITE", site)
             .env("SATIN_LISTEN", port.addr.to_string())
             .env("SATIN_THREADS", self.plan.threads().to_string())
-            .env("SATIN_CREDENTIAL", self.scratch.path().join(CREDENTIAL))
+            .env("SATIN_CREDENTIAL", self.credential())
             .env("SATIN_NODES", self.plan.sites.nodes().to_string())
             .env("SATIN_EVENTS", &self.events)
             .env(events::SINCE, self.since_ms.to_string());

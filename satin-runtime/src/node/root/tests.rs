@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, time::Duration};
 
 use super::super::{
-    Config, Event, Message, Notice,
+    Config, Event, Message, NodeId, Notice,
     cluster::{Cluster, Program, Shape, mix},
 };
 
@@ -366,6 +366,49 @@ fn a_joiner_knows_who_is_about_to_leave() {
             assert!(cluster.node(node).view().is_draining(peer), "{node}");
         }
     }
+}
+
+#[test]
+fn a_master_that_never_appears_is_replaced() {
+    let mut cluster = grown(6, &["a", "a", "b"]);
+    let mut master = cluster.joined(0).unwrap().clone();
+    master.peer.id = NodeId(77 << 96);
+    cluster.forge(1, cluster.peer(2), Message::Master { term: 7, master });
+    cluster.run_for(secs(1));
+    assert_eq!(cluster.yields(0), 1, "everybody follows the better one");
+    let elect = |cluster: &Cluster| elected(cluster) == [(0, 8)];
+    assert!(cluster.run_until(secs(15), elect));
+    cluster.run_for(secs(60));
+    assert!(elect(&cluster) && follow(&cluster, 0));
+}
+
+#[test]
+fn if_all_others_are_about_to_leave_the_run_is_lost_with_the_master() {
+    let mut cluster = grown(7, &["a", "a"]);
+    let program = cluster.program(Program::new(Shape::Flat { jobs: 9 }, secs(60)));
+    cluster.start_root(0, program);
+    cluster.run_for(secs(1));
+    cluster.tell(1, Event::Drain(secs(3600)));
+    cluster.run_for(secs(1));
+    assert_eq!(cluster.ended(1), None, "it finishes its job");
+    cluster.crash(0);
+    assert!(cluster.run_until(secs(5), |cluster| cluster.ended(1) == Some(1)));
+    let failed = |told: &Notice| matches!(told, Notice::Failed(text) if text.contains("a-0"));
+    assert!(cluster.notices(1).iter().any(failed));
+}
+
+#[test]
+fn in_a_large_pool_the_news_costs_few_messages() {
+    let mut cluster = Cluster::new(5);
+    cluster.form(&Config::default(), &[("a", 100), ("b", 100)], 1);
+    cluster.run_for(secs(2));
+    cluster.crash(0);
+    assert!(cluster.run_until(secs(10), |cluster| elected(cluster) == [(1, 1)]));
+    cluster.run_for(secs(5));
+    assert!(follow(&cluster, 1));
+    let told = cluster.traffic.of("master").all();
+    assert!((199..5 * 199).contains(&told), "{told} messages");
+    assert_eq!(elected(&cluster), [(1, 1)]);
 }
 
 #[test]

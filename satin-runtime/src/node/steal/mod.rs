@@ -147,6 +147,8 @@ pub struct Steal {
     over: orphans::Over,
     /// This node has nothing to do but wait for claims: then it withdraws one.
     withdraw_at: Option<Duration>,
+    /// The workers did something since that was looked at.
+    moved: bool,
     /// What was done about it all.
     tally: Tally,
 }
@@ -169,6 +171,7 @@ impl Steal {
             repairs: BTreeSet::new(),
             over: orphans::Over::default(),
             withdraw_at: None,
+            moved: false,
             tally: Tally::default(),
         }
     }
@@ -487,6 +490,7 @@ impl Steal {
     // ---- workers
 
     pub(crate) fn idle(&mut self, workers: u32) {
+        self.moved = true;
         if workers < self.hands.told {
             self.victim.look_again();
         }
@@ -611,6 +615,7 @@ impl Steal {
         key: HostKey,
         answer: Answer,
     ) -> Option<Saved> {
+        self.moved = true;
         self.ended(key);
         let hosted = self.books.hosted(key)?;
         if hosted.given_up && matches!(answer, Answer::Result { .. } | Answer::Panicked(_)) {

@@ -13,6 +13,10 @@ use crate::{
     node::{message::Wanted, repair::Given},
 };
 
+/// A node whose workers say nothing at all for so many times the patience with claims may be one whose workers wait
+/// without any room on their stacks. Too small: in coarse programs work is done twice. Too large: such a node waits.
+const SILENT: u32 = 20;
+
 /// A node keeps the results of so many root jobs, the last ones. Too small: a `main` that is started again does older
 /// ones again. Too large: memory, as long as `main` runs.
 const ROOT_RESULTS: u32 = 4096;
@@ -540,6 +544,7 @@ impl Steal {
 
     /// A marked job of ours is an orphan somewhere.
     pub(crate) fn claimed(&mut self, cx: &mut Context<'_>, departure: Departure, parcel: Parcel) {
+        self.moved = true;
         let mut job = Job::of(&parcel);
         if !cx.config.obeys(Rule::Fingerprint) {
             job.fingerprint = cx.table.any(&job.id).unwrap_or(job.fingerprint);
@@ -690,18 +695,23 @@ impl Steal {
 
     /// Has this node nothing to do but wait for claims? What it waits for may be buried under what waits.
     pub(super) fn look_if_stuck(&mut self, cx: &mut Context<'_>) {
-        let all_idle = self.hands.idle() >= cx.view.me().threads;
-        let claim = self.books.youngest_claim().filter(|_| all_idle);
+        let claim = self.books.youngest_claim();
         let Some((owner, _)) = claim.filter(|_| cx.config.obeys(Rule::Withdraw)) else {
             self.withdraw_at = None;
             return;
         };
-        let patience = match owner == HERE {
-            true => cx.config.claim_patience / 10,
-            false => cx.config.claim_patience,
+        let all_idle = self.hands.idle() >= cx.view.me().threads;
+        let patience = match (all_idle, owner == HERE) {
+            (true, true) => cx.config.claim_patience / 10,
+            (true, false) => cx.config.claim_patience,
+            // They compute; or they wait, and have no room on their stacks for anything else.
+            (false, _) => cx.config.claim_patience * SILENT,
         };
         let at = cx.now + patience;
-        self.withdraw_at = Some(self.withdraw_at.map_or(at, |old| old.min(at)));
+        let before = self
+            .withdraw_at
+            .filter(|_| !std::mem::take(&mut self.moved));
+        self.withdraw_at = Some(before.map_or(at, |before| before.min(at)));
     }
 
     pub(super) fn withdraw_if_stuck(&mut self, cx: &mut Context<'_>) {
