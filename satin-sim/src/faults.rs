@@ -187,7 +187,7 @@ impl Schedule {
     fn fault(dice: &mut Dice, suspicion: Duration, allow: Allow) -> Fault {
         let pick = dice.throw();
         let who = match allow.master {
-            true if pick % 4 == 0 => Who::Master,
+            true if pick.is_multiple_of(4) => Who::Master,
             true => Who::Any(pick),
             false => Who::Other(pick),
         };
@@ -395,7 +395,11 @@ impl Mischief {
                 // One site alone, or one pair.
                 let cut = (pick % sites.len() as u64) as usize;
                 let others = (0..sites.len()).filter(|other| *other != cut);
-                let others = others.take(if pick % 3 == 0 { 1 } else { sites.len() });
+                let others = others.take(if pick.is_multiple_of(3) {
+                    1
+                } else {
+                    sites.len()
+                });
                 for other in others {
                     cluster.partition(&sites[cut], &sites[other]);
                 }
