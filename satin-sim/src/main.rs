@@ -317,6 +317,9 @@ fn print_summary(summary: &Summary) {
     };
     row("seeds", summary.seeds.to_string());
     row("violations", summary.violated.to_string());
+    for (invariant, count) in &summary.of_each {
+        row(&format!("  of {invariant}"), count.to_string());
+    }
     for (kind, count) in KINDS.into_iter().zip(summary.faults) {
         row(&format!("  {kind}"), count.to_string());
     }

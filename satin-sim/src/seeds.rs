@@ -1,6 +1,7 @@
 //! Many seeds, on several threads.
 
 use std::{
+    collections::BTreeMap,
     ops::Range,
     sync::{
         Mutex,
@@ -23,6 +24,8 @@ pub struct Summary {
     pub violations: Vec<Trial>,
     /// And how many they are in all.
     pub violated: u64,
+    /// And how many of each invariant.
+    pub of_each: BTreeMap<&'static str, u64>,
     /// Faults done, by kind.
     pub faults: [u64; KINDS.len()],
     /// Time computed beyond what was needed.
@@ -69,8 +72,9 @@ impl Summary {
         self.terms += u64::from(trial.term);
         self.events += trial.events;
         self.time += trial.time;
-        if trial.violation.is_some() {
+        if let Some(violation) = &trial.violation {
             self.violated += 1;
+            *self.of_each.entry(violation.invariant).or_default() += 1;
             let place = self
                 .violations
                 .partition_point(|other| other.seed < trial.seed);

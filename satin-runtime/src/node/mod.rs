@@ -661,9 +661,6 @@ impl Parts<'_> {
                 self.look_after_roots(cx);
                 if self.root.is_master(cx.view) {
                     self.spread.welcome(cx, peer);
-                    if !cx.table.is_blank() {
-                        self.root.tell_done(cx, peer);
-                    }
                 }
             }
             Change::Out(gone, why) => {
@@ -853,6 +850,10 @@ impl Parts<'_> {
                 self.spread.table(cx, from, pages);
                 for id in cx.table.take_closed() {
                     self.steal.closed(cx, &id);
+                }
+                let announced = cx.table.take_announced();
+                if self.root.is_master(cx.view) {
+                    self.steal.heard_of(cx, &announced);
                 }
                 self.root.heard_table(cx, from);
             }

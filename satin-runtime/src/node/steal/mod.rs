@@ -143,8 +143,8 @@ pub struct Steal {
     draining: bool,
     /// What was put back because a node is gone, and is not done again yet.
     repairs: BTreeSet<JobId>,
-    /// Root jobs that are over: nobody wants what is below them.
-    over: BTreeSet<u32>,
+    /// Orphans of these root jobs nobody wants.
+    over: orphans::Over,
     /// This node has nothing to do but wait for claims: then it withdraws one.
     withdraw_at: Option<Duration>,
     /// The workers did something since that was looked at.
@@ -169,7 +169,7 @@ impl Steal {
             leaving: false,
             draining: false,
             repairs: BTreeSet::new(),
-            over: BTreeSet::new(),
+            over: orphans::Over::default(),
             withdraw_at: None,
             moved: false,
             tally: Tally::default(),

@@ -1,6 +1,8 @@
 //! What becomes of thefts when a node dies or leaves: the rules of `repair/README.md`, as far as the books are
 //! concerned.
 
+use std::collections::BTreeSet;
+
 use super::{
     super::{Action, Context, Departure, HostKey, Identity, Peer, RepairMode, Rule, Token},
     Steal,
@@ -43,6 +45,29 @@ pub(super) enum Why {
     Missed,
     /// This node has nothing else to run.
     Withdrawn,
+}
+
+/// Root jobs that are over, the last few.
+#[derive(Default)]
+pub(super) struct Over(BTreeSet<RootTag>);
+
+impl Over {
+    fn insert(&mut self, tag: RootTag) {
+        self.0.insert(tag);
+        if self.0.len() > ROOT_RESULTS as usize {
+            self.0.pop_first();
+        }
+    }
+
+    /// Is the root job over of which that job is a part? A root job itself never is: its result stays.
+    fn is_past(&self, term: u32, id: &JobId) -> bool {
+        let number = id.path().next().filter(|_| !is_root(id));
+        number.is_some_and(|number| self.0.contains(&RootTag { term, number }))
+    }
+}
+
+fn is_root(id: &JobId) -> bool {
+    id.path().nth(1).is_none()
 }
 
 impl Steal {
@@ -119,13 +144,12 @@ impl Steal {
 
     /// It is an orphan of this node from now on.
     fn adopt(&mut self, cx: &mut Context<'_>, key: HostKey, finished: bool) {
-        let over = self.books.hosted(key).is_some_and(|hosted| {
-            let mut path = hosted.id.path();
-            let root = path.next();
-            root.is_some_and(|root| self.over.contains(&root)) && path.next().is_some()
-        });
-        if over || !self.books.orphan(key) {
-            // Its root job is over, or there is another of that name, which is as good.
+        let over = |hosted: &super::books::Hosted| self.over.is_past(cx.term, &hosted.id);
+        if (self.books.look(key)).is_some_and(|hosted| hosted.waiters.is_empty() && over(hosted)) {
+            return self.abandon(cx, key);
+        }
+        if !self.books.orphan(key) {
+            // There is another of that name, which is as good.
             if self
                 .books
                 .hosted(key)
@@ -460,10 +484,28 @@ impl Steal {
         }
     }
 
-    /// Somebody has the result of that job: no orphan at or below it is wanted.
+    /// Somebody has the result of that job: no orphan at or below it is wanted. The result of a root job stays, in case
+    /// `main` is started again.
     pub(crate) fn closed(&mut self, cx: &mut Context<'_>, id: &JobId) {
         for key in self.books.orphans_below(id) {
-            self.withdraw_entry(cx, key);
+            let stays = |hosted: &super::books::Hosted| {
+                is_root(&hosted.id) && matches!(hosted.state, State::Done(_))
+            };
+            if !self.books.look(key).is_some_and(stays) {
+                self.withdraw_entry(cx, key);
+            }
+        }
+    }
+
+    /// Others have announced these orphans. Those of a root job that is over nobody will want; the master says so to whoever
+    /// missed the end of it.
+    pub(crate) fn heard_of(&mut self, cx: &mut Context<'_>, orphans: &[JobId]) {
+        let past = orphans.iter().filter(|id| self.over.is_past(cx.term, id));
+        let numbers: BTreeSet<u32> = past.filter_map(|id| id.path().next()).collect();
+        for number in numbers {
+            if cx.config.obeys(Rule::Closed) {
+                cx.table.close(cx.now, &JobId::ROOT.child(number));
+            }
         }
     }
 
@@ -475,19 +517,13 @@ impl Steal {
         for repair in repairs.cloned().collect::<Vec<JobId>>() {
             self.repairs.remove(&repair);
         }
-        self.over.insert(tag.number);
         if let Some(oldest) = tag.number.checked_sub(ROOT_RESULTS) {
-            self.over.remove(&oldest);
-            self.closed(cx, &JobId::ROOT.child(oldest));
-        }
-        for key in self.books.orphans_below(&root) {
-            let stays = |hosted: &super::books::Hosted| {
-                hosted.id == root && matches!(hosted.state, State::Done(_))
-            };
-            if !self.books.hosted(key).is_some_and(|hosted| stays(hosted)) {
+            for key in self.books.orphans_below(&JobId::ROOT.child(oldest)) {
                 self.withdraw_entry(cx, key);
             }
         }
+        self.over.insert(tag);
+        self.closed(cx, &root);
     }
 
     /// An orphan is not to be had here any more. Who waits for it already gets it.
