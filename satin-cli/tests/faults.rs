@@ -127,7 +127,7 @@ fn a_short_partition_loses_nothing() {
 fn when_the_master_is_killed_another_node_gives_the_answer() {
     let outcome = run(knary("a:2,b:2", &["kill master@0.5s"]));
     answers(&outcome);
-    said(&outcome, " s: killed a-0, the master");
+    said(&outcome, " s: killed a-0 (the master)");
     said(&outcome, " s: a-0 was found dead");
     let next = master(&outcome, 1);
     said(&outcome, &format!(" s: {next} is master now"));
@@ -340,7 +340,7 @@ fn the_code_and_the_words_are_those_of_the_last_master() {
     let outcome = finish(pool);
     assert_eq!(outcome.code, 5, "{outcome:#?}");
     assert_eq!(outcome.stdout, "one\ntwo\n");
-    said(&outcome, " s: killed s0-0, the master");
+    said(&outcome, " s: killed s0-0 (the master)");
     said(&outcome, " s: s0-1 is master now");
     said(&outcome, "satin: 1 killed, exit code 5");
     for line in ["[s0-1 @ s0] complaint", "[s0-2 @ s0] after"] {
@@ -359,7 +359,7 @@ fn a_master_that_hands_over_and_goes_does_not_end_the_pool() {
         esac"#;
     let outcome = run(scripted(script, &["drain master@0.1s"]));
     assert_eq!(outcome.code, 0, "{outcome:#?}");
-    said(&outcome, " s: asked s0-0, the master to leave");
+    said(&outcome, " s: asked s0-0 (the master) to leave");
     said(&outcome, " s: s0-0 has left");
     said(&outcome, "satin: 1 asked to leave, exit code 0");
     assert!(!outcome.stderr.contains("too early"), "{outcome:#?}");

@@ -189,7 +189,7 @@ impl Pool {
     fn called(&self, index: usize) -> String {
         let name = &self.nodes[index].name;
         match index == self.master {
-            true => format!("{name}, the master"),
+            true => format!("{name} (the master)"),
             false => name.clone(),
         }
     }
@@ -280,7 +280,14 @@ impl Pool {
             (stopped, "stopped"),
             (drained, "asked to leave"),
             (joined, "started later"),
-            (partitions, "partitions"),
+            (
+                partitions,
+                if partitions == 1 {
+                    "partition"
+                } else {
+                    "partitions"
+                },
+            ),
         ] {
             if count > 0 {
                 let _ = write!(text, "{count} {what}, ");

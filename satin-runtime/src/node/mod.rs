@@ -661,9 +661,6 @@ impl Parts<'_> {
                 self.look_after_roots(cx);
                 if self.root.is_master(cx.view) {
                     self.spread.welcome(cx, peer);
-                    if !cx.table.is_blank() {
-                        self.root.tell_done(cx, peer);
-                    }
                 }
             }
             Change::Out(gone, why) => {

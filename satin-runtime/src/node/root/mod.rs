@@ -19,10 +19,7 @@
 //! * **A pool that has ended elects nobody**: whoever hears that `main` is over passes it on to those it is linked to, and
 //!   answers with it whatever concerns masters. Without that, a node that missed the word would begin anew what is done.
 
-use std::{
-    collections::{BTreeSet, VecDeque},
-    time::Duration,
-};
+use std::{collections::BTreeSet, time::Duration};
 
 use super::{
     Action, Context, Identity, Message, NodeId, Notice, Peer, View,
@@ -69,8 +66,6 @@ pub struct Roots {
     catching_up: Option<CatchUp>,
     /// Over, and not told to the others yet.
     over: Vec<RootTag>,
-    /// Root jobs of the `main` that runs here that are over, for those who were away when that was told.
-    done: VecDeque<RootTag>,
     tell: Option<Duration>,
 }
 
@@ -117,7 +112,6 @@ impl Roots {
             silent: Silent::default(),
             catching_up: None,
             over: Vec::new(),
-            done: VecDeque::new(),
             tell: None,
         }
     }
@@ -198,15 +192,9 @@ impl Roots {
             return;
         };
         say_who(cx, &master);
-        let me = cx.view.me();
-        if me.peer.generation > 0 {
-            if cx.view.is_draining(me.peer) {
-                to_others(cx, &Message::Draining);
-            }
-            if self.is_master(cx.view) {
-                let term = self.term;
-                to_others(cx, &Message::Master { term, master });
-            }
+        let me = cx.view.me().peer;
+        if me.generation > 0 && cx.view.is_draining(me) {
+            to_others(cx, &Message::Draining);
         }
         self.release(cx);
     }
@@ -340,15 +328,12 @@ impl Roots {
                 }
             }
             _ => {
-                let tell_all = self.is_master(cx.view);
                 let told = Message::Master {
                     term,
                     master: master.clone(),
                 };
                 self.follow(cx, term, master);
-                if tell_all {
-                    to_others(cx, &told);
-                } else if peer.id != me.id {
+                if peer.id != me.id {
                     relay(cx, from, &told);
                 }
             }
@@ -457,23 +442,10 @@ impl Roots {
 
     pub(crate) fn finished(&mut self, cx: &mut Context<'_>, tag: RootTag) {
         self.over.push(tag);
-        self.done.push_back(tag);
-        if self.done.len() > TELL_MOST {
-            self.done.pop_front();
-        }
         let after = told_after(cx.view.len());
         self.tell.get_or_insert(cx.now + after);
         if self.over.len() >= TELL_MOST {
             self.tell_over(cx);
-        }
-    }
-
-    /// A node that comes in, or comes back, may still have orphans of root jobs that are over.
-    pub(crate) fn tell_done(&self, cx: &mut Context<'_>, peer: Peer) {
-        if self.is_master(cx.view) && !self.done.is_empty() {
-            let done = self.done.iter().copied().collect();
-            cx.actions
-                .push_back(Action::Send(peer, Message::RootsDone(done)));
         }
     }
 
