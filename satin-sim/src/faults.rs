@@ -191,15 +191,15 @@ impl Schedule {
             true => Who::Any(pick),
             false => Who::Other(pick),
         };
-        let pause = match dice.below(3) {
+        let pause = match dice.below(4) {
             0 => dice.between(Duration::ZERO, suspicion / 4),
             1 => dice.between(suspicion / 4, suspicion),
             _ => dice.between(suspicion, 8 * suspicion),
         };
         let grace = dice.between(Duration::ZERO, 2 * suspicion);
         match dice.below(100) {
-            0..=34 => Fault::Crash(who),
-            35..=46 => Fault::Freeze(who, pause),
+            0..=30 => Fault::Crash(who),
+            31..=46 => Fault::Freeze(who, pause),
             47..=60 => Fault::Drain(who, grace),
             61..=64 => Fault::DrainSite(pick, grace),
             65..=76 => Fault::Join(pick),
