@@ -177,6 +177,8 @@ pub struct Pool {
     /// Whose `main` came to its end, and the code that it told.
     ended_by: Option<(String, i32)>,
     schedule: Schedule,
+    /// What was told last of each node.
+    told: BTreeMap<String, &'static str>,
     stopping: Option<Stopping>,
     guard: Guard,
     scratch: TempDir,
@@ -280,6 +282,7 @@ impl Pool {
             master: 0,
             ended_by: None,
             schedule: Schedule::new(&plan.faults),
+            told: BTreeMap::new(),
             control,
             nodes: Vec::new(),
             readers: Readers::new(),
@@ -548,10 +551,7 @@ impl Pool {
             (true, _) if status.signal().is_none() => self.expect_the_end(),
             (false, 1..) => {
                 if was_master && !self.nodes[index].killed && !self.nodes[index].drained {
-                    self.tell(format_args!(
-                        "{name}, the master, is gone: {}",
-                        Ending(status)
-                    ));
+                    self.tell(format_args!("{name} (the master) {}", Ending(status)));
                     self.nodes[index].reported = true;
                 }
             }

@@ -219,17 +219,17 @@ impl Pool {
             Event::Joined { .. } => {
                 self.enter(record);
                 let late = index.is_some_and(|index| index >= self.first);
-                self.tell_if_faulty(late, format_args!("{name} is in"));
+                self.tell_if_faulty(late, name, "is in");
             }
             Event::Dead { .. } => {
-                self.tell_if_faulty(true, format_args!("{name} was found dead"));
+                self.tell_if_faulty(true, name, "was found dead");
             }
             Event::Draining { .. } => {
                 // Ours are told already.
                 let other = index.is_some_and(|index| !self.nodes[index].drained);
-                self.tell_if_faulty(other, format_args!("{name} is about to leave"));
+                self.tell_if_faulty(other, name, "is about to leave");
             }
-            Event::Left { .. } => self.tell_if_faulty(true, format_args!("{name} has left")),
+            Event::Left { .. } => self.tell_if_faulty(true, name, "has left"),
             Event::PoolEnded { code } => {
                 self.ended_by.get_or_insert_with(|| (name.clone(), *code));
             }
@@ -237,9 +237,11 @@ impl Pool {
         }
     }
 
-    fn tell_if_faulty(&self, worth: bool, words: std::fmt::Arguments<'_>) {
-        if worth && !self.plan.faults.is_empty() && self.stopping.is_none() {
-            self.tell(words);
+    /// A new master says once more what the old one may not have told.
+    fn tell_if_faulty(&mut self, worth: bool, name: &str, what: &'static str) {
+        let known = self.told.insert(name.to_owned(), what) == Some(what);
+        if worth && !known && !self.plan.faults.is_empty() && self.stopping.is_none() {
+            self.tell(format_args!("{name} {what}"));
         }
     }
 

@@ -8,7 +8,7 @@
 //!   would both go on.
 //! * **A master that is gone is replaced** by the first in line (`election`), as master of the next term. It tells
 //!   everybody, asks everybody for its orphan table, and runs `main` from the start once all have answered or
-//!   [`CATCH_UP`] is over. Without that question `main` would compute again what others have.
+//!   `CATCH_UP` is over. Without that question `main` would compute again what others have.
 //! * **A master that hears of a better one yields**: it stops its `main`. Without that, a master that was only frozen would
 //!   run it beside its successor.
 //! * **A master in its next life stays master**, if nobody else became it meanwhile: it is the same process with the same
