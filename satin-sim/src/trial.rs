@@ -434,7 +434,10 @@ impl Stage {
         let tally = nodes.map(|node| self.cluster.node(node).inspect().tally);
         let tally: u64 = tally.map(|tally| tally.withdrawn + tally.misses).sum();
         let died = self.mischief.done[0] + self.mischief.drained.len() as u64;
-        died + 2 * trial.reborn + tally + u64::from(trial.term)
+        // Who was cut off, or slept, may have been taken for dead, and may have taken others for dead.
+        let [_, slept, .., cut, alone, _, _] = self.mischief.done;
+        let apart = (slept + cut + alone) * u64::from(self.cluster.nodes());
+        died + apart + 2 * trial.reborn + tally + u64::from(trial.term)
     }
 
     fn account(&self, trial: &mut Trial) {
