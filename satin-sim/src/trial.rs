@@ -105,7 +105,7 @@ impl Setting {
             ..Config::default()
         };
         let threads = 1 + u32::from(dice.chance(40));
-        let nesting = dice.one_of(&[2, 4, 12, 64]);
+        let nesting = dice.one_of(&[6, 12, 64]);
         let near = Path::new(dice.between(Duration::from_micros(50), Duration::from_millis(2)));
         let far = Path::new(dice.between(Duration::from_millis(2), Duration::from_millis(60)));
         let jobs = 1 + dice.below(3) / 2;
