@@ -392,6 +392,51 @@ fn what_is_called_inherits_the_mark() {
     }
 }
 
+/// Calls something long below which nothing is left, and spawns afterwards.
+#[spawnable]
+fn detour(ran: usize) -> u32 {
+    let called = satin::call!(chain(500, ran));
+    let spawned = spawn!(unit(1000, ran));
+    let last = spawn!(unit(2000, ran));
+    sync!();
+    called + spawned + last
+}
+
+#[spawnable]
+fn above_a_detour(go: usize, ran: usize) -> u32 {
+    let sum = spawn!(detour(ran));
+    await_flag(go);
+    sync!();
+    sum
+}
+
+/// Where the mark is dropped the deque is used at full speed; back above it spawns are looked up again.
+#[test]
+fn a_marked_job_looks_up_again_after_what_is_not_marked() {
+    let _watchdog = Watchdog::new("a_marked_job_looks_up_again_after_what_is_not_marked");
+    for workers in [1, 3] {
+        let pool = pool(workers);
+        let told = listen(&pool);
+        let [go, ran] = flags();
+        let sum = bereaved_of(
+            &pool,
+            || above_a_detour(go, ran),
+            |gate, token, parcel| {
+                let print = fingerprint("unit", &(1000u32, ran));
+                gate.orphan(OrphanNews::Here(parcel.id.child(1), print));
+                gate.orphan(OrphanNews::Settled(true));
+                assert!(gate.put_back(token, LOST));
+                raise(go);
+                let (claim, job) = claimed(&told);
+                assert_eq!(job.id, parcel.id.child(1));
+                assert!(gate.deliver(claim, answer(1)));
+            },
+        );
+        let expected = (1..=500).sum::<u32>() + 1 + 2000;
+        assert_eq!((sum, raised(ran)), (expected, 501));
+    }
+}
+
 #[spawnable]
 fn keeper(go: usize, ran: usize) -> Vec<u32> {
     let mut list = vec![1, 2];

@@ -73,13 +73,13 @@ fn answer_of_slow(result: u32, list: &[u32]) -> Answer {
 }
 
 /// Runs `main` on a thread of its own.
-fn main_on<'s, R: Send>(
+fn main_on<'s, R>(
     scope: &'s Scope<'s, '_>,
     pool: &'s Satin,
     main: impl FnOnce() -> R + Send + 's,
 ) -> ScopedJoinHandle<'s, R>
 where
-    R: 's,
+    R: Send + 's,
 {
     scope.spawn(|| pool.run(|| as_main(main)))
 }

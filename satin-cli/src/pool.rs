@@ -177,6 +177,8 @@ pub struct Pool {
     /// Whose `main` came to its end, and the code that it told.
     ended_by: Option<(String, i32)>,
     schedule: Schedule,
+    /// What was told last of each node.
+    told: BTreeMap<String, &'static str>,
     stopping: Option<Stopping>,
     guard: Guard,
     scratch: TempDir,
@@ -280,6 +282,7 @@ impl Pool {
             master: 0,
             ended_by: None,
             schedule: Schedule::new(&plan.faults),
+            told: BTreeMap::new(),
             control,
             nodes: Vec::new(),
             readers: Readers::new(),
@@ -342,6 +345,12 @@ impl Pool {
     #[must_use]
     pub fn wan(&self) -> Option<&Wan> {
         self.wan.as_ref()
+    }
+
+    /// The credential of this pool, which goes with it.
+    #[must_use]
+    pub fn credential(&self) -> PathBuf {
+        self.scratch.path().join(CREDENTIAL)
     }
 
     /// The process of a node that was started, be it running or not: the number of its process group too.
@@ -542,10 +551,7 @@ impl Pool {
             (true, _) if status.signal().is_none() => self.expect_the_end(),
             (false, 1..) => {
                 if was_master && !self.nodes[index].killed && !self.nodes[index].drained {
-                    self.tell(format_args!(
-                        "{name}, the master, is gone: {}",
-                        Ending(status)
-                    ));
+                    self.tell(format_args!("{name} (the master) {}", Ending(status)));
                     self.nodes[index].reported = true;
                 }
             }
@@ -713,7 +719,7 @@ impl Pool {
             .env("SATIN_SITE", site)
             .env("SATIN_LISTEN", port.addr.to_string())
             .env("SATIN_THREADS", self.plan.threads().to_string())
-            .env("SATIN_CREDENTIAL", self.scratch.path().join(CREDENTIAL))
+            .env("SATIN_CREDENTIAL", self.credential())
             .env("SATIN_NODES", self.plan.sites.nodes().to_string())
             .env("SATIN_EVENTS", &self.events)
             .env(events::SINCE, self.since_ms.to_string());

@@ -9,7 +9,7 @@ use satin_cli::{
     faults::Fault,
     pool::{Outcome, Output, Plan},
 };
-use satin_runtime::observe::events::Event;
+use satin_runtime::observe::events::{Event, Record};
 
 /// 3,125 leaves of 5 ms: some seconds for four nodes, whatever the machine.
 const LEAVES: [&str; 4] = ["5", "5", "5000", "--sleep"];
@@ -25,6 +25,8 @@ fn knary(sites: &str, what: &[&str]) -> Plan {
     Plan {
         wan: None,
         faults: faults(what),
+        // What runs may take as long as the whole program.
+        env: vec![("SATIN_GRACE".into(), "1".into())],
         ..plan("knary", &LEAVES, sites)
     }
 }
@@ -34,6 +36,16 @@ fn said(outcome: &Outcome, line: &str) {
     let ends = |said: &str| said.starts_with("satin: ") && said.ends_with(line);
     assert!(
         outcome.stderr.lines().any(ends),
+        "expected {line:?}: {outcome:#?}"
+    );
+}
+
+/// A line that begins like that.
+#[track_caller]
+fn said_of(outcome: &Outcome, line: &str) {
+    let begins = |said: &str| said.starts_with(line);
+    assert!(
+        outcome.stderr.lines().any(begins),
         "expected {line:?}: {outcome:#?}"
     );
 }
@@ -54,7 +66,7 @@ fn a_node_that_is_killed_takes_nothing_with_it() {
     answers(&outcome);
     said(&outcome, " s: killed b-1");
     said(&outcome, " s: b-1 was found dead");
-    said(&outcome, "satin: 1 killed, exit code 0");
+    said_of(&outcome, "satin: 1 killed, exit code 0");
     assert!(has(&outcome.records, "b-1", is_dead), "{outcome:#?}");
     assert!(
         !outcome.stderr.contains("too early"),
@@ -68,7 +80,7 @@ fn a_node_that_is_killed_takes_nothing_with_it() {
 fn a_whole_site_can_be_lost() {
     let outcome = run(knary("a:2,b:2", &["kill b@0.5s"]));
     answers(&outcome);
-    said(&outcome, "satin: 2 killed, exit code 0");
+    said_of(&outcome, "satin: 2 killed, exit code 0");
 }
 
 #[test]
@@ -86,7 +98,7 @@ fn a_short_pause_is_no_death() {
 fn who_is_stopped_for_good_is_not_waited_for() {
     let outcome = run(knary("a:3", &["stop a-2@0.3s"]));
     answers(&outcome);
-    said(&outcome, "satin: 1 stopped, exit code 0");
+    said_of(&outcome, "satin: 1 stopped, exit code 0");
     assert!(!outcome.nodes["a-2"].success());
 }
 
@@ -96,7 +108,7 @@ fn who_joins_later_helps_also_at_a_new_site() {
     answers(&outcome);
     said(&outcome, " s: started a-2");
     said(&outcome, " s: c-0 is in");
-    said(&outcome, "satin: 2 started later, exit code 0");
+    said_of(&outcome, "satin: 2 started later, exit code 0");
     assert!(figures(&outcome, "a-2").jobs > 0);
     assert!(figures(&outcome, "c-0").jobs > 0);
 }
@@ -109,6 +121,138 @@ fn a_short_partition_loses_nothing() {
     said(&outcome, " s: a and b do not reach each other");
     said(&outcome, " s: a and b reach each other again");
     assert!(!outcome.records.iter().any(|record| is_dead(&record.event)));
+}
+
+#[test]
+fn when_the_master_is_killed_another_node_gives_the_answer() {
+    let outcome = run(knary("a:2,b:2", &["kill master@0.5s"]));
+    answers(&outcome);
+    said(&outcome, " s: killed a-0 (the master)");
+    said(&outcome, " s: a-0 was found dead");
+    let next = master(&outcome, 1);
+    said(&outcome, &format!(" s: {next} is master now"));
+    assert_eq!(outcome.stdout.matches(ANSWER).count(), 1, "{outcome:#?}");
+    let ended = |event: &Event| matches!(event, Event::PoolEnded { code: 0 });
+    assert!(has(&outcome.records, next, ended), "{outcome:#?}");
+}
+
+/// Who was master in that term.
+#[track_caller]
+fn master(outcome: &Outcome, term: u32) -> &str {
+    let is_master =
+        |record: &&Record| matches!(record.event, Event::Master { term: of, .. } if of == term);
+    let record = outcome.records.iter().find(is_master);
+    &record
+        .unwrap_or_else(|| panic!("there was none: {outcome:#?}"))
+        .name
+}
+
+/// And its successor, and the successor of that.
+#[test]
+fn masters_can_be_killed_one_after_the_other() {
+    let outcome = run(knary(
+        "a:2,b:3",
+        &["kill master@0.3s", "kill master@2s", "kill master@4s"],
+    ));
+    answers(&outcome);
+    let masters = outcome
+        .records
+        .iter()
+        .filter_map(|record| match record.event {
+            Event::Master { term, .. } => Some(term),
+            _ => None,
+        });
+    assert_eq!(masters.collect::<Vec<_>>(), [0, 1, 2, 3], "{outcome:#?}");
+}
+
+#[track_caller]
+fn left(outcome: &Outcome, name: &str) {
+    assert!(outcome.nodes[name].success(), "{outcome:#?}");
+    let is_left = |event: &Event| matches!(event, Event::Left { .. });
+    assert!(has(&outcome.records, name, is_left), "{outcome:#?}");
+    assert!(!has(&outcome.records, name, is_dead), "{outcome:#?}");
+}
+
+#[test]
+fn who_is_asked_to_leave_leaves_and_is_not_taken_for_dead() {
+    let outcome = run(knary("a:2,b:2", &["drain b-1@0.5s"]));
+    answers(&outcome);
+    left(&outcome, "b-1");
+    said(&outcome, " s: asked b-1 to leave");
+    said_of(&outcome, "satin: 1 asked to leave, exit code 0");
+}
+
+#[test]
+fn a_master_that_is_asked_to_leave_has_a_successor() {
+    let outcome = run(knary("a:2,b:2", &["drain master@0.5s"]));
+    answers(&outcome);
+    left(&outcome, "a-0");
+    let next = master(&outcome, 1);
+    said(&outcome, &format!(" s: {next} is master now"));
+}
+
+/// The program moves from one set of machines to another while it runs.
+#[test]
+fn a_whole_site_with_the_master_can_be_given_up() {
+    let outcome = run(knary("a:2", &["join b@0", "join b@0", "drain a@0.8s"]));
+    answers(&outcome);
+    left(&outcome, "a-0");
+    left(&outcome, "a-1");
+    assert!(master(&outcome, 1).starts_with("b-"), "{outcome:#?}");
+}
+
+#[test]
+fn nodes_can_be_asked_to_leave_from_outside() {
+    let mut pool = start(knary("a:1,b:2", &[]));
+    wait_for(&mut pool, |records| {
+        has(records, "a-0", |event| {
+            matches!(event, Event::RootStarted { .. })
+        })
+    });
+    let addr = pool
+        .records()
+        .expect("readable")
+        .iter()
+        .find_map(|record| match record.event {
+            Event::Node { addr, .. } => Some(addr.to_string()),
+            _ => None,
+        });
+    let credential = pool.credential();
+    let drain = |arguments: &[&str]| {
+        let output = Command::new(env!("CARGO_BIN_EXE_satin"))
+            .arg("drain")
+            .args(arguments)
+            .args(["--join", addr.as_deref().expect("a node"), "--credential"])
+            .arg(&credential)
+            .output()
+            .expect("it starts");
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        (output.status.success(), stderr)
+    };
+    let (done, said) = drain(&["c-7", "--pool", "knary"]);
+    assert!(!done);
+    assert!(
+        said.contains("no node is called `c-7`; nodes: a-0, b-0, b-1"),
+        "{said}"
+    );
+    let (done, said) = drain(&["b-0", "--pool", "another"]);
+    assert!(
+        !done && said.contains("belongs to the pool `knary`"),
+        "{said}"
+    );
+    let (done, said) = drain(&["--site", "b", "--pool", "knary"]);
+    assert!(done, "{said}");
+    for name in ["b-0", "b-1"] {
+        assert!(
+            said.contains(&format!("{name} is about to leave\n")),
+            "{said}"
+        );
+        assert!(said.contains(&format!("{name} has left\n")), "{said}");
+    }
+    let outcome = finish(pool);
+    answers(&outcome);
+    left(&outcome, "b-0");
+    left(&outcome, "b-1");
 }
 
 #[test]
@@ -196,7 +340,7 @@ fn the_code_and_the_words_are_those_of_the_last_master() {
     let outcome = finish(pool);
     assert_eq!(outcome.code, 5, "{outcome:#?}");
     assert_eq!(outcome.stdout, "one\ntwo\n");
-    said(&outcome, " s: killed s0-0, the master");
+    said(&outcome, " s: killed s0-0 (the master)");
     said(&outcome, " s: s0-1 is master now");
     said(&outcome, "satin: 1 killed, exit code 5");
     for line in ["[s0-1 @ s0] complaint", "[s0-2 @ s0] after"] {
@@ -215,7 +359,7 @@ fn a_master_that_hands_over_and_goes_does_not_end_the_pool() {
         esac"#;
     let outcome = run(scripted(script, &["drain master@0.1s"]));
     assert_eq!(outcome.code, 0, "{outcome:#?}");
-    said(&outcome, " s: asked s0-0, the master to leave");
+    said(&outcome, " s: asked s0-0 (the master) to leave");
     said(&outcome, " s: s0-0 has left");
     said(&outcome, "satin: 1 asked to leave, exit code 0");
     assert!(!outcome.stderr.contains("too early"), "{outcome:#?}");

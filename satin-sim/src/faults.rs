@@ -187,19 +187,19 @@ impl Schedule {
     fn fault(dice: &mut Dice, suspicion: Duration, allow: Allow) -> Fault {
         let pick = dice.throw();
         let who = match allow.master {
-            true if pick % 4 == 0 => Who::Master,
+            true if pick.is_multiple_of(4) => Who::Master,
             true => Who::Any(pick),
             false => Who::Other(pick),
         };
-        let pause = match dice.below(3) {
+        let pause = match dice.below(4) {
             0 => dice.between(Duration::ZERO, suspicion / 4),
             1 => dice.between(suspicion / 4, suspicion),
             _ => dice.between(suspicion, 8 * suspicion),
         };
         let grace = dice.between(Duration::ZERO, 2 * suspicion);
         match dice.below(100) {
-            0..=34 => Fault::Crash(who),
-            35..=46 => Fault::Freeze(who, pause),
+            0..=30 => Fault::Crash(who),
+            31..=46 => Fault::Freeze(who, pause),
             47..=60 => Fault::Drain(who, grace),
             61..=64 => Fault::DrainSite(pick, grace),
             65..=76 => Fault::Join(pick),
@@ -299,10 +299,11 @@ impl Mischief {
         cluster.heal();
     }
 
-    /// Nodes that run and have not been told to go.
+    /// Nodes that are in and have not been told to go.
     fn stay(&self, cluster: &Cluster) -> Vec<u32> {
         let all = 0..cluster.nodes();
-        all.filter(|node| cluster.is_alive(*node) && !self.drained.contains(node))
+        let is_in = |node: &u32| cluster.is_alive(*node) && cluster.joined(*node).is_some();
+        all.filter(|node| is_in(node) && !self.drained.contains(node))
             .collect()
     }
 
@@ -394,7 +395,11 @@ impl Mischief {
                 // One site alone, or one pair.
                 let cut = (pick % sites.len() as u64) as usize;
                 let others = (0..sites.len()).filter(|other| *other != cut);
-                let others = others.take(if pick % 3 == 0 { 1 } else { sites.len() });
+                let others = others.take(if pick.is_multiple_of(3) {
+                    1
+                } else {
+                    sites.len()
+                });
                 for other in others {
                     cluster.partition(&sites[cut], &sites[other]);
                 }

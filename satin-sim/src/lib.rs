@@ -1,8 +1,14 @@
 //! Thousands of satin's nodes in one deterministic simulation.
 //!
 //! The nodes are real ([`satin_runtime::node::Node`], as in production), the network and the workers are imaginary
-//! ([`satin_runtime::node::cluster`]). [`run`] lets a pool compute one tree and [reports](Report) how well it did;
-//! [`sites`] is the experiment of `bench -- sites`, so that simulation and reality can stand side by side.
+//! ([`satin_runtime::node::cluster`]).
+//!
+//! * How well would a pool do? [`run`] lets one compute one tree and [reports](Report); [`sites`] is the experiment of
+//!   `bench -- sites`, so that simulation and reality can stand side by side.
+//! * Does it stand what may happen to it? [`trial`] makes a pool, a program and [`faults`] of a seed, and checks all
+//!   [`invariants`] after every step; once everything has healed the answer must come, be right, and nothing may be left.
+//!   [`seeds`] does so by the thousand, [`mutations`] leaves one rule of repair out at a time, to see that the seeds find
+//!   out.
 //!
 //! ```
 //! let settings = satin_sim::Settings {

@@ -17,7 +17,7 @@ use satin_runtime::node::{Policy, Rule, cluster::Shape};
 use satin_sim::{
     Report, Settings,
     faults::KINDS,
-    mutations::{self, Found, RULES},
+    mutations::{self, Found, Mutations, RULES},
     parse, run,
     seeds::{self, Summary},
     sites,
@@ -243,7 +243,7 @@ fn hush() {
 fn try_seeds(seeds: Range<u64>, jobs: u32, options: &Options) -> ExitCode {
     hush();
     let progress = progress(&seeds);
-    let summary = seeds::run(seeds, jobs, options, &progress, &|_| false);
+    let summary = seeds::run(seeds, jobs, options, &progress);
     eprint!("\r\x1b[K");
     print_summary(&summary);
     for trial in summary.violations.iter().take(5) {
@@ -317,6 +317,9 @@ fn print_summary(summary: &Summary) {
     };
     row("seeds", summary.seeds.to_string());
     row("violations", summary.violated.to_string());
+    for (invariant, count) in &summary.of_each {
+        row(&format!("  of {invariant}"), count.to_string());
+    }
     for (kind, count) in KINDS.into_iter().zip(summary.faults) {
         row(&format!("  {kind}"), count.to_string());
     }
@@ -347,51 +350,38 @@ fn mutate(seeds: &Range<u64>, jobs: u32, rules: &[Rule], spare_master: bool) -> 
     let rules = if rules.is_empty() { &all[..] } else { rules };
     let mut table = Table::new();
     table.load_style(UTF8_BORDERS_ONLY);
-    table.set_header(["without", "found by", "seeds", "how"]);
+    table.set_header(["without", "found by", "after seeds", "how"]);
     let mut missed = 0;
-    let whole = mutations::check(
-        seeds.clone(),
-        jobs,
-        &options,
-        rules,
-        |rule, found, summary| {
-            let (by, how) = match found {
-                Found::Violated {
-                    seed,
-                    invariant,
-                    sentence,
-                } => ((*invariant).to_string(), format!("seed {seed}: {sentence}")),
-                Found::Twice(times) => (
-                    "work done twice".into(),
-                    format!("{times:.2} times that with all rules"),
-                ),
-                Found::NotAtAll(times) => {
-                    missed += 1;
-                    (
-                        "nobody".into(),
-                        format!("work done twice is {times:.2} times that with all rules"),
-                    )
-                }
-            };
-            eprintln!("{}: {by}, {how}", mutations::name(rule));
-            let how: String = how.chars().take(100).collect();
-            table.add_row([
-                mutations::name(rule).to_string(),
-                by,
-                summary.seeds.to_string(),
-                how,
-            ]);
-        },
-    );
+    let mut mutations = Mutations::new(seeds.clone(), jobs, options);
+    for rule in rules {
+        let (found, tried) = mutations.check(*rule);
+        let (by, how) = match found {
+            Found::Violated {
+                seed,
+                invariant,
+                sentence,
+            } => (invariant, format!("seed {seed}: {sentence}")),
+            Found::Twice(times) => (
+                "work done twice",
+                format!("{times:.2} times that with all rules"),
+            ),
+            Found::NotAtAll(times) => {
+                missed += 1;
+                (
+                    "nobody",
+                    format!("work done twice: {times:.2} times that with all rules"),
+                )
+            }
+        };
+        let name = mutations::name(*rule);
+        eprintln!("without {name}: found by {by} after {tried} seeds");
+        let how: String = how.chars().take(90).collect();
+        table.add_row([name, by, &tried.to_string(), &how]);
+    }
     println!("{table}");
-    let twice = whole.twice.as_secs_f64() / whole.needed.as_secs_f64().max(1e-9);
-    println!(
-        "with all rules: {} seeds, {} violations, {:.2} % of the work done twice",
-        whole.seeds,
-        whole.violated,
-        100.0 * twice
-    );
-    match missed + whole.violated {
+    let (violated, tried) = mutations.violated();
+    println!("with all rules: {violated} violations in {tried} seeds");
+    match missed + violated {
         0 => ExitCode::SUCCESS,
         _ => ExitCode::FAILURE,
     }

@@ -1,9 +1,11 @@
 //! Many seeds, on several threads.
 
 use std::{
+    collections::BTreeMap,
+    ops::Range,
     sync::{
         Mutex,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::{Duration, Instant},
 };
@@ -22,6 +24,8 @@ pub struct Summary {
     pub violations: Vec<Trial>,
     /// And how many they are in all.
     pub violated: u64,
+    /// And how many of each invariant.
+    pub of_each: BTreeMap<&'static str, u64>,
     /// Faults done, by kind.
     pub faults: [u64; KINDS.len()],
     /// Time computed beyond what was needed.
@@ -53,7 +57,7 @@ impl Summary {
     pub const KEEP: usize = 10;
 
     /// Another trial.
-    pub fn add(&mut self, trial: Trial) {
+    pub fn add(&mut self, trial: &Trial) {
         self.seeds += 1;
         for (all, these) in self.faults.iter_mut().zip(trial.faults) {
             *all += these;
@@ -68,50 +72,62 @@ impl Summary {
         self.terms += u64::from(trial.term);
         self.events += trial.events;
         self.time += trial.time;
-        if trial.violation.is_some() {
+        if let Some(violation) = &trial.violation {
             self.violated += 1;
+            *self.of_each.entry(violation.invariant).or_default() += 1;
             let place = self
                 .violations
                 .partition_point(|other| other.seed < trial.seed);
-            self.violations.insert(place, trial);
+            self.violations.insert(place, trial.clone());
             self.violations.truncate(Summary::KEEP);
         }
     }
 }
 
-/// Tries all these seeds on so many threads. `progress` is told now and then how far it is; `stop` ends it early.
+/// Tries all these seeds on so many threads. `progress` is told each time how far it is.
 #[must_use]
 pub fn run(
-    seeds: std::ops::Range<u64>,
+    seeds: Range<u64>,
     jobs: u32,
     options: &Options,
     progress: &(dyn Fn(&Summary) + Sync),
-    stop: &(dyn Fn(&Summary) -> bool + Sync),
 ) -> Summary {
     let start = Instant::now();
-    let next = AtomicU64::new(seeds.start);
     let summary = Mutex::new(Summary::default());
+    each(seeds, jobs, options, &|trial| {
+        let mut summary = summary.lock().expect("nobody panics with it");
+        summary.add(trial);
+        summary.took = start.elapsed();
+        progress(&summary);
+        false
+    });
+    let mut summary = summary.into_inner().expect("nobody panicked with it");
+    summary.took = start.elapsed();
+    summary
+}
+
+/// Tries all these seeds on so many threads, about in their order, until one is enough.
+pub fn each(
+    seeds: Range<u64>,
+    jobs: u32,
+    options: &Options,
+    is_enough: &(dyn Fn(&Trial) -> bool + Sync),
+) {
+    let next = AtomicU64::new(seeds.start);
+    let enough = AtomicBool::new(false);
     std::thread::scope(|scope| {
         for _ in 0..jobs.max(1) {
             scope.spawn(|| {
-                loop {
+                while !enough.load(Ordering::Relaxed) {
                     let seed = next.fetch_add(1, Ordering::Relaxed);
                     if seed >= seeds.end {
                         return;
                     }
-                    let trial = trial::run(seed, options);
-                    let mut summary = summary.lock().expect("nobody panics with it");
-                    summary.add(trial);
-                    summary.took = start.elapsed();
-                    progress(&summary);
-                    if stop(&summary) {
-                        next.store(seeds.end, Ordering::Relaxed);
+                    if is_enough(&trial::run(seed, options)) {
+                        enough.store(true, Ordering::Relaxed);
                     }
                 }
             });
         }
     });
-    let mut summary = summary.into_inner().expect("nobody panicked with it");
-    summary.took = start.elapsed();
-    summary
 }

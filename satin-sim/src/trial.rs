@@ -105,7 +105,7 @@ impl Setting {
             ..Config::default()
         };
         let threads = 1 + u32::from(dice.chance(40));
-        let nesting = dice.one_of(&[2, 3, 4, 8, 64]);
+        let nesting = dice.one_of(&[2, 4, 12, 64]);
         let near = Path::new(dice.between(Duration::from_micros(50), Duration::from_millis(2)));
         let far = Path::new(dice.between(Duration::from_millis(2), Duration::from_millis(60)));
         let jobs = 1 + dice.below(3) / 2;
@@ -249,7 +249,8 @@ impl Stage {
             .map(|outcome| (outcome.result, outcome.time))
             .unzip();
         if options.trace {
-            println!("{:?}, workers: {}", setting.sites, setting.threads);
+            let (sites, threads, nesting) = (&setting.sites, setting.threads, setting.nesting);
+            println!("{sites:?}, {threads} workers each, up to {nesting} frames deep");
             for program in &setting.programs {
                 println!("{program:?}");
             }

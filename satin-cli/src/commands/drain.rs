@@ -57,7 +57,7 @@ impl Drain {
         let nodes = self.choose(observer.status()?)?;
         let mut lost = 0;
         observer.drain(&nodes, grace, |node, departure| {
-            let master = if node.is_master { ", the master" } else { "" };
+            let master = if node.is_master { " (the master)" } else { "" };
             let how = match departure {
                 Departure::Leaving => "is about to leave",
                 Departure::Left => "has left",

@@ -12,6 +12,9 @@ use satin_runtime::observe::events::{self, Event, Record};
 use super::{Pause, Pool, code, raw};
 use crate::faults::{self, Fault, What, Who};
 
+/// When a whole site is asked to leave, its other nodes have so long to say so before the master is asked.
+const AFTER_OTHERS: Duration = Duration::from_millis(100);
+
 /// What is still to happen, and what has.
 #[derive(Default)]
 pub(super) struct Schedule {
@@ -29,6 +32,8 @@ enum Act {
     Begin(Fault),
     /// SIGCONT to these nodes.
     Continue(Vec<usize>),
+    /// SIGTERM to that node.
+    Ask(usize),
     /// The end of the partition of these sites.
     Heal(String, String),
 }
@@ -92,6 +97,13 @@ impl Pool {
                         }
                     }
                 }
+                Act::Ask(index) if self.is_running(index) => {
+                    self.schedule.done.drained += 1;
+                    self.nodes[index].drained = true;
+                    self.nodes[index].signal(raw(Signal::TERM));
+                    self.tell(format_args!("asked {} to leave", self.called(index)));
+                }
+                Act::Ask(_) => {}
                 Act::Heal(a, b) => {
                     if let Some(wan) = &self.wan {
                         wan.heal_between(&a, &b);
@@ -127,10 +139,13 @@ impl Pool {
             }
             What::Drain(who) => {
                 for index in self.meant(&who) {
-                    self.schedule.done.drained += 1;
-                    self.nodes[index].drained = true;
-                    self.nodes[index].signal(raw(Signal::TERM));
-                    self.tell(format_args!("asked {} to leave", self.called(index)));
+                    // The master last: then it knows that the others are no successors.
+                    let wait = if index == self.master {
+                        AFTER_OTHERS
+                    } else {
+                        Duration::ZERO
+                    };
+                    self.schedule.insert(at + wait, Act::Ask(index));
                 }
             }
             What::Join(site) => match self.add(&site) {
@@ -174,7 +189,7 @@ impl Pool {
     fn called(&self, index: usize) -> String {
         let name = &self.nodes[index].name;
         match index == self.master {
-            true => format!("{name}, the master"),
+            true => format!("{name} (the master)"),
             false => name.clone(),
         }
     }
@@ -204,12 +219,17 @@ impl Pool {
             Event::Joined { .. } => {
                 self.enter(record);
                 let late = index.is_some_and(|index| index >= self.first);
-                self.tell_if_faulty(late, format_args!("{name} is in"));
+                self.tell_if_faulty(late, name, "is in");
             }
             Event::Dead { .. } => {
-                self.tell_if_faulty(true, format_args!("{name} was found dead"));
+                self.tell_if_faulty(true, name, "was found dead");
             }
-            Event::Left { .. } => self.tell_if_faulty(true, format_args!("{name} has left")),
+            Event::Draining { .. } => {
+                // Ours are told already.
+                let other = index.is_some_and(|index| !self.nodes[index].drained);
+                self.tell_if_faulty(other, name, "is about to leave");
+            }
+            Event::Left { .. } => self.tell_if_faulty(true, name, "has left"),
             Event::PoolEnded { code } => {
                 self.ended_by.get_or_insert_with(|| (name.clone(), *code));
             }
@@ -217,9 +237,11 @@ impl Pool {
         }
     }
 
-    fn tell_if_faulty(&self, worth: bool, words: std::fmt::Arguments<'_>) {
-        if worth && !self.plan.faults.is_empty() && self.stopping.is_none() {
-            self.tell(words);
+    /// A new master says once more what the old one may not have told.
+    fn tell_if_faulty(&mut self, worth: bool, name: &str, what: &'static str) {
+        let known = self.told.insert(name.to_owned(), what) == Some(what);
+        if worth && !known && !self.plan.faults.is_empty() && self.stopping.is_none() {
+            self.tell(format_args!("{name} {what}"));
         }
     }
 
@@ -260,13 +282,36 @@ impl Pool {
             (stopped, "stopped"),
             (drained, "asked to leave"),
             (joined, "started later"),
-            (partitions, "partitions"),
+            (
+                partitions,
+                if partitions == 1 {
+                    "partition"
+                } else {
+                    "partitions"
+                },
+            ),
         ] {
             if count > 0 {
                 let _ = write!(text, "{count} {what}, ");
             }
         }
         let _ = write!(text, "exit code {code}");
+        let figures = self
+            .records
+            .iter()
+            .filter_map(|record| match &record.event {
+                Event::Stats(figures) => Some(figures),
+                _ => None,
+            });
+        let (again, reused) = figures.fold((0, 0), |(again, reused), figures| {
+            (again + figures.repairs, reused + figures.hits)
+        });
+        for (count, what) in [(again, "done again"), (reused, "kept by others and reused")] {
+            if count > 0 {
+                let jobs = if count == 1 { "job" } else { "jobs" };
+                let _ = write!(text, "; {count} {jobs} {what}");
+            }
+        }
         let never: Vec<String> = (self.schedule.queue.iter())
             .filter_map(|(_, act)| match act {
                 Act::Begin(fault) => Some(fault.to_string()),

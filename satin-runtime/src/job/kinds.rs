@@ -60,10 +60,10 @@ impl<T: Serialize + DeserializeOwned + Send + 'static> Kind for Value<T> {
     fn give_back(_: Option<T>) {}
     fn copy_back(_: T, (): ()) {}
     type Seen<'a> = ();
-    fn relend<'a>(held: &'a mut Option<T>) -> T {
+    fn relend(held: &mut Option<T>) -> T {
         held.take().expect(LENT)
     }
-    fn seen<'a>(_: &'a Option<T>) {}
+    fn seen(_: &Option<T>) {}
 }
 
 impl<T: Serialize + DeserializeOwned + Send + Sync + 'static> Kind for Ref<T> {
@@ -79,7 +79,7 @@ impl<T: Serialize + DeserializeOwned + Send + Sync + 'static> Kind for Ref<T> {
     fn relend<'a>(held: &'a mut Option<&T>) -> &'a T {
         held.expect(LENT)
     }
-    fn seen<'a>(_: &'a Option<&T>) {}
+    fn seen(_: &Option<&T>) {}
 }
 
 impl<T: Serialize + DeserializeOwned + Send + Sync + 'static> Kind for RefSlice<T> {
@@ -95,7 +95,7 @@ impl<T: Serialize + DeserializeOwned + Send + Sync + 'static> Kind for RefSlice<
     fn relend<'a>(held: &'a mut Option<&[T]>) -> &'a [T] {
         held.expect(LENT)
     }
-    fn seen<'a>(_: &'a Option<&[T]>) {}
+    fn seen(_: &Option<&[T]>) {}
 }
 
 impl Kind for RefStr {
@@ -111,7 +111,7 @@ impl Kind for RefStr {
     fn relend<'a>(held: &'a mut Option<&str>) -> &'a str {
         held.expect(LENT)
     }
-    fn seen<'a>(_: &'a Option<&str>) {}
+    fn seen(_: &Option<&str>) {}
 }
 
 impl<T: Serialize + DeserializeOwned + Send + 'static> Kind for Mut<T> {

@@ -610,6 +610,17 @@ mod loom_tests {
     }
 
     #[test]
+    fn loom_a_claim_by_a_thief_comes_back() {
+        comes_back(true, |home| {
+            home.job.meta.enter(State::Taken(3));
+            if home.job.meta.enter(State::Away) {
+                home.bell.notify(); // the owner may have to recall it
+            }
+            home.come_back();
+        });
+    }
+
+    #[test]
     fn loom_a_job_may_leave_and_come_back_again() {
         comes_back(true, |home| {
             home.job.meta.enter(State::Leaving);

@@ -513,7 +513,12 @@ impl Driver {
                 self.tell_of(&who, events::Event::Left { site: site(&who) });
             }
             Notice::Dead(who) => {
-                tracing::warn!(name = %who.name, site = %who.site, "a node died");
+                // Once is enough: the others know it too.
+                if self.is_master() {
+                    tracing::warn!(name = %who.name, site = %who.site, "a node died");
+                } else {
+                    tracing::info!(name = %who.name, site = %who.site, "a node died");
+                }
                 self.tell_of(&who, events::Event::Dead { site: site(&who) });
                 self.forget(&who);
             }

@@ -481,6 +481,7 @@ impl Drop for Closing {
     fn drop(&mut self) {
         self.1.close();
         self.2.release_roots();
+        self.2.keep_roots(false);
         self.0.change(|now| {
             if let Stage::Joining | Stage::In { .. } = now.stage {
                 now.stage = Stage::Failed("the network thread has died".into());

@@ -391,7 +391,12 @@ impl Node {
             parts.spread.look(&mut cx);
         }
         loop {
-            if let Action::Send(to, _) = self.actions.front()? {
+            if let Action::Send(to, message) = self.actions.front()? {
+                // Nothing is said to whose end has been dealt with, though it was queued before.
+                if !message.is_about_membership() && !self.view.is_alive(*to) {
+                    self.actions.pop_front();
+                    continue;
+                }
                 match self.links.way(*to, &self.view) {
                     links::Way::Open => {}
                     links::Way::Connect(addr) => {
@@ -426,6 +431,7 @@ impl Node {
             self.table.next_timeout(),
             self.spread.next_timeout(),
             self.leaving.next_timeout(),
+            self.keeping.next_timeout(),
         ];
         all.into_iter().flatten().min()
     }
@@ -484,6 +490,7 @@ impl Node {
         parts.steal.handle_timeout(&mut cx);
         cx.table.handle_timeout(now);
         parts.spread.handle_timeout(&mut cx);
+        parts.keeping.handle_timeout(&mut cx);
         self.settle(now);
     }
 
@@ -503,7 +510,6 @@ impl Node {
                 }
                 cx.links.connected(peer.peer, epoch);
                 parts.steal.connected(cx, peer.peer, epoch, round_trip);
-                parts.keeping.connected(cx, peer.peer);
                 parts.membership.connected(cx, &peer, epoch);
             }
             Event::Disconnected { peer, epoch } => {
@@ -844,6 +850,10 @@ impl Parts<'_> {
                 self.spread.table(cx, from, pages);
                 for id in cx.table.take_closed() {
                     self.steal.closed(cx, &id);
+                }
+                let announced = cx.table.take_announced();
+                if self.root.is_master(cx.view) {
+                    self.steal.heard_of(cx, &announced);
                 }
                 self.root.heard_table(cx, from);
             }

@@ -468,9 +468,10 @@ impl Gate {
     fn stop_hosted(&self, key: u64, how: u32) -> bool {
         let mut foreign = lock(&self.pool.ledger.foreign);
         match foreign.jobs.get_mut(&key) {
-            // SAFETY: the frame lives as long as its entry, and we hold the lock.
             Some(Stage::Running(FrameRef(frame))) => {
-                self.pool.stop_children(unsafe { &**frame }, how)
+                // SAFETY: the frame lives as long as its entry, and we hold the lock.
+                let frame = unsafe { &**frame };
+                self.pool.stop_children(frame, how);
             }
             Some(Stage::Starting { flags }) => *flags |= how,
             Some(Stage::Waiting(_)) => {
@@ -749,7 +750,11 @@ impl Pool {
         if awaited {
             self.sleep.unpark(owner);
         }
-        self.wake_for_any_task();
+        if back.repair.marked {
+            self.wake_all_for_task(); // not everybody can run it, see `would_bury`
+        } else {
+            self.wake_for_any_task();
+        }
         if depth != STAYS {
             self.tell_public();
         }

@@ -155,7 +155,7 @@ impl Pool {
     pub(super) fn hold_roots(&self, held: bool) {
         self.held.store(held, Ordering::Relaxed);
         if !held {
-            self.wake_for_root();
+            self.wake_all_for_task();
         }
     }
 
@@ -173,8 +173,8 @@ impl Pool {
         self.tell_idle();
     }
 
-    /// Wakes everybody: the first sleeper may be one that waits for its own job.
-    pub(super) fn wake_for_root(&self) {
+    /// Wakes everybody: the first sleeper may be one that cannot run it, as one that waits for its own job no root job.
+    pub(super) fn wake_all_for_task(&self) {
         fence(Ordering::SeqCst);
         self.sleep.wake(u64::MAX);
     }

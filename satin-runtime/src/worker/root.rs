@@ -201,7 +201,7 @@ impl Pool {
         // Under the lock: a `stop_main` finds it.
         self.roots.push(root);
         drop(state);
-        self.wake_for_root();
+        self.wake_all_for_task();
         true
     }
 
@@ -231,7 +231,7 @@ impl Pool {
         }
         if !others.is_empty() {
             others.into_iter().for_each(|root| self.roots.push(root));
-            self.wake_for_root();
+            self.wake_all_for_task();
         }
     }
 
@@ -290,7 +290,7 @@ pub(super) fn enter_root<'s, P: Prepared<'s>>(call: P) -> P::Out {
     if !is_main {
         let number = pool.other_roots.fetch_add(1, Ordering::Relaxed);
         pool.roots.push(root(number));
-        pool.wake_for_root();
+        pool.wake_all_for_task();
     } else if !pool.submit_of_main(root) {
         raise_abort();
     }

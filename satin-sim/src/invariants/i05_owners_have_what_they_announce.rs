@@ -1,4 +1,5 @@
-//! I5: the owner of an entry of the orphan table has that orphan, or withdraws the entry.
+//! I5: the owner of an entry of the orphan table has that orphan, or withdraws the entry; at rest everybody knows what there
+//! is.
 
 use std::collections::BTreeSet;
 
@@ -46,7 +47,7 @@ impl Invariant for OwnersHave {
     }
 }
 
-/// Does anybody believe that somebody has what he does not have?
+/// Does anybody believe that somebody has what he does not have, or not know what he has?
 pub(crate) fn strange_belief(cluster: &Cluster, books: &[(u32, Inspection)]) -> Option<String> {
     let own: BTreeSet<_> = (books.iter())
         .flat_map(|(node, books)| {
@@ -55,12 +56,26 @@ pub(crate) fn strange_belief(cluster: &Cluster, books: &[(u32, Inspection)]) -> 
         })
         .map(|entry| (entry.owner, &entry.id, entry.fingerprint))
         .collect();
-    books.iter().find_map(|(node, books)| {
+    let strange = books.iter().find_map(|(node, books)| {
         let mut entries = books.entries.iter();
         let strange =
             entries.find(|entry| !own.contains(&(entry.owner, &entry.id, entry.fingerprint)));
         strange.map(|Entry { id, owner, .. }| {
             format!("node {node} still believes that {owner:?} has {id}")
+        })
+    });
+    strange.or_else(|| {
+        books.iter().find_map(|(node, books)| {
+            let here = books.entries.iter();
+            let here: BTreeSet<_> = here
+                .map(|entry| (entry.owner, &entry.id, entry.fingerprint))
+                .collect();
+            let view = cluster.node(*node).view();
+            let mut missed = own
+                .difference(&here)
+                .filter(|(owner, ..)| view.is_alive(*owner));
+            let (owner, id, _) = missed.next()?;
+            Some(format!("node {node} has not heard that {owner:?} has {id}"))
         })
     })
 }

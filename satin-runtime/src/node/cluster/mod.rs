@@ -1657,14 +1657,8 @@ impl Cluster {
             Action::Save(key) => slot.workers.save(key),
             Action::KeepRoots(keep) => slot.keeps = keep,
             Action::RootKept(tag) => self.root_kept(node, tag),
-            Action::YieldMain => {
-                slot.yielded += 1;
-                self.yield_main(node);
-            }
-            Action::RunMain { term } => {
-                slot.mains.push(term);
-                self.run_main(node, term);
-            }
+            Action::YieldMain => self.yield_main(node),
+            Action::RunMain { term } => self.run_main(node, term),
             Action::GiveBack => slot.workers.give_back(),
             Action::Hungry(hungry) => slot.hungry = hungry,
             Action::SendPart {

@@ -1,6 +1,9 @@
 //! Results that others are to keep: those of root jobs, which must outlive the master, and what a node leaves behind.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use rand::seq::IndexedRandom;
 
@@ -10,6 +13,10 @@ use crate::job::{RootTag, Saved};
 /// A root job's result is kept by so many others; at two sites, if there are two. Too small: it is lost with them. Too
 /// large: `main` waits for more round trips.
 const KEEPERS: usize = 2;
+
+/// What was not acknowledged is sent again after so long: it went to somebody who could not be reached. Too small: large
+/// results go twice. Too large: `main` waits.
+const AGAIN: Duration = Duration::from_secs(1);
 
 /// For what.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -25,6 +32,7 @@ enum Purpose {
 struct Pending {
     to: Peer,
     purpose: Purpose,
+    again: Duration,
     saved: Vec<Saved>,
 }
 
@@ -33,6 +41,8 @@ struct Pending {
 pub(crate) struct Keeping {
     number: u64,
     pending: BTreeMap<u64, Pending>,
+    /// Root jobs whose results somebody has, but not everybody who was asked.
+    safe: BTreeSet<RootTag>,
     /// Who has the legacy of this node.
     heir: Option<Peer>,
 }
@@ -87,7 +97,47 @@ impl Keeping {
             saved: saved.clone(),
         };
         cx.actions.push_back(Action::Send(to, keep));
-        self.pending.insert(number, Pending { to, purpose, saved });
+        let again = cx.now + AGAIN;
+        let pending = Pending {
+            to,
+            purpose,
+            again,
+            saved,
+        };
+        self.pending.insert(number, pending);
+    }
+
+    pub(crate) fn next_timeout(&self) -> Option<Duration> {
+        self.pending.values().map(|pending| pending.again).min()
+    }
+
+    /// Who has not answered is asked again; but `main` waits no longer, if somebody has the result.
+    pub(crate) fn handle_timeout(&mut self, cx: &mut Context<'_>) {
+        let mut late = Vec::new();
+        for (number, pending) in &mut self.pending {
+            if pending.again > cx.now {
+                continue;
+            }
+            pending.again = cx.now + AGAIN;
+            let keep = Message::Keep {
+                number: *number,
+                saved: pending.saved.clone(),
+            };
+            cx.actions.push_back(Action::Send(pending.to, keep));
+            if let Purpose::Root(tag) = pending.purpose
+                && self.safe.remove(&tag)
+            {
+                late.push(tag);
+            }
+        }
+        for tag in late {
+            for pending in self.pending.values_mut() {
+                if pending.purpose == Purpose::Root(tag) {
+                    pending.purpose = Purpose::Again;
+                }
+            }
+            cx.actions.push_back(Action::RootKept(tag));
+        }
     }
 
     pub(crate) fn kept(&mut self, cx: &mut Context<'_>, from: Peer, number: u64) {
@@ -97,7 +147,10 @@ impl Keeping {
         }
         if let Some(Pending { purpose, .. }) = self.pending.remove(&number) {
             match purpose {
-                Purpose::Root(tag) => self.release(cx, tag),
+                Purpose::Root(tag) => {
+                    self.safe.insert(tag);
+                    self.release(cx, tag);
+                }
                 Purpose::Again => {}
                 Purpose::Legacy => self.heir = Some(from),
             }
@@ -105,9 +158,10 @@ impl Keeping {
     }
 
     /// `main` goes on once all keepers have it.
-    fn release(&self, cx: &mut Context<'_>, tag: RootTag) {
+    fn release(&mut self, cx: &mut Context<'_>, tag: RootTag) {
         let mut pending = self.pending.values();
         if !pending.any(|pending| pending.purpose == Purpose::Root(tag)) {
+            self.safe.remove(&tag);
             cx.actions.push_back(Action::RootKept(tag));
         }
     }
@@ -133,19 +187,6 @@ impl Keeping {
                 (Some(next), _) => self.send(cx, next, purpose, saved),
                 (None, Purpose::Root(tag)) => self.release(cx, tag),
                 (None, _) => {}
-            }
-        }
-    }
-
-    /// A message went by a connection that broke: it is sent again.
-    pub(crate) fn connected(&mut self, cx: &mut Context<'_>, peer: Peer) {
-        for (number, pending) in &self.pending {
-            if pending.to == peer {
-                let keep = Message::Keep {
-                    number: *number,
-                    saved: pending.saved.clone(),
-                };
-                cx.actions.push_back(Action::Send(peer, keep));
             }
         }
     }

@@ -122,6 +122,8 @@ pub(crate) struct Table {
     settled: bool,
     /// Closed by others, not looked at yet.
     closed: Vec<JobId>,
+    /// Announced by others, not looked at yet.
+    announced: Vec<JobId>,
 }
 
 impl Table {
@@ -133,6 +135,7 @@ impl Table {
             dead: BTreeMap::new(),
             settled: true,
             closed: Vec::new(),
+            announced: Vec::new(),
         }
     }
 
@@ -273,7 +276,10 @@ impl Table {
                     id,
                     fingerprint,
                     finished,
-                } => self.enter(actions, id, (*fingerprint, owner), *finished),
+                } => {
+                    self.announced.push(id.clone());
+                    self.enter(actions, id, (*fingerprint, owner), *finished);
+                }
                 Change::Withdrawn(id, fingerprint) => {
                     self.strike(actions, id, (*fingerprint, owner));
                 }
@@ -356,6 +362,11 @@ impl Table {
     /// What others have closed since the last question.
     pub(crate) fn take_closed(&mut self) -> Vec<JobId> {
         std::mem::take(&mut self.closed)
+    }
+
+    /// What others have announced since the last question.
+    pub(crate) fn take_announced(&mut self) -> Vec<JobId> {
+        std::mem::take(&mut self.announced)
     }
 
     // ---- questions

@@ -8,7 +8,7 @@
 //!   would both go on.
 //! * **A master that is gone is replaced** by the first in line (`election`), as master of the next term. It tells
 //!   everybody, asks everybody for its orphan table, and runs `main` from the start once all have answered or
-//!   [`CATCH_UP`] is over. Without that question `main` would compute again what others have.
+//!   `CATCH_UP` is over. Without that question `main` would compute again what others have.
 //! * **A master that hears of a better one yields**: it stops its `main`. Without that, a master that was only frozen would
 //!   run it beside its successor.
 //! * **A master in its next life stays master**, if nobody else became it meanwhile: it is the same process with the same
@@ -192,15 +192,9 @@ impl Roots {
             return;
         };
         say_who(cx, &master);
-        let me = cx.view.me();
-        if me.peer.generation > 0 {
-            if cx.view.is_draining(me.peer) {
-                to_others(cx, &Message::Draining);
-            }
-            if self.is_master(cx.view) {
-                let term = self.term;
-                to_others(cx, &Message::Master { term, master });
-            }
+        let me = cx.view.me().peer;
+        if me.generation > 0 && cx.view.is_draining(me) {
+            to_others(cx, &Message::Draining);
         }
         self.release(cx);
     }
@@ -334,15 +328,12 @@ impl Roots {
                 }
             }
             _ => {
-                let tell_all = self.is_master(cx.view);
                 let told = Message::Master {
                     term,
                     master: master.clone(),
                 };
                 self.follow(cx, term, master);
-                if tell_all {
-                    to_others(cx, &told);
-                } else if peer.id != me.id {
+                if peer.id != me.id {
                     relay(cx, from, &told);
                 }
             }

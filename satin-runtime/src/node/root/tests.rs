@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, time::Duration};
 
 use super::super::{
-    Config, Event, Message, Notice,
+    Config, Event, Message, NodeId, Notice,
     cluster::{Cluster, Program, Shape, mix},
 };
 
@@ -269,6 +269,8 @@ fn who_joins_while_there_is_no_master_gets_in() {
             .map(|node| cluster.joined(node).unwrap().stamp)
             .collect();
         assert_eq!(stamps.len(), 5, "each has a stamp of its own");
+        let stamp = cluster.joined(through_the_elected).unwrap().stamp;
+        assert!(stamp > 1 << 32, "which the first master cannot have given");
     }
 }
 
@@ -366,6 +368,96 @@ fn a_joiner_knows_who_is_about_to_leave() {
             assert!(cluster.node(node).view().is_draining(peer), "{node}");
         }
     }
+}
+
+#[test]
+fn a_master_that_never_appears_is_replaced() {
+    let mut cluster = grown(6, &["a", "a", "b"]);
+    let mut master = cluster.joined(0).unwrap().clone();
+    master.peer.id = NodeId(77 << 96);
+    cluster.forge(1, cluster.peer(2), Message::Master { term: 7, master });
+    cluster.run_for(secs(1));
+    assert_eq!(cluster.yields(0), 1, "everybody follows the better one");
+    cluster.run_for(secs(5));
+    assert!(elected(&cluster).is_empty(), "it is given time to appear");
+    let elect = |cluster: &Cluster| elected(cluster) == [(0, 8)];
+    assert!(cluster.run_until(secs(15), elect));
+    cluster.run_for(secs(60));
+    assert!(elect(&cluster) && follow(&cluster, 0));
+}
+
+#[test]
+fn if_all_others_are_about_to_leave_the_run_is_lost_with_the_master() {
+    let mut cluster = grown(7, &["a", "a"]);
+    let program = cluster.program(Program::new(Shape::Flat { jobs: 9 }, secs(60)));
+    cluster.start_root(0, program);
+    cluster.run_for(secs(1));
+    cluster.tell(1, Event::Drain(secs(3600)));
+    cluster.run_for(secs(1));
+    assert_eq!(cluster.ended(1), None, "it finishes its job");
+    cluster.crash(0);
+    assert!(cluster.run_until(secs(5), |cluster| cluster.ended(1) == Some(1)));
+    let failed = |told: &Notice| matches!(told, Notice::Failed(text) if text.contains("a-0"));
+    assert!(cluster.notices(1).iter().any(failed));
+}
+
+#[test]
+fn half_of_the_nodes_that_fall_silent_with_the_master_are_waited_for() {
+    for seed in 0..20 {
+        let mut cluster = grown(seed, &["a", "a", "a", "a", "a", "a"]);
+        (0..3).for_each(|node| cluster.isolate(node));
+        cluster.run_for(secs(30));
+        assert_eq!(cluster.node(4).view().len(), 3, "seed {seed}");
+        assert!(elected(&cluster).is_empty(), "seed {seed}");
+        let elect = |cluster: &Cluster| !cluster.mains(3).is_empty();
+        assert!(cluster.run_until(secs(10), elect), "seed {seed}");
+    }
+}
+
+#[test]
+fn who_slept_through_an_election_does_not_elect_itself() {
+    for seed in 0..20 {
+        let mut cluster = grown(seed, &["a", "a", "a", "a"]);
+        let master = cluster.peer(0);
+        cluster.crash(0);
+        let noticed = |cluster: &Cluster| !cluster.node(2).view().is_alive(master);
+        assert!(cluster.run_until(secs(5), noticed));
+        cluster.freeze(2);
+        cluster.run_for(secs(120));
+        cluster.thaw(2);
+        cluster.run_for(secs(10));
+        let itself = |told: &Notice| matches!(told, Notice::Master(who) if &*who.name == "a-2");
+        assert!(!cluster.notices(2).iter().any(itself), "seed {seed}");
+        assert!(agree(&cluster) && follow(&cluster, 1), "seed {seed}");
+    }
+}
+
+#[test]
+fn who_names_a_worse_master_is_told_the_better() {
+    let mut cluster = grown(8, &["a", "a", "a"]);
+    let master = cluster.joined(0).unwrap().clone();
+    cluster.leave(0);
+    assert!(cluster.run_until(secs(2), |cluster| elected(cluster) == [(1, 1)]));
+    cluster.run_for(secs(1));
+    let before = cluster.traffic.of("master").all();
+    let from = cluster.peer(1);
+    cluster.forge(2, from, Message::Master { term: 0, master });
+    assert_eq!(cluster.traffic.of("master").all(), before + 1);
+    assert!(follow(&cluster, 1));
+}
+
+#[test]
+fn in_a_large_pool_the_news_costs_few_messages() {
+    let mut cluster = Cluster::new(5);
+    cluster.form(&Config::default(), &[("a", 100), ("b", 100)], 1);
+    cluster.run_for(secs(2));
+    cluster.crash(0);
+    assert!(cluster.run_until(secs(10), |cluster| elected(cluster) == [(1, 1)]));
+    cluster.run_for(secs(5));
+    assert!(follow(&cluster, 1));
+    let told = cluster.traffic.of("master").all();
+    assert!((199..5 * 199).contains(&told), "{told} messages");
+    assert_eq!(elected(&cluster), [(1, 1)]);
 }
 
 #[test]

@@ -308,6 +308,10 @@ impl Books {
         })
     }
 
+    pub(super) fn look(&self, key: HostKey) -> Option<&Hosted> {
+        self.hosted.get(&key)
+    }
+
     pub(super) fn hosted(&mut self, key: HostKey) -> Option<&mut Hosted> {
         self.hosted.get_mut(&key)
     }

@@ -143,8 +143,12 @@ pub struct Steal {
     draining: bool,
     /// What was put back because a node is gone, and is not done again yet.
     repairs: BTreeSet<JobId>,
+    /// Orphans of these root jobs nobody wants.
+    over: orphans::Over,
     /// This node has nothing to do but wait for claims: then it withdraws one.
     withdraw_at: Option<Duration>,
+    /// The workers did something since that was looked at.
+    moved: bool,
     /// What was done about it all.
     tally: Tally,
 }
@@ -165,7 +169,9 @@ impl Steal {
             leaving: false,
             draining: false,
             repairs: BTreeSet::new(),
+            over: orphans::Over::default(),
             withdraw_at: None,
+            moved: false,
             tally: Tally::default(),
         }
     }
@@ -484,6 +490,7 @@ impl Steal {
     // ---- workers
 
     pub(crate) fn idle(&mut self, workers: u32) {
+        self.moved = true;
         if workers < self.hands.told {
             self.victim.look_again();
         }
@@ -608,6 +615,7 @@ impl Steal {
         key: HostKey,
         answer: Answer,
     ) -> Option<Saved> {
+        self.moved = true;
         self.ended(key);
         let hosted = self.books.hosted(key)?;
         if hosted.given_up && matches!(answer, Answer::Result { .. } | Answer::Panicked(_)) {

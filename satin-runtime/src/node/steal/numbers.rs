@@ -54,7 +54,7 @@ pub(super) const TINY: f64 = 1.0;
 
 /// A node of this site whose round trip is longer than this, and than [`SUSPECT_SHARE`] of that to the nearest other
 /// site, may have a wrong site name. Too small: busy networks look like wrong names.
-pub(super) const SUSPECT: Duration = Duration::from_millis(2);
+pub(super) const SUSPECT: Duration = Duration::from_millis(10);
 
 /// See [`SUSPECT`].
 pub(super) const SUSPECT_SHARE: f64 = 0.5;

@@ -1,6 +1,8 @@
 //! What becomes of thefts when a node dies or leaves: the rules of `repair/README.md`, as far as the books are
 //! concerned.
 
+use std::collections::BTreeSet;
+
 use super::{
     super::{Action, Context, Departure, HostKey, Identity, Peer, RepairMode, Rule, Token},
     Steal,
@@ -10,6 +12,10 @@ use crate::{
     job::{Answer, Back, Fingerprint, JobId, Parcel, Recall, RootTag, Saved},
     node::{message::Wanted, repair::Given},
 };
+
+/// A node whose workers say nothing at all for so many times the patience with claims may be one whose workers wait
+/// without any room on their stacks. Too small: in coarse programs work is done twice. Too large: such a node waits.
+const SILENT: u32 = 20;
 
 /// A node keeps the results of so many root jobs, the last ones. Too small: a `main` that is started again does older
 /// ones again. Too large: memory, as long as `main` runs.
@@ -39,6 +45,29 @@ pub(super) enum Why {
     Missed,
     /// This node has nothing else to run.
     Withdrawn,
+}
+
+/// Root jobs that are over, the last few.
+#[derive(Default)]
+pub(super) struct Over(BTreeSet<RootTag>);
+
+impl Over {
+    fn insert(&mut self, tag: RootTag) {
+        self.0.insert(tag);
+        if self.0.len() > ROOT_RESULTS as usize {
+            self.0.pop_first();
+        }
+    }
+
+    /// Is the root job over of which that job is a part? A root job itself never is: its result stays.
+    fn is_past(&self, term: u32, id: &JobId) -> bool {
+        let number = id.path().next().filter(|_| !is_root(id));
+        number.is_some_and(|number| self.0.contains(&RootTag { term, number }))
+    }
+}
+
+fn is_root(id: &JobId) -> bool {
+    id.path().nth(1).is_none()
 }
 
 impl Steal {
@@ -115,6 +144,10 @@ impl Steal {
 
     /// It is an orphan of this node from now on.
     fn adopt(&mut self, cx: &mut Context<'_>, key: HostKey, finished: bool) {
+        let over = |hosted: &super::books::Hosted| self.over.is_past(cx.term, &hosted.id);
+        if (self.books.look(key)).is_some_and(|hosted| hosted.waiters.is_empty() && over(hosted)) {
+            return self.abandon(cx, key);
+        }
         if !self.books.orphan(key) {
             // There is another of that name, which is as good.
             if self
@@ -451,10 +484,28 @@ impl Steal {
         }
     }
 
-    /// Somebody has the result of that job: no orphan at or below it is wanted.
+    /// Somebody has the result of that job: no orphan at or below it is wanted. The result of a root job stays, in case
+    /// `main` is started again.
     pub(crate) fn closed(&mut self, cx: &mut Context<'_>, id: &JobId) {
         for key in self.books.orphans_below(id) {
-            self.withdraw_entry(cx, key);
+            let stays = |hosted: &super::books::Hosted| {
+                is_root(&hosted.id) && matches!(hosted.state, State::Done(_))
+            };
+            if !self.books.look(key).is_some_and(stays) {
+                self.withdraw_entry(cx, key);
+            }
+        }
+    }
+
+    /// Others have announced these orphans. Those of a root job that is over nobody will want; the master says so to whoever
+    /// missed the end of it.
+    pub(crate) fn heard_of(&mut self, cx: &mut Context<'_>, orphans: &[JobId]) {
+        let past = orphans.iter().filter(|id| self.over.is_past(cx.term, id));
+        let numbers: BTreeSet<u32> = past.filter_map(|id| id.path().next()).collect();
+        for number in numbers {
+            if cx.config.obeys(Rule::Closed) {
+                cx.table.close(cx.now, &JobId::ROOT.child(number));
+            }
         }
     }
 
@@ -467,16 +518,12 @@ impl Steal {
             self.repairs.remove(&repair);
         }
         if let Some(oldest) = tag.number.checked_sub(ROOT_RESULTS) {
-            self.closed(cx, &JobId::ROOT.child(oldest));
-        }
-        for key in self.books.orphans_below(&root) {
-            let stays = |hosted: &super::books::Hosted| {
-                hosted.id == root && matches!(hosted.state, State::Done(_))
-            };
-            if !self.books.hosted(key).is_some_and(|hosted| stays(hosted)) {
+            for key in self.books.orphans_below(&JobId::ROOT.child(oldest)) {
                 self.withdraw_entry(cx, key);
             }
         }
+        self.over.insert(tag);
+        self.closed(cx, &root);
     }
 
     /// An orphan is not to be had here any more. Who waits for it already gets it.
@@ -497,6 +544,7 @@ impl Steal {
 
     /// A marked job of ours is an orphan somewhere.
     pub(crate) fn claimed(&mut self, cx: &mut Context<'_>, departure: Departure, parcel: Parcel) {
+        self.moved = true;
         let mut job = Job::of(&parcel);
         if !cx.config.obeys(Rule::Fingerprint) {
             job.fingerprint = cx.table.any(&job.id).unwrap_or(job.fingerprint);
@@ -647,18 +695,23 @@ impl Steal {
 
     /// Has this node nothing to do but wait for claims? What it waits for may be buried under what waits.
     pub(super) fn look_if_stuck(&mut self, cx: &mut Context<'_>) {
-        let all_idle = self.hands.idle() >= cx.view.me().threads;
-        let claim = self.books.youngest_claim().filter(|_| all_idle);
+        let claim = self.books.youngest_claim();
         let Some((owner, _)) = claim.filter(|_| cx.config.obeys(Rule::Withdraw)) else {
             self.withdraw_at = None;
             return;
         };
-        let patience = match owner == HERE {
-            true => cx.config.claim_patience / 10,
-            false => cx.config.claim_patience,
+        let all_idle = self.hands.idle() >= cx.view.me().threads;
+        let patience = match (all_idle, owner == HERE) {
+            (true, true) => cx.config.claim_patience / 10,
+            (true, false) => cx.config.claim_patience,
+            // They compute; or they wait, and have no room on their stacks for anything else.
+            (false, _) => cx.config.claim_patience * SILENT,
         };
         let at = cx.now + patience;
-        self.withdraw_at = Some(self.withdraw_at.map_or(at, |old| old.min(at)));
+        let before = self
+            .withdraw_at
+            .filter(|_| !std::mem::take(&mut self.moved));
+        self.withdraw_at = Some(before.map_or(at, |before| before.min(at)));
     }
 
     pub(super) fn withdraw_if_stuck(&mut self, cx: &mut Context<'_>) {

@@ -1,0 +1,267 @@
+//! Forced schedules: the turns of events that weaker rules do not survive, each by name.
+
+use std::time::Duration;
+
+use satin_runtime::node::{
+    Config, Message, Notice, Request,
+    cluster::{Cluster, MainIs, Program, Shape},
+    inspect::{Kind, Stage},
+};
+
+const LONG: Duration = Duration::from_secs(120);
+
+fn config() -> Config {
+    Config {
+        probe_period: Duration::from_millis(100),
+        suspicion: Duration::from_millis(400),
+        claim_patience: Duration::from_millis(50),
+        max_crashes: 1000,
+        ..Config::default()
+    }
+}
+
+/// A pool with one worker each, whose master computes a tree.
+fn pool(seed: u64, nodes: u32, config: &Config) -> Cluster {
+    pool_for(UNEVEN, seed, nodes, config)
+}
+
+fn pool_for(shape: Shape, seed: u64, nodes: u32, config: &Config) -> Cluster {
+    let mut cluster = Cluster::new(seed);
+    cluster.count_runs();
+    cluster.wire.idle_timeout = Duration::from_millis(600);
+    cluster.form(config, &[("here", nodes)], 1);
+    let program = Program::new(shape, Duration::from_millis(20)).seeded(seed);
+    let program = cluster.program(program);
+    cluster.set_main_everywhere(&[program], None);
+    cluster
+}
+
+/// Uneven, so that who is done early steals from who is not.
+const UNEVEN: Shape = Shape::Random {
+    width: 3,
+    height: 5,
+    races: 0,
+};
+
+/// Does `thief` run something that it stole from `victim`?
+fn hosts(cluster: &Cluster, thief: u32, victim: u32) -> bool {
+    let victim = cluster.peer(victim);
+    cluster.node(thief).inspect().hosted.iter().any(|hosted| {
+        let waits = hosted.waiters.iter().any(|(peer, _)| *peer == victim);
+        waits && hosted.stage == Stage::Started
+    })
+}
+
+fn running(cluster: &Cluster) -> impl Iterator<Item = u32> {
+    (0..cluster.nodes()).filter(|node| cluster.is_alive(*node))
+}
+
+/// Main comes to its end with the right answer, nothing is left, and the pool ends.
+fn ends_well(cluster: &mut Cluster) {
+    let is_over = |cluster: &Cluster| {
+        running(cluster).any(|node| cluster.main_of(node) == MainIs::Over)
+            && running(cluster).all(|node| cluster.main_of(node) != MainIs::Running)
+    };
+    assert!(cluster.run_until(LONG, is_over), "main comes to its end");
+    let right = cluster.outcome(0).result;
+    for ending in cluster.endings() {
+        assert_eq!(ending.results, [right]);
+    }
+    let rests = |cluster: &Cluster| {
+        let mut nodes = running(cluster);
+        nodes.all(|node| {
+            let books = cluster.node(node).inspect();
+            cluster.is_empty(node) && books.under_way() == 0
+        })
+    };
+    assert!(cluster.run_until(LONG, rests), "nothing is left");
+    for node in running(cluster) {
+        assert_eq!(cluster.audit(node), Ok(()));
+        assert_eq!(cluster.stray_answer(node), None);
+    }
+    cluster.end_main(0);
+    let is_gone = |cluster: &Cluster| running(cluster).next().is_none();
+    assert!(cluster.run_until(LONG, is_gone), "everybody ends");
+}
+
+/// So many seeds, each with a turn of events that must come about in most of them.
+fn often(nodes: u32, config: &Config, mut story: impl FnMut(&mut Cluster) -> bool) {
+    let mut told = 0;
+    for seed in 0..60 {
+        let mut cluster = pool(seed, nodes, config);
+        if story(&mut cluster) {
+            told += 1;
+            ends_well(&mut cluster);
+        }
+    }
+    assert!(told >= 20, "it came to that in {told} of 60 seeds");
+}
+
+#[test]
+fn two_nodes_with_one_worker_each_and_one_dies() {
+    often(2, &config(), |cluster| {
+        let steals = |cluster: &Cluster| hosts(cluster, 1, 0);
+        let stolen = cluster.run_until(LONG, steals);
+        cluster.crash(1);
+        stolen
+    });
+}
+
+/// The origin of a job steals from its thief, so the job's child runs on top of what waits for the job. Then the thief dies:
+/// the child is an orphan on the very node that does the job again.
+#[test]
+fn an_ancestor_is_stolen_from_below_and_orphan_and_repair_meet_on_one_node() {
+    let mut claimed = 0;
+    often(2, &config(), |cluster| {
+        let both = |cluster: &Cluster| hosts(cluster, 1, 0) && hosts(cluster, 0, 1);
+        let stolen = cluster.run_until(LONG, both);
+        cluster.crash(1);
+        let dead = |cluster: &Cluster| cluster.node(0).view().len() == 1;
+        let noticed = cluster.run_until(LONG, dead);
+        claimed += u32::from(!cluster.node(0).inspect().entries.is_empty());
+        stolen && noticed
+    });
+    assert!(
+        claimed > 0,
+        "an orphan was there when its origin was found dead"
+    );
+}
+
+/// Its thief's thief goes on, and its origin claims what it computes.
+#[test]
+fn what_was_stolen_from_the_dead_is_not_done_again() {
+    let mut claims = 0;
+    often(3, &config(), |cluster| {
+        let chain = |cluster: &Cluster| hosts(cluster, 1, 0) && hosts(cluster, 2, 1);
+        let stolen = cluster.run_until(LONG, chain);
+        cluster.crash(1);
+        if stolen {
+            let over = |cluster: &Cluster| cluster.main_of(0) == MainIs::Over;
+            assert!(cluster.run_until(LONG, over));
+            claims += cluster.effort(0).claims;
+        }
+        stolen
+    });
+    assert!(claims > 0);
+}
+
+#[test]
+fn a_request_of_the_dead_takes_no_job_along() {
+    let mut cluster = pool(1, 3, &config());
+    let dead = cluster.peer(2);
+    cluster.crash(2);
+    let is_known = |cluster: &Cluster| !cluster.node(0).view().is_alive(dead);
+    assert!(cluster.run_until(LONG, is_known));
+    for request in 0..20 {
+        cluster.forge(
+            0,
+            dead,
+            Message::Steal {
+                request: Request(1000 + request),
+                most: 1,
+                lifeline: request % 2 == 0,
+            },
+        );
+        cluster.run_for(Duration::from_millis(5));
+        let outstanding = cluster.node(0).inspect().outstanding;
+        assert!(outstanding.iter().all(|away| away.peer != dead));
+    }
+    ends_well(&mut cluster);
+}
+
+/// A node that was declared dead while others ran its jobs, and it ran theirs, comes back as another.
+#[test]
+fn a_node_is_reborn_with_jobs_outstanding_and_hosted() {
+    let mut reborn = 0;
+    often(3, &config(), |cluster| {
+        let between = |cluster: &Cluster| {
+            let thefts = cluster.node(1).inspect().outstanding;
+            hosts(cluster, 1, 0) && thefts.iter().any(|away| away.kind == Kind::Theft)
+        };
+        let stolen = cluster.run_until(LONG, between);
+        let peer = cluster.peer(1);
+        cluster.freeze(1);
+        let given_up = |cluster: &Cluster| {
+            [0, 2]
+                .iter()
+                .all(|node| !cluster.node(*node).view().is_alive(peer))
+        };
+        let stolen = stolen && cluster.run_until(LONG, given_up);
+        cluster.thaw(1);
+        let anew = |cluster: &Cluster| cluster.peer(1) != peer;
+        reborn += u32::from(stolen && cluster.run_until(LONG, anew));
+        stolen
+    });
+    assert!(reborn >= 15, "{reborn}");
+}
+
+#[test]
+fn a_master_dies_and_what_its_thieves_do_is_used() {
+    let mut claims = 0;
+    often(3, &config(), |cluster| {
+        let stolen =
+            cluster.run_until(LONG, |cluster| hosts(cluster, 1, 0) && hosts(cluster, 2, 0));
+        cluster.crash(0);
+        let over = |cluster: &Cluster| (1..3).any(|node| cluster.main_of(node) == MainIs::Over);
+        assert!(cluster.run_until(LONG, over), "another runs main");
+        claims += cluster.effort(1).claims + cluster.effort(2).claims;
+        stolen
+    });
+    assert!(claims >= 15, "{claims}");
+}
+
+/// Who drains says so, finishes or hands over, and nobody takes it for dead.
+#[test]
+fn who_drains_leaves_and_is_not_found_dead() {
+    often(3, &config(), |cluster| {
+        let stolen = cluster.run_until(LONG, |cluster| hosts(cluster, 1, 0));
+        let drain = satin_runtime::node::Event::Drain(Duration::from_millis(30));
+        cluster.tell(1, drain);
+        assert!(cluster.run_until(LONG, |cluster| !cluster.is_alive(1)));
+        assert_eq!(cluster.ended(1), Some(0));
+        cluster.run_for(Duration::from_millis(100));
+        for node in [0, 2] {
+            let left = |notice: &Notice| matches!(notice, Notice::Left(_));
+            let dead = |notice: &Notice| matches!(notice, Notice::Dead(_));
+            assert!(cluster.notices(node).iter().any(left));
+            assert!(!cluster.notices(node).iter().any(dead));
+        }
+        stolen
+    });
+}
+
+/// A job that kills whoever runs it is given up before it has killed everybody.
+#[test]
+fn a_job_that_kills_its_hosts_does_not_kill_the_pool() {
+    let config = Config {
+        max_crashes: 2,
+        ..config()
+    };
+    let shape = Shape::Knary {
+        width: 3,
+        height: 4,
+        serial: 0,
+    };
+    let mut cluster = pool_for(shape, 3, 8, &config);
+    // Whoever takes a child of the root dies.
+    let host = |cluster: &Cluster| {
+        running(cluster).find(|node| {
+            let hosted = cluster.node(*node).inspect().hosted;
+            let mut started = hosted
+                .iter()
+                .filter(|hosted| hosted.stage == Stage::Started);
+            *node > 0 && started.any(|hosted| hosted.id.path().count() == 2)
+        })
+    };
+    let over = |cluster: &Cluster| cluster.main_of(0) == MainIs::Over;
+    let mut killed = 0;
+    while cluster.run_until(LONG, |cluster| over(cluster) || host(cluster).is_some())
+        && let Some(node) = host(&cluster).filter(|_| !over(&cluster))
+    {
+        killed += 1;
+        cluster.crash(node);
+    }
+    assert!(over(&cluster));
+    assert!((2..=6).contains(&killed), "{killed} nodes died");
+    assert!(cluster.panics(0)[0].contains("SATIN_MAX_CRASHES"));
+}

@@ -1,0 +1,39 @@
+//! A few hundred of the seeds of `satin-sim --seeds`: enough to see at once when something breaks.
+
+use satin_runtime::node::Rule;
+use satin_sim::{
+    seeds,
+    trial::{self, Options},
+};
+
+#[test]
+fn nothing_is_violated() {
+    let summary = seeds::run(0..400, 2, &Options::default(), &|_| {});
+    let violations: Vec<String> = (summary.violations.iter())
+        .map(|trial| format!("seed {}: {:?}", trial.seed, trial.violation))
+        .collect();
+    assert_eq!(violations, Vec::<String>::new());
+    assert!(summary.faults.iter().all(|count| *count > 10));
+    assert!(summary.claims > 0 && summary.saved > 0 && summary.terms > 0);
+}
+
+#[test]
+fn a_seed_replays_the_same() {
+    for seed in 0..20 {
+        let options = Options::default();
+        assert_eq!(trial::run(seed, &options), trial::run(seed, &options));
+    }
+}
+
+/// The simulator can find something: jobs of the dead that nobody puts back are missed at once.
+#[test]
+fn what_is_left_out_is_found() {
+    let options = Options {
+        without: [Rule::PutBack].into(),
+        ..Options::default()
+    };
+    let summary = seeds::run(0..100, 2, &options, &|_| {});
+    assert!(summary.violated > 10);
+    let first = summary.violations[0].violation.as_ref();
+    assert_eq!(first.map(|violation| violation.invariant), Some("I1"));
+}
