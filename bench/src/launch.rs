@@ -292,7 +292,10 @@ impl Knary {
     pub fn build(launcher: &Launcher, depth: u32, leaf: Leaf) -> Result<Knary> {
         ensure!(depth < 13, "--depth {depth}: that many leaves take forever");
         let program = launcher.example("knary")?;
-        let folder = tempfile::tempdir().context("cannot make a temporary directory")?;
+        let folder = tempfile::Builder::new()
+            .prefix("satin-bench-")
+            .tempdir()
+            .context("cannot make a temporary directory")?;
         let mut arguments: Vec<OsString> = vec![
             program.clone().into(),
             depth.to_string().into(),
