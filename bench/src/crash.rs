@@ -473,6 +473,10 @@ fn draw(path: &std::path::Path, rows: &[Row]) -> Result<()> {
         .into_iter()
         .filter(|victim| rows.iter().any(|row| row.victim == *victim))
         .collect();
+    let repairs: Vec<Repair> = [Repair::Running, Repair::Finished, Repair::Naive]
+        .into_iter()
+        .filter(|repair| rows.iter().any(|row| row.repair == *repair))
+        .collect();
     let first = rows.first().context("no figures to draw")?;
     let of: [(&str, fn(&Row) -> f64); 2] = [
         ("extra time, % of the run", |row| row.extra_percent),
@@ -491,9 +495,16 @@ fn draw(path: &std::path::Path, rows: &[Row]) -> Result<()> {
         let least = rows.iter().map(figure).fold(0.0, f64::min);
         let most = rows.iter().map(figure).fold(1.0, f64::max);
         for (victim, caption) in victims.iter().zip(&captions) {
-            let points = rows.iter().filter(|row| row.victim == *victim).map(|row| {
-                let at = f64::from(row.at_percent);
-                (row.repair.to_string(), at, figure(row))
+            // A line for each way to repair, though there may be no figures: each has its colour in all panels.
+            let lines = repairs.iter().map(|repair| {
+                let is_of = |row: &&Row| row.victim == *victim && row.repair == *repair;
+                let points = rows.iter().filter(is_of);
+                chart::Line {
+                    name: repair.to_string(),
+                    points: points
+                        .map(|row| (f64::from(row.at_percent), figure(row)))
+                        .collect(),
+                }
             });
             let axes = chart::Axes {
                 title: caption,
@@ -502,7 +513,7 @@ fn draw(path: &std::path::Path, rows: &[Row]) -> Result<()> {
                 y_range: least * 1.1..most * 1.1,
                 legend: chart::Legend::UpperLeft,
             };
-            panels.push((axes, chart::lines(points)));
+            panels.push((axes, lines.collect()));
         }
     }
     let title = format!("{} at {}: what a crash costs", first.case, first.sites);
