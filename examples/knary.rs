@@ -2,11 +2,16 @@
 //! work-stealing systems have been measured since Cilk (Blumofe et al., "Cilk: an efficient multithreaded runtime system", 1995).
 //!
 //! Shows spawns in an iterator chain. With short leaves it asks what a spawn costs; with long ones, whether all workers find
-//! something to do; with `--sleep`, how many workers a node can have without needing cores for them.
+//! something to do; with `--sleep`, how many workers a node can have without needing cores for them; with `--count`, how many
+//! leaves were done twice where machines died.
 
 mod common;
 
+use std::fs::{File, OpenOptions};
 use std::hint::black_box;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -34,8 +39,14 @@ struct Cli {
     #[arg(default_value_t = 40)]
     leaf: u64,
     /// Leaves only wait, and leave the processor to others
-    #[arg(long)]
+    #[arg(long, conflicts_with = "steps")]
     sleep: bool,
+    /// Leaves compute so many steps, however long they take: the same jobs in every run, also where another master runs `main` again
+    #[arg(long, value_name = "N")]
+    steps: Option<u64>,
+    /// Append a byte to this file after each leaf, on whatever node: its length is the number of leaves that were done
+    #[arg(long, value_name = "FILE")]
+    count: Option<PathBuf>,
     #[command(flatten)]
     mode: Mode,
     #[command(flatten)]
@@ -44,6 +55,9 @@ struct Cli {
 
 fn main() -> anyhow::Result<()> {
     let cli = Cli::parse();
+    if let Some(file) = &cli.count {
+        open_count(file)?;
+    }
     satin::run(cli.satin.clone(), || run(&cli))
 }
 
@@ -52,10 +66,10 @@ fn run(cli: &Cli) -> anyhow::Result<()> {
     let expected = u64::from(width).checked_pow(depth).with_context(|| {
         format!("{width}^{depth} leaves are too many: choose a smaller DEPTH or WIDTH")
     })?;
-    let leaf = if cli.sleep {
-        Leaf::Sleep { micros: cli.leaf }
-    } else {
-        Leaf::computing(cli.leaf)
+    let leaf = match cli.steps {
+        _ if cli.sleep => Leaf::Sleep { micros: cli.leaf },
+        Some(rounds) => Leaf::Compute { rounds },
+        None => Leaf::computing(cli.leaf),
     };
     let run = cli.mode.measure(
         || leaf,
@@ -69,10 +83,19 @@ fn run(cli: &Cli) -> anyhow::Result<()> {
             Ok(())
         },
     )?;
-    println!(
-        "knary({depth}, {width}) = {} leaves of {} us",
-        run.answer, cli.leaf
-    );
+    match cli.steps {
+        Some(steps) => println!(
+            "knary({depth}, {width}) = {} leaves of {steps} steps",
+            run.answer
+        ),
+        None => println!(
+            "knary({depth}, {width}) = {} leaves of {} us",
+            run.answer, cli.leaf
+        ),
+    }
+    if let (Leaf::Compute { rounds }, None) = (leaf, cli.steps) {
+        println!("the same leaves again: --steps {rounds}");
+    }
     run.report();
     Ok(())
 }
@@ -81,9 +104,29 @@ fn run(cli: &Cli) -> anyhow::Result<()> {
 fn knary(depth: u32, width: u32, leaf: Leaf) -> u64 {
     if depth == 0 {
         leaf.work();
+        count();
         return 1;
     }
     (0..width).map(|_| knary(depth - 1, width, leaf)).sum()
+}
+
+/// The file of `--count`, in every process of the pool.
+static COUNT: OnceLock<File> = OnceLock::new();
+
+fn open_count(path: &Path) -> anyhow::Result<()> {
+    let file = OpenOptions::new().create(true).append(true).open(path);
+    let file = file.with_context(|| format!("cannot write {}", path.display()))?;
+    COUNT.get_or_init(|| file);
+    Ok(())
+}
+
+/// A leaf is done. Bytes of several processes add up, as the file is open for appending; the bytes of a process stay when it is killed.
+fn count() {
+    if let Some(mut file) = COUNT.get()
+        && let Err(error) = file.write_all(b".")
+    {
+        panic!("cannot write to the file of --count: {error}");
+    }
 }
 
 /// What a leaf does. An amount of arithmetic rather than a time, so that it is the same work on every machine.

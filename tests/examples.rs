@@ -379,6 +379,14 @@ fn knary_works_and_sleeps() {
     run("knary", ["0", "5", "0"])
         .succeeds()
         .prints("knary(0, 5) = 1 leaves");
+    run("knary", ["3", "3", "--steps", "1000"])
+        .succeeds()
+        .prints("knary(3, 3) = 27 leaves of 1000 steps\n");
+    let count = Scratch::new("count", "");
+    let file = count.path().display().to_string();
+    run("knary", ["2", "3", "0", "--count", &file]).succeeds();
+    let length = fs::metadata(count.path()).expect("it is there").len();
+    assert_eq!(length, 9, "a byte for each leaf");
     run("knary", ["64", "2", "0"]).fails(FAILURE, "2^64 leaves are too many");
 }
 

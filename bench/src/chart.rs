@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use anyhow::anyhow;
+pub use plotters::prelude::SeriesLabelPosition as Legend;
 use plotters::prelude::*;
 
 /// A named line and its points.
@@ -21,8 +22,10 @@ pub struct Axes<'a> {
     pub x: &'a str,
     /// At the left.
     pub y: &'a str,
-    /// The upper end of the vertical axis, which begins at 0.
-    pub y_max: f64,
+    /// The ends of the vertical axis.
+    pub y_range: std::ops::Range<f64>,
+    /// Where the legend is.
+    pub legend: Legend,
 }
 
 /// Gathers points into lines by name, in the order of first mention.
@@ -48,10 +51,54 @@ pub fn draw(path: &Path, axes: &Axes<'_>, lines: &[Line]) -> anyhow::Result<()> 
         .map_err(|error| anyhow!("cannot write {}: {error}", path.display()))
 }
 
+/// Draws panels side by side, so many in a row, under a common title; the legend is in the first.
+pub fn draw_grid(
+    path: &Path,
+    title: &str,
+    columns: usize,
+    panels: &[(Axes<'_>, Vec<Line>)],
+) -> anyhow::Result<()> {
+    const PANEL: (u32, u32) = (340, 300);
+    const TITLE: u32 = 40;
+    let mut picture = String::new();
+    let rows = panels.len().div_ceil(columns);
+    let size = (PANEL.0 * columns as u32, TITLE + PANEL.1 * rows as u32);
+    let mut paint = || -> Result<(), Box<dyn std::error::Error>> {
+        let root = SVGBackend::with_string(&mut picture, size).into_drawing_area();
+        root.fill(&WHITE)?;
+        let below = root.titled(title, ("sans-serif", 20))?;
+        let areas = below.split_evenly((rows, columns));
+        for (index, ((axes, lines), area)) in panels.iter().zip(&areas).enumerate() {
+            panel(area, axes, 15, lines, index == 0)?;
+        }
+        root.present()?;
+        Ok(())
+    };
+    paint().map_err(|error| anyhow!("cannot draw: {error}"))?;
+    std::fs::write(path, picture)
+        .map_err(|error| anyhow!("cannot write {}: {error}", path.display()))
+}
+
 fn paint(
     picture: &mut String,
     axes: &Axes<'_>,
     lines: &[Line],
+) -> Result<(), Box<dyn std::error::Error>> {
+    let root = SVGBackend::with_string(picture, (760, 420)).into_drawing_area();
+    root.fill(&WHITE)?;
+    panel(&root, axes, 20, lines, true)?;
+    root.present()?;
+    Ok(())
+}
+
+type Area<'a> = DrawingArea<SVGBackend<'a>, plotters::coord::Shift>;
+
+fn panel(
+    area: &Area<'_>,
+    axes: &Axes<'_>,
+    caption: u32,
+    lines: &[Line],
+    has_legend: bool,
 ) -> Result<(), Box<dyn std::error::Error>> {
     const COLOURS: [RGBColor; 6] = [
         full_palette::BLUE_700,
@@ -61,18 +108,16 @@ fn paint(
         full_palette::ORANGE_300,
         full_palette::GREEN_300,
     ];
-    let root = SVGBackend::with_string(picture, (760, 420)).into_drawing_area();
-    root.fill(&WHITE)?;
     let x_max = lines
         .iter()
         .flat_map(|line| line.points.iter().map(|point| point.0))
         .fold(1.0, f64::max);
-    let mut chart = ChartBuilder::on(&root)
-        .caption(axes.title, ("sans-serif", 20))
+    let mut chart = ChartBuilder::on(area)
+        .caption(axes.title, ("sans-serif", caption))
         .margin(12)
         .x_label_area_size(44)
         .y_label_area_size(56)
-        .build_cartesian_2d(0.0..x_max * 1.02, 0.0..axes.y_max)?;
+        .build_cartesian_2d(0.0..x_max * 1.02, axes.y_range.clone())?;
     chart
         .configure_mesh()
         .x_desc(axes.x)
@@ -91,12 +136,13 @@ fn paint(
             .label(&line.name)
             .legend(move |(x, y)| PathElement::new([(x, y), (x + 20, y)], style));
     }
-    chart
-        .configure_series_labels()
-        .position(SeriesLabelPosition::LowerLeft)
-        .background_style(WHITE.mix(0.8))
-        .border_style(BLACK.mix(0.3))
-        .draw()?;
-    root.present()?;
+    if has_legend {
+        chart
+            .configure_series_labels()
+            .position(axes.legend.clone())
+            .background_style(WHITE.mix(0.8))
+            .border_style(BLACK.mix(0.3))
+            .draw()?;
+    }
     Ok(())
 }

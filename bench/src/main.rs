@@ -4,12 +4,19 @@
 //! `run(&Args) -> anyhow::Result<()>`, a variant of [`Bench`], and an arm in [`main`].
 
 mod chart;
+mod crash;
+mod figures;
 mod jsonl;
+mod launch;
+mod migrate;
 mod pools;
 mod sites;
 mod spawn;
 mod steal;
+mod tax;
 mod thief;
+
+use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
@@ -28,21 +35,38 @@ Examples:
   bench spawn --json spawn.jsonl               keep the figures as JSON Lines too
   bench thief                                  how long a thief from outside waits for a job
   bench steal                                  a theft between two nodes beside a raw QUIC round trip
-  bench sites --svg sites.svg                  what slow links between sites cost, about half an hour";
+  bench sites --svg sites.svg                  what slow links between sites cost, about half an hour
+  bench crash --svg crash.svg                  what a crash costs, about 45 minutes
+  bench migrate                                what moving a run to other nodes costs
+  bench tax                                    what repair costs when nothing crashes";
 
 #[derive(Debug, Subcommand)]
 enum Bench {
+    Crash(crash::Args),
+    Migrate(migrate::Args),
     Sites(sites::Args),
     Spawn(spawn::Args),
     Steal(steal::Args),
+    Tax(tax::Args),
     Thief(thief::Args),
 }
 
-fn main() -> anyhow::Result<()> {
-    match Cli::parse().bench {
+fn main() -> ExitCode {
+    let done = match Cli::parse().bench {
+        Bench::Crash(args) => crash::run(&args),
+        Bench::Migrate(args) => migrate::run(&args),
         Bench::Sites(args) => sites::run(&args),
         Bench::Spawn(args) => spawn::run(&args),
         Bench::Steal(args) => steal::run(&args),
+        Bench::Tax(args) => tax::run(&args),
         Bench::Thief(args) => thief::run(&args),
+    };
+    let Err(error) = done else {
+        return ExitCode::SUCCESS;
+    };
+    eprintln!("bench: {error:#}");
+    match error.downcast_ref() {
+        Some(launch::Interrupted(signal)) => ExitCode::from(128 + *signal as u8),
+        None => ExitCode::FAILURE,
     }
 }

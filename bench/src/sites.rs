@@ -64,10 +64,7 @@ pub struct Row {
 /// Measures and reports.
 pub fn run(args: &Args) -> anyhow::Result<()> {
     if let (Some(file), Some(svg)) = (&args.from, &args.svg) {
-        let text = std::fs::read_to_string(file)
-            .with_context(|| format!("cannot read {}", file.display()))?;
-        let rows: Result<Vec<Row>, _> = text.lines().map(serde_json::from_str).collect();
-        let rows = rows.with_context(|| format!("{}: not what --json writes", file.display()))?;
+        let rows: Vec<Row> = jsonl::read(file)?;
         return draw(svg, &rows, args.simulated.as_deref());
     }
     let programs = Programs::build()?;
@@ -224,7 +221,8 @@ fn draw(path: &Path, rows: &[Row], simulated: Option<&Path>) -> anyhow::Result<(
             title: "knary, 4 sites x 4 nodes: speed over the ideal",
             x: "round trip between sites, ms",
             y: "speed / ideal",
-            y_max: 1.05,
+            y_range: 0.0..1.05,
+            legend: chart::Legend::LowerLeft,
         },
         &lines,
     )

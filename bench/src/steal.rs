@@ -16,7 +16,7 @@ use anyhow::{Context, ensure};
 use satin::{Satin, net::Credential};
 use serde::Serialize;
 
-use crate::jsonl;
+use crate::{figures::median, jsonl};
 
 /// The round trip of a steal beside that of raw QUIC; small jobs per second between two nodes.
 #[derive(Debug, clap::Args)]
@@ -255,10 +255,4 @@ fn raw_round_trip(credential: &Credential, time: Duration) -> anyhow::Result<(f6
     trips.sort_by(f64::total_cmp);
     let at = |share: f64| trips[((trips.len() - 1) as f64 * share) as usize];
     Ok((at(0.5), at(0.99)))
-}
-
-fn median(values: impl IntoIterator<Item = f64>) -> f64 {
-    let mut values: Vec<f64> = values.into_iter().collect();
-    values.sort_by(f64::total_cmp);
-    values[values.len() / 2]
 }

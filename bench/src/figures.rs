@@ -1,0 +1,106 @@
+//! Arithmetic of figures: the middle and the spread of several runs, and how long a run would take at best.
+
+/// The middle one, in order of size; of an even number the mean of the two in the middle.
+///
+/// # Panics
+/// If there are none.
+pub fn median(values: impl IntoIterator<Item = f64>) -> f64 {
+    Spread::of(values).median
+}
+
+/// The middle one of those that are there.
+pub fn median_of_some(values: impl IntoIterator<Item = Option<f64>>) -> Option<f64> {
+    let values: Vec<f64> = values.into_iter().flatten().collect();
+    (!values.is_empty()).then(|| median(values))
+}
+
+/// Where the values lie.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Spread {
+    /// The smallest.
+    pub min: f64,
+    /// A quarter of the values is below.
+    pub lower: f64,
+    /// See [`median`].
+    pub median: f64,
+    /// A quarter of the values is above.
+    pub upper: f64,
+    /// The largest.
+    pub max: f64,
+}
+
+impl Spread {
+    /// # Panics
+    /// If there are no values.
+    pub fn of(values: impl IntoIterator<Item = f64>) -> Spread {
+        let mut values: Vec<f64> = values.into_iter().collect();
+        values.sort_by(f64::total_cmp);
+        let last = values.len() - 1;
+        Spread {
+            min: values[0],
+            lower: values[last / 4],
+            median: (values[last / 2] + values[values.len() / 2]) / 2.0,
+            upper: values[last - last / 4],
+            max: values[last],
+        }
+    }
+}
+
+/// The time that work takes which took `undisturbed` with as many workers as there are in the first phase, if no work is lost
+/// and none is idle. A phase is the time at which it begins and the number of workers from then on; the first begins at 0.
+///
+/// # Panics
+/// If there are no phases, or nobody is left in the last.
+pub fn ideal(undisturbed: f64, phases: &[(f64, f64)]) -> f64 {
+    let mut left = undisturbed * phases[0].1;
+    for (index, &(begin, workers)) in phases.iter().enumerate() {
+        let end = (phases.get(index + 1)).map_or(f64::INFINITY, |&(end, _)| end.max(begin));
+        let done = (end - begin) * workers;
+        if workers > 0.0 && left <= done {
+            return begin + left / workers;
+        }
+        left -= done;
+    }
+    panic!("nobody is left to do the work");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_middle_and_the_spread() {
+        assert_eq!(median([3.0, 1.0, 2.0]), 2.0);
+        assert_eq!(median([2.0, 1.0]), 1.5);
+        assert_eq!(median_of_some([None, Some(1.0), None]), Some(1.0));
+        assert_eq!(median_of_some([None, None]), None);
+        let spread = Spread::of([9.0, 1.0, 3.0, 7.0, 5.0]);
+        let expected = Spread {
+            min: 1.0,
+            lower: 3.0,
+            median: 5.0,
+            upper: 7.0,
+            max: 9.0,
+        };
+        assert_eq!(spread, expected);
+        assert_eq!(Spread::of([4.0]).upper, 4.0);
+    }
+
+    #[test]
+    fn the_rest_of_the_work_is_stretched_for_those_who_are_gone() {
+        // 16 workers, 20 s; after half of it 4 are gone: 10 s of 16 workers are 13.3 s of 12.
+        let site = ideal(20.0, &[(0.0, 16.0), (10.0, 12.0)]);
+        assert!((site - (10.0 + 160.0 / 12.0)).abs() < 1e-9, "{site}");
+        assert_eq!(ideal(20.0, &[(0.0, 16.0)]), 20.0);
+        // Too late to matter.
+        assert_eq!(ideal(20.0, &[(0.0, 16.0), (20.0, 1.0)]), 20.0);
+        assert_eq!(ideal(20.0, &[(0.0, 16.0), (25.0, 0.0)]), 20.0);
+    }
+
+    #[test]
+    fn those_who_come_help_until_others_go() {
+        // Both sets are there for 2 s, in which 4 s of one set's work are done.
+        let moved = ideal(40.0, &[(0.0, 4.0), (20.0, 8.0), (22.0, 4.0)]);
+        assert!((moved - 38.0).abs() < 1e-9, "{moved}");
+    }
+}

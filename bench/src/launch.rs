@@ -1,0 +1,388 @@
+//! Runs of examples on pools of processes of this machine, one after the other, until somebody presses Ctrl-C.
+//!
+//! Knows how a run is started, watched and read; not what is measured by it.
+
+use std::{
+    collections::BTreeSet,
+    ffi::OsString,
+    fmt, fs,
+    path::{Path, PathBuf},
+    process::Command,
+    sync::{Arc, Mutex, PoisonError, mpsc},
+    time::Duration,
+};
+
+use anyhow::{Context, Result, ensure};
+use satin::observe::events::{Event, Record};
+use satin_cli::{
+    build::{self, Target},
+    pool::{Control, Output, Plan, Pool, Stopper},
+    sites::Sites,
+};
+use serde::{Deserialize, Serialize};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+
+/// What is done with the jobs of nodes that are gone: `SATIN_REPAIR`.
+#[derive(
+    Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, clap::ValueEnum, Serialize, Deserialize,
+)]
+#[serde(rename_all = "lowercase")]
+pub enum Repair {
+    /// Orphans run on, and their results are used
+    Running,
+    /// Orphans that run are stopped; results of their finished children are used, as in the original Satin
+    Finished,
+    /// All is done again
+    Naive,
+}
+
+impl fmt::Display for Repair {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Repair::Running => "running",
+            Repair::Finished => "finished",
+            Repair::Naive => "naive",
+        })
+    }
+}
+
+/// Ended by this signal.
+#[derive(Debug)]
+pub struct Interrupted(pub i32);
+
+impl fmt::Display for Interrupted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ended by signal {}; nothing was kept", self.0)
+    }
+}
+
+impl std::error::Error for Interrupted {}
+
+/// Starts runs.
+pub struct Launcher {
+    profile: Option<String>,
+    control: Arc<Mutex<Signals>>,
+}
+
+#[derive(Default)]
+struct Signals {
+    came: Option<i32>,
+    pool: Option<Stopper>,
+}
+
+impl Launcher {
+    /// Builds in that profile, or for release. From now on signals end the run that is under way, and this program after it.
+    ///
+    /// # Errors
+    /// If signals cannot be watched.
+    pub fn new(profile: Option<String>) -> Result<Launcher> {
+        let control = Arc::new(Mutex::new(Signals::default()));
+        let mut signals = signal_hook::iterator::Signals::new([SIGHUP, SIGINT, SIGTERM])
+            .context("cannot watch signals")?;
+        let watched = Arc::clone(&control);
+        std::thread::Builder::new()
+            .name("signals".into())
+            .spawn(move || {
+                for signal in &mut signals {
+                    let mut control = watched.lock().unwrap_or_else(PoisonError::into_inner);
+                    control.came = Some(signal);
+                    if let Some(pool) = &control.pool {
+                        pool.stop(signal);
+                    }
+                }
+            })?;
+        Ok(Launcher { profile, control })
+    }
+
+    /// The executable of an example of this workspace, built if need be.
+    ///
+    /// # Errors
+    /// If it cannot be built.
+    pub fn example(&self, name: &str) -> Result<PathBuf> {
+        let options = build::Options {
+            package: Some("satin".into()),
+            profile: self.profile.clone(),
+            ..build::Options::default()
+        };
+        let built = build::build(&Target::Example(name.into()), &options);
+        self.go_on()?;
+        built
+    }
+
+    /// Runs it to its end. `meddle` is called when the processes have been started.
+    ///
+    /// # Errors
+    /// If it does not end well within `limit`, or not at all; says what it printed. [`Interrupted`] if a signal came.
+    pub fn run(
+        &self,
+        plan: Plan,
+        limit: Duration,
+        meddle: impl FnOnce(&mut Pool) -> Result<()>,
+    ) -> Result<Story> {
+        let control = Control::new();
+        let stopper = control.stopper();
+        self.signals().pool = Some(stopper.clone());
+        let (over, is_over) = mpsc::channel::<()>();
+        let late = std::thread::spawn(move || {
+            let late = is_over.recv_timeout(limit) == Err(mpsc::RecvTimeoutError::Timeout);
+            if late {
+                stopper.stop(SIGTERM);
+            }
+            late
+        });
+        let outcome = self
+            .go_on()
+            .and_then(|()| Pool::start(plan, control))
+            .and_then(|mut pool| {
+                meddle(&mut pool)?;
+                pool.wait()
+            });
+        drop(over);
+        let late = late.join().unwrap_or(false);
+        self.signals().pool = None;
+        self.go_on()?;
+        ensure!(!late, "the run did not end within {} s", limit.as_secs());
+        let outcome = outcome?;
+        ensure!(
+            outcome.code == 0,
+            "the run ended with exit code {}:\n{}{}",
+            outcome.code,
+            outcome.stdout,
+            outcome.stderr
+        );
+        Story::new(outcome.records, outcome.stdout)
+    }
+
+    /// # Errors
+    /// [`Interrupted`] if a signal came.
+    pub fn go_on(&self) -> Result<()> {
+        match self.signals().came {
+            Some(signal) => Err(Interrupted(signal).into()),
+            None => Ok(()),
+        }
+    }
+
+    fn signals(&self) -> std::sync::MutexGuard<'_, Signals> {
+        self.control.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What a run told: its events, one root job.
+pub struct Story {
+    records: Vec<Record>,
+    stdout: String,
+    started_ms: u64,
+    finished_ms: u64,
+}
+
+impl Story {
+    fn new(records: Vec<Record>, stdout: String) -> Result<Story> {
+        let started = |record: &&Record| matches!(record.event, Event::RootStarted { .. });
+        let finished = |record: &&Record| matches!(record.event, Event::RootFinished { .. });
+        let started = records.iter().find(started);
+        let finished = records.iter().rfind(finished);
+        let (Some(started), Some(finished)) = (started, finished) else {
+            anyhow::bail!("the run had no root job, or did not tell of its end");
+        };
+        Ok(Story {
+            started_ms: started.at_ms,
+            finished_ms: finished.at_ms,
+            records,
+            stdout,
+        })
+    }
+
+    /// From the first call of the root job to its result, wherever that was had, in seconds.
+    pub fn seconds(&self) -> f64 {
+        self.since_start(self.finished_ms)
+    }
+
+    /// Seconds from the start of the root job until then; negative before it.
+    pub fn since_start(&self, at_ms: u64) -> f64 {
+        (at_ms as f64 - self.started_ms as f64) / 1000.0
+    }
+
+    /// When so many nodes were in, and so the clock of the schedule of faults began.
+    pub fn all_in_ms(&self, nodes: usize) -> Option<u64> {
+        let mut names = BTreeSet::new();
+        let mut ins = self
+            .records
+            .iter()
+            .filter(|record| matches!(record.event, Event::Joined { .. } | Event::Master { .. }));
+        ins.find(|record| {
+            names.insert(record.name.as_str());
+            names.len() == nodes
+        })
+        .map(|record| record.at_ms)
+    }
+
+    /// The first event of that kind about each of these nodes; the last of these events. `None` if a node has none.
+    pub fn last_of_firsts(&self, names: &[String], kind: impl Fn(&Event) -> bool) -> Option<u64> {
+        let firsts = names.iter().map(|name| {
+            let is_it = |record: &&Record| record.name == *name && kind(&record.event);
+            self.records.iter().find(is_it).map(|record| record.at_ms)
+        });
+        let firsts: Option<Vec<u64>> = firsts.collect();
+        firsts?.into_iter().max()
+    }
+
+    /// The first event of that kind about any of these nodes.
+    pub fn first_of(&self, names: &[String], kind: impl Fn(&Event) -> bool) -> Option<u64> {
+        let is_it = |record: &&Record| names.contains(&record.name) && kind(&record.event);
+        self.records.iter().find(is_it).map(|record| record.at_ms)
+    }
+
+    /// When a master of a later term began to run `main`.
+    pub fn main_again_ms(&self) -> Option<u64> {
+        let again = |record: &&Record| matches!(record.event, Event::Master { term: 1.., .. });
+        self.records.iter().find(again).map(|record| record.at_ms)
+    }
+
+    /// What the masters printed.
+    pub fn stdout(&self) -> &str {
+        &self.stdout
+    }
+}
+
+/// The program knary with a worker per node, and how many leaves it is to have done.
+pub struct Knary {
+    arguments: Vec<OsString>,
+    depth: u32,
+    leaf: Leaf,
+    folder: tempfile::TempDir,
+}
+
+/// What a leaf of knary does.
+#[derive(Clone, Copy)]
+pub enum Leaf {
+    /// It sleeps so long, and so there may be more workers than cores.
+    Sleeps(Duration),
+    /// It computes, about so long on a core of its own.
+    Computes(Duration),
+}
+
+impl Leaf {
+    /// Sleeping or computing leaves of so many milliseconds.
+    pub fn new(computes: bool, ms: u32) -> Leaf {
+        let time = Duration::from_millis(ms.into());
+        match computes {
+            true => Leaf::Computes(time),
+            false => Leaf::Sleeps(time),
+        }
+    }
+
+    fn time(self) -> Duration {
+        match self {
+            Leaf::Sleeps(time) | Leaf::Computes(time) => time,
+        }
+    }
+}
+
+/// Children of every inner node.
+const WIDTH: u32 = 5;
+
+/// A run may take so many times the ideal, and [`START`] more, before it counts as hung.
+const PATIENCE: f64 = 5.0;
+/// See [`PATIENCE`].
+const START: Duration = Duration::from_secs(60);
+
+impl Knary {
+    /// # Errors
+    /// If it cannot be built, or its leaves cannot be calibrated.
+    pub fn build(launcher: &Launcher, depth: u32, leaf: Leaf) -> Result<Knary> {
+        ensure!(depth < 13, "--depth {depth}: that many leaves take forever");
+        let program = launcher.example("knary")?;
+        let folder = tempfile::Builder::new()
+            .prefix("satin-bench-")
+            .tempdir()
+            .context("cannot make a temporary directory")?;
+        let mut arguments: Vec<OsString> = vec![
+            program.clone().into(),
+            depth.to_string().into(),
+            WIDTH.to_string().into(),
+            leaf.time().as_micros().to_string().into(),
+        ];
+        match leaf {
+            Leaf::Sleeps(_) => arguments.push("--sleep".into()),
+            Leaf::Computes(time) => {
+                arguments.extend(["--steps".into(), steps(&program, time)?.to_string().into()]);
+            }
+        }
+        arguments.extend(["--count".into(), count(&folder).into()]);
+        Ok(Knary {
+            arguments,
+            depth,
+            leaf,
+            folder,
+        })
+    }
+
+    /// Of the tree.
+    pub fn leaves(&self) -> u64 {
+        u64::from(WIDTH).pow(self.depth)
+    }
+
+    /// How many of so many workers work at the same time: computing ones need a core.
+    pub fn at_once(&self, workers: u32) -> f64 {
+        let cores = std::thread::available_parallelism().map_or(1, usize::from) as u32;
+        f64::from(match self.leaf {
+            Leaf::Sleeps(_) => workers,
+            Leaf::Computes(_) => workers.min(cores),
+        })
+    }
+
+    /// A plan for it; `repair` is what becomes of orphans.
+    pub fn plan(&self, sites: Sites, repair: Repair) -> Plan {
+        Plan {
+            threads: Some(1),
+            env: vec![("SATIN_REPAIR".into(), repair.to_string().into())],
+            output: Output::Keep,
+            ..Plan::new(self.arguments.clone(), sites)
+        }
+    }
+
+    /// Runs a [`plan`](Knary::plan); what happened, and how many leaves were done.
+    ///
+    /// # Errors
+    /// As [`Launcher::run`]; if fewer leaves were done than there are.
+    pub fn run(
+        &self,
+        launcher: &Launcher,
+        plan: Plan,
+        meddle: impl FnOnce(&mut Pool) -> Result<()>,
+    ) -> Result<(Story, u64)> {
+        fs::write(count(&self.folder), "").context("cannot empty the file of --count")?;
+        let workers = self.at_once(plan.sites.nodes());
+        let ideal = self.leaf.time().mul_f64(self.leaves() as f64 / workers);
+        let story = launcher.run(plan, START + ideal.mul_f64(PATIENCE), meddle)?;
+        let done = fs::metadata(count(&self.folder))?.len();
+        let answer = format!("= {} leaves", self.leaves());
+        ensure!(
+            story.stdout().contains(&answer) && done >= self.leaves(),
+            "there are {} leaves, {done} were done, and knary said:\n{}",
+            self.leaves(),
+            story.stdout()
+        );
+        Ok((story, done))
+    }
+}
+
+fn count(folder: &tempfile::TempDir) -> PathBuf {
+    folder.path().join("count")
+}
+
+/// Steps of a leaf that takes so long, as knary says. They are measured once: were `main` to measure them, a new master would have
+/// other jobs than the old one.
+fn steps(knary: &Path, time: Duration) -> Result<u64> {
+    let micros = time.as_micros().to_string();
+    let output = Command::new(knary)
+        .args(["0", "1", &micros, "--sequential"])
+        .output()
+        .context("cannot start knary")?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    let steps = text.split("--steps ").nth(1).and_then(|rest| {
+        let number: String = rest.chars().take_while(char::is_ascii_digit).collect();
+        number.parse().ok()
+    });
+    steps.with_context(|| format!("knary did not say how many steps a leaf has:\n{text}"))
+}
