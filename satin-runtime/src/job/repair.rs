@@ -23,6 +23,21 @@ pub struct Back {
     pub at_once: bool,
 }
 
+impl Back {
+    /// How it comes back, if it had been here as `had` before: nothing that was known is forgotten. With a default it
+    /// comes back as it was, because it did not go after all.
+    #[must_use]
+    pub fn after(self, had: Back) -> Back {
+        Back {
+            repair: Repair {
+                marked: self.repair.marked || had.repair.marked,
+                crashes: self.repair.crashes.max(had.repair.crashes),
+            },
+            at_once: self.at_once || (had.at_once && !self.repair.marked),
+        }
+    }
+}
+
 /// Why a job that is away is not waited for any more.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Recall {

@@ -131,7 +131,8 @@ struct Books {
 struct Away {
     slot: SlotRef,
     depth: u16,
-    repair: Repair,
+    /// As it was before.
+    back: Back,
     fingerprint: Fingerprint,
 }
 
@@ -309,7 +310,7 @@ impl Gate {
         match pack(job, id, root, back.repair) {
             Ok(parcel) => {
                 let print = parcel.fingerprint;
-                let token = self.pool.enter_away(job, depth, back.repair, print, |_| ());
+                let token = self.pool.enter_away(job, depth, back, print, |_| ());
                 Some(Leaving::Own(token, parcel))
             }
             Err(error) => {
@@ -330,14 +331,10 @@ impl Gate {
         let Away {
             slot,
             depth,
-            repair,
+            mut back,
             fingerprint,
         } = away;
         books.places.remove(&slot);
-        let mut back = Back {
-            repair,
-            at_once: false,
-        };
         // SAFETY: the job was away, and under the lock its owner cannot recall it: the slot waits for us.
         let job = unsafe { &*slot.0 };
         let owner = Worker::of(slot.0).index;
@@ -373,12 +370,14 @@ impl Gate {
     /// False as for [`Gate::deliver`].
     pub fn put_back(&self, token: Token, back: Back) -> bool {
         let mut books = lock(&self.pool.ledger.books);
-        let Some(Away { slot, depth, .. }) = books.away.remove(&token) else {
+        let Some(away) = books.away.remove(&token) else {
             return false;
         };
+        let (slot, depth) = (away.slot, away.depth);
         // SAFETY: the job was away, and under the lock its owner cannot recall it: the slot waits for us.
         let job = unsafe { &*slot.0 };
-        self.pool.come_back_under(books, job, depth, back);
+        self.pool
+            .come_back_under(books, job, depth, back.after(away.back));
         true
     }
 
@@ -766,7 +765,7 @@ impl Pool {
         &self,
         job: &Slot,
         depth: u16,
-        repair: Repair,
+        back: Back,
         fingerprint: Fingerprint,
         tell: impl FnOnce(Token),
     ) -> Token {
@@ -779,7 +778,7 @@ impl Pool {
             Away {
                 slot,
                 depth,
-                repair,
+                back,
                 fingerprint,
             },
         );

@@ -162,7 +162,9 @@ impl Pool {
         };
         let (id, fingerprint) = (parcel.id.clone(), parcel.fingerprint);
         let claimed = self.ledger.orphans.if_known(&id, fingerprint, || {
-            self.enter_away(job, depth, repair, fingerprint, |token| {
+            let at_once = false;
+            let back = Back { repair, at_once };
+            self.enter_away(job, depth, back, fingerprint, |token| {
                 // Before anybody can recall it: who stands outside hears of the claim first.
                 self.tell(|outside| outside.claimed(token, parcel));
             });

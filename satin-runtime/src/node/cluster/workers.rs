@@ -1030,19 +1030,11 @@ impl Workers {
 
     /// What was known of it before is not forgotten.
     pub(super) fn put_back(&mut self, departure: Departure, back: Back) {
-        let update = |had: Back| Back {
-            repair: Repair {
-                marked: back.repair.marked || had.repair.marked,
-                crashes: back.repair.crashes.max(had.repair.crashes),
-            },
-            // One that did not go after all is as it was.
-            at_once: back.at_once || (had.at_once && !back.repair.marked),
-        };
         let job = self.come_back(departure);
         self.done.came_back += u64::from(job.is_some());
         match job {
             Some(Away::Spawned(mut job)) => {
-                job.back = update(job.back);
+                job.back = back.after(job.back);
                 self.set_child(job.frame, job.index, Child::Queued);
                 let lane = self.frame(job.frame).lane;
                 let lane = &mut self.lanes[lane as usize];
@@ -1051,7 +1043,7 @@ impl Workers {
                 self.fresh = true;
             }
             Some(Away::Root(mut root)) => {
-                root.back = update(root.back);
+                root.back = back.after(root.back);
                 self.roots.push_front(root);
             }
             None => {}
