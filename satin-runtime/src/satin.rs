@@ -231,11 +231,10 @@ impl Satin {
             return self.workers.run_as_main(main);
         };
         let result = loop {
-            match network.wait_for_turn() {
+            match network.wait_for_turn(|term| self.workers.gate().begin_main(term)) {
                 Ok(Turn::Over(code)) => exit::with(code),
                 Err(error) => exit::with_error(1, &error),
-                Ok(Turn::Main { term }) => {
-                    self.workers.gate().begin_main(term);
+                Ok(Turn::Main) => {
                     let run = || self.workers.run_as_main(&mut main);
                     match catch_unwind(AssertUnwindSafe(run)) {
                         Ok(result) => break result,

@@ -288,18 +288,21 @@ fn print_violation(trial: &Trial, options: &Options) {
     };
     let (seed, at) = (trial.seed, violation.at.as_secs_f64());
     let (invariant, sentence) = (violation.invariant, &violation.sentence);
-    // Nobody may be reading: `| head`.
-    let _ = writeln!(
-        std::io::stdout(),
+    say(&format!(
         "seed {seed}: {invariant} at {at:.3} s: {sentence}\n  cargo run --release -p satin-sim -- --seed {seed} --trace{without}{spare}",
-    );
+    ));
+}
+
+/// On stdout. Nobody may be reading any more: `| head`.
+fn say(text: &dyn std::fmt::Display) {
+    let _ = writeln!(std::io::stdout(), "{text}");
 }
 
 fn replay(seed: u64, options: &Options) -> ExitCode {
     let trial = trial::run(seed, options);
     match &trial.violation {
         None => {
-            println!("seed {seed}: nothing was violated");
+            say(&format!("seed {seed}: nothing was violated"));
             ExitCode::SUCCESS
         }
         Some(_) => {
@@ -337,7 +340,7 @@ fn print_summary(summary: &Summary) {
     let seconds = summary.took.as_secs_f64();
     let each = 1e3 * seconds / summary.seeds.max(1) as f64;
     row("seconds", format!("{seconds:.1}, {each:.2} ms a seed"));
-    println!("{table}");
+    say(&table);
 }
 
 fn mutate(seeds: &Range<u64>, jobs: u32, rules: &[Rule], spare_master: bool) -> ExitCode {
@@ -378,9 +381,11 @@ fn mutate(seeds: &Range<u64>, jobs: u32, rules: &[Rule], spare_master: bool) -> 
         let how: String = how.chars().take(90).collect();
         table.add_row([name, by, &tried.to_string(), &how]);
     }
-    println!("{table}");
+    say(&table);
     let (violated, tried) = mutations.violated();
-    println!("with all rules: {violated} violations in {tried} seeds");
+    say(&format!(
+        "with all rules: {violated} violations in {tried} seeds"
+    ));
     match missed + violated {
         0 => ExitCode::SUCCESS,
         _ => ExitCode::FAILURE,
@@ -435,7 +440,7 @@ fn print_report(report: &Report) {
     }
     row("connections", report.connections.to_string());
     row("events simulated", report.events.to_string());
-    println!("{table}");
+    say(&table);
 }
 
 fn print_rows(rows: &[sites::Row]) {
@@ -457,5 +462,5 @@ fn print_rows(rows: &[sites::Row]) {
             format!("{:.3}", row.vs_one_site),
         ]);
     }
-    println!("{table}");
+    say(&table);
 }

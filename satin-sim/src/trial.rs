@@ -105,7 +105,7 @@ impl Setting {
             ..Config::default()
         };
         let threads = 1 + u32::from(dice.chance(40));
-        let nesting = dice.one_of(&[2, 4, 12, 64]);
+        let nesting = dice.one_of(&[6, 12, 64]);
         let near = Path::new(dice.between(Duration::from_micros(50), Duration::from_millis(2)));
         let far = Path::new(dice.between(Duration::from_millis(2), Duration::from_millis(60)));
         let jobs = 1 + dice.below(3) / 2;
@@ -224,7 +224,6 @@ struct Stage {
     needed: Duration,
     books: Inspection,
     trace: bool,
-    spare_master: bool,
 }
 
 impl Stage {
@@ -250,14 +249,18 @@ impl Stage {
             .unzip();
         if options.trace {
             let (sites, threads, nesting) = (&setting.sites, setting.threads, setting.nesting);
-            println!("{sites:?}, {threads} workers each, up to {nesting} frames deep");
+            let pool = format!("{sites:?}, {threads} workers each, up to {nesting} frames deep");
+            cluster.say("pool", &pool);
             for program in &setting.programs {
-                println!("{program:?}");
+                cluster.say("root", &format!("{program:?}"));
             }
             for (at, fault) in &setting.schedule.faults {
-                println!("planned for {at:?}: {fault}");
+                cluster.say("planned", &format!("{at:?}: {fault}"));
             }
-            println!("all heals at {:?}", setting.schedule.heal);
+            cluster.say(
+                "planned",
+                &format!("{:?}: all heals", setting.schedule.heal),
+            );
         }
         cluster.trace = options.trace;
         cluster.set_main_everywhere(&programs, None);
@@ -271,7 +274,6 @@ impl Stage {
             needed: times.iter().sum(),
             books: Inspection::default(),
             trace: options.trace,
-            spare_master: spare,
         }
     }
 
@@ -432,7 +434,10 @@ impl Stage {
         let tally = nodes.map(|node| self.cluster.node(node).inspect().tally);
         let tally: u64 = tally.map(|tally| tally.withdrawn + tally.misses).sum();
         let died = self.mischief.done[0] + self.mischief.drained.len() as u64;
-        died + 2 * trial.reborn + tally + u64::from(trial.term)
+        // Who was cut off, or slept, may have been taken for dead, and may have taken others for dead.
+        let [_, slept, .., cut, alone, _, _] = self.mischief.done;
+        let apart = (slept + cut + alone) * u64::from(self.cluster.nodes());
+        died + apart + 2 * trial.reborn + tally + u64::from(trial.term)
     }
 
     fn account(&self, trial: &mut Trial) {
@@ -463,7 +468,6 @@ impl Stage {
             Some(Notice::Failed(text)) => format!("{sentence}; a node said: {text}"),
             _ => sentence,
         };
-        let _ = self.spare_master;
         Violation {
             invariant,
             sentence,

@@ -222,10 +222,7 @@ pub struct Network {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Turn {
     /// This node is master.
-    Main {
-        /// How many there were before.
-        term: u32,
-    },
+    Main,
     /// The pool has ended, or this node has left it: with this code.
     Over(i32),
 }
@@ -383,13 +380,18 @@ impl Network {
     ///
     /// # Errors
     /// If it did not end as it should have.
-    pub(crate) fn wait_for_turn(&self) -> Result<Turn, NetError> {
+    ///
+    /// `begin` is called with the term while nobody can take the turn away again.
+    pub(crate) fn wait_for_turn(&self, begin: impl Fn(u32)) -> Result<Turn, NetError> {
         let turn = self.progress.wait(|now| match now.turn.take() {
-            Some(term) => Some(Some(term)),
+            Some(term) => {
+                begin(term);
+                Some(Some(()))
+            }
             None => now.closed.then_some(None),
         });
         match turn {
-            Some(term) => Ok(Turn::Main { term }),
+            Some(()) => Ok(Turn::Main),
             None => self.wait_until_over().map(Turn::Over),
         }
     }

@@ -1035,7 +1035,8 @@ impl Workers {
                 marked: back.repair.marked || had.repair.marked,
                 crashes: back.repair.crashes.max(had.repair.crashes),
             },
-            at_once: back.at_once,
+            // One that did not go after all is as it was.
+            at_once: back.at_once || (had.at_once && !back.repair.marked),
         };
         let job = self.come_back(departure);
         self.done.came_back += u64::from(job.is_some());

@@ -8,7 +8,7 @@ use std::{
 use rand::seq::IndexedRandom;
 
 use super::super::{Action, Context, Message, Peer, Rule};
-use crate::job::{RootTag, Saved};
+use crate::job::{Answer, RootTag, Saved};
 
 /// A root job's result is kept by so many others; at two sites, if there are two. Too small: it is lost with them. Too
 /// large: `main` waits for more round trips.
@@ -17,6 +17,13 @@ const KEEPERS: usize = 2;
 /// What was not acknowledged is sent again after so long: it went to somebody who could not be reached. Too small: large
 /// results go twice. Too large: `main` waits.
 const AGAIN: Duration = Duration::from_secs(1);
+
+/// So many bytes of results go in one message. A result that is larger goes alone; one that is larger than
+/// [`RESULT_MOST`] stays.
+const MESSAGE: usize = 16 << 20;
+
+/// Too small: a root job with a large result is done again by the next master. Too large: it cannot be sent.
+const RESULT_MOST: usize = 1 << 30;
 
 /// For what.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -50,7 +57,8 @@ pub(crate) struct Keeping {
 impl Keeping {
     /// A root job has its result.
     pub(crate) fn root(&mut self, cx: &mut Context<'_>, tag: RootTag, saved: Saved) {
-        let keepers = match cx.config.obeys(Rule::Replicate) {
+        let wanted = cx.config.obeys(Rule::Replicate) && size(&saved) < RESULT_MOST;
+        let keepers = match wanted {
             true => keepers(cx, KEEPERS, &BTreeSet::new()),
             false => Vec::new(),
         };
@@ -74,7 +82,18 @@ impl Keeping {
         let Some(heir) = heir(cx) else {
             return false;
         };
-        self.send(cx, heir, Purpose::Legacy, saved);
+        let mut rest = saved;
+        rest.retain(|saved| size(saved) < RESULT_MOST);
+        while !rest.is_empty() {
+            let mut bytes = 0;
+            let fits = rest.iter().take_while(|saved| {
+                bytes += size(saved);
+                bytes <= MESSAGE
+            });
+            let some = fits.count().max(1);
+            let some = rest.drain(..some).collect();
+            self.send(cx, heir, Purpose::Legacy, some);
+        }
         true
     }
 
@@ -189,6 +208,13 @@ impl Keeping {
                 (None, _) => {}
             }
         }
+    }
+}
+
+fn size(saved: &Saved) -> usize {
+    match &saved.answer {
+        Answer::Result { bytes, .. } => bytes.len(),
+        _ => 0,
     }
 }
 

@@ -263,7 +263,9 @@ impl Steal {
         heir: Option<Peer>,
         below: &[(JobId, Fingerprint)],
     ) {
-        if let Some(heir) = heir.filter(|heir| cx.view.is_alive(*heir)) {
+        // What this node keeps itself it knows better: it may be gone already.
+        let other = |heir: &Peer| *heir != cx.view.me().peer && cx.view.is_alive(*heir);
+        if let Some(heir) = heir.filter(other) {
             cx.table.hear(cx.actions, heir, below);
         }
         self.bring_back(cx, from, token, Why::Abandoned);
