@@ -27,7 +27,7 @@ use crate::{
 /// knary while nodes are killed: extra time, time until it is known, leaves done again.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-The ideal is the time of the undisturbed run, stretched from the kill on for the workers that are gone. Leaves that were done
+The ideal is the time of the undisturbed run, stretched from the kill on for the workers that are gone. Leaves that were done \
 more than once are counted by knary itself, on all nodes, dead ones included.
 
 Examples:
