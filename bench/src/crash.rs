@@ -27,11 +27,11 @@ use crate::{
 /// knary while nodes are killed: extra time, time until it is known, leaves done again.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-The ideal is the time of the undisturbed run, stretched from the kill on for the workers that are gone. Leaves that were done
+The ideal is the time of the undisturbed run, stretched from the kill on for the workers that are gone. Leaves that were done \
 more than once are counted by knary itself, on all nodes, dead ones included.
 
 Examples:
-  bench crash --json crash.jsonl --svg crash.svg             all of it, 28 runs three times, about 45 minutes
+  bench crash --json crash.jsonl --svg crash.svg             all of it, 28 runs three times, about 40 minutes
   bench crash --compute                                      leaves that compute
   bench crash --sites 2x2 --depth 4 --runs 1 --at 50         a short one
   bench crash --repair running --victim master
@@ -467,6 +467,8 @@ fn verdicts(rows: &[Row]) -> Vec<String> {
     said
 }
 
+type FigureOf = fn(&Row) -> f64;
+
 /// A column of panels per victim: above the extra time, below the leaves done again, over the moment of the kill.
 fn draw(path: &std::path::Path, rows: &[Row]) -> Result<()> {
     let victims: Vec<Victim> = [Victim::Node, Victim::Site, Victim::Master]
@@ -478,7 +480,7 @@ fn draw(path: &std::path::Path, rows: &[Row]) -> Result<()> {
         .filter(|repair| rows.iter().any(|row| row.repair == *repair))
         .collect();
     let first = rows.first().context("no figures to draw")?;
-    let of: [(&str, fn(&Row) -> f64); 2] = [
+    let of: [(&str, FigureOf); 2] = [
         ("extra time, % of the run", |row| row.extra_percent),
         ("leaves done again, %", |row| row.again_percent),
     ];

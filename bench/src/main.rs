@@ -36,7 +36,7 @@ Examples:
   bench thief                                  how long a thief from outside waits for a job
   bench steal                                  a theft between two nodes beside a raw QUIC round trip
   bench sites --svg sites.svg                  what slow links between sites cost, about half an hour
-  bench crash --svg crash.svg                  what a crash costs, about 45 minutes
+  bench crash --svg crash.svg                  what a crash costs, about 40 minutes
   bench migrate                                what moving a run to other nodes costs
   bench tax                                    what repair costs when nothing crashes";
 

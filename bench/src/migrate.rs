@@ -25,7 +25,7 @@ use crate::{
 /// Move a run to other nodes: a site joins, the first is drained; extra time and leaves done again.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-The fresh nodes are started at that moment; when all are in, the old ones get SIGTERM. While both sets are there they work
+The fresh nodes are started at that moment; when all are in, the old ones get SIGTERM. While both sets are there they work \
 together: the ideal counts that, the undisturbed run does not.
 
 Examples:

@@ -27,13 +27,13 @@ use crate::{
 /// A run without crashes, with repair on and off: ratios of times, and of instructions if there is valgrind.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-\"On\" is SATIN_REPAIR=running, \"off\" is naive. Of instructions there is little to see in that, as the setting changes no
+\"On\" is SATIN_REPAIR=running, \"off\" is naive. Of instructions there is little to see in that, as the setting changes no \
 code that workers run: to see what repair added to them, build fib and uts of an older commit and name their folder.
 
 Examples:
   bench tax --json tax.jsonl --svg tax.svg                  2 nodes, 15 pairs each of fib and uts, about 10 minutes
   bench tax --case fib --fib 40 --runs 3 --no-callgrind     a short one
-  bench tax --runs 0                                        only instructions, about 2 minutes
+  bench tax --runs 0                                        only instructions, about a minute
   bench tax --runs 0 --baseline ../old/target/release/examples
   bench tax --from tax.jsonl                                shows earlier figures again")]
 pub struct Args {
