@@ -488,7 +488,7 @@ impl Node {
         parts.shared.handle_timeout(&mut cx);
         parts.bounds.handle_timeout(&mut cx);
         parts.steal.handle_timeout(&mut cx);
-        cx.table.handle_timeout(now);
+        cx.table.handle_timeout(cx.actions, now);
         parts.spread.handle_timeout(&mut cx);
         parts.keeping.handle_timeout(&mut cx);
         self.settle(now);

@@ -50,7 +50,9 @@ pub(crate) struct Keeping {
     pending: BTreeMap<u64, Pending>,
     /// Root jobs whose results somebody has, but not everybody who was asked.
     safe: BTreeSet<RootTag>,
-    /// Who has the legacy of this node.
+    /// Who is to have the legacy of this node.
+    chosen: Option<Peer>,
+    /// Who has it, or a part of it.
     heir: Option<Peer>,
 }
 
@@ -79,9 +81,11 @@ impl Keeping {
 
     /// This node leaves. False if there is nobody to leave it to.
     pub(crate) fn bequeath(&mut self, cx: &mut Context<'_>, saved: Vec<Saved>) -> bool {
-        let Some(heir) = heir(cx) else {
+        let stays = |peer: &Peer| cx.view.is_alive(*peer) && !cx.view.is_draining(*peer);
+        let Some(heir) = self.chosen.filter(stays).or_else(|| heir(cx)) else {
             return false;
         };
+        self.chosen = Some(heir);
         let mut rest = saved;
         rest.retain(|saved| size(saved) < RESULT_MOST);
         while !rest.is_empty() {

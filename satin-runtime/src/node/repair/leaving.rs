@@ -48,6 +48,8 @@ pub(crate) struct Leaving {
     yielding: bool,
     given: Vec<Given>,
     saved: Vec<Saved>,
+    /// So many of them have been sent to an heir.
+    handed: usize,
 }
 
 impl Default for Leaving {
@@ -58,6 +60,7 @@ impl Default for Leaving {
             yielding: false,
             given: Vec::new(),
             saved: Vec::new(),
+            handed: 0,
         }
     }
 }
@@ -128,7 +131,8 @@ impl Leaving {
         keeping: &mut Keeping,
     ) -> bool {
         loop {
-            let over = |until: Duration| until.min(self.end) <= cx.now;
+            let (now, end) = (cx.now, self.end);
+            let over = |until: Duration| until.min(end) <= now;
             let next = match self.stage {
                 Stage::Staying | Stage::Gone => return false,
                 Stage::Finishing(until) => {
@@ -145,17 +149,21 @@ impl Leaving {
                         return false;
                     }
                     self.saved.extend(steal.legacy());
-                    let saved = self.saved.clone();
-                    if !saved.is_empty() {
-                        keeping.bequeath(cx, saved);
-                    }
                     Stage::HandingOver(self.end)
                 }
                 Stage::HandingOver(until) => {
-                    if keeping.is_bequeathing() && !over(until) {
+                    // Perhaps some of it came only now.
+                    let rest = self.saved[self.handed..].to_vec();
+                    self.handed = self.saved.len();
+                    if !rest.is_empty() {
+                        keeping.bequeath(cx, rest);
+                    }
+                    let more = self.yielding || steal.is_giving_up() || keeping.is_bequeathing();
+                    if more && !over(until) {
                         return false;
                     }
-                    self.tell_origins(cx, keeping.heir());
+                    let heir = keeping.heir().filter(|_| !keeping.is_bequeathing());
+                    self.tell_origins(cx, heir);
                     Stage::LastWords(cx.now + LAST_WORDS)
                 }
                 Stage::LastWords(until) => {
@@ -184,5 +192,6 @@ impl Leaving {
             cx.actions.push_back(Action::Send(origin, abandon));
         }
         self.saved.clear();
+        self.handed = 0;
     }
 }

@@ -24,6 +24,10 @@ const FLUSH_WAIT: Duration = Duration::from_secs(20);
 /// for a while never hears of it. Too large: memory.
 const REMEMBER: Duration = Duration::from_secs(60);
 
+/// What others say that an owner has is believed for so long; by then its own sheet says so. Too small: what is kept is
+/// done again. Too large: it is claimed in vain.
+const HEARSAY: Duration = Duration::from_secs(5);
+
 /// An orphan id that is longer than this is not announced: nobody would find it worth its bytes.
 const ID_MOST: usize = 64 << 10;
 
@@ -124,6 +128,8 @@ pub(crate) struct Table {
     closed: Vec<JobId>,
     /// Announced by others, not looked at yet.
     announced: Vec<JobId>,
+    /// What others said of an owner, and how long that is believed if its sheet does not say so.
+    hearsay: VecDeque<(Duration, Peer, JobId, Fingerprint)>,
 }
 
 impl Table {
@@ -136,6 +142,7 @@ impl Table {
             settled: true,
             closed: Vec::new(),
             announced: Vec::new(),
+            hearsay: VecDeque::new(),
         }
     }
 
@@ -302,12 +309,14 @@ impl Table {
     /// Somebody else says what that node has; its sheet will say so too.
     pub(crate) fn hear(
         &mut self,
-        actions: &mut VecDeque<Action>,
+        (actions, now): (&mut VecDeque<Action>, Duration),
         owner: Peer,
         below: &[(JobId, Fingerprint)],
     ) {
         for (id, fingerprint) in below {
             self.enter(actions, id, (*fingerprint, owner), true);
+            let hearsay = (now + HEARSAY, owner, id.clone(), *fingerprint);
+            self.hearsay.push_back(hearsay);
         }
     }
 
@@ -467,11 +476,22 @@ impl Table {
             let written = own.flushed.values().chain(own.closed.values());
             written.min().map(|at| *at + REMEMBER)
         });
-        dead.into_iter().chain(own).min()
+        let hearsay = self.hearsay.front().map(|(until, ..)| *until);
+        dead.into_iter().chain(own).chain(hearsay).min()
     }
 
     /// What is old goes.
-    pub(crate) fn handle_timeout(&mut self, now: Duration) {
+    pub(crate) fn handle_timeout(&mut self, actions: &mut VecDeque<Action>, now: Duration) {
+        while let Some((until, owner, id, fingerprint)) = self.hearsay.front().cloned()
+            && until <= now
+        {
+            self.hearsay.pop_front();
+            let sheet = self.sheets.get(&owner);
+            let name = (id, fingerprint);
+            if sheet.is_none_or(|sheet| !sheet.orphans.contains_key(&name)) {
+                self.strike(actions, &name.0, (fingerprint, owner));
+            }
+        }
         self.dead.retain(|_, until| *until > now);
         let Some(own) = self.sheets.get_mut(&self.me) else {
             return;

@@ -192,12 +192,12 @@ fn who_never_speaks_is_not_waited_for_for_ever() {
     one.view.remove(dead);
     one.table.bury(&mut VecDeque::new(), Duration::ZERO, dead);
     let due = one.table.next_timeout().expect("it waits");
-    one.table.handle_timeout(due);
+    one.table.handle_timeout(&mut one.actions, due);
     one.table.settle(&mut one.actions, &one.view, true);
     one.tell_workers();
     assert!(one.settled);
     while let Some(due) = one.table.next_timeout() {
-        one.table.handle_timeout(due);
+        one.table.handle_timeout(&mut one.actions, due);
     }
     assert!(one.table.is_blank(), "nothing is kept for ever");
 }

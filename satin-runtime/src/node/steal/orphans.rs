@@ -266,7 +266,7 @@ impl Steal {
         // What this node keeps itself it knows better: it may be gone already.
         let other = |heir: &Peer| *heir != cx.view.me().peer && cx.view.is_alive(*heir);
         if let Some(heir) = heir.filter(other) {
-            cx.table.hear(cx.actions, heir, below);
+            cx.table.hear((cx.actions, cx.now), heir, below);
         }
         self.bring_back(cx, from, token, Why::Abandoned);
     }
