@@ -120,9 +120,11 @@ impl fmt::Display for Fault {
             What::Join(site) => write!(f, "join {site}")?,
             What::Partition(a, b, _) => write!(f, "partition {a}|{b}")?,
         }
-        write!(f, "@{}s", self.at.as_secs_f64())?;
+        // Not `as_secs_f64`, which makes 1.3900000000000001 of 1,390 ms.
+        let seconds = |time: Duration| time.as_micros() as f64 / 1e6;
+        write!(f, "@{}s", seconds(self.at))?;
         match self.what.until() {
-            Some(until) => write!(f, "..{}s", until.as_secs_f64()),
+            Some(until) => write!(f, "..{}s", seconds(until)),
             None => Ok(()),
         }
     }
