@@ -572,9 +572,16 @@ impl Pool {
     /// `main` is over. Those who cannot find out by themselves are ended.
     fn expect_the_end(&mut self) {
         self.stopping = Some(Stopping::new(Step::Expected, None));
-        for node in &self.nodes {
-            if node.pause.is_some() {
-                node.signal(raw(Signal::KILL));
+        for index in 0..self.nodes.len() {
+            let never_in = index >= self.first && !self.has_been_in(index);
+            if self.nodes[index].pause.is_some() {
+                self.nodes[index].signal(raw(Signal::KILL));
+            } else if never_in && self.ended_by.is_some() && self.is_running(index) {
+                // Nobody is left who could let it in, or tell it that the pool has ended.
+                let name = &self.nodes[index].name;
+                self.tell(format_args!("{name} came too late to be let in"));
+                self.nodes[index].reported = true;
+                self.nodes[index].signal(raw(Signal::TERM));
             }
         }
     }

@@ -384,6 +384,25 @@ fn when_nobody_is_left_who_could_be_master_the_pool_ends() {
 }
 
 #[test]
+fn who_comes_too_late_to_be_let_in_is_told_to_go() {
+    let script = IN.replace("*) tell joined", "s0-3) tell stats ;;\n    *) tell joined")
+        + r#"case $SATIN_NAME in
+            s0-0) until grep -q stats "$SATIN_EVENTS"; do sleep 0.01; done; tell pool_ended ',"code":0' ;;
+            s0-3) sleep 1000 ;;
+            *) until grep -q pool_ended "$SATIN_EVENTS"; do sleep 0.01; done ;;
+        esac"#;
+    let outcome = run(Plan {
+        output: Output::Keep,
+        faults: faults(&["join s0@0"]),
+        ..Plan::new(["sh", "-c", &script], "1x3".parse().expect("sites"))
+    });
+    assert_eq!(outcome.code, 0, "{outcome:#?}");
+    said(&outcome, " s: s0-3 came too late to be let in");
+    assert!(!outcome.stderr.contains("does not end"), "{outcome:#?}");
+    assert!(!outcome.stderr.contains("too early"), "{outcome:#?}");
+}
+
+#[test]
 fn a_drained_node_that_fails_is_reported() {
     let script = r#"case $SATIN_NAME in
             s0-0) until [ -e "$STOP" ]; do sleep 0.01; done; tell pool_ended ',"code":0' ;;

@@ -97,7 +97,8 @@ impl Pool {
                         }
                     }
                 }
-                Act::Ask(index) if self.is_running(index) => {
+                // Whoever is asked twice leaves at once, without handing anything over.
+                Act::Ask(index) if self.is_running(index) && !self.nodes[index].drained => {
                     self.schedule.done.drained += 1;
                     self.nodes[index].drained = true;
                     self.nodes[index].signal(raw(Signal::TERM));
