@@ -56,6 +56,10 @@ pub(super) const TINY: f64 = 1.0;
 /// site, may have a wrong site name. Too small: busy networks look like wrong names.
 pub(super) const SUSPECT: Duration = Duration::from_millis(10);
 
+/// Sites that are nearer to each other than this may as well be one: no name is wrong. Too small: a busy machine with
+/// several "sites" looks as if names were wrong.
+pub(super) const APART: Duration = Duration::from_millis(2);
+
 /// See [`SUSPECT`].
 pub(super) const SUSPECT_SHARE: f64 = 0.5;
 

@@ -4,13 +4,15 @@ use std::{collections::BTreeMap, time::Duration};
 
 use super::{
     super::{Action, Context, Notice, Peer, View},
-    numbers::{FAR_ROUND_TRIP, NEAR_ROUND_TRIP, SUSPECT, SUSPECT_SHARE},
+    numbers::{APART, FAR_ROUND_TRIP, NEAR_ROUND_TRIP, SUSPECT, SUSPECT_SHARE},
 };
 
 /// Round trips, as measured.
 #[derive(Default)]
 pub(super) struct Trips {
     peers: BTreeMap<Peer, Duration>,
+    /// The shortest ones: load makes them longer, and nothing shorter.
+    shortest: BTreeMap<Peer, Duration>,
     nearest_far: Option<Duration>,
     /// Nodes of other sites to which a connection stands, in order.
     far: Vec<Peer>,
@@ -20,6 +22,9 @@ pub(super) struct Trips {
 impl Trips {
     pub(super) fn note(&mut self, cx: &mut Context<'_>, peer: Peer, round_trip: Duration) {
         self.peers.insert(peer, round_trip);
+        let shortest = self.shortest.entry(peer).or_insert(round_trip);
+        *shortest = round_trip.min(*shortest);
+        let round_trip = *shortest;
         let Some(identity) = cx.view.get(peer) else {
             return;
         };
@@ -30,6 +35,7 @@ impl Trips {
             self.nearest_far = Some(nearest);
         } else if let Some(far) = self.nearest_far
             && !self.warned
+            && far > APART
             && round_trip > SUSPECT
             && round_trip > far.mul_f64(SUSPECT_SHARE)
         {
@@ -75,6 +81,7 @@ impl Trips {
 
     pub(super) fn sever(&mut self, peer: Peer) {
         self.peers.remove(&peer);
+        self.shortest.remove(&peer);
         self.disconnected(peer);
     }
 }
