@@ -104,8 +104,10 @@ impl Link {
         }
     }
 
+    /// Bytes that have not begun to leave. What is under way is as large as it is: large messages have their own limit.
     pub(super) fn waiting(&self) -> usize {
-        self.out.len() - self.written + self.large_bytes
+        let queued = self.large.iter().skip(1).map(Vec::len);
+        self.out.len() - self.written + queued.sum::<usize>()
     }
 
     /// The next large message, if its turn has come.

@@ -672,7 +672,7 @@ impl Parts<'_> {
                 if cx.config.obeys(Rule::Rebirth)
                     && let Some(other) = cx.view.get(peer).cloned()
                 {
-                    self.sever(cx, &other, steal::End::Left);
+                    self.sever(cx, &other, steal::End::Ours);
                 }
                 self.steal.joined(cx, peer);
             }
@@ -858,6 +858,8 @@ impl Parts<'_> {
                 self.root.heard_table(cx, from);
             }
             M::Versions(theirs) => self.spread.versions(cx, from, &theirs),
+            // Whoever leaves keeps nothing: the sender finds somebody else when it is gone.
+            M::Keep { .. } if self.leaving.is_leaving() => {}
             M::Keep { number, saved } => {
                 self.save(cx, saved);
                 cx.actions.push_back(Action::Send(from, M::Kept(number)));

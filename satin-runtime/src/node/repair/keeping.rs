@@ -40,6 +40,8 @@ struct Pending {
     to: Peer,
     purpose: Purpose,
     again: Duration,
+    /// Twice as long each time.
+    wait: Duration,
     saved: Vec<Saved>,
 }
 
@@ -74,6 +76,11 @@ impl Keeping {
 
     /// So few have a root job's result that one more is to keep it.
     pub(crate) fn again(&mut self, cx: &mut Context<'_>, saved: Saved, owners: &BTreeSet<Peer>) {
+        let is_it =
+            |other: &Saved| (&other.id, other.fingerprint) == (&saved.id, saved.fingerprint);
+        if (self.pending.values()).any(|pending| pending.saved.iter().any(is_it)) {
+            return; // it is on its way
+        }
         for to in keepers(cx, 1, owners) {
             self.send(cx, to, Purpose::Again, vec![saved.clone()]);
         }
@@ -120,11 +127,12 @@ impl Keeping {
             saved: saved.clone(),
         };
         cx.actions.push_back(Action::Send(to, keep));
-        let again = cx.now + AGAIN;
+        let wait = AGAIN + on_the_way(&saved);
         let pending = Pending {
             to,
             purpose,
-            again,
+            again: cx.now + wait,
+            wait,
             saved,
         };
         self.pending.insert(number, pending);
@@ -141,7 +149,8 @@ impl Keeping {
             if pending.again > cx.now {
                 continue;
             }
-            pending.again = cx.now + AGAIN;
+            pending.wait *= 2;
+            pending.again = cx.now + pending.wait;
             let keep = Message::Keep {
                 number: *number,
                 saved: pending.saved.clone(),
@@ -195,6 +204,10 @@ impl Keeping {
             .filter(|(_, pending)| pending.to == peer)
             .map(|(number, _)| *number)
             .collect();
+        if self.chosen == Some(peer) {
+            self.chosen = None;
+            self.heir = None;
+        }
         for number in gone {
             let Some(Pending { purpose, saved, .. }) = self.pending.remove(&number) else {
                 continue;
@@ -203,7 +216,10 @@ impl Keeping {
             let others = others.filter(|pending| pending.purpose == purpose);
             let asked: BTreeSet<Peer> = others.map(|pending| pending.to).collect();
             let next = match purpose {
-                Purpose::Legacy => heir(cx),
+                Purpose::Legacy => {
+                    self.chosen = self.chosen.or_else(|| heir(cx));
+                    self.chosen
+                }
                 _ => keepers(cx, 1, &asked).first().copied(),
             };
             match (next, purpose) {
@@ -213,6 +229,13 @@ impl Keeping {
             }
         }
     }
+}
+
+/// How long results are thought to be on their way, over a slow link.
+fn on_the_way(saved: &[Saved]) -> Duration {
+    const BYTES_PER_SECOND: f64 = 1e6;
+    let bytes: usize = saved.iter().map(size).sum();
+    Duration::from_secs_f64(bytes as f64 / BYTES_PER_SECOND)
 }
 
 fn size(saved: &Saved) -> usize {

@@ -89,8 +89,12 @@ impl Leaving {
     ) -> bool {
         let me = cx.view.me().peer;
         let end = cx.now + grace;
+        let handing_over = grace.mul_f64(HANDING_OVER.0).min(HANDING_OVER.1);
         if self.is_leaving() {
             self.end = self.end.min(end);
+            if let Stage::Finishing(until) = &mut self.stage {
+                *until = (*until).min(end - handing_over);
+            }
             return true;
         }
         let stays = |peer: Peer| peer != me && !cx.view.is_draining(peer);
@@ -100,7 +104,6 @@ impl Leaving {
         root.drain(cx);
         self.yielding = root.abdicate(cx);
         steal.drain(cx);
-        let handing_over = grace.mul_f64(HANDING_OVER.0).min(HANDING_OVER.1);
         self.end = end;
         self.stage = Stage::Finishing(end - handing_over);
         true

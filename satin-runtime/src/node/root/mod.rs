@@ -358,6 +358,10 @@ impl Roots {
         say_who(cx, &master);
         if is_me {
             to_others(cx, &Message::Master { term, master });
+            // Whoever named it did not know yet that it is about to leave: the next in line takes its place.
+            if cx.view.is_draining(cx.view.me().peer) && self.abdicate_to_next(cx) {
+                return;
+            }
             self.catch_up(cx);
         } else if !cx.view.is_alive(master.peer) {
             self.vacancy = Some(Vacancy::until_it_appears(cx.now));
@@ -413,6 +417,12 @@ impl Roots {
     /// This node is about to leave: if it is master, the next in line takes its place, if there is one. True if `main` is
     /// being stopped here for that.
     pub(crate) fn abdicate(&mut self, cx: &mut Context<'_>) -> bool {
+        let runs_main = self.runs_main;
+        self.abdicate_to_next(cx) && runs_main
+    }
+
+    /// False if this node is not master, or there is nobody else.
+    fn abdicate_to_next(&mut self, cx: &mut Context<'_>) -> bool {
         if self.ended.is_some() || !self.is_master(cx.view) {
             return false;
         }
@@ -425,9 +435,8 @@ impl Roots {
             master: master.clone(),
         };
         to_others(cx, &told);
-        let runs_main = self.runs_main;
         self.follow(cx, term, master);
-        runs_main
+        true
     }
 
     /// A node is about to leave.

@@ -3,7 +3,10 @@
 //! A theft is named by the other side and the token that the victim gave it, never by a job's id: a job and its second
 //! execution may both be here.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use super::super::{Departure, HostKey, NodeId, Peer, Token};
 use crate::job::{Answer, Fingerprint, JobId, Parcel, Repair, Saved};
@@ -125,6 +128,8 @@ pub(super) struct Books {
     /// Who waits for which hosted job.
     keys: BTreeMap<(Peer, Token), HostKey>,
     orphans: BTreeMap<(JobId, Fingerprint), HostKey>,
+    /// Of what is outstanding, the claims.
+    claims: BTreeSet<(Token, Peer)>,
     tokens: u64,
     host_keys: u64,
 }
@@ -157,6 +162,9 @@ impl Books {
             answering: false,
         };
         self.outstanding.insert((peer, token), outstanding);
+        if kind == Kind::Claim {
+            self.claims.insert((token, peer));
+        }
         token
     }
 
@@ -167,6 +175,7 @@ impl Books {
     /// It is not away any more.
     pub(super) fn back(&mut self, peer: Peer, token: Token) -> Option<Outstanding> {
         let outstanding = self.outstanding.remove(&(peer, token))?;
+        self.claims.remove(&(token, peer));
         if let Source::Own(departure) = outstanding.source {
             self.departures.remove(&departure);
         }
@@ -175,15 +184,17 @@ impl Books {
 
     /// As if [`Books::back`] had not been called: what goes wrong then, simulations show.
     pub(super) fn restore(&mut self, peer: Peer, token: Token, away: Outstanding) {
+        self.claims.insert((token, peer));
         self.outstanding.insert((peer, token), away);
     }
 
     /// The youngest claim for which nobody has an answer yet, one of this node's own first.
     pub(super) fn youngest_claim(&self) -> Option<(Peer, Token)> {
-        let claims = self.outstanding.iter();
-        let claims = claims.filter(|(_, away)| away.kind == Kind::Claim && !away.answering);
-        let youngest = claims.max_by_key(|((peer, token), _)| (*peer == HERE, *token));
-        youngest.map(|(key, _)| *key)
+        let claims = self.claims.iter().map(|(token, peer)| (*peer, *token));
+        let waits = |key: &(Peer, Token)| !self.outstanding[key].answering;
+        claims
+            .filter(waits)
+            .max_by_key(|(peer, token)| (*peer == HERE, *token))
     }
 
     pub(super) fn whereabouts(&self, departure: Departure) -> Option<(Peer, Token)> {
@@ -318,6 +329,14 @@ impl Books {
 
     pub(super) fn key(&self, origin: Peer, token: Token) -> Option<HostKey> {
         self.keys.get(&(origin, token)).copied()
+    }
+
+    /// The thief has it already: it is a claim there.
+    pub(super) fn is_claim(&mut self, peer: Peer, token: Token) {
+        if let Some(away) = self.outstanding.get_mut(&(peer, token)) {
+            away.kind = Kind::Claim;
+            self.claims.insert((token, peer));
+        }
     }
 
     /// Nobody waits for it any more: only the workers know it.

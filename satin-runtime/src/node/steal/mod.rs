@@ -42,7 +42,8 @@ use super::{
 use crate::job::{Answer, Back, JobId, Parcel, Saved};
 use books::{Books, HERE, Job, Kind, NotSent, Source, State};
 use numbers::{
-    ACKNOWLEDGE_WAIT, ANSWERS_WAIT, ANSWERS_WAIT_MOST, EARLY_RECALLS, ENOUGH, FAR_REST, RECONNECT,
+    ACKNOWLEDGE_WAIT, ANSWERS_WAIT, ANSWERS_WAIT_MOST, BURY_REST, EARLY_RECALLS, ENOUGH, FAR_REST,
+    RECONNECT,
 };
 pub(crate) use orphans::End;
 use orphans::Why;
@@ -521,7 +522,11 @@ impl Steal {
                 self.stay(cx, job);
             }
             if !gone {
-                self.victim.pass_over(cx, asker);
+                let wait = match buries {
+                    true => BURY_REST.max(asker.round_trip),
+                    false => asker.round_trip,
+                };
+                self.victim.pass_over(cx, asker, wait);
             }
             return;
         }

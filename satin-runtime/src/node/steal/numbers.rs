@@ -105,3 +105,7 @@ pub(super) const FAR_REST: u32 = 1;
 /// Recalls of a peer that wait for jobs which come by a stream of their own, at most. Too small: such a job runs although
 /// nobody wants it. Too large: memory, for a withdrawn claim crosses its answer and is waited for in vain.
 pub(super) const EARLY_RECALLS: usize = 256;
+
+/// Whoever runs an orphan below the repair that is next in line hangs on for so long before that is tried again. Too small:
+/// the repair is taken and put back all the time. Too large: a node is idle although the next job would be for it.
+pub(super) const BURY_REST: Duration = Duration::from_millis(20);

@@ -1,7 +1,7 @@
 //! What becomes of thefts when a node dies or leaves: the rules of `repair/README.md`, as far as the books are
 //! concerned.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 
 use super::{
     super::{Action, Context, Departure, HostKey, Identity, Peer, RepairMode, Rule, Token},
@@ -28,6 +28,8 @@ pub(crate) enum End {
     Died,
     /// It left on purpose, or goes on as the next generation.
     Left,
+    /// It lives on: it is this node that goes on as the next generation.
+    Ours,
 }
 
 /// Why a job comes back.
@@ -49,20 +51,28 @@ pub(super) enum Why {
 
 /// Root jobs that are over, the last few.
 #[derive(Default)]
-pub(super) struct Over(BTreeSet<RootTag>);
+pub(super) struct Over {
+    tags: BTreeSet<RootTag>,
+    /// In the order in which they ended.
+    order: VecDeque<RootTag>,
+}
 
 impl Over {
     fn insert(&mut self, tag: RootTag) {
-        self.0.insert(tag);
-        if self.0.len() > ROOT_RESULTS as usize {
-            self.0.pop_first();
+        if self.tags.insert(tag) {
+            self.order.push_back(tag);
+        }
+        if self.order.len() > ROOT_RESULTS as usize
+            && let Some(oldest) = self.order.pop_front()
+        {
+            self.tags.remove(&oldest);
         }
     }
 
     /// Is the root job over of which that job is a part? A root job itself never is: its result stays.
     fn is_past(&self, term: u32, id: &JobId) -> bool {
         let number = id.path().next().filter(|_| !is_root(id));
-        number.is_some_and(|number| self.0.contains(&RootTag { term, number }))
+        number.is_some_and(|number| self.tags.contains(&RootTag { term, number }))
     }
 }
 
@@ -85,7 +95,7 @@ impl Steal {
                 _ => self.forget_if_idle(key),
             }
         }
-        if cx.config.repair != RepairMode::Naive {
+        if cx.config.repair != RepairMode::Naive && end != End::Ours {
             cx.table.bury(cx.actions, cx.now, peer);
             let strict = cx.config.obeys(Rule::Flushed);
             cx.table.settle(cx.actions, cx.view, strict);
@@ -298,35 +308,33 @@ impl Steal {
             };
             // Whoever waits for the one that runs gets what is there.
             if let Some(before) = before {
-                self.hand_over(cx, before, &saved.answer);
+                self.hand_over(cx, before, key);
             }
             self.adopt(cx, key, true);
         }
     }
 
-    /// An orphan that still runs is not needed any more: its answer came another way.
-    fn hand_over(&mut self, cx: &mut Context<'_>, key: HostKey, answer: &Answer) {
-        let state = self.books.hosted(key).map(|hosted| hosted.state.clone());
-        self.books.no_orphan(key);
-        match state {
-            Some(State::Done(_)) | None => {}
-            Some(state) => {
-                let Some(hosted) = self.books.hosted(key) else {
-                    return;
-                };
-                let waiters: Vec<(Peer, Token)> = hosted.waiters.keys().copied().collect();
-                for (peer, token) in waiters {
-                    self.books.unwait(peer, token);
-                    if peer == HERE {
-                        self.take_answer(cx, HERE, token, answer.clone());
-                    } else {
-                        self.outbox(peer).miss.push(token);
-                    }
-                }
-                drop(state);
-                self.abandon(cx, key);
+    /// An orphan that still runs is not needed any more: whoever waits for it gets the answer that came another way.
+    fn hand_over(&mut self, cx: &mut Context<'_>, old: HostKey, new: HostKey) {
+        let Some(hosted) = self.books.hosted(old) else {
+            return;
+        };
+        let name = (&hosted.id, hosted.fingerprint);
+        cx.table.withdraw((cx.actions, cx.now), name);
+        let waiters: Vec<((Peer, Token), u64)> = (hosted.waiters.iter())
+            .map(|(waiter, is)| (*waiter, is.came))
+            .collect();
+        self.books.no_orphan(old);
+        for ((peer, token), came) in waiters {
+            self.books.unwait(peer, token);
+            if peer != HERE {
+                self.books.wait(new, (peer, token), came, false);
+                self.outbox(peer).answers.push(token);
+            } else if let Some(answer) = self.answer_of(new) {
+                self.take_answer(cx, HERE, token, answer);
             }
         }
+        self.abandon(cx, old);
     }
 
     // ---- jobs that come back
@@ -350,7 +358,7 @@ impl Steal {
             self.repairs.insert(job.id.clone());
         }
         if why == Why::Ended(End::Died) && away.kind == Kind::Theft {
-            back.repair.crashes += 1;
+            back.repair.crashes = back.repair.crashes.saturating_add(1);
         }
         if why == Why::Missed {
             self.tally.misses += 1;
@@ -364,7 +372,7 @@ impl Steal {
     /// Has it taken down so many nodes that nobody else is to try?
     fn is_deadly(&mut self, cx: &Context<'_>, peer: Peer, token: Token) -> bool {
         self.books.outstanding(peer, token).is_some_and(|away| {
-            let crashes = away.job.repair.crashes + 1;
+            let crashes = away.job.repair.crashes.saturating_add(1);
             away.kind == Kind::Theft && crashes >= cx.config.max_crashes
         })
     }
@@ -377,7 +385,7 @@ impl Steal {
             "job {} was given up: {} nodes died while they ran it, {} at {} was the last; if it was not its fault, raise \
              SATIN_MAX_CRASHES",
             away.job.id,
-            away.job.repair.crashes + 1,
+            away.job.repair.crashes.saturating_add(1),
             gone.name,
             gone.site,
         );
@@ -628,6 +636,9 @@ impl Steal {
         if !parcel.repair.marked || !cx.config.obeys(Rule::Have) {
             return false;
         }
+        if self.books.key(from, token).is_some() {
+            return true; // a token is given once
+        }
         let Some(key) = self.books.find(&parcel.id, parcel.fingerprint) else {
             return false;
         };
@@ -643,9 +654,7 @@ impl Steal {
 
     pub(crate) fn have(&mut self, from: Peer, tokens: &[Token]) {
         for token in tokens {
-            if let Some(away) = self.books.outstanding(from, *token) {
-                away.kind = Kind::Claim;
-            }
+            self.books.is_claim(from, *token);
         }
     }
 
@@ -667,7 +676,7 @@ impl Steal {
             fingerprint,
         } in wanted
         {
-            if self.early_recalls.remove(&(from, token)) {
+            if self.early_recalls.remove(&(from, token)) || self.books.key(from, token).is_some() {
                 continue;
             }
             let Some(key) = self.books.orphan_of(&id, fingerprint) else {

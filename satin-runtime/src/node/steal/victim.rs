@@ -191,9 +191,9 @@ impl Victim {
     }
 
     /// What there was is not for it: it is told so, or hangs on for a while.
-    pub(super) fn pass_over(&mut self, cx: &mut Context<'_>, asker: Asker) {
+    pub(super) fn pass_over(&mut self, cx: &mut Context<'_>, asker: Asker, wait: Duration) {
         if asker.lifeline {
-            self.parked_until = cx.now + asker.round_trip;
+            self.parked_until = cx.now + wait;
             self.parked.push(asker);
         } else {
             none(cx, asker.peer, asker.request);
