@@ -240,7 +240,7 @@ impl Pool {
 
     /// A new master says once more what the old one may not have told.
     fn tell_if_faulty(&mut self, worth: bool, name: &str, what: &'static str) {
-        let known = self.told.insert(name.to_owned(), what) == Some(what);
+        let known = worth && self.told.insert(name.to_owned(), what) == Some(what);
         if worth && !known && !self.plan.faults.is_empty() && self.stopping.is_none() {
             self.tell(format_args!("{name} {what}"));
         }

@@ -486,7 +486,12 @@ impl Worker {
     pub(super) fn hosting<R>(&self, id: JobId, run: impl FnOnce() -> R) -> R {
         self.hosting.borrow_mut().push(id);
         let result = run();
-        self.hosting.borrow_mut().pop();
+        let mut hosting = self.hosting.borrow_mut();
+        hosting.pop();
+        if hosting.is_empty() {
+            // A worker is never dropped: its area is unmapped.
+            *hosting = Vec::new();
+        }
         result
     }
 
