@@ -144,6 +144,8 @@ pub struct Steal {
     draining: bool,
     /// What was put back because a node is gone, and is not done again yet.
     repairs: BTreeSet<JobId>,
+    /// Jobs whose claim was withdrawn, and from whom: they do not go back there.
+    withdrawn: BTreeMap<JobId, Peer>,
     /// Orphans of these root jobs nobody wants.
     over: orphans::Over,
     /// This node has nothing to do but wait for claims: then it withdraws one.
@@ -170,6 +172,7 @@ impl Steal {
             leaving: false,
             draining: false,
             repairs: BTreeSet::new(),
+            withdrawn: BTreeMap::new(),
             over: orphans::Over::default(),
             withdraw_at: None,
             moved: false,
@@ -588,7 +591,8 @@ impl Steal {
     /// claim, and each would wait for the other.
     fn would_bury(&self, cx: &Context<'_>, thief: Peer, job: &Taken) -> bool {
         let (Taken::Own(_, parcel) | Taken::Hosted(_, parcel)) = job;
-        parcel.repair.marked && cx.table.runs_below(&parcel.id, thief)
+        let withdrawn = self.withdrawn.get(&parcel.id) == Some(&thief);
+        parcel.repair.marked && (withdrawn || cx.table.runs_below(&parcel.id, thief))
     }
 
     /// A job that was taken stays after all.

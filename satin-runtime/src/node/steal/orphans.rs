@@ -522,6 +522,7 @@ impl Steal {
     /// A root job is over. Its own result stays, in case `main` is started again.
     pub(crate) fn root_over(&mut self, cx: &mut Context<'_>, tag: RootTag) {
         let root = JobId::ROOT.child(tag.number);
+        self.withdrawn.retain(|id, _| !root.is_ancestor_of(id));
         let repairs = self.repairs.range(root.clone()..);
         let repairs = repairs.take_while(|repair| root.is_ancestor_of(repair));
         for repair in repairs.cloned().collect::<Vec<JobId>>() {
@@ -735,6 +736,9 @@ impl Steal {
             // The token is void first: an answer that is on its way changes nothing.
             let void = cx.config.obeys(Rule::Tokens);
             let away = self.books.outstanding(owner, token).cloned();
+            if let Some(away) = &away {
+                self.withdrawn.insert(away.job.id.clone(), owner);
+            }
             self.bring_back(cx, owner, token, Why::Withdrawn);
             match away {
                 Some(away) if !void => self.books.restore(owner, token, away),
