@@ -9,9 +9,10 @@ use std::{sync::atomic::Ordering::SeqCst, time::Instant};
 use common::{
     Habits, PATIENCE, Watchdog, beside,
     outside::{
-        Told, answer, await_flag, done, during, flags, hear, ids, listen, own, pool, raise, raised,
-        take, wait_for,
+        Told, answer, await_flag, done, during, family, flags, hear, ids, listen, own, pool, raise,
+        raised, take,
     },
+    wait_for,
 };
 use satin::{
     hungry,
@@ -20,25 +21,6 @@ use satin::{
     worker::{Haul, Leaving, Token, current_root},
 };
 
-/// Spawns `children` that raise `ran` and return their number; says so at `ready`, and goes on at `go`.
-#[spawnable]
-fn parent(children: u32, ready: usize, go: usize, ran: usize) -> u32 {
-    let mut sum = 0;
-    for child in 0..children {
-        sum += spawn!(unit(child, ran));
-    }
-    raise(ready);
-    await_flag(go);
-    sync!();
-    sum
-}
-
-#[spawnable]
-fn unit(number: u32, ran: usize) -> u32 {
-    raise(ran);
-    number
-}
-
 #[test]
 fn siblings_leave_together_and_never_more_than_half() {
     let _watchdog = Watchdog::new("siblings_leave_together_and_never_more_than_half");
@@ -46,7 +28,7 @@ fn siblings_leave_together_and_never_more_than_half() {
     let [ready, go, ran] = flags();
     let sum = during(
         &pool,
-        || parent(10, ready, go, ran),
+        || family(10, ready, go, ran),
         |gate| {
             await_flag(ready);
             assert!(gate.take(0).jobs.is_empty());
@@ -95,10 +77,10 @@ fn siblings_leave_together_and_never_more_than_half() {
 fn generations(ready: usize, go: usize, ran: usize) -> u32 {
     let mut sum = 0;
     // The other worker steals the first, whose children are deeper.
-    sum += spawn!(parent(4, ready, go, ran));
+    sum += spawn!(common::outside::family(4, ready, go, ran));
     await_flag(ready);
     for child in 0..2 {
-        sum += spawn!(unit(child, ran));
+        sum += spawn!(common::outside::unit(child, ran));
     }
     raise(ready);
     await_flag(go);
@@ -141,17 +123,10 @@ fn the_shallowest_of_all_deques_goes_first() {
 
 /// Raises `begun`, then waits for `hold`.
 #[spawnable]
-fn holding(begun: usize, hold: usize) -> u32 {
-    raise(begun);
-    await_flag(hold);
-    1
-}
-
-#[spawnable]
 fn parent_of_holding(children: u32, ready: usize, go: usize, begun: usize, hold: usize) -> u32 {
     let mut sum = 0;
     for _ in 0..children {
-        sum += spawn!(holding(begun, hold));
+        sum += spawn!(common::outside::hold(begun, hold));
     }
     raise(ready);
     await_flag(go);
@@ -198,7 +173,7 @@ fn what_comes_back_is_stolen_by_other_workers() {
         let before = sleeps();
         during(
             &pool,
-            || parent(1, ready, go, ran),
+            || family(1, ready, go, ran),
             |gate| {
                 await_flag(ready);
                 let jobs = own(take(gate, 1));
@@ -364,7 +339,7 @@ fn what_is_public_is_told_once_to_whom_it_was_missing() {
     let [ready, go, ran] = flags();
     during(
         &pool,
-        || parent(1, ready, go, ran),
+        || family(1, ready, go, ran),
         |gate| {
             await_flag(ready);
             let (token, _) = own(gate.take(1)).remove(0);
@@ -379,15 +354,15 @@ fn what_is_public_is_told_once_to_whom_it_was_missing() {
 
 #[spawnable]
 fn enters(ready: usize, go: usize, ran: usize) -> u32 {
-    let a = spawn!(unit(1, ran));
+    let a = spawn!(common::outside::unit(1, ran));
     // Stands above the nested entry.
-    let b = spawn!(unit(2, ran));
+    let b = spawn!(common::outside::unit(2, ran));
     let nested = nested_entry(ready, go, ran);
     a + b + nested
 }
 
 fn nested_entry(ready: usize, go: usize, ran: usize) -> u32 {
-    parent(3, ready, go, ran)
+    family(3, ready, go, ran)
 }
 
 #[test]
@@ -436,7 +411,7 @@ fn the_idle_are_counted() {
     let jobs = foreign(2, begun, hold);
     during(
         &pool,
-        || parent(1, ready, go, ran),
+        || family(1, ready, go, ran),
         |gate| {
             await_flag(ready);
             // The one child may have been stolen or not: one of two has nothing to do in the end.
@@ -462,7 +437,7 @@ fn who_waits_in_a_sync_is_idle_and_helps() {
     raise(hold);
     let sum = during(
         &pool,
-        || parent(1, ready, go, ran),
+        || family(1, ready, go, ran),
         |gate| {
             await_flag(ready);
             let (token, _) = own(gate.take(1)).remove(0);
@@ -618,7 +593,7 @@ fn many_jobs_pass_in_batches() {
     let (children, mut passed) = (20_000, 0);
     let sum = during(
         &a,
-        || parent(children, ready, go, ran),
+        || family(children, ready, go, ran),
         |gate| {
             await_flag(ready);
             // Those that are private now are done at home.

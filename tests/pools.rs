@@ -10,23 +10,14 @@ use std::{
         Barrier,
         atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::SeqCst},
     },
-    time::Instant,
 };
 
-use common::{PATIENCE, Watchdog};
+use common::{Watchdog, wait_for};
 use satin::{Satin, spawn, spawnable, sync};
 use serde::{Deserialize, Serialize};
 
 fn pool(threads: usize) -> Satin {
     satin::builder().threads(threads).build().expect("a pool")
-}
-
-fn wait_for(what: &str, condition: impl Fn() -> bool) {
-    let since = Instant::now();
-    while !condition() {
-        assert!(since.elapsed() < PATIENCE, "{what} did not happen");
-        std::thread::yield_now();
-    }
 }
 
 fn panic_of<R>(run: impl FnOnce() -> R) -> String {

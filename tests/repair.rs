@@ -9,9 +9,10 @@ use std::sync::mpsc;
 use common::{
     Watchdog,
     outside::{
-        Told, answer, await_flag, done, during, fingerprint, flags, hear, ids, listen, own, pool,
-        raise, raised, take, wait_for,
+        Told, answer, await_flag, claimed, done, during, fingerprint, flags, hear, hold, ids,
+        listen, own, pool, raise, raised, take,
     },
+    wait_for,
 };
 use satin::{
     Satin,
@@ -23,29 +24,10 @@ use satin::{
 /// Spawns a family, which is to leave before `go`.
 #[spawnable]
 fn top(children: u32, go: usize, ready: usize, on: usize, ran: usize) -> u32 {
-    let sum = spawn!(family(children, ready, on, ran));
+    let sum = spawn!(common::outside::family(children, ready, on, ran));
     await_flag(go);
     sync!();
     sum
-}
-
-/// Spawns `children` that raise `ran` and return their number; says so at `ready`, and goes on at `on`.
-#[spawnable]
-fn family(children: u32, ready: usize, on: usize, ran: usize) -> u32 {
-    let mut sum = 0;
-    for child in 0..children {
-        sum += spawn!(unit(child, ran));
-    }
-    raise(ready);
-    await_flag(on);
-    sync!();
-    sum
-}
-
-#[spawnable]
-fn unit(number: u32, ran: usize) -> u32 {
-    raise(ran);
-    number
 }
 
 const MARKED: Repair = Repair {
@@ -65,13 +47,6 @@ const WITHDRAWN: Back = Back {
     at_once: true,
 };
 
-fn claimed(told: &mpsc::Receiver<Told>) -> (Token, Parcel) {
-    hear(told, |told| match told {
-        Told::Claimed(token, parcel) => Some((*token, parcel.clone())),
-        _ => None,
-    })
-}
-
 fn children(of: &JobId, numbers: impl IntoIterator<Item = u32>) -> Vec<String> {
     let numbers = numbers.into_iter();
     numbers.map(|number| of.child(number).to_string()).collect()
@@ -81,12 +56,6 @@ fn sorted(jobs: &[(Token, Parcel)]) -> Vec<String> {
     let mut ids = ids(jobs);
     ids.sort();
     ids
-}
-
-#[spawnable]
-fn hold(begun: usize, until: usize) {
-    raise(begun);
-    await_flag(until);
 }
 
 /// As [`during`], with the job that the program spawns: the other workers are busy until it has left.
@@ -351,7 +320,7 @@ fn chain(depth: u32, ran: usize) -> u32 {
     if depth == 0 {
         return 0;
     }
-    let here = spawn!(unit(depth, ran));
+    let here = spawn!(common::outside::unit(depth, ran));
     let below = satin::call!(chain(depth - 1, ran));
     sync!();
     here + below
@@ -396,8 +365,8 @@ fn what_is_called_inherits_the_mark() {
 #[spawnable]
 fn detour(ran: usize) -> u32 {
     let called = satin::call!(chain(500, ran));
-    let spawned = spawn!(unit(1000, ran));
-    let last = spawn!(unit(2000, ran));
+    let spawned = spawn!(common::outside::unit(1000, ran));
+    let last = spawn!(common::outside::unit(2000, ran));
     sync!();
     called + spawned + last
 }

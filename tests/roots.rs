@@ -15,37 +15,17 @@ use std::{
 use common::{
     Watchdog,
     outside::{
-        Told, answer, await_flag, fingerprint, flags, hear, listen, own, pool, raise, raised, take,
-        wait_for,
+        Told, answer, await_flag, claimed, family, fingerprint, flags, hear, hold, listen, own,
+        pool, raise, raised, take, unit,
     },
+    wait_for,
 };
 use satin::{
     Satin,
-    job::{
-        Answer, Back, JobId, OrphanNews, Parcel, Recall, Repair, RootTag, Saved, record::Aborted,
-    },
-    spawn, spawnable, sync,
-    worker::{Gate, Token, as_main},
+    job::{Answer, Back, JobId, OrphanNews, Recall, Repair, RootTag, Saved, record::Aborted},
+    spawnable,
+    worker::{Gate, as_main},
 };
-
-/// Spawns `children` that raise `ran` and return their number; says so at `ready`, and goes on at `on`.
-#[spawnable]
-fn family(children: u32, ready: usize, on: usize, ran: usize) -> u32 {
-    let mut sum = 0;
-    for child in 0..children {
-        sum += spawn!(unit(child, ran));
-    }
-    raise(ready);
-    await_flag(on);
-    sync!();
-    sum
-}
-
-#[spawnable]
-fn unit(number: u32, ran: usize) -> u32 {
-    raise(ran);
-    number
-}
 
 /// Takes long enough to be kept.
 #[spawnable]
@@ -96,13 +76,6 @@ fn yielded(told: &mpsc::Receiver<Told>) -> Vec<Saved> {
     hear(told, |told| match told {
         Told::Yielded(saved) => Some(saved.clone()),
         Told::Finished(tag) if tag.number < 1 << 31 => panic!("{tag:?} was stopped"),
-        _ => None,
-    })
-}
-
-fn claimed(told: &mpsc::Receiver<Told>) -> (Token, Parcel) {
-    hear(told, |told| match told {
-        Told::Claimed(token, parcel) => Some((*token, parcel.clone())),
         _ => None,
     })
 }
@@ -262,13 +235,6 @@ fn main_stops_wherever_it_is() {
         assert_eq!(yielded(&told), [expected]);
         assert!(main.join().expect("no panic"));
     });
-}
-
-#[spawnable]
-fn hold(begun: usize, until: usize) -> u32 {
-    raise(begun);
-    await_flag(until);
-    1
 }
 
 #[test]

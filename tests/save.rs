@@ -12,34 +12,16 @@ use std::{
 use common::{
     Watchdog,
     outside::{
-        Told, answer, await_flag, done, fingerprint, flags, hear, listen, own, parcel, pool, raise,
-        raised, take, wait_for,
+        Told, answer, await_flag, done, family, fingerprint, flags, hear, hold, listen, own,
+        parcel, pool, raise, raised, take,
     },
+    wait_for,
 };
 use satin::{
     job::{Answer, Back, JobId, Recall, Saved},
     spawn, spawnable, sync,
     worker::{Gate, Token},
 };
-
-/// Spawns `children` that raise `ran` and return their number; says so at `ready`, and goes on at `on`.
-#[spawnable]
-fn family(children: u32, ready: usize, on: usize, ran: usize) -> u32 {
-    let mut sum = 0;
-    for child in 0..children {
-        sum += spawn!(unit(child, ran));
-    }
-    raise(ready);
-    await_flag(on);
-    sync!();
-    sum
-}
-
-#[spawnable]
-fn unit(number: u32, ran: usize) -> u32 {
-    raise(ran);
-    number
-}
 
 fn job() -> JobId {
     JobId::ROOT.child(0).child(1)
@@ -117,20 +99,13 @@ fn answers_are_saved_and_the_rest_is_abandoned() {
     }
 }
 
-#[spawnable]
-fn hold(begun: usize, until: usize) -> u32 {
-    raise(begun);
-    await_flag(until);
-    1
-}
-
 /// As [`family`], and one whose arguments change while it runs.
 #[spawnable]
 fn mixed(ready: usize, on: usize, ran: usize) -> u32 {
     let mut counted = 0;
-    let a = spawn!(unit(0, ran));
+    let a = spawn!(common::outside::unit(0, ran));
     let b = spawn!(count(&mut counted, ran));
-    let c = spawn!(unit(2, ran));
+    let c = spawn!(common::outside::unit(2, ran));
     raise(ready);
     await_flag(on);
     sync!();
@@ -168,8 +143,8 @@ fn what_other_workers_have_done_is_saved() {
 
 #[spawnable]
 fn grandparent(ready: usize, on: usize, ran: usize, up: usize) -> u32 {
-    let a = spawn!(family(3, ready, on, ran));
-    let b = spawn!(unit(1, ran));
+    let a = spawn!(common::outside::family(3, ready, on, ran));
+    let b = spawn!(common::outside::unit(1, ran));
     await_flag(up);
     sync!();
     a + b

@@ -20,7 +20,7 @@ use std::{
     time::Instant,
 };
 
-use common::{Habits, PATIENCE, Report, Watchdog, beside, give_way, mix, until};
+use common::{Habits, PATIENCE, Report, Watchdog, beside, give_way, mix, until, wait_for};
 use satin::{Satin, seq, spawn, spawnable, sync};
 use serde::{Deserialize, Serialize};
 
@@ -661,14 +661,6 @@ fn alone() -> MutexGuard<'static, ()> {
     GO.store(false, SeqCst);
     BEGUN.store(0, SeqCst);
     guard
-}
-
-fn wait_for(what: &str, condition: impl Fn() -> bool) {
-    let since = Instant::now();
-    while !condition() {
-        assert!(since.elapsed() < PATIENCE, "{what} did not happen");
-        std::thread::yield_now();
-    }
 }
 
 /// Never ends by itself.

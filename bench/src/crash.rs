@@ -3,7 +3,7 @@
 //! For each run: how much longer it took than it would have at best with those who were left, when the death was known, and how
 //! many leaves were done again. Dead nodes tell nothing, so each leaf is counted in a file when it is done.
 
-use std::{path::PathBuf, time::Duration};
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use clap::ValueEnum;
@@ -20,8 +20,8 @@ use serde::{Deserialize, Serialize};
 use crate::{
     chart,
     figures::{ideal, median, median_of_some},
-    jsonl,
-    launch::{Knary, Launcher, Leaf, Repair},
+    files::Files,
+    launch::{Knary, Launcher, Repair, Work},
 };
 
 /// knary while nodes are killed: extra time, time until it is known, leaves done again.
@@ -52,30 +52,16 @@ pub struct Args {
     /// When, in percent of the time of the undisturbed run
     #[arg(long, value_name = "PERCENT", value_delimiter = ',', default_values_t = [25, 50, 75], value_parser = clap::value_parser!(u32).range(1..100))]
     at: Vec<u32>,
-    /// Leaves compute; otherwise they sleep, and so there may be more workers than cores
-    #[arg(long)]
-    compute: bool,
-    /// Levels of the tree, of width 5: 6 levels are 15,625 leaves
-    #[arg(long, default_value_t = 6)]
-    depth: u32,
+    #[command(flatten)]
+    work: Work,
     /// Milliseconds that a leaf takes [default: 20, or 2 if it computes]
     #[arg(long, value_name = "MS")]
     leaf: Option<u32>,
     /// Runs of each kind; the medians count
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
     runs: u32,
-    /// Build knary in this profile [default: release]
-    #[arg(long, value_name = "NAME")]
-    profile: Option<String>,
-    /// Also write the figures to this file, as JSON Lines
-    #[arg(long, value_name = "FILE", conflicts_with = "from")]
-    json: Option<PathBuf>,
-    /// Also draw them
-    #[arg(long, value_name = "FILE")]
-    svg: Option<PathBuf>,
-    /// Measure nothing: show what an earlier run wrote by --json
-    #[arg(long, value_name = "FILE")]
-    from: Option<PathBuf>,
+    #[command(flatten)]
+    files: Files,
 }
 
 /// Who is killed.
@@ -145,20 +131,15 @@ struct Figures {
 
 /// Measures and reports.
 pub fn run(args: &Args) -> Result<()> {
-    let (rows, failed) = match &args.from {
-        Some(file) => (jsonl::read(file)?, 0),
+    let (rows, failed) = match args.files.earlier()? {
+        Some(rows) => (rows, 0),
         None => measure(args)?,
     };
     println!("{}", table(&rows));
     for verdict in verdicts(&rows) {
         println!("{verdict}");
     }
-    if let Some(path) = &args.json {
-        jsonl::write(path, &rows)?;
-    }
-    if let Some(path) = &args.svg {
-        draw(path, &rows)?;
-    }
+    args.files.write(&rows, draw)?;
     ensure!(failed == 0, "{failed} runs failed, and are not counted");
     Ok(())
 }
@@ -181,12 +162,9 @@ fn measure(args: &Args) -> Result<(Vec<Row>, usize)> {
         args.sites.0.len() > 1 || !args.victim.contains(&Victim::Site),
         "--sites: somebody must be left when a site is killed; name two sites, or add --victim node,master"
     );
-    let launcher = Launcher::new(args.profile.clone())?;
-    let leaf = Leaf::new(
-        args.compute,
-        args.leaf.unwrap_or(if args.compute { 2 } else { 20 }),
-    );
-    let knary = Knary::build(&launcher, args.depth, leaf)?;
+    let launcher = args.work.launcher()?;
+    let ms = args.leaf.unwrap_or(if args.work.compute { 2 } else { 20 });
+    let knary = args.work.build(&launcher, ms)?;
     let bench = Bench {
         args,
         launcher,
@@ -322,7 +300,7 @@ impl Bench<'_> {
         let middle = |figure: fn(&Figures) -> f64| median(results.iter().map(figure));
         let extra_s = middle(|run| run.seconds - run.ideal_s);
         let again = middle(|run| run.again);
-        let case = match self.args.compute {
+        let case = match self.args.work.compute {
             true => "knary computing",
             false => "knary sleeping",
         };
@@ -580,8 +558,8 @@ mod tests {
             row(Repair::Running, Victim::Node, -0.1, 1.0),
             row(Repair::Naive, Victim::Master, 9.0, 30.0),
         ];
-        jsonl::write(&json, &rows).expect("written");
-        let read: Vec<Row> = jsonl::read(&json).expect("read");
+        crate::jsonl::write(&json, &rows).expect("written");
+        let read: Vec<Row> = crate::jsonl::read(&json).expect("read");
         assert_eq!(format!("{read:?}"), format!("{rows:?}"));
         draw(&svg, &read).expect("drawn");
         let picture = std::fs::read_to_string(&svg).expect("a picture");

@@ -36,6 +36,22 @@ pub enum Repair {
     Naive,
 }
 
+impl Repair {
+    /// A plan for that program, with a worker per node.
+    pub fn plan<A: Into<OsString>>(
+        self,
+        program: impl IntoIterator<Item = A>,
+        sites: Sites,
+    ) -> Plan {
+        Plan {
+            threads: Some(1),
+            env: vec![("SATIN_REPAIR".into(), self.to_string().into())],
+            output: Output::Keep,
+            ..Plan::new(program, sites)
+        }
+    }
+}
+
 impl fmt::Display for Repair {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -244,6 +260,36 @@ impl Story {
     }
 }
 
+/// The options that say what knary does.
+#[derive(Debug, clap::Args)]
+pub struct Work {
+    /// Leaves compute; otherwise they sleep, and so there may be more workers than cores
+    #[arg(long)]
+    pub compute: bool,
+    /// Levels of the tree, of width 5: 6 levels are 15,625 leaves
+    #[arg(long, default_value_t = 6)]
+    depth: u32,
+    /// Build knary in this profile [default: release]
+    #[arg(long, value_name = "NAME")]
+    profile: Option<String>,
+}
+
+impl Work {
+    /// # Errors
+    /// As [`Launcher::new`].
+    pub fn launcher(&self) -> Result<Launcher> {
+        Launcher::new(self.profile.clone())
+    }
+
+    /// knary with leaves of so many milliseconds.
+    ///
+    /// # Errors
+    /// As [`Knary::build`].
+    pub fn build(&self, launcher: &Launcher, ms: u32) -> Result<Knary> {
+        Knary::build(launcher, self.depth, Leaf::new(self.compute, ms))
+    }
+}
+
 /// The program knary with a worker per node, and how many leaves it is to have done.
 pub struct Knary {
     arguments: Vec<OsString>,
@@ -254,7 +300,7 @@ pub struct Knary {
 
 /// What a leaf of knary does.
 #[derive(Clone, Copy)]
-pub enum Leaf {
+enum Leaf {
     /// It sleeps so long, and so there may be more workers than cores.
     Sleeps(Duration),
     /// It computes, about so long on a core of its own.
@@ -263,7 +309,7 @@ pub enum Leaf {
 
 impl Leaf {
     /// Sleeping or computing leaves of so many milliseconds.
-    pub fn new(computes: bool, ms: u32) -> Leaf {
+    fn new(computes: bool, ms: u32) -> Leaf {
         let time = Duration::from_millis(ms.into());
         match computes {
             true => Leaf::Computes(time),
@@ -289,7 +335,7 @@ const START: Duration = Duration::from_secs(60);
 impl Knary {
     /// # Errors
     /// If it cannot be built, or its leaves cannot be calibrated.
-    pub fn build(launcher: &Launcher, depth: u32, leaf: Leaf) -> Result<Knary> {
+    fn build(launcher: &Launcher, depth: u32, leaf: Leaf) -> Result<Knary> {
         ensure!(depth < 13, "--depth {depth}: that many leaves take forever");
         let program = launcher.example("knary")?;
         let folder = tempfile::Builder::new()
@@ -333,12 +379,7 @@ impl Knary {
 
     /// A plan for it; `repair` is what becomes of orphans.
     pub fn plan(&self, sites: Sites, repair: Repair) -> Plan {
-        Plan {
-            threads: Some(1),
-            env: vec![("SATIN_REPAIR".into(), repair.to_string().into())],
-            output: Output::Keep,
-            ..Plan::new(self.arguments.clone(), sites)
-        }
+        repair.plan(self.arguments.clone(), sites)
     }
 
     /// Runs a [`plan`](Knary::plan); what happened, and how many leaves were done.

@@ -6,6 +6,7 @@
 mod chart;
 mod crash;
 mod figures;
+mod files;
 mod jsonl;
 mod launch;
 mod migrate;

@@ -1,7 +1,7 @@
 //! What moving everything costs: in the middle of a run a fresh set of nodes joins at another site, and the first site is
 //! drained, master included.
 
-use std::{path::PathBuf, time::Duration};
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use comfy_table::{CellAlignment, Table, presets};
@@ -18,8 +18,8 @@ use signal_hook::consts::SIGTERM;
 use crate::{
     chart,
     figures::{ideal, median},
-    jsonl,
-    launch::{Knary, Launcher, Leaf, Repair},
+    files::Files,
+    launch::{Knary, Launcher, Repair, Work},
 };
 
 /// Move a run to other nodes: a site joins, the first is drained; extra time and leaves done again.
@@ -43,30 +43,16 @@ pub struct Args {
     /// When, in percent of the time of the undisturbed run
     #[arg(long, value_name = "PERCENT", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..100))]
     at: u32,
-    /// Leaves compute; otherwise they sleep, and so there may be more workers than cores
-    #[arg(long)]
-    compute: bool,
-    /// Levels of the tree, of width 5: 6 levels are 15,625 leaves
-    #[arg(long, default_value_t = 6)]
-    depth: u32,
+    #[command(flatten)]
+    work: Work,
     /// Milliseconds that a leaf takes [default: 10, or 3 if it computes]
     #[arg(long, value_name = "MS")]
     leaf: Option<u32>,
     /// Pairs of runs, one undisturbed and one that is moved; the medians count
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
     runs: u32,
-    /// Build knary in this profile [default: release]
-    #[arg(long, value_name = "NAME")]
-    profile: Option<String>,
-    /// Also write the figures to this file, as JSON Lines
-    #[arg(long, value_name = "FILE", conflicts_with = "from")]
-    json: Option<PathBuf>,
-    /// Also draw them
-    #[arg(long, value_name = "FILE")]
-    svg: Option<PathBuf>,
-    /// Measure nothing: show what an earlier run wrote by --json
-    #[arg(long, value_name = "FILE")]
-    from: Option<PathBuf>,
+    #[command(flatten)]
+    files: Files,
 }
 
 /// A pair of runs; a line of the results.
@@ -98,8 +84,8 @@ struct Row {
 
 /// Measures and reports.
 pub fn run(args: &Args) -> Result<()> {
-    let rows = match &args.from {
-        Some(file) => jsonl::read(file)?,
+    let rows = match args.files.earlier()? {
+        Some(rows) => rows,
         None => measure(args)?,
     };
     println!("{}", table(&rows));
@@ -113,13 +99,7 @@ pub fn run(args: &Args) -> Result<()> {
             if extra <= 2.0 { "met" } else { "missed" }
         );
     }
-    if let Some(path) = &args.json {
-        jsonl::write(path, &rows)?;
-    }
-    if let Some(path) = &args.svg {
-        draw(path, &rows)?;
-    }
-    Ok(())
+    args.files.write(&rows, draw)
 }
 
 const OLD: &str = "old";
@@ -132,12 +112,9 @@ fn names(site: &str, nodes: u32) -> Vec<String> {
 }
 
 fn measure(args: &Args) -> Result<Vec<Row>> {
-    let launcher = Launcher::new(args.profile.clone())?;
-    let leaf = Leaf::new(
-        args.compute,
-        args.leaf.unwrap_or(if args.compute { 3 } else { 10 }),
-    );
-    let knary = Knary::build(&launcher, args.depth, leaf)?;
+    let launcher = args.work.launcher()?;
+    let ms = args.leaf.unwrap_or(if args.work.compute { 3 } else { 10 });
+    let knary = args.work.build(&launcher, ms)?;
     let mut rows = Vec::new();
     for number in 1..=args.runs {
         let plan = plan(args, &knary);
@@ -190,7 +167,7 @@ fn moved(args: &Args, launcher: &Launcher, knary: &Knary, undisturbed_s: f64) ->
         undisturbed_s,
         &[(0.0, one), (joined_s, both), (told_s, one)],
     );
-    let case = match args.compute {
+    let case = match args.work.compute {
         true => "knary computing",
         false => "knary sleeping",
     };

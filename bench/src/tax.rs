@@ -11,16 +11,13 @@ use std::{
 
 use anyhow::{Context, Result, ensure};
 use comfy_table::{CellAlignment, Table, presets};
-use satin_cli::{
-    pool::{Output, Plan},
-    sites::Sites,
-};
+use satin_cli::sites::Sites;
 use serde::{Deserialize, Serialize};
 
 use crate::{
     chart,
     figures::Spread,
-    jsonl,
+    files::Files,
     launch::{Launcher, Repair},
 };
 
@@ -61,15 +58,8 @@ pub struct Args {
     /// Build the programs in this profile [default: release]
     #[arg(long, value_name = "NAME")]
     profile: Option<String>,
-    /// Also write the figures to this file, as JSON Lines
-    #[arg(long, value_name = "FILE", conflicts_with = "from")]
-    json: Option<PathBuf>,
-    /// Also draw the ratios of the pairs
-    #[arg(long, value_name = "FILE")]
-    svg: Option<PathBuf>,
-    /// Measure nothing: show what an earlier run wrote by --json
-    #[arg(long, value_name = "FILE")]
-    from: Option<PathBuf>,
+    #[command(flatten)]
+    files: Files,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum, Serialize, Deserialize)]
@@ -147,18 +137,12 @@ const MOST: f64 = 1.01;
 
 /// Measures and reports.
 pub fn run(args: &Args) -> Result<()> {
-    let rows = match &args.from {
-        Some(file) => jsonl::read(file)?,
+    let rows = match args.files.earlier()? {
+        Some(rows) => rows,
         None => measure(args)?,
     };
     report(&rows);
-    if let Some(path) = &args.json {
-        jsonl::write(path, &rows)?;
-    }
-    if let Some(path) = &args.svg {
-        draw(path, &rows)?;
-    }
-    Ok(())
+    args.files.write(&rows, draw)
 }
 
 fn measure(args: &Args) -> Result<Vec<Row>> {
@@ -179,12 +163,7 @@ fn measure(args: &Args) -> Result<Vec<Row>> {
                 let arguments = case.arguments(args);
                 let words = std::iter::once(program.clone().into_os_string())
                     .chain(arguments.into_iter().map(Into::into));
-                let plan = Plan {
-                    threads: Some(1),
-                    env: vec![("SATIN_REPAIR".into(), repair.to_string().into())],
-                    output: Output::Keep,
-                    ..Plan::new(words, Sites::alike(1, args.nodes))
-                };
+                let plan = repair.plan(words, Sites::alike(1, args.nodes));
                 let story = launcher.run(plan, LIMIT, |_| Ok(()))?;
                 times[usize::from(repair == Repair::Naive)] = story.seconds();
             }

@@ -25,6 +25,15 @@ use satin::{
 /// How long anything may take before a test gives up: only a watchdog.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
+/// Waits until that holds, which `what` names.
+pub fn wait_for(what: &str, condition: impl Fn() -> bool) {
+    let since = Instant::now();
+    while !condition() {
+        assert!(since.elapsed() < PATIENCE, "{what} did not happen");
+        std::thread::yield_now();
+    }
+}
+
 /// A small generator (splitmix64): the same numbers for the same seed, everywhere.
 #[derive(Clone)]
 pub struct Rng(pub u64);

@@ -16,11 +16,12 @@ use satin::{
         Answer, Fingerprint, JobId, Offer, Parcel, Recall, Repair, RootTag, Saved, VTable,
         number_of, registered,
     },
+    spawn, spawnable, sync,
     worker::{Gate, Haul, Leaving, Outside, Token},
 };
 use serde::Serialize;
 
-use super::PATIENCE;
+use super::{PATIENCE, wait_for};
 
 pub fn pool(threads: usize) -> Satin {
     satin::builder()
@@ -28,14 +29,6 @@ pub fn pool(threads: usize) -> Satin {
         .stack(16)
         .build()
         .expect("a pool")
-}
-
-pub fn wait_for(what: &str, condition: impl Fn() -> bool) {
-    let since = Instant::now();
-    while !condition() {
-        assert!(since.elapsed() < PATIENCE, "{what} did not happen");
-        std::thread::yield_now();
-    }
 }
 
 /// Counters that jobs raise and wait for.
@@ -58,6 +51,34 @@ pub fn raised(flag: usize) -> u32 {
 
 pub fn await_flag(flag: usize) {
     wait_for("a flag", || raised(flag) > 0);
+}
+
+/// Spawns `children` that raise `ran` and return their number; says so at `ready`, and goes on at `on`.
+#[spawnable]
+pub fn family(children: u32, ready: usize, on: usize, ran: usize) -> u32 {
+    let mut sum = 0;
+    for child in 0..children {
+        sum += spawn!(unit(child, ran));
+    }
+    raise(ready);
+    await_flag(on);
+    sync!();
+    sum
+}
+
+/// See [`family`].
+#[spawnable]
+pub fn unit(number: u32, ran: usize) -> u32 {
+    raise(ran);
+    number
+}
+
+/// Keeps a worker busy from `begun` to `until`.
+#[spawnable]
+pub fn hold(begun: usize, until: usize) -> u32 {
+    raise(begun);
+    await_flag(until);
+    1
 }
 
 #[derive(Debug, PartialEq)]
@@ -138,6 +159,13 @@ pub fn hear<T>(told: &mpsc::Receiver<Told>, wanted: impl Fn(&Told) -> Option<T>)
 pub fn done(told: &mpsc::Receiver<Told>) -> (u64, Answer) {
     hear(told, |told| match told {
         Told::Done(key, answer) => Some((*key, answer.clone())),
+        _ => None,
+    })
+}
+
+pub fn claimed(told: &mpsc::Receiver<Told>) -> (Token, Parcel) {
+    hear(told, |told| match told {
+        Told::Claimed(token, parcel) => Some((*token, parcel.clone())),
         _ => None,
     })
 }

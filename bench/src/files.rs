@@ -1,0 +1,50 @@
+//! Files of figures: where a bench writes what it measured, and reads what an earlier run wrote.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Result;
+use serde::{Serialize, de::DeserializeOwned};
+
+use crate::jsonl;
+
+/// The options that name them.
+#[derive(Debug, clap::Args)]
+pub struct Files {
+    /// Also write the figures to this file, as JSON Lines
+    #[arg(long, value_name = "FILE", conflicts_with = "from")]
+    json: Option<PathBuf>,
+    /// Also draw them
+    #[arg(long, value_name = "FILE")]
+    svg: Option<PathBuf>,
+    /// Measure nothing: show what an earlier run wrote by --json
+    #[arg(long, value_name = "FILE")]
+    from: Option<PathBuf>,
+}
+
+impl Files {
+    /// What an earlier run wrote, if that is wanted.
+    ///
+    /// # Errors
+    /// If it cannot be read.
+    pub fn earlier<T: DeserializeOwned>(&self) -> Result<Option<Vec<T>>> {
+        self.from.as_deref().map(jsonl::read).transpose()
+    }
+
+    /// Writes and draws, as far as that is wanted.
+    ///
+    /// # Errors
+    /// If a file cannot be written.
+    pub fn write<T: Serialize>(
+        &self,
+        rows: &[T],
+        draw: impl FnOnce(&Path, &[T]) -> Result<()>,
+    ) -> Result<()> {
+        if let Some(path) = &self.json {
+            jsonl::write(path, rows)?;
+        }
+        match &self.svg {
+            Some(path) => draw(path, rows),
+            None => Ok(()),
+        }
+    }
+}
