@@ -1,11 +1,13 @@
 //! Faults: what happens to a pool, and when. A [`Schedule`] follows from a seed.
 
-use std::{fmt, time::Duration};
+use std::{collections::BTreeSet, fmt, time::Duration};
 
 use satin_runtime::node::{
     Config, Event,
-    cluster::{Cluster, Path, mix},
+    cluster::{Cluster, MainIs, Path, mix},
 };
+
+use crate::classes::Class;
 
 /// Random numbers that depend on a seed alone.
 #[derive(Clone, Debug)]
@@ -49,7 +51,7 @@ impl Dice {
 }
 
 /// The kinds of faults, in the order of [`Fault::kind`].
-pub const KINDS: [&str; 9] = [
+pub const KINDS: [&str; 16] = [
     "crash",
     "freeze",
     "drain",
@@ -59,6 +61,13 @@ pub const KINDS: [&str; 9] = [
     "isolation",
     "broken link",
     "bad network",
+    "pair cut",
+    "one-way cut",
+    "burst",
+    "leave",
+    "other root",
+    "crash of any",
+    "lasting cut",
 ];
 
 /// Which node.
@@ -98,6 +107,20 @@ pub enum Fault {
         /// Each way takes up to so much longer.
         jitter: Duration,
     },
+    /// Nothing passes between two nodes, for so long.
+    PairCut(u64, Duration),
+    /// Nothing passes from one node to another, for so long.
+    WayCut(u64, Duration),
+    /// So many of a hundred nodes die at once.
+    Burst(u64, u64),
+    /// A node goes at once, also one that drains.
+    Leave(u64),
+    /// Another thread of the master calls a root job.
+    OtherRoot(u64),
+    /// Any node dies: also one that drains, or is about to come in.
+    CrashAny(u64),
+    /// Nothing passes between two nodes any more, and that does not heal.
+    LastingCut(u64),
 }
 
 impl Fault {
@@ -114,6 +137,13 @@ impl Fault {
             Fault::Isolate(..) => 6,
             Fault::Break(..) => 7,
             Fault::Network { .. } => 8,
+            Fault::PairCut(..) => 9,
+            Fault::WayCut(..) => 10,
+            Fault::Burst(..) => 11,
+            Fault::Leave(_) => 12,
+            Fault::OtherRoot(_) => 13,
+            Fault::CrashAny(_) => 14,
+            Fault::LastingCut(_) => 15,
         }
     }
 }
@@ -128,7 +158,13 @@ impl fmt::Display for Fault {
             Fault::DrainSite(_, grace) => write!(f, "{name} within {grace:?}"),
             Fault::Partition(_, time) => write!(f, "{name} for {time:?}"),
             Fault::Isolate(who, time) => write!(f, "{name} of {who:?} for {time:?}"),
-            Fault::Join(_) => write!(f, "{name}"),
+            Fault::Join(_)
+            | Fault::Leave(_)
+            | Fault::OtherRoot(_)
+            | Fault::CrashAny(_)
+            | Fault::LastingCut(_) => write!(f, "{name}"),
+            Fault::PairCut(_, time) | Fault::WayCut(_, time) => write!(f, "{name} for {time:?}"),
+            Fault::Burst(_, percent) => write!(f, "{name} of {percent} %"),
             Fault::Break(_, later) => write!(f, "{name}, noticed {later:?} later"),
             Fault::Network { loss, jitter } => {
                 write!(f, "{name}: loses {loss:.2}, jitters by {jitter:?}")
@@ -144,6 +180,38 @@ pub struct Schedule {
     pub faults: Vec<(Duration, Fault)>,
     /// From then on everything passes, everybody runs and nobody dies any more.
     pub heal: Duration,
+}
+
+/// What a class of faults adds to a schedule.
+struct Adds {
+    /// So many at most.
+    most: u32,
+    /// Each of them in so many of a hundred cases.
+    percent: u64,
+    /// The fault, of a number that picks and a duration.
+    fault: fn(u64, Duration) -> Fault,
+}
+
+impl Adds {
+    fn of(class: Class) -> Option<Adds> {
+        let adds = |most, percent, fault| Adds {
+            most,
+            percent,
+            fault,
+        };
+        Some(match class {
+            Class::Others => adds(3, 40, |pick, _| Fault::OtherRoot(pick)),
+            Class::Joins => adds(4, 30, |pick, _| Fault::Join(pick)),
+            Class::Bursts => adds(1, 25, |pick, _| Fault::Burst(pick, 40 + mix(pick) % 56)),
+            Class::Undone => adds(2, 30, |pick, _| Fault::CrashAny(pick)),
+            Class::Leaves => adds(2, 25, |pick, _| Fault::Leave(pick)),
+            Class::Partitions => adds(2, 20, |pick, time| Fault::Partition(pick, 3 * time)),
+            Class::Pairs => adds(3, 20, Fault::PairCut),
+            Class::Ways => adds(3, 20, Fault::WayCut),
+            Class::Lasting => adds(1, 15, |pick, _| Fault::LastingCut(pick)),
+            _ => return None,
+        })
+    }
 }
 
 /// Which faults there may be.
@@ -179,9 +247,53 @@ impl Schedule {
             faults.push((at, Schedule::fault(dice, suspicion, allow)));
         }
         faults.sort_by_key(|(at, _)| *at);
-        let end = faults.last().map_or(Duration::ZERO, |(at, _)| *at);
-        let heal = end + dice.between(Duration::ZERO, 4 * suspicion);
-        Schedule { faults, heal }
+        let heal = dice.between(Duration::ZERO, 4 * suspicion);
+        let mut schedule = Schedule { faults, heal };
+        schedule.heal += schedule.end();
+        schedule
+    }
+
+    /// What a class adds: each of up to `most` faults with that chance, some of them just after another fault.
+    fn add(&mut self, dice: &mut Dice, works: Duration, suspicion: Duration, adds: &Adds) {
+        for _ in 0..adds.most {
+            if !dice.chance(adds.percent) {
+                continue;
+            }
+            let near = dice.below(self.faults.len() as u64 + 1) as usize;
+            let at = match self.faults.get(near) {
+                Some((other, _)) if dice.chance(60) => {
+                    *other + dice.between(Duration::ZERO, suspicion)
+                }
+                _ => dice.between(Duration::ZERO, works),
+            };
+            let pick = dice.throw();
+            let time = dice.between(suspicion / 4, 16 * suspicion);
+            self.faults.push((at, (adds.fault)(pick, time)));
+        }
+    }
+
+    /// The same seed with what these classes bring.
+    #[must_use]
+    pub fn with(
+        mut self,
+        classes: &BTreeSet<Class>,
+        seed: u64,
+        works: Duration,
+        suspicion: Duration,
+    ) -> Schedule {
+        let healing = self.heal.saturating_sub(self.end());
+        for class in classes {
+            if let Some(adds) = Adds::of(*class) {
+                self.add(&mut class.dice(seed), works, suspicion, &adds);
+            }
+        }
+        self.faults.sort_by_key(|(at, _)| *at);
+        self.heal = self.end() + healing;
+        self
+    }
+
+    fn end(&self) -> Duration {
+        self.faults.last().map_or(Duration::ZERO, |(at, _)| *at)
     }
 
     fn fault(dice: &mut Dice, suspicion: Duration, allow: Allow) -> Fault {
@@ -227,6 +339,14 @@ pub struct Mischief {
     pub drained: Vec<u32>,
     /// How often each of [`KINDS`] was done.
     pub done: [u64; KINDS.len()],
+    /// Nodes that died.
+    pub deaths: u64,
+    /// Faults after which somebody may be taken for dead who is not.
+    pub absences: u64,
+    /// What other threads than main's call.
+    pub programs: Vec<u32>,
+    /// How slow a newcomer is, of that number.
+    pub slowness: fn(u64) -> f64,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -247,6 +367,10 @@ impl Mischief {
             ends: Vec::new(),
             drained: Vec::new(),
             done: [0; KINDS.len()],
+            deaths: 0,
+            absences: 0,
+            programs: Vec::new(),
+            slowness: |_| 1.0,
         }
     }
 
@@ -323,6 +447,53 @@ impl Mischief {
         Some(few[place as usize])
     }
 
+    fn crash(&mut self, cluster: &mut Cluster, node: u32) {
+        cluster.crash(node);
+        self.deaths += 1;
+    }
+
+    fn cut_until(&mut self, end: Duration) {
+        self.absences += 1;
+        self.ends.push((end, Ended::Cut));
+    }
+
+    fn one_of(all: impl Iterator<Item = u32>, pick: u64) -> Option<u32> {
+        let all: Vec<u32> = all.collect();
+        let place = pick.checked_rem(all.len() as u64)?;
+        Some(all[place as usize])
+    }
+
+    /// Two different ones.
+    fn pair(all: &[u32], pick: u64) -> Option<(u32, u32)> {
+        let count = all.len() as u64;
+        let steps = 1 + (pick / count.max(1)).checked_rem(count.saturating_sub(1))?;
+        let first = pick % count;
+        Some((all[first as usize], all[((first + steps) % count) as usize]))
+    }
+
+    /// So many of a hundred die, but not all. Who did.
+    fn burst(
+        &mut self,
+        cluster: &mut Cluster,
+        mut stay: Vec<u32>,
+        pick: u64,
+        percent: u64,
+    ) -> Vec<u32> {
+        let count = stay.len() as u64;
+        let die = (count * percent / 100).min(count.saturating_sub(1));
+        let mut dice = Dice::new(pick);
+        let mut dead = Vec::new();
+        for _ in 0..die {
+            let node = stay.swap_remove(dice.below(stay.len() as u64) as usize);
+            let is_master = cluster.node(node).view().master() == cluster.peer(node);
+            if !(self.spare_master && is_master) {
+                self.crash(cluster, node);
+                dead.push(node);
+            }
+        }
+        dead
+    }
+
     /// Does it, if that leaves somebody; what was done, in words.
     pub fn bring(&mut self, cluster: &mut Cluster, fault: Fault) -> Option<String> {
         let stay = self.stay(cluster);
@@ -330,7 +501,7 @@ impl Mischief {
         let done = match fault {
             Fault::Crash(who) => {
                 let node = self.who(cluster, who).filter(|_| stay.len() > 1)?;
-                cluster.crash(node);
+                self.crash(cluster, node);
                 format!("node {node} dies")
             }
             Fault::Freeze(who, time) => {
@@ -339,6 +510,7 @@ impl Mischief {
                     return None;
                 }
                 cluster.freeze(node);
+                self.absences += 1;
                 self.ends.push((now + time, Ended::Frozen(node)));
                 format!("node {node} stops for {time:?}")
             }
@@ -385,6 +557,7 @@ impl Mischief {
                 };
                 let node = cluster.boot(&config, &site, self.threads);
                 cluster.set_nesting(node, self.nesting);
+                cluster.set_slowness(node, (self.slowness)(pick));
                 format!("node {node} comes to {site}")
             }
             Fault::Partition(pick, time) => {
@@ -403,13 +576,13 @@ impl Mischief {
                 for other in others {
                     cluster.partition(&sites[cut], &sites[other]);
                 }
-                self.ends.push((now + time, Ended::Cut));
+                self.cut_until(now + time);
                 format!("{} is cut off for {time:?}", sites[cut])
             }
             Fault::Isolate(who, time) => {
                 let node = self.who(cluster, who)?;
                 cluster.isolate(node);
-                self.ends.push((now + time, Ended::Cut));
+                self.cut_until(now + time);
                 format!("node {node} is cut off for {time:?}")
             }
             Fault::Break(pick, later) => {
@@ -418,6 +591,64 @@ impl Mischief {
                 let (a, b) = links[place as usize];
                 cluster.break_link(a, b, later);
                 format!("the link between {a} and {b} breaks; {b} notices {later:?} later")
+            }
+            Fault::PairCut(pick, time) => {
+                let (a, b) = Mischief::pair(&stay, pick)?;
+                cluster.cut_way(a, b);
+                cluster.cut_way(b, a);
+                self.cut_until(now + time);
+                format!("nothing passes between {a} and {b} for {time:?}")
+            }
+            Fault::WayCut(pick, time) => {
+                let (a, b) = Mischief::pair(&stay, pick)?;
+                cluster.cut_way(a, b);
+                self.cut_until(now + time);
+                format!("nothing passes from {a} to {b} for {time:?}")
+            }
+            Fault::LastingCut(pick) => {
+                let (a, b) = Mischief::pair(&stay, pick)?;
+                cluster.cut_for_good(a, b);
+                self.absences += 1;
+                format!("nothing passes between {a} and {b} any more")
+            }
+            Fault::Burst(pick, percent) => {
+                let dead = self.burst(cluster, stay, pick, percent);
+                if dead.is_empty() {
+                    return None;
+                }
+                format!("nodes {dead:?} die at once")
+            }
+            Fault::Leave(pick) => {
+                let is_in = |node: &u32| {
+                    let goes = cluster.is_alive(*node) && !cluster.is_frozen(*node);
+                    goes && cluster.joined(*node).is_some()
+                };
+                let node = Mischief::one_of((0..cluster.nodes()).filter(is_in), pick)?;
+                if stay.iter().all(|other| *other == node) {
+                    return None;
+                }
+                if !self.drained.contains(&node) {
+                    self.drained.push(node);
+                }
+                cluster.leave(node);
+                format!("node {node} leaves at once")
+            }
+            Fault::OtherRoot(pick) => {
+                let node = self.who(cluster, Who::Master)?;
+                let runs = cluster.main_of(node) == MainIs::Running && !cluster.is_frozen(node);
+                let program = Mischief::one_of(self.programs.iter().copied(), pick);
+                let program = program.filter(|_| runs)?;
+                let tag = cluster.start_other(node, program);
+                format!("another thread of node {node} calls program {program} as {tag:?}")
+            }
+            Fault::CrashAny(pick) => {
+                let alive = |node: &u32| cluster.is_alive(*node);
+                let node = Mischief::one_of((0..cluster.nodes()).filter(alive), pick)?;
+                if stay.iter().all(|other| *other == node) {
+                    return None;
+                }
+                self.crash(cluster, node);
+                format!("node {node} dies, whatever it does")
             }
             Fault::Network { loss, jitter } => {
                 for path in [&mut cluster.wire.near, &mut cluster.wire.far] {

@@ -22,12 +22,14 @@
 //! # Ok::<(), String>(())
 //! ```
 
+pub mod classes;
 pub mod faults;
 pub mod invariants;
 pub mod mutations;
 pub mod parse;
 pub mod seeds;
 pub mod sites;
+pub mod stories;
 pub mod trial;
 
 use std::{collections::BTreeMap, time::Duration};

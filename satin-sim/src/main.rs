@@ -1,6 +1,8 @@
 //! `satin-sim`: how would a pool of that size do, and does it stand what may happen to it?
 
 use std::{
+    collections::BTreeSet,
+    fmt::Write as _,
     fs,
     io::{IsTerminal, Write},
     ops::Range,
@@ -16,11 +18,14 @@ use comfy_table::{Table, presets::UTF8_BORDERS_ONLY};
 use satin_runtime::node::{Policy, Rule, cluster::Shape};
 use satin_sim::{
     Report, Settings,
+    classes::{About, CLASSES, Class, Standing},
     faults::KINDS,
     mutations::{self, Found, Mutations, RULES},
-    parse, run,
+    parse::{self, Left},
+    run,
     seeds::{self, Summary},
     sites,
+    stories::{STORIES, Story},
     trial::{self, Options, Trial},
 };
 use serde::Serialize;
@@ -32,7 +37,7 @@ use serde::Serialize;
 /// With --seeds: a pool, a program and faults (crashes, pauses, drains, joins, partitions, broken links) follow from each
 /// seed; after every step the invariants of the design are checked. The exit code is 1 if one was violated.
 #[derive(Parser)]
-#[command(args_conflicts_with_subcommands = true, after_help = EXAMPLES)]
+#[command(args_conflicts_with_subcommands = true, after_help = more_help())]
 struct Cli {
     #[command(subcommand)]
     command: Option<Command>,
@@ -51,8 +56,36 @@ const EXAMPLES: &str = "Examples:
   satin-sim --seeds 0..5000 --jobs 4               does it stand faults?
   satin-sim --seed 4711 --trace                    what happened in that seed?
   satin-sim --seed 4711 --trace --without flushed  and without one of the rules?
+  satin-sim --seeds 0..5000 --only pairs,bursts    these classes of faults alone
   satin-sim mutations --seeds 20000                is every rule needed?
+  satin-sim story poison --seeds 100               how does that story end?
   satin-sim sites                                  policies and round trips side by side";
+
+fn more_help() -> String {
+    let mut text = String::from("Classes of faults (* is not tried without --with):\n");
+    for About {
+        name,
+        what,
+        standing,
+        ..
+    } in CLASSES
+    {
+        let star = if standing == Standing::Open { '*' } else { ' ' };
+        let _ = writeln!(text, "  {star} {name:<11} {what}");
+    }
+    text.push_str("\nStories (* does not end well yet):\n");
+    for story in STORIES {
+        let star = if story.standing == Standing::Open {
+            '*'
+        } else {
+            ' '
+        };
+        let _ = writeln!(text, "  {star} {:<11} {}", story.name, story.what);
+    }
+    text.push('\n');
+    text.push_str(EXAMPLES);
+    text
+}
 
 #[derive(Subcommand)]
 enum Command {
@@ -67,6 +100,15 @@ enum Command {
         seed: Seed,
         #[command(flatten)]
         output: Output,
+    },
+    /// Tells a story with the usual settings and real time scales, over many seeds. The exit code is 1 if it goes wrong.
+    Story {
+        /// Which; all of them if none is named.
+        #[arg(value_parser = parse::story, value_name = "NAME")]
+        names: Vec<Story>,
+        /// So many seeds, or a range of them.
+        #[arg(long, value_parser = parse::seeds, default_value = "20")]
+        seeds: Range<u64>,
     },
     /// Leaves one rule of repair out at a time: the seeds must find out. The exit code is 1 if they do not.
     Mutations {
@@ -96,12 +138,62 @@ struct Faults {
     /// Try the seed given by --seed, and print what happens.
     #[arg(long, requires = "Seed", conflicts_with_all = ["Pool", "Output"])]
     trace: bool,
-    /// Leave out a rule of repair. May be given several times.
-    #[arg(long, value_parser = parse::rule, value_name = "RULE", conflicts_with = "Pool")]
-    without: Vec<Rule>,
+    /// Leave out rules of repair, or classes of faults.
+    #[arg(long, value_parser = parse::left, value_name = "NAME,..", value_delimiter = ',', conflicts_with = "Pool")]
+    without: Vec<Left>,
+    /// Faults of these classes too.
+    #[arg(long, value_parser = parse::class, value_name = "CLASS,..", value_delimiter = ',', conflicts_with_all = ["Pool", "only"])]
+    with: Vec<Class>,
+    /// Of all classes only these.
+    #[arg(long, value_parser = parse::class, value_name = "CLASS,..", value_delimiter = ',', conflicts_with = "Pool")]
+    only: Vec<Class>,
     /// Nothing happens to the master, and nobody is cut off.
     #[arg(long, conflicts_with = "Pool")]
     spare_master: bool,
+}
+
+impl Faults {
+    fn options(&self) -> Options {
+        let mut without = BTreeSet::new();
+        let mut classes = match self.only.is_empty() {
+            true => Class::usual(),
+            false => self.only.iter().copied().collect(),
+        };
+        classes.extend(&self.with);
+        for left in &self.without {
+            match left {
+                Left::Rule(rule) => without.insert(*rule),
+                Left::Class(class) => classes.remove(class),
+            };
+        }
+        Options {
+            without,
+            classes,
+            spare_master: self.spare_master,
+            trace: self.trace,
+        }
+    }
+}
+
+/// The arguments that lead to these options.
+fn arguments(options: &Options) -> String {
+    let rules = options.without.iter().copied().map(mutations::name);
+    let usual = Class::usual();
+    let missing = usual.difference(&options.classes).map(|class| class.name());
+    let more = options.classes.difference(&usual).map(|class| class.name());
+    let mut text = String::new();
+    for (flag, names) in [
+        ("--without", rules.chain(missing).collect::<Vec<_>>()),
+        ("--with", more.collect()),
+    ] {
+        if !names.is_empty() {
+            let _ = write!(text, " {flag} {}", names.join(","));
+        }
+    }
+    if options.spare_master {
+        text.push_str(" --spare-master");
+    }
+    text
 }
 
 #[derive(Args)]
@@ -207,6 +299,7 @@ fn main() -> anyhow::Result<ExitCode> {
             print_rows(&rows);
             output.write(&rows)?;
         }
+        Some(Command::Story { names, seeds }) => return Ok(tell(names, seeds)),
         Some(Command::Mutations {
             seeds,
             jobs,
@@ -214,11 +307,7 @@ fn main() -> anyhow::Result<ExitCode> {
             spare_master,
         }) => return Ok(mutate(seeds, *jobs, without, *spare_master)),
         None => {
-            let options = Options {
-                without: cli.faults.without.iter().copied().collect(),
-                spare_master: cli.faults.spare_master,
-                trace: cli.faults.trace,
-            };
+            let options = cli.faults.options();
             if let Some(seeds) = cli.faults.seeds {
                 return Ok(try_seeds(seeds, cli.faults.jobs, &options));
             }
@@ -255,6 +344,24 @@ fn try_seeds(seeds: Range<u64>, jobs: u32, options: &Options) -> ExitCode {
     }
 }
 
+fn tell(names: &[Story], seeds: &Range<u64>) -> ExitCode {
+    let stories = if names.is_empty() {
+        &STORIES[..]
+    } else {
+        names
+    };
+    let mut code = ExitCode::SUCCESS;
+    for story in stories {
+        say(&format!("{}: {}", story.name, story.what));
+        let telling = (story.tell)(seeds.clone());
+        say(&telling.figures);
+        if telling.wrong.is_some() {
+            code = ExitCode::FAILURE;
+        }
+    }
+    code
+}
+
 /// A line on stderr, now and then.
 fn progress(seeds: &Range<u64>) -> impl Fn(&Summary) + Sync + use<> {
     let all = seeds.end - seeds.start;
@@ -278,18 +385,11 @@ fn print_violation(trial: &Trial, options: &Options) {
     let Some(violation) = &trial.violation else {
         return;
     };
-    let without = options.without.iter();
-    let without = without.map(|rule| format!(" --without {}", mutations::name(*rule)));
-    let without: String = without.collect();
-    let spare = if options.spare_master {
-        " --spare-master"
-    } else {
-        ""
-    };
+    let arguments = arguments(options);
     let (seed, at) = (trial.seed, violation.at.as_secs_f64());
     let (invariant, sentence) = (violation.invariant, &violation.sentence);
     say(&format!(
-        "seed {seed}: {invariant} at {at:.3} s: {sentence}\n  cargo run --release -p satin-sim -- --seed {seed} --trace{without}{spare}",
+        "seed {seed}: {invariant} at {at:.3} s: {sentence}\n  cargo run --release -p satin-sim -- --seed {seed} --trace{arguments}",
     ));
 }
 

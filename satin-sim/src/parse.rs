@@ -4,7 +4,11 @@ use std::{ops::Range, time::Duration};
 
 use satin_runtime::node::{Policy, Rule, cluster::Shape};
 
-use crate::mutations::RULES;
+use crate::{
+    classes::{CLASSES, Class},
+    mutations::RULES,
+    stories::{STORIES, Story},
+};
 
 /// `10ms`, `1.5s`, `200us`.
 ///
@@ -109,6 +113,51 @@ pub fn rule(text: &str) -> Result<Rule, String> {
     })
 }
 
+/// A story.
+///
+/// # Errors
+/// Says which there are.
+pub fn story(text: &str) -> Result<Story, String> {
+    let found = STORIES.iter().find(|story| story.name == text);
+    found.copied().ok_or_else(|| {
+        let names = STORIES.map(|story| story.name);
+        format!("a story is one of {}", names.join(", "))
+    })
+}
+
+/// Something that a trial may go without.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Left {
+    /// A rule of repair.
+    Rule(Rule),
+    /// A class of faults.
+    Class(Class),
+}
+
+/// A class of faults.
+///
+/// # Errors
+/// Says which there are.
+pub fn class(text: &str) -> Result<Class, String> {
+    let found = CLASSES.iter().find(|about| about.name == text);
+    found.map(|about| about.class).ok_or_else(|| {
+        let names: Vec<&str> = CLASSES.iter().map(|about| about.name).collect();
+        format!("a class of faults is one of {}", names.join(", "))
+    })
+}
+
+/// A rule of repair, or a class of faults.
+///
+/// # Errors
+/// Says which there are.
+pub fn left(text: &str) -> Result<Left, String> {
+    let rule_or = |error| match class(text) {
+        Ok(class) => Ok(Left::Class(class)),
+        Err(more) => Err(format!("{error}; {more}")),
+    };
+    rule(text).map(Left::Rule).or_else(rule_or)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -124,6 +173,17 @@ mod tests {
         assert_eq!(seeds("3..7"), Ok(3..7));
         assert_eq!(seeds("7"), Ok(0..7));
         assert!(seeds("7..3").is_err() && seeds("..").is_err() && seeds("x").is_err());
+    }
+
+    #[test]
+    fn what_is_left_out_has_one_name() {
+        for about in CLASSES {
+            assert_eq!(left(about.name), Ok(Left::Class(about.class)));
+        }
+        for (rule, name) in RULES {
+            assert_eq!(left(name), Ok(Left::Rule(rule)));
+        }
+        assert!(left("nothing").is_err());
     }
 
     #[test]

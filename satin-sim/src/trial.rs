@@ -7,12 +7,13 @@ use std::{
 };
 
 use satin_runtime::node::{
-    Config, Notice, Rule,
-    cluster::{Cluster, MainIs, Path, Program, Shape},
+    Config, Notice, Policy, RepairMode, Rule,
+    cluster::{Cluster, MainIs, Path, Program, Shape, Wire, mix},
     inspect::Inspection,
 };
 
 use crate::{
+    classes::Class,
     faults::{Allow, Dice, KINDS, Mischief, Schedule},
     invariants::{self, Invariant, Run, Seen, Violation},
 };
@@ -27,14 +28,44 @@ const END: Duration = Duration::from_secs(60);
 const EVENTS: u64 = 3_000_000;
 
 /// What is to be tried.
-#[derive(Clone, PartialEq, Eq, Default, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Options {
     /// Rules that are left out.
     pub without: BTreeSet<Rule>,
+    /// The classes of faults that there may be.
+    pub classes: BTreeSet<Class>,
     /// Nothing happens to the master, and nobody is cut off.
     pub spare_master: bool,
     /// Print what happens.
     pub trace: bool,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            without: BTreeSet::new(),
+            classes: Class::usual(),
+            spare_master: false,
+            trace: false,
+        }
+    }
+}
+
+impl Options {
+    /// In so many of a hundred seeds there is something of a class, if there may be: then its dice.
+    fn dice(&self, class: Class, percent: u64, seed: u64) -> Option<Dice> {
+        let may = self.classes.contains(&class) && (!self.spare_master || class.spares_master());
+        let mut dice = class.dice(seed);
+        let is = may && dice.chance(percent);
+        is.then_some(dice)
+    }
+
+    /// The classes from which schedules draw.
+    fn allowed(&self) -> BTreeSet<Class> {
+        let all = self.classes.iter().copied();
+        all.filter(|class| !self.spare_master || class.spares_master())
+            .collect()
+    }
 }
 
 /// How a trial went.
@@ -75,10 +106,15 @@ struct Setting {
     threads: u32,
     nesting: usize,
     programs: Vec<Program>,
-    near: Path,
-    far: Path,
+    wire: Wire,
     keep_after: Duration,
     shy: Option<Duration>,
+    /// How slow a node is, by its number.
+    slowness: fn(u64) -> f64,
+    /// What all jobs need.
+    shared: Option<Vec<u8>>,
+    /// A node's number, by bits exclusive or, is in its id.
+    scrambled: u32,
     schedule: Schedule,
 }
 
@@ -109,7 +145,10 @@ impl Setting {
         let near = Path::new(dice.between(Duration::from_micros(50), Duration::from_millis(2)));
         let far = Path::new(dice.between(Duration::from_millis(2), Duration::from_millis(60)));
         let jobs = 1 + dice.below(3) / 2;
-        let programs: Vec<Program> = (0..jobs).map(|_| Setting::program(&mut dice)).collect();
+        let mut programs: Vec<Program> = (0..jobs).map(|_| Setting::program(&mut dice)).collect();
+        for program in &mut programs {
+            Setting::adapt(program, seed, options);
+        }
         let needed: Duration = programs.iter().map(|is| is.sequential().time).sum();
         let works = needed.mul_f64(1.2) / (nodes * threads) + Duration::from_millis(50);
         let allow = Allow {
@@ -117,20 +156,109 @@ impl Setting {
             partitions: !options.spare_master,
         };
         let schedule = Schedule::random(&mut dice, works, config.suspicion, allow);
+        let schedule = schedule.with(&options.allowed(), seed, works, config.suspicion);
+        let shallow = options.dice(Class::Shallow, 40, seed);
+        let slow = options.dice(Class::Slow, 50, seed).is_some();
+        let ids = options.dice(Class::Ids, 80, seed);
+        let shared = options.dice(Class::Shared, 60, seed);
         Setting {
-            config,
+            config: Setting::modes(config, seed, options),
             sites,
             threads,
-            nesting,
+            nesting: shallow.map_or(nesting, |mut dice| dice.one_of(&[2, 2, 3, 4, 5])),
             programs,
-            near,
-            far,
+            wire: Setting::wire(near, far, seed, options),
             keep_after: Duration::from_millis(dice.one_of(&[0, 0, 50])),
             shy: dice
                 .chance(20)
                 .then(|| dice.between(Duration::ZERO, Duration::from_millis(3))),
+            slowness: match slow {
+                true => |pick| 0.3 + (mix(pick) % 40) as f64 / 10.0,
+                false => |_| 1.0,
+            },
+            shared: shared.map(|mut dice| vec![seed as u8; 1 + dice.below(300) as usize]),
+            scrambled: ids.map_or(0, |mut dice| dice.below(16) as u32),
             schedule,
         }
+    }
+
+    /// Other ways to repair and to steal.
+    fn modes(mut config: Config, seed: u64, options: &Options) -> Config {
+        if let Some(mut dice) = options.dice(Class::Modes, 50, seed) {
+            let modes = [
+                RepairMode::Running,
+                RepairMode::Running,
+                RepairMode::Finished,
+            ];
+            config.repair = match dice.chance(4) {
+                true => RepairMode::Naive,
+                false => dice.one_of(&modes),
+            };
+            let policies = [
+                Policy::Crs,
+                Policy::Crs,
+                Policy::Crs,
+                Policy::Rs,
+                Policy::Mw,
+            ];
+            config.policy = dice.one_of(&policies);
+        }
+        if options.dice(Class::Crashes, 80, seed).is_some() {
+            config.max_crashes = Config::default().max_crashes;
+        }
+        config
+    }
+
+    /// What becomes of messages.
+    fn wire(near: Path, far: Path, seed: u64, options: &Options) -> Wire {
+        let mut wire = Wire::default();
+        wire.near = near;
+        wire.far = far;
+        wire.idle_timeout = Duration::from_millis(600);
+        wire.late = options.dice(Class::Late, 80, seed).is_some();
+        if let Some(mut dice) = options.dice(Class::Stray, 50, seed) {
+            wire.large = dice.one_of(&[0, 40, 60, 90, 200]);
+            wire.stray = dice.between(Duration::from_millis(1), Duration::from_millis(400));
+        }
+        if let Some(mut dice) = options.dice(Class::Gossip, 50, seed) {
+            wire.gossip_twice = 0.3;
+            wire.gossip_late = dice.between(Duration::from_millis(1), Duration::from_secs(2));
+        }
+        wire
+    }
+
+    /// Searches and panics.
+    fn adapt(program: &mut Program, seed: u64, options: &Options) {
+        let seed = seed ^ program.seed;
+        if let Some(mut dice) = options.dice(Class::Bounds, 40, seed) {
+            program.shape = Setting::search(&mut dice);
+            program.feeds = false;
+            let whole = dice.between(Duration::from_millis(100), Duration::from_secs(6));
+            program.leaf = Setting::leaf(program, whole);
+        }
+        if let Some(mut dice) = options.dice(Class::Panics, 10, seed)
+            && !matches!(program.shape, Shape::Best { .. })
+        {
+            // Which child of a race is run at all depends on chance, and what feeds on results is not known beforehand.
+            if let Shape::Random { races, .. } = &mut program.shape {
+                *races = 0;
+            }
+            program.feeds = false;
+            program.panics = dice.one_of(&[20, 100]);
+        }
+    }
+
+    fn search(dice: &mut Dice) -> Shape {
+        Shape::Best {
+            width: 2 + dice.below(2) as u32,
+            height: 3 + dice.below(2) as u32,
+        }
+    }
+
+    /// How long a leaf takes, if all together take so long.
+    fn leaf(program: &Program, whole: Duration) -> Duration {
+        let leaf = whole.as_secs_f64() / program.sequential().leaves as f64;
+        Duration::from_secs_f64(leaf).min(Duration::from_secs(1))
     }
 
     /// Small enough for a thousand of them in a second, and as long as a few suspicions.
@@ -154,10 +282,7 @@ impl Setting {
             7 => Shape::Flat {
                 jobs: 1 + dice.below(20) as u32,
             },
-            _ => Shape::Best {
-                width: 2 + dice.below(2) as u32,
-                height: 3 + dice.below(2) as u32,
-            },
+            _ => Setting::search(dice),
         };
         let mut program = Program::new(shape, Duration::from_millis(1)).seeded(dice.below(1 << 32));
         program.feeds = dice.chance(30);
@@ -165,10 +290,8 @@ impl Setting {
         program.inner = Duration::from_micros(dice.below(3000));
         // Together it takes about so long.
         let whole = dice.between(Duration::from_millis(100), Duration::from_secs(6));
-        let outcome = program.sequential();
-        let leaf = whole.as_secs_f64() / outcome.leaves as f64;
-        program.leaf = Duration::from_secs_f64(leaf).min(Duration::from_secs(1));
-        if outcome.jobs > 2000 {
+        program.leaf = Setting::leaf(&program, whole);
+        if program.sequential().jobs > 2000 {
             return Setting::program(dice);
         }
         program
@@ -221,6 +344,10 @@ struct Stage {
     schedule: Schedule,
     invariants: Vec<Box<dyn Invariant>>,
     right: Vec<u64>,
+    /// Does a leaf panic?
+    panics: bool,
+    /// Are bounds looked at?
+    bounds: bool,
     needed: Duration,
     books: Inspection,
     trace: bool,
@@ -231,14 +358,17 @@ impl Stage {
         let setting = Setting::of(seed, options);
         let mut cluster = Cluster::new(seed);
         cluster.count_runs();
-        cluster.wire.near = setting.near;
-        cluster.wire.far = setting.far;
-        cluster.wire.idle_timeout = Duration::from_millis(600);
+        cluster.scramble(setting.scrambled);
+        cluster.wire = setting.wire;
         cluster.keep_after = setting.keep_after;
         cluster.form(&setting.config, &setting.sites, setting.threads);
         for node in 0..cluster.nodes() {
             cluster.set_nesting(node, setting.nesting);
             cluster.set_shy(node, setting.shy);
+            cluster.set_slowness(node, (setting.slowness)(seed ^ u64::from(node)));
+        }
+        if let Some(bytes) = setting.shared {
+            cluster.share(bytes);
         }
         let programs: Vec<u32> = (setting.programs.iter())
             .map(|program| cluster.program(program.clone()))
@@ -265,8 +395,13 @@ impl Stage {
         cluster.trace = options.trace;
         cluster.set_main_everywhere(&programs, None);
         let (config, spare) = (&setting.config, options.spare_master);
+        let mut mischief = Mischief::new(config, setting.threads, setting.nesting, spare);
+        mischief.programs.clone_from(&programs);
+        mischief.slowness = setting.slowness;
         Stage {
-            mischief: Mischief::new(config, setting.threads, setting.nesting, spare),
+            mischief,
+            panics: setting.programs.iter().any(Program::has_panic),
+            bounds: options.classes.contains(&Class::Bounds),
             cluster,
             schedule: setting.schedule,
             invariants: invariants::all(),
@@ -398,6 +533,7 @@ impl Stage {
             cluster: &self.cluster,
             node,
             books: &self.books,
+            panics: self.panics,
         };
         for invariant in &mut self.invariants {
             if let Err(sentence) = invariant.check_step(&seen) {
@@ -413,6 +549,8 @@ impl Stage {
         let run = Run {
             cluster: &self.cluster,
             right: &self.right,
+            panics: self.panics,
+            bounds: self.bounds,
             drained: &self.mischief.drained,
             done,
             rests,
@@ -433,10 +571,9 @@ impl Stage {
         let nodes = 0..self.cluster.nodes();
         let tally = nodes.map(|node| self.cluster.node(node).inspect().tally);
         let tally: u64 = tally.map(|tally| tally.withdrawn + tally.misses).sum();
-        let died = self.mischief.done[0] + self.mischief.drained.len() as u64;
+        let died = self.mischief.deaths + self.mischief.drained.len() as u64;
         // Who was cut off, or slept, may have been taken for dead, and may have taken others for dead.
-        let [_, slept, .., cut, alone, _, _] = self.mischief.done;
-        let apart = (slept + cut + alone) * u64::from(self.cluster.nodes());
+        let apart = self.mischief.absences * u64::from(self.cluster.nodes());
         died + apart + 2 * trial.reborn + tally + u64::from(trial.term)
     }
 

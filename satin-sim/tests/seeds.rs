@@ -13,7 +13,9 @@ fn nothing_is_violated() {
         .map(|trial| format!("seed {}: {:?}", trial.seed, trial.violation))
         .collect();
     assert_eq!(violations, Vec::<String>::new());
-    assert!(summary.faults.iter().all(|count| *count > 10));
+    // Those after them belong to classes that have to be asked for.
+    let usual = summary.faults.iter().take(9);
+    assert!({ usual }.all(|count| *count > 10));
     assert!(summary.claims > 0 && summary.saved > 0 && summary.terms > 0);
 }
 

@@ -1,4 +1,6 @@
-//! I12: the answer is right, wherever `main` came to its end.
+//! I12: the answer is right, wherever a root job came to its end; so is the bound that came with it; and a panic is seen.
+
+use satin_runtime::node::cluster::{Ending, LEAF_PANICS, OtherRoot, Sighting};
 
 use super::{Invariant, Run, Seen};
 
@@ -14,7 +16,8 @@ impl Invariant for Right {
     }
 
     fn check_step(&mut self, seen: &Seen<'_>) -> Result<(), String> {
-        match seen.cluster.panics(seen.node).first() {
+        let mut panics = seen.cluster.panics(seen.node).iter();
+        match panics.find(|story| !(seen.panics && story.contains(LEAF_PANICS))) {
             None => Ok(()),
             Some(story) => Err(format!(
                 "a root job at node {} panicked: {story}",
@@ -25,12 +28,66 @@ impl Invariant for Right {
 
     fn check_end(&mut self, run: &Run<'_>) -> Result<(), String> {
         let mut endings = run.cluster.endings().iter();
-        match endings.find(|ending| ending.results != run.right) {
-            None => Ok(()),
-            Some(ending) => Err(format!(
-                "main at node {} in term {} got {:x?}, which should be {:x?}",
-                ending.node, ending.term, ending.results, run.right
-            )),
+        if let Some(ending) = endings.find(|ending| !is_right(ending, run)) {
+            let Ending {
+                node,
+                term,
+                panicked,
+                results,
+            } = ending;
+            let (right, panics) = (run.right, run.panics);
+            return Err(format!(
+                "main at node {node} in term {term} got {results:x?} (panic: {panicked}), which should be {right:x?} (panic: {panics})"
+            ));
         }
+        check_bounds(run)?;
+        (run.books.iter()).try_for_each(|(node, _)| check_others(run, *node))
+    }
+}
+
+fn is_right(ending: &Ending, run: &Run<'_>) -> bool {
+    match run.panics {
+        true => ending.panicked && run.right.starts_with(&ending.results),
+        false => !ending.panicked && ending.results == run.right,
+    }
+}
+
+/// What leads to a result has been offered before the result comes.
+fn check_bounds(run: &Run<'_>) -> Result<(), String> {
+    let wrong = |seen: &&Sighting| seen.bound != Some(seen.result);
+    match run
+        .cluster
+        .sightings()
+        .iter()
+        .find(wrong)
+        .filter(|_| run.bounds)
+    {
+        None => Ok(()),
+        Some(Sighting {
+            node,
+            tag,
+            result,
+            bound,
+        }) => Err(format!(
+            "main at node {node} sees the result {result} of {tag:?}, and the bound is {bound:?} there"
+        )),
+    }
+}
+
+/// Those that other threads called, on nodes that are still there.
+fn check_others(run: &Run<'_>, node: u32) -> Result<(), String> {
+    let is_right = |other: &OtherRoot| {
+        let right = run.cluster.outcome(other.program).result;
+        match &other.outcome {
+            Some(Ok(result)) => *result == right,
+            Some(Err(story)) => run.panics && story.contains(LEAF_PANICS),
+            None => false,
+        }
+    };
+    match run.cluster.others(node).find(|(_, other)| !is_right(other)) {
+        None => Ok(()),
+        Some((tag, other)) => Err(format!(
+            "{tag:?} of another thread of node {node}: {other:?}"
+        )),
     }
 }

@@ -38,6 +38,8 @@ pub struct Seen<'c> {
     pub node: u32,
     /// Those books.
     pub books: &'c Inspection,
+    /// Does a leaf of a program panic?
+    pub panics: bool,
 }
 
 /// What is known of a run when it is over.
@@ -46,6 +48,10 @@ pub struct Run<'c> {
     pub cluster: &'c Cluster,
     /// The right results of `main`'s root jobs.
     pub right: &'c [u64],
+    /// Does a leaf of a program panic? Then every main must see that.
+    pub panics: bool,
+    /// Must every main see the bound that led to its result?
+    pub bounds: bool,
     /// Nodes that were told to go.
     pub drained: &'c [u32],
     /// Did the root jobs end in time?

@@ -15,7 +15,9 @@
 //! assert!(cluster.run_until(Duration::from_secs(10), |cluster| cluster.is_done(0)));
 //! ```
 
+mod faults;
 mod program;
+mod threads;
 mod wire;
 mod words;
 mod workers;
@@ -24,8 +26,9 @@ mod workers;
 mod tests;
 
 pub use program::{Outcome, Program, Shape, Work, mix};
+pub use threads::OtherRoot;
 pub use wire::{KINDS, Path, Wire, kind, size};
-pub use workers::{BEST, Effort};
+pub use workers::{BEST, Effort, LEAF_PANICS};
 
 use std::{
     cmp::Reverse,
@@ -185,6 +188,10 @@ struct Slot {
     bounds: BTreeMap<(BoundName, RootTag), Vec<u8>>,
     hungry: bool,
     born: Duration,
+    /// Root jobs that other threads than main's have called here.
+    others: BTreeMap<RootTag, OtherRoot>,
+    /// Computing takes so many times as long here.
+    slowness: f64,
 }
 
 impl Slot {
@@ -349,6 +356,24 @@ pub struct Cluster {
     to_the_dead: Option<String>,
     runs: Option<BTreeMap<u64, u32>>,
     promises: Option<Promises>,
+    /// Made by every main, needed by all jobs.
+    shared: Option<(ValueName, Vec<u8>)>,
+    /// A node's number, by bits exclusive or, is in its id.
+    scrambled: u32,
+    sightings: Vec<Sighting>,
+}
+
+/// A result of a [`Shape::Best`] as main saw it, with what its bound said at that moment.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Sighting {
+    /// The node where main runs.
+    pub node: u32,
+    /// The root job.
+    pub tag: RootTag,
+    /// Its result.
+    pub result: u64,
+    /// The bound; `None` if no offer had arrived there.
+    pub bound: Option<u64>,
 }
 
 /// Hosted jobs that improve a bound just before they are done.
@@ -441,6 +466,9 @@ impl Cluster {
             to_the_dead: None,
             runs: None,
             promises: None,
+            shared: None,
+            scrambled: 0,
+            sightings: Vec::new(),
         }
     }
 
@@ -502,7 +530,7 @@ impl Cluster {
         });
         Identity {
             peer: Peer {
-                id: NodeId(u128::from(index) << 96),
+                id: NodeId(u128::from(index ^ self.scrambled) << 96),
                 generation: 0,
             },
             name: format!("{site}-{index}").into(),
@@ -548,7 +576,13 @@ impl Cluster {
             bounds: BTreeMap::new(),
             hungry: false,
             born: self.now,
+            others: BTreeMap::new(),
+            slowness: 1.0,
         });
+        if let Some((name, _)) = &self.shared {
+            let name = *name;
+            self.set_needs(index, &[name]);
+        }
         let now = self.now;
         self.slots[index as usize].timer = Some(now);
         self.schedule(now, Happening::Timeout(index));
@@ -596,7 +630,7 @@ impl Cluster {
     /// The number of a node.
     #[must_use]
     pub fn index(&self, peer: Peer) -> u32 {
-        (peer.id.0 >> 96) as u32
+        (peer.id.0 >> 96) as u32 ^ self.scrambled
     }
 
     /// Does it run?
@@ -809,6 +843,12 @@ impl Cluster {
         &self.endings
     }
 
+    /// What every main saw of its searches so far.
+    #[must_use]
+    pub fn sightings(&self) -> &[Sighting] {
+        &self.sightings
+    }
+
     fn go_on_with_main(&mut self, node: u32) {
         let slot = &mut self.slots[node as usize];
         if slot.running.is_some() || !slot.may_start || slot.yields || !slot.alive {
@@ -887,6 +927,7 @@ impl Cluster {
         slot.mains.push(term);
         slot.roots = 0;
         slot.running = None;
+        self.make_shared(node);
     }
 
     /// Something happens to a node.
@@ -1206,7 +1247,8 @@ impl Cluster {
                     let link = self.slot(node).links.get(other);
                     link.is_some_and(|link| link.up && link.epoch == epoch)
                 };
-                if stands(to, &from) && (stands(from, &to) || !self.slot(from).alive) {
+                let left = stands(from, &to) || !self.slot(from).alive || self.wire.late;
+                if stands(to, &from) && left {
                     let slot = self.slot_mut(to);
                     slot.workers.events.push_back(Event::Received {
                         from: sender,
@@ -1261,11 +1303,6 @@ impl Cluster {
 
     fn link(&mut self, node: u32, other: u32) -> &mut Link {
         self.slot_mut(node).links.entry(other).or_default()
-    }
-
-    fn is_cut(&self, a: u32, b: u32) -> bool {
-        let with_site = |node: u32| (node, self.slot(node).site);
-        self.wire.is_cut(with_site(a), with_site(b))
     }
 
     fn path(&self, a: u32, b: u32) -> Path {
@@ -1405,7 +1442,7 @@ impl Cluster {
         }
         let gossip = matches!(message, Message::Gossip(_));
         let path = self.path(node, other);
-        if self.is_cut(node, other) {
+        if self.is_cut_way(node, other) {
             if !gossip {
                 self.link(node, other).stalled.push((sender, message));
             }
@@ -1420,6 +1457,8 @@ impl Cluster {
             latency += path.jitter.mul_f64(self.rng.random());
         }
         let large = size > self.wire.large;
+        latency += self.astray(gossip, large);
+        let again = gossip.then(|| self.again()).flatten();
         let now = self.now;
         let link = self.link(node, other);
         let mut leaves = now;
@@ -1440,6 +1479,19 @@ impl Cluster {
         }
         let (to, from) = (other, node);
         let message = Box::new(message);
+        if let Some(later) = again {
+            let message = message.clone();
+            self.schedule(
+                arrives + later,
+                Happening::Arrive {
+                    to,
+                    from,
+                    sender,
+                    epoch,
+                    message,
+                },
+            );
+        }
         self.schedule(
             arrives,
             Happening::Arrive {
@@ -1464,8 +1516,12 @@ impl Cluster {
             }
             slot.workers.run(&self.programs);
             let bursts = std::mem::take(&mut slot.workers.bursts);
+            let slowness = slot.slowness;
             for (lane, time) in &bursts {
-                self.schedule(now + *time, Happening::BurstOver(index, *lane));
+                self.schedule(
+                    now + time.mul_f64(slowness),
+                    Happening::BurstOver(index, *lane),
+                );
             }
             let slot = &mut self.slots[index as usize];
             slot.workers.bursts = bursts;
@@ -1509,6 +1565,9 @@ impl Cluster {
                 break;
             }
         }
+        if self.slots[index as usize].workers.poisoned {
+            return self.crash(index);
+        }
         let slot = &mut self.slots[index as usize];
         if let Some(due) = slot.node.poll_timeout()
             && slot.timer.is_none_or(|timer| due < timer)
@@ -1522,6 +1581,11 @@ impl Cluster {
     fn finish_root(&mut self, node: u32, tag: RootTag, finished: Finished) {
         let (now, keep_after) = (self.now, self.keep_after);
         let slot = self.slot_mut(node);
+        if let Some(other) = slot.others.get_mut(&tag) {
+            other.finish(finished);
+            slot.workers.events.push_back(Event::RootFinished(tag));
+            return;
+        }
         let Some(running) = slot.running.filter(|running| running.tag == tag) else {
             // It had to be given up before the next main could start.
             return;
@@ -1571,7 +1635,25 @@ impl Cluster {
         }
     }
 
+    /// Main reads the bound of a search as soon as it has the result.
+    fn look_at_bound(&mut self, node: u32, tag: RootTag, result: u64) {
+        let slot = self.slot(node);
+        let program = slot.running.map(|running| running.program as usize);
+        let shape = program.map(|program| self.programs[program].shape);
+        if let Some(Shape::Best { .. }) = shape {
+            let arrived = self.bound(node, BEST, tag).into_iter();
+            let bound = arrived.chain(slot.workers.best_of(tag)).min();
+            self.sightings.push(Sighting {
+                node,
+                tag,
+                result,
+                bound,
+            });
+        }
+    }
+
     fn main_sees(&mut self, node: u32, tag: RootTag, result: u64) {
+        self.look_at_bound(node, tag, result);
         let slot = self.slot_mut(node);
         slot.workers.events.push_back(Event::RootFinished(tag));
         slot.results.insert(tag, result);

@@ -112,6 +112,10 @@ pub struct Program {
     pub feeds: bool,
     /// A job that runs again may spawn the same children in another order. The result is the same.
     pub changing: bool,
+    /// Of a thousand leaves so many panic.
+    pub panics: u64,
+    /// The job with this [`Work::seed`] ends the process of every node that runs it.
+    pub poison: Option<u64>,
 }
 
 impl Program {
@@ -127,6 +131,8 @@ impl Program {
             seed: 0,
             feeds: false,
             changing: false,
+            panics: 0,
+            poison: None,
         }
     }
 
@@ -205,6 +211,34 @@ impl Program {
                 })
             }
         }
+    }
+
+    /// Does this leaf panic?
+    pub(super) fn panics_at(&self, work: Work) -> bool {
+        self.panics > 0 && work.height == 0 && mix(work.seed ^ 0xbad) % 1000 < self.panics
+    }
+
+    /// Does any leaf of the whole tree panic?
+    #[must_use]
+    pub fn has_panic(&self) -> bool {
+        self.panic_below(self.root())
+    }
+
+    fn panic_below(&self, work: Work) -> bool {
+        if self.panics_at(work) {
+            return true;
+        }
+        let (mut phase, mut index) = (0, 0);
+        while let Some((_, children)) = self.phase(work, phase) {
+            for _ in 0..children {
+                if self.panic_below(self.child(work, index, 0)) {
+                    return true;
+                }
+                index += 1;
+            }
+            phase += 1;
+        }
+        false
     }
 
     fn leaf_time(&self, work: Work) -> Duration {

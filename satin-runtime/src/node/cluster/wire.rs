@@ -50,6 +50,18 @@ pub struct Wire {
     paths: BTreeMap<(u32, u32), Path>,
     cut: BTreeSet<(u32, u32)>,
     isolated: BTreeSet<u32>,
+    /// Nothing passes from the first node to the second.
+    ways: BTreeSet<(u32, u32)>,
+    /// The same, and it stays so when everything else heals.
+    lasting: BTreeSet<(u32, u32)>,
+    /// What is under way when its sender gives a link up arrives all the same, until the receiver gives it up too.
+    pub late: bool,
+    /// What goes on a stream of its own takes up to so much longer.
+    pub stray: Duration,
+    /// This share of [`Message::Gossip`] comes a second time.
+    pub gossip_twice: f64,
+    /// A tenth of [`Message::Gossip`], and everything that comes a second time, takes up to so much longer.
+    pub gossip_late: Duration,
 }
 
 impl Default for Wire {
@@ -63,6 +75,12 @@ impl Default for Wire {
             paths: BTreeMap::new(),
             cut: BTreeSet::new(),
             isolated: BTreeSet::new(),
+            ways: BTreeSet::new(),
+            lasting: BTreeSet::new(),
+            late: false,
+            stray: Duration::ZERO,
+            gossip_twice: 0.0,
+            gossip_late: Duration::ZERO,
         }
     }
 }
@@ -93,10 +111,22 @@ impl Wire {
     pub(super) fn heal(&mut self) {
         self.cut.clear();
         self.isolated.clear();
+        self.ways.clear();
     }
 
-    /// Does nothing come through between two nodes, given with their sites?
+    pub(super) fn cut_way(&mut self, from: u32, to: u32) {
+        self.ways.insert((from, to));
+    }
+
+    pub(super) fn cut_for_good(&mut self, from: u32, to: u32) {
+        self.lasting.insert((from, to));
+    }
+
+    /// Does nothing come through from the first node to the second, given with their sites?
     pub(super) fn is_cut(&self, (a, site_a): (u32, u32), (b, site_b): (u32, u32)) -> bool {
+        if self.ways.contains(&(a, b)) || self.lasting.contains(&(a, b)) {
+            return true;
+        }
         if self.cut.is_empty() && self.isolated.is_empty() {
             return false;
         }

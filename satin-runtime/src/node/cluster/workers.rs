@@ -17,8 +17,15 @@ use crate::job::{
     RootTag, Saved, ValueName,
 };
 
+/// What a leaf says that panics, see [`Program::panics`].
+pub const LEAF_PANICS: &str = "a leaf panics";
+
 /// The bound of a [`Shape::Best`](super::Shape::Best).
 pub const BEST: BoundName = BoundName(0xbe57);
+
+/// Root jobs of other threads than main's are numbered from here, as in `worker/root.rs`: a new main does not look for
+/// them.
+pub(super) const OTHER_ROOTS: u32 = 1 << 31;
 
 /// Where the result of a frame goes.
 #[derive(Clone, PartialEq, Debug)]
@@ -211,6 +218,8 @@ pub(super) struct Workers {
     pub(super) done: Effort,
     /// Invocations begun, by a hash of the id; if anybody wants to know.
     pub(super) begun: Option<Vec<u64>>,
+    /// A job that kills its host has begun.
+    pub(super) poisoned: bool,
     /// A child was not where it should have been.
     broken: Option<String>,
     /// Something came back that was not away.
@@ -248,6 +257,7 @@ impl Workers {
             publish: None,
             done: Effort::default(),
             begun: None,
+            poisoned: false,
             broken: None,
             stray: None,
         }
@@ -335,7 +345,7 @@ impl Workers {
 
     /// A root job waits for a worker.
     pub(super) fn start_root(&mut self, tag: RootTag, program: u32, work: Work) {
-        let marked = tag.term > 0;
+        let marked = tag.term > 0 && tag.number < OTHER_ROOTS;
         let repair = Repair { marked, crashes: 0 };
         let at_once = false;
         self.roots.push_back(Root {
@@ -402,6 +412,7 @@ impl Workers {
         match frame.step {
             Step::Enter => {
                 if frame.phase == 0 {
+                    self.poisoned |= program.poison == Some(frame.work.seed);
                     frame.result = program.own(frame.work);
                     let known = best.get(&frame.tag);
                     if known.is_some_and(|best| program.prunes(frame.work, *best)) {
@@ -581,12 +592,15 @@ impl Workers {
 
     fn complete(&mut self, programs: &[Program], place: u32) {
         let frame = self.frames[place as usize].take();
-        let frame = frame.expect("the topmost frame is there");
+        let mut frame = frame.expect("the topmost frame is there");
         self.free.push(place);
         let top = self.lanes[frame.lane as usize].stack.pop();
         assert_eq!(top, Some(place), "a stack is last in, first out");
         assert_eq!(frame.pending, 0, "a frame outlives its children");
         let program = &programs[frame.program as usize];
+        if frame.stop.is_none() && program.panics_at(frame.work) {
+            frame.stop = Some(Stop::Panicked(LEAF_PANICS.into()));
+        }
         let result = frame.result;
         if frame.stop.is_none()
             && let Some(cost) = program.offers(frame.work).filter(|cost| *cost == result)
@@ -1062,6 +1076,11 @@ impl Workers {
 
     pub(super) fn forget_root(&mut self, root: RootTag) {
         self.best.remove(&root);
+    }
+
+    /// The best that the workers know of a root job.
+    pub(super) fn best_of(&self, root: RootTag) -> Option<u64> {
+        self.best.get(&root).copied()
     }
 
     // ---- looking inside

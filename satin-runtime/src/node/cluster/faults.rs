@@ -1,0 +1,91 @@
+//! What may happen to links and nodes beyond crashes and partitions between sites.
+
+use std::time::Duration;
+
+use rand::RngExt;
+
+use super::{Cluster, ValueName};
+
+/// Of the gossip that may come late this share does.
+const LATE_SHARE: f64 = 0.1;
+
+impl Cluster {
+    /// Ids are not in the order of coming: a node's number and this, by bits exclusive or. Before there are nodes.
+    ///
+    /// # Panics
+    /// If there are nodes.
+    pub fn scramble(&mut self, mask: u32) {
+        assert!(self.slots.is_empty(), "ids do not change");
+        self.scrambled = mask;
+    }
+
+    /// Nothing passes from one node to another, until all heals.
+    pub fn cut_way(&mut self, from: u32, to: u32) {
+        self.wire.cut_way(from, to);
+        self.watch_silence();
+    }
+
+    /// Nothing passes between two nodes any more, and that does not heal.
+    pub fn cut_for_good(&mut self, a: u32, b: u32) {
+        self.wire.cut_for_good(a, b);
+        self.wire.cut_for_good(b, a);
+        self.watch_silence();
+    }
+
+    /// Does anything pass from the first node to the second?
+    pub(super) fn is_cut_way(&self, from: u32, to: u32) -> bool {
+        let with_site = |node: u32| (node, self.slot(node).site);
+        self.wire.is_cut(with_site(from), with_site(to))
+    }
+
+    /// A link needs both ways.
+    pub(super) fn is_cut(&self, a: u32, b: u32) -> bool {
+        self.is_cut_way(a, b) || self.is_cut_way(b, a)
+    }
+
+    /// So much longer does a message take that is not bound to the order of the others.
+    pub(super) fn astray(&mut self, gossip: bool, large: bool) -> Duration {
+        let most = match (gossip, large) {
+            (true, _) => self.wire.gossip_late,
+            (false, true) => self.wire.stray,
+            (false, false) => Duration::ZERO,
+        };
+        let astray = !most.is_zero() && (!gossip || self.rng.random_bool(LATE_SHARE));
+        match astray {
+            true => most.mul_f64(self.rng.random()),
+            false => Duration::ZERO,
+        }
+    }
+
+    /// A datagram comes a second time, so much later.
+    pub(super) fn again(&mut self) -> Option<Duration> {
+        let twice = self.wire.gossip_twice > 0.0 && self.rng.random_bool(self.wire.gossip_twice);
+        twice.then(|| self.wire.gossip_late.mul_f64(self.rng.random()))
+    }
+
+    /// Computing takes so many times as long on that node.
+    pub fn set_slowness(&mut self, node: u32, times: f64) {
+        self.slot_mut(node).slowness = times;
+    }
+
+    /// Every main makes this value, and all jobs need it. Also of nodes to come.
+    pub fn share(&mut self, bytes: Vec<u8>) {
+        let name = ValueName(*blake3::hash(&bytes).as_bytes());
+        for node in 0..self.nodes() {
+            self.set_needs(node, &[name]);
+        }
+        self.shared = Some((name, bytes));
+        for node in 0..self.nodes() {
+            if self.slot(node).may_start {
+                self.make_shared(node);
+            }
+        }
+    }
+
+    /// Main begins there, and makes what it shares.
+    pub(super) fn make_shared(&mut self, node: u32) {
+        if let Some((_, bytes)) = &self.shared {
+            self.make_value(node, bytes.clone());
+        }
+    }
+}

@@ -1,0 +1,50 @@
+//! Root jobs that other threads than main's call: nothing brings them back when their node dies.
+
+use super::{
+    Cluster, Event,
+    workers::{Finished, OTHER_ROOTS},
+};
+use crate::job::RootTag;
+
+/// A root job that another thread than main's has called.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct OtherRoot {
+    /// The program that it runs.
+    pub program: u32,
+    /// What came out, once it is done; or the panic's message.
+    pub outcome: Option<Result<u64, String>>,
+}
+
+impl OtherRoot {
+    pub(super) fn finish(&mut self, finished: Finished) {
+        self.outcome = match finished {
+            Finished::Result(result, _) => Some(Ok(result)),
+            Finished::Panicked(story) => Some(Err(story)),
+            Finished::GivenUp(_) => None,
+        };
+    }
+}
+
+impl Cluster {
+    /// Another thread than main's calls a root job there.
+    pub fn start_other(&mut self, node: u32, program: u32) -> RootTag {
+        let work = self.programs[program as usize].root();
+        let slot = self.slot_mut(node);
+        let tag = RootTag {
+            term: slot.term,
+            number: OTHER_ROOTS + slot.others.len() as u32,
+        };
+        let outcome = None;
+        slot.others.insert(tag, OtherRoot { program, outcome });
+        slot.workers.events.push_back(Event::RootStarted(tag));
+        slot.workers.start_root(tag, program, work);
+        self.settle(node);
+        tag
+    }
+
+    /// The root jobs that other threads called there.
+    pub fn others(&self, node: u32) -> impl Iterator<Item = (RootTag, &OtherRoot)> {
+        let others = self.slot(node).others.iter();
+        others.map(|(tag, other)| (*tag, other))
+    }
+}

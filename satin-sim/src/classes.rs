@@ -1,0 +1,224 @@
+//! Classes of faults. The random schedules draw from each of them; each has dice of its own, so that a class that is left
+//! out, or comes in, does not change what the others do to a seed.
+
+use std::collections::BTreeSet;
+
+use satin_runtime::node::cluster::mix;
+
+use crate::faults::Dice;
+
+/// A class of faults, or of programs, that a seed may have.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Class {
+    /// Ids are not in the order of joining.
+    Ids,
+    /// Messages arrive after their sender gave the link up.
+    Late,
+    /// Large messages are overtaken.
+    Stray,
+    /// Gossip comes late, twice and out of order.
+    Gossip,
+    /// Nodes of different speed.
+    Slow,
+    /// Workers with stacks of two to five frames.
+    Shallow,
+    /// All repair modes and policies.
+    Modes,
+    /// A job is given up after as many crashes as with the usual settings.
+    Crashes,
+    /// All jobs need a shared value.
+    Shared,
+    /// Searches whose main reads the bound.
+    Bounds,
+    /// Leaves that panic.
+    Panics,
+    /// Root jobs of other threads than main's.
+    Others,
+    /// Several newcomers.
+    Joins,
+    /// Many nodes die at one moment.
+    Bursts,
+    /// Any node dies, also one that drains or is about to come in.
+    Undone,
+    /// Any node is told to go at once, also one that drains.
+    Leaves,
+    /// Long partitions between sites.
+    Partitions,
+    /// Two nodes cannot reach each other.
+    Pairs,
+    /// Nothing passes from one node to another, but back.
+    Ways,
+    /// Two nodes can never reach each other again.
+    Lasting,
+}
+
+/// Is a class among those that are tried by default?
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Standing {
+    /// It is, and nothing is violated.
+    Tried,
+    /// It finds faults that are known and not mended: only with `--with`.
+    Open,
+}
+
+/// A class, and what is to be known of it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct About {
+    /// Which.
+    pub class: Class,
+    /// On the command line.
+    pub name: &'static str,
+    /// In a line.
+    pub what: &'static str,
+    /// Is it tried by default?
+    pub standing: Standing,
+}
+
+#[expect(dead_code, reason = "classes become so one after another")]
+const fn tried(class: Class, name: &'static str, what: &'static str) -> About {
+    let standing = Standing::Tried;
+    About {
+        class,
+        name,
+        what,
+        standing,
+    }
+}
+
+const fn open(class: Class, name: &'static str, what: &'static str) -> About {
+    let standing = Standing::Open;
+    About {
+        class,
+        name,
+        what,
+        standing,
+    }
+}
+
+/// All of them. A class whose faults have been mended moves from `open` to `tried` here, and nowhere else.
+pub const CLASSES: [About; 20] = [
+    open(Class::Ids, "ids", "ids are not in the order of joining"),
+    open(
+        Class::Late,
+        "late",
+        "messages arrive after their sender gave the link up",
+    ),
+    open(Class::Stray, "stray", "large messages are overtaken"),
+    open(
+        Class::Gossip,
+        "gossip",
+        "gossip comes late, twice and out of order",
+    ),
+    open(Class::Slow, "slow", "nodes of different speed"),
+    open(
+        Class::Shallow,
+        "shallow",
+        "workers with stacks of two to five frames",
+    ),
+    open(Class::Modes, "modes", "all repair modes and policies"),
+    open(Class::Crashes, "crashes", "SATIN_MAX_CRASHES as shipped"),
+    open(Class::Shared, "shared", "all jobs need a shared value"),
+    open(
+        Class::Bounds,
+        "bounds",
+        "searches whose main reads the bound",
+    ),
+    open(Class::Panics, "panics", "leaves that panic"),
+    open(
+        Class::Others,
+        "others",
+        "root jobs of other threads than main's",
+    ),
+    open(Class::Joins, "joins", "several newcomers"),
+    open(Class::Bursts, "bursts", "many nodes die at one moment"),
+    open(
+        Class::Undone,
+        "undone",
+        "any node dies, also one that drains or joins",
+    ),
+    open(
+        Class::Leaves,
+        "leaves",
+        "any node is told to go at once, also one that drains",
+    ),
+    open(
+        Class::Partitions,
+        "partitions",
+        "long partitions between sites",
+    ),
+    open(
+        Class::Pairs,
+        "pairs",
+        "two nodes cannot reach each other for a while",
+    ),
+    open(
+        Class::Ways,
+        "ways",
+        "nothing passes from one node to another for a while",
+    ),
+    open(
+        Class::Lasting,
+        "lasting",
+        "two nodes can never reach each other again",
+    ),
+];
+
+impl Class {
+    /// Those that are tried by default.
+    #[must_use]
+    pub fn usual() -> BTreeSet<Class> {
+        let tried = CLASSES
+            .iter()
+            .filter(|about| about.standing == Standing::Tried);
+        tried.map(|about| about.class).collect()
+    }
+
+    /// All of them.
+    #[must_use]
+    pub fn all() -> BTreeSet<Class> {
+        CLASSES.iter().map(|about| about.class).collect()
+    }
+
+    /// How it is called on the command line.
+    ///
+    /// # Panics
+    /// If it is not one of [`CLASSES`].
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        let about = CLASSES.iter().find(|about| about.class == self);
+        about.expect("all classes are listed").name
+    }
+
+    /// Can something happen to the master, or can somebody be cut off?
+    #[must_use]
+    pub fn spares_master(self) -> bool {
+        !matches!(
+            self,
+            Class::Undone
+                | Class::Leaves
+                | Class::Partitions
+                | Class::Pairs
+                | Class::Ways
+                | Class::Lasting
+        )
+    }
+
+    /// Dice for what this class does to a seed.
+    #[must_use]
+    pub fn dice(self, seed: u64) -> Dice {
+        Dice::new(seed ^ mix(self as u64 + 1))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_class_stands_in_the_list_once() {
+        assert_eq!(Class::all().len(), CLASSES.len());
+        let names: BTreeSet<&str> = CLASSES.iter().map(|about| about.name).collect();
+        assert_eq!(names.len(), CLASSES.len());
+        assert_eq!(CLASSES.len(), Class::Lasting as usize + 1);
+    }
+}
