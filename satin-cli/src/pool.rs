@@ -523,6 +523,11 @@ impl Pool {
         let node = &mut self.nodes[index];
         node.ended = Some((status, Instant::now()));
         self.guard.forget(node.process.id());
+        if let Err(error) = self.remove_routes(index) {
+            self.say(format_args!(
+                "cannot close the relays of a node that has ended: {error:#}"
+            ));
+        }
         // What it told before it ended.
         let _ = self.records();
         if self.stopping.is_none() {
@@ -694,13 +699,37 @@ impl Pool {
         let relay = wan
             .relay(from, to, addr)
             .with_context(|| format!("no relay from {from} to {to}"))?;
-        // Nodes read this file whenever they dial, so it changes at once or not at all.
-        let file = self.routes(from);
-        let mut text = fs::read_to_string(&file).unwrap_or_default();
+        let mut text = fs::read_to_string(self.routes(from)).unwrap_or_default();
         text += &format!("{addr} {relay}\n");
+        self.write_routes(from, &text)
+    }
+
+    /// Nodes read this file whenever they dial, so it changes at once or not at all.
+    fn write_routes(&self, from: &str, text: &str) -> Result<()> {
+        let file = self.routes(from);
         let new = file.with_extension("new");
         fs::write(&new, text)?;
         fs::rename(&new, &file)?;
+        Ok(())
+    }
+
+    /// That process has ended, and its machine would say so to whoever asks: the emulated links cannot, so it is asked
+    /// without them from now on; but not across a partition.
+    fn remove_routes(&mut self, index: usize) -> Result<()> {
+        let Some(wan) = &self.wan else { return Ok(()) };
+        let node = &self.nodes[index];
+        let gone = format!("{} ", node.port.addr);
+        let mut sites: Vec<&str> = self.nodes.iter().map(|node| &*node.site).collect();
+        sites.sort_unstable();
+        sites.dedup();
+        for from in sites {
+            if from != node.site && !wan.is_cut(from, &node.site) {
+                let text = fs::read_to_string(self.routes(from))?;
+                let left = text.lines().filter(|line| !line.starts_with(&gone));
+                let left: String = left.map(|line| format!("{line}\n")).collect();
+                self.write_routes(from, &left)?;
+            }
+        }
         Ok(())
     }
 

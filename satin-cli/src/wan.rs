@@ -233,6 +233,14 @@ impl Wan {
         links.refresh();
     }
 
+    /// Does no datagram pass between these sites now?
+    #[must_use]
+    pub fn is_cut(&self, a: &str, b: &str) -> bool {
+        let links = lock(&self.shared.links);
+        let mut cut = links.cut.iter();
+        cut.any(|(one, other)| [(a, b), (b, a)].contains(&(&**one, &**other)))
+    }
+
     /// The end of one partition between these sites; each of several has an end of its own.
     pub fn heal_between(&self, a: &str, b: &str) {
         let mut links = lock(&self.shared.links);

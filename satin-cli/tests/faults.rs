@@ -8,6 +8,7 @@ use common::{PATIENCE, ended_well, figures, finish, has, plan, run, start, wait_
 use satin_cli::{
     faults::Fault,
     pool::{Outcome, Output, Plan},
+    wan::Link,
 };
 use satin_runtime::observe::events::{Event, Record};
 
@@ -121,6 +122,38 @@ fn a_short_partition_loses_nothing() {
     said(&outcome, " s: a and b do not reach each other");
     said(&outcome, " s: a and b reach each other again");
     assert!(!outcome.records.iter().any(|record| is_dead(&record.event)));
+}
+
+/// What is away at the other site when the link breaks, and all that follows, goes through the third.
+#[test]
+fn two_sites_that_never_reach_each_other_again_work_through_a_third() {
+    let mut plan = knary("a:1,b:1,c:1", &["partition a|b@1s"]);
+    plan.wan = Some(Link {
+        rtt: Duration::from_millis(10),
+        ..Link::default()
+    });
+    let outcome = run(plan);
+    answers(&outcome);
+    said(&outcome, " s: a and b do not reach each other");
+    assert!(!outcome.records.iter().any(|record| is_dead(&record.event)));
+    for node in ["a-0", "b-0", "c-0"] {
+        assert!(outcome.nodes[node].success(), "{node}: {outcome:#?}");
+    }
+}
+
+/// Emulated links have no machine that could say that nobody listens any more: the launcher says it.
+#[test]
+fn the_only_node_of_its_site_that_is_killed_is_not_taken_for_a_partition() {
+    let mut plan = knary("a:1,b:1", &["kill master@1s"]);
+    plan.wan = Some(Link {
+        rtt: Duration::from_millis(10),
+        ..Link::default()
+    });
+    plan.env
+        .push(("SATIN_PARTITION_WAIT".into(), "3600".into()));
+    let outcome = run(plan);
+    answers(&outcome);
+    master(&outcome, 1);
 }
 
 #[test]

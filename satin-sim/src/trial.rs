@@ -135,6 +135,8 @@ impl Setting {
             probe_period: Duration::from_millis(100),
             suspicion: Duration::from_millis(400),
             partition_wait: Duration::from_secs(2),
+            redial: Duration::from_millis(800),
+            cut_off: Duration::from_secs(4),
             claim_patience: dice.between(Duration::from_millis(1), Duration::from_millis(200)),
             max_crashes: 1000,
             without: options.without.clone(),
@@ -471,6 +473,10 @@ impl Stage {
             .running()
             .any(|node| drained(node) || !self.cluster.is_empty(node))
         {
+            return false;
+        }
+        let running: Vec<u32> = self.running().collect();
+        if invariants::differing_views(&self.cluster, &running).is_some() {
             return false;
         }
         let books = self.books();

@@ -146,7 +146,6 @@ pub(super) fn dial(net: &Rc<Net>, driver: &mut Driver, addr: SocketAddr, meant: 
 }
 
 async fn keep_dialling(net: Rc<Net>, addr: SocketAddr) {
-    let mut pause = limits::BACKOFF.0;
     // What the next attempt must be numbered at least.
     let mut at_least = 0;
     let mut crossed = 0;
@@ -162,54 +161,24 @@ async fn keep_dialling(net: Rc<Net>, addr: SocketAddr) {
             crossed += 1;
             at_least = epoch + 1;
             // The other connection is on the way. It may come to nothing all the same.
-            sleep(limits::BACKOFF.0 / 2 * crossed).await;
+            sleep(limits::CROSSED * crossed).await;
             if !net.driver.borrow().link_at(addr) {
                 continue;
             }
         }
-        crossed = 0;
-        if !net.turn(|driver, now| settle(driver, now, addr, &outcome)) {
-            return;
-        }
-        sleep(pause).await;
-        pause = (pause * 2).min(limits::BACKOFF.1);
-        // Those who were meant are still wanted?
-        let wanted = net.turn(|driver, _| {
-            let Driver { dials, .. } = driver;
-            let mut meant = dials
-                .get_mut(&addr)
-                .map(|dial| std::mem::take(&mut dial.meant))
-                .unwrap_or_default();
-            meant.retain(|peer| match peer {
-                Some(peer) if driver.is_wanted(*peer) => true,
-                Some(peer) => {
-                    driver.give_up(*peer);
-                    false
-                }
-                None => true,
-            });
-            let wanted = !meant.is_empty();
-            match driver.dials.get_mut(&addr) {
-                Some(dial) if wanted => dial.meant = meant,
-                _ => drop(driver.dials.remove(&addr)),
-            }
-            wanted
-        });
-        if !wanted || net.driver.borrow().is_over() {
-            return;
-        }
+        return net.turn(|driver, now| settle(driver, now, addr, &outcome));
     }
 }
 
-/// Tells the node what has become of an attempt. True if there is to be another one.
+/// Tells the node what has become of an attempt. Whether there is to be another one is for the node to say.
 fn settle(
     driver: &mut Driver,
     now: std::time::Duration,
     addr: SocketAddr,
     outcome: &Result<(), Failure>,
-) -> bool {
+) {
     let Some(mut dial) = driver.dials.remove(&addr) else {
-        return false;
+        return;
     };
     let reached = |driver: &Driver, peer: &Option<Peer>| match peer {
         Some(peer) => driver.links.contains_key(peer),
@@ -224,30 +193,14 @@ fn settle(
             tracing::warn!(%addr, "cannot work with the node at {addr}: {text}");
         }
         if driver.is_over() {
-            return false;
+            return;
         }
     }
-    for peer in &dial.meant {
-        driver
-            .node
-            .handle(now, Event::Unreachable { addr, peer: *peer });
+    for peer in dial.meant {
+        let unsent = peer.map_or_else(Vec::new, |peer| driver.take_waiting(peer));
+        let unreachable = Event::Unreachable { addr, peer, unsent };
+        driver.node.handle(now, unreachable);
     }
-    let permanent = matches!(outcome, Err(Failure::Permanent(_)));
-    let mut again = Vec::new();
-    for peer in dial.meant.iter().flatten() {
-        if !permanent && driver.is_wanted(*peer) {
-            again.push(Some(*peer));
-        } else {
-            driver.give_up(*peer);
-        }
-    }
-    dial.meant = again;
-    dial.proposed = None;
-    let go_on = !dial.meant.is_empty();
-    if go_on {
-        driver.dials.insert(addr, dial);
-    }
-    go_on
 }
 
 /// A node that is refused by everybody does not try for ever. True if it is the first time.

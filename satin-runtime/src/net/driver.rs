@@ -299,7 +299,7 @@ impl Driver {
                     },
                     None => Message::Unavailable(name),
                 };
-                self.send(net, to, message);
+                self.node.send(to, message);
             }
             Action::Store {
                 name,
@@ -577,14 +577,11 @@ impl Driver {
         }
     }
 
-    /// Is there a reason to try once more?
-    pub(super) fn is_wanted(&self, peer: Peer) -> bool {
-        self.waiting.contains_key(&peer) && self.node.view().is_alive(peer)
-    }
-
-    /// Nobody will be reached there.
-    pub(super) fn give_up(&mut self, peer: Peer) {
-        self.waiting.remove(&peer);
+    /// What waits for a connection that does not come to stand: whether to try again, or how else to say it, is decided
+    /// by the node.
+    pub(super) fn take_waiting(&mut self, peer: Peer) -> Vec<Message> {
+        let waiting = self.waiting.remove(&peer).unwrap_or_default();
+        waiting.messages.into()
     }
 
     fn flush(&mut self, net: &Rc<Net>) {

@@ -66,8 +66,9 @@ pub const WAITING: usize = 256 << 20;
 /// Messages that may wait for one peer to which no connection stands. Beyond that the oldest are dropped.
 pub const WAITING_MESSAGES: usize = 65_536;
 
-/// Between two attempts to reach a peer: at first, and at most; doubled each time.
-pub const BACKOFF: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
+/// When two nodes have called each other at the same time, the one whose connection goes waits so long for the other, times
+/// the number of such attempts.
+pub const CROSSED: Duration = Duration::from_millis(50);
 
 /// A node that is refused by somebody, and let in by nobody for so long, gives up.
 pub const REFUSED: Duration = Duration::from_secs(5);

@@ -89,10 +89,21 @@ pub struct Config {
     /// A job that took down so many nodes is given up: its parent's sync panics. Too small: a job that was near three
     /// power cuts fails. Too large: a job that kills its host takes half of the pool with it.
     pub max_crashes: u32,
-    /// When half of the nodes, or all of another site, vanish with the master at once, the others wait so long for them
-    /// before they choose a master of their own. Too small: a short partition makes two pools. Too large: the loss of
+    /// When half of the nodes, or all of another site, fall silent with the master at once, the others wait so long for
+    /// them before they choose a master of their own: the other node of a pool of two too, and whoever loses the only
+    /// node of a site. (Nobody waits for a process whose end its machine has confirmed, or which said goodbye.) Too small:
+    /// a short partition makes two pools. Too large: the loss of
     /// the master's site is made good late.
     pub partition_wait: Duration,
+    /// A part of the pool makes one attempt in that time, all its nodes together and without end, to reach those it lost
+    /// to silence: they may be the other part of a partition. (After a loss the attempts begin four times as often.) Too
+    /// small: datagrams to machines that are off. Too large: two masters for longer after the network is whole again.
+    pub redial: Duration,
+    /// A live node with which something is under way, and that can be reached neither directly nor through others for so
+    /// long, is declared dead: what is under way is done again, and the node goes on as the next generation. Counted
+    /// from the first attempt to connect that failed. Too small: a pause of the network costs work. Too large: what is
+    /// away there is waited for.
+    pub cut_off: Duration,
     /// A claim is withdrawn when its node has had nothing else to do for so long. Too small: work is done twice that
     /// was nearly done. Too large: an orphan that is buried under its own repair costs that much time.
     pub claim_patience: Duration,
@@ -115,6 +126,8 @@ impl Default for Config {
             repair: RepairMode::Running,
             max_crashes: 3,
             partition_wait: Duration::from_secs(30),
+            redial: Duration::from_secs(8),
+            cut_off: Duration::from_secs(20),
             claim_patience: Duration::from_millis(500),
             #[cfg(any(test, feature = "harness"))]
             without: std::collections::BTreeSet::new(),

@@ -1,14 +1,43 @@
-//! Which connections stand: so that whoever wants to say something just says it.
+//! Which connections stand: so that a conversation that wants to say something just says it.
+//!
+//! A peer is reached directly, or, while that is not possible, by a *circuit* through a third node (see
+//! [`relay`](super::relay)). To everybody else both are a connection with an epoch: a later one has a higher epoch.
 
 use std::{collections::BTreeMap, net::SocketAddr};
 
 use super::{Action, Peer, View};
 
+/// Epochs are those of direct connections, shifted by so many bits: the rest numbers the circuits made since.
+const CIRCUITS: u32 = 24;
+
+/// The epoch of a direct connection to which the driver gave that number.
+pub(crate) fn epoch_of(connection: u64) -> u64 {
+    connection << CIRCUITS
+}
+
+/// The epoch of a circuit that follows on `known`. Two that were called for at the same time by both sides have different
+/// ones, and both sides find the same of them to be the higher.
+pub(crate) fn next_circuit(known: u64, caller: Peer, called: Peer) -> u64 {
+    (known / 2 + 1) * 2 + u64::from(caller < called)
+}
+
+/// How a peer is reached that cannot be reached directly.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Circuit {
+    /// The third node, to which a direct connection stands.
+    pub(crate) via: Peer,
+    pub(crate) epoch: u64,
+}
+
 /// The connections of this node.
 #[derive(Default)]
 pub(crate) struct Links {
-    /// With the epoch, or `None` while it is being made.
+    /// Direct ones with the epoch, or `None` while they are being made.
     peers: BTreeMap<Peer, Option<u64>>,
+    /// Peers that could not be reached directly, with their circuits.
+    astray: BTreeMap<Peer, Option<Circuit>>,
+    /// The highest epoch that was known for each peer: of the members, and of those met on the way in.
+    known: BTreeMap<Peer, u64>,
 }
 
 /// What is to be done with a message.
@@ -18,14 +47,20 @@ pub(crate) enum Way {
     Open,
     /// One must be made first, to there.
     Connect(SocketAddr),
+    /// By a circuit.
+    Via(Circuit),
+    /// The peer is not reached now: what is said to it is kept.
+    Hold,
     /// Nobody knows where the peer is: it is gone.
     None,
 }
 
 impl Links {
     pub(crate) fn connected(&mut self, peer: Peer, epoch: u64) {
+        self.astray.remove(&peer);
         let link = self.peers.entry(peer).or_default();
         *link = Some(link.map_or(epoch, |old| old.max(epoch)));
+        self.know(peer, epoch);
     }
 
     pub(crate) fn disconnected(&mut self, peer: Peer, epoch: u64) {
@@ -35,7 +70,7 @@ impl Links {
     }
 
     pub(crate) fn unreachable(&mut self, peer: Peer) {
-        if self.peers.get(&peer) == Some(&None) {
+        if self.is_connecting(peer) {
             self.peers.remove(&peer);
         }
     }
@@ -55,9 +90,26 @@ impl Links {
         }
     }
 
-    /// The connection that stands has this epoch.
+    /// The connection that stands, direct or by a circuit, has this epoch.
     pub(crate) fn epoch(&self, peer: Peer) -> Option<u64> {
+        let circuit = || self.circuit(peer).map(|circuit| circuit.epoch);
+        self.direct(peer).or_else(circuit)
+    }
+
+    /// The direct connection that stands has this epoch.
+    pub(crate) fn direct(&self, peer: Peer) -> Option<u64> {
         self.peers.get(&peer).copied().flatten()
+    }
+
+    /// Those to whom direct connections stand.
+    pub(crate) fn all_direct(&self) -> impl Iterator<Item = Peer> {
+        let stand = self.peers.iter().filter(|(_, epoch)| epoch.is_some());
+        stand.map(|(peer, _)| *peer)
+    }
+
+    /// Is a direct connection being made?
+    pub(crate) fn is_connecting(&self, peer: Peer) -> bool {
+        self.peers.get(&peer) == Some(&None)
     }
 
     /// Did something come by a connection that has been replaced?
@@ -66,10 +118,69 @@ impl Links {
     }
 
     pub(crate) fn way(&self, peer: Peer, view: &View) -> Way {
-        if self.peers.contains_key(&peer) {
-            return Way::Open;
+        match self.peers.get(&peer) {
+            Some(Some(_)) => return Way::Open,
+            Some(None) if self.astray.is_empty() => return Way::Open,
+            _ => {}
+        }
+        match self.astray.get(&peer) {
+            Some(Some(circuit)) => return Way::Via(*circuit),
+            Some(None) => return Way::Hold,
+            None if self.peers.contains_key(&peer) => return Way::Open,
+            None => {}
         }
         let identity = view.get(peer);
         identity.map_or(Way::None, |identity| Way::Connect(identity.addr))
+    }
+
+    // ---- circuits
+
+    /// The peer cannot be reached directly: until it can, or a circuit stands, what is said to it is held.
+    pub(crate) fn go_astray(&mut self, peer: Peer) {
+        self.astray.insert(peer, None);
+    }
+
+    pub(crate) fn is_astray(&self, peer: Peer) -> bool {
+        self.astray.contains_key(&peer)
+    }
+
+    /// A circuit stands. A direct connection that may seem to stand is none any more.
+    pub(crate) fn reach_by(&mut self, peer: Peer, circuit: Circuit) {
+        if self.direct(peer).is_some() {
+            self.peers.remove(&peer);
+        }
+        self.astray.insert(peer, Some(circuit));
+        self.know(peer, circuit.epoch);
+    }
+
+    pub(crate) fn circuit(&self, peer: Peer) -> Option<Circuit> {
+        self.astray.get(&peer).copied().flatten()
+    }
+
+    /// The peers reached through that one.
+    pub(crate) fn reached_via(&self, via: Peer) -> impl Iterator<Item = (Peer, Circuit)> {
+        let circuits = (self.astray.iter()).filter_map(|(peer, is)| Some((*peer, (*is)?)));
+        circuits.filter(move |(_, circuit)| circuit.via == via)
+    }
+
+    /// Nothing is to be held for the peer any more.
+    pub(crate) fn forget_astray(&mut self, peer: Peer) {
+        self.astray.remove(&peer);
+    }
+
+    /// The highest epoch known for the peer.
+    pub(crate) fn known(&self, peer: Peer) -> u64 {
+        self.known.get(&peer).copied().unwrap_or(0)
+    }
+
+    /// Its life is over.
+    pub(crate) fn forget(&mut self, peer: Peer) {
+        self.astray.remove(&peer);
+        self.known.remove(&peer);
+    }
+
+    fn know(&mut self, peer: Peer, epoch: u64) {
+        let known = self.known.entry(peer).or_default();
+        *known = epoch.max(*known);
     }
 }

@@ -108,6 +108,8 @@ pub enum Message {
         draining: Vec<Peer>,
         /// Bounds of the roots under way.
         offers: Vec<Offer>,
+        /// Those who fell silent: perhaps the other part of a partition, which the newcomer helps to look for.
+        lost: Vec<Identity>,
     },
     /// "I am in, as this." To those who met the sender before it had its stamp.
     Here(Identity),
@@ -119,6 +121,8 @@ pub enum Message {
     Ping(u64),
     /// "I am."
     Pong(u64),
+    /// For a node that the sender cannot reach, through one that may: see `node/relay`.
+    Relay(Envelope),
 
     // ---- root
     /// "That is the master of that term."
@@ -192,10 +196,39 @@ impl Message {
                 | M::Buried(_)
                 | M::Ping(_)
                 | M::Pong(_)
+                | M::Relay(_)
                 | M::Ended { .. }
                 | M::Master { .. }
         )
     }
+}
+
+/// What is passed on by a third node, between two that cannot reach each other.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Envelope {
+    /// The one end.
+    pub from: Peer,
+    /// The other.
+    pub to: Peer,
+    /// Of the circuit; of a call: the highest that the caller knows of any connection between the two.
+    pub epoch: u64,
+    /// What is said.
+    pub what: Relayed,
+}
+
+/// What is in an [`Envelope`].
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Relayed {
+    /// "Let us talk through the node that brings you this." Answered by [`Relayed::Accept`].
+    Call(Identity),
+    /// "Yes": the circuit stands.
+    Accept(Identity),
+    /// A [`Message`], as bytes: the relay need not understand it. (And nothing that is decoded may nest without end.)
+    Message(#[serde(with = "serde_bytes")] Vec<u8>),
+    /// There is no such circuit, or no way to the other end any more. Said by an end, or by the relay in the other's name.
+    Broken,
+    /// "There is nothing to say any more."
+    Done,
 }
 
 /// An orphan's result that somebody wants.

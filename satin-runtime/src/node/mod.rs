@@ -5,7 +5,8 @@
 //! events it does the same again.
 //!
 //! A folder per conversation: [`steal`] keeps everybody busy, [`membership`] knows who is there, [`root`] knows whose
-//! `main` runs and when the pool ends, [`shared`] brings values and bounds to where jobs need them.
+//! `main` runs and when the pool ends, [`shared`] brings values and bounds to where jobs need them. Below them, `links`
+//! and `relay` see to it that whoever is in can be talked to.
 
 use std::{collections::VecDeque, net::SocketAddr, time::Duration};
 
@@ -24,6 +25,7 @@ pub mod inspect;
 mod links;
 pub mod membership;
 pub mod message;
+mod relay;
 mod repair;
 pub mod root;
 pub mod shared;
@@ -35,7 +37,7 @@ mod tests;
 
 pub use config::{Config, Policy, RepairMode, Rule};
 pub use identity::{Identity, NodeId, Peer};
-pub use message::{Change, Message, Page, Request, Token, Wanted};
+pub use message::{Change, Envelope, Message, Page, Relayed, Request, Token, Wanted};
 pub use steal::Tally;
 pub use view::View;
 
@@ -82,6 +84,8 @@ pub enum Event {
         addr: SocketAddr,
         /// Who was meant, if known.
         peer: Option<Peer>,
+        /// What had waited for that connection, in order.
+        unsent: Vec<Message>,
     },
     /// A message came.
     Received {
@@ -156,8 +160,8 @@ pub enum Event {
 #[derive(Clone, PartialEq, Debug)]
 pub enum Action {
     // ---- links
-    /// Connect to that address; answered by `Connected` or `Unreachable`. Messages for a peer to which no connection
-    /// stands wait for it.
+    /// Connect to that address; answered by `Connected` or, after one attempt, by `Unreachable`. Messages for a peer to
+    /// which no connection stands wait for it, or come back.
     Connect {
         /// Where.
         addr: SocketAddr,
@@ -205,7 +209,7 @@ pub enum Action {
 
     // ---- shared
     /// Read that piece of a value from the store and send it to a peer as [`Message::Part`], or
-    /// [`Message::Unavailable`].
+    /// [`Message::Unavailable`], through [`Node::send`].
     SendPart {
         /// To whom.
         to: Peer,
@@ -314,6 +318,7 @@ pub struct Node {
     rng: SmallRng,
     actions: VecDeque<Action>,
     links: links::Links,
+    relay: relay::Relay,
     now: Duration,
     membership: membership::Membership,
     root: root::Roots,
@@ -375,6 +380,7 @@ impl Node {
             actions: VecDeque::new(),
             early: VecDeque::new(),
             links: links::Links::default(),
+            relay: relay::Relay::default(),
             now,
             lattices,
         }
@@ -398,10 +404,16 @@ impl Node {
                     continue;
                 }
                 match self.links.way(*to, &self.view) {
-                    links::Way::Open => {}
+                    links::Way::Open | links::Way::Via(_) => {}
                     links::Way::Connect(addr) => {
                         let peer = Some(*to);
                         self.actions.push_front(Action::Connect { addr, peer });
+                    }
+                    links::Way::Hold => {
+                        if let Some(Action::Send(to, message)) = self.actions.pop_front() {
+                            self.relay.hold(to, message);
+                        }
+                        continue;
                     }
                     links::Way::None => {
                         self.actions.pop_front();
@@ -412,11 +424,27 @@ impl Node {
             let mut action = self.actions.pop_front()?;
             self.links.watch(&action);
             if let Action::Send(peer, message) = action {
-                // Whatever is known of bounds arrives no later than what came of it.
-                action = Action::Send(peer, self.bounds.load(peer, message));
+                action = self.load(peer, message);
             }
             return Some(action);
         }
+    }
+
+    /// A message as it leaves: whatever is known of bounds arrives no later than what came of it.
+    fn load(&mut self, to: Peer, message: Message) -> Action {
+        let message = self.bounds.load(to, message);
+        match self.links.way(to, &self.view) {
+            links::Way::Via(circuit) => {
+                self.relay.used(self.now, to, &message);
+                relay::wrap(self.view.me().peer, to, circuit, &message)
+            }
+            _ => Action::Send(to, message),
+        }
+    }
+
+    /// The driver has something to say to a peer: see [`Action::SendPart`].
+    pub fn send(&mut self, to: Peer, message: Message) {
+        self.actions.push_back(Action::Send(to, message));
     }
 
     /// When [`handle_timeout`](Node::handle_timeout) is to be called, if nothing happens before.
@@ -424,6 +452,7 @@ impl Node {
     pub fn poll_timeout(&self) -> Option<Duration> {
         let all = [
             self.membership.next_timeout(),
+            self.relay.next_timeout(&self.links),
             self.root.next_timeout(),
             self.shared.next_timeout(),
             self.bounds.next_timeout(),
@@ -462,6 +491,7 @@ impl Node {
         };
         let parts = Parts {
             membership: &mut self.membership,
+            relay: &mut self.relay,
             root: &mut self.root,
             shared: &mut self.shared,
             bounds: &mut self.bounds,
@@ -488,6 +518,7 @@ impl Node {
         parts.shared.handle_timeout(&mut cx);
         parts.bounds.handle_timeout(&mut cx);
         parts.steal.handle_timeout(&mut cx);
+        parts.look_for_ways(&mut cx);
         cx.table.handle_timeout(cx.actions, now);
         parts.spread.handle_timeout(&mut cx);
         parts.keeping.handle_timeout(&mut cx);
@@ -504,27 +535,22 @@ impl Node {
                 epoch,
                 round_trip,
             } => {
-                if cx.links.epoch(peer.peer).is_some() {
-                    parts.bounds.disconnected(peer.peer);
-                    parts.shared.disconnected(cx, peer.peer);
-                }
-                cx.links.connected(peer.peer, epoch);
-                parts.steal.connected(cx, peer.peer, epoch, round_trip);
-                parts.membership.connected(cx, &peer, epoch);
+                let (who, epoch) = (peer.peer, links::epoch_of(epoch));
+                parts.replaced(cx, who);
+                cx.links.connected(who, epoch);
+                parts.relay.connected(cx, who);
+                parts.connected(cx, &peer, epoch, Some(round_trip));
             }
             Event::Disconnected { peer, epoch } => {
+                let epoch = links::epoch_of(epoch);
                 cx.links.disconnected(peer, epoch);
-                parts.bounds.disconnected(peer);
-                parts.shared.disconnected(cx, peer);
-                parts.steal.disconnected(cx, peer, epoch);
-                parts.membership.disconnected(cx, peer, epoch);
-            }
-            Event::Unreachable { addr, peer } => {
-                if let Some(peer) = peer {
-                    cx.links.unreachable(peer);
-                    parts.steal.unreachable(cx, peer);
+                // Of one that another has replaced nobody need know.
+                if !cx.links.is_stale(peer, epoch) {
+                    parts.disconnected(cx, peer, epoch);
                 }
-                parts.membership.unreachable(cx, addr, peer);
+            }
+            Event::Unreachable { addr, peer, unsent } => {
+                parts.unreachable(cx, addr, peer, unsent);
             }
             Event::Gone(peer) => parts.membership.gone(cx, peer),
             Event::Candidates { join, may_found } => {
@@ -538,8 +564,8 @@ impl Node {
             } => {
                 // What is left of a connection that has been replaced is not to be trusted any more: both sides have
                 // compared their lists.
-                if !cx.links.is_stale(from, epoch) {
-                    parts.receive_or_keep(cx, from, message);
+                if !cx.links.is_stale(from, links::epoch_of(epoch)) {
+                    parts.unwrap(cx, from, message);
                 }
             }
             Event::Idle(workers) => parts.steal.idle(workers),
@@ -630,6 +656,7 @@ impl Node {
 /// The conversations, apart, so that they can be used side by side.
 struct Parts<'n> {
     membership: &'n mut membership::Membership,
+    relay: &'n mut relay::Relay,
     root: &'n mut root::Roots,
     shared: &'n mut shared::Values,
     bounds: &'n mut shared::Bounds,
@@ -643,6 +670,100 @@ struct Parts<'n> {
 }
 
 impl Parts<'_> {
+    // ---- links
+
+    /// A connection stands, direct or by a circuit.
+    fn connected(
+        &mut self,
+        cx: &mut Context<'_>,
+        peer: &Identity,
+        epoch: u64,
+        round_trip: Option<Duration>,
+    ) {
+        self.steal.connected(cx, peer.peer, epoch, round_trip);
+        self.membership.connected(cx, peer, epoch);
+    }
+
+    /// Another connection is about to take the place of the one that stands, if one does.
+    fn replaced(&mut self, cx: &mut Context<'_>, peer: Peer) {
+        if cx.links.epoch(peer).is_some() {
+            self.bounds.disconnected(peer);
+            self.shared.disconnected(cx, peer);
+            self.broken(cx, peer);
+        }
+    }
+
+    fn disconnected(&mut self, cx: &mut Context<'_>, peer: Peer, epoch: u64) {
+        self.bounds.disconnected(peer);
+        self.shared.disconnected(cx, peer);
+        self.steal.disconnected(cx, peer, epoch);
+        self.membership.disconnected(cx, peer, epoch);
+        self.broken(cx, peer);
+    }
+
+    /// What went through that peer does so no more.
+    fn broken(&mut self, cx: &mut Context<'_>, peer: Peer) {
+        for (other, epoch) in self.relay.disconnected(cx, peer) {
+            self.disconnected(cx, other, epoch);
+        }
+    }
+
+    fn unreachable(
+        &mut self,
+        cx: &mut Context<'_>,
+        addr: SocketAddr,
+        peer: Option<Peer>,
+        unsent: Vec<Message>,
+    ) {
+        let Some(peer) = peer else {
+            return self.membership.unreachable(cx, addr, None);
+        };
+        cx.links.unreachable(peer);
+        // On the way in a node knows nobody: whoever it was told of is to be reached.
+        let wanted = cx.view.is_alive(peer) || self.membership.is_searching();
+        let by_circuit = cx.links.circuit(peer).is_some();
+        if !by_circuit {
+            self.steal.unreachable(cx, peer);
+            self.membership.unreachable(cx, addr, Some(peer));
+        }
+        if wanted && cx.links.direct(peer).is_none() {
+            self.relay.lose(cx, peer, addr, unsent);
+        }
+    }
+
+    /// Circuits and calls whose time has come.
+    fn look_for_ways(&mut self, cx: &mut Context<'_>) {
+        let steal = &*self.steal;
+        let due = (self.relay).handle_timeout(cx, |peer| steal.concerns(peer));
+        for (peer, epoch) in due.ended {
+            self.disconnected(cx, peer, epoch);
+        }
+        for peer in due.cut_off {
+            self.membership.cut_off(cx, peer);
+        }
+    }
+
+    /// A message came; if another node has passed it on, from whom it really is.
+    fn unwrap(&mut self, cx: &mut Context<'_>, mut from: Peer, mut message: Message) {
+        use relay::Heard;
+        while let Message::Relay(envelope) = message {
+            self.membership.heard(cx, from);
+            match self.relay.heard(cx, from, envelope) {
+                Heard::Nothing => return,
+                Heard::Stands(other, circuit, round_trip) => {
+                    self.broken(cx, other.peer);
+                    self.bounds.disconnected(other.peer);
+                    return self.connected(cx, &other, circuit.epoch, round_trip);
+                }
+                Heard::Ended(peer, epoch) => return self.disconnected(cx, peer, epoch),
+                Heard::Message(other, inside) => (from, message) = (other, inside),
+            }
+        }
+        self.receive_or_keep(cx, from, message);
+    }
+
+    // ---- who is there
+
     fn change(&mut self, cx: &mut Context<'_>, change: membership::Change) {
         use membership::Change;
         match change {
@@ -651,6 +772,7 @@ impl Parts<'_> {
                 if cx.table.me() != me {
                     cx.table.rename(cx.actions, cx.now, me);
                     self.spread.rename();
+                    self.relay.clear(cx);
                 }
                 self.root.come_in(cx);
                 self.keep_roots(cx);
@@ -680,6 +802,9 @@ impl Parts<'_> {
     }
 
     fn sever(&mut self, cx: &mut Context<'_>, gone: &Identity, end: steal::End) {
+        for (other, epoch) in self.relay.forget(cx, gone.peer) {
+            self.disconnected(cx, other, epoch);
+        }
         self.shared.sever(cx, gone.peer);
         self.bounds.sever(cx, gone.peer);
         self.steal.sever(cx, gone, end);
@@ -793,18 +918,19 @@ impl Parts<'_> {
                 members,
                 draining,
                 offers,
+                lost,
             } => {
                 if self.membership.is_searching() {
                     self.root.welcome(term, &members);
-                    self.membership.welcome(cx, stamp, members, draining);
+                    (self.membership).welcome(cx, stamp, members, draining, lost);
                     self.bounds.learn(cx, from, offers, self.lattices);
                 }
             }
             M::Here(identity) => self.membership.here(cx, from, identity),
             M::Buried(peer) => self.membership.buried(cx, peer),
             M::Ping(number) => self.membership.ping(cx, from, number),
-            // It has been heard: that is all it says.
-            M::Pong(_) => {}
+            // It has been heard: that is all it says. (And what another has passed on has been taken out of its envelope.)
+            M::Pong(_) | M::Relay(_) => {}
             M::Goodbye => self.membership.goodbye(cx, from),
             M::Master { term, master } => {
                 if !self.membership.is_searching() {

@@ -12,17 +12,19 @@ mod i09_nothing_stays;
 mod i10_closed_orphans_stop;
 mod i11_no_run_without_a_reason;
 mod i12_the_answer_is_right;
+mod i13_views_agree;
 
 use std::time::Duration;
 
 use satin_runtime::node::{cluster::Cluster, inspect::Inspection};
 
 pub(crate) use i05_owners_have_what_they_announce::strange_belief;
+pub(crate) use i13_views_agree::differing_views;
 
 /// Something that must not happen, and has.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Violation {
-    /// Of which invariant: `I1` to `I12`, or `panic`.
+    /// Of which invariant: `I1` to `I13`, or `panic`.
     pub invariant: &'static str,
     /// What happened.
     pub sentence: String,
@@ -66,7 +68,7 @@ pub struct Run<'c> {
 
 /// Something that must hold.
 pub trait Invariant: Send {
-    /// `I1` to `I12`.
+    /// `I1` to `I13`.
     fn name(&self) -> &'static str;
 
     /// What must hold, in a sentence.
@@ -107,5 +109,6 @@ pub fn all() -> Vec<Box<dyn Invariant>> {
         Box::new(i10_closed_orphans_stop::ClosedStop),
         Box::new(i11_no_run_without_a_reason::Reasons),
         Box::new(i12_the_answer_is_right::Right),
+        Box::new(i13_views_agree::ViewsAgree),
     ]
 }

@@ -192,6 +192,8 @@ struct Slot {
     others: BTreeMap<RootTag, OtherRoot>,
     /// Computing takes so many times as long here.
     slowness: f64,
+    /// Addresses dialled without a peer in mind.
+    dials: u64,
 }
 
 impl Slot {
@@ -578,6 +580,7 @@ impl Cluster {
             born: self.now,
             others: BTreeMap::new(),
             slowness: 1.0,
+            dials: 0,
         });
         if let Some((name, _)) = &self.shared {
             let name = *name;
@@ -679,6 +682,12 @@ impl Cluster {
     #[must_use]
     pub fn is_frozen(&self, node: u32) -> bool {
         self.slot(node).frozen
+    }
+
+    /// How often it dialled an address without a peer in mind: to come in, or to find the lost.
+    #[must_use]
+    pub fn dials(&self, node: u32) -> u64 {
+        self.slot(node).dials
     }
 
     /// Why root jobs there panicked.
@@ -1284,8 +1293,13 @@ impl Cluster {
                 let link = self.link(node, index_of(addr));
                 link.connecting = false;
                 let others = std::mem::take(&mut link.meant);
+                let mut unsent = std::mem::take(&mut link.waiting);
                 for peer in std::iter::once(peer).chain(others) {
-                    self.tell(node, Event::Unreachable { addr, peer });
+                    let unsent = match peer {
+                        Some(_) => std::mem::take(&mut unsent),
+                        None => Vec::new(),
+                    };
+                    self.tell(node, Event::Unreachable { addr, peer, unsent });
                 }
             }
             Happening::Lost { node, other, epoch } => self.lose(node, other, epoch),
@@ -1694,7 +1708,10 @@ impl Cluster {
         let programs = &self.programs;
         let slot = &mut self.slots[node as usize];
         match action {
-            Action::Connect { addr, peer } => self.connect(node, addr, peer),
+            Action::Connect { addr, peer } => {
+                slot.dials += u64::from(peer.is_none());
+                self.connect(node, addr, peer);
+            }
             Action::Probe { addr, peer } => self.probe(node, addr, peer),
             Action::Send(to, message) => {
                 if !message.is_about_membership() && !slot.node.view().is_alive(to) {
@@ -1764,7 +1781,7 @@ impl Cluster {
                         }
                     }
                 };
-                self.send(node, to, message);
+                slot.node.send(to, message);
             }
             Action::Store {
                 name,

@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use super::super::{Message, Token, message::Cargo};
+use super::super::{Envelope, Message, Relayed, Token, message::Cargo};
 use crate::job::{Answer, Parcel};
 
 /// What lies between two sites, or between the nodes of one.
@@ -137,7 +137,7 @@ impl Wire {
 }
 
 /// The kinds of messages, in the order of [`kind`].
-pub const KINDS: [&str; 36] = [
+pub const KINDS: [&str; 37] = [
     "steal",
     "jobs",
     "no jobs",
@@ -174,6 +174,7 @@ pub const KINDS: [&str; 36] = [
     "abandon",
     "draining",
     "master",
+    "relay",
 ];
 
 /// Which of [`KINDS`] it is.
@@ -217,6 +218,7 @@ pub fn kind(message: &Message) -> usize {
         Message::Abandon { .. } => 33,
         Message::Draining => 34,
         Message::Master { .. } => 35,
+        Message::Relay(_) => 36,
     }
 }
 
@@ -253,8 +255,11 @@ pub fn size(message: &Message) -> usize {
         } => 4 * (outstanding.len() + hosted.len()),
         Message::Gossip(bytes) | Message::Part { bytes, .. } => bytes.len(),
         Message::Welcome {
-            members, offers, ..
-        } => 64 * members.len() + 64 * offers.len(),
+            members,
+            offers,
+            lost,
+            ..
+        } => 64 * (members.len() + offers.len() + lost.len()),
         Message::Offers(offers) => 64 * offers.len(),
         Message::Table(pages) => pages.iter().map(|page| 32 + 40 * page.changes.len()).sum(),
         Message::Keep { saved, .. } => {
@@ -262,6 +267,10 @@ pub fn size(message: &Message) -> usize {
             each.sum::<usize>()
         }
         Message::Claim(wanted) => 40 * wanted.len(),
+        Message::Relay(Envelope {
+            what: Relayed::Message(bytes),
+            ..
+        }) => 48 + bytes.len(),
         _ => 32,
     }
 }

@@ -352,7 +352,7 @@ impl Membership {
                     }
                     let now = cx.now.saturating_sub(self.slept);
                     match why {
-                        Why::Silent => self.lost.add(now, &identity),
+                        Why::Silent => self.lost.add(cx, now, &identity),
                         Why::Gone | Why::Left => self.lost.found(peer.id),
                         Why::Reborn => {}
                     }
@@ -397,8 +397,9 @@ impl Membership {
             return;
         };
         watch.heard(identity.peer);
+        self.lost.taken(identity.addr, identity.peer.id);
         if detector.is_over(identity.peer) {
-            self.lost.met(now, identity.peer.id);
+            self.lost.met(cx, now, identity.peer.id);
             let buried = Message::Buried(identity.peer);
             cx.actions.push_back(Action::Send(identity.peer, buried));
         } else if identity.stamp != Identity::NOT_YET && !detector.is_active(identity.peer) {
@@ -439,6 +440,23 @@ impl Membership {
                 self.absorb(cx, now);
             }
             _ => {}
+        }
+    }
+
+    /// It may live, but nobody reaches it from here.
+    pub(crate) fn cut_off(&mut self, cx: &mut Context<'_>, peer: Peer) {
+        let now = self.awake(cx.now);
+        if let State::In(detector, _) = &mut self.state
+            && let Some(identity) = shared(cx.view, peer)
+        {
+            let text = format!(
+                "{} at {} can be reached neither directly nor through other nodes: it is taken for dead. Check that the \
+                 nodes reach each other at the addresses that they advertise (SATIN_ADVERTISE), and firewalls",
+                identity.name, identity.addr
+            );
+            cx.actions.push_back(Action::Tell(Notice::Warning(text)));
+            detector.end(now, identity, Ending::Unknown);
+            self.absorb(cx, now);
         }
     }
 
@@ -520,6 +538,7 @@ impl Membership {
                         members: std::iter::once(&master).chain(others).cloned().collect(),
                         draining: cx.view.draining().collect(),
                         offers: bounds.all(),
+                        lost: self.lost.all().cloned().collect(),
                     };
                     detector.insert(now, [Arc::new(identity)]);
                     detector.spread(now);
@@ -549,6 +568,7 @@ impl Membership {
         stamp: u64,
         members: Vec<Identity>,
         draining: Vec<Peer>,
+        mut lost: Vec<Identity>,
     ) {
         self.draining = draining.into_iter().collect();
         let now = self.awake(cx.now);
@@ -556,7 +576,10 @@ impl Membership {
             stamp,
             ..cx.view.me().clone()
         };
+        let known: BTreeSet<_> = members.iter().map(|member| member.peer.id).collect();
+        lost.retain(|who| who.peer.id != me.peer.id && !known.contains(&who.peer.id));
         self.come_in(cx, now, me, members);
+        self.lost.welcome(cx, now, lost);
     }
 
     pub(crate) fn here(&mut self, cx: &mut Context<'_>, from: Peer, identity: Identity) {

@@ -490,3 +490,77 @@ fn the_same_seed_tells_the_same_story() {
     };
     assert_eq!(story(), story());
 }
+
+/// The sites are apart for so long.
+fn apart(cluster: &mut Cluster, time: Duration) {
+    cluster.partition("a", "b");
+    cluster.run_for(time);
+    assert!(!agrees(cluster), "each part sees itself only");
+    cluster.heal();
+}
+
+#[test]
+fn parts_meet_again_however_long_they_were_apart() {
+    for seed in 0..2 {
+        let mut cluster = grown(seed, &["a", "a", "b", "b"]);
+        apart(&mut cluster, secs(700 + 1000 * seed));
+        assert!(cluster.run_until(secs(120), agrees), "seed {seed}");
+    }
+}
+
+#[test]
+fn newcomers_look_for_those_who_were_lost_before_they_came() {
+    let config = Config::default();
+    let mut cluster = grown(3, &["a", "a", "b", "b"]);
+    cluster.partition("a", "b");
+    cluster.run_for(secs(20));
+    let newcomer = cluster.join(&config, "a", 1, 0);
+    assert!(cluster.run_until(secs(5), |cluster| cluster.joined(newcomer).is_some()));
+    cluster.run_for(secs(5));
+    // Of the one part the newcomer alone is left, of whom the other part has never heard.
+    cluster.crash(0);
+    cluster.crash(1);
+    cluster.run_for(secs(60));
+    cluster.heal();
+    assert!(cluster.run_until(secs(120), agrees));
+}
+
+#[test]
+fn parts_meet_though_one_of_them_sleeps() {
+    for sleeper in 0..4 {
+        let mut cluster = grown(u64::from(sleeper), &["a", "a", "b", "b"]);
+        cluster.partition("a", "b");
+        cluster.run_for(secs(20));
+        cluster.freeze(sleeper);
+        cluster.run_for(secs(20));
+        cluster.heal();
+        let awake = |cluster: &Cluster| {
+            let awake = || (0..4).filter(|node| *node != sleeper);
+            awake().all(|a| {
+                let view = cluster.node(a).view();
+                awake().all(|b| view.is_alive(cluster.peer(b)))
+            })
+        };
+        assert!(
+            cluster.run_until(secs(120), awake),
+            "all but {sleeper} meet"
+        );
+        cluster.thaw(sleeper);
+        assert!(cluster.run_until(secs(120), agrees), "and {sleeper} too");
+    }
+}
+
+#[test]
+fn those_who_never_come_back_are_looked_for_without_end_and_at_a_bounded_rate() {
+    let mut cluster = grown(6, &["a", "a", "a", "a", "b", "b"]);
+    cluster.partition("a", "b");
+    cluster.run_for(secs(610));
+    let dials = |cluster: &Cluster| (0..4).map(|node| cluster.dials(node)).sum::<u64>();
+    let before = dials(&cluster);
+    cluster.run_for(secs(900));
+    let each = secs(900).as_secs_f64() / (dials(&cluster) - before) as f64;
+    assert!(
+        (4.0..16.0).contains(&each),
+        "an attempt of the part every {each} s"
+    );
+}

@@ -8,7 +8,8 @@
 //!   within that. Without that moment every partition looks like a master that died alone, because one death is always
 //!   noticed first.
 //! * **After [`Config::partition_wait`](super::super::Config::partition_wait)**, if half of the nodes, or all of another
-//!   site of two nodes or more, fell silent with it. Without that wait, a short partition makes two pools.
+//!   site, fell silent with it; a master that falls silent alone is both in a pool of two, and the latter if it was
+//!   the only node of its site. Without that wait, a short partition makes two pools.
 //! * **Who is next in line** acts too if those before it have had [`PRECEDENCE`] each and did nothing: views that differ for
 //!   good would otherwise leave a pool without a master for ever. If two act, the order of masters decides (see
 //!   [`super`]).
@@ -174,23 +175,15 @@ impl Vacancy {
     }
 }
 
-/// Have half of the nodes, or all of another site of two nodes or more, been lost? A master that is lost alone is not
-/// many, in a pool of two either.
+/// Have half of the nodes, or all of another site, been lost? One node can be either.
 fn is_many(view: &View, lost: &[(Peer, &str)], suspects: &BTreeSet<Peer>) -> bool {
     let is_suspect = |peer: &Peer| suspects.contains(peer) && view.is_alive(*peer);
     let suspected = suspects.iter().filter(|peer| is_suspect(peer)).count();
     let all = lost.len() + suspected;
-    if all < 2 {
-        return false;
-    }
     let half = all >= view.len() - suspected;
     let mine = &*view.me().site;
     let sites: BTreeSet<&str> = lost.iter().map(|(_, site)| *site).collect();
-    let whole = |site: &str| {
-        let members = view.site(site);
-        let of_it = lost.iter().filter(|(_, other)| *other == site).count();
-        site != mine && of_it + members.len() >= 2 && members.iter().all(is_suspect)
-    };
+    let whole = |site: &str| site != mine && view.site(site).iter().all(is_suspect);
     half || sites.into_iter().any(whole)
 }
 

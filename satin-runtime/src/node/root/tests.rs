@@ -512,3 +512,41 @@ fn whatever_happens_there_is_one_master_in_the_end() {
         );
     }
 }
+
+#[test]
+fn of_a_pool_of_two_one_that_hears_nothing_waits() {
+    for sites in [["a", "a"], ["a", "b"]] {
+        let mut cluster = grown(1, &sites);
+        cluster.isolate(0);
+        cluster.run_for(secs(30));
+        assert_eq!(cluster.node(1).view().len(), 1);
+        assert!(
+            elected(&cluster).is_empty(),
+            "{sites:?}: it may be a partition"
+        );
+        let elect = |cluster: &Cluster| elected(cluster) == [(1, 1)];
+        assert!(cluster.run_until(secs(15), elect), "{sites:?}");
+    }
+}
+
+#[test]
+fn the_only_node_of_the_masters_site_that_falls_silent_is_waited_for() {
+    for seed in 0..10 {
+        let mut cluster = grown(seed, &["a", "b", "b", "b", "c", "c"]);
+        cluster.isolate(0);
+        cluster.run_for(secs(30));
+        assert!(elected(&cluster).is_empty(), "seed {seed}");
+        let elect = |cluster: &Cluster| elected(cluster) == [(1, 1)];
+        assert!(cluster.run_until(secs(15), elect), "seed {seed}");
+    }
+}
+
+#[test]
+fn the_only_node_of_the_masters_site_whose_end_is_known_is_replaced_at_once() {
+    for seed in 0..10 {
+        let mut cluster = grown(seed, &["a", "b", "b", "b", "c", "c"]);
+        cluster.crash(0);
+        let elect = |cluster: &Cluster| elected(cluster) == [(1, 1)];
+        assert!(cluster.run_until(secs(5), elect), "seed {seed}");
+    }
+}

@@ -298,10 +298,12 @@ impl Steal {
         cx: &mut Context<'_>,
         peer: Peer,
         epoch: u64,
-        round_trip: Duration,
+        round_trip: Option<Duration>,
     ) {
         self.reconnect.remove(&peer);
-        self.trips.note(cx, peer, round_trip);
+        if let Some(round_trip) = round_trip {
+            self.trips.note(cx, peer, round_trip);
+        }
         self.trips.connected(cx.view, peer);
         self.thief.connected(peer, epoch);
         self.victim.forget_before(peer, epoch);
@@ -338,6 +340,11 @@ impl Steal {
         if self.books.concern(peer) && cx.view.is_alive(peer) {
             self.reconnect.insert(peer, cx.now + RECONNECT);
         }
+    }
+
+    /// Is something under way between here and there?
+    pub(crate) fn concerns(&self, peer: Peer) -> bool {
+        self.books.concern(peer)
     }
 
     /// If something is under way between here and there, a connection must stand.

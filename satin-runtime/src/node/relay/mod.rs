@@ -1,0 +1,571 @@
+//! Relaying: two nodes that cannot reach each other talk through a third that reaches both.
+//!
+//! Membership is one for the whole pool: two nodes that never hear each other again, but are both heard by a third, are
+//! both alive, and everything that is between them (thefts, answers, claims, results to be kept, values, bounds, who is
+//! master, the way in) has to go on. So a peer that is alive and cannot be connected to is reached by a *circuit*:
+//!
+//! * The node that could not connect asks one of those to whom it is connected, the *relay*, to pass on a
+//!   [`Call`](Relayed::Call). The called one answers by the same way ([`Accept`](Relayed::Accept)) and decides the epoch, which is
+//!   higher than that of any connection either side has known. From then on a circuit is a connection like any other:
+//!   both sides compare their lists, and so on. It ends when either side says so, or when the relay has lost one of
+//!   them; then both are told ([`Broken`](Relayed::Broken)), as they would notice a broken connection, and call anew.
+//! * A relay passes on what comes from the sender itself, and nothing that was passed on to it; and a circuit begins with
+//!   a direct connection. So nothing runs in circles. A relay that has no direct connection to the called one uses a
+//!   circuit of its own, if it has one: so nodes in a row reach each other.
+//! * A relay knows which pairs talk through it, and tells the one when it loses the other. Messages of a pair stay in order,
+//!   each once, because both hops keep it so, and because nothing is accepted on a circuit that has ended.
+//! * Meanwhile both sides try to connect directly, more and more seldom. A direct connection takes the place of the
+//!   circuit.
+//! * A circuit that nobody uses is closed.
+//! * A peer with which something is under way, and that is reached in neither way for
+//!   [`Config::cut_off`](super::Config::cut_off), is declared dead: what is under way comes back on both sides, and
+//!   the peer, which hears of it by gossip, goes on as the next generation.
+//!
+//! A one-way cut is a cut: no connection is made, and none lasts, if one direction is silent.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    net::SocketAddr,
+    time::Duration,
+};
+
+use rand::RngExt;
+
+use super::{
+    Action, Context, Identity, Message, Peer,
+    links::{self, Circuit},
+    message::{Envelope, Relayed},
+};
+
+#[cfg(test)]
+mod tests;
+
+/// The called one is given so long to answer, then another relay is asked. Shorter: on long links nobody is ever reached.
+/// Longer: a relay that hangs costs so much.
+const CALL_PATIENCE: Duration = Duration::from_secs(2);
+/// So many relays are asked in a round, and then there is a rest.
+const CALLS: usize = 8;
+/// Between two rounds. Shorter: many small messages while nobody reaches the peer. Longer: a way is found late.
+const ROUND: Duration = Duration::from_secs(1);
+/// After a first attempt to connect directly has failed. Doubled each time up to
+/// [`Config::redial`](super::Config::redial).
+const REDIAL: Duration = Duration::from_millis(500);
+/// A circuit over which nothing was said for so long is closed. (Gossip does not count.)
+const IDLE: Duration = Duration::from_secs(60);
+/// Messages held for a peer. Beyond that the oldest are dropped, as if a connection had broken.
+const HELD: usize = 65_536;
+/// Pairs that talk through this node. Further calls are refused: the callers ask another.
+const PAIRS: usize = 4096;
+/// A timeout that is handled later than this was slept through: the peers are not to blame.
+const SLEPT: Duration = Duration::from_millis(250);
+
+/// A call that has not been answered.
+struct Call {
+    via: Peer,
+    /// The highest epoch that the caller knew.
+    known: u64,
+    since: Duration,
+}
+
+/// A peer that could not be connected to.
+struct Astray {
+    addr: SocketAddr,
+    /// Since when it is reached in no way.
+    since: Duration,
+    held: VecDeque<Message>,
+    call: Option<Call>,
+    /// These were asked in this round.
+    asked: BTreeSet<Peer>,
+    /// When the next one is asked.
+    next_call: Duration,
+    redial: Duration,
+    pause: Duration,
+    /// When the circuit was last used.
+    used: Duration,
+}
+
+impl Astray {
+    fn new(addr: SocketAddr, now: Duration) -> Astray {
+        Astray {
+            addr,
+            since: now,
+            held: VecDeque::new(),
+            call: None,
+            asked: BTreeSet::new(),
+            next_call: now,
+            redial: now + REDIAL,
+            pause: REDIAL,
+            used: now,
+        }
+    }
+
+    fn hold(&mut self, message: Message) {
+        if is_worth_holding(&message) {
+            self.held.push_back(message);
+        }
+        if self.held.len() > HELD {
+            self.held.pop_front();
+        }
+    }
+}
+
+/// What is out of date by the time it could be sent is not held: gossip, and requests that have failed by then.
+fn is_worth_holding(message: &Message) -> bool {
+    use Message as M;
+    let passing = matches!(message, M::Gossip(_) | M::Ping(_) | M::Pong(_));
+    !passing && !matches!(message, M::Steal { .. } | M::Cut(_))
+}
+
+/// What comes of an envelope, or of time.
+#[derive(Debug)]
+pub(crate) enum Heard {
+    Nothing,
+    /// A circuit stands. The round trip is known to the caller.
+    Stands(Identity, Circuit, Option<Duration>),
+    /// The circuit with that epoch has ended.
+    Ended(Peer, u64),
+    /// A message of that peer.
+    Message(Peer, Message),
+}
+
+/// What became due.
+#[derive(Default)]
+pub(crate) struct Due {
+    /// Circuits that have been closed, with their epochs.
+    pub(crate) ended: Vec<(Peer, u64)>,
+    /// Peers that have been out of reach for too long.
+    pub(crate) cut_off: Vec<Peer>,
+}
+
+/// Those who are out of reach, and the pairs that talk through this node.
+#[derive(Default)]
+pub(crate) struct Relay {
+    astray: BTreeMap<Peer, Astray>,
+    /// With the epoch of the latest that went by.
+    pairs: BTreeMap<(Peer, Peer), u64>,
+}
+
+fn pair(a: Peer, b: Peer) -> (Peer, Peer) {
+    (a.min(b), a.max(b))
+}
+
+fn send(cx: &mut Context<'_>, via: Peer, envelope: Envelope) {
+    let relay = Message::Relay(envelope);
+    cx.actions.push_back(Action::Send(via, relay));
+}
+
+/// The message as it goes by a circuit.
+pub(crate) fn wrap(from: Peer, to: Peer, circuit: Circuit, message: &Message) -> Action {
+    let bytes = postcard::to_stdvec(message).expect("memory takes all that is written");
+    let envelope = Envelope {
+        from,
+        to,
+        epoch: circuit.epoch,
+        what: Relayed::Message(bytes),
+    };
+    Action::Send(circuit.via, Message::Relay(envelope))
+}
+
+impl Relay {
+    pub(crate) fn next_timeout(&self, links: &links::Links) -> Option<Duration> {
+        let due = |(peer, astray): (&Peer, &Astray)| match links.circuit(*peer) {
+            Some(_) => astray.redial.min(astray.used + IDLE),
+            None => astray.redial.min(astray.next_call),
+        };
+        self.astray.iter().map(due).min()
+    }
+
+    /// A peer could not be connected to; these messages had waited for it.
+    pub(crate) fn lose(
+        &mut self,
+        cx: &mut Context<'_>,
+        peer: Peer,
+        addr: SocketAddr,
+        unsent: Vec<Message>,
+    ) {
+        if cx.links.circuit(peer).is_some() {
+            let sends = unsent
+                .into_iter()
+                .map(|message| Action::Send(peer, message));
+            return cx.actions.extend(sends);
+        }
+        if !self.astray.contains_key(&peer) {
+            cx.links.go_astray(peer);
+        }
+        let astray = self.astray.entry(peer);
+        let astray = astray.or_insert_with(|| Astray::new(addr, cx.now));
+        unsent.into_iter().for_each(|message| astray.hold(message));
+        self.call_if_due(cx, peer);
+    }
+
+    /// It is said when the peer is reached.
+    pub(crate) fn hold(&mut self, peer: Peer, message: Message) {
+        if let Some(astray) = self.astray.get_mut(&peer) {
+            astray.hold(message);
+        }
+    }
+
+    /// A message goes by a circuit.
+    pub(crate) fn used(&mut self, now: Duration, peer: Peer, message: &Message) {
+        if let Some(astray) = self.astray.get_mut(&peer)
+            && is_worth_holding(message)
+        {
+            astray.used = now;
+        }
+    }
+
+    /// A direct connection stands: what was held goes before everything else.
+    pub(crate) fn connected(&mut self, cx: &mut Context<'_>, peer: Peer) {
+        if let Some(astray) = self.astray.remove(&peer) {
+            release(cx, peer, astray.held);
+        }
+    }
+
+    /// The connection to that peer, direct or not, has ended: so have the circuits through it, which are returned, and
+    /// the pairs that talked through here are told.
+    pub(crate) fn disconnected(&mut self, cx: &mut Context<'_>, peer: Peer) -> Vec<(Peer, u64)> {
+        let of_peer = |(pair, _): &(&(Peer, Peer), &u64)| pair.0 == peer || pair.1 == peer;
+        let broken = self.pairs.iter().filter(of_peer);
+        let broken: Vec<((Peer, Peer), u64)> =
+            broken.map(|(pair, epoch)| (*pair, *epoch)).collect();
+        for (pair, epoch) in broken {
+            self.pairs.remove(&pair);
+            let other = if pair.0 == peer { pair.1 } else { pair.0 };
+            if cx.links.epoch(other).is_some() {
+                let (from, to, what) = (peer, other, Relayed::Broken);
+                let envelope = Envelope {
+                    from,
+                    to,
+                    epoch,
+                    what,
+                };
+                send(cx, other, envelope);
+            }
+        }
+        let circuits: Vec<(Peer, Circuit)> = cx.links.reached_via(peer).collect();
+        for (other, _) in &circuits {
+            self.begin_anew(cx, *other, peer);
+        }
+        let ended = circuits.into_iter();
+        ended
+            .map(|(other, circuit)| (other, circuit.epoch))
+            .collect()
+    }
+
+    /// That life is over.
+    pub(crate) fn forget(&mut self, cx: &mut Context<'_>, peer: Peer) -> Vec<(Peer, u64)> {
+        self.astray.remove(&peer);
+        cx.links.forget(peer);
+        self.disconnected(cx, peer)
+    }
+
+    /// This node has begun another life.
+    pub(crate) fn clear(&mut self, cx: &mut Context<'_>) {
+        for (peer, _) in std::mem::take(&mut self.astray) {
+            cx.links.forget_astray(peer);
+        }
+        self.pairs.clear();
+    }
+
+    // ---- calling
+
+    /// The circuit to the peer has ended, or a call has: the next relay is asked, another one first.
+    fn begin_anew(&mut self, cx: &mut Context<'_>, peer: Peer, but: Peer) {
+        let Some(astray) = self.astray.get_mut(&peer) else {
+            return;
+        };
+        if cx.links.circuit(peer).is_some() {
+            astray.since = cx.now;
+            astray.asked.clear();
+            cx.links.go_astray(peer);
+        }
+        astray.asked.insert(but);
+        astray.call = None;
+        astray.next_call = cx.now;
+        self.call_if_due(cx, peer);
+    }
+
+    fn call_if_due(&mut self, cx: &mut Context<'_>, peer: Peer) {
+        let Some(astray) = self.astray.get_mut(&peer) else {
+            return;
+        };
+        if cx.now < astray.next_call || cx.links.circuit(peer).is_some() {
+            return;
+        }
+        let direct = cx.links.all_direct();
+        let others: Vec<Peer> = direct
+            .filter(|other| *other != peer && !astray.asked.contains(other))
+            .collect();
+        if others.is_empty() || astray.asked.len() >= CALLS {
+            astray.asked.clear();
+            astray.next_call = cx.now + ROUND;
+            return;
+        }
+        let via = others[cx.rng.random_range(0..others.len())];
+        astray.asked.insert(via);
+        astray.next_call = cx.now + CALL_PATIENCE;
+        let known = cx.links.known(peer);
+        astray.call = Some(Call {
+            via,
+            known,
+            since: cx.now,
+        });
+        let envelope = Envelope {
+            from: cx.view.me().peer,
+            to: peer,
+            epoch: known,
+            what: Relayed::Call(cx.view.me().clone()),
+        };
+        send(cx, via, envelope);
+    }
+
+    /// What is due; `concerns` tells whether something is under way with a peer.
+    pub(crate) fn handle_timeout(
+        &mut self,
+        cx: &mut Context<'_>,
+        concerns: impl Fn(Peer) -> bool,
+    ) -> Due {
+        let slept = self.next_timeout(cx.links);
+        let slept = slept.and_then(|due| cx.now.checked_sub(due).filter(|late| *late > SLEPT));
+        let mut due = Due::default();
+        for peer in self.astray.keys().copied().collect::<Vec<_>>() {
+            if let (Some(slept), Some(astray)) = (slept, self.astray.get_mut(&peer)) {
+                astray.since += slept;
+            }
+            self.redial(cx, peer);
+            if cx.links.circuit(peer).is_some() {
+                due.ended.extend(self.close_if_idle(cx, peer));
+            } else if self.is_cut_off(cx, peer) {
+                let (held, alive) = (!self.astray[&peer].held.is_empty(), cx.view.is_alive(peer));
+                self.astray.remove(&peer);
+                cx.links.forget_astray(peer);
+                if alive && (held || concerns(peer)) {
+                    due.cut_off.push(peer);
+                }
+            } else {
+                self.call_if_due(cx, peer);
+            }
+        }
+        due
+    }
+
+    fn is_cut_off(&self, cx: &Context<'_>, peer: Peer) -> bool {
+        cx.now >= self.astray[&peer].since + cx.config.cut_off
+    }
+
+    fn redial(&mut self, cx: &mut Context<'_>, peer: Peer) {
+        let Some(astray) = self.astray.get_mut(&peer) else {
+            return;
+        };
+        if cx.now < astray.redial {
+            return;
+        }
+        let chance = 0.5 + cx.rng.random::<f64>();
+        astray.redial = cx.now + astray.pause.mul_f64(chance);
+        astray.pause = (astray.pause * 2).min(cx.config.redial);
+        if !cx.links.is_connecting(peer) {
+            let (addr, peer) = (astray.addr, Some(peer));
+            let connect = Action::Connect { addr, peer };
+            cx.links.watch(&connect);
+            cx.actions.push_back(connect);
+        }
+    }
+
+    /// Returns the epoch of the circuit that was closed.
+    fn close_if_idle(&mut self, cx: &mut Context<'_>, peer: Peer) -> Option<(Peer, u64)> {
+        let circuit = cx.links.circuit(peer)?;
+        if cx.now < self.astray.get(&peer)?.used + IDLE {
+            return None;
+        }
+        let envelope = Envelope {
+            from: cx.view.me().peer,
+            to: peer,
+            epoch: circuit.epoch,
+            what: Relayed::Done,
+        };
+        send(cx, circuit.via, envelope);
+        self.astray.remove(&peer);
+        cx.links.forget_astray(peer);
+        Some((peer, circuit.epoch))
+    }
+
+    // ---- what others say
+
+    /// An envelope came from `sender`: it is for this node, or to be passed on.
+    pub(crate) fn heard(
+        &mut self,
+        cx: &mut Context<'_>,
+        sender: Peer,
+        envelope: Envelope,
+    ) -> Heard {
+        let Envelope {
+            from,
+            to,
+            epoch,
+            what,
+        } = envelope;
+        if to != cx.view.me().peer {
+            // What was passed on to this node, and is not for it, is for one of its former lives.
+            if from == sender {
+                self.pass_on(cx, from, to, epoch, what);
+            }
+            return Heard::Nothing;
+        }
+        let circuit = Circuit { via: sender, epoch };
+        match what {
+            Relayed::Call(identity) if identity.peer == from => self.called(cx, circuit, identity),
+            Relayed::Accept(identity) if identity.peer == from => {
+                self.accepted(cx, circuit, identity)
+            }
+            Relayed::Call(_) | Relayed::Accept(_) => Heard::Nothing,
+            Relayed::Message(bytes) => self.opened(cx, from, circuit, &bytes),
+            Relayed::Broken | Relayed::Done if cx.links.circuit(from) == Some(circuit) => {
+                if what == Relayed::Done {
+                    self.astray.remove(&from);
+                    cx.links.forget_astray(from);
+                } else {
+                    self.begin_anew(cx, from, sender);
+                }
+                Heard::Ended(from, epoch)
+            }
+            Relayed::Broken | Relayed::Done => {
+                let astray = self.astray.get(&from);
+                let call = astray.and_then(|astray| astray.call.as_ref());
+                if call.is_some_and(|call| (call.via, call.known) == (sender, epoch)) {
+                    self.begin_anew(cx, from, sender);
+                }
+                Heard::Nothing
+            }
+        }
+    }
+
+    /// This node is the relay.
+    fn pass_on(&mut self, cx: &mut Context<'_>, from: Peer, to: Peer, epoch: u64, what: Relayed) {
+        let pair = pair(from, to);
+        let backwards = cx
+            .links
+            .circuit(to)
+            .is_some_and(|circuit| circuit.via == from);
+        let stands = cx.links.epoch(to).is_some() && !backwards;
+        let ends = matches!(what, Relayed::Broken | Relayed::Done);
+        // To whom nobody has tried to connect yet may be reached.
+        let fresh = cx.view.is_alive(to) && !cx.links.is_astray(to);
+        let may = stands || fresh && matches!(what, Relayed::Call(_));
+        let room = self.pairs.len() < PAIRS || self.pairs.contains_key(&pair);
+        if ends {
+            self.pairs.remove(&pair);
+        } else if may && room {
+            self.pairs.insert(pair, epoch);
+        }
+        let (envelope, next) = if may && (ends || room) {
+            let envelope = Envelope {
+                from,
+                to,
+                epoch,
+                what,
+            };
+            (envelope, to)
+        } else if ends {
+            return;
+        } else {
+            let envelope = Envelope {
+                from: to,
+                to: from,
+                epoch,
+                what: Relayed::Broken,
+            };
+            (envelope, from)
+        };
+        send(cx, next, envelope);
+    }
+
+    /// Somebody who cannot reach this node wants to talk to it.
+    fn called(&mut self, cx: &mut Context<'_>, call: Circuit, caller: Identity) -> Heard {
+        let me = cx.view.me().clone();
+        let from = caller.peer;
+        // A direct connection of which the caller does not know: it will in a moment, or this one ends.
+        let newer = (cx.links.direct(from)).is_some_and(|direct| direct > call.epoch);
+        if newer || from.id == me.peer.id {
+            return Heard::Nothing;
+        }
+        if cx.links.direct(from).is_some() {
+            cx.actions.push_back(Action::Disconnect(from));
+        }
+        let known = cx.links.known(from).max(call.epoch);
+        let circuit = Circuit {
+            via: call.via,
+            epoch: links::next_circuit(known, from, me.peer),
+        };
+        let accept = Envelope {
+            from: me.peer,
+            to: from,
+            epoch: circuit.epoch,
+            what: Relayed::Accept(me),
+        };
+        self.stand(cx, &caller, circuit);
+        // Before anything that goes by the circuit.
+        let accept = Action::Send(call.via, Message::Relay(accept));
+        cx.actions.push_front(accept);
+        Heard::Stands(caller, circuit, None)
+    }
+
+    fn accepted(&mut self, cx: &mut Context<'_>, circuit: Circuit, called: Identity) -> Heard {
+        let peer = called.peer;
+        if !self.astray.contains_key(&peer) {
+            self.refuse(cx, peer, circuit);
+            return Heard::Nothing;
+        }
+        // Both have called, and the other's call came first: the higher epoch stands on both sides.
+        if (cx.links.epoch(peer)).is_some_and(|stands| stands >= circuit.epoch) {
+            return Heard::Nothing;
+        }
+        let call = self
+            .astray
+            .get_mut(&peer)
+            .and_then(|astray| astray.call.take());
+        let round_trip = call.map(|call| cx.now.saturating_sub(call.since));
+        self.stand(cx, &called, circuit);
+        Heard::Stands(called, circuit, round_trip)
+    }
+
+    fn stand(&mut self, cx: &mut Context<'_>, other: &Identity, circuit: Circuit) {
+        let astray = self.astray.entry(other.peer);
+        let astray = astray.or_insert_with(|| Astray::new(other.addr, cx.now));
+        astray.call = None;
+        astray.asked.clear();
+        astray.used = cx.now;
+        let held = std::mem::take(&mut astray.held);
+        cx.links.reach_by(other.peer, circuit);
+        release(cx, other.peer, held);
+    }
+
+    /// A message of a circuit. What does not come by the circuit that stands may come after something that got lost.
+    fn opened(&mut self, cx: &mut Context<'_>, from: Peer, by: Circuit, bytes: &[u8]) -> Heard {
+        if cx.links.circuit(from) == Some(by)
+            && let Ok((message, [])) = postcard::take_from_bytes::<Message>(bytes)
+        {
+            self.used(cx.now, from, &message);
+            return Heard::Message(from, message);
+        }
+        self.refuse(cx, from, by);
+        Heard::Nothing
+    }
+
+    /// There is no such circuit here.
+    fn refuse(&mut self, cx: &mut Context<'_>, peer: Peer, circuit: Circuit) {
+        let envelope = Envelope {
+            from: cx.view.me().peer,
+            to: peer,
+            epoch: circuit.epoch,
+            what: Relayed::Broken,
+        };
+        send(cx, circuit.via, envelope);
+    }
+}
+
+/// What was held is said, before anything that is to be said to the peer already.
+fn release(cx: &mut Context<'_>, peer: Peer, held: VecDeque<Message>) {
+    for message in held.into_iter().rev() {
+        cx.actions.push_front(Action::Send(peer, message));
+    }
+}
