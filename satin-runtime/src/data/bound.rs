@@ -14,12 +14,16 @@ use std::{
 };
 
 use super::{
-    lattice::{Lattice, Max, MaxWith, Min, MinWith, Portable},
+    lattice::{Lattice, Manners, Max, MaxWith, Min, MinWith, Portable},
     roots::{self, NONE, Root},
 };
 use crate::{
-    job::{BoundName, Info, Offer, RootTag, ValueName},
+    job::{
+        BoundName, Info, Offer, RootTag, ValueName,
+        codec::{self, Effort},
+    },
     node,
+    observe::repeats,
     worker::{self, RootKey},
 };
 
@@ -191,14 +195,15 @@ impl<L: Lattice> Bound<L> {
 
     fn as_offer(&self, root: RootTag, cell: &Cell<L>) -> Option<Offer> {
         // Others may have improved it again meanwhile: so much the better.
-        match postcard::to_stdvec(cell.read().best.as_ref()?) {
+        let best = cell.read();
+        match codec::write("serializing an offer", best.best.as_ref()?, Effort::ANY) {
             Ok(value) => Some(Offer {
                 bound: self.name(),
                 root,
                 value,
             }),
             Err(error) => {
-                tracing::warn!(bound = self.info.name, %error, "an offer cannot be serialized: it stays here");
+                repeats::warn("an offer stays on this node", self.info.name, error);
                 None
             }
         }
@@ -313,17 +318,46 @@ pub trait AnyBound: Sync {
     fn join(&self, have: &[u8], new: &[u8]) -> Option<Vec<u8>>;
     #[doc(hidden)]
     fn improve(&self, key: RootKey, new: &[u8]);
+    #[doc(hidden)]
+    fn manners(&self) -> Manners;
 }
 
 impl<L: Lattice> Bound<L> {
     fn decode(&self, bytes: &[u8]) -> Option<L::Value> {
-        match postcard::from_bytes(bytes) {
-            Ok(value) => Some(value).filter(L::is_value),
+        let read = codec::read("deserializing an offer", bytes);
+        let value = read.and_then(|value| {
+            codec::guard("comparing an offer", || Some(value).filter(L::is_value))
+        });
+        self.unless_refused(value).flatten()
+    }
+
+    /// What code of the user made of an offer from elsewhere, if it did not fail.
+    fn unless_refused<R>(&self, result: Result<R, codec::CodecError>) -> Option<R> {
+        match result {
+            Ok(result) => Some(result),
             Err(error) => {
-                tracing::warn!(bound = self.info.name, %error, "an offer from another node cannot be read");
+                repeats::warn(
+                    "an offer from another node is refused",
+                    self.info.name,
+                    error,
+                );
                 None
             }
         }
+    }
+
+    /// By the numbers alone, where they decide.
+    fn join_by_measure(&self, have: &[u8], new: &[u8]) -> Option<Vec<u8>> {
+        let Some(measure) = L::measure_of_bytes(new) else {
+            repeats::warn(
+                "an offer from another node is refused",
+                self.info.name,
+                "it does not begin with a number",
+            );
+            return None;
+        };
+        let is_better = L::measure_of_bytes(have).is_none_or(|known| measure < known);
+        is_better.then(|| new.to_vec())
     }
 }
 
@@ -337,18 +371,30 @@ impl<L: Lattice> AnyBound for Bound<L> {
     }
 
     fn join(&self, have: &[u8], new: &[u8]) -> Option<Vec<u8>> {
+        if L::manners() == Manners::PlainCost {
+            return self.join_by_measure(have, new);
+        }
         let other = self.decode(new)?;
         let Some(mut best) = self.decode(have) else {
             return Some(new.to_vec());
         };
-        let is_better = L::join(&mut best, other);
-        is_better.then(|| postcard::to_stdvec(&best).ok()).flatten()
+        let joined = codec::guard("comparing an offer", || {
+            let is_better = L::join(&mut best, other);
+            is_better.then(|| codec::write("serializing an offer", &best, Effort::ANY))
+        });
+        let joined = self.unless_refused(joined)??;
+        self.unless_refused(joined)
     }
 
     fn improve(&self, key: RootKey, new: &[u8]) {
         if let Some(value) = self.decode(new) {
-            self.cell_of(&roots::root(key)).join(value);
+            let cell = self.cell_of(&roots::root(key));
+            self.unless_refused(codec::guard("comparing an offer", || cell.join(value)));
         }
+    }
+
+    fn manners(&self) -> Manners {
+        L::manners()
     }
 }
 
@@ -420,6 +466,14 @@ pub fn improve(pool: u64, offer: &Offer) {
         Some(bound) => bound.improve(key, &offer.value),
         None => tracing::debug!(bound = offer.bound.0, "an offer for an unknown bound"),
     }
+}
+
+/// Does [`improve`] run code of the user for a bound of that name? Joining them does where it is not
+/// [`Manners::PlainCost`] either.
+#[must_use]
+pub fn manners(bound: BoundName) -> Manners {
+    // An unknown bound is passed over.
+    (registered().get(&bound)).map_or(Manners::Plain, |bound| bound.manners())
 }
 
 /// The root job is over, and all nodes know: what bounds and the [store](super::store()) keep for it goes. What its caller

@@ -1,7 +1,7 @@
 //! Values that only improve: join-semilattices, and those that come with Satin.
 
 use std::{
-    any::Any,
+    any::{Any, TypeId},
     collections::{BTreeSet, HashSet},
     hash::{BuildHasher, Hash},
     marker::PhantomData,
@@ -91,6 +91,31 @@ pub trait Lattice: 'static {
         let _ = measure;
         None
     }
+
+    /// Where code of the user runs when values come as bytes.
+    #[doc(hidden)]
+    fn manners() -> Manners {
+        Manners::OfTheUser
+    }
+
+    /// The measure of a value that comes as bytes, unless its [`Manners`] are the user's.
+    #[doc(hidden)]
+    fn measure_of_bytes(bytes: &[u8]) -> Option<u64> {
+        let _ = bytes;
+        None
+    }
+}
+
+/// What must run to read and to join values that come as bytes.
+#[doc(hidden)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Manners {
+    /// Nothing but numbers are read and compared.
+    Plain,
+    /// What is compared is a number at the beginning; the rest is code of the user.
+    PlainCost,
+    /// Code of the user reads and joins them.
+    OfTheUser,
 }
 
 /// The least value: a cost to be kept low. Prunes what costs strictly more.
@@ -147,6 +172,12 @@ macro_rules! extremes {
             fn of_measure(measure: u64) -> Option<K> {
                 of_word($turned(measure))
             }
+            fn manners() -> Manners {
+                if is_word::<K>() { Manners::Plain } else { Manners::OfTheUser }
+            }
+            fn measure_of_bytes(bytes: &[u8]) -> Option<u64> {
+                measure_of_number::<K>(bytes).map($turned)
+            }
         }
 
         impl<K: PartialOrd + Portable, W: Portable> Lattice for $with<K, W> {
@@ -175,6 +206,12 @@ macro_rules! extremes {
             #[inline]
             fn threshold(rank: &K) -> Option<u64> {
                 to_word(rank).map($turned)?.checked_add(1)
+            }
+            fn manners() -> Manners {
+                if is_word::<K>() { Manners::PlainCost } else { Manners::OfTheUser }
+            }
+            fn measure_of_bytes(bytes: &[u8]) -> Option<u64> {
+                measure_of_number::<K>(bytes).map($turned)
             }
         }
     };
@@ -213,6 +250,13 @@ impl<B: BitOr<Output = B> + PartialEq + Portable> Lattice for Or<B> {
     #[inline]
     fn of_measure(measure: u64) -> Option<B> {
         (&(measure == 0) as &dyn Any).downcast_ref().cloned()
+    }
+    fn manners() -> Manners {
+        if is_word::<B>() || TypeId::of::<B>() == TypeId::of::<bool>() {
+            Manners::Plain
+        } else {
+            Manners::OfTheUser
+        }
     }
 }
 
@@ -277,6 +321,15 @@ where
     }
 }
 
+/// Reads a number, if `K` is one, from the beginning of a value: in a pair the cost comes first.
+fn measure_of_number<K: Portable>(bytes: &[u8]) -> Option<u64> {
+    if !is_word::<K>() {
+        return None;
+    }
+    let (number, _) = postcard::take_from_bytes::<K>(bytes).ok()?;
+    to_word(&number)
+}
+
 const SIGN: u64 = 1 << 63;
 
 fn float_to_word(float: f64) -> Option<u64> {
@@ -301,6 +354,11 @@ macro_rules! words {
                 return $to(*key);
             })+
             None
+        }
+
+        /// Is `K` one of them?
+        fn is_word<K: 'static>() -> bool {
+            $(TypeId::of::<K>() == TypeId::of::<$number>())||+
         }
 
         /// The inverse.

@@ -17,8 +17,8 @@ pub use self::{
     roots::Alone,
 };
 pub use self::{
-    bound::{Bound, forget_root, improve, lattices},
-    lattice::{Lattice, Max, MaxWith, Min, MinWith, Or, Portable, Set, Union},
+    bound::{Bound, forget_root, improve, lattices, manners},
+    lattice::{Lattice, Manners, Max, MaxWith, Min, MinWith, Or, Portable, Set, Union},
     shared::Shared,
     store::{LARGEST_VALUE, Progress, Store, store},
 };

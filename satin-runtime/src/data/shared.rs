@@ -9,7 +9,11 @@ use std::{
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de, de::DeserializeOwned, ser};
 
 use super::store::{Entry, LARGEST_VALUE, store};
-use crate::job::{ValueName, needs};
+use crate::job::{
+    ValueName,
+    codec::{self, Effort},
+    needs,
+};
 
 /// An immutable value that all jobs may need: a scene, a matrix, a dictionary.
 ///
@@ -62,14 +66,9 @@ impl<T: Serialize + Send + Sync + 'static> Shared<T> {
 
     fn entry(&self) -> Result<&Arc<Entry>, &String> {
         let make = || {
-            let (bytes, mentions) = needs::gather(|| postcard::to_stdvec(&self.0.value));
+            let write = || codec::write("serializing a shared value", &self.0.value, MOST);
+            let (bytes, mentions) = needs::gather(write);
             let bytes = bytes.map_err(|error| error.to_string())?;
-            if bytes.len() as u64 > LARGEST_VALUE {
-                return Err(format!(
-                    "it takes {} bytes, and a shared value may take at most {LARGEST_VALUE}; divide it",
-                    bytes.len()
-                ));
-            }
             let name = ValueName(*blake3::hash(&bytes).as_bytes());
             let entry = store().insert(name, bytes, Some(store().all(&mentions)));
             entry.remember(&self.0);
@@ -78,6 +77,9 @@ impl<T: Serialize + Send + Sync + 'static> Shared<T> {
         self.0.entry.get_or_init(make).as_ref()
     }
 }
+
+/// How large a value may be.
+const MOST: Effort = Effort::up_to(LARGEST_VALUE as usize);
 
 /// Says that what is being serialized or read mentions this value, and what that one mentions in turn. False if
 /// nobody gathers such.
@@ -90,6 +92,9 @@ fn note(entry: &Entry) -> bool {
 
 impl<T: Serialize + Send + Sync + 'static> Serialize for Shared<T> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        if self.0.entry.get().is_none() && !codec::may_take_long() {
+            return Err(ser::Error::custom("it has no name yet"));
+        }
         let entry = self.entry().map_err(ser::Error::custom)?;
         if note(entry) {
             // Perhaps this was the last handle, as in the result of a job.
@@ -108,7 +113,8 @@ impl<'de, T: DeserializeOwned + Send + Sync + 'static> Deserialize<'de> for Shar
             ))
         })?;
         let decoded = entry.decoded(|| {
-            let (value, mentions) = needs::gather(|| postcard::from_bytes(&entry.bytes));
+            let read = || codec::read("deserializing a shared value", &entry.bytes);
+            let (value, mentions) = needs::gather(read);
             let value = value.map_err(|error| {
                 de::Error::custom(format_args!(
                     "the shared value {name:?} is no {}: {error}",

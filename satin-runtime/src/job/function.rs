@@ -5,14 +5,18 @@ use std::{
     collections::BTreeMap,
     ops::ControlFlow,
     panic::{AssertUnwindSafe, catch_unwind},
-    sync::OnceLock,
+    sync::{
+        OnceLock,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
 };
 
-use postcard::ser_flavors;
 use serde::{Serialize, de::DeserializeOwned};
 
 use super::{
     Fingerprint, ValueName,
+    codec::{self, CodecError, Effort},
     kinds::Kinds,
     needs,
     record::{Aborted, Cx, Judge, Payload, Slot, State},
@@ -163,13 +167,13 @@ pub struct VTable {
     /// Its names.
     pub info: Info,
     pub(crate) run: unsafe fn(&Slot, Cx) -> State,
-    pub(crate) export: unsafe fn(&Slot) -> Result<Packed, String>,
+    pub(crate) export: unsafe fn(&Slot, Effort) -> Result<Packed, CodecError>,
     /// What a job computes, if its result could be saved.
     pub(crate) fingerprint: unsafe fn(&Slot) -> Option<Fingerprint>,
     /// The answer of a job that is done and has a fingerprint.
-    pub(crate) save: unsafe fn(&Slot) -> Result<Packed, String>,
+    pub(crate) save: unsafe fn(&Slot) -> Result<Packed, CodecError>,
     pub(crate) run_bytes: RunBytes,
-    pub(crate) finish: unsafe fn(&Slot, &[u8]) -> Result<(), String>,
+    pub(crate) finish: unsafe fn(&Slot, &[u8]) -> Result<(), CodecError>,
     pub(crate) drop_args: unsafe fn(&Slot),
     pub(crate) drop_out: unsafe fn(&Slot),
 }
@@ -186,8 +190,8 @@ pub(crate) struct Packed {
 /// Why a job that came as bytes has no result.
 #[derive(Debug)]
 pub(crate) enum RemoteFailure {
-    /// Arguments or result cannot be (de)serialized.
-    Codec(String),
+    /// Arguments or result cannot be written or read.
+    Codec(CodecError),
     Panicked(Payload),
     Aborted,
 }
@@ -236,11 +240,19 @@ unsafe fn run<F: Function>(slot: &Slot, cx: Cx) -> State {
     }
 }
 
-unsafe fn export<F: Function>(slot: &Slot) -> Result<Packed, String> {
+unsafe fn export<F: Function>(slot: &Slot, effort: Effort) -> Result<Packed, CodecError> {
     // SAFETY: the caller has moved the slot to `Leaving`: the arguments of `F` are there, and nobody takes them.
-    let args = unsafe { slot.peek::<Args<'_, F>>() };
-    pack("serializing the arguments", || postcard::to_stdvec(args))
+    pack(
+        WRITING_ARGUMENTS,
+        unsafe { slot.peek::<Args<'_, F>>() },
+        effort,
+    )
 }
+
+const WRITING_ARGUMENTS: &str = "serializing the arguments";
+const READING_ARGUMENTS: &str = "deserializing the arguments";
+const WRITING_RESULT: &str = "serializing the result";
+const READING_RESULT: &str = "deserializing the result";
 
 /// None if the job has `&mut` arguments: what they were is gone once it has run here.
 unsafe fn fingerprint<F: Function>(slot: &Slot) -> Option<Fingerprint> {
@@ -253,58 +265,32 @@ unsafe fn fingerprint<F: Function>(slot: &Slot) -> Option<Fingerprint> {
 
 /// What a call with these arguments computes, if they are small enough to be hashed on the way.
 pub(crate) fn fingerprint_of<F: Function>(args: &Args<'_, F>) -> Option<Fingerprint> {
-    let serialize = || postcard::serialize_with_flavor(args, Short(Vec::new()));
-    let bytes = codec("serializing the arguments", serialize).ok()?;
+    let bytes = codec::write(WRITING_ARGUMENTS, args, Effort::up_to(MOST_HASHED)).ok()?;
     Some(Fingerprint::of(F::VTABLE.info.name, &bytes))
 }
 
-unsafe fn save<F: Function>(slot: &Slot) -> Result<Packed, String> {
+unsafe fn save<F: Function>(slot: &Slot) -> Result<Packed, CodecError> {
     // SAFETY: the caller says that the job of `F` is done, so its result is there, and that nobody takes it.
     let out = unsafe { slot.peek::<F::Out>() };
     // Nothing else would travel back: jobs with `&mut` arguments have no fingerprint.
-    pack("serializing the result", || postcard::to_stdvec(out))
+    pack(WRITING_RESULT, out, Effort::ANY)
 }
 
 /// The answer of a call that has returned here, as [`import`] reads it.
 pub(crate) fn answer_of<F: Function>(
     out: &F::Out,
     held: &<F::Kinds as Kinds>::Held<'_>,
-) -> Result<Packed, String> {
+) -> Result<Packed, CodecError> {
     let answer = (out, F::Kinds::seen(held));
-    pack("serializing the result", || postcard::to_stdvec(&answer))
+    pack(WRITING_RESULT, &answer, Effort::ANY)
 }
 
 /// Bytes of arguments that are hashed where nobody asked for them.
 const MOST_HASHED: usize = 64 << 10;
 
-/// At most [`MOST_HASHED`] bytes.
-struct Short(Vec<u8>);
-
-impl ser_flavors::Flavor for Short {
-    type Output = Vec<u8>;
-
-    fn try_push(&mut self, byte: u8) -> postcard::Result<()> {
-        self.try_extend(&[byte])
-    }
-
-    fn try_extend(&mut self, bytes: &[u8]) -> postcard::Result<()> {
-        if self.0.len() + bytes.len() > MOST_HASHED {
-            return Err(postcard::Error::SerializeBufferFull);
-        }
-        self.0.extend_from_slice(bytes);
-        Ok(())
-    }
-
-    fn finalize(self) -> postcard::Result<Vec<u8>> {
-        Ok(self.0)
-    }
-}
-
 fn run_bytes<F: Function>(cx: Cx, index: u32, arguments: &[u8]) -> Result<Packed, RemoteFailure> {
-    let own: <F::Kinds as Kinds>::Own = codec("deserializing the arguments", || {
-        postcard::from_bytes(arguments)
-    })
-    .map_err(RemoteFailure::Codec)?;
+    let own: <F::Kinds as Kinds>::Own =
+        codec::read(READING_ARGUMENTS, arguments).map_err(RemoteFailure::Codec)?;
     let run = AssertUnwindSafe(|| {
         let mut held = F::Kinds::hold(own);
         let out = F::call(cx, index, F::Kinds::lend(&mut held));
@@ -314,35 +300,26 @@ fn run_bytes<F: Function>(cx: Cx, index: u32, arguments: &[u8]) -> Result<Packed
         true => RemoteFailure::Aborted,
         false => RemoteFailure::Panicked(payload),
     })?;
-    pack("serializing the result", move || postcard::to_stdvec(&done)).map_err(RemoteFailure::Codec)
+    let packed = pack(WRITING_RESULT, &done, Effort::ANY);
+    // A destructor that panics takes nothing with it that is wanted.
+    let _ = codec::guard("dropping the result", || drop(done));
+    packed.map_err(RemoteFailure::Codec)
 }
 
-fn pack(
-    what: &str,
-    serialize: impl FnOnce() -> postcard::Result<Vec<u8>>,
-) -> Result<Packed, String> {
-    let (bytes, needs) = needs::gather(|| codec(what, serialize));
+fn pack<T: Serialize>(what: &'static str, value: &T, effort: Effort) -> Result<Packed, CodecError> {
+    let (bytes, needs) = needs::gather(|| codec::write(what, value, effort));
     bytes.map(|bytes| Packed { bytes, needs })
 }
 
-/// Runs what (de)serializes values of the user: a panic there is an error like another, and not the job's.
-fn codec<R>(what: &str, run: impl FnOnce() -> postcard::Result<R>) -> Result<R, String> {
-    match catch_unwind(AssertUnwindSafe(run)) {
-        Ok(result) => result.map_err(|error| error.to_string()),
-        Err(_) => Err(format!("{what} panicked")),
-    }
-}
-
 /// Result and changed `&mut` arguments of a job that ran elsewhere: the first decoded, the second copied back.
-pub(crate) fn import<F: Function>(args: Args<'_, F>, answer: &[u8]) -> Result<F::Out, String> {
-    let (out, back): (F::Out, <F::Kinds as Kinds>::Back) =
-        postcard::from_bytes(answer).map_err(|error| error.to_string())?;
+pub(crate) fn import<F: Function>(args: Args<'_, F>, answer: &[u8]) -> Result<F::Out, CodecError> {
+    let (out, back): (F::Out, <F::Kinds as Kinds>::Back) = codec::read(READING_RESULT, answer)?;
     F::Kinds::copy_back(args, back);
     Ok(out)
 }
 
 /// Copies the changed `&mut` arguments back and drops the result.
-unsafe fn finish<F: Function>(slot: &Slot, answer: &[u8]) -> Result<(), String> {
+unsafe fn finish<F: Function>(slot: &Slot, answer: &[u8]) -> Result<(), CodecError> {
     // SAFETY: the caller says that the job is answered, which keeps its arguments, and that it is its own.
     import::<F>(unsafe { slot.take() }, answer).map(drop)
 }
@@ -360,8 +337,10 @@ impl<F: Function<Out: Speculative>> JudgeOf<F> {
         // SAFETY: of the field: a result of `F` is in the slot.
         in_slot: |slot| unsafe { slot.peek::<F::Out>() }.failed(),
         in_bytes: |bytes| {
-            let failed = || postcard::take_from_bytes::<F::Out>(bytes).map(|(out, _)| out.failed());
-            codec("deserializing the result", failed).unwrap_or(false)
+            // The result is the first half of what travels.
+            let out = codec::read::<F::Out>(READING_RESULT, bytes);
+            let failed = out.and_then(|out| codec::guard("judging the result", || out.failed()));
+            failed.unwrap_or(false)
         },
     };
 }
@@ -411,6 +390,26 @@ pub fn number_of(function: &VTable) -> Option<u32> {
     let place =
         numbered().binary_search_by(|registered| registered.info.name.cmp(function.info.name));
     place.ok().map(|place| place as u32)
+}
+
+/// Writing arguments that takes longer is not for threads that have other things to do.
+const QUICK: Duration = Duration::from_micros(100);
+
+fn quick_ones() -> &'static [AtomicBool] {
+    static QUICK_ONES: OnceLock<Vec<AtomicBool>> = OnceLock::new();
+    QUICK_ONES.get_or_init(|| numbered().iter().map(|_| AtomicBool::new(false)).collect())
+}
+
+/// Are the arguments of the function with that number known to be written quickly? Not before they have been once.
+pub(crate) fn is_quick(number: u32) -> bool {
+    (quick_ones().get(number as usize)).is_some_and(|quick| quick.load(Ordering::Relaxed))
+}
+
+/// Notes how long it took to write its arguments where nobody waited; `None`: more than a quick writer may take.
+pub(crate) fn note_effort(number: u32, took: Option<Duration>) {
+    if let Some(quick) = quick_ones().get(number as usize) {
+        quick.store(took.is_some_and(|took| took <= QUICK), Ordering::Relaxed);
+    }
 }
 
 /// A hash over all registered functions with their names and the types of their arguments: programs with another hash

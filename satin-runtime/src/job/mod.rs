@@ -1,5 +1,6 @@
 //! What a job is: one invocation of a spawnable function, with its arguments and a place for its result.
 //!
+//! * [`codec`]: where values of the user become bytes, and bytes values.
 //! * [`id`]: the path from the root to the job, and the fingerprint that says what it computes.
 //! * [`kinds`]: how each kind of argument is lent, sent and copied back.
 //! * [`function`]: spawnable functions as the runtime sees them, their vtables and their registry.
@@ -10,6 +11,7 @@
 //!
 //! Knows nothing of threads, deques or other nodes.
 
+pub mod codec;
 pub mod function;
 pub mod id;
 pub mod kinds;

@@ -243,6 +243,11 @@ impl Slot {
         self.meta.depth()
     }
 
+    /// Does the owner wait, parked, for this job and nothing else? It may, a moment later.
+    pub(crate) fn is_awaited(&self) -> bool {
+        self.meta.has(AWAITED)
+    }
+
     /// Says that the owner is about to park. False if the job was settled meanwhile.
     pub fn announce_waiting(&self) -> bool {
         self.meta.announce_waiting()

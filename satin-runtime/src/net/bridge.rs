@@ -10,10 +10,10 @@ use tokio::sync::Notify;
 
 use super::limits;
 use crate::{
-    data,
+    data::{self, Manners},
     job::{Answer, Back, BoundName, Offer, OrphanNews, Parcel, Recall, RootTag, Saved, ValueName},
     node::{Departure, Event, HostKey, Lattices, Taken},
-    worker::{Gate, Leaving, Outside, Token},
+    worker::{Gate, Haul, Leaving, Outside, Token},
 };
 
 /// What the network thread is told by other threads. Any number of news ring the bell once.
@@ -58,6 +58,10 @@ impl Outside for News {
 
     fn public(&self) {
         self.tell(Event::Public);
+    }
+
+    fn took(&self, request: u64, haul: Haul) {
+        self.tell(took(request, haul));
     }
 
     fn done(&self, key: u64, answer: Answer) {
@@ -107,7 +111,22 @@ impl Outside for News {
     }
 }
 
+/// What the workers have given, as the node is told.
+fn took(request: u64, haul: Haul) -> Event {
+    let taken = |leaving| match leaving {
+        Leaving::Own(token, parcel) => Taken::Own(Departure(token.0), parcel),
+        Leaving::Hosted(key, parcel) => Taken::Hosted(HostKey(key), parcel),
+    };
+    Event::Took {
+        request,
+        jobs: haul.jobs.into_iter().map(taken).collect(),
+        left: haul.left,
+    }
+}
+
 /// The node's side of the gate.
+///
+/// Nothing here runs code of the user. What may is done aside, and what must not overtake offers waits for them there.
 pub(super) struct Bridge {
     gate: Gate,
     /// Jobs of ours that are away.
@@ -129,47 +148,21 @@ impl Bridge {
         }
     }
 
-    pub(super) fn take(&mut self, request: u64, most: u32) -> Event {
-        let haul = self.gate.take(most);
-        let mut jobs = Vec::with_capacity(haul.jobs.len());
-        for leaving in haul.jobs {
-            match leaving {
-                Leaving::Own(token, parcel) if parcel.arguments.len() > limits::VALUE => {
-                    let why = format!(
-                        "its arguments have {} bytes, more than the {} that travel",
-                        parcel.arguments.len(),
-                        limits::VALUE
-                    );
-                    tracing::warn!(job = %parcel.id, "a job stays at home: {why}");
-                    self.gate.deliver(token, Answer::Refused(why));
-                }
-                Leaving::Own(token, parcel) => {
-                    let departure = Departure(token.0);
-                    self.away.insert(departure);
-                    self.given += 1;
-                    jobs.push(Taken::Own(departure, parcel));
-                }
-                Leaving::Hosted(key, parcel) => {
-                    self.hosted.remove(&HostKey(key));
-                    jobs.push(Taken::Hosted(HostKey(key), parcel));
-                }
-            }
-        }
-        Event::Took {
-            request,
-            jobs,
-            left: haul.left,
-        }
+    /// Asks the workers for jobs. `None` if that takes longer: then it comes with the news.
+    pub(super) fn take(&mut self, request: u64, most: u32) -> Option<Event> {
+        let event = took(request, self.gate.take_for(request, most)?);
+        self.note(&event);
+        Some(event)
     }
 
     pub(super) fn start(&mut self, key: HostKey, parcel: Parcel) {
         self.hosted.insert(key);
         self.taken += 1;
-        self.gate.host(key.0, parcel);
+        self.gate.after_offers(move |gate| gate.host(key.0, parcel));
     }
 
     pub(super) fn abort(&self, key: HostKey) {
-        self.gate.abort_hosted(key.0);
+        self.gate.after_offers(move |gate| gate.abort_hosted(key.0));
     }
 
     /// Before the node hears of it.
@@ -178,39 +171,52 @@ impl Bridge {
             Event::Done(key, _) | Event::Saved(key, _) => drop(self.hosted.remove(key)),
             Event::Claimed(departure, _) => drop(self.away.insert(*departure)),
             Event::Recalled(departure, _) => drop(self.away.remove(departure)),
+            Event::Took { jobs, .. } => jobs.iter().for_each(|job| match job {
+                Taken::Own(departure, _) => {
+                    self.away.insert(*departure);
+                    self.given += 1;
+                }
+                Taken::Hosted(key, _) => drop(self.hosted.remove(key)),
+            }),
             _ => {}
         }
     }
 
     pub(super) fn deliver(&mut self, departure: Departure, answer: Answer) {
         self.away.remove(&departure);
-        self.gate.deliver(Token(departure.0), answer);
+        self.gate.after_offers(move |gate| {
+            gate.deliver(Token(departure.0), answer);
+        });
     }
 
     pub(super) fn put_back(&mut self, departure: Departure, back: Back) {
         self.away.remove(&departure);
-        self.gate.put_back(Token(departure.0), back);
+        self.gate.after_offers(move |gate| {
+            gate.put_back(Token(departure.0), back);
+        });
     }
 
     pub(super) fn orphan(&self, news: OrphanNews) {
-        self.gate.orphan(news);
+        self.gate.after_offers(move |gate| gate.orphan(news));
     }
 
     pub(super) fn save(&self, key: HostKey) {
-        self.gate.save_hosted(key.0);
+        self.gate.after_offers(move |gate| gate.save_hosted(key.0));
     }
 
     pub(super) fn give_back(&self) {
-        self.gate.give_back();
+        self.gate.after_offers(Gate::give_back);
     }
 
     pub(super) fn keep_roots(&self, keep: bool) {
-        self.gate.keep_roots(keep);
+        self.gate.after_offers(move |gate| gate.keep_roots(keep));
     }
 
     pub(super) fn root_kept(&self, root: RootTag) {
-        self.gate.root_kept(root);
+        self.gate.after_offers(move |gate| gate.root_kept(root));
     }
+
+    // The next two go at once: a `main` that is to stop does not wait, and is begun again on its own thread.
 
     pub(super) fn stop_main(&self) {
         self.gate.stop_main();
@@ -232,12 +238,20 @@ impl Bridge {
         self.gate.release_roots();
     }
 
-    pub(super) fn improve(&self, offer: &Offer) {
-        data::improve(self.gate.number(), offer);
+    pub(super) fn improve(&self, offer: Offer) {
+        let pool = self.gate.number();
+        if data::manners(offer.bound) == Manners::Plain {
+            self.gate.after_offers(move |_| data::improve(pool, &offer));
+        } else {
+            self.gate
+                .aside_in_order(move || data::improve(pool, &offer));
+        }
     }
 
+    /// Shared values may go with it, and what they were decoded to is dropped by code of the user.
     pub(super) fn forget_root(&self, root: RootTag) {
-        data::forget_root(self.gate.number(), root);
+        let pool = self.gate.number();
+        self.gate.aside(move || data::forget_root(pool, root));
     }
 
     pub(super) fn store(

@@ -263,8 +263,9 @@ impl Driver {
             Action::Send(to, message) => self.send(net, to, message),
             Action::Disconnect(peer) => self.disconnect(peer),
             Action::Take { request, most } => {
-                let took = self.bridge.take(request, most);
-                self.node.handle(now, took);
+                if let Some(took) = self.bridge.take(request, most) {
+                    self.node.handle(now, took);
+                }
             }
             Action::Start(key, parcel) => {
                 self.figures.jobs += 1;
@@ -313,7 +314,7 @@ impl Driver {
                 }
             }
             Action::ForgetRoot(root) => self.bridge.forget_root(root),
-            Action::Improve(offer) => self.bridge.improve(&offer),
+            Action::Improve(offer) => self.bridge.improve(offer),
             Action::Joined { me, master } => self.joined(me, master),
             Action::StartRoots => self.bridge.release_roots(),
             Action::End(code) => {

@@ -13,7 +13,7 @@ pub const LARGE: usize = 64 << 10;
 
 /// The longest arguments or result of one job. A longer result sends the job back to where it came from, and there it is
 /// run; a job with longer arguments stays at home.
-pub const VALUE: usize = 1 << 30;
+pub const VALUE: usize = crate::job::codec::LARGEST;
 
 /// The longest message on a stream of its own: a [`VALUE`] and what stands around it. It is sent and received in
 /// pieces as they fit in the windows; a longer one closes the connection.

@@ -34,6 +34,7 @@ use super::{
 };
 use crate::{
     data,
+    job::codec,
     node::{self, Event, Identity, Node, NodeId, Peer},
     observe::{
         events::{Event as Record, EventLog, NodeFigures},
@@ -328,6 +329,8 @@ impl Network {
         let (ready, is_ready) = mpsc::channel();
         let thread = std::thread::Builder::new()
             .name("satin-net".into())
+            // As large as a worker's: offers of a lattice of the user's are compared here.
+            .stack_size(gate.stack_size())
             .spawn(move || live(setting_up, &ready))
             .map_err(NetError::Thread)?;
         let addr = match is_ready.recv() {
@@ -494,6 +497,7 @@ impl Drop for Closing {
 }
 
 fn live(setting_up: SettingUp, ready: &mpsc::Sender<Result<SocketAddr, NetError>>) {
+    codec::measure_stack(setting_up.gate.stack_size());
     let _closing = Closing(
         Arc::clone(&setting_up.progress),
         Arc::clone(&setting_up.news),

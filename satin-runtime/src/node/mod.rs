@@ -183,7 +183,7 @@ pub enum Action {
     Disconnect(Peer),
 
     // ---- workers
-    /// Take the oldest job that can leave, and up to `most - 1` siblings of it; answered by `Took`, at once.
+    /// Take the oldest job that can leave, and up to `most - 1` siblings of it; answered by `Took`, as a rule at once.
     Take {
         /// To be given back.
         request: u64,

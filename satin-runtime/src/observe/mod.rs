@@ -1,5 +1,6 @@
-//! What each worker counts, and the table of it; the events file.
+//! What each worker counts, and the table of it; the events file; warnings that repeat themselves.
 
+pub mod repeats;
 pub mod standing;
 
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -11,6 +11,7 @@ use std::{
         Arc, Mutex, MutexGuard, PoisonError, RwLock,
         atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence},
     },
+    time::Instant,
 };
 
 use serde::{Deserialize, Serialize};
@@ -20,10 +21,15 @@ use super::{
     repair::Orphans,
     thread::{Found, RootFrame, Worker, place_of},
 };
-use crate::job::{
-    Answer, Back, Fingerprint, JobId, Offer, OrphanNews, Parcel, Recall, Repair, RootTag, Saved,
-    function::{self, Args, Function, RemoteFailure},
-    record::{Cx, Frame, STAYS, Slot, State, flag},
+use crate::{
+    job::{
+        Answer, Back, Fingerprint, JobId, Offer, OrphanNews, Parcel, Recall, Repair, RootTag,
+        Saved,
+        codec::{self, CodecError, Effort},
+        function::{self, Args, Function, RemoteFailure},
+        record::{Cx, Frame, STAYS, Slot, State, flag},
+    },
+    observe::repeats,
 };
 
 /// Names one departure of a job. A job that is taken again gets another.
@@ -58,6 +64,10 @@ pub trait Outside: Send + Sync {
     }
     /// There is something to take. Told once after a [`Gate::take`] that found fewer than it was to find.
     fn public(&self) {}
+    /// What [`Gate::take_for`] has found that took longer.
+    fn took(&self, request: u64, haul: Haul) {
+        let _ = (request, haul);
+    }
     /// A hosted job is done.
     fn done(&self, key: u64, answer: Answer);
     /// A job that is away is not waited for any more; an answer would be dropped.
@@ -95,6 +105,9 @@ pub trait Outside: Send + Sync {
     }
 }
 
+/// So many jobs in a row may turn out to be unable to leave before a take gives up.
+const MOST_THAT_STAY: usize = 64;
+
 /// The books of the gate, and what stands on the board at its door.
 #[derive(Default)]
 pub(super) struct Ledger {
@@ -126,6 +139,8 @@ struct Books {
     /// Came back, and can be taken, the shallowest first; those that must stay in this process last.
     returned: BTreeSet<(u16, SlotRef)>,
     places: HashMap<SlotRef, Place>,
+    /// How often all jobs were called home: what was about to leave then comes back too.
+    called_home: u64,
 }
 
 struct Away {
@@ -206,6 +221,64 @@ enum Source {
     Returned,
 }
 
+/// Jobs on their way out. They have left their deques and stay in their slots until their arguments are written.
+struct Leavers {
+    hosted: Vec<Leaving>,
+    own: Vec<Leaver>,
+    /// How many the caller wants.
+    most: u32,
+    /// About how many there were.
+    all: usize,
+    called_home: u64,
+}
+
+struct Leaver {
+    slot: SlotRef,
+    id: JobId,
+    root: RootTag,
+    back: Back,
+    /// Once the arguments are written.
+    parcel: Option<Parcel>,
+}
+
+impl Leaver {
+    fn job(&self) -> &Slot {
+        // SAFETY: the job was taken to leave: its slot and the frames above it live until it is settled.
+        unsafe { &*self.slot.0 }
+    }
+
+    /// Writes the arguments, if that is known to be quick for this function. False if it is not.
+    fn pack_quickly(&mut self) -> bool {
+        let number = function::number_of(self.job().function.get());
+        let Some(number) = number.filter(|number| function::is_quick(*number)) else {
+            return false;
+        };
+        let packed = self.pack(Effort::QUICK);
+        if packed.is_err() {
+            function::note_effort(number, None);
+        }
+        packed.is_ok()
+    }
+
+    /// Writes the arguments, however long it takes, and notes how long that was.
+    fn pack_patiently(&mut self) -> Result<(), CodecError> {
+        let began = Instant::now();
+        self.pack(Effort::ANY)?;
+        if let Some(parcel) = &self.parcel {
+            let is_short = parcel.arguments.len() <= Effort::QUICK.most();
+            let took = is_short.then(|| began.elapsed());
+            function::note_effort(parcel.function, took);
+        }
+        Ok(())
+    }
+
+    fn pack(&mut self, effort: Effort) -> Result<(), CodecError> {
+        let (id, repair) = (self.id.clone(), self.back.repair);
+        self.parcel = Some(pack(self.job(), id, self.root, repair, effort)?);
+        Ok(())
+    }
+}
+
 impl Gate {
     pub(super) fn of(pool: &Arc<Pool>) -> Gate {
         if !pool.has_gate() {
@@ -225,9 +298,37 @@ impl Gate {
     /// The oldest job that can leave, the shallowest of all, and up to `most - 1` siblings of it; foreign jobs that have
     /// not been started go first. Never more than half of what there is. If that is not enough, workers are asked, and
     /// [`Outside::public`] tells when one has answered.
+    ///
+    /// Code of the user writes the arguments, on the calling thread.
     #[must_use]
     pub fn take(&self, most: u32) -> Haul {
+        let mut result = Haul::default();
+        self.send_off(self.choose(most), |haul| result = haul);
+        result
+    }
+
+    /// As [`Gate::take`], for a thread that must not wait for code of the user. `None` if there is some that is not known
+    /// to be quick: then another thread does it, and [`Outside::took`] tells, with this number.
+    #[must_use]
+    pub fn take_for(&self, request: u64, most: u32) -> Option<Haul> {
+        let mut leavers = self.choose(most);
+        let mut haul = None;
+        if leavers.own.iter_mut().all(Leaver::pack_quickly) {
+            self.send_off(leavers, |quick| haul = Some(quick));
+        } else {
+            let gate = self.clone();
+            self.pool.clerk.run(move || {
+                let tell = |haul| gate.pool.tell(|outside| outside.took(request, haul));
+                gate.send_off(leavers, tell);
+            });
+        }
+        haul
+    }
+
+    /// Jobs that may leave.
+    fn choose(&self, most: u32) -> Leavers {
         let (pool, ledger) = (&*self.pool, &self.pool.ledger);
+        let called_home = lock(&ledger.books).called_home;
         // Before we look: what a worker publishes after that it tells.
         ledger.wanted.store(true, Ordering::Relaxed);
         fence(Ordering::SeqCst);
@@ -237,22 +338,133 @@ impl Gate {
             .load(Ordering::Relaxed)
             .saturating_sub(pool.idle() as usize);
         let all = spare + ledger.returned.load(Ordering::Relaxed) + pool.public() as usize;
-        let most = most as usize;
-        let limit = most.min(all.div_ceil(2));
-        let mut jobs = pool.unstart(spare.min(limit));
-        if jobs.is_empty() {
-            self.take_own(limit, &mut jobs);
+        let limit = (most as usize).min(all.div_ceil(2));
+        let hosted = pool.unstart(spare.min(limit));
+        let mut own = Vec::new();
+        if hosted.is_empty() {
+            self.take_own(limit, &mut own);
         }
-        if jobs.len() < most {
+        if hosted.len() + own.len() < most as usize {
             pool.ask_those_without_public();
         } else {
             ledger.wanted.store(false, Ordering::Relaxed);
         }
-        let left = u32::try_from(all.saturating_sub(jobs.len())).unwrap_or(u32::MAX);
-        Haul { jobs, left }
+        Leavers {
+            hosted,
+            own,
+            most,
+            all,
+            called_home,
+        }
     }
 
-    fn take_own(&self, limit: usize, jobs: &mut Vec<Leaving>) {
+    /// Writes the arguments of those of which that has not been done, enters all in the books as away, and tells before
+    /// anybody else can do anything about it. What cannot be written stays, and if that is all, others are chosen.
+    fn send_off(&self, mut leavers: Leavers, tell: impl FnOnce(Haul)) {
+        let mut stayed = 0;
+        loop {
+            let before = leavers.own.len();
+            leavers.own.retain_mut(|leaver| self.pack_or_stay(leaver));
+            stayed += before - leavers.own.len();
+            let is_empty = leavers.own.is_empty() && leavers.hosted.is_empty();
+            if !is_empty || before == 0 || stayed > MOST_THAT_STAY {
+                break;
+            }
+            leavers = self.choose(leavers.most);
+        }
+        let found = leavers.hosted.len() + leavers.own.len();
+        self.enter_all(leavers, tell);
+        if stayed > 0 && found == 0 {
+            self.want_more();
+        }
+    }
+
+    /// False if the job stays in this process.
+    fn pack_or_stay(&self, leaver: &mut Leaver) -> bool {
+        if leaver.parcel.is_some() {
+            return true;
+        }
+        let Err(error) = leaver.pack_patiently() else {
+            return true;
+        };
+        let function = leaver.job().function.get().info.name;
+        repeats::warn("a job cannot leave this process", function, &error);
+        self.pool.come_back(leaver.job(), STAYS, leaver.back);
+        false
+    }
+
+    fn enter_all(&self, leavers: Leavers, tell: impl FnOnce(Haul)) {
+        let Leavers { hosted, own, .. } = leavers;
+        let mut jobs = hosted;
+        let mut books = lock(&self.pool.ledger.books);
+        if books.called_home != leavers.called_home {
+            drop(books);
+            for leaver in own {
+                let depth = length_of(&leaver.id);
+                self.pool.come_back(leaver.job(), depth, leaver.back);
+            }
+            return tell(Haul { jobs, left: 0 });
+        }
+        let mut awaited = Vec::new();
+        for leaver in own {
+            let Some(parcel) = &leaver.parcel else {
+                unreachable!("its arguments have been written");
+            };
+            let (job, depth, print) = (leaver.job(), length_of(&leaver.id), parcel.fingerprint);
+            let owner = Worker::of(job).index;
+            let (token, is_awaited) =
+                (self.pool).enter_away_under(&mut books, job, depth, leaver.back, print);
+            if is_awaited {
+                awaited.push(owner);
+            }
+            jobs.extend(leaver.parcel.map(|parcel| Leaving::Own(token, parcel)));
+        }
+        let left = leavers.all.saturating_sub(jobs.len());
+        let left = u32::try_from(left).unwrap_or(u32::MAX);
+        tell(Haul { jobs, left });
+        drop(books);
+        for owner in awaited {
+            self.pool.sleep.unpark(owner);
+        }
+    }
+
+    /// Nothing was found because what there was could not leave: workers tell when there is something else.
+    fn want_more(&self) {
+        self.pool.ledger.wanted.store(true, Ordering::Relaxed);
+        fence(Ordering::SeqCst);
+        self.pool.ask_those_without_public();
+        if self.pool.public() > 0 {
+            self.pool.tell_public();
+        }
+    }
+
+    /// Has this done soon, by a thread on which code of the user may panic, recurse and take long.
+    pub fn aside(&self, run: impl FnOnce() + Send + 'static) {
+        self.pool.clerk.run(run);
+    }
+
+    /// The same for what is to be done before whatever comes [after the offers](Gate::after_offers).
+    pub fn aside_in_order(&self, run: impl FnOnce() + Send + 'static) {
+        self.pool.clerk.run_ordered(run);
+    }
+
+    /// Does this now, or, if offers are still being read and compared, after them: who sees a result has seen the offers
+    /// that came before it.
+    pub fn after_offers(&self, run: impl FnOnce(&Gate) + Send + 'static) {
+        if self.pool.clerk.is_in_order() {
+            return run(self);
+        }
+        let gate = self.clone();
+        self.pool.clerk.run_ordered(move || run(&gate));
+    }
+
+    /// The size of a worker's stack, in bytes.
+    #[must_use]
+    pub fn stack_size(&self) -> usize {
+        self.pool.clerk.stack()
+    }
+
+    fn take_own(&self, limit: usize, jobs: &mut Vec<Leaver>) {
         // Others take too, and some jobs cannot leave: then we look again, but not for ever.
         let mut misses = 2 * self.pool.workers() + 4;
         while jobs.is_empty() && limit > 0 && misses > 0 {
@@ -268,8 +480,8 @@ impl Gate {
                 // SAFETY: we have just taken the job: its slot and the frames above it live until it is settled.
                 let job = unsafe { &*slot };
                 parent = Some(job.parent.get());
-                match self.send_away(job, back) {
-                    Some(leaving) => jobs.push(leaving),
+                match self.prepare(job, back) {
+                    Some(leaver) => jobs.push(leaver),
                     None => misses -= 1,
                 }
             }
@@ -299,27 +511,20 @@ impl Gate {
         }
     }
 
-    fn send_away(&self, job: &Slot, back: Back) -> Option<Leaving> {
+    fn prepare(&self, job: &Slot, back: Back) -> Option<Leaver> {
         let Some((id, root)) = place_of(job.parent.get(), job.index()) else {
             // Below a nested entry.
             self.pool.come_back(job, STAYS, back);
             return None;
         };
         job.enter(State::Leaving);
-        let depth = length_of(&id);
-        match pack(job, id, root, back.repair) {
-            Ok(parcel) => {
-                let print = parcel.fingerprint;
-                let token = self.pool.enter_away(job, depth, back, print, |_| ());
-                Some(Leaving::Own(token, parcel))
-            }
-            Err(error) => {
-                let function = job.function.get().info.name;
-                tracing::warn!(function, error, "a job cannot leave this process");
-                self.pool.come_back(job, STAYS, back);
-                None
-            }
-        }
+        Some(Leaver {
+            slot: SlotRef(job),
+            id,
+            root,
+            back,
+            parcel: None,
+        })
     }
 
     /// Brings an answer. False if the job is not away any more: it has been answered or recalled.
@@ -337,7 +542,6 @@ impl Gate {
         books.places.remove(&slot);
         // SAFETY: the job was away, and under the lock its owner cannot recall it: the slot waits for us.
         let job = unsafe { &*slot.0 };
-        let owner = Worker::of(slot.0).index;
         match answer {
             Answer::Refused(why) => {
                 tracing::debug!(why, "a job was refused elsewhere");
@@ -347,19 +551,19 @@ impl Gate {
             }
             Answer::Aborted => self.pool.come_back_under(books, job, depth, back),
             answer => {
-                if let (Some(judge), Answer::Result { bytes, .. }) = (job.judge(), &answer)
-                    && (judge.in_bytes)(bytes)
-                {
-                    self.pool.worker(owner).abort_children(job.parent.get());
-                }
-                let delivered = Box::new(Delivered {
+                drop(books);
+                let delivered = Delivered {
                     answer,
                     fingerprint,
-                });
-                job.extra
-                    .store(Box::into_raw(delivered).cast(), Ordering::Relaxed);
-                if job.enter(State::Answered) {
-                    self.pool.sleep.unpark(owner);
+                };
+                // A parked owner reads the result at once, and sees for itself whether it is a failure.
+                if job.judge().is_none() || job.is_awaited() {
+                    self.pool.answer(slot, delivered);
+                } else {
+                    let gate = self.clone();
+                    self.pool
+                        .clerk
+                        .run(move || gate.pool.judge(slot, delivered));
                 }
             }
         }
@@ -390,6 +594,7 @@ impl Gate {
     pub fn call_home(&self) {
         self.pool.ledger.orphans.forget();
         self.keep_roots(false);
+        lock(&self.pool.ledger.books).called_home += 1;
         loop {
             let token = lock(&self.pool.ledger.books).away.keys().next().copied();
             let Some(token) = token else { return };
@@ -580,7 +785,7 @@ impl HostedTask {
                 bytes: packed.bytes,
                 needs: packed.needs,
             },
-            Err(RemoteFailure::Codec(error)) => Answer::Refused(error),
+            Err(RemoteFailure::Codec(error)) => Answer::Refused(error.to_string()),
             Err(RemoteFailure::Aborted) => Answer::Aborted,
             Err(RemoteFailure::Panicked(payload)) => {
                 let id = root.prefix().child(index);
@@ -598,9 +803,7 @@ enum End {
 
 /// What a panic says, if it says anything.
 fn message(payload: &(dyn std::any::Any + Send)) -> &str {
-    let text = payload.downcast_ref::<String>().map(String::as_str);
-    text.or_else(|| payload.downcast_ref::<&str>().copied())
-        .unwrap_or("a job panicked")
+    codec::message(payload).unwrap_or("a job panicked")
 }
 
 impl Pool {
@@ -770,9 +973,27 @@ impl Pool {
         tell: impl FnOnce(Token),
     ) -> Token {
         let owner = Worker::of(job).index;
+        let mut books = lock(&self.ledger.books);
+        let (token, awaited) = self.enter_away_under(&mut books, job, depth, back, fingerprint);
+        tell(token);
+        drop(books);
+        if awaited {
+            self.sleep.unpark(owner);
+        }
+        token
+    }
+
+    /// The token, and whether the owner waits for the job: it is to be woken once the books are unlocked.
+    fn enter_away_under(
+        &self,
+        books: &mut Books,
+        job: &Slot,
+        depth: u16,
+        back: Back,
+        fingerprint: Fingerprint,
+    ) -> (Token, bool) {
         let token = Token(self.ledger.next.fetch_add(1, Ordering::Relaxed));
         let slot = SlotRef(job);
-        let mut books = lock(&self.ledger.books);
         books.away.insert(
             token,
             Away {
@@ -784,13 +1005,32 @@ impl Pool {
         );
         books.places.insert(slot, Place::Away(token));
         // Under the lock, so that whoever finds the entry finds the job away. Its owner perhaps waits for it.
-        let awaited = job.enter(State::Away);
-        tell(token);
-        drop(books);
-        if awaited {
+        (token, job.enter(State::Away))
+    }
+
+    /// Brings the answer to a job that has been taken off the books.
+    fn answer(&self, slot: SlotRef, delivered: Delivered) {
+        // SAFETY: the job was away and is on no books: its owner waits until it is answered.
+        let job = unsafe { &*slot.0 };
+        let owner = Worker::of(slot.0).index;
+        let delivered = Box::into_raw(Box::new(delivered));
+        job.extra.store(delivered.cast(), Ordering::Relaxed);
+        if job.enter(State::Answered) {
             self.sleep.unpark(owner);
         }
-        token
+    }
+
+    /// The same for a speculative job: a failure stops its siblings.
+    fn judge(&self, slot: SlotRef, delivered: Delivered) {
+        // SAFETY: as for `answer`.
+        let job = unsafe { &*slot.0 };
+        if let (Some(judge), Answer::Result { bytes, .. }) = (job.judge(), &delivered.answer)
+            && (judge.in_bytes)(bytes)
+        {
+            let owner = Worker::of(slot.0).index;
+            self.worker(owner).abort_children(job.parent.get());
+        }
+        self.answer(slot, delivered);
     }
 
     /// Owner: takes a job off the books, if it has come back, or is away and recalled for this reason. What is known of it,
@@ -895,12 +1135,17 @@ pub(super) fn length_of(id: &JobId) -> u16 {
 }
 
 /// A job as it travels. The caller has taken it; its arguments stay.
-pub(super) fn pack(job: &Slot, id: JobId, root: RootTag, repair: Repair) -> Result<Parcel, String> {
+pub(super) fn pack(
+    job: &Slot,
+    id: JobId,
+    root: RootTag,
+    repair: Repair,
+    effort: Effort,
+) -> Result<Parcel, CodecError> {
     let vtable = job.function.get();
-    let function =
-        function::number_of(vtable).ok_or_else(|| String::from("it is not registered"))?;
+    let function = function::number_of(vtable).ok_or(CodecError::Unregistered)?;
     // SAFETY: the caller has taken the job and not run it, so its arguments are there and nobody else takes them.
-    let packed = unsafe { (vtable.export)(job) }?;
+    let packed = unsafe { (vtable.export)(job, effort) }?;
     Ok(Parcel {
         id,
         function,
@@ -930,17 +1175,15 @@ pub(super) unsafe fn import<F: Function>(job: &Slot) -> F::Out {
     // SAFETY: an answered job keeps its arguments.
     let args = unsafe { job.take::<Args<'_, F>>() };
     match take_answer(job).answer {
-        Answer::Result { bytes, .. } => {
-            function::import::<F>(args, &bytes).unwrap_or_else(|error| {
-                panic!(
-                    "the result of `{}` cannot be read: {error}",
-                    F::VTABLE.info.name
-                )
-            })
-        }
+        Answer::Result { bytes, .. } => function::import::<F>(args, &bytes)
+            .unwrap_or_else(|error| panic!("{}", unreadable(F::VTABLE.info.name, &error))),
         Answer::Panicked(message) => resume_unwind(Box::new(message)),
         Answer::Aborted | Answer::Refused(_) => super::thread::raise_abort(),
     }
+}
+
+fn unreadable(function: &str, error: &CodecError) -> String {
+    format!("the result of `{function}`, which another node has sent, cannot be read: {error}")
 }
 
 /// Owner: as [`import`], by the vtable, with the result dropped; the panic of the job is returned.
@@ -952,7 +1195,8 @@ pub(super) unsafe fn finish(job: &Slot) -> Result<(), String> {
     let answer = take_answer(job).answer;
     if let Answer::Result { bytes, .. } = &answer {
         // SAFETY: an answered job keeps its arguments.
-        return unsafe { (function.finish)(job, bytes) };
+        let finished = unsafe { (function.finish)(job, bytes) };
+        return finished.map_err(|error| unreadable(function.info.name, &error));
     }
     // SAFETY: as above.
     unsafe { (function.drop_args)(job) };

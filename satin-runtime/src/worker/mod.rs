@@ -7,6 +7,7 @@
 //! * `pool`: the threads of a pool, how they sleep, how root jobs come in.
 //! * `root`: root jobs, and what `main` has on top of them.
 //! * `gate`: the narrow door through which jobs leave and enter the process as bytes.
+//! * `clerk`: a thread with a worker's stack for code of the user that the network thread would have to run otherwise.
 //! * `save`: what is left of a job that is given up.
 //! * `repair`: marked jobs, which look themselves up among the orphans before they run.
 //!
@@ -14,6 +15,8 @@
 
 #[cfg(not(loom))]
 mod area;
+#[cfg(not(loom))]
+mod clerk;
 mod deque;
 #[cfg(not(loom))]
 mod gate;

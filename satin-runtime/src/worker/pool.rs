@@ -14,6 +14,7 @@ use crossbeam::{queue::SegQueue, utils::CachePadded};
 
 use super::{
     area::Area,
+    clerk::Clerk,
     gate::{Gate, Ledger},
     root::{MainCalls, OTHER_ROOTS, Root, as_main, enter_root},
     sleep::Sleep,
@@ -46,6 +47,7 @@ pub(crate) struct Pool {
     /// Has anybody ever been aborted? Until then nobody looks for it.
     aborted: AtomicBool,
     pub(super) ledger: Ledger,
+    pub(super) clerk: Clerk,
     born: Instant,
     pub(super) main: MainCalls,
     pub(super) other_roots: AtomicU32,
@@ -69,7 +71,7 @@ pub(super) enum Awaits {
 static NUMBER: AtomicU64 = AtomicU64::new(0);
 
 impl Pool {
-    fn new(threads: u32) -> std::io::Result<Arc<Pool>> {
+    fn new(threads: u32, stack: usize) -> std::io::Result<Arc<Pool>> {
         let mut areas = (0..threads)
             .map(|_| Area::reserve())
             .collect::<Result<Vec<_>, _>>()?;
@@ -92,6 +94,7 @@ impl Pool {
                 ended: AtomicBool::new(false),
                 aborted: AtomicBool::new(false),
                 ledger: Ledger::default(),
+                clerk: Clerk::new(stack),
                 born: Instant::now(),
                 main: MainCalls::default(),
                 other_roots: AtomicU32::new(OTHER_ROOTS),
@@ -251,13 +254,13 @@ pub enum StartError {
 impl Workers {
     /// Starts the threads; each of them calls `begin` first.
     pub(crate) fn start(config: &Resolved, begin: fn()) -> Result<Workers, StartError> {
-        let pool = Pool::new(config.threads).map_err(StartError::Area)?;
+        let size = config.stack_mib << 20;
+        let pool = Pool::new(config.threads, size).map_err(StartError::Area)?;
         let mut workers = Workers {
             pool,
             threads: Vec::new(),
             stats: config.stats,
         };
-        let size = config.stack_mib << 20;
         for index in 0..config.threads {
             let pool = Arc::clone(&workers.pool);
             let thread = std::thread::Builder::new()
@@ -355,6 +358,7 @@ impl Drop for Workers {
                 tracing::error!("a worker thread panicked");
             }
         }
+        self.pool.clerk.close();
         self.pool.refuse_hosted();
         if self.stats {
             eprint!("{}", crate::observe::table(&self.figures()));

@@ -17,6 +17,7 @@ use super::{
 };
 use crate::job::{
     Back, Fingerprint, JobId, OrphanNews, Repair, RootTag,
+    codec::Effort,
     record::{Frame, STAYS, Slot, flag},
 };
 
@@ -152,11 +153,11 @@ impl Pool {
     /// False if the job is not the orphan that has its id.
     fn claim(&self, job: &Slot, id: JobId, root: RootTag, repair: Repair) -> bool {
         let depth = depth_of(job, &id);
-        let parcel = match pack(job, id, root, repair) {
+        let parcel = match pack(job, id, root, repair, Effort::ANY) {
             Ok(parcel) => parcel,
             Err(error) => {
                 let function = job.function.get().info.name;
-                tracing::debug!(function, error, "a job cannot be looked up");
+                tracing::debug!(function, %error, "a job cannot be looked up");
                 return false;
             }
         };

@@ -55,7 +55,7 @@ pub(super) fn save_result(job: &Slot) {
         }
         Err(error) => {
             let function = job.function.get().info.name;
-            tracing::debug!(function, error, "a result cannot be saved");
+            tracing::debug!(function, %error, "a result cannot be saved");
         }
     }
 }

@@ -22,6 +22,7 @@ use super::{
 use crate::{
     job::{
         Back, JobId, Recall, RootTag, Saved,
+        codec::{self, stack_pointer},
         record::{AREA, Aborted, Cx, Frame, Payload, STAYS, Slot, State, UNKNOWN, flag},
     },
     observe::Counters,
@@ -637,6 +638,7 @@ impl Worker {
 
     pub(super) fn measure_stack(&self, size: usize) {
         let top = stack_pointer();
+        codec::measure_stack(size);
         self.stack_top.set(top);
         self.stack_mib.set(size >> 20);
         let margin = (size / 8).min(1 << 20);
@@ -894,12 +896,6 @@ impl Work {
 fn quietly(run: impl FnOnce()) {
     // A destructor's panic has been reported by the hook; its value is gone either way.
     let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(run));
-}
-
-#[inline(never)]
-fn stack_pointer() -> usize {
-    let here = 0u8;
-    std::hint::black_box(&raw const here).addr()
 }
 
 /// A worker that finds nothing: it spins briefly, then yields, then parks. After a while it counts as idle.

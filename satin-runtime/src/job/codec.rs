@@ -1,0 +1,440 @@
+//! Where values of the user become bytes, and bytes values: nothing else calls `Serialize` or `Deserialize` of a job's
+//! arguments and results, of shared values, or of offers.
+//!
+//! Those are code of the user. It may panic, which is an error like another here. It recurses as deep as the value is
+//! nested: each level writes or reads at least one byte, so a look at the stack with each byte finds the end of the stack
+//! before the system does. And it may take long, or enter a value of a gibibyte: who cannot wait for that asks for
+//! [`Effort::QUICK`].
+
+use std::{
+    any::Any,
+    cell::Cell,
+    panic::{AssertUnwindSafe, catch_unwind},
+};
+
+use postcard::{Deserializer, de_flavors, ser_flavors};
+use serde::{Serialize, de::DeserializeOwned};
+
+/// The most bytes that the arguments or the result of one job may take. Less, and large results are computed at home; more,
+/// and one job fills the memory of two nodes.
+pub const LARGEST: usize = 1 << 30;
+
+/// Bytes that a quick writer may write.
+const QUICK_BYTES: usize = 4 << 10;
+
+/// Stack that a quick writer may use.
+const QUICK_STACK: usize = 64 << 10;
+
+/// Stack that is there on a thread of which nobody knows how much it has.
+const UNMEASURED_STACK: usize = 1 << 20;
+
+/// Why something could not be written or read.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum CodecError {
+    /// Code of the user panicked.
+    #[error("{what} panicked: {message}")]
+    Panicked {
+        /// What was done.
+        what: &'static str,
+        /// What the panic said.
+        message: String,
+    },
+    /// The stack was nearly used up.
+    #[error(
+        "{what} failed: they are nested too deeply for what was left of the stack of {stack_mib} MiB; set SATIN_STACK to \
+         more MiB, or nest less (indices into a `Vec` instead of boxes)"
+    )]
+    TooDeep {
+        /// What was done.
+        what: &'static str,
+        /// The whole stack of that thread.
+        stack_mib: usize,
+    },
+    /// More bytes than were allowed.
+    #[error("{what} failed: they take more than {most} bytes; divide the job, or pass a `Shared`")]
+    TooLong {
+        /// What was done.
+        what: &'static str,
+        /// The limit.
+        most: usize,
+    },
+    /// A quick writer met something that may take long.
+    #[error("{what} may take long")]
+    NotQuick {
+        /// What was done.
+        what: &'static str,
+    },
+    /// The linker dropped the function's registration.
+    #[error("the function is not registered")]
+    Unregistered,
+    /// Code of the user, or the format, says no.
+    #[error("{what} failed: {error}")]
+    Failed {
+        /// What was done.
+        what: &'static str,
+        /// What it says.
+        error: postcard::Error,
+    },
+}
+
+/// How much may be done to write a value.
+#[derive(Clone, Copy, Debug)]
+pub struct Effort {
+    /// The most bytes.
+    most: usize,
+    quick: bool,
+}
+
+impl Effort {
+    /// Whatever it takes.
+    pub const ANY: Effort = Effort {
+        most: LARGEST,
+        quick: false,
+    };
+    /// A few microseconds: small and flat values, and of shared ones those that have a name already.
+    pub const QUICK: Effort = Effort {
+        most: QUICK_BYTES,
+        quick: true,
+    };
+
+    /// The most bytes that may be written.
+    #[must_use]
+    pub const fn most(self) -> usize {
+        self.most
+    }
+
+    /// At most so many bytes.
+    #[must_use]
+    pub const fn up_to(most: usize) -> Effort {
+        Effort { most, quick: false }
+    }
+}
+
+/// The stack of a thread.
+#[derive(Clone, Copy)]
+struct Stack {
+    /// Code of the user must not go below this address.
+    limit: usize,
+    mib: usize,
+}
+
+thread_local! {
+    /// `None` on threads that nobody has measured.
+    static STACK: Cell<Option<Stack>> = const { Cell::new(None) };
+    /// Must what is written on this thread be quick?
+    static QUICK: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Where the stack has got to.
+#[inline(always)]
+pub fn stack_pointer() -> usize {
+    let here = 0u8;
+    std::hint::black_box(&raw const here).addr()
+}
+
+/// Notes that the running thread has a stack of `size` bytes, of which next to nothing is used yet.
+pub fn measure_stack(size: usize) {
+    // Half of what invocations leave to those that do not spawn: whatever runs may write something small.
+    let margin = (size / 8).min(1 << 20) / 2;
+    STACK.set(Some(Stack {
+        limit: stack_pointer().saturating_sub(size - margin),
+        mib: size >> 20,
+    }));
+}
+
+fn stack() -> Stack {
+    STACK.get().unwrap_or_else(|| Stack {
+        limit: stack_pointer().saturating_sub(UNMEASURED_STACK),
+        mib: UNMEASURED_STACK >> 20,
+    })
+}
+
+/// False if what is being written on this thread must not take long: then the caller is to give up with an error.
+pub fn may_take_long() -> bool {
+    !QUICK.get()
+}
+
+/// Which limit was met.
+#[derive(Clone, Copy)]
+enum Limit {
+    Stack,
+    Bytes,
+}
+
+/// Writes a value. `what` begins the error: "writing the arguments".
+///
+/// # Errors
+/// If code of the user fails or panics, or a limit is met.
+pub fn write<T: Serialize + ?Sized>(
+    what: &'static str,
+    value: &T,
+    effort: Effort,
+) -> Result<Vec<u8>, CodecError> {
+    let Stack { mut limit, mib } = stack();
+    if effort.quick {
+        limit = limit.max(stack_pointer().saturating_sub(QUICK_STACK));
+    }
+    let met = Cell::new(None);
+    let writer = Writer {
+        bytes: Vec::new(),
+        most: effort.most,
+        lowest: limit,
+        met: &met,
+    };
+    let outer = QUICK.replace(effort.quick);
+    let written = guard(what, || postcard::serialize_with_flavor(value, writer));
+    QUICK.set(outer);
+    written?.map_err(|error| match met.get() {
+        _ if effort.quick => CodecError::NotQuick { what },
+        Some(Limit::Stack) => CodecError::TooDeep {
+            what,
+            stack_mib: mib,
+        },
+        Some(Limit::Bytes) => CodecError::TooLong {
+            what,
+            most: effort.most,
+        },
+        None => CodecError::Failed { what, error },
+    })
+}
+
+/// Reads a value from the beginning of the bytes. `what` begins the error: "reading the result".
+///
+/// # Errors
+/// If code of the user fails or panics, the bytes are malformed, or nested too deeply.
+pub fn read<T: DeserializeOwned>(what: &'static str, bytes: &[u8]) -> Result<T, CodecError> {
+    let Stack { limit, mib } = stack();
+    let met = Cell::new(None);
+    let reader = Reader {
+        rest: bytes,
+        lowest: limit,
+        met: &met,
+    };
+    let read = guard(what, || {
+        T::deserialize(&mut Deserializer::from_flavor(reader))
+    })?;
+    read.map_err(|error| match met.get() {
+        Some(_) => CodecError::TooDeep {
+            what,
+            stack_mib: mib,
+        },
+        None => CodecError::Failed { what, error },
+    })
+}
+
+/// Runs code of the user: a panic there is an error like another.
+///
+/// # Errors
+/// If it panics.
+pub fn guard<R>(what: &'static str, run: impl FnOnce() -> R) -> Result<R, CodecError> {
+    catch_unwind(AssertUnwindSafe(run)).map_err(|payload| CodecError::Panicked {
+        what,
+        message: message(&*payload).unwrap_or("without a message").to_owned(),
+    })
+}
+
+/// What a panic says, if it says anything.
+pub fn message(payload: &(dyn Any + Send)) -> Option<&str> {
+    let text = payload.downcast_ref::<String>().map(String::as_str);
+    text.or_else(|| payload.downcast_ref::<&str>().copied())
+}
+
+/// Collects bytes, and looks at the stack with each.
+struct Writer<'m> {
+    bytes: Vec<u8>,
+    most: usize,
+    lowest: usize,
+    met: &'m Cell<Option<Limit>>,
+}
+
+impl Writer<'_> {
+    #[inline(always)]
+    fn make_room(&self, more: usize) -> postcard::Result<()> {
+        let met = if stack_pointer() < self.lowest {
+            Limit::Stack
+        } else if self.bytes.len() + more > self.most {
+            Limit::Bytes
+        } else {
+            return Ok(());
+        };
+        self.met.set(Some(met));
+        Err(postcard::Error::SerializeBufferFull)
+    }
+}
+
+impl ser_flavors::Flavor for Writer<'_> {
+    type Output = Vec<u8>;
+
+    #[inline]
+    fn try_push(&mut self, byte: u8) -> postcard::Result<()> {
+        self.make_room(1)?;
+        self.bytes.push(byte);
+        Ok(())
+    }
+
+    #[inline]
+    fn try_extend(&mut self, bytes: &[u8]) -> postcard::Result<()> {
+        self.make_room(bytes.len())?;
+        self.bytes.extend_from_slice(bytes);
+        Ok(())
+    }
+
+    fn finalize(self) -> postcard::Result<Vec<u8>> {
+        Ok(self.bytes)
+    }
+}
+
+/// Hands out bytes, and looks at the stack with each.
+struct Reader<'de> {
+    rest: &'de [u8],
+    lowest: usize,
+    met: &'de Cell<Option<Limit>>,
+}
+
+impl Reader<'_> {
+    #[inline(always)]
+    fn look(&self) -> postcard::Result<()> {
+        if stack_pointer() < self.lowest {
+            self.met.set(Some(Limit::Stack));
+            return Err(postcard::Error::SerdeDeCustom);
+        }
+        Ok(())
+    }
+}
+
+impl<'de> de_flavors::Flavor<'de> for Reader<'de> {
+    type Remainder = &'de [u8];
+    type Source = &'de [u8];
+
+    #[inline]
+    fn pop(&mut self) -> postcard::Result<u8> {
+        self.look()?;
+        let (&first, rest) =
+            (self.rest.split_first()).ok_or(postcard::Error::DeserializeUnexpectedEnd)?;
+        self.rest = rest;
+        Ok(first)
+    }
+
+    fn size_hint(&self) -> Option<usize> {
+        Some(self.rest.len())
+    }
+
+    #[inline]
+    fn try_take_n(&mut self, count: usize) -> postcard::Result<&'de [u8]> {
+        self.look()?;
+        let split = self.rest.split_at_checked(count);
+        let (taken, rest) = split.ok_or(postcard::Error::DeserializeUnexpectedEnd)?;
+        self.rest = rest;
+        Ok(taken)
+    }
+
+    fn finalize(self) -> postcard::Result<&'de [u8]> {
+        Ok(self.rest)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    use super::*;
+
+    const WHAT: &str = "writing the arguments";
+
+    /// Boxes in boxes, dropped in a loop.
+    #[derive(Serialize, Deserialize, Default)]
+    struct Nest(Option<Box<Nest>>);
+
+    impl Nest {
+        fn of(depth: u32) -> Nest {
+            (0..depth).fold(Nest::default(), |inner, _| Nest(Some(Box::new(inner))))
+        }
+    }
+
+    impl Drop for Nest {
+        fn drop(&mut self) {
+            let mut next = self.0.take();
+            while let Some(mut nest) = next {
+                next = nest.0.take();
+            }
+        }
+    }
+
+    fn on_a_stack_of<R: Send + 'static>(size: usize, run: fn() -> R) -> R {
+        let thread = std::thread::Builder::new().stack_size(size);
+        let measured = move || {
+            measure_stack(size);
+            run()
+        };
+        let thread = thread.spawn(measured).expect("a thread");
+        thread.join().expect("no panic")
+    }
+
+    #[test]
+    fn what_is_written_is_what_postcard_writes_and_can_be_read() {
+        let value = (vec![1u64, 2, 300], "text".to_owned(), Some(-7i32));
+        let bytes = write(WHAT, &value, Effort::ANY).expect("written");
+        assert_eq!(bytes, postcard::to_stdvec(&value).expect("written"));
+        assert_eq!(read(WHAT, &bytes), Ok(value));
+        let cut = read::<(Vec<u64>, String, Option<i32>)>(WHAT, &bytes[..bytes.len() - 1]);
+        assert!(matches!(cut, Err(CodecError::Failed { .. })), "{cut:?}");
+    }
+
+    #[test]
+    fn what_is_too_deep_for_the_stack_is_an_error_that_says_what_to_do() {
+        let depth = 1_000_000;
+        let (small, bytes) = on_a_stack_of(8 << 20, || {
+            (
+                write(WHAT, &Nest::of(1_000_000), Effort::ANY),
+                vec![1; 1_000_000],
+            )
+        });
+        let error = small.expect_err("a million boxes do not fit in 8 MiB");
+        assert!(matches!(error, CodecError::TooDeep { stack_mib: 8, .. }));
+        assert!(error.to_string().contains("SATIN_STACK"));
+        assert_eq!(bytes.len(), depth);
+        let read = on_a_stack_of(8 << 20, || read::<Nest>(WHAT, &vec![1; 1_000_000]).err());
+        assert!(matches!(read, Some(CodecError::TooDeep { .. })), "{read:?}");
+        // With more of it the same goes through, there and back.
+        let there_and_back = on_a_stack_of(64 << 20, || {
+            let bytes = write(WHAT, &Nest::of(10_000), Effort::ANY)?;
+            read::<Nest>(WHAT, &bytes).map(|_| bytes.len())
+        });
+        assert_eq!(there_and_back, Ok(10_001));
+    }
+
+    #[test]
+    fn a_panic_is_an_error_with_its_message() {
+        #[derive(Debug)]
+        struct Sly;
+        impl Serialize for Sly {
+            fn serialize<S: Serializer>(&self, _: S) -> Result<S::Ok, S::Error> {
+                panic!("never");
+            }
+        }
+        impl<'de> Deserialize<'de> for Sly {
+            fn deserialize<D: Deserializer<'de>>(_: D) -> Result<Sly, D::Error> {
+                panic!("not even {}", 1);
+            }
+        }
+        let written = write(WHAT, &Sly, Effort::ANY).expect_err("it panics");
+        assert_eq!(written.to_string(), "writing the arguments panicked: never");
+        let read = read::<Sly>("reading the result", &[]).expect_err("it panics");
+        assert_eq!(read.to_string(), "reading the result panicked: not even 1");
+    }
+
+    #[test]
+    fn who_must_be_quick_gives_up_early() {
+        let long = vec![0u8; QUICK_BYTES + 1];
+        for error in [
+            write(WHAT, &long, Effort::QUICK),
+            write(WHAT, &Nest::of(3000), Effort::QUICK),
+        ] {
+            assert_eq!(error, Err(CodecError::NotQuick { what: WHAT }));
+        }
+        assert!(write(WHAT, &long[..100], Effort::QUICK).is_ok());
+        assert!(may_take_long());
+        let long = write(WHAT, &long, Effort::up_to(64));
+        assert!(matches!(long, Err(CodecError::TooLong { most: 64, .. })));
+    }
+}

@@ -1,0 +1,219 @@
+//! The clerk: a thread with a worker's stack, beside the workers, for code of the user that the network thread would have to
+//! run otherwise.
+//!
+//! The network thread steals for others while the workers are busy, and hears of bounds whoever waits. What it meets there
+//! of the user (writing arguments, reading and comparing offers, judging results, dropping shared values) may panic, recurse
+//! without end or take long, and meanwhile nobody would answer the other nodes. So that thread leaves it here.
+//!
+//! Tasks are run one after the other, in the order in which they came. *Ordered* ones are waited for by what comes after them
+//! (see [`Gate::after_offers`](super::Gate::after_offers)): a result must not overtake the offers that came before it.
+//! The thread starts with the first task: a pool without a network has none.
+
+use std::{
+    collections::VecDeque,
+    sync::{
+        Arc, Condvar, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
+    thread::JoinHandle,
+};
+
+use crate::job::codec;
+
+/// See the module's documentation.
+pub(super) struct Clerk {
+    desk: Arc<Desk>,
+    /// Bytes.
+    stack: usize,
+}
+
+#[derive(Default)]
+struct Desk {
+    state: Mutex<State>,
+    bell: Condvar,
+    /// Ordered tasks that have not been done.
+    ordered: AtomicUsize,
+}
+
+#[derive(Default)]
+struct State {
+    tasks: VecDeque<Task>,
+    thread: Thread,
+}
+
+#[derive(Default)]
+enum Thread {
+    #[default]
+    NotYet,
+    Runs(JoinHandle<()>),
+    /// Could not be started, or has been closed: tasks are run where they come from.
+    Gone,
+}
+
+struct Task {
+    run: Box<dyn FnOnce() + Send>,
+    ordered: bool,
+}
+
+impl Desk {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn run(&self, task: Task) {
+        if let Err(error) = codec::guard("a task of the network", task.run) {
+            tracing::warn!("{error}");
+        }
+        if task.ordered {
+            // Release: whoever finds none left sees what they have done.
+            self.ordered.fetch_sub(1, Ordering::Release);
+        }
+    }
+
+    /// The thread's main loop.
+    fn serve(&self) {
+        loop {
+            let mut state = self.lock();
+            let task = loop {
+                if let Some(task) = state.tasks.pop_front() {
+                    break task;
+                }
+                if let Thread::Gone = state.thread {
+                    return;
+                }
+                state = self
+                    .bell
+                    .wait(state)
+                    .unwrap_or_else(PoisonError::into_inner);
+            };
+            drop(state);
+            self.run(task);
+        }
+    }
+}
+
+impl Clerk {
+    pub(super) fn new(stack: usize) -> Clerk {
+        Clerk {
+            desk: Arc::default(),
+            stack,
+        }
+    }
+
+    /// The size of its stack, in bytes: that of a worker's.
+    pub(super) fn stack(&self) -> usize {
+        self.stack
+    }
+
+    /// Is nothing under way that has to come first?
+    pub(super) fn is_in_order(&self) -> bool {
+        self.desk.ordered.load(Ordering::Acquire) == 0
+    }
+
+    /// Has the task done, soon.
+    pub(super) fn run(&self, run: impl FnOnce() + Send + 'static) {
+        let run = Box::new(run);
+        self.push(Task {
+            run,
+            ordered: false,
+        });
+    }
+
+    /// The same; what must not overtake the task finds it by [`Clerk::is_in_order`].
+    pub(super) fn run_ordered(&self, run: impl FnOnce() + Send + 'static) {
+        self.desk.ordered.fetch_add(1, Ordering::Relaxed);
+        let run = Box::new(run);
+        self.push(Task { run, ordered: true });
+    }
+
+    fn push(&self, task: Task) {
+        let mut state = self.desk.lock();
+        if let Thread::NotYet = state.thread {
+            state.thread = self.start();
+        }
+        if let Thread::Gone = state.thread {
+            drop(state);
+            return self.desk.run(task);
+        }
+        state.tasks.push_back(task);
+        drop(state);
+        self.desk.bell.notify_one();
+    }
+
+    fn start(&self) -> Thread {
+        let (desk, size) = (Arc::clone(&self.desk), self.stack);
+        let serve = move || {
+            codec::measure_stack(size);
+            desk.serve();
+        };
+        let thread = std::thread::Builder::new()
+            .name("satin-codec".into())
+            .stack_size(size)
+            .spawn(serve);
+        match thread {
+            Ok(thread) => Thread::Runs(thread),
+            Err(error) => {
+                tracing::warn!(
+                    "cannot start the thread that serializes what is stolen ({error}): the network thread does it"
+                );
+                Thread::Gone
+            }
+        }
+    }
+
+    /// Waits until all tasks are done. Those that come later are run at once, by whoever brings them.
+    pub(super) fn close(&self) {
+        let thread = std::mem::replace(&mut self.desk.lock().thread, Thread::Gone);
+        self.desk.bell.notify_one();
+        if let Thread::Runs(thread) = thread
+            && thread.thread().id() != std::thread::current().id()
+        {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Drop for Clerk {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use super::*;
+
+    #[test]
+    fn tasks_are_done_in_order_whatever_one_of_them_does() {
+        let clerk = Clerk::new(1 << 20);
+        let (done, is_done) = mpsc::channel();
+        for number in 0..100 {
+            let done = done.clone();
+            clerk.run_ordered(move || {
+                done.send(number).expect("somebody listens");
+                assert_ne!(number, 50, "a task that panics");
+            });
+        }
+        clerk.close();
+        assert!(clerk.is_in_order());
+        clerk.run(move || done.send(100).expect("somebody listens"));
+        assert_eq!(
+            is_done.iter().collect::<Vec<_>>(),
+            (0..101).collect::<Vec<_>>()
+        );
+    }
+
+    #[test]
+    fn what_must_come_first_is_known_until_it_is_done() {
+        let clerk = Clerk::new(1 << 20);
+        let (go, may_go) = mpsc::channel::<()>();
+        clerk.run_ordered(move || may_go.recv().expect("it is told"));
+        assert!(!clerk.is_in_order());
+        go.send(()).expect("it listens");
+        clerk.close();
+        assert!(clerk.is_in_order());
+        assert_eq!(clerk.stack(), 1 << 20);
+    }
+}
