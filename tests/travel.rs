@@ -12,7 +12,9 @@ mod common;
 use std::{
     cell::{Cell, RefCell},
     collections::{BTreeMap, HashMap, HashSet},
+    ffi::{CStr, OsStr},
     panic::{AssertUnwindSafe, catch_unwind},
+    path::Path,
     sync::{
         Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::SeqCst},
@@ -231,6 +233,25 @@ fn reversed(text: &str) -> String {
     back
 }
 
+/// What a path, an `OsStr` and a `CStr` are on the other side of the gate.
+#[spawnable]
+fn names(depth: u32, path: &Path, os: &OsStr, c: &CStr) -> Vec<String> {
+    if depth == 0 {
+        give_way();
+        let names = [
+            format!("{}", path.display()),
+            format!("{os:?}"),
+            format!("{c:?}"),
+        ];
+        return names.into();
+    }
+    let below = path.join(depth.to_string());
+    let mut one = names(depth - 1, &below, os, c);
+    let other = names(depth - 1, path, os, c);
+    one.extend(other);
+    one
+}
+
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 struct Tree {
     value: u64,
@@ -401,6 +422,13 @@ fn borrowed_arguments_travel() {
     let text = "A man, a plan, a canal – Panamá! ".repeat(20);
     let expected: String = text.chars().rev().collect();
     travels(|| assert_eq!(reversed(&text), expected));
+}
+
+#[test]
+fn borrowed_paths_and_system_strings() {
+    let (path, os, c) = (Path::new("/a/b"), OsStr::new("os"), c"c");
+    let expected = seq!(names(6, path, os, c));
+    travels(|| assert_eq!(names(6, path, os, c), expected));
 }
 
 #[test]

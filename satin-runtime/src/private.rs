@@ -4,7 +4,7 @@ pub use crate::data::{Alone, Bound, BoundRegistration};
 pub use crate::job::function::{
     Args, Call, Function, Info, Prepared, Registration, Speculative, U0, U1, U2, Unroll, VTable,
 };
-pub use crate::job::kinds::{Kinds, Mut, MutSlice, Ref, RefSlice, RefStr, Value};
+pub use crate::job::kinds::{Argument, BorrowedArgument, Kinds, Mut, MutSlice, Ref, Value};
 pub use crate::satin::main;
 pub use crate::worker::{
     Accumulate, AccumulateInOrder, Child, Cx, Delivery, Entry, Frame, Group, Keep, Or, Place,

@@ -7,8 +7,9 @@ use syn::{Attribute, BinOp, Block, Expr, ExprClosure, ExprPath, Item, Macro, Pat
 
 use super::errors::Errors;
 use super::iterators::{FOLLOWERS, consumed_map, spawning_map};
-use super::mark::{Marked, first_spawn, first_spawn_in_stmt, has_sync, is_sync_expr};
+use super::mark::{Callee, Marked, first_spawn, first_spawn_in_stmt, has_sync, is_sync_expr};
 use super::parse::Job;
+use super::signature::may_fail;
 use super::site::{delivers_to_no_place, is_place};
 
 /// Complains about everything in the marked body that the next passes could not, or should not, lower.
@@ -72,6 +73,20 @@ impl Check<'_> {
     fn unrecognised(&mut self, span: Span, call: &str) {
         let name = self.name().clone();
         self.at(span, format!("is this a call of `{name}` itself? Write `spawn!({call})` to spawn it, or `call!({call})` to call it in place"));
+    }
+
+    /// A `?` on a call of the function itself, whose results cannot be failures.
+    fn tried(&mut self, of: &syn::ExprTry) {
+        let own = Marked::of(&of.expr).is_some_and(|mark| matches!(mark.callee, Callee::Own(_)));
+        let output = &self.job.output;
+        if own && !may_fail(output) {
+            let message = format!(
+                "`?` follows a spawned call that returns `{}`: leave it out, or let `{}` return a `Result`, an `Option` or a `ControlFlow`",
+                quote::quote!(#output).to_string().replace(' ', ""),
+                self.name(),
+            );
+            self.at(of.question_token.span(), message);
+        }
     }
 
     fn iterator_form(&mut self, closure: &ExprClosure) {
@@ -221,6 +236,7 @@ impl<'ast> Visit<'ast> for Check<'_> {
                 "a spawned call cannot stand in the condition of a `while`, which waits for it in every round: write `call!(f(..))`, or `loop { let x = f(..); if !x { break; } .. }`",
             ),
             Expr::Path(path) => self.function_as_value(path),
+            Expr::Try(of) => self.tried(of),
             Expr::Call(call) if Marked::of(expr).is_none() && !is_sync_expr(expr) => {
                 if let Expr::Path(path) = &*call.func {
                     self.other_path(path, expr);

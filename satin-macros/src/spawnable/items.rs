@@ -1,8 +1,7 @@
 //! The items that a spawnable function becomes: itself, its lowered body, its twin, its companion, its entry in the registry.
 
 use proc_macro2::{Ident, Span, TokenStream};
-use quote::{ToTokens, format_ident, quote_spanned};
-use syn::spanned::Spanned;
+use quote::{ToTokens, format_ident};
 use syn::{Attribute, Block, Expr, Lifetime, Path, Receiver, Type, TypeReference};
 
 use super::hygiene::quote;
@@ -105,7 +104,7 @@ impl Job {
     }
 
     /// The attributes that the hidden copies of the body need too: lint levels.
-    fn lint_attrs(&self) -> impl Iterator<Item = &Attribute> {
+    pub fn lint_attrs(&self) -> impl Iterator<Item = &Attribute> {
         self.attrs.iter().filter(|attr| {
             ["allow", "warn", "deny", "forbid", "expect"]
                 .iter()
@@ -146,8 +145,14 @@ fn public(job: &Job, imported: &[Path]) -> TokenStream {
         *mutability = None;
     }
     let (marker, arguments) = (job.marker(), job.arguments());
+    // The runtime tells where a call waits although it need not.
+    let tracked = !attrs
+        .iter()
+        .any(|attr| attr.path().is_ident("track_caller"));
+    let track_caller = tracked.then(|| quote!(#[track_caller]));
     quote! {
         #(#attrs)*
+        #track_caller
         #vis #sig {
             #(use #imported as _;)*
             ::satin::__private::enter(::satin::__private::Call::<#marker<::satin::__private::U0>>::new((#(#arguments,)*)))
@@ -287,12 +292,10 @@ fn companion(job: &Job) -> TokenStream {
 fn registration(job: &Job) -> TokenStream {
     let (marker, vtable) = (job.marker(), job.hidden("__VTABLE_"));
     let types = job.argument_types();
-    let kinds = types.iter().map(Kind::of);
-    // What cannot travel is reported at the first argument rather than at the attribute.
-    let at_arguments = types.first().map_or_else(Span::mixed_site, |first| {
-        Span::mixed_site().located_at(first.span())
-    });
-    let kinds = quote_spanned!(at_arguments=> (#(#kinds,)*));
+    let unrolled = quote!(#marker<::satin::__private::U0>);
+    let numbered = || types.iter().map(Kind::of).enumerate();
+    let kinds = numbered().map(|(at, kind)| kind.tokens(&unrolled, at));
+    let declarations = numbered().map(|(at, kind)| kind.declaration(&unrolled, at));
     let output = without_self(&job.output, job.self_type.as_ref());
     let names: Vec<Ident> = (0..types.len())
         .map(|at| format_ident!("a{}", at, span = Span::mixed_site()))
@@ -320,8 +323,10 @@ fn registration(job: &Job) -> TokenStream {
         #[allow(non_camel_case_types)]
         struct #marker<L>(::core::marker::PhantomData<L>);
 
+        #(#declarations)*
+
         unsafe impl<L: ::satin::__private::Unroll> ::satin::__private::Function for #marker<L> {
-            type Kinds = #kinds;
+            type Kinds = (#(#kinds,)*);
             type Out = #output;
             const VTABLE: &'static ::satin::__private::VTable = &#vtable;
 

@@ -5,6 +5,7 @@
 //! | read the item, refuse what cannot travel | `parse.rs`, `signature.rs` |
 //! | mark the calls that spawn | `mark.rs` |
 //! | refuse those in places where none may stand | `check.rs` |
+//! | warn of loops that wait in each round | `waits.rs` |
 //! | write iterator forms out as loops | `iterators.rs` |
 //! | lower the body, statement by statement | `expand.rs`, with `site.rs`, `escape.rs`, `mentions.rs`, `group.rs` |
 //! | the items around it | `items.rs`, `twin.rs`, `leaf.rs` |
@@ -24,6 +25,7 @@ mod parse;
 mod signature;
 mod site;
 mod twin;
+mod waits;
 
 use proc_macro2::TokenStream;
 use quote::{ToTokens, quote};
@@ -91,7 +93,13 @@ fn expand_job(job: &Job, errors: &mut Errors) -> Items {
     } else {
         TokenStream::new()
     };
-    items::items(job, &marked, &twin, &lowered)
+    let lints: Vec<_> = job.lint_attrs().collect();
+    let warnings = waits::warnings(&marked.block, &lints);
+    let Items { inside, outside } = items::items(job, &marked, &twin, &lowered);
+    Items {
+        inside,
+        outside: quote!(#outside #warnings),
+    }
 }
 
 /// The item with empty bodies, so that neither its callers nor its statements are reported too.

@@ -1,7 +1,6 @@
 //! Which signatures are spawnable, and how each argument travels.
 
 use proc_macro2::{Ident, Span, TokenStream};
-use quote::{ToTokens, quote, quote_spanned};
 use syn::spanned::Spanned;
 use syn::visit::{self, Visit};
 use syn::visit_mut::{self, VisitMut};
@@ -11,6 +10,7 @@ use syn::{
 };
 
 use super::errors::Errors;
+use super::hygiene::quote;
 
 /// The most arguments that a job may have, the receiver included.
 const MOST_ARGUMENTS: usize = 12;
@@ -29,15 +29,11 @@ pub struct Param {
 pub enum Kind<'t> {
     /// Moved; serialized for another node.
     Value(&'t Type),
-    /// Borrowed; serialized from the borrow.
+    /// Borrowed (`T` may be a slice, `str`, `Path`); serialized from the borrow.
     Ref(&'t Type),
-    /// A borrowed slice.
-    RefSlice(&'t Type),
-    /// A borrowed `str`.
-    RefStr,
     /// Lent; another node's changes are copied back.
     Mut(&'t Type),
-    /// A lent slice.
+    /// A lent slice, by the type of its elements.
     MutSlice(&'t Type),
 }
 
@@ -50,9 +46,7 @@ impl<'t> Kind<'t> {
             Type::Reference(TypeReference {
                 mutability, elem, ..
             }) => match (mutability.is_some(), &**elem) {
-                (false, Type::Slice(slice)) => Kind::RefSlice(&slice.elem),
                 (true, Type::Slice(slice)) => Kind::MutSlice(&slice.elem),
-                (false, Type::Path(path)) if path.path.is_ident("str") => Kind::RefStr,
                 (false, of) => Kind::Ref(of),
                 (true, of) => Kind::Mut(of),
             },
@@ -64,22 +58,49 @@ impl<'t> Kind<'t> {
     pub fn is_lent(&self) -> bool {
         matches!(self, Kind::Mut(_) | Kind::MutSlice(_))
     }
+
+    /// The kind of argument number `at` of the function that `marker` stands for.
+    pub fn tokens(&self, marker: &TokenStream, at: usize) -> TokenStream {
+        let name = match self {
+            Kind::Value(_) => quote!(Value),
+            Kind::Ref(_) => quote!(Ref),
+            Kind::Mut(_) => quote!(Mut),
+            Kind::MutSlice(_) => quote!(MutSlice),
+        };
+        quote!(::satin::__private::#name<#marker, #at>)
+    }
+
+    /// States the argument's type, once: a type that cannot travel is reported there, where it was written.
+    pub fn declaration(&self, marker: &TokenStream, at: usize) -> TokenStream {
+        let (name, ty) = match self {
+            Kind::Ref(ty) => (quote!(BorrowedArgument), ty),
+            Kind::Value(ty) | Kind::Mut(ty) | Kind::MutSlice(ty) => (quote!(Argument), ty),
+        };
+        quote! {
+            impl ::satin::__private::#name<#at> for #marker {
+                type Type = #ty;
+            }
+        }
+    }
 }
 
-impl ToTokens for Kind<'_> {
-    fn to_tokens(&self, tokens: &mut TokenStream) {
-        let (name, ty) = match self {
-            Kind::RefStr => return tokens.extend(quote!(::satin::__private::RefStr)),
-            Kind::Value(ty) => ("Value", ty),
-            Kind::Ref(ty) => ("Ref", ty),
-            Kind::RefSlice(ty) => ("RefSlice", ty),
-            Kind::Mut(ty) => ("Mut", ty),
-            Kind::MutSlice(ty) => ("MutSlice", ty),
-        };
-        // A type that cannot travel is reported where it was written.
-        let span = Span::mixed_site().located_at(ty.span());
-        let name = Ident::new(name, span);
-        tokens.extend(quote_spanned!(span=> ::satin::__private::#name<#ty>));
+/// Whether a result of this type may be a failure, as far as can be told from its name.
+pub fn may_fail(ty: &Type) -> bool {
+    const NEVER: [&str; 19] = [
+        "u8", "u16", "u32", "u64", "u128", "usize", "i8", "i16", "i32", "i64", "i128", "isize",
+        "f32", "f64", "bool", "char", "String", "Vec", "Box",
+    ];
+    match ty {
+        Type::Paren(inner) => may_fail(&inner.elem),
+        Type::Group(inner) => may_fail(&inner.elem),
+        Type::Tuple(_) | Type::Array(_) => false,
+        Type::Path(path) => match path.path.segments.first() {
+            Some(only) if path.path.segments.len() == 1 => {
+                !NEVER.iter().any(|name| only.ident == name)
+            }
+            _ => true,
+        },
+        _ => true,
     }
 }
 

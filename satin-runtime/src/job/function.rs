@@ -12,15 +12,16 @@ use std::{
     time::Duration,
 };
 
-use serde::{Serialize, de::DeserializeOwned};
+use serde::Serialize;
 
 use super::{
     Fingerprint, ValueName,
     codec::{self, CodecError, Effort},
-    kinds::Kinds,
+    kinds::{Carried, CarriedRef, Kinds, Travels},
     needs,
     record::{Aborted, Cx, Judge, Payload, Slot, State},
 };
+use postcard::ser_flavors;
 
 /// The arguments of a function, as a tuple.
 pub type Args<'s, F> = <<F as Function>::Kinds as Kinds>::Args<'s>;
@@ -34,7 +35,7 @@ pub unsafe trait Function: 'static + Sized {
     /// The kinds of its arguments.
     type Kinds: Kinds;
     /// Its result.
-    type Out: Serialize + DeserializeOwned + Send + 'static;
+    type Out: Travels + Send;
     /// The erased form.
     const VTABLE: &'static VTable;
 
@@ -103,6 +104,11 @@ impl<'s, F: Function> Prepared<'s> for Call<'s, F> {
 }
 
 /// Results that can be failures, for a spawned call followed by `?`.
+#[diagnostic::on_unimplemented(
+    message = "`?` follows a spawned call that returns `{Self}`, which is no failure",
+    label = "neither a `Result`, nor an `Option`, nor a `ControlFlow`",
+    note = "leave the `?` out, or let the spawned function return a `Result`, an `Option` or a `ControlFlow`"
+)]
 pub trait Speculative {
     /// What `?` yields.
     type Value;
@@ -242,11 +248,8 @@ unsafe fn run<F: Function>(slot: &Slot, cx: Cx) -> State {
 
 unsafe fn export<F: Function>(slot: &Slot, effort: Effort) -> Result<Packed, CodecError> {
     // SAFETY: the caller has moved the slot to `Leaving`: the arguments of `F` are there, and nobody takes them.
-    pack(
-        WRITING_ARGUMENTS,
-        unsafe { slot.peek::<Args<'_, F>>() },
-        effort,
-    )
+    let args = unsafe { slot.peek::<Args<'_, F>>() };
+    pack(WRITING_ARGUMENTS, &F::Kinds::sent(args), effort)
 }
 
 const WRITING_ARGUMENTS: &str = "serializing the arguments";
@@ -265,7 +268,8 @@ unsafe fn fingerprint<F: Function>(slot: &Slot) -> Option<Fingerprint> {
 
 /// What a call with these arguments computes, if they are small enough to be hashed on the way.
 pub(crate) fn fingerprint_of<F: Function>(args: &Args<'_, F>) -> Option<Fingerprint> {
-    let bytes = codec::write(WRITING_ARGUMENTS, args, Effort::up_to(MOST_HASHED)).ok()?;
+    let sent = F::Kinds::sent(args);
+    let bytes = codec::write(WRITING_ARGUMENTS, &sent, Effort::up_to(MOST_HASHED)).ok()?;
     Some(Fingerprint::of(F::VTABLE.info.name, &bytes))
 }
 
@@ -273,7 +277,7 @@ unsafe fn save<F: Function>(slot: &Slot) -> Result<Packed, CodecError> {
     // SAFETY: the caller says that the job of `F` is done, so its result is there, and that nobody takes it.
     let out = unsafe { slot.peek::<F::Out>() };
     // Nothing else would travel back: jobs with `&mut` arguments have no fingerprint.
-    pack(WRITING_RESULT, out, Effort::ANY)
+    pack(WRITING_RESULT, &CarriedRef(out), Effort::ANY)
 }
 
 /// The answer of a call that has returned here, as [`import`] reads it.
@@ -281,7 +285,7 @@ pub(crate) fn answer_of<F: Function>(
     out: &F::Out,
     held: &<F::Kinds as Kinds>::Held<'_>,
 ) -> Result<Packed, CodecError> {
-    let answer = (out, F::Kinds::seen(held));
+    let answer = (CarriedRef(out), F::Kinds::seen(held));
     pack(WRITING_RESULT, &answer, Effort::ANY)
 }
 
@@ -294,7 +298,7 @@ fn run_bytes<F: Function>(cx: Cx, index: u32, arguments: &[u8]) -> Result<Packed
     let run = AssertUnwindSafe(|| {
         let mut held = F::Kinds::hold(own);
         let out = F::call(cx, index, F::Kinds::lend(&mut held));
-        (out, F::Kinds::give_back(held))
+        (Carried(out), F::Kinds::give_back(held))
     });
     let done = catch_unwind(run).map_err(|payload| match payload.is::<Aborted>() {
         true => RemoteFailure::Aborted,
@@ -313,7 +317,8 @@ fn pack<T: Serialize>(what: &'static str, value: &T, effort: Effort) -> Result<P
 
 /// Result and changed `&mut` arguments of a job that ran elsewhere: the first decoded, the second copied back.
 pub(crate) fn import<F: Function>(args: Args<'_, F>, answer: &[u8]) -> Result<F::Out, CodecError> {
-    let (out, back): (F::Out, <F::Kinds as Kinds>::Back) = codec::read(READING_RESULT, answer)?;
+    let (Carried(out), back): (Carried<F::Out>, <F::Kinds as Kinds>::Back) =
+        codec::read(READING_RESULT, answer)?;
     F::Kinds::copy_back(args, back);
     Ok(out)
 }
@@ -338,8 +343,9 @@ impl<F: Function<Out: Speculative>> JudgeOf<F> {
         in_slot: |slot| unsafe { slot.peek::<F::Out>() }.failed(),
         in_bytes: |bytes| {
             // The result is the first half of what travels.
-            let out = codec::read::<F::Out>(READING_RESULT, bytes);
-            let failed = out.and_then(|out| codec::guard("judging the result", || out.failed()));
+            let out = codec::read::<Carried<F::Out>>(READING_RESULT, bytes);
+            let failed =
+                out.and_then(|Carried(out)| codec::guard("judging the result", || out.failed()));
             failed.unwrap_or(false)
         },
     };

@@ -2,15 +2,192 @@
 //!
 //! The macro chooses the kind from the tokens of the parameter's type: one trait for `T`, `&T` and `&mut T` would
 //! need overlapping impls.
+//!
+//! A type that cannot travel is one error of the compiler, where the type is written. So the bound stands in one place, at
+//! the `Type` of [`Argument`] or [`BorrowedArgument`], which the macro implements for each argument. The kinds name that
+//! `Type` instead of the user's own, so that everything else holds by definition and adds no error of its own.
 
-use std::marker::PhantomData;
+use std::{
+    ffi::{CStr, CString, OsStr, OsString},
+    marker::PhantomData,
+    path::{Path, PathBuf},
+};
 
-use serde::{Serialize, de::DeserializeOwned};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de::DeserializeOwned};
+
+/// Types whose values travel between nodes: all that can be serialized and deserialized.
+///
+/// It has methods instead of the two traits above it, which the compiler would report one by one as well.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot travel to another node, as arguments and results of spawned jobs do",
+    label = "needs `Serialize` and `Deserialize`",
+    note = "arguments of spawned jobs travel: derive Serialize and Deserialize, `#[derive(serde::Serialize, serde::Deserialize)]`, for each type of yours in it",
+    note = "what can never travel (`std::io::Error`, open files, locks, references inside) stays out: take a path instead of a file, an owned type, the error's text"
+)]
+pub trait Travels: Sized + 'static {
+    /// As `Serialize` does it.
+    fn write<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error>;
+    /// As `Deserialize` does it.
+    fn read<'de, D: Deserializer<'de>>(from: D) -> Result<Self, D::Error>;
+}
+
+impl<T: Serialize + DeserializeOwned + 'static> Travels for T {
+    fn write<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        self.serialize(to)
+    }
+    fn read<'de, D: Deserializer<'de>>(from: D) -> Result<T, D::Error> {
+        T::deserialize(from)
+    }
+}
+
+/// Clones nothing. An `impl` for types that need `Unclonable<T>: Clone` is for no type at all; but the compiler, having
+/// two to choose from, reports the trait itself as missing, in our words, instead of each bound of the only one.
+struct Unclonable<T>(PhantomData<T>);
+
+impl<T: Travels> Travels for T
+where
+    Unclonable<T>: Clone,
+{
+    fn write<S: Serializer>(&self, _: S) -> Result<S::Ok, S::Error> {
+        unreachable!("for no type")
+    }
+    fn read<'de, D: Deserializer<'de>>(_: D) -> Result<T, D::Error> {
+        unreachable!("for no type")
+    }
+}
+
+/// Types that a job may borrow: a copy that another node owns can be lent in their place.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot travel to another node, as arguments and results of spawned jobs do",
+    label = "needs `Serialize` and `Deserialize`",
+    note = "arguments of spawned jobs travel: derive Serialize and Deserialize, `#[derive(serde::Serialize, serde::Deserialize)]`, for each type of yours in it",
+    note = "behind a `&` may stand any such type, and `[T]`, `str`, `Path`, `OsStr` and `CStr`"
+)]
+pub trait Lend: 'static {
+    /// What another node makes of the bytes: `Vec<T>` for `[T]`, `String` for `str`, `T` itself for most.
+    type Owned: Travels;
+
+    /// Lends the copy.
+    fn lend(owned: &Self::Owned) -> &Self;
+    /// As `Serialize` does it.
+    fn write<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error>;
+}
+
+macro_rules! lent_as {
+    ($([$($of:tt)*] $borrowed:ty: $owned:ty),* $(,)?) => {$(
+        impl $($of)* Lend for $borrowed {
+            type Owned = $owned;
+            fn lend(owned: &$owned) -> &$borrowed {
+                owned
+            }
+            fn write<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+                self.serialize(to)
+            }
+        }
+    )*};
+}
+
+lent_as! {
+    [<T: Serialize + DeserializeOwned + 'static>] T: T,
+    [<T: Serialize + DeserializeOwned + 'static>] [T]: Vec<T>,
+    [] str: String,
+    [] Path: PathBuf,
+    [] OsStr: OsString,
+    [] CStr: CString,
+}
+
+// For no type: see there.
+impl<T: Lend<Owned = T> + Travels> Lend for T
+where
+    Unclonable<T>: Clone,
+{
+    type Owned = T;
+    fn lend(owned: &T) -> &T {
+        owned
+    }
+    fn write<S: Serializer>(&self, _: S) -> Result<S::Ok, S::Error> {
+        unreachable!("for no type")
+    }
+}
+
+/// A value as serde is to see it.
+pub struct Carried<T>(pub T);
+/// The same, of a value that is only looked at.
+pub struct CarriedRef<'a, T>(pub &'a T);
+/// The same, of what a job borrows.
+pub struct CarriedLoan<'a, T: ?Sized>(&'a T);
+/// The same, of the elements of a slice.
+pub struct CarriedSlice<'a, T>(&'a [T]);
+
+impl<T: Travels> Serialize for Carried<T> {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        self.0.write(to)
+    }
+}
+
+impl<'de, T: Travels> Deserialize<'de> for Carried<T> {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        T::read(from).map(Carried)
+    }
+}
+
+impl<T: Travels> Serialize for CarriedRef<'_, T> {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        self.0.write(to)
+    }
+}
+
+impl<T: Lend + ?Sized> Serialize for CarriedLoan<'_, T> {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        self.0.write(to)
+    }
+}
+
+impl<T: Travels> Serialize for CarriedSlice<'_, T> {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_seq(self.0.iter().map(CarriedRef))
+    }
+}
+
+/// What another node makes of a slice.
+pub struct CarriedVec<T>(Vec<T>);
+
+impl<T: Travels> Serialize for CarriedVec<T> {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        CarriedSlice(&self.0).serialize(to)
+    }
+}
+
+impl<'de, T: Travels> Deserialize<'de> for CarriedVec<T> {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let elements = Vec::<Carried<T>>::deserialize(from)?;
+        Ok(CarriedVec(
+            elements
+                .into_iter()
+                .map(|Carried(element)| element)
+                .collect(),
+        ))
+    }
+}
+
+/// The type of argument number `AT` of a function, where it is moved or lent to be changed; of a `&mut [T]` it is the `T`.
+pub trait Argument<const AT: usize>: 'static {
+    /// As it is written.
+    type Type: Travels + Send;
+}
+
+/// The type behind the `&` of argument number `AT` of a function.
+pub trait BorrowedArgument<const AT: usize>: 'static {
+    /// As it is written.
+    type Type: ?Sized + Lend<Owned: Send> + Sync;
+}
 
 /// One argument: how it is held here, owned by the node that took the job, and brought back.
 pub trait Kind: 'static {
     /// What the function receives: `T`, `&'s T`, `&'s mut [T]`, ..
-    type Arg<'s>: Serialize + Send;
+    type Arg<'s>: Send;
+    /// What is serialized of it.
+    type Sent<'a>: Serialize;
     /// What another node makes of the bytes and keeps as long as the job runs there.
     type Own: DeserializeOwned + Send;
     /// What travels back beside the result: the changed value of a `&mut`, nothing otherwise.
@@ -19,6 +196,8 @@ pub trait Kind: 'static {
     /// Does anything travel back?
     const GIVES_BACK: bool = false;
 
+    /// Looks at an argument to serialize it.
+    fn sent<'a>(arg: &'a Self::Arg<'_>) -> Self::Sent<'a>;
     /// Lends the owned value to the function, on the node that took the job.
     fn lend(own: &mut Option<Self::Own>) -> Self::Arg<'_>;
     /// What is left of the owned value once the function has returned.
@@ -37,120 +216,100 @@ pub trait Kind: 'static {
 
 const LENT: &str = "an argument is lent exactly once";
 
-/// `T`: moved here, serialized elsewhere.
-pub struct Value<T>(PhantomData<T>);
-/// `&T`: borrowed here; elsewhere a copy lives as long as the job.
-pub struct Ref<T>(PhantomData<T>);
-/// `&[T]`.
-pub struct RefSlice<T>(PhantomData<T>);
-/// `&str`.
-pub struct RefStr;
+/// `T`: moved here, serialized elsewhere. Like all kinds it names the function and the argument's place.
+pub struct Value<F, const AT: usize>(PhantomData<F>);
+/// `&T`, `&[T]`, `&str`, `&Path`: borrowed here; elsewhere a copy lives as long as the job.
+pub struct Ref<F, const AT: usize>(PhantomData<F>);
 /// `&mut T`: borrowed here; elsewhere copied out, and copied back inside the sync.
-pub struct Mut<T>(PhantomData<T>);
+pub struct Mut<F, const AT: usize>(PhantomData<F>);
 /// `&mut [T]`.
-pub struct MutSlice<T>(PhantomData<T>);
+pub struct MutSlice<F, const AT: usize>(PhantomData<F>);
 
-impl<T: Serialize + DeserializeOwned + Send + 'static> Kind for Value<T> {
-    type Arg<'s> = T;
-    type Own = T;
+impl<F: Argument<AT>, const AT: usize> Kind for Value<F, AT> {
+    type Arg<'s> = F::Type;
+    type Sent<'a> = CarriedRef<'a, F::Type>;
+    type Own = Carried<F::Type>;
     type Back = ();
-    fn lend(own: &mut Option<T>) -> T {
-        own.take().expect(LENT)
+    fn sent(arg: &F::Type) -> CarriedRef<'_, F::Type> {
+        CarriedRef(arg)
     }
-    fn give_back(_: Option<T>) {}
-    fn copy_back(_: T, (): ()) {}
+    fn lend(own: &mut Option<Self::Own>) -> F::Type {
+        own.take().expect(LENT).0
+    }
+    fn give_back(_: Option<Self::Own>) {}
+    fn copy_back(_: F::Type, (): ()) {}
     type Seen<'a> = ();
-    fn relend(held: &mut Option<T>) -> T {
+    fn relend(held: &mut Option<F::Type>) -> F::Type {
         held.take().expect(LENT)
     }
-    fn seen(_: &Option<T>) {}
+    fn seen(_: &Option<F::Type>) {}
 }
 
-impl<T: Serialize + DeserializeOwned + Send + Sync + 'static> Kind for Ref<T> {
-    type Arg<'s> = &'s T;
-    type Own = T;
+impl<F: BorrowedArgument<AT>, const AT: usize> Kind for Ref<F, AT> {
+    type Arg<'s> = &'s F::Type;
+    type Sent<'a> = CarriedLoan<'a, F::Type>;
+    type Own = Carried<<F::Type as Lend>::Owned>;
     type Back = ();
-    fn lend(own: &mut Option<T>) -> &T {
-        own.as_ref().expect(LENT)
+    fn sent<'a>(arg: &'a &F::Type) -> CarriedLoan<'a, F::Type> {
+        CarriedLoan(arg)
     }
-    fn give_back(_: Option<T>) {}
-    fn copy_back(_: &T, (): ()) {}
+    fn lend(own: &mut Option<Self::Own>) -> &F::Type {
+        F::Type::lend(&own.as_ref().expect(LENT).0)
+    }
+    fn give_back(_: Option<Self::Own>) {}
+    fn copy_back(_: &F::Type, (): ()) {}
     type Seen<'a> = ();
-    fn relend<'a>(held: &'a mut Option<&T>) -> &'a T {
+    fn relend<'a>(held: &'a mut Option<&F::Type>) -> &'a F::Type {
         held.expect(LENT)
     }
-    fn seen(_: &Option<&T>) {}
+    fn seen(_: &Option<&F::Type>) {}
 }
 
-impl<T: Serialize + DeserializeOwned + Send + Sync + 'static> Kind for RefSlice<T> {
-    type Arg<'s> = &'s [T];
-    type Own = Vec<T>;
-    type Back = ();
-    fn lend(own: &mut Option<Vec<T>>) -> &[T] {
-        own.as_ref().expect(LENT)
-    }
-    fn give_back(_: Option<Vec<T>>) {}
-    fn copy_back(_: &[T], (): ()) {}
-    type Seen<'a> = ();
-    fn relend<'a>(held: &'a mut Option<&[T]>) -> &'a [T] {
-        held.expect(LENT)
-    }
-    fn seen(_: &Option<&[T]>) {}
-}
-
-impl Kind for RefStr {
-    type Arg<'s> = &'s str;
-    type Own = String;
-    type Back = ();
-    fn lend(own: &mut Option<String>) -> &str {
-        own.as_ref().expect(LENT)
-    }
-    fn give_back(_: Option<String>) {}
-    fn copy_back(_: &str, (): ()) {}
-    type Seen<'a> = ();
-    fn relend<'a>(held: &'a mut Option<&str>) -> &'a str {
-        held.expect(LENT)
-    }
-    fn seen(_: &Option<&str>) {}
-}
-
-impl<T: Serialize + DeserializeOwned + Send + 'static> Kind for Mut<T> {
-    type Arg<'s> = &'s mut T;
-    type Own = T;
-    type Back = T;
+impl<F: Argument<AT>, const AT: usize> Kind for Mut<F, AT> {
+    type Arg<'s> = &'s mut F::Type;
+    type Sent<'a> = CarriedRef<'a, F::Type>;
+    type Own = Carried<F::Type>;
+    type Back = Carried<F::Type>;
     const GIVES_BACK: bool = true;
-    fn lend(own: &mut Option<T>) -> &mut T {
-        own.as_mut().expect(LENT)
+    fn sent<'a>(arg: &'a &mut F::Type) -> CarriedRef<'a, F::Type> {
+        CarriedRef(arg)
     }
-    fn give_back(own: Option<T>) -> T {
+    fn lend(own: &mut Option<Self::Own>) -> &mut F::Type {
+        &mut own.as_mut().expect(LENT).0
+    }
+    fn give_back(own: Option<Self::Own>) -> Self::Back {
         own.expect(LENT)
     }
-    fn copy_back(arg: &mut T, back: T) {
+    fn copy_back(arg: &mut F::Type, Carried(back): Self::Back) {
         *arg = back;
     }
-    type Seen<'a> = &'a T;
-    fn relend<'a>(held: &'a mut Option<&mut T>) -> &'a mut T {
+    type Seen<'a> = CarriedRef<'a, F::Type>;
+    fn relend<'a>(held: &'a mut Option<&mut F::Type>) -> &'a mut F::Type {
         held.as_deref_mut().expect(LENT)
     }
-    fn seen<'a>(held: &'a Option<&mut T>) -> &'a T {
-        held.as_deref().expect(LENT)
+    fn seen<'a>(held: &'a Option<&mut F::Type>) -> Self::Seen<'a> {
+        CarriedRef(held.as_deref().expect(LENT))
     }
 }
 
-impl<T: Serialize + DeserializeOwned + Send + 'static> Kind for MutSlice<T> {
-    type Arg<'s> = &'s mut [T];
-    type Own = Vec<T>;
-    type Back = Vec<T>;
+impl<F: Argument<AT>, const AT: usize> Kind for MutSlice<F, AT> {
+    type Arg<'s> = &'s mut [F::Type];
+    type Sent<'a> = CarriedSlice<'a, F::Type>;
+    type Own = CarriedVec<F::Type>;
+    type Back = CarriedVec<F::Type>;
     const GIVES_BACK: bool = true;
-    fn lend(own: &mut Option<Vec<T>>) -> &mut [T] {
-        own.as_mut().expect(LENT)
+    fn sent<'a>(arg: &'a &mut [F::Type]) -> CarriedSlice<'a, F::Type> {
+        CarriedSlice(arg)
     }
-    fn give_back(own: Option<Vec<T>>) -> Vec<T> {
+    fn lend(own: &mut Option<Self::Own>) -> &mut [F::Type] {
+        &mut own.as_mut().expect(LENT).0
+    }
+    fn give_back(own: Option<Self::Own>) -> Self::Back {
         own.expect(LENT)
     }
     /// # Panics
     /// If the slice came back with another length, which only a corrupted frame can cause.
-    fn copy_back(arg: &mut [T], back: Vec<T>) {
+    fn copy_back(arg: &mut [F::Type], CarriedVec(back): Self::Back) {
         assert_eq!(
             arg.len(),
             back.len(),
@@ -160,19 +319,21 @@ impl<T: Serialize + DeserializeOwned + Send + 'static> Kind for MutSlice<T> {
             .zip(back)
             .for_each(|(place, value)| *place = value);
     }
-    type Seen<'a> = &'a [T];
-    fn relend<'a>(held: &'a mut Option<&mut [T]>) -> &'a mut [T] {
+    type Seen<'a> = CarriedSlice<'a, F::Type>;
+    fn relend<'a>(held: &'a mut Option<&mut [F::Type]>) -> &'a mut [F::Type] {
         held.as_deref_mut().expect(LENT)
     }
-    fn seen<'a>(held: &'a Option<&mut [T]>) -> &'a [T] {
-        held.as_deref().expect(LENT)
+    fn seen<'a>(held: &'a Option<&mut [F::Type]>) -> Self::Seen<'a> {
+        CarriedSlice(held.as_deref().expect(LENT))
     }
 }
 
 /// All arguments of a function: tuples of up to twelve [`Kind`]s.
 pub trait Kinds: 'static {
     /// The tuple that the function receives.
-    type Args<'s>: Serialize + Send;
+    type Args<'s>: Send;
+    /// What is serialized of it.
+    type Sent<'a>: Serialize;
     /// The tuple that another node decodes.
     type Own: DeserializeOwned + Send;
     /// `Own`, each element in an `Option` from which it can be lent.
@@ -182,6 +343,8 @@ pub trait Kinds: 'static {
     /// Does anything travel back?
     const GIVES_BACK: bool;
 
+    /// Looks at the arguments to serialize them.
+    fn sent<'a>(args: &'a Self::Args<'_>) -> Self::Sent<'a>;
     /// Prepares the decoded arguments for [`Kinds::lend`].
     fn hold(own: Self::Own) -> Self::Lent;
     /// Lends all arguments to the function.
@@ -206,10 +369,12 @@ pub trait Kinds: 'static {
 
 impl Kinds for () {
     type Args<'s> = ();
+    type Sent<'a> = ();
     type Own = ();
     type Lent = ();
     type Back = ();
     const GIVES_BACK: bool = false;
+    fn sent((): &()) {}
     fn hold((): ()) {}
     fn lend((): &mut ()) {}
     fn give_back((): ()) {}
@@ -225,10 +390,14 @@ macro_rules! tuple_of_kinds {
     ($($kind:ident $arg:ident $back:ident),+) => {
         impl<$($kind: Kind),+> Kinds for ($($kind,)+) {
             type Args<'s> = ($($kind::Arg<'s>,)+);
+            type Sent<'a> = ($($kind::Sent<'a>,)+);
             type Own = ($($kind::Own,)+);
             type Lent = ($(Option<$kind::Own>,)+);
             type Back = ($($kind::Back,)+);
             const GIVES_BACK: bool = $($kind::GIVES_BACK)||+;
+            fn sent<'a>(($($arg,)+): &'a Self::Args<'_>) -> Self::Sent<'a> {
+                ($($kind::sent($arg),)+)
+            }
             fn hold(($($arg,)+): Self::Own) -> Self::Lent {
                 ($(Some($arg),)+)
             }

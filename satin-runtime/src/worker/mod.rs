@@ -5,6 +5,7 @@
 //! * `scope`: what an invocation does: spawn, sync, call; the guards that keep borrows sound.
 //! * `group`: any number of children with one closure that delivers their results in spawn order.
 //! * `pool`: the threads of a pool, how they sleep, how root jobs come in.
+//! * `advice`: what is told of calls that run in sequence by accident.
 //! * `root`: root jobs, and what `main` has on top of them.
 //! * `gate`: the narrow door through which jobs leave and enter the process as bytes.
 //! * `clerk`: a thread with a worker's stack for code of the user that the network thread would have to run otherwise.
@@ -13,6 +14,8 @@
 //!
 //! Knows nothing of nodes. Together with `job/record.rs` the only unsafe code of Satin.
 
+#[cfg(not(loom))]
+mod advice;
 #[cfg(not(loom))]
 mod area;
 #[cfg(not(loom))]

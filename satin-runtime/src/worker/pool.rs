@@ -2,6 +2,7 @@
 
 use std::{
     cell::{Cell, RefCell},
+    panic::Location,
     sync::{
         Arc, Mutex, MutexGuard, OnceLock, PoisonError,
         atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence},
@@ -13,6 +14,7 @@ use std::{
 use crossbeam::{queue::SegQueue, utils::CachePadded};
 
 use super::{
+    advice::{self, Place},
     area::Area,
     clerk::Clerk,
     gate::{Gate, Ledger},
@@ -160,6 +162,11 @@ impl Pool {
         if !held {
             self.wake_all_for_task();
         }
+    }
+
+    /// Jobs that workers of this pool have taken from one another.
+    pub(super) fn steals(&self) -> u64 {
+        self.all().map(|worker| worker.counters.steals.get()).sum()
     }
 
     /// How many workers have found nothing for a while.
@@ -467,19 +474,23 @@ pub fn hungry() -> bool {
 /// Calls a spawnable function from ordinary code and waits for its result: a root job, or, within a job, a nested
 /// entry, which stays in this process.
 ///
+/// Where it is called from is told, once, if that makes the program sequential: see `advice`.
+///
 /// # Panics
 /// With the panic of the job.
+#[track_caller]
 pub fn enter<'s, P: Prepared<'s>>(call: P) -> P::Out {
+    let place = Location::caller();
     let target = TARGET.with_borrow(|target| target.as_ref().map(Arc::as_ptr));
     match here() {
         Some(worker) if target.is_none_or(|pool| std::ptr::eq(pool, worker.pool())) => {
-            enter_nested(worker, call)
+            enter_nested(worker, call, place)
         }
-        _ => enter_root(call),
+        _ => enter_root(call, place),
     }
 }
 
-fn enter_nested<'s, P: Prepared<'s>>(worker: &Worker, call: P) -> P::Out {
+fn enter_nested<'s, P: Prepared<'s>>(worker: &Worker, call: P, place: Place) -> P::Out {
     if std::thread::panicking() {
         // A destructor calls while the thread unwinds: here the job would believe that it unwinds itself.
         let config = Resolved {
@@ -488,8 +499,9 @@ fn enter_nested<'s, P: Prepared<'s>>(worker: &Worker, call: P) -> P::Out {
         };
         let aside = Workers::start(&config, || ())
             .unwrap_or_else(|error| panic!("satin cannot start: {error}"));
-        return aside.run(|| enter_root(call));
+        return aside.run(|| enter_root(call, place));
     }
+    advice::plain_call(<P::Function as Function>::VTABLE.info.name, place);
     let nested = Frame::special(worker.innermost(), flag::NESTED);
     let cx = Cx {
         head: worker.head.get(),

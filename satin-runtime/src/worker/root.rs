@@ -16,6 +16,7 @@ use std::{
 use crossbeam::sync::{Parker, Unparker};
 
 use super::{
+    advice::{self, Place, RootRun},
     gate::FrameRef,
     pool::{Pool, ROOT_WATCH, RootKey, target},
     scope::Scope,
@@ -261,10 +262,12 @@ struct RootTask<'s, F: Function> {
     bell: Arc<Bell>,
 }
 
-pub(super) fn enter_root<'s, P: Prepared<'s>>(call: P) -> P::Out {
+pub(super) fn enter_root<'s, P: Prepared<'s>>(call: P, place: Place) -> P::Out {
     let pool = target();
-    function::assert_registered(<P::Function as Function>::VTABLE);
+    let vtable = <P::Function as Function>::VTABLE;
+    function::assert_registered(vtable);
     pool.assert_running();
+    let (began, steals) = (Instant::now(), pool.steals());
     let parker = Parker::new();
     let is_main = IS_MAIN.get();
     let task = RootTask::<P::Function> {
@@ -313,6 +316,13 @@ pub(super) fn enter_root<'s, P: Prepared<'s>>(call: P) -> P::Out {
     if is_stopped {
         raise_abort();
     }
+    // Of a node in a pool of several, others may have taken jobs: that is not counted here.
+    let run = RootRun {
+        took: began.elapsed(),
+        had_helpers: pool.workers() > 1 && !pool.is_heard(),
+        was_shared: pool.steals() != steals,
+    };
+    advice::root_call(vtable.info.name, place, &run);
     match task
         .result
         .take()

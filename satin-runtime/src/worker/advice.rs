@@ -1,0 +1,104 @@
+//! Calls that run in sequence without a word: each place in the program is told of once.
+//!
+//! A spawnable function that is called like any other function waits for its result right there. Inside a job that is
+//! rarely meant (`call!` says that it is); in ordinary code it is how a root job begins, and worth a word only where one
+//! such call follows the other and none of them gave a second worker anything to do.
+
+use std::{
+    cell::Cell,
+    collections::{BTreeMap, BTreeSet},
+    panic::Location,
+    ptr,
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+/// Where a function is called.
+pub(super) type Place = &'static Location<'static>;
+
+/// Places that a thread remembers as told. Too few: a job that calls from more places takes a lock for each call.
+const REMEMBERED: usize = 16;
+
+/// Root jobs from one place that nobody shared, one after the other, before that is told.
+const LONELY: u32 = 3;
+
+/// Shorter root jobs are over before another worker could have helped.
+const WORTH_SHARING: Duration = Duration::from_millis(10);
+
+thread_local! {
+    static RECENT: [Cell<*const Location<'static>>; REMEMBERED] =
+        const { [const { Cell::new(ptr::null()) }; REMEMBERED] };
+}
+
+/// A job calls a spawnable function without `spawn!` or `call!`.
+#[inline]
+pub(super) fn plain_call(function: &'static str, place: Place) {
+    let at = ptr::from_ref(place);
+    let seat = at.addr() / align_of::<Location<'_>>() % REMEMBERED;
+    if RECENT.with(|recent| recent[seat].replace(at)) != at {
+        tell_of_plain_call(function, place);
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn tell_of_plain_call(function: &'static str, place: Place) {
+    static TOLD: Mutex<BTreeSet<Key>> = Mutex::new(BTreeSet::new());
+    if lock(&TOLD).insert(key(place)) {
+        let name = short(function);
+        tracing::warn!(
+            "{place}: a job calls `{name}` and waits for it right there: write `spawn!({name}(..))` for a child that may run elsewhere, \
+             or `call!({name}(..))` if it is to run in sequence (docs: \"Why is it not parallel?\")"
+        );
+    }
+}
+
+/// How a root job went.
+pub(super) struct RootRun {
+    /// How long its caller waited.
+    pub(super) took: Duration,
+    /// Whether another worker, or another node, could have taken some of it.
+    pub(super) had_helpers: bool,
+    /// Whether any job was stolen meanwhile.
+    pub(super) was_shared: bool,
+}
+
+/// Ordinary code has called a spawnable function, and has its result.
+pub(super) fn root_call(function: &'static str, place: Place, run: &RootRun) {
+    static LONELY_CALLS: Mutex<BTreeMap<Key, u32>> = Mutex::new(BTreeMap::new());
+    if !run.had_helpers || run.took < WORTH_SHARING {
+        return;
+    }
+    let mut calls = lock(&LONELY_CALLS);
+    let lonely = calls.entry(key(place)).or_default();
+    // One that was shared takes back what came before, and after the warning nothing more is counted.
+    if run.was_shared && *lonely < LONELY {
+        *lonely = 0;
+    } else if *lonely < LONELY {
+        *lonely += 1;
+        if *lonely == LONELY {
+            let name = short(function);
+            tracing::warn!(
+                "{place}: {LONELY} calls of `{name}` ran one after the other, and no other worker found anything to do: each call from \
+                 ordinary code waits for its result; call `spawn!({name}(..))` in a loop of one spawnable function instead \
+                 (docs: \"Why is it not parallel?\")"
+            );
+        }
+    }
+}
+
+/// The same place may have several `Location`s.
+type Key = (&'static str, u32, u32);
+
+fn key(place: Place) -> Key {
+    (place.file(), place.line(), place.column())
+}
+
+/// `work` of `package@1.0.0 module::work`.
+fn short(function: &'static str) -> &'static str {
+    function.rsplit("::").next().unwrap_or(function)
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
