@@ -5,6 +5,19 @@ use std::{path::PathBuf, time::Duration};
 use crate::Config;
 
 /// Settings of Satin, to be flattened into a program's own flags. They stand above environment and `satin.toml`.
+///
+/// ```
+/// #[derive(clap::Parser)]
+/// struct Cli {
+///     depth: u32,
+///     #[command(flatten)]
+///     satin: satin::Args,
+/// }
+///
+/// let cli: Cli = clap::Parser::parse_from(["program", "12", "--threads", "2"]);
+/// assert_eq!(satin::run(cli.satin, || satin::node().threads), 2);
+/// # assert_eq!(cli.depth, 12);
+/// ```
 #[derive(clap::Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Satin")]
 pub struct Args {

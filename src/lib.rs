@@ -67,18 +67,199 @@
 //! the command `satin run` tries it out on one machine. With neither, no socket is opened.
 
 pub use satin_macros::{bound, call, main, seq, spawn, spawnable, sync};
-pub use satin_runtime::{
-    config::{Config, ConfigError},
-    data,
-    data::{Bound, Lattice, Max, MaxWith, Min, MinWith, Or, Shared, Union},
-    job, net, observe,
-    satin::{BuildError, Builder, NodeInfo, Satin, node},
-    worker,
-    worker::hungry,
-};
+
+/// # Example
+/// ```
+/// let config = satin::Config { threads: Some(2), ..satin::Config::default() };
+/// assert_eq!(satin::run(config, || satin::node().threads), 2);
+/// ```
+pub use satin_runtime::config::Config;
+
+/// # Example
+/// ```
+/// let config = satin::Config { threads: Some(0), ..satin::Config::default() };
+/// let error = satin::Builder::from_config(config).build().err().expect("no pool without a worker");
+/// assert!(matches!(error, satin::BuildError::Config(_)), "{error}");
+/// ```
+pub use satin_runtime::config::ConfigError;
+
+/// # Example
+/// ```
+/// satin::bound! { static HIGHEST: satin::Max<u64>; }
+///
+/// #[satin::spawnable]
+/// fn highest(numbers: &[u64]) {
+///     match numbers {
+///         [] => {}
+///         [one] => { HIGHEST.offer(*one); }
+///         _ => {
+///             let (left, right) = numbers.split_at(numbers.len() / 2);
+///             highest(left);
+///             highest(right);
+///         }
+///     }
+/// }
+///
+/// highest(&[2, 7, 1, 8]);
+/// assert_eq!(HIGHEST.get(), Some(8));
+/// assert!(HIGHEST.prunes(&7));
+/// ```
+pub use satin_runtime::data::Bound;
+
+pub use satin_runtime::data::Lattice;
+
+/// # Example
+/// ```
+/// satin::bound! { static MOST: satin::Max<u64>; }
+/// # #[satin::spawnable] fn look() { MOST.offer(3); MOST.offer(5); }
+/// # look();
+/// // After jobs have offered 3 and 5:
+/// assert_eq!(MOST.get(), Some(5));
+/// assert!(MOST.prunes(&4) && !MOST.prunes(&5));
+/// ```
+pub use satin_runtime::data::Max;
+
+/// # Example
+/// ```
+/// satin::bound! { static RICHEST: satin::MaxWith<u64, String>; }
+/// # #[satin::spawnable] fn look() { RICHEST.offer(3, "tin".into()); RICHEST.offer(5, "gold".into()); }
+/// # look();
+/// // After jobs have offered 3 with "tin" and 5 with "gold":
+/// assert_eq!(RICHEST.get(), Some((5, "gold".to_owned())));
+/// ```
+pub use satin_runtime::data::MaxWith;
+
+/// # Example
+/// ```
+/// satin::bound! { static LEAST: satin::Min<u64>; }
+/// # #[satin::spawnable] fn look() { LEAST.offer(5); LEAST.offer(3); }
+/// # look();
+/// // After jobs have offered 5 and 3:
+/// assert_eq!(LEAST.get(), Some(3));
+/// assert!(LEAST.prunes(&4) && !LEAST.prunes(&3));
+/// ```
+pub use satin_runtime::data::Min;
+
+/// # Example
+/// ```
+/// satin::bound! { static CHEAPEST: satin::MinWith<u64, Vec<u8>>; }
+/// # #[satin::spawnable] fn look() { CHEAPEST.offer(5, vec![1, 4]); CHEAPEST.offer(3, vec![2, 1]); }
+/// # look();
+/// // After jobs have offered 5 and 3, each with its solution:
+/// assert_eq!(CHEAPEST.get(), Some((3, vec![2, 1])));
+/// assert!(CHEAPEST.prunes(&3));
+/// ```
+pub use satin_runtime::data::MinWith;
+
+/// # Example
+/// ```
+/// satin::bound! { static FOUND: satin::Or; }
+/// # #[satin::spawnable] fn look() { FOUND.offer(true); }
+/// # look();
+/// // After a job has offered `true`:
+/// assert_eq!(FOUND.get(), Some(true));
+/// ```
+pub use satin_runtime::data::Or;
+
+/// # Example
+/// ```
+/// use satin::{Shared, spawnable};
+///
+/// #[spawnable]
+/// fn count(text: &Shared<String>, from: usize, to: usize) -> usize {
+///     if to - from < 4 {
+///         return text.as_bytes()[from..to].iter().filter(|byte| **byte == b'e').count();
+///     }
+///     let middle = (from + to) / 2;
+///     count(text, from, middle) + count(text, middle, to)
+/// }
+///
+/// let text = Shared::new("every job borrows the handle".to_owned());
+/// assert_eq!(count(&text, 0, text.len()), 3);
+/// ```
+pub use satin_runtime::data::Shared;
+
+/// # Example
+/// ```
+/// use std::collections::BTreeSet;
+///
+/// satin::bound! { static SEEN: satin::Union<BTreeSet<u8>>; }
+/// # #[satin::spawnable] fn look() { SEEN.offer(BTreeSet::from([1])); SEEN.offer(BTreeSet::from([4])); }
+/// # look();
+/// // After jobs have offered {1} and {4}:
+/// assert_eq!(SEEN.get(), Some(BTreeSet::from([1, 4])));
+/// ```
+pub use satin_runtime::data::Union;
+
+/// # Example
+/// ```
+/// let error = satin::builder().threads(0).build().err().expect("no pool without a worker");
+/// println!("cannot start: {error}");
+/// ```
+pub use satin_runtime::satin::BuildError;
+
+/// # Example
+/// ```
+/// let pool = satin::builder().threads(2).stack(16).build()?;
+/// assert_eq!(pool.run(|| satin::node().threads), 2);
+/// # Ok::<(), satin::BuildError>(())
+/// ```
+pub use satin_runtime::satin::Builder;
+
+/// # Example
+/// ```
+/// let satin::NodeInfo { name, site, threads, .. } = satin::node();
+/// println!("{name} at {site}: {threads} workers");
+/// ```
+pub use satin_runtime::satin::NodeInfo;
+
+/// # Example
+/// ```
+/// # #[satin::spawnable]
+/// # fn fib(n: u32) -> u64 {
+/// #     if n < 2 { return n.into(); }
+/// #     fib(n - 1) + fib(n - 2)
+/// # }
+/// let pool: satin::Satin = satin::builder().threads(2).build()?;
+/// assert_eq!(pool.run(|| fib(12)), 144);
+/// # Ok::<(), satin::BuildError>(())
+/// ```
+pub use satin_runtime::satin::Satin;
+
+/// # Example
+/// ```
+/// assert!(satin::node().threads > 0);
+/// ```
+pub use satin_runtime::satin::node;
+
+/// # Example
+/// ```
+/// /// Splits as long as somebody looks for work.
+/// #[satin::spawnable]
+/// fn sum(numbers: &[u64]) -> u64 {
+///     if numbers.len() < 1000 || !satin::hungry() {
+///         return numbers.iter().sum();
+///     }
+///     let (left, right) = numbers.split_at(numbers.len() / 2);
+///     sum(left) + sum(right)
+/// }
+/// assert_eq!(sum(&[1; 5000]), 5000);
+/// ```
+pub use satin_runtime::worker::hungry;
+
+// For the command `satin`, the benches and the tests; no promise holds here between releases.
+#[doc(hidden)]
+pub use satin_runtime::{data, job, net, observe, worker};
 
 #[doc(hidden)]
 pub use satin_runtime::private as __private;
+
+/// The code in the documents compiles, and does what it says.
+#[cfg(all(doctest, not(feature = "serial")))]
+mod documents {
+    #[doc = include_str!("../docs/src/why-is-it-not-parallel.md")]
+    mod why_is_it_not_parallel {}
+}
 
 #[cfg(feature = "clap")]
 mod args;

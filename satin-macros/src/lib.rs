@@ -28,7 +28,7 @@ use proc_macro::TokenStream;
 ///
 /// # Which calls spawn
 /// Calls to itself (`fib(..)`; in methods `self.solve(..)` and `Self::solve(..)`), and every call in [`spawn!`]. A call in tail position
-/// is a plain call. Any other call of another spawnable function is an ordinary nested call.
+/// is a plain call. Any other call of another spawnable function is an ordinary nested call, which waits: it is warned of once at run time.
 ///
 /// # Where a spawned call may stand
 /// In the function's body, and in any block, loop, `if` or `match` in it:
@@ -66,7 +66,7 @@ use proc_macro::TokenStream;
 /// by `&mut`; and at every way out of the function. A program that would read too early does not compile.
 ///
 /// # Arguments and results
-/// `T`, `&T`, `&[T]`, `&str`, `&mut T` and `&mut [T]`, where `T` is `Serialize + DeserializeOwned + Send + 'static` (and `Sync` behind a `&`).
+/// `T`, `&T`, `&[T]`, `&str`, `&Path`, `&mut T` and `&mut [T]`, where `T` is `Serialize + DeserializeOwned + Send + 'static` (and `Sync` behind a `&`).
 /// On one machine nothing is copied. Results are owned. Functions cannot be generic.
 ///
 /// # Methods
