@@ -683,3 +683,47 @@ fn every_value_is_dropped_once() {
         assert_eq!(LIVE.load(SeqCst), 0, "booms({n}, {first})");
     }
 }
+
+/// The halves are lent; a mention of the whole waits for both.
+#[spawnable]
+fn halves(xs: &mut [u64], deep: bool) -> u64 {
+    if !deep {
+        meet();
+        xs.iter_mut().for_each(|x| *x += 1);
+        return 0;
+    }
+    let middle = xs.len() / 2;
+    let (left, right) = xs.split_at_mut(middle);
+    halves(left, false);
+    halves(right, false);
+    xs.iter().sum()
+}
+
+/// The same in a loop, with another function.
+#[spawnable]
+fn chunks(mut xs: Vec<u64>) -> u64 {
+    for chunk in xs.chunks_mut(2) {
+        spawn!(halves(chunk, false));
+    }
+    xs.iter().sum()
+}
+
+/// What is left over is no mention of the whole.
+#[spawnable]
+fn leftovers(mut xs: Vec<u64>) -> u64 {
+    let mut rest = &mut xs[..];
+    while rest.len() > 2 {
+        let (chunk, tail) = rest.split_at_mut(2);
+        spawn!(halves(chunk, false));
+        rest = tail;
+    }
+    spawn!(halves(rest, false));
+    xs.iter().sum()
+}
+
+#[test]
+fn what_is_borrowed_through_a_variable_is_waited_for() {
+    together(|| assert_eq!(halves(&mut [1, 2, 3, 4], true), 14));
+    together(|| assert_eq!(chunks(vec![1, 2, 3, 4]), 14));
+    together(|| assert_eq!(leftovers(vec![1, 2, 3, 4]), 14));
+}

@@ -238,12 +238,12 @@ fn reversed(text: &str) -> String {
 fn names(depth: u32, path: &Path, os: &OsStr, c: &CStr) -> Vec<String> {
     if depth == 0 {
         give_way();
-        let names = [
+        let seen = [
             format!("{}", path.display()),
             format!("{os:?}"),
             format!("{c:?}"),
         ];
-        return names.into();
+        return seen.into();
     }
     let below = path.join(depth.to_string());
     let mut one = names(depth - 1, &below, os, c);

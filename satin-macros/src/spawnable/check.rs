@@ -14,13 +14,34 @@ use super::site::{delivers_to_no_place, is_place};
 
 /// Complains about everything in the marked body that the next passes could not, or should not, lower.
 pub fn check(job: &Job, marked: &Block, errors: &mut Errors) {
-    let mut check = Check { job, errors };
+    let mut check = Check {
+        job,
+        errors,
+        name_is_taken: takes_name(job, marked),
+    };
     check.statements(marked);
 }
 
 struct Check<'a> {
     job: &'a Job,
     errors: &'a mut Errors,
+    /// A variable has the function's name: that is the error, and not each mention of the variable.
+    name_is_taken: bool,
+}
+
+/// Whether a variable in the body of a free function has the function's name.
+fn takes_name(job: &Job, body: &Block) -> bool {
+    struct Takes<'a>(&'a Ident, bool);
+    impl<'ast> Visit<'ast> for Takes<'_> {
+        fn visit_pat_ident(&mut self, pat: &'ast PatIdent) {
+            self.1 |= pat.ident == *self.0;
+            visit::visit_pat_ident(self, pat);
+        }
+        fn visit_item(&mut self, _: &'ast Item) {}
+    }
+    let mut takes = Takes(&job.name, false);
+    takes.visit_block(body);
+    job.self_type.is_none() && takes.1
 }
 
 impl Check<'_> {
@@ -284,7 +305,7 @@ impl<'ast> Visit<'ast> for Check<'_> {
 
 impl Check<'_> {
     fn function_as_value(&mut self, path: &ExprPath) {
-        if self.job.is_own_path(path) {
+        if self.job.is_own_path(path) && !self.name_is_taken {
             let name = self.name().clone();
             self.at(path.span(), format!("`{name}` as a value would run in sequence: call it, in a loop or as `.map(|x| {name}(x))`"));
         }

@@ -27,8 +27,9 @@ use super::mark::{
 };
 use super::mentions::{PlacePath, mentions};
 use super::parse::Job;
+use super::reborrow::Reborrows;
 use super::signature::Kind;
-use super::site::{Site, is_control_flow, reads};
+use super::site::{Site, is_control_flow, reads, visit_marks};
 
 /// The most children that one site of a group may have: an entry is a tuple of at most eight, one of them the operands.
 const MOST_PER_SITE: usize = 7;
@@ -39,6 +40,7 @@ pub fn lower(job: &Job, body: &Block, errors: &mut Errors) -> TokenStream {
         job,
         errors,
         late_init: late_init(body),
+        reborrows: Reborrows::find(job, body),
         groups: Groups::default(),
         blocks: Vec::new(),
         scope: false,
@@ -217,6 +219,7 @@ struct Lower<'a> {
     job: &'a Job,
     errors: &'a mut Errors,
     late_init: HashSet<String>,
+    reborrows: Reborrows,
     groups: Groups,
     blocks: Vec<BlockState>,
     /// Whether `frame` and `scope` exist here.
@@ -306,7 +309,18 @@ impl Lower<'_> {
         escape(stmt, &|expr| self.lent(expr), &self.late_init)
     }
 
-    /// The places that the spawned calls of `expr` borrow mutably.
+    /// The places that the spawned calls of `expr` borrow mutably, also by a variable that borrows them.
+    fn lent_at_all(&self, expr: &Expr) -> Vec<PlacePath> {
+        let mut lent = self.lent(expr);
+        visit_marks(expr, &mut |mark| {
+            for arg in mark.arguments() {
+                lent.extend(self.reborrows.lent_with(arg));
+            }
+        });
+        lent
+    }
+
+    /// Those of them that an argument names.
     fn lent(&self, expr: &Expr) -> Vec<PlacePath> {
         struct Lent<'a> {
             job: &'a Job,
@@ -655,7 +669,7 @@ impl Lower<'_> {
         in_place: &dyn Fn(TokenStream) -> TokenStream,
     ) -> TokenStream {
         self.top().segment.called_in_place = false;
-        let lent = self.lent(expr);
+        let lent = self.lent_at_all(expr);
         let would_watch: Vec<PlacePath> = watched.iter().chain(&lent).cloned().collect();
         let is_last = self.syncs_next(rest, &would_watch);
         let plain = !self.top().segment.is_speculative() && !is_speculative(expr);
@@ -886,7 +900,7 @@ impl Lower<'_> {
             quote!(#deliver #remaining;)
         };
         let group = self.open_group(home, &mut out);
-        let lent = self.lent(&site.deliver);
+        let lent = self.lent_at_all(&site.deliver);
         let opened = self.blocks[home]
             .segment
             .group
