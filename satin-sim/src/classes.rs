@@ -20,6 +20,12 @@ pub enum Class {
     Gossip,
     /// Nodes of different speed.
     Slow,
+    /// Network threads that need long for a message.
+    Busy,
+    /// Clocks that do not agree.
+    Clocks,
+    /// The usual settings, and work and faults that last minutes.
+    Long,
     /// Workers with stacks of two to five frames.
     Shallow,
     /// All repair modes and policies.
@@ -38,7 +44,7 @@ pub enum Class {
     Joins,
     /// Many nodes die at one moment.
     Bursts,
-    /// Any node dies, also one that drains or is about to come in.
+    /// Any node dies, stops or is told to go, also one that drains or is about to come in.
     Undone,
     /// Any node is told to go at once, also one that drains.
     Leaves,
@@ -96,7 +102,7 @@ const fn open(class: Class, name: &'static str, what: &'static str) -> About {
 }
 
 /// All of them. A class whose faults have been mended moves from `open` to `tried` here, and nowhere else.
-pub const CLASSES: [About; 20] = [
+pub const CLASSES: [About; 23] = [
     open(Class::Ids, "ids", "ids are not in the order of joining"),
     open(
         Class::Late,
@@ -110,6 +116,17 @@ pub const CLASSES: [About; 20] = [
         "gossip comes late, twice and out of order",
     ),
     open(Class::Slow, "slow", "nodes of different speed"),
+    open(
+        Class::Busy,
+        "busy",
+        "network threads that need long for a message",
+    ),
+    open(Class::Clocks, "clocks", "clocks that do not agree"),
+    open(
+        Class::Long,
+        "long",
+        "the usual settings, and work and faults that last minutes",
+    ),
     open(
         Class::Shallow,
         "shallow",
@@ -134,7 +151,7 @@ pub const CLASSES: [About; 20] = [
     open(
         Class::Undone,
         "undone",
-        "any node dies, also one that drains or joins",
+        "any node dies, stops or is told to go, also one that drains or joins",
     ),
     open(
         Class::Leaves,

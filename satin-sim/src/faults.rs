@@ -51,7 +51,7 @@ impl Dice {
 }
 
 /// The kinds of faults, in the order of [`Fault::kind`].
-pub const KINDS: [&str; 16] = [
+pub const KINDS: [&str; 18] = [
     "crash",
     "freeze",
     "drain",
@@ -68,6 +68,8 @@ pub const KINDS: [&str; 16] = [
     "other root",
     "crash of any",
     "lasting cut",
+    "freeze of any",
+    "drain of any",
 ];
 
 /// Which node.
@@ -117,8 +119,12 @@ pub enum Fault {
     Leave(u64),
     /// Another thread of the master calls a root job.
     OtherRoot(u64),
-    /// Any node dies: also one that drains, or is about to come in.
+    /// Any node dies: rather one that drains, or is about to come in.
     CrashAny(u64),
+    /// Any node stops for so long: rather one that drains, or is about to come in.
+    FreezeAny(u64, Duration),
+    /// Any node is told to go within so long: rather one that has been told already, or is about to come in.
+    DrainAny(u64, Duration),
     /// Nothing passes between two nodes any more, and that does not heal.
     LastingCut(u64),
 }
@@ -144,6 +150,8 @@ impl Fault {
             Fault::OtherRoot(_) => 13,
             Fault::CrashAny(_) => 14,
             Fault::LastingCut(_) => 15,
+            Fault::FreezeAny(..) => 16,
+            Fault::DrainAny(..) => 17,
         }
     }
 }
@@ -154,6 +162,7 @@ impl fmt::Display for Fault {
         match self {
             Fault::Crash(who) => write!(f, "{name} of {who:?}"),
             Fault::Freeze(who, time) => write!(f, "{name} of {who:?} for {time:?}"),
+            Fault::DrainAny(_, grace) => write!(f, "{name} within {grace:?}"),
             Fault::Drain(who, grace) => write!(f, "{name} of {who:?} within {grace:?}"),
             Fault::DrainSite(_, grace) => write!(f, "{name} within {grace:?}"),
             Fault::Partition(_, time) => write!(f, "{name} for {time:?}"),
@@ -163,7 +172,9 @@ impl fmt::Display for Fault {
             | Fault::OtherRoot(_)
             | Fault::CrashAny(_)
             | Fault::LastingCut(_) => write!(f, "{name}"),
-            Fault::PairCut(_, time) | Fault::WayCut(_, time) => write!(f, "{name} for {time:?}"),
+            Fault::PairCut(_, time) | Fault::WayCut(_, time) | Fault::FreezeAny(_, time) => {
+                write!(f, "{name} for {time:?}")
+            }
             Fault::Burst(_, percent) => write!(f, "{name} of {percent} %"),
             Fault::Break(_, later) => write!(f, "{name}, noticed {later:?} later"),
             Fault::Network { loss, jitter } => {
@@ -180,6 +191,17 @@ pub struct Schedule {
     pub faults: Vec<(Duration, Fault)>,
     /// From then on everything passes, everybody runs and nobody dies any more.
     pub heal: Duration,
+}
+
+/// The times to which those of faults are fitted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Span {
+    /// The pool works for about so long.
+    pub works: Duration,
+    /// A silent node is suspected for so long.
+    pub suspicion: Duration,
+    /// A quarter of the faults last so many times as long.
+    pub stretch: u32,
 }
 
 /// What a class of faults adds to a schedule.
@@ -203,7 +225,11 @@ impl Adds {
             Class::Others => adds(3, 40, |pick, _| Fault::OtherRoot(pick)),
             Class::Joins => adds(4, 30, |pick, _| Fault::Join(pick)),
             Class::Bursts => adds(1, 25, |pick, _| Fault::Burst(pick, 40 + mix(pick) % 56)),
-            Class::Undone => adds(2, 30, |pick, _| Fault::CrashAny(pick)),
+            Class::Undone => adds(3, 30, |pick, time| match mix(pick) % 3 {
+                0 => Fault::CrashAny(pick),
+                1 => Fault::FreezeAny(pick, time / 2),
+                _ => Fault::DrainAny(pick, time / 8),
+            }),
             Class::Leaves => adds(2, 25, |pick, _| Fault::Leave(pick)),
             Class::Partitions => adds(2, 20, |pick, time| Fault::Partition(pick, 3 * time)),
             Class::Pairs => adds(3, 20, Fault::PairCut),
@@ -254,7 +280,7 @@ impl Schedule {
     }
 
     /// What a class adds: each of up to `most` faults with that chance, some of them just after another fault.
-    fn add(&mut self, dice: &mut Dice, works: Duration, suspicion: Duration, adds: &Adds) {
+    fn add(&mut self, dice: &mut Dice, span: Span, adds: &Adds) {
         for _ in 0..adds.most {
             if !dice.chance(adds.percent) {
                 continue;
@@ -262,29 +288,24 @@ impl Schedule {
             let near = dice.below(self.faults.len() as u64 + 1) as usize;
             let at = match self.faults.get(near) {
                 Some((other, _)) if dice.chance(60) => {
-                    *other + dice.between(Duration::ZERO, suspicion)
+                    *other + dice.between(Duration::ZERO, span.suspicion)
                 }
-                _ => dice.between(Duration::ZERO, works),
+                _ => dice.between(Duration::ZERO, span.works),
             };
             let pick = dice.throw();
-            let time = dice.between(suspicion / 4, 16 * suspicion);
+            let time = dice.between(span.suspicion / 4, 16 * span.suspicion);
+            let time = time * if dice.chance(25) { span.stretch } else { 1 };
             self.faults.push((at, (adds.fault)(pick, time)));
         }
     }
 
     /// The same seed with what these classes bring.
     #[must_use]
-    pub fn with(
-        mut self,
-        classes: &BTreeSet<Class>,
-        seed: u64,
-        works: Duration,
-        suspicion: Duration,
-    ) -> Schedule {
+    pub fn with(mut self, classes: &BTreeSet<Class>, seed: u64, span: Span) -> Schedule {
         let healing = self.heal.saturating_sub(self.end());
         for class in classes {
             if let Some(adds) = Adds::of(*class) {
-                self.add(&mut class.dice(seed), works, suspicion, &adds);
+                self.add(&mut class.dice(seed), span, &adds);
             }
         }
         self.faults.sort_by_key(|(at, _)| *at);
@@ -452,6 +473,22 @@ impl Mischief {
         self.deaths += 1;
     }
 
+    fn freeze(&mut self, cluster: &mut Cluster, node: u32, time: Duration) {
+        cluster.freeze(node);
+        self.absences += 1;
+        let end = cluster.now() + time;
+        self.ends.push((end, Ended::Frozen(node)));
+    }
+
+    /// Two of three times a node that drains, or is about to come in, if there is one; otherwise any.
+    fn undone(&self, cluster: &Cluster, pick: u64) -> Option<u32> {
+        let alive = || (0..cluster.nodes()).filter(|node| cluster.is_alive(*node));
+        let undone = |node: &u32| self.drained.contains(node) || cluster.joined(*node).is_none();
+        let few = Mischief::one_of(alive().filter(undone), pick / 3);
+        let few = few.filter(|_| !pick.is_multiple_of(3));
+        few.or_else(|| Mischief::one_of(alive(), pick))
+    }
+
     fn cut_until(&mut self, end: Duration) {
         self.absences += 1;
         self.ends.push((end, Ended::Cut));
@@ -509,9 +546,7 @@ impl Mischief {
                 if cluster.is_frozen(node) {
                     return None;
                 }
-                cluster.freeze(node);
-                self.absences += 1;
-                self.ends.push((now + time, Ended::Frozen(node)));
+                self.freeze(cluster, node, time);
                 format!("node {node} stops for {time:?}")
             }
             Fault::Drain(who, grace) => {
@@ -642,13 +677,28 @@ impl Mischief {
                 format!("another thread of node {node} calls program {program} as {tag:?}")
             }
             Fault::CrashAny(pick) => {
-                let alive = |node: &u32| cluster.is_alive(*node);
-                let node = Mischief::one_of((0..cluster.nodes()).filter(alive), pick)?;
+                let node = self.undone(cluster, pick)?;
                 if stay.iter().all(|other| *other == node) {
                     return None;
                 }
                 self.crash(cluster, node);
                 format!("node {node} dies, whatever it does")
+            }
+            Fault::FreezeAny(pick, time) => {
+                let node = self.undone(cluster, pick)?;
+                if cluster.is_frozen(node) {
+                    return None;
+                }
+                self.freeze(cluster, node, time);
+                format!("node {node} stops for {time:?}, whatever it does")
+            }
+            Fault::DrainAny(pick, grace) => {
+                let node = self.undone(cluster, pick)?;
+                if cluster.is_frozen(node) || stay.iter().all(|other| *other == node) {
+                    return None;
+                }
+                self.drain(cluster, node, grace);
+                format!("node {node} is to go within {grace:?}, whatever it does")
             }
             Fault::Network { loss, jitter } => {
                 for path in [&mut cluster.wire.near, &mut cluster.wire.far] {
@@ -663,7 +713,9 @@ impl Mischief {
     }
 
     fn drain(&mut self, cluster: &mut Cluster, node: u32, grace: Duration) {
-        self.drained.push(node);
+        if !self.drained.contains(&node) {
+            self.drained.push(node);
+        }
         cluster.tell(node, Event::Drain(grace));
     }
 }

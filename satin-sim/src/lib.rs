@@ -26,6 +26,7 @@ pub mod classes;
 pub mod faults;
 pub mod invariants;
 pub mod mutations;
+mod pace;
 pub mod parse;
 pub mod seeds;
 pub mod sites;

@@ -15,7 +15,7 @@ use std::{
 use anyhow::Context;
 use clap::{Args, Parser, Subcommand};
 use comfy_table::{Table, presets::UTF8_BORDERS_ONLY};
-use satin_runtime::node::{Policy, Rule, cluster::Shape};
+use satin_runtime::node::{Policy, Rule, cluster::Shape, expiry::LIMITS};
 use satin_sim::{
     Report, Settings,
     classes::{About, CLASSES, Class, Standing},
@@ -135,6 +135,9 @@ struct Faults {
     /// On so many threads.
     #[arg(long, default_value_t = threads(), requires = "seeds")]
     jobs: u32,
+    /// Say too how often each time of the protocol ran out. The exit code is 1 if one never did.
+    #[arg(long, requires = "seeds")]
+    coverage: bool,
     /// Try the seed given by --seed, and print what happens.
     #[arg(long, requires = "Seed", conflicts_with_all = ["Pool", "Output"])]
     trace: bool,
@@ -308,8 +311,8 @@ fn main() -> anyhow::Result<ExitCode> {
         }) => return Ok(mutate(seeds, *jobs, without, *spare_master)),
         None => {
             let options = cli.faults.options();
-            if let Some(seeds) = cli.faults.seeds {
-                return Ok(try_seeds(seeds, cli.faults.jobs, &options));
+            if let Some(seeds) = cli.faults.seeds.clone() {
+                return Ok(try_seeds(seeds, &cli.faults));
             }
             if cli.faults.trace {
                 return Ok(replay(cli.seed.seed, &options));
@@ -329,19 +332,33 @@ fn hush() {
     std::panic::set_hook(Box::new(|_| {}));
 }
 
-fn try_seeds(seeds: Range<u64>, jobs: u32, options: &Options) -> ExitCode {
+fn try_seeds(seeds: Range<u64>, faults: &Faults) -> ExitCode {
     hush();
+    let options = &faults.options();
     let progress = progress(&seeds);
-    let summary = seeds::run(seeds, jobs, options, &progress);
+    let summary = seeds::run(seeds, faults.jobs, options, &progress);
     eprint!("\r\x1b[K");
     print_summary(&summary);
     for trial in summary.violations.iter().take(5) {
         print_violation(trial, options);
     }
+    let covered = !faults.coverage || print_coverage(&summary);
     match summary.violated {
-        0 => ExitCode::SUCCESS,
+        0 if covered => ExitCode::SUCCESS,
         _ => ExitCode::FAILURE,
     }
+}
+
+/// How often each time of the protocol ran out. Did all?
+fn print_coverage(summary: &Summary) -> bool {
+    let mut table = Table::new();
+    table.load_style(UTF8_BORDERS_ONLY);
+    table.set_header(["time of the protocol", "ran out"]);
+    for ((_, name), times) in LIMITS.iter().zip(summary.expired) {
+        table.add_row([(*name).to_string(), times.to_string()]);
+    }
+    say(&table);
+    summary.expired.iter().all(|times| *times > 0)
 }
 
 fn tell(names: &[Story], seeds: &Range<u64>) -> ExitCode {
@@ -436,6 +453,7 @@ fn print_summary(summary: &Summary) {
     row("results saved", summary.saved.to_string());
     row("nodes reborn", summary.reborn.to_string());
     row("masters chosen", summary.terms.to_string());
+    row("several mains finished", summary.several_mains.to_string());
     row("events simulated", summary.events.to_string());
     let seconds = summary.took.as_secs_f64();
     let each = 1e3 * seconds / summary.seeds.max(1) as f64;

@@ -10,6 +10,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+use satin_runtime::node::expiry::Expired;
+
 use crate::{
     faults::KINDS,
     trial::{self, Options, Trial},
@@ -44,6 +46,10 @@ pub struct Summary {
     pub reborn: u64,
     /// Masters that were chosen.
     pub terms: u64,
+    /// How often each of [`LIMITS`](satin_runtime::node::expiry::LIMITS) ran out.
+    pub expired: Expired,
+    /// Seeds in which more than one main came to its end: each with the right answer, or that is a violation.
+    pub several_mains: u64,
     /// Events simulated.
     pub events: u64,
     /// Until the root jobs were done, in virtual time.
@@ -70,6 +76,10 @@ impl Summary {
         self.saved += trial.saved;
         self.reborn += trial.reborn;
         self.terms += u64::from(trial.term);
+        for (all, these) in self.expired.iter_mut().zip(trial.expired) {
+            *all += these;
+        }
+        self.several_mains += u64::from(trial.mains > 1);
         self.events += trial.events;
         self.time += trial.time;
         if let Some(violation) = &trial.violation {

@@ -9,13 +9,15 @@ use std::{
 use satin_runtime::node::{
     Config, Notice, Policy, RepairMode, Rule,
     cluster::{Cluster, MainIs, Path, Program, Shape, Wire, mix},
+    expiry::{self, Expired},
     inspect::Inspection,
 };
 
 use crate::{
     classes::Class,
-    faults::{Allow, Dice, KINDS, Mischief, Schedule},
+    faults::{Allow, Dice, KINDS, Mischief, Schedule, Span},
     invariants::{self, Invariant, Run, Seen, Violation},
+    pace::Pace,
 };
 
 /// So long after the healing the root jobs must be done. (Virtual time is cheap.)
@@ -93,6 +95,10 @@ pub struct Trial {
     pub reborn: u64,
     /// The last master's term.
     pub term: u32,
+    /// Mains that came to their end.
+    pub mains: u64,
+    /// How often each time of the protocol ran out.
+    pub expired: Expired,
     /// Events simulated.
     pub events: u64,
     /// Virtual time until the root jobs were done.
@@ -111,6 +117,12 @@ struct Setting {
     shy: Option<Duration>,
     /// How slow a node is, by its number.
     slowness: fn(u64) -> f64,
+    /// The network threads of some nodes need so long for a message.
+    handling: Duration,
+    /// Clocks differ, by that number.
+    clocks: Option<u64>,
+    /// So many times the usual time may pass until everything is done.
+    patience: u32,
     /// What all jobs need.
     shared: Option<Vec<u8>>,
     /// A node's number, by bits exclusive or, is in its id.
@@ -142,6 +154,8 @@ impl Setting {
             without: options.without.clone(),
             ..Config::default()
         };
+        let pace = Pace::of(options.dice(Class::Long, 2, seed));
+        let config = pace.config(config);
         let threads = 1 + u32::from(dice.chance(40));
         let nesting = dice.one_of(&[6, 12, 64]);
         let near = Path::new(dice.between(Duration::from_micros(50), Duration::from_millis(2)));
@@ -150,6 +164,7 @@ impl Setting {
         let mut programs: Vec<Program> = (0..jobs).map(|_| Setting::program(&mut dice)).collect();
         for program in &mut programs {
             Setting::adapt(program, seed, options);
+            pace.stretch(program);
         }
         let needed: Duration = programs.iter().map(|is| is.sequential().time).sum();
         let works = needed.mul_f64(1.2) / (nodes * threads) + Duration::from_millis(50);
@@ -158,9 +173,16 @@ impl Setting {
             partitions: !options.spare_master,
         };
         let schedule = Schedule::random(&mut dice, works, config.suspicion, allow);
-        let schedule = schedule.with(&options.allowed(), seed, works, config.suspicion);
+        let span = Span {
+            works,
+            suspicion: config.suspicion,
+            stretch: pace.faults,
+        };
+        let schedule = schedule.with(&options.allowed(), seed, span);
         let shallow = options.dice(Class::Shallow, 40, seed);
         let slow = options.dice(Class::Slow, 50, seed).is_some();
+        let busy = options.dice(Class::Busy, 30, seed);
+        let clocks = options.dice(Class::Clocks, 50, seed).is_some();
         let ids = options.dice(Class::Ids, 80, seed);
         let shared = options.dice(Class::Shared, 60, seed);
         Setting {
@@ -169,7 +191,7 @@ impl Setting {
             threads,
             nesting: shallow.map_or(nesting, |mut dice| dice.one_of(&[2, 2, 3, 4, 5])),
             programs,
-            wire: Setting::wire(near, far, seed, options),
+            wire: Setting::wire(near, far, pace, seed, options),
             keep_after: Duration::from_millis(dice.one_of(&[0, 0, 50])),
             shy: dice
                 .chance(20)
@@ -178,6 +200,11 @@ impl Setting {
                 true => |pick| 0.3 + (mix(pick) % 40) as f64 / 10.0,
                 false => |_| 1.0,
             },
+            handling: busy.map_or(Duration::ZERO, |mut dice| {
+                dice.between(Duration::from_micros(20), Duration::from_millis(2))
+            }),
+            clocks: clocks.then_some(seed),
+            patience: pace.patience,
             shared: shared.map(|mut dice| vec![seed as u8; 1 + dice.below(300) as usize]),
             scrambled: ids.map_or(0, |mut dice| dice.below(16) as u32),
             schedule,
@@ -212,11 +239,11 @@ impl Setting {
     }
 
     /// What becomes of messages.
-    fn wire(near: Path, far: Path, seed: u64, options: &Options) -> Wire {
+    fn wire(near: Path, far: Path, pace: Pace, seed: u64, options: &Options) -> Wire {
         let mut wire = Wire::default();
         wire.near = near;
         wire.far = far;
-        wire.idle_timeout = Duration::from_millis(600);
+        wire.idle_timeout = pace.idle_timeout();
         wire.late = options.dice(Class::Late, 80, seed).is_some();
         if let Some(mut dice) = options.dice(Class::Stray, 50, seed) {
             wire.large = dice.one_of(&[0, 40, 60, 90, 200]);
@@ -315,9 +342,12 @@ pub fn run(seed: u64, options: &Options) -> Trial {
         withdrawn: 0,
         reborn: 0,
         term: 0,
+        mains: 0,
+        expired: Expired::default(),
         events: 0,
         time: Duration::ZERO,
     };
+    let _ = expiry::take();
     let mut stage = Stage::new(seed, options);
     let outcome = catch_unwind(AssertUnwindSafe(|| stage.play(&mut trial)));
     let at = stage.cluster.now();
@@ -335,6 +365,7 @@ pub fn run(seed: u64, options: &Options) -> Trial {
         }
     };
     trial.faults = stage.mischief.done;
+    trial.expired = expiry::take();
     trial.events = stage.cluster.steps;
     trial
 }
@@ -351,6 +382,8 @@ struct Stage {
     /// Are bounds looked at?
     bounds: bool,
     needed: Duration,
+    /// So many times the usual time may pass until everything is done.
+    patience: u32,
     books: Inspection,
     trace: bool,
 }
@@ -361,6 +394,9 @@ impl Stage {
         let mut cluster = Cluster::new(seed);
         cluster.count_runs();
         cluster.scramble(setting.scrambled);
+        if let Some(seed) = setting.clocks {
+            cluster.differ_clocks(seed);
+        }
         cluster.wire = setting.wire;
         cluster.keep_after = setting.keep_after;
         cluster.form(&setting.config, &setting.sites, setting.threads);
@@ -368,6 +404,9 @@ impl Stage {
             cluster.set_nesting(node, setting.nesting);
             cluster.set_shy(node, setting.shy);
             cluster.set_slowness(node, (setting.slowness)(seed ^ u64::from(node)));
+            if mix(seed ^ u64::from(node)).is_multiple_of(2) {
+                cluster.set_handling(node, setting.handling);
+            }
         }
         if let Some(bytes) = setting.shared {
             cluster.share(bytes);
@@ -383,6 +422,12 @@ impl Stage {
             let (sites, threads, nesting) = (&setting.sites, setting.threads, setting.nesting);
             let pool = format!("{sites:?}, {threads} workers each, up to {nesting} frames deep");
             cluster.say("pool", &pool);
+            let ids = (0..cluster.nodes()).map(|node| (cluster.peer(node).id.0 >> 96).to_string());
+            let ids: Vec<String> = ids.collect();
+            cluster.say(
+                "pool",
+                &format!("the ids of nodes 0, 1, .. are {}", ids.join(", ")),
+            );
             for program in &setting.programs {
                 cluster.say("root", &format!("{program:?}"));
             }
@@ -409,6 +454,7 @@ impl Stage {
             invariants: invariants::all(),
             right,
             needed: times.iter().sum(),
+            patience: setting.patience,
             books: Inspection::default(),
             trace: options.trace,
         }
@@ -434,19 +480,21 @@ impl Stage {
         self.mischief.heal(&mut self.cluster);
 
         let start = self.cluster.now();
-        let done = self.run_until(start + PATIENCE, Stage::is_done)?;
+        let done = self.run_until(start + self.patience * PATIENCE, Stage::is_done)?;
         trial.time = self.cluster.now();
         if done {
             self.say("the root jobs are done");
         }
         let start = self.cluster.now();
-        let rests = done && self.run_until(start + REST, Stage::rests)?;
+        let rests = done && self.run_until(start + self.patience * REST, Stage::rests)?;
         self.account(trial);
         self.check_end(done, rests, trial)?;
         self.say("main ends");
         self.cluster.end_main(0);
         let start = self.cluster.now();
-        if !self.run_until(start + END, |stage| stage.running().next().is_none())? {
+        if !self.run_until(start + self.patience * END, |stage| {
+            stage.running().next().is_none()
+        })? {
             let left: Vec<u32> = self.running().collect();
             let sentence = format!("main has ended, but nodes {left:?} have not");
             return Err(self.violation("I7", sentence));
@@ -595,6 +643,7 @@ impl Stage {
             trial.withdrawn += self.cluster.node(node).inspect().tally.withdrawn;
             trial.reborn += u64::from(self.cluster.peer(node).generation);
         }
+        trial.mains = self.cluster.endings().len() as u64;
         let endings = self.cluster.endings().iter();
         trial.term = endings.map(|ending| ending.term).max().unwrap_or(0);
         trial.twice = busy.saturating_sub(self.needed);

@@ -19,6 +19,7 @@ use crate::job::{
 #[cfg(any(test, feature = "harness"))]
 pub mod cluster;
 pub mod config;
+pub mod expiry;
 pub mod identity;
 #[cfg(any(test, feature = "harness"))]
 pub mod inspect;

@@ -68,6 +68,22 @@ impl Cluster {
         self.slot_mut(node).slowness = times;
     }
 
+    /// The network thread of that node needs so long for every message: what comes meanwhile waits its turn.
+    pub fn set_handling(&mut self, node: u32, time: Duration) {
+        self.slot_mut(node).handling = time;
+    }
+
+    /// A message that arrives now is handled only then; `None`: at once.
+    pub(super) fn queues_until(&mut self, node: u32) -> Option<Duration> {
+        let now = self.now;
+        let slot = self.slot_mut(node);
+        if slot.handled > now {
+            return Some(slot.handled);
+        }
+        slot.handled = now + slot.handling;
+        None
+    }
+
     /// Every main makes this value, and all jobs need it. Also of nodes to come.
     pub fn share(&mut self, bytes: Vec<u8>) {
         let name = ValueName(*blake3::hash(&bytes).as_bytes());

@@ -15,6 +15,7 @@
 //! assert!(cluster.run_until(Duration::from_secs(10), |cluster| cluster.is_done(0)));
 //! ```
 
+mod clock;
 mod faults;
 mod program;
 mod threads;
@@ -45,6 +46,7 @@ use super::{
     message::Cargo,
 };
 use crate::job::{Answer, BoundName, JobId, Offer, RootTag, Saved, ValueName};
+use clock::Clock;
 use workers::{Finished, Workers};
 
 /// A peer to whom no connection can be made is given up after so long.
@@ -194,6 +196,11 @@ struct Slot {
     slowness: f64,
     /// Addresses dialled without a peer in mind.
     dials: u64,
+    clock: Clock,
+    /// Its network thread needs so long for a message,
+    handling: Duration,
+    /// and has done what came before at that time.
+    handled: Duration,
 }
 
 impl Slot {
@@ -362,6 +369,8 @@ pub struct Cluster {
     shared: Option<(ValueName, Vec<u8>)>,
     /// A node's number, by bits exclusive or, is in its id.
     scrambled: u32,
+    /// Clocks differ, by that number.
+    clocks: Option<u64>,
     sightings: Vec<Sighting>,
 }
 
@@ -470,6 +479,7 @@ impl Cluster {
             promises: None,
             shared: None,
             scrambled: 0,
+            clocks: None,
             sightings: Vec::new(),
         }
     }
@@ -495,7 +505,9 @@ impl Cluster {
             let seed = self.rng.random();
             let view = view.seen_by(identity.peer);
             let (process, held) = Process::new();
-            let node = Node::formed(config.clone(), view, process, seed, self.now);
+            let index = self.nodes();
+            let reading = self.clock_of(index).reads(self.now);
+            let node = Node::formed(config.clone(), view, process, seed, reading);
             self.admit(node, identity, held, config);
         }
         let master = all.first().cloned();
@@ -511,7 +523,8 @@ impl Cluster {
         let identity = self.identity(index, site, threads);
         let seed = self.rng.random();
         let (process, held) = Process::new();
-        let node = Node::new(config.clone(), identity.clone(), process, seed, self.now);
+        let reading = self.clock_of(index).reads(self.now);
+        let node = Node::new(config.clone(), identity.clone(), process, seed, reading);
         self.admit(node, &identity, held, config)
     }
 
@@ -581,6 +594,9 @@ impl Cluster {
             others: BTreeMap::new(),
             slowness: 1.0,
             dials: 0,
+            clock: self.clock_of(index),
+            handling: Duration::ZERO,
+            handled: Duration::ZERO,
         });
         if let Some((name, _)) = &self.shared {
             let name = *name;
@@ -1094,7 +1110,8 @@ impl Cluster {
         for other in (0..self.nodes()).filter(|other| *other != node) {
             if self.slot(other).alive {
                 let now = self.now;
-                self.slot_mut(other).node.bury(now, peer);
+                let slot = self.slot_mut(other);
+                slot.node.bury(slot.clock.reads(now), peer);
                 self.settle(other);
             }
         }
@@ -1244,6 +1261,11 @@ impl Cluster {
                 return;
             }
         }
+        if let Happening::Arrive { to, .. } = &what
+            && let Some(later) = self.queues_until(*to)
+        {
+            return self.schedule(later, what);
+        }
         match what {
             Happening::Arrive {
                 to,
@@ -1273,9 +1295,9 @@ impl Cluster {
                 if slot.timer == Some(now) {
                     slot.timer = None;
                     // The first one of all begins the node's life.
-                    let due = slot.node.poll_timeout();
-                    if slot.born == now || due.is_some_and(|due| due <= now) {
-                        slot.node.handle_timeout(now);
+                    let (due, reading) = (slot.node.poll_timeout(), slot.clock.reads(now));
+                    if slot.born == now || due.is_some_and(|due| due <= reading) {
+                        slot.node.handle_timeout(reading);
                     }
                     self.settle(node);
                 }
@@ -1560,7 +1582,7 @@ impl Cluster {
                     && let Some(promises) = &mut self.promises
                     && let Some(offered) = Cluster::make_promise(promises, slot, answer)
                 {
-                    slot.node.handle(now, offered);
+                    slot.node.handle(slot.clock.reads(now), offered);
                 }
                 if self.trace
                     && let Some(words) = words::event(&event)
@@ -1568,7 +1590,7 @@ impl Cluster {
                     let who = words::name(slot.node.view().me().peer);
                     words::say(now, &who, &words);
                 }
-                slot.node.handle(now, event);
+                slot.node.handle(slot.clock.reads(now), event);
             }
             let mut any = false;
             while let Some(action) = self.slots[index as usize].node.poll_action() {
@@ -1583,7 +1605,8 @@ impl Cluster {
             return self.crash(index);
         }
         let slot = &mut self.slots[index as usize];
-        if let Some(due) = slot.node.poll_timeout()
+        let due = slot.node.poll_timeout();
+        if let Some(due) = due.map(|due| slot.clock.moment(due))
             && slot.timer.is_none_or(|timer| due < timer)
         {
             let due = due.max(self.now);

@@ -2,7 +2,10 @@
 
 use std::{collections::BTreeSet, net::SocketAddr, time::Duration};
 
-use super::super::{Action, Context, Identity, Message, Notice, Peer};
+use super::super::{
+    Action, Context, Identity, Message, Notice, Peer,
+    expiry::{Limit, ran_out},
+};
 
 /// Between dialling one address and the next, while nobody has answered.
 const STAGGER: Duration = Duration::from_millis(100);
@@ -149,6 +152,7 @@ impl Search {
         }
         if now >= self.warn {
             self.warn = now + WARN_EVERY;
+            ran_out(Limit::Search);
             let places: Vec<String> = self.join.iter().map(SocketAddr::to_string).collect();
             let text = format!(
                 "no node of the pool answers at {}: still trying (is one running there, with the same pool name, \

@@ -33,6 +33,7 @@ use rand::RngExt;
 
 use super::{
     Action, Context, Identity, Message, Peer,
+    expiry::{Limit, ran_out},
     links::{self, Circuit},
     message::{Envelope, Relayed},
 };
@@ -340,6 +341,7 @@ impl Relay {
                 self.astray.remove(&peer);
                 cx.links.forget_astray(peer);
                 if alive && (held || concerns(peer)) {
+                    ran_out(Limit::CutOff);
                     due.cut_off.push(peer);
                 }
             } else {

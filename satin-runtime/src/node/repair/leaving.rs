@@ -3,7 +3,12 @@
 use std::time::Duration;
 
 use super::{
-    super::{Action, Context, Message, Peer, Token, root::Roots, steal::Steal},
+    super::{
+        Action, Context, Message, Peer, Token,
+        expiry::{Limit, ran_out},
+        root::Roots,
+        steal::Steal,
+    },
     Keeping,
 };
 use crate::job::Saved;
@@ -148,8 +153,11 @@ impl Leaving {
                     Stage::GivingUp(cx.now + half)
                 }
                 Stage::GivingUp(until) => {
-                    if (self.yielding || steal.is_giving_up()) && !over(until) {
-                        return false;
+                    if self.yielding || steal.is_giving_up() {
+                        if !over(until) {
+                            return false;
+                        }
+                        ran_out(Limit::GivingUp);
                     }
                     self.saved.extend(steal.legacy());
                     Stage::HandingOver(self.end)
@@ -162,16 +170,22 @@ impl Leaving {
                         keeping.bequeath(cx, rest);
                     }
                     let more = self.yielding || steal.is_giving_up() || keeping.is_bequeathing();
-                    if more && !over(until) {
-                        return false;
+                    if more {
+                        if !over(until) {
+                            return false;
+                        }
+                        ran_out(Limit::HandingOver);
                     }
                     let heir = keeping.heir().filter(|_| !keeping.is_bequeathing());
                     self.tell_origins(cx, heir);
                     Stage::LastWords(cx.now + LAST_WORDS)
                 }
                 Stage::LastWords(until) => {
-                    if !steal.is_all_said() && !over(until) {
-                        return false;
+                    if !steal.is_all_said() {
+                        if !over(until) {
+                            return false;
+                        }
+                        ran_out(Limit::LastWords);
                     }
                     self.stage = Stage::Gone;
                     return true;

@@ -16,7 +16,11 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
-use super::super::{Config, Context, Identity, Peer, View, membership};
+use super::super::{
+    Config, Context, Identity, Peer, View,
+    expiry::{Limit, ran_out},
+    membership,
+};
 
 /// The deaths of one event are noticed within so long of each other, or those that will be noticed are suspects by then.
 const SETTLE: Duration = Duration::from_secs(1);
@@ -158,7 +162,15 @@ impl Vacancy {
             0 => Duration::ZERO,
             _ => patience + PRECEDENCE * before as u32,
         };
-        if now < turn { Step::Wait } else { Step::Act }
+        if now < turn {
+            return Step::Wait;
+        }
+        if before > 0 {
+            ran_out(Limit::Precedence);
+        } else if self.silent && now >= patience {
+            ran_out(Limit::PartitionWait);
+        }
+        Step::Act
     }
 
     /// How many fell silent together with the master?
