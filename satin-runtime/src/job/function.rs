@@ -21,8 +21,6 @@ use super::{
     needs,
     record::{Aborted, Cx, Judge, Payload, Slot, State},
 };
-use postcard::ser_flavors;
-
 /// The arguments of a function, as a tuple.
 pub type Args<'s, F> = <<F as Function>::Kinds as Kinds>::Args<'s>;
 
