@@ -44,6 +44,18 @@ pub enum Answer {
     Aborted,
 }
 
+impl Answer {
+    /// Bytes that it takes, about.
+    #[must_use]
+    pub fn size(&self) -> usize {
+        match self {
+            Answer::Result { bytes, needs } => bytes.len() + needs.len() * size_of::<ValueName>(),
+            Answer::Panicked(text) | Answer::Refused(text) => text.len(),
+            Answer::Aborted => 0,
+        }
+    }
+}
+
 /// The name of a shared value: the BLAKE3 hash of its bytes.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct ValueName(pub [u8; 32]);

@@ -107,6 +107,10 @@ pub struct Config {
     /// A claim is withdrawn when its node has had nothing else to do for so long. Too small: work is done twice that
     /// was nearly done. Too large: an orphan that is buried under its own repair costs that much time.
     pub claim_patience: Duration,
+    /// A node keeps so many bytes of results of root jobs for a `main` that is started again, the last ones; the very
+    /// last whatever its size. Too small: such a `main` does older ones again. Too large: memory, as long as `main`
+    /// runs.
+    pub root_results: usize,
     /// Rules that are left out.
     #[cfg(any(test, feature = "harness"))]
     pub without: std::collections::BTreeSet<Rule>,
@@ -129,6 +133,7 @@ impl Default for Config {
             redial: Duration::from_secs(8),
             cut_off: Duration::from_secs(20),
             claim_patience: Duration::from_millis(500),
+            root_results: 256 << 20,
             #[cfg(any(test, feature = "harness"))]
             without: std::collections::BTreeSet::new(),
             fixed_members: false,

@@ -939,7 +939,11 @@ impl Parts<'_> {
                     self.keep_roots(cx);
                 }
             }
-            M::Draining => self.root.draining(cx, from, self.membership),
+            M::Draining => {
+                self.root.draining(cx, from, self.membership);
+                // It keeps nothing any more: somebody else is asked.
+                self.keeping.sever(cx, from);
+            }
             M::Ended { term, master, code } => self.root.ended(cx, from, (term, master), code),
             M::RootsDone(tags) => {
                 for tag in tags {

@@ -397,6 +397,16 @@ impl Books {
         roots.map(|(name, _)| name.clone()).collect()
     }
 
+    /// The finished orphans that are root jobs, the oldest first, and how large their results are.
+    pub(super) fn root_results_by_size(&self) -> Vec<(HostKey, usize)> {
+        let roots = (self.orphans.iter()).filter(|((id, _), _)| id.path().nth(1).is_none());
+        let sizes = roots.filter_map(|(_, key)| match &self.hosted[key].state {
+            State::Done(answer) => Some((*key, answer.size())),
+            _ => None,
+        });
+        sizes.collect()
+    }
+
     /// Nothing is to be known of it any more.
     pub(super) fn forget(&mut self, key: HostKey) -> Option<Hosted> {
         self.no_orphan(key);

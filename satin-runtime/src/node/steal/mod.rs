@@ -42,8 +42,8 @@ use super::{
 use crate::job::{Answer, Back, JobId, Parcel, Saved};
 use books::{Books, HERE, Job, Kind, NotSent, Source, State};
 use numbers::{
-    ACKNOWLEDGE_WAIT, ANSWERS_WAIT, ANSWERS_WAIT_MOST, BURY_REST, EARLY_RECALLS, ENOUGH, FAR_REST,
-    RECONNECT,
+    ACKNOWLEDGE_WAIT, ANSWERS_BYTES, ANSWERS_WAIT, ANSWERS_WAIT_MOST, BURY_REST, EARLY_RECALLS,
+    ENOUGH, FAR_REST, RECONNECT,
 };
 pub(crate) use orphans::End;
 use orphans::Why;
@@ -273,9 +273,9 @@ impl Steal {
         fn some<T>(all: Vec<T>, message: fn(Vec<T>) -> Message) -> Option<Message> {
             (!all.is_empty()).then(|| message(all))
         }
+        // Before the answers: who waits is to know what for.
+        let have = some(outbox.have, Message::Have);
         let messages = [
-            some(outbox.have, Message::Have),
-            some(answers, Message::Answers),
             some(outbox.acknowledge, Message::Acknowledge),
             some(outbox.disown, Message::Disown),
             some(outbox.recall, Message::Recall),
@@ -283,8 +283,10 @@ impl Steal {
             some(outbox.miss, Message::Miss),
         ];
         let messages = messages.into_iter().flatten();
+        let answers = in_pieces(answers).into_iter().map(Message::Answers);
+        let all = have.into_iter().chain(answers).chain(messages);
         cx.actions
-            .extend(messages.map(|message| Action::Send(peer, message)));
+            .extend(all.map(|message| Action::Send(peer, message)));
     }
 
     fn outbox(&mut self, peer: Peer) -> &mut Outbox {
@@ -316,12 +318,18 @@ impl Steal {
         let waiting: Vec<(Token, HostKey)> = self.books.of(peer).collect();
         for (token, key) in waiting {
             if let Some(hosted) = self.books.hosted(key)
-                && matches!(hosted.state, State::Done(_))
                 && let Some(waiter) = hosted.waiters.get_mut(&(peer, token))
-                && matches!(waiter.sent, Ok(Some(sent)) if sent < epoch)
             {
-                waiter.sent = Err(NotSent);
-                self.outbox(peer).answers.push(token);
+                match &hosted.state {
+                    State::Done(_) if matches!(waiter.sent, Ok(Some(sent)) if sent < epoch) => {
+                        waiter.sent = Err(NotSent);
+                        self.outbox(peer).answers.push(token);
+                    }
+                    State::Done(_) => {}
+                    // Perhaps it was a theft, and the word that the job is here already was lost.
+                    _ if !waiter.origin => self.outbox(peer).have.push(token),
+                    _ => {}
+                }
             }
         }
     }
@@ -830,6 +838,24 @@ impl Steal {
     pub(crate) fn is_settled(&self) -> bool {
         self.books.is_empty() && self.outboxes.is_empty()
     }
+}
+
+/// Answers, as many in each message as fit.
+fn in_pieces(answers: Vec<(Token, Answer)>) -> Vec<Vec<(Token, Answer)>> {
+    let mut pieces: Vec<Vec<(Token, Answer)>> = Vec::new();
+    let mut room = 0;
+    for (token, answer) in answers {
+        let size = answer.size();
+        match pieces.last_mut().filter(|_| size <= room) {
+            Some(piece) => piece.push((token, answer)),
+            None => {
+                pieces.push(vec![(token, answer)]);
+                room = ANSWERS_BYTES;
+            }
+        }
+        room = room.saturating_sub(size);
+    }
+    pieces
 }
 
 fn refusal(why: &str) -> Answer {

@@ -109,3 +109,7 @@ pub(super) const EARLY_RECALLS: usize = 256;
 /// Whoever runs an orphan below the repair that is next in line hangs on for so long before that is tried again. Too small:
 /// the repair is taken and put back all the time. Too large: a node is idle although the next job would be for it.
 pub(super) const BURY_REST: Duration = Duration::from_millis(20);
+
+/// So many bytes of answers go in one message; an answer that is larger goes alone. Too small: a message for each. Too
+/// large: after a broken link, what was not acknowledged is longer than a message may be, and the next link breaks of it.
+pub(super) const ANSWERS_BYTES: usize = 16 << 20;

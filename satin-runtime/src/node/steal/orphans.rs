@@ -311,6 +311,23 @@ impl Steal {
                 self.hand_over(cx, before, key);
             }
             self.adopt(cx, key, true);
+            if is_root(&name.0) {
+                self.limit_root_results(cx);
+            }
+        }
+    }
+
+    /// Of the results of root jobs that are kept here the oldest go, if they are too large together.
+    fn limit_root_results(&mut self, cx: &mut Context<'_>) {
+        let results = self.books.root_results_by_size();
+        let mut bytes: usize = results.iter().map(|(_, size)| size).sum();
+        let newest = results.last().map(|(key, _)| *key);
+        for (key, size) in results {
+            if bytes <= cx.config.root_results || Some(key) == newest {
+                return;
+            }
+            bytes -= size;
+            self.withdraw_entry(cx, key);
         }
     }
 
@@ -621,6 +638,11 @@ impl Steal {
         }
         if why == Recall::Unwanted {
             self.close_below(cx, &away.job.id);
+            // Its orphan waits for nobody else: whoever runs its parent again does not ask for it, or does it again.
+            if away.kind == Kind::Claim && cx.config.obeys(Rule::Closed) {
+                cx.table.close(cx.now, &away.job.id);
+                self.closed(cx, &away.job.id);
+            }
         }
     }
 

@@ -9,13 +9,20 @@ use super::super::{
     Token, View,
     cluster::{Cluster, Path, Program, Shape, Smallest},
 };
-use crate::job::{Answer, Fingerprint, JobId, Parcel, Repair};
+use crate::{
+    job::{Answer, Fingerprint, JobId, Parcel, Recall, Repair, RootTag, Saved},
+    node::{Change, Departure, Page},
+};
 
 const MS: Duration = Duration::from_millis(1);
+
+/// Of the longest answers.
+const MIB: usize = 1 << 20;
 
 fn fixed() -> Config {
     Config {
         fixed_members: true,
+        root_results: MIB,
         ..Config::default()
     }
 }
@@ -637,4 +644,154 @@ fn any_tree_comes_out_right_whatever_the_network_does() {
         stolen > 10_000 && lists > 3000,
         "{stolen} stolen, {lists} lists"
     );
+}
+
+/// Another connection to that peer stands, because the one before broke.
+fn reconnected(node: &Node, peer: Peer) -> Event {
+    let identity = node.view().get(peer).expect("a member").clone();
+    Event::Connected {
+        peer: identity,
+        epoch: 2,
+        round_trip: 100 * MS,
+    }
+}
+
+#[test]
+fn answers_that_are_said_again_go_in_pieces() {
+    let (mut node, [_, origin, _]) = by_hand();
+    let jobs = (0..4).map(|index| {
+        let id = JobId::ROOT.child(0).child(index);
+        (Token(u64::from(index)), Parcel { id, ..parcel() })
+    });
+    node.handle(MS, received(origin, jobs_of(Request(1), jobs.collect())));
+    for action in actions(&mut node) {
+        if let Action::Start(key, _) = action {
+            let answer = Answer::Result {
+                bytes: vec![0; 7 * MIB],
+                needs: Vec::new(),
+            };
+            node.handle(2 * MS, Event::Done(key, answer));
+        }
+    }
+    node.handle_timeout(1000 * MS);
+    actions(&mut node);
+    let again = reconnected(&node, origin);
+    node.handle(2000 * MS, again);
+    node.handle_timeout(3000 * MS);
+    let mut tokens = 0;
+    for action in actions(&mut node) {
+        if let Action::Send(_, Message::Answers(answers)) = action {
+            assert!(
+                answers.len() <= 2,
+                "{} answers in one message",
+                answers.len()
+            );
+            tokens += answers.len();
+        }
+    }
+    assert_eq!(tokens, 4);
+}
+
+#[test]
+fn that_a_job_is_here_already_is_said_again_after_a_broken_link() {
+    let (mut node, [_, first, second]) = by_hand();
+    let first_job = vec![(Token(5), parcel())];
+    node.handle(MS, received(first, jobs_of(Request(1), first_job)));
+    let marked = Repair {
+        marked: true,
+        crashes: 0,
+    };
+    let repair = Parcel {
+        repair: marked,
+        ..parcel()
+    };
+    node.handle(
+        2 * MS,
+        received(second, jobs_of(Request(2), vec![(Token(9), repair)])),
+    );
+    let have = Action::Send(second, Message::Have(vec![Token(9)]));
+    assert!(actions(&mut node).contains(&have));
+    let again = reconnected(&node, second);
+    node.handle(3 * MS, again);
+    assert!(actions(&mut node).contains(&have));
+}
+
+#[test]
+fn a_claim_that_was_aborted_closes_its_orphan() {
+    let (mut node, [_, owner, _]) = by_hand();
+    let job = parcel();
+    let page = Page {
+        owner,
+        after: 0,
+        version: 1,
+        changes: vec![Change::Orphan {
+            id: job.id.clone(),
+            fingerprint: job.fingerprint,
+            finished: false,
+        }],
+    };
+    node.handle(MS, received(owner, Message::Table(vec![page])));
+    node.handle(2 * MS, Event::Claimed(Departure(1), job.clone()));
+    node.handle(3 * MS, Event::Recalled(Departure(1), Recall::Unwanted));
+    actions(&mut node);
+    node.handle_timeout(100 * MS);
+    let closed = Change::Closed(job.id);
+    let told = actions(&mut node).into_iter().any(|action| match action {
+        Action::Send(to, Message::Table(pages)) if to == owner => {
+            pages.iter().any(|page| page.changes.contains(&closed))
+        }
+        _ => false,
+    });
+    assert!(told, "the orphan runs on until its root job ends");
+}
+
+fn root_result(number: u32, bytes: usize) -> Saved {
+    Saved {
+        id: JobId::ROOT.child(number),
+        fingerprint: Fingerprint(u64::from(number)),
+        answer: Answer::Result {
+            bytes: vec![0; bytes],
+            needs: Vec::new(),
+        },
+    }
+}
+
+#[test]
+fn a_keeper_that_is_about_to_leave_is_not_waited_for() {
+    let (mut node, [_, leaver, stayer]) = by_hand();
+    let tag = RootTag { term: 0, number: 0 };
+    node.handle(MS, Event::RootResult(tag, root_result(0, 10)));
+    let kept = actions(&mut node)
+        .into_iter()
+        .find_map(|action| match action {
+            Action::Send(to, Message::Keep { number, .. }) if to == stayer => Some(number),
+            _ => None,
+        });
+    let kept = kept.expect("both are asked");
+    node.handle(2 * MS, received(leaver, Message::Draining));
+    node.handle(3 * MS, received(stayer, Message::Kept(kept)));
+    assert!(actions(&mut node).contains(&Action::RootKept(tag)));
+}
+
+#[test]
+fn the_results_of_root_jobs_that_are_kept_are_bounded_by_bytes() {
+    let (mut node, [_, master, _]) = by_hand();
+    let most = fixed().root_results;
+    for (number, bytes) in [(0, 10), (1, most / 2), (2, most / 2), (3, 2 * most)] {
+        let saved = vec![root_result(number, bytes)];
+        let number = u64::from(number);
+        node.handle(MS, received(master, Message::Keep { number, saved }));
+        actions(&mut node);
+        let hosted = node.inspect().hosted;
+        let kept: Vec<u32> = (hosted.iter())
+            .filter_map(|hosted| hosted.id.path().next())
+            .collect();
+        let expected: &[u32] = match number {
+            0 => &[0],
+            1 => &[0, 1],
+            2 => &[1, 2],
+            _ => &[3],
+        };
+        assert_eq!(kept, expected);
+    }
 }
