@@ -2,7 +2,10 @@
 
 use std::{
     collections::BTreeSet,
-    sync::atomic::{AtomicBool, Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use crossbeam::queue::SegQueue;
@@ -129,6 +132,7 @@ fn took(request: u64, haul: Haul) -> Event {
 /// Nothing here runs code of the user. What may is done aside, and what must not overtake offers waits for them there.
 pub(super) struct Bridge {
     gate: Gate,
+    news: Arc<News>,
     /// Jobs of ours that are away.
     away: BTreeSet<Departure>,
     /// Jobs of others that are here.
@@ -138,9 +142,10 @@ pub(super) struct Bridge {
 }
 
 impl Bridge {
-    pub(super) fn new(gate: Gate) -> Bridge {
+    pub(super) fn new(gate: Gate, news: Arc<News>) -> Bridge {
         Bridge {
             gate,
+            news,
             away: BTreeSet::new(),
             hosted: BTreeSet::new(),
             given: 0,
@@ -254,6 +259,8 @@ impl Bridge {
         self.gate.aside(move || data::forget_root(pool, root));
     }
 
+    /// Keeps a piece of a shared value; what has become of the value comes with the news. A worker may be decoding it
+    /// just now, for another root job, and nobody here waits for that.
     pub(super) fn store(
         &self,
         name: ValueName,
@@ -261,15 +268,19 @@ impl Bridge {
         offset: u64,
         total: u64,
         bytes: Vec<u8>,
-    ) -> Option<Event> {
-        match data::store().put_part(name, offset, total, bytes) {
-            data::Progress::More => None,
-            data::Progress::Stored => {
-                data::store().pin(name, root);
-                Some(Event::Stored(name))
-            }
-            data::Progress::Corrupt => Some(Event::Corrupt(name)),
-        }
+    ) {
+        let news = Arc::clone(&self.news);
+        self.gate.aside(move || {
+            let store = data::store();
+            news.tell(match store.put_part(name, offset, total, bytes) {
+                data::Progress::More => return,
+                data::Progress::Stored => {
+                    store.pin(name, root);
+                    Event::Stored(name)
+                }
+                data::Progress::Corrupt => Event::Corrupt(name),
+            });
+        });
     }
 
     /// Nobody outside will answer any more: the workers go on alone.

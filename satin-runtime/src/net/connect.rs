@@ -6,20 +6,23 @@
 //! which one goes. So that it need not come to that, a node with the smaller id that has greeted already refuses the
 //! other's connection ([`Reason::Crossed`]): its own is on the way.
 
-use std::{net::SocketAddr, rc::Rc, time::Instant};
+use std::{net::SocketAddr, rc::Rc, sync::atomic::Ordering::Relaxed, time::Instant};
 
 use quinn::{Connection, ConnectionError, Incoming, RecvStream, SendStream, TransportErrorCode};
 use tokio::time::{sleep, timeout};
 
 use super::{
-    door::Objection,
+    door::{Caller, Crowd, Objection, Reception},
     driver::{Driver, Net, State},
     limits,
     link::Close,
     observer, relay, socket,
     wire::{self, Frames, Greeting, Hello, Reason, Refusal, Role, WireError},
 };
-use crate::node::{Event, Identity, Peer};
+use crate::{
+    node::{Event, Identity, Peer},
+    observe::repeats,
+};
 
 /// Why an attempt came to nothing.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -190,7 +193,7 @@ fn settle(
     {
         let fresh = refused_for_good(driver, now, addr, text);
         if fresh {
-            tracing::warn!(%addr, "cannot work with the node at {addr}: {text}");
+            repeats::warn("cannot work with a node", addr, text);
         }
         if driver.is_over() {
             return;
@@ -311,7 +314,7 @@ async fn attempt_patiently(net: &Rc<Net>, addr: SocketAddr, at_least: u64) -> Re
     let checked = net.turn(|driver, _| {
         driver.door.check(&other, driver.me())?;
         if let Some(warning) = driver.door.other_command_line(&other) {
-            tracing::warn!("{warning}");
+            repeats::warn("another command line", &other.identity.name, warning);
         }
         Ok::<(), Objection>(())
     });
@@ -378,40 +381,94 @@ pub(super) fn probe_peer(net: &Rc<Net>, addr: SocketAddr, peer: Peer) {
 
 // --------------------------------------------------------------------------------------------------------- being dialled
 
+/// So many callers are answered before others of this thread have their turn.
+const CALLERS_IN_A_ROW: usize = 16;
+
 /// Lets in who may come in.
 pub(super) async fn accept(net: Rc<Net>) {
+    let mut in_a_row = 0;
     while let Some(incoming) = net.endpoint.accept().await {
-        let source = incoming.remote_address();
-        let (admitted, full) = {
-            let mut driver = net.driver.borrow_mut();
-            let full = net.endpoint.open_connections() >= limits::CONNECTIONS;
-            (driver.sources.admit(source.ip(), Instant::now()), full)
-        };
-        if admitted && !full {
-            tokio::task::spawn_local(let_in(Rc::clone(&net), incoming));
-            continue;
+        receive(&net, incoming);
+        in_a_row += 1;
+        if in_a_row == CALLERS_IN_A_ROW {
+            in_a_row = 0;
+            tokio::task::yield_now().await;
         }
-        let why = match full {
-            true => "there are too many connections",
-            false => "too many handshakes from this address in a second",
+    }
+}
+
+fn receive(net: &Rc<Net>, incoming: Incoming) {
+    let addr = incoming.remote_address();
+    let caller = Caller {
+        source: addr.ip(),
+        is_proven: incoming.remote_address_validated(),
+    };
+    let reception = {
+        let mut driver = net.driver.borrow_mut();
+        let crowd = Crowd {
+            connections: net.endpoint.open_connections(),
+            ..driver.crowd
         };
-        complain(&net, source, why);
-        incoming.refuse();
+        driver.sources.receive(caller, crowd, Instant::now())
+    };
+    match reception {
+        Reception::Begin => {
+            let under_way = UnderWay::begin(net, caller.is_proven);
+            tokio::task::spawn_local(let_in(Rc::clone(net), incoming, under_way));
+        }
+        // It cannot fail: who is not proven has had no retry.
+        Reception::Prove => drop(incoming.retry()),
+        Reception::Refuse(why) => {
+            complain(net, addr, why);
+            incoming.refuse();
+        }
     }
 }
 
-/// Warnings about others are rationed.
+/// A handshake that has begun and not come to its end.
+struct UnderWay {
+    net: Rc<Net>,
+    is_proven: bool,
+}
+
+impl UnderWay {
+    fn begin(net: &Rc<Net>, is_proven: bool) -> UnderWay {
+        let under_way = UnderWay {
+            net: Rc::clone(net),
+            is_proven,
+        };
+        under_way.count(|handshakes| *handshakes += 1);
+        under_way
+    }
+
+    fn count(&self, change: impl FnOnce(&mut usize)) {
+        // The thread may be on its way out.
+        let Ok(mut driver) = self.net.driver.try_borrow_mut() else {
+            return;
+        };
+        let Crowd {
+            unproven, proven, ..
+        } = &mut driver.crowd;
+        change(if self.is_proven { proven } else { unproven });
+        let all = *unproven + *proven;
+        driver.traffic.unfinished.store(all, Relaxed);
+    }
+}
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        self.count(|handshakes| *handshakes -= 1);
+    }
+}
+
+/// Tells of somebody who was refused.
 fn complain(net: &Rc<Net>, addr: SocketAddr, why: &str) {
-    let mut driver = net.driver.borrow_mut();
+    let driver = net.driver.borrow();
     driver.progress.refused(format!("{addr}: {why}"));
-    if driver.patience.take(Instant::now()) {
-        tracing::warn!(%addr, "refused a connection: {why}");
-    } else {
-        tracing::debug!(%addr, "refused a connection: {why}");
-    }
+    repeats::warn("refused a connection", addr.ip(), why);
 }
 
-async fn let_in(net: Rc<Net>, incoming: Incoming) {
+async fn let_in(net: Rc<Net>, incoming: Incoming, _under_way: UnderWay) {
     let addr = incoming.remote_address();
     let outcome = match timeout(limits::HANDSHAKE, greet(&net, incoming)).await {
         Ok(outcome) => outcome,
@@ -541,7 +598,7 @@ fn judge(driver: &mut Driver, hello: &Hello) -> Verdict {
         return crossed(proposed.max(driver.epoch_of(peer.id)));
     }
     if let Some(warning) = driver.door.other_command_line(hello) {
-        tracing::warn!("{warning}");
+        repeats::warn("another command line", &hello.identity.name, warning);
     }
     let epoch = driver.settle_epoch(peer.id, hello.epoch);
     let answer = Greeting::Hello(Box::new(driver.door.hello(me, epoch, Some(peer))));

@@ -245,32 +245,52 @@ impl Sources {
     }
 }
 
-/// Lets some warnings of a kind through; the others are for the debug log. Who knocks a thousand times does not fill disks.
-pub(super) struct Patience {
-    left: f64,
-    since: Instant,
+/// Somebody who wants to begin a handshake.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Caller {
+    pub(super) source: IpAddr,
+    /// It has shown that it can be reached at that address.
+    pub(super) is_proven: bool,
 }
 
-impl Patience {
-    const AT_ONCE: f64 = 20.0;
-    const PER_SECOND: f64 = 0.5;
+/// What there is already when somebody calls.
+#[derive(Clone, Copy, Default, Debug)]
+pub(super) struct Crowd {
+    /// Handshakes under way, with addresses that are not proven, and with those that are.
+    pub(super) unproven: usize,
+    pub(super) proven: usize,
+    /// Connections of all kinds, those handshakes included.
+    pub(super) connections: usize,
+}
 
-    pub(super) fn new(now: Instant) -> Patience {
-        Patience {
-            left: Patience::AT_ONCE,
-            since: now,
-        }
-    }
+/// What a caller is answered.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Reception {
+    /// The handshake begins.
+    Begin,
+    /// It is to call again with a token that only its true address receives. Nothing is kept meanwhile.
+    Prove,
+    Refuse(&'static str),
+}
 
-    pub(super) fn take(&mut self, now: Instant) -> bool {
-        let earned = now.duration_since(self.since).as_secs_f64() * Patience::PER_SECOND;
-        self.left = (self.left + earned).min(Patience::AT_ONCE);
-        self.since = now;
-        let some = self.left >= 1.0;
-        if some {
-            self.left -= 1.0;
+impl Sources {
+    /// What is to become of a caller.
+    pub(super) fn receive(&mut self, caller: Caller, crowd: Crowd, now: Instant) -> Reception {
+        let Caller { source, is_proven } = caller;
+        if crowd.connections >= limits::CONNECTIONS {
+            return Reception::Refuse("there are too many connections");
         }
-        some
+        // Before the sources are counted: the table is not filled with addresses that somebody made up.
+        if !is_proven && crowd.unproven >= limits::UNPROVEN_HANDSHAKES {
+            return Reception::Prove;
+        }
+        if is_proven && crowd.proven >= limits::PROVEN_HANDSHAKES {
+            return Reception::Refuse("too many handshakes are under way");
+        }
+        match self.admit(source, now) {
+            true => Reception::Begin,
+            false => Reception::Refuse("too many handshakes from this address in a second"),
+        }
     }
 }
 
@@ -348,6 +368,49 @@ mod tests {
             .filter(|_| sources.admit(source(1), later))
             .count();
         assert_eq!(admitted, limits::HANDSHAKES_PER_SECOND as usize);
+    }
+
+    #[test]
+    fn in_a_crowd_addresses_must_be_proven_and_nobody_else_pays_for_it() {
+        let (mut sources, now) = (Sources::default(), Instant::now());
+        let caller = |last, is_proven| Caller {
+            source: IpAddr::from([192, 0, 2, last]),
+            is_proven,
+        };
+        let quiet = Crowd::default();
+        let crowd = Crowd {
+            unproven: limits::UNPROVEN_HANDSHAKES,
+            ..quiet
+        };
+        assert_eq!(
+            sources.receive(caller(1, false), quiet, now),
+            Reception::Begin
+        );
+        for last in 2..=255 {
+            let reception = sources.receive(caller(last, false), crowd, now);
+            assert_eq!(reception, Reception::Prove);
+        }
+        assert_eq!(sources.left.len(), 1, "who has to prove itself is not kept");
+        assert_eq!(
+            sources.receive(caller(2, true), crowd, now),
+            Reception::Begin
+        );
+        let full = Crowd {
+            proven: limits::PROVEN_HANDSHAKES,
+            ..quiet
+        };
+        let refused = sources.receive(caller(3, true), full, now);
+        assert!(matches!(refused, Reception::Refuse(_)));
+        assert_eq!(
+            sources.receive(caller(3, false), full, now),
+            Reception::Begin
+        );
+        let too_many = Crowd {
+            connections: limits::CONNECTIONS,
+            ..quiet
+        };
+        let refused = sources.receive(caller(3, false), too_many, now);
+        assert!(matches!(refused, Reception::Refuse(_)));
     }
 
     #[test]

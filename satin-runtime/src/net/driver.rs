@@ -22,7 +22,7 @@ use super::{
     connect,
     departures::Departures,
     discovery,
-    door::{Door, Patience, Sources},
+    door::{Crowd, Door, Sources},
     limits,
     link::{Close, Link, write_large},
     network::Progress,
@@ -34,6 +34,7 @@ use crate::{
     node::{Action, Event, Identity, Message, Node, NodeId, Notice, Peer, Tally, message::Cargo},
     observe::{
         events::{self, EventLog, NodeFigures},
+        repeats,
         standing::Standing,
     },
 };
@@ -107,7 +108,8 @@ pub(super) struct Driver {
     pub(super) bridge: Bridge,
     pub(super) door: Rc<Door>,
     pub(super) sources: Sources,
-    pub(super) patience: Patience,
+    /// Handshakes of others that are under way.
+    pub(super) crowd: Crowd,
     pub(super) links: HashMap<Peer, Link>,
     pub(super) dials: HashMap<SocketAddr, Dial>,
     /// The highest number of a connection between us and that node.
@@ -167,7 +169,6 @@ impl Driver {
             join,
             grace,
         } = beginning;
-        let now = Instant::now();
         Driver {
             me: node.view().me().peer,
             figures: NodeFigures {
@@ -178,7 +179,7 @@ impl Driver {
             bridge,
             door: Rc::new(door),
             sources: Sources::default(),
-            patience: Patience::new(now),
+            crowd: Crowd::default(),
             links: HashMap::new(),
             dials: HashMap::new(),
             epochs: HashMap::new(),
@@ -309,9 +310,7 @@ impl Driver {
                 total,
                 bytes,
             } => {
-                if let Some(event) = self.bridge.store(name, root, offset, total, bytes) {
-                    self.node.handle(now, event);
-                }
+                self.bridge.store(name, root, offset, total, bytes);
             }
             Action::ForgetRoot(root) => self.bridge.forget_root(root),
             Action::Improve(offer) => self.bridge.improve(offer),
@@ -604,7 +603,11 @@ impl Driver {
                 continue; // its reader will find that it is gone
             }
             if link.waiting() > limits::WAITING {
-                tracing::warn!(name = %link.identity.name, "a node takes nothing any more; the connection is closed");
+                repeats::warn(
+                    "a connection is closed",
+                    &link.identity.name,
+                    "the node takes nothing any more",
+                );
                 link.close(Close::Slow, "you take nothing any more");
             }
         }
@@ -760,7 +763,7 @@ impl Driver {
                     .any(|why| why.code() == close.error_code) =>
             {
                 let text = wire::printable(&String::from_utf8_lossy(&close.reason));
-                tracing::warn!(name = %link.identity.name, "a node closed the connection: {text}");
+                repeats::warn("a node closed the connection", &link.identity.name, text);
             }
             why => tracing::debug!(name = %link.identity.name, epoch, ?why, "disconnected"),
         }
@@ -846,8 +849,11 @@ impl Driver {
         let Some(link) = self.links.get(&peer).filter(|link| link.epoch == epoch) else {
             return;
         };
-        tracing::warn!(name = %link.identity.name, addr = %link.identity.addr,
-            "a node said something that cannot be understood: {error}; the connection is closed");
+        repeats::warn(
+            "a node said something that cannot be understood; the connection is closed",
+            format_args!("{} at {}", link.identity.name, link.identity.addr),
+            error,
+        );
         link.close(Close::Malformed, &error.to_string());
         (self.progress).refused(format!("{}: {error}", link.identity.addr));
         self.lost(now, peer, epoch);

@@ -56,6 +56,29 @@ pub const HANDSHAKES_AT_ONCE: f64 = 512.0;
 /// if none has been, new ones are refused.
 pub const SOURCES: usize = 16_384;
 
+/// Handshakes under way with addresses of which nobody knows whether they are what they say: a spoofed one costs as much
+/// as a real one, some 20 KiB until [`HANDSHAKE`] has passed. At that number callers are sent back once, to prove that they
+/// can be reached (a stateless retry, which costs them a round trip and us nothing). Fewer, and a pool that starts at once
+/// pays the round trip; more, and so many times 20 KiB are anybody's.
+pub const UNPROVEN_HANDSHAKES: usize = 64;
+
+/// Handshakes under way with addresses that can be reached. Beyond that, callers are refused, and come again.
+pub const PROVEN_HANDSHAKES: usize = 1024;
+
+/// First flights a second that are looked at, and as many again that bring the proof of a retry. What comes beyond that is
+/// dropped as it is read from the socket, so that those who are in are served first. One costs some 50 microseconds, so
+/// all of them cost two fifths of the network thread at most; a caller whose flight was dropped sends it again.
+pub const FLIGHTS_PER_SECOND: f64 = 4096.0;
+
+/// First flights at once, when it has been quiet.
+pub const FLIGHTS_AT_ONCE: f64 = 1024.0;
+
+/// Bytes of callers that wait to be let in or refused: of one, and of all.
+pub const INCOMING: (u64, u64) = (64 << 10, 4 << 20);
+
+/// Between two looks at what was warned of and only counted.
+pub const SUMS: Duration = Duration::from_secs(10);
+
 /// A handshake, the greeting included, that takes longer is given up.
 pub const HANDSHAKE: Duration = Duration::from_secs(5);
 

@@ -42,3 +42,5 @@ pub(crate) use network::Turn;
 pub use network::{Handle, NetError, Network};
 pub use observer::Observer;
 pub use settings::{DrainWhen, Join, Settings};
+#[doc(hidden)]
+pub use socket::{FirstFlight, first_flight};

@@ -38,6 +38,7 @@ use crate::{
     node::{self, Event, Identity, Node, NodeId, Peer},
     observe::{
         events::{Event as Record, EventLog, NodeFigures},
+        repeats,
         standing::Standing,
     },
     worker::Gate,
@@ -439,6 +440,12 @@ impl Network {
         self.progress.lock().refusals.iter().cloned().collect()
     }
 
+    /// Handshakes of others that have begun and not come to their end.
+    #[must_use]
+    pub fn unfinished(&self) -> usize {
+        (self.traffic.unfinished).load(std::sync::atomic::Ordering::Relaxed)
+    }
+
     /// Datagrams so far that were not QUIC, or not for this node. They were dropped.
     #[must_use]
     pub fn noise(&self) -> u64 {
@@ -563,7 +570,7 @@ async fn set_up(setting_up: SettingUp) -> Result<(Rc<Net>, Settings), NetError> 
             .map_err(|error| NetError::Thread(error.into()))?
         {
             Err(error) if error.is_temporary() => {
-                tracing::warn!("{error}");
+                repeats::warn("joining", error, "tried again");
                 sleep(LOOK_AGAIN).await;
             }
             other => break other?,
@@ -611,7 +618,7 @@ async fn set_up(setting_up: SettingUp) -> Result<(Rc<Net>, Settings), NetError> 
     let door = tokio::task::spawn_blocking(|| Door::new(pool));
     let door = door.await.map_err(|error| NetError::Thread(error.into()))?;
     let node = Node::new(config, me, lattices, rand::random(), began.elapsed());
-    let bridge = Bridge::new(gate);
+    let bridge = Bridge::new(gate, Arc::clone(&news));
     bridge.hold_roots();
     let driver = Driver::new(Beginning {
         node,
@@ -640,6 +647,7 @@ async fn run(net: Rc<Net>, settings: Settings) {
     let (join, me) = (settings.join.clone(), net.driver.borrow().me().addr);
     tokio::task::spawn_local(connect::accept(Rc::clone(&net)));
     tokio::task::spawn_local(keep_time(Rc::clone(&net)));
+    tokio::task::spawn_local(keep_count(Rc::clone(&net)));
     if let Some(when) = settings.drain_when.clone() {
         tokio::task::spawn_local(notice::watch(Rc::clone(&net), when));
     }
@@ -680,6 +688,23 @@ async fn keep_time(net: Rc<Net>) {
     }
 }
 
+/// Sums up, now and then, what was warned of and only counted.
+async fn keep_count(net: Rc<Net>) {
+    let mut known = 0;
+    loop {
+        sleep(limits::SUMS).await;
+        let shed = (net.driver.borrow().traffic.shed).load(std::sync::atomic::Ordering::Relaxed);
+        if shed > known {
+            let more = shed - known;
+            let text =
+                format_args!("{more} first flights were dropped; those who mean it call again");
+            repeats::warn("more handshakes than can be answered", "network", text);
+            known = shed;
+        }
+        repeats::tell_sums(false);
+    }
+}
+
 /// Looks where the pool may be, again and again until this node is in.
 async fn look(net: Rc<Net>, settings: Settings) {
     let me = net.driver.borrow().me().addr;
@@ -714,7 +739,9 @@ async fn look(net: Rc<Net>, settings: Settings) {
                     known = Some(found);
                 }
             }
-            Ok(Err(error)) if error.is_temporary() => tracing::warn!("{error}"),
+            Ok(Err(error)) if error.is_temporary() => {
+                repeats::warn("joining", error, "tried again")
+            }
             Ok(Err(error)) => return net.turn(|driver, _| driver.fail(error.to_string())),
             Err(error) => return net.turn(|driver, _| driver.fail(error.to_string())),
         }
@@ -757,6 +784,7 @@ async fn wind_up(net: &Rc<Net>) {
     .await;
     net.endpoint.close(Close::Bye.code(), b"bye");
     let _ = timeout(limits::GOODBYE / 4, net.endpoint.wait_idle()).await;
+    repeats::tell_sums(true);
     let driver = net.driver.borrow();
     let stage = match &driver.state {
         State::Over(_, Some(text)) => Stage::Failed(text.clone()),

@@ -29,7 +29,10 @@ use super::{
     socket, transport,
     wire::{self, Frames, Greeting, Hello, Role, WireError},
 };
-use crate::node::{Identity, NodeId, Peer};
+use crate::{
+    node::{Identity, NodeId, Peer},
+    observe::repeats,
+};
 
 /// What an observer asks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -87,8 +90,11 @@ pub(super) async fn serve(
             Ok(None) => return,
             Err(error) => {
                 let text = error.to_string();
-                tracing::warn!(addr = %connection.remote_address(),
-                    "an observer said something that cannot be understood: {text}");
+                repeats::warn(
+                    "an observer said something that cannot be understood",
+                    connection.remote_address().ip(),
+                    &text,
+                );
                 return connection.close(Close::Malformed.code(), text.as_bytes());
             }
         };

@@ -1,4 +1,7 @@
-//! The UDP socket under QUIC: counts what passes, and what is not QUIC at all.
+//! The UDP socket under QUIC: counts what passes, and what is not QUIC at all, and drops the handshakes of a flood.
+//!
+//! Whoever spoofs addresses can begin more handshakes than QUIC can even refuse. What begins one is known by its first
+//! bytes, and of those only so many a second get any further: connections that stand do not queue behind them.
 //!
 //! QUIC drops without a word what it does not understand, which is right, but leaves people in the dark when something
 //! keeps knocking. Knows nothing of connections.
@@ -8,10 +11,11 @@ use std::{
     net::{SocketAddr, UdpSocket},
     pin::Pin,
     sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering::Relaxed},
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed},
     },
     task::{Context, Poll},
+    time::Instant,
 };
 
 use quinn::{
@@ -19,6 +23,8 @@ use quinn::{
     udp::{RecvMeta, Transmit},
 };
 use socket2::{Domain, Protocol, Socket, Type};
+
+use super::limits;
 
 /// What the system is asked to hold of each direction while the network thread is busy. It gives what it will.
 const BUFFER: usize = 4 << 20;
@@ -45,6 +51,79 @@ pub(super) struct Traffic {
     pub(super) received: AtomicU64,
     /// Datagrams that were not for us, or not QUIC.
     pub(super) noise: AtomicU64,
+    /// First flights that were dropped because there were too many.
+    pub(super) shed: AtomicU64,
+    /// Handshakes of others that are under way.
+    pub(super) unfinished: AtomicUsize,
+}
+
+/// What a datagram is, as far as its first bytes tell.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Sort {
+    /// Of a connection that stands, or empty: that is how nodes knock (see `probe`).
+    Ours,
+    /// It begins a handshake.
+    FirstFlight {
+        /// It brings what it was given by a retry, or says so.
+        has_token: bool,
+    },
+    /// Not QUIC, or not for us.
+    Noise,
+}
+
+/// An initial packet, as far as it can be read without keys.
+#[doc(hidden)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FirstFlight<'d> {
+    /// The name of the connection that it is for; one that the caller has made up, if it is the first.
+    to: &'d [u8],
+    has_token: bool,
+}
+
+/// Reads the beginning of an initial packet. `None` if it is another, or cut off.
+#[doc(hidden)]
+#[must_use]
+pub fn first_flight(datagram: &[u8]) -> Option<FirstFlight<'_>> {
+    let (first, rest) = datagram.split_first()?;
+    let (version, rest) = rest.split_first_chunk()?;
+    if first & 0xf0 != 0xc0 || u32::from_be_bytes(*version) != QUIC {
+        return None;
+    }
+    let (length, rest) = rest.split_first()?;
+    let (to, rest) = rest.split_at_checked(usize::from(*length))?;
+    let (length, rest) = rest.split_first()?;
+    let token = rest.get(usize::from(*length)..)?.first()?;
+    Some(FirstFlight {
+        to,
+        has_token: *token != 0,
+    })
+}
+
+/// How many first flights are let through.
+#[derive(Debug)]
+struct Flights {
+    left: f64,
+    since: Instant,
+}
+
+impl Flights {
+    fn new(now: Instant) -> Flights {
+        Flights {
+            left: limits::FLIGHTS_AT_ONCE,
+            since: now,
+        }
+    }
+
+    fn admit(&mut self, now: Instant) -> bool {
+        let earned = now.duration_since(self.since).as_secs_f64() * limits::FLIGHTS_PER_SECOND;
+        self.left = (self.left + earned).min(limits::FLIGHTS_AT_ONCE);
+        self.since = now;
+        let admitted = self.left >= 1.0;
+        if admitted {
+            self.left -= 1.0;
+        }
+        admitted
+    }
 }
 
 /// A socket that counts.
@@ -53,6 +132,8 @@ pub(super) struct Counted {
     inner: Arc<dyn AsyncUdpSocket>,
     traffic: Arc<Traffic>,
     names: Names,
+    /// Without a token, and with one: who has been sent away to prove its address does not stand in line with all others.
+    flights: Mutex<[Flights; 2]>,
 }
 
 impl Counted {
@@ -65,23 +146,61 @@ impl Counted {
             inner: TokioRuntime.wrap_udp_socket(socket)?,
             traffic,
             names,
+            flights: Mutex::new([0; 2].map(|_| Flights::new(Instant::now()))),
         })
     }
 
-    fn is_noise(&self, datagram: &[u8]) -> bool {
+    fn sort(&self, datagram: &[u8]) -> Sort {
         let Some((&first, rest)) = datagram.split_first() else {
-            return false; // nothing at all: that is how nodes knock (see `probe`)
+            return Sort::Ours;
         };
+        let is_ours = |is_ours| if is_ours { Sort::Ours } else { Sort::Noise };
         if first & 0x40 == 0 {
-            return true;
+            return Sort::Noise;
         }
-        if first & 0x80 != 0 {
-            let version = rest
-                .first_chunk()
-                .map(|version| u32::from_be_bytes(*version));
-            return version != Some(QUIC);
+        if first & 0x80 == 0 {
+            return is_ours(rest.first_chunk().is_some_and(|name| self.names.know(name)));
         }
-        !rest.first_chunk().is_some_and(|name| self.names.know(name))
+        let version = rest.first_chunk();
+        if version.is_none_or(|version| u32::from_be_bytes(*version) != QUIC) {
+            return Sort::Noise;
+        }
+        let of_a_handshake = |flight: &FirstFlight<'_>| {
+            <&[u8; NAME]>::try_from(flight.to).is_ok_and(|name| self.names.know(name))
+        };
+        match first_flight(datagram) {
+            Some(flight) if !of_a_handshake(&flight) => Sort::FirstFlight {
+                has_token: flight.has_token,
+            },
+            // Of a handshake under way; or what QUIC drops for little.
+            _ => Sort::Ours,
+        }
+    }
+
+    /// Counts what was received. True if it is to be dropped.
+    fn is_shed(&self, received: &[u8], stride: usize, now: Instant) -> bool {
+        let mut flights = None;
+        let mut noise = 0;
+        let mut ours = false;
+        for datagram in received.chunks(stride.max(1)) {
+            match self.sort(datagram) {
+                Sort::Ours => ours = true,
+                Sort::Noise => noise += 1,
+                Sort::FirstFlight { has_token } => flights = Some(has_token),
+            }
+        }
+        if noise > 0 {
+            self.traffic.noise.fetch_add(noise, Relaxed);
+        }
+        let Some(has_token) = flights.filter(|_| !ours) else {
+            return false;
+        };
+        let mut budgets = self.flights.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_shed = !budgets[usize::from(has_token)].admit(now);
+        if is_shed {
+            self.traffic.shed.fetch_add(1, Relaxed);
+        }
+        is_shed
     }
 }
 
@@ -106,12 +225,11 @@ impl AsyncUdpSocket for Counted {
     ) -> Poll<io::Result<usize>> {
         let received = self.inner.poll_recv(cx, bufs, meta);
         if let Poll::Ready(Ok(count)) = &received {
-            for (meta, buffer) in meta.iter().zip(bufs.iter()).take(*count) {
+            let now = Instant::now();
+            for (meta, buffer) in meta.iter_mut().zip(bufs.iter()).take(*count) {
                 self.traffic.received.fetch_add(meta.len as u64, Relaxed);
-                let datagrams = buffer[..meta.len].chunks(meta.stride.max(1));
-                let noise = datagrams.filter(|datagram| self.is_noise(datagram)).count();
-                if noise > 0 {
-                    self.traffic.noise.fetch_add(noise as u64, Relaxed);
+                if self.is_shed(&buffer[..meta.len], meta.stride, now) {
+                    meta.len = 0; // QUIC passes it over
                 }
             }
         }
@@ -200,11 +318,48 @@ mod tests {
             b"\xff",
             &[0x40; 40],
         ] {
-            assert!(counted.is_noise(noise), "{noise:?}");
+            assert_eq!(counted.sort(noise), Sort::Noise, "{noise:?}");
         }
         let short = [&[0x41][..], &names.generate_cid(), &[0; 30]].concat();
-        for quic in [&b"\xc3\0\0\0\x01......"[..], &short, b""] {
-            assert!(!counted.is_noise(quic), "{quic:?}");
+        let name = names.generate_cid();
+        let handshake = [&b"\xc3\0\0\0\x01\x08"[..], &name, b"\0\0......"].concat();
+        for quic in [&b"\xe3\0\0\0\x01......"[..], &handshake, &short, b""] {
+            assert_eq!(counted.sort(quic), Sort::Ours, "{quic:?}");
         }
+        for (token, has_token) in [(0u8, false), (9, true)] {
+            let flight = [&b"\xc3\0\0\0\x01\x08unknown!\x02me"[..], &[token; 20]].concat();
+            assert_eq!(counted.sort(&flight), Sort::FirstFlight { has_token });
+            for end in 5..18 {
+                assert_eq!(counted.sort(&flight[..end]), Sort::Ours, "QUIC drops it");
+            }
+        }
+    }
+
+    #[test]
+    fn of_a_flood_only_so_much_gets_through_and_proven_addresses_have_their_own_share() {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .expect("a runtime");
+        let _inside = runtime.enter();
+        let socket = bind(([127, 0, 0, 1], 0).into()).expect("a socket");
+        let traffic = Arc::<Traffic>::default();
+        let counted = Counted::new(socket, Arc::clone(&traffic), Names::new([7; 32]));
+        let counted = counted.expect("a socket");
+        let flight = |token: u8| [&b"\xc3\0\0\0\x01\x08unknown!\x00"[..], &[token; 20]].concat();
+        let now = Instant::now();
+        let passed = |now, token| {
+            let flight = flight(token);
+            let shed = (0..100_000).filter(|_| counted.is_shed(&flight, flight.len(), now));
+            100_000 - shed.count()
+        };
+        assert_eq!(passed(now, 0), limits::FLIGHTS_AT_ONCE as usize);
+        assert_eq!(passed(now, 9), limits::FLIGHTS_AT_ONCE as usize);
+        let quarter = now + std::time::Duration::from_millis(250);
+        assert_eq!(passed(quarter, 0), limits::FLIGHTS_AT_ONCE as usize);
+        assert_eq!(
+            traffic.shed.load(Relaxed),
+            300_000 - 3 * limits::FLIGHTS_AT_ONCE as u64
+        );
     }
 }

@@ -48,7 +48,9 @@ pub(super) fn server(credential: &Credential) -> ServerConfig {
     config
         .transport_config(transport())
         // What waits at the door to be let in or refused, which happens at once.
-        .max_incoming(1024);
+        .max_incoming(1024)
+        .incoming_buffer_size(limits::INCOMING.0)
+        .incoming_buffer_size_total(limits::INCOMING.1);
     config
 }
 
