@@ -457,7 +457,7 @@ impl UnderWay {
 
 impl Drop for UnderWay {
     fn drop(&mut self) {
-        self.count(|handshakes| *handshakes -= 1);
+        self.count(|handshakes| *handshakes = handshakes.saturating_sub(1));
     }
 }
 
