@@ -101,9 +101,15 @@ impl<'de> Deserialize<'de> for Trap {
 #[derive(Clone, Serialize, Deserialize)]
 struct Grumpy(u64);
 
+/// Comparisons on the thread that answers the other nodes.
+static ON_NETWORK_THREAD: AtomicU32 = AtomicU32::new(0);
+
 fn compare() {
     let thread = std::thread::current();
     let name = thread.name().unwrap_or_default();
+    if name.starts_with("satin-net") {
+        ON_NETWORK_THREAD.fetch_add(1, SeqCst);
+    }
     assert!(
         !name.starts_with("satin-net") && !name.starts_with("satin-codec"),
         "compared on {name}"
@@ -181,6 +187,7 @@ fn a_cost_that_panics_when_it_is_compared_is_refused() {
     let pool = pool(16);
     assert_eq!(pool[0].run(grumpy_offers), 2);
     is_unharmed(&pool, 3);
+    assert_eq!(ON_NETWORK_THREAD.load(SeqCst), 0, "somebody waited for it");
 }
 
 // ---------------------------------------------------------------------------------------------------- arguments

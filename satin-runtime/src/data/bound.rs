@@ -444,10 +444,17 @@ pub fn lattices() -> impl node::Lattices + Send + 'static {
 
 struct Registered;
 
+/// The better of two values of a bound, or `None` if the first is as good as the join. Runs code of the user if the
+/// bound's [`manners`] are.
+#[must_use]
+pub fn join(bound: BoundName, have: &[u8], new: &[u8]) -> Option<Vec<u8>> {
+    // What this program does not know nobody asks for here.
+    registered().get(&bound)?.join(have, new)
+}
+
 impl node::Lattices for Registered {
     fn join(&self, bound: BoundName, have: &[u8], new: &[u8]) -> Option<Vec<u8>> {
-        // What this program does not know nobody asks for here.
-        registered().get(&bound)?.join(have, new)
+        join(bound, have, new)
     }
 
     fn holds(&self, name: ValueName) -> bool {

@@ -1,15 +1,15 @@
 //! Between the gate and the node: what workers tell, and what the node wants of them.
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeSet, HashMap},
     sync::{
-        Arc,
+        Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
 };
 
 use crossbeam::queue::SegQueue;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, oneshot};
 
 use super::limits;
 use crate::{
@@ -133,6 +133,7 @@ fn took(request: u64, haul: Haul) -> Event {
 pub(super) struct Bridge {
     gate: Gate,
     news: Arc<News>,
+    pub(super) joins: Arc<Joins>,
     /// Jobs of ours that are away.
     away: BTreeSet<Departure>,
     /// Jobs of others that are here.
@@ -142,10 +143,11 @@ pub(super) struct Bridge {
 }
 
 impl Bridge {
-    pub(super) fn new(gate: Gate, news: Arc<News>) -> Bridge {
+    pub(super) fn new(gate: Gate, news: Arc<News>, joins: Arc<Joins>) -> Bridge {
         Bridge {
             gate,
             news,
+            joins,
             away: BTreeSet::new(),
             hosted: BTreeSet::new(),
             given: 0,
@@ -243,6 +245,17 @@ impl Bridge {
         self.gate.release_roots();
     }
 
+    /// Has these joined aside. What comes back ends when that is done.
+    pub(super) fn join(&self, pairs: Vec<Pair>) -> oneshot::Receiver<()> {
+        let (done, is_done) = oneshot::channel();
+        let joins = Arc::clone(&self.joins);
+        self.gate.aside(move || {
+            pairs.into_iter().for_each(|pair| joins.make(pair));
+            let _ = done.send(()); // the thread may be on its way out
+        });
+        is_done
+    }
+
     pub(super) fn improve(&self, offer: Offer) {
         let pool = self.gate.number();
         if data::manners(offer.bound) == Manners::Plain {
@@ -297,12 +310,64 @@ impl Bridge {
     }
 }
 
+/// Two values of a bound, to be joined by code of the user.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub(super) struct Pair {
+    bound: BoundName,
+    have: Vec<u8>,
+    new: Vec<u8>,
+}
+
+/// What code of the user made of pairs, aside, until the node asks for it.
+#[derive(Default)]
+pub(super) struct Joins(Mutex<HashMap<Pair, Option<Vec<u8>>>>);
+
+/// So many joins are kept for a node that does not ask for them after all: a value may have been improved meanwhile.
+const MOST_JOINS: usize = 256;
+
+impl Joins {
+    fn lock(&self) -> MutexGuard<'_, HashMap<Pair, Option<Vec<u8>>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What an offer is still to be joined with, by code of the user.
+    pub(super) fn missing(&self, offer: &Offer, have: Option<&[u8]>) -> Option<Pair> {
+        if data::manners(offer.bound) != Manners::OfTheUser {
+            return None;
+        }
+        let pair = Pair {
+            bound: offer.bound,
+            have: have?.to_vec(),
+            new: offer.value.clone(),
+        };
+        (!self.lock().contains_key(&pair)).then_some(pair)
+    }
+
+    fn make(&self, pair: Pair) {
+        let joined = data::join(pair.bound, &pair.have, &pair.new);
+        let mut joins = self.lock();
+        if joins.len() >= MOST_JOINS {
+            joins.clear();
+        }
+        joins.insert(pair, joined);
+    }
+}
+
 /// What the node asks of this process.
-pub(super) struct Here<L>(pub(super) L);
+pub(super) struct Here<L> {
+    pub(super) lattices: L,
+    pub(super) joins: Arc<Joins>,
+}
 
 impl<L: Lattices> Lattices for Here<L> {
     fn join(&self, bound: BoundName, have: &[u8], new: &[u8]) -> Option<Vec<u8>> {
-        self.0.join(bound, have, new)
+        let pair = Pair {
+            bound,
+            have: have.to_vec(),
+            new: new.to_vec(),
+        };
+        let made = self.joins.lock().remove(&pair);
+        made.unwrap_or_else(|| self.lattices.join(bound, have, new))
     }
 
     fn holds(&self, name: ValueName) -> bool {

@@ -18,7 +18,7 @@ use tokio::sync::Notify;
 
 use super::{
     Join,
-    bridge::{Bridge, News},
+    bridge::{Bridge, News, Pair},
     connect,
     departures::Departures,
     discovery,
@@ -31,6 +31,7 @@ use super::{
     wire::{self, Frames},
 };
 use crate::{
+    job::Offer,
     node::{Action, Event, Identity, Message, Node, NodeId, Notice, Peer, Tally, message::Cargo},
     observe::{
         events::{self, EventLog, NodeFigures},
@@ -139,6 +140,8 @@ pub(super) struct Driver {
     leaving: bool,
     /// `main` has come to its end here.
     main_ended: bool,
+    /// The news wait until an offer among them has been compared with others.
+    compares: bool,
 }
 
 /// What a driver needs to begin.
@@ -205,6 +208,7 @@ impl Driver {
             grace,
             leaving: false,
             main_ended: false,
+            compares: false,
         }
     }
 
@@ -230,10 +234,26 @@ impl Driver {
         self.armed.map(|at| self.began + at)
     }
 
+    /// What these offers are still to be joined with by code of the user, before the node may see them.
+    fn missing_joins(&self, offers: &[Offer]) -> Vec<Pair> {
+        let missing = |offer| self.bridge.joins.missing(offer, self.node.known(offer));
+        offers.iter().filter_map(missing).collect()
+    }
+
     /// News of other threads, and then the node's actions, until there are none.
     fn run(&mut self, net: &Rc<Net>, now: Duration) {
         while !self.is_over() {
-            while let Some(event) = net.news.next() {
+            while !self.compares
+                && let Some(event) = net.news.next()
+            {
+                if let Event::Offered(offer) = &event
+                    && !self.missing_joins(std::slice::from_ref(offer)).is_empty()
+                {
+                    // What comes after it in the news must not overtake it.
+                    self.compares = true;
+                    tokio::task::spawn_local(offered(Rc::clone(net), offer.clone()));
+                    break;
+                }
                 self.bridge.note(&event);
                 self.watch(&event, now);
                 self.node.handle(now, event);
@@ -799,16 +819,20 @@ impl Driver {
 
     // ------------------------------------------------------------------------------------------------------- receiving
 
-    /// Bytes of a control stream.
+    /// Bytes of a control stream. A message whose offers are to be compared by code of the user comes back, and what is
+    /// behind it waits.
     fn received(
         &mut self,
         now: Duration,
         peer: Peer,
         epoch: u64,
         frames: &mut Frames,
-    ) -> Result<(), wire::WireError> {
+    ) -> Result<Option<Message>, wire::WireError> {
         while let Some(body) = frames.next_frame()? {
             let message = wire::decode(body)?;
+            if !self.missing_joins(message.offers()).is_empty() {
+                return Ok(Some(message));
+            }
             self.message(now, peer, epoch, message);
         }
         if let Some(link) = self.links.get_mut(&peer) {
@@ -819,7 +843,7 @@ impl Driver {
                 self.node.handle(now, Event::RoundTrip(peer, round_trip));
             }
         }
-        Ok(())
+        Ok(None)
     }
 
     fn message(&mut self, now: Duration, from: Peer, epoch: u64, message: Message) {
@@ -860,6 +884,31 @@ impl Driver {
     }
 }
 
+/// Has code of the user compare these offers with what the node knows, aside, until nothing is left to be compared: what
+/// the node knows may change meanwhile.
+async fn compare(net: &Rc<Net>, offers: &[Offer]) {
+    loop {
+        let joining = {
+            let driver = net.driver.borrow();
+            let missing = driver.missing_joins(offers);
+            if missing.is_empty() || driver.is_over() {
+                return;
+            }
+            driver.bridge.join(missing)
+        };
+        let _ = joining.await; // it ends when it is done, or nobody does it any more
+    }
+}
+
+/// A worker's offer, ahead of the news that wait.
+async fn offered(net: Rc<Net>, offer: Offer) {
+    compare(&net, std::slice::from_ref(&offer)).await;
+    net.turn(|driver, now| {
+        driver.compares = false;
+        driver.node.handle(now, Event::Offered(offer));
+    });
+}
+
 /// Reads the control stream.
 async fn read(net: Rc<Net>, peer: Peer, epoch: u64, mut recv: RecvStream, mut frames: Frames) {
     let mut first = frames.waiting() > 0;
@@ -870,15 +919,22 @@ async fn read(net: Rc<Net>, peer: Peer, epoch: u64, mut recv: RecvStream, mut fr
                 Ok(None) | Err(_) => break,
             }
         }
-        let done = net.turn(|driver, now| {
-            let done = driver.received(now, peer, epoch, &mut frames);
-            if let Err(error) = &done {
-                driver.malformed(now, peer, epoch, error);
+        loop {
+            let done = net.turn(|driver, now| {
+                let done = driver.received(now, peer, epoch, &mut frames);
+                if let Err(error) = &done {
+                    driver.malformed(now, peer, epoch, error);
+                }
+                done
+            });
+            match done {
+                Err(_) => return,
+                Ok(None) => break,
+                Ok(Some(message)) => {
+                    compare(&net, message.offers()).await;
+                    net.turn(|driver, now| driver.message(now, peer, epoch, message));
+                }
             }
-            done
-        });
-        if done.is_err() {
-            return;
         }
     }
     net.turn(|driver, now| driver.lost(now, peer, epoch));
@@ -898,6 +954,9 @@ async fn read_large(net: Rc<Net>, peer: Peer, epoch: u64, connection: Connection
                 }),
                 Err(quinn::ReadToEndError::Read(_)) => return,
             };
+            if let Ok(message) = &message {
+                compare(&net, message.offers()).await;
+            }
             net.turn(|driver, now| match message {
                 Ok(message) => driver.message(now, peer, epoch, message),
                 Err(error) => driver.malformed(now, peer, epoch, &error),

@@ -20,7 +20,7 @@ use tokio::{
 
 use super::{
     Join, Settings,
-    bridge::{Bridge, Here, News},
+    bridge::{Bridge, Here, Joins, News},
     connect,
     credential::{Credential, CredentialError},
     discovery::{self, DiscoveryError},
@@ -613,12 +613,16 @@ async fn set_up(setting_up: SettingUp) -> Result<(Rc<Net>, Settings), NetError> 
             threads: settings.threads,
         });
     }
-    let lattices = Box::new(Here(data::lattices()));
+    let joins = Arc::<Joins>::default();
+    let lattices = Box::new(Here {
+        lattices: data::lattices(),
+        joins: Arc::clone(&joins),
+    });
     let pool = settings.pool.clone();
     let door = tokio::task::spawn_blocking(|| Door::new(pool));
     let door = door.await.map_err(|error| NetError::Thread(error.into()))?;
     let node = Node::new(config, me, lattices, rand::random(), began.elapsed());
-    let bridge = Bridge::new(gate, Arc::clone(&news));
+    let bridge = Bridge::new(gate, Arc::clone(&news), joins);
     bridge.hold_roots();
     let driver = Driver::new(Beginning {
         node,

@@ -181,6 +181,15 @@ pub enum Message {
 }
 
 impl Message {
+    /// The offers that it brings.
+    #[must_use]
+    pub fn offers(&self) -> &[Offer] {
+        match self {
+            Message::Offers(offers) | Message::OffersWith(offers, _) => offers,
+            _ => &[],
+        }
+    }
+
     /// Is it about who is there? Such messages are heard whoever sends them; all others only from live members.
     #[must_use]
     pub fn is_about_membership(&self) -> bool {

@@ -472,6 +472,12 @@ impl Node {
         self.steal.tally()
     }
 
+    /// The value that an offer would be [joined](Lattices::join) with now.
+    #[must_use]
+    pub fn known(&self, offer: &Offer) -> Option<&[u8]> {
+        self.bounds.known(offer)
+    }
+
     /// Who is in.
     #[must_use]
     pub fn view(&self) -> &View {

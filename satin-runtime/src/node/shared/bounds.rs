@@ -99,6 +99,12 @@ impl Bounds {
         self.tell(cx);
     }
 
+    /// The value that an offer is to be joined with.
+    pub(crate) fn known(&self, offer: &Offer) -> Option<&[u8]> {
+        let best = self.best.get(&(offer.root, offer.bound))?;
+        Some(&best.value)
+    }
+
     /// All of them.
     pub(crate) fn all(&self) -> Vec<Offer> {
         self.since(0, None)
