@@ -2,6 +2,8 @@
 
 use std::{path::PathBuf, time::Duration};
 
+use satin_runtime::config::Source;
+
 use crate::Config;
 
 /// Settings of Satin, to be flattened into a program's own flags. They stand above environment and `satin.toml`.
@@ -34,9 +36,13 @@ pub struct Args {
     /// this process alone]
     #[arg(long, value_name = "WHERE")]
     pub join: Option<String>,
-    /// Address to listen on; without --join this node founds the pool [default: SATIN_LISTEN]
+    /// Address to listen on; without --join this node founds the pool [default: SATIN_LISTEN, else with --join any port
+    /// of the address from which this machine reaches the pool]
     #[arg(long, value_name = "IP:PORT")]
     pub listen: Option<String>,
+    /// The address that others are told [default: SATIN_ADVERTISE, else the one that leads to the pool]
+    #[arg(long, value_name = "IP:PORT")]
+    pub advertise: Option<String>,
     /// Name of the site, where links are fast [default: SATIN_SITE, else `default`]
     #[arg(long, value_name = "NAME")]
     pub site: Option<String>,
@@ -82,12 +88,13 @@ fn seconds(text: &str) -> Result<Duration, String> {
 
 impl From<Args> for Config {
     fn from(args: Args) -> Config {
-        Config {
+        let config = Config {
             threads: args.threads,
             stack: args.stack,
             stats: args.stats.then_some(true),
             join: args.join,
             listen: args.listen,
+            advertise: args.advertise,
             site: args.site,
             credential: args.credential,
             pool: args.pool,
@@ -100,6 +107,7 @@ impl From<Args> for Config {
             partition_wait: args.partition_wait,
             drain_when: args.drain_when,
             ..Config::default()
-        }
+        };
+        config.given_by(|_| Source::Flag)
     }
 }

@@ -293,8 +293,8 @@ pub fn builder() -> Builder {
 ///
 /// With a network, the pool ends when `main` does. Nodes that are not the master serve instead, and exit with code 0
 /// when the pool has ended. If the master is gone another node calls `main` from the start: it should be deterministic up
-/// to its calls of spawnable functions, and what else it does may be done again. Asked to leave by SIGTERM or Ctrl-C, a node
-/// hands over what it has and exits with code 0; asked twice, it goes at once.
+/// to its calls of spawnable functions, and what else it does may be done again. Asked to leave by SIGTERM, Ctrl-C or the
+/// end of its terminal, a node hands over what it has and exits with code 0; asked twice, it goes at once.
 ///
 /// If the settings make no sense, says so on stderr and exits with code 2.
 ///

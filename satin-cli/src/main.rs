@@ -9,12 +9,14 @@ mod commands;
 /// Runs programs written with satin on many machines, and tries them out on one
 #[derive(Parser)]
 #[command(version, propagate_version = true, max_term_width = 110)]
-#[command(after_help = "Examples:
+#[command(after_help = "\
+Examples:
   satin run --sites 2x2 --wan-rtt 30ms --example fib -- 42
   satin keygen pool.pem
   satin node --listen 0.0.0.0:7777 --credential pool.pem -- ./program 42
   satin node --join 192.0.2.7:7777 --credential pool.pem -- ./program 42
-  satin drain --site delft --join 192.0.2.7:7777 --credential pool.pem --pool program")]
+  satin drain --site delft --join 192.0.2.7:7777 --credential pool.pem \\
+    --pool program")]
 struct Cli {
     #[command(subcommand)]
     command: Command,

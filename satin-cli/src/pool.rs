@@ -430,6 +430,7 @@ impl Pool {
         self.records()?;
         let code = self.code();
         self.sum_up(code);
+        self.tell_if_no_node(code);
         let ends = self.nodes.iter().filter_map(|node| {
             let (status, _) = node.ended?;
             Some((node.name.clone(), status))
@@ -441,6 +442,26 @@ impl Pool {
             stdout: output::text(&self.stdout),
             stderr: output::text(&self.stderr),
         })
+    }
+
+    /// A program that ends well and has never been a node ran alone, perhaps in several processes, of which each has
+    /// printed an answer of its own.
+    fn tell_if_no_node(&self, code: i32) {
+        let program = self.plan.program[0].to_string_lossy();
+        if code == 0 && self.stopping_signal().is_none() && !self.schedule.anybody_was_in() {
+            let alone = match self.nodes.len() {
+                1 => "it ran alone".to_owned(),
+                processes => format!("its {processes} processes ran alone"),
+            };
+            self.say(format_args!(
+                "{program} was never a node of the pool: {alone}. A program that is to be one begins with #[satin::main] \
+                 or satin::run"
+            ));
+        }
+    }
+
+    fn stopping_signal(&self) -> Option<i32> {
+        self.stopping.and_then(|stopping| stopping.signal)
     }
 
     /// Whether it is time to start the others: the first node listens, or does not seem to be a node at all.
@@ -661,7 +682,7 @@ impl Pool {
         for node in &self.nodes {
             node.signal(raw(Signal::KILL));
         }
-        let signal = self.stopping.and_then(|stopping| stopping.signal);
+        let signal = self.stopping_signal();
         self.stopping = Some(Stopping::new(Step::Killed, signal));
     }
 

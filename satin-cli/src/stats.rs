@@ -42,7 +42,16 @@ pub fn table(records: &[Record]) -> Option<String> {
     if columns.spawns {
         header.push("spawns");
     }
-    header.extend(["steals near", "steals far", "sent", "received", "idle"]);
+    // A request may bring several jobs, so neither is a part of the other.
+    header.extend([
+        "asked near",
+        "got near",
+        "asked far",
+        "got far",
+        "sent",
+        "received",
+        "idle",
+    ]);
     if columns.repair {
         header.extend(["repairs", "claims", "orphans"]);
     }
@@ -150,8 +159,10 @@ fn row(name: &str, site: &str, figures: &NodeFigures, columns: Columns) -> Vec<S
         "-".into()
     };
     row.extend([
-        format!("{} of {}", figures.got_near, figures.asked_near),
-        format!("{} of {}", figures.got_far, figures.asked_far),
+        figures.asked_near.to_string(),
+        figures.got_near.to_string(),
+        figures.asked_far.to_string(),
+        figures.got_far.to_string(),
         bytes(figures.bytes_sent),
         bytes(figures.bytes_received),
         idle,
@@ -209,7 +220,7 @@ mod tests {
                     threads: 1,
                     seconds: 2.0,
                     jobs,
-                    got_far: 3,
+                    got_far: 30,
                     asked_far: 12,
                     bytes_sent: 1_234_567,
                     idle_s: 0.5,
@@ -238,13 +249,10 @@ mod tests {
         assert_eq!(lines[1][..3], ["delft-0", "delft", "0"]);
         assert_eq!(
             lines[3].join(" "),
-            "leiden-0 leiden 5 0 0 of 0 3 of 12 1.2 MB 0 B 25 %"
+            "leiden-0 leiden 5 0 0 0 12 30 1.2 MB 0 B 25 %"
         );
         assert_eq!(lines[5][..4], ["2", "nodes", "delft", "7"]);
-        assert_eq!(
-            lines[7].join(" "),
-            "all 12 0 0 of 0 9 of 36 3.7 MB 0 B 25 %"
-        );
+        assert_eq!(lines[7].join(" "), "all 12 0 0 0 36 90 3.7 MB 0 B 25 %");
     }
 
     #[test]

@@ -2,9 +2,11 @@
 //! environment, then what the program says.
 
 use std::{
-    fs,
+    collections::BTreeMap,
+    fmt, fs,
     io::{self, IsTerminal},
     path::{Path, PathBuf},
+    sync::Once,
     time::Duration,
 };
 
@@ -65,7 +67,174 @@ pub struct Config {
     /// The node leaves when this is there: `file:PATH`, once the file exists, or `http://..`, once that answers with
     /// status 200. Default: never.
     pub drain_when: Option<String>,
+    /// Where each value came from, so that an error can name it. What is not in there the program has set.
+    #[doc(hidden)]
+    #[serde(skip)]
+    pub sources: Sources,
 }
+
+/// Who gave a setting its value.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Source {
+    /// A flag, of the program or of `satin node`.
+    Flag,
+    /// The program, in its code.
+    #[default]
+    Program,
+    /// A variable of the environment.
+    Variable,
+    /// `satin.toml`.
+    File,
+}
+
+/// Where the values of settings came from, by their keys; those that are not in here the program has set in its code.
+#[doc(hidden)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Sources(BTreeMap<&'static str, Source>);
+
+impl Sources {
+    pub(crate) fn setting(&self, key: &'static str) -> Setting {
+        Setting {
+            key,
+            source: self.0.get(key).copied().unwrap_or_default(),
+        }
+    }
+}
+
+/// A setting, as the one who has set it calls it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Setting {
+    /// As in `satin.toml`.
+    pub key: &'static str,
+    /// Who gave it its value.
+    pub source: Source,
+}
+
+impl Setting {
+    /// What it is called in the environment.
+    fn variable(self) -> String {
+        format!("SATIN_{}", self.key.to_uppercase())
+    }
+
+    fn flag(self) -> String {
+        format!("--{}", self.key.replace('_', "-"))
+    }
+
+    /// The setting and its value, as they were written.
+    pub(crate) fn with(self, value: &str) -> String {
+        match self.source {
+            Source::Flag => format!("{} {value}", self.flag()),
+            Source::Variable => format!("{}={value:?}", self.variable()),
+            Source::File => format!("satin.toml: {} = {value:?}", self.key),
+            Source::Program => format!("{} = {value:?}, which the program has set", self.key),
+        }
+    }
+}
+
+impl fmt::Display for Setting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.source {
+            Source::Flag => f.write_str(&self.flag()),
+            Source::Variable => f.write_str(&self.variable()),
+            Source::File => write!(f, "`{}` in satin.toml", self.key),
+            Source::Program => write!(f, "`{}`, which the program has set", self.key),
+        }
+    }
+}
+
+/// What is to be done for every setting is written once, here.
+macro_rules! settings {
+    ($($key:ident),* $(,)?) => {
+        /// The keys of all settings.
+        const KEYS: &[&str] = &[$(stringify!($key)),*];
+
+        impl Config {
+            /// These settings, and where they say nothing those of `lower`.
+            #[must_use]
+            pub fn or(mut self, lower: Config) -> Config {
+                $(if self.$key.is_none() {
+                    let key = stringify!($key);
+                    self.sources.0.remove(key);
+                    if let Some(source) = lower.sources.0.get(key) {
+                        self.sources.0.insert(key, *source);
+                    }
+                    self.$key = lower.$key;
+                })*
+                self
+            }
+
+            /// All that is set here came from there.
+            #[doc(hidden)]
+            #[must_use]
+            pub fn given_by(mut self, source: impl Fn(&'static str) -> Source) -> Config {
+                $(if self.$key.is_some() {
+                    self.sources.0.insert(stringify!($key), source(stringify!($key)));
+                })*
+                self
+            }
+        }
+    };
+}
+
+settings! {
+    threads, stack, stats, log, join, listen, advertise, site, credential, pool, nodes, steal, name, events, grace, repair,
+    max_crashes, partition_wait, drain_when,
+}
+
+/// The variable by which `satin node` tells which settings were flags of its own: their keys, with commas between. Errors
+/// then name the flags.
+pub const FLAGS: &str = "SATIN_FLAGS";
+
+/// Every program that reads these settings has this text in it; `satin node` looks for it.
+pub const MARK: &str = "SATIN_PARTITION_WAIT";
+
+/// Variables that are no settings.
+const NO_SETTINGS: [&str; 4] = [
+    FLAGS,
+    "SATIN_MIXED_BUILDS",
+    "SATIN_EVENTS_SINCE",
+    "SATIN_WAN",
+];
+
+/// Variables that the tests of Satin itself use begin with these.
+const OF_TESTS: [&str; 4] = ["SATIN_TEST_", "SATIN_CHAOS", "SATIN_STRESS_", "SATIN_DATA"];
+
+/// The flags that programs and `satin node` have for settings; true for those with a value.
+pub(crate) fn flags() -> impl Iterator<Item = (String, bool)> {
+    KEYS.iter().map(|key| {
+        let source = Source::Flag;
+        (Setting { key, source }.flag(), *key != "stats")
+    })
+}
+
+/// What is wrong with the name of a variable that begins with `SATIN_`, if anything is.
+fn objection(variable: &str) -> Option<String> {
+    let rest = variable.strip_prefix("SATIN_")?;
+    let settings = KEYS
+        .iter()
+        .map(|key| format!("SATIN_{}", key.to_uppercase()));
+    let known: Vec<String> = settings.chain(NO_SETTINGS.map(String::from)).collect();
+    let is_test = OF_TESTS.iter().any(|test| variable.starts_with(test));
+    if is_test || known.iter().any(|name| name == variable) {
+        return None;
+    }
+    // The common beginning says nothing about likeness.
+    let likeness =
+        |name: &String| strsim::jaro_winkler(&rest.to_uppercase(), &name["SATIN_".len()..]);
+    let nearest = known
+        .iter()
+        .max_by(|a, b| likeness(a).total_cmp(&likeness(b)));
+    let meant = nearest
+        .filter(|name| likeness(name) > LIKE)
+        .map(|name| format!(": did you mean {name}?"));
+    Some(format!(
+        "{variable} is no setting of Satin{}",
+        meant.unwrap_or_else(|| ", and has no effect".into())
+    ))
+}
+
+/// A name that is less like a known one is not taken for it.
+const LIKE: f64 = 0.8;
 
 /// A number of seconds, with or without a fraction.
 fn seconds(text: &str) -> Option<Duration> {
@@ -112,6 +281,9 @@ pub struct Words {
     pub partition_wait: Option<Duration>,
     /// `SATIN_DRAIN_WHEN`
     pub drain_when: Option<String>,
+    /// Who set each of them.
+    #[doc(hidden)]
+    pub sources: Sources,
 }
 
 /// A setting that makes no sense. Nothing has been started.
@@ -124,10 +296,10 @@ pub enum ConfigError {
     #[error("satin.toml: {0}")]
     Toml(#[source] toml::de::Error),
     /// A value of the wrong form.
-    #[error("{name}={value:?}: expected {expected}")]
+    #[error("{}: expected {expected}", setting.with(value))]
     Value {
-        /// The variable.
-        name: &'static str,
+        /// Which.
+        setting: Setting,
         /// What it is set to.
         value: String,
         /// What it may be.
@@ -172,9 +344,24 @@ impl Config {
         Ok(Config::from_variables(|name| std::env::var(name).ok())?.or(file))
     }
 
+    /// Does it ask for a network?
+    pub(crate) fn network(&self) -> Option<String> {
+        let is_set = |text: &&String| !text.trim().is_empty();
+        let join = self.join.as_ref().map(|join| ("join", join));
+        let listen = self.listen.as_ref().map(|listen| ("listen", listen));
+        let (key, value) = join
+            .into_iter()
+            .chain(listen)
+            .find(|(_, text)| is_set(text))?;
+        Some(self.sources.setting(key).with(value))
+    }
+
     fn from_file(path: &Path) -> Result<Config, ConfigError> {
         match fs::read_to_string(path) {
-            Ok(text) => toml::from_str(&text).map_err(ConfigError::Toml),
+            Ok(text) => {
+                let config: Config = toml::from_str(&text).map_err(ConfigError::Toml)?;
+                Ok(config.given_by(|_| Source::File))
+            }
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Config::default()),
             Err(error) => Err(ConfigError::Unreadable(error)),
         }
@@ -182,7 +369,7 @@ impl Config {
 
     fn from_variables(get: impl Fn(&'static str) -> Option<String>) -> Result<Config, ConfigError> {
         fn parse<T>(
-            name: &'static str,
+            setting: Setting,
             value: Option<String>,
             expected: &'static str,
             parse: impl Fn(&str) -> Option<T>,
@@ -191,12 +378,21 @@ impl Config {
             match parse(value.trim()) {
                 Some(parsed) => Ok(Some(parsed)),
                 None => Err(ConfigError::Value {
-                    name,
+                    setting,
                     value,
                     expected,
                 }),
             }
         }
+        let flags = get(FLAGS).unwrap_or_default();
+        let source = |key: &str| match flags.split(',').any(|flag| flag == key) {
+            true => Source::Flag,
+            false => Source::Variable,
+        };
+        let setting = |key| Setting {
+            key,
+            source: source(key),
+        };
         let number = |text: &str| text.parse().ok();
         let number_of = |text: &str| text.parse().ok().filter(|number: &u32| *number > 0);
         let switch = |text: &str| match text {
@@ -204,20 +400,20 @@ impl Config {
             "" | "0" | "false" | "off" | "no" => Some(false),
             _ => None,
         };
-        Ok(Config {
+        let config = Config {
             threads: parse(
-                "SATIN_THREADS",
+                setting("threads"),
                 get("SATIN_THREADS"),
                 "a number of workers, 1 or more",
                 number,
             )?,
             stack: parse(
-                "SATIN_STACK",
+                setting("stack"),
                 get("SATIN_STACK"),
                 "a number of MiB, 1 or more",
                 number,
             )?,
-            stats: parse("SATIN_STATS", get("SATIN_STATS"), "1 or 0", switch)?,
+            stats: parse(setting("stats"), get("SATIN_STATS"), "1 or 0", switch)?,
             log: get("SATIN_LOG"),
             join: get("SATIN_JOIN"),
             listen: get("SATIN_LISTEN"),
@@ -226,7 +422,7 @@ impl Config {
             credential: get("SATIN_CREDENTIAL").map(PathBuf::from),
             pool: get("SATIN_POOL"),
             nodes: parse(
-                "SATIN_NODES",
+                setting("nodes"),
                 get("SATIN_NODES"),
                 "a number of nodes, 1 or more",
                 number_of,
@@ -235,77 +431,49 @@ impl Config {
             name: get("SATIN_NAME"),
             events: get("SATIN_EVENTS").map(PathBuf::from),
             grace: parse(
-                "SATIN_GRACE",
+                setting("grace"),
                 get("SATIN_GRACE"),
                 "a number of seconds",
                 seconds,
             )?,
             repair: get("SATIN_REPAIR"),
             max_crashes: parse(
-                "SATIN_MAX_CRASHES",
+                setting("max_crashes"),
                 get("SATIN_MAX_CRASHES"),
                 "a number of nodes, 1 or more",
                 number_of,
             )?,
             partition_wait: parse(
-                "SATIN_PARTITION_WAIT",
-                get("SATIN_PARTITION_WAIT"),
+                setting("partition_wait"),
+                get(MARK),
                 "a number of seconds",
                 seconds,
             )?,
             drain_when: get("SATIN_DRAIN_WHEN"),
-        })
-    }
-
-    /// These settings, and where they say nothing those of `lower`.
-    #[must_use]
-    pub fn or(self, lower: Config) -> Config {
-        Config {
-            threads: self.threads.or(lower.threads),
-            stack: self.stack.or(lower.stack),
-            stats: self.stats.or(lower.stats),
-            log: self.log.or(lower.log),
-            join: self.join.or(lower.join),
-            listen: self.listen.or(lower.listen),
-            advertise: self.advertise.or(lower.advertise),
-            site: self.site.or(lower.site),
-            credential: self.credential.or(lower.credential),
-            pool: self.pool.or(lower.pool),
-            nodes: self.nodes.or(lower.nodes),
-            steal: self.steal.or(lower.steal),
-            name: self.name.or(lower.name),
-            events: self.events.or(lower.events),
-            grace: self.grace.or(lower.grace),
-            repair: self.repair.or(lower.repair),
-            max_crashes: self.max_crashes.or(lower.max_crashes),
-            partition_wait: self.partition_wait.or(lower.partition_wait),
-            drain_when: self.drain_when.or(lower.drain_when),
-        }
+            sources: Sources::default(),
+        };
+        Ok(config.given_by(source))
     }
 
     pub(crate) fn resolve(self) -> Result<Resolved, ConfigError> {
         let threads = self
             .threads
             .unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
-        let wrong = |name, value: usize, expected| ConfigError::Value {
-            name,
+        let wrong = |key, value: usize, expected| ConfigError::Value {
+            setting: self.sources.setting(key),
             value: value.to_string(),
             expected,
         };
         if !(1..MOST_THREADS).contains(&threads) {
             return Err(wrong(
-                "SATIN_THREADS",
+                "threads",
                 threads,
                 "a number of workers from 1 to 65535",
             ));
         }
         let stack_mib = self.stack.unwrap_or(DEFAULT_STACK_MIB);
         if !STACK_MIB.contains(&stack_mib) {
-            return Err(wrong(
-                "SATIN_STACK",
-                stack_mib,
-                "a number of MiB from 1 to 65536",
-            ));
+            return Err(wrong("stack", stack_mib, "a number of MiB from 1 to 65536"));
         }
         Ok(Resolved {
             threads: threads as u32,
@@ -327,6 +495,7 @@ impl Config {
                 max_crashes: self.max_crashes,
                 partition_wait: self.partition_wait,
                 drain_when: self.drain_when,
+                sources: self.sources,
             },
         })
     }
@@ -335,7 +504,7 @@ impl Config {
     pub(crate) fn start_log(&self) -> Result<(), ConfigError> {
         let text = self.log.as_deref().unwrap_or("warn");
         let filter = EnvFilter::try_new(text).map_err(|_| ConfigError::Value {
-            name: "SATIN_LOG",
+            setting: self.sources.setting("log"),
             value: text.into(),
             expected: "a tracing filter such as `info` or `satin=debug`",
         })?;
@@ -345,6 +514,13 @@ impl Config {
             .with_writer(io::stderr)
             .with_ansi(io::stderr().is_terminal())
             .try_init();
+        static ONCE: Once = Once::new();
+        ONCE.call_once(|| {
+            let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
+            for objection in names.filter_map(|name| objection(&name)) {
+                tracing::warn!("{objection}");
+            }
+        });
         Ok(())
     }
 }
@@ -410,7 +586,8 @@ mod tests {
             })
             .collect();
         let file: Config = toml::from_str(&file).expect("valid");
-        assert_eq!(file, environment);
+        assert_eq!(file.clone().given_by(|_| Source::Variable), environment);
+        assert_eq!(network.len(), KEYS.len());
         assert_eq!(Config::default().or(file.clone()), file);
         let words = file.resolve().expect("valid").words;
         assert_eq!(words.join.as_deref(), Some("a:1"));
@@ -420,6 +597,78 @@ mod tests {
         );
         assert_eq!(words.grace, Some(Duration::from_secs(7)));
         assert_eq!(words.drain_when.as_deref(), Some("file:/gone"));
+    }
+
+    #[test]
+    fn an_error_names_what_was_set() {
+        let none = |_: &'static str| -> Option<String> { None };
+        let said = |config: Config| {
+            let lower = Config::from_variables(none).expect("nothing");
+            let resolved = config.or(lower).resolve();
+            resolved.err().expect("no workers").to_string()
+        };
+        let by = |source| {
+            Config {
+                threads: Some(0),
+                ..Config::default()
+            }
+            .given_by(|_| source)
+        };
+        let rest = ": expected a number of workers from 1 to 65535";
+        for (source, name) in [
+            (Source::Flag, "--threads 0"),
+            (Source::Variable, "SATIN_THREADS=\"0\""),
+            (Source::File, "satin.toml: threads = \"0\""),
+            (
+                Source::Program,
+                "threads = \"0\", which the program has set",
+            ),
+        ] {
+            assert_eq!(said(by(source)), format!("{name}{rest}"));
+        }
+        // `satin node` hands its flags over as variables.
+        let flag = variables(&[("SATIN_MAX_CRASHES", "0"), (FLAGS, "join,max_crashes")]);
+        let said = flag.expect_err("none").to_string();
+        assert!(said.starts_with("--max-crashes 0: expected"), "{said}");
+        // The one that counts is named, not the one below it.
+        let file = Config {
+            threads: Some(0),
+            ..Config::default()
+        }
+        .given_by(|_| Source::File);
+        let both = variables(&[("SATIN_THREADS", "0")])
+            .expect("a number")
+            .or(file);
+        let said = both.resolve().err().expect("no workers").to_string();
+        assert!(said.starts_with("SATIN_THREADS"), "{said}");
+    }
+
+    #[test]
+    fn a_variable_that_is_no_setting_is_told_with_the_nearest_one() {
+        for (variable, nearest) in [
+            ("SATIN_THREAD", "SATIN_THREADS"),
+            ("SATIN_CREDENTIALS", "SATIN_CREDENTIAL"),
+            ("SATIN_GRACE_PERIOD", "SATIN_GRACE"),
+            ("SATIN_Site", "SATIN_SITE"),
+            ("SATIN_LSITEN", "SATIN_LISTEN"),
+        ] {
+            let said = objection(variable).expect("unknown");
+            assert_eq!(
+                said,
+                format!("{variable} is no setting of Satin: did you mean {nearest}?")
+            );
+        }
+        let said = objection("SATIN_XYZ").expect("unknown");
+        assert_eq!(said, "SATIN_XYZ is no setting of Satin, and has no effect");
+        for known in [
+            "SATIN_MAX_CRASHES",
+            "SATIN_MIXED_BUILDS",
+            "SATIN_TEST_WAY",
+            "PATH",
+        ] {
+            assert_eq!(objection(known), None);
+        }
+        assert!(KEYS.contains(&&*MARK["SATIN_".len()..].to_lowercase()));
     }
 
     #[test]

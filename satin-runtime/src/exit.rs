@@ -3,10 +3,13 @@
 //!
 //! A crash (a signal that kills, an abort) is no exit: nobody says goodbye then, and the others find out.
 
-use std::sync::{
-    Mutex, PoisonError,
-    atomic::{AtomicBool, Ordering},
-    mpsc,
+use std::{
+    io::{self, Write},
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+        mpsc,
+    },
 };
 
 /// Called once, with the exit code if the system tells it.
@@ -83,7 +86,8 @@ pub(crate) fn with(code: i32) -> ! {
 /// Says what went wrong, and exits with this code; but if the process is asked to end already, that is why.
 pub(crate) fn with_error(code: i32, error: &dyn std::error::Error) -> ! {
     unless_requested();
-    eprintln!("error: {error}");
+    // Nobody may be there to read it: the terminal may be gone.
+    let _ = writeln!(io::stderr(), "error: {error}");
     std::process::exit(code);
 }
 
@@ -93,9 +97,9 @@ fn unless_requested() {
     }
 }
 
-/// When a person or a system asks the process to end (Ctrl-C, SIGTERM), `hand_over` is called: true if the process will
-/// exit by itself once it has handed over what it does. If not, and at the second request, `stop` is called with 130 or
-/// 143, and then the process exits with that code. One more request exits at once.
+/// When a person or a system asks the process to end (Ctrl-C, SIGTERM, a terminal that is closed), `hand_over` is called:
+/// true if the process will exit by itself once it has handed over what it does. If not, and at the second request, `stop`
+/// is called with 130, 143 or 129, and then the process exits with that code. One more request exits at once.
 pub(crate) fn on_request(
     hand_over: impl Fn() -> bool + Send + 'static,
     stop: impl Fn(i32) + Send + Sync + 'static,
@@ -138,22 +142,48 @@ pub(crate) fn on_request(
 struct Requests {
     interrupt: tokio::signal::unix::Signal,
     terminate: tokio::signal::unix::Signal,
+    /// The terminal is gone. Not looked for where the process was started to ignore that, as `nohup` does.
+    hangup: Option<tokio::signal::unix::Signal>,
+}
+
+/// Whether this process ignores SIGHUP, as one that was started by `nohup` does. Ask before anything waits for that signal.
+#[must_use]
+pub fn ignores_hangup() -> bool {
+    const SIGHUP_BIT: u64 = 1;
+    let mask = || {
+        let status = std::fs::read_to_string("/proc/self/status").ok()?;
+        let line = status
+            .lines()
+            .find_map(|line| line.strip_prefix("SigIgn:"))?;
+        u64::from_str_radix(line.trim(), 16).ok()
+    };
+    // Where it cannot be told, the signal keeps its meaning: it ends the process.
+    mask().is_none_or(|mask| mask & SIGHUP_BIT != 0)
 }
 
 #[cfg(unix)]
 impl Requests {
     fn new() -> std::io::Result<Requests> {
         use tokio::signal::unix::{SignalKind, signal};
+        let hangup = (!ignores_hangup()).then(|| signal(SignalKind::hangup()));
         Ok(Requests {
             interrupt: signal(SignalKind::interrupt())?,
             terminate: signal(SignalKind::terminate())?,
+            hangup: hangup.transpose()?,
         })
     }
 
     async fn next(&mut self) -> i32 {
+        let hangup = async {
+            match &mut self.hangup {
+                Some(hangup) => hangup.recv().await,
+                None => std::future::pending().await,
+            }
+        };
         tokio::select! {
             _ = self.interrupt.recv() => 130,
             _ = self.terminate.recv() => 143,
+            _ = hangup => 129,
         }
     }
 }

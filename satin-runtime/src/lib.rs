@@ -30,7 +30,8 @@ pub mod worker;
 
 mod atomic;
 #[cfg(not(loom))]
-mod exit;
+#[doc(hidden)]
+pub mod exit;
 #[cfg(not(loom))]
 #[doc(hidden)]
 pub mod private;

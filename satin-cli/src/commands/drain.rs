@@ -8,15 +8,16 @@ use satin_runtime::net::{
 
 /// Ask nodes of a running pool to leave: they hand over what they have, and nothing is lost
 #[derive(clap::Args)]
-#[command(
-    after_help = "A node that leaves finishes what it can within its grace, gives the rest back with all finished parts, and exits with code 0.
-If it is the master, another node runs `main` first. This command returns when all are gone.
+#[command(after_help = "\
+A node that leaves finishes what it can within its grace, gives the rest back
+with all finished parts, and exits with code 0. If it is the master, another node
+runs `main` first. This command returns when all are gone.
 
 Examples:
   satin drain delft-3 --join 192.0.2.7:7777 --credential pool.pem --pool fib
-  satin drain --site delft --join file:/shared/pool --credential pool.pem --pool fib
-  satin drain n1 n2 --grace 60 --join n7:7777 --credential pool.pem --pool fib"
-)]
+  satin drain --site delft --join file:/shared/pool --credential pool.pem \\
+    --pool fib
+  satin drain n1 n2 --grace 60 --join n7:7777 --credential pool.pem --pool fib")]
 pub struct Drain {
     /// Names of nodes
     #[arg(value_name = "NODE", required_unless_present = "site")]

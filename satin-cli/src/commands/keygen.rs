@@ -5,12 +5,15 @@ use satin_runtime::net::Credential;
 
 /// Write a new credential: who holds a copy may be a node of the pool
 #[derive(clap::Args)]
-#[command(after_help = "Examples:
-  satin keygen pool.pem
-  scp pool.pem node1: && ssh node1 satin node --credential pool.pem --listen 0.0.0.0:7777 -- ./program
+#[command(after_help = "\
+The file holds a private key and its certificate. Whoever has it can make the
+nodes of the pool work, and read what they compute: treat it like a password. It
+is made readable for you alone, and never overwritten.
 
-The file holds a private key and its certificate. Whoever has it can make the nodes of the pool work, and read what they
-compute: treat it like a password. It is made readable for you alone, and never overwritten.")]
+Examples:
+  satin keygen pool.pem
+  scp pool.pem node1: && ssh node1 satin node --listen 0.0.0.0:7777 \\
+    --credential pool.pem -- ./program 42")]
 pub struct Keygen {
     /// The file to write; there must be none of that name yet
     file: PathBuf,

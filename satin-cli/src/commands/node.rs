@@ -1,34 +1,47 @@
 use std::{
-    ffi::OsString, os::unix::process::CommandExt, path::PathBuf, process::Command,
-    process::ExitCode,
+    ffi::{OsStr, OsString},
+    os::unix::process::CommandExt,
+    path::{Path, PathBuf},
+    process::{Command, ExitCode},
 };
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
+use satin_runtime::config::{Config, FLAGS, MARK};
 
 /// Run a program as a node of a pool, here
 #[derive(clap::Args)]
 #[command(override_usage = "satin node [OPTIONS] -- PROGRAM [ARGS]...")]
-#[command(
-    after_help = "Each option is the variable of the environment named beside it; without it the variable counts, then satin.toml.
+#[command(after_help = "\
+Each option is the variable of the environment named beside it; without it the
+variable counts, then satin.toml.
+
+The program has to begin with #[satin::main] or satin::run: it is a node of the
+pool from there on. This command becomes the program, with its exit code.
 
 Examples:
   found a pool of four nodes, and start working when they all are there:
-    satin node --listen 0.0.0.0:7777 --credential pool.pem --nodes 4 -- ./program 42
+    satin node --listen 0.0.0.0:7777 --nodes 4 --credential pool.pem \\
+      -- ./program 42
   join it from another machine:
-    satin node --join 192.0.2.7:7777 --listen 0.0.0.0:0 --site delft --credential pool.pem -- ./program 42
-  one command for all machines of a cluster; the first on the list that lives founds the pool:
-    satin node --join n1:7777,n2:7777 --listen 0.0.0.0:7777 --credential pool.pem -- ./program 42
+    satin node --join 192.0.2.7:7777 --site delft --credential pool.pem \\
+      -- ./program 42
+  one command for all machines of a cluster; the first on the list that lives
+  founds the pool:
+    satin node --join n1:7777,n2:7777 --listen 0.0.0.0:7777 \\
+      --credential pool.pem -- ./program 42
   in a Slurm job:
-    srun --ntasks-per-node 1 satin node --join slurm --listen 0.0.0.0:7777 --credential pool.pem -- ./program 42"
-)]
+    srun --ntasks-per-node 1 satin node --join slurm --listen 0.0.0.0:7777 \\
+      --credential pool.pem -- ./program 42")]
 pub struct Node {
     /// Where to find the pool: HOST:PORT[,HOST:PORT..], dns:NAME:PORT, file:PATH or slurm [SATIN_JOIN]
     #[arg(long, value_name = "WHERE")]
     join: Option<String>,
-    /// Address to listen on; without --join this node founds a pool [SATIN_LISTEN]
+    /// Address to listen on; without --join this node founds a pool. Default with --join: any port of the address from
+    /// which this machine reaches the pool [SATIN_LISTEN]
     #[arg(long, value_name = "IP:PORT")]
     listen: Option<String>,
-    /// The address that others are told, if they cannot use the one that this node listens on [SATIN_ADVERTISE]
+    /// The address that others are told, if they cannot use the one that this node listens on. Default where it listens
+    /// on all addresses, as 0.0.0.0: the one that leads to the pool, or that of the default route [SATIN_ADVERTISE]
     #[arg(long, value_name = "IP:PORT")]
     advertise: Option<String>,
     /// The site: nodes of one site have fast links between them [SATIN_SITE]
@@ -90,7 +103,7 @@ impl Node {
         let number = |number: Option<u32>| number.map(|number| number.to_string().into());
         let seconds = |number: Option<f64>| number.map(|number| number.to_string().into());
         let path = |path: Option<PathBuf>| path.map(PathBuf::into_os_string);
-        let variables: [(&str, Option<OsString>); 19] = [
+        let variables: [(&'static str, Option<OsString>); 19] = [
             ("SATIN_JOIN", self.join.map(Into::into)),
             ("SATIN_LISTEN", self.listen.map(Into::into)),
             ("SATIN_ADVERTISE", self.advertise.map(Into::into)),
@@ -111,15 +124,62 @@ impl Node {
             ("SATIN_LOG", self.log.map(Into::into)),
             ("SATIN_STATS", self.stats.then(|| "1".into())),
         ];
+        let set = variables
+            .into_iter()
+            .filter_map(|(name, value)| Some((name, value?)));
+        let set: Vec<(&str, OsString)> = set.collect();
+        ensure_pool(&set)?;
         let (program, arguments) = self.program.split_first().context("no program")?;
+        warn_of_strangers(program);
         let mut command = Command::new(program);
-        command.args(arguments);
-        for (name, value) in variables {
-            if let Some(value) = value {
-                command.env(name, value);
-            }
-        }
+        let flags: Vec<String> = (set.iter())
+            .filter_map(|(name, _)| Some(name.strip_prefix("SATIN_")?.to_lowercase()))
+            .collect();
+        command
+            .args(arguments)
+            .envs(set)
+            .env(FLAGS, flags.join(","));
         let error = command.exec();
         Err(error).with_context(|| format!("cannot start {}", program.to_string_lossy()))
+    }
+}
+
+/// A node without a pool to found or to join would run the program alone.
+fn ensure_pool(flags: &[(&str, OsString)]) -> Result<()> {
+    let config = Config::load()?;
+    let is_set = |name: &str, lower: &Option<String>| {
+        let flag = flags.iter().find(|(flag, _)| *flag == name);
+        let lower = lower.as_deref().map(OsStr::new);
+        let value = flag.map(|(_, value)| value.as_os_str()).or(lower);
+        value.is_some_and(|value| !value.is_empty())
+    };
+    ensure!(
+        is_set("SATIN_JOIN", &config.join) || is_set("SATIN_LISTEN", &config.listen),
+        "a node of which pool? `--listen IP:PORT` founds one, `--join WHERE` joins one; see `satin node --help`"
+    );
+    Ok(())
+}
+
+/// Says so if the program is an executable without Satin in it. It may be a script's interpreter, or start another program
+/// that has: so it is started all the same.
+fn warn_of_strangers(program: &OsStr) {
+    let path = Path::new(program);
+    let found = match path.components().count() {
+        1 => std::env::var_os("PATH").and_then(|all| {
+            let files = std::env::split_paths(&all).map(|dir| dir.join(path));
+            files.into_iter().find(|file| file.is_file())
+        }),
+        _ => Some(path.into()),
+    };
+    // Who cannot be read may be a program all the same; and a script is none.
+    let Some(Ok(bytes)) = found.map(std::fs::read) else {
+        return;
+    };
+    let is_script = bytes.starts_with(b"#!");
+    if !is_script && memchr::memmem::find(&bytes, MARK.as_bytes()).is_none() {
+        eprintln!(
+            "satin: {} does not use Satin: unless it starts a program that does, no node comes of it",
+            path.display()
+        );
     }
 }

@@ -16,23 +16,32 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 #[command(override_usage = "satin run [OPTIONS] --example NAME [-- ARGS...]
        satin run [OPTIONS] --bin NAME [-- ARGS...]
        satin run [OPTIONS] -- PROGRAM [ARGS...]")]
-#[command(
-    after_help = "The first node of the first site is the master: it runs `main`, its output and its exit code are those of this command.
-What the other nodes print comes on stderr, with their names. When the master is gone another node runs `main` from the
-start: what that prints and its exit code are those of this command then. Ctrl-C ends all; nothing is left behind.
+#[command(after_help = "\
+The first node of the first site is the master: it runs `main`, its output and
+its exit code are those of this command. What the other nodes print comes on
+stderr, with their names. When the master is gone another node runs `main` from
+the start: what that prints and its exit code are those of this command then.
+Ctrl-C ends all; nothing is left behind.
+
+The program has to begin with #[satin::main] or satin::run. One that ends well
+without ever having been a node of the pool is told of; its exit code counts.
 
 Examples:
   satin run --nodes 4 --example fib -- 42
   satin run --sites 2x2 --wan-rtt 30ms --example raytracer
-  satin run --sites amsterdam:2,delft:3 --wan-rtt 5ms --wan-rate 100mbit --stats -- ./program --its-own-flag
-  satin run --sites 4x4 --threads 1 --wan-rtt 100ms --steal rs --events events.jsonl --bin myprogram
+  satin run --sites amsterdam:2,delft:3 --wan-rtt 5ms --wan-rate 100mbit \\
+    --stats -- ./program --its-own-flag
+  satin run --sites 4x4 --threads 1 --wan-rtt 100ms --steal rs \\
+    --events events.jsonl --bin myprogram
 
 Crashes, at moments that are the same each time:
   satin run --sites 2x2 --kill s0-1@1s --example raytracer
-  satin run --nodes 4 --kill master@1s --stats --example knary -- 6 5 10000 --sleep
-  satin run --sites amsterdam:2,delft:2 --join leiden@1s --drain amsterdam@2s --example raytracer
-  satin run --sites a:2,b:2 --partition 'a|b@1s..3s' --stop b-1@4s..5s --example fib -- 45"
-)]
+  satin run --nodes 4 --kill master@1s --stats \\
+    --example knary -- 6 5 10000 --sleep
+  satin run --sites amsterdam:2,delft:2 --join leiden@1s --drain amsterdam@2s \\
+    --example raytracer
+  satin run --sites a:2,b:2 --partition 'a|b@1s..3s' --stop b-1@4s..5s \\
+    --example fib -- 45")]
 pub struct Run {
     /// So many nodes at one site [default: 2]
     #[arg(long, value_name = "N", conflicts_with = "sites", value_parser = clap::value_parser!(u32).range(1..))]
@@ -232,7 +241,10 @@ impl Run {
 }
 
 fn stop_at_signals(stopper: Stopper) -> Result<()> {
-    let mut signals = signal_hook::iterator::Signals::new([SIGHUP, SIGINT, SIGTERM])?;
+    // What `nohup` has ignored stays ignored.
+    let hangup = (!satin_runtime::exit::ignores_hangup()).then_some(SIGHUP);
+    let mut signals =
+        signal_hook::iterator::Signals::new([SIGINT, SIGTERM].into_iter().chain(hangup))?;
     std::thread::Builder::new()
         .name("signals".into())
         .spawn(move || {

@@ -70,6 +70,11 @@ impl Schedule {
         })
     }
 
+    /// Was any node ever in?
+    pub(super) fn anybody_was_in(&self) -> bool {
+        !self.seen.is_empty()
+    }
+
     fn insert(&mut self, at: Duration, act: Act) {
         let place = self.queue.partition_point(|(other, _)| *other <= at);
         self.queue.insert(place, (at, act));

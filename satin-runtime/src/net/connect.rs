@@ -490,6 +490,7 @@ enum Verdict {
 }
 
 async fn greet(net: &Rc<Net>, incoming: Incoming) -> Result<(), Failure> {
+    let called_at = incoming.local_ip();
     let connection = incoming.accept()?.await?;
     let (mut send, mut recv) = connection.accept_bi().await?;
     let (greeting, frames) = match read_greeting(&mut recv).await {
@@ -507,7 +508,13 @@ async fn greet(net: &Rc<Net>, incoming: Incoming) -> Result<(), Failure> {
         Greeting::Hello(hello) => hello,
         Greeting::Refused(refusal) => return Err(refusal.into()),
     };
-    match net.turn(|driver, _| judge(driver, &hello)) {
+    let verdict = net.turn(|driver, now| {
+        if let (Some(ip), Ok(())) = (called_at, driver.door.check(&hello, driver.me())) {
+            driver.dialled_at(now, ip);
+        }
+        judge(driver, &hello)
+    });
+    match verdict {
         Verdict::No(failure, refusal) => {
             decline(&connection, send, refusal).await;
             Err(failure)

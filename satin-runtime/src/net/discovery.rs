@@ -11,11 +11,14 @@ use std::{
     collections::BTreeSet,
     fs::{File, OpenOptions},
     io::{self, Read, Seek, Write},
-    net::{IpAddr, SocketAddr, ToSocketAddrs, UdpSocket},
+    net::{IpAddr, Ipv4Addr, SocketAddr, ToSocketAddrs, UdpSocket},
     path::{Path, PathBuf},
 };
 
-use super::settings::{Join, NODES_MAX};
+use super::{
+    interfaces::{self, Choice},
+    settings::{Join, NODES_MAX},
+};
 
 /// What a look at [`Join`] brought.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,7 +41,7 @@ pub enum DiscoveryError {
         source: io::Error,
     },
     /// The file of `SATIN_JOIN=file:PATH` cannot be used. Nothing in it was changed.
-    #[error("SATIN_JOIN=file:{}: {source}; every node must be able to read and write that file", path.display())]
+    #[error("cannot join by file:{}: {source}; every node must be able to read and write that file", path.display())]
     File {
         /// Which.
         path: PathBuf,
@@ -47,7 +50,7 @@ pub enum DiscoveryError {
     },
     /// `SATIN_JOIN=slurm` outside of a Slurm job.
     #[error(
-        "SATIN_JOIN=slurm: neither SLURM_STEP_NODELIST nor SLURM_JOB_NODELIST is set; start the program with srun"
+        "cannot join by `slurm`: neither SLURM_STEP_NODELIST nor SLURM_JOB_NODELIST is set; start the program with srun"
     )]
     NoSlurm,
     /// The list of hosts is not one.
@@ -61,16 +64,22 @@ pub enum DiscoveryError {
     /// Slurm tells names of hosts, but no port.
     #[error("only nodes know the port of a pool that is found by `slurm`: say --join HOST:PORT")]
     NoPort,
-    /// This node cannot tell what others should dial.
-    #[error("cannot tell by which address other nodes reach this one: set SATIN_ADVERTISE=IP:PORT")]
-    NoAddress,
+    /// This machine has no way to any address of the pool. Worth another try: a network may come up.
+    #[error("no way from this machine to {names}; trying again")]
+    NoRoute {
+        /// Where the pool should be.
+        names: String,
+    },
 }
 
 impl DiscoveryError {
     /// Whether it may go away by itself: then the node should go on asking, and else give up.
     #[must_use]
     pub fn is_temporary(&self) -> bool {
-        matches!(self, DiscoveryError::Names { .. })
+        matches!(
+            self,
+            DiscoveryError::Names { .. } | DiscoveryError::NoRoute { .. }
+        )
     }
 }
 
@@ -121,40 +130,124 @@ pub fn look(join: &Join) -> Result<Vec<SocketAddr>, DiscoveryError> {
     }
 }
 
-/// The address that others are told, for a node that listens on `listening`: `advertise` if it is set, else the one it
-/// listens on; and if that is all of its addresses, the one on the list of `join`, or the one from which it reaches those on
-/// the list.
+/// The address to bind where the settings name none: any port of the address from which this node reaches the pool. The
+/// loopback interface's where the pool is on this machine, as far as is known, or where there is nobody to reach yet.
+///
+/// IPv4 goes before IPv6: a node that listens on all addresses of either is reached by it.
 ///
 /// # Errors
-/// If that does not tell.
+/// If there is no way to the pool at present.
+pub fn bind_address(join: Option<&Join>) -> Result<SocketAddr, DiscoveryError> {
+    let any: SocketAddr = (Ipv4Addr::UNSPECIFIED, 0).into();
+    let found = listed(join, any)?;
+    let mut sources: Vec<IpAddr> = (found.iter())
+        .filter_map(|addr| interfaces::source_towards(*addr))
+        .collect();
+    sources.sort_by_key(|ip| (ip.is_loopback(), ip.is_ipv6()));
+    let in_file = matches!(join, None | Some(Join::File(_)));
+    match (sources.first(), join) {
+        (Some(source), _) => Ok((*source, 0).into()),
+        // Lines of a file may be of another day, and a node that finds nobody there founds.
+        (None, Some(join)) if !in_file && !found.is_empty() => Err(DiscoveryError::NoRoute {
+            names: join.to_string(),
+        }),
+        _ => Ok((Ipv4Addr::LOCALHOST, 0).into()),
+    }
+}
+
+/// The address that others are told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Advertised {
+    /// The address.
+    pub addr: SocketAddr,
+    /// Nothing told us which of this machine's addresses others can dial: a peer that has dialled another knows better.
+    pub is_guess: bool,
+    /// Addresses that a guess could have been too.
+    pub others: Vec<IpAddr>,
+}
+
+impl From<SocketAddr> for Advertised {
+    fn from(addr: SocketAddr) -> Advertised {
+        Advertised {
+            addr,
+            is_guess: false,
+            others: Vec::new(),
+        }
+    }
+}
+
+/// The address that others are told, for a node that listens on `listening`: `advertise` if it is set, else the one it
+/// listens on. If that stands for all of its addresses: the one on the list of `join`, the one from which it reaches those
+/// on the list, or the one that its interfaces suggest.
+///
+/// # Errors
+/// If nobody on the list can be found at present.
 pub fn advertised(
     join: Option<&Join>,
     listening: SocketAddr,
     advertise: Option<SocketAddr>,
-) -> Result<SocketAddr, DiscoveryError> {
+) -> Result<Advertised, DiscoveryError> {
     if let Some(addr) = advertise {
-        return Ok(addr);
+        return Ok(addr.into());
     }
     if !listening.ip().is_unspecified() {
-        return Ok(listening);
+        return Ok(listening.into());
     }
-    let found = match join {
-        None => Vec::new(),
-        Some(Join::File(path)) => in_file(path, |_| {})?,
-        Some(join) => resolve(join, listening)?,
-    };
+    let found = listed(join, listening)?;
     let on_list = found
         .iter()
         .find(|addr| is_mine(**addr, listening, None) && !addr.ip().is_loopback());
+    // Who reaches the pool by the loopback interface shares a machine with one of it, but perhaps not with all.
     let by_route = || {
-        found
+        let can_be_dialled =
+            |ip: &IpAddr| !ip.is_loopback() && (listening.is_ipv6() || ip.is_ipv4());
+        let sources = found
             .iter()
-            .find_map(|addr| source_towards(*addr, listening))
+            .filter_map(|addr| interfaces::source_towards(*addr));
+        sources
+            .filter(can_be_dialled)
+            .map(|ip| SocketAddr::from((ip, listening.port())))
+            .next()
     };
-    on_list
-        .copied()
-        .or_else(by_route)
-        .ok_or(DiscoveryError::NoAddress)
+    Ok(match on_list.copied().or_else(by_route) {
+        Some(addr) => addr.into(),
+        None => {
+            let Choice { ip, others } = interfaces::own_address(listening.ip());
+            Advertised {
+                addr: (ip, listening.port()).into(),
+                is_guess: true,
+                others,
+            }
+        }
+    })
+}
+
+/// The addresses on the list of `join`, for a node that listens on `listening`.
+fn listed(join: Option<&Join>, listening: SocketAddr) -> Result<Vec<SocketAddr>, DiscoveryError> {
+    match join {
+        None => Ok(Vec::new()),
+        Some(Join::File(path)) => in_file(path, |_| {}),
+        Some(join) => resolve(join, listening),
+    }
+}
+
+/// In the file of `SATIN_JOIN=file:PATH` this node has another address from now on; does nothing for other ways to join.
+///
+/// # Errors
+/// If the file cannot be used.
+pub fn rewrite(
+    join: Option<&Join>,
+    old: SocketAddr,
+    new: SocketAddr,
+) -> Result<(), DiscoveryError> {
+    if let Some(Join::File(path)) = join {
+        in_file(path, |lines| {
+            for line in lines.iter_mut().filter(|line| line.parse() == Ok(old)) {
+                *line = new.to_string();
+            }
+        })?;
+    }
+    Ok(())
 }
 
 /// Removes the lines of nodes that do not answer from the file of `SATIN_JOIN=file:PATH`, or a node's own when it leaves;
@@ -205,14 +298,6 @@ fn is_mine(addr: SocketAddr, listening: SocketAddr, me: Option<SocketAddr>) -> b
 /// One can bind to addresses of this machine only.
 fn is_local(ip: IpAddr) -> bool {
     UdpSocket::bind((ip, 0)).is_ok()
-}
-
-/// The address that datagrams to `addr` come from. Sends none.
-fn source_towards(addr: SocketAddr, listening: SocketAddr) -> Option<SocketAddr> {
-    let socket = UdpSocket::bind((listening.ip(), 0)).ok()?;
-    socket.connect(addr).ok()?;
-    let ip = socket.local_addr().ok()?.ip();
-    (!ip.is_unspecified()).then_some((ip, listening.port()).into())
 }
 
 fn resolve(join: &Join, listening: SocketAddr) -> Result<Vec<SocketAddr>, DiscoveryError> {
@@ -487,21 +572,56 @@ mod tests {
     fn what_others_are_told() {
         let everywhere: SocketAddr = ([0, 0, 0, 0], 6).into();
         let told: SocketAddr = ([192, 0, 2, 1], 7).into();
-        assert_eq!(advertised(None, local(5), None).expect("known"), local(5));
-        assert_eq!(
-            advertised(None, everywhere, Some(told)).expect("known"),
-            told
-        );
-        assert!(matches!(
-            advertised(None, everywhere, None),
-            Err(DiscoveryError::NoAddress)
-        ));
-        // By the route to somebody else on the list.
-        let list = hosts(&["127.0.0.1:9"]);
-        assert_eq!(
-            advertised(Some(&list), everywhere, None).expect("known"),
-            local(6)
-        );
+        let known =
+            |join, listening, advertise| advertised(join, listening, advertise).expect("known");
+        assert_eq!(known(None, local(5), None), local(5).into());
+        assert_eq!(known(None, everywhere, Some(told)), told.into());
+    }
+
+    /// A founder, one beside others in a file, and one that joins on the same machine: somebody may come from another one.
+    #[test]
+    fn who_listens_everywhere_tells_an_address_of_an_interface() {
+        let everywhere: SocketAddr = ([0, 0, 0, 0], 6).into();
+        let file = Scratch::new("everywhere");
+        let expected = interfaces::own_address(everywhere.ip());
+        for join in [
+            None,
+            Some(Join::File(file.0.clone())),
+            Some(hosts(&["127.0.0.1:9"])),
+        ] {
+            let told = advertised(join.as_ref(), everywhere, None).expect("known");
+            assert_eq!(told.addr, (expected.ip, 6).into());
+            assert_eq!((told.is_guess, &told.others), (true, &expected.others));
+        }
+    }
+
+    #[test]
+    fn who_names_no_address_listens_on_the_way_to_the_pool() {
+        let bound = |join: Option<&Join>| bind_address(join).expect("known");
+        let loopback: SocketAddr = ([127, 0, 0, 1], 0).into();
+        assert_eq!(bound(None), loopback);
+        assert_eq!(bound(Some(&hosts(&["127.0.0.1:9"]))), loopback);
+        assert_eq!(bound(Some(&Join::Dns("localhost".into(), 9))), loopback);
+        let file = Scratch::new("bound");
+        assert_eq!(bound(Some(&Join::File(file.0.clone()))), loopback);
+        // Where this machine has a network, the way to another machine does not begin at the loopback interface.
+        let there = interfaces::source_towards(([192, 0, 2, 200], 9).into());
+        let mixed = hosts(&["127.0.0.1:9", "192.0.2.200:9"]);
+        let expected = there.map_or(loopback, |ip| (ip, 0).into());
+        assert_eq!(bound(Some(&mixed)), expected);
+        std::fs::write(&file.0, "192.0.2.200:9\n").expect("written");
+        assert_eq!(bound(Some(&Join::File(file.0.clone()))), expected);
+    }
+
+    #[test]
+    fn a_line_of_a_file_gets_another_address() {
+        let file = Scratch::new("rewritten");
+        let join = Join::File(file.0.clone());
+        for port in 1..=2 {
+            addresses(Some(&join), local(port), local(port)).expect("appended");
+        }
+        rewrite(Some(&join), local(1), local(7)).expect("written");
+        assert_eq!(file.text(), "127.0.0.1:7\n127.0.0.1:2\n");
     }
 
     #[test]
@@ -549,7 +669,7 @@ mod tests {
         assert!(
             error
                 .to_string()
-                .starts_with("SATIN_JOIN=file:/nonexistent/pool: ")
+                .starts_with("cannot join by file:/nonexistent/pool: ")
         );
     }
 

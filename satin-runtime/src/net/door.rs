@@ -13,7 +13,7 @@ use super::{
     wire::{Hello, Reason, Refusal, Role},
 };
 use crate::{
-    job,
+    config, job,
     node::{Identity, Peer},
 };
 
@@ -113,7 +113,9 @@ impl Door {
                     other.pool, self.pool
                 ),
                 format!(
-                    "that node belongs to the pool `{}`, and this one to `{}`: correct SATIN_POOL or SATIN_JOIN",
+                    "that node belongs to the pool `{}`, and this one to `{}`. A pool is called like its program, unless \
+                     --pool (SATIN_POOL) says otherwise: start the same program, call both pools the same, or join \
+                     another",
                     self.pool, other.pool
                 ),
             );
@@ -163,28 +165,9 @@ fn hash_file(path: &Path) -> io::Result<[u8; 32]> {
     Ok(hasher.finalize().into())
 }
 
-/// Flags of `satin::Args`, which may well differ between nodes; true for those with a value.
-const OWN_FLAGS: [(&str, bool); 16] = [
-    ("--threads", true),
-    ("--stack", true),
-    ("--stats", false),
-    ("--join", true),
-    ("--listen", true),
-    ("--site", true),
-    ("--credential", true),
-    ("--pool", true),
-    ("--nodes", true),
-    ("--steal", true),
-    ("--name", true),
-    ("--grace", true),
-    ("--repair", true),
-    ("--max-crashes", true),
-    ("--partition-wait", true),
-    ("--drain-when", true),
-];
-
-/// What the program itself was told: without its name, and without Satin's own flags.
+/// What the program itself was told: without its name, and without Satin's own flags, which may well differ between nodes.
 fn command_line(words: impl Iterator<Item = String>) -> Vec<String> {
+    let own_flags: Vec<(String, bool)> = config::flags().collect();
     let mut words = words.skip(1);
     let mut kept = Vec::new();
     let mut length = 0;
@@ -193,7 +176,7 @@ fn command_line(words: impl Iterator<Item = String>) -> Vec<String> {
             Some((flag, _)) => (flag, true),
             None => (&*word, false),
         };
-        match OWN_FLAGS.iter().find(|(own, _)| *own == flag) {
+        match own_flags.iter().find(|(own, _)| *own == flag) {
             Some((_, takes_value)) => {
                 if *takes_value && !has_value {
                     words.next();

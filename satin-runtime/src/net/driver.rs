@@ -7,7 +7,7 @@
 use std::{
     cell::RefCell,
     collections::{BTreeMap, BTreeSet, HashMap, VecDeque},
-    net::SocketAddr,
+    net::{IpAddr, SocketAddr},
     rc::Rc,
     sync::Arc,
     time::{Duration, Instant},
@@ -135,6 +135,8 @@ pub(super) struct Driver {
     master: Option<Identity>,
     departures: Departures,
     join: Option<Join>,
+    /// The address that others are told, as long as nobody has shown that it is right.
+    guessed: Option<SocketAddr>,
     grace: Duration,
     /// This node was asked to leave.
     leaving: bool,
@@ -155,6 +157,8 @@ pub(super) struct Beginning {
     pub(super) events: Option<EventLog>,
     pub(super) traffic: Arc<Traffic>,
     pub(super) join: Option<Join>,
+    /// The address that others are told, if it is a guess.
+    pub(super) guessed: Option<SocketAddr>,
     pub(super) grace: Duration,
 }
 
@@ -170,6 +174,7 @@ impl Driver {
             events,
             traffic,
             join,
+            guessed,
             grace,
         } = beginning;
         Driver {
@@ -205,6 +210,7 @@ impl Driver {
             master: None,
             departures: Departures::default(),
             join,
+            guessed,
             grace,
             leaving: false,
             main_ended: false,
@@ -499,6 +505,42 @@ impl Driver {
             self.write_about(who, event);
         } else {
             self.departures.note(Instant::now(), who, event);
+        }
+    }
+
+    /// A peer has dialled `ip`, and so this machine is reached by it. That may not be the address which this node tells
+    /// others, if that was a guess.
+    pub(super) fn dialled_at(&mut self, now: Duration, ip: IpAddr) {
+        let ip = ip.to_canonical();
+        let Some(old) = self.guessed else { return };
+        // By the loopback interface a node of this machine came, and tells nothing about others.
+        if ip.is_loopback() || ip.is_unspecified() || !matches!(self.state, State::In) {
+            return;
+        }
+        self.guessed = None;
+        let new = SocketAddr::from((ip, old.port()));
+        if new == old {
+            return;
+        }
+        self.node.handle(now, Event::Readdressed(new));
+        if self.me().addr != new {
+            tracing::warn!(
+                "a node reaches this one by {new}, and others are told {old}: if they cannot reach that, start this node \
+                 with --advertise (SATIN_ADVERTISE) {new}"
+            );
+            return;
+        }
+        tracing::info!("a node reaches this one by {new}: others are told that, instead of {old}");
+        let me = self.me().clone();
+        if let Some(master) = self.master.as_mut().filter(|master| master.peer == me.peer) {
+            *master = me;
+        }
+        if let Some(file @ Join::File(_)) = self.join.clone() {
+            tokio::task::spawn_blocking(move || {
+                if let Err(error) = discovery::rewrite(Some(&file), old, new) {
+                    tracing::warn!("{error}");
+                }
+            });
         }
     }
 

@@ -21,6 +21,7 @@ mod departures;
 pub mod discovery;
 mod door;
 mod driver;
+mod interfaces;
 pub mod limits;
 mod link;
 mod network;

@@ -33,6 +33,7 @@ use super::{
     transport,
 };
 use crate::{
+    config::Setting,
     data,
     job::codec,
     node::{self, Event, Identity, Node, NodeId, Peer},
@@ -64,8 +65,10 @@ pub enum NetError {
     #[error(transparent)]
     Discovery(#[from] DiscoveryError),
     /// The address to listen on cannot be used.
-    #[error("cannot listen on {addr}: {source}; choose another SATIN_LISTEN")]
+    #[error("cannot listen on {addr}: {source}; {remedy}")]
     Listen {
+        /// What to do.
+        remedy: String,
         /// Which.
         addr: SocketAddr,
         /// What the system says.
@@ -75,8 +78,13 @@ pub enum NetError {
     #[error("cannot start the network thread: {0}")]
     Thread(io::Error),
     /// The events file cannot be written.
-    #[error("cannot write the events file: {0}; correct SATIN_EVENTS")]
-    Events(io::Error),
+    #[error("cannot write the events file: {source}; correct {setting}")]
+    Events {
+        /// Who named it.
+        setting: Setting,
+        /// What the system says.
+        source: io::Error,
+    },
     /// This node was not let in, or its pool is gone.
     #[error("{0}")]
     Failed(String),
@@ -304,13 +312,16 @@ impl Network {
             Some(path) => Credential::load(path)?,
             None => {
                 return Err(NetError::Failed(
-                    "a pool needs a credential (SATIN_CREDENTIAL)".into(),
+                    "a pool needs a credential: --credential FILE (or SATIN_CREDENTIAL)".into(),
                 ));
             }
         };
         let events = settings.events.as_deref();
         let events = events.map(|path| EventLog::open(path, &settings.name));
-        let events = events.transpose().map_err(NetError::Events)?;
+        let setting = settings.sources.setting("events");
+        let events = events
+            .transpose()
+            .map_err(|source| NetError::Events { setting, source })?;
         let setting_up = SettingUp {
             settings,
             credential,
@@ -543,8 +554,26 @@ async fn set_up(setting_up: SettingUp) -> Result<(Rc<Net>, Settings), NetError> 
         traffic,
     } = setting_up;
     let began = Instant::now();
-    let bind = settings.bind();
-    let listen = |source| NetError::Listen { addr: bind, source };
+    let join = settings.join.clone();
+    let bind = match settings.listen {
+        Some(addr) => addr,
+        None => {
+            ask({
+                let join = join.clone();
+                move || discovery::bind_address(join.as_ref())
+            })
+            .await?
+        }
+    };
+    let remedy = match settings.listen {
+        Some(_) => format!("correct {}", settings.sources.setting("listen")),
+        None => "say which with --listen IP:PORT (or SATIN_LISTEN)".into(),
+    };
+    let listen = |source| NetError::Listen {
+        remedy: remedy.clone(),
+        addr: bind,
+        source,
+    };
     let socket = connect::bind(bind).map_err(listen)?;
     socket.set_nonblocking(true).map_err(listen)?;
     let listening = socket.local_addr().map_err(listen)?;
@@ -559,23 +588,20 @@ async fn set_up(setting_up: SettingUp) -> Result<(Rc<Net>, Settings), NetError> 
     .map_err(listen)?;
     let client = transport::client(&credential);
     endpoint.set_default_client_config(client.clone());
-    let (join, advertise) = (settings.join.clone(), settings.advertise);
-    let addr = loop {
-        let join = join.clone();
-        let asked = tokio::task::spawn_blocking(move || {
-            discovery::advertised(join.as_ref(), listening, advertise)
-        });
-        match asked
-            .await
-            .map_err(|error| NetError::Thread(error.into()))?
-        {
-            Err(error) if error.is_temporary() => {
-                repeats::warn("joining", error, "tried again");
-                sleep(LOOK_AGAIN).await;
-            }
-            other => break other?,
-        }
-    };
+    let advertise = settings.advertise;
+    let advertised =
+        ask(move || discovery::advertised(join.as_ref(), listening, advertise)).await?;
+    let addr = advertised.addr;
+    if !advertised.others.is_empty() {
+        let others: Vec<String> = (advertised.others.iter())
+            .map(|ip| SocketAddr::from((*ip, addr.port())).to_string())
+            .collect();
+        tracing::warn!(
+            "this node listens on all addresses of this machine, and tells the others {addr}. If they cannot reach that, \
+             say which: --advertise (SATIN_ADVERTISE) {}",
+            others.join(" or ")
+        );
+    }
     let me = Identity {
         peer: Peer {
             id: NodeId(rand::random()),
@@ -634,6 +660,7 @@ async fn set_up(setting_up: SettingUp) -> Result<(Rc<Net>, Settings), NetError> 
         events,
         traffic,
         join: settings.join.clone(),
+        guessed: advertised.is_guess.then_some(addr),
         grace: settings.grace,
     });
     let net = Net {
@@ -647,8 +674,24 @@ async fn set_up(setting_up: SettingUp) -> Result<(Rc<Net>, Settings), NetError> 
     Ok((Rc::new(net), settings))
 }
 
+/// Asks where the pool or this node is, until there is an answer: name servers and networks may need a while.
+async fn ask<R: Send + 'static>(
+    question: impl Fn() -> Result<R, DiscoveryError> + Clone + Send + 'static,
+) -> Result<R, NetError> {
+    loop {
+        let asked = tokio::task::spawn_blocking(question.clone()).await;
+        match asked.map_err(|error| NetError::Thread(error.into()))? {
+            Err(error) if error.is_temporary() => {
+                repeats::warn("joining", error, "tried again");
+                sleep(LOOK_AGAIN).await;
+            }
+            other => return Ok(other?),
+        }
+    }
+}
+
 async fn run(net: Rc<Net>, settings: Settings) {
-    let (join, me) = (settings.join.clone(), net.driver.borrow().me().addr);
+    let join = settings.join.clone();
     tokio::task::spawn_local(connect::accept(Rc::clone(&net)));
     tokio::task::spawn_local(keep_time(Rc::clone(&net)));
     tokio::task::spawn_local(keep_count(Rc::clone(&net)));
@@ -659,6 +702,7 @@ async fn run(net: Rc<Net>, settings: Settings) {
     net.over.notified().await;
     wind_up(&net).await;
     if let Some(file @ Join::File(_)) = join {
+        let me = net.driver.borrow().me().addr;
         // The file may lie on a machine that does not answer.
         let forget = tokio::task::spawn_blocking(move || discovery::forget(Some(&file), &[me]));
         if let Ok(Ok(Err(error))) = timeout(limits::GOODBYE / 4, forget).await {

@@ -1,14 +1,9 @@
 //! What the network is told: from the words of file, environment and program to things with types.
 
-use std::{
-    fmt,
-    net::{Ipv4Addr, SocketAddr},
-    path::PathBuf,
-    time::Duration,
-};
+use std::{fmt, net::SocketAddr, path::PathBuf, time::Duration};
 
 use crate::{
-    config::Words,
+    config::{Setting, Source, Sources, Words},
     node::{self, Policy, RepairMode},
 };
 
@@ -17,7 +12,7 @@ use crate::{
 pub struct Settings {
     /// Where to find the pool. `None`: this node founds it.
     pub join: Option<Join>,
-    /// Where to listen. Default: any port of the loopback interface, which only nodes of this machine reach.
+    /// Where to listen. Default: see [`bind_address`](super::discovery::bind_address).
     pub listen: Option<SocketAddr>,
     /// The address that others are told. Default: see [`advertised`](super::discovery::advertised).
     pub advertise: Option<SocketAddr>,
@@ -47,6 +42,9 @@ pub struct Settings {
     pub partition_wait: Duration,
     /// The node leaves when this is there. Default: it stays.
     pub drain_when: Option<DrainWhen>,
+    /// Who set what, for errors that come later.
+    #[doc(hidden)]
+    pub sources: Sources,
 }
 
 /// What tells a node to leave.
@@ -75,10 +73,10 @@ pub enum Join {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SettingsError {
     /// A value of the wrong form.
-    #[error("{name}={value:?}: expected {expected}")]
+    #[error("{}: expected {expected}", setting.with(value))]
     Value {
-        /// The variable.
-        name: &'static str,
+        /// Which.
+        setting: Setting,
         /// What it is set to.
         value: String,
         /// What it may be.
@@ -86,12 +84,14 @@ pub enum SettingsError {
     },
     /// A pool without a credential.
     #[error(
-        "SATIN_CREDENTIAL is not set, and a pool needs a credential: `satin keygen FILE` writes one; give all nodes a copy"
+        "no credential is given, and a pool needs one: `satin keygen FILE` writes it; give all nodes a copy, and say \
+         --credential FILE (or SATIN_CREDENTIAL)"
     )]
     NoCredential,
     /// Slurm tells names of hosts, but no port.
     #[error(
-        "SATIN_JOIN=slurm needs SATIN_LISTEN=0.0.0.0:PORT with the same PORT on all nodes (one node per host)"
+        "who joins by `slurm` listens on the same port on all nodes (one node per host): say --listen 0.0.0.0:PORT \
+         (or SATIN_LISTEN)"
     )]
     SlurmWithoutPort,
 }
@@ -112,12 +112,17 @@ impl Settings {
     /// # Errors
     /// If one makes no sense, or a pool is asked for without a credential.
     pub fn new(words: Words, threads: u32) -> Result<Option<Settings>, SettingsError> {
+        let sources = words.sources.clone();
+        Settings::checked(words, threads).map_err(|error| error.named(&sources))
+    }
+
+    fn checked(words: Words, threads: u32) -> Result<Option<Settings>, SettingsError> {
         let join = set(words.join.as_deref()).map(Join::parse).transpose()?;
-        let listen = address("SATIN_LISTEN", words.listen.as_deref())?;
+        let listen = address("listen", words.listen.as_deref())?;
         let advertise = advertise(words.advertise.as_deref())?;
-        let site = name("SATIN_SITE", words.site)?.unwrap_or_else(|| "default".into());
-        let pool = name("SATIN_POOL", words.pool)?.unwrap_or_else(program);
-        let own_name = name("SATIN_NAME", words.name)?.unwrap_or_else(host_and_process);
+        let site = name("site", words.site)?.unwrap_or_else(|| "default".into());
+        let pool = name("pool", words.pool)?.unwrap_or_else(program);
+        let own_name = name("name", words.name)?.unwrap_or_else(host_and_process);
         let policy = set(words.steal.as_deref()).map_or(Ok(Policy::default()), policy)?;
         let repair = set(words.repair.as_deref()).map_or(Ok(RepairMode::default()), repair)?;
         let drain_when = (set(words.drain_when.as_deref()).map(DrainWhen::parse)).transpose()?;
@@ -125,18 +130,14 @@ impl Settings {
         let max_crashes = words.max_crashes.unwrap_or(default.max_crashes);
         if max_crashes == 0 {
             return Err(wrong(
-                "SATIN_MAX_CRASHES",
+                "max_crashes",
                 max_crashes,
                 "a number of nodes, 1 or more",
             ));
         }
         let nodes = words.nodes.unwrap_or(1);
         if !(1..=NODES_MAX).contains(&nodes) {
-            return Err(wrong(
-                "SATIN_NODES",
-                nodes,
-                "a number of nodes from 1 to 65536",
-            ));
+            return Err(wrong("nodes", nodes, "a number of nodes from 1 to 65536"));
         }
         if join.is_none() && listen.is_none() {
             return Ok(None);
@@ -165,14 +166,8 @@ impl Settings {
             max_crashes,
             partition_wait: words.partition_wait.unwrap_or(default.partition_wait),
             drain_when,
+            sources: words.sources,
         }))
-    }
-
-    /// The address to bind: that of [`listen`](Settings::listen), or its default.
-    #[must_use]
-    pub fn bind(&self) -> SocketAddr {
-        self.listen
-            .unwrap_or_else(|| (Ipv4Addr::LOCALHOST, 0).into())
     }
 }
 
@@ -183,7 +178,7 @@ impl Join {
     /// If it has none of the four forms.
     pub fn parse(text: &str) -> Result<Join, SettingsError> {
         const EXPECTED: &str = "HOST:PORT[,HOST:PORT..], dns:NAME:PORT, file:PATH or slurm";
-        let error = || wrong("SATIN_JOIN", text, EXPECTED);
+        let error = || wrong("join", text, EXPECTED);
         let text = text.trim();
         if text == "slurm" {
             Ok(Join::Slurm)
@@ -237,7 +232,7 @@ impl DrainWhen {
             })
             .map(|_| DrainWhen::Http(text.into()))
         };
-        parsed.ok_or_else(|| wrong("SATIN_DRAIN_WHEN", text, EXPECTED))
+        parsed.ok_or_else(|| wrong("drain_when", text, EXPECTED))
     }
 }
 
@@ -258,26 +253,39 @@ fn set(text: Option<&str>) -> Option<&str> {
     text.map(str::trim).filter(|text| !text.is_empty())
 }
 
-fn wrong(name: &'static str, value: impl fmt::Display, expected: &'static str) -> SettingsError {
+impl SettingsError {
+    /// Names the setting as the one who has set it does.
+    fn named(mut self, sources: &Sources) -> SettingsError {
+        if let SettingsError::Value { setting, .. } = &mut self {
+            *setting = sources.setting(setting.key);
+        }
+        self
+    }
+}
+
+fn wrong(key: &'static str, value: impl fmt::Display, expected: &'static str) -> SettingsError {
     SettingsError::Value {
-        name,
+        setting: Setting {
+            key,
+            source: Source::Variable,
+        },
         value: value.to_string(),
         expected,
     }
 }
 
-fn address(name: &'static str, text: Option<&str>) -> Result<Option<SocketAddr>, SettingsError> {
+fn address(key: &'static str, text: Option<&str>) -> Result<Option<SocketAddr>, SettingsError> {
     const EXPECTED: &str = "IP:PORT, such as 0.0.0.0:7777, [::]:7777 or 127.0.0.1:0";
     set(text)
-        .map(|text| text.parse().map_err(|_| wrong(name, text, EXPECTED)))
+        .map(|text| text.parse().map_err(|_| wrong(key, text, EXPECTED)))
         .transpose()
 }
 
 fn advertise(text: Option<&str>) -> Result<Option<SocketAddr>, SettingsError> {
-    let addr = address("SATIN_ADVERTISE", text)?;
+    let addr = address("advertise", text)?;
     match addr {
         Some(addr) if addr.ip().is_unspecified() || addr.port() == 0 => Err(wrong(
-            "SATIN_ADVERTISE",
+            "advertise",
             addr,
             "an address that other nodes can dial, such as 192.0.2.7:7777",
         )),
@@ -285,12 +293,12 @@ fn advertise(text: Option<&str>) -> Result<Option<SocketAddr>, SettingsError> {
     }
 }
 
-fn name(variable: &'static str, text: Option<String>) -> Result<Option<String>, SettingsError> {
+fn name(key: &'static str, text: Option<String>) -> Result<Option<String>, SettingsError> {
     let Some(text) = set(text.as_deref()) else {
         return Ok(None);
     };
     if text.len() > NAME_MAX || text.chars().any(char::is_control) {
-        return Err(wrong(variable, text, "a name of at most 128 bytes"));
+        return Err(wrong(key, text, "a name of at most 128 bytes"));
     }
     Ok(Some(text.into()))
 }
@@ -300,7 +308,7 @@ fn policy(text: &str) -> Result<Policy, SettingsError> {
         "crs" => Ok(Policy::Crs),
         "rs" => Ok(Policy::Rs),
         "mw" => Ok(Policy::Mw),
-        _ => Err(wrong("SATIN_STEAL", text, "crs, rs or mw")),
+        _ => Err(wrong("steal", text, "crs, rs or mw")),
     }
 }
 
@@ -309,7 +317,7 @@ fn repair(text: &str) -> Result<RepairMode, SettingsError> {
         "running" => Ok(RepairMode::Running),
         "finished" => Ok(RepairMode::Finished),
         "naive" => Ok(RepairMode::Naive),
-        _ => Err(wrong("SATIN_REPAIR", text, "running, finished or naive")),
+        _ => Err(wrong("repair", text, "running, finished or naive")),
     }
 }
 
@@ -343,8 +351,26 @@ mod tests {
         Words {
             listen: Some("127.0.0.1:0".into()),
             credential: Some("pool.pem".into()),
+            sources: by_variables(),
             ..Words::default()
         }
+    }
+
+    /// All that is set here are variables.
+    fn by_variables() -> Sources {
+        let text = Some(String::new());
+        let config = crate::config::Config {
+            join: text.clone(),
+            listen: text.clone(),
+            advertise: text.clone(),
+            site: text.clone(),
+            pool: text.clone(),
+            steal: text.clone(),
+            repair: text,
+            nodes: Some(1),
+            ..Default::default()
+        };
+        config.given_by(|_| Source::Variable).sources
     }
 
     fn settings(words: Words) -> Settings {
@@ -375,12 +401,6 @@ mod tests {
         assert_eq!(settings.policy, Policy::Crs);
         assert!(settings.name.ends_with(&format!("-{}", std::process::id())));
         assert!(!settings.pool.is_empty());
-        let joining = super::tests::settings(Words {
-            listen: None,
-            join: Some("10.0.0.1:7777".into()),
-            ..words()
-        });
-        assert_eq!(joining.bind().to_string(), "127.0.0.1:0");
     }
 
     #[test]

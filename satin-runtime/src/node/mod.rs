@@ -108,6 +108,8 @@ pub enum Event {
     },
     /// The links have a new estimate.
     RoundTrip(Peer, Duration),
+    /// The first caller of a node that is alone has dialled this, and not the address that the node tells others.
+    Readdressed(SocketAddr),
 
     // ---- workers
     /// So many workers have nothing to do and no hosted job is waiting for them. Told whenever the number changes.
@@ -603,6 +605,11 @@ impl Node {
             Event::Drain(grace) => {
                 if !parts.leaving.begin(cx, (parts.root, parts.steal), grace) {
                     parts.go(cx);
+                }
+            }
+            Event::Readdressed(addr) => {
+                if parts.membership.readdressed(cx, addr) {
+                    parts.root.readdressed(cx);
                 }
             }
             Event::Stored(name) => parts.shared.stored(cx, name),

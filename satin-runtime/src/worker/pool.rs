@@ -24,6 +24,7 @@ use super::{
 };
 use crate::{
     config::{Config, Resolved},
+    exit,
     job::{
         Offer, RootTag,
         function::{Function, Prepared},
@@ -243,12 +244,12 @@ pub struct Workers {
 pub enum StartError {
     /// No address space for a worker's slots.
     #[error(
-        "cannot reserve 4 GiB of address space per worker (is there a `ulimit -v`?): {0}; lower SATIN_THREADS or raise the limit"
+        "cannot reserve 4 GiB of address space per worker (is there a `ulimit -v`?): {0}; fewer threads (SATIN_THREADS) need less, or raise the limit"
     )]
     Area(std::io::Error),
     /// No thread.
     #[error(
-        "cannot start a worker with a stack of {stack_mib} MiB: {source}; lower SATIN_THREADS or SATIN_STACK"
+        "cannot start a worker with a stack of {stack_mib} MiB: {source}; fewer threads (SATIN_THREADS) or smaller stacks (SATIN_STACK) need less"
     )]
     Thread {
         /// What was asked for.
@@ -258,9 +259,13 @@ pub enum StartError {
     },
 }
 
+/// Has this process made a pool of its own accord?
+static MADE: AtomicBool = AtomicBool::new(false);
+
 impl Workers {
     /// Starts the threads; each of them calls `begin` first.
     pub(crate) fn start(config: &Resolved, begin: fn()) -> Result<Workers, StartError> {
+        MADE.store(true, Ordering::Relaxed);
         let size = config.stack_mib << 20;
         let pool = Pool::new(config.threads, size).map_err(StartError::Area)?;
         let mut workers = Workers {
@@ -373,6 +378,15 @@ impl Drop for Workers {
     }
 }
 
+/// This process was to be a node of a pool, and is none: without a word each node would run the program alone.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "{0} asks for a node of a pool, but this program has called a spawnable function without being one. Begin `main` with \
+     #[satin::main], or call satin::run(satin::Config::default(), || ..) in it; what starts `main` otherwise, such as \
+     #[tokio::main], goes inside. To run the program alone, unset SATIN_JOIN and SATIN_LISTEN, also in satin.toml"
+)]
+struct NoMain(String);
+
 /// The pool for calls from ordinary threads that are under no [`Workers::run`].
 fn default_pool() -> &'static Arc<Pool> {
     static DEFAULT: OnceLock<Workers> = OnceLock::new();
@@ -380,6 +394,11 @@ fn default_pool() -> &'static Arc<Pool> {
         let start = || -> Result<Workers, Box<dyn std::error::Error>> {
             let config = Config::load()?;
             config.start_log()?;
+            if let Some(setting) = config.network()
+                && !MADE.load(Ordering::Relaxed)
+            {
+                exit::with_error(2, &NoMain(setting));
+            }
             Ok(Workers::start(&config.resolve()?, || ())?)
         };
         start().unwrap_or_else(|error| panic!("satin cannot start: {error}"))

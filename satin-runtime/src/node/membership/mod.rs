@@ -582,6 +582,25 @@ impl Membership {
         self.lost.welcome(cx, now, lost);
     }
 
+    /// Others are told this address of us from now on. Only a node that is alone may change it: nobody else knows the old
+    /// one then. False if it is not.
+    pub(crate) fn readdressed(&mut self, cx: &mut Context<'_>, addr: SocketAddr) -> bool {
+        let is_alone = cx.view.len() == 1;
+        let State::In(detector, _) = &mut self.state else {
+            return false;
+        };
+        if is_alone {
+            let me = Identity {
+                addr,
+                ..cx.view.me().clone()
+            };
+            cx.view.set_me(me.clone());
+            // It knows nobody yet, so a new one knows as much.
+            **detector = Detector::new(Arc::new(me), cx.config, cx.rng);
+        }
+        is_alone
+    }
+
     pub(crate) fn here(&mut self, cx: &mut Context<'_>, from: Peer, identity: Identity) {
         let now = self.awake(cx.now);
         if identity.peer != from {

@@ -181,6 +181,14 @@ impl Roots {
         self.runs_main = true;
     }
 
+    /// Others are told another address of this node from now on.
+    pub(crate) fn readdressed(&mut self, cx: &mut Context<'_>) {
+        let me = cx.view.me();
+        if let Some(master) = self.master.as_mut().filter(|old| old.peer == me.peer) {
+            *master = me.clone();
+        }
+    }
+
     pub(crate) fn welcome(&mut self, term: u32, members: &[Identity]) {
         self.master = members.first().cloned();
         self.term = term;

@@ -1,0 +1,555 @@
+//! The examples of the help texts, of the README and of the docs are run as they are printed there, on two machines: two
+//! network namespaces, 192.0.2.7 and 192.0.2.9, with a cable between them.
+//!
+//! The commands are taken from the texts, not repeated here. Only what is computed is made smaller.
+
+use std::{
+    fs,
+    os::unix::{fs::PermissionsExt, process::CommandExt},
+    path::{Path, PathBuf},
+    process::{Child, Command, ExitStatus, Stdio},
+    sync::atomic::{AtomicU32, Ordering},
+    time::{Duration, Instant},
+};
+
+mod common;
+
+use common::{PATIENCE, example};
+
+const COMMANDS: [&str; 5] = ["", "run", "node", "drain", "keygen"];
+
+const COLUMNS: usize = 80;
+
+/// A help text, as a terminal of 80 columns shows it.
+fn help(command: &str) -> String {
+    let output = Command::new(env!("CARGO_BIN_EXE_satin"))
+        .args(command.split_whitespace())
+        .arg("--help")
+        .env("COLUMNS", COLUMNS.to_string())
+        .output()
+        .expect("satin starts");
+    String::from_utf8(output.stdout).expect("text")
+}
+
+/// The commands in a text, with their continued lines: those that begin with one of the words that users type.
+fn commands(text: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    let mut lines = text.lines();
+    while let Some(line) = lines.next() {
+        let begins = ["satin ", "srun ", "scp "];
+        if !begins
+            .iter()
+            .any(|word| line.trim_start().starts_with(word))
+        {
+            continue;
+        }
+        let mut command = line.trim().to_owned();
+        while let Some(begun) = command.strip_suffix('\\') {
+            let next = lines.next().expect("a continued line").trim();
+            command = format!("{} {next}", begun.trim_end());
+        }
+        found.push(command);
+    }
+    found
+}
+
+/// From "Examples" on: what stands above it are descriptions and usage.
+fn examples_of(command: &str) -> Vec<String> {
+    let text = help(command);
+    let (_, examples) = text
+        .split_once("Examples:\n")
+        .unwrap_or_else(|| panic!("`satin {command} --help` has no examples"));
+    let found = commands(examples);
+    assert!(!found.is_empty(), "{text}");
+    found
+}
+
+/// The commands in the blocks of shell text of a document.
+fn commands_of_document(path: &str) -> Vec<String> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(path);
+    let text = fs::read_to_string(&path).expect("a document");
+    let blocks = text.split("```sh\n").skip(1);
+    let mut found = Vec::new();
+    for block in blocks {
+        let (block, _) = block.split_once("```").expect("a block ends");
+        found.extend(commands(block));
+    }
+    // The shell would not mind comments; we look at the words.
+    for command in &mut found {
+        if let Some((before, _)) = command.split_once(" #") {
+            *command = before.trim().into();
+        }
+    }
+    found
+}
+
+/// A terminal that is narrower than an example breaks it in pieces, which the shell then runs one by one.
+#[test]
+fn examples_can_be_pasted_from_a_terminal_of_80_columns() {
+    for command in COMMANDS {
+        let text = help(command);
+        let (_, examples) = text.split_once("Examples:\n").expect("examples");
+        for line in examples.lines() {
+            assert!(line.len() <= COLUMNS, "`satin {command} --help`: {line}");
+        }
+        for example in commands(examples) {
+            let quotes = example.matches('\'').count();
+            assert!(quotes % 2 == 0, "broken: {example}");
+            if let Some((_, words)) = example.split_once("satin node") {
+                assert!(words.contains(" -- "), "broken: {example}");
+            }
+        }
+    }
+}
+
+// ------------------------------------------------------------------------------------------------------------- machines
+
+/// Two namespaces with a cable between them, a directory for each, and what the examples expect to find. They go when this
+/// is dropped, also by a panic.
+struct Machines {
+    names: [String; 2],
+    scratch: tempfile::TempDir,
+}
+
+const ADDRESSES: [&str; 2] = ["192.0.2.7", "192.0.2.9"];
+
+/// The names that the examples give to machines.
+const HOSTS: [&str; 2] = ["n1 n7", "n2 node1"];
+
+fn ip(words: &str) -> bool {
+    let run = Command::new("ip")
+        .args(words.split_whitespace())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status();
+    run.is_ok_and(|status| status.success())
+}
+
+impl Machines {
+    /// `None`, and says so, where this process may not make namespaces.
+    fn new(test: &str) -> Option<Machines> {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let name = |machine| format!("satin-{}-{number}{machine}", std::process::id());
+        let machines = Machines {
+            names: [name("a"), name("b")],
+            scratch: tempfile::tempdir().expect("a directory"),
+        };
+        let [a, b] = &machines.names;
+        if !ip(&format!("netns add {a}")) || !ip(&format!("netns add {b}")) {
+            println!("skipped: {test} needs root and iproute2 for network namespaces");
+            return None;
+        }
+        assert!(ip(&format!(
+            "-n {a} link add eth0 type veth peer name eth0 netns {b}"
+        )));
+        for machine in 0..2 {
+            machines.set_up(machine);
+        }
+        Some(machines)
+    }
+
+    fn set_up(&self, machine: usize) {
+        let (name, address) = (&self.names[machine], ADDRESSES[machine]);
+        assert!(ip(&format!("-n {name} addr add {address}/24 dev eth0")));
+        assert!(ip(&format!("-n {name} link set lo up")));
+        assert!(ip(&format!("-n {name} link set eth0 up")));
+        // `ip netns exec` puts this in the place of /etc/hosts.
+        fs::create_dir_all(etc(name)).expect("made");
+        let hosts: String = (0..2)
+            .map(|other| format!("{} {}\n", ADDRESSES[other], HOSTS[other]))
+            .collect();
+        fs::write(
+            etc(name).join("hosts"),
+            format!("127.0.0.1 localhost\n{hosts}"),
+        )
+        .expect("written");
+        fs::create_dir(self.home(machine)).expect("made");
+        let bin = self.scratch.path().join("bin");
+        if machine == 0 {
+            fs::create_dir(&bin).expect("made");
+            fs::create_dir(self.scratch.path().join("shared")).expect("made");
+            std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_satin"), bin.join("satin"))
+                .expect("linked");
+            // Both machines have one disk here: what is copied is there already.
+            script(&bin.join("scp"), "exit 0");
+            script(&bin.join("ssh"), "shift; exec \"$@\"");
+            script(&bin.join("srun"), "shift 2; exec \"$@\"");
+        }
+    }
+
+    /// The directory that commands run in, one for each machine.
+    fn home(&self, machine: usize) -> PathBuf {
+        self.scratch.path().join(["here", "there"][machine])
+    }
+
+    fn events(&self) -> PathBuf {
+        self.scratch.path().join("events")
+    }
+
+    /// The program that examples call `./program`, and a credential.
+    fn install(&self, program: &str) {
+        for machine in 0..2 {
+            let file = self.home(machine).join("program");
+            if !file.exists() {
+                fs::copy(example(program), file).expect("copied");
+            }
+        }
+        self.give_credential();
+    }
+
+    fn give_credential(&self) {
+        let file = self.home(0).join("pool.pem");
+        if !file.exists() {
+            satin_runtime::net::Credential::write_new(&file).expect("written");
+        }
+        let _ = fs::copy(&file, self.home(1).join("pool.pem"));
+    }
+
+    /// A shell command, as somebody types it on that machine.
+    fn command(&self, machine: usize, text: &str) -> Command {
+        let path = std::env::var("PATH").unwrap_or_default();
+        let bin = self.scratch.path().join("bin");
+        let text = text.replace(
+            "/shared/",
+            &format!("{}/shared/", self.scratch.path().display()),
+        );
+        let mut command = Command::new("ip");
+        command
+            .args(["netns", "exec", &self.names[machine], "sh", "-c", &text])
+            .current_dir(self.home(machine))
+            .env("PATH", format!("{}:{path}", bin.display()))
+            .env("SATIN_EVENTS", self.events())
+            .env("SATIN_THREADS", "1")
+            .env("SLURM_JOB_NODELIST", "n[1-2]");
+        command
+    }
+
+    fn start(&self, machine: usize, text: &str) -> Started {
+        self.start_with(machine, text, &[])
+    }
+
+    fn start_with(&self, machine: usize, text: &str, more: &[(&str, &str)]) -> Started {
+        let said = tempfile::NamedTempFile::new_in(self.scratch.path()).expect("a file");
+        let child = self
+            .command(machine, text)
+            .envs(more.iter().copied())
+            .stdin(Stdio::null())
+            .stdout(appending(said.path()))
+            .stderr(appending(said.path()))
+            .process_group(0)
+            .spawn()
+            .expect("ip starts");
+        Started {
+            child,
+            text: text.into(),
+            said,
+        }
+    }
+
+    /// How many lines of the events file have that in them.
+    fn events_with(&self, what: &str) -> usize {
+        let text = fs::read_to_string(self.events()).unwrap_or_default();
+        text.lines().filter(|line| line.contains(what)).count()
+    }
+
+    #[track_caller]
+    fn wait_for(&self, event: &str, count: usize, all: &mut [Started]) {
+        let began = Instant::now();
+        while self.events_with(event) < count {
+            for started in all.iter_mut() {
+                let ended = started.child.try_wait().expect("a child");
+                let failed = ended.is_some_and(|status| !status.success());
+                assert!(
+                    !failed && began.elapsed() < PATIENCE,
+                    "{count} x {event} did not come; {ended:?}: {}",
+                    started.tell()
+                );
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+}
+
+impl Drop for Machines {
+    fn drop(&mut self) {
+        for name in &self.names {
+            ip(&format!("netns del {name}"));
+            let _ = fs::remove_dir_all(etc(name));
+        }
+    }
+}
+
+fn etc(name: &str) -> PathBuf {
+    Path::new("/etc/netns").join(name)
+}
+
+/// What is printed on one and on the other does not overwrite each other.
+fn appending(path: &Path) -> fs::File {
+    let file = fs::OpenOptions::new().append(true).open(path);
+    file.expect("open")
+}
+
+fn script(path: &Path, text: &str) {
+    fs::write(path, format!("#!/bin/sh\n{text}\n")).expect("written");
+    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).expect("set");
+}
+
+/// A command that runs. Dropping it kills it with what it has started.
+struct Started {
+    child: Child,
+    text: String,
+    said: tempfile::NamedTempFile,
+}
+
+impl Started {
+    fn said(&self) -> String {
+        fs::read_to_string(self.said.path()).unwrap_or_default()
+    }
+
+    fn tell(&self) -> String {
+        format!("$ {}\n{}", self.text, self.said())
+    }
+
+    fn status(&mut self) -> ExitStatus {
+        let began = Instant::now();
+        loop {
+            if let Some(status) = self.child.try_wait().expect("a child") {
+                return status;
+            }
+            assert!(
+                began.elapsed() < PATIENCE,
+                "it does not end: {}",
+                self.tell()
+            );
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    /// Waits until it has ended well.
+    #[track_caller]
+    fn succeeds(&mut self) {
+        let status = self.status();
+        assert!(status.success(), "{status}: {}", self.tell());
+    }
+}
+
+impl Drop for Started {
+    fn drop(&mut self) {
+        let pid = i32::try_from(self.child.id()).ok();
+        if let (Ok(None), Some(pid)) = (
+            self.child.try_wait(),
+            pid.and_then(rustix::process::Pid::from_raw),
+        ) {
+            let _ = rustix::process::kill_process_group(pid, rustix::process::Signal::KILL);
+            let _ = self.child.wait();
+        }
+    }
+}
+
+// ------------------------------------------------------------------------------------------------------------- examples
+
+/// What is computed is made smaller; else the command is as it was printed.
+fn smaller(command: &str) -> String {
+    command.replace("./program 42", "./program 27")
+}
+
+/// What follows a flag.
+fn value<'c>(command: &'c str, flag: &str) -> Option<&'c str> {
+    let mut words = command.split_whitespace().skip_while(|word| *word != flag);
+    words.nth(1)
+}
+
+/// What examples of `satin node` make together: the founder, those that join it, and commands that all machines run.
+fn run_nodes(test: &str, examples: &[String]) {
+    let nodes: Vec<&String> = (examples.iter())
+        .filter(|text| text.contains("satin node"))
+        .collect();
+    let is_joiner = |text: &str| {
+        value(text, "--join").is_some_and(|at| at.starts_with(ADDRESSES[0]) && !at.contains(','))
+    };
+    let joiners: Vec<&String> = nodes
+        .iter()
+        .copied()
+        .filter(|text| is_joiner(text))
+        .collect();
+    for founder in nodes.iter().filter(|text| !is_joiner(text)) {
+        let Some(machines) = Machines::new(test) else {
+            return;
+        };
+        machines.install("fib");
+        println!("{founder}");
+        let count: usize =
+            value(founder, "--nodes").map_or(2, |nodes| nodes.parse().expect("a number"));
+        let nodes = count.to_string();
+        let more = [("SATIN_NODES", &*nodes)];
+        let mut all = vec![machines.start_with(0, &smaller(founder), &more)];
+        // The same command everywhere, or the ones that join.
+        let others: Vec<&String> = match value(founder, "--join") {
+            Some(_) => vec![founder],
+            None => joiners.clone(),
+        };
+        machines.wait_for("\"event\":\"node\"", 1, &mut all);
+        for number in 1..count {
+            let other = others[(number - 1) % others.len()];
+            println!("{other}");
+            all.push(machines.start_with(1, &smaller(other), &more));
+        }
+        machines.wait_for("\"event\":\"pool_ended\",\"code\":0", 1, &mut all);
+        all.iter_mut().for_each(Started::succeeds);
+        // The master tells of all others, and one node alone has printed the answer.
+        assert_eq!(
+            machines.events_with("\"event\":\"joined\""),
+            count - 1,
+            "{}",
+            all[0].tell()
+        );
+        let answers = all
+            .iter()
+            .filter(|node| node.said().contains("fib(27) = 196418"));
+        assert_eq!(
+            answers.count(),
+            1,
+            "{}",
+            all.iter().map(Started::tell).collect::<String>()
+        );
+    }
+}
+
+/// An example of `satin drain` asks nodes to leave that are called as it says, and run where it says.
+fn run_drain(test: &str, drain: &str) {
+    let Some(machines) = Machines::new(test) else {
+        return;
+    };
+    machines.install("knary");
+    println!("{drain}");
+    let join = value(drain, "--join").expect("somewhere");
+    let pool = value(drain, "--pool").expect("a pool");
+    let names: Vec<&str> = drain
+        .split_whitespace()
+        .skip(2)
+        .take_while(|word| !word.starts_with("--"))
+        .collect();
+    let site = value(drain, "--site").unwrap_or("default");
+    let leaving = if names.is_empty() {
+        vec!["there-1", "there-2"]
+    } else {
+        names
+    };
+    let work = "./program 1 4 100000000 --sleep";
+    let join = match join.strip_prefix("file:") {
+        Some(_) => join.to_owned(),
+        None => format!("{}:7777", ADDRESSES[0]),
+    };
+    let node = |join: &str, listen: &str, site: &str, name: &str| {
+        format!(
+            "satin node {join} {listen} --site {site} --name {name} --pool {pool} --credential pool.pem -- {work}"
+        )
+    };
+    let found = if join.starts_with("file:") {
+        format!("--join {join}")
+    } else {
+        String::new()
+    };
+    let more = [("SATIN_NODES", &*(leaving.len() + 1).to_string())];
+    let mut all = vec![machines.start_with(
+        0,
+        &node(&found, "--listen 0.0.0.0:7777", "elsewhere", "master"),
+        &more,
+    )];
+    machines.wait_for("\"event\":\"node\"", 1, &mut all);
+    for name in &leaving {
+        all.push(machines.start_with(1, &node(&format!("--join {join}"), "", site, name), &more));
+    }
+    machines.wait_for("\"event\":\"joined\"", leaving.len(), &mut all);
+    machines.wait_for("\"event\":\"root_started\"", 1, &mut all);
+    machines.start(1, drain).succeeds();
+    for left in &mut all[1..] {
+        left.succeeds();
+    }
+    assert_eq!(machines.events_with("\"event\":\"left\""), leaving.len());
+}
+
+/// An example of `satin run` runs on one machine. What it names is a program that only waits; cargo has built it.
+fn run_run(test: &str, run: &str) {
+    let Some(machines) = Machines::new(test) else {
+        return;
+    };
+    println!("{run}");
+    let home = machines.home(0);
+    let waits = format!("exec {} 3 5 150000 --sleep", example("knary").display());
+    let program = home.join("program");
+    script(&program, &waits);
+    let named = ["--example", "--bin"]
+        .into_iter()
+        .find_map(|flag| Some((flag, value(run, flag)?)));
+    let cargo = home.join("cargo");
+    let message = named.map_or(String::new(), |(flag, name)| {
+        format!(
+            r#"{{"target":{{"kind":["{}"],"name":"{name}"}},"executable":"{}"}}"#,
+            flag.trim_start_matches('-'),
+            program.display()
+        )
+    });
+    script(&cargo, &format!("echo '{message}'"));
+    let mut run = machines.start_with(0, run, &[("CARGO", &cargo.display().to_string())]);
+    run.succeeds();
+    assert!(run.said().contains("125 leaves"), "{}", run.tell());
+}
+
+fn run_all(test: &str, examples: &[String]) {
+    run_nodes(test, examples);
+    for example in examples {
+        if example.starts_with("satin drain") {
+            run_drain(test, example);
+        } else if example.starts_with("satin run") && !example.ends_with("--help") {
+            run_run(test, example);
+        } else if example.starts_with("satin keygen") {
+            let Some(machines) = Machines::new(test) else {
+                return;
+            };
+            machines.start(0, example).succeeds();
+        }
+    }
+}
+
+#[test]
+fn the_examples_of_satin_work() {
+    run_all("the_examples_of_satin_work", &examples_of(""));
+}
+
+#[test]
+fn the_examples_of_satin_node_work() {
+    run_all("the_examples_of_satin_node_work", &examples_of("node"));
+}
+
+#[test]
+fn the_examples_of_satin_keygen_work() {
+    let mut examples = examples_of("keygen");
+    // The founder on the other machine has somebody to work with.
+    examples.extend(
+        examples_of("")
+            .into_iter()
+            .filter(|text| text.contains("--join")),
+    );
+    run_all("the_examples_of_satin_keygen_work", &examples);
+}
+
+#[test]
+fn the_examples_of_satin_drain_work() {
+    run_all("the_examples_of_satin_drain_work", &examples_of("drain"));
+}
+
+#[test]
+fn the_examples_of_satin_run_work() {
+    run_all("the_examples_of_satin_run_work", &examples_of("run"));
+}
+
+#[test]
+fn the_examples_of_the_documents_work() {
+    for document in ["README.md", "docs/src/when-a-machine-dies.md"] {
+        let examples = commands_of_document(document);
+        assert!(!examples.is_empty(), "{document} has examples");
+        run_all("the_examples_of_the_documents_work", &examples);
+    }
+}
