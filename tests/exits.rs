@@ -48,6 +48,15 @@ fn program() {
     let Ok(way) = std::env::var(WAY) else {
         return;
     };
+    if way == "plain" {
+        // No `#[satin::main]`, no `satin::run`.
+        println!("alone: {}", fib(20));
+        std::process::exit(0);
+    }
+    if way == "run-error" {
+        let failed: Result<u64, u64> = satin::run(satin::Config::default(), || Err(fib(20)));
+        std::process::exit(if failed.is_err() { 3 } else { 0 });
+    }
     if way == "error" {
         let failed: Result<u64, u64> = satin::__private::main(|| Err(fib(20)));
         assert_eq!(failed, Err(6765));
@@ -134,10 +143,22 @@ impl Pool {
     }
 
     fn start_with(&self, name: &str, nodes: u32, key: &str, more: &[(&str, &str)]) -> Node {
+        let mut command = Command::new(std::env::current_exe().expect("this test"));
+        command.args(["--exact", "program", "--nocapture"]);
+        self.start_as(command, name, nodes, key, more)
+    }
+
+    fn start_as(
+        &self,
+        mut command: Command,
+        name: &str,
+        nodes: u32,
+        key: &str,
+        more: &[(&str, &str)],
+    ) -> Node {
         let at = |name: &str| self.dir.path().join(name);
         let join = format!("file:{}", at("members").display());
-        let mut child = Command::new(std::env::current_exe().expect("this test"))
-            .args(["--exact", "program", "--nocapture"])
+        let mut child = command
             .env(WAY, self.way)
             .env("SATIN_THREADS", "1")
             .env("SATIN_NAME", name)
@@ -199,7 +220,7 @@ fn the_pool_ends_with_main_however_it_ends() {
 #[test]
 fn a_node_that_is_asked_to_leave_hands_over_and_the_others_go_on() {
     let _watchdog = Watchdog::new("a_node_that_is_asked_to_leave_hands_over_and_the_others_go_on");
-    for signal in ["-TERM", "-INT"] {
+    for (signal, alone) in [("-TERM", 143), ("-INT", 130), ("-HUP", 129)] {
         let pool = Pool::new("stay");
         let (mut master, mut member) = pool.two();
         pool.wait_for("root_finished", &mut master);
@@ -217,10 +238,9 @@ fn a_node_that_is_asked_to_leave_hands_over_and_the_others_go_on() {
         pool.wait_for(&about("left", "one"), &mut another);
         // Nobody is left to hand over to.
         another.signal(signal);
-        let code = if signal == "-TERM" { 143 } else { 130 };
-        assert_eq!(another.code(), Ok(code), "{}", another.said());
+        assert_eq!(another.code(), Ok(alone), "{}", another.said());
         assert!(pool.events().contains(&format!(
-            "{{\"event\":\"pool_ended\",\"code\":{code},\"name\":\"three\""
+            "{{\"event\":\"pool_ended\",\"code\":{alone},\"name\":\"three\""
         )));
     }
 }
@@ -239,6 +259,54 @@ fn who_is_asked_twice_goes_at_once() {
     pool.wait_for(&about("left", "two"), &mut master);
     master.signal("-INT");
     assert_eq!(master.code(), Ok(130), "{}", master.said());
+}
+
+/// As `nohup` starts it: then a terminal that is closed is nothing to it. Were it a request, the one after it would be the
+/// second, which is not waited for.
+#[test]
+fn a_hangup_that_is_ignored_stays_ignored() {
+    let _watchdog = Watchdog::new("a_hangup_that_is_ignored_stays_ignored");
+    let pool = Pool::new("work");
+    let mut master = pool.start("one", 2, "key");
+    pool.wait_for("\"master\"", &mut master);
+    let mut command = Command::new("sh");
+    let script = "trap '' HUP; exec \"$0\" --exact program --nocapture";
+    command
+        .args(["-c", script])
+        .arg(std::env::current_exe().expect("this test"));
+    let mut member = pool.start_as(command, "two", 2, "key", &[("SATIN_GRACE", "1")]);
+    pool.wait_for("root_started", &mut master);
+    member.signal("-HUP");
+    member.signal("-TERM");
+    pool.wait_for(&about("draining", "two"), &mut master);
+    assert_eq!(member.code(), Ok(0), "{}", member.said());
+}
+
+/// Each node would run it alone, and print its own answer.
+#[test]
+fn a_program_that_never_becomes_a_node_is_refused() {
+    let _watchdog = Watchdog::new("a_program_that_never_becomes_a_node_is_refused");
+    let pool = Pool::new("plain");
+    let mut node = pool.start("one", 1, "key");
+    assert_eq!(node.code(), Ok(2));
+    let said = node.said();
+    for word in ["error: SATIN_JOIN=\"file:", "#[satin::main]", "satin::run("] {
+        assert!(said.contains(word), "{said}");
+    }
+}
+
+#[test]
+fn a_variable_that_is_no_setting_is_warned_of() {
+    let _watchdog = Watchdog::new("a_variable_that_is_no_setting_is_warned_of");
+    let pool = Pool::new("return");
+    let more = [("SATIN_THREAD", "1"), ("SATIN_LOG", "warn")];
+    let mut node = pool.start_with("one", 1, "key", &more);
+    assert_eq!(node.code(), Ok(0));
+    let said = node.said();
+    assert!(
+        said.contains("SATIN_THREAD is no setting of Satin: did you mean SATIN_THREADS?"),
+        "{said}"
+    );
 }
 
 /// The event, without the numbers that it may have.
@@ -307,12 +375,14 @@ fn the_dead_are_struck_from_the_list_of_members() {
 #[test]
 fn the_pool_ends_with_the_code_of_an_error_that_main_returns() {
     let _watchdog = Watchdog::new("the_pool_ends_with_the_code_of_an_error_that_main_returns");
-    let pool = Pool::new("error");
-    let (mut master, mut member) = pool.two();
-    assert_eq!(master.code(), Ok(3), "{}", master.said());
-    assert_eq!(member.code(), Ok(0), "{}", member.said());
-    let ended = "{\"event\":\"pool_ended\",\"code\":3,";
-    assert!(pool.events().contains(ended), "{}", pool.events());
+    for way in ["error", "run-error"] {
+        let pool = Pool::new(way);
+        let (mut master, mut member) = pool.two();
+        assert_eq!(master.code(), Ok(3), "{}", master.said());
+        assert_eq!(member.code(), Ok(0), "{}", member.said());
+        let ended = "{\"event\":\"pool_ended\",\"code\":3,";
+        assert!(pool.events().contains(ended), "{way}: {}", pool.events());
+    }
 }
 
 #[test]

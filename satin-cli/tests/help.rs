@@ -130,6 +130,7 @@ impl Machines {
     fn new(test: &str) -> Option<Machines> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        remove_leftovers();
         let name = |machine| format!("satin-{}-{number}{machine}", std::process::id());
         let machines = Machines {
             names: [name("a"), name("b")],
@@ -276,6 +277,23 @@ impl Drop for Machines {
         for name in &self.names {
             ip(&format!("netns del {name}"));
             let _ = fs::remove_dir_all(etc(name));
+        }
+    }
+}
+
+/// Namespaces of tests that were killed.
+fn remove_leftovers() {
+    let names = fs::read_dir("/run/netns").into_iter().flatten().flatten();
+    for name in names.filter_map(|entry| entry.file_name().into_string().ok()) {
+        let process = name
+            .strip_prefix("satin-")
+            .and_then(|rest| rest.split('-').next());
+        let is_left = |process: &str| {
+            process.parse::<u32>().is_ok() && !Path::new("/proc").join(process).exists()
+        };
+        if process.is_some_and(is_left) {
+            ip(&format!("netns del {name}"));
+            let _ = fs::remove_dir_all(etc(&name));
         }
     }
 }
@@ -436,7 +454,8 @@ fn run_drain(test: &str, drain: &str) {
     } else {
         names
     };
-    let work = "./program 1 4 100000000 --sleep";
+    // Far more than the test waits for, in leaves that nobody waits for.
+    let work = "./program 2 100 100000 --sleep";
     let join = match join.strip_prefix("file:") {
         Some(_) => join.to_owned(),
         None => format!("{}:7777", ADDRESSES[0]),

@@ -1,5 +1,7 @@
 //! What `satin run` promises about processes, whatever they do: shell scripts stand for nodes here.
 
+mod common;
+
 use std::{
     path::{Path, PathBuf},
     process::{Command, Stdio},
@@ -271,6 +273,94 @@ fn the_command_passes_arguments_and_code_on() {
     assert_eq!(String::from_utf8_lossy(&output.stdout), "--help\n");
     assert_eq!(output.status.code(), Some(5));
     assert!(output.stderr.is_empty());
+}
+
+/// It would print its answer once for each process, as if all were well.
+#[test]
+fn a_program_that_is_never_a_node_is_told_of() {
+    let outcome = run(Plan {
+        output: Output::Keep,
+        ..Plan::new(["/bin/echo", "hello"], Sites::alike(1, 2))
+    });
+    assert_eq!((outcome.code, &*outcome.stdout), (0, "hello\n"));
+    let said = &outcome.stderr;
+    assert!(
+        said.starts_with("satin: /bin/echo was never a node of the pool: it ran alone"),
+        "{said}"
+    );
+    assert!(said.contains("#[satin::main]"), "{said}");
+    let both = run(plan(
+        "until [ \"$(wc -l < \"$SATIN_EVENTS\")\" -ge 2 ]; do sleep 0.01; done",
+        "1x2",
+    ));
+    assert!(
+        both.stderr.contains("its 2 processes ran alone"),
+        "{}",
+        both.stderr
+    );
+    // What fails says so itself.
+    let fails = run(plan("exit 2", "1x1"));
+    assert_eq!((fails.code, &*fails.stderr), (2, ""));
+}
+
+fn satin(arguments: &[&str]) -> std::process::Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_satin"));
+    for variable in ["SATIN_JOIN", "SATIN_LISTEN"] {
+        command.env_remove(variable);
+    }
+    command.args(arguments).output().expect("it starts")
+}
+
+#[test]
+fn a_node_of_no_pool_is_an_error() {
+    let output = satin(&["node", "--site", "delft", "--", "/bin/echo", "hello"]);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && output.stdout.is_empty());
+    for word in ["error: ", "--listen", "--join"] {
+        assert!(said.contains(word), "{said}");
+    }
+}
+
+#[test]
+fn a_node_that_does_not_use_satin_is_told_of() {
+    let output = satin(&["node", "--join", "127.0.0.1:9", "--", "/bin/echo", "hello"]);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "hello\n");
+    assert!(said.contains("/bin/echo does not use Satin"), "{said}");
+}
+
+/// The user has typed `--threads`, and knows nothing of a variable.
+#[test]
+fn errors_name_the_flags_of_satin_node() {
+    let fib = common::example("fib").display().to_string();
+    let node = ["node", "--join", "127.0.0.1:9", "--credential", "none.pem"];
+    for (flags, expected) in [
+        (["--threads", "0"], "error: --threads 0: expected"),
+        (["--max-crashes", "0"], "error: --max-crashes 0: expected"),
+        (
+            ["--listen", "localhost"],
+            "error: --listen localhost: expected",
+        ),
+    ] {
+        let output = satin(&[&node[..], &flags, &["--", &fib, "20"]].concat());
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(
+            said.contains(expected) && !said.contains("SATIN_"),
+            "{said}"
+        );
+    }
+    let output = satin(&[
+        "node",
+        "--join",
+        "127.0.0.1:9",
+        "--",
+        &fib,
+        "20",
+        "--threads",
+        "0",
+    ]);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("error: --threads 0: expected"), "{said}");
 }
 
 /// Neither Ctrl-C nor even SIGKILL leaves a process or a file behind.

@@ -14,7 +14,11 @@ use crate::{
     exit,
     job::record::Aborted,
     net::{Handle, NetError, Network, Settings, Turn, priority, settings::SettingsError},
-    observe::{Figures, standing::Standing},
+    observe::{
+        Figures,
+        events::{Event, EventLog},
+        standing::Standing,
+    },
     worker::{self, Gate, StartError, Workers},
 };
 
@@ -226,7 +230,7 @@ impl Satin {
 
     /// The main program of this node: the master runs `main`, and the pool ends with it; others serve until that has
     /// happened, and never return, or until they become master themselves.
-    fn run_as_main<R>(self, mut main: impl FnMut() -> R, goodbye: Goodbye) -> R {
+    fn run_as_main<R>(mut self, mut main: impl FnMut() -> R, goodbye: Goodbye) -> R {
         let Some(network) = &self.network else {
             return self.workers.run_as_main(main);
         };
@@ -247,8 +251,9 @@ impl Satin {
         };
         match goodbye {
             Goodbye::Now => {
+                let log = self.network.as_mut().and_then(Network::take_event_log);
                 drop(self);
-                exit::forget();
+                exit::at_exit(move |code| correct_the_end(log, code));
             }
             Goodbye::AtExit => exit::at_exit(move |code| {
                 if let Some(network) = &self.network {
@@ -313,6 +318,13 @@ pub fn node() -> NodeInfo {
     }
 }
 
+/// The pool has ended, and the others have gone, when [`run`] returned; the exit code of the process is known only now.
+fn correct_the_end(log: Option<EventLog>, code: Option<i32>) {
+    if let (Some(log), Some(code)) = (log, code.filter(|code| *code != 0)) {
+        log.write(Event::PoolEnded { code });
+    }
+}
+
 /// When the others hear that `main` is over.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Goodbye {
@@ -324,8 +336,8 @@ enum Goodbye {
 
 /// Runs `main` as the main program of this node, with `program`'s settings above those of file and environment.
 ///
-/// With a network, the pool ends when `main` does, with its exit code, however it ends (an `Err` that it returns counts
-/// as success here, as the exit code comes later; [`main`] tells the right one). Nodes that are not the master serve
+/// With a network, the pool ends when `main` does, with its exit code, however it ends (when it returns, that is taken for
+/// success; if the process exits with another code after that, the events tell it as well). Nodes that are not the master serve
 /// instead, and exit with code 0 when the pool has ended. If the master is gone another node is elected and calls `main`
 /// from the start; a node may be elected more than once, which is why `main` is `FnMut`.
 ///

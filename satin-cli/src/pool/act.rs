@@ -236,9 +236,12 @@ impl Pool {
                 self.tell_if_faulty(other, name, "is about to leave");
             }
             Event::Left { .. } => self.tell_if_faulty(true, name, "has left"),
-            Event::PoolEnded { code } => {
-                self.ended_by.get_or_insert_with(|| (name.clone(), *code));
-            }
+            Event::PoolEnded { code } => match &mut self.ended_by {
+                None => self.ended_by = Some((name.clone(), *code)),
+                // It has exited with another code than its `main` has let expect.
+                Some((last, told)) if last == name => *told = *code,
+                Some(_) => {}
+            },
             _ => {}
         }
     }

@@ -220,6 +220,8 @@ impl Progress {
 ///
 /// Dropping it leaves the pool, and ends it if this node is the master: with a goodbye, waiting a moment for it to arrive.
 pub struct Network {
+    /// For what is told after the end.
+    events: Option<EventLog>,
     news: Arc<News>,
     progress: Arc<Progress>,
     traffic: Arc<Traffic>,
@@ -322,6 +324,8 @@ impl Network {
         let events = events
             .transpose()
             .map_err(|source| NetError::Events { setting, source })?;
+        let late_events = (events.as_ref().map(EventLog::try_clone).transpose())
+            .map_err(|source| NetError::Events { setting, source })?;
         let setting_up = SettingUp {
             settings,
             credential,
@@ -355,6 +359,7 @@ impl Network {
         };
         gate.listen(Arc::clone(&news) as _);
         Ok(Network {
+            events: late_events,
             news,
             progress,
             traffic,
@@ -421,6 +426,11 @@ impl Network {
     #[must_use]
     pub fn addr(&self) -> SocketAddr {
         self.addr
+    }
+
+    /// Where events are written, for what happens when the network is gone.
+    pub(crate) fn take_event_log(&mut self) -> Option<EventLog> {
+        self.events.take()
     }
 
     /// To end it from elsewhere.

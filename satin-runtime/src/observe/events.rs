@@ -88,7 +88,8 @@ pub enum Event {
         /// Which.
         root: RootTag,
     },
-    /// Its `main` is over, and with it the pool.
+    /// Its `main` is over, and with it the pool. Told again if the process exits with another code than that: the last
+    /// one counts.
     PoolEnded {
         /// The exit code.
         code: i32,
@@ -169,6 +170,16 @@ impl EventLog {
             file: OpenOptions::new().create(true).append(true).open(path)?,
             name: name.into(),
             since: since.unwrap_or_else(unix_ms),
+            failed: AtomicBool::new(false),
+        })
+    }
+
+    /// The same file, for another thread.
+    pub(crate) fn try_clone(&self) -> io::Result<EventLog> {
+        Ok(EventLog {
+            file: self.file.try_clone()?,
+            name: self.name.clone(),
+            since: self.since,
             failed: AtomicBool::new(false),
         })
     }
