@@ -37,6 +37,21 @@ fn wait(ms: u64) {
     sync!();
 }
 
+/// Jobs of a node fail all at the same line; those of the other do not come to an end.
+#[spawnable]
+fn fragile(jobs: u32) {
+    for _ in 0..jobs {
+        spawn!(leaf());
+    }
+    sync!();
+}
+
+#[spawnable]
+fn leaf() {
+    assert!(satin::node().name != "two", "broken on purpose");
+    std::thread::sleep(Duration::from_millis(20));
+}
+
 #[spawnable]
 fn pause(ms: u64) {
     std::thread::sleep(Duration::from_millis(ms));
@@ -74,6 +89,7 @@ fn program() {
             // The first master does not come to an end by itself.
             "once" if satin::node().name == "one" => std::thread::sleep(PATIENCE),
             "once" => {}
+            "fragile" => fragile(10_000),
             "work" => wait(PATIENCE.as_millis() as u64 / 10),
             other => panic!("{other}?"),
         }
@@ -280,6 +296,33 @@ fn a_hangup_that_is_ignored_stays_ignored() {
     member.signal("-TERM");
     pool.wait_for(&about("draining", "two"), &mut master);
     assert_eq!(member.code(), Ok(0), "{}", member.said());
+}
+
+/// Also where it ends `main`, which is on another node; and of several that fail at one line only the first.
+#[test]
+fn a_panic_of_a_job_is_told_once_on_its_node_and_once_by_main() {
+    let _watchdog = Watchdog::new("a_panic_of_a_job_is_told_once_on_its_node_and_once_by_main");
+    let pool = Pool::new("fragile");
+    let (mut master, mut member) = pool.two();
+    assert_eq!(master.code(), Ok(101));
+    assert_eq!(member.code(), Ok(0));
+    let told = |said: &str| {
+        said.lines()
+            .filter(|line| line.contains("broken on purpose"))
+            .count()
+    };
+    let (here, there) = (master.said(), member.said());
+    assert_eq!((told(&here), told(&there)), (1, 1), "{here}\n{there}");
+    assert!(there.contains("a job on two panics:"), "{there}");
+    let line = here
+        .lines()
+        .find(|line| line.contains("broken on purpose"))
+        .unwrap_or_default();
+    assert!(
+        line.starts_with("error: a job panicked on another node: broken on purpose (job 0."),
+        "{line}"
+    );
+    assert!(line.ends_with(" on node two"), "{line}");
 }
 
 /// Each node would run it alone, and print its own answer.

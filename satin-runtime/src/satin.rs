@@ -1,10 +1,12 @@
 //! The pool that a program sees: its workers, and what connects them with others.
 
 use std::{
+    any::Any,
     collections::BTreeMap,
-    panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
+    io::{self, Write},
+    panic::{self, AssertUnwindSafe, catch_unwind, resume_unwind},
     path::PathBuf,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, Once, PoisonError},
     time::Duration,
 };
 
@@ -19,7 +21,7 @@ use crate::{
         events::{Event, EventLog},
         standing::Standing,
     },
-    worker::{self, Gate, StartError, Workers},
+    worker::{self, Gate, RootKey, StartError, Workers},
 };
 
 /// A pool of workers.
@@ -244,7 +246,10 @@ impl Satin {
                         Ok(result) => break result,
                         // Another node runs it now, and this one serves.
                         Err(payload) if payload.is::<Aborted>() => {}
-                        Err(payload) => resume_unwind(payload),
+                        Err(payload) => {
+                            tell_of_afar(&*payload);
+                            resume_unwind(payload)
+                        }
                     }
                 }
             }
@@ -325,6 +330,50 @@ fn correct_the_end(log: Option<EventLog>, code: Option<i32>) {
     }
 }
 
+/// The panic of a job that ran on another node was told there. Here it ends `main`, and nobody would know why.
+fn tell_of_afar(payload: &(dyn Any + Send)) {
+    if let Some(text) = payload.downcast_ref::<String>()
+        && worker::came_from_afar(text)
+    {
+        let _ = writeln!(
+            io::stderr(),
+            "error: a job panicked on another node: {text}"
+        );
+    }
+}
+
+/// Of the jobs of a root job many may fail at the same line before they are stopped: the first on this node is told, with
+/// the node's name. What a job panics with at another line is told too.
+fn tell_panics_once() {
+    static ONCE: Once = Once::new();
+    static TOLD: Mutex<Option<(RootKey, String)>> = Mutex::new(None);
+    ONCE.call_once(|| {
+        let usual = panic::take_hook();
+        panic::set_hook(Box::new(move |panic| {
+            let Some(root) = worker::current_root() else {
+                return usual(panic);
+            };
+            let place = panic.location().map(ToString::to_string);
+            let this = Some((root, place.unwrap_or_default()));
+            let mut told = TOLD.lock().unwrap_or_else(PoisonError::into_inner);
+            if *told == this {
+                return;
+            }
+            *told = this;
+            drop(told);
+            let name = name_of(root.pool);
+            let _ = writeln!(io::stderr(), "a job on {name} panics:");
+            usual(panic);
+        }));
+    });
+}
+
+/// What people call the node of that pool.
+fn name_of(pool: u64) -> String {
+    let standing = standings().get(&pool).map(Arc::clone);
+    standing.map_or_else(|| "this node".into(), |standing| standing.now().name)
+}
+
 /// When the others hear that `main` is over.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Goodbye {
@@ -354,6 +403,7 @@ fn run_until<R>(program: Config, main: impl FnMut() -> R, goodbye: Goodbye) -> R
     let start = || -> Result<Satin, BuildError> {
         let config = program.or(Config::load()?);
         config.start_log()?;
+        tell_panics_once();
         Satin::start(config.resolve()?, |network| {
             network.expect_main();
             let (asked, stopped) = (network.clone(), network.clone());

@@ -31,7 +31,7 @@ use super::{
     wire::{self, Frames},
 };
 use crate::{
-    job::Offer,
+    job::{Answer, Offer},
     node::{Action, Event, Identity, Message, Node, NodeId, Notice, Peer, Tally, message::Cargo},
     observe::{
         events::{self, EventLog, NodeFigures},
@@ -42,6 +42,9 @@ use crate::{
 
 /// Between two estimates of a round trip that the node is told.
 const MEASURE: Duration = Duration::from_millis(500);
+
+/// Stands before the name of the node in the words of a panic.
+const ON_NODE: &str = " on node ";
 
 /// What the tasks of the network thread share.
 pub(super) struct Net {
@@ -250,8 +253,9 @@ impl Driver {
     fn run(&mut self, net: &Rc<Net>, now: Duration) {
         while !self.is_over() {
             while !self.compares
-                && let Some(event) = net.news.next()
+                && let Some(mut event) = net.news.next()
             {
+                self.sign(&mut event);
                 if let Event::Offered(offer) = &event
                     && !self.missing_joins(std::slice::from_ref(offer)).is_empty()
                 {
@@ -280,6 +284,16 @@ impl Driver {
         let next = self.node.poll_timeout();
         if next.is_some_and(|next| self.armed.is_none_or(|armed| next < armed)) {
             net.sooner.notify_one();
+        }
+    }
+
+    /// A panic that leaves this node says which it was; not one that has come from another.
+    fn sign(&self, event: &mut Event) {
+        if let Event::Done(_, Answer::Panicked(text)) = event
+            && !text.contains(ON_NODE)
+        {
+            text.push_str(ON_NODE);
+            text.push_str(&self.me().name);
         }
     }
 

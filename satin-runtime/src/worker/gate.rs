@@ -789,7 +789,7 @@ impl HostedTask {
             Err(RemoteFailure::Aborted) => Answer::Aborted,
             Err(RemoteFailure::Panicked(payload)) => {
                 let id = root.prefix().child(index);
-                Answer::Panicked(format!("{} (job {id})", message(&*payload)))
+                Answer::Panicked(named(message(&*payload), &id))
             }
         })
     }
@@ -804,6 +804,22 @@ enum End {
 /// What a panic says, if it says anything.
 fn message(payload: &(dyn std::any::Any + Send)) -> &str {
     codec::message(payload).unwrap_or("a job panicked")
+}
+
+/// A panic that has crossed from one node to another ends with the job that it began in.
+const OF_JOB: &str = " (job ";
+
+/// With the name of the job, unless it comes from a job further down, which has a name already.
+fn named(text: &str, id: &JobId) -> String {
+    match came_from_afar(text) {
+        true => text.into(),
+        false => format!("{text}{OF_JOB}{id})"),
+    }
+}
+
+/// Has that panic come from another node?
+pub(crate) fn came_from_afar(text: &str) -> bool {
+    text.contains(OF_JOB)
 }
 
 impl Pool {

@@ -41,7 +41,7 @@ mod sleep;
 mod thread;
 
 #[cfg(not(loom))]
-pub(crate) use self::pool::current_pool;
+pub(crate) use self::{gate::came_from_afar, pool::current_pool};
 #[cfg(not(loom))]
 pub use self::{
     gate::{Gate, Haul, Leaving, Outside, Token},
