@@ -126,6 +126,7 @@ fn settings(name: &str, key: &Key, join: Option<SocketAddr>) -> Settings {
         max_crashes: 3,
         partition_wait: Duration::from_secs(30),
         drain_when: None,
+        sources: crate::config::Sources::default(),
     }
 }
 
