@@ -184,3 +184,27 @@ impl Links {
         *known = epoch.max(*known);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::node::NodeId;
+
+    #[test]
+    fn two_calls_at_once_have_different_epochs_above_all_that_were_known() {
+        let peer = |id| Peer {
+            id: NodeId(id),
+            generation: 0,
+        };
+        for known in [0, 1, epoch_of(7), epoch_of(7) + 3] {
+            let one = next_circuit(known, peer(1), peer(2));
+            let other = next_circuit(known, peer(2), peer(1));
+            assert!(one != other && one.min(other) > known);
+        }
+        let circuit = next_circuit(epoch_of(7), peer(1), peer(2));
+        assert!(
+            circuit < epoch_of(8),
+            "and below the next direct connection"
+        );
+    }
+}

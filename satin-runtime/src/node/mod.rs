@@ -713,6 +713,9 @@ impl Parts<'_> {
         self.steal.disconnected(cx, peer, epoch);
         self.membership.disconnected(cx, peer, epoch);
         self.broken(cx, peer);
+        if !cx.view.is_alive(peer) && !cx.links.is_astray(peer) {
+            cx.links.forget(peer);
+        }
     }
 
     /// What went through that peer does so no more.

@@ -1,5 +1,5 @@
 //! I13: at rest every node sees exactly the nodes that run, and all follow the same master: parts of a pool that had lost each
-//! other have met again.
+//! other have met again. (Nodes that no way leads to, through others either, are a pool of their own.)
 
 use std::collections::BTreeSet;
 
@@ -27,8 +27,27 @@ impl Invariant for ViewsAgree {
     }
 }
 
-/// Does any of these nodes see somebody else than all of them, or follow another master than the first?
+/// Does any of these nodes see somebody else than all who can be reached from it, directly or through others, or follow
+/// another master than they?
 pub(crate) fn differing_views(cluster: &Cluster, nodes: &[u32]) -> Option<String> {
+    let mut left: BTreeSet<u32> = nodes.iter().copied().collect();
+    while let Some(first) = left.pop_first() {
+        let mut part = vec![first];
+        let mut next = 0;
+        while let Some(node) = part.get(next).copied() {
+            let reached = left.iter().filter(|other| cluster.reaches(node, **other));
+            part.extend(reached);
+            left.retain(|other| !part.contains(other));
+            next += 1;
+        }
+        if let Some(story) = differing_in_part(cluster, &part) {
+            return Some(story);
+        }
+    }
+    None
+}
+
+fn differing_in_part(cluster: &Cluster, nodes: &[u32]) -> Option<String> {
     let peers: BTreeSet<_> = nodes.iter().map(|node| cluster.peer(*node)).collect();
     let master = cluster.node(*nodes.first()?).view().master();
     nodes.iter().find_map(|node| {

@@ -38,6 +38,12 @@ impl Cluster {
         self.wire.is_cut(with_site(from), with_site(to))
     }
 
+    /// Can a link stand between two nodes?
+    #[must_use]
+    pub fn reaches(&self, a: u32, b: u32) -> bool {
+        !self.is_cut(a, b)
+    }
+
     /// A link needs both ways.
     pub(super) fn is_cut(&self, a: u32, b: u32) -> bool {
         self.is_cut_way(a, b) || self.is_cut_way(b, a)

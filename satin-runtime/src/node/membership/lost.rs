@@ -125,3 +125,45 @@ fn turn(cx: &Context<'_>) -> u32 {
     let before = cx.view.members().take_while(|member| member.peer < me);
     before.count() as u32
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::node::Peer;
+
+    fn who(id: u128, site: &str) -> Identity {
+        Identity {
+            peer: Peer {
+                id: NodeId(id),
+                generation: 0,
+            },
+            name: "somebody".into(),
+            site: site.into(),
+            addr: ([127, 0, 0, 1], id as u16).into(),
+            stamp: 1,
+            threads: 1,
+        }
+    }
+
+    #[test]
+    fn many_of_one_site_do_not_push_out_the_only_one_of_another() {
+        let mut lost = Lost::default();
+        lost.remember(who(1, "far"));
+        let crowd = 2..2 + 2 * MOST as u128;
+        crowd.for_each(|id| lost.remember(who(id, "near")));
+        assert_eq!(lost.missed.len(), MOST);
+        assert_eq!(lost.missed[0].peer.id, NodeId(1));
+        assert_eq!(lost.missed[1].peer.id, NodeId(3 + MOST as u128));
+    }
+
+    #[test]
+    fn an_address_that_another_process_has_taken_is_not_looked_at_again() {
+        let mut lost = Lost::default();
+        lost.remember(who(1, "here"));
+        lost.remember(who(2, "here"));
+        lost.taken(who(1, "here").addr, NodeId(1));
+        assert_eq!(lost.missed.len(), 2, "that is the one itself");
+        lost.taken(who(1, "here").addr, NodeId(9));
+        assert_eq!(lost.missed[0].peer.id, NodeId(2));
+    }
+}

@@ -209,7 +209,7 @@ impl Relay {
     /// A message goes by a circuit.
     pub(crate) fn used(&mut self, now: Duration, peer: Peer, message: &Message) {
         if let Some(astray) = self.astray.get_mut(&peer)
-            && is_worth_holding(message)
+            && !matches!(message, Message::Gossip(_))
         {
             astray.used = now;
         }
