@@ -80,7 +80,6 @@ pub struct About {
     pub standing: Standing,
 }
 
-#[expect(dead_code, reason = "classes become so one after another")]
 const fn tried(class: Class, name: &'static str, what: &'static str) -> About {
     let standing = Standing::Tried;
     About {
@@ -163,17 +162,17 @@ pub const CLASSES: [About; 23] = [
         "partitions",
         "long partitions between sites",
     ),
-    open(
+    tried(
         Class::Pairs,
         "pairs",
         "two nodes cannot reach each other for a while",
     ),
-    open(
+    tried(
         Class::Ways,
         "ways",
         "nothing passes from one node to another for a while",
     ),
-    open(
+    tried(
         Class::Lasting,
         "lasting",
         "two nodes can never reach each other again",

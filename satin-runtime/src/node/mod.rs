@@ -814,6 +814,7 @@ impl Parts<'_> {
                     self.sever(cx, &other, steal::End::Ours);
                 }
                 self.steal.joined(cx, peer);
+                self.root.anew(cx, peer);
             }
         }
     }

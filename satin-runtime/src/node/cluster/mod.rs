@@ -149,8 +149,8 @@ struct Link {
     last: Duration,
     /// When the link is free to send again.
     free: Duration,
-    /// Wait for a connection.
-    waiting: Vec<Message>,
+    /// Wait for a connection to that life of the other.
+    waiting: Vec<(Peer, Message)>,
     /// Sent, but nothing comes through.
     stalled: Vec<(Peer, Message)>,
 }
@@ -1315,14 +1315,13 @@ impl Cluster {
                 let link = self.link(node, index_of(addr));
                 link.connecting = false;
                 let others = std::mem::take(&mut link.meant);
-                let mut unsent = std::mem::take(&mut link.waiting);
+                let mut told = Vec::new();
                 for peer in std::iter::once(peer).chain(others) {
-                    let unsent = match peer {
-                        Some(_) => std::mem::take(&mut unsent),
-                        None => Vec::new(),
-                    };
-                    self.tell(node, Event::Unreachable { addr, peer, unsent });
+                    let meant = (link.waiting).extract_if(.., |(to, _)| Some(*to) == peer);
+                    let unsent = meant.map(|(_, message)| message).collect();
+                    told.push(Event::Unreachable { addr, peer, unsent });
                 }
+                told.into_iter().for_each(|event| self.tell(node, event));
             }
             Happening::Lost { node, other, epoch } => self.lose(node, other, epoch),
             Happening::Gone { node, peer } => self.tell(node, Event::Gone(peer)),
@@ -1413,7 +1412,7 @@ impl Cluster {
             link.stalled.clear();
             let waiting = std::mem::take(&mut link.waiting);
             let sender = self.peer(node);
-            for message in waiting {
+            for (_, message) in waiting {
                 self.transmit(node, other, sender, message);
             }
             let peer = self.node(other).view().me().clone();
@@ -1457,7 +1456,7 @@ impl Cluster {
         if link.up && !link.closing {
             self.transmit(node, other, sender, message);
         } else {
-            link.waiting.push(message);
+            link.waiting.push((to, message));
         }
     }
 

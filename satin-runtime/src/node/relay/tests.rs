@@ -175,6 +175,8 @@ fn who_is_reached_in_no_way_is_declared_dead_and_nobody_waits_for_it() {
         cluster.wire.far = Path::new(ms(600));
         let config = Config {
             cut_off: ms(500),
+            // They do not die: they are declared dead again and again.
+            max_crashes: 1000,
             ..Config::default()
         };
         cluster.form(&config, &[("a", 1), ("b", 1), ("c", 1)], 1);

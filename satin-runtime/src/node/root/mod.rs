@@ -213,12 +213,21 @@ impl Roots {
         if cx.view.is_draining(cx.view.me().peer) {
             cx.actions.push_back(Action::Send(peer, Message::Draining));
         }
+        self.name_master(cx, peer);
+        self.release(cx);
+    }
+
+    /// This node has begun another life: what its former one said of the master may not have arrived.
+    pub(crate) fn anew(&self, cx: &mut Context<'_>, peer: Peer) {
+        self.name_master(cx, peer);
+    }
+
+    fn name_master(&self, cx: &mut Context<'_>, peer: Peer) {
         let other_than_usual = self.term > 0 || cx.view.me().peer.generation > 0;
         let entitled = self.is_master(cx.view) || cx.view.len() <= SMALL;
         if other_than_usual && entitled && self.vacancy.is_none() {
             self.tell_master(cx, peer);
         }
-        self.release(cx);
     }
 
     /// A master that was declared dead is back, in its next life; or the one of whom we were told is in the view at last.
