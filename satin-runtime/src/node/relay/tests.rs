@@ -162,53 +162,5 @@ fn a_cut_in_one_direction_is_a_cut() {
         cluster.run_for(secs(2));
         cluster.cut_way(from, to);
         ends_well(&mut cluster, program, secs(120));
-        nobody_was_reborn(&cluster);
     }
-}
-
-#[test]
-fn who_is_reached_in_no_way_is_declared_dead_and_nobody_waits_for_it() {
-    for seed in 0..4 {
-        let mut cluster = Cluster::new(seed);
-        cluster.wire.idle_timeout = secs(2);
-        // The third is so far away that a call takes longer than anybody waits for one.
-        cluster.wire.far = Path::new(ms(600));
-        let config = Config {
-            cut_off: ms(500),
-            // They do not die: they are declared dead again and again.
-            max_crashes: 1000,
-            ..Config::default()
-        };
-        cluster.form(&config, &[("a", 1), ("b", 1), ("c", 1)], 1);
-        let shape = Shape::Flat { jobs: 100 };
-        let program = cluster.program(Program::new(shape, ms(500)));
-        cluster.set_main_everywhere(&[program], Some(0));
-        cluster.run_for(secs(5));
-        cluster.cut_for_good(0, 1);
-        ends_well(&mut cluster, program, secs(300));
-        let reborn = [0, 1].map(|node| cluster.peer(node).generation);
-        assert!(
-            reborn != [0, 0],
-            "seed {seed}: one of them was declared dead"
-        );
-    }
-}
-
-#[test]
-fn a_circuit_that_nobody_uses_is_closed() {
-    let mut cluster = Cluster::new(1);
-    cluster.wire.idle_timeout = secs(2);
-    let sites = [("a", 2), ("b", 2), ("c", 1)];
-    cluster.form(&Config::default(), &sites, 1);
-    cluster.run_for(secs(1));
-    cluster.partition("a", "b");
-    let program = cluster.program(Program::new(Shape::Flat { jobs: 60 }, ms(200)));
-    cluster.start_root(0, program);
-    assert!(cluster.run_until(secs(60), |cluster| cluster.is_done(0)));
-    assert!(cluster.traffic.of("relay").all() > 0);
-    cluster.run_for(secs(300));
-    let before = cluster.traffic.of("relay").all();
-    cluster.run_for(secs(300));
-    let each = (cluster.traffic.of("relay").all() - before) as f64 / 300.0;
-    assert!(each < 5.0, "{each} messages a second in an idle pool");
 }
