@@ -175,7 +175,7 @@ pub use satin_runtime::data::Or;
 /// }
 ///
 /// let text = Shared::new("every job borrows the handle".to_owned());
-/// assert_eq!(count(&text, 0, text.len()), 3);
+/// assert_eq!(count(&text, 0, text.len()), 4);
 /// ```
 pub use satin_runtime::data::Shared;
 
