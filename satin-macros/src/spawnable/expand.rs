@@ -1,7 +1,7 @@
 //! Lowers a body: from statements that spawn to statements that the runtime understands.
 //!
-//! The unit is the *segment*, the spawns of one block between two syncs. A child of a `let` is a guard of its own, settled last in
-//! first out. Children whose results go to places, and all those of loops, share a [group](super::group). `README.md` goes
+//! The unit is the *segment*, the spawns of one block between two syncs. A child of a `let` is a guard of its own; [`guards`](super::guards)
+//! tells in which order they are pushed. Children whose results go to places, and all those of loops, share a [group](super::group). `README.md` goes
 //! through the forms one by one.
 
 use std::collections::HashSet;
@@ -18,7 +18,8 @@ use syn::{
 
 use super::errors::Errors;
 use super::escape::{self, Escape, bindings, escape, is_late_init};
-use super::group::{Arm, Groups};
+use super::group::{Arm, Groups, Siblings};
+use super::guards::{Assign, Follows, GroupEnd, Guard, Guards};
 use super::hygiene::quote;
 use super::iterators::{self, collected_in};
 use super::mark::{
@@ -129,7 +130,7 @@ impl BlockState {
 /// The spawns of one block since its last sync.
 #[derive(Default)]
 struct Segment {
-    guards: Vec<Guard>,
+    guards: Guards,
     group: Option<OpenGroup>,
     finishes: Vec<Finish>,
     /// No statement may mention these before the sync.
@@ -138,17 +139,25 @@ struct Segment {
     places: Vec<PlacePath>,
     /// What its waiting statements hold until the sync, so that no other child may be told to write there.
     held: TokenStream,
-    /// Whether the statement just lowered was the last before the sync, and stands as it was written.
-    called_in_place: bool,
+    /// What has become of the statement just lowered.
+    last: Last,
+}
+
+/// What has become of a statement that spawns.
+#[derive(Clone, Copy, PartialEq, Eq, Default)]
+enum Last {
+    /// Its children are among the guards of the segment.
+    Planned,
+    /// It was the only one before the sync, and stands as it was written.
+    CalledInPlace,
+    /// It runs where it stands: what was planned before has to be pushed.
+    #[default]
+    Other,
 }
 
 impl Segment {
     fn is_empty(&self) -> bool {
         self.guards.is_empty() && self.group.is_none() && self.finishes.is_empty()
-    }
-
-    fn is_speculative(&self) -> bool {
-        self.guards.iter().any(|guard| guard.speculative)
     }
 }
 
@@ -164,15 +173,6 @@ struct OpenGroup {
     declared_since: HashSet<String>,
     /// What has been read since: the closure borrows from there on what it delivers to, also for the sites to come.
     read_since: TokenStream,
-}
-
-/// A child of a `let` or of a bare call.
-struct Guard {
-    ticket: Ident,
-    value: Ident,
-    speculative: bool,
-    /// It was the last before the sync, and has been called in place.
-    called: bool,
 }
 
 /// What is left to do with a statement when its children are done.
@@ -206,6 +206,7 @@ enum Target {
 }
 
 /// One spawned call, taken out of its expression.
+#[derive(Clone)]
 struct Spawn {
     /// The name that stands for its value in the rest of the expression.
     value: Ident,
@@ -213,6 +214,8 @@ struct Spawn {
     speculative: bool,
     /// Its type, where the macro knows it.
     out: Option<Type>,
+    /// Its arguments are evaluated quickly: they have neither spawns nor blocks.
+    is_quick: bool,
 }
 
 struct Lower<'a> {
@@ -261,7 +264,15 @@ impl Lower<'_> {
                     let scope = ::satin::__private::Scope::new::<L>(cx, &frame);
                 });
             }
+            if let Some(tail) = self.tail_that_waits(stmt, position) {
+                out.extend(tail);
+                continue;
+            }
+            self.top().segment.last = Last::Other;
             let lowered = self.statement(stmt, position, rest);
+            if self.top().segment.last == Last::Other && !is_silent(stmt) {
+                out.extend(self.push_planned(stmt, rest));
+            }
             if let Some(group) = &mut self.top().segment.group {
                 group.read_since.extend(reads(stmt));
             }
@@ -277,6 +288,27 @@ impl Lower<'_> {
         self.blocks.pop();
         self.scope = scope_before;
         out
+    }
+
+    /// A value at the end of a block that has children under way: its own children come after those.
+    fn tail_that_waits(&mut self, stmt: &Stmt, position: Position) -> Option<TokenStream> {
+        let Stmt::Expr(expr, None) = stmt else {
+            return None;
+        };
+        if position == Position::Statement
+            || self.top().segment.is_empty()
+            || super::mark::first_spawn(expr).is_none()
+            || matches!(expr, Expr::Reference(_) | Expr::Return(_))
+            || is_control_flow(expr)
+            || cannot_wait(expr)
+        {
+            return None;
+        }
+        let result = self.fresh("result");
+        let target = Target::Variable(result.clone());
+        let lowered = self.deferred(expr, target, Vec::new(), &[], &|value| value);
+        let sync = self.sync_at_end();
+        Some(quote!(#lowered let #result; #sync #result))
     }
 
     /// A leaf should build no frame: a branch that spawns builds its own, if nothing after it needs one.
@@ -652,9 +684,9 @@ impl Lower<'_> {
             rest,
             &|value| quote!(#(#attrs)* let #pat = #value #diverge;),
         );
-        match self.top().segment.called_in_place {
-            true => lowered,
-            false => quote!(#lowered #declaration),
+        match self.top().segment.last {
+            Last::CalledInPlace => lowered,
+            _ => quote!(#lowered #declaration),
         }
     }
 
@@ -668,13 +700,13 @@ impl Lower<'_> {
         rest: &[Stmt],
         in_place: &dyn Fn(TokenStream) -> TokenStream,
     ) -> TokenStream {
-        self.top().segment.called_in_place = false;
         let lent = self.lent_at_all(expr);
         let would_watch: Vec<PlacePath> = watched.iter().chain(&lent).cloned().collect();
-        let is_last = self.syncs_next(rest, &would_watch);
-        let plain = !self.top().segment.is_speculative() && !is_speculative(expr);
-        if is_last && plain && self.top().segment.group.is_none() {
-            self.top().segment.called_in_place = true;
+        if self.top().segment.is_empty()
+            && !is_speculative(expr)
+            && self.syncs_next(rest, &would_watch)
+        {
+            self.top().segment.last = Last::CalledInPlace;
             let value = self.expr(expr);
             return in_place(value);
         }
@@ -687,15 +719,22 @@ impl Lower<'_> {
                 .map(|spawn| self.late_child(group.number, spawn, &mut out))
                 .collect(),
             None => {
-                let last = spawns.len() - 1;
-                spawns
-                    .into_iter()
-                    .enumerate()
-                    .map(|(at, spawn)| self.guard(spawn, is_last && at == last, &mut out))
-                    .collect()
+                let mut guards = std::mem::take(&mut self.top().segment.guards);
+                let values = spawns.into_iter().map(|spawn| {
+                    let value = Value::Guard {
+                        name: spawn.value.clone(),
+                        speculative: spawn.speculative,
+                    };
+                    out.extend(self.guard(&mut guards, spawn));
+                    value
+                });
+                let values = values.collect();
+                self.top().segment.guards = guards;
+                values
             }
         };
         let segment = &mut self.top().segment;
+        segment.last = Last::Planned;
         segment.finishes.push(Finish {
             values,
             rest: rest_name,
@@ -704,6 +743,44 @@ impl Lower<'_> {
         segment.watched.extend(would_watch);
         segment.held.extend(quote!(#expr));
         out
+    }
+
+    /// Plans one more child.
+    fn guard(&mut self, guards: &mut Guards, spawn: Spawn) -> TokenStream {
+        let mut out = TokenStream::new();
+        if !spawn.is_quick {
+            // Others may take what was planned before while the arguments are evaluated.
+            out.extend(guards.push(Follows::Spawns, self.fresh("base")));
+        }
+        let Spawn {
+            value,
+            prepared,
+            speculative,
+            ..
+        } = spawn;
+        let guard = Guard {
+            call: self.fresh("c"),
+            ticket: self.fresh("t"),
+            value,
+            speculative,
+        };
+        out.extend(guards.plan(guard, &prepared));
+        out
+    }
+
+    /// Pushes what was planned before `stmt`, which is about to run.
+    fn push_planned(&mut self, stmt: &Stmt, rest: &[Stmt]) -> TokenStream {
+        if !self.top().segment.guards.are_planned() {
+            return TokenStream::new();
+        }
+        let mut later = rest.iter().take_while(|stmt| !is_sync(stmt));
+        let follows = if stmt_has_marks(stmt) || later.any(stmt_has_marks) {
+            Follows::Spawns
+        } else {
+            Follows::Nothing
+        };
+        let base = self.fresh("base");
+        self.top().segment.guards.push(follows, base)
     }
 
     /// Whether the statement after this one begins with a sync, so that nobody could take the last child in time.
@@ -757,34 +834,6 @@ impl Lower<'_> {
         Some(name)
     }
 
-    fn guard(&mut self, spawn: Spawn, call: bool, out: &mut TokenStream) -> Value {
-        let Spawn {
-            value,
-            prepared,
-            speculative,
-            ..
-        } = spawn;
-        let ticket = self.fresh("t");
-        out.extend(match (call, speculative) {
-            (true, _) => quote!(let #value = scope.try_call(#prepared);),
-            (false, true) => quote!(let #ticket = scope.spawn_speculative(#prepared);),
-            (false, false) => quote!(let #ticket = scope.spawn(#prepared);),
-        });
-        if call && speculative {
-            out.extend(quote!(scope.check(&#value);));
-        }
-        self.top().segment.guards.push(Guard {
-            ticket,
-            value: value.clone(),
-            speculative,
-            called: call,
-        });
-        Value::Guard {
-            name: value,
-            speculative,
-        }
-    }
-
     /// A child of a `let` that comes after a group's: it goes through the group, which delivers to a hidden variable.
     fn late_child(&mut self, group: usize, spawn: Spawn, out: &mut TokenStream) -> Value {
         let name = self.fresh("late");
@@ -798,13 +847,7 @@ impl Lower<'_> {
             ..
         } = spawn;
         let deliver = quote!(#name = ::core::option::Option::Some(#value););
-        out.extend(self.group_children(
-            group,
-            vec![(value, prepared, speculative)],
-            None,
-            deliver,
-            None,
-        ));
+        out.extend(self.group_children(group, vec![(value, prepared, speculative)], None, deliver));
         Value::Late { name, speculative }
     }
 
@@ -815,7 +858,6 @@ impl Lower<'_> {
         children: Vec<(Ident, TokenStream, bool)>,
         operands: Option<(TokenStream, TokenStream)>,
         deliver: TokenStream,
-        order: Option<TokenStream>,
     ) -> TokenStream {
         let mut out = TokenStream::new();
         let (mut entries, mut patterns, mut failed, mut fails) =
@@ -856,7 +898,6 @@ impl Lower<'_> {
                 tuple(failed)
             },
             fail: fails,
-            order,
         };
         out.extend(self.groups.push(group, &tuple(entries), arm));
         out
@@ -880,6 +921,7 @@ impl Lower<'_> {
             prepared,
             speculative,
             out: ty,
+            ..
         } in spawns
         {
             let call = self.fresh("call");
@@ -913,8 +955,7 @@ impl Lower<'_> {
         let segment = &mut self.blocks[home].segment;
         segment.places.extend(site.path.clone());
         segment.watched.extend(lent);
-        let order = order_of(site, operands.is_some(), &children);
-        out.extend(self.group_children(group, children, operands, deliver, order));
+        out.extend(self.group_children(group, children, operands, deliver));
         Some(out)
     }
 
@@ -1008,6 +1049,32 @@ fn leaves(tokens: TokenStream) -> bool {
         TokenTree::Group(group) => leaves(group.stream()),
         TokenTree::Literal(_) => false,
     })
+}
+
+/// Whether the arguments of a call have neither spawns nor blocks.
+fn is_quick(callee: &Callee<'_>) -> bool {
+    struct Slow(bool);
+    impl<'ast> Visit<'ast> for Slow {
+        fn visit_expr(&mut self, expr: &'ast Expr) {
+            self.0 |= Marked::of(expr).is_some() || is_control_flow(expr);
+            visit::visit_expr(self, expr);
+        }
+    }
+    let mut slow = Slow(false);
+    match callee {
+        Callee::Own(args) => args.iter().for_each(|arg| slow.visit_expr(arg)),
+        Callee::Other(call) => slow.visit_expr(call),
+    }
+    !slow.0
+}
+
+/// Whether it runs nothing.
+fn is_silent(stmt: &Stmt) -> bool {
+    match stmt {
+        Stmt::Item(_) => true,
+        Stmt::Local(local) => local.init.is_none(),
+        _ => false,
+    }
 }
 
 fn is_speculative(expr: &Expr) -> bool {
@@ -1114,51 +1181,56 @@ impl Lower<'_> {
 
     /// Settles every child of this block's segment and finishes its statements.
     fn sync_segment(&mut self) -> TokenStream {
+        let last = self.top().segment.last;
         let segment = std::mem::take(&mut self.top().segment);
-        let speculative = segment.is_speculative();
-        let mut out = TokenStream::new();
-        if let Some(group) = &segment.group {
-            out.extend(self.groups.end(group.number));
-        }
-        let mut finishes = segment.finishes;
-        for Guard {
-            ticket,
-            value,
-            speculative: tried,
-            called,
-        } in segment.guards.iter().rev()
-        {
-            if *called {
-                continue;
+        self.top().segment.last = last;
+        let (guards, mut finishes) = (segment.guards, segment.finishes);
+        let siblings = if guards.may_fail() {
+            Siblings::MayFail
+        } else {
+            Siblings::Plain
+        };
+        let mut speculative = guards.may_fail();
+        let group = segment.group.map(|group| {
+            let plan = self.groups.get(group.number);
+            speculative |= !guards.is_empty() && plan.may_fail();
+            GroupEnd {
+                name: plan.name.clone(),
+                end: self.groups.end(group.number, siblings),
             }
-            if speculative {
-                out.extend(quote!(let #value = #ticket.try_sync();));
-                if *tried {
-                    out.extend(quote!(scope.check(&#value);));
-                }
-            } else if let Some(direct) = take_direct(&mut finishes, value) {
-                out.extend(match direct {
-                    Target::Variable(name) => quote!(#name = #ticket.sync();),
-                    Target::Assignment(place) => quote!(#place = #ticket.sync();),
-                    _ => quote!(#ticket.sync();),
-                });
-            } else {
-                out.extend(quote!(let #value = #ticket.sync();));
-            }
-        }
+        });
+        let assign: Vec<Option<Assign>> = guards
+            .iter()
+            .map(|guard| {
+                (!speculative).then(|| take_direct(&mut finishes, &guard.value)?.assign())?
+            })
+            .collect();
+        let tried: Vec<Ident> = guards
+            .iter()
+            .filter(|guard| guard.speculative)
+            .map(|guard| guard.value.clone())
+            .collect();
+        let base = self.fresh("base");
+        let mut out = guards.settle(group, speculative, base, &assign);
         if speculative {
-            out.extend(fail_if_cancelled(
-                segment
-                    .guards
-                    .iter()
-                    .filter(|guard| guard.speculative)
-                    .map(|guard| &guard.value),
-            ));
+            out.extend(fail_if_cancelled(tried.iter()));
         }
         finishes
             .into_iter()
             .for_each(|finish| out.extend(finish.tokens(speculative)));
         out
+    }
+}
+
+impl Target {
+    /// Where a value goes that is all of the statement.
+    fn assign(self) -> Option<Assign> {
+        match self {
+            Target::Nothing => Some(Assign::Nowhere),
+            Target::Variable(name) => Some(Assign::To(name.to_token_stream())),
+            Target::Assignment(place) => Some(Assign::To(place.to_token_stream())),
+            Target::Pattern { .. } => None,
+        }
     }
 }
 
@@ -1294,43 +1366,13 @@ impl Lower<'_> {
 
     fn several(&mut self, spawns: &[Spawn], remaining: &Expr) -> TokenStream {
         let speculative = spawns.iter().any(|spawn| spawn.speculative);
-        let last = spawns.len() - 1;
-        let (mut out, mut syncs) = (TokenStream::new(), Vec::new());
-        for (
-            at,
-            Spawn {
-                value,
-                prepared,
-                speculative: tried,
-                ..
-            },
-        ) in spawns.iter().enumerate()
-        {
-            let check = tried.then(|| quote!(scope.check(&#value);));
-            if at == last {
-                let call = if speculative {
-                    quote!(try_call)
-                } else {
-                    quote!(call)
-                };
-                out.extend(quote!(let #value = scope.#call(#prepared); #check));
-            } else {
-                let ticket = self.fresh("t");
-                let spawn = if *tried {
-                    quote!(spawn_speculative)
-                } else {
-                    quote!(spawn)
-                };
-                let sync = if speculative {
-                    quote!(try_sync)
-                } else {
-                    quote!(sync)
-                };
-                out.extend(quote!(let #ticket = scope.#spawn(#prepared);));
-                syncs.push(quote!(let #value = #ticket.#sync(); #check));
-            }
+        let (mut out, mut guards) = (TokenStream::new(), Guards::default());
+        for spawn in spawns {
+            out.extend(self.guard(&mut guards, spawn.clone()));
         }
-        out.extend(syncs.into_iter().rev());
+        let assign: Vec<_> = spawns.iter().map(|_| None).collect();
+        let base = self.fresh("base");
+        out.extend(guards.settle(None, speculative, base, &assign));
         if speculative {
             out.extend(fail_if_cancelled(
                 spawns
@@ -1364,6 +1406,7 @@ impl Lower<'_> {
                 if let Some((callee, speculative)) = Marked::spawn(expr) {
                     let out =
                         matches!(callee, Callee::Own(_)).then(|| self.lower.job.output.clone());
+                    let is_quick = is_quick(&callee);
                     let prepared = self.lower.prepared(&callee);
                     let value = self.lower.fresh("s");
                     *expr = parse_quote!(#value);
@@ -1372,6 +1415,7 @@ impl Lower<'_> {
                         prepared,
                         speculative,
                         out,
+                        is_quick,
                     });
                 } else if let Some(Marked {
                     verb: Verb::Call,
@@ -1604,42 +1648,5 @@ impl Job {
                     .map(|param| Kind::of(&param.ty).is_lent()),
             )
             .collect()
-    }
-}
-
-/// For a mere `count += f(..)` (or `|=`, `&=`, `^=`) on a variable or its field: what asks the type of the place whether the
-/// order of delivery matters. For unsigned numbers it does not, and their results need not be kept until all are there.
-fn order_of(
-    site: &Site,
-    has_operands: bool,
-    children: &[(Ident, TokenStream, bool)],
-) -> Option<TokenStream> {
-    let Expr::Binary(binary) = &site.deliver else {
-        return None;
-    };
-    let mere =
-        !has_operands && matches!(children, [(_, _, false)]) && Marked::of(&binary.right).is_some();
-    let method = match binary.op {
-        syn::BinOp::AddAssign(_) => quote!(sum),
-        syn::BinOp::BitOrAssign(_) | syn::BinOp::BitAndAssign(_) | syn::BinOp::BitXorAssign(_) => {
-            quote!(bits)
-        }
-        _ => return None,
-    };
-    let place = &binary.left;
-    (mere && is_variable(place)).then(|| {
-        quote!({
-            use ::satin::__private::{Accumulate as _, AccumulateInOrder as _};
-            (&::satin::__private::Place::of(&#place)).#method()
-        })
-    })
-}
-
-/// `count` or `self.stats.count`: looking at it does nothing.
-fn is_variable(place: &Expr) -> bool {
-    match place {
-        Expr::Path(path) => path.path.get_ident().is_some(),
-        Expr::Field(field) => is_variable(&field.base),
-        _ => false,
     }
 }

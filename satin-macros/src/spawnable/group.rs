@@ -32,8 +32,15 @@ pub struct Arm {
     pub failed_pattern: TokenStream,
     /// Returns with the failure; empty if no call of the site has a `?`.
     pub fail: TokenStream,
-    /// For a mere `count += f(..)`: asks the type of the place whether the order matters.
-    pub order: Option<TokenStream>,
+}
+
+/// What the guards of a group's segment are.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Siblings {
+    /// Their calls have no `?`.
+    Plain,
+    /// One of them may fail, and stop the group's children.
+    MayFail,
 }
 
 /// All groups of a body, and the holes that wait for them.
@@ -48,7 +55,7 @@ enum Hole {
     Open(usize),
     Entry(usize, usize),
     Sync(usize),
-    End(usize),
+    End(usize, Siblings),
 }
 
 impl Groups {
@@ -82,8 +89,8 @@ impl Groups {
     }
 
     /// The statement that waits for its children and gives the places back.
-    pub fn end(&mut self, group: usize) -> TokenStream {
-        self.hole(Hole::End(group))
+    pub fn end(&mut self, group: usize, siblings: Siblings) -> TokenStream {
+        self.hole(Hole::End(group, siblings))
     }
 
     /// The statement that adds an entry for a new site.
@@ -115,10 +122,13 @@ impl Groups {
                     None => filled.extend([TokenTree::Ident(name)]),
                     Some(Hole::Open(group)) => filled.extend(self.plans[group].opening()),
                     Some(Hole::Sync(group)) => {
-                        filled.extend(self.plans[group].settling(&quote!(sync), &quote!(try_sync)))
+                        let (plain, tried) = (quote!(sync), quote!(try_sync));
+                        let settling = self.plans[group].settling(&plain, &tried, Siblings::Plain);
+                        filled.extend(settling);
                     }
-                    Some(Hole::End(group)) => {
-                        filled.extend(self.plans[group].settling(&quote!(end), &quote!(try_end)))
+                    Some(Hole::End(group, siblings)) => {
+                        let (plain, tried) = (quote!(end), quote!(try_end));
+                        filled.extend(self.plans[group].settling(&plain, &tried, siblings));
                     }
                     Some(Hole::Entry(group, site)) => {
                         if let Some(TokenTree::Group(entry)) = tokens.next() {
@@ -181,25 +191,31 @@ impl GroupPlan {
             });
             quote!(|done| match done { #(#arms)* })
         };
-        let constructor = match &arms[..] {
-            [
-                Arm {
-                    order: Some(order), ..
-                },
-            ] => quote!(ordered(#order, #deliver)),
-            _ => quote!(new(#deliver)),
-        };
         quote! {
             #before
-            let mut #delivery = ::satin::__private::Delivery::#constructor;
+            let mut #delivery = ::satin::__private::Delivery::new(#deliver);
             let mut #name = ::satin::__private::Group::new(&scope, &mut #delivery);
         }
     }
 
-    fn settling(&self, plain: &TokenStream, speculative: &TokenStream) -> TokenStream {
+    /// Whether one of its calls has a `?`.
+    pub fn may_fail(&self) -> bool {
+        self.arms.iter().any(|arm| !arm.fail.is_empty())
+    }
+
+    fn settling(
+        &self,
+        plain: &TokenStream,
+        tried: &TokenStream,
+        siblings: Siblings,
+    ) -> TokenStream {
         let name = &self.name;
-        if self.arms.iter().all(|arm| arm.fail.is_empty()) {
-            return quote!(#name.#plain(););
+        if !self.may_fail() {
+            return match siblings {
+                Siblings::Plain => quote!(#name.#plain();),
+                // Its children may be stopped, but cannot fail themselves.
+                Siblings::MayFail => quote!(let _ = #name.#tried();),
+            };
         }
         let arms = self.arms.iter().enumerate().map(|(site, arm)| {
             let pattern = self.variant(site, arm.failed_pattern.clone());
@@ -207,7 +223,7 @@ impl GroupPlan {
             quote!(#pattern => { #fail })
         });
         quote! {
-            if let ::core::option::Option::Some(done) = #name.#speculative() {
+            if let ::core::option::Option::Some(done) = #name.#tried() {
                 match done { #(#arms)* }
                 ::core::unreachable!("a group stops at a failure");
             }

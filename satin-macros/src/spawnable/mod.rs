@@ -15,6 +15,7 @@ mod errors;
 mod escape;
 mod expand;
 mod group;
+mod guards;
 mod hygiene;
 mod items;
 mod iterators;

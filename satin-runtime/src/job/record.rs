@@ -132,6 +132,14 @@ impl Meta {
         self.0.fetch_or(flag, Ordering::Relaxed);
     }
 
+    #[inline(always)]
+    fn exchange(&self, other: &Meta) {
+        let meta = self.0.load(Ordering::Relaxed);
+        self.0
+            .store(other.0.load(Ordering::Relaxed), Ordering::Relaxed);
+        other.0.store(meta, Ordering::Relaxed);
+    }
+
     fn note_depth(&self, depth: u16) {
         let meta = self.0.load(Ordering::Relaxed) & !(u64::from(u16::MAX) << 40);
         self.0
@@ -279,6 +287,43 @@ impl Slot {
     pub(crate) fn recorded(&self) -> Option<Fingerprint> {
         let bits = || self.extra.load(std::sync::atomic::Ordering::Relaxed).addr();
         self.meta.has(RECORDED).then(|| Fingerprint(bits() as u64))
+    }
+
+    /// Exchanges two jobs of one invocation.
+    ///
+    /// # Safety
+    /// Both are the caller's alone, and have not begun.
+    pub(crate) unsafe fn exchange(&self, other: &Slot) {
+        debug_assert_eq!(self.parent, other.parent, "jobs of two invocations");
+        self.function.swap(&other.function);
+        let relaxed = std::sync::atomic::Ordering::Relaxed;
+        let judge = self.extra.load(relaxed);
+        self.extra.store(other.extra.load(relaxed), relaxed);
+        other.extra.store(judge, relaxed);
+        self.meta.exchange(&other.meta);
+        // SAFETY: the caller has both for itself; bytes are copied as they are, whatever they are.
+        unsafe { self.data.get().swap(other.data.get()) }
+    }
+
+    /// As [`Slot::exchange`], of two jobs that differ in nothing but their index and their arguments.
+    ///
+    /// # Safety
+    /// As for `exchange`, and both hold a `T`.
+    #[inline(always)]
+    pub(crate) unsafe fn exchange_alike<T>(&self, other: &Slot) {
+        debug_assert_eq!(self.parent, other.parent, "jobs of two invocations");
+        debug_assert!(std::ptr::eq(self.function.get(), other.function.get()));
+        // Atomic, as the gate may read the depth of a job that was public a moment ago.
+        self.meta.exchange(&other.meta);
+        let (here, there) = (self.data.get(), other.data.get());
+        // SAFETY: as above; the data begins with a `T`, or with the pointer to its box.
+        unsafe {
+            if const { fits::<T>() } {
+                here.cast::<MaybeUninit<T>>().swap(there.cast());
+            } else {
+                here.cast::<*mut T>().swap(there.cast());
+            }
+        }
     }
 
     /// Puts a value into the record, boxed if it does not fit.

@@ -192,6 +192,33 @@ impl Deque {
         }
     }
 
+    /// Owner: makes private again what has not been stolen of the jobs from `base` on. Returns where they begin.
+    pub(crate) fn retake(&self, base: usize) -> usize {
+        let mut word = self.public.load(Relaxed);
+        loop {
+            let (tail, split) = unpack(word);
+            if tail >= split {
+                // Nothing is public, so what is below the owner's own split is stolen.
+                return self.poll.split.get().max(base);
+            }
+            if self.position(split) <= base {
+                return base; // older jobs are public, all of ours are private
+            }
+            let keep = self.steps(base).max(tail);
+            // As in `reclaim`: whoever of owner and thieves swaps first has the jobs.
+            match self
+                .public
+                .compare_exchange_weak(word, pack(tail, keep), AcqRel, Acquire)
+            {
+                Ok(_) => {
+                    self.set_split(self.position(keep));
+                    return self.position(keep);
+                }
+                Err(now) => word = now,
+            }
+        }
+    }
+
     /// Owner: everything below `head` is stolen and nothing is above: start afresh there.
     pub(crate) fn restart(&self, head: usize) {
         let (tail, split) = unpack(self.public.load(Relaxed));
@@ -319,8 +346,47 @@ mod loom_tests {
             }
         }
 
-        /// As `Worker::take_back` does.
+        /// True if nobody has stolen the job.
         fn pop(&self, number: usize) -> bool {
+            let job = self.take(number);
+            assert!(
+                job.is_none_or(|job| job == number as u32 + 1),
+                "a job is as it was written"
+            );
+            job.is_some()
+        }
+
+        fn run(&self, number: usize) -> u32 {
+            // SAFETY: who has taken the job has its slot.
+            let job = self.slots[number].with_mut(|slot| unsafe { std::mem::take(&mut *slot) });
+            assert_ne!(job, 0, "a job is run once");
+            job
+        }
+
+        /// As `Group::sync` does with jobs from `first` on: what is not stolen is turned round, and the older jobs are
+        /// offered again. The jobs that the owner runs, in this order.
+        fn turn_and_pop(&self, first: usize, count: usize) -> Vec<u32> {
+            let base = BASE + first * STEP;
+            let mut from = (self.deque.retake(base) - BASE) / STEP;
+            let mut past = count;
+            while from + 1 < past {
+                past -= 1;
+                // SAFETY: the owner has retaken both.
+                self.slots[from].with_mut(|a| unsafe {
+                    self.slots[past].with_mut(|b| std::ptr::swap(a, b));
+                });
+                from += 1;
+            }
+            let youngest = BASE + (count - 1) * STEP;
+            if self.deque.has_private(youngest) && self.deque.is_asked() {
+                self.deque.publish(youngest, Publish::Half);
+            }
+            let own = (first..count).rev().map(|number| self.take(number));
+            own.flatten().collect()
+        }
+
+        /// As `Worker::take_back` does; the job, if nobody has stolen it.
+        fn take(&self, number: usize) -> Option<u32> {
             let position = BASE + number * STEP;
             if self.deque.has_private(position) && self.deque.is_asked() {
                 self.deque.publish(position, Publish::Half);
@@ -328,29 +394,19 @@ mod loom_tests {
             let mine = self.deque.may_pop(position)
                 || self.deque.has_private(position + STEP)
                 || self.deque.reclaim(position, Publish::Half);
-            if mine {
-                self.run(number);
-            } else {
+            if !mine {
                 self.deque.restart(position);
             }
-            mine
-        }
-
-        fn run(&self, number: usize) {
-            // SAFETY: who has taken the job has its slot.
-            let job = self.slots[number].with_mut(|slot| unsafe { std::mem::take(&mut *slot) });
-            assert_eq!(
-                job,
-                number as u32 + 1,
-                "a job is run once, and as it was written"
-            );
+            mine.then(|| self.run(number))
         }
 
         fn steal(&self) -> u32 {
-            self.deque.steal().map_or(0, |position| {
-                self.run((position - BASE) / STEP);
-                1
-            })
+            u32::from(self.steal_one().is_some())
+        }
+
+        fn steal_one(&self) -> Option<u32> {
+            let position = self.deque.steal()?;
+            Some(self.run((position - BASE) / STEP))
         }
     }
 
@@ -366,6 +422,36 @@ mod loom_tests {
             let own: u32 = (0..3).rev().map(|number| u32::from(jobs.pop(number))).sum();
             assert_eq!(own + thief.join().expect("the thief ends"), 3);
         });
+    }
+
+    /// The owner turns its jobs round while a thief takes some: each is run once, the owner's in the order in which they were
+    /// pushed, and those from before `first` stay where they are.
+    fn turned(first: usize) {
+        model(move || {
+            let jobs = Jobs::new();
+            let thief = {
+                let jobs = Arc::clone(&jobs);
+                thread::spawn(move || [jobs.steal_one(), jobs.steal_one()])
+            };
+            (0..3).for_each(|number| jobs.push(number));
+            let own = jobs.turn_and_pop(first, 3);
+            assert!(own.is_sorted(), "in program order: {own:?}");
+            let older = (0..first).rev().filter_map(|number| jobs.take(number));
+            let mut all: Vec<u32> = own.into_iter().chain(older).collect();
+            all.extend(thief.join().expect("the thief ends").into_iter().flatten());
+            all.sort_unstable();
+            assert_eq!(all, [1, 2, 3], "each once");
+        });
+    }
+
+    #[test]
+    fn loom_jobs_are_turned_while_a_thief_looks() {
+        turned(0);
+    }
+
+    #[test]
+    fn loom_older_jobs_stay_where_they_are() {
+        turned(1);
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! Any number of children with one closure that delivers their results: what loops and places expand to.
 //!
-//! The closure borrows the places from the first spawn to the sync, so nobody can read them in between. Children are
-//! settled youngest first, as always, and delivered in spawn order, so a program computes the same on one core as
-//! on a thousand.
+//! The closure borrows the places from the first spawn to the sync, so nobody can read them in between. At the sync the jobs
+//! are turned round, so that they are popped in program order; each result is delivered as soon as it is there, in spawn
+//! order, so a program computes the same on one core as on a thousand.
 
 use std::{
     cell::Cell,
@@ -13,38 +13,74 @@ use std::{
 };
 
 use super::{
-    scope::{Pushed, Scope, collect, run_here, settle, try_finish},
-    thread::Worker,
+    scope::{Position, Pushed, Scope, collect, run_here, settle, try_finish, turn},
+    thread::{LeaveAll, Worker},
 };
 use crate::job::{
-    function::{Function, JudgeOf, Prepared, Speculative},
+    function::{Args, Function, JudgeOf, Prepared, Speculative},
     record::{Frame, Judge, Slot, flag},
 };
 
 /// What a group keeps of one statement that spawned: tickets and operands.
 ///
 /// # Safety
-/// `settle` and `try_settle` pop exactly the jobs that were pushed for the entry.
+/// `settle` and `try_settle` pop exactly [`Entry::jobs`] jobs, those that were pushed for the entry; `exchange` may exchange
+/// any two jobs of entries of the type.
 pub unsafe trait Entry<'s> {
     /// What the closure gets: results and operands.
     type Done;
+    /// What the jobs have in common.
+    const JOBS: Jobs;
 
-    /// Settles the entry's children, the youngest of the scope, youngest first.
+    /// How many jobs belong to it.
+    fn jobs(&self) -> usize;
+
+    /// Exchanges two jobs.
     ///
     /// # Safety
-    /// The entry's children are the youngest of the scope.
+    /// They belong to entries of this type, are the caller's alone, and have not begun.
+    #[inline(always)]
+    unsafe fn exchange(a: &Slot, b: &Slot) {
+        // SAFETY: the caller's promise.
+        unsafe { a.exchange(b) }
+    }
+
+    /// Settles the entry's children, the youngest of the scope.
+    ///
+    /// # Safety
+    /// The entry's children are the youngest of the scope, and have been turned round.
     unsafe fn settle(self, scope: &Scope<'_>) -> Self::Done;
 
     /// As `settle`, among siblings that may fail; `None` if this entry's were stopped.
     ///
     /// # Safety
-    /// As for `settle`.
-    unsafe fn try_settle(self, scope: &Scope<'_>) -> Option<Self::Done>;
+    /// The entry's children are the youngest of the scope, and stand as `stands` says.
+    unsafe fn try_settle(self, scope: &Scope<'_>, stands: Stands) -> Option<Self::Done>;
 
     /// Did a speculative call fail?
     fn failed(_: &Self::Done) -> bool {
         false
     }
+}
+
+/// What the jobs of entries have in common.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Jobs {
+    /// There are none.
+    None,
+    /// Their function.
+    Alike,
+    /// Nothing.
+    Mixed,
+}
+
+/// In which order jobs stand in their slots.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Stands {
+    /// The first in program order is the youngest.
+    Turned,
+    /// The last is.
+    AsPushed,
 }
 
 /// A child in a group. Which one it is follows from the order, so that a loop keeps nothing but its jobs.
@@ -68,9 +104,20 @@ pub enum Or<A, B> {
     B(B),
 }
 
-// SAFETY: each settles the one job that `Group::spawn` pushed for it.
+// SAFETY: each settles the one job that `Group::spawn` pushed for it, and these are all `F`'s.
 unsafe impl<'s, F: Function> Entry<'s> for Ticket<F> {
     type Done = F::Out;
+    const JOBS: Jobs = Jobs::Alike;
+
+    fn jobs(&self) -> usize {
+        1
+    }
+
+    #[inline(always)]
+    unsafe fn exchange(a: &Slot, b: &Slot) {
+        // SAFETY: the caller's promise: both are jobs of `F`.
+        unsafe { a.exchange_alike::<Args<'static, F>>(b) }
+    }
 
     #[inline(always)]
     unsafe fn settle(self, scope: &Scope<'_>) -> F::Out {
@@ -90,7 +137,7 @@ unsafe impl<'s, F: Function> Entry<'s> for Ticket<F> {
     }
 
     #[inline]
-    unsafe fn try_settle(self, scope: &Scope<'_>) -> Option<F::Out> {
+    unsafe fn try_settle(self, scope: &Scope<'_>, _: Stands) -> Option<F::Out> {
         let frame = scope.frame_ref();
         // SAFETY: as above.
         let pushed = unsafe { Pushed::below(scope.head.get()) };
@@ -104,6 +151,17 @@ unsafe impl<'s, F: Function> Entry<'s> for Ticket<F> {
 // SAFETY: the inner ticket does it.
 unsafe impl<'s, F: Function<Out: Speculative>> Entry<'s> for Spec<Ticket<F>> {
     type Done = F::Out;
+    const JOBS: Jobs = Jobs::Alike;
+
+    fn jobs(&self) -> usize {
+        1
+    }
+
+    #[inline(always)]
+    unsafe fn exchange(a: &Slot, b: &Slot) {
+        // SAFETY: the caller's promise; the judge is `F`'s as well.
+        unsafe { Ticket::<F>::exchange(a, b) }
+    }
 
     #[inline]
     unsafe fn settle(self, scope: &Scope<'_>) -> F::Out {
@@ -112,9 +170,9 @@ unsafe impl<'s, F: Function<Out: Speculative>> Entry<'s> for Spec<Ticket<F>> {
     }
 
     #[inline]
-    unsafe fn try_settle(self, scope: &Scope<'_>) -> Option<F::Out> {
+    unsafe fn try_settle(self, scope: &Scope<'_>, stands: Stands) -> Option<F::Out> {
         // SAFETY: the caller's promise.
-        let done = unsafe { self.0.try_settle(scope) };
+        let done = unsafe { self.0.try_settle(scope, stands) };
         scope.check(&done);
         done
     }
@@ -127,6 +185,11 @@ unsafe impl<'s, F: Function<Out: Speculative>> Entry<'s> for Spec<Ticket<F>> {
 // SAFETY: no job belongs to it.
 unsafe impl<O> Entry<'_> for Keep<O> {
     type Done = O;
+    const JOBS: Jobs = Jobs::None;
+
+    fn jobs(&self) -> usize {
+        0
+    }
 
     #[inline(always)]
     unsafe fn settle(self, _: &Scope<'_>) -> O {
@@ -134,14 +197,22 @@ unsafe impl<O> Entry<'_> for Keep<O> {
     }
 
     #[inline(always)]
-    unsafe fn try_settle(self, _: &Scope<'_>) -> Option<O> {
+    unsafe fn try_settle(self, _: &Scope<'_>, _: Stands) -> Option<O> {
         Some(self.0)
     }
 }
 
-// SAFETY: the one that was pushed does it.
+// SAFETY: the one that was pushed does it; jobs of several statements may be of several functions.
 unsafe impl<'s, A: Entry<'s>, B: Entry<'s>> Entry<'s> for Or<A, B> {
     type Done = Or<A::Done, B::Done>;
+    const JOBS: Jobs = Jobs::Mixed;
+
+    fn jobs(&self) -> usize {
+        match self {
+            Or::A(entry) => entry.jobs(),
+            Or::B(entry) => entry.jobs(),
+        }
+    }
 
     #[inline(always)]
     unsafe fn settle(self, scope: &Scope<'_>) -> Self::Done {
@@ -155,12 +226,12 @@ unsafe impl<'s, A: Entry<'s>, B: Entry<'s>> Entry<'s> for Or<A, B> {
     }
 
     #[inline]
-    unsafe fn try_settle(self, scope: &Scope<'_>) -> Option<Self::Done> {
+    unsafe fn try_settle(self, scope: &Scope<'_>, stands: Stands) -> Option<Self::Done> {
         // SAFETY: the caller's promise.
         unsafe {
             Some(match self {
-                Or::A(entry) => Or::A(entry.try_settle(scope)?),
-                Or::B(entry) => Or::B(entry.try_settle(scope)?),
+                Or::A(entry) => Or::A(entry.try_settle(scope, stands)?),
+                Or::B(entry) => Or::B(entry.try_settle(scope, stands)?),
             })
         }
     }
@@ -173,26 +244,64 @@ unsafe impl<'s, A: Entry<'s>, B: Entry<'s>> Entry<'s> for Or<A, B> {
     }
 }
 
+/// What the jobs of a tuple of entries have in common.
+const fn jobs_of(parts: &[Jobs]) -> Jobs {
+    let (mut all, mut at) = (Jobs::None, 0);
+    while at < parts.len() {
+        all = match (all, parts[at]) {
+            (all, Jobs::None) => all,
+            (Jobs::None, part) => part,
+            _ => Jobs::Mixed, // perhaps of one function, but that cannot be asked here
+        };
+        at += 1;
+    }
+    all
+}
+
 macro_rules! tuple_of_entries {
     ($($entry:ident $value:ident),+; $($reversed:ident)+) => {
-        // SAFETY: the elements do it, in the reverse of the order in which they were pushed.
+        // SAFETY: the elements do it, in the order in which their jobs stand.
         unsafe impl<'s, $($entry: Entry<'s>),+> Entry<'s> for ($($entry,)+) {
             type Done = ($($entry::Done,)+);
+            const JOBS: Jobs = jobs_of(&[$($entry::JOBS),+]);
+
+            fn jobs(&self) -> usize {
+                let ($($value,)+) = self;
+                0 $(+ $value.jobs())+
+            }
+
+            #[inline(always)]
+            unsafe fn exchange(a: &Slot, b: &Slot) {
+                // SAFETY: the caller's promise; all jobs are those of the one element that is not `None`.
+                unsafe {
+                    $(if const { matches!((Self::JOBS, $entry::JOBS), (Jobs::Alike, Jobs::Alike)) } {
+                        return $entry::exchange(a, b);
+                    })+
+                    a.exchange(b);
+                }
+            }
 
             #[inline(always)]
             unsafe fn settle(self, scope: &Scope<'_>) -> Self::Done {
                 let ($($value,)+) = self;
                 // SAFETY: the caller's promise.
-                $(let $reversed = unsafe { $reversed.settle(scope) };)+
+                $(let $value = unsafe { $value.settle(scope) };)+
                 ($($value,)+)
             }
 
             #[inline]
-            unsafe fn try_settle(self, scope: &Scope<'_>) -> Option<Self::Done> {
+            unsafe fn try_settle(self, scope: &Scope<'_>, stands: Stands) -> Option<Self::Done> {
                 let ($($value,)+) = self;
                 // SAFETY: the caller's promise.
-                $(let $reversed = unsafe { $reversed.try_settle(scope) };)+
-                Some(($($value?,)+))
+                unsafe {
+                    if stands == Stands::Turned {
+                        $(let $value = $value.try_settle(scope, stands);)+
+                        Some(($($value?,)+))
+                    } else {
+                        $(let $reversed = $reversed.try_settle(scope, stands);)+
+                        Some(($($value?,)+))
+                    }
+                }
             }
 
             fn failed(($($value,)+): &Self::Done) -> bool {
@@ -215,51 +324,23 @@ tuple_of_entries!(A a, B b, C c, D d, E e, F f, G g, H h; h g f e d c b a);
 ///
 /// It stands apart from [`Group`] because a landing pad takes its address: a variable whose address is taken cannot live in a
 /// register.
-pub struct Delivery<'s, E: Entry<'s>, D: FnMut(E::Done), O: Order = InOrder> {
+pub struct Delivery<'s, E: Entry<'s>, D: FnMut(E::Done)> {
     deliver: D,
     entries: Entries<E>,
-    rare: Option<Box<Rare<E::Done>>>,
-    order: PhantomData<O>,
+    /// A speculative call that failed before the sync, when the slots ran out.
+    failed: Option<Box<E::Done>>,
     /// Invariant: see [`Child`](super::Child).
     borrows: PhantomData<Cell<&'s ()>>,
-}
-
-/// What most groups never need.
-struct Rare<T> {
-    /// Results that do not fit on the stack.
-    far: Vec<T>,
-    /// A speculative call that failed before the sync, when the slots ran out.
-    failed: Option<T>,
-}
-
-impl<T> Rare<T> {
-    fn of(rare: &mut Option<Box<Rare<T>>>) -> &mut Rare<T> {
-        rare.get_or_insert_with(|| {
-            Box::new(Rare {
-                far: Vec::new(),
-                failed: None,
-            })
-        })
-    }
 }
 
 impl<'s, E: Entry<'s>, D: FnMut(E::Done)> Delivery<'s, E, D> {
     /// The closure that delivers: one call per entry, in spawn order.
     #[inline(always)]
     pub fn new(deliver: D) -> Self {
-        Delivery::ordered(InOrder, deliver)
-    }
-}
-
-impl<'s, E: Entry<'s>, D: FnMut(E::Done), O: Order> Delivery<'s, E, D, O> {
-    /// The closure that delivers, where the order may not matter.
-    #[inline(always)]
-    pub fn ordered(_: O, deliver: D) -> Self {
         Delivery {
             deliver,
             entries: Entries::new(),
-            rare: None,
-            order: PhantomData,
+            failed: None,
             borrows: PhantomData,
         }
     }
@@ -268,50 +349,77 @@ impl<'s, E: Entry<'s>, D: FnMut(E::Done), O: Order> Delivery<'s, E, D, O> {
     /// delivered; or stopped, where nobody wants it any more.
     #[cold]
     #[inline(never)]
-    fn complete(&mut self, base: *const Slot, frame: &Frame) {
-        // The worker's own head is exact whenever user code runs, or unwinds.
-        let head = Worker::of(base).head.get();
-        let scope = Scope::resumed(head, frame);
+    fn complete(&mut self, base: *const Slot, frame: &Frame, stands: Stands) {
+        let worker = Worker::of(base);
         let rest = LeaveAll {
-            scope: &scope,
+            worker,
             base,
+            frame,
         };
         if !panicking() && !frame.has(flag::ABORT) {
-            self.try_settle_all(&scope, base);
+            // The worker's own head is exact whenever user code runs, or unwinds.
+            let scope = Scope::resumed(worker.head.get(), frame);
+            self.try_settle_all(&scope, base, stands);
         }
         drop(rest);
         self.entries.clear();
-        Worker::of(base).head.set(base);
+        worker.head.set(base);
     }
 
-    /// Settles everything; delivers it unless something has failed.
-    fn try_settle_all(&mut self, scope: &Scope<'_>, base: *const Slot) {
-        let mut done = Vec::new();
-        let mut failed = self.take_failed();
-        while let Some(entry) = self.entries.pop(scope, base) {
-            // SAFETY: entries are settled in the reverse of the order in which they were pushed.
-            let Some(result) = (unsafe { entry.try_settle(scope) }) else {
-                continue;
-            };
-            if E::failed(&result) {
-                failed = Some(result);
-            } else if failed.is_none() {
-                done.push(result);
+    /// Settles everything; delivers it, in spawn order, unless something has failed.
+    #[cold]
+    #[inline(never)]
+    fn try_settle_all(&mut self, scope: &Scope<'_>, base: *const Slot, stands: Stands) {
+        let mut older = self.entries.take(scope, base);
+        let turned = match stands {
+            Stands::Turned => std::mem::take(&mut older),
+            Stands::AsPushed => turn_youngest(&mut older, scope, base),
+        };
+        let mut failed = self.failed.take();
+        let mut keep = |result: Option<E::Done>| {
+            let result = result?;
+            if !E::failed(&result) {
+                return Some(result);
             }
+            failed.get_or_insert_with(|| Box::new(result));
+            None
+        };
+        let (mut first, mut then) = (Vec::new(), Vec::new());
+        for entry in turned {
+            // SAFETY: the jobs of these are the youngest, and were turned round.
+            then.extend(keep(unsafe { entry.try_settle(scope, Stands::Turned) }));
         }
-        if failed.is_some() {
-            Rare::of(&mut self.rare).failed = failed;
-            return;
+        while let Some(entry) = older.pop() {
+            // SAFETY: its jobs are the youngest that are left.
+            first.extend(keep(unsafe { entry.try_settle(scope, Stands::AsPushed) }));
         }
-        if scope.cancelled() {
-            return; // a sibling outside of the group failed
+        self.failed = failed;
+        if self.failed.is_some() || scope.cancelled() {
+            return; // what the function returns is that failure, or the one of a sibling outside of the group
         }
-        done.into_iter().rev().for_each(&mut self.deliver);
+        let in_order = first.into_iter().rev().chain(then);
+        in_order.for_each(&mut self.deliver);
     }
+}
 
-    fn take_failed(&mut self) -> Option<E::Done> {
-        self.rare.as_mut()?.failed.take()
+/// Turns the jobs round that nobody has stolen. Their entries are split off from those of which a job has been stolen, which
+/// are older.
+fn turn_youngest<'s, E: Entry<'s>>(
+    entries: &mut Vec<E>,
+    scope: &Scope<'_>,
+    base: *const Slot,
+) -> Vec<E> {
+    let (worker, head) = (Worker::of(base), scope.head.get());
+    let ours = worker.retake(base);
+    let (mut older, mut first) = (0, base);
+    while first.addr() < ours.addr() && older < entries.len() {
+        first = first.wrapping_add(entries[older].jobs());
+        older += 1;
     }
+    // SAFETY: what was retaken is ours alone, and all of it belongs to these entries.
+    unsafe { turn(first, head, |a, b| E::exchange(a, b)) };
+    worker.answer_after_turn(head);
+    entries.split_off(older)
 }
 
 /// The entries of a group, oldest first. Where all are alike there is nothing to keep: they follow from the number of jobs.
@@ -339,15 +447,26 @@ impl<E> Entries<E> {
         }
     }
 
-    #[inline(always)]
-    fn pop(&mut self, scope: &Scope<'_>, base: *const Slot) -> Option<E> {
-        if const { Self::KEPT } {
+    /// All of them; the group is empty then.
+    fn take<'s>(&mut self, scope: &Scope<'_>, base: *const Slot) -> Vec<E>
+    where
+        E: Entry<'s>,
+    {
+        if Self::KEPT {
             // SAFETY: `new` has made the vector.
-            unsafe { self.0.assume_init_mut() }.pop()
-        } else {
-            // SAFETY: a value without a size has no bytes to read, and `push` forgot one for the job below the head.
-            (scope.head.get() != base).then(|| unsafe { NonNull::dangling().read() })
+            return mem::take(unsafe { self.0.assume_init_mut() });
         }
+        let jobs = (scope.head.get().addr() - base.addr()) / size_of::<Slot>();
+        let mut all = Vec::new();
+        for _ in 0..jobs {
+            // SAFETY: a value without a size has no bytes to read, and `push` forgot one for each that is made here.
+            let entry = unsafe { NonNull::<E>::dangling().read() };
+            let of_each = entry.jobs();
+            if all.len() * of_each < jobs {
+                all.push(entry);
+            }
+        }
+        all
     }
 
     fn clear(&mut self) {
@@ -371,21 +490,23 @@ impl<E> Drop for Entries<E> {
 /// See the module's documentation.
 ///
 /// Nothing here is passed by reference to a function that is not inlined: a group of a hot loop lives in registers.
-pub struct Group<'g, 's, E: Entry<'s>, D: FnMut(E::Done), O: Order = InOrder> {
+pub struct Group<'g, 's, E: Entry<'s>, D: FnMut(E::Done)> {
     scope: &'g Scope<'g>,
     base: *const Slot,
     full: bool,
-    cold: &'g mut Delivery<'s, E, D, O>,
+    stands: Stands,
+    cold: &'g mut Delivery<'s, E, D>,
 }
 
-impl<'g, 's, E: Entry<'s>, D: FnMut(E::Done), O: Order> Group<'g, 's, E, D, O> {
+impl<'g, 's, E: Entry<'s>, D: FnMut(E::Done)> Group<'g, 's, E, D> {
     /// An empty group on top of what the scope has.
     #[inline(always)]
-    pub fn new(scope: &'g Scope<'g>, delivery: &'g mut Delivery<'s, E, D, O>) -> Self {
+    pub fn new(scope: &'g Scope<'g>, delivery: &'g mut Delivery<'s, E, D>) -> Self {
         Group {
             scope,
             base: scope.head.get(),
             full: false,
+            stands: Stands::AsPushed,
             cold: delivery,
         }
     }
@@ -411,7 +532,7 @@ impl<'g, 's, E: Entry<'s>, D: FnMut(E::Done), O: Order> Group<'g, 's, E, D, O> {
         call: P,
         judge: Option<&'static Judge>,
     ) -> Ticket<P::Function> {
-        let Pushed { slot, .. } = self.scope.push(call, judge);
+        let Pushed { slot, .. } = self.scope.push(self.scope.plan(call), judge);
         if self.scope.look(slot) {
             self.full = true;
         }
@@ -426,56 +547,63 @@ impl<'g, 's, E: Entry<'s>, D: FnMut(E::Done), O: Order> Group<'g, 's, E, D, O> {
             // The slots run out: overflow is a call, and never a limit on loops.
             self.full = false;
             self.scope.head.set(self.base);
-            self.cold.complete(self.base, self.scope.frame_ref());
+            self.cold
+                .complete(self.base, self.scope.frame_ref(), Stands::AsPushed);
         }
+    }
+
+    /// The children were turned round by [`Scope::turn`], together with older ones that began at `base`.
+    #[inline(always)]
+    pub fn turned(&mut self, base: Position) {
+        self.base = base.0;
+        self.stands = Stands::Turned;
     }
 
     /// Waits for all children and delivers their results, in spawn order.
     #[inline(always)]
     pub fn sync(&mut self) {
-        if O::ANY {
-            while let Some(entry) = self.cold.entries.pop(self.scope, self.base) {
-                // SAFETY: entries are settled in the reverse of the order in which they were pushed.
+        if !self.turn() {
+            return self
+                .cold
+                .try_settle_all(self.scope, self.base, Stands::AsPushed);
+        }
+        if const { Entries::<E>::KEPT } {
+            for entry in self.cold.entries.take(self.scope, self.base) {
+                // SAFETY: the entry's jobs are the youngest, and were turned round.
                 (self.cold.deliver)(unsafe { entry.settle(self.scope) });
             }
-        } else if const { mem::needs_drop::<E::Done>() } {
-            let mut done = DropRest(Stack::new());
-            self.settle_all(&mut done.0);
-            self.deliver_all(&mut done.0);
         } else {
-            let mut done = Stack::new();
-            self.settle_all(&mut done);
-            self.deliver_all(&mut done);
-        }
-    }
-
-    #[inline(always)]
-    fn settle_all(&mut self, done: &mut Stack<E::Done>) {
-        while let Some(entry) = self.cold.entries.pop(self.scope, self.base) {
-            // SAFETY: entries are settled in the reverse of the order in which they were pushed.
-            let result = unsafe { entry.settle(self.scope) };
-            if let Some(result) = done.push(result) {
-                push_far(&mut self.cold.rare, result);
+            while self.scope.head.get() != self.base {
+                // SAFETY: a value without a size has no bytes to read, and `push` forgot one for the jobs below the head.
+                let entry = unsafe { NonNull::<E>::dangling().read() };
+                // SAFETY: as above.
+                (self.cold.deliver)(unsafe { entry.settle(self.scope) });
             }
         }
     }
 
+    /// Turns the children round. False if one of them has been stolen: nothing is turned then.
     #[inline(always)]
-    fn deliver_all(&mut self, done: &mut Stack<E::Done>) {
-        if done.is_full() {
-            deliver_far(&mut self.cold.rare, &mut self.cold.deliver);
+    fn turn(&self) -> bool {
+        let (base, head) = (self.base, self.scope.head.get());
+        if self.stands == Stands::Turned || head == base {
+            return true;
         }
-        while let Some(result) = done.pop() {
-            (self.cold.deliver)(result);
+        let worker = Worker::of(base);
+        if !worker.deque().may_pop(base.addr()) {
+            return worker.turn_all(base, head);
         }
+        // SAFETY: nobody has asked, and all of the jobs are private: above the split.
+        unsafe { turn(base, head, |a, b| E::exchange(a, b)) };
+        true
     }
 
     /// As [`Group::sync`]; if a speculative call failed the others are stopped, nothing is delivered, and the failure is
     /// returned.
     #[inline]
     pub fn try_sync(&mut self) -> Option<E::Done> {
-        self.cold.try_settle_all(self.scope, self.base);
-        self.cold.take_failed()
+        self.cold.try_settle_all(self.scope, self.base, self.stands);
+        self.cold.failed.take().map(|failed| *failed)
     }
 
     /// Syncs and gives the borrows back.
@@ -494,194 +622,12 @@ impl<'g, 's, E: Entry<'s>, D: FnMut(E::Done), O: Order> Group<'g, 's, E, D, O> {
     }
 }
 
-impl<'s, E: Entry<'s>, D: FnMut(E::Done), O: Order> Drop for Group<'_, 's, E, D, O> {
+impl<'s, E: Entry<'s>, D: FnMut(E::Done)> Drop for Group<'_, 's, E, D> {
     /// Small enough to be inlined into landing pads.
     #[inline(always)]
     fn drop(&mut self) {
         self.scope.head.set(self.base);
-        self.cold.complete(self.base, self.scope.frame_ref());
-    }
-}
-
-/// Stops or finishes whatever is left, by its vtable alone.
-struct LeaveAll<'g> {
-    scope: &'g Scope<'g>,
-    base: *const Slot,
-}
-
-impl Drop for LeaveAll<'_> {
-    fn drop(&mut self) {
-        while self.scope.head.get() != self.base {
-            let slot = self.scope.head.get().wrapping_sub(1);
-            self.scope.head.set(slot);
-            // If the job's panic comes through, the older ones are still left.
-            let rest = LeaveAll {
-                scope: self.scope,
-                base: self.base,
-            };
-            Worker::of(slot).leave(slot, self.scope.frame());
-            mem::forget(rest);
-        }
-    }
-}
-
-/// Does it matter in which order results are delivered?
-pub trait Order {
-    /// It does not: a result is delivered as soon as it is settled.
-    const ANY: bool;
-}
-
-/// It does: spawn order.
-pub struct InOrder;
-
-/// It does not.
-pub struct AnyOrder;
-
-impl Order for InOrder {
-    const ANY: bool = false;
-}
-impl Order for AnyOrder {
-    const ANY: bool = true;
-}
-
-/// Numbers to which a compound assignment adds.
-///
-/// The sum of unsigned numbers is the same in any order, and so is whether it overflows; that of signed numbers may
-/// overflow on the way in one order and not in another, and floats round.
-pub trait Accumulate {
-    /// For `+=`.
-    type Sum: Order;
-    /// For `|=`, `&=` and `^=`.
-    type Bits: Order;
-    /// Its order, as a value.
-    fn sum(&self) -> Self::Sum;
-    /// Its order, as a value.
-    fn bits(&self) -> Self::Bits;
-}
-
-/// The order for all other types. Method look-up tries [`Accumulate`] first, which needs one `&` less.
-pub trait AccumulateInOrder {
-    /// Spawn order.
-    fn sum(&self) -> InOrder {
-        InOrder
-    }
-    /// Spawn order.
-    fn bits(&self) -> InOrder {
-        InOrder
-    }
-}
-
-/// The type of a place.
-pub struct Place<T>(PhantomData<T>);
-
-impl<T> Place<T> {
-    /// The place's.
-    #[inline(always)]
-    pub fn of(_: &T) -> Place<T> {
-        Place(PhantomData)
-    }
-}
-
-impl<T> AccumulateInOrder for &Place<T> {}
-
-macro_rules! accumulate {
-    ($sum:ident: $($number:ty)*) => {$(
-        impl Accumulate for Place<$number> {
-            type Sum = $sum;
-            type Bits = AnyOrder;
-            #[inline(always)]
-            fn sum(&self) -> $sum {
-                $sum
-            }
-            #[inline(always)]
-            fn bits(&self) -> AnyOrder {
-                AnyOrder
-            }
-        }
-    )*};
-}
-
-accumulate!(AnyOrder: u8 u16 u32 u64 u128 usize);
-accumulate!(InOrder: i8 i16 i32 i64 i128 isize bool);
-
-/// Results between their settling and their delivery, as many as fit on the stack. Drops nothing: see [`DropRest`].
-struct Stack<T> {
-    near: MaybeUninit<[u64; NEAR / 8]>,
-    length: usize,
-    values: PhantomData<T>,
-}
-
-/// Bytes on the stack per group.
-const NEAR: usize = 256;
-
-impl<T> Stack<T> {
-    const CAPACITY: usize = match size_of::<T>() {
-        _ if align_of::<T>() > 8 => 0,
-        0 => usize::MAX,
-        size => NEAR / size,
-    };
-
-    #[inline(always)]
-    fn new() -> Self {
-        // Field by field: written as one value, the compiler fills `near` with zeros.
-        let mut stack = MaybeUninit::<Self>::uninit();
-        // SAFETY: `length` is written, and `near` needs no value.
-        unsafe {
-            (&raw mut (*stack.as_mut_ptr()).length).write(0);
-            stack.assume_init()
-        }
-    }
-
-    #[inline(always)]
-    fn is_full(&self) -> bool {
-        self.length == Self::CAPACITY
-    }
-
-    /// Gives the value back if it does not fit.
-    #[inline(always)]
-    fn push(&mut self, value: T) -> Option<T> {
-        if self.is_full() {
-            return Some(value);
-        }
-        // SAFETY: there is room for another `T`, and `near` is aligned for it.
-        unsafe {
-            self.near
-                .as_mut_ptr()
-                .cast::<T>()
-                .add(self.length)
-                .write(value)
-        };
-        self.length += 1;
-        None
-    }
-
-    #[inline(always)]
-    fn pop(&mut self) -> Option<T> {
-        self.length = self.length.checked_sub(1)?;
-        // SAFETY: the element was written by `push`, and is read once.
-        Some(unsafe { self.near.as_ptr().cast::<T>().add(self.length).read() })
-    }
-}
-
-#[cold]
-#[inline(never)]
-fn push_far<T>(rare: &mut Option<Box<Rare<T>>>, value: T) {
-    Rare::of(rare).far.push(value);
-}
-
-#[cold]
-#[inline(never)]
-fn deliver_far<T>(rare: &mut Option<Box<Rare<T>>>, deliver: &mut impl FnMut(T)) {
-    while let Some(result) = rare.as_mut().and_then(|rare| rare.far.pop()) {
-        deliver(result);
-    }
-}
-
-/// Drops what is left in a stack.
-struct DropRest<T>(Stack<T>);
-
-impl<T> Drop for DropRest<T> {
-    fn drop(&mut self) {
-        while self.0.pop().is_some() {}
+        self.cold
+            .complete(self.base, self.scope.frame_ref(), self.stands);
     }
 }

@@ -45,15 +45,12 @@ pub(crate) use self::{gate::came_from_afar, pool::current_pool};
 #[cfg(not(loom))]
 pub use self::{
     gate::{Gate, Haul, Leaving, Outside, Token},
-    group::{
-        Accumulate, AccumulateInOrder, AnyOrder, Delivery, Entry, Group, InOrder, Keep, Or, Order,
-        Place, Spec, Ticket,
-    },
+    group::{Delivery, Entry, Group, Jobs, Keep, Or, Spec, Stands, Ticket},
     pool::{
         RootKey, RootWatch, StartError, Workers, current_root, enter, hungry, offer, watch_roots,
     },
     root::as_main,
-    scope::{Child, Scope},
+    scope::{Child, Planned, Position, Scope},
 };
 #[cfg(not(loom))]
 pub use crate::job::record::{Cx, Frame};

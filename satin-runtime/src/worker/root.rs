@@ -376,7 +376,8 @@ unsafe fn run_root<F: Function>(task: *const (), worker: &Worker, head: *const S
         if marked {
             // It looks itself up like any other job that is spawned again.
             let call = Call::<F>::new(args);
-            Scope::of_root(head, frame, number).spawn(call).sync()
+            let place = Scope::of_root(head, frame, number);
+            place.spawn(place.plan(call)).sync()
         } else {
             F::call(Cx { head, parent }, number, args)
         }

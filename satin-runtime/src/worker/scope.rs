@@ -47,22 +47,30 @@ impl<'f> Scope<'f> {
         self.frame
     }
 
+    /// Gives a call its place among the children of this invocation: they are numbered in program order, whichever is
+    /// pushed first.
+    #[inline(always)]
+    pub fn plan<'s, P: Prepared<'s>>(&self, call: P) -> Planned<P> {
+        let index = self.next.get();
+        self.next.set(index.wrapping_add(1));
+        Planned { call, index }
+    }
+
     /// Pushes a job; the caller must see to it that it is settled, then call [`Scope::look`].
     #[inline(always)]
     pub(super) fn push<'s, P: Prepared<'s>>(
         &self,
-        call: P,
+        planned: Planned<P>,
         judge: Option<&'static Judge>,
     ) -> Pushed {
+        let Planned { call, index } = planned;
         let args = call.into_args();
         let slot = self.head.get();
-        let index = self.next.get();
         // SAFETY: the head is the first free slot, ours, and within the area: its end was checked at the last look.
         let record = unsafe { &*slot };
         record.fill(<P::Function as Function>::VTABLE, self.frame, index, judge);
         // SAFETY: the slot is free.
         unsafe { record.put(args) };
-        self.next.set(index.wrapping_add(1));
         self.set_head(slot.wrapping_add(1));
         Pushed { slot, index }
     }
@@ -104,32 +112,68 @@ impl<'f> Scope<'f> {
             && worker.look_after_push(slot.wrapping_add(1), self.frame)
     }
 
-    /// Creates a child without waiting for it.
+    /// Where the next child will be pushed.
     #[inline(always)]
-    pub fn spawn<'s, P: Prepared<'s>>(&self, call: P) -> Child<'_, 's, P::Function> {
-        self.guarded(call, None)
+    #[must_use]
+    pub fn position(&self) -> Position {
+        Position(self.head.get())
+    }
+
+    /// Creates a child without waiting for it. Those that are created so are synced youngest first.
+    #[inline(always)]
+    pub fn spawn<'s, P: Prepared<'s>>(&self, planned: Planned<P>) -> Child<'_, 's, P::Function> {
+        self.guarded(self.position(), planned, None)
     }
 
     /// Creates a child whose failure stops its siblings.
     #[inline(always)]
-    pub fn spawn_speculative<'s, P>(&self, call: P) -> Child<'_, 's, P::Function>
+    pub fn spawn_speculative<'s, P>(&self, planned: Planned<P>) -> Child<'_, 's, P::Function>
     where
         P: Prepared<'s, Out: Speculative>,
     {
-        self.guarded(call, Some(JudgeOf::<P::Function>::JUDGE))
+        self.guarded(
+            self.position(),
+            planned,
+            Some(JudgeOf::<P::Function>::JUDGE),
+        )
+    }
+
+    /// Creates one of several children that begin at `base`, oldest first. [`Scope::turn`] says in which order they are
+    /// synced.
+    #[inline(always)]
+    pub fn spawn_above<'s, P: Prepared<'s>>(
+        &self,
+        base: Position,
+        planned: Planned<P>,
+    ) -> Child<'_, 's, P::Function> {
+        self.guarded(base, planned, None)
+    }
+
+    /// As [`Scope::spawn_above`], a child whose failure stops its siblings.
+    #[inline(always)]
+    pub fn spawn_speculative_above<'s, P>(
+        &self,
+        base: Position,
+        planned: Planned<P>,
+    ) -> Child<'_, 's, P::Function>
+    where
+        P: Prepared<'s, Out: Speculative>,
+    {
+        self.guarded(base, planned, Some(JudgeOf::<P::Function>::JUDGE))
     }
 
     #[inline(always)]
     fn guarded<'s, P: Prepared<'s>>(
         &self,
-        call: P,
+        base: Position,
+        planned: Planned<P>,
         judge: Option<&'static Judge>,
     ) -> Child<'_, 's, P::Function> {
-        let Pushed { slot, index } = self.push(call, judge);
+        let Pushed { slot, index } = self.push(planned, judge);
         let child = Child {
             frame: self.frame,
             head: &self.head,
-            slot,
+            base: base.0,
             index,
             borrows: PhantomData,
             function: PhantomData,
@@ -139,29 +183,47 @@ impl<'f> Scope<'f> {
         child
     }
 
-    /// Runs a child here and now. It has an index like any other.
+    /// Turns the children from `base` on round, so that the oldest is settled first: true. False if one of them has been
+    /// stolen: then they stay as they are, and the youngest is settled first.
     #[inline(always)]
-    pub fn call<'s, P: Prepared<'s>>(&self, call: P) -> P::Out {
-        let args = call.into_args();
-        let index = self.next.get();
-        self.next.set(index.wrapping_add(1));
+    #[must_use]
+    pub fn turn(&self, base: Position) -> bool {
+        let head = self.head.get();
+        if Worker::of(head).deque().may_pop(base.0.addr()) {
+            // SAFETY: nobody has asked, and all of the jobs are private: above the split.
+            unsafe { turn(base.0, head, |a, b| a.exchange(b)) };
+            return true;
+        }
+        Worker::of(head).turn_all(base.0, head)
+    }
+
+    /// Runs a child here and now.
+    #[inline(always)]
+    pub fn run<'s, P: Prepared<'s>>(&self, planned: Planned<P>) -> P::Out {
+        let Planned { call, index } = planned;
         <P::Function as Function>::call(
             Cx {
                 head: self.head.get(),
                 parent: self.frame,
             },
             index,
-            args,
+            call.into_args(),
         )
     }
 
-    /// As [`Scope::call`], among siblings that may fail: `None` if one of them did and stopped this one.
+    /// Runs a child here and now. It has an index like any other.
+    #[inline(always)]
+    pub fn call<'s, P: Prepared<'s>>(&self, call: P) -> P::Out {
+        self.run(self.plan(call))
+    }
+
+    /// As [`Scope::run`], among siblings that may fail: `None` if one of them did and stopped this one.
     #[inline]
-    pub fn try_call<'s, P: Prepared<'s>>(&self, call: P) -> Option<P::Out> {
+    pub fn try_run<'s, P: Prepared<'s>>(&self, planned: Planned<P>) -> Option<P::Out> {
         if self.cancelled() {
             return None;
         }
-        unless_sibling_failed(self.frame, self.head.get(), || self.call(call))
+        unless_sibling_failed(self.frame, self.head.get(), || self.run(planned))
     }
 
     /// If this is a failure, stops the other children of this invocation.
@@ -179,6 +241,38 @@ impl<'f> Scope<'f> {
     }
 }
 
+/// A call that has its number among its parent's children.
+#[must_use]
+pub struct Planned<P> {
+    call: P,
+    index: u32,
+}
+
+/// A place in the worker's array of slots.
+#[derive(Clone, Copy)]
+pub struct Position(pub(super) *const Slot);
+
+/// Turns the jobs from `first` to before `past` round.
+///
+/// # Safety
+/// They are the caller's alone, and `exchange` may exchange any two of them.
+#[inline(always)]
+pub(super) unsafe fn turn(
+    mut first: *const Slot,
+    mut past: *const Slot,
+    exchange: impl Fn(&Slot, &Slot),
+) {
+    loop {
+        past = past.wrapping_sub(1);
+        if first.addr() >= past.addr() {
+            return;
+        }
+        // SAFETY: both lie in the area, and hold jobs.
+        unsafe { exchange(&*first, &*past) };
+        first = first.wrapping_add(1);
+    }
+}
+
 /// A job in its slot.
 #[derive(Clone, Copy)]
 pub(super) struct Pushed {
@@ -186,7 +280,7 @@ pub(super) struct Pushed {
     index: u32,
 }
 
-/// A spawned child, to be synced. Strictly last in, first out.
+/// A spawned child, to be synced when it is the youngest: see [`Scope::turn`].
 ///
 /// `'s` are the borrows in its arguments: they last until the guard is gone. Dropping it on the way out of the function
 /// runs the child to its end; dropping it while unwinding stops the child, and waits until it has stopped.
@@ -194,7 +288,9 @@ pub(super) struct Pushed {
 pub struct Child<'c, 's, F: Function> {
     frame: &'c Frame,
     head: &'c Cell<*const Slot>,
-    slot: *const Slot,
+    /// It stands here or above. Dropped early, it settles whatever does: where children are turned round its own place may
+    /// be that of a sibling, and the sibling's borrows end with it.
+    base: *const Slot,
     index: u32,
     /// Invariant in `'s`: with a covariant guard, racy programs would compile.
     borrows: PhantomData<Cell<&'s ()>>,
@@ -236,13 +332,8 @@ impl<F: Function> Child<'_, '_, F> {
 
     #[inline(always)]
     fn pushed(&self) -> Pushed {
-        debug_assert_eq!(
-            self.head.get(),
-            self.slot.wrapping_add(1),
-            "children are synced last in, first out"
-        );
         Pushed {
-            slot: self.slot,
+            slot: self.head.get().wrapping_sub(1),
             index: self.index,
         }
     }
@@ -251,9 +342,8 @@ impl<F: Function> Child<'_, '_, F> {
 impl<F: Function> Drop for Child<'_, '_, F> {
     #[inline(always)]
     fn drop(&mut self) {
-        let (slot, frame): (_, *const Frame) = (self.slot, self.frame);
-        self.head.set(slot);
-        Worker::of(slot).leave(slot, frame);
+        self.head.set(self.base);
+        Worker::of(self.base).leave_all(self.base, self.frame);
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::{
     cell::{Cell, RefCell},
+    mem::forget,
     panic::resume_unwind,
     sync::{
         Mutex, PoisonError,
@@ -18,6 +19,7 @@ use super::{
     repair::Verdict,
     root::Root,
     save::{save_answer, save_result, saves, tear},
+    scope::turn,
 };
 use crate::{
     job::{
@@ -314,6 +316,37 @@ impl Worker {
         self.deque.reclaim(position, self.how_much(self.pace.get()))
     }
 
+    /// Turns the jobs from `base` on round, so that the oldest is popped first. False if one of them has been stolen: then
+    /// they stay as they are.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn turn_all(&self, base: *const Slot, head: *const Slot) -> bool {
+        let whole = self.retake(base) == base;
+        if whole {
+            // SAFETY: what was retaken is ours alone.
+            unsafe { turn(base, head, |a, b| a.exchange(b)) };
+        }
+        self.answer_after_turn(head);
+        whole
+    }
+
+    /// Makes private again what nobody has stolen of the jobs from `base` on. Where they begin.
+    pub(super) fn retake(&self, base: *const Slot) -> *const Slot {
+        self.slot(self.deque.retake(base.addr()))
+    }
+
+    /// Jobs have been retaken, and the youngest is about to be popped: whoever has asked, or finds nothing public any
+    /// more, gets the older ones.
+    pub(super) fn answer_after_turn(&self, head: *const Slot) {
+        let youngest = head.wrapping_sub(1);
+        if self.deque.has_private(youngest.addr()) && self.deque.is_asked() && !panicking() {
+            self.answer(youngest);
+        }
+        self.stay_marked();
+        // Retaking overwrites requests, as taking back does.
+        fence(Ordering::SeqCst);
+    }
+
     /// Waits until the stolen job has been settled. True if it came back and is to be run here.
     fn wait(&self, slot: *const Slot, frame: *const Frame, mode: While) -> bool {
         // SAFETY: the slot is one of ours and holds an unsettled job.
@@ -552,6 +585,25 @@ impl Worker {
 
     // ------------------------------------------------------------- leaving early
 
+    /// Guards are dropped with their jobs unsettled, those from `base` on: on the way out of the function in program
+    /// order, or unwinding.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn leave_all(&self, base: *const Slot, frame: *const Frame) {
+        let head = self.head.get();
+        if !panicking() && head.addr() > base.wrapping_add(1).addr() {
+            let first = self.retake(base);
+            // SAFETY: what was retaken is ours alone.
+            unsafe { turn(first, head, |a, b| a.exchange(b)) };
+            self.answer_after_turn(head);
+        }
+        drop(LeaveAll {
+            worker: self,
+            base,
+            frame,
+        });
+    }
+
     /// A guard is dropped with its job unsettled: on the way out of the function, or unwinding. The job is
     /// run or dropped; `slot` is free afterwards.
     ///
@@ -738,6 +790,33 @@ impl Worker {
 enum Room {
     ForAnyJob,
     ForLeapfrog,
+}
+
+/// Stops or finishes the jobs from `base` on, by their vtables alone.
+pub(super) struct LeaveAll<'w> {
+    pub(super) worker: &'w Worker,
+    pub(super) base: *const Slot,
+    pub(super) frame: *const Frame,
+}
+
+impl Drop for LeaveAll<'_> {
+    fn drop(&mut self) {
+        let LeaveAll {
+            worker,
+            base,
+            frame,
+        } = *self;
+        while worker.head.get() != base {
+            // If the job's panic comes through, the older ones are still left.
+            let rest = LeaveAll {
+                worker,
+                base,
+                frame,
+            };
+            worker.leave(worker.head.get().wrapping_sub(1), frame);
+            forget(rest);
+        }
+    }
 }
 
 /// Has an invocation from `frame` up to the root said that its children are to stop?

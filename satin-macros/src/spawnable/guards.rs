@@ -1,0 +1,213 @@
+//! Guards: the children of `let`s and bare calls, and in which order they are pushed, so that they run in program order.
+//!
+//! A call is *planned* where it stands: its arguments are evaluated, and it gets its number. As long as nothing else stands
+//! between them, calls stay planned; at the sync the later ones are pushed, the last of them first, and the first is called. What
+//! is popped next is then the second. If something else runs in between, what was planned is pushed before, so that others can
+//! take it meanwhile: the last first if nothing follows, else as they come, and the sync turns them round.
+
+use proc_macro2::{Ident, TokenStream};
+
+use super::hygiene::quote;
+
+/// One child.
+pub struct Guard {
+    /// The planned call.
+    pub call: Ident,
+    /// The guard, once it is pushed.
+    pub ticket: Ident,
+    /// What it gives.
+    pub value: Ident,
+    /// A `?` follows the call.
+    pub speculative: bool,
+}
+
+/// Where a child's result goes.
+pub enum Assign {
+    /// To the variable, or the place, that the statement names.
+    To(TokenStream),
+    /// Nowhere.
+    Nowhere,
+}
+
+/// What comes after a statement in its segment.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Follows {
+    /// Perhaps other children.
+    Spawns,
+    /// None.
+    Nothing,
+}
+
+/// How the pushed guards stand.
+#[derive(Default)]
+enum Pushed {
+    /// There are none.
+    #[default]
+    None,
+    /// The first in program order is the youngest.
+    LastFirst,
+    /// The last is; they begin at this position.
+    AsTheyCame(Ident),
+}
+
+/// The guards of a segment, in program order.
+#[derive(Default)]
+pub struct Guards {
+    all: Vec<Guard>,
+    /// So many of them are pushed; the others are planned.
+    pushed: usize,
+    order: Pushed,
+}
+
+/// The group that a segment has beside its guards: its variable, and the statement that ends it.
+pub struct GroupEnd {
+    pub name: Ident,
+    pub end: TokenStream,
+}
+
+impl Guards {
+    pub fn is_empty(&self) -> bool {
+        self.all.is_empty()
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = &Guard> {
+        self.all.iter()
+    }
+
+    /// Whether one of the calls has a `?`.
+    pub fn may_fail(&self) -> bool {
+        self.all.iter().any(|guard| guard.speculative)
+    }
+
+    pub fn are_planned(&self) -> bool {
+        self.pushed < self.all.len()
+    }
+
+    /// Evaluates the call's arguments.
+    pub fn plan(&mut self, guard: Guard, prepared: &TokenStream) -> TokenStream {
+        let call = &guard.call;
+        let planned = quote!(let #call = scope.plan(#prepared););
+        self.all.push(guard);
+        planned
+    }
+
+    /// Pushes what is planned. `base`: a name that is still free.
+    pub fn push(&mut self, follows: Follows, base: Ident) -> TokenStream {
+        let planned = &self.all[self.pushed..];
+        if planned.is_empty() {
+            return TokenStream::new();
+        }
+        let mut out = TokenStream::new();
+        match (&self.order, follows) {
+            (Pushed::None, Follows::Nothing) => {
+                out.extend(planned.iter().rev().map(|guard| guard.spawn(None)));
+                self.order = Pushed::LastFirst;
+            }
+            (Pushed::None | Pushed::LastFirst, _) => {
+                out.extend(quote!(let #base = scope.position();));
+                out.extend(planned.iter().map(|guard| guard.spawn(Some(&base))));
+                self.order = Pushed::AsTheyCame(base);
+            }
+            (Pushed::AsTheyCame(base), _) => {
+                out.extend(planned.iter().map(|guard| guard.spawn(Some(base))));
+            }
+        }
+        self.pushed = self.all.len();
+        out
+    }
+
+    /// Settles all of them, and the group. `speculative`: a child of the segment may fail and stop the others. `assign` says
+    /// for each guard where its value goes; otherwise that becomes the variable `value`.
+    pub fn settle(
+        mut self,
+        group: Option<GroupEnd>,
+        speculative: bool,
+        base: Ident,
+        assign: &[Option<Assign>],
+    ) -> TokenStream {
+        let mut out = TokenStream::new();
+        if self.pushed > 0 {
+            out.extend(self.push(Follows::Spawns, base));
+        }
+        let result = |at: usize, from: TokenStream, declare: bool| {
+            self.all[at].result(&from, speculative, assign[at].as_ref(), declare)
+        };
+        let synced = |at: usize| {
+            let ticket = &self.all[at].ticket;
+            match speculative {
+                true => quote!(#ticket.try_sync()),
+                false => quote!(#ticket.sync()),
+            }
+        };
+        let count = self.all.len();
+        match (&self.order, group) {
+            (Pushed::None, Some(group)) => out.extend(group.end),
+            (Pushed::None, None) => {
+                out.extend((1..count).rev().map(|at| self.all[at].spawn(None)));
+                for at in 0..count {
+                    let call = &self.all[at].call;
+                    let from = match (at, speculative) {
+                        (0, true) => quote!(scope.try_run(#call)),
+                        (0, false) => quote!(scope.run(#call)),
+                        _ => synced(at),
+                    };
+                    out.extend(result(at, from, true));
+                }
+            }
+            (Pushed::AsTheyCame(base), group) if count > 1 || group.is_some() => {
+                for (guard, assign) in self.all.iter().zip(assign) {
+                    let value = &guard.value;
+                    out.extend(assign.is_none().then(|| quote!(let #value;)));
+                }
+                let in_order = (0..count).map(|at| result(at, synced(at), false));
+                let last_first = (0..count).rev().map(|at| result(at, synced(at), false));
+                let (turned, end) = match &group {
+                    Some(GroupEnd { name, end }) => (quote!(#name.turned(#base);), end.clone()),
+                    None => Default::default(),
+                };
+                out.extend(quote! {
+                    if scope.turn(#base) {
+                        #turned #(#in_order)* #end
+                    } else {
+                        #end #(#last_first)*
+                    }
+                });
+            }
+            (Pushed::LastFirst | Pushed::AsTheyCame(_), _) => {
+                out.extend((0..count).map(|at| result(at, synced(at), true)));
+            }
+        }
+        out
+    }
+}
+
+impl Guard {
+    fn spawn(&self, base: Option<&Ident>) -> TokenStream {
+        let Guard { call, ticket, .. } = self;
+        match (base, self.speculative) {
+            (None, false) => quote!(let #ticket = scope.spawn(#call);),
+            (None, true) => quote!(let #ticket = scope.spawn_speculative(#call);),
+            (Some(base), false) => quote!(let #ticket = scope.spawn_above(#base, #call);),
+            (Some(base), true) => {
+                quote!(let #ticket = scope.spawn_speculative_above(#base, #call);)
+            }
+        }
+    }
+
+    fn result(
+        &self,
+        from: &TokenStream,
+        speculative: bool,
+        assign: Option<&Assign>,
+        declare: bool,
+    ) -> TokenStream {
+        let value = &self.value;
+        let check = (speculative && self.speculative).then(|| quote!(scope.check(&#value);));
+        match assign {
+            Some(Assign::To(place)) => quote!(#place = #from;),
+            Some(Assign::Nowhere) => quote!(#from;),
+            None if declare => quote!(let #value = #from; #check),
+            None => quote!(#value = #from; #check),
+        }
+    }
+}
