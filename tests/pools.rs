@@ -225,6 +225,39 @@ fn too_deep_recursion_is_a_clear_panic() {
 }
 
 #[spawnable]
+fn endless(n: u64) -> u64 {
+    let a = endless(n + 1);
+    let b = endless(n + 2);
+    sync!();
+    a ^ b
+}
+
+#[spawnable]
+fn endless_in_a_loop(n: u64) -> u64 {
+    let mut total = 0;
+    for i in 0..3 {
+        total += endless_in_a_loop(n + i);
+    }
+    total
+}
+
+/// Some hundred thousand invocations unwind, each with siblings that wait: it ends only if none of them looks at those above.
+#[test]
+fn recursion_without_an_end_is_a_clear_panic_soon() {
+    let _watchdog = Watchdog::new("recursion_without_an_end_is_a_clear_panic_soon");
+    for (threads, endless) in [1, 2].into_iter().zip([endless, endless_in_a_loop]) {
+        let large = satin::builder()
+            .threads(threads)
+            .stack(64)
+            .build()
+            .expect("a pool");
+        let message = large.run(|| panic_of(|| endless(0)));
+        assert!(message.contains("no end"), "{message}");
+        assert_eq!(large.run(|| fib(10)), 55, "the pool still works");
+    }
+}
+
+#[spawnable]
 fn flat(n: u64) -> u64 {
     let mut total = 0;
     for i in 0..n {

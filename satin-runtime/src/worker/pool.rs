@@ -139,7 +139,7 @@ impl Pool {
     }
 
     /// A flag has been raised in some frame: everybody looks up.
-    fn announce_abort(&self) {
+    pub(super) fn announce_abort(&self) {
         self.aborted.store(true, Ordering::Relaxed);
         fence(Ordering::SeqCst);
         self.all().for_each(Worker::ask);

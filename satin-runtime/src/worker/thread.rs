@@ -49,6 +49,8 @@ pub(crate) struct Worker {
     asked_at: AtomicU64,
     /// Which root job the running job belongs to, once somebody has asked.
     root: Cell<Option<RootTag>>,
+    /// The bottom of the running job's chain of frames, once somebody has asked; null before.
+    root_frame: Cell<*const RootFrame>,
     /// Jobs of other nodes that are under way on this stack.
     hosting: RefCell<Vec<JobId>>,
     /// The area, with its provenance.
@@ -141,6 +143,7 @@ impl Worker {
             }),
             asked_at: AtomicU64::new(0),
             root: Cell::new(None),
+            root_frame: Cell::new(std::ptr::null()),
             hosting: RefCell::new(Vec::new()),
             area,
             pool,
@@ -256,7 +259,8 @@ impl Worker {
 
     /// Unwinds if the invocation of `frame` has been aborted from above.
     fn raise_if_aborted(&self, frame: *const Frame) {
-        if self.is_aborted(frame) && !panicking() {
+        // Who unwinds already is not asked: its chain of frames would be walked once for each invocation on it.
+        if !panicking() && self.is_aborted(frame) {
             // Sticky: user code may catch the unwinding, but it will not get far.
             self.deque.ask();
             tear(frame);
@@ -548,11 +552,13 @@ impl Worker {
             marked,
         });
         let outer_root = self.root.take();
+        let outer_root_frame = self.root_frame.replace(std::ptr::null());
         self.head.set(head);
         self.stay_marked();
         let result = run();
         self.head.set(head);
         self.root.set(outer_root);
+        self.root_frame.set(outer_root_frame);
         self.bottom.set(outer);
         result
     }
@@ -568,6 +574,19 @@ impl Worker {
         let root = root_of(self.bottom.get().parent);
         self.root.set(root.map(|root| root.tag));
         self.root.get()
+    }
+
+    /// As [`saves`], of an invocation of the running job. Walks only if the whole job is being given up: an invocation that
+    /// unwinds asks for each child that it leaves.
+    fn saves(&self, frame: *const Frame) -> bool {
+        if self.root_frame.get().is_null() {
+            let root = root_of(self.bottom.get().parent);
+            self.root_frame
+                .set(root.map_or(std::ptr::null(), std::ptr::from_ref));
+        }
+        // SAFETY: the root frame lives as long as the job that runs here.
+        let root = unsafe { self.root_frame.get().as_ref() };
+        root.is_none_or(|root| root.frame.has(flag::SAVE)) && saves(frame)
     }
 
     /// The innermost invocation that is known to have unsettled children, or else the one that this job belongs to:
@@ -619,8 +638,12 @@ impl Worker {
         let is_unwanted = || panicking() || frame_ref.has(flag::ABORT) || self.is_aborted(frame);
         let abort = is_unwanted();
         if abort && CAN_UNWIND {
-            let save = if saves(frame) { flag::SAVE } else { 0 };
-            self.pool().stop_children(frame_ref, flag::ABORT | save);
+            let save = if self.saves(frame) { flag::SAVE } else { 0 };
+            frame_ref.raise(flag::ABORT | save);
+            if !mine {
+                // Only those who run this child have to hear of it: nobody runs one that is still here.
+                self.pool().announce_abort();
+            }
         }
         let function = job.function.get();
         let mode = match (abort, panicking()) {
@@ -652,7 +675,7 @@ impl Worker {
         };
         match state {
             State::Done => {
-                if abort && saves(frame) {
+                if abort && self.saves(frame) {
                     save_result(job);
                 }
                 // SAFETY: the state says that a result of the function is there.
@@ -668,7 +691,7 @@ impl Worker {
             }
             State::Answered if abort => {
                 let delivered = gate::take_answer(job);
-                if saves(frame) {
+                if self.saves(frame) {
                     save_answer(job, delivered);
                 }
                 // SAFETY: an answered job keeps its arguments.
@@ -712,7 +735,7 @@ impl Worker {
     #[inline(never)]
     pub(super) fn too_deep(&self) -> ! {
         panic!(
-            "the recursion is too deep for the stack of {} MiB: set SATIN_STACK to more MiB",
+            "the recursion is too deep for the stack of {} MiB: set SATIN_STACK to more MiB, or the recursion has no end",
             self.stack_mib.get()
         );
     }
