@@ -102,31 +102,31 @@ const fn open(class: Class, name: &'static str, what: &'static str) -> About {
 
 /// All of them. A class whose faults have been mended moves from `open` to `tried` here, and nowhere else.
 pub const CLASSES: [About; 23] = [
-    open(Class::Ids, "ids", "ids are not in the order of joining"),
-    open(
+    tried(Class::Ids, "ids", "ids are not in the order of joining"),
+    tried(
         Class::Late,
         "late",
         "messages arrive after their sender gave the link up",
     ),
-    open(Class::Stray, "stray", "large messages are overtaken"),
-    open(
+    tried(Class::Stray, "stray", "large messages are overtaken"),
+    tried(
         Class::Gossip,
         "gossip",
         "gossip comes late, twice and out of order",
     ),
-    open(Class::Slow, "slow", "nodes of different speed"),
-    open(
+    tried(Class::Slow, "slow", "nodes of different speed"),
+    tried(
         Class::Busy,
         "busy",
         "network threads that need long for a message",
     ),
-    open(Class::Clocks, "clocks", "clocks that do not agree"),
-    open(
+    tried(Class::Clocks, "clocks", "clocks that do not agree"),
+    tried(
         Class::Long,
         "long",
         "the usual settings, and work and faults that last minutes",
     ),
-    open(
+    tried(
         Class::Shallow,
         "shallow",
         "workers with stacks of two to five frames",
@@ -139,25 +139,25 @@ pub const CLASSES: [About; 23] = [
         "bounds",
         "searches whose main reads the bound",
     ),
-    open(Class::Panics, "panics", "leaves that panic"),
+    tried(Class::Panics, "panics", "leaves that panic"),
     open(
         Class::Others,
         "others",
         "root jobs of other threads than main's",
     ),
-    open(Class::Joins, "joins", "several newcomers"),
-    open(Class::Bursts, "bursts", "many nodes die at one moment"),
-    open(
+    tried(Class::Joins, "joins", "several newcomers"),
+    tried(Class::Bursts, "bursts", "many nodes die at one moment"),
+    tried(
         Class::Undone,
         "undone",
         "any node dies, stops or is told to go, also one that drains or joins",
     ),
-    open(
+    tried(
         Class::Leaves,
         "leaves",
         "any node is told to go at once, also one that drains",
     ),
-    open(
+    tried(
         Class::Partitions,
         "partitions",
         "long partitions between sites",

@@ -7,7 +7,7 @@ use std::{
 };
 
 use satin_runtime::node::{
-    Config, Notice, Policy, RepairMode, Rule,
+    Config, Notice, Peer, Policy, RepairMode, Rule,
     cluster::{Cluster, MainIs, Path, Program, Shape, Wire, mix},
     expiry::{self, Expired},
     inspect::Inspection,
@@ -610,6 +610,7 @@ impl Stage {
             rests,
             books: &books,
             ends: self.reasons(trial),
+            apart: self.mischief.absences > 0,
         };
         for invariant in &mut self.invariants {
             if let Err(sentence) = invariant.check_end(&run) {
@@ -625,10 +626,14 @@ impl Stage {
         let nodes = 0..self.cluster.nodes();
         let tally = nodes.map(|node| self.cluster.node(node).inspect().tally);
         let tally: u64 = tally.map(|tally| tally.withdrawn + tally.misses).sum();
-        let died = self.mischief.deaths + self.mischief.drained.len() as u64;
-        // Who was cut off, or slept, may have been taken for dead, and may have taken others for dead.
-        let apart = self.mischief.absences * u64::from(self.cluster.nodes());
-        died + apart + 2 * trial.reborn + tally + u64::from(trial.term)
+        let notices = (0..self.cluster.nodes()).flat_map(|node| self.cluster.notices(node));
+        let ended: BTreeSet<Peer> = notices
+            .filter_map(|notice| match notice {
+                Notice::Dead(who) | Notice::Left(who) => Some(who.peer),
+                _ => None,
+            })
+            .collect();
+        ended.len() as u64 + tally + u64::from(trial.term)
     }
 
     fn account(&self, trial: &mut Trial) {

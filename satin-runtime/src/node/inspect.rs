@@ -77,6 +77,10 @@ pub struct Inspection {
     pub hosted: Vec<Hosted>,
     /// The orphan tables as it knows them, its own included.
     pub entries: Vec<Entry>,
+    /// Peers to whom something of the books has to be said.
+    pub unsaid: usize,
+    /// Shared values that are being fetched.
+    pub fetches: usize,
     /// What was done about deaths and departures so far.
     pub tally: Tally,
 }
@@ -90,7 +94,8 @@ impl Inspection {
         let hosted = self.hosted.iter();
         let hosted = hosted.filter(|hosted| !(hosted.waiters.is_empty() && of_root(&hosted.id)));
         let entries = self.entries.iter().filter(|entry| !of_root(&entry.id));
-        self.outstanding.len() + hosted.count() + entries.count()
+        let books = self.outstanding.len() + hosted.count() + entries.count();
+        books + self.unsaid + self.fetches
     }
 }
 
@@ -109,6 +114,7 @@ impl Node {
         inspection.hosted.clear();
         inspection.entries.clear();
         self.steal.inspect(inspection);
+        inspection.fetches = self.shared.fetches();
         let entries = self.table.orphans();
         let entries = entries.map(|(id, fingerprint, owner, finished)| Entry {
             owner,

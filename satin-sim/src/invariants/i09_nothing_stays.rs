@@ -1,5 +1,5 @@
-//! I9: after the root jobs, what was hosted, outstanding, claimed or announced is gone everywhere; all but the
-//! results of the root jobs themselves, which a `main` that begins anew will ask for.
+//! I9: after the root jobs, what was hosted, outstanding, claimed or announced is gone everywhere, nothing of it is unsaid, and
+//! no value is being fetched; all but the results of the root jobs themselves, which a `main` that begins anew will ask for.
 
 use super::{Invariant, Run};
 
@@ -26,7 +26,8 @@ impl Invariant for NothingStays {
                     .map(|entry| format!("{} of {:?}", entry.id, entry.owner))
                     .collect();
                 return Err(format!(
-                    "node {node} has something left: outstanding {away:?}, hosted {hosted:?}, in the orphan table {entries:?}"
+                    "node {node} has something left: outstanding {away:?}, hosted {hosted:?}, in the orphan table {entries:?}, {} peers to be told something, {} fetches",
+                    books.unsaid, books.fetches
                 ));
             }
         }

@@ -18,7 +18,7 @@ impl Invariant for Reasons {
             return Ok(());
         };
         let most = runs.values().copied().max().unwrap_or(0);
-        // Those of nodes that are gone are not known any more; each end may stand for as many as it had put back.
+        // One end can bring the same job back on several ways: at the thief of an orphan above it, and below the repair of its parent.
         let reasons = run.ends;
         match u64::from(most) <= 1 + 3 * reasons {
             true => Ok(()),

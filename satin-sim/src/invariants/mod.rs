@@ -13,6 +13,7 @@ mod i10_closed_orphans_stop;
 mod i11_no_run_without_a_reason;
 mod i12_the_answer_is_right;
 mod i13_views_agree;
+mod i14_one_main;
 
 use std::time::Duration;
 
@@ -24,7 +25,7 @@ pub(crate) use i13_views_agree::differing_views;
 /// Something that must not happen, and has.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Violation {
-    /// Of which invariant: `I1` to `I13`, or `panic`.
+    /// Of which invariant: `I1` to `I14`, or `panic`.
     pub invariant: &'static str,
     /// What happened.
     pub sentence: String,
@@ -62,13 +63,16 @@ pub struct Run<'c> {
     pub rests: bool,
     /// Books of all nodes that run.
     pub books: &'c [(u32, Inspection)],
-    /// Lives that ended: deaths, departures, rebirths; and mains that began anew.
+    /// Lives that ended in somebody's view: deaths, false ones too, and departures; withdrawals, misses, and mains that
+    /// began anew.
     pub ends: u64,
+    /// Was anybody stopped or cut off, so that a live node may have been taken for dead?
+    pub apart: bool,
 }
 
 /// Something that must hold.
 pub trait Invariant: Send {
-    /// `I1` to `I13`.
+    /// `I1` to `I14`.
     fn name(&self) -> &'static str;
 
     /// What must hold, in a sentence.
@@ -110,5 +114,6 @@ pub fn all() -> Vec<Box<dyn Invariant>> {
         Box::new(i11_no_run_without_a_reason::Reasons),
         Box::new(i12_the_answer_is_right::Right),
         Box::new(i13_views_agree::ViewsAgree),
+        Box::new(i14_one_main::OneMain),
     ]
 }

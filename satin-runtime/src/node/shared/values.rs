@@ -105,6 +105,12 @@ pub struct Values {
 }
 
 impl Values {
+    /// So many values are being fetched.
+    #[cfg(any(test, feature = "harness"))]
+    pub(crate) fn fetches(&self) -> usize {
+        self.fetches.len()
+    }
+
     pub(crate) fn next_timeout(&self) -> Option<Duration> {
         let due = |fetch: &Fetch| {
             if fetch.askers.is_empty() {

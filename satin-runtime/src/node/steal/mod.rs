@@ -825,6 +825,7 @@ impl Steal {
     #[cfg(any(test, feature = "harness"))]
     pub(crate) fn inspect(&self, inspection: &mut super::inspect::Inspection) {
         self.books.inspect(inspection);
+        inspection.unsaid = self.outboxes.len();
         inspection.tally = self.tally;
     }
 
