@@ -143,8 +143,9 @@ fn what_other_workers_have_done_is_saved() {
 
 #[spawnable]
 fn grandparent(ready: usize, on: usize, ran: usize, up: usize) -> u32 {
-    let a = spawn!(common::outside::family(3, ready, on, ran));
-    let b = spawn!(common::outside::unit(1, ran));
+    let a = spawn!(common::outside::unit(0, ran));
+    // Others take the last first.
+    let b = spawn!(common::outside::family(3, ready, on, ran));
     await_flag(up);
     sync!();
     a + b
@@ -171,8 +172,8 @@ fn all_stacks_below_a_job_are_given_up() {
     assert_eq!(lost, abandoned);
     raise(up);
     let expected = [
-        unit_of(&job().child(0), 1, ran, answer(11)),
-        unit_of(&job(), 1, ran, answer(20)),
+        unit_of(&job(), 0, ran, answer(20)),
+        unit_of(&job().child(1), 1, ran, answer(11)),
     ];
     assert_eq!(saved(&told), expected);
 }
