@@ -319,7 +319,7 @@ fn a_panic_of_a_job_is_told_once_on_its_node_and_once_by_main() {
         .find(|line| line.contains("broken on purpose"))
         .unwrap_or_default();
     assert!(
-        line.starts_with("error: a job panicked on another node: broken on purpose (job 0."),
+        line.starts_with("error: a job panicked on another node: broken on purpose (job 1."),
         "{line}"
     );
     assert!(line.ends_with(" on node two"), "{line}");
