@@ -715,16 +715,7 @@ fn a_large_bound_goes_with_each_answer_until_it_is_known() {
         let loaded = node.bounds.load(peer, answers(), &node.steal);
         assert!(matches!(loaded, Message::OffersWith(..)));
     }
-    let (from, epoch) = (peer, 1 << 40);
-    let message = Message::Had(version);
-    node.handle(
-        secs(11),
-        Event::Received {
-            from,
-            epoch,
-            message,
-        },
-    );
+    node.bounds.had(peer, version);
     let loaded = node.bounds.load(peer, answers(), &node.steal);
     assert!(matches!(loaded, Message::Answers(_)));
 }
