@@ -291,7 +291,7 @@ pub(crate) fn answer_of<F: Function>(
 pub(crate) fn fingerprint_of_all<F: Function>(args: &Args<'_, F>) -> Option<Fingerprint> {
     let mut hasher = Fingerprint::hasher(F::VTABLE.info.name);
     let mut hash = |bytes: &[u8]| _ = hasher.update(bytes);
-    codec::stream(WRITING_ARGUMENTS, args, &mut hash).ok()?;
+    codec::stream(WRITING_ARGUMENTS, &F::Kinds::sent(args), &mut hash).ok()?;
     Some(Fingerprint::from_hash(&hasher))
 }
 

@@ -16,7 +16,7 @@ use std::{
 use crossbeam::sync::{Parker, Unparker};
 
 use super::{
-    advice::{self, Place, RootRun},
+    advice::{self, Place, RootRun as Waiting},
     gate::FrameRef,
     pool::{Pool, ROOT_WATCH, RootKey, target},
     scope::Scope,
@@ -319,7 +319,7 @@ pub(super) fn enter_root<'s, P: Prepared<'s>>(call: P, place: Place) -> P::Out {
         raise_abort();
     }
     // Of a node in a pool of several, others may have taken jobs: that is not counted here.
-    let run = RootRun {
+    let run = Waiting {
         took: began.elapsed(),
         had_helpers: pool.workers() > 1 && !pool.is_heard(),
         was_shared: pool.steals() != steals,
