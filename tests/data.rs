@@ -13,7 +13,7 @@ use common::{Habits, Report, Rng, Watchdog, until};
 use satin::{
     Lattice, Max, Min, MinWith, Or, Satin, Shared, Union,
     job::Recall,
-    job::{Answer, BoundName, Offer, RootTag},
+    job::{Answer, BoundName, Offer, RootName, RootRun},
     spawnable,
     worker::{Outside, Token},
 };
@@ -294,8 +294,8 @@ struct Ears(std::sync::Mutex<Vec<Offer>>, u64);
 impl Outside for Ears {
     fn done(&self, _: u64, _: Answer) {}
     fn recalled(&self, _: Token, _: Recall) {}
-    fn root_finished(&self, root: RootTag) {
-        satin::data::forget_root(self.1, root);
+    fn root_finished(&self, root: RootRun) {
+        satin::data::forget_root(self.1, root.name);
     }
     fn offered(&self, offer: Offer) {
         self.0.lock().expect("nobody panics").push(offer);
@@ -336,7 +336,7 @@ fn offers_go_out_and_come_in() {
     assert_eq!(join(&offers[1], &offers[0]), None);
 
     // To the next root job, from another node; what cannot be read, and what nobody knows, does no harm.
-    let root = RootTag {
+    let root = RootName {
         number: offers[0].root.number + 1,
         ..offers[0].root
     };

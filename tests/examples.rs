@@ -15,7 +15,7 @@ const FAILURE: i32 = 1;
 /// Exit code of clap for arguments that make no sense.
 const USAGE: i32 = 2;
 
-const ALL: [&str; 9] = [
+const ALL: [&str; 10] = [
     "fib",
     "fib_expression",
     "nqueens",
@@ -25,6 +25,7 @@ const ALL: [&str; 9] = [
     "sat",
     "knary",
     "qap",
+    "knapsack",
 ];
 
 #[test]
@@ -402,6 +403,19 @@ fn qap_of_public_instances() {
     )
     .succeeds()
     .prints("cost 578 ");
+}
+
+#[test]
+fn knapsack_finds_what_dynamic_programming_finds() {
+    for seed in 1..4 {
+        let seed = seed.to_string();
+        let small = ["--items", "30", "--spread", "100", "--seed", &seed];
+        run("knapsack", small).succeeds().prints(" (the optimum)\n");
+        run("knapsack", small.into_iter().chain(["--compare"]))
+            .succeeds()
+            .prints("(measured, ");
+    }
+    run("knapsack", ["--items", "0"]).fails(USAGE, "--items");
 }
 
 /// Matrices without any symmetry, where a wrong bound would show, against all permutations.

@@ -519,7 +519,7 @@ fn roots_wait_until_they_are_released() {
 
 #[spawnable]
 fn knows_its_root(depth: u32, number: Option<u32>) -> u32 {
-    let here = current_root().expect("a job has a root").tag.number;
+    let here = current_root().expect("a job has a root").name.number;
     assert_eq!(here, number.unwrap_or(here), "of depth {depth}");
     if depth == 0 {
         return 1;
@@ -529,7 +529,7 @@ fn knows_its_root(depth: u32, number: Option<u32>) -> u32 {
     sync!();
     // Whatever this worker has run meanwhile.
     assert_eq!(
-        current_root().map(|root| root.tag.number),
+        current_root().map(|root| root.name.number),
         Some(here),
         "of depth {depth}"
     );
@@ -538,7 +538,7 @@ fn knows_its_root(depth: u32, number: Option<u32>) -> u32 {
 
 fn pool_and_number() -> (u64, u32) {
     let root = current_root().expect("a job has a root");
-    (root.pool, root.tag.number)
+    (root.pool, root.name.number)
 }
 
 #[spawnable]

@@ -113,10 +113,10 @@ fn is_here(gate: &Gate, parcel: &Parcel) {
 }
 
 /// These children of a family are orphans.
-fn are_here(gate: &Gate, family: &JobId, numbers: &[u32], ran: usize) {
+fn are_here(gate: &Gate, family: &Parcel, numbers: &[u32], ran: usize) {
     for number in numbers {
-        let print = fingerprint("unit", &(number, ran));
-        gate.orphan(OrphanNews::Here(family.child(*number), print));
+        let print = fingerprint("unit", &(number, ran)).within(family.root);
+        gate.orphan(OrphanNews::Here(family.id.child(*number), print));
     }
 }
 
@@ -179,10 +179,10 @@ fn children_of_a_marked_job_are_claimed() {
         let pool = pool(workers);
         let told = listen(&pool);
         let result = bereaved(&pool, 10, |gate, flags, token, parcel| {
-            are_here(gate, &parcel.id, &[2, 5, 8], flags.ran);
+            are_here(gate, &parcel, &[2, 5, 8], flags.ran);
             // This one has another fingerprint: a miss.
             gate.orphan(OrphanNews::Here(parcel.id.child(7), Fingerprint(1)));
-            let gone = fingerprint("unit", &(8u32, flags.ran));
+            let gone = fingerprint("unit", &(8u32, flags.ran)).within(parcel.root);
             gate.orphan(OrphanNews::Gone(parcel.id.child(8), gone));
             assert!(gate.put_back(token, LOST));
             raise(flags.go);
@@ -287,7 +287,7 @@ fn marks_go_down_to_the_orphans_and_no_further() {
         || above_a_tree(go, ready, on, ran),
         |gate, token, parcel| {
             let orphan = parcel.id.child(1).child(0);
-            let print = fingerprint("tree", &(1u32, ready, on, ran));
+            let print = fingerprint("tree", &(1u32, ready, on, ran)).within(parcel.root);
             gate.orphan(OrphanNews::Here(orphan.clone(), print));
             gate.orphan(OrphanNews::Settled(true));
             assert!(gate.put_back(token, LOST));
@@ -349,7 +349,7 @@ fn what_is_called_inherits_the_mark() {
             |gate, token, parcel| {
                 // On the fifth level, below four calls.
                 let called = (0..4).fold(parcel.id, |id, _| id.child(1));
-                let print = fingerprint("unit", &(6u32, ran));
+                let print = fingerprint("unit", &(6u32, ran)).within(parcel.root);
                 gate.orphan(OrphanNews::Here(called.child(0), print));
                 gate.orphan(OrphanNews::Settled(settled));
                 assert!(gate.put_back(token, LOST));
@@ -393,7 +393,7 @@ fn a_marked_job_looks_up_again_after_what_is_not_marked() {
             || above_a_detour(go, ran),
             |gate, token, parcel| {
                 // The one before is called, so it was never away.
-                let print = fingerprint("unit", &(2000u32, ran));
+                let print = fingerprint("unit", &(2000u32, ran)).within(parcel.root);
                 gate.orphan(OrphanNews::Here(parcel.id.child(2), print));
                 gate.orphan(OrphanNews::Settled(true));
                 assert!(gate.put_back(token, LOST));
@@ -463,7 +463,7 @@ fn hosted_again(
         assert!(gate.put_back(token, LOST));
         let (token, parcel) = own(take(gate, 1)).remove(0);
         assert_eq!((parcel.repair, parcel.term), (MARKED, 7));
-        are_here(&there.gate(), &parcel.id, &[1], flags.ran);
+        are_here(&there.gate(), &parcel, &[1], flags.ran);
         there.gate().host(3, parcel.clone());
         let (claim, child) = claimed(&told);
         assert_eq!((child.id, child.term), (parcel.id.child(1), 7));
@@ -520,7 +520,7 @@ fn what_is_called_home_is_run() {
         let told = listen(&pool);
         let result = bereaved(&pool, 4, |gate, flags, token, parcel| {
             is_here(gate, &parcel);
-            are_here(gate, &parcel.id, &[1, 2], flags.ran);
+            are_here(gate, &parcel, &[1, 2], flags.ran);
             assert!(gate.put_back(token, LOST));
             raise(flags.go);
             let (claim, _) = claimed(&told);

@@ -167,9 +167,10 @@ fn a_main_that_is_stopped_unwinds() {
         lost.sort_by_key(|(token, _)| *token);
         let abandoned = [tokens[0], tokens[2]].map(|token| (token, Recall::Abandoned));
         assert_eq!(lost, abandoned);
+        let root_print = fingerprint("family", &(3u32, ready, on, ran));
         let expected = Saved {
             id: root(0).child(1),
-            fingerprint: fingerprint("unit", &(1u32, ran)),
+            fingerprint: fingerprint("unit", &(1u32, ran)).within(root_print),
             answer: answer(11),
         };
         assert_eq!(yielded(&told), [expected]);
@@ -257,7 +258,11 @@ fn a_main_that_begins_again_claims_what_is_left() {
         let here = |id: JobId, print| gate.orphan(OrphanNews::Here(id, print));
         here(root(0), fingerprint("slow", &([1u32, 2].to_vec(), ran)));
         here(root(1), fingerprint("unit", &(7u32, ran)));
-        here(root(2).child(3), fingerprint("unit", &(3u32, ran)));
+        let third = fingerprint("family", &(4u32, ready, on, ran));
+        here(
+            root(2).child(3),
+            fingerprint("unit", &(3u32, ran)).within(third),
+        );
         std::thread::scope(|scope| {
             let main = main_on(scope, &pool, program);
             let (claim, parcel) = claimed(&told);

@@ -535,7 +535,10 @@ impl<'t> Thief<'t> {
         );
         let function = by_number(*function).expect("a function");
         let name = function.info.name;
-        assert_eq!(*fingerprint, Fingerprint::of(name, arguments));
+        assert_eq!(
+            *fingerprint,
+            Fingerprint::of(name, arguments).within(parcel.root)
+        );
         self.report.taken.push(Taken {
             id: id.clone(),
             function: name,

@@ -13,7 +13,7 @@ use std::{
 use satin::{
     Satin,
     job::{
-        Answer, Fingerprint, JobId, Offer, Parcel, Recall, Repair, RootTag, Saved, VTable,
+        Answer, Fingerprint, JobId, Offer, Parcel, Recall, Repair, RootRun, RootTag, Saved, VTable,
         number_of, registered,
     },
     spawn, spawnable, sync,
@@ -132,11 +132,11 @@ impl Outside for Ear {
     fn offered(&self, _: Offer) {
         unreachable!("no test offers");
     }
-    fn root_started(&self, root: RootTag) {
-        self.tell(Told::Started(root));
+    fn root_started(&self, root: RootRun) {
+        self.tell(Told::Started(root.tag()));
     }
-    fn root_finished(&self, root: RootTag) {
-        self.tell(Told::Finished(root));
+    fn root_finished(&self, root: RootRun) {
+        self.tell(Told::Finished(root.tag()));
     }
 }
 
@@ -244,6 +244,7 @@ pub fn parcel(id: JobId, function: &str, arguments: &impl Serialize) -> Parcel {
         fingerprint: fingerprint(function, arguments),
         needs: vec![],
         term: 0,
+        root: Fingerprint(0),
         repair: Repair::default(),
     }
 }

@@ -19,7 +19,7 @@ use super::{
 };
 use crate::{
     job::{
-        BoundName, Info, Offer, RootTag, ValueName,
+        BoundName, Info, Offer, RootName, ValueName,
         codec::{self, Effort},
     },
     node,
@@ -98,8 +98,9 @@ impl<L: Lattice> Cell<L> {
         is_free
     }
 
-    /// The cell is the caller's root job's.
-    fn join(&self, value: L::Value) -> bool {
+    /// The cell is the caller's root job's. `tell` is told of an improvement before anybody else can see it: what is left
+    /// out because of it, and done before others hear of it, would be a result without its bound.
+    fn join(&self, value: L::Value, tell: impl FnOnce(&L::Value)) -> bool {
         let mut held = self.write();
         let changed = match &mut held.best {
             Some(best) => L::join(best, value),
@@ -109,6 +110,7 @@ impl<L: Lattice> Cell<L> {
             }
         };
         if changed && let Some(best) = &held.best {
+            tell(best);
             let measure = L::measure(best).map_or(0, |measure| measure.min(EXACT.end));
             self.measure.store(measure, Ordering::Relaxed);
         }
@@ -185,18 +187,15 @@ impl<L: Lattice> Bound<L> {
             tracing::debug!(bound = self.info.name, "an offer outside of a job is lost");
             return false;
         };
-        let cell = self.cell_of(&root);
-        let is_better = cell.join(value);
-        if is_better && let Some(tag) = root.tag {
-            worker::offer(|| self.as_offer(tag, cell));
-        }
-        is_better
+        self.cell_of(&root).join(value, |best| {
+            if let Some(name) = root.name {
+                worker::offer(|| self.as_offer(name, best));
+            }
+        })
     }
 
-    fn as_offer(&self, root: RootTag, cell: &Cell<L>) -> Option<Offer> {
-        // Others may have improved it again meanwhile: so much the better.
-        let best = cell.read();
-        match codec::write("serializing an offer", best.best.as_ref()?, Effort::ANY) {
+    fn as_offer(&self, root: RootName, best: &L::Value) -> Option<Offer> {
+        match codec::write("serializing an offer", best, Effort::ANY) {
             Ok(value) => Some(Offer {
                 bound: self.name(),
                 root,
@@ -389,7 +388,9 @@ impl<L: Lattice> AnyBound for Bound<L> {
     fn improve(&self, key: RootKey, new: &[u8]) {
         if let Some(value) = self.decode(new) {
             let cell = self.cell_of(&roots::root(key));
-            self.unless_refused(codec::guard("comparing an offer", || cell.join(value)));
+            self.unless_refused(codec::guard("comparing an offer", || {
+                cell.join(value, |_| ())
+            }));
         }
     }
 
@@ -467,7 +468,7 @@ impl node::Lattices for Registered {
 pub fn improve(pool: u64, offer: &Offer) {
     let key = RootKey {
         pool,
-        tag: offer.root,
+        name: offer.root,
     };
     match registered().get(&offer.bound) {
         Some(bound) => bound.improve(key, &offer.value),
@@ -483,9 +484,19 @@ pub fn manners(bound: BoundName) -> Manners {
     (registered().get(&bound)).map_or(Manners::Plain, |bound| bound.manners())
 }
 
-/// The root job is over, and all nodes know: what bounds and the [store](super::store()) keep for it goes. What its caller
-/// may still [`get`](Bound::get), if it was one of this process, stays.
-pub fn forget_root(pool: u64, root: RootTag) {
-    roots::forget(RootKey { pool, tag: root });
-    super::store().forget_root(root);
+/// The root job is over: what bounds and the [store](super::store()) keep for it goes, and for all root jobs of `main` before
+/// it. What its caller may still [`get`](Bound::get), if it was one of this process, stays.
+pub fn forget_root(pool: u64, root: RootName) {
+    forget_bounds(pool, root);
+    forget_values(pool, root);
+}
+
+/// Of that, what bounds keep: no code of the user runs. To be called after what came for the root job before.
+pub fn forget_bounds(pool: u64, root: RootName) {
+    roots::forget(RootKey { pool, name: root });
+}
+
+/// And what the store keeps: what it was decoded to is dropped by code of the user.
+pub fn forget_values(pool: u64, root: RootName) {
+    super::store().forget_root(RootKey { pool, name: root });
 }

@@ -17,7 +17,7 @@ pub use self::{
     roots::Alone,
 };
 pub use self::{
-    bound::{Bound, forget_root, improve, join, lattices, manners},
+    bound::{Bound, forget_bounds, forget_root, forget_values, improve, join, lattices, manners},
     lattice::{Lattice, Manners, Max, MaxWith, Min, MinWith, Or, Portable, Set, Union},
     shared::Shared,
     store::{LARGEST_VALUE, Progress, Store, store},

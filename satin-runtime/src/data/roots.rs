@@ -5,7 +5,7 @@
 
 use std::{
     cell::{Cell, RefCell},
-    collections::BTreeMap,
+    collections::{BTreeMap, VecDeque},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError, Weak,
         atomic::{AtomicU64, Ordering},
@@ -13,7 +13,7 @@ use std::{
 };
 
 use crate::{
-    job::RootTag,
+    job::RootName,
     worker::{self, RootKey, RootWatch},
 };
 
@@ -21,7 +21,7 @@ use crate::{
 pub(super) struct Root {
     pub(super) number: u64,
     /// What other nodes call it; they do not know of sequential runs.
-    pub(super) tag: Option<RootTag>,
+    pub(super) name: Option<RootName>,
 }
 
 /// The number of no root job.
@@ -33,12 +33,19 @@ struct Roots {
     /// Those that have a result, which their callers do not know yet.
     ended: BTreeMap<RootKey, Arc<Root>>,
     latest: Weak<Root>,
+    /// Root jobs of threads other than `main`'s that are over: what a late job of theirs asks for is not kept. The last
+    /// [`FORGOTTEN`], in the order in which they ended.
+    forgotten: VecDeque<RootKey>,
 }
+
+/// Too small: jobs of a root job that ended long ago leave a cell for ever. Too large: memory.
+const FORGOTTEN: usize = 1024;
 
 static ROOTS: Mutex<Roots> = Mutex::new(Roots {
     running: BTreeMap::new(),
     ended: BTreeMap::new(),
     latest: Weak::new(),
+    forgotten: VecDeque::new(),
 });
 
 thread_local! {
@@ -106,17 +113,19 @@ pub(super) fn root(key: RootKey) -> Arc<Root> {
         return Arc::clone(root);
     }
     worker::watch_roots(RootWatch { ended, returned });
-    let root = new(Some(key.tag));
-    roots.running.insert(key, Arc::clone(&root));
-    roots.latest = Arc::downgrade(&root);
+    let root = new(Some(key.name));
+    if !roots.forgotten.contains(&key) {
+        roots.running.insert(key, Arc::clone(&root));
+        roots.latest = Arc::downgrade(&root);
+    }
     root
 }
 
-fn new(tag: Option<RootTag>) -> Arc<Root> {
+fn new(name: Option<RootName>) -> Arc<Root> {
     static NEXT: AtomicU64 = AtomicU64::new(NONE + 1);
     Arc::new(Root {
         number: NEXT.fetch_add(1, Ordering::Relaxed),
-        tag,
+        name,
     })
 }
 
@@ -138,9 +147,22 @@ fn returned(key: RootKey) {
     }
 }
 
-/// The root job is over, wherever it ran.
+/// The root job is over, wherever it ran. Those of a `main` run one after another: so all before it are over too, those
+/// that it called in an earlier term with other arguments among them.
 pub(super) fn forget(key: RootKey) {
-    lock().running.remove(&key);
+    let mut roots = lock();
+    roots.running.retain(|other, _| !key.ends(*other));
+    if !key.name.is_of_main() {
+        roots.forgotten.push_back(key);
+        if roots.forgotten.len() > FORGOTTEN {
+            roots.forgotten.pop_front();
+        }
+    }
+}
+
+/// Is it a root job of another thread than `main`'s that has been over for some time?
+pub(super) fn is_forgotten(key: RootKey) -> bool {
+    lock().forgotten.contains(&key)
 }
 
 fn lock() -> MutexGuard<'static, Roots> {

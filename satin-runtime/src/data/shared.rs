@@ -179,7 +179,8 @@ mod tests {
     use super::*;
     use crate::{
         data::store::{Progress, in_turn},
-        job::RootTag,
+        job::{Fingerprint, RootName},
+        worker::RootKey,
     };
 
     fn over_the_wire<T: Serialize + DeserializeOwned>(
@@ -266,10 +267,17 @@ mod tests {
         assert!(Shared::ptr_eq(&outer.inner, &inner));
     }
 
-    const ROOT: RootTag = RootTag {
-        term: 7_001,
-        number: 0,
-    };
+    const fn root(number: u32) -> RootKey {
+        RootKey {
+            pool: 7_001,
+            name: RootName {
+                number,
+                fingerprint: Fingerprint(1),
+            },
+        }
+    }
+
+    const ROOT: RootKey = root(0);
 
     #[derive(Serialize, serde::Deserialize)]
     struct Text(String);
@@ -297,7 +305,7 @@ mod tests {
             assert!(over_the_wire(&result).0.is_ok());
             Shared::name(&result)
         };
-        let root = RootTag { number: 1, ..ROOT };
+        let root = root(1);
         assert!(store().pin(name, root));
         store().forget_root(ROOT);
         let part = store().read(name, 1, 3);

@@ -11,7 +11,8 @@ use std::{
     sync::{Arc, LazyLock, Mutex, MutexGuard, OnceLock, PoisonError, Weak},
 };
 
-use crate::job::{RootTag, ValueName};
+use super::roots;
+use crate::{job::ValueName, worker::RootKey};
 
 /// No shared value takes more bytes: making a larger one travel is an error, and what claims to be larger is not
 /// accepted.
@@ -33,7 +34,7 @@ pub struct Store {
 #[derive(Default)]
 struct Values {
     entries: HashMap<ValueName, Weak<Entry>>,
-    pinned: HashMap<RootTag, HashMap<ValueName, Pin>>,
+    pinned: BTreeMap<RootKey, HashMap<ValueName, Pin>>,
     in_transit: HashMap<ValueName, Arc<Entry>>,
 }
 
@@ -92,10 +93,13 @@ impl Store {
     }
 
     /// Keeps the value as long as this root job is not over. False if it is not here.
-    pub fn pin(&self, name: ValueName, root: RootTag) -> bool {
+    pub fn pin(&self, name: ValueName, root: RootKey) -> bool {
         let Some(entry) = self.get(name) else {
             return false;
         };
+        if roots::is_forgotten(root) {
+            return true; // nobody would ever say again that it is over
+        }
         let pin = Pin::new(entry);
         let mut values = lock(&self.values);
         let before = values.pinned.entry(root).or_default().insert(name, pin);
@@ -106,10 +110,12 @@ impl Store {
         true
     }
 
-    /// The root job is over: what was kept for it alone goes.
-    pub fn forget_root(&self, root: RootTag) {
+    /// The root job is over: what was kept for it alone goes; if it is one of `main`'s, so does what was kept for those
+    /// before it.
+    pub fn forget_root(&self, root: RootKey) {
         let mut values = lock(&self.values);
-        let pinned = values.pinned.remove(&root);
+        let is_over = |other: &RootKey, _: &mut _| root.ends(*other);
+        let pinned: Vec<_> = values.pinned.extract_if(.., is_over).collect();
         let in_transit = std::mem::take(&mut values.in_transit);
         drop(values);
         drop((pinned, in_transit));
@@ -143,6 +149,8 @@ impl Store {
             values.entries.insert(name, Arc::downgrade(&fresh));
         }
         drop(values);
+        // Pieces that came before it was made here.
+        drop(lock(&self.arriving).remove(&name));
         known.unwrap_or(fresh)
     }
 
@@ -320,16 +328,20 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::job::{Fingerprint, RootName};
 
     fn name_of(bytes: &[u8]) -> ValueName {
         ValueName(*blake3::hash(bytes).as_bytes())
     }
 
-    fn root(number: u32) -> RootTag {
+    fn root(number: u32) -> RootKey {
         // Beyond those of tests in other files: the store is the whole process'.
-        RootTag {
-            term: 7_000,
-            number,
+        RootKey {
+            pool: 7_000,
+            name: RootName {
+                number,
+                fingerprint: Fingerprint(1),
+            },
         }
     }
 

@@ -287,6 +287,14 @@ pub(crate) fn answer_of<F: Function>(
     pack(WRITING_RESULT, &answer, Effort::ANY)
 }
 
+/// What a call with these arguments computes, however many bytes they are; none if they cannot be serialized.
+pub(crate) fn fingerprint_of_all<F: Function>(args: &Args<'_, F>) -> Option<Fingerprint> {
+    let mut hasher = Fingerprint::hasher(F::VTABLE.info.name);
+    let mut hash = |bytes: &[u8]| _ = hasher.update(bytes);
+    codec::stream(WRITING_ARGUMENTS, &F::Kinds::sent(args), &mut hash).ok()?;
+    Some(Fingerprint::from_hash(&hasher))
+}
+
 /// Bytes of arguments that are hashed where nobody asked for them.
 const MOST_HASHED: usize = 64 << 10;
 

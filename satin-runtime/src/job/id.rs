@@ -82,6 +82,18 @@ impl JobId {
         })
     }
 
+    /// The number of the root job that it is, or belongs to.
+    #[must_use]
+    pub fn root_number(&self) -> u32 {
+        self.path().next().unwrap_or(0)
+    }
+
+    /// Is it a root job itself?
+    #[must_use]
+    pub fn is_root_job(&self) -> bool {
+        self.path().nth(1).is_none()
+    }
+
     /// Takes the last index off: what is left is the parent's id.
     pub fn pop(&mut self) -> Option<u32> {
         let (index, start) = self.last()?;
@@ -177,15 +189,33 @@ impl Fingerprint {
     /// The fingerprint of a call of the function with that stable name.
     #[must_use]
     pub fn of(name: &str, arguments: &[u8]) -> Fingerprint {
+        let mut hasher = Fingerprint::hasher(name);
+        hasher.update(arguments);
+        Fingerprint::from_hash(&hasher)
+    }
+
+    /// To be fed with the arguments.
+    pub(crate) fn hasher(name: &str) -> blake3::Hasher {
         let mut hasher = blake3::Hasher::new();
         // The length first, so that no name and arguments run into those of another function.
         hasher
             .update(&(name.len() as u64).to_le_bytes())
-            .update(name.as_bytes())
-            .update(arguments);
+            .update(name.as_bytes());
+        hasher
+    }
+
+    pub(crate) fn from_hash(hasher: &blake3::Hasher) -> Fingerprint {
         let mut first = [0; 8];
         first.copy_from_slice(&hasher.finalize().as_bytes()[..8]);
         Fingerprint(u64::from_le_bytes(first))
+    }
+
+    /// What a job of that function and those arguments computes as a part of this root job. Results of its jobs depend on
+    /// its bounds; so they are results of no other root job, though it may have a job of the same id and arguments.
+    #[must_use]
+    pub fn within(self, root: Fingerprint) -> Fingerprint {
+        // Both are hashes already, of unlike things.
+        Fingerprint(self.0 ^ root.0)
     }
 }
 

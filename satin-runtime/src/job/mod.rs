@@ -22,5 +22,5 @@ pub mod repair;
 
 pub use function::{Function, Info, VTable, by_number, number_of, program_hash, registered};
 pub use id::{Fingerprint, JobId};
-pub use parcel::{Answer, BoundName, Offer, Parcel, RootTag, ValueName};
+pub use parcel::{Answer, BoundName, Offer, Parcel, RootName, RootRun, RootTag, ValueName};
 pub use repair::{Back, OrphanNews, Recall, Repair, Saved};

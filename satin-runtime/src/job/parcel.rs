@@ -21,8 +21,23 @@ pub struct Parcel {
     pub needs: Vec<ValueName>,
     /// Counts the masters: that of its root job.
     pub term: u32,
+    /// What its root job computes: with the first element of the id, that root job's [`RootName`].
+    pub root: Fingerprint,
     /// What is known of earlier runs.
     pub repair: Repair,
+}
+
+impl Parcel {
+    /// The run of a root job that it belongs to.
+    #[must_use]
+    pub fn root_run(&self) -> RootRun {
+        let (term, fingerprint) = (self.term, self.root);
+        let name = RootName {
+            number: self.id.root_number(),
+            fingerprint,
+        };
+        RootRun { term, name }
+    }
 }
 
 /// What comes back.
@@ -71,7 +86,7 @@ impl std::fmt::Debug for ValueName {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 pub struct BoundName(pub u64);
 
-/// Which root job something belongs to: the first element of its jobs' ids, in the term of a master.
+/// A root job of one master's `main`: the first element of its jobs' ids, in that master's term.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 pub struct RootTag {
     /// Counts the masters of the pool.
@@ -80,13 +95,69 @@ pub struct RootTag {
     pub number: u32,
 }
 
+/// A root job, whoever runs it, in whatever term: facts about it (results of its jobs, bounds) hold for the same name, and
+/// for no other. A `main` that is run again and reads the same input makes the same names.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
+pub struct RootName {
+    /// Counts the root jobs of a `main`, from 0; those of other threads have numbers from [`RootName::OTHERS`] on.
+    pub number: u32,
+    /// What it computes: its function and all of its arguments. Of a root job that no other node will ever run again (one of
+    /// another thread, or one whose arguments cannot be serialized): something that no other process has.
+    pub fingerprint: Fingerprint,
+}
+
+impl RootName {
+    /// Root jobs of threads other than `main`'s have numbers from here on.
+    pub const OTHERS: u32 = 1 << 31;
+
+    /// Did `main` call it? Such root jobs run one after another, and are called again by the next master.
+    #[must_use]
+    pub fn is_of_main(self) -> bool {
+        self.number < RootName::OTHERS
+    }
+
+    /// Is that root job over when this one is? Those of a `main` run one after another: so all before this one are,
+    /// whatever they were to compute, in this term and in earlier ones.
+    #[must_use]
+    pub fn ends(self, other: RootName) -> bool {
+        let before = self.is_of_main() && other.is_of_main() && other.number <= self.number;
+        self == other || before
+    }
+}
+
+/// One run of a root job.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
+pub struct RootRun {
+    /// Counts the masters of the pool.
+    pub term: u32,
+    /// Which root job.
+    pub name: RootName,
+}
+
+impl From<RootRun> for RootName {
+    fn from(run: RootRun) -> RootName {
+        run.name
+    }
+}
+
+impl RootRun {
+    /// Without what it computes.
+    #[must_use]
+    pub fn tag(self) -> RootTag {
+        RootTag {
+            term: self.term,
+            number: self.name.number,
+        }
+    }
+}
+
 /// A bound's value, as it travels.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Offer {
     /// Whose.
     pub bound: BoundName,
-    /// It holds for this root job's jobs.
-    pub root: RootTag,
+    /// It holds for this root job's jobs, in whatever term they run.
+    pub root: RootName,
     /// As the bound's lattice writes it.
     #[serde(with = "serde_bytes")]
     pub value: Vec<u8>,

@@ -14,9 +14,12 @@ use tokio::sync::{Notify, oneshot};
 use super::limits;
 use crate::{
     data::{self, Manners},
-    job::{Answer, Back, BoundName, Offer, OrphanNews, Parcel, Recall, RootTag, Saved, ValueName},
+    job::{
+        Answer, Back, BoundName, Offer, OrphanNews, Parcel, Recall, RootName, RootRun, RootTag,
+        Saved, ValueName,
+    },
     node::{Departure, Event, HostKey, Lattices, Taken},
-    worker::{Gate, Haul, Leaving, Outside, Token},
+    worker::{Gate, Haul, Leaving, Outside, RootKey, Token},
 };
 
 /// What the network thread is told by other threads. Any number of news ring the bell once.
@@ -105,11 +108,11 @@ impl Outside for News {
         self.tell(Event::Offered(offer));
     }
 
-    fn root_started(&self, root: RootTag) {
+    fn root_started(&self, root: RootRun) {
         self.tell(Event::RootStarted(root));
     }
 
-    fn root_finished(&self, root: RootTag) {
+    fn root_finished(&self, root: RootRun) {
         self.tell(Event::RootFinished(root));
     }
 }
@@ -267,9 +270,11 @@ impl Bridge {
     }
 
     /// Shared values may go with it, and what they were decoded to is dropped by code of the user.
-    pub(super) fn forget_root(&self, root: RootTag) {
+    pub(super) fn forget_root(&self, root: RootName) {
         let pool = self.gate.number();
-        self.gate.aside(move || data::forget_root(pool, root));
+        self.gate
+            .after_offers(move |_| data::forget_bounds(pool, root));
+        self.gate.aside(move || data::forget_values(pool, root));
     }
 
     /// Keeps a piece of a shared value; what has become of the value comes with the news. A worker may be decoding it
@@ -277,12 +282,16 @@ impl Bridge {
     pub(super) fn store(
         &self,
         name: ValueName,
-        root: RootTag,
+        root: RootName,
         offset: u64,
         total: u64,
         bytes: Vec<u8>,
     ) {
         let news = Arc::clone(&self.news);
+        let root = RootKey {
+            pool: self.gate.number(),
+            name: root,
+        };
         self.gate.aside(move || {
             let store = data::store();
             news.tell(match store.put_part(name, offset, total, bytes) {

@@ -377,8 +377,10 @@ impl Driver {
                 let (before, since) = std::mem::replace(&mut self.idle, (*workers, now));
                 self.figures.idle_s += f64::from(before) * (now - since).as_secs_f64();
             }
-            Event::RootStarted(root) => self.write(events::Event::RootStarted { root: *root }),
-            Event::RootFinished(root) => self.write(events::Event::RootFinished { root: *root }),
+            Event::RootStarted(root) => self.write(events::Event::RootStarted { root: root.tag() }),
+            Event::RootFinished(root) => {
+                self.write(events::Event::RootFinished { root: root.tag() })
+            }
             Event::MainEnded(_) => self.main_ended = true,
             Event::Drain(grace) => {
                 tracing::info!(

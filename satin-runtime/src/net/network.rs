@@ -657,6 +657,7 @@ async fn set_up(setting_up: SettingUp) -> Result<(Rc<Net>, Settings), NetError> 
     let pool = settings.pool.clone();
     let door = tokio::task::spawn_blocking(|| Door::new(pool));
     let door = door.await.map_err(|error| NetError::Thread(error.into()))?;
+    gate.set_home(me.peer.id.home());
     let node = Node::new(config, me, lattices, rand::random(), began.elapsed());
     let bridge = Bridge::new(gate, Arc::clone(&news), joins);
     bridge.hold_roots();

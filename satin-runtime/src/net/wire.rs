@@ -413,7 +413,10 @@ mod tests {
 
     use super::*;
     use crate::{
-        job::{Answer, BoundName, Fingerprint, JobId, Offer, Parcel, Repair, RootTag, ValueName},
+        job::{
+            Answer, BoundName, Fingerprint, JobId, Offer, Parcel, Repair, RootName, RootRun,
+            ValueName,
+        },
         node::{NodeId, Request, Token},
     };
 
@@ -456,8 +459,15 @@ mod tests {
         any::<[u8; 32]>().prop_map(ValueName)
     }
 
-    fn tag() -> impl Strategy<Value = RootTag> {
-        any::<(u32, u32)>().prop_map(|(term, number)| RootTag { term, number })
+    fn root() -> impl Strategy<Value = RootName> {
+        any::<(u32, u64)>().prop_map(|(number, bits)| RootName {
+            number,
+            fingerprint: Fingerprint(bits),
+        })
+    }
+
+    fn root_run() -> impl Strategy<Value = RootRun> {
+        (any::<u32>(), root()).prop_map(|(term, name)| RootRun { term, name })
     }
 
     fn parcel() -> impl Strategy<Value = Parcel> {
@@ -474,6 +484,7 @@ mod tests {
                 arguments,
                 needs,
                 term: function % 3,
+                root: Fingerprint(u64::from(function)),
                 repair: Repair {
                     marked: function % 2 == 0,
                     crashes: function % 5,
@@ -491,7 +502,7 @@ mod tests {
     }
 
     fn offers() -> impl Strategy<Value = Vec<Offer>> {
-        let offer = (any::<u64>(), tag(), bytes()).prop_map(|(bound, root, value)| Offer {
+        let offer = (any::<u64>(), root(), bytes()).prop_map(|(bound, root, value)| Offer {
             bound: BoundName(bound),
             root,
             value,
@@ -528,7 +539,7 @@ mod tests {
                 master: peer.id,
                 code
             }),
-            vec(tag(), 0..4).prop_map(Message::RootsDone),
+            vec(root_run(), 0..4).prop_map(Message::RootsDone),
             (name(), any::<u64>(), any::<u64>(), bytes()).prop_map(
                 |(name, offset, total, bytes)| Message::Part {
                     name,
@@ -539,6 +550,9 @@ mod tests {
             ),
             (name(), peer()).prop_map(|(name, peer)| Message::Elsewhere(name, peer)),
             offers().prop_map(Message::Offers),
+            (any::<u64>(), offers())
+                .prop_map(|(version, offers)| Message::LargeOffers { version, offers }),
+            any::<u64>().prop_map(Message::Had),
             Just(Message::Goodbye),
         ]
     }

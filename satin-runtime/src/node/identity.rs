@@ -4,9 +4,20 @@ use std::{fmt, net::SocketAddr, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 
+use crate::job::Fingerprint;
+
 /// 128 random bits, new at each start of a process.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct NodeId(pub u128);
+
+impl NodeId {
+    /// What root jobs of that process are called that no other node will ever run again, see
+    /// [`RootName`](crate::job::RootName).
+    #[must_use]
+    pub fn home(self) -> Fingerprint {
+        Fingerprint((self.0 >> 64) as u64 ^ self.0 as u64)
+    }
+}
 
 impl fmt::Debug for NodeId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

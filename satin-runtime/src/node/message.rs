@@ -6,7 +6,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::identity::{Identity, NodeId, Peer};
-use crate::job::{Answer, Fingerprint, JobId, Offer, Parcel, RootTag, Saved, ValueName};
+use crate::job::{Answer, Fingerprint, JobId, Offer, Parcel, RootName, RootRun, Saved, ValueName};
 
 /// Names one theft. Given by the victim, new for each: a job that is taken again gets another.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
@@ -142,7 +142,7 @@ pub enum Message {
         code: i32,
     },
     /// These root jobs are over: what belongs to them can go.
-    RootsDone(Vec<RootTag>),
+    RootsDone(Vec<RootRun>),
 
     // ---- shared
     /// "Give me that value from there on."
@@ -150,7 +150,7 @@ pub enum Message {
         /// Which.
         name: ValueName,
         /// The root job that needs it.
-        root: RootTag,
+        root: RootName,
         /// From this byte.
         offset: u64,
         /// If that is not the simplest thing.
@@ -172,12 +172,34 @@ pub enum Message {
     Elsewhere(ValueName, Peer),
     /// "I am still fetching it myself: wait."
     Soon(ValueName),
-    /// "I have it no more."
+    /// "I have it no more." Who says so says later if it has it again: [`Message::Available`].
     Unavailable(ValueName),
+    /// "I have it by now."
+    Available(ValueName),
+    /// "That node waits for me to give it, and I wait for you." Passed on by who waits in turn, until somebody does not, or
+    /// it comes back to that node: then it waits for itself.
+    Waits {
+        /// Which value.
+        name: ValueName,
+        /// The first of those who wait.
+        who: Peer,
+        /// How often it has been passed on.
+        hops: u8,
+    },
     /// Better bounds, combined.
     Offers(Vec<Offer>),
     /// Better bounds, and what must not arrive before them.
     OffersWith(Vec<Offer>, Cargo),
+    /// Better bounds with so many bytes that others may overtake them. Answered by [`Message::Had`]; until then what must
+    /// not arrive before them carries them too.
+    LargeOffers {
+        /// To be given back.
+        version: u64,
+        /// As in [`Message::Offers`].
+        offers: Vec<Offer>,
+    },
+    /// "I have those bounds."
+    Had(u64),
 }
 
 impl Message {
@@ -309,6 +331,13 @@ pub enum Cargo {
     },
     /// As [`Message::Answers`].
     Answers(Vec<(Token, Answer)>),
+    /// As [`Message::Keep`].
+    Keep {
+        /// To be given back.
+        number: u64,
+        /// The results.
+        saved: Vec<Saved>,
+    },
 }
 
 impl From<Cargo> for Message {
@@ -324,6 +353,7 @@ impl From<Cargo> for Message {
                 left,
             },
             Cargo::Answers(answers) => Message::Answers(answers),
+            Cargo::Keep { number, saved } => Message::Keep { number, saved },
         }
     }
 }

@@ -13,7 +13,8 @@ use std::{collections::VecDeque, net::SocketAddr, time::Duration};
 use rand::{SeedableRng, rngs::SmallRng};
 
 use crate::job::{
-    Answer, Back, BoundName, Offer, OrphanNews, Parcel, Recall, RootTag, Saved, ValueName,
+    Answer, Back, BoundName, Offer, OrphanNews, Parcel, Recall, RootName, RootRun, RootTag, Saved,
+    ValueName,
 };
 
 #[cfg(any(test, feature = "harness"))]
@@ -38,6 +39,7 @@ mod tests;
 
 pub use config::{Config, Policy, RepairMode, Rule};
 pub use identity::{Identity, NodeId, Peer};
+use message::Cargo;
 pub use message::{Change, Envelope, Message, Page, Relayed, Request, Token, Wanted};
 pub use steal::Tally;
 pub use view::View;
@@ -144,9 +146,9 @@ pub enum Event {
 
     // ---- main
     /// `main` has called a root job.
-    RootStarted(RootTag),
+    RootStarted(RootRun),
     /// It has its result.
-    RootFinished(RootTag),
+    RootFinished(RootRun),
     /// A root job has its result, which `main` sees after [`Action::RootKept`].
     RootResult(RootTag, Saved),
     /// `main` is over.
@@ -228,7 +230,7 @@ pub enum Action {
         /// Which.
         name: ValueName,
         /// The root job that needs it: it is to be kept until then.
-        root: RootTag,
+        root: RootName,
         /// Where the piece begins.
         offset: u64,
         /// How long the whole is.
@@ -236,8 +238,8 @@ pub enum Action {
         /// The piece.
         bytes: Vec<u8>,
     },
-    /// Everything that was kept for this root job can go.
-    ForgetRoot(RootTag),
+    /// The root job is over, and those of a `main` before it ([`RootName::ends`]): what the process keeps for them can go.
+    ForgetRoot(RootName),
     /// Improve a bound here.
     Improve(Offer),
 
@@ -327,6 +329,7 @@ pub struct Node {
     root: root::Roots,
     shared: shared::Values,
     bounds: shared::Bounds,
+    homes: shared::Homes,
     steal: steal::Steal,
     table: repair::Table,
     spread: repair::Spread,
@@ -371,6 +374,7 @@ impl Node {
             root: root::Roots::new(&view),
             shared: shared::Values::default(),
             bounds: shared::Bounds::default(),
+            homes: shared::Homes::default(),
             steal: steal::Steal::new(&config),
             table: repair::Table::new(view.me().peer),
             spread: repair::Spread::default(),
@@ -435,7 +439,8 @@ impl Node {
 
     /// A message as it leaves: whatever is known of bounds arrives no later than what came of it.
     fn load(&mut self, to: Peer, message: Message) -> Action {
-        let message = self.bounds.load(to, message);
+        // Whatever is known of bounds arrives no later than what came of it.
+        let message = self.bounds.load(to, message, &self.steal);
         match self.links.way(to, &self.view) {
             links::Way::Via(circuit) => {
                 self.relay.used(self.now, to, &message);
@@ -459,6 +464,7 @@ impl Node {
             self.root.next_timeout(),
             self.shared.next_timeout(),
             self.bounds.next_timeout(),
+            self.homes.next_timeout(),
             self.steal.next_timeout(),
             self.table.next_timeout(),
             self.spread.next_timeout(),
@@ -504,6 +510,7 @@ impl Node {
             root: &mut self.root,
             shared: &mut self.shared,
             bounds: &mut self.bounds,
+            homes: &mut self.homes,
             steal: &mut self.steal,
             spread: &mut self.spread,
             keeping: &mut self.keeping,
@@ -524,8 +531,9 @@ impl Node {
         if cx.term != term {
             parts.keep_roots(&mut cx);
         }
-        parts.shared.handle_timeout(&mut cx);
+        parts.shared.handle_timeout(&mut cx, parts.lattices);
         parts.bounds.handle_timeout(&mut cx);
+        parts.forget_homes(&mut cx);
         parts.steal.handle_timeout(&mut cx);
         parts.look_for_ways(&mut cx);
         cx.table.handle_timeout(cx.actions, now);
@@ -589,7 +597,10 @@ impl Node {
                 parts.save(cx, saved.into_iter().collect());
             }
             Event::Recalled(departure, why) => parts.steal.recalled(cx, departure, why),
-            Event::Claimed(departure, parcel) => parts.steal.claimed(cx, departure, parcel),
+            Event::Claimed(departure, parcel) => {
+                parts.bounds.belongs(cx, parcel.root_run());
+                parts.steal.claimed(cx, departure, parcel);
+            }
             Event::Saved(key, saved) => {
                 parts.steal.saved(key);
                 parts.save(cx, saved);
@@ -615,10 +626,13 @@ impl Node {
             Event::Stored(name) => parts.shared.stored(cx, name),
             Event::Corrupt(name) => parts.shared.corrupt(cx, name),
             Event::Offered(offer) => parts.bounds.offered(cx, offer, parts.lattices),
-            Event::RootStarted(tag) => parts.shared.root_started(tag),
-            Event::RootFinished(tag) => {
-                parts.root.finished(cx, tag);
-                parts.root_done(cx, tag);
+            Event::RootStarted(run) => {
+                parts.shared.root_started(run.name);
+                parts.bounds.root_started(cx, run);
+            }
+            Event::RootFinished(run) => {
+                parts.root.finished(cx, run);
+                parts.root_done(cx, run);
             }
             // Another runs `main` by now: this one's end is nobody else's.
             Event::MainEnded(code) if parts.root.main_ended(cx, code) => {}
@@ -674,6 +688,7 @@ struct Parts<'n> {
     root: &'n mut root::Roots,
     shared: &'n mut shared::Values,
     bounds: &'n mut shared::Bounds,
+    homes: &'n mut shared::Homes,
     steal: &'n mut steal::Steal,
     spread: &'n mut repair::Spread,
     keeping: &'n mut repair::Keeping,
@@ -736,6 +751,7 @@ impl Parts<'_> {
             return self.membership.unreachable(cx, addr, None);
         };
         cx.links.unreachable(peer);
+        self.bounds.disconnected(peer);
         // On the way in a node knows nobody: whoever it was told of is to be reached.
         let wanted = cx.view.is_alive(peer) || self.membership.is_searching();
         let by_circuit = cx.links.circuit(peer).is_some();
@@ -825,6 +841,7 @@ impl Parts<'_> {
         }
         self.shared.sever(cx, gone.peer);
         self.bounds.sever(cx, gone.peer);
+        self.homes.sever(cx, gone.peer);
         self.steal.sever(cx, gone, end);
         self.keeping.sever(cx, gone.peer);
     }
@@ -870,11 +887,33 @@ impl Parts<'_> {
         }
     }
 
-    fn root_done(&mut self, cx: &mut Context<'_>, tag: RootTag) {
-        self.shared.root_done(tag);
-        self.bounds.root_done(tag);
-        self.steal.root_over(cx, tag);
-        cx.actions.push_back(Action::ForgetRoot(tag));
+    fn root_done(&mut self, cx: &mut Context<'_>, run: RootRun) {
+        if run.name.is_of_main() && run.term < cx.term {
+            return; // the master of the day has called it again
+        }
+        self.steal.root_over(cx, run.tag());
+        let keeps = |root: RootName| self.steal.keeps(root);
+        self.bounds.root_done(run, keeps);
+        self.shared.root_done(run.name);
+        cx.actions.push_back(Action::ForgetRoot(run.name));
+    }
+
+    /// Processes that did not come back have left root jobs that nobody will ever end.
+    fn forget_homes(&mut self, cx: &mut Context<'_>) {
+        let known = self.bounds.roots().chain(self.shared.roots());
+        for root in self.homes.orphaned(cx, known) {
+            self.bounds.forget(root);
+            self.shared.forget_roots(|other| other == root);
+            cx.actions.push_back(Action::ForgetRoot(root));
+        }
+    }
+
+    /// What arrived goes on once its values are here; they may be already.
+    fn bring(&mut self, cx: &mut Context<'_>, from: Peer, then: Then) {
+        let root = self.steal.root_number_of(&then);
+        if let Some(then) = self.shared.bring(cx, from, (root, then), self.lattices) {
+            self.steal.go_on(cx, then);
+        }
     }
 
     /// Until this node knows that it is in, it hears of nothing else.
@@ -904,19 +943,17 @@ impl Parts<'_> {
                 jobs,
                 left,
             } => {
+                for (_, parcel) in &jobs {
+                    self.bounds.belongs(cx, parcel.root_run());
+                }
                 for arrival in self.steal.arrived(cx, from, (request, left), jobs) {
-                    // Its values first; they may be here already.
-                    if let Some(then) = self.shared.bring(cx, from, arrival, self.lattices) {
-                        self.steal.go_on(cx, then);
-                    }
+                    self.bring(cx, from, arrival);
                 }
             }
             M::Cut(request) => self.steal.cut(from, request),
             M::Answers(answers) => {
                 for arrival in self.steal.answered(cx, from, answers) {
-                    if let Some(then) = self.shared.bring(cx, from, arrival, self.lattices) {
-                        self.steal.go_on(cx, then);
-                    }
+                    self.bring(cx, from, arrival);
                 }
             }
             M::Acknowledge(tokens) => self.steal.acknowledged(from, &tokens),
@@ -962,9 +999,9 @@ impl Parts<'_> {
                 self.keeping.sever(cx, from);
             }
             M::Ended { term, master, code } => self.root.ended(cx, from, (term, master), code),
-            M::RootsDone(tags) => {
-                for tag in tags {
-                    self.root_done(cx, tag);
+            M::RootsDone(runs) => {
+                for run in runs {
+                    self.root_done(cx, run);
                 }
             }
             M::Want {
@@ -990,6 +1027,8 @@ impl Parts<'_> {
             M::Elsewhere(name, peer) => self.shared.elsewhere(cx, from, name, peer),
             M::Soon(name) => self.shared.soon(cx, from, name),
             M::Unavailable(name) => self.shared.unavailable(cx, from, name),
+            M::Available(name) => self.shared.available(cx, from, name),
+            M::Waits { name, who, hops } => self.shared.waits(cx, (name, who), hops),
             M::Have(tokens) => self.steal.have(from, &tokens),
             M::Disown(tokens) => self.steal.disowned(cx, from, &tokens),
             M::Claim(wanted) => self.steal.claim(cx, from, wanted),
@@ -1017,10 +1056,25 @@ impl Parts<'_> {
                 self.steal.abandoned(cx, (from, token), heir, &below);
             }
             M::Offers(offers) => self.bounds.improve(cx, from, offers, self.lattices),
+            M::OffersWith(offers, cargo @ Cargo::Keep { .. }) => {
+                // What is known of root jobs that are over is kept with their results: so these go first.
+                self.receive(cx, from, cargo.into());
+                let (late, offers) = self.bounds.divide(cx, offers);
+                let late = late
+                    .into_iter()
+                    .filter(|offer| self.steal.keeps(offer.root));
+                self.bounds.keep(late.collect(), self.lattices);
+                self.bounds.improve(cx, from, offers, self.lattices);
+            }
             M::OffersWith(offers, cargo) => {
                 self.bounds.improve(cx, from, offers, self.lattices);
                 self.receive(cx, from, cargo.into());
             }
+            M::LargeOffers { version, offers } => {
+                self.bounds.improve(cx, from, offers, self.lattices);
+                cx.actions.push_back(Action::Send(from, M::Had(version)));
+            }
+            M::Had(version) => self.bounds.had(from, version),
         }
     }
 }

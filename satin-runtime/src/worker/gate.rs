@@ -6,6 +6,7 @@
 
 use std::{
     collections::{BTreeSet, HashMap, VecDeque},
+    hash::{BuildHasher, RandomState},
     panic::resume_unwind,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError, RwLock,
@@ -23,8 +24,8 @@ use super::{
 };
 use crate::{
     job::{
-        Answer, Back, Fingerprint, JobId, Offer, OrphanNews, Parcel, Recall, Repair, RootTag,
-        Saved,
+        Answer, Back, Fingerprint, JobId, Offer, OrphanNews, Parcel, Recall, Repair, RootName,
+        RootRun, RootTag, Saved,
         codec::{self, CodecError, Effort},
         function::{self, Args, Function, RemoteFailure},
         record::{Cx, Frame, STAYS, Slot, State, flag},
@@ -95,12 +96,12 @@ pub trait Outside: Send + Sync {
         let _ = offer;
     }
     /// A root job begins.
-    fn root_started(&self, root: RootTag) {
+    fn root_started(&self, root: RootRun) {
         let _ = root;
     }
     /// A root job has its result, which is in safe hands if it was to be kept; its caller does not know it yet. Not told
     /// of one that was stopped.
-    fn root_finished(&self, root: RootTag) {
+    fn root_finished(&self, root: RootRun) {
         let _ = root;
     }
 }
@@ -129,7 +130,19 @@ pub(super) struct Ledger {
     told: Mutex<u32>,
     pub(super) hungry: AtomicBool,
     pub(super) term: AtomicU32,
+    home: Home,
     pub(super) orphans: Orphans,
+}
+
+/// What this process calls root jobs that no other node will ever run again: no other process says the same.
+struct Home(AtomicU64);
+
+impl Default for Home {
+    fn default() -> Home {
+        Home(AtomicU64::new(
+            RandomState::new().hash_one(std::process::id()),
+        ))
+    }
 }
 
 /// Jobs of this process that stand in no deque.
@@ -235,7 +248,7 @@ struct Leavers {
 struct Leaver {
     slot: SlotRef,
     id: JobId,
-    root: RootTag,
+    root: RootRun,
     back: Back,
     /// Once the arguments are written.
     parcel: Option<Parcel>,
@@ -715,6 +728,13 @@ impl Gate {
         self.pool.hold_roots(false);
     }
 
+    /// What root jobs of this process are called that no other node will ever run again: the others know by it whose they
+    /// are, when this node is gone.
+    pub fn set_home(&self, home: Fingerprint) {
+        let Fingerprint(bits) = home;
+        self.pool.ledger.home.0.store(bits, Ordering::Relaxed);
+    }
+
     /// How many masters there have been before this one: part of a root job's tag.
     pub fn set_term(&self, term: u32) {
         self.pool.ledger.term.store(term, Ordering::Relaxed);
@@ -743,6 +763,7 @@ impl HostedTask {
             pool.forget_hosted(key);
             End::Answered(Answer::Refused(why))
         };
+        let root_run = parcel.root_run();
         let mut above = parcel.id;
         let Some(index) = above.pop() else {
             return refused("a job without an id".into());
@@ -750,15 +771,10 @@ impl HostedTask {
         let Some(function) = function::by_number(parcel.function) else {
             return refused(format!("no function has the number {}", parcel.function));
         };
-        let number = above.path().next().unwrap_or(index);
-        let tag = RootTag {
-            term: parcel.term,
-            number,
-        };
         // Whether it is an orphan itself the node has seen to.
         let marked = parcel.repair.marked && !pool.ledger.orphans.clears(&above.child(index));
         let id = above.child(index);
-        let root = RootFrame::new(above, tag);
+        let root = RootFrame::new(above, root_run);
         let parent = &raw const root.frame;
         if let Some(stage) = lock(&pool.ledger.foreign).jobs.get_mut(&key) {
             if let Stage::Starting { flags } = *stage
@@ -870,11 +886,28 @@ impl Pool {
         self.ledger.open.load(Ordering::Relaxed)
     }
 
-    pub(super) fn tag(&self, number: u32) -> RootTag {
-        RootTag {
+    /// The run of a root job that begins here.
+    pub(super) fn root_run(&self, number: u32, fingerprint: Fingerprint) -> RootRun {
+        RootRun {
             term: self.ledger.term.load(Ordering::Relaxed),
-            number,
+            name: RootName {
+                number,
+                fingerprint,
+            },
         }
+    }
+
+    /// What no other process says that it computes.
+    pub(super) fn home(&self) -> Fingerprint {
+        Fingerprint(self.ledger.home.0.load(Ordering::Relaxed))
+    }
+
+    /// What nobody has ever computed: for a root job of `main` whose arguments cannot be serialized.
+    pub(super) fn unrepeatable(&self) -> Fingerprint {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let Fingerprint(home) = self.home();
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        Fingerprint::of("", &[home.to_le_bytes(), number.to_le_bytes()].concat())
     }
 
     // ------------------------------------------------------------- what there is to take
@@ -1154,7 +1187,7 @@ pub(super) fn length_of(id: &JobId) -> u16 {
 pub(super) fn pack(
     job: &Slot,
     id: JobId,
-    root: RootTag,
+    root: RootRun,
     repair: Repair,
     effort: Effort,
 ) -> Result<Parcel, CodecError> {
@@ -1162,13 +1195,18 @@ pub(super) fn pack(
     let function = function::number_of(vtable).ok_or(CodecError::Unregistered)?;
     // SAFETY: the caller has taken the job and not run it, so its arguments are there and nobody else takes them.
     let packed = unsafe { (vtable.export)(job, effort) }?;
+    let own = Fingerprint::of(vtable.info.name, &packed.bytes);
     Ok(Parcel {
+        fingerprint: match id.is_root_job() {
+            true => own,
+            false => own.within(root.name.fingerprint),
+        },
         id,
         function,
-        fingerprint: Fingerprint::of(vtable.info.name, &packed.bytes),
         arguments: packed.bytes,
         needs: packed.needs,
         term: root.term,
+        root: root.name.fingerprint,
         repair,
     })
 }

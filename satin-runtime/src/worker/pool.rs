@@ -18,7 +18,7 @@ use super::{
     area::Area,
     clerk::Clerk,
     gate::{Gate, Ledger},
-    root::{MainCalls, OTHER_ROOTS, Root, as_main, enter_root},
+    root::{MainCalls, Root, as_main, enter_root},
     sleep::Sleep,
     thread::Worker,
 };
@@ -26,7 +26,7 @@ use crate::{
     config::{Config, Resolved},
     exit,
     job::{
-        Offer, RootTag,
+        Offer, RootName,
         function::{Function, Prepared},
         record::{Cx, Frame, flag},
     },
@@ -100,7 +100,7 @@ impl Pool {
                 clerk: Clerk::new(stack),
                 born: Instant::now(),
                 main: MainCalls::default(),
-                other_roots: AtomicU32::new(OTHER_ROOTS),
+                other_roots: AtomicU32::new(0),
             }
         }))
     }
@@ -425,7 +425,16 @@ pub struct RootKey {
     /// Of the pools of this process.
     pub pool: u64,
     /// Of the root jobs of that pool, and of those of other nodes.
-    pub tag: RootTag,
+    pub name: RootName,
+}
+
+impl RootKey {
+    /// Is that root job over when this one is? Those of a `main` run one after another, also if it is run again, so all
+    /// before it are.
+    #[must_use]
+    pub fn ends(self, other: RootKey) -> bool {
+        self.pool == other.pool && self.name.ends(other.name)
+    }
 }
 
 #[inline]
@@ -441,7 +450,7 @@ pub fn current_root() -> Option<RootKey> {
     let worker = here()?;
     Some(RootKey {
         pool: worker.pool().number,
-        tag: worker.root()?,
+        name: worker.root()?,
     })
 }
 

@@ -16,7 +16,7 @@ use super::{
     thread::{Worker, place_of},
 };
 use crate::job::{
-    Back, Fingerprint, JobId, OrphanNews, Repair, RootTag,
+    Back, Fingerprint, JobId, OrphanNews, Repair, RootRun,
     codec::Effort,
     record::{Frame, STAYS, Slot, flag},
 };
@@ -138,7 +138,7 @@ impl Pool {
         &self,
         worker: &Worker,
         job: &Slot,
-        (id, root): (JobId, RootTag),
+        (id, root): (JobId, RootRun),
         repair: Repair,
     ) -> Verdict {
         match self.ledger.orphans.kin(&id) {
@@ -151,7 +151,7 @@ impl Pool {
     }
 
     /// False if the job is not the orphan that has its id.
-    fn claim(&self, job: &Slot, id: JobId, root: RootTag, repair: Repair) -> bool {
+    fn claim(&self, job: &Slot, id: JobId, root: RootRun, repair: Repair) -> bool {
         let depth = depth_of(job, &id);
         let parcel = match pack(job, id, root, repair, Effort::ANY) {
             Ok(parcel) => parcel,

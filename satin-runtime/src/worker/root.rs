@@ -16,21 +16,18 @@ use std::{
 use crossbeam::sync::{Parker, Unparker};
 
 use super::{
-    advice::{self, Place, RootRun},
+    advice::{self, Place, RootRun as Waiting},
     gate::FrameRef,
     pool::{Pool, ROOT_WATCH, RootKey, target},
     scope::Scope,
     thread::{RootFrame, Worker, raise_abort},
 };
 use crate::job::{
-    Answer, JobId, RootTag, Saved,
+    Answer, JobId, RootName, RootRun, RootTag, Saved,
     function::{self, Args, Call, Function, Prepared},
     kinds::Kinds,
     record::{Aborted, Cx, Frame, Payload, Slot, flag},
 };
-
-/// Root jobs of threads other than `main`'s have numbers from here on.
-pub(super) const OTHER_ROOTS: u32 = 1 << 31;
 
 /// Results of `main`'s root jobs that took less are not kept: they are made again as quickly.
 const WORTH_KEEPING: Duration = Duration::from_millis(50);
@@ -102,7 +99,7 @@ struct State {
     keep: bool,
     running: Option<FrameRef>,
     /// Has its result, which nobody else has yet.
-    unkept: Option<(RootTag, Arc<Bell>)>,
+    unkept: Option<(RootRun, Arc<Bell>)>,
 }
 
 /// How a root job of `main` ended.
@@ -135,7 +132,11 @@ impl MainCalls {
 
     pub(super) fn kept(&self, root: RootTag) {
         let mut state = self.lock();
-        if state.unkept.as_ref().is_some_and(|(tag, _)| *tag == root) {
+        if state
+            .unkept
+            .as_ref()
+            .is_some_and(|(run, _)| run.tag() == root)
+        {
             state.release();
         }
     }
@@ -159,7 +160,7 @@ impl MainCalls {
     }
 
     /// The job's frame is about to die.
-    fn end(&self, tag: RootTag, root: &RootFrame, result: Option<Saved>, bell: &Arc<Bell>) -> End {
+    fn end(&self, run: RootRun, root: &RootFrame, result: Option<Saved>, bell: &Arc<Bell>) -> End {
         let mut state = self.lock();
         state.running = None;
         match result {
@@ -167,7 +168,7 @@ impl MainCalls {
                 End::Stopped(root.take_saved().into_iter().chain(result).collect())
             }
             Some(result) if state.keep => {
-                state.unkept = Some((tag, Arc::clone(bell)));
+                state.unkept = Some((run, Arc::clone(bell)));
                 End::ToKeep(result)
             }
             _ => End::Over,
@@ -237,15 +238,15 @@ impl Pool {
     }
 
     /// The root job has its result, and its caller does not know it yet.
-    fn root_has_ended(&self, tag: RootTag) {
+    fn root_has_ended(&self, name: RootName) {
         if let Some(watch) = ROOT_WATCH.get() {
             let pool = self.number;
-            (watch.ended)(RootKey { pool, tag });
+            (watch.ended)(RootKey { pool, name });
         }
     }
 
-    fn tell_finished(&self, tag: RootTag) {
-        self.tell(|outside| outside.root_finished(tag));
+    fn tell_finished(&self, run: RootRun) {
+        self.tell(|outside| outside.root_finished(run));
     }
 }
 
@@ -256,7 +257,7 @@ struct RootTask<'s, F: Function> {
     number: Cell<u32>,
     is_main: bool,
     /// Once it has begun.
-    tag: Cell<Option<RootTag>>,
+    begun: Cell<Option<RootRun>>,
     /// It waited until its result was kept: its caller tells the rest.
     was_kept: Cell<bool>,
     bell: Arc<Bell>,
@@ -275,7 +276,7 @@ pub(super) fn enter_root<'s, P: Prepared<'s>>(call: P, place: Place) -> P::Out {
         result: Cell::new(None),
         number: Cell::new(0),
         is_main,
-        tag: Cell::new(None),
+        begun: Cell::new(None),
         was_kept: Cell::new(false),
         bell: Arc::new(Bell {
             rung: AtomicBool::new(false),
@@ -291,7 +292,7 @@ pub(super) fn enter_root<'s, P: Prepared<'s>>(call: P, place: Place) -> P::Out {
         }
     };
     if !is_main {
-        let number = pool.other_roots.fetch_add(1, Ordering::Relaxed);
+        let number = RootName::OTHERS | pool.other_roots.fetch_add(1, Ordering::Relaxed);
         pool.roots.push(root(number));
         pool.wake_all_for_task();
     } else if !pool.submit_of_main(root) {
@@ -301,23 +302,24 @@ pub(super) fn enter_root<'s, P: Prepared<'s>>(call: P, place: Place) -> P::Out {
         parker.park();
     }
     let is_stopped = is_main && pool.main.is_stopped();
-    if let Some(tag) = task.tag.get() {
+    if let Some(run) = task.begun.get() {
+        let name = run.name;
         if task.was_kept.get() {
-            pool.root_has_ended(tag);
+            pool.root_has_ended(name);
             if !is_stopped {
-                pool.tell_finished(tag);
+                pool.tell_finished(run);
             }
         }
         if let Some(watch) = ROOT_WATCH.get() {
             let pool = pool.number;
-            (watch.returned)(RootKey { pool, tag });
+            (watch.returned)(RootKey { pool, name });
         }
     }
     if is_stopped {
         raise_abort();
     }
     // Of a node in a pool of several, others may have taken jobs: that is not counted here.
-    let run = RootRun {
+    let run = Waiting {
         took: began.elapsed(),
         had_helpers: pool.workers() > 1 && !pool.is_heard(),
         was_shared: pool.steals() != steals,
@@ -351,8 +353,16 @@ unsafe fn run_root<F: Function>(task: *const (), worker: &Worker, head: *const S
     // SAFETY: the caller's promise.
     let task = unsafe { &*task.cast::<RootTask<'_, F>>() };
     let (pool, number) = (worker.pool(), task.number.get());
-    let tag = pool.tag(number);
-    let root = RootFrame::new(JobId::ROOT, tag);
+    let args = task.args.take().expect("a root job runs once");
+    // Whatever its size: facts about this root job are known by it, and must not be taken for those of another input.
+    let print = (task.is_main && pool.is_heard())
+        .then(|| function::fingerprint_of_all::<F>(&args))
+        .flatten();
+    let root_run = match print {
+        None if task.is_main && pool.is_heard() => pool.root_run(number, pool.unrepeatable()),
+        print => pool.root_run(number, print.unwrap_or_else(|| pool.home())),
+    };
+    let root = RootFrame::new(JobId::ROOT, root_run);
     let (frame, parent) = (&root.frame, &raw const root.frame);
     let id = JobId::ROOT.child(number);
     let mut marked = false;
@@ -363,12 +373,8 @@ unsafe fn run_root<F: Function>(task: *const (), worker: &Worker, head: *const S
             None => return unsafe { refuse_root::<F>(at) },
         }
     }
-    task.tag.set(Some(tag));
-    pool.tell(|outside| outside.root_started(tag));
-    let args = task.args.take().expect("a root job runs once");
-    let print = (task.is_main && pool.is_heard())
-        .then(|| function::fingerprint_of::<F>(&args))
-        .flatten();
+    task.begun.set(Some(root_run));
+    pool.tell(|outside| outside.root_started(root_run));
     let began = Instant::now();
     let mut held = F::Kinds::held(args);
     let run = || {
@@ -406,21 +412,23 @@ unsafe fn run_root<F: Function>(task: *const (), worker: &Worker, head: *const S
     task.result.set(Some(outcome));
     task.was_kept.set(result.is_some());
     let end = if task.is_main {
-        pool.main.end(tag, &root, result, &task.bell)
+        pool.main.end(root_run, &root, result, &task.bell)
     } else {
         End::Over
     };
     match end {
-        End::ToKeep(saved) => return pool.tell(|outside| outside.root_result(tag, saved)),
+        End::ToKeep(saved) => {
+            return pool.tell(|outside| outside.root_result(root_run.tag(), saved));
+        }
         End::Over => {
             task.was_kept.set(false);
-            pool.root_has_ended(tag);
-            pool.tell_finished(tag);
+            pool.root_has_ended(root_run.name);
+            pool.tell_finished(root_run);
         }
         End::Stopped(saved) => {
             task.was_kept.set(false);
             task.result.set(Some(Err(Box::new(Aborted))));
-            pool.root_has_ended(tag);
+            pool.root_has_ended(root_run.name);
             pool.tell(|outside| outside.yielded(saved));
         }
     }

@@ -41,9 +41,10 @@ pub(super) fn tear(frame: *const Frame) {
 
 /// Owner: saves the result of a child that another worker has done.
 pub(super) fn save_result(job: &Slot) {
-    let Some(fingerprint) = job.recorded() else {
+    let (Some(own), Some(root)) = (job.recorded(), root_of(job.parent.get())) else {
         return;
     };
+    let fingerprint = own.within(root.run.name.fingerprint);
     // SAFETY: the job is done, and its result is the owner's, who calls.
     match unsafe { (job.function.get().save)(job) } {
         Ok(packed) => {

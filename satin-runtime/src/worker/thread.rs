@@ -23,7 +23,7 @@ use super::{
 };
 use crate::{
     job::{
-        Back, JobId, Recall, RootTag, Saved,
+        Back, JobId, Recall, RootName, RootRun, Saved,
         codec::{self, stack_pointer},
         record::{AREA, Aborted, Cx, Frame, Payload, STAYS, Slot, State, UNKNOWN, flag},
     },
@@ -48,7 +48,7 @@ pub(crate) struct Worker {
     /// When the last unanswered request came, in nanoseconds of the pool's life; 0 if there is none.
     asked_at: AtomicU64,
     /// Which root job the running job belongs to, once somebody has asked.
-    root: Cell<Option<RootTag>>,
+    root: Cell<Option<RootName>>,
     /// The bottom of the running job's chain of frames, once somebody has asked; null before.
     root_frame: Cell<*const RootFrame>,
     /// Jobs of other nodes that are under way on this stack.
@@ -565,14 +565,14 @@ impl Worker {
 
     /// Which root job the running job belongs to. Read off the frames at the first question.
     #[inline]
-    pub(super) fn root(&self) -> Option<RootTag> {
+    pub(super) fn root(&self) -> Option<RootName> {
         self.root.get().or_else(|| self.find_root())
     }
 
     #[cold]
-    fn find_root(&self) -> Option<RootTag> {
+    fn find_root(&self) -> Option<RootName> {
         let root = root_of(self.bottom.get().parent);
-        self.root.set(root.map(|root| root.tag));
+        self.root.set(root.map(|root| root.run.name));
         self.root.get()
     }
 
@@ -855,7 +855,7 @@ fn children_aborted(mut frame: *const Frame) -> bool {
 }
 
 /// The path of child `index` of an invocation, and its root job; `None` below a nested entry, where nothing has an id.
-pub(super) fn place_of(mut frame: *const Frame, index: u32) -> Option<(JobId, RootTag)> {
+pub(super) fn place_of(mut frame: *const Frame, index: u32) -> Option<(JobId, RootRun)> {
     let mut up = vec![index];
     loop {
         // SAFETY: the caller holds an unsettled child of the invocation, so the chain above it lives.
@@ -867,7 +867,7 @@ pub(super) fn place_of(mut frame: *const Frame, index: u32) -> Option<(JobId, Ro
             // SAFETY: the flag says that the frame is the first field of a root frame.
             let root = unsafe { &*frame.cast::<RootFrame>() };
             let path = root.prefix.path().chain(up.into_iter().rev());
-            return Some((path.collect(), root.tag));
+            return Some((path.collect(), root.run));
         }
         up.push(here.index());
         frame = here.parent();
@@ -934,19 +934,19 @@ pub(super) struct RootFrame {
     /// The id of the job's parent.
     prefix: JobId,
     /// The root job that it belongs to.
-    tag: RootTag,
+    pub(super) run: RootRun,
     /// What was finished below it, when it was given up.
     saved: Mutex<Vec<Saved>>,
 }
 
 impl RootFrame {
-    pub(super) fn new(prefix: JobId, tag: RootTag) -> RootFrame {
+    pub(super) fn new(prefix: JobId, run: RootRun) -> RootFrame {
         let frame = Frame::special(std::ptr::null(), flag::ROOT);
         frame.note_depth(below(0, prefix.path().count() as u32));
         RootFrame {
             frame,
             prefix,
-            tag,
+            run,
             saved: Mutex::default(),
         }
     }

@@ -45,7 +45,7 @@ use super::{
     Action, Config, Event, HostKey, Identity, Lattices, Message, Node, NodeId, Notice, Peer, View,
     message::Cargo,
 };
-use crate::job::{Answer, BoundName, JobId, Offer, RootTag, Saved, ValueName};
+use crate::job::{Answer, BoundName, JobId, Offer, RootName, RootRun, RootTag, Saved, ValueName};
 use clock::Clock;
 use workers::{Finished, Workers};
 
@@ -178,7 +178,7 @@ struct Slot {
     yields: bool,
     /// Results of root jobs are told before main sees them.
     keeps: bool,
-    results: BTreeMap<RootTag, u64>,
+    results: BTreeMap<RootRun, u64>,
     panics: Vec<String>,
     notices: Vec<Notice>,
     /// Terms for which it was to run `main` from the start.
@@ -187,11 +187,11 @@ struct Slot {
     yielded: u32,
     values: Held,
     parts: BTreeMap<ValueName, Parts>,
-    bounds: BTreeMap<(BoundName, RootTag), Vec<u8>>,
+    bounds: BTreeMap<(BoundName, RootName), Vec<u8>>,
     hungry: bool,
     born: Duration,
     /// Root jobs that other threads than main's have called here.
-    others: BTreeMap<RootTag, OtherRoot>,
+    others: BTreeMap<RootRun, OtherRoot>,
     /// Computing takes so many times as long here.
     slowness: f64,
     /// Addresses dialled without a peer in mind.
@@ -244,7 +244,7 @@ pub enum MainIs {
 /// The root job under way.
 #[derive(Clone, Copy, Debug)]
 struct Running {
-    tag: RootTag,
+    tag: RootRun,
     program: u32,
     since: Duration,
     /// Its result, which is not in safe hands yet.
@@ -380,7 +380,7 @@ pub struct Sighting {
     /// The node where main runs.
     pub node: u32,
     /// The root job.
-    pub tag: RootTag,
+    pub tag: RootRun,
     /// Its result.
     pub result: u64,
     /// The bound; `None` if no offer had arrived there.
@@ -390,7 +390,7 @@ pub struct Sighting {
 /// Hosted jobs that improve a bound just before they are done.
 struct Promises {
     bound: BoundName,
-    root: RootTag,
+    root: RootName,
     /// What the job with that result has offered.
     made: BTreeMap<Vec<u8>, u64>,
 }
@@ -779,8 +779,8 @@ impl Cluster {
 
     /// The value of a bound there.
     #[must_use]
-    pub fn bound(&self, node: u32, bound: BoundName, root: RootTag) -> Option<u64> {
-        let value = self.slot(node).bounds.get(&(bound, root));
+    pub fn bound(&self, node: u32, bound: BoundName, root: impl Into<RootName>) -> Option<u64> {
+        let value = self.slot(node).bounds.get(&(bound, root.into()));
         value.map(|bytes| Smallest::read(bytes))
     }
 
@@ -815,19 +815,22 @@ impl Cluster {
     }
 
     /// `main` of that node calls a root job, now. Its result is compared with the right one.
-    pub fn start_root(&mut self, node: u32, program: u32) -> RootTag {
+    pub fn start_root(&mut self, node: u32, program: u32) -> RootRun {
         let tag = self.begin_root(node, program);
         self.settle(node);
         tag
     }
 
-    fn begin_root(&mut self, node: u32, program: u32) -> RootTag {
+    fn begin_root(&mut self, node: u32, program: u32) -> RootRun {
         let work = self.programs[program as usize].root();
         let now = self.now;
         let slot = self.slot_mut(node);
-        let tag = RootTag {
+        let tag = RootRun {
             term: slot.term,
-            number: slot.roots,
+            name: RootName {
+                number: slot.roots,
+                fingerprint: work.fingerprint(),
+            },
         };
         slot.roots += 1;
         slot.running = Some(Running {
@@ -1017,7 +1020,8 @@ impl Cluster {
     }
 
     /// A job there has found something better.
-    pub fn offer(&mut self, node: u32, bound: BoundName, root: RootTag, value: u64) {
+    pub fn offer(&mut self, node: u32, bound: BoundName, root: impl Into<RootName>, value: u64) {
+        let root = root.into();
         let have = self.bound(node, bound, root);
         if have.is_some_and(|have| have <= value) {
             return;
@@ -1029,8 +1033,8 @@ impl Cluster {
     }
 
     /// From now on every hosted job improves that bound, as the last thing it does. Whoever has its answer must know.
-    pub fn promise(&mut self, bound: BoundName, root: RootTag) {
-        let made = BTreeMap::new();
+    pub fn promise(&mut self, bound: BoundName, root: impl Into<RootName>) {
+        let (root, made) = (root.into(), BTreeMap::new());
         self.promises = Some(Promises { bound, root, made });
     }
 
@@ -1614,7 +1618,7 @@ impl Cluster {
         }
     }
 
-    fn finish_root(&mut self, node: u32, tag: RootTag, finished: Finished) {
+    fn finish_root(&mut self, node: u32, tag: RootRun, finished: Finished) {
         let (now, keep_after) = (self.now, self.keep_after);
         let slot = self.slot_mut(node);
         if let Some(other) = slot.others.get_mut(&tag) {
@@ -1636,7 +1640,7 @@ impl Cluster {
                         ..running
                     });
                     let saved = Saved {
-                        id: JobId::ROOT.child(tag.number),
+                        id: JobId::ROOT.child(tag.name.number),
                         fingerprint: self.programs[running.program as usize].root().fingerprint(),
                         answer: Answer::Result {
                             bytes: result.to_le_bytes().to_vec(),
@@ -1644,7 +1648,7 @@ impl Cluster {
                         },
                     };
                     let events = &mut self.slot_mut(node).workers.events;
-                    events.push_back(Event::RootResult(tag, saved));
+                    events.push_back(Event::RootResult(tag.tag(), saved));
                 } else {
                     self.main_sees(node, tag, result);
                 }
@@ -1664,21 +1668,21 @@ impl Cluster {
 
     fn root_kept(&mut self, node: u32, tag: RootTag) {
         let running = self.slot(node).running;
-        if let Some(running) = running.filter(|running| running.tag == tag)
+        if let Some(running) = running.filter(|running| running.tag.tag() == tag)
             && let Some(result) = running.result
         {
-            self.main_sees(node, tag, result);
+            self.main_sees(node, running.tag, result);
         }
     }
 
     /// Main reads the bound of a search as soon as it has the result.
-    fn look_at_bound(&mut self, node: u32, tag: RootTag, result: u64) {
+    fn look_at_bound(&mut self, node: u32, tag: RootRun, result: u64) {
         let slot = self.slot(node);
         let program = slot.running.map(|running| running.program as usize);
         let shape = program.map(|program| self.programs[program].shape);
         if let Some(Shape::Best { .. }) = shape {
             let arrived = self.bound(node, BEST, tag).into_iter();
-            let bound = arrived.chain(slot.workers.best_of(tag)).min();
+            let bound = arrived.chain(slot.workers.best_of(tag.name)).min();
             self.sightings.push(Sighting {
                 node,
                 tag,
@@ -1688,7 +1692,7 @@ impl Cluster {
         }
     }
 
-    fn main_sees(&mut self, node: u32, tag: RootTag, result: u64) {
+    fn main_sees(&mut self, node: u32, tag: RootRun, result: u64) {
         self.look_at_bound(node, tag, result);
         let slot = self.slot_mut(node);
         slot.workers.events.push_back(Event::RootFinished(tag));
@@ -1832,7 +1836,7 @@ impl Cluster {
                 }
             }
             Action::ForgetRoot(tag) => {
-                slot.bounds.retain(|(_, root), _| *root != tag);
+                slot.bounds.retain(|(_, root), _| !tag.ends(*root));
                 slot.workers.forget_root(tag);
             }
             Action::Improve(offer) => {

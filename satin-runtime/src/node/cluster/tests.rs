@@ -130,6 +130,7 @@ impl Outside {
             fingerprint: work.fingerprint(),
             needs: Vec::new(),
             term: 0,
+            root: work.fingerprint(),
             repair: Repair { marked, crashes: 0 },
         };
         self.workers.start(KEY, parcel);
@@ -342,7 +343,11 @@ fn a_root_of_a_later_term_is_claimed_and_can_be_given_up() {
         let id = JobId::ROOT.child(0);
         let news = OrphanNews::Here(id.clone(), work.fingerprint());
         outside.workers.orphan(news);
-        let tag = RootTag { term: 1, number: 0 };
+        let name = RootName {
+            number: 0,
+            fingerprint: work.fingerprint(),
+        };
+        let tag = RootRun { term: 1, name };
         outside.workers.start_root(tag, 0, work);
         outside.run(100);
         let claims = outside.claims();

@@ -1,10 +1,7 @@
 //! Root jobs that other threads than main's call: nothing brings them back when their node dies.
 
-use super::{
-    Cluster, Event,
-    workers::{Finished, OTHER_ROOTS},
-};
-use crate::job::RootTag;
+use super::{Cluster, Event, workers::Finished};
+use crate::job::{RootName, RootRun};
 
 /// A root job that another thread than main's has called.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -27,12 +24,16 @@ impl OtherRoot {
 
 impl Cluster {
     /// Another thread than main's calls a root job there.
-    pub fn start_other(&mut self, node: u32, program: u32) -> RootTag {
+    pub fn start_other(&mut self, node: u32, program: u32) -> RootRun {
         let work = self.programs[program as usize].root();
+        let home = self.peer(node).id.home();
         let slot = self.slot_mut(node);
-        let tag = RootTag {
+        let tag = RootRun {
             term: slot.term,
-            number: OTHER_ROOTS + slot.others.len() as u32,
+            name: RootName {
+                number: RootName::OTHERS + slot.others.len() as u32,
+                fingerprint: home,
+            },
         };
         let outcome = None;
         slot.others.insert(tag, OtherRoot { program, outcome });
@@ -43,7 +44,7 @@ impl Cluster {
     }
 
     /// The root jobs that other threads called there.
-    pub fn others(&self, node: u32) -> impl Iterator<Item = (RootTag, &OtherRoot)> {
+    pub fn others(&self, node: u32) -> impl Iterator<Item = (RootRun, &OtherRoot)> {
         let others = self.slot(node).others.iter();
         others.map(|(tag, other)| (*tag, other))
     }

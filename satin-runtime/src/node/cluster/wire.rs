@@ -6,7 +6,7 @@ use std::{
 };
 
 use super::super::{Envelope, Message, Relayed, Token, message::Cargo};
-use crate::job::{Answer, Parcel};
+use crate::job::{Answer, Offer, Parcel, Saved};
 
 /// What lies between two sites, or between the nodes of one.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -137,7 +137,7 @@ impl Wire {
 }
 
 /// The kinds of messages, in the order of [`kind`].
-pub const KINDS: [&str; 37] = [
+pub const KINDS: [&str; 41] = [
     "steal",
     "jobs",
     "no jobs",
@@ -175,6 +175,10 @@ pub const KINDS: [&str; 37] = [
     "draining",
     "master",
     "relay",
+    "large offers",
+    "had",
+    "available",
+    "waits",
 ];
 
 /// Which of [`KINDS`] it is.
@@ -202,6 +206,7 @@ pub fn kind(message: &Message) -> usize {
         Message::Offers(_) => 19,
         Message::OffersWith(_, Cargo::Jobs { .. }) => 1,
         Message::OffersWith(_, Cargo::Answers(_)) => 4,
+        Message::OffersWith(_, Cargo::Keep { .. }) => 31,
         Message::Here(_) => 20,
         Message::Buried(_) => 21,
         Message::Ping(_) => 22,
@@ -219,6 +224,10 @@ pub fn kind(message: &Message) -> usize {
         Message::Draining => 34,
         Message::Master { .. } => 35,
         Message::Relay(_) => 36,
+        Message::LargeOffers { .. } => 37,
+        Message::Had(_) => 38,
+        Message::Available(_) => 39,
+        Message::Waits { .. } => 40,
     }
 }
 
@@ -238,14 +247,23 @@ pub fn size(message: &Message) -> usize {
         let each = answers.iter().map(|(_, is)| 8 + answer(is));
         each.sum::<usize>()
     };
+    let kept = |saved: &[Saved]| {
+        let each = saved.iter().map(|saved| 32 + answer(&saved.answer));
+        each.sum::<usize>()
+    };
+    let offered = |offers: &[Offer]| {
+        let each = offers.iter().map(|offer| 64 + offer.value.len());
+        each.sum::<usize>()
+    };
     16 + match message {
         Message::Jobs { jobs: these, .. } => jobs(these),
         Message::Answers(these) => answers(these),
         Message::OffersWith(offers, cargo) => {
-            64 * offers.len()
+            offered(offers)
                 + match cargo {
                     Cargo::Jobs { jobs: these, .. } => jobs(these),
                     Cargo::Answers(these) => answers(these),
+                    Cargo::Keep { saved, .. } => kept(saved),
                 }
         }
         Message::Acknowledge(tokens) | Message::Recall(tokens) => 4 * tokens.len(),
@@ -259,13 +277,10 @@ pub fn size(message: &Message) -> usize {
             offers,
             lost,
             ..
-        } => 64 * (members.len() + offers.len() + lost.len()),
-        Message::Offers(offers) => 64 * offers.len(),
+        } => 64 * (members.len() + lost.len()) + offered(offers),
+        Message::Offers(offers) | Message::LargeOffers { offers, .. } => offered(offers),
         Message::Table(pages) => pages.iter().map(|page| 32 + 40 * page.changes.len()).sum(),
-        Message::Keep { saved, .. } => {
-            let each = saved.iter().map(|saved| 32 + answer(&saved.answer));
-            each.sum::<usize>()
-        }
+        Message::Keep { saved, .. } => kept(saved),
         Message::Claim(wanted) => 40 * wanted.len(),
         Message::Relay(Envelope {
             what: Relayed::Message(bytes),

@@ -139,7 +139,9 @@ pub(super) fn message(message: &Message) -> Option<String> {
         M::Master { term, master, .. } => format!("{} is master of term {term}", name(master.peer)),
         M::Ended { code, .. } => format!("the pool has ended with {code}"),
         M::RootsDone(tags) => {
-            let all = list(tags, |tag| format!("{} of term {}", tag.number, tag.term));
+            let all = list(tags, |tag| {
+                format!("{} of term {}", tag.name.number, tag.term)
+            });
             format!("roots done: {all}")
         }
         other => {
@@ -159,8 +161,10 @@ pub(super) fn event(event: &Event) -> Option<String> {
             format!("claims {} as departure {}", parcel(job), departure.0)
         }
         Event::Saved(key, all) => format!("hosted {} is given up; saved: {}", key.0, saved(all)),
-        Event::RootStarted(tag) => format!("root {} of term {} starts", tag.number, tag.term),
-        Event::RootFinished(tag) => format!("root {} of term {} is done", tag.number, tag.term),
+        Event::RootStarted(tag) => format!("root {} of term {} starts", tag.name.number, tag.term),
+        Event::RootFinished(tag) => {
+            format!("root {} of term {} is done", tag.name.number, tag.term)
+        }
         Event::RootResult(tag, _) => format!("root {} has a result", tag.number),
         Event::Yielded(all) => format!("main has stopped; saved: {}", saved(all)),
         Event::MainEnded(code) => format!("main ends with {code}"),

@@ -14,7 +14,7 @@ use super::{
 };
 use crate::job::{
     Answer, Back, BoundName, Fingerprint, JobId, Offer, OrphanNews, Parcel, Recall, Repair,
-    RootTag, Saved, ValueName,
+    RootName, RootRun, Saved, ValueName,
 };
 
 /// What a leaf says that panics, see [`Program::panics`].
@@ -23,14 +23,10 @@ pub const LEAF_PANICS: &str = "a leaf panics";
 /// The bound of a [`Shape::Best`](super::Shape::Best).
 pub const BEST: BoundName = BoundName(0xbe57);
 
-/// Root jobs of other threads than main's are numbered from here, as in `worker/root.rs`: a new main does not look for
-/// them.
-pub(super) const OTHER_ROOTS: u32 = 1 << 31;
-
 /// Where the result of a frame goes.
 #[derive(Clone, PartialEq, Debug)]
 enum Home {
-    Root(RootTag),
+    Root(RootRun),
     Child { frame: u32, index: u32 },
     Hosted(HostKey, JobId),
 }
@@ -81,7 +77,7 @@ struct Frame {
     work: Work,
     home: Home,
     /// Of its root job.
-    tag: RootTag,
+    tag: RootRun,
     lane: u32,
     depth: u32,
     /// Differs between two executions of the same job.
@@ -116,7 +112,7 @@ struct Spawned {
 /// A root job that no worker has begun.
 #[derive(Clone, Copy, Debug)]
 struct Root {
-    tag: RootTag,
+    tag: RootRun,
     program: u32,
     work: Work,
     back: Back,
@@ -191,13 +187,13 @@ pub(super) struct Workers {
     /// What was saved of hosted jobs that are being given up.
     saved: BTreeMap<HostKey, Vec<Saved>>,
     /// And of root jobs.
-    yielded: BTreeMap<RootTag, Vec<Saved>>,
+    yielded: BTreeMap<RootRun, Vec<Saved>>,
     away: BTreeMap<Departure, Away>,
     recalled: BTreeSet<Departure>,
     departures: u64,
     index: Index,
     /// The best known of each root job.
-    best: BTreeMap<RootTag, u64>,
+    best: BTreeMap<RootName, u64>,
     without: BTreeSet<Rule>,
     nonce: u64,
     armed: bool,
@@ -210,7 +206,7 @@ pub(super) struct Workers {
     /// Jobs can be taken only so long after somebody asked; `None`: at any time.
     pub(super) shy: Option<Duration>,
     pub(super) events: VecDeque<Event>,
-    pub(super) finished: Vec<(RootTag, Finished)>,
+    pub(super) finished: Vec<(RootRun, Finished)>,
     /// Bursts that began: the worker, and how long it computes.
     pub(super) bursts: Vec<(u32, Duration)>,
     /// Publish so long from now.
@@ -291,7 +287,7 @@ impl Workers {
         (self.frames[frame as usize].as_mut()).expect("a frame outlives what refers to it")
     }
 
-    fn program_of(&self, frame: u32) -> (u32, RootTag) {
+    fn program_of(&self, frame: u32) -> (u32, RootRun) {
         let frame = self.frames[frame as usize].as_ref();
         let frame = frame.expect("a frame outlives what refers to it");
         (frame.program, frame.tag)
@@ -299,9 +295,9 @@ impl Workers {
 
     // ---- what there is to do
 
-    fn push(&mut self, lane: u32, program: (u32, RootTag), work: Work, home: Home, marked: bool) {
+    fn push(&mut self, lane: u32, program: (u32, RootRun), work: Work, home: Home, marked: bool) {
         let (depth, path) = match &home {
-            Home::Root(tag) => (1, descend(0, tag.number)),
+            Home::Root(tag) => (1, descend(0, tag.name.number)),
             Home::Child { frame, index } => {
                 let parent = self.frame(*frame);
                 (parent.depth + 1, descend(parent.path, *index))
@@ -344,8 +340,8 @@ impl Workers {
     }
 
     /// A root job waits for a worker.
-    pub(super) fn start_root(&mut self, tag: RootTag, program: u32, work: Work) {
-        let marked = tag.term > 0 && tag.number < OTHER_ROOTS;
+    pub(super) fn start_root(&mut self, tag: RootRun, program: u32, work: Work) {
+        let marked = tag.term > 0 && tag.name.is_of_main();
         let repair = Repair { marked, crashes: 0 };
         let at_once = false;
         self.roots.push_back(Root {
@@ -414,7 +410,7 @@ impl Workers {
                 if frame.phase == 0 {
                     self.poisoned |= program.poison == Some(frame.work.seed);
                     frame.result = program.own(frame.work);
-                    let known = best.get(&frame.tag);
+                    let known = best.get(&frame.tag.name);
                     if known.is_some_and(|best| program.prunes(frame.work, *best)) {
                         frame.result = Program::NOTHING;
                         self.complete(programs, top);
@@ -550,9 +546,7 @@ impl Workers {
             }
         } else if let Some((key, parcel)) = self.hosted.pop_front() {
             let work = Work::unpack(&parcel.arguments);
-            let number = parcel.id.path().next().unwrap_or(0);
-            let (term, function) = (parcel.term, parcel.function);
-            let program = (function, RootTag { term, number });
+            let program = (parcel.function, parcel.root_run());
             // Whether it is here already its host has looked, before it took it in.
             let marked = parcel.repair.marked
                 && !self.index.is_void()
@@ -604,9 +598,9 @@ impl Workers {
         let result = frame.result;
         if frame.stop.is_none()
             && let Some(cost) = program.offers(frame.work).filter(|cost| *cost == result)
-            && self.improve(frame.tag, cost)
+            && self.improve(frame.tag.name, cost)
         {
-            let root = frame.tag;
+            let root = frame.tag.name;
             let (bound, value) = (BEST, cost.to_le_bytes().to_vec());
             let offer = Offer { bound, root, value };
             self.events.push_back(Event::Offered(offer));
@@ -788,7 +782,7 @@ impl Workers {
     }
 
     /// Gives a root job up: true if it will be told as finished.
-    pub(super) fn give_up_root(&mut self, tag: RootTag) -> bool {
+    pub(super) fn give_up_root(&mut self, tag: RootRun) -> bool {
         self.roots.retain(|root| root.tag != tag);
         let is_root = |job: &Away| matches!(job, Away::Root(root) if root.tag == tag);
         let away = self.away.iter().find(|(_, job)| is_root(job));
@@ -878,7 +872,7 @@ impl Workers {
         }
         let id = match &job {
             Away::Spawned(job) => self.id(job.frame).child(job.index),
-            Away::Root(root) => JobId::ROOT.child(root.tag.number),
+            Away::Root(root) => JobId::ROOT.child(root.tag.name.number),
         };
         match self.look_up(&id, self.fingerprint(work)) {
             Look::Nothing => Some(false),
@@ -958,13 +952,13 @@ impl Workers {
     fn depart(&mut self, programs: &[Program], job: Away, id: JobId) -> (Departure, Parcel) {
         self.departures += 1;
         let departure = Departure(self.departures);
-        let (program, term, work, back) = match &job {
+        let (program, run, work, back) = match &job {
             Away::Spawned(job) => {
                 self.set_child(job.frame, job.index, Child::Away);
                 let (program, tag) = self.program_of(job.frame);
-                (program, tag.term, job.work, job.back)
+                (program, tag, job.work, job.back)
             }
-            Away::Root(root) => (root.program, root.tag.term, root.work, root.back),
+            Away::Root(root) => (root.program, root.tag, root.work, root.back),
         };
         self.away.insert(departure, job);
         let parcel = Parcel {
@@ -973,7 +967,8 @@ impl Workers {
             arguments: work.pack(programs[program as usize].size),
             fingerprint: self.fingerprint(work),
             needs: self.needs.clone(),
-            term,
+            term: run.term,
+            root: run.name.fingerprint,
             repair: back.repair,
         };
         (departure, parcel)
@@ -985,7 +980,7 @@ impl Workers {
         loop {
             let frame = self.frames[at as usize].as_ref();
             match &frame.expect("a frame outlives what refers to it").home {
-                Home::Root(tag) => path.push(tag.number),
+                Home::Root(tag) => path.push(tag.name.number),
                 Home::Child { frame, index } => {
                     path.push(*index);
                     at = *frame;
@@ -1067,19 +1062,19 @@ impl Workers {
     // ---- bounds
 
     /// Is that better than what was known of the root job?
-    pub(super) fn improve(&mut self, root: RootTag, cost: u64) -> bool {
+    pub(super) fn improve(&mut self, root: RootName, cost: u64) -> bool {
         let best = self.best.entry(root).or_insert(u64::MAX);
         let better = cost < *best;
         *best = cost.min(*best);
         better
     }
 
-    pub(super) fn forget_root(&mut self, root: RootTag) {
-        self.best.remove(&root);
+    pub(super) fn forget_root(&mut self, root: RootName) {
+        self.best.retain(|other, _| !root.ends(*other));
     }
 
     /// The best that the workers know of a root job.
-    pub(super) fn best_of(&self, root: RootTag) -> Option<u64> {
+    pub(super) fn best_of(&self, root: RootName) -> Option<u64> {
         self.best.get(&root).copied()
     }
 
@@ -1089,7 +1084,7 @@ impl Workers {
     pub(super) fn id_of(&mut self, departure: Departure) -> Option<JobId> {
         match self.away.get(&departure).copied()? {
             Away::Spawned(job) => Some(self.id(job.frame).child(job.index)),
-            Away::Root(root) => Some(JobId::ROOT.child(root.tag.number)),
+            Away::Root(root) => Some(JobId::ROOT.child(root.tag.name.number)),
         }
     }
 

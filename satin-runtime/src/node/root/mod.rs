@@ -25,7 +25,7 @@ use super::{
     Action, Context, Identity, Message, NodeId, Notice, Peer, View,
     membership::{Membership, Why},
 };
-use crate::job::RootTag;
+use crate::job::RootRun;
 use election::{Silent, Step, Vacancy};
 
 mod election;
@@ -65,7 +65,7 @@ pub struct Roots {
     /// This node has become master, and is about to run `main`.
     catching_up: Option<CatchUp>,
     /// Over, and not told to the others yet.
-    over: Vec<RootTag>,
+    over: Vec<RootRun>,
     tell: Option<Duration>,
 }
 
@@ -466,8 +466,8 @@ impl Roots {
         }
     }
 
-    pub(crate) fn finished(&mut self, cx: &mut Context<'_>, tag: RootTag) {
-        self.over.push(tag);
+    pub(crate) fn finished(&mut self, cx: &mut Context<'_>, run: RootRun) {
+        self.over.push(run);
         let after = told_after(cx.view.len());
         self.tell.get_or_insert(cx.now + after);
         if self.over.len() >= TELL_MOST {

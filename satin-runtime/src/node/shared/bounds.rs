@@ -4,16 +4,27 @@
 //! member that passes it on. Who learns nothing new from an offer does not pass it on. To one peer goes one message in
 //! a few milliseconds at most, with all that has become better since the last.
 //!
-//! Whatever travels with jobs and answers ([`Bounds::load`]) does not wait: a job's offers arrive no later than its
-//! result, and who steals a job knows the bounds that its victim knew.
+//! A bound belongs to a [`RootName`], whoever is master: a result that is used again was computed under it, so **each result
+//! brings the bounds of its root job as they were where it was, read after it** ([`Bounds::load`]). The rules:
+//!
+//! * What travels with jobs and answers does not wait: a job's offers arrive no later than its result. Without that a
+//!   result arrives whose optimum, or what it was pruned by, is lost with the node that had it.
+//! * What answers a claim, and what others are to keep, brings *all* bounds of its root jobs, whatever the receiver was told
+//!   before. Without that a receiver for which the root job was over, and which has dropped them, has the result alone.
+//! * The bounds of a root job that is over stay where its result is kept, as long as that is. Without that the next `main`
+//!   gets the result, and `BEST.get()` says `None`.
+//! * A new term begins with what is known: bounds of the root jobs under way stay, and everybody is told again. Without the
+//!   first a re-run loses the optimum that nobody will find again, without the second who has dropped them never hears.
+//! * Messages that others may overtake count as heard once the receiver says so ([`Message::Had`]). Without that a short
+//!   answer takes for known what is still on its way.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     time::Duration,
 };
 
-use super::super::{Action, Context, Lattices, Message, Peer, View, message::Cargo};
-use crate::job::{Answer, BoundName, Offer, RootTag};
+use super::super::{Action, Context, Lattices, Message, Peer, View, message::Cargo, steal::Steal};
+use crate::job::{Answer, BoundName, Offer, RootName, RootRun, Saved};
 
 /// A peer of the same site is told of better bounds no more often than this.
 const NEAR_GAP: Duration = Duration::from_millis(2);
@@ -23,12 +34,17 @@ const FAR_GAP: Duration = Duration::from_millis(10);
 const SMALL_SITE: usize = 32;
 /// Children in the tree of a large site.
 const CHILDREN: usize = 8;
-/// Messages with more bytes than this may be overtaken by others, or overtake them: they carry all bounds themselves.
+/// Messages with more bytes than this may be overtaken by others, or overtake them. Half of what the links send on a stream
+/// of its own, because bytes are estimated here. Too small: bounds are repeated. Too large: a result arrives before them.
 const MAY_STRAY: usize = 32 << 10;
 /// Who is known as dead within this time after it was to pass something on may not have done so.
 const PASSING_ON: Duration = Duration::from_secs(20);
-
-type Key = (RootTag, BoundName);
+/// Root jobs of other threads than `main`'s that are remembered as over, the last ones. Too small: a late offer for one
+/// enters it again. Too large: memory.
+const REMEMBERED: usize = 1024;
+/// Root jobs of which bounds are known, at most; beyond that the longest unimproved go. Too small: the bounds of a root job
+/// under way are lost. Too large: memory, if peers offer for root jobs that nobody calls.
+const ROOTS: usize = 1 << 16;
 
 struct Best {
     value: Vec<u8>,
@@ -36,6 +52,14 @@ struct Best {
     version: u64,
     /// It is as good there: it came from there.
     from: Option<Peer>,
+}
+
+/// What is known for a root job.
+#[derive(Default)]
+struct OfRoot {
+    best: BTreeMap<BoundName, Best>,
+    /// It is over, and its result is kept here: only who gets that is told.
+    is_kept: bool,
 }
 
 #[derive(Default)]
@@ -49,43 +73,44 @@ struct Told {
 /// The best known values, and who knows them.
 #[derive(Default)]
 pub struct Bounds {
-    best: BTreeMap<Key, Best>,
+    roots: BTreeMap<RootName, OfRoot>,
+    /// The latest of which anything was heard.
+    term: u32,
     version: u64,
     /// Who is to be told of something.
     pending: BTreeSet<Peer>,
     told: BTreeMap<Peer, Told>,
-    done: Done,
+    over: Over,
+    /// With so many entries those are looked for whose results are kept no longer.
+    sweep_at: usize,
 }
 
-/// Root jobs that are over.
+/// Root jobs that are over, in the latest term.
 #[derive(Default)]
-struct Done {
-    term: u32,
-    /// All below that number.
+struct Over {
+    /// Those of `main` below that number.
     below: u32,
-    beyond: BTreeSet<u32>,
+    /// Those of other threads, in the order in which they ended: no more than [`REMEMBERED`].
+    others: VecDeque<RootName>,
 }
 
-impl Done {
-    fn insert(&mut self, tag: RootTag) {
-        if tag.term > self.term {
-            *self = Done {
-                term: tag.term,
-                ..Done::default()
-            };
-        }
-        if tag.term == self.term {
-            self.beyond.insert(tag.number);
-            while self.beyond.remove(&self.below) {
-                self.below += 1;
+impl Over {
+    fn insert(&mut self, root: RootName) {
+        if root.is_of_main() {
+            self.below = self.below.max(root.number + 1);
+        } else if !self.others.contains(&root) {
+            self.others.push_back(root);
+            if self.others.len() > REMEMBERED {
+                self.others.pop_front();
             }
         }
     }
 
-    fn contains(&self, tag: RootTag) -> bool {
-        tag.term < self.term
-            || tag.term == self.term
-                && (tag.number < self.below || self.beyond.contains(&tag.number))
+    fn contains(&self, root: RootName) -> bool {
+        match root.is_of_main() {
+            true => root.number < self.below,
+            false => self.others.contains(&root),
+        }
     }
 }
 
@@ -101,25 +126,97 @@ impl Bounds {
 
     /// The value that an offer is to be joined with.
     pub(crate) fn known(&self, offer: &Offer) -> Option<&[u8]> {
-        let best = self.best.get(&(offer.root, offer.bound))?;
+        let best = self.roots.get(&offer.root)?.best.get(&offer.bound)?;
         Some(&best.value)
     }
 
-    /// All of them.
+    /// Those of root jobs under way.
     pub(crate) fn all(&self) -> Vec<Offer> {
         self.since(0, None)
     }
 
+    /// What has become better since that version, of root jobs under way.
     fn since(&self, version: u64, to: Option<Peer>) -> Vec<Offer> {
         let better = |best: &Best| best.version > version && (to.is_none() || best.from != to);
-        let better = self.best.iter().filter(|(_, best)| better(best));
-        let offer = |(&(root, bound), best): (&Key, &Best)| Offer {
-            bound,
-            root,
-            value: best.value.clone(),
-        };
-        better.map(offer).collect()
+        let under_way = self.roots.iter().filter(|(_, of_root)| !of_root.is_kept);
+        let offers = under_way.flat_map(|(root, of_root)| of_root.offers(*root, better));
+        offers.collect()
     }
+
+    // ---- root jobs
+
+    /// A root job has begun here: its workers know what this node knows.
+    pub(crate) fn root_started(&mut self, cx: &mut Context<'_>, run: RootRun) {
+        self.belongs(cx, run);
+        if let Some(of_root) = self.roots.get(&run.name) {
+            let offers = of_root.offers(run.name, |_| true);
+            cx.actions.extend(offers.map(Action::Improve));
+        }
+    }
+
+    /// Something here is a part of that root job: if its result was only kept here, it is under way again.
+    pub(crate) fn belongs(&mut self, cx: &mut Context<'_>, run: RootRun) {
+        self.enter(run.term);
+        if !self.over.contains(run.name)
+            && let Some(of_root) = self.roots.get_mut(&run.name)
+            && std::mem::take(&mut of_root.is_kept)
+        {
+            of_root.renew(&mut self.version);
+            let offers = of_root.offers(run.name, |_| true);
+            cx.actions.extend(offers.map(Action::Improve));
+        }
+    }
+
+    /// From now on root jobs of `main` begin again: nothing is over, and nobody knows anything.
+    fn enter(&mut self, term: u32) {
+        if term <= self.term {
+            return;
+        }
+        self.term = term;
+        self.over.below = 0;
+        let under_way = self.roots.values_mut().filter(|of_root| !of_root.is_kept);
+        for of_root in under_way {
+            of_root.renew(&mut self.version);
+        }
+    }
+
+    /// That root job is over, and all that it ends. `keeps` says whether the result of one is kept here.
+    pub(crate) fn root_done(&mut self, run: RootRun, keeps: impl Fn(RootName) -> bool) {
+        self.enter(run.term);
+        self.over.insert(run.name);
+        self.roots.retain(|root, of_root| {
+            if !of_root.is_kept && run.name.ends(*root) {
+                of_root.is_kept = keeps(*root);
+                return of_root.is_kept;
+            }
+            true
+        });
+        if self.roots.len() > self.sweep_at {
+            self.roots
+                .retain(|root, of_root| !of_root.is_kept || keeps(*root));
+            // Twice as many: so each is looked at once or twice.
+            self.sweep_at = 2 * self.roots.len() + 16;
+        }
+    }
+
+    /// That root job is under way nowhere any more.
+    pub(crate) fn forget(&mut self, root: RootName) {
+        self.over.insert(root);
+        self.roots.remove(&root);
+    }
+
+    /// Root jobs of other threads that are remembered as over.
+    #[cfg(test)]
+    pub(crate) fn remembers(&self) -> usize {
+        self.over.others.len()
+    }
+
+    /// Root jobs of which anything is known.
+    pub(crate) fn roots(&self) -> impl Iterator<Item = RootName> + '_ {
+        self.roots.keys().copied()
+    }
+
+    // ---- offers
 
     /// A worker here has found something better.
     pub(crate) fn offered(&mut self, cx: &mut Context<'_>, offer: Offer, lattices: &dyn Lattices) {
@@ -169,32 +266,55 @@ impl Bounds {
     /// Returns the join, if it is better than what was known.
     fn join(
         &mut self,
-        cx: &Context<'_>,
+        cx: &mut Context<'_>,
         from: Option<Peer>,
-        mut offer: Offer,
+        offer: Offer,
         lattices: &dyn Lattices,
     ) -> Option<Offer> {
-        if offer.root.term < cx.term || self.done.contains(offer.root) {
+        self.enter(cx.term);
+        if self.over.contains(offer.root) {
             return None;
         }
-        let mut from = from;
-        let key = (offer.root, offer.bound);
-        if let Some(best) = self.best.get(&key) {
-            let joined = lattices.join(offer.bound, &best.value, &offer.value)?;
-            if joined != offer.value {
-                // Better than either: the sender does not know it.
-                from = None;
-                offer.value = joined;
-            }
+        let (term, name) = (self.term, offer.root);
+        self.belongs(cx, RootRun { term, name });
+        self.make_room(name);
+        let of_root = self.roots.entry(name).or_default();
+        of_root.join(&mut self.version, from, offer, lattices)
+    }
+
+    /// The offers for root jobs that are over, and the others.
+    pub(crate) fn divide(
+        &mut self,
+        cx: &Context<'_>,
+        offers: Vec<Offer>,
+    ) -> (Vec<Offer>, Vec<Offer>) {
+        self.enter(cx.term);
+        let is_over = |offer: &Offer| self.over.contains(offer.root);
+        offers.into_iter().partition(is_over)
+    }
+
+    /// These root jobs are over, and their results are kept here: so are their bounds.
+    pub(crate) fn keep(&mut self, offers: Vec<Offer>, lattices: &dyn Lattices) {
+        for offer in offers {
+            self.make_room(offer.root);
+            let of_root = self.roots.entry(offer.root).or_insert_with(|| OfRoot {
+                is_kept: true,
+                ..OfRoot::default()
+            });
+            of_root.join(&mut self.version, None, offer, lattices);
         }
-        self.version += 1;
-        let best = Best {
-            value: offer.value.clone(),
-            version: self.version,
-            from,
-        };
-        self.best.insert(key, best);
-        Some(offer)
+    }
+
+    /// For one more, if there is no limit in sight.
+    fn make_room(&mut self, root: RootName) {
+        if self.roots.len() < ROOTS || self.roots.contains_key(&root) {
+            return;
+        }
+        let last = |of_root: &OfRoot| of_root.best.values().map(|best| best.version).max();
+        let oldest = self.roots.iter().min_by_key(|(_, of_root)| last(of_root));
+        if let Some(oldest) = oldest.map(|(root, _)| *root) {
+            self.roots.remove(&oldest);
+        }
     }
 
     /// Tells those who are to be told, if it is not too soon.
@@ -213,59 +333,66 @@ impl Bounds {
                 FAR_GAP
             };
             told.next = cx.now + gap;
-            let version = std::mem::replace(&mut told.version, self.version);
-            let offers = self.since(version, Some(peer));
-            if !offers.is_empty() {
-                cx.actions
-                    .push_back(Action::Send(peer, Message::Offers(offers)));
-            }
+            let known = told.version;
+            let offers = self.since(known, Some(peer));
+            let version = self.version;
+            let message = match weight_of(&offers) > MAY_STRAY {
+                true => Message::LargeOffers { version, offers },
+                false => {
+                    self.had(peer, version);
+                    if offers.is_empty() {
+                        continue;
+                    }
+                    Message::Offers(offers)
+                }
+            };
+            cx.actions.push_back(Action::Send(peer, message));
         }
     }
 
-    /// A message that is to leave now: jobs and answers take along what the receiver may not know yet.
-    pub(crate) fn load(&mut self, to: Peer, message: Message) -> Message {
-        let (cargo, size) = match message {
-            _ if self.best.is_empty() => return message,
-            Message::Jobs {
-                request,
-                jobs,
-                left,
-            } if !jobs.is_empty() => {
-                let size = jobs
-                    .iter()
-                    .map(|(_, job)| job.arguments.len())
-                    .sum::<usize>();
-                (
-                    Cargo::Jobs {
-                        request,
-                        jobs,
-                        left,
-                    },
-                    size,
-                )
-            }
-            Message::Answers(answers) => {
-                let size = |answer: &Answer| match answer {
-                    Answer::Result { bytes, .. } => bytes.len(),
-                    _ => 0,
-                };
-                let size = answers.iter().map(|(_, answer)| size(answer)).sum();
-                (Cargo::Answers(answers), size)
-            }
-            other => return other,
+    /// A message that is to leave now: jobs and results take along what the receiver may not know yet.
+    pub(crate) fn load(&mut self, to: Peer, message: Message, steal: &Steal) -> Message {
+        if self.roots.is_empty() {
+            return message;
+        }
+        let cargo = match cargo_of(message) {
+            Ok(cargo) => cargo,
+            Err(other) => return other,
         };
         let told = self.told.entry(to).or_default();
-        let known = std::mem::replace(&mut told.version, self.version);
-        let offers = if size > MAY_STRAY {
-            self.since(0, None)
+        let known = told.version;
+        let claimed = reused_of(&cargo, to, steal);
+        let mut offers = self.since(known, Some(to));
+        self.add_all(&mut offers, &claimed);
+        if weight(&cargo) + weight_of(&offers) > MAY_STRAY {
+            // Nobody knows what arrives before it, or after it.
+            offers = self.since(0, None);
+            self.add_all(&mut offers, &claimed);
         } else {
-            self.since(known, Some(to))
-        };
+            self.had(to, self.version);
+        }
         if offers.is_empty() {
             cargo.into()
         } else {
             Message::OffersWith(offers, cargo)
         }
+    }
+
+    /// All bounds of the root jobs of these numbers, those among them that are not there yet.
+    fn add_all(&self, offers: &mut Vec<Offer>, numbers: &BTreeSet<u32>) {
+        let there: BTreeSet<_> = offers
+            .iter()
+            .map(|offer| (offer.root, offer.bound))
+            .collect();
+        let of_them = (self.roots.iter()).filter(|(root, _)| numbers.contains(&root.number));
+        let all = of_them.flat_map(|(root, of_root)| of_root.offers(*root, |_| true));
+        offers.extend(all.filter(|offer| !there.contains(&(offer.root, offer.bound))));
+    }
+
+    /// That peer knows everything up to that version.
+    pub(crate) fn had(&mut self, peer: Peer, version: u64) {
+        let told = self.told.entry(peer).or_default();
+        told.version = told.version.max(version.min(self.version));
     }
 
     /// What was under way on the connection may be lost: the next message repeats it.
@@ -280,7 +407,7 @@ impl Bounds {
         self.pending.remove(&peer);
         if let Some(told) = self.told.remove(&peer)
             && cx.now < told.next + PASSING_ON
-            && !self.best.is_empty()
+            && !self.roots.is_empty()
         {
             // Its role falls to somebody, who hears what it may have missed with all the rest.
             let mut heirs = gateways(cx.view);
@@ -291,11 +418,117 @@ impl Bounds {
             self.tell(cx);
         }
     }
+}
 
-    pub(crate) fn root_done(&mut self, tag: RootTag) {
-        self.done.insert(tag);
-        self.best.retain(|(root, _), _| *root != tag);
+impl OfRoot {
+    /// Those that `which` says, as they travel.
+    fn offers(&self, root: RootName, which: impl Fn(&Best) -> bool) -> impl Iterator<Item = Offer> {
+        let these = self.best.iter().filter(move |(_, best)| which(best));
+        these.map(move |(bound, best)| Offer {
+            bound: *bound,
+            root,
+            value: best.value.clone(),
+        })
     }
+
+    /// Nobody is known to know them.
+    fn renew(&mut self, version: &mut u64) {
+        for best in self.best.values_mut() {
+            *version += 1;
+            best.version = *version;
+            best.from = None;
+        }
+    }
+
+    /// Returns the join, if it is better than what was known.
+    fn join(
+        &mut self,
+        version: &mut u64,
+        mut from: Option<Peer>,
+        mut offer: Offer,
+        lattices: &dyn Lattices,
+    ) -> Option<Offer> {
+        if let Some(best) = self.best.get(&offer.bound) {
+            let joined = lattices.join(offer.bound, &best.value, &offer.value)?;
+            if joined != offer.value {
+                // Better than either: the sender does not know it.
+                from = None;
+                offer.value = joined;
+            }
+        }
+        *version += 1;
+        let best = Best {
+            value: offer.value.clone(),
+            version: *version,
+            from,
+        };
+        self.best.insert(offer.bound, best);
+        Some(offer)
+    }
+}
+
+/// What bounds travel with; or the message, if they do not.
+fn cargo_of(message: Message) -> Result<Cargo, Message> {
+    match message {
+        Message::Jobs {
+            request,
+            jobs,
+            left,
+        } if !jobs.is_empty() => Ok(Cargo::Jobs {
+            request,
+            jobs,
+            left,
+        }),
+        Message::Answers(answers) => Ok(Cargo::Answers(answers)),
+        Message::Keep { number, saved } => Ok(Cargo::Keep { number, saved }),
+        other => Err(other),
+    }
+}
+
+/// The numbers of the root jobs of which it brings results that are used again.
+fn reused_of(cargo: &Cargo, to: Peer, steal: &Steal) -> BTreeSet<u32> {
+    match cargo {
+        Cargo::Jobs { .. } => BTreeSet::new(),
+        Cargo::Answers(answers) => {
+            let claimed = |(token, _): &(_, Answer)| steal.claimed_of(to, *token);
+            answers.iter().filter_map(claimed).collect()
+        }
+        Cargo::Keep { saved, .. } => {
+            let roots = saved.iter().map(|saved| saved.id.root_number());
+            roots.collect()
+        }
+    }
+}
+
+/// What stands around each job, answer or offer, at most.
+const AROUND: usize = 128;
+
+/// Its bytes on the wire, or a few more.
+fn weight(cargo: &Cargo) -> usize {
+    let answer = |answer: &Answer| match answer {
+        Answer::Result { bytes, needs } => bytes.len() + 40 * needs.len(),
+        Answer::Panicked(text) | Answer::Refused(text) => text.len(),
+        Answer::Aborted => 0,
+    };
+    let all: usize = match cargo {
+        Cargo::Jobs { jobs, .. } => {
+            let jobs = jobs.iter().map(|(_, job)| {
+                AROUND + job.id.as_bytes().len() + job.arguments.len() + 40 * job.needs.len()
+            });
+            jobs.sum()
+        }
+        Cargo::Answers(answers) => answers.iter().map(|(_, is)| AROUND + answer(is)).sum(),
+        Cargo::Keep { saved, .. } => {
+            let one = |saved: &Saved| AROUND + saved.id.as_bytes().len() + answer(&saved.answer);
+            saved.iter().map(one).sum()
+        }
+    };
+    AROUND + all
+}
+
+fn weight_of(offers: &[Offer]) -> usize {
+    let each = offers.iter().map(|offer| AROUND + offer.value.len());
+    AROUND + each.sum::<usize>()
 }
 
 /// Whom this node tells at its own site: everybody, or its neighbours in the tree.

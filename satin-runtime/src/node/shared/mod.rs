@@ -1,9 +1,11 @@
 //! Values and bounds: what jobs need beside their arguments.
 
 mod bounds;
+mod homes;
 mod values;
 
 pub use bounds::Bounds;
+pub(crate) use homes::Homes;
 pub(crate) use values::Want;
 pub use values::{PIECE, Values};
 

@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use super::super::{
-    Config, Message, Token,
-    cluster::{Cluster, Path, Program, Shape, Smallest},
+    Action, Config, Event, Message, Token,
+    cluster::{self, Cluster, MainIs, Path, Program, Shape, Smallest},
     message::How,
 };
-use crate::job::{Answer, BoundName, Offer, RootTag, ValueName};
+use crate::job::{Answer, BoundName, Fingerprint, Offer, RootName, RootRun, ValueName};
 
 const BEST: BoundName = BoundName(7);
 const MIB: usize = 1 << 20;
@@ -133,7 +133,10 @@ fn sent_to_a_dead_holder_the_first_is_asked_again_and_insisted_upon() {
     let mut cluster = pool(6, &[("a", 1), ("b", 3)]);
     let name = cluster.make_value(0, value(100));
     // Nodes 1 and 2 have asked for it: so the site is said to have it, but both have dropped it since.
-    let root = RootTag { term: 0, number: 0 };
+    let root = RootName {
+        number: 0,
+        fingerprint: Fingerprint(0),
+    };
     for node in [1, 2] {
         let want = Message::Want {
             name,
@@ -233,15 +236,131 @@ fn hints_go_with_their_root() {
     }
 }
 
+/// The master dies while the others are fetching the value that all jobs need, from it and from one another.
+#[test]
+fn fetches_end_when_nodes_wait_for_each_other() {
+    for nodes in [3, 4, 5, 6, 8, 12] {
+        for seed in 0..8 {
+            let mut cluster = Cluster::new(seed);
+            cluster.wire.near = Path::new(ms(20));
+            let config = Config {
+                claim_patience: ms(100),
+                ..Config::default()
+            };
+            cluster.form(&config, &[("here", nodes)], 1);
+            cluster.share(vec![7; 1000]);
+            let shape = Shape::Knary {
+                width: 4,
+                height: 3,
+                serial: 0,
+            };
+            let program = Program::new(shape, ms(500)).seeded(seed);
+            let program = cluster.program(program);
+            cluster.set_main_everywhere(&[program], None);
+            let wanted = |cluster: &Cluster| cluster.traffic.of("want").all() > 0;
+            assert!(cluster.run_until(secs(20), wanted));
+            cluster.run_for(ms(8));
+            cluster.crash(0);
+            let limit = secs(40);
+            assert!(
+                cluster.run_until(limit, is_over),
+                "{nodes} nodes, seed {seed}: no end {limit:?} after the master's"
+            );
+        }
+    }
+}
+
+/// Nobody says "soon" for ever.
+#[test]
+fn who_waits_for_a_silent_holder_looks_elsewhere() {
+    // Nobody is declared dead here.
+    let mut cluster = quiet(&[("a", 4)]);
+    let name = cluster.make_value(3, value(100));
+    cluster.drop_value(3, name);
+    // Node 1 asks node 2, which asks node 3, which is frozen.
+    let root = RootName {
+        number: 0,
+        fingerprint: Fingerprint(0),
+    };
+    cluster.freeze(3);
+    let want = |how| Message::Want {
+        name,
+        root,
+        offset: 0,
+        how,
+    };
+    let (one, three) = (cluster.peer(1), cluster.peer(3));
+    cluster.forge(2, one, want(How::Fetch(three)));
+    cluster.run_for(secs(100));
+    assert_eq!(cluster.traffic.of("soon").all(), 0, "nothing came");
+    assert!(cluster.node(2).shared.is_empty(), "it is given up");
+}
+
+#[test]
+fn a_fetch_ends_when_the_value_is_made_here() {
+    let mut cluster = pool(4, &[("a", 4)]);
+    let name = cluster.make_value(3, value(100));
+    cluster.drop_value(3, name);
+    let root = RootName {
+        number: 0,
+        fingerprint: Fingerprint(0),
+    };
+    cluster.freeze(3);
+    let (one, three) = (cluster.peer(1), cluster.peer(3));
+    let how = How::Fetch(three);
+    let offset = 0;
+    let want = Message::Want {
+        name,
+        root,
+        offset,
+        how,
+    };
+    cluster.forge(2, one, want);
+    cluster.run_for(ms(200));
+    assert!(!cluster.node(2).shared.is_empty(), "it is fetched");
+    let before = cluster.traffic.of("part").all();
+    cluster.make_value(2, value(100));
+    cluster.run_for(ms(300));
+    assert_eq!(
+        cluster.traffic.of("part").all(),
+        before + 1,
+        "node 1 has it"
+    );
+}
+
+#[test]
+fn who_failed_to_give_a_value_says_when_it_has_it() {
+    let mut cluster = pool(5, &[("a", 3)]);
+    let name = cluster.make_value(2, value(100));
+    cluster.drop_value(2, name);
+    let root = RootName {
+        number: 0,
+        fingerprint: Fingerprint(0),
+    };
+    let one = cluster.peer(1);
+    let want = Message::Want {
+        name,
+        root,
+        offset: 0,
+        how: How::Insist,
+    };
+    cluster.forge(2, one, want);
+    cluster.run_for(ms(500));
+    assert_eq!(cluster.traffic.of("unavailable").all(), 1);
+    cluster.make_value(2, value(100));
+    cluster.run_for(ms(500));
+    assert_eq!(cluster.traffic.of("available").all(), 1);
+}
+
 // ---- bounds
 
-fn root(cluster: &mut Cluster) -> RootTag {
+fn root(cluster: &mut Cluster) -> RootRun {
     let long = Program::new(Shape::Flat { jobs: 1 }, secs(100));
     let program = cluster.program(long);
     cluster.start_root(0, program)
 }
 
-fn all_know(cluster: &Cluster, root: RootTag, best: u64) -> bool {
+fn all_know(cluster: &Cluster, root: RootRun, best: u64) -> bool {
     (0..cluster.nodes()).all(|node| cluster.bound(node, BEST, root) == Some(best))
 }
 
@@ -311,7 +430,7 @@ fn offers_that_are_no_better_are_not_passed_on() {
     let from = cluster.peer(4);
     let offer = Offer {
         bound: BEST,
-        root,
+        root: root.name,
         value: Smallest::write(6),
     };
     cluster.forge(0, from, Message::Offers(vec![offer]));
@@ -336,7 +455,7 @@ fn a_finished_roots_offers_are_dropped() {
     let from = cluster.peer(1);
     let offer = Offer {
         bound: BEST,
-        root,
+        root: root.name,
         value: Smallest::write(4),
     };
     cluster.forge(0, from, Message::Offers(vec![offer]));
@@ -396,6 +515,211 @@ fn a_jobs_offers_arrive_no_later_than_its_result() {
     }
 }
 
+// ---- bounds of results that are used again
+
+/// Branch and bound, of a second or so.
+fn search(cluster: &mut Cluster, seed: u64) -> u32 {
+    let shape = Shape::Best {
+        width: 3,
+        height: 4,
+    };
+    cluster.program(Program::new(shape, ms(40)).seeded(seed))
+}
+
+/// Each time that a main saw the result of a search, the bound was as good.
+fn check_sightings(cluster: &Cluster, at_least: usize) {
+    let sightings = cluster.sightings();
+    assert!(sightings.len() >= at_least, "{sightings:?}");
+    for seen in sightings {
+        assert_eq!(seen.bound, Some(seen.result), "{seen:?}");
+    }
+}
+
+fn is_over(cluster: &Cluster) -> bool {
+    (0..cluster.nodes()).any(|node| cluster.is_alive(node) && cluster.main_of(node) == MainIs::Over)
+}
+
+#[test]
+fn a_new_main_finds_the_bounds_of_kept_results() {
+    // Two root jobs; the master dies in the second, so the first is answered by those who keep its result.
+    for seed in 0..10 {
+        let mut cluster = pool(seed, &[("a", 3), ("b", 2)]);
+        let programs = [search(&mut cluster, seed), search(&mut cluster, seed + 100)];
+        cluster.set_main_everywhere(&programs, None);
+        let second = |cluster: &Cluster| cluster.sightings().len() == 1;
+        assert!(cluster.run_until(secs(60), second));
+        cluster.run_for(ms(200));
+        cluster.crash(0);
+        assert!(cluster.run_until(secs(120), is_over), "seed {seed}");
+        check_sightings(&cluster, 3);
+    }
+}
+
+#[test]
+fn a_drained_master_loses_no_bound() {
+    for seed in 0..20 {
+        let mut cluster = pool(seed, &[("a", 4)]);
+        let program = search(&mut cluster, seed);
+        cluster.set_main_everywhere(&[program], None);
+        cluster.run_for(ms(100 + 20 * seed));
+        cluster.tell(0, Event::Drain(ms(200)));
+        assert!(cluster.run_until(secs(60), is_over), "seed {seed}");
+        check_sightings(&cluster, 1);
+    }
+}
+
+#[test]
+fn heirs_get_the_bounds_with_what_they_keep() {
+    // One after the other leaves: what the first left is left by its heir in turn.
+    for seed in 0..10 {
+        let mut cluster = pool(seed, &[("a", 5), ("b", 2)]);
+        let program = search(&mut cluster, seed);
+        cluster.set_main_everywhere(&[program], None);
+        for node in 0..4 {
+            cluster.run_for(ms(90));
+            cluster.tell(node, Event::Drain(ms(120)));
+        }
+        assert!(cluster.run_until(secs(60), is_over), "seed {seed}");
+        check_sightings(&cluster, 1);
+    }
+}
+
+#[test]
+fn a_root_job_of_another_input_is_not_pruned_by_the_bounds_of_the_last() {
+    let mut cluster = pool(1, &[("a", 3)]);
+    let first = search(&mut cluster, 1);
+    let root = cluster.start_root(0, first);
+    // Nothing can be as cheap: it would prune everything.
+    cluster.offer(1, cluster::BEST, root, 0);
+    cluster.run_for(ms(50));
+    cluster.crash(0);
+    cluster.run_for(secs(30));
+    let master = (1..3).find(|node| !cluster.mains(*node).is_empty());
+    let master = master.expect("somebody is master");
+    let second = search(&mut cluster, 2);
+    let again = cluster.start_root(master, second);
+    assert_eq!(again.name.number, root.name.number);
+    assert_ne!(again.name, root.name);
+    assert_eq!(cluster.bound(master, cluster::BEST, again), None);
+    assert!(cluster.run_until(secs(60), |cluster| cluster.is_done(master)));
+    cluster.check(master, &[second]);
+}
+
+#[test]
+fn bounds_go_with_the_results_they_are_kept_for() {
+    let mut cluster = pool(2, &[("a", 3)]);
+    let programs: Vec<u32> = (0..40).map(|seed| search(&mut cluster, seed)).collect();
+    cluster.keep_after = secs(100); // no result is worth keeping
+    cluster.set_main_everywhere(&programs, None);
+    assert!(cluster.run_until(secs(300), is_over));
+    cluster.run_for(secs(1));
+    for node in 0..3 {
+        let left = cluster.node(node).bounds.roots().count();
+        assert_eq!(left, 0, "at node {node}");
+    }
+}
+
+#[test]
+fn root_jobs_of_other_threads_are_not_remembered_for_ever() {
+    let mut cluster = pool(3, &[("a", 2)]);
+    let program = cluster.program(Program::new(Shape::Flat { jobs: 1 }, ms(1)));
+    for _ in 0..3000 {
+        let root = cluster.start_other(0, program);
+        cluster.offer(1, BEST, root, 5);
+        cluster.run_for(ms(4));
+    }
+    cluster.run_for(secs(1));
+    for node in 0..2 {
+        let bounds = &cluster.node(node).bounds;
+        assert_eq!(bounds.roots().count(), 0, "at node {node}");
+        assert!(bounds.remembers() <= 1024, "at node {node}");
+        assert!(cluster.node(node).shared.is_empty(), "at node {node}");
+    }
+}
+
+#[test]
+fn root_jobs_of_a_dead_process_are_forgotten_unless_it_comes_back() {
+    for comes_back in [false, true] {
+        let mut cluster = pool(4, &[("a", 3)]);
+        let long = Program::new(Shape::Flat { jobs: 1 }, secs(500));
+        let program = cluster.program(long);
+        let root = cluster.start_other(1, program);
+        cluster.offer(1, BEST, root, 5);
+        cluster.run_for(secs(1));
+        assert_eq!(cluster.bound(2, BEST, root), Some(5));
+        if comes_back {
+            cluster.freeze(1);
+            cluster.run_for(secs(20));
+            cluster.thaw(1);
+        } else {
+            cluster.crash(1);
+        }
+        cluster.run_for(secs(120));
+        let expected = comes_back.then_some(5);
+        assert_eq!(cluster.bound(2, BEST, root), expected);
+    }
+}
+
+#[test]
+fn a_small_answer_does_not_take_for_known_what_is_still_on_its_way() {
+    let mut cluster = quiet(&[("a", 2)]);
+    let root = root(&mut cluster);
+    let peer = cluster.peer(1);
+    cluster.run_for(secs(1));
+    let answers = |length: usize| {
+        let bytes = vec![0; length];
+        let needs = Vec::new();
+        Message::Answers(vec![(Token(1), Answer::Result { bytes, needs })])
+    };
+    let node = cluster.node_mut(0);
+    for better in [6, 5] {
+        let offer = Offer {
+            bound: BEST,
+            root: root.name,
+            value: Smallest::write(better),
+        };
+        node.handle(secs(10), Event::Offered(offer));
+    }
+    // Before the second is told: the large answer brings it, and so does the small one that may overtake that.
+    let mut load = |length| node.bounds.load(peer, answers(length), &node.steal);
+    for length in [100_000, 10] {
+        assert!(matches!(load(length), Message::OffersWith(offers, _) if offers.len() == 1));
+    }
+    // That one goes in its turn.
+    assert!(matches!(load(10), Message::Answers(_)));
+}
+
+#[test]
+fn a_large_bound_goes_with_each_answer_until_it_is_known() {
+    let mut cluster = quiet(&[("a", 2)]);
+    let root = root(&mut cluster);
+    let peer = cluster.peer(1);
+    cluster.run_for(secs(1));
+    let offer = Offer {
+        bound: BEST,
+        root: root.name,
+        value: [Smallest::write(5), vec![0; 50_000]].concat(),
+    };
+    let answers = || Message::Answers(vec![(Token(1), Answer::Aborted)]);
+    let node = cluster.node_mut(0);
+    node.handle(secs(10), Event::Offered(offer));
+    let mut told = None;
+    while let Some(action) = node.poll_action() {
+        if let Action::Send(to, Message::LargeOffers { version, .. }) = action {
+            assert_eq!(to, peer);
+            told = Some(version);
+        }
+    }
+    let version = told.expect("it is told");
+    for _ in 0..2 {
+        let loaded = node.bounds.load(peer, answers(), &node.steal);
+        assert!(matches!(loaded, Message::OffersWith(..)));
+    }
+    node.bounds.had(peer, version);
+    let loaded = node.bounds.load(peer, answers(), &node.steal);
+    assert!(matches!(loaded, Message::Answers(_)));
+}
+
 #[test]
 fn large_answers_bring_all_bounds_themselves() {
     let mut cluster = quiet(&[("a", 2)]);
@@ -410,11 +734,11 @@ fn large_answers_bring_all_bounds_themselves() {
     };
     let node = cluster.node_mut(0);
     assert!(matches!(
-        node.bounds.load(peer, answers(10)),
+        node.bounds.load(peer, answers(10), &node.steal),
         Message::Answers(_)
     ));
     assert!(matches!(
-        node.bounds.load(peer, answers(100_000)),
+        node.bounds.load(peer, answers(100_000), &node.steal),
         Message::OffersWith(offers, _) if offers.len() == 1
     ));
 }

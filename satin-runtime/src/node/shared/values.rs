@@ -3,12 +3,21 @@
 //! A value is to be had from the node that the job came from. If that stands at another site, each value has a keeper at
 //! the own one, which its name decides: the keeper is asked, and fetches it if it has not ([`How::Fetch`]). So a value
 //! crosses a wide link to a site once, whoever needs it there. Whoever is still fetching what it is asked for serves those
-//! who wait when it has it, and until then says how it gets on ([`Message::Soon`]; only if pieces come, so that a circle
-//! of nodes that wait for each other comes to an end).
+//! who wait when it has it, and until then says how it gets on ([`Message::Soon`], if a piece came since it was last said).
 //!
 //! Whoever gives a value remembers to whom. Others of the same site it sends there ([`Message::Elsewhere`]), at its own
 //! site if it has given it a few times: copies spread as a tree. If all that fails, the first node is asked again, and
 //! insisted upon; then others; and if nobody has the value any more, whatever waits for it goes back undone.
+//!
+//! The rules, and the run that goes wrong without each:
+//!
+//! * **The store is asked first**, by who is asked and, now and then, by who waits: a fetch ends when the value appears, from
+//!   wherever. Without that a new master, whose `main` has made the value again, waits for it, and lets others wait.
+//! * **Who waits for itself looks elsewhere**: who waits for a node that waits in turn is announced along the chain
+//!   ([`Message::Waits`]); if the word comes back, the nodes wait in a ring, and this one asks another. Without that a ring
+//!   lasts until patience ends; and for ever, if all say "soon" although nothing comes.
+//! * **Who failed to give a value says when it has it** ([`Message::Available`]), and is asked again. Without that the only
+//!   node that has it may be the one that nobody asks any more.
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -17,7 +26,7 @@ use std::{
 };
 
 use super::super::{Action, Context, Lattices, Message, Peer, Then, View, message::How};
-use crate::job::{JobId, RootTag, ValueName};
+use crate::job::{Fingerprint, RootName, ValueName};
 
 /// Values travel in pieces of this size. Larger ones hold up more of what comes after a loss; smaller ones cost more
 /// messages.
@@ -30,6 +39,17 @@ const UNDER_WAY: usize = 4;
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Who is still fetching, and getting on, tells those who wait for it so often.
 const SOON_EVERY: Duration = Duration::from_secs(10);
+/// Has a value appeared that is being fetched, or was asked for in vain? Looked at so often. Too small: noise. Too large:
+/// who waits for what is here waits longer.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// Who asked in vain is remembered so long. Too small: it is not told when the value is here. Too large: memory, and an idle
+/// node that looks for nothing.
+const DENIED: Duration = Duration::from_secs(30);
+/// Values asked for in vain that are remembered; the latest are not, beyond that.
+const DENIED_MOST: usize = 1024;
+/// Those who wait for each other are announced so far. Too small: a longer ring lasts until patience ends. Too large: word of
+/// a ring that nobody breaks goes round it.
+const CHAIN: u8 = 64;
 /// So many nodes of a site are sent to one that has the value.
 const CHILDREN: u32 = 4;
 /// Besides those who should have a value, so many others are asked.
@@ -47,18 +67,18 @@ struct Holder {
 /// A request for a value.
 pub(crate) struct Want {
     pub(crate) name: ValueName,
-    pub(crate) root: RootTag,
+    pub(crate) root: RootName,
     pub(crate) offset: u64,
     pub(crate) how: How,
 }
 
 /// A value under way to here.
 struct Fetch {
-    root: RootTag,
+    root: RootName,
     holder: Holder,
     /// To be asked after this one.
     others: VecDeque<Holder>,
-    /// Asked in vain: they need not be asked again.
+    /// Asked in vain: they are asked again only if they say that they have it.
     failed: BTreeSet<Peer>,
     strangers: bool,
     /// Once the first piece is here.
@@ -80,7 +100,7 @@ struct Fetch {
 /// Who has a value, as far as this node knows, by site.
 #[derive(Default)]
 struct Hints {
-    roots: BTreeSet<RootTag>,
+    roots: BTreeSet<RootName>,
     /// Given from here to nodes of this site, without sending them elsewhere.
     given: u32,
     /// In the order in which they asked, and how many others were sent to each.
@@ -100,8 +120,12 @@ pub struct Values {
     number: u64,
     hints: BTreeMap<ValueName, Hints>,
     ready: VecDeque<Then>,
-    /// The youngest root job that was heard of: what answers bring is taken to be its.
-    youngest: Option<RootTag>,
+    /// Who asked for a value that was not here, and until when it is to be told if it comes.
+    denied: BTreeMap<ValueName, (BTreeSet<Peer>, Duration)>,
+    /// When the store is looked at, if anything is waited for.
+    look: Duration,
+    /// The root jobs under way, as far as anything of them was heard here, by number.
+    roots: BTreeMap<u32, RootName>,
 }
 
 impl Values {
@@ -119,16 +143,25 @@ impl Values {
                 fetch.gives_up.min(fetch.says_soon)
             }
         };
-        self.fetches.values().map(due).min()
+        let waits = !self.fetches.is_empty() || !self.denied.is_empty();
+        let look = waits.then_some(self.look);
+        self.fetches.values().map(due).chain(look).min()
     }
 
-    pub(crate) fn handle_timeout(&mut self, cx: &mut Context<'_>) {
+    pub(crate) fn handle_timeout(&mut self, cx: &mut Context<'_>, lattices: &dyn Lattices) {
+        if self.look <= cx.now {
+            self.look = cx.now + LOOK_EVERY;
+            self.look_into_store(cx, lattices);
+        }
         let mut late = Vec::new();
         for (name, fetch) in &mut self.fetches {
             if fetch.gives_up <= cx.now {
                 late.push(*name);
             } else if fetch.says_soon <= cx.now && !fetch.askers.is_empty() {
                 fetch.says_soon = cx.now + SOON_EVERY;
+                if !std::mem::take(&mut fetch.gets_on) {
+                    continue;
+                }
                 for asker in &fetch.askers {
                     cx.actions
                         .push_back(Action::Send(*asker, Message::Soon(*name)));
@@ -138,6 +171,19 @@ impl Values {
         for name in late {
             self.next_holder(cx, name);
         }
+    }
+
+    /// Has a value appeared that was made here, or came another way?
+    fn look_into_store(&mut self, cx: &mut Context<'_>, lattices: &dyn Lattices) {
+        let wanted = self.fetches.keys().chain(self.denied.keys());
+        let here: BTreeSet<ValueName> = wanted
+            .copied()
+            .filter(|name| lattices.holds(*name))
+            .collect();
+        for name in here {
+            self.stored(cx, name);
+        }
+        self.denied.retain(|_, (_, until)| *until > cx.now);
     }
 
     /// Nothing is under way, waited for, or remembered.
@@ -151,8 +197,8 @@ impl Values {
         self.ready.pop_front()
     }
 
-    pub(crate) fn root_started(&mut self, tag: RootTag) {
-        self.youngest = self.youngest.max(Some(tag));
+    pub(crate) fn root_started(&mut self, root: RootName) {
+        self.roots.insert(root.number, root);
     }
 
     /// Returns what may go on at once; otherwise fetches what is missing, beginning with `from`.
@@ -160,12 +206,11 @@ impl Values {
         &mut self,
         cx: &mut Context<'_>,
         from: Peer,
-        then: Then,
+        (root, then): (u32, Then),
         lattices: &dyn Lattices,
     ) -> Option<Then> {
         if let Then::Start(_, parcel) = &then {
-            let root = root_of(cx, &parcel.id);
-            self.youngest = self.youngest.max(Some(root));
+            self.root_started(parcel.root_run().name);
         }
         if then.needs().is_empty() {
             return Some(then);
@@ -175,13 +220,11 @@ impl Values {
         if missing.is_empty() {
             return Some(then);
         }
-        let root = match &then {
-            Then::Start(_, parcel) => root_of(cx, &parcel.id),
-            _ => self.youngest.unwrap_or(RootTag {
-                term: cx.term,
-                number: 0,
-            }),
+        let unknown = RootName {
+            number: root,
+            fingerprint: Fingerprint(0),
         };
+        let root = self.roots.get(&root).copied().unwrap_or(unknown);
         let number = self.number;
         self.number += 1;
         for name in &missing {
@@ -190,7 +233,10 @@ impl Values {
                     peer: from,
                     how: How::Anyhow,
                 };
-                if fetch.holder.peer != from && !fetch.failed.contains(&from) {
+                // It sends what needs the value: whatever it said before, by now it can get it.
+                fetch.failed.remove(&from);
+                let known = fetch.others.iter().any(|other| other.peer == from);
+                if fetch.holder.peer != from && !known {
                     fetch.others.push_back(holder);
                 }
             } else {
@@ -213,7 +259,7 @@ impl Values {
         &mut self,
         cx: &mut Context<'_>,
         name: ValueName,
-        root: RootTag,
+        root: RootName,
         from: Peer,
         keeper: Option<Peer>,
     ) {
@@ -248,6 +294,12 @@ impl Values {
 
     /// A value is here: what waited for it, and for nothing else, goes on.
     pub(crate) fn stored(&mut self, cx: &mut Context<'_>, name: ValueName) {
+        if let Some((denied, _)) = self.denied.remove(&name) {
+            for peer in denied {
+                let available = Message::Available(name);
+                cx.actions.push_back(Action::Send(peer, available));
+            }
+        }
         let Some(fetch) = self.fetches.remove(&name) else {
             return;
         };
@@ -288,6 +340,10 @@ impl Values {
                 nodes.retain(|(node, _)| *node != peer);
             }
         }
+        self.denied.retain(|_, (denied, _)| {
+            denied.remove(&peer);
+            !denied.is_empty()
+        });
         let mut lost = Vec::new();
         for (name, fetch) in &mut self.fetches {
             fetch.askers.remove(&peer);
@@ -301,9 +357,22 @@ impl Values {
         }
     }
 
-    pub(crate) fn root_done(&mut self, tag: RootTag) {
+    /// That root job is over, and all that it ends.
+    pub(crate) fn root_done(&mut self, root: RootName) {
+        self.forget_roots(|other| root.ends(other));
+    }
+
+    /// Root jobs of which anything was heard.
+    pub(crate) fn roots(&self) -> impl Iterator<Item = RootName> + '_ {
+        let hinted = self.hints.values().flat_map(|hints| &hints.roots);
+        self.roots.values().chain(hinted).copied()
+    }
+
+    /// Root jobs that are under way nowhere.
+    pub(crate) fn forget_roots(&mut self, is_over: impl Fn(RootName) -> bool) {
+        self.roots.retain(|_, root| !is_over(*root));
         self.hints.retain(|_, hints| {
-            hints.roots.remove(&tag);
+            hints.roots.retain(|root| !is_over(*root));
             !hints.roots.is_empty()
         });
     }
@@ -322,11 +391,14 @@ impl Values {
             offset,
             how,
         } = want;
-        if let How::Fetch(holder) = how
+        let is_here = lattices.holds(name);
+        if is_here {
+            // It may have appeared since it was fetched.
+            self.stored(cx, name);
+        } else if let How::Fetch(holder) = how
             && offset == 0
             && holder != from
             && !self.fetches.contains_key(&name)
-            && !lattices.holds(name)
             && cx.view.is_alive(holder)
             && holder != cx.view.me().peer
         {
@@ -334,10 +406,12 @@ impl Values {
         }
         if let Some(fetch) = self.fetches.get_mut(&name) {
             if fetch.holder.peer == from || offset > 0 {
-                let unavailable = Message::Unavailable(name);
-                cx.actions.push_back(Action::Send(from, unavailable));
+                self.deny(cx, from, name);
             } else {
                 fetch.askers.insert(from);
+                let (who, hops, holder) = (from, 0, fetch.holder.peer);
+                cx.actions
+                    .push_back(Action::Send(holder, Message::Waits { name, who, hops }));
             }
             return;
         }
@@ -363,12 +437,66 @@ impl Values {
                 }
                 return;
             }
+            if !is_here {
+                return self.deny(cx, from, name);
+            }
             hints.given += u32::from(near);
             if nodes.iter().all(|(peer, _)| *peer != from) {
                 nodes.push((from, 0));
             }
         }
+        if !is_here {
+            return self.deny(cx, from, name);
+        }
         send_piece(cx, from, name, offset);
+    }
+
+    /// It is not to be had here, for now.
+    fn deny(&mut self, cx: &mut Context<'_>, to: Peer, name: ValueName) {
+        cx.actions
+            .push_back(Action::Send(to, Message::Unavailable(name)));
+        if self.denied.len() < DENIED_MOST || self.denied.contains_key(&name) {
+            let (denied, until) = (self.denied.entry(name)).or_insert((BTreeSet::new(), cx.now));
+            denied.insert(to);
+            *until = cx.now + DENIED;
+        }
+    }
+
+    /// `who` waits for one that waits for this node. If that is `who`, it waits for itself.
+    pub(crate) fn waits(&mut self, cx: &mut Context<'_>, (name, who): (ValueName, Peer), hops: u8) {
+        let Some(fetch) = self
+            .fetches
+            .get(&name)
+            .filter(|fetch| fetch.total.is_none())
+        else {
+            return; // it is here, or on its way
+        };
+        if who == cx.view.me().peer {
+            self.next_holder(cx, name);
+        } else if hops < CHAIN {
+            let (hops, holder) = (hops + 1, fetch.holder.peer);
+            cx.actions
+                .push_back(Action::Send(holder, Message::Waits { name, who, hops }));
+        }
+    }
+
+    /// Who had failed to give it has it now.
+    pub(crate) fn available(&mut self, cx: &mut Context<'_>, from: Peer, name: ValueName) {
+        let Some(fetch) = self.fetches.get_mut(&name) else {
+            return;
+        };
+        fetch.failed.remove(&from);
+        if fetch.holder.peer == from {
+            return;
+        }
+        fetch.others.retain(|holder| holder.peer != from);
+        let how = How::Insist;
+        fetch.others.push_front(Holder { peer: from, how });
+        if fetch.total.is_none() {
+            // Nothing has come from the other.
+            fetch.others.push_back(fetch.holder);
+            self.ask_next(cx, name);
+        }
     }
 
     /// A piece came.
@@ -514,8 +642,7 @@ impl Values {
             return;
         };
         for asker in fetch.askers {
-            cx.actions
-                .push_back(Action::Send(asker, Message::Unavailable(name)));
+            self.deny(cx, asker, name);
         }
         for number in fetch.waiting {
             let Some(waiting) = self.waiting.remove(&number) else {
@@ -532,13 +659,6 @@ impl Values {
                 then @ (Then::Refuse(..) | Then::Redo(..)) => then,
             });
         }
-    }
-}
-
-fn root_of(cx: &Context<'_>, id: &JobId) -> RootTag {
-    RootTag {
-        term: cx.term,
-        number: id.path().next().unwrap_or(0),
     }
 }
 

@@ -172,6 +172,10 @@ impl Books {
         self.outstanding.get_mut(&(peer, token))
     }
 
+    pub(super) fn look_away(&self, peer: Peer, token: Token) -> Option<&Outstanding> {
+        self.outstanding.get(&(peer, token))
+    }
+
     /// It is not away any more.
     pub(super) fn back(&mut self, peer: Peer, token: Token) -> Option<Outstanding> {
         let outstanding = self.outstanding.remove(&(peer, token))?;

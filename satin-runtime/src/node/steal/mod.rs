@@ -766,6 +766,18 @@ impl Steal {
         }
     }
 
+    /// The number of the root job of which that is a part.
+    pub(crate) fn root_number_of(&self, then: &Then) -> u32 {
+        match then {
+            Then::Start(_, parcel) => parcel.id.root_number(),
+            Then::Refuse(key, _) => self.books.look(*key).map_or(0, |job| job.id.root_number()),
+            Then::Answer(peer, token, _) | Then::Redo(peer, token, _) => {
+                let away = self.books.look_away(*peer, *token);
+                away.map_or(0, |away| away.job.id.root_number())
+            }
+        }
+    }
+
     /// A hosted job whose values are here goes to the workers.
     fn start(&mut self, cx: &mut Context<'_>, key: HostKey, parcel: Parcel) {
         let hands = &mut self.hands;

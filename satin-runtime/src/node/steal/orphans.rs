@@ -9,7 +9,7 @@ use super::{
     books::{HERE, Job, Kind, Source, State},
 };
 use crate::{
-    job::{Answer, Back, Fingerprint, JobId, Parcel, Recall, RootTag, Saved},
+    job::{Answer, Back, Fingerprint, JobId, Parcel, Recall, RootName, RootTag, Saved},
     node::{message::Wanted, repair::Given},
 };
 
@@ -284,6 +284,19 @@ impl Steal {
     /// The names of root jobs whose results are kept here.
     pub(crate) fn root_results(&self) -> Vec<(JobId, Fingerprint)> {
         self.books.root_results()
+    }
+
+    /// Is the result of that root job kept here?
+    pub(crate) fn keeps(&self, root: RootName) -> bool {
+        let id = JobId::ROOT.child(root.number);
+        self.books.orphan_of(&id, root.fingerprint).is_some()
+    }
+
+    /// The root job whose result, or part of it, that answer brings to a claimant; not of a theft.
+    pub(crate) fn claimed_of(&self, peer: Peer, token: Token) -> Option<u32> {
+        let hosted = self.books.look(self.books.key(peer, token)?)?;
+        let waiter = hosted.waiters.get(&(peer, token))?;
+        (!waiter.origin).then(|| hosted.id.root_number())
     }
 
     /// What is kept here under that name.

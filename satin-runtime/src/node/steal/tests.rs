@@ -382,6 +382,7 @@ fn parcel() -> Parcel {
         fingerprint: Fingerprint(7),
         needs: Vec::new(),
         term: 0,
+        root: Fingerprint(0),
         repair: Repair::default(),
     }
 }
