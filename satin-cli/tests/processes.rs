@@ -40,6 +40,14 @@ fn run(plan: Plan) -> Outcome {
     start(plan).wait().expect("the pool ends")
 }
 
+/// Waits until so many nodes have come so far: the routes to one that has ended are removed.
+fn all_have_read(nodes: usize) -> String {
+    format!(
+        r#"echo >> "$SATIN_CREDENTIAL.read"
+           until [ "$(wc -l < "$SATIN_CREDENTIAL.read")" -ge {nodes} ]; do sleep 0.01; done"#
+    )
+}
+
 /// Waits until all nodes of the pool are there.
 fn all_listen(pool: &mut Pool, nodes: usize) {
     let listens = |event: &Event| matches!(event, Event::Node { .. });
@@ -115,9 +123,8 @@ fn the_credential_is_for_this_user_only_and_goes_with_the_pool() {
 
 #[test]
 fn each_site_has_its_own_detours() {
-    let script = r#"cat "$SATIN_WAN"
-        until [ "$(wc -l < "$SATIN_EVENTS")" -ge 3 ]; do sleep 0.01; done"#;
-    let outcome = run(plan(script, "a:2,b:1").with(|plan| plan.wan = Some(Link::default())));
+    let script = format!(r#"cat "$SATIN_WAN"; {}"#, all_have_read(3));
+    let outcome = run(plan(&script, "a:2,b:1").with(|plan| plan.wan = Some(Link::default())));
     assert_eq!(outcome.code, 0, "{outcome:?}");
     let address = |name: &str| {
         let node = |event: &Event| match event {
@@ -140,9 +147,12 @@ fn each_site_has_its_own_detours() {
 
 #[test]
 fn a_node_can_be_added_also_at_a_new_site() {
-    let script = r#"until [ -e "$STOP" ]; do sleep 0.01; done; cat "$SATIN_WAN" | wc -l"#;
+    let script = format!(
+        r#"until [ -e "$STOP" ]; do sleep 0.01; done; cat "$SATIN_WAN" | wc -l; {}"#,
+        all_have_read(4)
+    );
     let stop = scratch("added");
-    let mut pool = start(plan(script, "a:1,b:1").with(|plan| {
+    let mut pool = start(plan(&script, "a:1,b:1").with(|plan| {
         plan.wan = Some(Link::default());
         plan.env.push(("STOP".into(), stop.clone().into()));
     }));
