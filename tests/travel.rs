@@ -672,9 +672,9 @@ fn find_in_loop(lo: u64, hi: u64, wanted: u64) -> Option<u64> {
 #[test]
 fn speculation_travels() {
     travels(|| assert_eq!(find(0, 1 << 14, 1 << 20), Ok(1 << 14)));
-    travels(|| assert_eq!(find(0, 1 << 14, 300), Err(300)));
+    travels(|| assert_eq!(find(0, 1 << 14, 16_000), Err(16_000)));
     travels(|| assert_eq!(find_in_loop(0, 1 << 12, 1 << 20), Some(1 << 12)));
-    travels(|| assert_eq!(find_in_loop(0, 1 << 12, 77), None));
+    travels(|| assert_eq!(find_in_loop(0, 1 << 12, 4_000), None));
 }
 
 /// Goes up when the test says so: children wait for it.
@@ -715,28 +715,35 @@ fn decoy(n: u64) -> Result<u64, u64> {
     Err(n)
 }
 
+/// The first child is called at home, the last is what others take.
 #[spawnable]
 fn race_of_lets() -> Result<u64, u64> {
-    let a = spawn!(endless(0, Counted::new(5)))?;
-    let b = spawn!(decoy(3))?;
-    Ok(u64::from(a.0) + b)
+    let a = spawn!(decoy(3))?;
+    let b = spawn!(endless(0, Counted::new(5)))?;
+    Ok(a + u64::from(b.0))
 }
 
 #[spawnable]
-fn race_in_a_loop() -> Result<u64, u64> {
+fn loops_without_end() -> Result<u64, u64> {
     let mut all = vec![];
     for _ in 0..3 {
         all.push(spawn!(endless(0, Counted::new(5)))?);
     }
-    let last = spawn!(decoy(3))?;
-    Ok(all.len() as u64 + last)
+    Ok(all.len() as u64)
+}
+
+#[spawnable]
+fn race_against_a_loop() -> Result<u64, u64> {
+    let a = spawn!(decoy(3))?;
+    let b = spawn!(loops_without_end())?;
+    Ok(a + b)
 }
 
 /// The one that is to stop waits in an inner invocation, which has no failing child of its own.
 #[spawnable]
 fn race_of_generations(depth: u32) -> Result<u64, u64> {
-    let a = spawn!(generation(depth))?;
-    let b = spawn!(decoy(3))?;
+    let a = spawn!(decoy(3))?;
+    let b = spawn!(generation(depth))?;
     Ok(a + b)
 }
 
@@ -757,17 +764,24 @@ fn generation(depth: u32) -> Result<u64, u64> {
 /// Fails at home and, at the same moment, elsewhere.
 #[spawnable]
 fn race_of_failures() -> Result<u64, u64> {
-    let a = spawn!(race_of_lets())?;
-    let b = spawn!(decoy(4))?;
+    let a = spawn!(decoy(4))?;
+    let b = spawn!(decoy_elsewhere(3))?;
     Ok(a + b)
 }
 
 #[spawnable]
+fn decoy_elsewhere(n: u64) -> Result<u64, u64> {
+    BEGUN.fetch_add(1, SeqCst);
+    wait_for("GO", || GO.load(SeqCst));
+    Err(n)
+}
+
+#[spawnable]
 fn race_against_a_panic() -> u64 {
-    let a = spawn!(endless(0, Counted::new(5)));
-    let b = spawn!(panics_on_go());
+    let a = spawn!(panics_on_go());
+    let b = spawn!(endless(0, Counted::new(5)));
     sync!();
-    b + u64::from(a.is_ok())
+    a + u64::from(b.is_ok())
 }
 
 #[spawnable]
@@ -825,7 +839,7 @@ fn an_aborted_job_is_recalled_and_stops() {
     };
     for program in [
         race_of_lets,
-        race_in_a_loop,
+        race_against_a_loop,
         || race_of_generations(0),
         || race_of_generations(1),
     ] {
@@ -893,8 +907,8 @@ fn catches() -> Result<u64, u64> {
 
 #[spawnable]
 fn race_against_one_that_catches() -> Result<u64, u64> {
-    let a = spawn!(catches())?;
-    let b = spawn!(decoy(3))?;
+    let a = spawn!(decoy(3))?;
+    let b = spawn!(catches())?;
     Ok(a + b)
 }
 
@@ -953,8 +967,8 @@ fn leaves_early() -> u64 {
 
 #[spawnable]
 fn race_on_the_way_out() -> Result<u64, u64> {
-    let a = spawn!(failing_elsewhere())?;
-    let b = spawn!(leaves_early());
+    let a = spawn!(leaves_early());
+    let b = spawn!(failing_elsewhere())?;
     Ok(a + b)
 }
 
