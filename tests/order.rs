@@ -5,7 +5,7 @@
 #![allow(clippy::unnecessary_wraps, reason = "forms need a `?`")]
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use satin::{seq, spawn, spawnable, sync};
 
@@ -17,6 +17,12 @@ fn record(what: u64) {
         .lock()
         .unwrap_or_else(PoisonError::into_inner)
         .push(what);
+}
+
+/// The record, for one test alone.
+fn record_alone() -> MutexGuard<'static, ()> {
+    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+    ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// What `form` gives, and the order in which it ran.
@@ -37,8 +43,7 @@ fn compare<R: Send + PartialEq + std::fmt::Debug>(
     pool: impl Fn() -> R + Send + Sync,
     seq: impl FnOnce() -> R,
 ) {
-    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
-    let _one = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    let _alone = record_alone();
     let expected = recorded(seq);
     let one = satin::builder().threads(1).build().expect("a pool");
     one.run(|| {
@@ -313,6 +318,7 @@ fn straight_line_code_runs_in_program_order() {
 
 #[test]
 fn statements_between_run_where_they_stand_and_the_children_in_program_order() {
+    let _alone = record_alone();
     let one = satin::builder().threads(1).build().expect("a pool");
     one.run(|| {
         for _ in 0..100 {

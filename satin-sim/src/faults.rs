@@ -727,12 +727,20 @@ mod tests {
     #[test]
     fn a_seed_has_one_schedule() {
         let schedule = |seed| {
-            let (works, suspicion) = (Duration::from_secs(2), Duration::from_millis(200));
+            let span = Span {
+                works: Duration::from_secs(2),
+                suspicion: Duration::from_millis(200),
+                stretch: 10,
+            };
             let allow = Allow {
                 master: true,
                 partitions: true,
             };
-            Schedule::random(&mut Dice::new(seed), works, suspicion, allow)
+            Schedule::random(&mut Dice::new(seed), span.works, span.suspicion, allow).with(
+                &Class::all(),
+                seed,
+                span,
+            )
         };
         let mut kinds = [0; KINDS.len()];
         for seed in 0..2000 {

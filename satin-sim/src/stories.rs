@@ -263,8 +263,10 @@ fn false_deaths(seeds: Range<u64>) -> Telling {
 }
 
 fn burst(seeds: Range<u64>) -> Telling {
+    /// How a node ends.
+    type End = fn(&mut Cluster, u32);
     let mut telling = Telling::default();
-    let ends: [(&str, fn(&mut Cluster, u32)); 2] = [
+    let ends: [(&str, End); 2] = [
         ("silent nodes", Cluster::isolate),
         ("killed processes", Cluster::crash),
     ];

@@ -16,7 +16,7 @@ fn f(n: u64) -> u64 {
         return n;
     }
     let mut v = vec![n];
-    let w = &mut v;
+    let w = std::convert::identity(&mut v);
     spawn!(sort(w));
     let first = v[0];
     first
