@@ -32,7 +32,8 @@ satin::bound! {
 #[derive(Parser)]
 #[command(after_help = "Examples:
   knapsack
-  knapsack --items 60 --seed 3 --compare")]
+  knapsack --items 60 --seed 3 --compare
+  knapsack --items 45 --extra 100 --spread 0    of the hardest kind")]
 struct Cli {
     /// Items to choose from
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u16).range(1..=1000))]
@@ -40,7 +41,10 @@ struct Cli {
     /// Random numbers begin with this one
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Values differ from weights by so much at most: the less, the harder
+    /// Each item is worth its weight and so much more: with a tenth of the largest weight, 100, it is hardest
+    #[arg(long, default_value_t = 0)]
+    extra: u16,
+    /// Values differ from that by so much at most: the less, the harder
     #[arg(long, default_value_t = 10)]
     spread: u16,
     #[command(flatten)]
@@ -55,7 +59,7 @@ fn main() -> anyhow::Result<()> {
 }
 
 fn run(cli: &Cli) -> anyhow::Result<()> {
-    let problem = Problem::random(cli.items, cli.spread, cli.seed);
+    let problem = Problem::random(cli);
     let (capacity, total) = (problem.capacity, problem.weight(0..cli.items));
     println!(
         "{} items of weight {total} in all, room for {capacity}",
@@ -173,14 +177,16 @@ struct Problem {
 const WEIGHT_MAX: usize = 1000;
 
 impl Problem {
-    /// Items that weigh up to [`WEIGHT_MAX`] and are worth about as much; half of them fit.
-    fn random(items: u16, spread: u16, seed: u64) -> Problem {
-        let mut random = Random::new(seed);
-        let mut items: Vec<Item> = (0..items)
+    /// Items that weigh up to [`WEIGHT_MAX`] and are worth about as much, or as much and `extra`; half of them fit. Weakly
+    /// and strongly correlated ones, by their usual names (Pisinger, "Where are the hard knapsack problems?", 2005).
+    fn random(cli: &Cli) -> Problem {
+        let mut random = Random::new(cli.seed);
+        let mut items: Vec<Item> = (0..cli.items)
             .map(|_| {
                 let weight = 1 + random.below(WEIGHT_MAX) as u32;
-                let more = random.below(2 * usize::from(spread) + 1) as u32;
-                let value = (weight + more).saturating_sub(u32::from(spread)).max(1);
+                let more =
+                    random.below(2 * usize::from(cli.spread) + 1) as u32 + u32::from(cli.extra);
+                let value = (weight + more).saturating_sub(u32::from(cli.spread)).max(1);
                 Item { value, weight }
             })
             .collect();

@@ -118,15 +118,15 @@ fn run(cli: &Cli) -> anyhow::Result<()> {
             BEST.get().unwrap_or(ceiling)
         )
     });
+    let found = |tour: Option<Tour>| Found {
+        tour: tour.unwrap_or_else(|| heuristic.clone()),
+        bound: BEST.get().unwrap_or(ceiling),
+    };
     let run = cli.mode.measure(
         || VISITED.reset(),
-        |()| {
-            problem
-                .search(problem.start())
-                .unwrap_or_else(|| heuristic.clone())
-        },
-        |()| satin::seq!(problem.search(problem.start())).unwrap_or_else(|| heuristic.clone()),
-        |tour| problem.distances.check(tour, known),
+        |()| found(problem.search(problem.start())),
+        |()| found(satin::seq!(problem.search(problem.start()))),
+        |found| problem.distances.check(found, known),
     )?;
     drop(spinner);
 
@@ -135,8 +135,8 @@ fn run(cli: &Cli) -> anyhow::Result<()> {
     } else {
         "proved optimal, not checked: no known answer"
     };
-    println!("tour {}", run.answer);
-    println!("cost {} ({verdict})", run.answer.cost);
+    println!("tour {}", run.answer.tour);
+    println!("cost {} ({verdict})", run.answer.tour.cost);
     run.report();
     Ok(())
 }
@@ -193,6 +193,13 @@ struct Problem {
     potential: Vec<i64>,
     /// Cost of the tour that is known from the start: searches return only what is cheaper.
     ceiling: u32,
+}
+
+/// What came out.
+struct Found {
+    tour: Tour,
+    /// The shared bound's value, or the ceiling if nobody found anything cheaper.
+    bound: u32,
 }
 
 /// Potentials are integers; in units of whole distances they would be too coarse.
@@ -512,8 +519,9 @@ impl Distances {
     }
 
     /// # Errors
-    /// If this is no tour, does not cost what it says, or is not as cheap as the known one.
-    fn check(&self, tour: &Tour, known: Option<u32>) -> anyhow::Result<()> {
+    /// If this is no tour, does not cost what it says or what the bound says, or is not as cheap as the known one.
+    fn check(&self, found: &Found, known: Option<u32>) -> anyhow::Result<()> {
+        let Found { tour, bound } = found;
         let mut cities = tour.reversed.clone();
         cities.sort_unstable();
         ensure!(
@@ -528,6 +536,10 @@ impl Distances {
             cost == tour.cost,
             "wrong answer: the tour costs {cost}, not {}",
             tour.cost
+        );
+        ensure!(
+            cost == *bound,
+            "wrong answer: the tour costs {cost}, and the bound says {bound}"
         );
         if let Some(known) = known {
             ensure!(
