@@ -291,7 +291,7 @@ fn returns_unwritable() -> u32 {
     let a = spawn!(return_unwritable(6));
     let b = spawn!(return_unwritable(6));
     sync!();
-    drop((a, b));
+    let _: (Unwritable, Unwritable) = (a, b);
     2
 }
 

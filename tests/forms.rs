@@ -689,7 +689,9 @@ fn every_value_is_dropped_once() {
 fn halves(xs: &mut [u64], deep: bool) -> u64 {
     if !deep {
         meet();
-        xs.iter_mut().for_each(|x| *x += 1);
+        for x in xs {
+            *x += 1;
+        }
         return 0;
     }
     let middle = xs.len() / 2;

@@ -1,6 +1,10 @@
 //! Pools: several in one process, calls from everywhere, deep and wide recursion, idling and ending.
 #![cfg(not(feature = "serial"))]
 #![forbid(unsafe_code)]
+#![allow(
+    clippy::only_used_in_recursion,
+    reason = "recursion without an end is tested"
+)]
 
 mod common;
 

@@ -20,6 +20,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
+    ops::ControlFlow,
     time::Duration,
 };
 
@@ -356,8 +357,8 @@ impl Bounds {
             return message;
         }
         let cargo = match cargo_of(message) {
-            Ok(cargo) => cargo,
-            Err(other) => return other,
+            ControlFlow::Continue(cargo) => cargo,
+            ControlFlow::Break(other) => return other,
         };
         let told = self.told.entry(to).or_default();
         let known = told.version;
@@ -468,20 +469,20 @@ impl OfRoot {
 }
 
 /// What bounds travel with; or the message, if they do not.
-fn cargo_of(message: Message) -> Result<Cargo, Message> {
+fn cargo_of(message: Message) -> ControlFlow<Message, Cargo> {
     match message {
         Message::Jobs {
             request,
             jobs,
             left,
-        } if !jobs.is_empty() => Ok(Cargo::Jobs {
+        } if !jobs.is_empty() => ControlFlow::Continue(Cargo::Jobs {
             request,
             jobs,
             left,
         }),
-        Message::Answers(answers) => Ok(Cargo::Answers(answers)),
-        Message::Keep { number, saved } => Ok(Cargo::Keep { number, saved }),
-        other => Err(other),
+        Message::Answers(answers) => ControlFlow::Continue(Cargo::Answers(answers)),
+        Message::Keep { number, saved } => ControlFlow::Continue(Cargo::Keep { number, saved }),
+        other => ControlFlow::Break(other),
     }
 }
 
