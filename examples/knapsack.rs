@@ -96,6 +96,7 @@ fn run(cli: &Cli) -> anyhow::Result<()> {
     drop(spinner);
     println!("items {}", run.answer);
     println!("value {} (the optimum)", run.answer.value);
+    VISITED.report();
     run.report();
     Ok(())
 }

@@ -122,6 +122,7 @@ fn run(cli: &Cli) -> anyhow::Result<()> {
     };
     println!("locations {}", run.answer);
     println!("cost {} ({verdict})", run.answer.cost);
+    VISITED.report();
     run.report();
     Ok(())
 }

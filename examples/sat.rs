@@ -87,6 +87,7 @@ fn run(cli: &Cli) -> anyhow::Result<()> {
         Ok(()) => println!("UNSATISFIABLE"),
         Err(model) => println!("SATISFIABLE\n{model}"),
     }
+    VISITED.report();
     run.report();
     Ok(())
 }

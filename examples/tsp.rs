@@ -137,6 +137,7 @@ fn run(cli: &Cli) -> anyhow::Result<()> {
     };
     println!("tour {}", run.answer.tour);
     println!("cost {} ({verdict})", run.answer.tour.cost);
+    VISITED.report();
     run.report();
     Ok(())
 }

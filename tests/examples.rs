@@ -47,6 +47,37 @@ fn fib_in_every_mode() {
     }
 }
 
+/// On one worker jobs run in the order of the program text: the promising branch, which stands first there, gives its bound
+/// to the others.
+#[test]
+fn one_worker_searches_what_the_sequential_program_searches() {
+    let searches: [(&str, &[&str]); 6] = [
+        ("knapsack", &["--items", "300"]),
+        (
+            "knapsack",
+            &[
+                "--items", "60", "--extra", "100", "--spread", "0", "--seed", "3",
+            ],
+        ),
+        ("qap", &[]),
+        ("sat", &["--random", "150", "--seed", "3"]),
+        ("sat", &["--pigeons", "8"]),
+        ("tsp", &["--random", "30", "--cold"]),
+    ];
+    for (example, arguments) in searches {
+        let visited = |mode: &[&str]| {
+            run(example, [arguments, mode].concat())
+                .succeeds()
+                .visited()
+        };
+        let (sequential, one) = (visited(&["--sequential"]), visited(&["--threads", "1"]));
+        assert!(
+            10 * one <= 11 * sequential,
+            "{example} {arguments:?}: one worker visited {one} nodes, the sequential program {sequential}"
+        );
+    }
+}
+
 #[test]
 fn as_many_threads_as_asked_for() {
     run("fib", ["20", "--threads", "1"])
@@ -563,6 +594,16 @@ impl Outcome {
             "expected {complaint:?} on stderr\n{self}"
         );
         self
+    }
+
+    /// The nodes of the search tree that the process says it has visited.
+    #[track_caller]
+    fn visited(&self) -> u64 {
+        let nodes = self
+            .line("visited ")
+            .and_then(|line| line.split(' ').nth(1));
+        let nodes = nodes.and_then(|nodes| nodes.replace(',', "").parse().ok());
+        nodes.unwrap_or_else(|| panic!("expected the nodes visited\n{self}"))
     }
 
     fn line(&self, beginning: &str) -> Option<&str> {

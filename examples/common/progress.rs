@@ -49,6 +49,11 @@ impl Counter {
         self.0.store(0, Ordering::Relaxed);
     }
 
+    /// Prints how large the search was. Other processes have their own counts.
+    pub fn report(&self) {
+        println!("visited {} in this process", self.nodes());
+    }
+
     /// The count so far with its unit, for people: `1,234,567 nodes`.
     pub fn nodes(&self) -> String {
         format!("{} nodes", HumanCount(self.0.load(Ordering::Relaxed)))
