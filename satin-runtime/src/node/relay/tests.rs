@@ -164,3 +164,31 @@ fn a_cut_in_one_direction_is_a_cut() {
         ends_well(&mut cluster, program, secs(120));
     }
 }
+
+#[test]
+fn who_is_reached_in_no_way_is_declared_dead_and_nobody_waits_for_it() {
+    for seed in 0..4 {
+        let mut cluster = Cluster::new(seed);
+        cluster.wire.idle_timeout = secs(2);
+        // The third is so far away that a call takes longer than anybody waits for one.
+        cluster.wire.far = Path::new(ms(600));
+        let config = Config {
+            cut_off: ms(500),
+            // They do not die: they are declared dead again and again.
+            max_crashes: 1000,
+            ..Config::default()
+        };
+        cluster.form(&config, &[("a", 1), ("b", 1), ("c", 1)], 1);
+        let shape = Shape::Flat { jobs: 100 };
+        let program = cluster.program(Program::new(shape, ms(500)));
+        cluster.set_main_everywhere(&[program], Some(0));
+        cluster.run_for(secs(5));
+        cluster.cut_for_good(0, 1);
+        ends_well(&mut cluster, program, secs(300));
+        let reborn = [0, 1].map(|node| cluster.peer(node).generation);
+        assert!(
+            reborn != [0, 0],
+            "seed {seed}: one of them was declared dead"
+        );
+    }
+}
