@@ -40,10 +40,11 @@ use parse::{Job, Options, Target};
 
 pub(crate) use hygiene::quote as hygienic_quote;
 
-/// What stands before the name of the function that prepares a call for `spawn!`.
-const COMPANION: &str = "__spawn_by_path__";
+/// What stands before the name of the function that prepares a call for `spawn!`. Users read it in the error of the compiler
+/// for `use work::square; spawn!(square(i))`, and for functions without the attribute: the name says what is wrong.
+const COMPANION: &str = "__not_spawnable_or_path_missing__";
 /// What stands before the name of the sequential twin.
-const TWIN: &str = "__seq_by_path__";
+const TWIN: &str = "__seq_not_spawnable_or_path_missing__";
 
 /// The expansion of `#[spawnable(options)] item`.
 pub fn spawnable(options: TokenStream, item: TokenStream) -> TokenStream {
