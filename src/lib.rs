@@ -259,6 +259,8 @@ pub use satin_runtime::private as __private;
 mod documents {
     #[doc = include_str!("../docs/src/why-is-it-not-parallel.md")]
     mod why_is_it_not_parallel {}
+    #[doc = include_str!("../README.md")]
+    mod readme {}
 }
 
 #[cfg(feature = "clap")]
