@@ -34,7 +34,7 @@ pub enum Class {
     Crashes,
     /// All jobs need a shared value.
     Shared,
-    /// Searches whose main reads the bound.
+    /// All leaves offer bounds, which main reads, and many programs are searches.
     Bounds,
     /// Leaves that panic.
     Panics,
@@ -56,6 +56,8 @@ pub enum Class {
     Ways,
     /// Two nodes can never reach each other again.
     Lasting,
+    /// Nodes reach only their neighbours in a line.
+    Lines,
 }
 
 /// Is a class among those that are tried by default?
@@ -101,7 +103,7 @@ const fn open(class: Class, name: &'static str, what: &'static str) -> About {
 }
 
 /// All of them. A class whose faults have been mended moves from `open` to `tried` here, and nowhere else.
-pub const CLASSES: [About; 23] = [
+pub const CLASSES: [About; 24] = [
     tried(Class::Ids, "ids", "ids are not in the order of joining"),
     tried(
         Class::Late,
@@ -133,11 +135,11 @@ pub const CLASSES: [About; 23] = [
     ),
     open(Class::Modes, "modes", "all repair modes and policies"),
     open(Class::Crashes, "crashes", "SATIN_MAX_CRASHES as shipped"),
-    open(Class::Shared, "shared", "all jobs need a shared value"),
-    open(
+    tried(Class::Shared, "shared", "all jobs need a shared value"),
+    tried(
         Class::Bounds,
         "bounds",
-        "searches whose main reads the bound",
+        "all leaves offer bounds, which main reads with their witnesses",
     ),
     tried(Class::Panics, "panics", "leaves that panic"),
     open(
@@ -176,6 +178,11 @@ pub const CLASSES: [About; 23] = [
         Class::Lasting,
         "lasting",
         "two nodes can never reach each other again",
+    ),
+    tried(
+        Class::Lines,
+        "lines",
+        "nodes reach only their neighbours in a line for a while",
     ),
 ];
 
@@ -216,6 +223,7 @@ impl Class {
                 | Class::Pairs
                 | Class::Ways
                 | Class::Lasting
+                | Class::Lines
         )
     }
 
@@ -235,6 +243,6 @@ mod tests {
         assert_eq!(Class::all().len(), CLASSES.len());
         let names: BTreeSet<&str> = CLASSES.iter().map(|about| about.name).collect();
         assert_eq!(names.len(), CLASSES.len());
-        assert_eq!(CLASSES.len(), Class::Lasting as usize + 1);
+        assert_eq!(CLASSES.len(), Class::Lines as usize + 1);
     }
 }

@@ -51,7 +51,7 @@ impl Dice {
 }
 
 /// The kinds of faults, in the order of [`Fault::kind`].
-pub const KINDS: [&str; 18] = [
+pub const KINDS: [&str; 19] = [
     "crash",
     "freeze",
     "drain",
@@ -70,6 +70,7 @@ pub const KINDS: [&str; 18] = [
     "lasting cut",
     "freeze of any",
     "drain of any",
+    "line",
 ];
 
 /// Which node.
@@ -127,6 +128,8 @@ pub enum Fault {
     DrainAny(u64, Duration),
     /// Nothing passes between two nodes any more, and that does not heal.
     LastingCut(u64),
+    /// Each node reaches only its neighbours in a line, for so long: some pairs have no third that reaches both.
+    Line(u64, Duration),
 }
 
 impl Fault {
@@ -152,6 +155,7 @@ impl Fault {
             Fault::LastingCut(_) => 15,
             Fault::FreezeAny(..) => 16,
             Fault::DrainAny(..) => 17,
+            Fault::Line(..) => 18,
         }
     }
 }
@@ -172,7 +176,10 @@ impl fmt::Display for Fault {
             | Fault::OtherRoot(_)
             | Fault::CrashAny(_)
             | Fault::LastingCut(_) => write!(f, "{name}"),
-            Fault::PairCut(_, time) | Fault::WayCut(_, time) | Fault::FreezeAny(_, time) => {
+            Fault::PairCut(_, time)
+            | Fault::WayCut(_, time)
+            | Fault::Line(_, time)
+            | Fault::FreezeAny(_, time) => {
                 write!(f, "{name} for {time:?}")
             }
             Fault::Burst(_, percent) => write!(f, "{name} of {percent} %"),
@@ -234,6 +241,7 @@ impl Adds {
             Class::Partitions => adds(2, 20, |pick, time| Fault::Partition(pick, 3 * time)),
             Class::Pairs => adds(3, 20, Fault::PairCut),
             Class::Ways => adds(3, 20, Fault::WayCut),
+            Class::Lines => adds(1, 30, |pick, time| Fault::Line(pick, 2 * time)),
             Class::Lasting => adds(1, 15, |pick, _| Fault::LastingCut(pick)),
             _ => return None,
         })
@@ -347,6 +355,9 @@ impl Schedule {
     }
 }
 
+/// No more nodes than this come, all together.
+const NODES: u32 = 12;
+
 /// Brings faults to a pool, and remembers what was done.
 #[derive(Clone, Debug)]
 pub struct Mischief {
@@ -454,8 +465,7 @@ impl Mischief {
 
     fn who(&self, cluster: &Cluster, who: Who) -> Option<u32> {
         let stay = self.stay(cluster);
-        let masters = |node: &u32| cluster.peer(cluster.index(cluster.node(*node).view().master()));
-        let is_master = |node: &u32| masters(node) == cluster.peer(*node);
+        let is_master = |node: &u32| is_master(cluster, *node);
         let (few, pick): (Vec<u32>, u64) = match who {
             Who::Master => (stay.into_iter().filter(is_master).collect(), 0),
             Who::Any(pick) => (stay, pick),
@@ -468,18 +478,6 @@ impl Mischief {
         Some(few[place as usize])
     }
 
-    fn crash(&mut self, cluster: &mut Cluster, node: u32) {
-        cluster.crash(node);
-        self.deaths += 1;
-    }
-
-    fn freeze(&mut self, cluster: &mut Cluster, node: u32, time: Duration) {
-        cluster.freeze(node);
-        self.absences += 1;
-        let end = cluster.now() + time;
-        self.ends.push((end, Ended::Frozen(node)));
-    }
-
     /// Two of three times a node that drains, or is about to come in, if there is one; otherwise any.
     fn undone(&self, cluster: &Cluster, pick: u64) -> Option<u32> {
         let alive = || (0..cluster.nodes()).filter(|node| cluster.is_alive(*node));
@@ -487,11 +485,6 @@ impl Mischief {
         let few = Mischief::one_of(alive().filter(undone), pick / 3);
         let few = few.filter(|_| !pick.is_multiple_of(3));
         few.or_else(|| Mischief::one_of(alive(), pick))
-    }
-
-    fn cut_until(&mut self, end: Duration) {
-        self.absences += 1;
-        self.ends.push((end, Ended::Cut));
     }
 
     fn one_of(all: impl Iterator<Item = u32>, pick: u64) -> Option<u32> {
@@ -508,216 +501,259 @@ impl Mischief {
         Some((all[first as usize], all[((first + steps) % count) as usize]))
     }
 
-    /// So many of a hundred die, but not all. Who did.
-    fn burst(
-        &mut self,
-        cluster: &mut Cluster,
-        mut stay: Vec<u32>,
-        pick: u64,
-        percent: u64,
-    ) -> Vec<u32> {
+    /// Does it, if that leaves somebody; what was done, in words.
+    pub fn bring(&mut self, cluster: &mut Cluster, fault: Fault) -> Option<String> {
+        let done = match fault {
+            Fault::Crash(who) => self.crash_one(cluster, self.who(cluster, who)?),
+            Fault::CrashAny(pick) => self.crash_one(cluster, self.undone(cluster, pick)?),
+            Fault::Freeze(who, time) => self.freeze(cluster, self.who(cluster, who)?, time),
+            Fault::FreezeAny(pick, time) => self.freeze(cluster, self.undone(cluster, pick)?, time),
+            Fault::Drain(who, grace) => self.drain_one(cluster, self.who(cluster, who)?, grace),
+            Fault::DrainAny(pick, grace) => {
+                self.drain_one(cluster, self.undone(cluster, pick)?, grace)
+            }
+            Fault::DrainSite(pick, grace) => self.drain_site(cluster, pick, grace),
+            Fault::Join(pick) => self.join(cluster, pick),
+            Fault::Partition(pick, time) => self.partition(cluster, pick, time),
+            Fault::Isolate(who, time) => self.isolate(cluster, self.who(cluster, who)?, time),
+            Fault::Break(pick, later) => Mischief::break_link(cluster, pick, later),
+            Fault::PairCut(pick, time) => self.cut_pair(cluster, pick, time),
+            Fault::WayCut(pick, time) => self.cut_way(cluster, pick, time),
+            Fault::LastingCut(pick) => self.cut_for_good(cluster, pick),
+            Fault::Line(pick, time) => self.line_up(cluster, pick, time),
+            Fault::Burst(pick, percent) => self.burst(cluster, pick, percent),
+            Fault::Leave(pick) => self.leave(cluster, pick),
+            Fault::OtherRoot(pick) => self.call_other(cluster, pick),
+            Fault::Network { loss, jitter } => Some(Mischief::spoil_network(cluster, loss, jitter)),
+        }?;
+        self.done[fault.kind()] += 1;
+        Some(done)
+    }
+
+    // ---- to nodes
+
+    /// Is there another that is in and stays?
+    fn leaves_somebody(&self, cluster: &Cluster, node: u32) -> bool {
+        self.stay(cluster).iter().any(|other| *other != node)
+    }
+
+    fn crash_one(&mut self, cluster: &mut Cluster, node: u32) -> Option<String> {
+        if !self.leaves_somebody(cluster, node) {
+            return None;
+        }
+        self.crash(cluster, node);
+        Some(format!("node {node} dies"))
+    }
+
+    fn crash(&mut self, cluster: &mut Cluster, node: u32) {
+        cluster.crash(node);
+        self.deaths += 1;
+    }
+
+    fn freeze(&mut self, cluster: &mut Cluster, node: u32, time: Duration) -> Option<String> {
+        if cluster.is_frozen(node) {
+            return None;
+        }
+        cluster.freeze(node);
+        self.absences += 1;
+        let end = cluster.now() + time;
+        self.ends.push((end, Ended::Frozen(node)));
+        Some(format!("node {node} stops for {time:?}"))
+    }
+
+    fn drain_one(&mut self, cluster: &mut Cluster, node: u32, grace: Duration) -> Option<String> {
+        if cluster.is_frozen(node) || !self.leaves_somebody(cluster, node) {
+            return None;
+        }
+        self.drain(cluster, node, grace);
+        Some(format!("node {node} is to go within {grace:?}"))
+    }
+
+    fn drain(&mut self, cluster: &mut Cluster, node: u32, grace: Duration) {
+        self.goes(node);
+        cluster.tell(node, Event::Drain(grace));
+    }
+
+    fn goes(&mut self, node: u32) {
+        if !self.drained.contains(&node) {
+            self.drained.push(node);
+        }
+    }
+
+    fn drain_site(&mut self, cluster: &mut Cluster, pick: u64, grace: Duration) -> Option<String> {
+        let stay = self.stay(cluster);
+        let site = |node: &u32| cluster.node(*node).view().me().site.clone();
+        let chosen = site(&Mischief::one_of(stay.iter().copied(), pick)?);
+        let fits = |node: &u32| site(node) == chosen && !cluster.is_frozen(*node);
+        let go: Vec<u32> = stay.iter().copied().filter(fits).collect();
+        let spared = self.spare_master && go.iter().any(|node| is_master(cluster, *node));
+        if spared || go.is_empty() || go.len() == stay.len() {
+            return None;
+        }
+        for node in &go {
+            self.drain(cluster, *node, grace);
+        }
+        Some(format!(
+            "site {chosen} with nodes {go:?} is to go within {grace:?}"
+        ))
+    }
+
+    fn join(&mut self, cluster: &mut Cluster, pick: u64) -> Option<String> {
+        let stay = self.stay(cluster);
+        let through = Mischief::one_of(stay.iter().copied(), pick)?;
+        if cluster.nodes() >= NODES {
+            return None;
+        }
+        let site = cluster.node(through).view().me().site.clone();
+        let others = stay.iter().filter(|other| **other != through);
+        let known = std::iter::once(&through).chain(others);
+        let config = Config {
+            join: known.map(|node| cluster.addr(*node)).collect(),
+            may_found: false,
+            ..self.config.clone()
+        };
+        let node = cluster.boot(&config, &site, self.threads);
+        cluster.set_nesting(node, self.nesting);
+        cluster.set_slowness(node, (self.slowness)(pick));
+        Some(format!("node {node} comes to {site}"))
+    }
+
+    /// So many of a hundred die, but not all.
+    fn burst(&mut self, cluster: &mut Cluster, pick: u64, percent: u64) -> Option<String> {
+        let mut stay = self.stay(cluster);
         let count = stay.len() as u64;
         let die = (count * percent / 100).min(count.saturating_sub(1));
         let mut dice = Dice::new(pick);
         let mut dead = Vec::new();
         for _ in 0..die {
             let node = stay.swap_remove(dice.below(stay.len() as u64) as usize);
-            let is_master = cluster.node(node).view().master() == cluster.peer(node);
-            if !(self.spare_master && is_master) {
+            if !(self.spare_master && is_master(cluster, node)) {
                 self.crash(cluster, node);
                 dead.push(node);
             }
         }
-        dead
+        (!dead.is_empty()).then(|| format!("nodes {dead:?} die at once"))
     }
 
-    /// Does it, if that leaves somebody; what was done, in words.
-    pub fn bring(&mut self, cluster: &mut Cluster, fault: Fault) -> Option<String> {
-        let stay = self.stay(cluster);
-        let now = cluster.now();
-        let done = match fault {
-            Fault::Crash(who) => {
-                let node = self.who(cluster, who).filter(|_| stay.len() > 1)?;
-                self.crash(cluster, node);
-                format!("node {node} dies")
-            }
-            Fault::Freeze(who, time) => {
-                let node = self.who(cluster, who)?;
-                if cluster.is_frozen(node) {
-                    return None;
-                }
-                self.freeze(cluster, node, time);
-                format!("node {node} stops for {time:?}")
-            }
-            Fault::Drain(who, grace) => {
-                let node = self.who(cluster, who).filter(|_| stay.len() > 1)?;
-                if cluster.is_frozen(node) || cluster.joined(node).is_none() {
-                    return None;
-                }
-                self.drain(cluster, node, grace);
-                format!("node {node} is to go within {grace:?}")
-            }
-            Fault::DrainSite(pick, grace) => {
-                let site = |node: &u32| cluster.node(*node).view().me().site.clone();
-                let chosen = site(&stay[(pick % stay.len() as u64) as usize]);
-                let fits = |node: &u32| {
-                    site(node) == chosen
-                        && !cluster.is_frozen(*node)
-                        && cluster.joined(*node).is_some()
-                };
-                let go: Vec<u32> = stay.iter().copied().filter(fits).collect();
-                let master =
-                    |node: &u32| cluster.node(*node).view().master() == cluster.peer(*node);
-                let spared = self.spare_master && go.iter().any(master);
-                if spared || go.is_empty() || go.len() == stay.len() {
-                    return None;
-                }
-                for node in &go {
-                    self.drain(cluster, *node, grace);
-                }
-                format!("site {chosen} with nodes {go:?} is to go within {grace:?}")
-            }
-            Fault::Join(pick) => {
-                if cluster.nodes() >= 12 {
-                    return None;
-                }
-                let through = stay[(pick % stay.len() as u64) as usize];
-                let site = cluster.node(through).view().me().site.clone();
-                let others = stay.iter().filter(|other| **other != through);
-                let known = std::iter::once(&through).chain(others);
-                let config = Config {
-                    join: known.map(|node| cluster.addr(*node)).collect(),
-                    may_found: false,
-                    ..self.config.clone()
-                };
-                let node = cluster.boot(&config, &site, self.threads);
-                cluster.set_nesting(node, self.nesting);
-                cluster.set_slowness(node, (self.slowness)(pick));
-                format!("node {node} comes to {site}")
-            }
-            Fault::Partition(pick, time) => {
-                let sites = cluster.sites().to_vec();
-                if sites.len() < 2 {
-                    return None;
-                }
-                // One site alone, or one pair.
-                let cut = (pick % sites.len() as u64) as usize;
-                let others = (0..sites.len()).filter(|other| *other != cut);
-                let others = others.take(if pick.is_multiple_of(3) {
-                    1
-                } else {
-                    sites.len()
-                });
-                for other in others {
-                    cluster.partition(&sites[cut], &sites[other]);
-                }
-                self.cut_until(now + time);
-                format!("{} is cut off for {time:?}", sites[cut])
-            }
-            Fault::Isolate(who, time) => {
-                let node = self.who(cluster, who)?;
-                cluster.isolate(node);
-                self.cut_until(now + time);
-                format!("node {node} is cut off for {time:?}")
-            }
-            Fault::Break(pick, later) => {
-                let links = cluster.links();
-                let place = pick.checked_rem(links.len() as u64)?;
-                let (a, b) = links[place as usize];
-                cluster.break_link(a, b, later);
-                format!("the link between {a} and {b} breaks; {b} notices {later:?} later")
-            }
-            Fault::PairCut(pick, time) => {
-                let (a, b) = Mischief::pair(&stay, pick)?;
-                cluster.cut_way(a, b);
-                cluster.cut_way(b, a);
-                self.cut_until(now + time);
-                format!("nothing passes between {a} and {b} for {time:?}")
-            }
-            Fault::WayCut(pick, time) => {
-                let (a, b) = Mischief::pair(&stay, pick)?;
-                cluster.cut_way(a, b);
-                self.cut_until(now + time);
-                format!("nothing passes from {a} to {b} for {time:?}")
-            }
-            Fault::LastingCut(pick) => {
-                let (a, b) = Mischief::pair(&stay, pick)?;
-                cluster.cut_for_good(a, b);
-                self.absences += 1;
-                format!("nothing passes between {a} and {b} any more")
-            }
-            Fault::Burst(pick, percent) => {
-                let dead = self.burst(cluster, stay, pick, percent);
-                if dead.is_empty() {
-                    return None;
-                }
-                format!("nodes {dead:?} die at once")
-            }
-            Fault::Leave(pick) => {
-                let is_in = |node: &u32| {
-                    let goes = cluster.is_alive(*node) && !cluster.is_frozen(*node);
-                    goes && cluster.joined(*node).is_some()
-                };
-                let node = Mischief::one_of((0..cluster.nodes()).filter(is_in), pick)?;
-                if stay.iter().all(|other| *other == node) {
-                    return None;
-                }
-                if !self.drained.contains(&node) {
-                    self.drained.push(node);
-                }
-                cluster.leave(node);
-                format!("node {node} leaves at once")
-            }
-            Fault::OtherRoot(pick) => {
-                let node = self.who(cluster, Who::Master)?;
-                let runs = cluster.main_of(node) == MainIs::Running && !cluster.is_frozen(node);
-                let program = Mischief::one_of(self.programs.iter().copied(), pick);
-                let program = program.filter(|_| runs)?;
-                let tag = cluster.start_other(node, program);
-                format!("another thread of node {node} calls program {program} as {tag:?}")
-            }
-            Fault::CrashAny(pick) => {
-                let node = self.undone(cluster, pick)?;
-                if stay.iter().all(|other| *other == node) {
-                    return None;
-                }
-                self.crash(cluster, node);
-                format!("node {node} dies, whatever it does")
-            }
-            Fault::FreezeAny(pick, time) => {
-                let node = self.undone(cluster, pick)?;
-                if cluster.is_frozen(node) {
-                    return None;
-                }
-                self.freeze(cluster, node, time);
-                format!("node {node} stops for {time:?}, whatever it does")
-            }
-            Fault::DrainAny(pick, grace) => {
-                let node = self.undone(cluster, pick)?;
-                if cluster.is_frozen(node) || stay.iter().all(|other| *other == node) {
-                    return None;
-                }
-                self.drain(cluster, node, grace);
-                format!("node {node} is to go within {grace:?}, whatever it does")
-            }
-            Fault::Network { loss, jitter } => {
-                for path in [&mut cluster.wire.near, &mut cluster.wire.far] {
-                    path.loss = loss;
-                    path.jitter = jitter;
-                }
-                format!("{loss} of all gossip is lost, the rest is up to {jitter:?} late")
-            }
+    fn leave(&mut self, cluster: &mut Cluster, pick: u64) -> Option<String> {
+        let is_in = |node: &u32| {
+            let goes = cluster.is_alive(*node) && !cluster.is_frozen(*node);
+            goes && cluster.joined(*node).is_some()
         };
-        self.done[fault.kind()] += 1;
-        Some(done)
+        let node = Mischief::one_of((0..cluster.nodes()).filter(is_in), pick)?;
+        if !self.leaves_somebody(cluster, node) {
+            return None;
+        }
+        self.goes(node);
+        cluster.leave(node);
+        Some(format!("node {node} leaves at once"))
     }
 
-    fn drain(&mut self, cluster: &mut Cluster, node: u32, grace: Duration) {
-        if !self.drained.contains(&node) {
-            self.drained.push(node);
-        }
-        cluster.tell(node, Event::Drain(grace));
+    fn call_other(&mut self, cluster: &mut Cluster, pick: u64) -> Option<String> {
+        let node = self.who(cluster, Who::Master)?;
+        let runs = cluster.main_of(node) == MainIs::Running && !cluster.is_frozen(node);
+        let program = Mischief::one_of(self.programs.iter().copied(), pick);
+        let program = program.filter(|_| runs)?;
+        let tag = cluster.start_other(node, program);
+        Some(format!(
+            "another thread of node {node} calls program {program} as {tag:?}"
+        ))
     }
+
+    // ---- to the network
+
+    fn cut_until(&mut self, end: Duration) {
+        self.absences += 1;
+        self.ends.push((end, Ended::Cut));
+    }
+
+    /// One site is cut off from all others, or from one of them.
+    fn partition(&mut self, cluster: &mut Cluster, pick: u64, time: Duration) -> Option<String> {
+        let sites = cluster.sites().to_vec();
+        if sites.len() < 2 {
+            return None;
+        }
+        let cut = (pick % sites.len() as u64) as usize;
+        let others = (0..sites.len()).filter(|other| *other != cut);
+        let most = if pick.is_multiple_of(3) {
+            1
+        } else {
+            sites.len()
+        };
+        for other in others.take(most) {
+            cluster.partition(&sites[cut], &sites[other]);
+        }
+        self.cut_until(cluster.now() + time);
+        Some(format!("{} is cut off for {time:?}", sites[cut]))
+    }
+
+    fn isolate(&mut self, cluster: &mut Cluster, node: u32, time: Duration) -> Option<String> {
+        cluster.isolate(node);
+        self.cut_until(cluster.now() + time);
+        Some(format!("node {node} is cut off for {time:?}"))
+    }
+
+    fn break_link(cluster: &mut Cluster, pick: u64, later: Duration) -> Option<String> {
+        let links = cluster.links();
+        let place = pick.checked_rem(links.len() as u64)?;
+        let (a, b) = links[place as usize];
+        cluster.break_link(a, b, later);
+        Some(format!(
+            "the link between {a} and {b} breaks; {b} notices {later:?} later"
+        ))
+    }
+
+    fn cut_pair(&mut self, cluster: &mut Cluster, pick: u64, time: Duration) -> Option<String> {
+        let (a, b) = Mischief::pair(&self.stay(cluster), pick)?;
+        cluster.cut_way(a, b);
+        cluster.cut_way(b, a);
+        self.cut_until(cluster.now() + time);
+        Some(format!("nothing passes between {a} and {b} for {time:?}"))
+    }
+
+    fn cut_way(&mut self, cluster: &mut Cluster, pick: u64, time: Duration) -> Option<String> {
+        let (a, b) = Mischief::pair(&self.stay(cluster), pick)?;
+        cluster.cut_way(a, b);
+        self.cut_until(cluster.now() + time);
+        Some(format!("nothing passes from {a} to {b} for {time:?}"))
+    }
+
+    fn line_up(&mut self, cluster: &mut Cluster, pick: u64, time: Duration) -> Option<String> {
+        let mut line = self.stay(cluster);
+        if line.len() < 4 {
+            return None;
+        }
+        line.sort_by_key(|node| mix(pick ^ u64::from(*node)));
+        for (place, node) in line.iter().enumerate() {
+            for other in line.iter().skip(place + 2) {
+                cluster.cut_way(*node, *other);
+                cluster.cut_way(*other, *node);
+            }
+        }
+        self.cut_until(cluster.now() + time);
+        Some(format!(
+            "nodes {line:?} reach only their neighbours for {time:?}"
+        ))
+    }
+
+    fn cut_for_good(&mut self, cluster: &mut Cluster, pick: u64) -> Option<String> {
+        let (a, b) = Mischief::pair(&self.stay(cluster), pick)?;
+        cluster.cut_for_good(a, b);
+        self.absences += 1;
+        Some(format!("nothing passes between {a} and {b} any more"))
+    }
+
+    fn spoil_network(cluster: &mut Cluster, loss: f64, jitter: Duration) -> String {
+        for path in [&mut cluster.wire.near, &mut cluster.wire.far] {
+            path.loss = loss;
+            path.jitter = jitter;
+        }
+        format!("{loss} of all gossip is lost, the rest is up to {jitter:?} late")
+    }
+}
+
+fn is_master(cluster: &Cluster, node: u32) -> bool {
+    cluster.node(node).view().master() == cluster.peer(node)
 }
 
 #[cfg(test)]

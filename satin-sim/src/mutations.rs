@@ -45,8 +45,9 @@ pub fn name(rule: Rule) -> &'static str {
 /// chance does as often less as more.)
 const SIGNIFICANT: f64 = 4.5;
 
-/// So many seeds are tried before it is looked whether that is enough.
-const BATCH: u64 = 1000;
+/// So many seeds are tried before it is looked whether that is enough; then as many as before again, and so on. Most rules
+/// are missed within tens of seeds.
+const FIRST_BATCH: u64 = 125;
 
 /// How a mutation was found.
 #[derive(Clone, PartialEq, Debug)]
@@ -101,7 +102,8 @@ impl Mutations {
         let (mut twice, mut usual) = (0.0, 0.0);
         let mut from = self.seeds.start;
         while from < self.seeds.end {
-            let batch = from..self.seeds.end.min(from + BATCH);
+            let tried = from - self.seeds.start;
+            let batch = from..self.seeds.end.min(from + tried.max(FIRST_BATCH));
             from = batch.end;
             self.learn(base, batch.clone());
             let whole = &self.known[base];

@@ -38,7 +38,7 @@ impl Pace {
         })
     }
 
-    fn is_long(self) -> bool {
+    pub(crate) fn is_long(self) -> bool {
         self != Pace::SHORT
     }
 

@@ -130,6 +130,9 @@ struct Setting {
     schedule: Schedule,
 }
 
+/// Messages with more bytes than one of these may be overtaken.
+const STRAYS: [usize; 5] = [0, 60, 150, 300, 1000];
+
 const SITES: [&str; 3] = ["amsterdam", "delft", "leiden"];
 
 impl Setting {
@@ -151,6 +154,7 @@ impl Setting {
             cut_off: Duration::from_secs(4),
             claim_patience: dice.between(Duration::from_millis(1), Duration::from_millis(200)),
             max_crashes: 1000,
+            hurry: 10,
             without: options.without.clone(),
             ..Config::default()
         };
@@ -160,6 +164,10 @@ impl Setting {
         let nesting = dice.one_of(&[6, 12, 64]);
         let near = Path::new(dice.between(Duration::from_micros(50), Duration::from_millis(2)));
         let far = Path::new(dice.between(Duration::from_millis(2), Duration::from_millis(60)));
+        // Values that need a quarter of a minute for each step.
+        let heavy = pace.is_long() && options.dice(Class::Shared, 30, seed).is_some();
+        let rate = heavy.then_some(250_000);
+        let (near, far) = (Path { rate, ..near }, Path { rate, ..far });
         let jobs = 1 + dice.below(3) / 2;
         let mut programs: Vec<Program> = (0..jobs).map(|_| Setting::program(&mut dice)).collect();
         for program in &mut programs {
@@ -184,7 +192,7 @@ impl Setting {
         let busy = options.dice(Class::Busy, 30, seed);
         let clocks = options.dice(Class::Clocks, 50, seed).is_some();
         let ids = options.dice(Class::Ids, 80, seed);
-        let shared = options.dice(Class::Shared, 60, seed);
+        let shared = options.dice(Class::Shared, 85, seed);
         Setting {
             config: Setting::modes(config, seed, options),
             sites,
@@ -205,7 +213,10 @@ impl Setting {
             }),
             clocks: clocks.then_some(seed),
             patience: pace.patience,
-            shared: shared.map(|mut dice| vec![seed as u8; 1 + dice.below(300) as usize]),
+            shared: shared.map(|mut dice| {
+                let bytes = if heavy { 4 << 20 } else { 1 + dice.below(300) };
+                vec![seed as u8; bytes as usize]
+            }),
             scrambled: ids.map_or(0, |mut dice| dice.below(16) as u32),
             schedule,
         }
@@ -235,6 +246,10 @@ impl Setting {
         if options.dice(Class::Crashes, 80, seed).is_some() {
             config.max_crashes = Config::default().max_crashes;
         }
+        // Nodes know what may be overtaken, and leave room for the envelopes of relays, as with the usual numbers.
+        if let Some(mut dice) = options.dice(Class::Stray, 50, seed) {
+            config.may_stray = dice.one_of(&STRAYS) / 2;
+        }
         config
     }
 
@@ -246,7 +261,7 @@ impl Setting {
         wire.idle_timeout = pace.idle_timeout();
         wire.late = options.dice(Class::Late, 80, seed).is_some();
         if let Some(mut dice) = options.dice(Class::Stray, 50, seed) {
-            wire.large = dice.one_of(&[0, 40, 60, 90, 200]);
+            wire.large = dice.one_of(&STRAYS);
             wire.stray = dice.between(Duration::from_millis(1), Duration::from_millis(400));
         }
         if let Some(mut dice) = options.dice(Class::Gossip, 50, seed) {
@@ -256,7 +271,7 @@ impl Setting {
         wire
     }
 
-    /// Searches and panics.
+    /// Searches, panics and bounds.
     fn adapt(program: &mut Program, seed: u64, options: &Options) {
         let seed = seed ^ program.seed;
         if let Some(mut dice) = options.dice(Class::Bounds, 40, seed) {
@@ -275,6 +290,9 @@ impl Setting {
             program.feeds = false;
             program.panics = dice.one_of(&[20, 100]);
         }
+        // Which leaves of a race are run at all depends on chance.
+        program.bounded = options.classes.contains(&Class::Bounds)
+            && !matches!(program.shape, Shape::Random { races: 1.., .. });
     }
 
     fn search(dice: &mut Dice) -> Shape {
@@ -379,8 +397,6 @@ struct Stage {
     right: Vec<u64>,
     /// Does a leaf panic?
     panics: bool,
-    /// Are bounds looked at?
-    bounds: bool,
     needed: Duration,
     /// So many times the usual time may pass until everything is done.
     patience: u32,
@@ -448,7 +464,6 @@ impl Stage {
         Stage {
             mischief,
             panics: setting.programs.iter().any(Program::has_panic),
-            bounds: options.classes.contains(&Class::Bounds),
             cluster,
             schedule: setting.schedule,
             invariants: invariants::all(),
@@ -604,7 +619,6 @@ impl Stage {
             cluster: &self.cluster,
             right: &self.right,
             panics: self.panics,
-            bounds: self.bounds,
             drained: &self.mischief.drained,
             done,
             rests,

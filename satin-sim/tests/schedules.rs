@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use satin_runtime::node::{
-    Config, Message, Notice, Request,
-    cluster::{Cluster, MainIs, Program, Shape},
+    Config, Message, Notice, Request, Rule,
+    cluster::{Cluster, MainIs, Path, Program, Shape},
     inspect::{Kind, Stage},
 };
 
@@ -145,6 +145,35 @@ fn what_was_stolen_from_the_dead_is_not_done_again() {
     assert!(claims > 0);
 }
 
+/// A thief dies whose own thief goes on, in a slow network: so often is the repair found to have an orphan, and claims it.
+fn claims_after_chains(config: &Config) -> u32 {
+    let mut claims = 0;
+    for seed in 0..60 {
+        let mut cluster = pool(seed, 3, config);
+        cluster.wire.near = Path::new(Duration::from_millis(60));
+        let chain = |cluster: &Cluster| hosts(cluster, 1, 0) && hosts(cluster, 2, 1);
+        let stolen = cluster.run_until(LONG, chain);
+        cluster.crash(1);
+        ends_well(&mut cluster);
+        claims += u32::from(stolen) * cluster.effort(0).claims as u32;
+    }
+    claims
+}
+
+/// Rules without which the answer is as right, and work is done twice: too little of it for the random schedules to tell soon.
+#[test]
+fn without_its_rules_repair_finds_fewer_orphans() {
+    let all = claims_after_chains(&config());
+    for rule in [Rule::Mark, Rule::Inherit, Rule::Flushed, Rule::Announce] {
+        let without = claims_after_chains(&Config {
+            without: [rule].into(),
+            ..config()
+        });
+        println!("{rule:?}: {without} claims, {all} with all rules");
+        assert!(4 * without < 3 * all, "{rule:?}: {without} of {all}");
+    }
+}
+
 #[test]
 fn a_request_of_the_dead_takes_no_job_along() {
     let mut cluster = pool(1, 3, &config());
@@ -195,6 +224,49 @@ fn a_node_is_reborn_with_jobs_outstanding_and_hosted() {
     assert!(reborn >= 15, "{reborn}");
 }
 
+/// A host of a long job pauses until all have given it up. What becomes of the job: is it run once, and its result claimed, or a
+/// second time? That of `times` such pauses in which the host went on as the next generation.
+fn runs_twice_after_rebirth(config: &Config) -> (u32, u32) {
+    let (mut times, mut twice) = (0, 0);
+    for seed in 0..40 {
+        let shape = Shape::Flat { jobs: 2 };
+        let mut cluster = Cluster::new(seed);
+        cluster.count_runs();
+        cluster.wire.idle_timeout = Duration::from_millis(600);
+        cluster.form(config, &[("here", 2)], 1);
+        // Both leaves last longer than the pause: the job that comes back waits until the other is done.
+        let program = Program::new(shape, Duration::from_secs(8)).seeded(seed);
+        let program = cluster.program(program);
+        cluster.set_main_everywhere(&[program], None);
+        assert!(cluster.run_until(LONG, |cluster| hosts(cluster, 1, 0)));
+        let peer = cluster.peer(1);
+        cluster.freeze(1);
+        let alone = |cluster: &Cluster| !cluster.node(0).view().is_alive(peer);
+        assert!(cluster.run_until(LONG, alone), "the other has given it up");
+        cluster.thaw(1);
+        assert!(cluster.run_until(LONG, |cluster| cluster.peer(1) != peer));
+        times += 1;
+        ends_well(&mut cluster);
+        let runs = cluster.runs().expect("they are counted");
+        twice += u32::from(runs.values().any(|runs| *runs > 1));
+    }
+    (times, twice)
+}
+
+/// Rule `Rebirth`: who goes on as the next generation has orphans, too, and those who gave it up claim them. Without it, it
+/// goes on for nobody. (What it waits for itself comes back in any case, once the lists of both sides are compared.)
+#[test]
+fn what_a_reborn_node_runs_is_not_run_again() {
+    let with = runs_twice_after_rebirth(&config());
+    let without = runs_twice_after_rebirth(&Config {
+        without: [Rule::Rebirth].into(),
+        ..config()
+    });
+    println!("{with:?} {without:?}");
+    assert!(with.1 <= with.0 / 4, "{with:?}");
+    assert!(without.1 >= without.0 / 2, "{without:?}");
+}
+
 #[test]
 fn a_master_dies_and_what_its_thieves_do_is_used() {
     let mut claims = 0;
@@ -208,6 +280,20 @@ fn a_master_dies_and_what_its_thieves_do_is_used() {
         stolen
     });
     assert!(claims >= 15, "{claims}");
+}
+
+/// Workers with room for one or two frames: each of two nodes has taken in what the other waits for, and has no room to begin it.
+#[test]
+fn nodes_whose_stacks_are_full_do_not_wait_for_each_other() {
+    for frames in [1, 2] {
+        for seed in 0..150 {
+            let mut cluster = pool(seed, 2 + seed as u32 % 2, &config());
+            for node in 0..cluster.nodes() {
+                cluster.set_nesting(node, frames);
+            }
+            ends_well(&mut cluster);
+        }
+    }
 }
 
 /// Who drains says so, finishes or hands over, and nobody takes it for dead.

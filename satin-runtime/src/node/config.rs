@@ -111,9 +111,16 @@ pub struct Config {
     /// last whatever its size. Too small: such a `main` does older ones again. Too large: memory, as long as `main`
     /// runs.
     pub root_results: usize,
+    /// Messages with more bytes than this may be overtaken by others, or overtake them. Half of what the links send on a
+    /// stream of its own, because bytes are estimated here. Too small: bounds are repeated. Too large: a result arrives
+    /// before them.
+    pub may_stray: usize,
     /// Rules that are left out.
     #[cfg(any(test, feature = "harness"))]
     pub without: std::collections::BTreeSet<Rule>,
+    /// Times of the protocol that are no settings are over so many times as soon: they fit settings that are as short.
+    #[cfg(any(test, feature = "harness"))]
+    pub hurry: u32,
     /// No failure detector: the members are given beforehand and stay. For simulations of stealing alone.
     pub fixed_members: bool,
 }
@@ -134,14 +141,25 @@ impl Default for Config {
             cut_off: Duration::from_secs(20),
             claim_patience: Duration::from_millis(500),
             root_results: 256 << 20,
+            may_stray: 32 << 10,
             #[cfg(any(test, feature = "harness"))]
             without: std::collections::BTreeSet::new(),
+            #[cfg(any(test, feature = "harness"))]
+            hurry: 1,
             fixed_members: false,
         }
     }
 }
 
 impl Config {
+    /// A time of the protocol; in simulations that are in a hurry it is shorter.
+    pub(crate) fn paced(&self, usual: Duration) -> Duration {
+        #[cfg(any(test, feature = "harness"))]
+        return usual / self.hurry.max(1);
+        #[cfg(not(any(test, feature = "harness")))]
+        usual
+    }
+
     /// Does that rule hold?
     pub(crate) fn obeys(&self, rule: Rule) -> bool {
         #[cfg(any(test, feature = "harness"))]

@@ -1,34 +1,99 @@
 //! Which times of the protocol run out. A simulation whose faults are shorter than a time never meets what follows when it is
 //! over, so simulations count; elsewhere nothing is counted.
 
-/// A time of the protocol after whose end something else is done.
+/// A time of the protocol after whose end something else is done. Not among them: rates (so often is gossiped, compared, told),
+/// and waits for more of the same, which are over before anything can happen;
+/// and what is over before a pool stands.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Limit {
     /// [`Config::partition_wait`](super::Config::partition_wait): a master is chosen although half of the pool is away.
     PartitionWait,
+    /// The network has been quiet for a moment since the master fell silent: it was alone.
+    Settle,
     /// Those before in line have not become master.
     Precedence,
+    /// A master of whom this node has heard has not come into its view.
+    Appears,
+    /// Somebody has not told its orphan table, and `main` begins.
+    CatchUp,
+    /// [`Config::suspicion`](super::Config::suspicion): a silent node is declared dead.
+    Suspicion,
+    /// A machine said that nobody listens there, and no word came from the node since.
+    Refute,
+    /// [`Config::redial`](super::Config::redial): somebody who was lost is dialled.
+    Redial,
     /// [`Config::cut_off`](super::Config::cut_off): a peer that nobody can reach is declared dead.
     CutOff,
+    /// A third node did not bring a peer to speak that cannot be reached directly.
+    Call,
+    /// A circuit has carried nothing for so long that it is closed.
+    CircuitIdle,
+    /// A timer is so late that this node must have slept.
+    Slept,
+    /// A newcomer says that nobody answers.
+    Search,
+    /// [`Config::claim_patience`](super::Config::claim_patience): a claim is withdrawn.
+    Claim,
+    /// Workers say nothing, and may have no room on their stacks: hosted jobs that have not begun go back.
+    FullStack,
+    /// Somebody has not said that its orphans are announced, and is not waited for.
+    Flush,
+    /// Who flushed, and what was closed, is forgotten.
+    Remember,
+    /// What others said that an owner has is not on its sheet, and is not believed any more.
+    Hearsay,
+    /// A keeper has not said that it has what it was to keep, and is asked again.
+    Keep,
     /// A draining node stops waiting for its jobs to be given up.
     GivingUp,
     /// A draining node stops waiting for its heir.
     HandingOver,
     /// A draining node stops waiting for acknowledgements.
     LastWords,
-    /// A newcomer says that nobody answers.
-    Search,
+    /// A request for jobs has not been answered.
+    Request,
+    /// A peer that could not be reached is tried again.
+    Reconnect,
+    /// A holder of a shared value has said nothing for so long that another is asked.
+    Fetch,
+    /// Who waits for a shared value is told that it is on its way.
+    Soon,
+    /// Who asked for a shared value in vain is forgotten.
+    Denied,
+    /// A process that was declared dead has not come back, and what only it would have ended goes.
+    ComesBack,
 }
 
 /// All of them, with their names.
-pub const LIMITS: [(Limit, &str); 7] = [
+pub const LIMITS: [(Limit, &str); 28] = [
     (Limit::PartitionWait, "partition wait"),
+    (Limit::Settle, "settle"),
     (Limit::Precedence, "precedence"),
+    (Limit::Appears, "appears"),
+    (Limit::CatchUp, "catch up"),
+    (Limit::Suspicion, "suspicion"),
+    (Limit::Refute, "refute"),
+    (Limit::Redial, "redial"),
     (Limit::CutOff, "cut off"),
+    (Limit::Call, "call"),
+    (Limit::CircuitIdle, "idle circuit"),
+    (Limit::Slept, "slept"),
+    (Limit::Search, "search"),
+    (Limit::Claim, "claim patience"),
+    (Limit::FullStack, "full stack"),
+    (Limit::Flush, "flush wait"),
+    (Limit::Remember, "remembered"),
+    (Limit::Hearsay, "hearsay"),
+    (Limit::Keep, "keep again"),
     (Limit::GivingUp, "giving up"),
     (Limit::HandingOver, "handing over"),
     (Limit::LastWords, "last words"),
-    (Limit::Search, "search"),
+    (Limit::Request, "request"),
+    (Limit::Reconnect, "reconnect"),
+    (Limit::Fetch, "fetch"),
+    (Limit::Soon, "soon"),
+    (Limit::Denied, "denied"),
+    (Limit::ComesBack, "comes back"),
 ];
 
 /// How often each of [`LIMITS`] ran out.

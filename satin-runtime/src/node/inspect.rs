@@ -81,6 +81,10 @@ pub struct Inspection {
     pub unsaid: usize,
     /// Shared values that are being fetched.
     pub fetches: usize,
+    /// Jobs and answers that wait for shared values.
+    pub waiting: usize,
+    /// Root jobs with bounds, but for those whose results are kept here.
+    pub bounds: usize,
     /// What was done about deaths and departures so far.
     pub tally: Tally,
 }
@@ -95,7 +99,7 @@ impl Inspection {
         let hosted = hosted.filter(|hosted| !(hosted.waiters.is_empty() && of_root(&hosted.id)));
         let entries = self.entries.iter().filter(|entry| !of_root(&entry.id));
         let books = self.outstanding.len() + hosted.count() + entries.count();
-        books + self.unsaid + self.fetches
+        books + self.unsaid + self.fetches + self.waiting + self.bounds
     }
 }
 
@@ -115,6 +119,8 @@ impl Node {
         inspection.entries.clear();
         self.steal.inspect(inspection);
         inspection.fetches = self.shared.fetches();
+        inspection.waiting = self.shared.waiting();
+        inspection.bounds = self.bounds.under_way();
         let entries = self.table.orphans();
         let entries = entries.map(|(id, fingerprint, owner, finished)| Entry {
             owner,

@@ -373,7 +373,7 @@ impl Node {
             membership: membership::Membership::new(&config, &view, &mut rng, now),
             root: root::Roots::new(&view),
             shared: shared::Values::default(),
-            bounds: shared::Bounds::default(),
+            bounds: shared::Bounds::new(&config),
             homes: shared::Homes::default(),
             steal: steal::Steal::new(&config),
             table: repair::Table::new(view.me().peer),
@@ -711,6 +711,7 @@ impl Parts<'_> {
     ) {
         self.steal.connected(cx, peer.peer, epoch, round_trip);
         self.membership.connected(cx, peer, epoch);
+        self.root.connected(cx, peer.peer);
     }
 
     /// Another connection is about to take the place of the one that stands, if one does.
@@ -1000,8 +1001,12 @@ impl Parts<'_> {
             }
             M::Ended { term, master, code } => self.root.ended(cx, from, (term, master), code),
             M::RootsDone(runs) => {
+                // After a partition there may be two mains in one term: what is over for the other is not for ours.
+                let master = self.root.master(cx.view).map(|master| master.peer);
                 for run in runs {
-                    self.root_done(cx, run);
+                    if !run.name.is_of_main() || master == Some(from) {
+                        self.root_done(cx, run);
+                    }
                 }
             }
             M::Want {

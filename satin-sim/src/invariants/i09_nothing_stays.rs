@@ -1,5 +1,5 @@
-//! I9: after the root jobs, what was hosted, outstanding, claimed or announced is gone everywhere, nothing of it is unsaid, and
-//! no value is being fetched; all but the results of the root jobs themselves, which a `main` that begins anew will ask for.
+//! I9: after the root jobs, what was hosted, outstanding, claimed or announced is gone everywhere, nothing of it is unsaid, no
+//! value is being fetched or waited for, and no bound is known; all but the results of the root jobs themselves, which a `main` that begins anew will ask for.
 
 use super::{Invariant, Run};
 
@@ -26,8 +26,8 @@ impl Invariant for NothingStays {
                     .map(|entry| format!("{} of {:?}", entry.id, entry.owner))
                     .collect();
                 return Err(format!(
-                    "node {node} has something left: outstanding {away:?}, hosted {hosted:?}, in the orphan table {entries:?}, {} peers to be told something, {} fetches",
-                    books.unsaid, books.fetches
+                    "node {node} has something left: outstanding {away:?}, hosted {hosted:?}, in the orphan table {entries:?}, {} peers to be told something, {} fetches, {} wait for values, {} root jobs with bounds",
+                    books.unsaid, books.fetches, books.waiting, books.bounds
                 ));
             }
         }

@@ -2,6 +2,11 @@
 
 use super::{Invariant, Run};
 
+/// One end of a life can bring the same job back on two ways: at the thief of an orphan above it, which goes on, and below the
+/// repair of an ancestor of both, where that orphan cannot be claimed because it lies further down on the very stack that
+/// runs the repair. Without this, one seed of some thousands says 3 runs and 1 reason.
+const TWO_WAYS: u64 = 2;
+
 pub(super) struct Reasons;
 
 impl Invariant for Reasons {
@@ -18,9 +23,8 @@ impl Invariant for Reasons {
             return Ok(());
         };
         let most = runs.values().copied().max().unwrap_or(0);
-        // One end can bring the same job back on several ways: at the thief of an orphan above it, and below the repair of its parent.
         let reasons = run.ends;
-        match u64::from(most) <= 1 + 3 * reasons {
+        match u64::from(most) <= 1 + reasons + TWO_WAYS {
             true => Ok(()),
             false => Err(format!(
                 "a job has run {most} times, and there were {reasons} reasons to run one again"

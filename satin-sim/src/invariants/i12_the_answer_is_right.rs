@@ -1,4 +1,5 @@
-//! I12: the answer is right, wherever a root job came to its end; so is the bound that came with it; and a panic is seen.
+//! I12: the answer is right, wherever a root job came to its end; so is the bound that came with it, with its witness; and a
+//! panic is seen.
 
 use satin_runtime::node::cluster::{Ending, LEAF_PANICS, OtherRoot, Sighting};
 
@@ -52,26 +53,19 @@ fn is_right(ending: &Ending, run: &Run<'_>) -> bool {
     }
 }
 
-/// What leads to a result has been offered before the result comes.
+/// What leads to a result has been offered before the result comes: the best of all leaves, with a witness that is worth it.
 fn check_bounds(run: &Run<'_>) -> Result<(), String> {
-    let wrong = |seen: &&Sighting| seen.bound != Some(seen.result);
-    match run
-        .cluster
-        .sightings()
-        .iter()
-        .find(wrong)
-        .filter(|_| run.bounds)
-    {
-        None => Ok(()),
-        Some(Sighting {
-            node,
-            tag,
-            result,
-            bound,
-        }) => Err(format!(
-            "main at node {node} sees the result {result} of {tag:?}, and the bound is {bound:?} there"
-        )),
-    }
+    let mut sightings = run.cluster.sightings().iter();
+    let Some(seen) = sightings.find(|seen| !seen.is_right(run.cluster)) else {
+        return Ok(());
+    };
+    let right = run.cluster.outcome(seen.program).bound;
+    let Sighting {
+        node, tag, bound, ..
+    } = seen;
+    Err(format!(
+        "main at node {node} has the result of {tag:?}, and the bound is {bound:?} there, which should be {right:?} with its witness"
+    ))
 }
 
 /// Those that other threads called, on nodes that are still there.

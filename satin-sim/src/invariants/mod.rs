@@ -53,8 +53,6 @@ pub struct Run<'c> {
     pub right: &'c [u64],
     /// Does a leaf of a program panic? Then every main must see that.
     pub panics: bool,
-    /// Must every main see the bound that led to its result?
-    pub bounds: bool,
     /// Nodes that were told to go.
     pub drained: &'c [u32],
     /// Did the root jobs end in time?

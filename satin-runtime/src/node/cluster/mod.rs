@@ -15,6 +15,7 @@
 //! assert!(cluster.run_until(Duration::from_secs(10), |cluster| cluster.is_done(0)));
 //! ```
 
+mod bounds;
 mod clock;
 mod faults;
 mod program;
@@ -26,10 +27,11 @@ mod workers;
 #[cfg(test)]
 mod tests;
 
+pub use bounds::{BEST, Found, Sighting, Smallest};
 pub use program::{Outcome, Program, Shape, Work, mix};
 pub use threads::OtherRoot;
 pub use wire::{KINDS, Path, Wire, kind, size};
-pub use workers::{BEST, Effort, LEAF_PANICS};
+pub use workers::{Effort, LEAF_PANICS};
 
 use std::{
     cmp::Reverse,
@@ -374,46 +376,12 @@ pub struct Cluster {
     sightings: Vec<Sighting>,
 }
 
-/// A result of a [`Shape::Best`] as main saw it, with what its bound said at that moment.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Sighting {
-    /// The node where main runs.
-    pub node: u32,
-    /// The root job.
-    pub tag: RootRun,
-    /// Its result.
-    pub result: u64,
-    /// The bound; `None` if no offer had arrived there.
-    pub bound: Option<u64>,
-}
-
 /// Hosted jobs that improve a bound just before they are done.
 struct Promises {
     bound: BoundName,
     root: RootName,
     /// What the job with that result has offered.
     made: BTreeMap<Vec<u8>, u64>,
-}
-
-/// The bounds of imaginary programs: numbers, little-endian, the smaller the better.
-#[derive(Clone, Copy, Debug)]
-pub struct Smallest;
-
-impl Smallest {
-    /// As it travels.
-    #[must_use]
-    pub fn write(value: u64) -> Vec<u8> {
-        value.to_le_bytes().to_vec()
-    }
-
-    /// As it was written.
-    ///
-    /// # Panics
-    /// If it was not.
-    #[must_use]
-    pub fn read(bytes: &[u8]) -> u64 {
-        u64::from_le_bytes(bytes.try_into().expect("8 bytes"))
-    }
 }
 
 type Held = Arc<Mutex<BTreeMap<ValueName, Vec<u8>>>>;
@@ -445,12 +413,6 @@ impl Lattices for Process {
 
 fn lock(held: &Held) -> MutexGuard<'_, BTreeMap<ValueName, Vec<u8>>> {
     held.lock().expect("nobody panics with it")
-}
-
-impl Lattices for Smallest {
-    fn join(&self, _bound: BoundName, have: &[u8], new: &[u8]) -> Option<Vec<u8>> {
-        (Smallest::read(new) < Smallest::read(have)).then(|| new.to_vec())
-    }
 }
 
 impl Cluster {
@@ -869,12 +831,6 @@ impl Cluster {
     #[must_use]
     pub fn endings(&self) -> &[Ending] {
         &self.endings
-    }
-
-    /// What every main saw of its searches so far.
-    #[must_use]
-    pub fn sightings(&self) -> &[Sighting] {
-        &self.sightings
     }
 
     fn go_on_with_main(&mut self, node: u32) {
@@ -1675,23 +1631,6 @@ impl Cluster {
         }
     }
 
-    /// Main reads the bound of a search as soon as it has the result.
-    fn look_at_bound(&mut self, node: u32, tag: RootRun, result: u64) {
-        let slot = self.slot(node);
-        let program = slot.running.map(|running| running.program as usize);
-        let shape = program.map(|program| self.programs[program].shape);
-        if let Some(Shape::Best { .. }) = shape {
-            let arrived = self.bound(node, BEST, tag).into_iter();
-            let bound = arrived.chain(slot.workers.best_of(tag.name)).min();
-            self.sightings.push(Sighting {
-                node,
-                tag,
-                result,
-                bound,
-            });
-        }
-    }
-
     fn main_sees(&mut self, node: u32, tag: RootRun, result: u64) {
         self.look_at_bound(node, tag, result);
         let slot = self.slot_mut(node);
@@ -1841,8 +1780,7 @@ impl Cluster {
             }
             Action::Improve(offer) => {
                 if offer.bound == BEST {
-                    slot.workers
-                        .improve(offer.root, Smallest::read(&offer.value));
+                    slot.workers.improve(offer.root, Found::read(&offer.value));
                 }
                 let place = slot.bounds.entry((offer.bound, offer.root));
                 let have = place.or_insert_with(|| offer.value.clone());

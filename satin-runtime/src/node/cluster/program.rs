@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::bounds::Found;
 use crate::job::Fingerprint;
 
 /// One invocation, small enough to travel.
@@ -13,10 +14,12 @@ pub struct Work {
     pub height: u32,
     /// What its way down has cost so far, see [`Shape::Best`].
     pub cost: u32,
+    /// The way down to it in a [`Shape::Best`]: one digit for each step, see [`Program::cost_of`].
+    pub way: u64,
 }
 
 /// Bytes of a [`Work`] as it travels.
-const PACKED: usize = 16;
+const PACKED: usize = 24;
 
 impl Work {
     /// As it travels, in so many bytes at least.
@@ -26,6 +29,7 @@ impl Work {
         bytes.extend_from_slice(&self.seed.to_le_bytes());
         bytes.extend_from_slice(&self.height.to_le_bytes());
         bytes.extend_from_slice(&self.cost.to_le_bytes());
+        bytes.extend_from_slice(&self.way.to_le_bytes());
         bytes.resize(size, 0);
         bytes
     }
@@ -40,6 +44,7 @@ impl Work {
             seed: u64::from(word(0)) | u64::from(word(4)) << 32,
             height: word(8),
             cost: word(12),
+            way: u64::from(word(16)) | u64::from(word(20)) << 32,
         }
     }
 
@@ -104,7 +109,7 @@ pub struct Program {
     pub leaf: Duration,
     /// How long each phase of an inner job takes before it spawns.
     pub inner: Duration,
-    /// Bytes of arguments; a job needs 16 at least.
+    /// Bytes of arguments; a job needs 24 at least.
     pub size: usize,
     /// Where its randomness comes from.
     pub seed: u64,
@@ -114,6 +119,8 @@ pub struct Program {
     pub changing: bool,
     /// Of a thousand leaves so many panic.
     pub panics: u64,
+    /// Leaves offer what they cost as a bound. Those of a [`Shape::Best`] always do.
+    pub bounded: bool,
     /// The job with this [`Work::seed`] ends the process of every node that runs it.
     pub poison: Option<u64>,
 }
@@ -132,6 +139,7 @@ impl Program {
             feeds: false,
             changing: false,
             panics: 0,
+            bounded: false,
             poison: None,
         }
     }
@@ -156,6 +164,7 @@ impl Program {
             seed: mix(self.seed),
             height,
             cost: 0,
+            way: 0,
         }
     }
 
@@ -164,14 +173,18 @@ impl Program {
     pub fn child(&self, work: Work, index: u32, before: u64) -> Work {
         let fed = if self.feeds { mix(before) } else { 0 };
         let seed = mix(work.seed ^ mix(u64::from(index) + 1) ^ fed);
-        let more = match self.shape {
-            Shape::Best { .. } => (mix(seed ^ 0xc057) % 4) as u32,
-            _ => 0,
+        let (more, way) = match self.shape {
+            Shape::Best { width, .. } => {
+                let way = work.way * u64::from(width) + u64::from(index);
+                ((mix(seed ^ 0xc057) % 4) as u32, way)
+            }
+            _ => (0, 0),
         };
         Work {
             seed,
             height: work.height - 1,
             cost: work.cost + more,
+            way,
         }
     }
 
@@ -280,9 +293,30 @@ impl Program {
 
     /// What a leaf offers as a bound.
     #[must_use]
-    pub fn offers(&self, work: Work) -> Option<u64> {
-        let best = matches!(self.shape, Shape::Best { .. });
-        (best && work.height == 0).then_some(u64::from(work.cost))
+    pub fn offers(&self, work: Work) -> Option<Found> {
+        let witness = match self.shape {
+            _ if work.height > 0 => return None,
+            Shape::Best { .. } => work.way,
+            _ if self.bounded => work.seed,
+            _ => return None,
+        };
+        let cost = self.cost_of(witness)?;
+        Some(Found { cost, witness })
+    }
+
+    /// What the leaf costs that a witness names: in a [`Shape::Best`] the way down to it, elsewhere its [`Work::seed`].
+    /// `None` if there is none of that name.
+    #[must_use]
+    pub fn cost_of(&self, witness: u64) -> Option<u64> {
+        let Shape::Best { width, height } = self.shape else {
+            return Some(mix(witness ^ 0xb0d) % 1000);
+        };
+        let width = u64::from(width);
+        let steps = (0..height).rev().map(|place| witness / width.pow(place));
+        let leaf = steps.fold(self.root(), |work, way| {
+            self.child(work, (way % width) as u32, 0)
+        });
+        (leaf.way == witness).then_some(u64::from(leaf.cost))
     }
 
     /// Is a job cut off if that is known already?
@@ -312,6 +346,7 @@ impl Program {
             jobs: 1,
             leaves: 0,
             time: Duration::ZERO,
+            bound: self.offers(work).map(|found| found.cost),
         };
         let race = self.races(work);
         let (mut phase, mut index) = (0, 0);
@@ -326,6 +361,7 @@ impl Program {
                 all.jobs += child.jobs;
                 all.leaves += child.leaves;
                 all.time += child.time;
+                all.bound = all.bound.into_iter().chain(child.bound).min();
                 index += 1;
             }
             phase += 1;
@@ -346,6 +382,8 @@ pub struct Outcome {
     pub leaves: u64,
     /// The sum of their durations.
     pub time: Duration,
+    /// The best that its leaves offer. In a race, which of them run is chance.
+    pub bound: Option<u64>,
 }
 
 /// Scatters bits (splitmix64).
@@ -364,6 +402,23 @@ fn unit(seed: u64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_bound_of_a_search_is_its_result_and_a_witness_is_checked() {
+        let shape = Shape::Best {
+            width: 3,
+            height: 4,
+        };
+        for seed in 0..20 {
+            let program = Program::new(shape, Duration::from_millis(1)).seeded(seed);
+            let outcome = program.sequential();
+            assert_eq!(outcome.bound, Some(outcome.result));
+            let costs: Vec<u64> = (0..81).filter_map(|way| program.cost_of(way)).collect();
+            assert_eq!(costs.len(), 81);
+            assert_eq!(costs.iter().min(), outcome.bound.as_ref());
+            assert_eq!(program.cost_of(81), None, "no leaf has that name");
+        }
+    }
 
     #[test]
     fn knary_has_the_leaves_it_should() {

@@ -267,7 +267,7 @@ fn marks_are_inherited_as_long_as_there_may_be_something() {
         outside.workers.orphan(OrphanNews::Settled(!unsettled));
         outside.host(true);
         outside.run(0);
-        // The worker runs the youngest; the other two are there to be taken.
+        // The worker runs the first child; the other two are there to be taken, the last one first.
         let mut taken = outside.take();
         taken.extend(outside.take());
         let marks = taken
@@ -276,9 +276,9 @@ fn marks_are_inherited_as_long_as_there_may_be_something() {
             .collect();
         (marks, outside)
     };
-    let (settled, _): (Vec<bool>, _) = marks(false, 0);
+    let (settled, _): (Vec<bool>, _) = marks(false, 2);
     assert_eq!(settled, [true, false]);
-    let (unsettled, _) = marks(true, 0);
+    let (unsettled, _) = marks(true, 2);
     assert_eq!(unsettled, [true, true]);
 }
 
@@ -286,11 +286,11 @@ fn marks_are_inherited_as_long_as_there_may_be_something() {
 fn what_finished_before_a_sync_is_saved_when_a_job_is_given_up() {
     let mut outside = Outside::new(knary(0));
     outside.host(false);
-    // The worker runs child 2 and its leaves.
+    // The worker runs child 0 and its leaves.
     outside.run(0);
     let taken = outside.take();
     let programs = outside.programs.clone();
-    let (_, _, value) = outside.child(0);
+    let (_, _, value) = outside.child(2);
     outside
         .workers
         .deliver(&programs, taken[0].0, &result(value));
@@ -313,8 +313,8 @@ fn what_finished_before_a_sync_is_saved_when_a_job_is_given_up() {
         .iter()
         .map(|saved| saved.id.to_string())
         .collect();
-    // A leaf of child 2, too, which has not synced.
-    assert_eq!(ids, ["0.0", "0.2.2"]);
+    // A leaf of child 0, too, which has not synced.
+    assert_eq!(ids, ["0.2", "0.0.0"]);
     assert!(outside.workers.is_empty());
 }
 
@@ -332,7 +332,21 @@ fn what_was_used_already_is_not_saved() {
     });
     let saved = saved.expect("it is given up");
     let ids: Vec<String> = saved.iter().map(|saved| saved.id.to_string()).collect();
-    assert_eq!(ids, ["0.2.2"]);
+    assert_eq!(ids, ["0.1.1"]);
+}
+
+#[test]
+fn children_run_in_program_order_and_others_take_the_last_first() {
+    let mut outside = Outside::new(knary(0));
+    outside.host(false);
+    outside.run(0);
+    let taken = outside.take();
+    let ids: Vec<String> = taken.iter().map(|(_, job)| job.id.to_string()).collect();
+    assert_eq!(ids, ["0.2"], "half of two, and the first has begun");
+    // What is being run: the root, its first child, and its first leaf.
+    assert_eq!(outside.workers.on_stack(0), ["0", "0.0", "0.0.0"]);
+    outside.run(1);
+    assert_eq!(outside.workers.on_stack(0), ["0", "0.0", "0.0.1"]);
 }
 
 #[test]

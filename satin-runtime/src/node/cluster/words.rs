@@ -6,7 +6,7 @@ use std::{
 };
 
 use super::super::{Action, Change, Event, Message, Notice, Page, Peer, Token, message::Cargo};
-use crate::job::{Answer, JobId, OrphanNews, Parcel, Saved};
+use crate::job::{Answer, JobId, Offer, OrphanNews, Parcel, Saved};
 
 /// A line of the trace. Whether anybody reads it does not matter.
 pub(super) fn say(now: Duration, who: &str, what: &str) {
@@ -45,6 +45,16 @@ fn answer(answer: &Answer) -> &str {
         Answer::Refused(_) => "refused",
         Answer::Aborted => "aborted",
     }
+}
+
+/// Bounds are numbers here, with a witness behind each.
+fn offers(offers: &[Offer]) -> String {
+    let all = list(offers, |offer| {
+        let best = offer.value.first_chunk().copied().map(u64::from_le_bytes);
+        let best = best.map_or("?".into(), |best| best.to_string());
+        format!("{best} for root {}", offer.root.number)
+    });
+    format!("offers {all}")
 }
 
 fn jobs(jobs: &[(Token, Parcel)]) -> String {
@@ -93,8 +103,16 @@ pub(super) fn message(message: &Message) -> Option<String> {
         M::Jobs { jobs: all, .. } if all.is_empty() => "no jobs".into(),
         M::Jobs { jobs: all, .. } => jobs(all),
         M::Answers(all) => answers(all),
-        M::OffersWith(_, Cargo::Jobs { jobs: all, .. }) => format!("offers with {}", jobs(all)),
-        M::OffersWith(_, Cargo::Answers(all)) => format!("offers with {}", answers(all)),
+        M::Offers(all) | M::LargeOffers { offers: all, .. } => offers(all),
+        M::OffersWith(best, Cargo::Jobs { jobs: all, .. }) => {
+            format!("{} with {}", offers(best), jobs(all))
+        }
+        M::OffersWith(best, Cargo::Answers(all)) => {
+            format!("{} with {}", offers(best), answers(all))
+        }
+        M::OffersWith(best, Cargo::Keep { number, saved: all }) => {
+            format!("{} with keep ({number}): {}", offers(best), saved(all))
+        }
         M::Cut(_) => "cuts a lifeline".into(),
         M::Acknowledge(tokens) => format!("has {}", list(tokens, number)),
         M::Recall(tokens) => format!("does not want {}", list(tokens, number)),
@@ -166,6 +184,7 @@ pub(super) fn event(event: &Event) -> Option<String> {
             format!("root {} of term {} is done", tag.name.number, tag.term)
         }
         Event::RootResult(tag, _) => format!("root {} has a result", tag.number),
+        Event::Offered(offer) => offers(std::slice::from_ref(offer)),
         Event::Yielded(all) => format!("main has stopped; saved: {}", saved(all)),
         Event::MainEnded(code) => format!("main ends with {code}"),
         Event::Drain(grace) => format!("is to go within {grace:?}"),

@@ -10,18 +10,16 @@ use std::{
 
 use super::{
     super::{Departure, Event, HostKey, Rule, Taken},
+    bounds::{BEST, Found},
     program::{Program, Work, mix},
 };
 use crate::job::{
-    Answer, Back, BoundName, Fingerprint, JobId, Offer, OrphanNews, Parcel, Recall, Repair,
-    RootName, RootRun, Saved, ValueName,
+    Answer, Back, Fingerprint, JobId, Offer, OrphanNews, Parcel, Recall, Repair, RootName, RootRun,
+    Saved, ValueName,
 };
 
 /// What a leaf says that panics, see [`Program::panics`].
 pub const LEAF_PANICS: &str = "a leaf panics";
-
-/// The bound of a [`Shape::Best`](super::Shape::Best).
-pub const BEST: BoundName = BoundName(0xbe57);
 
 /// Where the result of a frame goes.
 #[derive(Clone, PartialEq, Debug)]
@@ -193,7 +191,7 @@ pub(super) struct Workers {
     departures: u64,
     index: Index,
     /// The best known of each root job.
-    best: BTreeMap<RootName, u64>,
+    best: BTreeMap<RootName, Found>,
     without: BTreeSet<Rule>,
     nonce: u64,
     armed: bool,
@@ -411,7 +409,7 @@ impl Workers {
                     self.poisoned |= program.poison == Some(frame.work.seed);
                     frame.result = program.own(frame.work);
                     let known = best.get(&frame.tag.name);
-                    if known.is_some_and(|best| program.prunes(frame.work, *best)) {
+                    if known.is_some_and(|best| program.prunes(frame.work, best.cost)) {
                         frame.result = Program::NOTHING;
                         self.complete(programs, top);
                         return true;
@@ -463,8 +461,10 @@ impl Workers {
         frame.children = all.collect();
         frame.pending += children;
         frame.step = Step::Wait;
-        let jobs = (first..)
+        // Children run in program order, and the deque is a stack: the last is pushed first, and is the first that others take.
+        let jobs = (first..first + children)
             .zip(&frame.children)
+            .rev()
             .map(|(index, child)| Spawned {
                 frame: top,
                 index,
@@ -596,12 +596,14 @@ impl Workers {
             frame.stop = Some(Stop::Panicked(LEAF_PANICS.into()));
         }
         let result = frame.result;
+        // What was cut off offers nothing.
         if frame.stop.is_none()
-            && let Some(cost) = program.offers(frame.work).filter(|cost| *cost == result)
-            && self.improve(frame.tag.name, cost)
+            && result != Program::NOTHING
+            && let Some(found) = program.offers(frame.work)
+            && self.improve(frame.tag.name, found)
         {
             let root = frame.tag.name;
-            let (bound, value) = (BEST, cost.to_le_bytes().to_vec());
+            let (bound, value) = (BEST, found.write());
             let offer = Offer { bound, root, value };
             self.events.push_back(Event::Offered(offer));
         }
@@ -1003,7 +1005,8 @@ impl Workers {
     /// A job that is away is settled: it must be away, or have been recalled.
     fn come_back(&mut self, departure: Departure) -> Option<Away> {
         let job = self.away.remove(&departure);
-        if job.is_none() && !self.recalled.contains(&departure) {
+        // What was recalled may cross its answer: once.
+        if job.is_none() && !self.recalled.remove(&departure) {
             let story = format!("{departure:?} comes back a second time");
             self.stray.get_or_insert(story);
         }
@@ -1062,10 +1065,12 @@ impl Workers {
     // ---- bounds
 
     /// Is that better than what was known of the root job?
-    pub(super) fn improve(&mut self, root: RootName, cost: u64) -> bool {
-        let best = self.best.entry(root).or_insert(u64::MAX);
-        let better = cost < *best;
-        *best = cost.min(*best);
+    pub(super) fn improve(&mut self, root: RootName, found: Found) -> bool {
+        let known = self.best.get(&root);
+        let better = known.is_none_or(|known| found.cost < known.cost);
+        if better {
+            self.best.insert(root, found);
+        }
         better
     }
 
@@ -1074,7 +1079,7 @@ impl Workers {
     }
 
     /// The best that the workers know of a root job.
-    pub(super) fn best_of(&self, root: RootName) -> Option<u64> {
+    pub(super) fn best_of(&self, root: RootName) -> Option<Found> {
         self.best.get(&root).copied()
     }
 
@@ -1086,6 +1091,13 @@ impl Workers {
             Away::Spawned(job) => Some(self.id(job.frame).child(job.index)),
             Away::Root(root) => Some(JobId::ROOT.child(root.tag.name.number)),
         }
+    }
+
+    /// The jobs on the stack of a worker, from the bottom up.
+    #[cfg(test)]
+    pub(super) fn on_stack(&self, lane: usize) -> Vec<String> {
+        let stack = self.lanes[lane].stack.iter();
+        stack.map(|frame| self.id(*frame).to_string()).collect()
     }
 
     /// What came back although it was not away.

@@ -16,7 +16,10 @@ use std::{collections::VecDeque, net::SocketAddr, time::Duration};
 
 use rand::RngExt;
 
-use super::super::{Action, Context, Identity, NodeId};
+use super::super::{
+    Action, Context, Identity, NodeId,
+    expiry::{Limit, ran_out},
+};
 
 /// So many are remembered. Beyond that the oldest of the site with the most entries is forgotten: one of each part that
 /// can be reached is enough, and the longest list is that of one part.
@@ -108,6 +111,7 @@ impl Lost {
         let Some(missed) = self.missed.pop_front() else {
             return;
         };
+        ran_out(Limit::Redial);
         let addr = missed.addr;
         self.missed.push_back(missed);
         cx.actions.push_back(Action::Connect { addr, peer: None });

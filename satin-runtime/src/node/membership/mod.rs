@@ -18,7 +18,10 @@ use std::{
 use rand::rngs::SmallRng;
 
 use super::{
-    Action, Config, Context, Identity, Message, Notice, Peer, View, root::Roots, shared::Bounds,
+    Action, Config, Context, Identity, Message, Notice, Peer, View,
+    expiry::{Limit, ran_out},
+    root::Roots,
+    shared::Bounds,
     steal::End,
 };
 pub(crate) use detector::suspicion;
@@ -185,6 +188,7 @@ impl Membership {
         if let Some(late) = self.due().and_then(|due| now.checked_sub(due + self.slept))
             && late > SLEPT
         {
+            ran_out(Limit::Slept);
             self.slept += late;
         }
         now.saturating_sub(self.slept)

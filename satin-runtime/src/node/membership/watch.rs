@@ -12,7 +12,10 @@ use std::{collections::BTreeMap, time::Duration};
 use rand::{RngExt, rngs::SmallRng};
 
 use super::{
-    super::{Action, Config, Context, Message, Peer, View},
+    super::{
+        Action, Config, Context, Message, Peer, View,
+        expiry::{Limit, ran_out},
+    },
     detector::{Detector, Ending, suspicion},
 };
 
@@ -100,6 +103,12 @@ impl Watch {
                     ),
                     None => (detector.is_active(peer), Ending::Gone),
                 };
+                if dead {
+                    ran_out(match ending {
+                        Ending::Gone => Limit::Refute,
+                        _ => Limit::Suspicion,
+                    });
+                }
                 dead.then_some((peer, ending))
             })
             .collect()

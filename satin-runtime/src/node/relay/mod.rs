@@ -293,6 +293,9 @@ impl Relay {
         if cx.now < astray.next_call || cx.links.circuit(peer).is_some() {
             return;
         }
+        if astray.call.is_some() {
+            ran_out(Limit::Call);
+        }
         let direct = cx.links.all_direct();
         let others: Vec<Peer> = direct
             .filter(|other| *other != peer && !astray.asked.contains(other))
@@ -328,6 +331,9 @@ impl Relay {
     ) -> Due {
         let slept = self.next_timeout(cx.links);
         let slept = slept.and_then(|due| cx.now.checked_sub(due).filter(|late| *late > SLEPT));
+        if slept.is_some() {
+            ran_out(Limit::Slept);
+        }
         let mut due = Due::default();
         for peer in self.astray.keys().copied().collect::<Vec<_>>() {
             if let (Some(slept), Some(astray)) = (slept, self.astray.get_mut(&peer)) {
@@ -379,6 +385,7 @@ impl Relay {
         if cx.now < self.astray.get(&peer)?.used + IDLE {
             return None;
         }
+        ran_out(Limit::CircuitIdle);
         let envelope = Envelope {
             from: cx.view.me().peer,
             to: peer,

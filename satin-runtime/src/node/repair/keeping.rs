@@ -7,7 +7,10 @@ use std::{
 
 use rand::seq::IndexedRandom;
 
-use super::super::{Action, Context, Message, Peer, Rule};
+use super::super::{
+    Action, Context, Message, Peer, Rule,
+    expiry::{Limit, ran_out},
+};
 use crate::job::{Answer, RootTag, Saved};
 
 /// A root job's result is kept by so many others; at two sites, if there are two. Too small: it is lost with them. Too
@@ -149,6 +152,7 @@ impl Keeping {
             if pending.again > cx.now {
                 continue;
             }
+            ran_out(Limit::Keep);
             pending.wait *= 2;
             pending.again = cx.now + pending.wait;
             let keep = Message::Keep {

@@ -9,7 +9,10 @@ use std::{
     time::Duration,
 };
 
-use super::super::{Action, Change, Page, Peer, View};
+use super::super::{
+    Action, Change, Page, Peer, View,
+    expiry::{Limit, ran_out},
+};
 use crate::job::{Fingerprint, JobId, OrphanNews};
 
 /// Changes of a sheet that are remembered one by one; who has missed more gets the whole sheet. Too small: whole sheets
@@ -489,10 +492,15 @@ impl Table {
             let sheet = self.sheets.get(&owner);
             let name = (id, fingerprint);
             if sheet.is_none_or(|sheet| !sheet.orphans.contains_key(&name)) {
+                ran_out(Limit::Hearsay);
                 self.strike(actions, &name.0, (fingerprint, owner));
             }
         }
+        let dead = self.dead.len();
         self.dead.retain(|_, until| *until > now);
+        if self.dead.len() < dead && !self.settled {
+            ran_out(Limit::Flush);
+        }
         let Some(own) = self.sheets.get_mut(&self.me) else {
             return;
         };
@@ -500,6 +508,7 @@ impl Table {
         own.flushed.retain(|_, at| *at + REMEMBER > now);
         own.closed.retain(|_, at| *at + REMEMBER > now);
         if own.flushed.len() + own.closed.len() < before {
+            ran_out(Limit::Remember);
             // Nobody is told one by one: the sheet is given out as a whole from here on.
             own.version += 1;
             own.log.clear();

@@ -112,16 +112,17 @@ impl Vacancy {
     }
 
     /// There is a master, but nobody here knows it yet.
-    pub(super) fn until_it_appears(now: Duration) -> Vacancy {
+    pub(super) fn until_it_appears(cx: &Context<'_>) -> Vacancy {
         Vacancy {
-            appears: now + APPEARS,
-            ..Vacancy::new(now, true)
+            appears: cx.now + cx.config.paced(APPEARS),
+            ..Vacancy::new(cx.now, true)
         }
     }
 
     /// This node slept: what it was to do meanwhile is done a moment later, once it has heard the others.
     pub(super) fn wake(&mut self, now: Duration) {
         if let Some(late) = now.checked_sub(self.look).filter(|late| *late > SLEPT) {
+            ran_out(Limit::Slept);
             self.since += late;
             self.appears = self.appears.max(now + SETTLE);
             self.look = now + SETTLE;
@@ -139,6 +140,10 @@ impl Vacancy {
         self.look = now + LOOK_AGAIN;
         if now < self.appears {
             return Step::Wait;
+        }
+        if self.appears > self.since {
+            ran_out(Limit::Appears);
+            self.appears = self.since;
         }
         let patience = self.since + cx.config.partition_wait;
         if self.silent && now < patience {
@@ -160,7 +165,7 @@ impl Vacancy {
         }
         let turn = match before {
             0 => Duration::ZERO,
-            _ => patience + PRECEDENCE * before as u32,
+            _ => patience + cx.config.paced(PRECEDENCE) * before as u32,
         };
         if now < turn {
             return Step::Wait;
@@ -169,6 +174,8 @@ impl Vacancy {
             ran_out(Limit::Precedence);
         } else if self.silent && now >= patience {
             ran_out(Limit::PartitionWait);
+        } else if self.silent {
+            ran_out(Limit::Settle);
         }
         Step::Act
     }

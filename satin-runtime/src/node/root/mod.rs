@@ -23,6 +23,7 @@ use std::{collections::BTreeSet, time::Duration};
 
 use super::{
     Action, Context, Identity, Message, NodeId, Notice, Peer, View,
+    expiry::{Limit, ran_out},
     membership::{Membership, Why},
 };
 use crate::job::RootRun;
@@ -66,6 +67,8 @@ pub struct Roots {
     catching_up: Option<CatchUp>,
     /// Over, and not told to the others yet.
     over: Vec<RootRun>,
+    /// The last of `main` that was over here, which ends those before it.
+    last_over: Option<RootRun>,
     tell: Option<Duration>,
 }
 
@@ -112,6 +115,7 @@ impl Roots {
             silent: Silent::default(),
             catching_up: None,
             over: Vec::new(),
+            last_over: None,
             tell: None,
         }
     }
@@ -137,6 +141,7 @@ impl Roots {
         }
         let until = self.catching_up.as_ref().map(|catch_up| catch_up.until);
         if until.is_some_and(|until| until <= cx.now) {
+            ran_out(Limit::CatchUp);
             self.run_main(cx);
         }
     }
@@ -214,12 +219,31 @@ impl Roots {
             cx.actions.push_back(Action::Send(peer, Message::Draining));
         }
         self.name_master(cx, peer);
+        self.tell_last_over(cx, peer);
         self.release(cx);
     }
 
     /// This node has begun another life: what its former one said of the master may not have arrived.
     pub(crate) fn anew(&self, cx: &mut Context<'_>, peer: Peer) {
         self.name_master(cx, peer);
+        self.tell_last_over(cx, peer);
+    }
+
+    /// A connection stands: what went over the one before it may be lost.
+    pub(crate) fn connected(&self, cx: &mut Context<'_>, peer: Peer) {
+        if cx.view.is_alive(peer) {
+            self.tell_last_over(cx, peer);
+        }
+    }
+
+    /// Which root jobs of `main` are over: those who were not there, or not to be reached, when the others were told. Without
+    /// that, such a node keeps bounds and values of the last root job as long as the pool lasts.
+    fn tell_last_over(&self, cx: &mut Context<'_>, peer: Peer) {
+        let last = self.last_over.filter(|last| last.term == self.term);
+        if let Some(last) = last.filter(|_| self.is_master(cx.view)) {
+            let over = Message::RootsDone(vec![last]);
+            cx.actions.push_back(Action::Send(peer, over));
+        }
     }
 
     fn name_master(&self, cx: &mut Context<'_>, peer: Peer) {
@@ -254,6 +278,8 @@ impl Roots {
         });
         if let Some(told) = told {
             cx.actions.push_back(Action::Send(peer, told));
+            // Word of it by another than its master would not have been heeded.
+            self.tell_last_over(cx, peer);
         }
     }
 
@@ -285,7 +311,7 @@ impl Roots {
             self.vacancy = Some(match why {
                 Why::Left | Why::Gone => Vacancy::new(cx.now, false),
                 Why::Silent => Vacancy::new(cx.now, true),
-                Why::Reborn => Vacancy::until_it_appears(cx.now),
+                Why::Reborn => Vacancy::until_it_appears(cx),
             });
         }
         self.look(cx, membership);
@@ -337,8 +363,8 @@ impl Roots {
         let me = cx.view.me().peer;
         match old {
             Some((old, _)) if old < new => self.tell_master(cx, from),
-            // Of our own lives nobody knows better than we do.
-            Some((old, _)) if old == new && peer.id == me.id => {}
+            // Of our own lives nobody knows better than we do; but the sender may have followed another until now.
+            Some((old, _)) if old == new && peer.id == me.id => self.tell_last_over(cx, from),
             Some((old, known)) if old == new => {
                 if peer.generation > known.generation {
                     self.follow(cx, term, master);
@@ -352,6 +378,9 @@ impl Roots {
                 self.follow(cx, term, master);
                 if peer.id != me.id {
                     relay(cx, from, &told);
+                }
+                if peer.id != me.id && peer != from {
+                    cx.actions.push_back(Action::Send(peer, told));
                 }
             }
         }
@@ -381,7 +410,7 @@ impl Roots {
             }
             self.catch_up(cx);
         } else if !cx.view.is_alive(master.peer) {
-            self.vacancy = Some(Vacancy::until_it_appears(cx.now));
+            self.vacancy = Some(Vacancy::until_it_appears(cx));
         }
     }
 
@@ -467,6 +496,9 @@ impl Roots {
     }
 
     pub(crate) fn finished(&mut self, cx: &mut Context<'_>, run: RootRun) {
+        if run.name.is_of_main() {
+            self.last_over = Some(run);
+        }
         self.over.push(run);
         let after = told_after(cx.view.len());
         self.tell.get_or_insert(cx.now + after);

@@ -24,7 +24,9 @@ use std::{
     time::Duration,
 };
 
-use super::super::{Action, Context, Lattices, Message, Peer, View, message::Cargo, steal::Steal};
+use super::super::{
+    Action, Config, Context, Lattices, Message, Peer, View, message::Cargo, steal::Steal,
+};
 use crate::job::{Answer, BoundName, Offer, RootName, RootRun, Saved};
 
 /// A peer of the same site is told of better bounds no more often than this.
@@ -35,9 +37,6 @@ const FAR_GAP: Duration = Duration::from_millis(10);
 const SMALL_SITE: usize = 32;
 /// Children in the tree of a large site.
 const CHILDREN: usize = 8;
-/// Messages with more bytes than this may be overtaken by others, or overtake them. Half of what the links send on a stream
-/// of its own, because bytes are estimated here. Too small: bounds are repeated. Too large: a result arrives before them.
-const MAY_STRAY: usize = 32 << 10;
 /// Who is known as dead within this time after it was to pass something on may not have done so.
 const PASSING_ON: Duration = Duration::from_secs(20);
 /// Root jobs of other threads than `main`'s that are remembered as over, the last ones. Too small: a late offer for one
@@ -72,8 +71,9 @@ struct Told {
 }
 
 /// The best known values, and who knows them.
-#[derive(Default)]
 pub struct Bounds {
+    /// See [`Config::may_stray`].
+    may_stray: usize,
     roots: BTreeMap<RootName, OfRoot>,
     /// The latest of which anything was heard.
     term: u32,
@@ -116,6 +116,19 @@ impl Over {
 }
 
 impl Bounds {
+    pub(crate) fn new(config: &Config) -> Bounds {
+        Bounds {
+            may_stray: config.may_stray,
+            roots: BTreeMap::new(),
+            term: 0,
+            version: 0,
+            pending: BTreeSet::new(),
+            told: BTreeMap::new(),
+            over: Over::default(),
+            sweep_at: 0,
+        }
+    }
+
     pub(crate) fn next_timeout(&self) -> Option<Duration> {
         let next = |peer| self.told.get(peer).map_or(Duration::ZERO, |told| told.next);
         self.pending.iter().map(next).min()
@@ -210,6 +223,13 @@ impl Bounds {
     #[cfg(test)]
     pub(crate) fn remembers(&self) -> usize {
         self.over.others.len()
+    }
+
+    /// Root jobs that have bounds and are not over, as far as this node knows.
+    #[cfg(any(test, feature = "harness"))]
+    pub(crate) fn under_way(&self) -> usize {
+        let under_way = self.roots.values().filter(|of_root| !of_root.is_kept);
+        under_way.count()
     }
 
     /// Root jobs of which anything is known.
@@ -337,7 +357,7 @@ impl Bounds {
             let known = told.version;
             let offers = self.since(known, Some(peer));
             let version = self.version;
-            let message = match weight_of(&offers) > MAY_STRAY {
+            let message = match weight_of(&offers) > self.may_stray {
                 true => Message::LargeOffers { version, offers },
                 false => {
                     self.had(peer, version);
@@ -365,7 +385,7 @@ impl Bounds {
         let claimed = reused_of(&cargo, to, steal);
         let mut offers = self.since(known, Some(to));
         self.add_all(&mut offers, &claimed);
-        if weight(&cargo) + weight_of(&offers) > MAY_STRAY {
+        if weight(&cargo) + weight_of(&offers) > self.may_stray {
             // Nobody knows what arrives before it, or after it.
             offers = self.since(0, None);
             self.add_all(&mut offers, &claimed);

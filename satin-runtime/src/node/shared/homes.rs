@@ -5,7 +5,10 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use super::super::{Context, Peer};
+use super::super::{
+    Context, Peer,
+    expiry::{Limit, ran_out},
+};
 use crate::job::{Fingerprint, RootName};
 
 /// A process that was declared dead has so long to come back as the next generation, with its threads. Too small: what is
@@ -38,6 +41,7 @@ impl Homes {
         if late.is_empty() {
             return Vec::new();
         }
+        ran_out(Limit::ComesBack);
         let back = |home| {
             cx.view
                 .members()

@@ -25,7 +25,11 @@ use std::{
     time::Duration,
 };
 
-use super::super::{Action, Context, Lattices, Message, Peer, Then, View, message::How};
+use super::super::{
+    Action, Context, Lattices, Message, Peer, Then, View,
+    expiry::{Limit, ran_out},
+    message::How,
+};
 use crate::job::{Fingerprint, RootName, ValueName};
 
 /// Values travel in pieces of this size. Larger ones hold up more of what comes after a loss; smaller ones cost more
@@ -135,6 +139,13 @@ impl Values {
         self.fetches.len()
     }
 
+    /// So many jobs and answers wait for values. (Who has a value that was asked for late is known until the next root job
+    /// is over.)
+    #[cfg(any(test, feature = "harness"))]
+    pub(crate) fn waiting(&self) -> usize {
+        self.waiting.len()
+    }
+
     pub(crate) fn next_timeout(&self) -> Option<Duration> {
         let due = |fetch: &Fetch| {
             if fetch.askers.is_empty() {
@@ -158,10 +169,11 @@ impl Values {
             if fetch.gives_up <= cx.now {
                 late.push(*name);
             } else if fetch.says_soon <= cx.now && !fetch.askers.is_empty() {
-                fetch.says_soon = cx.now + SOON_EVERY;
+                fetch.says_soon = cx.now + cx.config.paced(SOON_EVERY);
                 if !std::mem::take(&mut fetch.gets_on) {
                     continue;
                 }
+                ran_out(Limit::Soon);
                 for asker in &fetch.askers {
                     cx.actions
                         .push_back(Action::Send(*asker, Message::Soon(*name)));
@@ -169,6 +181,7 @@ impl Values {
             }
         }
         for name in late {
+            ran_out(Limit::Fetch);
             self.next_holder(cx, name);
         }
     }
@@ -183,7 +196,11 @@ impl Values {
         for name in here {
             self.stored(cx, name);
         }
+        let denied = self.denied.len();
         self.denied.retain(|_, (_, until)| *until > cx.now);
+        if self.denied.len() < denied {
+            ran_out(Limit::Denied);
+        }
     }
 
     /// Nothing is under way, waited for, or remembered.
@@ -285,7 +302,7 @@ impl Values {
             gives_up: cx.now + PATIENCE,
             waiting: BTreeSet::new(),
             askers: BTreeSet::new(),
-            says_soon: cx.now + SOON_EVERY,
+            says_soon: cx.now + cx.config.paced(SOON_EVERY),
             gets_on: false,
         };
         want(cx, name, &fetch, 0);
@@ -458,7 +475,7 @@ impl Values {
         if self.denied.len() < DENIED_MOST || self.denied.contains_key(&name) {
             let (denied, until) = (self.denied.entry(name)).or_insert((BTreeSet::new(), cx.now));
             denied.insert(to);
-            *until = cx.now + DENIED;
+            *until = cx.now + cx.config.paced(DENIED);
         }
     }
 

@@ -370,6 +370,11 @@ impl Books {
         self.outstanding.is_empty() && self.hosted.values().all(done)
     }
 
+    /// Does this node wait for a job at another?
+    pub(super) fn waits(&self) -> bool {
+        !self.outstanding.is_empty()
+    }
+
     /// Does nobody wait for an answer that is here?
     pub(super) fn is_all_said(&self) -> bool {
         let mut all = self.hosted.values();

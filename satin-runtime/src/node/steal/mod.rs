@@ -37,6 +37,7 @@ use std::{
 
 use super::{
     Action, Config, Context, HostKey, Message, Peer, Request, Taken, Then, Token, Wanted,
+    expiry::{Limit, ran_out},
     links::Way,
 };
 use crate::job::{Answer, Back, JobId, Parcel, Saved};
@@ -194,6 +195,7 @@ impl Steal {
         let due = self.reconnect.iter().filter(|(_, at)| **at <= cx.now);
         let due: Vec<Peer> = due.map(|(peer, _)| *peer).collect();
         for peer in due {
+            ran_out(Limit::Reconnect);
             self.reconnect.remove(&peer);
             self.reach(cx, peer);
         }

@@ -4,7 +4,10 @@
 use std::collections::{BTreeSet, VecDeque};
 
 use super::{
-    super::{Action, Context, Departure, HostKey, Identity, Peer, RepairMode, Rule, Token},
+    super::{
+        Action, Context, Departure, HostKey, Identity, Peer, RepairMode, Rule, Token,
+        expiry::{Limit, ran_out},
+    },
     Steal,
     books::{HERE, Job, Kind, Source, State},
 };
@@ -740,19 +743,24 @@ impl Steal {
 
     // ---- withdrawing
 
-    /// Has this node nothing to do but wait for claims? What it waits for may be buried under what waits.
+    /// Has this node nothing to do but wait? What it claims may be buried under what waits; and what it has taken in may be
+    /// what its peers wait for, who have no room on their stacks either.
     pub(super) fn look_if_stuck(&mut self, cx: &mut Context<'_>) {
         let claim = self.books.youngest_claim();
-        let Some((owner, _)) = claim.filter(|_| cx.config.obeys(Rule::Withdraw)) else {
-            self.withdraw_at = None;
-            return;
-        };
+        let claim = claim.filter(|_| cx.config.obeys(Rule::Withdraw));
         let all_idle = self.hands.idle() >= cx.view.me().threads;
-        let patience = match (all_idle, owner == HERE) {
-            (true, true) => cx.config.claim_patience / 10,
-            (true, false) => cx.config.claim_patience,
+        let patience = match (all_idle, claim) {
+            (true, Some((HERE, _))) => cx.config.claim_patience / 10,
+            (true, Some(_)) => cx.config.claim_patience,
             // They compute; or they wait, and have no room on their stacks for anything else.
-            (false, _) => cx.config.claim_patience * SILENT,
+            (false, Some(_)) => cx.config.claim_patience * SILENT,
+            (false, None) if self.hands.running > 0 && self.books.waits() => {
+                cx.config.claim_patience * SILENT
+            }
+            (_, None) => {
+                self.withdraw_at = None;
+                return;
+            }
         };
         let at = cx.now + patience;
         let before = self
@@ -766,19 +774,25 @@ impl Steal {
             return;
         }
         self.withdraw_at = None;
-        if let Some((owner, token)) = self.books.youngest_claim() {
-            self.tally.withdrawn += 1;
-            // The token is void first: an answer that is on its way changes nothing.
-            let void = cx.config.obeys(Rule::Tokens);
-            let away = self.books.outstanding(owner, token).cloned();
-            if let Some(away) = &away {
-                self.withdrawn.insert(away.job.id.clone(), owner);
-            }
-            self.bring_back(cx, owner, token, Why::Withdrawn);
-            match away {
-                Some(away) if !void => self.books.restore(owner, token, away),
-                _ => self.let_go(cx, owner, token),
-            }
+        let claim = self.books.youngest_claim();
+        let Some((owner, token)) = claim.filter(|_| cx.config.obeys(Rule::Withdraw)) else {
+            // Hosted jobs that no worker can begin go back to where they are waited for.
+            ran_out(Limit::FullStack);
+            cx.actions.push_back(Action::GiveBack);
+            return;
+        };
+        ran_out(Limit::Claim);
+        self.tally.withdrawn += 1;
+        // The token is void first: an answer that is on its way changes nothing.
+        let void = cx.config.obeys(Rule::Tokens);
+        let away = self.books.outstanding(owner, token).cloned();
+        if let Some(away) = &away {
+            self.withdrawn.insert(away.job.id.clone(), owner);
+        }
+        self.bring_back(cx, owner, token, Why::Withdrawn);
+        match away {
+            Some(away) if !void => self.books.restore(owner, token, away),
+            _ => self.let_go(cx, owner, token),
         }
     }
 }

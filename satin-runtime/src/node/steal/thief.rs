@@ -5,7 +5,10 @@ use std::time::Duration;
 use rand::RngExt;
 
 use super::{
-    super::{Action, Config, Context, Message, Peer, Policy, Request},
+    super::{
+        Action, Config, Context, Message, Peer, Policy, Request,
+        expiry::{Limit, ran_out},
+    },
     Crs, Mw, Rs,
     numbers::{MOST, NEWEST, REQUEST_PATIENCE, REQUEST_ROUND_TRIPS, RETRY_FIRST, RETRY_LAST, TINY},
     policy::{Around, StealPolicy},
@@ -315,6 +318,7 @@ impl Thief {
     pub(super) fn give_up(&mut self, now: Duration) {
         for lane in &mut self.lanes {
             if lane.asked.take_if(|ask| ask.until <= now).is_some() {
+                ran_out(Limit::Request);
                 lane.failed += 1;
                 lane.giver = None;
             }
