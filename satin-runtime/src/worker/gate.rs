@@ -635,7 +635,7 @@ impl Gate {
 
     /// From now on results of root jobs of `main` are told ([`Outside::root_result`]) before `main` sees them.
     ///
-    /// Only of those that took a while, and whose arguments are small enough to be hashed at the start.
+    /// Only of those that took a while.
     pub fn keep_roots(&self, keep: bool) {
         self.pool.main.keep(keep);
     }
