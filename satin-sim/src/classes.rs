@@ -133,7 +133,7 @@ pub const CLASSES: [About; 24] = [
         "shallow",
         "workers with stacks of two to five frames",
     ),
-    open(Class::Modes, "modes", "all repair modes and policies"),
+    tried(Class::Modes, "modes", "all repair modes and policies"),
     open(Class::Crashes, "crashes", "SATIN_MAX_CRASHES as shipped"),
     tried(Class::Shared, "shared", "all jobs need a shared value"),
     tried(

@@ -122,6 +122,18 @@ impl JobId {
         }
     }
 
+    /// The lowest job above both; one of the two, if it is above the other.
+    #[must_use]
+    pub fn common_with(&self, other: &JobId) -> JobId {
+        let mut end = 0;
+        while let Some((_, length)) = first(&self.0[end..])
+            && other.0[end..].starts_with(&self.0[end..end + length])
+        {
+            end += length;
+        }
+        JobId(self.0[..end].to_vec())
+    }
+
     /// The bytes: at most 5 per level.
     #[must_use]
     pub fn as_bytes(&self) -> &[u8] {
@@ -276,6 +288,18 @@ mod tests {
             prop_assert!(!child.is_sibling_of(&parent));
             prop_assert_eq!(child.pop(), Some(index));
             prop_assert_eq!(child, parent);
+        }
+
+        #[test]
+        fn the_common_ancestor_is_the_lowest(a in path(), b in path(), c in path()) {
+            let [a, b, c]: [JobId; 3] = [a, b, c].map(|path| path.into_iter().collect());
+            let common = a.common_with(&b);
+            prop_assert_eq!(&common, &b.common_with(&a));
+            prop_assert!(common.is_ancestor_of(&a) && common.is_ancestor_of(&b));
+            if c.is_ancestor_of(&a) && c.is_ancestor_of(&b) {
+                prop_assert!(c.is_ancestor_of(&common));
+            }
+            prop_assert_eq!(&a.common_with(&a), &a);
         }
 
         #[test]

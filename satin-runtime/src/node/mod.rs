@@ -1044,8 +1044,9 @@ impl Parts<'_> {
                     self.steal.closed(cx, &id);
                 }
                 let announced = cx.table.take_announced();
+                self.steal.heard_of(cx, &announced);
                 if self.root.is_master(cx.view) {
-                    self.steal.heard_of(cx, &announced);
+                    self.steal.close_past(cx, &announced);
                 }
                 self.root.heard_table(cx, from);
             }

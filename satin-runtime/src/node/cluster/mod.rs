@@ -719,6 +719,13 @@ impl Cluster {
         all.saturating_sub(slot.workers.done.busy)
     }
 
+    /// Jobs of live nodes that have been spawned and have no result.
+    #[must_use]
+    pub fn unsettled(&self) -> usize {
+        let nodes = (0..self.nodes()).filter(|node| self.is_alive(*node));
+        nodes.map(|node| self.slot(node).workers.unsettled()).sum()
+    }
+
     /// Are its workers without anything, and is none of its jobs away?
     #[must_use]
     pub fn is_empty(&self, node: u32) -> bool {

@@ -1085,6 +1085,14 @@ impl Workers {
 
     // ---- looking inside
 
+    /// Children of invocations under way that have no result.
+    pub(super) fn unsettled(&self) -> usize {
+        let children = self.frames.iter().flatten();
+        let children = children.flat_map(|frame| &frame.children);
+        let unsettled = children.filter(|child| !matches!(child.is, Child::Done(_)));
+        unsettled.count()
+    }
+
     /// The job that is away under that name.
     pub(super) fn id_of(&mut self, departure: Departure) -> Option<JobId> {
         match self.away.get(&departure).copied()? {

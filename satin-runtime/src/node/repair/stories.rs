@@ -4,7 +4,8 @@ use std::{collections::BTreeSet, time::Duration};
 
 use super::super::{
     Config, Event, Notice, RepairMode, Rule,
-    cluster::{Cluster, Program, Shape},
+    cluster::{Cluster, Program, Shape, mix},
+    inspect::{Hosted, Stage},
 };
 
 const LONG: Duration = Duration::from_secs(300);
@@ -251,4 +252,48 @@ fn without_claims_being_withdrawn_some_runs_wait_for_ever() {
     };
     assert_eq!(runs(&[]), 0);
     assert!(runs(&[Rule::Withdraw]) > 0);
+}
+
+/// So many results are kept for whoever will claim them.
+fn kept(cluster: &Cluster) -> usize {
+    let nodes = (0..cluster.nodes()).filter(|node| cluster.is_alive(*node));
+    let kept = nodes.map(|node| {
+        let hosted = cluster.node(node).inspect().hosted;
+        let is_kept = |job: &&Hosted| job.orphan && job.stage == Stage::Done;
+        hosted.iter().filter(is_kept).count()
+    });
+    kept.sum()
+}
+
+#[test]
+fn what_is_kept_does_not_grow_with_the_number_of_departures() {
+    for seed in 0..6 {
+        let config = config(RepairMode::Running);
+        let mut cluster = Cluster::new(seed);
+        cluster.form(&config, &[("here", 6)], 1);
+        let program = cluster.program(Program {
+            leaf: ms(25),
+            ..tree(9)
+        });
+        cluster.set_main_everywhere(&[program], None);
+        for round in 0..40 {
+            cluster.run_for(ms(1800));
+            if !cluster.endings().is_empty() {
+                break;
+            }
+            let (kept, unsettled) = (kept(&cluster), cluster.unsettled());
+            assert!(
+                kept <= 3 * unsettled,
+                "seed {seed}: after {round} departures {kept} results are kept, and {unsettled} jobs are under way"
+            );
+            // Any of them, also the master.
+            let here: Vec<u32> = (0..cluster.nodes())
+                .filter(|node| cluster.is_alive(*node))
+                .collect();
+            let leaver = here[mix(seed << 32 | round) as usize % here.len()];
+            let stays = here.iter().find(|node| **node != leaver);
+            cluster.join(&config, "here", 1, *stays.expect("there are six"));
+            cluster.tell(leaver, Event::Drain(Duration::from_secs(1)));
+        }
+    }
 }

@@ -268,6 +268,7 @@ impl Table {
             return Read::Gap;
         }
         let whole = after == 0;
+        let mut closed_before = BTreeMap::new();
         if !whole && version - after != changes.len() as u64 {
             return Read::Old; // it makes no sense: nobody sends such pages
         }
@@ -277,6 +278,7 @@ impl Table {
             for (id, fingerprint) in old.orphans.keys() {
                 self.strike(actions, id, (*fingerprint, owner));
             }
+            closed_before = old.closed;
         } else {
             fresh.drain(..(have - after) as usize);
         }
@@ -296,6 +298,8 @@ impl Table {
                 // Whoever is not in the view any more, or never was, has left nothing here that is not announced.
                 Change::Flushed(dead) if !view.is_alive(*dead) => self.flush(now, *dead),
                 Change::Flushed(_) => {}
+                // What is kept there since was kept knowing that.
+                Change::Closed(id) if closed_before.contains_key(id) => {}
                 Change::Closed(id) => self.closed.push(id.clone()),
             }
             let sheet = self.sheets.entry(owner).or_default();
@@ -403,6 +407,46 @@ impl Table {
         below.any(|(_, entries)| {
             let mut entries = entries.iter();
             entries.any(|((_, is), finished)| *is == owner && !finished)
+        })
+    }
+
+    /// Does anybody have anything at or below that job?
+    pub(crate) fn is_anything_below(&self, id: &JobId) -> bool {
+        let first = self.index.range::<JobId, _>(id..).next();
+        first.is_some_and(|(at, _)| id.is_ancestor_of(at))
+    }
+
+    /// Has somebody finished a job that contains that one? Then nobody will ask for it.
+    pub(crate) fn is_covered(&self, id: &JobId, view: &View) -> bool {
+        let mut before = self.index.range::<JobId, _>(..id).next_back();
+        while let Some((at, _)) = before {
+            before = if at.is_ancestor_of(id) {
+                if self.is_finished(at, view) {
+                    return true;
+                }
+                self.index.range::<JobId, _>(..at).next_back()
+            } else {
+                // Whatever of the table is above `id` and before `at` is above both.
+                let above = at.common_with(id);
+                self.index.range(..=above).next_back()
+            };
+        }
+        false
+    }
+
+    /// Has somebody the result of a job of that id, whatever it computes?
+    pub(crate) fn is_finished(&self, id: &JobId, view: &View) -> bool {
+        let mut entries = self.index.get(id).into_iter().flatten();
+        entries
+            .any(|((_, owner), finished)| *finished && (*owner == self.me || view.is_alive(*owner)))
+    }
+
+    /// Is there somebody else who keeps that result, who stays, and who comes first of all who do?
+    pub(crate) fn is_kept_before(&self, id: &JobId, fingerprint: Fingerprint, view: &View) -> bool {
+        let mut entries = self.index.get(id).into_iter().flatten();
+        entries.any(|((is, owner), finished)| {
+            let stays = view.is_alive(*owner) && !view.is_draining(*owner);
+            *is == fingerprint && *finished && *owner < self.me && stays
         })
     }
 

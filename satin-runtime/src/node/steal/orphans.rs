@@ -98,7 +98,8 @@ impl Steal {
                 _ => self.forget_if_idle(key),
             }
         }
-        if cx.config.repair != RepairMode::Naive && end != End::Ours {
+        // Sheets are written in all modes: at departures, and for root jobs.
+        if end != End::Ours {
             cx.table.bury(cx.actions, cx.now, peer);
             let strict = cx.config.obeys(Rule::Flushed);
             cx.table.settle(cx.actions, cx.view, strict);
@@ -173,11 +174,40 @@ impl Steal {
             return;
         }
         self.tally.orphans += 1;
-        if let Some(hosted) = self.books.hosted(key)
-            && cx.config.obeys(Rule::Announce)
-        {
-            let name = (&hosted.id, hosted.fingerprint);
+        let Some(hosted) = self.books.look(key) else {
+            return;
+        };
+        let id = hosted.id.clone();
+        if cx.config.obeys(Rule::Announce) {
+            let name = (&id, hosted.fingerprint);
             cx.table.announce((cx.actions, cx.now), name, finished);
+        }
+        if finished {
+            self.drop_spare(cx, &id);
+        }
+    }
+
+    /// Somebody has the result of that job: some of what is kept here, at or below it, is useless.
+    fn drop_spare(&mut self, cx: &mut Context<'_>, id: &JobId) {
+        if cx.config.obeys(Rule::Closed) {
+            for key in self.books.orphans_below(id) {
+                self.drop_if_spare(cx, key);
+            }
+        }
+    }
+
+    /// A result that is kept here goes if nobody will ask for it: somebody has that of a job around it, or keeps it too. Of
+    /// root jobs there are to be two.
+    fn drop_if_spare(&mut self, cx: &mut Context<'_>, key: HostKey) {
+        let Some(hosted) = self.books.look(key).filter(|hosted| hosted.orphan) else {
+            return;
+        };
+        let (id, fingerprint) = (&hosted.id, hosted.fingerprint);
+        let is_kept = matches!(hosted.state, State::Done(_)) && !is_root(id);
+        let is_spare =
+            cx.table.is_covered(id, cx.view) || cx.table.is_kept_before(id, fingerprint, cx.view);
+        if is_kept && is_spare {
+            self.withdraw_entry(cx, key);
         }
     }
 
@@ -435,6 +465,9 @@ impl Steal {
     ) {
         if let Some(away) = self.books.back(peer, token) {
             self.tally.hits += u64::from(away.kind == Kind::Claim);
+            if away.kind == Kind::Theft {
+                self.close_if_kept(cx, &away.job.id);
+            }
             self.answer_source(cx, away.source, answer);
         }
     }
@@ -456,6 +489,7 @@ impl Steal {
         let waiters: Vec<((Peer, Token), bool)> = (hosted.waiters.iter())
             .map(|(waiter, is)| (*waiter, is.origin))
             .collect();
+        let kept = (hosted.orphan && !undone).then(|| hosted.id.clone());
         if hosted.orphan {
             let name = (&hosted.id, hosted.fingerprint);
             if undone {
@@ -490,6 +524,9 @@ impl Steal {
             }
         }
         self.forget_if_idle(key);
+        if let Some(id) = kept {
+            self.drop_spare(cx, &id);
+        }
     }
 
     fn answer_of(&mut self, key: HostKey) -> Option<Answer> {
@@ -511,6 +548,14 @@ impl Steal {
     }
 
     // ---- what is over
+
+    /// A job of this node is done: what others keep of it, from runs of it that did not come to their end, nobody wants.
+    fn close_if_kept(&mut self, cx: &mut Context<'_>, id: &JobId) {
+        if cx.config.obeys(Rule::Closed) && cx.table.is_anything_below(id) {
+            cx.table.close(cx.now, id);
+            self.closed(cx, id);
+        }
+    }
 
     /// A job is done that may have repairs below it: nobody wants what they could have claimed.
     fn close_below(&mut self, cx: &mut Context<'_>, id: &JobId) {
@@ -540,9 +585,18 @@ impl Steal {
         }
     }
 
-    /// Others have announced these orphans. Those of a root job that is over nobody will want; the master says so to whoever
-    /// missed the end of it.
+    /// Others have announced these orphans: what they have finished makes some of what is kept here useless.
     pub(crate) fn heard_of(&mut self, cx: &mut Context<'_>, orphans: &[JobId]) {
+        for id in orphans {
+            if cx.table.is_finished(id, cx.view) {
+                self.drop_spare(cx, id);
+            }
+        }
+    }
+
+    /// The master has heard of these orphans. Those of a root job that is over nobody will want; it says so to whoever missed
+    /// the end of it.
+    pub(crate) fn close_past(&mut self, cx: &mut Context<'_>, orphans: &[JobId]) {
         let past = orphans.iter().filter(|id| self.over.is_past(cx.term, id));
         let numbers: BTreeSet<u32> = past.filter_map(|id| id.path().next()).collect();
         for number in numbers {

@@ -5,8 +5,8 @@ use std::{net::SocketAddr, sync::Arc, time::Duration};
 use rand::{RngExt, SeedableRng, rngs::SmallRng};
 
 use super::super::{
-    Action, Config, Event, Identity, Message, Node, NodeId, Notice, Peer, Policy, Request, Taken,
-    Token, View,
+    Action, Config, Event, Identity, Message, Node, NodeId, Notice, Peer, Policy, RepairMode,
+    Request, Taken, Token, View,
     cluster::{Cluster, Path, Program, Shape, Smallest},
 };
 use crate::{
@@ -342,6 +342,11 @@ fn a_wrong_site_name_is_noticed() {
 
 /// A node in a pool of three, two of them at another site, to be driven by hand.
 fn by_hand() -> (Node, [Peer; 3]) {
+    by_hand_as(0, fixed())
+}
+
+/// The node of that number.
+fn by_hand_as(me: usize, config: Config) -> (Node, [Peer; 3]) {
     let identity = |number: u32| Identity {
         peer: Peer {
             id: NodeId(u128::from(number)),
@@ -355,10 +360,9 @@ fn by_hand() -> (Node, [Peer; 3]) {
     };
     let all = [0, 1, 2].map(identity);
     let peers = [0, 1, 2].map(|number: usize| all[number].peer);
-    let view = View::of(all.clone().map(Arc::new)).seen_by(peers[0]);
-    let mut node = Node::formed(fixed(), view, Box::new(Smallest), 1, Duration::ZERO);
-    for peer in &all[1..] {
-        let peer = peer.clone();
+    let view = View::of(all.clone().map(Arc::new)).seen_by(peers[me]);
+    let mut node = Node::formed(config, view, Box::new(Smallest), 1, Duration::ZERO);
+    for peer in all.into_iter().filter(|other| other.peer != peers[me]) {
         let (epoch, round_trip) = (1, 100 * MS);
         let connected = Event::Connected {
             peer,
@@ -736,14 +740,19 @@ fn a_claim_that_was_aborted_closes_its_orphan() {
     node.handle(3 * MS, Event::Recalled(Departure(1), Recall::Unwanted));
     actions(&mut node);
     node.handle_timeout(100 * MS);
-    let closed = Change::Closed(job.id);
-    let told = actions(&mut node).into_iter().any(|action| match action {
-        Action::Send(to, Message::Table(pages)) if to == owner => {
+    let told = is_closed(&actions(&mut node), &job.id);
+    assert!(told, "the orphan runs on until its root job ends");
+}
+
+/// Are others told that nobody wants what they have at or below that job?
+fn is_closed(actions: &[Action], id: &JobId) -> bool {
+    let closed = Change::Closed(id.clone());
+    actions.iter().any(|action| match action {
+        Action::Send(_, Message::Table(pages)) => {
             pages.iter().any(|page| page.changes.contains(&closed))
         }
         _ => false,
-    });
-    assert!(told, "the orphan runs on until its root job ends");
+    })
 }
 
 fn root_result(number: u32, bytes: usize) -> Saved {
@@ -794,5 +803,120 @@ fn the_results_of_root_jobs_that_are_kept_are_bounded_by_bytes() {
             _ => &[3],
         };
         assert_eq!(kept, expected);
+    }
+}
+
+/// The first page of the owner's sheet: these orphans are finished there.
+fn finished(owner: Peer, names: &[(JobId, Fingerprint)]) -> Event {
+    let entries = names.iter().map(|(id, fingerprint)| Change::Orphan {
+        id: id.clone(),
+        fingerprint: *fingerprint,
+        finished: true,
+    });
+    let changes: Vec<Change> = entries.collect();
+    let version = changes.len() as u64;
+    let page = Page {
+        owner,
+        after: 0,
+        version,
+        changes,
+    };
+    received(owner, Message::Table(vec![page]))
+}
+
+/// The node keeps the result of that job for whoever will claim it.
+fn keep(node: &mut Node, from: Peer, id: &JobId) {
+    let saved = vec![Saved {
+        id: id.clone(),
+        ..root_result(7, 10)
+    }];
+    node.handle(MS, received(from, Message::Keep { number: 1, saved }));
+    actions(node);
+    assert_eq!(node.inspect().hosted.len(), 1);
+}
+
+#[test]
+fn a_kept_result_goes_when_somebody_has_that_of_a_job_around_it() {
+    let (mut node, [_, owner, _]) = by_hand();
+    let parent = JobId::ROOT.child(0).child(1);
+    let child = parent.child(2);
+    keep(&mut node, owner, &child);
+    let sibling = JobId::ROOT.child(0).child(2);
+    let elsewhere = [(sibling, Fingerprint(1)), (child.child(0), Fingerprint(2))];
+    node.handle(2 * MS, finished(owner, &elsewhere));
+    assert_eq!(node.inspect().hosted.len(), 1, "nobody else has it");
+    let around = [&elsewhere[..], &[(parent, Fingerprint(3))]].concat();
+    node.handle(3 * MS, finished(owner, &around));
+    assert!(node.inspect().hosted.is_empty(), "nobody will ask for it");
+    // And what comes later does not stay.
+    let saved = vec![Saved {
+        id: child,
+        ..root_result(7, 10)
+    }];
+    node.handle(4 * MS, received(owner, Message::Keep { number: 2, saved }));
+    assert!(node.inspect().hosted.is_empty());
+}
+
+#[test]
+fn of_two_nodes_that_keep_a_result_one_does_so() {
+    let (mut node, [before, _, after]) = by_hand_as(1, fixed());
+    let id = JobId::ROOT.child(0).child(1);
+    keep(&mut node, before, &id);
+    let name = (id, Fingerprint(7));
+    node.handle(2 * MS, finished(after, std::slice::from_ref(&name)));
+    assert_eq!(node.inspect().hosted.len(), 1, "the other one gives way");
+    node.handle(3 * MS, finished(before, &[name]));
+    assert!(node.inspect().hosted.is_empty(), "this one gives way");
+}
+
+#[test]
+fn the_answer_of_a_job_closes_what_others_keep_of_it() {
+    let (mut node, [_, thief, owner]) = by_hand();
+    let (request, most, lifeline) = (Request(1), 1, false);
+    let steal = Message::Steal {
+        request,
+        most,
+        lifeline,
+    };
+    node.handle(MS, received(thief, steal));
+    let take = actions(&mut node);
+    let [Action::Take { request, most: 1 }] = take[..] else {
+        panic!("{take:?}");
+    };
+    let left = 0;
+    let jobs = vec![Taken::Own(Departure(1), parcel())];
+    let took = Event::Took {
+        request,
+        jobs,
+        left,
+    };
+    node.handle(MS, took);
+    let token = actions(&mut node)
+        .into_iter()
+        .find_map(|action| match action {
+            Action::Send(_, Message::Jobs { jobs, .. }) => Some(jobs[0].0),
+            _ => None,
+        });
+    let token = token.expect("the thief is given the job");
+    let below = parcel().id.child(3);
+    node.handle(2 * MS, finished(owner, &[(below, Fingerprint(1))]));
+    let answer = Answer::Panicked("so be it".into());
+    let answers = Message::Answers(vec![(token, answer)]);
+    node.handle(3 * MS, received(thief, answers));
+    actions(&mut node);
+    node.handle_timeout(100 * MS);
+    assert!(is_closed(&actions(&mut node), &parcel().id));
+}
+
+#[test]
+fn what_a_dead_node_had_is_forgotten_in_all_modes() {
+    for repair in [RepairMode::Running, RepairMode::Finished, RepairMode::Naive] {
+        let config = Config { repair, ..fixed() };
+        let (mut node, [_, owner, _]) = by_hand_as(0, config);
+        let name = (parcel().id, parcel().fingerprint);
+        node.handle(MS, finished(owner, &[name]));
+        assert_eq!(node.inspect().entries.len(), 1);
+        node.bury(2 * MS, owner);
+        assert!(node.inspect().entries.is_empty(), "{repair:?}");
     }
 }
