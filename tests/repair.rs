@@ -532,3 +532,56 @@ fn what_is_called_home_is_run() {
         assert_eq!(result, (1 + 2 + 3, 4));
     }
 }
+
+/// A chain of so many jobs, each with a child beside it.
+#[spawnable]
+fn deep(length: u32, go: usize) -> u32 {
+    await_flag(go);
+    if length == 0 {
+        return 0;
+    }
+    let beside = spawn!(link(length));
+    let rest = spawn!(deep(length - 1, go));
+    sync!();
+    beside + rest
+}
+
+#[spawnable]
+fn link(_number: u32) -> u32 {
+    1
+}
+
+#[spawnable]
+fn top_of_deep(length: u32, go: usize) -> u32 {
+    let all = spawn!(deep(length, go));
+    await_flag(go);
+    sync!();
+    all
+}
+
+#[test]
+fn a_push_below_a_mark_does_not_walk_to_the_root() {
+    const LENGTH: u32 = 500;
+    let _watchdog = Watchdog::new("a_push_below_a_mark_does_not_walk_to_the_root");
+    let pool = pool(1);
+    let [go] = flags();
+    let before = satin::worker::walked();
+    let sum = bereaved_of(
+        &pool,
+        || top_of_deep(LENGTH, go),
+        |gate, token, _| {
+            // Not everybody has said what it has: so all that is below the job is looked up.
+            gate.orphan(OrphanNews::Settled(false));
+            assert!(gate.put_back(token, LOST));
+            raise(go);
+        },
+    );
+    assert_eq!(sum, LENGTH);
+    let walked = satin::worker::walked() - before;
+    assert!(walked > u64::from(LENGTH), "nothing was looked up");
+    // Other tests walk too, but not so much.
+    assert!(
+        walked < 50 * u64::from(LENGTH),
+        "{walked} frames were walked"
+    );
+}

@@ -121,6 +121,7 @@ fn main_sees_a_result_once_it_is_kept() {
             let expected = Saved {
                 id: root(1),
                 fingerprint: fingerprint("slow", &([1u32, 2].to_vec(), ran)),
+                root: fingerprint("slow", &([1u32, 2].to_vec(), ran)),
                 answer: answer_of_slow(4, &[1, 2, 3]),
             };
             assert_eq!(saved, expected);
@@ -171,6 +172,7 @@ fn a_main_that_is_stopped_unwinds() {
         let expected = Saved {
             id: root(0).child(1),
             fingerprint: fingerprint("unit", &(1u32, ran)).within(root_print),
+            root: root_print,
             answer: answer(11),
         };
         assert_eq!(yielded(&told), [expected]);
@@ -231,6 +233,7 @@ fn main_stops_wherever_it_is() {
         let expected = Saved {
             id: root(0),
             fingerprint: fingerprint("hold", &(begun, until)),
+            root: fingerprint("hold", &(begun, until)),
             answer: answer(1),
         };
         assert_eq!(yielded(&told), [expected]);

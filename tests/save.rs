@@ -18,7 +18,7 @@ use common::{
     wait_for,
 };
 use satin::{
-    job::{Answer, Back, JobId, Recall, Saved},
+    job::{Answer, Back, Fingerprint, JobId, Recall, Saved},
     spawn, spawnable, sync,
     worker::{Gate, Token},
 };
@@ -52,6 +52,7 @@ fn unit_of(parent: &JobId, number: u32, ran: usize, answer: Answer) -> Saved {
     Saved {
         id: parent.child(number),
         fingerprint: fingerprint("unit", &(number, ran)),
+        root: Fingerprint(0),
         answer,
     }
 }

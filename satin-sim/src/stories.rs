@@ -395,7 +395,7 @@ fn kept(cluster: &Cluster) -> usize {
 fn growth(seeds: Range<u64>) -> Telling {
     const ROUNDS: u32 = 120;
     /// Results that are kept for each job under way.
-    const MOST: f64 = 3.0;
+    const MOST: f64 = 4.0;
     let mut telling = Telling::default();
     let config = Config {
         max_crashes: 100_000,

@@ -423,6 +423,7 @@ impl<'t> Thief<'t> {
             id,
             fingerprint,
             answer,
+            ..
         } in saved
         {
             self.report.saved += 1;

@@ -66,6 +66,16 @@ impl JobId {
         JobId(bytes)
     }
 
+    /// The id of the job that the path leads to from this one.
+    #[must_use]
+    pub fn descendant(&self, path: impl IntoIterator<Item = u32>) -> JobId {
+        let mut bytes = self.0.clone();
+        for index in path {
+            push(&mut bytes, index);
+        }
+        JobId(bytes)
+    }
+
     /// True for `other` itself and for everything below this job.
     #[must_use]
     pub fn is_ancestor_of(&self, other: &JobId) -> bool {

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Answer, Fingerprint, JobId};
+use super::{Answer, Fingerprint, JobId, RootName};
 
 /// What is known of earlier runs of a job.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
@@ -54,8 +54,21 @@ pub struct Saved {
     pub id: JobId,
     /// What it computed.
     pub fingerprint: Fingerprint,
+    /// What its root job computes, as in [`Parcel::root`](super::Parcel::root).
+    pub root: Fingerprint,
     /// A result or a panic.
     pub answer: Answer,
+}
+
+impl Saved {
+    /// The root job that it is, or belongs to.
+    #[must_use]
+    pub fn root_name(&self) -> RootName {
+        RootName {
+            number: self.id.root_number(),
+            fingerprint: self.root,
+        }
+    }
 }
 
 /// What the workers must know of the orphan table.

@@ -314,6 +314,7 @@ pub(crate) struct Context<'n> {
     pub(crate) actions: &'n mut VecDeque<Action>,
     pub(crate) links: &'n mut links::Links,
     pub(crate) table: &'n mut repair::Table,
+    pub(crate) homes: &'n mut shared::Homes,
 }
 
 /// One node of a pool.
@@ -503,6 +504,7 @@ impl Node {
             actions: &mut self.actions,
             links: &mut self.links,
             table: &mut self.table,
+            homes: &mut self.homes,
         };
         let parts = Parts {
             membership: &mut self.membership,
@@ -510,7 +512,6 @@ impl Node {
             root: &mut self.root,
             shared: &mut self.shared,
             bounds: &mut self.bounds,
-            homes: &mut self.homes,
             steal: &mut self.steal,
             spread: &mut self.spread,
             keeping: &mut self.keeping,
@@ -632,6 +633,7 @@ impl Node {
             }
             Event::RootFinished(run) => {
                 parts.root.finished(cx, run);
+                parts.steal.close_root(cx, run.name);
                 parts.root_done(cx, run);
             }
             // Another runs `main` by now: this one's end is nobody else's.
@@ -688,7 +690,6 @@ struct Parts<'n> {
     root: &'n mut root::Roots,
     shared: &'n mut shared::Values,
     bounds: &'n mut shared::Bounds,
-    homes: &'n mut shared::Homes,
     steal: &'n mut steal::Steal,
     spread: &'n mut repair::Spread,
     keeping: &'n mut repair::Keeping,
@@ -842,7 +843,7 @@ impl Parts<'_> {
         }
         self.shared.sever(cx, gone.peer);
         self.bounds.sever(cx, gone.peer);
-        self.homes.sever(cx, gone.peer);
+        cx.homes.sever(cx.now, gone.peer);
         self.steal.sever(cx, gone, end);
         self.keeping.sever(cx, gone.peer);
     }
@@ -902,7 +903,9 @@ impl Parts<'_> {
     /// Processes that did not come back have left root jobs that nobody will ever end.
     fn forget_homes(&mut self, cx: &mut Context<'_>) {
         let known = self.bounds.roots().chain(self.shared.roots());
-        for root in self.homes.orphaned(cx, known) {
+        let known = known.chain(self.steal.roots_of_orphans());
+        for root in cx.homes.orphaned(cx.now, cx.view, known) {
+            self.steal.forget_root(cx, root);
             self.bounds.forget(root);
             self.shared.forget_roots(|other| other == root);
             cx.actions.push_back(Action::ForgetRoot(root));
@@ -1045,9 +1048,8 @@ impl Parts<'_> {
                 }
                 let announced = cx.table.take_announced();
                 self.steal.heard_of(cx, &announced);
-                if self.root.is_master(cx.view) {
-                    self.steal.close_past(cx, &announced);
-                }
+                let is_master = self.root.is_master(cx.view);
+                self.steal.close_past(cx, &announced, is_master);
                 self.root.heard_table(cx, from);
             }
             M::Versions(theirs) => self.spread.versions(cx, from, &theirs),

@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 use super::{
     pool::Pool,
     repair::Orphans,
-    thread::{Found, RootFrame, Worker, place_of},
+    thread::{Bottom, Found, RootFrame, Worker, place_of},
 };
 use crate::{
     job::{
@@ -790,7 +790,13 @@ impl HostedTask {
             }
             (function.run_bytes)(Cx { head, parent }, index, &parcel.arguments)
         };
-        let outcome = worker.hosting(id, || worker.on_bottom(head, parent, marked, run));
+        let bottom = Bottom {
+            head,
+            parent,
+            index,
+            marked,
+        };
+        let outcome = worker.hosting(id, || worker.on_bottom(bottom, None, run));
         pool.forget_hosted(key);
         let aborted = matches!(outcome, Err(RemoteFailure::Aborted));
         if root.frame.has(flag::SAVE) && (aborted || root.frame.has(flag::TORN)) {

@@ -51,6 +51,7 @@ pub use self::{
     },
     root::as_main,
     scope::{Child, Planned, Position, Scope},
+    thread::walked,
 };
 #[cfg(not(loom))]
 pub use crate::job::record::{Cx, Frame};

@@ -13,7 +13,7 @@ use std::{
 use super::{
     gate::{length_of, pack},
     pool::Pool,
-    thread::{Worker, place_of},
+    thread::Worker,
 };
 use crate::job::{
     Back, Fingerprint, JobId, OrphanNews, Repair, RootRun,
@@ -118,7 +118,16 @@ pub(super) enum Verdict {
     Claimed,
     Run {
         marked: bool,
+        /// Where it stands in the tree, if that was asked: its children need not ask again.
+        place: Option<(JobId, RootRun)>,
     },
+}
+
+impl Verdict {
+    fn run(marked: bool) -> Verdict {
+        let place = None;
+        Verdict::Run { marked, place }
+    }
 }
 
 impl Pool {
@@ -126,11 +135,11 @@ impl Pool {
     fn examine(&self, worker: &Worker, job: &Slot, back: Back) -> Verdict {
         let Repair { marked, .. } = back.repair;
         if !marked || back.at_once {
-            return Verdict::Run { marked };
+            return Verdict::run(marked);
         }
-        match place_of(job.parent.get(), job.index()) {
+        match worker.place_of(job.parent.get(), job.index()) {
             Some((id, root)) => self.look_up(worker, job, (id, root), back.repair),
-            None => Verdict::Run { marked: false },
+            None => Verdict::run(false),
         }
     }
 
@@ -141,12 +150,19 @@ impl Pool {
         (id, root): (JobId, RootRun),
         repair: Repair,
     ) -> Verdict {
-        match self.ledger.orphans.kin(&id) {
+        let is_claimed = match self.ledger.orphans.kin(&id) {
+            Kin::Nothing => return Verdict::run(false),
+            Kin::Perhaps => false,
             // It is under way further down on this stack, and would never be done while this one waits for it.
-            Kin::Here if worker.hosts(|orphan| *orphan == id) => Verdict::Run { marked: true },
-            Kin::Here if self.is_heard() && self.claim(job, id, root, repair) => Verdict::Claimed,
-            Kin::Here | Kin::Perhaps => Verdict::Run { marked: true },
-            Kin::Nothing => Verdict::Run { marked: false },
+            Kin::Here if worker.hosts(|orphan| *orphan == id) => false,
+            Kin::Here => self.is_heard() && self.claim(job, id.clone(), root, repair),
+        };
+        if is_claimed {
+            return Verdict::Claimed;
+        }
+        Verdict::Run {
+            marked: true,
+            place: Some((id, root)),
         }
     }
 
@@ -196,7 +212,7 @@ impl Worker {
         if !back.repair.marked || !self.hosts(|_| true) {
             return false;
         }
-        let place = place_of(job.parent.get(), job.index());
+        let place = self.place_of(job.parent.get(), job.index());
         place.is_some_and(|(id, _)| self.hosts(|orphan| id.is_ancestor_of(orphan)))
     }
 
@@ -234,7 +250,8 @@ impl Worker {
         // It was called, not spawned, below a marked one, and is asked for the first time.
         // SAFETY: the invocation runs.
         let called = unsafe { &*frame };
-        let clear = place_of(called.parent(), called.index())
+        let clear = self
+            .place_of(called.parent(), called.index())
             .is_none_or(|(id, _)| self.pool().ledger.orphans.clears(&id));
         called.raise(if clear { flag::CLEAN } else { flag::MARKED });
         !clear
@@ -247,7 +264,7 @@ impl Worker {
         self.deque().restart(head.addr());
         // SAFETY: the slot below the head has just been filled, and is private.
         let job = unsafe { &*head.wrapping_sub(1) };
-        let Some((id, root)) = place_of(frame, job.index()) else {
+        let Some((id, root)) = self.place_of(frame, job.index()) else {
             unreachable!("nothing below a nested entry is marked");
         };
         let depth = depth_of(job, &id);
@@ -260,7 +277,7 @@ impl Worker {
                 crashes: 0,
             },
         );
-        if let Verdict::Run { marked } = verdict {
+        if let Verdict::Run { marked, .. } = verdict {
             let repair = Repair { marked, crashes: 0 };
             let back = Back {
                 repair,

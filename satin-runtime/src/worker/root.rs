@@ -20,7 +20,7 @@ use super::{
     gate::FrameRef,
     pool::{Pool, ROOT_WATCH, RootKey, target},
     scope::Scope,
-    thread::{RootFrame, Worker, raise_abort},
+    thread::{Bottom, RootFrame, Worker, raise_abort},
 };
 use crate::job::{
     Answer, JobId, RootName, RootRun, RootTag, Saved,
@@ -388,7 +388,16 @@ unsafe fn run_root<F: Function>(task: *const (), worker: &Worker, head: *const S
             F::call(Cx { head, parent }, number, args)
         }
     };
-    let outcome = worker.on_bottom(head, parent, marked, || catch_unwind(AssertUnwindSafe(run)));
+    let outcome = {
+        let index = number;
+        let bottom = Bottom {
+            head,
+            parent,
+            index,
+            marked,
+        };
+        worker.on_bottom(bottom, None, || catch_unwind(AssertUnwindSafe(run)))
+    };
     let is_wanted = || {
         began.elapsed() > WORTH_KEEPING
             && !frame.has(flag::TORN)
@@ -400,6 +409,7 @@ unsafe fn run_root<F: Function>(task: *const (), worker: &Worker, head: *const S
             packed.ok().map(|packed| Saved {
                 id,
                 fingerprint,
+                root: fingerprint,
                 answer: Answer::Result {
                     bytes: packed.bytes,
                     needs: packed.needs,

@@ -72,6 +72,7 @@ fn save(job: &Slot, fingerprint: Fingerprint, answer: Answer) {
         root.save(Saved {
             id,
             fingerprint,
+            root: root.run.name.fingerprint,
             answer,
         });
     }

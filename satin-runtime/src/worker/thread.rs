@@ -49,6 +49,8 @@ pub(crate) struct Worker {
     asked_at: AtomicU64,
     /// Which root job the running job belongs to, once somebody has asked.
     root: Cell<Option<RootName>>,
+    /// Where in the tree the running job stands, once somebody has asked below a mark.
+    place: RefCell<Option<(JobId, RootRun)>>,
     /// The bottom of the running job's chain of frames, once somebody has asked; null before.
     root_frame: Cell<*const RootFrame>,
     /// Jobs of other nodes that are under way on this stack.
@@ -69,6 +71,8 @@ unsafe impl Send for Worker {}
 pub(super) struct Bottom {
     pub(super) head: *const Slot,
     pub(super) parent: *const Frame,
+    /// Which child of that invocation the job is.
+    pub(super) index: u32,
     /// The job may have been run before: see [`repair`](super::repair).
     pub(super) marked: bool,
 }
@@ -132,6 +136,7 @@ impl Worker {
             bottom: Cell::new(Bottom {
                 head: base,
                 parent: std::ptr::null(),
+                index: 0,
                 marked: false,
             }),
             stack_top: Cell::new(0),
@@ -143,6 +148,7 @@ impl Worker {
             }),
             asked_at: AtomicU64::new(0),
             root: Cell::new(None),
+            place: RefCell::new(None),
             root_frame: Cell::new(std::ptr::null()),
             hosting: RefCell::new(Vec::new()),
             area,
@@ -495,13 +501,19 @@ impl Worker {
             tear(parent);
             State::Aborted
         } else {
-            let marked = match self.examine(job, back) {
+            let (marked, place) = match self.examine(job, back) {
                 Verdict::Claimed => return,
-                Verdict::Run { marked } => marked,
+                Verdict::Run { marked, place } => (marked, place),
             };
             print = self.print_to_record(job);
             // SAFETY: as above; `head` is above everything of ours that waits.
-            self.on_bottom(head, parent, marked, || unsafe {
+            let bottom = Bottom {
+                head,
+                parent,
+                index: job.index(),
+                marked,
+            };
+            self.on_bottom(bottom, place, || unsafe {
                 (function.run)(job, Cx { head, parent })
             })
         };
@@ -538,29 +550,62 @@ impl Worker {
         self.hosting.borrow().iter().any(what)
     }
 
-    /// Runs a job from the bottom of what it may use.
+    /// Runs a job from the bottom of what it may use; `place` is where it stands in the tree, if that is known.
     pub(super) fn on_bottom<R>(
         &self,
-        head: *const Slot,
-        parent: *const Frame,
-        marked: bool,
+        bottom: Bottom,
+        place: Option<(JobId, RootRun)>,
         run: impl FnOnce() -> R,
     ) -> R {
-        let outer = self.bottom.replace(Bottom {
-            head,
-            parent,
-            marked,
-        });
+        let head = bottom.head;
+        let outer = self.bottom.replace(bottom);
         let outer_root = self.root.take();
+        let outer_place = self.place.replace(place);
         let outer_root_frame = self.root_frame.replace(std::ptr::null());
         self.head.set(head);
         self.stay_marked();
         let result = run();
         self.head.set(head);
         self.root.set(outer_root);
+        self.place.replace(outer_place);
         self.root_frame.set(outer_root_frame);
         self.bottom.set(outer);
         result
+    }
+
+    /// As [`place_of`], of a child of an invocation, as a rule one of the running job: then only what the job has called since
+    /// it began is walked, not all that is above it.
+    pub(super) fn place_of(&self, frame: *const Frame, index: u32) -> Option<(JobId, RootRun)> {
+        let Bottom {
+            parent: bottom,
+            index: own,
+            ..
+        } = self.bottom.get();
+        let mut up = vec![index];
+        let mut at = frame;
+        loop {
+            // SAFETY: the caller holds an unsettled child of the invocation, so the chain above it lives.
+            let here = unsafe { &*at };
+            if at == bottom || here.has(flag::NESTED | flag::ROOT) {
+                return place_of(frame, index);
+            }
+            up.push(here.index());
+            at = here.parent();
+            if at == bottom {
+                break;
+            }
+        }
+        frames_walked(up.len());
+        // Other jobs may be children of the same invocation.
+        if up.pop() != Some(own) {
+            return place_of(frame, index);
+        }
+        let mut place = self.place.borrow_mut();
+        if place.is_none() {
+            *place = place_of(bottom, own);
+        }
+        let (id, root) = place.as_ref()?;
+        Some((id.descendant(up.into_iter().rev()), *root))
     }
 
     /// Which root job the running job belongs to. Read off the frames at the first question.
@@ -854,6 +899,20 @@ fn children_aborted(mut frame: *const Frame) -> bool {
     false
 }
 
+/// Frames that were walked for the places of jobs, in all pools of this process.
+static WALKED: AtomicU64 = AtomicU64::new(0);
+
+fn frames_walked(count: usize) {
+    WALKED.fetch_add(count as u64, Ordering::Relaxed);
+}
+
+/// How many frames have been walked so far in order to tell where in the tree jobs stand. For tests.
+#[doc(hidden)]
+#[must_use]
+pub fn walked() -> u64 {
+    WALKED.load(Ordering::Relaxed)
+}
+
 /// The path of child `index` of an invocation, and its root job; `None` below a nested entry, where nothing has an id.
 pub(super) fn place_of(mut frame: *const Frame, index: u32) -> Option<(JobId, RootRun)> {
     let mut up = vec![index];
@@ -866,8 +925,8 @@ pub(super) fn place_of(mut frame: *const Frame, index: u32) -> Option<(JobId, Ro
         if here.has(flag::ROOT) {
             // SAFETY: the flag says that the frame is the first field of a root frame.
             let root = unsafe { &*frame.cast::<RootFrame>() };
-            let path = root.prefix.path().chain(up.into_iter().rev());
-            return Some((path.collect(), root.run));
+            frames_walked(up.len());
+            return Some((root.prefix.descendant(up.into_iter().rev()), root.run));
         }
         up.push(here.index());
         frame = here.parent();

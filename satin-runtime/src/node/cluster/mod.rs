@@ -1605,6 +1605,7 @@ impl Cluster {
                     let saved = Saved {
                         id: JobId::ROOT.child(tag.name.number),
                         fingerprint: self.programs[running.program as usize].root().fingerprint(),
+                        root: tag.name.fingerprint,
                         answer: Answer::Result {
                             bytes: result.to_le_bytes().to_vec(),
                             needs: Vec::new(),

@@ -764,6 +764,7 @@ impl Workers {
                 saved.push(Saved {
                     id: id.child(index),
                     fingerprint: self.fingerprint(child.work),
+                    root: frame.tag.name.fingerprint,
                     answer: answer_of(result),
                 });
             }

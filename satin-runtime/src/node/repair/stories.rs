@@ -276,14 +276,14 @@ fn what_is_kept_does_not_grow_with_the_number_of_departures() {
             ..tree(9)
         });
         cluster.set_main_everywhere(&[program], None);
-        for round in 0..40 {
+        for round in 0..60 {
             cluster.run_for(ms(1800));
             if !cluster.endings().is_empty() {
                 break;
             }
             let (kept, unsettled) = (kept(&cluster), cluster.unsettled());
             assert!(
-                kept <= 3 * unsettled,
+                kept <= 4 * unsettled,
                 "seed {seed}: after {round} departures {kept} results are kept, and {unsettled} jobs are under way"
             );
             // Any of them, also the master.

@@ -6,6 +6,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
+    ops::Bound,
     time::Duration,
 };
 
@@ -410,9 +411,15 @@ impl Table {
         })
     }
 
-    /// Does anybody have anything at or below that job?
+    /// Does anybody have that job, or anything below it?
+    pub(crate) fn is_anything_at(&self, id: &JobId) -> bool {
+        self.index.contains_key(id) || self.is_anything_below(id)
+    }
+
+    /// Does anybody have anything below that job?
     pub(crate) fn is_anything_below(&self, id: &JobId) -> bool {
-        let first = self.index.range::<JobId, _>(id..).next();
+        let after = (Bound::Excluded(id), Bound::Unbounded);
+        let first = self.index.range::<JobId, _>(after).next();
         first.is_some_and(|(at, _)| id.is_ancestor_of(at))
     }
 

@@ -3,10 +3,13 @@
 //! The next master calls the root jobs of a `main` again; those that other threads called die with their process, and nobody
 //! ever says that they are over.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use super::super::{
-    Context, Peer,
+    Peer, View,
     expiry::{Limit, ran_out},
 };
 use crate::job::{Fingerprint, RootName};
@@ -26,31 +29,38 @@ impl Homes {
         self.gone.values().min().copied()
     }
 
-    pub(crate) fn sever(&mut self, cx: &Context<'_>, peer: Peer) {
-        self.gone.insert(peer.id.home(), cx.now + COMES_BACK);
+    pub(crate) fn sever(&mut self, now: Duration, peer: Peer) {
+        self.gone.insert(peer.id.home(), now + COMES_BACK);
+    }
+
+    /// Has the process gone for good that alone would have ended that root job?
+    pub(crate) fn is_gone(&self, view: &View, root: RootName) -> bool {
+        let home = root.fingerprint;
+        !root.is_of_main() && !self.gone.contains_key(&home) && !is_in(view, home)
     }
 
     /// Those of the root jobs whose process has not come back.
     pub(crate) fn orphaned(
         &mut self,
-        cx: &Context<'_>,
+        now: Duration,
+        view: &View,
         roots: impl Iterator<Item = RootName>,
-    ) -> Vec<RootName> {
-        let late = self.gone.extract_if(.., |_, until| *until <= cx.now);
+    ) -> BTreeSet<RootName> {
+        let late = self.gone.extract_if(.., |_, until| *until <= now);
         let late: Vec<Fingerprint> = late.map(|(home, _)| home).collect();
         if late.is_empty() {
-            return Vec::new();
+            return BTreeSet::new();
         }
         ran_out(Limit::ComesBack);
-        let back = |home| {
-            cx.view
-                .members()
-                .any(|member| member.peer.id.home() == home)
-        };
         let is_orphaned = |root: &RootName| {
             let home = root.fingerprint;
-            !root.is_of_main() && late.contains(&home) && !back(home)
+            !root.is_of_main() && late.contains(&home) && !is_in(view, home)
         };
         roots.filter(is_orphaned).collect()
     }
+}
+
+fn is_in(view: &View, home: Fingerprint) -> bool {
+    let mut members = view.members();
+    members.any(|member| member.peer.id.home() == home)
 }

@@ -9,7 +9,7 @@ use std::{
 };
 
 use super::super::{Departure, HostKey, NodeId, Peer, Token};
-use crate::job::{Answer, Fingerprint, JobId, Parcel, Repair, Saved};
+use crate::job::{Answer, Fingerprint, JobId, Parcel, Repair, RootName, Saved};
 
 /// Where a job that is away came from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -93,6 +93,8 @@ pub(super) struct Waiter {
 pub(super) struct Hosted {
     pub(super) id: JobId,
     pub(super) fingerprint: Fingerprint,
+    /// The root job that it belongs to.
+    pub(super) root: RootName,
     pub(super) waiters: BTreeMap<(Peer, Token), Waiter>,
     /// It is in the orphan table: somebody will claim it.
     pub(super) orphan: bool,
@@ -224,17 +226,29 @@ impl Books {
         if self.keys.contains_key(&(origin, token)) {
             return None;
         }
-        let key = self.enter(parcel.id.clone(), parcel.fingerprint, State::Coming);
+        let key = self.enter(
+            parcel.id.clone(),
+            parcel.fingerprint,
+            parcel.root_run().name,
+            State::Coming,
+        );
         self.wait(key, (origin, token), came, true);
         Some(key)
     }
 
-    fn enter(&mut self, id: JobId, fingerprint: Fingerprint, state: State) -> HostKey {
+    fn enter(
+        &mut self,
+        id: JobId,
+        fingerprint: Fingerprint,
+        root: RootName,
+        state: State,
+    ) -> HostKey {
         self.host_keys += 1;
         let key = HostKey(self.host_keys);
         let hosted = Hosted {
             id,
             fingerprint,
+            root,
             waiters: BTreeMap::new(),
             orphan: false,
             state,
@@ -256,7 +270,7 @@ impl Books {
             return None;
         }
         let state = State::Done(saved.answer.clone());
-        Some(self.enter(name.0, name.1, state))
+        Some(self.enter(name.0, name.1, saved.root_name(), state))
     }
 
     /// Somebody waits for it.
@@ -385,16 +399,23 @@ impl Books {
     pub(super) fn legacy(&self) -> Vec<Saved> {
         let orphans = self.orphans.iter();
         let finished = orphans.filter_map(|((id, fingerprint), key)| {
-            let State::Done(answer) = &self.hosted.get(key)?.state else {
+            let hosted = self.hosted.get(key)?;
+            let State::Done(answer) = &hosted.state else {
                 return None;
             };
             Some(Saved {
                 id: id.clone(),
                 fingerprint: *fingerprint,
+                root: hosted.root.fingerprint,
                 answer: answer.clone(),
             })
         });
         finished.collect()
+    }
+
+    /// The root jobs of which orphans are here.
+    pub(super) fn roots_of_orphans(&self) -> impl Iterator<Item = RootName> + '_ {
+        self.orphans.values().map(|key| self.hosted[key].root)
     }
 
     /// The finished orphans that are root jobs.

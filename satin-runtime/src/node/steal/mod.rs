@@ -649,6 +649,7 @@ impl Steal {
             return Some(Saved {
                 id: hosted.id,
                 fingerprint: hosted.fingerprint,
+                root: hosted.root.fingerprint,
                 answer,
             });
         }

@@ -62,6 +62,7 @@ pub(super) struct Over {
 
 impl Over {
     fn insert(&mut self, tag: RootTag) {
+        let tag = Over::name(tag);
         if self.tags.insert(tag) {
             self.order.push_back(tag);
         }
@@ -72,10 +73,18 @@ impl Over {
         }
     }
 
+    /// Root jobs of other threads are not called again in the next term.
+    fn name(tag: RootTag) -> RootTag {
+        match tag.number < RootName::OTHERS {
+            true => tag,
+            false => RootTag { term: 0, ..tag },
+        }
+    }
+
     /// Is the root job over of which that job is a part? A root job itself never is: its result stays.
     fn is_past(&self, term: u32, id: &JobId) -> bool {
         let number = id.path().next().filter(|_| !is_root(id));
-        number.is_some_and(|number| self.tags.contains(&RootTag { term, number }))
+        number.is_some_and(|number| self.tags.contains(&Over::name(RootTag { term, number })))
     }
 }
 
@@ -158,7 +167,9 @@ impl Steal {
 
     /// It is an orphan of this node from now on.
     fn adopt(&mut self, cx: &mut Context<'_>, key: HostKey, finished: bool) {
-        let over = |hosted: &super::books::Hosted| self.over.is_past(cx.term, &hosted.id);
+        let over = |hosted: &super::books::Hosted| {
+            self.over.is_past(cx.term, &hosted.id) || cx.homes.is_gone(cx.view, hosted.root)
+        };
         if (self.books.look(key)).is_some_and(|hosted| hosted.waiters.is_empty() && over(hosted)) {
             return self.abandon(cx, key);
         }
@@ -336,10 +347,12 @@ impl Steal {
     pub(crate) fn kept(&mut self, id: &JobId, fingerprint: Fingerprint) -> Option<Saved> {
         let key = self.books.orphan_of(id, fingerprint)?;
         let answer = self.answer_of(key)?;
+        let root = self.books.look(key)?.root.fingerprint;
         let id = id.clone();
         Some(Saved {
             id,
             fingerprint,
+            root,
             answer,
         })
     }
@@ -551,7 +564,7 @@ impl Steal {
 
     /// A job of this node is done: what others keep of it, from runs of it that did not come to their end, nobody wants.
     fn close_if_kept(&mut self, cx: &mut Context<'_>, id: &JobId) {
-        if cx.config.obeys(Rule::Closed) && cx.table.is_anything_below(id) {
+        if cx.config.obeys(Rule::Closed) && cx.table.is_anything_at(id) {
             cx.table.close(cx.now, id);
             self.closed(cx, id);
         }
@@ -594,15 +607,44 @@ impl Steal {
         }
     }
 
-    /// The master has heard of these orphans. Those of a root job that is over nobody will want; it says so to whoever missed
-    /// the end of it.
-    pub(crate) fn close_past(&mut self, cx: &mut Context<'_>, orphans: &[JobId]) {
-        let past = orphans.iter().filter(|id| self.over.is_past(cx.term, id));
+    /// Others have announced these orphans. Those of a root job that is over nobody will want; the master says so to whoever
+    /// missed the end of it, and of root jobs of other threads everybody who knows.
+    pub(crate) fn close_past(&mut self, cx: &mut Context<'_>, orphans: &[JobId], is_master: bool) {
+        let past = orphans.iter().filter(|id| {
+            let may = is_master || id.root_number() >= RootName::OTHERS;
+            may && self.over.is_past(cx.term, id)
+        });
         let numbers: BTreeSet<u32> = past.filter_map(|id| id.path().next()).collect();
         for number in numbers {
             if cx.config.obeys(Rule::Closed) {
                 cx.table.close(cx.now, &JobId::ROOT.child(number));
             }
+        }
+    }
+
+    /// The root jobs of which orphans are here.
+    pub(crate) fn roots_of_orphans(&self) -> impl Iterator<Item = RootName> + '_ {
+        self.books.roots_of_orphans()
+    }
+
+    /// That root job is under way nowhere any more.
+    pub(crate) fn forget_root(&mut self, cx: &mut Context<'_>, root: RootName) {
+        for key in self.books.orphans_below(&JobId::ROOT.child(root.number)) {
+            if self
+                .books
+                .look(key)
+                .is_some_and(|hosted| hosted.root == root)
+            {
+                self.withdraw_entry(cx, key);
+            }
+        }
+    }
+
+    /// A root job of this node is over: whoever is not told so finds it in the table.
+    pub(crate) fn close_root(&mut self, cx: &mut Context<'_>, root: RootName) {
+        let id = JobId::ROOT.child(root.number);
+        if cx.config.obeys(Rule::Closed) && cx.table.is_anything_below(&id) {
+            cx.table.close(cx.now, &id);
         }
     }
 

@@ -10,7 +10,7 @@ use super::super::{
     cluster::{Cluster, Path, Program, Shape, Smallest},
 };
 use crate::{
-    job::{Answer, Fingerprint, JobId, Parcel, Recall, Repair, RootTag, Saved},
+    job::{Answer, Fingerprint, JobId, Parcel, Recall, Repair, RootName, RootTag, Saved},
     node::{Change, Departure, Page},
 };
 
@@ -759,6 +759,7 @@ fn root_result(number: u32, bytes: usize) -> Saved {
     Saved {
         id: JobId::ROOT.child(number),
         fingerprint: Fingerprint(u64::from(number)),
+        root: Fingerprint(u64::from(number)),
         answer: Answer::Result {
             bytes: vec![0; bytes],
             needs: Vec::new(),
@@ -919,4 +920,65 @@ fn what_a_dead_node_had_is_forgotten_in_all_modes() {
         node.bury(2 * MS, owner);
         assert!(node.inspect().entries.is_empty(), "{repair:?}");
     }
+}
+
+/// A job of a root job that another thread than main's has called in that process.
+fn of_another_thread(home: Peer) -> Parcel {
+    Parcel {
+        id: JobId::ROOT.child(RootName::OTHERS).child(1),
+        root: home.id.home(),
+        ..parcel()
+    }
+}
+
+#[test]
+fn orphans_of_a_root_job_go_when_its_process_does_not_come_back() {
+    let (mut node, [_, home, between]) = by_hand();
+    let jobs = [(home, Token(5)), (between, Token(6))];
+    for (origin, token) in jobs {
+        let id = of_another_thread(home).id.child(token.0 as u32);
+        let job = Parcel {
+            id,
+            ..of_another_thread(home)
+        };
+        let jobs = jobs_of(Request(1), vec![(token, job)]);
+        node.handle(MS, received(origin, jobs));
+    }
+    actions(&mut node);
+    node.bury(2 * MS, home);
+    actions(&mut node);
+    assert_eq!(node.inspect().entries.len(), 1, "it may come back");
+    let late = Duration::from_secs(61);
+    node.handle_timeout(late);
+    let aborts = |actions: &[Action]| {
+        let mut actions = actions.iter();
+        actions.any(|action| matches!(action, Action::Abort(_)))
+    };
+    assert!(aborts(&actions(&mut node)), "nobody will claim the orphan");
+    assert!(node.inspect().entries.is_empty());
+    // And what is left of it without anybody who waits does not become one.
+    node.bury(late + MS, between);
+    assert!(aborts(&actions(&mut node)));
+    assert!(node.inspect().entries.is_empty());
+}
+
+#[test]
+fn what_is_left_of_the_root_job_of_another_thread_is_not_kept_once_it_is_over_in_any_term() {
+    let (mut node, [_, home, other]) = by_hand();
+    let job = of_another_thread(home);
+    node.handle(
+        MS,
+        received(other, jobs_of(Request(1), vec![(Token(6), job.clone())])),
+    );
+    let master = node.view().get(other).expect("it is in").clone();
+    let news = Message::Master { term: 1, master };
+    node.handle(2 * MS, received(other, news));
+    node.handle(
+        3 * MS,
+        received(home, Message::RootsDone(vec![job.root_run()])),
+    );
+    actions(&mut node);
+    node.bury(4 * MS, other);
+    actions(&mut node);
+    assert!(node.inspect().entries.is_empty());
 }
