@@ -894,7 +894,8 @@ impl Parts<'_> {
             return; // the master of the day has called it again
         }
         self.steal.root_over(cx, run.tag());
-        let keeps = |root: RootName| self.steal.keeps(root);
+        // Who was to keep its result may not have heard: what is sent once more brings the bounds once more.
+        let keeps = |root: RootName| self.steal.keeps(root) || self.keeping.hands_out(root);
         self.bounds.root_done(run, keeps);
         self.shared.root_done(run.name);
         cx.actions.push_back(Action::ForgetRoot(run.name));
@@ -993,7 +994,11 @@ impl Parts<'_> {
             M::Goodbye => self.membership.goodbye(cx, from),
             M::Master { term, master } => {
                 if !self.membership.is_searching() {
+                    let before = self.root.master(cx.view).map(|master| master.peer.id);
                     self.root.told(cx, from, term, master);
+                    if self.root.master(cx.view).map(|master| master.peer.id) != before {
+                        self.bounds.begin_again();
+                    }
                     self.keep_roots(cx);
                 }
             }

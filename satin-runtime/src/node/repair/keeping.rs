@@ -11,7 +11,7 @@ use super::super::{
     Action, Context, Message, Peer, Rule,
     expiry::{Limit, ran_out},
 };
-use crate::job::{Answer, RootTag, Saved};
+use crate::job::{Answer, JobId, RootName, RootTag, Saved};
 
 /// A root job's result is kept by so many others; at two sites, if there are two. Too small: it is lost with them. Too
 /// large: `main` waits for more round trips.
@@ -174,6 +174,14 @@ impl Keeping {
             }
             cx.actions.push_back(Action::RootKept(tag));
         }
+    }
+
+    /// Is the result of that root job on its way to somebody who is to keep it?
+    pub(crate) fn hands_out(&self, root: RootName) -> bool {
+        let id = JobId::ROOT.child(root.number);
+        let is_of = |saved: &Saved| saved.id == id && saved.fingerprint == root.fingerprint;
+        let mut pending = self.pending.values();
+        pending.any(|pending| pending.saved.iter().any(is_of))
     }
 
     pub(crate) fn kept(&mut self, cx: &mut Context<'_>, from: Peer, number: u64) {

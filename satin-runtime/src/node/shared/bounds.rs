@@ -187,6 +187,12 @@ impl Bounds {
             return;
         }
         self.term = term;
+        self.begin_again();
+    }
+
+    /// Another `main` begins, in a later term or, after a partition, in the same: nothing of it is over, and nobody knows
+    /// anything. Without that, what was over for the other `main` is over for this one, and its offers are dropped.
+    pub(crate) fn begin_again(&mut self) {
         self.over.below = 0;
         let under_way = self.roots.values_mut().filter(|of_root| !of_root.is_kept);
         for of_root in under_way {
