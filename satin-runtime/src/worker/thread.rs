@@ -506,13 +506,13 @@ impl Worker {
                 Verdict::Run { marked, place } => (marked, place),
             };
             print = self.print_to_record(job);
-            // SAFETY: as above; `head` is above everything of ours that waits.
             let bottom = Bottom {
                 head,
                 parent,
                 index: job.index(),
                 marked,
             };
+            // SAFETY: as above; `head` is above everything of ours that waits.
             self.on_bottom(bottom, place, || unsafe {
                 (function.run)(job, Cx { head, parent })
             })
