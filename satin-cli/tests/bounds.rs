@@ -4,12 +4,9 @@ mod common;
 
 use std::{ffi::OsString, time::Duration};
 
-use common::{example, finish, has, run, start, wait_for};
+use common::{KNAPSACK, QAP, Search, faults, finish, has, plan, run, start, wait_for};
 use satin::{MinWith, spawn, spawnable, sync};
-use satin_cli::{
-    faults::Fault,
-    pool::{Outcome, Output, Plan},
-};
+use satin_cli::pool::{Output, Plan};
 use satin_runtime::{job::RootTag, observe::events::Event};
 
 /// Set where this test is the program of a node.
@@ -63,41 +60,30 @@ fn program() {
     });
 }
 
-fn on(sites: &str, program: Vec<OsString>, faults: &[&str]) -> Plan {
-    let faults = faults.iter().map(|fault| fault.parse().expect("a fault"));
-    Plan {
-        threads: Some(1),
-        faults: faults.collect::<Vec<Fault>>(),
-        output: Output::Keep,
-        ..Plan::new(program, sites.parse().expect("sites"))
-    }
-}
-
-fn searches(name: &str, arguments: &[&str]) -> Vec<OsString> {
-    let arguments = arguments.iter().map(OsString::from);
-    [example(name).into_os_string()]
-        .into_iter()
-        .chain(arguments)
-        .collect()
-}
-
-/// The search ended well, and its own check of value and witness with it.
+/// That search on these sites, and what is to happen to it: it ends well, and its own check of value and witness with it.
 #[track_caller]
-fn says(outcome: &Outcome, answer: &str) {
+fn is_right(search: &Search, sites: &str, what: &[&str]) {
+    let outcome = run(Plan {
+        wan: None,
+        faults: faults(what),
+        ..plan(search.name, search.arguments, sites)
+    });
     assert_eq!(outcome.code, 0, "{outcome:#?}");
-    assert_eq!(outcome.stdout.matches(answer).count(), 1, "{outcome:#?}");
+    let answers = outcome.stdout.matches(search.answer).count();
+    assert_eq!(answers, 1, "{outcome:#?}");
 }
 
 #[test]
 fn a_main_that_begins_again_reads_the_same() {
     let this = std::env::current_exe().expect("a test knows its own path");
     let program = ["program", "--exact", "--nocapture"].map(OsString::from);
-    let mut plan = on(
-        "a:3",
-        [this.into()].into_iter().chain(program).collect(),
-        &[],
-    );
-    plan.env.push((PROGRAM.into(), "1".into()));
+    let program = [this.into()].into_iter().chain(program);
+    let plan = Plan {
+        threads: Some(1),
+        env: vec![(PROGRAM.into(), "1".into())],
+        output: Output::Keep,
+        ..Plan::new(program, "a:3".parse().expect("sites"))
+    };
     let mut pool = start(plan);
     wait_for(&mut pool, |records| {
         has(records, "a-0", |event| {
@@ -118,16 +104,10 @@ fn a_main_that_begins_again_reads_the_same() {
 
 #[test]
 fn a_drained_master_takes_no_bound_along() {
-    let instance = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/nug15.dat");
-    let program = searches("qap", &[instance, "--cold"]);
-    let outcome = run(on("a:4", program, &["drain master@1.2s"]));
-    says(&outcome, "cost 1150 (the known optimum)\n");
+    is_right(&QAP, "a:4", &["drain master@1.2s"]);
 }
 
 #[test]
 fn a_drained_site_takes_no_bound_along() {
-    let items = ["--items", "200", "--extra", "100", "--spread", "0"];
-    let program = searches("knapsack", &[&items[..], &["--seed", "6"]].concat());
-    let outcome = run(on("a:2,b:2", program, &["drain a@1s"]));
-    says(&outcome, "value 67257 (the optimum)\n");
+    is_right(&KNAPSACK, "a:2,b:2", &["drain a@1s"]);
 }

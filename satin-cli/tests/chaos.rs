@@ -21,7 +21,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use common::{example, start};
+use common::{KNAPSACK, QAP, example, start};
 use satin_cli::{
     faults::{self, Fault, What, Who},
     pool::{Outcome, Output, Plan, Pool},
@@ -137,9 +137,7 @@ enum Program {
     Tsp,
     /// Large arguments that are lent, `&mut`.
     Quicksort,
-    /// A bound with a witness, which is all that the root job leaves behind.
     Qap,
-    /// A bound with a witness, and a result: both are the same value.
     Knapsack,
 }
 
@@ -161,8 +159,8 @@ impl Program {
             Program::Uts => "uts",
             Program::Tsp => "tsp",
             Program::Quicksort => "quicksort",
-            Program::Qap => "qap",
-            Program::Knapsack => "knapsack",
+            Program::Qap => QAP.name,
+            Program::Knapsack => KNAPSACK.name,
         }
     }
 
@@ -174,19 +172,12 @@ impl Program {
             Program::Uts => &["-t", "binomial", "-b", "24000", "-r", "42"],
             Program::Tsp => &["--random", "64", "--seed", "2"],
             Program::Quicksort => &["20000000"],
-            // Nugent, Vollmann, Ruml (1968), from QAPLIB. Cold: whatever is found is found in the search.
-            Program::Qap => &[
-                concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/nug15.dat"),
-                "--cold",
-            ],
-            Program::Knapsack => &[
-                "--items", "200", "--extra", "100", "--spread", "0", "--seed", "6",
-            ],
+            Program::Qap => QAP.arguments,
+            Program::Knapsack => KNAPSACK.arguments,
         }
     }
 
-    /// What stands on stdout once, and nothing but figures after it. Those that search check themselves that the witness of
-    /// the bound is worth what the bound says, and end with an error if not.
+    /// What stands on stdout once, and nothing but figures after it.
     fn answer(self) -> &'static str {
         match self {
             Program::Fib => "fib(44) = 701408733\n",
@@ -194,8 +185,8 @@ impl Program {
             Program::Uts => "custom tree: 27824369 nodes, depth 3102, 24349322 leaves",
             Program::Tsp => "cost 6019 (proved optimal",
             Program::Quicksort => "quicksort(20000000) in order, checksum 374a96419822445c\n",
-            Program::Qap => "cost 1150 (the known optimum)\n",
-            Program::Knapsack => "value 67257 (the optimum)\n",
+            Program::Qap => QAP.answer,
+            Program::Knapsack => KNAPSACK.answer,
         }
     }
 }

@@ -4,9 +4,8 @@ mod common;
 
 use std::{process::Command, time::Duration};
 
-use common::{PATIENCE, ended_well, figures, finish, has, plan, run, start, wait_for};
+use common::{PATIENCE, ended_well, faults, figures, finish, has, plan, run, start, wait_for};
 use satin_cli::{
-    faults::Fault,
     pool::{Outcome, Output, Plan},
     wan::Link,
 };
@@ -15,11 +14,6 @@ use satin_runtime::observe::events::{Event, Record};
 /// 3,125 leaves of 5 ms: some seconds for four nodes, whatever the machine.
 const LEAVES: [&str; 4] = ["5", "5", "5000", "--sleep"];
 const ANSWER: &str = "= 3125 leaves";
-
-fn faults(faults: &[&str]) -> Vec<Fault> {
-    let fault = |text: &&str| text.parse().expect("a fault");
-    faults.iter().map(fault).collect()
-}
 
 /// That example on these sites, without slow links, and what is to happen to it.
 fn knary(sites: &str, what: &[&str]) -> Plan {

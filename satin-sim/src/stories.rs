@@ -6,7 +6,7 @@ use std::{fmt::Write, ops::Range, time::Duration};
 use satin_runtime::node::{
     Config, Event,
     cluster::{Cluster, MainIs, Path, Program, Shape, Work, mix},
-    inspect::{Hosted, Stage},
+    inspect::Stage,
 };
 
 use crate::classes::Standing;
@@ -380,18 +380,6 @@ fn newcomers(seeds: Range<u64>) -> Telling {
     telling
 }
 
-/// Results of finished orphans that all nodes together keep.
-/// So many results are kept for whoever will claim them.
-fn kept(cluster: &Cluster) -> usize {
-    let there = (0..cluster.nodes()).filter(|node| cluster.is_alive(*node));
-    let kept = there.map(|node| {
-        let hosted = cluster.node(node).inspect().hosted;
-        let is_kept = |job: &&Hosted| job.orphan && job.stage == Stage::Done;
-        hosted.iter().filter(is_kept).count()
-    });
-    kept.sum()
-}
-
 fn growth(seeds: Range<u64>) -> Telling {
     const ROUNDS: u32 = 120;
     /// Results that are kept for each job under way.
@@ -416,7 +404,7 @@ fn growth(seeds: Range<u64>) -> Telling {
             cluster.join(&config, "here", 1, 0);
             cluster.run_for(Duration::from_millis(300));
             cluster.tell(rounds, Event::Drain(Duration::from_secs(1)));
-            let (kept, under_way) = (kept(&cluster), cluster.unsettled());
+            let (kept, under_way) = (cluster.kept(), cluster.unsettled());
             most = most.max(kept);
             share = f64::max(share, kept as f64 / under_way.max(1) as f64);
         }

@@ -10,6 +10,7 @@ use std::{
 
 use satin_cli::{
     build::{self, Target},
+    faults::Fault,
     pool::{Control, Outcome, Output, Plan, Pool},
     wan::Link,
 };
@@ -57,6 +58,40 @@ pub fn plan(name: &str, arguments: &[&str], sites: &str) -> Plan {
         output: Output::Keep,
         ..Plan::new(program, sites.parse().expect("sites"))
     }
+}
+
+/// An example that searches, on an instance that takes some seconds, and what stands on stdout once if the answer is right:
+/// both examples check themselves that the witness of the bound is worth what the bound says, and end with an error if not.
+pub struct Search {
+    pub name: &'static str,
+    pub arguments: &'static [&'static str],
+    pub answer: &'static str,
+}
+
+/// Nugent, Vollmann, Ruml (1968), from QAPLIB. Cold: whatever is found is found in the search. All that its root job leaves
+/// behind is a bound with a witness.
+pub const QAP: Search = Search {
+    name: "qap",
+    arguments: &[
+        concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/nug15.dat"),
+        "--cold",
+    ],
+    answer: "cost 1150 (the known optimum)\n",
+};
+
+/// Its root job leaves a bound with a witness, and a result: both are the same value.
+pub const KNAPSACK: Search = Search {
+    name: "knapsack",
+    arguments: &[
+        "--items", "200", "--extra", "100", "--spread", "0", "--seed", "6",
+    ],
+    answer: "value 67257 (the optimum)\n",
+};
+
+/// What is to happen, as `satin run` names it: `kill a-1@2s`.
+pub fn faults(faults: &[&str]) -> Vec<Fault> {
+    let fault = |text: &&str| text.parse().expect("a fault");
+    faults.iter().map(fault).collect()
 }
 
 pub fn start(plan: Plan) -> Pool {

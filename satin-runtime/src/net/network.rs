@@ -23,7 +23,7 @@ use super::{
     bridge::{Bridge, Here, Joins, News},
     connect,
     credential::{Credential, CredentialError},
-    discovery::{self, DiscoveryError},
+    discovery::{self, Advertised, DiscoveryError},
     door::Door,
     driver::{Beginning, Driver, Net, State},
     limits,
@@ -564,29 +564,12 @@ async fn set_up(setting_up: SettingUp) -> Result<(Rc<Net>, Settings), NetError> 
         traffic,
     } = setting_up;
     let began = Instant::now();
-    let join = settings.join.clone();
-    let bind = match settings.listen {
-        Some(addr) => addr,
-        None => {
-            ask({
-                let join = join.clone();
-                move || discovery::bind_address(join.as_ref())
-            })
-            .await?
-        }
-    };
-    let remedy = match settings.listen {
-        Some(_) => format!("correct {}", settings.sources.setting("listen")),
-        None => "say which with --listen IP:PORT (or SATIN_LISTEN)".into(),
-    };
-    let listen = |source| NetError::Listen {
-        remedy: remedy.clone(),
-        addr: bind,
-        source,
-    };
-    let socket = connect::bind(bind).map_err(listen)?;
-    socket.set_nonblocking(true).map_err(listen)?;
-    let listening = socket.local_addr().map_err(listen)?;
+    let Standpoint {
+        socket,
+        listening,
+        advertised,
+    } = take_up(&settings).await?;
+    let listen = |source| listen_error(&settings, listening, source);
     let names = Names::new(rand::random());
     let socket = Counted::new(socket, Arc::clone(&traffic), names.clone()).map_err(listen)?;
     let mut endpoint = Endpoint::new_with_abstract_socket(
@@ -598,9 +581,6 @@ async fn set_up(setting_up: SettingUp) -> Result<(Rc<Net>, Settings), NetError> 
     .map_err(listen)?;
     let client = transport::client(&credential);
     endpoint.set_default_client_config(client.clone());
-    let advertise = settings.advertise;
-    let advertised =
-        ask(move || discovery::advertised(join.as_ref(), listening, advertise)).await?;
     let addr = advertised.addr;
     if !advertised.others.is_empty() {
         let others: Vec<String> = (advertised.others.iter())
@@ -683,6 +663,64 @@ async fn set_up(setting_up: SettingUp) -> Result<(Rc<Net>, Settings), NetError> 
         driver: RefCell::new(driver),
     };
     Ok((Rc::new(net), settings))
+}
+
+/// Where a node stands: the socket, its address, and the address that others are told.
+struct Standpoint {
+    socket: std::net::UdpSocket,
+    listening: SocketAddr,
+    advertised: Advertised,
+}
+
+/// Binds the socket. In the file of `SATIN_JOIN=file:PATH` others find this node from here on.
+async fn take_up(settings: &Settings) -> Result<Standpoint, NetError> {
+    let bind_address = {
+        let join = settings.join.clone();
+        move || discovery::bind_address(join.as_ref())
+    };
+    let mut addr = match settings.listen {
+        Some(addr) => addr,
+        None => ask(bind_address.clone()).await?,
+    };
+    loop {
+        let listen = |source| listen_error(settings, addr, source);
+        let socket = connect::bind(addr).map_err(listen)?;
+        socket.set_nonblocking(true).map_err(listen)?;
+        let listening = socket.local_addr().map_err(listen)?;
+        let (join, advertise) = (settings.join.clone(), settings.advertise);
+        let advertised =
+            ask(move || discovery::advertised(join.as_ref(), listening, advertise)).await?;
+        let (me, join) = (advertised.addr, settings.join.clone());
+        if let Some(Join::File(_)) = join {
+            ask(move || discovery::addresses(join.as_ref(), listening, me)).await?;
+            // Others who came at the same moment may be on other machines, to which no way leads from this one's loopback.
+            let better = ask(bind_address.clone()).await?;
+            let is_stuck = addr.ip().is_loopback() && !better.ip().is_loopback();
+            if settings.listen.is_none() && is_stuck {
+                addr = better;
+                let join = settings.join.clone();
+                ask(move || discovery::forget(join.as_ref(), &[me])).await?;
+                continue;
+            }
+        }
+        return Ok(Standpoint {
+            socket,
+            listening,
+            advertised,
+        });
+    }
+}
+
+fn listen_error(settings: &Settings, addr: SocketAddr, source: io::Error) -> NetError {
+    let remedy = match settings.listen {
+        Some(_) => format!("correct {}", settings.sources.setting("listen")),
+        None => "say which with --listen IP:PORT (or SATIN_LISTEN)".into(),
+    };
+    NetError::Listen {
+        remedy,
+        addr,
+        source,
+    }
 }
 
 /// Asks where the pool or this node is, until there is an answer: name servers and networks may need a while.

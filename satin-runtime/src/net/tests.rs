@@ -320,6 +320,22 @@ fn without_certificate(protocol: &[u8]) -> Stranger {
 
 // ----------------------------------------------------------------------------------------------------------------- tests
 
+/// Who waits until a node says where it is, and then begins others, has them look into a file that names it.
+#[test]
+fn a_file_names_a_node_as_soon_as_it_says_where_it_is() {
+    let key = Key::new();
+    let file = key.0.with_extension("pool");
+    let settings = Settings {
+        listen: None,
+        join: Some(Join::File(file.clone())),
+        ..settings("one", &key, None)
+    };
+    let node = start(settings);
+    let lines = std::fs::read_to_string(&file).expect("there");
+    let _ = std::fs::remove_file(&file);
+    assert_eq!(lines, format!("{}\n", node.addr()));
+}
+
 #[test]
 fn nodes_find_each_other_through_any_member_and_leave_again() {
     let key = Key::new();

@@ -45,6 +45,7 @@ use rand::{RngExt, SeedableRng, rngs::SmallRng};
 
 use super::{
     Action, Config, Event, HostKey, Identity, Lattices, Message, Node, NodeId, Notice, Peer, View,
+    inspect::{Hosted, Stage},
     message::Cargo,
 };
 use crate::job::{Answer, BoundName, JobId, Offer, RootName, RootRun, RootTag, Saved, ValueName};
@@ -724,6 +725,18 @@ impl Cluster {
     pub fn unsettled(&self) -> usize {
         let nodes = (0..self.nodes()).filter(|node| self.is_alive(*node));
         nodes.map(|node| self.slot(node).workers.unsettled()).sum()
+    }
+
+    /// Results of finished orphans that live nodes keep for whoever will claim them.
+    #[must_use]
+    pub fn kept(&self) -> usize {
+        let nodes = (0..self.nodes()).filter(|node| self.is_alive(*node));
+        let kept = nodes.map(|node| {
+            let hosted = self.node(node).inspect().hosted;
+            let is_kept = |job: &&Hosted| job.orphan && job.stage == Stage::Done;
+            hosted.iter().filter(is_kept).count()
+        });
+        kept.sum()
     }
 
     /// Are its workers without anything, and is none of its jobs away?

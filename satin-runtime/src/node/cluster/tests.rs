@@ -105,6 +105,16 @@ impl Outside {
         }
     }
 
+    /// Which results the given up job saved.
+    fn saved(&self) -> Vec<String> {
+        let saved = self.events.iter().find_map(|event| match event {
+            Event::Saved(KEY, saved) => Some(saved),
+            _ => None,
+        });
+        let saved = saved.expect("it is given up");
+        saved.iter().map(|saved| saved.id.to_string()).collect()
+    }
+
     /// At most so many bursts end, one after the other.
     fn run(&mut self, bursts: usize) {
         for burst in 0..=bursts {
@@ -304,17 +314,8 @@ fn what_finished_before_a_sync_is_saved_when_a_job_is_given_up() {
         _ => None,
     });
     assert_eq!(recalled, Some((away[0].0, Recall::Abandoned)));
-    let saved = outside.events.iter().find_map(|event| match event {
-        Event::Saved(KEY, saved) => Some(saved.clone()),
-        _ => None,
-    });
-    let ids: Vec<String> = saved
-        .expect("it is given up")
-        .iter()
-        .map(|saved| saved.id.to_string())
-        .collect();
     // A leaf of child 0, too, which has not synced.
-    assert_eq!(ids, ["0.2", "0.0.0"]);
+    assert_eq!(outside.saved(), ["0.2", "0.0.0"]);
     assert!(outside.workers.is_empty());
 }
 
@@ -326,13 +327,7 @@ fn what_was_used_already_is_not_saved() {
     outside.run(5);
     outside.workers.save(KEY);
     outside.run(100);
-    let saved = outside.events.iter().find_map(|event| match event {
-        Event::Saved(KEY, saved) => Some(saved.clone()),
-        _ => None,
-    });
-    let saved = saved.expect("it is given up");
-    let ids: Vec<String> = saved.iter().map(|saved| saved.id.to_string()).collect();
-    assert_eq!(ids, ["0.1.1"]);
+    assert_eq!(outside.saved(), ["0.1.1"]);
 }
 
 #[test]

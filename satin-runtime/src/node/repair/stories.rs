@@ -5,7 +5,6 @@ use std::{collections::BTreeSet, time::Duration};
 use super::super::{
     Config, Event, Notice, RepairMode, Rule,
     cluster::{Cluster, Program, Shape, mix},
-    inspect::{Hosted, Stage},
 };
 
 const LONG: Duration = Duration::from_secs(300);
@@ -254,17 +253,6 @@ fn without_claims_being_withdrawn_some_runs_wait_for_ever() {
     assert!(runs(&[Rule::Withdraw]) > 0);
 }
 
-/// So many results are kept for whoever will claim them.
-fn kept(cluster: &Cluster) -> usize {
-    let nodes = (0..cluster.nodes()).filter(|node| cluster.is_alive(*node));
-    let kept = nodes.map(|node| {
-        let hosted = cluster.node(node).inspect().hosted;
-        let is_kept = |job: &&Hosted| job.orphan && job.stage == Stage::Done;
-        hosted.iter().filter(is_kept).count()
-    });
-    kept.sum()
-}
-
 #[test]
 fn what_is_kept_does_not_grow_with_the_number_of_departures() {
     for seed in 0..6 {
@@ -281,7 +269,7 @@ fn what_is_kept_does_not_grow_with_the_number_of_departures() {
             if !cluster.endings().is_empty() {
                 break;
             }
-            let (kept, unsettled) = (kept(&cluster), cluster.unsettled());
+            let (kept, unsettled) = (cluster.kept(), cluster.unsettled());
             assert!(
                 kept <= 4 * unsettled,
                 "seed {seed}: after {round} departures {kept} results are kept, and {unsettled} jobs are under way"

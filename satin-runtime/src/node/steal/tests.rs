@@ -267,13 +267,7 @@ fn a_request_from_the_dead_takes_no_job() {
     let program = cluster.program(Program::new(Shape::Flat { jobs: 10 }, 10 * MS));
     cluster.start_root(0, program);
     for lifeline in [false, true] {
-        let (request, most) = (Request(1), 1);
-        let steal = Message::Steal {
-            request,
-            most,
-            lifeline,
-        };
-        cluster.forge(0, dead, steal);
+        cluster.forge(0, dead, asks_for_one(lifeline));
     }
     let limit = 101 * MS;
     assert!(cluster.run_until(limit, |cluster| cluster.is_done(0)));
@@ -409,6 +403,25 @@ fn received(from: Peer, message: Message) -> Event {
     }
 }
 
+/// The first request of a thief, for one job.
+fn asks_for_one(lifeline: bool) -> Message {
+    Message::Steal {
+        request: Request(1),
+        most: 1,
+        lifeline,
+    }
+}
+
+/// A thief asks for one job: under which number the workers are to give it.
+fn take_for(node: &mut Node, now: Duration, thief: Peer, lifeline: bool) -> u64 {
+    node.handle(now, received(thief, asks_for_one(lifeline)));
+    let take = actions(node);
+    let [Action::Take { request, most: 1 }] = take[..] else {
+        panic!("{take:?}");
+    };
+    request
+}
+
 #[test]
 fn a_job_that_comes_too_late_is_kept_until_its_answer_is_acknowledged() {
     let (mut node, _) = by_hand();
@@ -457,18 +470,8 @@ fn a_job_may_pass_through_and_its_answer_comes_back_the_same_way() {
     let [Action::Start(key, _)] = started[..] else {
         panic!("{started:?}");
     };
-    let (request, most, lifeline) = (Request(1), 1, false);
-    let steal = Message::Steal {
-        request,
-        most,
-        lifeline,
-    };
     // It has waited for a while: what comes from another site does not go on to yet another at once.
-    node.handle(200 * MS, received(thief, steal));
-    let take = actions(&mut node);
-    let [Action::Take { request, most: 1 }] = take[..] else {
-        panic!("{take:?}");
-    };
+    let request = take_for(&mut node, 200 * MS, thief, false);
     let (jobs, left) = (vec![Taken::Hosted(key, parcel())], 0);
     let took = Event::Took {
         request,
@@ -535,18 +538,9 @@ fn a_recall_that_was_lost_with_the_connection_is_made_up_for() {
 #[test]
 fn what_nobody_can_give_makes_the_program_know() {
     let (mut node, [_, thief, _]) = by_hand();
-    let (request, most, lifeline) = (Request(1), 1, true);
-    let steal = Message::Steal {
-        request,
-        most,
-        lifeline,
-    };
-    node.handle(MS, received(thief, steal));
-    let take = actions(&mut node);
-    let [Action::Take { request: 1, .. }] = take[..] else {
-        panic!("{take:?}");
-    };
-    let (request, jobs, left) = (1, Vec::new(), 0);
+    let request = take_for(&mut node, MS, thief, true);
+    assert_eq!(request, 1);
+    let (jobs, left) = (Vec::new(), 0);
     let took = Event::Took {
         request,
         jobs,
@@ -873,17 +867,7 @@ fn of_two_nodes_that_keep_a_result_one_does_so() {
 #[test]
 fn the_answer_of_a_job_closes_what_others_keep_of_it() {
     let (mut node, [_, thief, owner]) = by_hand();
-    let (request, most, lifeline) = (Request(1), 1, false);
-    let steal = Message::Steal {
-        request,
-        most,
-        lifeline,
-    };
-    node.handle(MS, received(thief, steal));
-    let take = actions(&mut node);
-    let [Action::Take { request, most: 1 }] = take[..] else {
-        panic!("{take:?}");
-    };
+    let request = take_for(&mut node, MS, thief, false);
     let left = 0;
     let jobs = vec![Taken::Own(Departure(1), parcel())];
     let took = Event::Took {
