@@ -1,5 +1,6 @@
 //! I13: at rest every node sees exactly the nodes that run, and all follow the same master: parts of a pool that had lost each
-//! other have met again. (Nodes that no way leads to, through others either, are a pool of their own.)
+//! other have met again. Nodes that no way leads to, through others either, are a pool of their own; so are nodes of which
+//! nobody who can reach them has ever heard, and who have heard of nobody whom they can reach.
 
 use std::collections::BTreeSet;
 
@@ -30,12 +31,13 @@ impl Invariant for ViewsAgree {
 /// Does any of these nodes see somebody else than all who can be reached from it, directly or through others, or follow
 /// another master than they?
 pub(crate) fn differing_views(cluster: &Cluster, nodes: &[u32]) -> Option<String> {
+    let finds = |a, b| cluster.reaches(a, b) && (cluster.has_met(a, b) || cluster.has_met(b, a));
     let mut left: BTreeSet<u32> = nodes.iter().copied().collect();
     while let Some(first) = left.pop_first() {
         let mut part = vec![first];
         let mut next = 0;
         while let Some(node) = part.get(next).copied() {
-            let reached = left.iter().filter(|other| cluster.reaches(node, **other));
+            let reached = left.iter().filter(|other| finds(node, **other));
             part.extend(reached);
             left.retain(|other| !part.contains(other));
             next += 1;

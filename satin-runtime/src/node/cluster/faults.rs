@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use rand::RngExt;
 
-use super::{Cluster, ValueName};
+use super::{Cluster, Identity, Notice, ValueName};
 
 /// Of the gossip that may come late this share does.
 const LATE_SHARE: f64 = 0.1;
@@ -42,6 +42,18 @@ impl Cluster {
     #[must_use]
     pub fn reaches(&self, a: u32, b: u32) -> bool {
         !self.is_cut(a, b)
+    }
+
+    /// Has the first node ever seen the second?
+    #[must_use]
+    pub fn has_met(&self, node: u32, other: u32) -> bool {
+        let is_other = |who: &Identity| self.index(who.peer) == other;
+        let slot = self.slot(node);
+        let told = slot.notices.iter().any(|notice| match notice {
+            Notice::Joined(who) | Notice::Left(who) | Notice::Dead(who) => is_other(who),
+            _ => false,
+        });
+        told || slot.node.view().members().any(is_other)
     }
 
     /// A link needs both ways.
