@@ -142,7 +142,7 @@ pub const CLASSES: [About; 24] = [
         "all leaves offer bounds, which main reads with their witnesses",
     ),
     tried(Class::Panics, "panics", "leaves that panic"),
-    open(
+    tried(
         Class::Others,
         "others",
         "root jobs of other threads than main's",

@@ -22,6 +22,8 @@ use crate::{
 
 /// So long after the healing the root jobs must be done. (Virtual time is cheap.)
 const PATIENCE: Duration = Duration::from_secs(180);
+/// And so many times as long as all of it takes one worker: it may be left alone with all of it, be slow, and begin anew.
+const ALONE: u32 = 10;
 /// So long after that everything must be at rest.
 const REST: Duration = Duration::from_secs(90);
 /// So long after that every node must have ended.
@@ -495,7 +497,8 @@ impl Stage {
         self.mischief.heal(&mut self.cluster);
 
         let start = self.cluster.now();
-        let done = self.run_until(start + self.patience * PATIENCE, Stage::is_done)?;
+        let limit = start + self.patience * PATIENCE + ALONE * self.all_work();
+        let done = self.run_until(limit, Stage::is_done)?;
         trial.time = self.cluster.now();
         if done {
             self.say("the root jobs are done");
@@ -523,10 +526,18 @@ impl Stage {
         nodes.filter(|node| self.cluster.is_alive(*node) && self.cluster.joined(*node).is_some())
     }
 
-    /// No main is under way, and one came to its end with somebody who still runs.
+    /// What main computes, and what other threads have called.
+    fn all_work(&self) -> Duration {
+        let others = (0..self.cluster.nodes()).flat_map(|node| self.cluster.others(node));
+        let others = others.map(|(_, other)| self.cluster.outcome(other.program).time);
+        self.needed + others.sum::<Duration>()
+    }
+
+    /// No main is under way, nor what another thread has called, and one came to its end with somebody who still runs.
     fn is_done(&self) -> bool {
         let is = |is: MainIs| self.running().any(|node| self.cluster.main_of(node) == is);
-        is(MainIs::Over) && !is(MainIs::Running)
+        let mut others = self.running().flat_map(|node| self.cluster.others(node));
+        is(MainIs::Over) && !is(MainIs::Running) && others.all(|(_, other)| other.outcome.is_some())
     }
 
     /// Everybody has done what there was to do and knows what the others have, and those who were told to go are gone.

@@ -534,12 +534,16 @@ mod tests {
             }),
             bytes().prop_map(Message::Gossip),
             identity().prop_map(Message::Join),
+            identity().prop_map(Message::Missed),
             (any::<u32>(), peer(), any::<i32>()).prop_map(|(term, peer, code)| Message::Ended {
                 term,
                 master: peer.id,
                 code
             }),
             vec(root_run(), 0..4).prop_map(Message::RootsDone),
+            vec(root_run(), 0..4).prop_map(|runs| {
+                Message::AreOver(runs.into_iter().map(|run| run.name).collect())
+            }),
             (name(), any::<u64>(), any::<u64>(), bytes()).prop_map(
                 |(name, offset, total, bytes)| Message::Part {
                     name,

@@ -117,6 +117,8 @@ pub enum Message {
     Goodbye,
     /// "You were declared dead: that life of yours is over." Who is told so goes on as the next generation.
     Buried(Peer),
+    /// "I have lost that one": whoever sees it tells it so, by [`Message::Buried`]; whoever has never heard of it looks for it.
+    Missed(Identity),
     /// "Are you there?" Answered by [`Message::Pong`] with the same number.
     Ping(u64),
     /// "I am."
@@ -143,6 +145,8 @@ pub enum Message {
     },
     /// These root jobs are over: what belongs to them can go.
     RootsDone(Vec<RootRun>),
+    /// "Which of these root jobs, which threads of yours have called, are over?" Answered by [`Message::RootsDone`], if any is.
+    AreOver(Vec<RootName>),
 
     // ---- shared
     /// "Give me that value from there on."

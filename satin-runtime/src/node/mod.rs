@@ -535,6 +535,7 @@ impl Node {
         parts.shared.handle_timeout(&mut cx, parts.lattices);
         parts.bounds.handle_timeout(&mut cx);
         parts.forget_homes(&mut cx);
+        parts.ask_again(&mut cx);
         parts.steal.handle_timeout(&mut cx);
         parts.look_for_ways(&mut cx);
         cx.table.handle_timeout(cx.actions, now);
@@ -628,10 +629,12 @@ impl Node {
             Event::Corrupt(name) => parts.shared.corrupt(cx, name),
             Event::Offered(offer) => parts.bounds.offered(cx, offer, parts.lattices),
             Event::RootStarted(run) => {
+                cx.homes.root_started(run.name);
                 parts.shared.root_started(run.name);
                 parts.bounds.root_started(cx, run);
             }
             Event::RootFinished(run) => {
+                cx.homes.root_finished(run.name);
                 parts.root.finished(cx, run);
                 parts.steal.close_root(cx, run.name);
                 parts.root_done(cx, run);
@@ -662,6 +665,12 @@ impl Node {
                 return;
             }
         }
+    }
+
+    /// The lives that fell silent, and that this node looks for.
+    #[cfg(any(test, feature = "harness"))]
+    pub fn misses(&self) -> impl Iterator<Item = Peer> {
+        self.membership.misses()
     }
 
     /// Is nothing under way between this node and others?
@@ -901,6 +910,16 @@ impl Parts<'_> {
         cx.actions.push_back(Action::ForgetRoot(run.name));
     }
 
+    /// Words that were lost are asked for: who is master, which root jobs are over.
+    fn ask_again(&mut self, cx: &mut Context<'_>) {
+        if self.root.asks_again(cx) {
+            let known = self.bounds.roots().chain(self.shared.roots());
+            let known = known.chain(self.steal.roots_of_orphans());
+            let asked = cx.homes.ask(cx.now, cx.view, known);
+            cx.actions.extend(asked);
+        }
+    }
+
     /// Processes that did not come back have left root jobs that nobody will ever end.
     fn forget_homes(&mut self, cx: &mut Context<'_>) {
         let known = self.bounds.roots().chain(self.shared.roots());
@@ -988,6 +1007,7 @@ impl Parts<'_> {
             }
             M::Here(identity) => self.membership.here(cx, from, identity),
             M::Buried(peer) => self.membership.buried(cx, peer),
+            M::Missed(who) => self.membership.missed(cx, who),
             M::Ping(number) => self.membership.ping(cx, from, number),
             // It has been heard: that is all it says. (And what another has passed on has been taken out of its envelope.)
             M::Pong(_) | M::Relay(_) => {}
@@ -995,6 +1015,7 @@ impl Parts<'_> {
             M::Master { term, master } => {
                 if !self.membership.is_searching() {
                     let before = self.root.master(cx.view).map(|master| master.peer.id);
+                    self.membership.named(cx, from, &master);
                     self.root.told(cx, from, term, master);
                     if self.root.master(cx.view).map(|master| master.peer.id) != before {
                         self.bounds.begin_again();
@@ -1015,6 +1036,11 @@ impl Parts<'_> {
                     if !run.name.is_of_main() || master == Some(from) {
                         self.root_done(cx, run);
                     }
+                }
+            }
+            M::AreOver(roots) => {
+                if let Some(over) = cx.homes.asked(cx.view, &roots) {
+                    cx.actions.push_back(Action::Send(from, over));
                 }
             }
             M::Want {

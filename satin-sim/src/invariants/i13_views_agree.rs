@@ -1,6 +1,6 @@
 //! I13: at rest every node sees exactly the nodes that run, and all follow the same master: parts of a pool that had lost each
-//! other have met again. Nodes that no way leads to, through others either, are a pool of their own; so are nodes of which
-//! nobody who can reach them has ever heard, and who have heard of nobody whom they can reach.
+//! other have met again. Two parts are pools of their own if no way leads from the one to the other, or if nobody of the one
+//! has ever heard of those of the other whom it can reach, and the other way round.
 
 use std::collections::BTreeSet;
 
@@ -31,22 +31,26 @@ impl Invariant for ViewsAgree {
 /// Does any of these nodes see somebody else than all who can be reached from it, directly or through others, or follow
 /// another master than they?
 pub(crate) fn differing_views(cluster: &Cluster, nodes: &[u32]) -> Option<String> {
-    let finds = |a, b| cluster.reaches(a, b) && (cluster.has_met(a, b) || cluster.has_met(b, a));
-    let mut left: BTreeSet<u32> = nodes.iter().copied().collect();
-    while let Some(first) = left.pop_first() {
-        let mut part = vec![first];
-        let mut next = 0;
-        while let Some(node) = part.get(next).copied() {
-            let reached = left.iter().filter(|other| finds(node, **other));
-            part.extend(reached);
-            left.retain(|other| !part.contains(other));
-            next += 1;
+    let mut parts: Vec<Vec<u32>> = Vec::new();
+    for node in nodes {
+        let mut part = vec![*node];
+        // A node that comes to a part may know those of others whom it reaches, or reach those whom it knows.
+        while let Some(met) = parts.iter().position(|other| meet(cluster, &part, other)) {
+            part.extend(parts.swap_remove(met));
         }
-        if let Some(story) = differing_in_part(cluster, &part) {
-            return Some(story);
-        }
+        parts.push(part);
     }
-    None
+    let mut parts = parts.iter();
+    parts.find_map(|part| differing_in_part(cluster, part))
+}
+
+/// Must two parts of a pool find each other? Members of a part tell each other whom they miss: one of them can reach a node
+/// of the other part of which one of them has heard.
+fn meet(cluster: &Cluster, one: &[u32], other: &[u32]) -> bool {
+    let knows =
+        |part: &[u32], node| (part.iter()).any(|member| cluster.has_heard_of(*member, node));
+    let mut pairs = one.iter().flat_map(|a| other.iter().map(|b| (*a, *b)));
+    pairs.any(|(a, b)| cluster.reaches(a, b) && (knows(one, b) || knows(other, a)))
 }
 
 fn differing_in_part(cluster: &Cluster, nodes: &[u32]) -> Option<String> {

@@ -44,16 +44,18 @@ impl Cluster {
         !self.is_cut(a, b)
     }
 
-    /// Has the first node ever seen the second?
+    /// Has the first node ever heard of the second: seen it, or been told that others miss it?
     #[must_use]
-    pub fn has_met(&self, node: u32, other: u32) -> bool {
+    pub fn has_heard_of(&self, node: u32, other: u32) -> bool {
         let is_other = |who: &Identity| self.index(who.peer) == other;
         let slot = self.slot(node);
         let told = slot.notices.iter().any(|notice| match notice {
             Notice::Joined(who) | Notice::Left(who) | Notice::Dead(who) => is_other(who),
             _ => false,
         });
+        let mut missed = slot.node.misses();
         told || slot.node.view().members().any(is_other)
+            || missed.any(|who| self.index(who) == other)
     }
 
     /// A link needs both ways.

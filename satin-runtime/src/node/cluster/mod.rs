@@ -150,6 +150,8 @@ struct Link {
     again: Option<(SocketAddr, Option<Peer>)>,
     /// When the last message on the ordered stream arrives.
     last: Duration,
+    /// When everything has arrived, what may overtake other messages too: whoever closes the link waits for that.
+    arrived: Duration,
     /// When the link is free to send again.
     free: Duration,
     /// Wait for a connection to that life of the other.
@@ -1241,8 +1243,9 @@ impl Cluster {
                 return;
             }
         }
-        if let Happening::Arrive { to, .. } = &what
-            && let Some(later) = self.queues_until(*to)
+        // The end of a link waits its turn behind what came over it.
+        if let Happening::Arrive { to: node, .. } | Happening::Lost { node, .. } = &what
+            && let Some(later) = self.queues_until(*node)
         {
             return self.schedule(later, what);
         }
@@ -1388,6 +1391,7 @@ impl Cluster {
             link.meant.clear();
             link.epoch = epoch;
             link.last = now;
+            link.arrived = now;
             link.free = now;
             link.stalled.clear();
             let waiting = std::mem::take(&mut link.waiting);
@@ -1487,6 +1491,9 @@ impl Cluster {
         if !large && !gossip {
             arrives = arrives.max(link.last);
             link.last = arrives;
+        }
+        if !gossip {
+            link.arrived = link.arrived.max(arrives);
         }
         let epoch = link.epoch;
         if path.rate.is_some() {
@@ -1712,8 +1719,8 @@ impl Cluster {
                 let half = self.path(node, other).round_trip / 2;
                 let link = self.link(node, other);
                 if link.up && !std::mem::replace(&mut link.closing, true) {
-                    let (epoch, last) = (link.epoch, link.last);
-                    let at = (self.now + half).max(last);
+                    let (epoch, arrived) = (link.epoch, link.arrived);
+                    let at = (self.now + half).max(arrived);
                     for (node, other) in [(node, other), (other, node)] {
                         self.schedule(at, Happening::Lost { node, other, epoch });
                     }
@@ -1821,18 +1828,7 @@ impl Cluster {
 
     /// The process exits, after what it sent has arrived.
     fn end(&mut self, node: u32, code: i32) {
-        let slot = self.slot_mut(node);
-        slot.ended = Some(code);
-        let links: Vec<(u32, u64, Duration)> = (slot.links.iter())
-            .filter(|(_, link)| link.up)
-            .map(|(other, link)| (*other, link.epoch, link.last))
-            .collect();
-        for (other, epoch, last) in links {
-            let half = self.path(node, other).round_trip / 2;
-            let at = (self.now + half).max(last);
-            let (node, other) = (other, node);
-            self.schedule(at, Happening::Lost { node, other, epoch });
-        }
+        self.slot_mut(node).ended = Some(code);
         // What else it was about to do at this moment it still does.
         while let Some(action) = self.slot_mut(node).node.poll_action() {
             if let Action::Send(to, message) = action {
@@ -1841,7 +1837,18 @@ impl Cluster {
                 self.slot_mut(node).notices.push(notice);
             }
         }
-        self.slot_mut(node).alive = false;
+        let slot = self.slot_mut(node);
+        slot.alive = false;
+        let links: Vec<(u32, u64, Duration)> = (slot.links.iter())
+            .filter(|(_, link)| link.up)
+            .map(|(other, link)| (*other, link.epoch, link.arrived))
+            .collect();
+        for (other, epoch, arrived) in links {
+            let half = self.path(node, other).round_trip / 2;
+            let at = (self.now + half).max(arrived);
+            let (node, other) = (other, node);
+            self.schedule(at, Happening::Lost { node, other, epoch });
+        }
     }
 }
 

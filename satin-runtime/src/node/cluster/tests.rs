@@ -418,3 +418,26 @@ fn a_job_that_runs_again_may_spawn_in_another_order() {
     }
     assert_eq!(orders.len(), 3);
 }
+
+#[test]
+fn what_a_process_says_last_is_heard_before_its_end() {
+    for seed in 0..20 {
+        let mut cluster = Cluster::new(seed);
+        cluster.form(&Config::default(), &[("here", 4)], 1);
+        for node in 1..4 {
+            // It has a lot to read.
+            cluster.set_handling(node, Duration::from_millis(20));
+        }
+        let shape = Shape::Flat { jobs: 40 };
+        let program = cluster.program(Program::new(shape, Duration::from_millis(5)));
+        cluster.set_main(0, &[program], 0);
+        let long = Duration::from_secs(20);
+        assert!(cluster.run_until(long, |cluster| cluster.ended(0).is_some()));
+        cluster.run_for(Duration::from_secs(5));
+        let ended: Vec<_> = (1..4).map(|node| cluster.ended(node)).collect();
+        assert_eq!(ended, [Some(0); 3], "seed {seed}");
+        let bad = |told: &Notice| matches!(told, Notice::Dead(_) | Notice::Master(_));
+        let told = (1..4).flat_map(|node| &cluster.notices(node)[1..]);
+        assert!(!told.cloned().any(|told| bad(&told)), "seed {seed}");
+    }
+}

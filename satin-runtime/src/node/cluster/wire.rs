@@ -137,7 +137,7 @@ impl Wire {
 }
 
 /// The kinds of messages, in the order of [`kind`].
-pub const KINDS: [&str; 41] = [
+pub const KINDS: [&str; 43] = [
     "steal",
     "jobs",
     "no jobs",
@@ -179,6 +179,8 @@ pub const KINDS: [&str; 41] = [
     "had",
     "available",
     "waits",
+    "are over",
+    "missed",
 ];
 
 /// Which of [`KINDS`] it is.
@@ -228,6 +230,8 @@ pub fn kind(message: &Message) -> usize {
         Message::Had(_) => 38,
         Message::Available(_) => 39,
         Message::Waits { .. } => 40,
+        Message::AreOver(_) => 41,
+        Message::Missed(_) => 42,
     }
 }
 

@@ -162,6 +162,11 @@ pub(super) fn message(message: &Message) -> Option<String> {
             });
             format!("roots done: {all}")
         }
+        M::Missed(who) => format!("misses {}", name(who.peer)),
+        M::AreOver(roots) => {
+            let all = list(roots, |root| root.number.to_string());
+            format!("asks whether roots {all} are over")
+        }
         other => {
             let mut text = format!("{other:?}");
             text.truncate(text.char_indices().nth(80).map_or(text.len(), |(at, _)| at));

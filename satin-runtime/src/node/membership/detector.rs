@@ -271,6 +271,11 @@ impl Detector {
         suspects.map(|member| member.id().peer()).collect()
     }
 
+    /// Has anything been heard of a node, dead or alive?
+    pub(super) fn is_known(&self, id: NodeId) -> bool {
+        self.member(id).is_some()
+    }
+
     /// Is that life over?
     pub(super) fn is_over(&self, peer: Peer) -> bool {
         self.member(peer.id).is_some_and(|member| {

@@ -5,7 +5,8 @@
 //! silence, newcomers are given the list with their welcome, and every node that has one dials those on it, one after
 //! another, without end. When a connection stands, each side tells the other that it was declared dead
 //! ([`Message::Buried`](super::super::Message::Buried)), both come back as the next generation, and gossip brings the
-//! others together.
+//! others together. With each attempt a member of the own part is told too ([`Message::Missed`](super::super::Message::Missed)):
+//! it may be the only one who can reach the lost.
 //!
 //! The nodes of a part take turns: each dials once in `pause * members`, at its place in the order of members, give or take
 //! a little. So a part makes one attempt in a `pause`, however many nodes it has, and
@@ -17,7 +18,7 @@ use std::{collections::VecDeque, net::SocketAddr, time::Duration};
 use rand::RngExt;
 
 use super::super::{
-    Action, Context, Identity, NodeId,
+    Action, Context, Identity, Message, NodeId,
     expiry::{Limit, ran_out},
 };
 
@@ -48,6 +49,22 @@ impl Lost {
         self.pause = cx.config.redial / FIRST;
         let turn = f64::from(turn(cx)) + cx.rng.random::<f64>();
         self.next = now + self.pause.mul_f64(turn);
+    }
+
+    /// Another member misses it, and this node has never heard of it.
+    pub(super) fn hear(&mut self, cx: &mut Context<'_>, now: Duration, who: Identity) {
+        if self
+            .missed
+            .iter()
+            .any(|missed| missed.peer.id == who.peer.id)
+        {
+            return;
+        }
+        if self.missed.is_empty() {
+            self.pause = cx.config.redial;
+            self.next = now + self.pause.mul_f64(cx.rng.random::<f64>());
+        }
+        self.remember(who);
     }
 
     /// This node has come in: the pool misses these.
@@ -113,8 +130,12 @@ impl Lost {
         };
         ran_out(Limit::Redial);
         let addr = missed.addr;
-        self.missed.push_back(missed);
         cx.actions.push_back(Action::Connect { addr, peer: None });
+        if let Some(member) = cx.view.random(cx.rng) {
+            let missed = Message::Missed(missed.clone());
+            cx.actions.push_back(Action::Send(member, missed));
+        }
+        self.missed.push_back(missed);
         // A round of turns, and then turns that are longer. A little more or less: turns that fell together part again.
         let (pause, members) = (self.pause, cx.view.len() as f64);
         self.pause = (pause * 2).min(cx.config.redial);

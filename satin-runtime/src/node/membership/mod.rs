@@ -634,6 +634,38 @@ impl Membership {
         }
     }
 
+    /// A member misses that node. If we see it, it is to know that it was declared dead there: between the two there may be no
+    /// way, and no gossip revives a life that is over. If we have never heard of it, we look for it too: perhaps only we can
+    /// reach it.
+    pub(crate) fn missed(&mut self, cx: &mut Context<'_>, who: Identity) {
+        let now = self.awake(cx.now);
+        let State::In(detector, _) = &self.state else {
+            return;
+        };
+        if cx.view.is_alive(who.peer) {
+            let buried = Message::Buried(who.peer);
+            cx.actions.push_back(Action::Send(who.peer, buried));
+        } else if !detector.is_known(who.peer.id) && who.peer.id != cx.view.me().peer.id {
+            self.lost.hear(cx, now, who);
+        }
+    }
+
+    /// Somebody names a node that is dead in our view: see [`missed`](Membership::missed).
+    pub(crate) fn named(&mut self, cx: &mut Context<'_>, from: Peer, who: &Identity) {
+        if let State::In(detector, _) = &self.state
+            && detector.is_over(who.peer)
+        {
+            let missed = Message::Missed(who.clone());
+            cx.actions.push_back(Action::Send(from, missed));
+        }
+    }
+
+    /// Those whom this node misses.
+    #[cfg(any(test, feature = "harness"))]
+    pub(crate) fn misses(&self) -> impl Iterator<Item = Peer> {
+        self.lost.all().map(|who| who.peer)
+    }
+
     /// We were declared dead.
     pub(crate) fn buried(&mut self, cx: &mut Context<'_>, peer: Peer) {
         let now = self.awake(cx.now);

@@ -564,3 +564,42 @@ fn those_who_never_come_back_are_looked_for_without_end_and_at_a_bounded_rate() 
         "an attempt of the part every {each} s"
     );
 }
+
+/// They never reach each other, and both followed their own master before there was anybody between them.
+#[test]
+fn two_who_lost_each_other_for_good_are_one_pool_as_soon_as_somebody_sees_both() {
+    for seed in 0..4 {
+        let mut cluster = grown(seed, &["a", "a"]);
+        cluster.cut_for_good(0, 1);
+        let apart = |cluster: &Cluster| (0..2).all(|node| cluster.node(node).view().len() == 1);
+        assert!(cluster.run_until(secs(60), apart), "seed {seed}");
+        cluster.run_for(secs(60));
+        cluster.join(&Config::default(), "a", 1, 0);
+        assert!(cluster.run_until(secs(120), agrees), "seed {seed}");
+        let masters = (0..3).map(|node| cluster.node(node).view().master());
+        assert_eq!(masters.collect::<BTreeSet<_>>().len(), 1, "seed {seed}");
+    }
+}
+
+#[test]
+fn whom_only_others_miss_is_looked_for_too() {
+    let mut cluster = grown(7, &["a", "a"]);
+    cluster.run_for(secs(5));
+    let before = cluster.dials(0);
+    let mut stranger = cluster.node(1).view().me().clone();
+    stranger.peer.id.0 ^= 1 << 100;
+    stranger.addr = address(40);
+    let from = cluster.peer(1);
+    cluster.forge(0, from, Message::Missed(stranger));
+    cluster.run_for(secs(120));
+    assert!(cluster.dials(0) > before);
+    // But a node whose end is known is not.
+    cluster.join(&Config::default(), "a", 1, 0);
+    cluster.run_for(secs(5));
+    let left = cluster.node(2).view().me().clone();
+    cluster.leave(2);
+    cluster.run_for(secs(5));
+    cluster.forge(1, from, Message::Missed(left.clone()));
+    let misses = |node: u32| cluster.node(node).misses().any(|peer| peer == left.peer);
+    assert!(!misses(0) && !misses(1));
+}

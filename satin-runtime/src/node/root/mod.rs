@@ -15,6 +15,9 @@
 //!   `main`. Without that, every false alarm would cost a restart.
 //! * **The news spreads**: the new master tells everybody, and everybody who comes in later; who finds it news tells a few
 //!   others. Without the second, two parts of a pool that meet again would not know that there are two masters.
+//! * **A master that yields tells everybody**, as it did when it became master. Without that, who heard it last follows it on.
+//! * **Everybody asks now and then** (`ASK_AGAIN`): "you are master, are you not?" Who follows another answers with that, and
+//!   a master with the last root job that is over. Without that, whatever single word was lost is never said again.
 //! * **Stamps of one term are larger than all of earlier ones.** Without that, two masters in a row could give the same.
 //! * **A pool that has ended elects nobody**: whoever hears that `main` is over passes it on to those it is linked to, and
 //!   answers with it whatever concerns masters. Without that, a node that missed the word would begin anew what is done.
@@ -46,6 +49,10 @@ const CATCH_UP: Duration = Duration::from_secs(1);
 const RELAYS: usize = 3;
 /// In a pool of up to so many nodes everybody tells a newcomer who is master, not only the master.
 const SMALL: usize = 64;
+/// A node asks again so often whether what it believes of masters and root jobs is still so; more seldom in large pools (see
+/// `crowd`). Too small: messages. Too large: a node that missed a word works for a master that has yielded, or keeps
+/// what belongs to a root job that is over, for so long.
+const ASK_AGAIN: Duration = Duration::from_secs(10);
 
 /// The master and its root jobs.
 pub struct Roots {
@@ -70,6 +77,8 @@ pub struct Roots {
     /// The last of `main` that was over here, which ends those before it.
     last_over: Option<RootRun>,
     tell: Option<Duration>,
+    /// When the others are asked again, once this node is in.
+    ask: Option<Duration>,
 }
 
 /// Whose `main` was the last, and how it ended.
@@ -88,7 +97,16 @@ struct CatchUp {
 
 /// The master says nothing more often than a pool of that size can bear.
 fn told_after(members: usize) -> Duration {
-    TELL_AFTER * (1 + members as u32 / 64)
+    TELL_AFTER * crowd(members)
+}
+
+fn ask_after(cx: &Context<'_>) -> Duration {
+    cx.config.paced(ASK_AGAIN) * crowd(cx.view.len())
+}
+
+/// In a larger pool so many times as seldom.
+fn crowd(members: usize) -> u32 {
+    1 + members as u32 / 64
 }
 
 /// The smaller one is master.
@@ -117,13 +135,14 @@ impl Roots {
             over: Vec::new(),
             last_over: None,
             tell: None,
+            ask: None,
         }
     }
 
     pub(crate) fn next_timeout(&self) -> Option<Duration> {
         let vacancy = self.vacancy.as_ref().map(|vacancy| vacancy.look);
         let catching_up = self.catching_up.as_ref().map(|catch_up| catch_up.until);
-        [self.tell, vacancy, catching_up]
+        [self.tell, vacancy, catching_up, self.ask]
             .into_iter()
             .flatten()
             .min()
@@ -206,6 +225,10 @@ impl Roots {
         };
         say_who(cx, &master);
         let me = cx.view.me().peer;
+        // Nodes that come in together do not ask together.
+        let place = cx.view.members().filter(|other| other.peer <= me).count();
+        let part = place as f64 / cx.view.len() as f64;
+        self.ask = Some(cx.now + ask_after(cx).mul_f64(part));
         if me.generation > 0 && cx.view.is_draining(me) {
             to_others(cx, &Message::Draining);
         }
@@ -234,6 +257,22 @@ impl Roots {
         if cx.view.is_alive(peer) {
             self.tell_last_over(cx, peer);
         }
+    }
+
+    /// Is it time to ask the others whether what this node believes is still so? The master is asked at once.
+    pub(crate) fn asks_again(&mut self, cx: &mut Context<'_>) -> bool {
+        if self.ask.is_none_or(|ask| cx.now < ask) {
+            return false;
+        }
+        self.ask = Some(cx.now + ask_after(cx));
+        if let Some(master) = self.master(cx.view).map(|master| master.peer)
+            && master != cx.view.me().peer
+            && cx.view.is_alive(master)
+            && self.vacancy.is_none()
+        {
+            self.tell_master(cx, master);
+        }
+        true
     }
 
     /// Which root jobs of `main` are over: those who were not there, or not to be reached, when the others were told. Without
@@ -375,11 +414,17 @@ impl Roots {
                     term,
                     master: master.clone(),
                 };
+                let was_master = old.is_some_and(|(_, known)| known == me);
                 self.follow(cx, term, master);
-                if peer.id != me.id {
-                    relay(cx, from, &told);
+                if peer.id == me.id {
+                    return;
                 }
-                if peer.id != me.id && peer != from {
+                if was_master {
+                    to_others(cx, &told);
+                    return;
+                }
+                relay(cx, from, &told);
+                if peer != from {
                     cx.actions.push_back(Action::Send(peer, told));
                 }
             }

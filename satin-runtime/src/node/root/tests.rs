@@ -1,11 +1,12 @@
 //! Stories of masters, and of how pools end.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use super::super::{
-    Config, Event, Message, NodeId, Notice,
-    cluster::{Cluster, Program, Shape, mix},
+    Action, Config, Event, Identity, Message, Node, NodeId, Notice, Peer, View,
+    cluster::{Cluster, Program, Shape, Smallest, address, mix},
 };
+use crate::job::{Fingerprint, RootName, RootRun};
 
 const fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)
@@ -549,4 +550,99 @@ fn the_only_node_of_the_masters_site_whose_end_is_known_is_replaced_at_once() {
         let elect = |cluster: &Cluster| elected(cluster) == [(1, 1)];
         assert!(cluster.run_until(secs(5), elect), "seed {seed}");
     }
+}
+
+/// One node of a pool of so many, to be driven by hand; the first is master.
+fn by_hand(nodes: u32, me: usize) -> (Node, Vec<Identity>) {
+    let identity = |number: u32| Identity {
+        peer: Peer {
+            id: NodeId(u128::from(number) << 96),
+            generation: 0,
+        },
+        name: format!("n{number}").into(),
+        site: "a".into(),
+        addr: address(number),
+        stamp: u64::from(number),
+        threads: 1,
+    };
+    let all: Vec<Identity> = (0..nodes).map(identity).collect();
+    let view = View::of(all.iter().cloned().map(Arc::new)).seen_by(all[me].peer);
+    let mut node = Node::formed(Config::default(), view, Box::new(Smallest), 1, ms(0));
+    for (epoch, other) in (1..).zip(&all).filter(|(_, other)| **other != all[me]) {
+        let connected = Event::Connected {
+            peer: other.clone(),
+            epoch,
+            round_trip: ms(1),
+        };
+        node.handle(ms(0), connected);
+    }
+    node.handle_timeout(ms(0));
+    (node, all)
+}
+
+/// What it says to whom.
+fn said(node: &mut Node) -> Vec<(Peer, Message)> {
+    let actions = std::iter::from_fn(|| node.poll_action());
+    let said = actions.filter_map(|action| match action {
+        Action::Send(to, message) => Some((to, message)),
+        _ => None,
+    });
+    said.collect()
+}
+
+/// What came over the connection to that one.
+fn received(from: &Identity, epoch: u64, message: Message) -> Event {
+    Event::Received {
+        from: from.peer,
+        epoch,
+        message,
+    }
+}
+
+#[test]
+fn a_master_that_yields_tells_all_who_may_follow_it() {
+    let (mut node, all) = by_hand(9, 0);
+    said(&mut node);
+    let better = Message::Master {
+        term: 1,
+        master: all[8].clone(),
+    };
+    node.handle(ms(1), received(&all[8], 9, better.clone()));
+    let said = said(&mut node);
+    let told = said.iter().filter(|(_, message)| *message == better);
+    let told: BTreeSet<Peer> = told.map(|(to, _)| *to).collect();
+    assert_eq!(told, all[1..].iter().map(|who| who.peer).collect());
+}
+
+#[test]
+fn who_missed_a_word_of_the_master_asks_for_it() {
+    let (mut node, all) = by_hand(3, 2);
+    let believed = Message::Master {
+        term: 0,
+        master: all[0].clone(),
+    };
+    let mut asked = Vec::new();
+    while let Some(next) = node.poll_timeout().filter(|next| *next < secs(25)) {
+        node.handle_timeout(next);
+        asked.extend(said(&mut node));
+        // The master lives.
+        node.handle(next, received(&all[0], 1, Message::Pong(0)));
+    }
+    asked.retain(|(_, message)| matches!(message, Message::Master { .. }));
+    assert_eq!(asked, vec![(all[0].peer, believed.clone()); 2]);
+
+    let (mut master, all) = by_hand(3, 0);
+    let run = RootRun {
+        term: 0,
+        name: RootName {
+            number: 3,
+            fingerprint: Fingerprint(1),
+        },
+    };
+    master.handle(ms(1), Event::RootStarted(run));
+    master.handle(ms(2), Event::RootFinished(run));
+    said(&mut master);
+    master.handle(ms(3), received(&all[2], 3, believed));
+    let over = (all[2].peer, Message::RootsDone(vec![run]));
+    assert!(said(&mut master).contains(&over));
 }

@@ -1,7 +1,7 @@
 //! Processes that are gone: what is kept for root jobs that only they would have ended goes with them.
 //!
 //! The next master calls the root jobs of a `main` again; those that other threads called die with their process, and nobody
-//! ever says that they are over.
+//! ever says that they are over. As long as the process is there it is asked: it has said so once, and the word may be lost.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -9,10 +9,10 @@ use std::{
 };
 
 use super::super::{
-    Peer, View,
+    Action, Message, Peer, View,
     expiry::{Limit, ran_out},
 };
-use crate::job::{Fingerprint, RootName};
+use crate::job::{Fingerprint, RootName, RootRun};
 
 /// A process that was declared dead has so long to come back as the next generation, with its threads. Too small: what is
 /// claimed of a root job that lives on comes without its bounds. Too large: memory.
@@ -22,6 +22,15 @@ const COMES_BACK: Duration = Duration::from_secs(60);
 #[derive(Default)]
 pub(crate) struct Homes {
     gone: BTreeMap<Fingerprint, Duration>,
+    own: Own,
+}
+
+/// The root jobs of other threads of this process, which have numbers in the order in which they begin.
+#[derive(Default)]
+struct Own {
+    under_way: BTreeSet<u32>,
+    /// All that have begun have smaller numbers.
+    next: u32,
 }
 
 impl Homes {
@@ -31,6 +40,69 @@ impl Homes {
 
     pub(crate) fn sever(&mut self, now: Duration, peer: Peer) {
         self.gone.insert(peer.id.home(), now + COMES_BACK);
+    }
+
+    /// A root job has begun here.
+    pub(crate) fn root_started(&mut self, root: RootName) {
+        if !root.is_of_main() {
+            self.own.under_way.insert(root.number);
+            self.own.next = self.own.next.max(root.number.saturating_add(1));
+        }
+    }
+
+    /// It is over.
+    pub(crate) fn root_finished(&mut self, root: RootName) {
+        self.own.under_way.remove(&root.number);
+    }
+
+    /// Those of this process that are over.
+    fn is_over(&self, view: &View, root: RootName) -> bool {
+        let of_here = root.fingerprint == view.me().peer.id.home();
+        let begun = of_here && !root.is_of_main() && root.number < self.own.next;
+        begun && !self.own.under_way.contains(&root.number)
+    }
+
+    /// Another node asks which of these are over.
+    pub(crate) fn asked(&self, view: &View, roots: &[RootName]) -> Option<Message> {
+        let over = roots.iter().filter(|root| self.is_over(view, **root));
+        // They belong to no master's term.
+        let over = over.map(|name| RootRun {
+            term: 0,
+            name: *name,
+        });
+        let over: Vec<RootRun> = over.collect();
+        (!over.is_empty()).then_some(Message::RootsDone(over))
+    }
+
+    /// The processes of these root jobs are asked whether they are over. One that is not there, and whose end this node has
+    /// not seen, has ended before this node came in: it may come back as if that were now.
+    pub(crate) fn ask(
+        &mut self,
+        now: Duration,
+        view: &View,
+        roots: impl Iterator<Item = RootName>,
+    ) -> Vec<Action> {
+        let roots: BTreeSet<RootName> = roots.filter(|root| !root.is_of_main()).collect();
+        if roots.is_empty() {
+            return Vec::new();
+        }
+        let there: BTreeMap<Fingerprint, Peer> = (view.members())
+            .map(|member| (member.peer.id.home(), member.peer))
+            .collect();
+        let mut asked: BTreeMap<Peer, Vec<RootName>> = BTreeMap::new();
+        for root in roots {
+            let home = root.fingerprint;
+            match there.get(&home) {
+                Some(peer) if *peer == view.me().peer => {}
+                Some(peer) => asked.entry(*peer).or_default().push(root),
+                None => {
+                    self.gone.entry(home).or_insert(now + COMES_BACK);
+                }
+            }
+        }
+        let asked = asked.into_iter();
+        let asked = asked.map(|(peer, roots)| Action::Send(peer, Message::AreOver(roots)));
+        asked.collect()
     }
 
     /// Has the process gone for good that alone would have ended that root job?

@@ -742,3 +742,46 @@ fn large_answers_bring_all_bounds_themselves() {
         Message::OffersWith(offers, _) if offers.len() == 1
     ));
 }
+
+/// An offer of a root job that another thread of node 0 has called comes late to a node that has not heard of its end.
+fn late_offer(cluster: &mut Cluster, joiner: u32, root: RootRun) {
+    let from = cluster.peer(1);
+    let offer = Offer {
+        bound: BEST,
+        root: root.name,
+        value: Smallest::write(4),
+    };
+    cluster.forge(joiner, from, Message::Offers(vec![offer]));
+    assert_eq!(cluster.bound(joiner, BEST, root), Some(4));
+}
+
+#[test]
+fn who_missed_the_end_of_a_root_job_of_another_thread_asks_its_process() {
+    let mut cluster = pool(5, &[("a", 3)]);
+    let program = cluster.program(Program::new(Shape::Flat { jobs: 1 }, ms(1)));
+    let root = cluster.start_other(0, program);
+    cluster.run_for(secs(1));
+    let long = cluster.program(Program::new(Shape::Flat { jobs: 1 }, secs(500)));
+    let under_way = cluster.start_other(0, long);
+    let joiner = cluster.join(&Config::default(), "a", 1, 1);
+    cluster.run_for(secs(1));
+    late_offer(&mut cluster, joiner, root);
+    late_offer(&mut cluster, joiner, under_way);
+    cluster.run_for(secs(30));
+    assert_eq!(cluster.bound(joiner, BEST, root), None);
+    assert_eq!(cluster.bound(joiner, BEST, under_way), Some(4));
+}
+
+#[test]
+fn who_comes_after_the_end_of_a_process_forgets_its_root_jobs_too() {
+    let mut cluster = pool(5, &[("a", 4)]);
+    let long = cluster.program(Program::new(Shape::Flat { jobs: 1 }, secs(500)));
+    let root = cluster.start_other(3, long);
+    cluster.crash(3);
+    cluster.run_for(secs(100));
+    let joiner = cluster.join(&Config::default(), "a", 1, 1);
+    cluster.run_for(secs(1));
+    late_offer(&mut cluster, joiner, root);
+    cluster.run_for(secs(100));
+    assert_eq!(cluster.bound(joiner, BEST, root), None);
+}
