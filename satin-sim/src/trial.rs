@@ -8,7 +8,7 @@ use std::{
 
 use satin_runtime::node::{
     Config, Notice, Peer, Policy, RepairMode, Rule,
-    cluster::{Cluster, MainIs, Path, Program, Shape, Wire, mix},
+    cluster::{Cluster, MainIs, OtherRoot, Path, Program, Shape, Wire, mix},
     expiry::{self, Expired},
     inspect::Inspection,
 };
@@ -484,7 +484,6 @@ impl Stage {
     }
 
     fn play(&mut self, trial: &mut Trial) -> Result<(), Violation> {
-        trial.needed = self.needed;
         let faults = std::mem::take(&mut self.schedule.faults);
         for (at, fault) in faults {
             self.run_until(at, |_| false)?;
@@ -497,7 +496,7 @@ impl Stage {
         self.mischief.heal(&mut self.cluster);
 
         let start = self.cluster.now();
-        let limit = start + self.patience * PATIENCE + ALONE * self.all_work();
+        let limit = start + self.patience * PATIENCE + ALONE * self.work_with(|_| true);
         let done = self.run_until(limit, Stage::is_done)?;
         trial.time = self.cluster.now();
         if done {
@@ -526,9 +525,10 @@ impl Stage {
         nodes.filter(|node| self.cluster.is_alive(*node) && self.cluster.joined(*node).is_some())
     }
 
-    /// What main computes, and what other threads have called.
-    fn all_work(&self) -> Duration {
+    /// What main computes, and those of the root jobs that other threads have called.
+    fn work_with(&self, which: impl Fn(&OtherRoot) -> bool) -> Duration {
         let others = (0..self.cluster.nodes()).flat_map(|node| self.cluster.others(node));
+        let others = others.filter(|(_, other)| which(other));
         let others = others.map(|(_, other)| self.cluster.outcome(other.program).time);
         self.needed + others.sum::<Duration>()
     }
@@ -676,7 +676,9 @@ impl Stage {
         trial.mains = self.cluster.endings().len() as u64;
         let endings = self.cluster.endings().iter();
         trial.term = endings.map(|ending| ending.term).max().unwrap_or(0);
-        trial.twice = busy.saturating_sub(self.needed);
+        // What other threads have called is lost with their process.
+        trial.needed = self.work_with(|other| other.outcome.is_some());
+        trial.twice = busy.saturating_sub(trial.needed);
     }
 
     fn violation(&self, invariant: &'static str, sentence: String) -> Violation {

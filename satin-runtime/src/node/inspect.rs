@@ -85,6 +85,10 @@ pub struct Inspection {
     pub waiting: usize,
     /// Root jobs with bounds, but for those whose results are kept here.
     pub bounds: usize,
+    /// Root jobs with shared values.
+    pub sharing: usize,
+    /// Jobs of which nobody wants anything any more, at or below them, as somebody has said lately.
+    pub closed: Vec<JobId>,
     /// What was done about deaths and departures so far.
     pub tally: Tally,
 }
@@ -99,7 +103,7 @@ impl Inspection {
         let hosted = hosted.filter(|hosted| !(hosted.waiters.is_empty() && of_root(&hosted.id)));
         let entries = self.entries.iter().filter(|entry| !of_root(&entry.id));
         let books = self.outstanding.len() + hosted.count() + entries.count();
-        books + self.unsaid + self.fetches + self.waiting + self.bounds
+        books + self.unsaid + self.fetches + self.waiting + self.bounds + self.sharing
     }
 }
 
@@ -121,6 +125,9 @@ impl Node {
         inspection.fetches = self.shared.fetches();
         inspection.waiting = self.shared.waiting();
         inspection.bounds = self.bounds.under_way();
+        inspection.sharing = self.shared.roots().count();
+        inspection.closed.clear();
+        inspection.closed.extend(self.table.all_closed().cloned());
         let entries = self.table.orphans();
         let entries = entries.map(|(id, fingerprint, owner, finished)| Entry {
             owner,

@@ -8,7 +8,11 @@
 //! `main` runs and when the pool ends, [`shared`] brings values and bounds to where jobs need them. Below them, `links`
 //! and `relay` see to it that whoever is in can be talked to.
 
-use std::{collections::VecDeque, net::SocketAddr, time::Duration};
+use std::{
+    collections::{BTreeSet, VecDeque},
+    net::SocketAddr,
+    time::Duration,
+};
 
 use rand::{SeedableRng, rngs::SmallRng};
 
@@ -912,12 +916,18 @@ impl Parts<'_> {
 
     /// Words that were lost are asked for: who is master, which root jobs are over.
     fn ask_again(&mut self, cx: &mut Context<'_>) {
-        if self.root.asks_again(cx) {
-            let known = self.bounds.roots().chain(self.shared.roots());
-            let known = known.chain(self.steal.roots_of_orphans());
-            let asked = cx.homes.ask(cx.now, cx.view, known);
-            cx.actions.extend(asked);
+        if !self.root.asks_again(cx) {
+            return;
         }
+        let known = self.bounds.roots().chain(self.shared.roots());
+        let known: BTreeSet<_> = known.chain(self.steal.roots_of_orphans()).collect();
+        // Others may have asked for a value, or offered a bound, of what is over here: nobody tells this node so.
+        let over = cx.homes.own_over(cx.view, &known);
+        for run in over.into_iter().chain(self.root.last_over(cx.view)) {
+            self.root_done(cx, run);
+        }
+        let asked = cx.homes.ask(cx.now, cx.view, &known);
+        cx.actions.extend(asked);
     }
 
     /// Processes that did not come back have left root jobs that nobody will ever end.

@@ -1,5 +1,5 @@
 //! I9: after the root jobs, what was hosted, outstanding, claimed or announced is gone everywhere, nothing of it is unsaid, no
-//! value is being fetched or waited for, and no bound is known; all but the results of the root jobs themselves, which a `main`
+//! value is being fetched, waited for or belongs to them, and no bound is known; all but the results of the root jobs themselves, which a `main`
 //! that begins anew will ask for.
 
 use super::{Invariant, Run};
@@ -27,8 +27,8 @@ impl Invariant for NothingStays {
                     .map(|entry| format!("{} of {:?}", entry.id, entry.owner))
                     .collect();
                 return Err(format!(
-                    "node {node} has something left: outstanding {away:?}, hosted {hosted:?}, in the orphan table {entries:?}, {} peers to be told something, {} fetches, {} wait for values, {} root jobs with bounds",
-                    books.unsaid, books.fetches, books.waiting, books.bounds
+                    "node {node} has something left: outstanding {away:?}, hosted {hosted:?}, in the orphan table {entries:?}, {} peers to be told something, {} fetches, {} wait for values, {} root jobs with bounds, {} with shared values",
+                    books.unsaid, books.fetches, books.waiting, books.bounds, books.sharing
                 ));
             }
         }

@@ -1,8 +1,17 @@
-//! I10: orphans below a closed id stop within a bound. The end of a root job closes its id.
+//! I10: whoever hears that a job is closed has no orphan at or below it any more, at once; but for the results of root jobs.
+//! The end of a root job closes its id: nobody works on after the end of all.
 
-use super::{Invariant, Run};
+use std::collections::{BTreeMap, BTreeSet};
 
-pub(super) struct ClosedStop;
+use satin_runtime::job::JobId;
+
+use super::{Invariant, Run, Seen};
+
+/// What each node has heard to be closed, in whatever life: what becomes its orphan when it is reborn does so knowing that.
+#[derive(Default)]
+pub(super) struct ClosedStop {
+    heard: BTreeMap<u32, BTreeSet<JobId>>,
+}
 
 impl Invariant for ClosedStop {
     fn name(&self) -> &'static str {
@@ -10,7 +19,31 @@ impl Invariant for ClosedStop {
     }
 
     fn what(&self) -> &'static str {
-        "nobody works on after the end of the root jobs"
+        "orphans stop when their id is closed, and all work at the end of the root jobs"
+    }
+
+    fn check_step(&mut self, seen: &Seen<'_>) -> Result<(), String> {
+        let me = seen.cluster.peer(seen.node);
+        if seen.books.closed.is_empty() {
+            self.heard.remove(&seen.node);
+            return Ok(());
+        }
+        let heard = self.heard.entry(seen.node).or_default();
+        let news = seen.books.closed.iter().filter(|id| !heard.contains(id));
+        let own = || seen.books.entries.iter().filter(|entry| entry.owner == me);
+        let is_result = |id: &JobId| id.path().nth(1).is_none();
+        for closed in news {
+            let mut below = own().filter(|entry| closed.is_ancestor_of(&entry.id));
+            if let Some(left) = below.find(|entry| !(is_result(&entry.id) && entry.finished)) {
+                let (node, id) = (seen.node, &left.id);
+                return Err(format!(
+                    "node {node} hears that {closed} is closed, and has the orphan {id} on"
+                ));
+            }
+        }
+        heard.clear();
+        heard.extend(seen.books.closed.iter().cloned());
+        Ok(())
     }
 
     fn check_end(&mut self, run: &Run<'_>) -> Result<(), String> {

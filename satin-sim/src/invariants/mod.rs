@@ -108,7 +108,7 @@ pub fn all() -> Vec<Box<dyn Invariant>> {
         Box::new(i07_the_root_is_done::RootDone),
         Box::new(i08_both_ends_agree::BothEnds),
         Box::new(i09_nothing_stays::NothingStays),
-        Box::new(i10_closed_orphans_stop::ClosedStop),
+        Box::new(i10_closed_orphans_stop::ClosedStop::default()),
         Box::new(i11_no_run_without_a_reason::Reasons),
         Box::new(i12_the_answer_is_right::Right),
         Box::new(i13_views_agree::ViewsAgree),

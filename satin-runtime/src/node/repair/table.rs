@@ -165,6 +165,12 @@ impl Table {
         })
     }
 
+    /// What anybody has closed lately.
+    #[cfg(any(test, feature = "harness"))]
+    pub(crate) fn all_closed(&self) -> impl Iterator<Item = &JobId> {
+        self.sheets.values().flat_map(|sheet| sheet.closed.keys())
+    }
+
     // ---- the own sheet
 
     fn write(&mut self, now: Duration, change: Change) {

@@ -275,11 +275,16 @@ impl Roots {
         true
     }
 
+    /// The last root job of `main` that is over, if this node is master.
+    pub(crate) fn last_over(&self, view: &View) -> Option<RootRun> {
+        let last = self.last_over.filter(|last| last.term == self.term);
+        last.filter(|_| self.is_master(view))
+    }
+
     /// Which root jobs of `main` are over: those who were not there, or not to be reached, when the others were told. Without
     /// that, such a node keeps bounds and values of the last root job as long as the pool lasts.
     fn tell_last_over(&self, cx: &mut Context<'_>, peer: Peer) {
-        let last = self.last_over.filter(|last| last.term == self.term);
-        if let Some(last) = last.filter(|_| self.is_master(cx.view)) {
+        if let Some(last) = self.last_over(cx.view) {
             let over = Message::RootsDone(vec![last]);
             cx.actions.push_back(Action::Send(peer, over));
         }

@@ -55,22 +55,31 @@ impl Homes {
         self.own.under_way.remove(&root.number);
     }
 
-    /// Those of this process that are over.
+    /// Is it of this process, and over?
     fn is_over(&self, view: &View, root: RootName) -> bool {
         let of_here = root.fingerprint == view.me().peer.id.home();
         let begun = of_here && !root.is_of_main() && root.number < self.own.next;
         begun && !self.own.under_way.contains(&root.number)
     }
 
-    /// Another node asks which of these are over.
-    pub(crate) fn asked(&self, view: &View, roots: &[RootName]) -> Option<Message> {
-        let over = roots.iter().filter(|root| self.is_over(view, **root));
+    /// Which of these are of this process, and over.
+    pub(crate) fn own_over<'r>(
+        &self,
+        view: &View,
+        roots: impl IntoIterator<Item = &'r RootName>,
+    ) -> Vec<RootRun> {
+        let over = roots.into_iter().filter(|root| self.is_over(view, **root));
         // They belong to no master's term.
         let over = over.map(|name| RootRun {
             term: 0,
             name: *name,
         });
-        let over: Vec<RootRun> = over.collect();
+        over.collect()
+    }
+
+    /// Another node asks which of these are over.
+    pub(crate) fn asked(&self, view: &View, roots: &[RootName]) -> Option<Message> {
+        let over = self.own_over(view, roots);
         (!over.is_empty()).then_some(Message::RootsDone(over))
     }
 
@@ -80,10 +89,10 @@ impl Homes {
         &mut self,
         now: Duration,
         view: &View,
-        roots: impl Iterator<Item = RootName>,
+        roots: &BTreeSet<RootName>,
     ) -> Vec<Action> {
-        let roots: BTreeSet<RootName> = roots.filter(|root| !root.is_of_main()).collect();
-        if roots.is_empty() {
+        let mut roots = roots.iter().filter(|root| !root.is_of_main()).peekable();
+        if roots.peek().is_none() {
             return Vec::new();
         }
         let there: BTreeMap<Fingerprint, Peer> = (view.members())
@@ -94,7 +103,7 @@ impl Homes {
             let home = root.fingerprint;
             match there.get(&home) {
                 Some(peer) if *peer == view.me().peer => {}
-                Some(peer) => asked.entry(*peer).or_default().push(root),
+                Some(peer) => asked.entry(*peer).or_default().push(*root),
                 None => {
                     self.gone.entry(home).or_insert(now + COMES_BACK);
                 }

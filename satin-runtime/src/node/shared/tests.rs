@@ -785,3 +785,30 @@ fn who_comes_after_the_end_of_a_process_forgets_its_root_jobs_too() {
     cluster.run_for(secs(100));
     assert_eq!(cluster.bound(joiner, BEST, root), None);
 }
+
+#[test]
+fn who_is_asked_for_a_value_of_a_root_job_that_is_over_does_not_remember_it() {
+    let mut cluster = pool(5, &[("a", 2), ("b", 1)]);
+    let (name, program) = run_with_value(&mut cluster, 0, 100);
+    finish(&mut cluster, 0, program);
+    let other = cluster.program(Program::new(Shape::Flat { jobs: 1 }, ms(1)));
+    let of_thread = cluster.start_other(0, other);
+    cluster.run_for(secs(1));
+    let of_main = RootName {
+        number: 0,
+        ..of_thread.name
+    };
+    let from = cluster.peer(2);
+    for root in [of_main, of_thread.name] {
+        let want = Message::Want {
+            name,
+            root,
+            offset: 0,
+            how: How::Anyhow,
+        };
+        cluster.forge(0, from, want);
+    }
+    assert_eq!(cluster.node(0).shared.roots().count(), 2);
+    cluster.run_for(secs(30));
+    assert_eq!(cluster.node(0).shared.roots().count(), 0);
+}
