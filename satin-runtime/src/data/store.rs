@@ -92,6 +92,11 @@ impl Store {
         Progress::Stored
     }
 
+    /// Drops the pieces of a value that is not whole: nobody will bring the others.
+    pub fn drop_pieces(&self, name: ValueName) {
+        drop(lock(&self.arriving).remove(&name));
+    }
+
     /// Keeps the value as long as this root job is not over. False if it is not here.
     pub fn pin(&self, name: ValueName, root: RootKey) -> bool {
         let Some(entry) = self.get(name) else {
@@ -386,6 +391,27 @@ mod tests {
         assert!(!store.contains(name));
         assert_eq!(store.put_part(name, 0, 9, good), Progress::Stored);
         assert!(store.contains(name));
+    }
+
+    #[test]
+    fn a_value_that_is_given_up_leaves_nothing() {
+        let store = Store::default();
+        let name = name_of(b"0123456789");
+        assert_eq!(
+            store.put_part(name, 0, 10, b"01234".to_vec()),
+            Progress::More
+        );
+        store.drop_pieces(name);
+        assert!(lock(&store.arriving).is_empty());
+        // Somebody brings the rest of it after all.
+        assert_eq!(
+            store.put_part(name, 5, 10, b"56789".to_vec()),
+            Progress::More
+        );
+        assert_eq!(
+            store.put_part(name, 0, 10, b"01234".to_vec()),
+            Progress::Stored
+        );
     }
 
     #[test]

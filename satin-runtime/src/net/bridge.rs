@@ -305,6 +305,11 @@ impl Bridge {
         });
     }
 
+    /// Those that came before it are dropped in their turn.
+    pub(super) fn drop_pieces(&self, name: ValueName) {
+        self.gate.aside(move || data::store().drop_pieces(name));
+    }
+
     /// Nobody outside will answer any more: the workers go on alone.
     pub(super) fn leave(&mut self) {
         for departure in std::mem::take(&mut self.away) {

@@ -352,6 +352,7 @@ impl Driver {
             } => {
                 self.bridge.store(name, root, offset, total, bytes);
             }
+            Action::DropPieces(name) => self.bridge.drop_pieces(name),
             Action::ForgetRoot(root) => self.bridge.forget_root(root),
             Action::Improve(offer) => self.bridge.improve(offer),
             Action::Joined { me, master } => self.joined(me, master),

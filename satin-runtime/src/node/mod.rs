@@ -242,6 +242,8 @@ pub enum Action {
         /// The piece.
         bytes: Vec<u8>,
     },
+    /// Nobody fetches that value any more: its pieces can go.
+    DropPieces(ValueName),
     /// The root job is over, and those of a `main` before it ([`RootName::ends`]): what the process keeps for them can go.
     ForgetRoot(RootName),
     /// Improve a bound here.

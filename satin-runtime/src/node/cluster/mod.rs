@@ -774,6 +774,12 @@ impl Cluster {
         lock(&self.slot(node).values).contains_key(&name)
     }
 
+    /// Of how many values are only some pieces there?
+    #[must_use]
+    pub fn values_in_pieces(&self, node: u32) -> usize {
+        self.slot(node).parts.len()
+    }
+
     fn slot(&self, node: u32) -> &Slot {
         &self.slots[node as usize]
     }
@@ -1802,6 +1808,7 @@ impl Cluster {
                     }
                 }
             }
+            Action::DropPieces(name) => _ = slot.parts.remove(&name),
             Action::ForgetRoot(tag) => {
                 slot.bounds.retain(|(_, root), _| !tag.ends(*root));
                 slot.workers.forget_root(tag);

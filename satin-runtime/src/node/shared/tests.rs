@@ -297,6 +297,30 @@ fn who_waits_for_a_silent_holder_looks_elsewhere() {
 }
 
 #[test]
+fn a_value_that_is_given_up_leaves_no_pieces() {
+    let mut cluster = quiet(&[("a", 4)]);
+    let name = cluster.make_value(3, value(3 * MIB));
+    let root = RootName {
+        number: 0,
+        fingerprint: Fingerprint(0),
+    };
+    let (one, three) = (cluster.peer(1), cluster.peer(3));
+    let want = Message::Want {
+        name,
+        root,
+        offset: 0,
+        how: How::Fetch(three),
+    };
+    cluster.forge(2, one, want);
+    let begun = |cluster: &Cluster| cluster.values_in_pieces(2) > 0;
+    assert!(cluster.run_until(secs(1), begun));
+    cluster.freeze(3);
+    cluster.run_for(secs(100));
+    assert!(cluster.node(2).shared.is_empty(), "it is given up");
+    assert_eq!(cluster.values_in_pieces(2), 0);
+}
+
+#[test]
 fn a_fetch_ends_when_the_value_is_made_here() {
     let mut cluster = pool(4, &[("a", 4)]);
     let name = cluster.make_value(3, value(100));

@@ -658,6 +658,7 @@ impl Values {
         let Some(fetch) = self.fetches.remove(&name) else {
             return;
         };
+        cx.actions.push_back(Action::DropPieces(name));
         for asker in fetch.askers {
             self.deny(cx, asker, name);
         }
