@@ -581,6 +581,21 @@ fn two_who_lost_each_other_for_good_are_one_pool_as_soon_as_somebody_sees_both()
     }
 }
 
+/// Between the two there may be no way, and no gossip revives a life that is over.
+#[test]
+fn who_was_declared_dead_hears_it_from_those_who_see_it() {
+    let mut cluster = grown(3, &["a", "a", "a"]);
+    cluster.run_for(secs(5));
+    let before = cluster.traffic.of("buried").all();
+    let seen = cluster.node(2).view().me().clone();
+    let from = cluster.peer(1);
+    cluster.forge(0, from, Message::Missed(seen.clone()));
+    let again = |cluster: &Cluster| cluster.peer(2).generation > seen.peer.generation;
+    assert!(cluster.run_until(secs(10), again), "it lives on as another");
+    assert!(cluster.traffic.of("buried").all() > before);
+    assert!(cluster.run_until(secs(10), agrees));
+}
+
 #[test]
 fn whom_only_others_miss_is_looked_for_too() {
     let mut cluster = grown(7, &["a", "a"]);
