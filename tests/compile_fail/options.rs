@@ -10,9 +10,4 @@ fn g(n: u64) -> u64 {
     n
 }
 
-#[spawnable(order = first)]
-fn h(n: u64) -> u64 {
-    n
-}
-
 fn main() {}

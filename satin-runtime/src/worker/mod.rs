@@ -45,10 +45,7 @@ pub(crate) use self::{gate::came_from_afar, pool::current_pool};
 #[cfg(not(loom))]
 pub use self::{
     gate::{Gate, Haul, Leaving, Outside, Token},
-    group::{
-        Accumulate, AccumulateInOrder, AnyOrder, Delivery, Entry, Group, InOrder, Jobs, Keep, Or,
-        Order, Place, Spec, Stands, Ticket,
-    },
+    group::{Delivery, Entry, Group, Jobs, Keep, Or, Spec, Stands, Ticket},
     pool::{
         RootKey, RootWatch, StartError, Workers, current_root, enter, hungry, offer, watch_roots,
     },
