@@ -437,9 +437,13 @@ fn unless_sibling_failed<R>(
     head: *const Slot,
     run: impl FnOnce() -> R,
 ) -> Option<R> {
-    match catch_unwind(AssertUnwindSafe(run)) {
+    let worker = Worker::of(head);
+    let before = worker.in_child_of.replace(frame);
+    let outcome = catch_unwind(AssertUnwindSafe(run));
+    worker.in_child_of.set(before);
+    match outcome {
         Ok(result) => Some(result),
-        Err(payload) if payload.is::<Aborted>() && !Worker::of(head).is_aborted(frame) => None,
+        Err(payload) if payload.is::<Aborted>() && !worker.is_aborted(frame) => None,
         Err(payload) => resume_unwind(payload),
     }
 }

@@ -42,6 +42,8 @@ pub(crate) struct Worker {
     pub(super) stack_limit: Cell<usize>,
     /// Where the job began that runs now, and which invocation it belongs to.
     pub(super) bottom: Cell<Bottom>,
+    /// The invocation of which a child runs here whose siblings may fail; null if none does.
+    pub(super) in_child_of: Cell<*const Frame>,
     stack_top: Cell<usize>,
     stack_mib: Cell<usize>,
     pace: Cell<Pace>,
@@ -139,6 +141,7 @@ impl Worker {
                 index: 0,
                 marked: false,
             }),
+            in_child_of: Cell::new(std::ptr::null()),
             stack_top: Cell::new(0),
             stack_mib: Cell::new(0),
             pace: Cell::new(Pace {
@@ -639,9 +642,14 @@ impl Worker {
     pub(super) fn innermost(&self) -> *const Frame {
         let (bottom, head) = (self.bottom.get(), self.head.get());
         if head.addr() > bottom.head.addr() {
+            // SAFETY: below the head is a slot that holds an unsettled job.
+            let around = unsafe { (*head.wrapping_sub(1)).parent.get() };
+            if around == self.in_child_of.get() {
+                return around;
+            }
             // Whether we are in that invocation or in a child of it, we cannot tell; what stops both is above it.
-            // SAFETY: below the head is a slot that holds an unsettled job, so its parent lives.
-            unsafe { (*(*head.wrapping_sub(1)).parent.get()).parent() }
+            // SAFETY: the parent of an unsettled job lives.
+            unsafe { (*around).parent() }
         } else {
             bottom.parent
         }
