@@ -1,5 +1,6 @@
 //! The order of execution. On one worker a job's children run in program order, as in the sequential twin, in every form in
-//! which they may stand: a search that puts its promising branch first looks there first.
+//! which they may stand: a search that puts its promising branch first looks there first. Only where a loop adds up numbers, and
+//! its function is no search, the last one runs first.
 #![cfg(not(feature = "serial"))]
 #![forbid(unsafe_code)]
 #![allow(clippy::unnecessary_wraps, reason = "forms need a `?`")]
@@ -402,6 +403,63 @@ fn tour(map: &[u64], here: usize, visited: u64, length: u64) -> u64 {
     shortest
 }
 
+/// Adds up what the children give, and does nothing else.
+#[spawnable]
+fn count(n: u64) -> u64 {
+    let mut total = 0;
+    for i in 0..n {
+        total += spawn!(note(i));
+    }
+    total
+}
+
+#[spawnable(order = program)]
+fn count_in_order(n: u64) -> u64 {
+    let mut total = 0;
+    for i in 0..n {
+        total += spawn!(note(i));
+    }
+    total
+}
+
+#[spawnable]
+fn count_below_a_bound(n: u64) -> u64 {
+    let mut total = 0;
+    for i in 0..n {
+        if MOST.get() != Some(i) {
+            total += spawn!(note(i));
+        }
+    }
+    total
+}
+
+#[spawnable(order = last)]
+fn count_below_a_bound_last_first(n: u64) -> u64 {
+    let mut total = 0;
+    for i in 0..n {
+        if MOST.get() != Some(i) {
+            total += spawn!(note(i));
+        }
+    }
+    total
+}
+
+/// Adds up floats, which round.
+#[spawnable]
+fn add(n: u64) -> f64 {
+    let mut total = 0.0;
+    for i in 0..n {
+        total += spawn!(tenth(i));
+    }
+    total
+}
+
+#[spawnable]
+fn tenth(n: u64) -> f64 {
+    record(n);
+    n as f64 * 0.1
+}
+
 fn items(number: u64) -> Vec<(u64, u64)> {
     let mut items: Vec<(u64, u64)> = (0..number)
         .map(|i| (10 + i * 37 % 41, 30 + i * 61 % 97))
@@ -416,6 +474,18 @@ fn map(cities: u64) -> Vec<u64> {
     pairs
         .map(|(a, b)| a.0.abs_diff(b.0) + a.1.abs_diff(b.1))
         .collect()
+}
+
+#[test]
+fn a_mere_count_runs_the_last_child_first_unless_told_otherwise() {
+    in_program_order!(count_in_order(9), count_below_a_bound(9), add(9));
+    let _alone = record_alone();
+    let one = satin::builder().threads(1).build().expect("a pool");
+    one.run(|| {
+        let last_first = (36, (0..9).rev().collect());
+        assert_eq!(recorded(|| count(9)), last_first);
+        assert_eq!(recorded(|| count_below_a_bound_last_first(9)), last_first);
+    });
 }
 
 #[test]

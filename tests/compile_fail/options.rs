@@ -10,4 +10,9 @@ fn g(n: u64) -> u64 {
     n
 }
 
+#[spawnable(order = first)]
+fn h(n: u64) -> u64 {
+    n
+}
+
 fn main() {}

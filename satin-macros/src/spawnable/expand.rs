@@ -27,6 +27,7 @@ use super::mark::{
     stmt_has_sync,
 };
 use super::mentions::{PlacePath, mentions};
+use super::order;
 use super::parse::Job;
 use super::reborrow::Reborrows;
 use super::signature::Kind;
@@ -40,6 +41,7 @@ pub fn lower(job: &Job, body: &Block, errors: &mut Errors) -> TokenStream {
     let mut lower = Lower {
         job,
         errors,
+        order_matters: order::matters(job.options.order, body),
         late_init: late_init(body),
         reborrows: Reborrows::find(job, body),
         groups: Groups::default(),
@@ -221,6 +223,8 @@ struct Spawn {
 struct Lower<'a> {
     job: &'a Job,
     errors: &'a mut Errors,
+    /// Whether children of loops have to run in program order.
+    order_matters: bool,
     late_init: HashSet<String>,
     reborrows: Reborrows,
     groups: Groups,
@@ -847,7 +851,8 @@ impl Lower<'_> {
             ..
         } = spawn;
         let deliver = quote!(#name = ::core::option::Option::Some(#value););
-        out.extend(self.group_children(group, vec![(value, prepared, speculative)], None, deliver));
+        let children = vec![(value, prepared, speculative)];
+        out.extend(self.group_children(group, children, None, deliver, None));
         Value::Late { name, speculative }
     }
 
@@ -858,6 +863,7 @@ impl Lower<'_> {
         children: Vec<(Ident, TokenStream, bool)>,
         operands: Option<(TokenStream, TokenStream)>,
         deliver: TokenStream,
+        order: Option<TokenStream>,
     ) -> TokenStream {
         let mut out = TokenStream::new();
         let (mut entries, mut patterns, mut failed, mut fails) =
@@ -898,6 +904,7 @@ impl Lower<'_> {
                 tuple(failed)
             },
             fail: fails,
+            order,
         };
         out.extend(self.groups.push(group, &tuple(entries), arm));
         out
@@ -955,7 +962,11 @@ impl Lower<'_> {
         let segment = &mut self.blocks[home].segment;
         segment.places.extend(site.path.clone());
         segment.watched.extend(lent);
-        out.extend(self.group_children(group, children, operands, deliver));
+        let order = match self.order_matters {
+            true => None,
+            false => order::of_delivery(site, operands.is_some(), &children),
+        };
+        out.extend(self.group_children(group, children, operands, deliver, order));
         Some(out)
     }
 

@@ -32,6 +32,9 @@ pub struct Arm {
     pub failed_pattern: TokenStream,
     /// Returns with the failure; empty if no call of the site has a `?`.
     pub fail: TokenStream,
+    /// For a mere `count += f(..)` where the order of the children does not matter: asks the type of the place whether that of
+    /// their results does.
+    pub order: Option<TokenStream>,
 }
 
 /// What the guards of a group's segment are.
@@ -191,9 +194,17 @@ impl GroupPlan {
             });
             quote!(|done| match done { #(#arms)* })
         };
+        let constructor = match &arms[..] {
+            [
+                Arm {
+                    order: Some(order), ..
+                },
+            ] => quote!(ordered(#order, #deliver)),
+            _ => quote!(new(#deliver)),
+        };
         quote! {
             #before
-            let mut #delivery = ::satin::__private::Delivery::new(#deliver);
+            let mut #delivery = ::satin::__private::Delivery::#constructor;
             let mut #name = ::satin::__private::Group::new(&scope, &mut #delivery);
         }
     }

@@ -18,6 +18,31 @@ pub struct Options {
     pub sequential_if: Option<Expr>,
     /// The stable name, where the one that the macro makes up is not good enough.
     pub name: Option<LitStr>,
+    /// In which order the children of loops run, where the macro is not to decide.
+    pub order: Option<Order>,
+}
+
+/// The order in which a worker runs those children of a loop that nobody has stolen.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Order {
+    /// As the program spawns them.
+    Program,
+    /// Where they are merely added up, the last one first.
+    Last,
+}
+
+impl Parse for Order {
+    fn parse(input: ParseStream) -> syn::Result<Self> {
+        let order: Ident = input.parse()?;
+        match order.to_string().as_str() {
+            "program" => Ok(Order::Program),
+            "last" => Ok(Order::Last),
+            _ => Err(syn::Error::new(
+                order.span(),
+                format!("unknown order `{order}`: write `order = program` or `order = last`"),
+            )),
+        }
+    }
 }
 
 impl Parse for Options {
@@ -25,14 +50,14 @@ impl Parse for Options {
         let mut options = Options::default();
         while !input.is_empty() {
             let key: Ident = input.parse()?;
-            let known = ["sequential_if", "name"]
+            let known = ["sequential_if", "name", "order"]
                 .into_iter()
                 .any(|known| key == known);
             if !known {
                 return Err(syn::Error::new(
                     key.span(),
                     format!(
-                        "unknown option `{key}`: write `sequential_if = <condition>` or `name = \"..\"`"
+                        "unknown option `{key}`: write `sequential_if = <condition>`, `name = \"..\"` or `order = program`"
                     ),
                 ));
             }
@@ -45,6 +70,8 @@ impl Parse for Options {
             input.parse::<Token![=]>()?;
             if key == "name" {
                 options.name = Some(input.parse()?);
+            } else if key == "order" {
+                options.order = Some(input.parse()?);
             } else {
                 options.sequential_if = Some(input.parse()?);
             }
@@ -198,7 +225,7 @@ fn read_impl(options: Options, mut block: ItemImpl, errors: &mut Errors) -> Opti
     if !block.generics.params.is_empty() {
         errors.at(&block.generics, "a generic impl cannot be spawnable, since other nodes find a job by its name: write it for a concrete type");
     }
-    if options.sequential_if.is_some() || options.name.is_some() {
+    if options.sequential_if.is_some() || options.name.is_some() || options.order.is_some() {
         errors.at(
             &block.self_ty,
             "the options of a method go on its `#[spawn(..)]`, not on the impl block",

@@ -324,9 +324,10 @@ tuple_of_entries!(A a, B b, C c, D d, E e, F f, G g, H h; h g f e d c b a);
 ///
 /// It stands apart from [`Group`] because a landing pad takes its address: a variable whose address is taken cannot live in a
 /// register.
-pub struct Delivery<'s, E: Entry<'s>, D: FnMut(E::Done)> {
+pub struct Delivery<'s, E: Entry<'s>, D: FnMut(E::Done), O: Order = InOrder> {
     deliver: D,
     entries: Entries<E>,
+    order: PhantomData<O>,
     /// A speculative call that failed before the sync, when the slots ran out.
     failed: Option<Box<E::Done>>,
     /// Invariant: see [`Child`](super::Child).
@@ -337,9 +338,18 @@ impl<'s, E: Entry<'s>, D: FnMut(E::Done)> Delivery<'s, E, D> {
     /// The closure that delivers: one call per entry, in spawn order.
     #[inline(always)]
     pub fn new(deliver: D) -> Self {
+        Delivery::ordered(InOrder, deliver)
+    }
+}
+
+impl<'s, E: Entry<'s>, D: FnMut(E::Done), O: Order> Delivery<'s, E, D, O> {
+    /// The closure that delivers, where the order may not matter.
+    #[inline(always)]
+    pub fn ordered(_: O, deliver: D) -> Self {
         Delivery {
             deliver,
             entries: Entries::new(),
+            order: PhantomData,
             failed: None,
             borrows: PhantomData,
         }
@@ -490,18 +500,18 @@ impl<E> Drop for Entries<E> {
 /// See the module's documentation.
 ///
 /// Nothing here is passed by reference to a function that is not inlined: a group of a hot loop lives in registers.
-pub struct Group<'g, 's, E: Entry<'s>, D: FnMut(E::Done)> {
+pub struct Group<'g, 's, E: Entry<'s>, D: FnMut(E::Done), O: Order = InOrder> {
     scope: &'g Scope<'g>,
     base: *const Slot,
     full: bool,
     stands: Stands,
-    cold: &'g mut Delivery<'s, E, D>,
+    cold: &'g mut Delivery<'s, E, D, O>,
 }
 
-impl<'g, 's, E: Entry<'s>, D: FnMut(E::Done)> Group<'g, 's, E, D> {
+impl<'g, 's, E: Entry<'s>, D: FnMut(E::Done), O: Order> Group<'g, 's, E, D, O> {
     /// An empty group on top of what the scope has.
     #[inline(always)]
-    pub fn new(scope: &'g Scope<'g>, delivery: &'g mut Delivery<'s, E, D>) -> Self {
+    pub fn new(scope: &'g Scope<'g>, delivery: &'g mut Delivery<'s, E, D, O>) -> Self {
         Group {
             scope,
             base: scope.head.get(),
@@ -559,10 +569,11 @@ impl<'g, 's, E: Entry<'s>, D: FnMut(E::Done)> Group<'g, 's, E, D> {
         self.stands = Stands::Turned;
     }
 
-    /// Waits for all children and delivers their results, in spawn order.
+    /// Waits for all children and delivers their results, in spawn order if that matters.
     #[inline(always)]
     pub fn sync(&mut self) {
-        if !self.turn() {
+        let as_pushed = const { O::ANY && !Entries::<E>::KEPT };
+        if !as_pushed && !self.turn() {
             return self
                 .cold
                 .try_settle_all(self.scope, self.base, Stands::AsPushed);
@@ -622,7 +633,87 @@ impl<'g, 's, E: Entry<'s>, D: FnMut(E::Done)> Group<'g, 's, E, D> {
     }
 }
 
-impl<'s, E: Entry<'s>, D: FnMut(E::Done)> Drop for Group<'_, 's, E, D> {
+/// Does it matter in which order children run, and results are delivered?
+pub trait Order {
+    /// It does not: the youngest job is popped first, as it stands, and its result delivered at once.
+    const ANY: bool;
+}
+
+/// It does: program order.
+pub struct InOrder;
+
+/// It does not.
+pub struct AnyOrder;
+
+impl Order for InOrder {
+    const ANY: bool = false;
+}
+
+impl Order for AnyOrder {
+    const ANY: bool = true;
+}
+
+/// Numbers to which a compound assignment adds.
+///
+/// The sum of unsigned numbers is the same in any order, and so is whether it overflows; that of signed numbers may
+/// overflow on the way in one order and not in another, and floats round.
+pub trait Accumulate {
+    /// For `+=`.
+    type Sum: Order;
+    /// For `|=`, `&=` and `^=`.
+    type Bits: Order;
+    /// Its order, as a value.
+    fn sum(&self) -> Self::Sum;
+    /// Its order, as a value.
+    fn bits(&self) -> Self::Bits;
+}
+
+/// The order for all other types. Method look-up tries [`Accumulate`] first, which needs one `&` less.
+pub trait AccumulateInOrder {
+    /// Program order.
+    fn sum(&self) -> InOrder {
+        InOrder
+    }
+    /// Program order.
+    fn bits(&self) -> InOrder {
+        InOrder
+    }
+}
+
+/// The type of a place.
+pub struct Place<T>(PhantomData<T>);
+
+impl<T> Place<T> {
+    /// The place's.
+    #[inline(always)]
+    pub fn of(_: &T) -> Place<T> {
+        Place(PhantomData)
+    }
+}
+
+impl<T> AccumulateInOrder for &Place<T> {}
+
+macro_rules! accumulate {
+    ($sum:ident: $($number:ty)*) => {$(
+        impl Accumulate for Place<$number> {
+            type Sum = $sum;
+            type Bits = AnyOrder;
+            #[inline(always)]
+            fn sum(&self) -> $sum {
+                $sum
+            }
+            #[inline(always)]
+            fn bits(&self) -> AnyOrder {
+                AnyOrder
+            }
+        }
+    )*};
+}
+
+accumulate!(AnyOrder: u8 u16 u32 u64 u128 usize);
+accumulate!(InOrder: i8 i16 i32 i64 i128 isize bool);
+
+impl<'s, E: Entry<'s>, D: FnMut(E::Done), O: Order> Drop for Group<'_, 's, E, D, O> {
     /// Small enough to be inlined into landing pads.
     #[inline(always)]
     fn drop(&mut self) {

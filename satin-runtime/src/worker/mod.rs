@@ -45,7 +45,10 @@ pub(crate) use self::{gate::came_from_afar, pool::current_pool};
 #[cfg(not(loom))]
 pub use self::{
     gate::{Gate, Haul, Leaving, Outside, Token},
-    group::{Delivery, Entry, Group, Jobs, Keep, Or, Spec, Stands, Ticket},
+    group::{
+        Accumulate, AccumulateInOrder, AnyOrder, Delivery, Entry, Group, InOrder, Jobs, Keep, Or,
+        Order, Place, Spec, Stands, Ticket,
+    },
     pool::{
         RootKey, RootWatch, StartError, Workers, current_root, enter, hungry, offer, watch_roots,
     },
