@@ -29,7 +29,8 @@ pub struct Config {
     /// Where to find the pool: `HOST:PORT[,HOST:PORT..]`, `dns:NAME:PORT`, `file:PATH` or `slurm`. Default: nowhere.
     pub join: Option<String>,
     /// The address to listen on, `IP:PORT`. With this and nowhere to find a pool the node founds one. Default: no
-    /// network, or with `join` any port of the loopback interface, which only nodes of this machine reach.
+    /// network, or with `join` any port of the address from which this machine reaches the pool; the loopback interface's where
+    /// nobody is to be reached yet.
     pub listen: Option<String>,
     /// The address that others are told. Default: the one that the node listens on. Needed behind a translator of
     /// addresses.

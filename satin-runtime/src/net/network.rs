@@ -693,14 +693,15 @@ async fn take_up(settings: &Settings) -> Result<Standpoint, NetError> {
         let (me, join) = (advertised.addr, settings.join.clone());
         if let Some(Join::File(_)) = join {
             ask(move || discovery::addresses(join.as_ref(), listening, me)).await?;
-            // Others who came at the same moment may be on other machines, to which no way leads from this one's loopback.
-            let better = ask(bind_address.clone()).await?;
-            let is_stuck = addr.ip().is_loopback() && !better.ip().is_loopback();
-            if settings.listen.is_none() && is_stuck {
-                addr = better;
-                let join = settings.join.clone();
-                ask(move || discovery::forget(join.as_ref(), &[me])).await?;
-                continue;
+            if settings.listen.is_none() && addr.ip().is_loopback() {
+                // Others who came at the same moment may be on other machines, to which no way leads from here.
+                let better = ask(bind_address.clone()).await?;
+                if !better.ip().is_loopback() {
+                    addr = better;
+                    let join = settings.join.clone();
+                    ask(move || discovery::forget(join.as_ref(), &[me])).await?;
+                    continue;
+                }
             }
         }
         return Ok(Standpoint {
