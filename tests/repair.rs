@@ -39,12 +39,14 @@ const MARKED: Repair = Repair {
 const LOST: Back = Back {
     repair: MARKED,
     at_once: false,
+    held: false,
 };
 
 /// A claim was withdrawn.
 const WITHDRAWN: Back = Back {
     repair: MARKED,
     at_once: true,
+    held: false,
 };
 
 fn children(of: &JobId, numbers: impl IntoIterator<Item = u32>) -> Vec<String> {
@@ -224,6 +226,7 @@ fn spawned_again(pool: &Satin, settled: bool) -> Vec<(Token, Parcel)> {
             let back = Back {
                 repair: parcel.repair,
                 at_once: false,
+                held: false,
             };
             assert!(gate.put_back(*token, back));
         }
@@ -303,6 +306,7 @@ fn marks_go_down_to_the_orphans_and_no_further() {
                 let back = Back {
                     repair: job.repair,
                     at_once: false,
+                    held: false,
                 };
                 assert!(gate.put_back(*token, back));
             }

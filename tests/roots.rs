@@ -286,6 +286,7 @@ fn a_main_that_begins_again_claims_what_is_left() {
             let back = Back {
                 repair,
                 at_once: true,
+                held: false,
             };
             assert!(gate.put_back(claim, back));
             let (claim, parcel) = claimed(&told);

@@ -16,6 +16,7 @@ use crate::{
     exit,
     job::record::Aborted,
     net::{Handle, NetError, Network, Settings, Turn, priority, settings::SettingsError},
+    node::repair::GIVEN_UP,
     observe::{
         Figures,
         events::{Event, EventLog},
@@ -335,10 +336,11 @@ fn tell_of_afar(payload: &(dyn Any + Send)) {
     if let Some(text) = payload.downcast_ref::<String>()
         && worker::came_from_afar(text)
     {
-        let _ = writeln!(
-            io::stderr(),
-            "error: a job panicked on another node: {text}"
-        );
+        let what = match text.starts_with(GIVEN_UP) {
+            true => "",
+            false => "a job panicked on another node: ",
+        };
+        let _ = writeln!(io::stderr(), "error: {what}{text}");
     }
 }
 

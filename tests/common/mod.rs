@@ -450,6 +450,7 @@ impl<'t> Thief<'t> {
         let back = Back {
             repair,
             at_once: true,
+            held: false,
         };
         if !self.a.gate().put_back(token, back) {
             self.unwanted.insert(token);
@@ -480,6 +481,7 @@ impl<'t> Thief<'t> {
         let back = Back {
             repair,
             at_once: self.rng.below(2) == 0,
+            held: false,
         };
         if !self.a.gate().put_back(token, back) {
             self.unwanted.insert(token);

@@ -23,4 +23,4 @@ pub mod repair;
 pub use function::{Function, Info, VTable, by_number, number_of, program_hash, registered};
 pub use id::{Fingerprint, JobId};
 pub use parcel::{Answer, BoundName, Offer, Parcel, RootName, RootRun, RootTag, ValueName};
-pub use repair::{Back, OrphanNews, Recall, Repair, Saved};
+pub use repair::{Back, Deadly, OrphanNews, Recall, Repair, Saved};

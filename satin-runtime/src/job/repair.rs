@@ -21,6 +21,8 @@ pub struct Back {
     pub repair: Repair,
     /// It runs without being looked up: its claim was withdrawn. Its children are looked up all the same.
     pub at_once: bool,
+    /// It is for other nodes: nobody here runs it before the node says so. See `node/repair/README.md`, "Crashes count".
+    pub held: bool,
 }
 
 impl Back {
@@ -34,6 +36,7 @@ impl Back {
                 crashes: self.repair.crashes.max(had.repair.crashes),
             },
             at_once: self.at_once || (had.at_once && !self.repair.marked),
+            held: (self.held || had.held) && !self.at_once,
         }
     }
 }
@@ -71,6 +74,17 @@ impl Saved {
     }
 }
 
+/// What becomes of a job that may have taken down nodes.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Deadly {
+    /// It has taken down none after all.
+    Not,
+    /// It has taken down so many: others are to run it.
+    Held(u32),
+    /// It has taken down so many that nobody runs it any more: it panics, with this story.
+    GivenUp(String),
+}
+
 /// What the workers must know of the orphan table.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum OrphanNews {
@@ -78,6 +92,11 @@ pub enum OrphanNews {
     Here(JobId, Fingerprint),
     /// Nobody has it any more.
     Gone(JobId, Fingerprint),
+    /// What is to become of a marked job of that name.
+    Deadly(JobId, Fingerprint, Deadly),
+    /// Did the master before this one die? Perhaps of the root job of `main` that was under way: then that is for others, so
+    /// that this master lives to count.
+    Careful(bool),
     /// Has every live node said what it has? Only then a marked job below which there is nothing loses its mark.
     Settled(bool),
 }

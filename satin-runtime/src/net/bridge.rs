@@ -15,8 +15,8 @@ use super::limits;
 use crate::{
     data::{self, Manners},
     job::{
-        Answer, Back, BoundName, Offer, OrphanNews, Parcel, Recall, RootName, RootRun, RootTag,
-        Saved, ValueName,
+        Answer, Back, BoundName, Fingerprint, JobId, Offer, OrphanNews, Parcel, Recall, RootName,
+        RootRun, RootTag, Saved, ValueName,
     },
     node::{Departure, Event, HostKey, Lattices, Taken},
     worker::{Gate, Haul, Leaving, Outside, RootKey, Token},
@@ -90,6 +90,10 @@ impl Outside for News {
 
     fn claimed(&self, token: Token, parcel: Parcel) {
         self.tell(Event::Claimed(Departure(token.0), parcel));
+    }
+
+    fn held(&self, jobs: Vec<(JobId, Fingerprint)>) {
+        self.tell(Event::Held(jobs));
     }
 
     fn saved(&self, key: u64, saved: Vec<Saved>) {
@@ -212,6 +216,20 @@ impl Bridge {
 
     pub(super) fn save(&self, key: HostKey) {
         self.gate.after_offers(move |gate| gate.save_hosted(key.0));
+    }
+
+    pub(super) fn hold(&mut self, key: HostKey, parcel: Parcel) {
+        self.hosted.insert(key);
+        self.gate.after_offers(move |gate| gate.hold(key.0, parcel));
+    }
+
+    pub(super) fn release(&self) {
+        self.gate.after_offers(Gate::release);
+    }
+
+    pub(super) fn release_one(&self, id: JobId, fingerprint: Fingerprint) {
+        let name = (id, fingerprint);
+        self.gate.after_offers(move |gate| gate.release_one(&name));
     }
 
     pub(super) fn give_back(&self) {

@@ -312,6 +312,9 @@ impl Driver {
                 self.figures.jobs += 1;
                 self.bridge.start(key, parcel);
             }
+            Action::Hold(key, parcel) => self.bridge.hold(key, parcel),
+            Action::Release => self.bridge.release(),
+            Action::ReleaseOne(id, fingerprint) => self.bridge.release_one(id, fingerprint),
             Action::Abort(key) => self.bridge.abort(key),
             Action::Deliver(departure, answer) => self.bridge.deliver(departure, answer),
             Action::PutBack(departure, back) => self.bridge.put_back(departure, back),

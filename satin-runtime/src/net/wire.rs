@@ -528,6 +528,8 @@ mod tests {
             vec((any::<u64>().prop_map(Token), answer()), 0..5).prop_map(Message::Answers),
             tokens().prop_map(Message::Acknowledge),
             tokens().prop_map(Message::Recall),
+            tokens().prop_map(Message::Begin),
+            tokens().prop_map(Message::Go),
             (tokens(), tokens()).prop_map(|(outstanding, hosted)| Message::Lists {
                 outstanding,
                 hosted

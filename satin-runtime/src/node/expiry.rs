@@ -34,6 +34,8 @@ pub enum Limit {
     Search,
     /// [`Config::claim_patience`](super::Config::claim_patience): a claim is withdrawn.
     Claim,
+    /// No other node has taken a job that has taken down nodes: it is run where it is.
+    Held,
     /// Workers say nothing, and may have no room on their stacks: hosted jobs that have not begun go back.
     FullStack,
     /// Somebody has not said that its orphans are announced, and is not waited for.
@@ -65,7 +67,7 @@ pub enum Limit {
 }
 
 /// All of them, with their names.
-pub const LIMITS: [(Limit, &str); 28] = [
+pub const LIMITS: [(Limit, &str); 29] = [
     (Limit::PartitionWait, "partition wait"),
     (Limit::Settle, "settle"),
     (Limit::Precedence, "precedence"),
@@ -80,6 +82,7 @@ pub const LIMITS: [(Limit, &str); 28] = [
     (Limit::Slept, "slept"),
     (Limit::Search, "search"),
     (Limit::Claim, "claim patience"),
+    (Limit::Held, "held job"),
     (Limit::FullStack, "full stack"),
     (Limit::Flush, "flush wait"),
     (Limit::Remember, "remembered"),

@@ -86,6 +86,11 @@ pub enum Message {
         /// What is kept.
         below: Vec<(JobId, Fingerprint)>,
     },
+    /// "I have a worker for these stolen jobs, which have taken down nodes before." Answered by [`Message::Go`]: from then on
+    /// the death of the sender counts.
+    Begin(Vec<Token>),
+    /// "Begin with them."
+    Go(Vec<Token>),
     /// "I am about to leave": never again a thief, an heir or a master.
     Draining,
 
@@ -308,6 +313,10 @@ pub enum Change {
     Flushed(Peer),
     /// A repair of its own is over: nobody wants anything at or below that job any more.
     Closed(JobId),
+    /// That job has taken down that life; or, if it is the owner's own life, would have if the owner died now.
+    Deadly(JobId, Fingerprint, Peer),
+    /// The owner does not say so of anybody any more.
+    Harmless(JobId, Fingerprint),
 }
 
 /// How a value is to be had.

@@ -17,8 +17,8 @@ use std::{
 use rand::{SeedableRng, rngs::SmallRng};
 
 use crate::job::{
-    Answer, Back, BoundName, Offer, OrphanNews, Parcel, Recall, RootName, RootRun, RootTag, Saved,
-    ValueName,
+    Answer, Back, BoundName, Fingerprint, JobId, Offer, OrphanNews, Parcel, Recall, RootName,
+    RootRun, RootTag, Saved, ValueName,
 };
 
 #[cfg(any(test, feature = "harness"))]
@@ -32,7 +32,7 @@ mod links;
 pub mod membership;
 pub mod message;
 mod relay;
-mod repair;
+pub(crate) mod repair;
 pub mod root;
 pub mod shared;
 pub mod steal;
@@ -139,6 +139,9 @@ pub enum Event {
     Claimed(Departure, Parcel),
     /// A hosted job was given up, see [`Action::Save`]; these of the jobs below it were finished.
     Saved(HostKey, Vec<Saved>),
+    /// The jobs that are held here now, or many of them: only other nodes may run them before [`Action::Release`]. Told
+    /// whenever they change.
+    Held(Vec<(JobId, Fingerprint)>),
 
     // ---- shared
     /// The value is here in full, and is what its name says.
@@ -201,6 +204,12 @@ pub enum Action {
     },
     /// Start a hosted job; its values are at hand.
     Start(HostKey, Parcel),
+    /// A hosted job that only other nodes may run before [`Action::Release`].
+    Hold(HostKey, Parcel),
+    /// The workers here may run what is held.
+    Release,
+    /// The same for one job of this node: it is an orphan somewhere, and will be claimed.
+    ReleaseOne(JobId, Fingerprint),
     /// Abort a hosted job, started or not; answered by `Done`, which may say something else than `Aborted`.
     Abort(HostKey),
     /// Bring an answer to a job of ours.
@@ -613,6 +622,7 @@ impl Node {
                 parts.steal.saved(key);
                 parts.save(cx, saved);
             }
+            Event::Held(names) => parts.steal.held(cx, names),
             Event::RootResult(tag, saved) => parts.keeping.root(cx, tag, saved),
             Event::Yielded(saved) => {
                 if parts.leaving.is_leaving() {
@@ -638,6 +648,7 @@ impl Node {
                 cx.homes.root_started(run.name);
                 parts.shared.root_started(run.name);
                 parts.bounds.root_started(cx, run);
+                parts.root_begins(cx, run.name);
             }
             Event::RootFinished(run) => {
                 cx.homes.root_finished(run.name);
@@ -659,6 +670,7 @@ impl Node {
             let cx = &mut cx;
             if let Some(change) = parts.membership.poll_change(cx) {
                 parts.change(cx, change);
+                cx.table.look_at_deadly_again();
             } else if let Some(then) = parts.shared.poll_ready() {
                 parts.steal.go_on(cx, then);
             } else if !parts.membership.is_searching()
@@ -668,6 +680,7 @@ impl Node {
             } else if parts.leaving.go_on(cx, parts.steal, parts.keeping) {
                 parts.go(cx);
             } else {
+                (cx.table).tell_deadly(cx.actions, cx.view, cx.config.max_crashes);
                 return;
             }
         }
@@ -828,6 +841,7 @@ impl Parts<'_> {
                 self.keep_roots(cx);
             }
             Change::In(peer) => {
+                cx.table.came_back(cx.now, peer);
                 self.steal.joined(cx, peer);
                 self.root.joined(cx, peer);
                 self.look_after_roots(cx);
@@ -846,6 +860,7 @@ impl Parts<'_> {
                 {
                     self.sever(cx, &other, steal::End::Ours);
                 }
+                cx.table.came_back(cx.now, peer);
                 self.steal.joined(cx, peer);
                 self.root.anew(cx, peer);
             }
@@ -901,6 +916,14 @@ impl Parts<'_> {
         if keep != *self.keeps_roots {
             *self.keeps_roots = keep;
             cx.actions.push_back(Action::KeepRoots(keep));
+        }
+    }
+
+    fn root_begins(&mut self, cx: &mut Context<'_>, root: RootName) {
+        let id = JobId::ROOT.child(root.number);
+        let is_kept = cx.table.owner(&id, root.fingerprint, cx.view).is_some();
+        if root.is_of_main() && !is_kept {
+            self.root.begins(root);
         }
     }
 
@@ -1081,6 +1104,8 @@ impl Parts<'_> {
             M::Available(name) => self.shared.available(cx, from, name),
             M::Waits { name, who, hops } => self.shared.waits(cx, (name, who), hops),
             M::Have(tokens) => self.steal.have(from, &tokens),
+            M::Begin(tokens) => self.steal.begin(from, &tokens),
+            M::Go(tokens) => self.steal.go(cx, from, &tokens),
             M::Disown(tokens) => self.steal.disowned(cx, from, &tokens),
             M::Claim(wanted) => self.steal.claim(cx, from, wanted),
             M::Miss(tokens) => self.steal.missed(cx, from, &tokens),

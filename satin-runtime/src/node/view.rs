@@ -143,6 +143,11 @@ impl View {
         self.tables.members.contains_key(&peer)
     }
 
+    /// Is one of these alive?
+    pub(crate) fn is_any_alive(&self, lives: std::ops::RangeInclusive<Peer>) -> bool {
+        self.tables.members.range(lives).next().is_some()
+    }
+
     /// How many are in, this node included.
     #[must_use]
     pub fn len(&self) -> usize {

@@ -5,7 +5,7 @@
 //! never touches user memory: it reads arguments of a job that has left its deque, and the owner alone writes results.
 
 use std::{
-    collections::{BTreeSet, HashMap, VecDeque},
+    collections::{BTreeMap, BTreeSet, HashMap, VecDeque},
     hash::{BuildHasher, RandomState},
     panic::resume_unwind,
     sync::{
@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     pool::Pool,
-    repair::Orphans,
+    repair::{Orphans, depth_of},
     thread::{Bottom, Found, RootFrame, Worker, place_of},
 };
 use crate::{
@@ -78,6 +78,10 @@ pub trait Outside: Send + Sync {
     fn claimed(&self, token: Token, parcel: Parcel) {
         let _ = (token, parcel);
     }
+    /// The jobs that are held for other nodes, or many of them. Told when they have changed.
+    fn held(&self, jobs: Vec<(JobId, Fingerprint)>) {
+        let _ = jobs;
+    }
     /// A hosted job was given up, as [`Gate::save_hosted`] asked; these of the jobs below it were finished.
     fn saved(&self, key: u64, saved: Vec<Saved>) {
         let _ = (key, saved);
@@ -106,6 +110,9 @@ pub trait Outside: Send + Sync {
     }
 }
 
+/// Of held jobs so many are told. Too small: a job that kills this node is not known. Too large: each is told often.
+const TOLD_MOST: usize = 64;
+
 /// So many jobs in a row may turn out to be unable to leave before a take gives up.
 const MOST_THAT_STAY: usize = 64;
 
@@ -119,6 +126,10 @@ pub(super) struct Ledger {
     foreign: Mutex<Foreign>,
     /// How many foreign jobs have not been started.
     waiting: AtomicUsize,
+    /// How many jobs are for other nodes.
+    held: AtomicUsize,
+    /// Whoever tells of those has it.
+    told_held: Mutex<()>,
     outside: RwLock<Option<Arc<dyn Outside>>>,
     /// Is there an `outside`?
     heard: AtomicBool,
@@ -151,6 +162,8 @@ struct Books {
     away: HashMap<Token, Away>,
     /// Came back, and can be taken, the shallowest first; those that must stay in this process last.
     returned: BTreeSet<(u16, SlotRef)>,
+    /// Came back, and are for other nodes, the shallowest first.
+    held: BTreeMap<(u16, SlotRef), (JobId, Fingerprint)>,
     places: HashMap<SlotRef, Place>,
     /// How often all jobs were called home: what was about to leave then comes back too.
     called_home: u64,
@@ -187,6 +200,7 @@ impl Books {
 enum Place {
     Away(Token),
     Returned { depth: u16, back: Back },
+    Held { depth: u16, back: Back },
 }
 
 /// Foreign jobs.
@@ -195,10 +209,13 @@ struct Foreign {
     jobs: HashMap<u64, Stage>,
     /// Keys of those that wait; some may be gone meanwhile.
     queue: VecDeque<u64>,
+    /// Keys of those that are for other nodes; some may be gone meanwhile.
+    held: VecDeque<u64>,
 }
 
 enum Stage {
     Waiting(Parcel),
+    Held(Parcel),
     /// A worker is about to run it.
     Starting {
         /// What its frame is to be told.
@@ -232,6 +249,7 @@ pub struct Gate {
 enum Source {
     Deque(u32),
     Returned,
+    Held,
 }
 
 /// Jobs on their way out. They have left their deques and stay in their slots until their arguments are written.
@@ -242,6 +260,8 @@ struct Leavers {
     most: u32,
     /// About how many there were.
     all: usize,
+    /// Some of them were held.
+    had_held: bool,
     called_home: u64,
 }
 
@@ -350,9 +370,14 @@ impl Gate {
             .waiting
             .load(Ordering::Relaxed)
             .saturating_sub(pool.idle() as usize);
-        let all = spare + ledger.returned.load(Ordering::Relaxed) + pool.public() as usize;
+        let held = ledger.held.load(Ordering::Relaxed);
+        let returned = ledger.returned.load(Ordering::Relaxed);
+        let all = held + spare + returned + pool.public() as usize;
         let limit = (most as usize).min(all.div_ceil(2));
-        let hosted = pool.unstart(spare.min(limit));
+        let mut hosted: Vec<Leaving> = pool.unhold().filter(|_| limit > 0).into_iter().collect();
+        if hosted.is_empty() && !pool.holds_own() {
+            hosted = pool.unstart(spare.min(limit));
+        }
         let mut own = Vec::new();
         if hosted.is_empty() {
             self.take_own(limit, &mut own);
@@ -367,6 +392,7 @@ impl Gate {
             own,
             most,
             all,
+            had_held: held > 0,
             called_home,
         }
     }
@@ -386,7 +412,11 @@ impl Gate {
             leavers = self.choose(leavers.most);
         }
         let found = leavers.hosted.len() + leavers.own.len();
+        let had_held = leavers.had_held;
         self.enter_all(leavers, tell);
+        if had_held {
+            self.pool.tell_held();
+        }
         if stayed > 0 && found == 0 {
             self.want_more();
         }
@@ -521,6 +551,9 @@ impl Gate {
                 let fits = level == depth && parent.is_none_or(|parent| parent == here);
                 fits.then_some((level, slot))
             }),
+            // One for each thief: which of them it was is to be known.
+            Source::Held if parent.is_none() => self.pool.take_held(),
+            Source::Held => None,
         }
     }
 
@@ -560,9 +593,12 @@ impl Gate {
                 tracing::debug!(why, "a job was refused elsewhere");
                 // Elsewhere it would be refused again.
                 back.at_once = true;
+                back.held = false;
                 self.pool.come_back_under(books, job, STAYS, back);
             }
-            Answer::Aborted => self.pool.come_back_under(books, job, depth, back),
+            Answer::Aborted => {
+                (self.pool).come_back_or_hold(books, job, (depth, back), fingerprint);
+            }
             answer => {
                 drop(books);
                 let delivered = Delivered {
@@ -593,8 +629,9 @@ impl Gate {
         let (slot, depth) = (away.slot, away.depth);
         // SAFETY: the job was away, and under the lock its owner cannot recall it: the slot waits for us.
         let job = unsafe { &*slot.0 };
+        let is = (depth, back.after(away.back));
         self.pool
-            .come_back_under(books, job, depth, back.after(away.back));
+            .come_back_or_hold(books, job, is, away.fingerprint);
         true
     }
 
@@ -608,6 +645,7 @@ impl Gate {
         self.pool.ledger.orphans.forget();
         self.keep_roots(false);
         lock(&self.pool.ledger.books).called_home += 1;
+        self.release();
         loop {
             let token = lock(&self.pool.ledger.books).away.keys().next().copied();
             let Some(token) = token else { return };
@@ -626,6 +664,9 @@ impl Gate {
 
     /// Hosted jobs that no worker has started go back: [`Outside::done`] says [`Answer::Aborted`] for each.
     pub fn give_back(&self) {
+        while let Some(Leaving::Hosted(key, _)) = self.pool.unhold() {
+            self.pool.tell(|outside| outside.done(key, Answer::Aborted));
+        }
         while let Some(task) = self.pool.next_hosted(|| true) {
             self.pool.forget_hosted(task.key);
             self.pool
@@ -673,6 +714,56 @@ impl Gate {
         }
     }
 
+    /// Lets a foreign job in that only other nodes may run, until [`Gate::release`].
+    pub fn hold(&self, key: u64, parcel: Parcel) {
+        let ledger = &self.pool.ledger;
+        let mut foreign = lock(&ledger.foreign);
+        foreign.jobs.insert(key, Stage::Held(parcel));
+        foreign.held.push_back(key);
+        ledger.held.fetch_add(1, Ordering::Relaxed);
+        drop(foreign);
+        self.pool.tell_held();
+        if self.pool.has_ended() {
+            self.pool.refuse_hosted();
+        }
+    }
+
+    /// The workers may run what is held for other nodes.
+    pub fn release(&self) {
+        while let Some(Found { slot, mut back }) = self.pool.take_held() {
+            // SAFETY: we have just taken the job: its slot lives until it is settled.
+            let job = unsafe { &*slot };
+            back.held = false;
+            let place = place_of(job.parent.get(), job.index());
+            let depth = place.map_or(STAYS, |(id, _)| depth_of(job, &id));
+            self.pool.come_back(job, depth, back);
+        }
+        while let Some(Leaving::Hosted(key, parcel)) = self.pool.unhold() {
+            self.host(key, parcel);
+        }
+        self.pool.tell_held();
+    }
+
+    /// The same for one job of this node: it is an orphan somewhere, and will be claimed.
+    pub fn release_one(&self, name: &(JobId, Fingerprint)) {
+        let mut books = lock(&self.pool.ledger.books);
+        let place = books.held.iter().find(|(_, is)| *is == name);
+        let Some(place) = place.map(|(place, _)| *place) else {
+            return;
+        };
+        books.held.remove(&place);
+        self.pool.ledger.held.fetch_sub(1, Ordering::Relaxed);
+        let (depth, slot) = place;
+        let Some(Place::Held { mut back, .. }) = books.places.remove(&slot) else {
+            unreachable!("the books contradict themselves");
+        };
+        back.held = false;
+        // SAFETY: the job was held, and under the lock its owner cannot recall it: the slot waits for us.
+        let job = unsafe { &*slot.0 };
+        self.pool.come_back_under(books, job, depth, back);
+        self.pool.tell_held();
+    }
+
     /// Stops a hosted job: at its next spawn or sync, if it has started. It is answered all the same, perhaps with what
     /// it was quicker with.
     pub fn abort_hosted(&self, key: u64) {
@@ -694,6 +785,13 @@ impl Gate {
             Some(Stage::Waiting(_)) => {
                 foreign.jobs.remove(&key);
                 self.pool.ledger.waiting.fetch_sub(1, Ordering::Relaxed);
+                return true;
+            }
+            Some(Stage::Held(_)) => {
+                foreign.jobs.remove(&key);
+                self.pool.ledger.held.fetch_sub(1, Ordering::Relaxed);
+                drop(foreign);
+                self.pool.tell_held();
                 return true;
             }
             None => {}
@@ -918,8 +1016,11 @@ impl Pool {
 
     // ------------------------------------------------------------- what there is to take
 
-    /// Where the shallowest job is that can leave, and how deep it is.
+    /// Where the shallowest job is that can leave, and how deep it is; those first that are for other nodes.
     fn shallowest(&self) -> Option<(Source, u16)> {
+        if self.holds_own() {
+            return Some((Source::Held, 0));
+        }
         let deques = (0..self.workers()).filter_map(|victim| {
             let (depth, _) = self.worker(victim).public()?;
             Some((Source::Deque(victim), depth))
@@ -966,6 +1067,117 @@ impl Pool {
     pub(super) fn has_returned_for(&self, worker: &Worker) -> bool {
         let fits = |job: &Slot, back| !worker.would_bury(job, back);
         self.has_returned() && lock(&self.ledger.books).first_returned(fits).is_some()
+    }
+
+    /// Is there a job of this node that is for others?
+    fn holds_own(&self) -> bool {
+        self.ledger.held.load(Ordering::Relaxed) > 0 && !lock(&self.ledger.books).held.is_empty()
+    }
+
+    fn take_held(&self) -> Option<Found> {
+        let mut books = lock(&self.ledger.books);
+        let ((_, slot), _) = books.held.pop_first()?;
+        let place = books.places.remove(&slot);
+        self.ledger.held.fetch_sub(1, Ordering::Relaxed);
+        let Some(Place::Held { back, .. }) = place else {
+            unreachable!("the books contradict themselves");
+        };
+        Some(Found { slot: slot.0, back })
+    }
+
+    /// The job, which the caller has taken, is for other nodes, which know it by that name.
+    pub(super) fn hold(&self, job: &Slot, depth: u16, back: Back, name: (JobId, Fingerprint)) {
+        let books = lock(&self.ledger.books);
+        if books.called_home > 0 {
+            return self.come_back_under(books, job, depth, back);
+        }
+        self.hold_under(books, job, (depth, back), name);
+    }
+
+    /// The job, which the caller has taken, panics with that story.
+    pub(super) fn give_up(&self, job: &Slot, story: String, fingerprint: Fingerprint) {
+        let answer = Answer::Panicked(story);
+        let delivered = Delivered {
+            answer,
+            fingerprint,
+        };
+        self.answer(SlotRef(job), delivered);
+    }
+
+    fn hold_under(
+        &self,
+        mut books: MutexGuard<'_, Books>,
+        job: &Slot,
+        (depth, back): (u16, Back),
+        name: (JobId, Fingerprint),
+    ) {
+        let owner = Worker::of(job).index;
+        let slot = SlotRef(job);
+        books.held.insert((depth, slot), name);
+        books.places.insert(slot, Place::Held { depth, back });
+        self.ledger.held.fetch_add(1, Ordering::Relaxed);
+        // The last access, as when it comes back. For its owner it is away.
+        let awaited = job.enter(State::Away);
+        drop(books);
+        if awaited {
+            self.sleep.unpark(owner);
+        }
+        self.tell_held();
+    }
+
+    fn come_back_or_hold(
+        &self,
+        books: MutexGuard<'_, Books>,
+        job: &Slot,
+        (depth, back): (u16, Back),
+        fingerprint: Fingerprint,
+    ) {
+        if back.held && depth != STAYS && books.called_home == 0 {
+            // The job has been away, so it stands in the tree.
+            if let Some((id, _)) = place_of(job.parent.get(), job.index()) {
+                return self.hold_under(books, job, (depth, back), (id, fingerprint));
+            }
+        }
+        self.come_back_under(books, job, depth, back);
+    }
+
+    /// One after the other, so that the last that is told is the last.
+    fn tell_held(&self) {
+        if !self.is_heard() {
+            return;
+        }
+        let _last = lock(&self.ledger.told_held);
+        let books = lock(&self.ledger.books);
+        let mut names: Vec<_> = books.held.values().take(TOLD_MOST).cloned().collect();
+        drop(books);
+        let foreign = lock(&self.ledger.foreign);
+        let hosted = foreign
+            .held
+            .iter()
+            .filter_map(|key| match foreign.jobs.get(key) {
+                Some(Stage::Held(parcel)) => Some((parcel.id.clone(), parcel.fingerprint)),
+                _ => None,
+            });
+        names.extend(hosted.take(TOLD_MOST));
+        drop(foreign);
+        self.tell(|outside| outside.held(names));
+    }
+
+    /// A foreign job that is for other nodes: it leaves.
+    fn unhold(&self) -> Option<Leaving> {
+        if self.ledger.held.load(Ordering::Relaxed) == 0 {
+            return None;
+        }
+        let mut foreign = lock(&self.ledger.foreign);
+        while let Some(key) = foreign.held.pop_front() {
+            if let Some(Stage::Held(_)) = foreign.jobs.get(&key)
+                && let Some(Stage::Held(parcel)) = foreign.jobs.remove(&key)
+            {
+                self.ledger.held.fetch_sub(1, Ordering::Relaxed);
+                return Some(Leaving::Hosted(key, parcel));
+            }
+        }
+        None
     }
 
     fn take_returned(
@@ -1100,6 +1312,14 @@ impl Pool {
                 self.ledger.returned.fetch_sub(1, Ordering::Relaxed);
                 Some(back)
             }
+            (Place::Held { depth, back }, Some(_)) => {
+                books.places.remove(&slot);
+                books.held.remove(&(depth, slot));
+                self.ledger.held.fetch_sub(1, Ordering::Relaxed);
+                drop(books);
+                self.tell_held();
+                Some(back)
+            }
             (Place::Away(token), Some(why)) => {
                 books.places.remove(&slot);
                 books.away.remove(&token);
@@ -1107,7 +1327,7 @@ impl Pool {
                 self.tell(|outside| outside.recalled(token, why));
                 Some(Back::default())
             }
-            (Place::Away(_), None) => None,
+            (Place::Away(_) | Place::Held { .. }, None) => None,
         }
     }
 
@@ -1176,6 +1396,10 @@ impl Pool {
 
     /// The pool has ended.
     pub(super) fn refuse_hosted(&self) {
+        while let Some(Leaving::Hosted(key, _)) = self.unhold() {
+            let answer = Answer::Refused("the pool has ended".into());
+            self.tell(|outside| outside.done(key, answer));
+        }
         while let Some(task) = self.next_hosted(|| true) {
             self.forget_hosted(task.key);
             let answer = Answer::Refused("the pool has ended".into());

@@ -6,7 +6,7 @@
 //! kept out of it.
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     sync::{PoisonError, RwLock},
 };
 
@@ -16,7 +16,7 @@ use super::{
     thread::Worker,
 };
 use crate::job::{
-    Back, Fingerprint, JobId, OrphanNews, Repair, RootRun,
+    Back, Deadly, Fingerprint, JobId, OrphanNews, Repair, RootName, RootRun,
     codec::Effort,
     record::{Frame, STAYS, Slot, flag},
 };
@@ -29,6 +29,9 @@ struct Index {
     /// With the bits of their fingerprints. Ids sort in execution order, so what is below an id follows it.
     known: BTreeSet<(JobId, u64)>,
     settled: bool,
+    deadly: BTreeMap<(JobId, u64), Deadly>,
+    /// Root jobs of `main` are for others.
+    careful: bool,
     /// Nobody would answer a claim any more.
     closed: bool,
 }
@@ -39,6 +42,8 @@ impl Default for Index {
         Index {
             known: BTreeSet::new(),
             settled: true,
+            deadly: BTreeMap::new(),
+            careful: false,
             closed: false,
         }
     }
@@ -59,9 +64,23 @@ impl Index {
         match self.known.range((id.clone(), 0)..).next() {
             Some((first, _)) if first == id => Kin::Here,
             Some((first, _)) if id.is_ancestor_of(first) => Kin::Perhaps,
-            _ if self.settled => Kin::Nothing,
-            _ => Kin::Perhaps,
+            _ if !self.settled => Kin::Perhaps,
+            _ => match self.deadly.range((id.clone(), 0)..).next() {
+                Some(((first, _), _)) if id.is_ancestor_of(first) => Kin::Perhaps,
+                _ => Kin::Nothing,
+            },
         }
+    }
+
+    /// May a job of that id be one that others are to run?
+    fn is_suspect(&self, id: &JobId) -> bool {
+        let first = self.deadly.range((id.clone(), 0)..).next();
+        first.is_some_and(|((first, _), _)| first == id) || self.is_main_to_fear(id)
+    }
+
+    /// Is it a root job of `main` that may have taken down the master before this one?
+    fn is_main_to_fear(&self, id: &JobId) -> bool {
+        self.careful && id.is_root_job() && id.root_number() < RootName::OTHERS
     }
 }
 
@@ -77,6 +96,11 @@ impl Orphans {
                 index.known.remove(&(id, fingerprint));
             }
             OrphanNews::Settled(settled) => index.settled = settled,
+            OrphanNews::Careful(careful) => index.careful = careful,
+            OrphanNews::Deadly(id, Fingerprint(fingerprint), is) => match is {
+                Deadly::Not => drop(index.deadly.remove(&(id, fingerprint))),
+                is => drop(index.deadly.insert((id, fingerprint), is)),
+            },
         }
     }
 
@@ -85,6 +109,8 @@ impl Orphans {
         *self.0.write().unwrap_or_else(PoisonError::into_inner) = Index {
             known: BTreeSet::new(),
             settled: true,
+            deadly: BTreeMap::new(),
+            careful: false,
             closed: true,
         };
     }
@@ -97,6 +123,20 @@ impl Orphans {
     /// True if a job need not look anything up, nor any below it.
     pub(super) fn clears(&self, id: &JobId) -> bool {
         self.kin(id) == Kin::Nothing
+    }
+
+    fn is_suspect(&self, id: &JobId) -> bool {
+        let index = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        index.is_suspect(id)
+    }
+
+    fn deadliness(&self, id: &JobId, fingerprint: Fingerprint) -> Deadly {
+        let index = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        match index.deadly.get(&(id.clone(), fingerprint.0)) {
+            Some(is) => is.clone(),
+            None if index.is_main_to_fear(id) => Deadly::Held(1),
+            None => Deadly::Not,
+        }
     }
 
     /// If that job is known, does what must be done before it can become unknown.
@@ -114,8 +154,8 @@ impl Orphans {
 
 /// What becomes of a job that is about to run.
 pub(super) enum Verdict {
-    /// It is away, and no more the caller's: neither slot nor parent may be touched.
-    Claimed,
+    /// It is away, or held for others, and no more the caller's: neither slot nor parent may be touched.
+    Elsewhere,
     Run {
         marked: bool,
         /// Where it stands in the tree, if that was asked: its children need not ask again.
@@ -150,20 +190,49 @@ impl Pool {
         (id, root): (JobId, RootRun),
         repair: Repair,
     ) -> Verdict {
-        let is_claimed = match self.ledger.orphans.kin(&id) {
-            Kin::Nothing => return Verdict::run(false),
-            Kin::Perhaps => false,
+        let kin = self.ledger.orphans.kin(&id);
+        let is_claimed = match kin {
+            Kin::Nothing | Kin::Perhaps => false,
             // It is under way further down on this stack, and would never be done while this one waits for it.
             Kin::Here if worker.hosts(|orphan| *orphan == id) => false,
             Kin::Here => self.is_heard() && self.claim(job, id.clone(), root, repair),
         };
-        if is_claimed {
-            return Verdict::Claimed;
+        let marked = kin != Kin::Nothing;
+        if is_claimed || self.hold_if_deadly(job, &id, root, Repair { marked, ..repair }) {
+            return Verdict::Elsewhere;
         }
         Verdict::Run {
-            marked: true,
-            place: Some((id, root)),
+            marked,
+            place: marked.then_some((id, root)),
         }
+    }
+
+    /// A job that has taken down nodes before is for others, unless they have been asked already; from some number on it is
+    /// for nobody. True if it is not the caller's any more.
+    fn hold_if_deadly(&self, job: &Slot, id: &JobId, root: RootRun, repair: Repair) -> bool {
+        let orphans = &self.ledger.orphans;
+        if repair.crashes > 0 || !self.is_heard() || !orphans.is_suspect(id) {
+            return false;
+        }
+        let Ok(parcel) = pack(job, id.clone(), root, repair, Effort::ANY) else {
+            return false; // nobody else can run it
+        };
+        let (name, fingerprint) = (parcel.id, parcel.fingerprint);
+        let crashes = match orphans.deadliness(id, fingerprint) {
+            Deadly::Not => return false,
+            Deadly::Held(nodes) => nodes,
+            Deadly::GivenUp(story) => {
+                self.give_up(job, story, fingerprint);
+                return true;
+            }
+        };
+        let back = Back {
+            repair: Repair { crashes, ..repair },
+            at_once: false,
+            held: true,
+        };
+        self.hold(job, length_of(id), back, (name, fingerprint));
+        true
     }
 
     /// False if the job is not the orphan that has its id.
@@ -179,8 +248,11 @@ impl Pool {
         };
         let (id, fingerprint) = (parcel.id.clone(), parcel.fingerprint);
         let claimed = self.ledger.orphans.if_known(&id, fingerprint, || {
-            let at_once = false;
-            let back = Back { repair, at_once };
+            let back = Back {
+                repair,
+                at_once: false,
+                held: false,
+            };
             self.enter_away(job, depth, back, fingerprint, |token| {
                 // Before anybody can recall it: who stands outside hears of the claim first.
                 self.tell(|outside| outside.claimed(token, parcel));
@@ -194,7 +266,7 @@ impl Pool {
 }
 
 /// How deep in the tree a job stands, or that it stays: a root job is run where its caller is.
-fn depth_of(job: &Slot, id: &JobId) -> u16 {
+pub(super) fn depth_of(job: &Slot, id: &JobId) -> u16 {
     // SAFETY: the caller has the job, which is unsettled, so its parent lives.
     let is_root = unsafe { (*job.parent.get()).has(flag::ROOT) };
     if is_root { STAYS } else { length_of(id) }
@@ -282,6 +354,7 @@ impl Worker {
             let back = Back {
                 repair,
                 at_once: false,
+                held: false,
             };
             self.pool().come_back(job, depth, back);
         }

@@ -505,7 +505,7 @@ impl Worker {
             State::Aborted
         } else {
             let (marked, place) = match self.examine(job, back) {
-                Verdict::Claimed => return,
+                Verdict::Elsewhere => return,
                 Verdict::Run { marked, place } => (marked, place),
             };
             print = self.print_to_record(job);

@@ -1750,6 +1750,9 @@ impl Cluster {
                 );
                 slot.workers.deliver(programs, departure, &answer);
             }
+            Action::Hold(key, parcel) => slot.workers.hold(key, parcel),
+            Action::Release => slot.workers.release(),
+            Action::ReleaseOne(id, fingerprint) => slot.workers.release_one(&(id, fingerprint)),
             Action::PutBack(departure, back) => slot.workers.put_back(departure, back),
             Action::Orphan(news) => slot.workers.orphan(news),
             Action::Save(key) => slot.workers.save(key),

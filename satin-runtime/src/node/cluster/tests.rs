@@ -235,6 +235,7 @@ fn a_withdrawn_claim_runs_at_once_and_its_children_look_themselves_up() {
     let back = Back {
         repair,
         at_once: true,
+        held: false,
     };
     outside.workers.put_back(departure, back);
     outside.run(100);

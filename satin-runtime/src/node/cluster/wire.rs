@@ -137,7 +137,7 @@ impl Wire {
 }
 
 /// The kinds of messages, in the order of [`kind`].
-pub const KINDS: [&str; 43] = [
+pub const KINDS: [&str; 45] = [
     "steal",
     "jobs",
     "no jobs",
@@ -181,6 +181,8 @@ pub const KINDS: [&str; 43] = [
     "waits",
     "are over",
     "missed",
+    "begin",
+    "go",
 ];
 
 /// Which of [`KINDS`] it is.
@@ -232,6 +234,8 @@ pub fn kind(message: &Message) -> usize {
         Message::Waits { .. } => 40,
         Message::AreOver(_) => 41,
         Message::Missed(_) => 42,
+        Message::Begin(_) => 43,
+        Message::Go(_) => 44,
     }
 }
 

@@ -86,6 +86,8 @@ fn page(page: &Page) -> String {
         Change::Withdrawn(id, _) => format!("{id} withdrawn"),
         Change::Flushed(peer) => format!("flushed {}", name(*peer)),
         Change::Closed(id) => format!("closed {id}"),
+        Change::Deadly(id, _, who) => format!("{id} has taken down {}", name(*who)),
+        Change::Harmless(id, _) => format!("{id} is harmless"),
     });
     let (after, version) = (page.after, page.version);
     format!("[{} {after}-{version}: {changes}]", name(page.owner))
@@ -115,6 +117,8 @@ pub(super) fn message(message: &Message) -> Option<String> {
         }
         M::Cut(_) => "cuts a lifeline".into(),
         M::Acknowledge(tokens) => format!("has {}", list(tokens, number)),
+        M::Begin(tokens) => format!("may begin with {}?", list(tokens, number)),
+        M::Go(tokens) => format!("begin with {}", list(tokens, number)),
         M::Recall(tokens) => format!("does not want {}", list(tokens, number)),
         M::Lists {
             outstanding,
@@ -210,8 +214,9 @@ pub(super) fn action(action: &Action, away: Option<JobId>) -> Option<String> {
         Action::PutBack(departure, back) => {
             let marked = if back.repair.marked { ", marked" } else { "" };
             let at_once = if back.at_once { ", at once" } else { "" };
+            let held = if back.held { ", held" } else { "" };
             format!(
-                "puts back {id} (departure {}){marked}{at_once}",
+                "puts back {id} (departure {}){marked}{at_once}{held}",
                 departure.0
             )
         }
@@ -221,6 +226,13 @@ pub(super) fn action(action: &Action, away: Option<JobId>) -> Option<String> {
             true => "knows that all orphans are announced".into(),
             false => "waits for orphans to be announced".into(),
         },
+        Action::Orphan(OrphanNews::Careful(is)) => {
+            format!("leaves root jobs of main to others: {is}")
+        }
+        Action::Orphan(OrphanNews::Deadly(id, _, is)) => format!("has {id} as deadly: {is:?}"),
+        Action::Hold(key, job) => format!("holds {} as hosted {}", parcel(job), key.0),
+        Action::Release => "may run what is held".into(),
+        Action::ReleaseOne(id, _) => format!("may claim {id}, which is held"),
         Action::Save(key) => format!("gives up hosted {}", key.0),
         Action::GiveBack => "gives back what has not begun".into(),
         Action::Joined { me, master } => {

@@ -14,8 +14,8 @@ use super::{
     program::{Program, Work, mix},
 };
 use crate::job::{
-    Answer, Back, Fingerprint, JobId, Offer, OrphanNews, Parcel, Recall, Repair, RootName, RootRun,
-    Saved, ValueName,
+    Answer, Back, Deadly, Fingerprint, JobId, Offer, OrphanNews, Parcel, Recall, Repair, RootName,
+    RootRun, Saved, ValueName,
 };
 
 /// What a leaf says that panics, see [`Program::panics`].
@@ -56,6 +56,8 @@ enum Child {
     Queued,
     Running,
     Away,
+    /// For other nodes.
+    Held,
     /// The result, if it has one.
     Done(Option<u64>),
 }
@@ -123,6 +125,14 @@ enum Away {
     Root(Root),
 }
 
+/// A job that is for other nodes.
+#[derive(Clone, Debug)]
+enum Held {
+    Own(Spawned),
+    Root(Root),
+    Hosted(HostKey, Parcel),
+}
+
 /// One worker.
 #[derive(Default)]
 struct Lane {
@@ -162,6 +172,9 @@ pub struct Effort {
 #[derive(Default)]
 struct Index {
     entries: BTreeMap<JobId, BTreeSet<u64>>,
+    deadly: BTreeMap<JobId, BTreeMap<u64, Deadly>>,
+    /// Root jobs of `main` are for others.
+    careful: bool,
     /// Not every live node has said yet what it has.
     unsettled: bool,
 }
@@ -181,6 +194,7 @@ pub(super) struct Workers {
     free: Vec<u32>,
     roots: VecDeque<Root>,
     hosted: VecDeque<(HostKey, Parcel)>,
+    held: VecDeque<Held>,
     running: BTreeMap<HostKey, u32>,
     /// What was saved of hosted jobs that are being given up.
     saved: BTreeMap<HostKey, Vec<Saved>>,
@@ -228,6 +242,7 @@ impl Workers {
             free: Vec::new(),
             roots: VecDeque::new(),
             hosted: VecDeque::new(),
+            held: VecDeque::new(),
             running: BTreeMap::new(),
             saved: BTreeMap::new(),
             yielded: BTreeMap::new(),
@@ -263,6 +278,7 @@ impl Workers {
             && self.roots.is_empty()
             && self.running.is_empty()
             && self.hosted.is_empty()
+            && self.held.is_empty()
             && (self.lanes.iter()).all(|lane| lane.stack.is_empty() && lane.deque.is_empty())
     }
 
@@ -278,7 +294,11 @@ impl Workers {
     /// Hosted jobs that the workers have.
     pub(super) fn hosted(&self) -> impl Iterator<Item = HostKey> {
         let waiting = self.hosted.iter().map(|(key, _)| *key);
-        waiting.chain(self.running.keys().copied())
+        let held = self.held.iter().filter_map(|held| match held {
+            Held::Hosted(key, _) => Some(*key),
+            Held::Own(_) | Held::Root(_) => None,
+        });
+        waiting.chain(held).chain(self.running.keys().copied())
     }
 
     fn frame(&mut self, frame: u32) -> &mut Frame {
@@ -341,12 +361,16 @@ impl Workers {
     pub(super) fn start_root(&mut self, tag: RootRun, program: u32, work: Work) {
         let marked = tag.term > 0 && tag.name.is_of_main();
         let repair = Repair { marked, crashes: 0 };
-        let at_once = false;
+        let back = Back {
+            repair,
+            at_once: false,
+            held: false,
+        };
         self.roots.push_back(Root {
             tag,
             program,
             work,
-            back: Back { repair, at_once },
+            back,
         });
     }
 
@@ -476,6 +500,15 @@ impl Workers {
             let id = self.id(top);
             for mut job in jobs {
                 let child = id.child(job.index);
+                let fingerprint = self.fingerprint(job.work);
+                let look = self.look_up(&child, fingerprint);
+                if look != Look::Hit
+                    && let Some(is) = self.index.deadliness(&child, fingerprint)
+                {
+                    job.back.repair.marked = look != Look::Nothing;
+                    self.keep_off(programs, Away::Spawned(job), is);
+                    continue;
+                }
                 match self.look_up(&child, self.fingerprint(job.work)) {
                     Look::Hit if !self.lies_below(lane, &child) => {
                         job.back.repair.marked = true;
@@ -710,6 +743,17 @@ impl Workers {
             });
             lane.public = lane.public.min(lane.deque.len());
         }
+        let held = self.held.len();
+        self.held.retain(|held| match held {
+            Held::Own(job) if job.frame == parent => {
+                settled.push(job.index);
+                false
+            }
+            _ => true,
+        });
+        if self.held.len() < held {
+            self.tell_held();
+        }
         let away = self.away.iter();
         let away: Vec<(Departure, u32)> = away
             .filter_map(|(departure, job)| match job {
@@ -777,6 +821,8 @@ impl Workers {
         if let Some(place) = self.hosted.iter().position(|(hosted, _)| *hosted == key) {
             self.hosted.remove(place);
             self.events.push_back(Event::Saved(key, Vec::new()));
+        } else if self.unhold(key) {
+            self.events.push_back(Event::Saved(key, Vec::new()));
         } else if let Some(frame) = self.running.get(&key).copied() {
             let mut saved = Vec::new();
             self.stop(frame, &Stop::GivenUp, &mut saved);
@@ -787,6 +833,11 @@ impl Workers {
     /// Gives a root job up: true if it will be told as finished.
     pub(super) fn give_up_root(&mut self, tag: RootRun) -> bool {
         self.roots.retain(|root| root.tag != tag);
+        let held = self.held.len();
+        (self.held).retain(|held| !matches!(held, Held::Root(root) if root.tag == tag));
+        if self.held.len() < held {
+            self.tell_held();
+        }
         let is_root = |job: &Away| matches!(job, Away::Root(root) if root.tag == tag);
         let away = self.away.iter().find(|(_, job)| is_root(job));
         if let Some(departure) = away.map(|(departure, _)| *departure) {
@@ -807,6 +858,8 @@ impl Workers {
             self.hosted.remove(place);
             let done = Event::Done(key, Answer::Aborted);
             self.events.push_back(done);
+        } else if self.unhold(key) {
+            self.events.push_back(Event::Done(key, Answer::Aborted));
         } else if let Some(frame) = self.running.get(&key) {
             self.stop(*frame, &Stop::Aborted, &mut Vec::new());
         }
@@ -817,6 +870,27 @@ impl Workers {
         for (key, _) in self.hosted.drain(..) {
             self.events.push_back(Event::Done(key, Answer::Aborted));
         }
+        let held: Vec<HostKey> = (self.held.iter())
+            .filter_map(|held| match held {
+                Held::Hosted(key, _) => Some(*key),
+                Held::Own(_) | Held::Root(_) => None,
+            })
+            .collect();
+        for key in held {
+            self.unhold(key);
+            self.events.push_back(Event::Done(key, Answer::Aborted));
+        }
+    }
+
+    /// True if that job was held.
+    fn unhold(&mut self, key: HostKey) -> bool {
+        let before = self.held.len();
+        (self.held).retain(|held| !matches!(held, Held::Hosted(is, _) if *is == key));
+        let was_held = self.held.len() < before;
+        if was_held {
+            self.tell_held();
+        }
+        was_held
     }
 
     // ---- looking up
@@ -840,6 +914,17 @@ impl Workers {
                 }
             }
             OrphanNews::Settled(settled) => self.index.unsettled = !settled,
+            OrphanNews::Careful(careful) => self.index.careful = careful,
+            OrphanNews::Deadly(id, fingerprint, is) => {
+                let known = self.index.deadly.entry(id.clone()).or_default();
+                match is {
+                    Deadly::Not => known.remove(&fingerprint.0),
+                    is => known.insert(fingerprint.0, is),
+                };
+                if known.is_empty() {
+                    self.index.deadly.remove(&id);
+                }
+            }
         }
     }
 
@@ -860,8 +945,121 @@ impl Workers {
             },
             Some((there, _)) if id.is_ancestor_of(there) => Look::Below,
             _ if self.index.unsettled => Look::Below,
-            _ => Look::Nothing,
+            _ => match self.index.deadly.range::<JobId, _>(id..).next() {
+                Some((there, _)) if id.is_ancestor_of(there) => Look::Below,
+                _ => Look::Nothing,
+            },
         }
+    }
+
+    // ---- jobs that are for others
+
+    /// A job of ours is for other nodes, or for nobody.
+    fn keep_off(&mut self, programs: &[Program], job: Away, is: Deadly) {
+        match (is, job) {
+            (Deadly::Not, _) => {}
+            (Deadly::Held(nodes), Away::Spawned(mut job)) => {
+                job.back.repair.crashes = nodes;
+                self.hold_own(job);
+            }
+            (Deadly::Held(nodes), Away::Root(mut root)) => {
+                root.back.repair.crashes = nodes;
+                self.hold_root(root);
+            }
+            (Deadly::GivenUp(story), Away::Spawned(job)) => {
+                self.settle(programs, job.frame, job.index, Err(story));
+            }
+            (Deadly::GivenUp(story), Away::Root(root)) => {
+                self.finished.push((root.tag, Finished::Panicked(story)));
+            }
+        }
+    }
+
+    fn hold_root(&mut self, mut root: Root) {
+        root.back.held = true;
+        self.held.push_back(Held::Root(root));
+        self.tell_held();
+    }
+
+    /// A job of ours is for other nodes.
+    fn hold_own(&mut self, mut job: Spawned) {
+        job.back.held = true;
+        self.set_child(job.frame, job.index, Child::Held);
+        self.held.push_back(Held::Own(job));
+        self.tell_held();
+    }
+
+    pub(super) fn hold(&mut self, key: HostKey, parcel: Parcel) {
+        self.held.push_back(Held::Hosted(key, parcel));
+        self.tell_held();
+    }
+
+    /// The workers may run what is held.
+    pub(super) fn release(&mut self) {
+        for held in std::mem::take(&mut self.held) {
+            match held {
+                Held::Own(mut job) => {
+                    job.back.held = false;
+                    self.queue_again(job);
+                }
+                Held::Root(mut root) => {
+                    root.back.held = false;
+                    self.roots.push_front(root);
+                }
+                Held::Hosted(key, parcel) => self.start(key, parcel),
+            }
+        }
+        self.tell_held();
+    }
+
+    /// The same for one job of ours.
+    pub(super) fn release_one(&mut self, name: &(JobId, Fingerprint)) {
+        let is_it = |held: &Held| match held {
+            Held::Hosted(..) => false,
+            held => self.name_of(held) == *name,
+        };
+        let place = self.held.iter().position(is_it);
+        match place.and_then(|place| self.held.remove(place)) {
+            Some(Held::Own(mut job)) => {
+                job.back.held = false;
+                self.queue_again(job);
+            }
+            Some(Held::Root(mut root)) => {
+                root.back.held = false;
+                self.roots.push_front(root);
+            }
+            _ => return,
+        }
+        self.tell_held();
+    }
+
+    fn tell_held(&mut self) {
+        let names = self.held.iter().map(|held| self.name_of(held));
+        let names = names.collect();
+        self.events.push_back(Event::Held(names));
+    }
+
+    fn name_of(&self, held: &Held) -> (JobId, Fingerprint) {
+        match held {
+            Held::Own(job) => {
+                let id = self.id(job.frame).child(job.index);
+                (id, self.fingerprint(job.work))
+            }
+            Held::Root(root) => {
+                let id = JobId::ROOT.child(root.tag.name.number);
+                (id, self.fingerprint(root.work))
+            }
+            Held::Hosted(_, parcel) => (parcel.id.clone(), parcel.fingerprint),
+        }
+    }
+
+    fn queue_again(&mut self, job: Spawned) {
+        self.set_child(job.frame, job.index, Child::Queued);
+        let lane = self.frame(job.frame).lane;
+        let lane = &mut self.lanes[lane as usize];
+        lane.deque.push_front(job);
+        lane.public += 1;
+        self.fresh = true;
     }
 
     /// A job of ours is about to start: does it do so with a mark? `None` if it is claimed instead.
@@ -877,7 +1075,19 @@ impl Workers {
             Away::Spawned(job) => self.id(job.frame).child(job.index),
             Away::Root(root) => JobId::ROOT.child(root.tag.name.number),
         };
-        match self.look_up(&id, self.fingerprint(work)) {
+        let (look, print) = (
+            self.look_up(&id, self.fingerprint(work)),
+            self.fingerprint(work),
+        );
+        if look != Look::Hit
+            && !back.at_once
+            && back.repair.crashes == 0
+            && let Some(is) = self.index.deadliness(&id, print)
+        {
+            self.keep_off(programs, job, is);
+            return None;
+        }
+        match look {
             Look::Nothing => Some(false),
             Look::Hit if !back.at_once && !self.lies_below(lane, &id) => {
                 self.claim(programs, job, id);
@@ -896,7 +1106,9 @@ impl Workers {
     // ---- leaving and coming back
 
     fn takeable(&self) -> usize {
-        self.hosted.len() + self.lanes.iter().map(|lane| lane.public).sum::<usize>()
+        self.held.len()
+            + self.hosted.len()
+            + self.lanes.iter().map(|lane| lane.public).sum::<usize>()
     }
 
     fn ask_to_publish(&mut self) {
@@ -913,7 +1125,22 @@ impl Workers {
     /// The oldest job and siblings of it, never more than half of them.
     pub(super) fn take(&mut self, programs: &[Program], request: u64, most: u32) {
         let mut jobs = Vec::new();
-        if self.hosted.is_empty() {
+        if let Some(held) = self.held.pop_front() {
+            jobs.push(match held {
+                Held::Own(job) => {
+                    let id = self.id(job.frame).child(job.index);
+                    let (departure, parcel) = self.depart(programs, Away::Spawned(job), id);
+                    Taken::Own(departure, parcel)
+                }
+                Held::Root(root) => {
+                    let id = JobId::ROOT.child(root.tag.name.number);
+                    let (departure, parcel) = self.depart(programs, Away::Root(root), id);
+                    Taken::Own(departure, parcel)
+                }
+                Held::Hosted(key, parcel) => Taken::Hosted(key, parcel),
+            });
+            self.tell_held();
+        } else if self.hosted.is_empty() {
             let frames = &self.frames;
             let lanes = self.lanes.iter_mut().filter(|lane| lane.public > 0);
             let oldest = lanes.min_by_key(|lane| {
@@ -1048,16 +1275,17 @@ impl Workers {
         match job {
             Some(Away::Spawned(mut job)) => {
                 job.back = back.after(job.back);
-                self.set_child(job.frame, job.index, Child::Queued);
-                let lane = self.frame(job.frame).lane;
-                let lane = &mut self.lanes[lane as usize];
-                lane.deque.push_front(job);
-                lane.public += 1;
-                self.fresh = true;
+                match job.back.held {
+                    true => self.hold_own(job),
+                    false => self.queue_again(job),
+                }
             }
             Some(Away::Root(mut root)) => {
                 root.back = back.after(root.back);
-                self.roots.push_front(root);
+                match root.back.held {
+                    true => self.hold_root(root),
+                    false => self.roots.push_front(root),
+                }
             }
             None => {}
         }
@@ -1122,6 +1350,11 @@ impl Workers {
         let mut places: BTreeMap<(u32, u32), Child> = BTreeMap::new();
         let queued = self.lanes.iter().flat_map(|lane| &lane.deque);
         let queued = queued.map(|job| (job.frame, job.index, Child::Queued));
+        let held = self.held.iter().filter_map(|held| match held {
+            Held::Own(job) => Some((job.frame, job.index, Child::Held)),
+            Held::Root(_) | Held::Hosted(..) => None,
+        });
+        let queued = queued.chain(held);
         let away = self.away.values().filter_map(|job| match job {
             Away::Spawned(job) => Some((job.frame, job.index, Child::Away)),
             Away::Root(_) => None,
@@ -1165,7 +1398,18 @@ impl Workers {
 impl Index {
     /// Then nobody finds anything, and marks are dropped.
     fn is_void(&self) -> bool {
-        self.entries.is_empty() && !self.unsettled
+        self.entries.is_empty() && !self.unsettled && self.deadly.is_empty() && !self.careful
+    }
+
+    /// Is that job for others, or for nobody?
+    fn deadliness(&self, id: &JobId, fingerprint: Fingerprint) -> Option<Deadly> {
+        let known = self.deadly.get(id);
+        if let Some(is) = known.and_then(|known| known.get(&fingerprint.0)) {
+            return Some(is.clone());
+        }
+        let of_main = id.root_number() < RootName::OTHERS;
+        let held = self.careful && of_main && id.is_root_job();
+        held.then_some(Deadly::Held(1))
     }
 }
 

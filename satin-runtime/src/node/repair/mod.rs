@@ -20,4 +20,4 @@ mod tests;
 pub(crate) use keeping::Keeping;
 pub(crate) use leaving::{Given, Leaving};
 pub(crate) use spread::Spread;
-pub(crate) use table::Table;
+pub(crate) use table::{GIVEN_UP, Table, given_up};

@@ -11,10 +11,10 @@ use std::{
 };
 
 use super::super::{
-    Action, Change, Page, Peer, View,
+    Action, Change, NodeId, Page, Peer, View,
     expiry::{Limit, ran_out},
 };
-use crate::job::{Fingerprint, JobId, OrphanNews};
+use crate::job::{Deadly, Fingerprint, JobId, OrphanNews};
 
 /// Changes of a sheet that are remembered one by one; who has missed more gets the whole sheet. Too small: whole sheets
 /// go round. Too large: memory.
@@ -45,11 +45,16 @@ struct Sheet {
     /// And when that was written here.
     flushed: BTreeMap<Peer, Duration>,
     closed: BTreeMap<JobId, Duration>,
+    /// Whom these jobs have taken down.
+    deadly: BTreeMap<(JobId, Fingerprint), BTreeSet<Peer>>,
 }
 
 impl Sheet {
     fn is_blank(&self) -> bool {
-        self.orphans.is_empty() && self.flushed.is_empty() && self.closed.is_empty()
+        self.orphans.is_empty()
+            && self.flushed.is_empty()
+            && self.closed.is_empty()
+            && self.deadly.is_empty()
     }
 
     fn write(&mut self, change: Change, now: Duration) {
@@ -69,6 +74,13 @@ impl Sheet {
             }
             Change::Closed(id) => {
                 self.closed.insert(id.clone(), now);
+            }
+            Change::Deadly(id, fingerprint, who) => {
+                let name = (id.clone(), *fingerprint);
+                self.deadly.entry(name).or_default().insert(*who);
+            }
+            Change::Harmless(id, fingerprint) => {
+                self.deadly.remove(&(id.clone(), *fingerprint));
             }
         }
         self.version += 1;
@@ -98,11 +110,15 @@ impl Sheet {
         });
         let flushed = self.flushed.keys().copied().map(Change::Flushed);
         let closed = self.closed.keys().cloned().map(Change::Closed);
+        let deadly = self.deadly.iter().flat_map(|((id, fingerprint), whom)| {
+            let whom = whom.iter();
+            whom.map(|who| Change::Deadly(id.clone(), *fingerprint, *who))
+        });
         Page {
             owner,
             after: 0,
             version: self.version,
-            changes: orphans.chain(flushed).chain(closed).collect(),
+            changes: (orphans.chain(flushed).chain(closed).chain(deadly)).collect(),
         }
     }
 }
@@ -134,6 +150,12 @@ pub(crate) struct Table {
     announced: Vec<JobId>,
     /// What others said of an owner, and how long that is believed if its sheet does not say so.
     hearsay: VecDeque<(Duration, Peer, JobId, Fingerprint)>,
+    /// What the workers were told of deadly jobs.
+    deadly: BTreeMap<(JobId, Fingerprint), u32>,
+    /// Is there a deadly job on any sheet?
+    any_deadly: bool,
+    /// What sheets say of deadly jobs has changed since the workers were told.
+    deadly_changed: bool,
 }
 
 impl Table {
@@ -147,6 +169,9 @@ impl Table {
             closed: Vec::new(),
             announced: Vec::new(),
             hearsay: VecDeque::new(),
+            deadly: BTreeMap::new(),
+            any_deadly: false,
+            deadly_changed: false,
         }
     }
 
@@ -174,7 +199,14 @@ impl Table {
     // ---- the own sheet
 
     fn write(&mut self, now: Duration, change: Change) {
+        self.note_deadly(&change);
         self.sheets.entry(self.me).or_default().write(change, now);
+    }
+
+    fn note_deadly(&mut self, change: &Change) {
+        let deadly = matches!(change, Change::Deadly(..));
+        self.any_deadly |= deadly;
+        self.deadly_changed |= deadly || matches!(change, Change::Harmless(..));
     }
 
     /// This node has that orphan.
@@ -215,9 +247,131 @@ impl Table {
         self.write(now, Change::Closed(id.clone()));
     }
 
+    // ---- jobs that take down whoever runs them
+
+    /// That job has taken down that life; or would, if this is its own.
+    pub(crate) fn blame(
+        &mut self,
+        now: Duration,
+        (id, fingerprint): (&JobId, Fingerprint),
+        who: Peer,
+    ) {
+        let name = (id.clone(), fingerprint);
+        let own = self.sheets.entry(self.me).or_default();
+        let known = own.deadly.get(&name);
+        if id.as_bytes().len() <= ID_MOST && known.is_none_or(|known| !known.contains(&who)) {
+            self.write(now, Change::Deadly(name.0, fingerprint, who));
+        }
+    }
+
+    /// Of that job, and of all below it, this node says nothing bad any more.
+    pub(crate) fn acquit(&mut self, now: Duration, id: &JobId) {
+        let Some(own) = self.sheets.get(&self.me).filter(|_| self.any_deadly) else {
+            return;
+        };
+        let below = own.deadly.range((id.clone(), Fingerprint(0))..);
+        let below = below.take_while(|((at, _), _)| id.is_ancestor_of(at));
+        let below: Vec<_> = below.map(|(name, _)| name.clone()).collect();
+        for (id, fingerprint) in below {
+            self.write(now, Change::Harmless(id, fingerprint));
+        }
+    }
+
+    /// How many that job has taken down. Who lives has not been.
+    pub(crate) fn victims(&self, (id, fingerprint): (&JobId, Fingerprint), view: &View) -> u32 {
+        if !self.any_deadly {
+            return 0;
+        }
+        let all = self.sheets.values();
+        let here = all.filter_map(|sheet| sheet.deadly.get(&(id.clone(), fingerprint)));
+        // A node that seemed to die twice was there in between.
+        let dead = here.flatten().filter(|who| !lives_on(view, **who));
+        let dead = dead.map(|who| who.id);
+        dead.collect::<BTreeSet<NodeId>>().len() as u32
+    }
+
+    /// The workers are told which jobs are deadly, if that has changed, and given up from so many nodes on.
+    pub(crate) fn tell_deadly(&mut self, actions: &mut VecDeque<Action>, view: &View, most: u32) {
+        if !std::mem::take(&mut self.deadly_changed) {
+            return;
+        }
+        self.any_deadly = self.sheets.values().any(|sheet| !sheet.deadly.is_empty());
+        let mut all: BTreeMap<(JobId, Fingerprint), BTreeSet<NodeId>> = BTreeMap::new();
+        for (name, whom) in self.sheets.values().flat_map(|sheet| &sheet.deadly) {
+            let whom = whom.iter().filter(|who| !lives_on(view, **who));
+            let whom = whom.map(|who| who.id);
+            all.entry(name.clone()).or_default().extend(whom);
+        }
+        let all = all
+            .into_iter()
+            .map(|(name, whom)| (name, whom.len() as u32));
+        let deadly: BTreeMap<_, u32> = all.filter(|(_, count)| *count > 0).collect();
+        let mut tell = |(id, fingerprint): &(JobId, Fingerprint), is: Deadly| {
+            let news = OrphanNews::Deadly(id.clone(), *fingerprint, is);
+            actions.push_back(Action::Orphan(news));
+        };
+        for name in self.deadly.keys().filter(|name| !deadly.contains_key(name)) {
+            tell(name, Deadly::Not);
+        }
+        for (name, count) in &deadly {
+            if self.deadly.get(name) != Some(count) {
+                tell(
+                    name,
+                    match *count >= most {
+                        true => Deadly::GivenUp(given_up(&name.0, *count)),
+                        false => Deadly::Held(*count),
+                    },
+                );
+            }
+        }
+        self.deadly = deadly;
+    }
+
+    /// Who is in has changed.
+    pub(crate) fn look_at_deadly_again(&mut self) {
+        self.deadly_changed |= self.any_deadly;
+    }
+
+    /// That node has come in, perhaps once more: then nothing had taken it down before, whatever happens to it now.
+    pub(crate) fn came_back(&mut self, now: Duration, peer: Peer) {
+        let Some(own) = self.sheets.get(&self.me).filter(|_| self.any_deadly) else {
+            return;
+        };
+        let is_it = |who: &Peer| who.id == peer.id && *who != self.me;
+        let blamed = (own.deadly.iter()).filter(|(_, whom)| whom.iter().any(is_it));
+        let blamed = blamed.map(|(name, whom)| {
+            let others = whom.iter().filter(|who| !is_it(who));
+            (name.clone(), others.copied().collect::<Vec<Peer>>())
+        });
+        for ((id, fingerprint), others) in blamed.collect::<Vec<_>>() {
+            self.write(now, Change::Harmless(id.clone(), fingerprint));
+            for who in others {
+                self.blame(now, (&id, fingerprint), who);
+            }
+        }
+    }
+
+    /// What the sheet of an ended life said of deadly jobs this node says from now on; if it died, also that they took it
+    /// down itself.
+    fn inherit(&mut self, now: Duration, peer: Peer, sheet: Sheet, died: bool) {
+        for ((id, fingerprint), whom) in sheet.deadly {
+            for who in whom.into_iter().filter(|who| *who != peer || died) {
+                self.blame(now, (&id, fingerprint), who);
+            }
+        }
+    }
+
     /// A life is over, and everything that this node hosted of it has been announced.
-    pub(crate) fn bury(&mut self, actions: &mut VecDeque<Action>, now: Duration, peer: Peer) {
-        self.sheets.remove(&peer);
+    pub(crate) fn bury(
+        &mut self,
+        (actions, now): (&mut VecDeque<Action>, Duration),
+        peer: Peer,
+        died: bool,
+    ) {
+        if let Some(sheet) = self.sheets.remove(&peer) {
+            self.deadly_changed |= self.any_deadly;
+            self.inherit(now, peer, sheet, died);
+        }
         let all = self.index.iter().flat_map(|(id, entries)| {
             let of_peer = entries.keys().filter(|(_, owner)| *owner == peer);
             of_peer.map(move |(fingerprint, _)| (id.clone(), *fingerprint))
@@ -245,6 +399,12 @@ impl Table {
         self.me = me;
         for ((id, fingerprint), finished) in &old.orphans {
             self.announce((actions, now), (id, *fingerprint), *finished);
+        }
+        for ((id, fingerprint), whom) in &old.deadly {
+            for who in whom {
+                let who = if who.id == me.id { me } else { *who };
+                self.blame(now, (id, *fingerprint), who);
+            }
         }
     }
 
@@ -286,6 +446,7 @@ impl Table {
                 self.strike(actions, id, (*fingerprint, owner));
             }
             closed_before = old.closed;
+            self.deadly_changed |= self.any_deadly;
         } else {
             fresh.drain(..(have - after) as usize);
         }
@@ -308,7 +469,9 @@ impl Table {
                 // What is kept there since was kept knowing that.
                 Change::Closed(id) if closed_before.contains_key(id) => {}
                 Change::Closed(id) => self.closed.push(id.clone()),
+                Change::Deadly(..) | Change::Harmless(..) => {}
             }
+            self.note_deadly(&change);
             let sheet = self.sheets.entry(owner).or_default();
             sheet.write(change, now);
         }
@@ -529,6 +692,11 @@ impl Table {
         }
     }
 
+    /// Has it?
+    pub(crate) fn is_settled(&self) -> bool {
+        self.settled
+    }
+
     pub(crate) fn next_timeout(&self) -> Option<Duration> {
         let dead = self.dead.values().copied().min();
         let own = self.sheets.get(&self.me);
@@ -571,4 +739,20 @@ impl Table {
             own.log.clear();
         }
     }
+}
+
+/// How that panic begins.
+pub(crate) const GIVEN_UP: &str = "a job was given up";
+
+/// What the panic of a job says that has taken down so many nodes.
+pub(crate) fn given_up(id: &JobId, nodes: u32) -> String {
+    format!(
+        "{GIVEN_UP}: {nodes} nodes died while they ran it; if it was not its fault, raise SATIN_MAX_CRASHES (job {id})"
+    )
+}
+
+/// Is the node there, in that life or another? Then it has not died.
+fn lives_on(view: &View, who: Peer) -> bool {
+    let lives = |generation| Peer { generation, ..who };
+    view.is_any_alive(lives(0)..=lives(u32::MAX))
 }

@@ -14,7 +14,7 @@ use super::{
     Table,
     table::Read,
 };
-use crate::job::{Fingerprint, JobId, OrphanNews};
+use crate::job::{Deadly, Fingerprint, JobId, OrphanNews};
 
 const NODES: u64 = 3;
 
@@ -171,7 +171,7 @@ fn a_mark_stays_until_everybody_has_flushed() {
     }
     all[0]
         .table
-        .bury(&mut VecDeque::new(), Duration::ZERO, dead);
+        .bury((&mut VecDeque::new(), Duration::ZERO), dead, true);
     let settle = |one: &mut One| {
         one.table.settle(&mut one.actions, &one.view, true);
         one.tell_workers();
@@ -180,7 +180,7 @@ fn a_mark_stays_until_everybody_has_flushed() {
     assert!(!settle(&mut all[0]), "node 1 has not spoken");
     all[1]
         .table
-        .bury(&mut VecDeque::new(), Duration::ZERO, dead);
+        .bury((&mut VecDeque::new(), Duration::ZERO), dead, true);
     compare(&mut all, 1, 0);
     assert!(settle(&mut all[0]));
 }
@@ -190,7 +190,8 @@ fn who_never_speaks_is_not_waited_for_for_ever() {
     let mut one = One::all().remove(0);
     let dead = identity(2).peer;
     one.view.remove(dead);
-    one.table.bury(&mut VecDeque::new(), Duration::ZERO, dead);
+    one.table
+        .bury((&mut VecDeque::new(), Duration::ZERO), dead, true);
     let due = one.table.next_timeout().expect("it waits");
     one.table.handle_timeout(&mut one.actions, due);
     one.table.settle(&mut one.actions, &one.view, true);
@@ -214,8 +215,87 @@ fn what_a_dead_node_had_is_not_looked_for_there() {
     assert_eq!(one.table.owner(&id, Fingerprint(1), &one.view), Some(dead));
     assert_eq!(one.table.owner(&id, Fingerprint(2), &one.view), None);
     one.view.remove(dead);
-    one.table.bury(&mut one.actions, Duration::ZERO, dead);
+    one.table
+        .bury((&mut one.actions, Duration::ZERO), dead, true);
     one.tell_workers();
     assert!(one.index.is_empty());
     assert_eq!(one.table.owner(&id, Fingerprint(1), &one.view), None);
+}
+
+/// A job, and a node that is not there any more.
+fn poison() -> (JobId, Fingerprint, Peer) {
+    let gone = identity(9).peer;
+    (JobId::ROOT.child(0).child(3), Fingerprint(7), gone)
+}
+
+#[test]
+fn whom_a_job_took_down_is_known_when_its_origin_is_gone() {
+    let (id, print, gone) = poison();
+    for (died, victims) in [(true, 2), (false, 1)] {
+        let mut all = One::all();
+        let me = all[0].table.me();
+        all[0].table.blame(Duration::ZERO, (&id, print), gone);
+        // And it is about to run the job itself.
+        all[0].table.blame(Duration::ZERO, (&id, print), me);
+        compare(&mut all, 0, 1);
+        let one = &mut all[1];
+        assert_eq!(one.table.victims((&id, print), &one.view), 1);
+        one.view.remove(me);
+        let at = (&mut one.actions, Duration::ZERO);
+        one.table.bury(at, me, died);
+        assert_eq!(one.table.victims((&id, print), &one.view), victims);
+        assert_eq!(one.table.victims((&id, Fingerprint(8)), &one.view), 0);
+        one.table.acquit(Duration::ZERO, &JobId::ROOT.child(0));
+        assert_eq!(one.table.victims((&id, print), &one.view), 0);
+    }
+}
+
+#[test]
+fn who_comes_back_was_not_taken_down() {
+    let (id, print, _) = poison();
+    let mut all = One::all();
+    let one = &mut all[0];
+    let first = identity(2).peer;
+    one.view.remove(first);
+    one.table.blame(Duration::ZERO, (&id, print), first);
+    assert_eq!(one.table.victims((&id, print), &one.view), 1);
+    let mut again = identity(2);
+    again.peer.generation = 1;
+    let second = again.peer;
+    one.view.insert(Arc::new(again));
+    assert_eq!(one.table.victims((&id, print), &one.view), 0);
+    one.table.came_back(Duration::ZERO, second);
+    // If it dies now, that was another job.
+    one.view.remove(second);
+    assert_eq!(one.table.victims((&id, print), &one.view), 0);
+}
+
+#[test]
+fn workers_are_told_whose_jobs_are_for_others_and_whose_for_nobody() {
+    let (id, print, gone) = poison();
+    let mut all = One::all();
+    let one = &mut all[0];
+    let told = |one: &mut One| {
+        one.table.tell_deadly(&mut one.actions, &one.view, 2);
+        let told = one.actions.drain(..).map(|action| match action {
+            Action::Orphan(OrphanNews::Deadly(told, is, deadly)) => {
+                assert_eq!((&told, is), (&id, print));
+                deadly
+            }
+            action => panic!("a table does not ask for {action:?}"),
+        });
+        told.collect::<Vec<Deadly>>()
+    };
+    assert_eq!(told(one), []);
+    one.table.blame(Duration::ZERO, (&id, print), gone);
+    assert_eq!(told(one), [Deadly::Held(1)]);
+    assert_eq!(told(one), []);
+    one.table
+        .blame(Duration::ZERO, (&id, print), identity(8).peer);
+    let [Deadly::GivenUp(story)] = &told(one)[..] else {
+        panic!("it has taken down two");
+    };
+    assert!(story.contains("2 nodes died"), "{story}");
+    one.table.acquit(Duration::ZERO, &id);
+    assert_eq!(told(one), [Deadly::Not]);
 }

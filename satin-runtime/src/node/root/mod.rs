@@ -29,7 +29,7 @@ use super::{
     expiry::{Limit, ran_out},
     membership::{Membership, Why},
 };
-use crate::job::RootRun;
+use crate::job::{OrphanNews, RootName, RootRun};
 use election::{Silent, Step, Vacancy};
 
 mod election;
@@ -77,6 +77,10 @@ pub struct Roots {
     /// The last of `main` that was over here, which ends those before it.
     last_over: Option<RootRun>,
     tell: Option<Duration>,
+    /// The master before the one of the day has died.
+    fallen: bool,
+    /// This one leaves its first root job to others, which is this one once it has begun.
+    careful: Option<Option<RootName>>,
     /// When the others are asked again, once this node is in.
     ask: Option<Duration>,
 }
@@ -135,6 +139,8 @@ impl Roots {
             over: Vec::new(),
             last_over: None,
             tell: None,
+            fallen: false,
+            careful: None,
             ask: None,
         }
     }
@@ -351,6 +357,9 @@ impl Roots {
             self.run_main_if_all_answered(cx);
         }
         let master = self.master.as_ref();
+        if master.is_some_and(|master| master.peer == who.peer) {
+            self.fallen = matches!(why, Why::Silent | Why::Gone);
+        }
         if self.ended.is_none() && master.is_some_and(|master| master.peer == who.peer) {
             self.vacancy = Some(match why {
                 Why::Left | Why::Gone => Vacancy::new(cx.now, false),
@@ -359,6 +368,13 @@ impl Roots {
             });
         }
         self.look(cx, membership);
+    }
+
+    /// `main` has called a root job whose result nobody keeps: its predecessor may have died of it.
+    pub(crate) fn begins(&mut self, root: RootName) {
+        if let Some(first @ None) = &mut self.careful {
+            *first = Some(root);
+        }
     }
 
     /// Is it time to elect somebody?
@@ -498,6 +514,12 @@ impl Roots {
             self.runs_main = true;
             self.released = true;
             let term = self.term;
+            let careful = (self.fallen && cx.view.len() > 1).then_some(None);
+            if careful.is_some() || self.careful.is_some() {
+                let news = OrphanNews::Careful(careful.is_some());
+                cx.actions.push_back(Action::Orphan(news));
+            }
+            self.careful = careful;
             cx.actions.push_back(Action::RunMain { term });
             cx.actions.push_back(Action::StartRoots);
         }
@@ -548,6 +570,11 @@ impl Roots {
     pub(crate) fn finished(&mut self, cx: &mut Context<'_>, run: RootRun) {
         if run.name.is_of_main() {
             self.last_over = Some(run);
+        }
+        if self.careful == Some(Some(run.name)) {
+            self.careful = None;
+            cx.actions
+                .push_back(Action::Orphan(OrphanNews::Careful(false)));
         }
         self.over.push(run);
         let after = told_after(cx.view.len());

@@ -57,6 +57,10 @@ pub(super) struct Outstanding {
     pub(super) sent: Option<u64>,
     /// Its answer is here, and waits for values.
     pub(super) answering: bool,
+    /// As far as this node knows the thief may have begun with it.
+    pub(super) begun: bool,
+    /// So many nodes were taken down by the hosted job that it is a part of, before that came here.
+    pub(super) above: u32,
 }
 
 /// How far a hosted job is.
@@ -107,6 +111,14 @@ pub(super) struct Hosted {
     pub(super) unwanted: bool,
     /// The workers are stopping with it; what is finished is to be kept.
     pub(super) given_up: bool,
+    /// So many nodes it had taken down when it came.
+    pub(super) crashes: u32,
+    /// It waits for its origin's leave to begin.
+    pub(super) asks: Option<Box<Parcel>>,
+    /// It has it.
+    pub(super) may_begin: bool,
+    /// Only others are to run it.
+    pub(super) held: bool,
 }
 
 impl Hosted {
@@ -132,6 +144,8 @@ pub(super) struct Books {
     orphans: BTreeMap<(JobId, Fingerprint), HostKey>,
     /// Of what is outstanding, the claims.
     claims: BTreeSet<(Token, Peer)>,
+    /// A hosted job came that had taken down nodes.
+    had_crashes: bool,
     tokens: u64,
     host_keys: u64,
 }
@@ -156,18 +170,40 @@ impl Books {
         if let Source::Own(departure) = source {
             self.departures.insert(departure, (peer, token));
         }
+        // Who takes one that has taken down nodes says when it begins.
+        let job_is_new = job.repair.crashes == 0;
         let outstanding = Outstanding {
             source,
             kind,
             job,
             sent,
             answering: false,
+            begun: job_is_new,
+            above: 0,
         };
         self.outstanding.insert((peer, token), outstanding);
         if kind == Kind::Claim {
             self.claims.insert((token, peer));
         }
         token
+    }
+
+    /// How many nodes the hosted jobs that it is a part of took down before they came.
+    pub(super) fn crashes_above(&self, id: &JobId) -> u32 {
+        if !self.had_crashes {
+            return 0;
+        }
+        let above = |hosted: &&Hosted| hosted.crashes > 0 && hosted.id.is_ancestor_of(id);
+        let above = self.hosted.values().filter(above);
+        let above = above.filter(|hosted| hosted.id != *id && hosted.state == State::Started);
+        above.map(|hosted| hosted.crashes).max().unwrap_or(0)
+    }
+
+    /// So many nodes have been taken down by jobs that it is a part of.
+    pub(super) fn count_above(&mut self, peer: Peer, token: Token, above: u32) {
+        if let Some(away) = self.outstanding.get_mut(&(peer, token)) {
+            away.above = above;
+        }
     }
 
     pub(super) fn outstanding(&mut self, peer: Peer, token: Token) -> Option<&mut Outstanding> {
@@ -233,6 +269,10 @@ impl Books {
             State::Coming,
         );
         self.wait(key, (origin, token), came, true);
+        if let Some(hosted) = self.hosted.get_mut(&key) {
+            hosted.crashes = parcel.repair.crashes;
+            self.had_crashes |= hosted.crashes > 0;
+        }
         Some(key)
     }
 
@@ -256,6 +296,10 @@ impl Books {
             since: Duration::ZERO,
             unwanted: false,
             given_up: false,
+            crashes: 0,
+            asks: None,
+            may_begin: false,
+            held: false,
         };
         self.hosted.insert(key, hosted);
         key

@@ -39,8 +39,9 @@ use super::{
     Action, Config, Context, HostKey, Message, Peer, Request, Taken, Then, Token, Wanted,
     expiry::{Limit, ran_out},
     links::Way,
+    repair::given_up,
 };
-use crate::job::{Answer, Back, JobId, Parcel, Saved};
+use crate::job::{Answer, Back, Fingerprint, JobId, Parcel, Saved};
 use books::{Books, HERE, Job, Kind, NotSent, Source, State};
 use numbers::{
     ACKNOWLEDGE_WAIT, ANSWERS_BYTES, ANSWERS_WAIT, ANSWERS_WAIT_MOST, BURY_REST, EARLY_RECALLS,
@@ -95,6 +96,8 @@ struct Outbox {
     have: Vec<Token>,
     claim: Vec<Wanted>,
     miss: Vec<Token>,
+    begin: Vec<Token>,
+    go: Vec<Token>,
 }
 
 impl Outbox {
@@ -105,7 +108,9 @@ impl Outbox {
             && self.disown.is_empty()
             && self.have.is_empty()
             && self.claim.is_empty()
-            && self.miss.is_empty())
+            && self.miss.is_empty()
+            && self.begin.is_empty()
+            && self.go.is_empty())
     }
 }
 
@@ -153,6 +158,10 @@ pub struct Steal {
     withdraw_at: Option<Duration>,
     /// The workers did something since that was looked at.
     moved: bool,
+    /// Jobs here that have taken down nodes: others are to run them.
+    held: Vec<(JobId, Fingerprint)>,
+    held_since: BTreeMap<(JobId, Fingerprint), Duration>,
+    release_at: Option<orphans::Release>,
     /// What was done about it all.
     tally: Tally,
 }
@@ -177,6 +186,9 @@ impl Steal {
             over: orphans::Over::default(),
             withdraw_at: None,
             moved: false,
+            held: Vec::new(),
+            held_since: BTreeMap::new(),
+            release_at: None,
             tally: Tally::default(),
         }
     }
@@ -186,7 +198,15 @@ impl Steal {
         let victim = self.victim.next_timeout();
         let reconnect = self.reconnect.values().min().copied();
         let outboxes = self.outboxes.values().filter_map(|outbox| outbox.due).min();
-        let all = [thief, victim, reconnect, outboxes, self.withdraw_at];
+        let release = self.release_at.map(orphans::Release::at);
+        let all = [
+            thief,
+            victim,
+            reconnect,
+            outboxes,
+            self.withdraw_at,
+            release,
+        ];
         all.into_iter().flatten().min()
     }
 
@@ -200,6 +220,7 @@ impl Steal {
             self.reach(cx, peer);
         }
         self.withdraw_if_stuck(cx);
+        self.release_if_due(cx);
     }
 
     /// The end of a turn: what it brought together is said.
@@ -208,8 +229,14 @@ impl Steal {
         if self.leaving {
             return;
         }
+        self.claim_held(cx);
+        self.release_if_due(cx);
         let backlog = self.hands.running.saturating_sub(cx.view.me().threads);
-        self.victim.serve(cx, self.hands.spare(), backlog);
+        let spare = match self.hands.spare() {
+            Spare::Nothing if !self.held.is_empty() && cx.table.is_settled() => Spare::Surplus(1),
+            spare => spare,
+        };
+        self.victim.serve(cx, spare, backlog);
         let need = Need {
             idle: self.hands.idle(),
             others: self.victim.hang_on(),
@@ -283,6 +310,8 @@ impl Steal {
             some(outbox.recall, Message::Recall),
             some(outbox.claim, Message::Claim),
             some(outbox.miss, Message::Miss),
+            some(outbox.begin, Message::Begin),
+            some(outbox.go, Message::Go),
         ];
         let messages = messages.into_iter().flatten();
         let answers = in_pieces(answers).into_iter().map(Message::Answers);
@@ -330,6 +359,7 @@ impl Steal {
                     State::Done(_) => {}
                     // Perhaps it was a theft, and the word that the job is here already was lost.
                     _ if !waiter.origin => self.outbox(peer).have.push(token),
+                    _ if hosted.asks.is_some() => self.outbox(peer).begin.push(token),
                     _ => {}
                 }
             }
@@ -454,20 +484,29 @@ impl Steal {
             && let State::Onwards(_, _, parcel) =
                 std::mem::replace(&mut hosted.state, State::Coming)
         {
-            self.hands.coming += 1;
             let repair = back.repair;
-            self.start(cx, key, Parcel { repair, ..*parcel });
+            let parcel = Parcel { repair, ..*parcel };
+            self.hands.coming += 1;
+            if back.held {
+                self.hold(cx, key, parcel);
+            } else {
+                self.start(cx, key, parcel);
+            }
         }
     }
 
     /// Somebody does not wait for a hosted job any more.
     fn unwait(&mut self, cx: &mut Context<'_>, peer: Peer, token: Token) {
-        if let Some(key) = self.books.unwait(peer, token)
-            && let Some(hosted) = self.books.hosted(key)
+        let Some(key) = self.books.unwait(peer, token) else {
+            return;
+        };
+        if let Some(hosted) = self.books.hosted(key)
             && hosted.waiters.is_empty()
             && !hosted.orphan
         {
             self.abandon(cx, key);
+        } else {
+            self.begin_unasked(cx, key);
         }
     }
 
@@ -537,12 +576,13 @@ impl Steal {
         let too_far = !asker.near && self.is_fresh(cx.now, &jobs[0], asker.round_trip);
         let gone = !cx.view.is_alive(asker.peer) || self.leaving;
         let buries = jobs.iter().any(|job| self.would_bury(cx, asker.peer, job));
-        if too_far || gone || buries {
+        let too_early = !cx.table.is_settled() && jobs.iter().any(|job| self.is_held(job));
+        if too_far || gone || buries || too_early {
             for job in jobs {
                 self.stay(cx, job);
             }
             if !gone {
-                let wait = match buries {
+                let wait = match buries || too_early {
                     true => BURY_REST.max(asker.round_trip),
                     false => asker.round_trip,
                 };
@@ -556,11 +596,17 @@ impl Steal {
         let to = asker.peer;
         let sent = cx.links.epoch(to);
         let mut leaving = Vec::with_capacity(jobs.len());
-        for job in jobs {
+        for mut job in jobs {
+            let (Taken::Own(_, parcel) | Taken::Hosted(_, parcel)) = &mut job;
+            let above = self.books.crashes_above(&parcel.id);
+            let victims = above + cx.table.victims((&parcel.id, parcel.fingerprint), cx.view);
+            parcel.repair.crashes = parcel.repair.crashes.max(victims);
+            self.no_more_held(&parcel.id, parcel.fingerprint);
             match job {
                 Taken::Own(departure, parcel) => {
                     let source = (Source::Own(departure), Kind::Theft);
                     let token = self.books.away(to, source, Job::of(&parcel), sent);
+                    self.books.count_above(to, token, above);
                     leaving.push((token, parcel));
                 }
                 Taken::Hosted(key, parcel) => {
@@ -575,7 +621,9 @@ impl Steal {
                     } else {
                         let source = (Source::Hosted(key), Kind::Theft);
                         let token = self.books.away(to, source, Job::of(&parcel), sent);
+                        self.books.count_above(to, token, above);
                         if let Some(hosted) = self.books.hosted(key) {
+                            hosted.held = false;
                             hosted.state = State::Onwards(to, token, Box::new(parcel.clone()));
                         }
                         leaving.push((token, parcel));
@@ -612,13 +660,26 @@ impl Steal {
         parcel.repair.marked && (withdrawn || cx.table.runs_below(&parcel.id, thief))
     }
 
+    /// Is it for others? Then it waits for the orphans that its new host is to know.
+    fn is_held(&self, job: &Taken) -> bool {
+        let (Taken::Own(_, parcel) | Taken::Hosted(_, parcel)) = job;
+        let name = (parcel.id.clone(), parcel.fingerprint);
+        self.held_since.contains_key(&name)
+    }
+
     /// A job that was taken stays after all.
     fn stay(&mut self, cx: &mut Context<'_>, job: Taken) {
         match job {
             Taken::Own(departure, _) => cx
                 .actions
                 .push_back(Action::PutBack(departure, Back::default())),
-            Taken::Hosted(key, parcel) => cx.actions.push_back(Action::Start(key, parcel)),
+            Taken::Hosted(key, parcel) => {
+                let held = self.books.look(key).is_some_and(|hosted| hosted.held);
+                cx.actions.push_back(match held {
+                    true => Action::Hold(key, parcel),
+                    false => Action::Start(key, parcel),
+                });
+            }
         }
     }
 
@@ -783,6 +844,35 @@ impl Steal {
 
     /// A hosted job whose values are here goes to the workers.
     fn start(&mut self, cx: &mut Context<'_>, key: HostKey, parcel: Parcel) {
+        let victims = cx.table.victims((&parcel.id, parcel.fingerprint), cx.view);
+        if victims >= cx.config.max_crashes {
+            self.hands.coming -= 1;
+            let story = given_up(&parcel.id, victims);
+            return self.finish(cx, key, Answer::Panicked(story));
+        }
+        if self.asks_before(key, &parcel) {
+            return;
+        }
+        if self.give(cx, key) {
+            cx.actions.push_back(Action::Start(key, parcel));
+        }
+    }
+
+    /// A hosted job that has taken down whoever had it is for others.
+    fn hold(&mut self, cx: &mut Context<'_>, key: HostKey, parcel: Parcel) {
+        if let Some(hosted) = self.books.hosted(key) {
+            self.hands.coming -= 1;
+            self.hands.running += 1;
+            hosted.state = State::Started;
+            // No worker that was idle is busy with it.
+            hosted.started = 0;
+            hosted.held = true;
+            cx.actions.push_back(Action::Hold(key, parcel));
+        }
+    }
+
+    /// The workers have it from now on. False if it has gone meanwhile.
+    fn give(&mut self, cx: &Context<'_>, key: HostKey) -> bool {
         let hands = &mut self.hands;
         if let Some(hosted) = self.books.hosted(key)
             && hosted.state == State::Coming
@@ -796,8 +886,9 @@ impl Steal {
             hosted.since = cx.now;
             self.thief.started(cx.now, hands.running);
             self.victim.look_again();
-            cx.actions.push_back(Action::Start(key, parcel));
+            return true;
         }
+        false
     }
 
     pub(crate) fn acknowledged(&mut self, from: Peer, tokens: &[Token]) {

@@ -1,11 +1,14 @@
 //! What becomes of thefts when a node dies or leaves: the rules of `repair/README.md`, as far as the books are
 //! concerned.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::{
+    collections::{BTreeSet, VecDeque},
+    time::Duration,
+};
 
 use super::{
     super::{
-        Action, Context, Departure, HostKey, Identity, Peer, RepairMode, Rule, Token,
+        Action, Context, Departure, HostKey, Identity, Peer, RepairMode, Rule, Token, View,
         expiry::{Limit, ran_out},
     },
     Steal,
@@ -13,7 +16,10 @@ use super::{
 };
 use crate::{
     job::{Answer, Back, Fingerprint, JobId, Parcel, Recall, RootName, RootTag, Saved},
-    node::{message::Wanted, repair::Given},
+    node::{
+        message::Wanted,
+        repair::{Given, given_up},
+    },
 };
 
 /// A node whose workers say nothing at all for so many times the patience with claims may be one whose workers wait
@@ -23,6 +29,36 @@ const SILENT: u32 = 20;
 /// A node keeps the results of so many root jobs, the last ones. Too small: a `main` that is started again does older
 /// ones again. Too large: memory, as long as `main` runs.
 const ROOT_RESULTS: u32 = 4096;
+
+/// A job that has taken down nodes waits so long for another node before it is run where it is. Too small: the job takes down
+/// the node that waits for it, and what that node knows. Too large: after a crash a job waits although nobody else is free.
+const HELD: Duration = Duration::from_secs(5);
+
+/// And then so long until everybody has been told. Too small: a death that nobody counts. Too large: the same wait.
+const TOLD: Duration = Duration::from_millis(500);
+
+/// What becomes of held jobs, and when.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Release {
+    /// Others are told that this node will run them.
+    Blame(Duration),
+    /// They are run.
+    Run(Duration),
+}
+
+impl Release {
+    pub(super) fn at(self) -> Duration {
+        let (Release::Blame(at) | Release::Run(at)) = self;
+        at
+    }
+}
+
+/// Is there anybody else who could run something?
+fn is_company(view: &View) -> bool {
+    let me = view.me().peer;
+    let mut others = view.members().filter(|member| member.peer != me);
+    others.any(|member| !view.is_draining(member.peer))
+}
 
 /// How a life ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -109,15 +145,20 @@ impl Steal {
         }
         // Sheets are written in all modes: at departures, and for root jobs.
         if end != End::Ours {
-            cx.table.bury(cx.actions, cx.now, peer);
+            let died = end == End::Died;
+            cx.table.bury((cx.actions, cx.now), peer, died);
             let strict = cx.config.obeys(Rule::Flushed);
             cx.table.settle(cx.actions, cx.view, strict);
         }
         let away: Vec<Token> = self.books.at(peer).map(|(token, _)| token).collect();
         let away = away.into_iter().filter(|_| cx.config.obeys(Rule::PutBack));
         for token in away {
-            if end == End::Died && self.is_deadly(cx, peer, token) {
-                self.give_up_on(cx, gone, token);
+            let victims = match end {
+                End::Died => self.blame(cx, peer, token),
+                End::Left | End::Ours => 0,
+            };
+            if victims >= cx.config.max_crashes {
+                self.give_up_on(cx, gone, (token, victims));
             } else {
                 self.bring_back(cx, peer, token, Why::Ended(end));
             }
@@ -152,6 +193,8 @@ impl Steal {
             (RepairMode::Naive, _) | (_, None) => {
                 if !others_wait {
                     self.abandon(cx, key);
+                } else {
+                    self.begin_unasked(cx, key);
                 }
             }
             (RepairMode::Finished, Some(false)) if !others_wait => {
@@ -425,6 +468,7 @@ impl Steal {
         let mut back = Back {
             repair: job.repair,
             at_once: why == Why::Withdrawn,
+            held: false,
         };
         let gone = matches!(why, Why::Ended(_) | Why::Abandoned);
         if gone {
@@ -433,9 +477,9 @@ impl Steal {
             self.tally.repairs += 1;
             self.repairs.insert(job.id.clone());
         }
-        if why == Why::Ended(End::Died) && away.kind == Kind::Theft {
-            back.repair.crashes = back.repair.crashes.saturating_add(1);
-        }
+        let victims = away.above + cx.table.victims((&job.id, job.fingerprint), cx.view);
+        back.repair.crashes = victims;
+        back.held = victims > 0 && why != Why::Withdrawn && is_company(cx.view);
         if why == Why::Missed {
             self.tally.misses += 1;
         }
@@ -445,26 +489,29 @@ impl Steal {
         }
     }
 
-    /// Has it taken down so many nodes that nobody else is to try?
-    fn is_deadly(&mut self, cx: &Context<'_>, peer: Peer, token: Token) -> bool {
-        self.books.outstanding(peer, token).is_some_and(|away| {
-            let crashes = away.job.repair.crashes.saturating_add(1);
-            away.kind == Kind::Theft && crashes >= cx.config.max_crashes
-        })
+    /// If that peer had begun a job of this node when it died, everybody is told so. How many nodes the job has taken down by
+    /// now.
+    fn blame(&mut self, cx: &mut Context<'_>, peer: Peer, token: Token) -> u32 {
+        let away = self.books.outstanding(peer, token);
+        let Some(away) = away.filter(|away| away.kind == Kind::Theft && away.begun) else {
+            return 0;
+        };
+        let name = (&away.job.id, away.job.fingerprint);
+        cx.table.blame(cx.now, name, peer);
+        away.above + cx.table.victims(name, cx.view)
     }
 
-    fn give_up_on(&mut self, cx: &mut Context<'_>, gone: &Identity, token: Token) {
+    fn give_up_on(
+        &mut self,
+        cx: &mut Context<'_>,
+        gone: &Identity,
+        (token, victims): (Token, u32),
+    ) {
         let Some(away) = self.books.back(gone.peer, token) else {
             return;
         };
-        let story = format!(
-            "job {} was given up: {} nodes died while they ran it, {} at {} was the last; if it was not its fault, raise \
-             SATIN_MAX_CRASHES",
-            away.job.id,
-            away.job.repair.crashes.saturating_add(1),
-            gone.name,
-            gone.site,
-        );
+        let last = format!(", {} at {} was the last;", gone.name, gone.site);
+        let story = given_up(&away.job.id, victims).replacen(';', &last, 1);
         self.answer_source(cx, away.source, Answer::Panicked(story));
     }
 
@@ -478,6 +525,9 @@ impl Steal {
     ) {
         if let Some(away) = self.books.back(peer, token) {
             self.tally.hits += u64::from(away.kind == Kind::Claim);
+            if !matches!(answer, Answer::Panicked(_)) {
+                cx.table.acquit(cx.now, &away.job.id);
+            }
             if away.kind == Kind::Theft {
                 self.close_if_kept(cx, &away.job.id);
             }
@@ -498,6 +548,9 @@ impl Steal {
             return;
         };
         let undone = matches!(answer, Answer::Refused(_) | Answer::Aborted);
+        if matches!(answer, Answer::Result { .. }) {
+            cx.table.acquit(cx.now, &hosted.id);
+        }
         hosted.state = State::Done(answer);
         let waiters: Vec<((Peer, Token), bool)> = (hosted.waiters.iter())
             .map(|(waiter, is)| (*waiter, is.origin))
@@ -629,6 +682,7 @@ impl Steal {
 
     /// That root job is under way nowhere any more.
     pub(crate) fn forget_root(&mut self, cx: &mut Context<'_>, root: RootName) {
+        cx.table.acquit(cx.now, &JobId::ROOT.child(root.number));
         for key in self.books.orphans_below(&JobId::ROOT.child(root.number)) {
             if self
                 .books
@@ -643,6 +697,7 @@ impl Steal {
     /// A root job of this node is over: whoever is not told so finds it in the table.
     pub(crate) fn close_root(&mut self, cx: &mut Context<'_>, root: RootName) {
         let id = JobId::ROOT.child(root.number);
+        cx.table.acquit(cx.now, &id);
         if cx.config.obeys(Rule::Closed) && cx.table.is_anything_below(&id) {
             cx.table.close(cx.now, &id);
         }
@@ -662,6 +717,7 @@ impl Steal {
                 self.withdraw_entry(cx, key);
             }
         }
+        cx.table.acquit(cx.now, &root);
         self.over.insert(tag);
         self.closed(cx, &root);
     }
@@ -692,13 +748,15 @@ impl Steal {
         let me = cx.table.me();
         let owner = cx.table.owner(&job.id, job.fingerprint, cx.view);
         let source = (Source::Own(departure), Kind::Claim);
+        let back = Back {
+            repair: job.repair,
+            at_once: true,
+            held: false,
+        };
         let mine = || self.books.orphan_of(&job.id, job.fingerprint);
         match owner {
             Some(owner) if owner == me => {
                 let Some(key) = mine() else {
-                    let repair = job.repair;
-                    let at_once = true;
-                    let back = Back { repair, at_once };
                     cx.actions.push_back(Action::PutBack(departure, back));
                     return;
                 };
@@ -724,9 +782,6 @@ impl Steal {
             }
             // It went while the workers told us.
             None => {
-                let repair = job.repair;
-                let at_once = true;
-                let back = Back { repair, at_once };
                 cx.actions.push_back(Action::PutBack(departure, back));
             }
         }
@@ -749,6 +804,7 @@ impl Steal {
             self.let_go(cx, peer, token);
         }
         if why == Recall::Unwanted {
+            cx.table.acquit(cx.now, &away.job.id);
             self.close_below(cx, &away.job.id);
             // Its orphan waits for nobody else: whoever runs its parent again does not ask for it, or does it again.
             if away.kind == Kind::Claim && cx.config.obeys(Rule::Closed) {
@@ -785,6 +841,132 @@ impl Steal {
             self.outbox(from).answers.push(token);
         }
         true
+    }
+
+    // ---- jobs that take down whoever runs them
+
+    /// All the jobs that are held here. If no other node takes them soon, they are run here after all.
+    pub(crate) fn held(&mut self, cx: &mut Context<'_>, names: Vec<(JobId, Fingerprint)>) {
+        if names.len() > self.held.len() {
+            self.victim.look_again();
+        }
+        self.held = names;
+        let since = self.held.iter().map(|name| {
+            let since = self.held_since.entry(name.clone());
+            *since.or_insert(cx.now)
+        });
+        // One that was about to leave, and stayed, does not begin anew.
+        let first = since.min().map(|first| first + cx.config.paced(HELD));
+        self.release_at = match (first, self.release_at) {
+            (_, run @ Some(Release::Run(_))) => run,
+            (first, _) => first.map(Release::Blame),
+        };
+        if self.held.is_empty() {
+            let old = 2 * cx.config.paced(HELD);
+            (self.held_since).retain(|_, since| *since + old > cx.now);
+        }
+    }
+
+    /// A job leaves: if it is held once more, others are asked once more.
+    pub(super) fn no_more_held(&mut self, id: &JobId, fingerprint: Fingerprint) {
+        if !self.held_since.is_empty() {
+            self.held_since.remove(&(id.clone(), fingerprint));
+        }
+    }
+
+    /// What is held here, and is an orphan somewhere, is claimed there.
+    pub(super) fn claim_held(&mut self, cx: &mut Context<'_>) {
+        // Said once; the workers tell what is still held then.
+        self.held.retain(|(id, fingerprint)| {
+            let claimed = cx.table.owner(id, *fingerprint, cx.view).is_some();
+            if claimed {
+                cx.actions
+                    .push_back(Action::ReleaseOne(id.clone(), *fingerprint));
+            }
+            !claimed
+        });
+    }
+
+    /// Nobody has taken what is held here: it is run here. Before, everybody is told what it was if this node dies now.
+    pub(super) fn release_if_due(&mut self, cx: &mut Context<'_>) {
+        let alone = !is_company(cx.view);
+        match self.release_at {
+            Some(_) if alone => self.release(cx),
+            Some(Release::Blame(at)) if at <= cx.now => {
+                ran_out(Limit::Held);
+                for (id, fingerprint) in &self.held {
+                    cx.table
+                        .blame(cx.now, (id, *fingerprint), cx.view.me().peer);
+                }
+                self.release_at = Some(Release::Run(cx.now + cx.config.paced(TOLD)));
+            }
+            Some(Release::Run(at)) if at <= cx.now => self.release(cx),
+            _ => {}
+        }
+    }
+
+    fn release(&mut self, cx: &mut Context<'_>) {
+        self.release_at = None;
+        self.held_since.clear();
+        cx.actions.push_back(Action::Release);
+    }
+
+    /// A hosted job that has taken down nodes: its origin is asked first, so that it knows that the job has begun here.
+    pub(super) fn asks_before(&mut self, key: HostKey, parcel: &Parcel) -> bool {
+        if parcel.repair.crashes == 0 {
+            return false;
+        }
+        let Some(hosted) = self.books.hosted(key).filter(|hosted| !hosted.may_begin) else {
+            return false;
+        };
+        let origins = hosted.waiters.iter().filter(|(_, is)| is.origin);
+        let origins: Vec<(Peer, Token)> = origins.map(|(waiter, _)| *waiter).collect();
+        if origins.is_empty() {
+            return false;
+        }
+        hosted.asks = Some(Box::new(parcel.clone()));
+        for (origin, token) in origins {
+            self.outbox(origin).begin.push(token);
+        }
+        true
+    }
+
+    /// Nobody is left who could give it leave to begin, but others wait for it.
+    pub(super) fn begin_unasked(&mut self, cx: &mut Context<'_>, key: HostKey) {
+        if let Some(hosted) = self.books.hosted(key)
+            && !hosted.waiters.values().any(|waiter| waiter.origin)
+            && let Some(parcel) = hosted.asks.take()
+        {
+            hosted.may_begin = true;
+            self.start(cx, key, *parcel);
+        }
+    }
+
+    /// A thief has a worker for these jobs: from now on its death counts.
+    pub(crate) fn begin(&mut self, from: Peer, tokens: &[Token]) {
+        for token in tokens {
+            match self.books.outstanding(from, *token) {
+                Some(away) => {
+                    away.begun = true;
+                    self.outbox(from).go.push(*token);
+                }
+                // It has come back, or been answered, another way.
+                None => self.outbox(from).recall.push(*token),
+            }
+        }
+    }
+
+    /// Their origin knows that they begin here.
+    pub(crate) fn go(&mut self, cx: &mut Context<'_>, from: Peer, tokens: &[Token]) {
+        for token in tokens {
+            if let Some(key) = self.books.key(from, *token)
+                && let Some(hosted) = self.books.hosted(key)
+                && let Some(parcel) = hosted.asks.take()
+            {
+                hosted.may_begin = true;
+                self.start(cx, key, *parcel);
+            }
+        }
     }
 
     pub(crate) fn have(&mut self, from: Peer, tokens: &[Token]) {
