@@ -317,7 +317,7 @@ fn a_panic_of_a_job_is_told_once_on_its_node_and_once_by_main() {
     };
     let (here, there) = (master.said(), member.said());
     assert_eq!((told(&here), told(&there)), (1, 1), "{here}\n{there}");
-    assert!(there.contains("a job on two panics:"), "{there}");
+    assert!(there.contains("a job on two panics, job 1."), "{there}");
     let line = here
         .lines()
         .find(|line| line.contains("broken on purpose"))

@@ -9,14 +9,14 @@ use std::sync::mpsc;
 use common::{
     Watchdog,
     outside::{
-        Told, answer, await_flag, claimed, done, during, fingerprint, flags, hear, hold, ids,
+        Told, answer, await_flag, claimed, done, during, fingerprint, flags, hear, held, hold, ids,
         listen, own, pool, raise, raised, take,
     },
     wait_for,
 };
 use satin::{
     Satin,
-    job::{Answer, Back, Fingerprint, JobId, OrphanNews, Parcel, Recall, Repair},
+    job::{Answer, Back, Deadly, Fingerprint, JobId, OrphanNews, Parcel, Recall, Repair},
     spawn, spawnable, sync,
     worker::{Gate, Token},
 };
@@ -588,4 +588,146 @@ fn a_push_below_a_mark_does_not_walk_to_the_root() {
         walked < 50 * u64::from(LENGTH),
         "{walked} frames were walked"
     );
+}
+
+/// It is for other nodes: whoever had it died with it.
+const FOR_OTHERS: Back = Back { held: true, ..LOST };
+
+#[test]
+fn a_held_job_is_for_others_until_it_is_released() {
+    let _watchdog = Watchdog::new("a_held_job_is_for_others_until_it_is_released");
+    for workers in [1, 3] {
+        let pool = pool(workers);
+        let told = listen(&pool);
+        let result = bereaved(&pool, 5, |gate, flags, token, parcel| {
+            let name = (parcel.id.clone(), parcel.fingerprint);
+            assert!(gate.put_back(token, FOR_OTHERS));
+            assert_eq!(held(&told, 1), [name.clone()]);
+            // Its owner waits for it, as if it were away.
+            raise(flags.go);
+            let (token, again) = own(take(gate, 3)).remove(0);
+            assert_eq!((again.id, again.fingerprint), name);
+            assert_eq!(held(&told, 0), []);
+            // Nobody was there for it after all.
+            assert!(gate.put_back(token, Back::default()));
+            assert_eq!(held(&told, 1), [name]);
+            assert_eq!(raised(flags.ready), 0, "nobody runs it");
+            gate.release();
+            await_flag(flags.ready);
+        });
+        assert_eq!(result, (1 + 2 + 3 + 4, 5));
+    }
+}
+
+#[test]
+fn one_held_job_is_released_to_be_claimed() {
+    let _watchdog = Watchdog::new("one_held_job_is_released_to_be_claimed");
+    for workers in [1, 3] {
+        let pool = pool(workers);
+        let told = listen(&pool);
+        let result = bereaved(&pool, 5, |gate, flags, token, parcel| {
+            assert!(gate.put_back(token, FOR_OTHERS));
+            raise(flags.go);
+            is_here(gate, &parcel);
+            gate.release_one(&(parcel.id.clone(), Fingerprint(1)));
+            gate.release_one(&(parcel.id.clone(), parcel.fingerprint));
+            let (claim, _) = claimed(&told);
+            assert!(gate.deliver(claim, answer(1000)));
+        });
+        assert_eq!(result, (1000, 0));
+    }
+}
+
+#[test]
+fn a_child_that_took_down_nodes_is_held_by_its_name() {
+    let _watchdog = Watchdog::new("a_child_that_took_down_nodes_is_held_by_its_name");
+    for workers in [1, 3] {
+        let pool = pool(workers);
+        let told = listen(&pool);
+        let result = bereaved(&pool, 10, |gate, flags, token, parcel| {
+            let deadly = |number: u32, print: Fingerprint| {
+                let is = Deadly::Held(2);
+                gate.orphan(OrphanNews::Deadly(parcel.id.child(number), print, is));
+            };
+            let print = fingerprint("unit", &(7u32, flags.ran)).within(parcel.root);
+            deadly(7, print);
+            // Other work under that number.
+            deadly(3, Fingerprint(1));
+            assert!(gate.put_back(token, LOST));
+            raise(flags.go);
+            assert_eq!(held(&told, 1), [(parcel.id.child(7), print)]);
+            await_flag(flags.ready);
+            let (token, child) = own(take(gate, 4)).remove(0);
+            assert_eq!((child.id, child.repair.crashes), (parcel.id.child(7), 2));
+            assert!(gate.deliver(token, answer(1000)));
+        });
+        assert_eq!(result, ((0..10).sum::<u32>() - 7 + 1000, 9));
+    }
+}
+
+#[test]
+fn a_child_that_took_down_too_many_panics_and_does_not_run() {
+    let _watchdog = Watchdog::new("a_child_that_took_down_too_many_panics_and_does_not_run");
+    for workers in [1, 3] {
+        let pool = pool(workers);
+        let _told = listen(&pool);
+        let [go, ready, on, ran] = flags();
+        let outcome = bereaved_of(
+            &pool,
+            || std::panic::catch_unwind(|| top(1, go, ready, on, ran)),
+            |gate, token, parcel| {
+                let print = fingerprint("unit", &(0u32, ran)).within(parcel.root);
+                let story = Deadly::GivenUp("it is given up".into());
+                gate.orphan(OrphanNews::Deadly(parcel.id.child(0), print, story));
+                assert!(gate.put_back(token, LOST));
+                raise(go);
+                raise(on);
+            },
+        );
+        let panic = outcome.expect_err("its only child panics");
+        let said = panic.downcast_ref::<String>().map(String::as_str);
+        assert_eq!(said, Some("it is given up"));
+        assert_eq!(raised(ran), 0);
+    }
+}
+
+#[test]
+fn a_held_job_goes_with_its_parent() {
+    let _watchdog = Watchdog::new("a_held_job_goes_with_its_parent");
+    let pool = pool(1);
+    let told = listen(&pool);
+    let [go, ready, on, ran] = flags();
+    let result = bereaved_of(
+        &pool,
+        || either(go, ready, on, ran),
+        |gate, token, _| {
+            assert!(gate.put_back(token, FOR_OTHERS));
+            assert_eq!(held(&told, 1).len(), 1);
+            raise(go);
+            assert_eq!(held(&told, 0), []);
+        },
+    );
+    assert_eq!((result, raised(ran)), (Err(7), 0));
+}
+
+/// Spawns a family, which is to leave before `go`; then its other child fails.
+#[spawnable]
+fn either(go: usize, ready: usize, on: usize, ran: usize) -> Result<u32, u32> {
+    let sum = spawn!(some_family(ready, on, ran))?;
+    await_flag(go);
+    let fails = spawn!(fails(7))?;
+    sync!();
+    Ok(sum + fails)
+}
+
+#[spawnable]
+fn some_family(ready: usize, on: usize, ran: usize) -> Result<u32, u32> {
+    let sum = spawn!(common::outside::family(3, ready, on, ran));
+    sync!();
+    Ok(sum)
+}
+
+#[spawnable]
+fn fails(number: u32) -> Result<u32, u32> {
+    Err(number)
 }

@@ -20,10 +20,10 @@ const SLACK: u32 = 2;
 #[spawnable]
 fn leaves(from: u32, to: u32, poison: u32) -> u32 {
     if to - from == 1 {
-        std::thread::sleep(Duration::from_millis(20));
         if from == poison {
             std::process::abort();
         }
+        std::thread::sleep(Duration::from_millis(20));
         return 1;
     }
     let middle = from.midpoint(to);

@@ -364,7 +364,9 @@ fn tell_panics_once() {
             *told = this;
             drop(told);
             let name = name_of(root.pool);
-            let _ = writeln!(io::stderr(), "a job on {name} panics:");
+            let job = worker::current_job().map(|id| format!(", job {id} or one below it"));
+            let job = job.unwrap_or_default();
+            let _ = writeln!(io::stderr(), "a job on {name} panics{job}:");
             usual(panic);
         }));
     });

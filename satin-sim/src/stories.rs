@@ -71,25 +71,25 @@ pub const STORIES: [Story; 8] = [
     story(
         "poison",
         "a leaf kills its host: it is given up before the whole pool is dead",
-        Standing::Open,
+        Standing::Tried,
         poison,
     ),
     story(
         "false",
         "a host pauses for 20 s, three times: nobody counts crashes",
-        Standing::Open,
+        Standing::Tried,
         false_deaths,
     ),
     story(
         "burst",
         "half of a pool dies at one moment: that is one crash for each job",
-        Standing::Open,
+        Standing::Tried,
         burst,
     ),
     story(
         "flaky",
         "the link between two sites fails now and then: nobody counts crashes",
-        Standing::Open,
+        Standing::Tried,
         flaky,
     ),
     story(

@@ -88,6 +88,7 @@ pub enum Told {
     Done(u64, Answer),
     Recalled(Token, Recall),
     Claimed(Token, Parcel),
+    Held(Vec<(JobId, Fingerprint)>),
     Saved(u64, Vec<Saved>),
     Result(RootTag, Saved),
     Yielded(Vec<Saved>),
@@ -119,6 +120,9 @@ impl Outside for Ear {
     }
     fn claimed(&self, token: Token, parcel: Parcel) {
         self.tell(Told::Claimed(token, parcel));
+    }
+    fn held(&self, jobs: Vec<(JobId, Fingerprint)>) {
+        self.tell(Told::Held(jobs));
     }
     fn saved(&self, key: u64, saved: Vec<Saved>) {
         self.tell(Told::Saved(key, saved));
@@ -159,6 +163,14 @@ pub fn hear<T>(told: &mpsc::Receiver<Told>, wanted: impl Fn(&Told) -> Option<T>)
 pub fn done(told: &mpsc::Receiver<Told>) -> (u64, Answer) {
     hear(told, |told| match told {
         Told::Done(key, answer) => Some((*key, answer.clone())),
+        _ => None,
+    })
+}
+
+/// The next time that so many jobs are held.
+pub fn held(told: &mpsc::Receiver<Told>, jobs: usize) -> Vec<(JobId, Fingerprint)> {
+    hear(told, |told| match told {
+        Told::Held(held) if held.len() == jobs => Some(held.clone()),
         _ => None,
     })
 }

@@ -932,6 +932,7 @@ impl Parts<'_> {
             return; // the master of the day has called it again
         }
         self.steal.root_over(cx, run.tag());
+        self.root.is_over(run.name);
         // Who was to keep its result may not have heard: what is sent once more brings the bounds once more.
         let keeps = |root: RootName| self.steal.keeps(root) || self.keeping.hands_out(root);
         self.bounds.root_done(run, keeps);

@@ -374,7 +374,10 @@ impl Gate {
         let returned = ledger.returned.load(Ordering::Relaxed);
         let all = held + spare + returned + pool.public() as usize;
         let limit = (most as usize).min(all.div_ceil(2));
-        let mut hosted: Vec<Leaving> = pool.unhold().filter(|_| limit > 0).into_iter().collect();
+        let mut hosted: Vec<Leaving> = match limit {
+            0 => Vec::new(),
+            _ => pool.unhold().into_iter().collect(),
+        };
         if hosted.is_empty() && !pool.holds_own() {
             hosted = pool.unstart(spare.min(limit));
         }
@@ -666,6 +669,7 @@ impl Gate {
     pub fn give_back(&self) {
         while let Some(Leaving::Hosted(key, _)) = self.pool.unhold() {
             self.pool.tell(|outside| outside.done(key, Answer::Aborted));
+            self.pool.tell_held();
         }
         while let Some(task) = self.pool.next_hosted(|| true) {
             self.pool.forget_hosted(task.key);
@@ -1132,9 +1136,10 @@ impl Pool {
         (depth, back): (u16, Back),
         fingerprint: Fingerprint,
     ) {
-        if back.held && depth != STAYS && books.called_home == 0 {
-            // The job has been away, so it stands in the tree.
+        if back.held && books.called_home == 0 {
+            // The job has been away, so it stands in the tree; and it can leave, a root job too.
             if let Some((id, _)) = place_of(job.parent.get(), job.index()) {
+                let depth = length_of(&id);
                 return self.hold_under(books, job, (depth, back), (id, fingerprint));
             }
         }
@@ -1277,7 +1282,7 @@ impl Pool {
 
     /// Brings the answer to a job that has been taken off the books.
     fn answer(&self, slot: SlotRef, delivered: Delivered) {
-        // SAFETY: the job was away and is on no books: its owner waits until it is answered.
+        // SAFETY: the caller has the job, which is on no books: its owner waits until it is answered, or is this very thread.
         let job = unsafe { &*slot.0 };
         let owner = Worker::of(slot.0).index;
         let delivered = Box::into_raw(Box::new(delivered));

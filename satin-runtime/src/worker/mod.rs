@@ -50,7 +50,8 @@ pub use self::{
         Order, Place, Spec, Stands, Ticket,
     },
     pool::{
-        RootKey, RootWatch, StartError, Workers, current_root, enter, hungry, offer, watch_roots,
+        RootKey, RootWatch, StartError, Workers, current_job, current_root, enter, hungry, offer,
+        watch_roots,
     },
     root::as_main,
     scope::{Child, Planned, Position, Scope},

@@ -26,7 +26,7 @@ use crate::{
     config::{Config, Resolved},
     exit,
     job::{
-        Offer, RootName,
+        JobId, Offer, RootName,
         function::{Function, Prepared},
         record::{Cx, Frame, flag},
     },
@@ -452,6 +452,11 @@ pub fn current_root() -> Option<RootKey> {
         pool: worker.pool().number,
         name: worker.root()?,
     })
+}
+
+/// The job that runs on this thread, or one that has called it.
+pub fn current_job() -> Option<JobId> {
+    here()?.around_here()
 }
 
 /// Passes on that the job on this thread has improved a bound, if anybody listens: else `offer` is not called.

@@ -125,7 +125,8 @@ impl Orphans {
         self.kin(id) == Kin::Nothing
     }
 
-    fn is_suspect(&self, id: &JobId) -> bool {
+    /// May a job of that id be one that others are to run?
+    pub(super) fn is_suspect(&self, id: &JobId) -> bool {
         let index = self.0.read().unwrap_or_else(PoisonError::into_inner);
         index.is_suspect(id)
     }
@@ -211,7 +212,7 @@ impl Pool {
     /// for nobody. True if it is not the caller's any more.
     fn hold_if_deadly(&self, job: &Slot, id: &JobId, root: RootRun, repair: Repair) -> bool {
         let orphans = &self.ledger.orphans;
-        if repair.crashes > 0 || !self.is_heard() || !orphans.is_suspect(id) {
+        if !self.is_heard() || !orphans.is_suspect(id) {
             return false;
         }
         let Ok(parcel) = pack(job, id.clone(), root, repair, Effort::ANY) else {
@@ -220,6 +221,7 @@ impl Pool {
         let (name, fingerprint) = (parcel.id, parcel.fingerprint);
         let crashes = match orphans.deadliness(id, fingerprint) {
             Deadly::Not => return false,
+            Deadly::Held(_) if repair.crashes > 0 => return false,
             Deadly::Held(nodes) => nodes,
             Deadly::GivenUp(story) => {
                 self.give_up(job, story, fingerprint);

@@ -368,7 +368,10 @@ unsafe fn run_root<F: Function>(task: *const (), worker: &Worker, head: *const S
     let mut marked = false;
     if task.is_main {
         match pool.main.begin(parent) {
-            Some(again) => marked = again && !pool.ledger.orphans.clears(&id),
+            Some(again) => {
+                let orphans = &pool.ledger.orphans;
+                marked = again && (!orphans.clears(&id) || orphans.is_suspect(&id));
+            }
             // SAFETY: as for us.
             None => return unsafe { refuse_root::<F>(at) },
         }

@@ -415,8 +415,8 @@ impl Worker {
                 // What changed before the announcement wakes nobody: a job that has just left is to be recalled, one
                 // that came back to be run.
                 let now = job.state();
-                if now != state || now == State::Returned {
-                    continue;
+                if now != state || now == State::Returned || now == State::Away && unwanted() {
+                    continue; // also one that the gate has taken on once more, and is not in the books for a moment
                 }
                 if may_help() {
                     self.pool()
@@ -653,6 +653,26 @@ impl Worker {
         } else {
             bottom.parent
         }
+    }
+
+    /// The job that runs here: the innermost one that is known to have unsettled children, or else the one that this worker
+    /// has begun. What runs may be a child that it has called.
+    pub(super) fn around_here(&self) -> Option<JobId> {
+        let (bottom, head) = (self.bottom.get(), self.head.get());
+        let (parent, index) = if head.addr() > bottom.head.addr() {
+            // SAFETY: below the head is a slot that holds an unsettled job, and its parent lives, with all above it.
+            let around = unsafe { &*(*head.wrapping_sub(1)).parent.get() };
+            if around.has(flag::ROOT | flag::NESTED) {
+                return None; // no job stands there
+            }
+            (around.parent(), around.index())
+        } else {
+            (bottom.parent, bottom.index)
+        };
+        if parent.is_null() {
+            return None;
+        }
+        place_of(parent, index).map(|(id, _)| id)
     }
 
     // ------------------------------------------------------------- leaving early

@@ -249,18 +249,32 @@ impl Table {
 
     // ---- jobs that take down whoever runs them
 
-    /// That job has taken down that life; or would, if this is its own.
+    /// That job has taken down that life; or would, if this is its own. True if that is news.
     pub(crate) fn blame(
         &mut self,
         now: Duration,
         (id, fingerprint): (&JobId, Fingerprint),
         who: Peer,
-    ) {
+    ) -> bool {
         let name = (id.clone(), fingerprint);
         let own = self.sheets.entry(self.me).or_default();
         let known = own.deadly.get(&name);
-        if id.as_bytes().len() <= ID_MOST && known.is_none_or(|known| !known.contains(&who)) {
+        let news =
+            id.as_bytes().len() <= ID_MOST && known.is_none_or(|known| !known.contains(&who));
+        if news {
             self.write(now, Change::Deadly(name.0, fingerprint, who));
+        }
+        news
+    }
+
+    /// The same of all root jobs of `main` before that one: they are over.
+    pub(crate) fn acquit_before(&mut self, now: Duration, root: u32) {
+        let Some(own) = self.sheets.get(&self.me).filter(|_| self.any_deadly) else {
+            return;
+        };
+        let past = own.deadly.keys().filter(|(id, _)| id.root_number() < root);
+        for (id, fingerprint) in past.cloned().collect::<Vec<_>>() {
+            self.write(now, Change::Harmless(id, fingerprint));
         }
     }
 

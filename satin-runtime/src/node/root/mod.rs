@@ -81,6 +81,8 @@ pub struct Roots {
     fallen: bool,
     /// This one leaves its first root job to others, which is this one once it has begun.
     careful: Option<Option<RootName>>,
+    /// The last root job of `main` that was over, whoever was master: its predecessors did not die of it, nor of those before.
+    highest_over: Option<u32>,
     /// When the others are asked again, once this node is in.
     ask: Option<Duration>,
 }
@@ -141,6 +143,7 @@ impl Roots {
             tell: None,
             fallen: false,
             careful: None,
+            highest_over: None,
             ask: None,
         }
     }
@@ -372,8 +375,20 @@ impl Roots {
 
     /// `main` has called a root job whose result nobody keeps: its predecessor may have died of it.
     pub(crate) fn begins(&mut self, root: RootName) {
-        if let Some(first @ None) = &mut self.careful {
+        let was_over = self
+            .highest_over
+            .is_some_and(|highest| root.number <= highest);
+        if let Some(first @ None) = &mut self.careful
+            && !was_over
+        {
             *first = Some(root);
+        }
+    }
+
+    /// A root job is over, here or elsewhere.
+    pub(crate) fn is_over(&mut self, root: RootName) {
+        if root.is_of_main() {
+            self.highest_over = self.highest_over.max(Some(root.number));
         }
     }
 
@@ -459,6 +474,9 @@ impl Roots {
         let master = if is_me { me } else { master };
         self.term = term;
         cx.term = term;
+        // One that leaves hands over before it goes.
+        let before = self.master.as_ref();
+        self.fallen &= before.is_none_or(|before| !cx.view.is_alive(before.peer));
         self.master = Some(master.clone());
         self.vacancy = None;
         self.catching_up = None;

@@ -401,6 +401,13 @@ impl Books {
         }
     }
 
+    /// What was for others only is not any more.
+    pub(super) fn release(&mut self) {
+        for hosted in self.hosted.values_mut() {
+            hosted.held = false;
+        }
+    }
+
     /// Nobody waits for it any more: only the workers know it.
     pub(super) fn disown(&mut self, key: HostKey) {
         self.no_orphan(key);

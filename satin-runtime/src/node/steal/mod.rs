@@ -821,6 +821,9 @@ impl Steal {
                 }
             }
             Then::Answer(peer, token, answer) => match answer {
+                Answer::Refused(_) if self.has_survived(peer, token) => {
+                    self.bring_back(cx, peer, token, Why::Refused);
+                }
                 Answer::Refused(_) | Answer::Aborted => {
                     self.bring_back(cx, peer, token, Why::Undone);
                 }
@@ -828,6 +831,12 @@ impl Steal {
             },
             Then::Redo(peer, token, _) => self.bring_back(cx, peer, token, Why::Undone),
         }
+    }
+
+    /// Did that peer begin with a job that has taken down others? Then it has run it, and lives.
+    fn has_survived(&mut self, peer: Peer, token: Token) -> bool {
+        let away = self.books.look_away(peer, token);
+        away.is_some_and(|away| away.begun && away.job.repair.crashes > 0)
     }
 
     /// The number of the root job of which that is a part.
@@ -844,6 +853,10 @@ impl Steal {
 
     /// A hosted job whose values are here goes to the workers.
     fn start(&mut self, cx: &mut Context<'_>, key: HostKey, parcel: Parcel) {
+        let hosted = self.books.look(key);
+        if hosted.is_none_or(|hosted| hosted.state != State::Coming) {
+            return;
+        }
         let victims = cx.table.victims((&parcel.id, parcel.fingerprint), cx.view);
         if victims >= cx.config.max_crashes {
             self.hands.coming -= 1;

@@ -80,6 +80,8 @@ pub(super) enum Why {
     Lost,
     /// It was not run there.
     Undone,
+    /// It was begun there, and refused: its host did not die of it.
+    Refused,
     /// Whoever had it gave it up; what was done of it is kept.
     Abandoned,
     /// The orphan is not there any more.
@@ -467,7 +469,7 @@ impl Steal {
         let job = away.job;
         let mut back = Back {
             repair: job.repair,
-            at_once: why == Why::Withdrawn,
+            at_once: matches!(why, Why::Withdrawn | Why::Refused),
             held: false,
         };
         let gone = matches!(why, Why::Ended(_) | Why::Abandoned);
@@ -479,7 +481,7 @@ impl Steal {
         }
         let victims = away.above + cx.table.victims((&job.id, job.fingerprint), cx.view);
         back.repair.crashes = victims;
-        back.held = victims > 0 && why != Why::Withdrawn && is_company(cx.view);
+        back.held = victims > 0 && !back.at_once && is_company(cx.view);
         if why == Why::Missed {
             self.tally.misses += 1;
         }
@@ -718,6 +720,9 @@ impl Steal {
             }
         }
         cx.table.acquit(cx.now, &root);
+        if tag.number < RootName::OTHERS {
+            cx.table.acquit_before(cx.now, tag.number);
+        }
         self.over.insert(tag);
         self.closed(cx, &root);
     }
@@ -892,20 +897,31 @@ impl Steal {
         let alone = !is_company(cx.view);
         match self.release_at {
             Some(_) if alone => self.release(cx),
-            Some(Release::Blame(at)) if at <= cx.now => {
+            Some(Release::Blame(at) | Release::Run(at)) if at <= cx.now => {
                 ran_out(Limit::Held);
-                for (id, fingerprint) in &self.held {
-                    cx.table
-                        .blame(cx.now, (id, *fingerprint), cx.view.me().peer);
+                // Of what has been held since nobody has been told.
+                if self.blame_self(cx) {
+                    self.release_at = Some(Release::Run(cx.now + cx.config.paced(TOLD)));
+                } else {
+                    self.release(cx);
                 }
-                self.release_at = Some(Release::Run(cx.now + cx.config.paced(TOLD)));
             }
-            Some(Release::Run(at)) if at <= cx.now => self.release(cx),
             _ => {}
         }
     }
 
+    /// What is held here takes down this node, if it dies from now on. True if that is news.
+    fn blame_self(&self, cx: &mut Context<'_>) -> bool {
+        let me = cx.view.me().peer;
+        let mut news = false;
+        for (id, fingerprint) in &self.held {
+            news |= cx.table.blame(cx.now, (id, *fingerprint), me);
+        }
+        news
+    }
+
     fn release(&mut self, cx: &mut Context<'_>) {
+        self.books.release();
         self.release_at = None;
         self.held_since.clear();
         cx.actions.push_back(Action::Release);
