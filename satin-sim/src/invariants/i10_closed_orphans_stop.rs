@@ -11,6 +11,9 @@ use super::{Invariant, Run, Seen};
 #[derive(Default)]
 pub(super) struct ClosedStop {
     heard: BTreeMap<u32, BTreeSet<JobId>>,
+    /// The orphans that each node had a step before: several things happen in one step, and what is kept after it was closed was
+    /// kept knowing that.
+    had: BTreeMap<u32, BTreeSet<JobId>>,
 }
 
 impl Invariant for ClosedStop {
@@ -24,16 +27,19 @@ impl Invariant for ClosedStop {
 
     fn check_step(&mut self, seen: &Seen<'_>) -> Result<(), String> {
         let me = seen.cluster.peer(seen.node);
+        let own = || seen.books.entries.iter().filter(|entry| entry.owner == me);
+        let has = own().map(|entry| entry.id.clone()).collect();
+        let had = self.had.insert(seen.node, has).unwrap_or_default();
         if seen.books.closed.is_empty() {
             self.heard.remove(&seen.node);
             return Ok(());
         }
         let heard = self.heard.entry(seen.node).or_default();
         let news = seen.books.closed.iter().filter(|id| !heard.contains(id));
-        let own = || seen.books.entries.iter().filter(|entry| entry.owner == me);
         let is_result = |id: &JobId| id.path().nth(1).is_none();
         for closed in news {
-            let mut below = own().filter(|entry| closed.is_ancestor_of(&entry.id));
+            let mut below =
+                own().filter(|entry| closed.is_ancestor_of(&entry.id) && had.contains(&entry.id));
             if let Some(left) = below.find(|entry| !(is_result(&entry.id) && entry.finished)) {
                 let (node, id) = (seen.node, &left.id);
                 return Err(format!(
