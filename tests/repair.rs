@@ -602,7 +602,7 @@ fn a_held_job_is_for_others_until_it_is_released() {
         let result = bereaved(&pool, 5, |gate, flags, token, parcel| {
             let name = (parcel.id.clone(), parcel.fingerprint);
             assert!(gate.put_back(token, FOR_OTHERS));
-            assert_eq!(held(&told, 1), [name.clone()]);
+            assert_eq!(held(&told, 1), std::slice::from_ref(&name));
             // Its owner waits for it, as if it were away.
             raise(flags.go);
             let (token, again) = own(take(gate, 3)).remove(0);
