@@ -755,16 +755,11 @@ impl Gate {
         let Some(place) = place.map(|(place, _)| *place) else {
             return;
         };
-        books.held.remove(&place);
-        self.pool.ledger.held.fetch_sub(1, Ordering::Relaxed);
-        let (depth, slot) = place;
-        let Some(Place::Held { mut back, .. }) = books.places.remove(&slot) else {
-            unreachable!("the books contradict themselves");
-        };
+        let Found { slot, mut back } = self.pool.strike_held(&mut books, place);
         back.held = false;
         // SAFETY: the job was held, and under the lock its owner cannot recall it: the slot waits for us.
-        let job = unsafe { &*slot.0 };
-        self.pool.come_back_under(books, job, depth, back);
+        let job = unsafe { &*slot };
+        self.pool.come_back_under(books, job, place.0, back);
         self.pool.tell_held();
     }
 
@@ -1080,20 +1075,26 @@ impl Pool {
 
     fn take_held(&self) -> Option<Found> {
         let mut books = lock(&self.ledger.books);
-        let ((_, slot), _) = books.held.pop_first()?;
-        let place = books.places.remove(&slot);
+        let first = *books.held.first_key_value()?.0;
+        Some(self.strike_held(&mut books, first))
+    }
+
+    /// What is held there is not any more: the caller has it.
+    fn strike_held(&self, books: &mut Books, place: (u16, SlotRef)) -> Found {
+        books.held.remove(&place);
         self.ledger.held.fetch_sub(1, Ordering::Relaxed);
-        let Some(Place::Held { back, .. }) = place else {
+        let (_, slot) = place;
+        let Some(Place::Held { back, .. }) = books.places.remove(&slot) else {
             unreachable!("the books contradict themselves");
         };
-        Some(Found { slot: slot.0, back })
+        Found { slot: slot.0, back }
     }
 
     /// The job, which the caller has taken, is for other nodes, which know it by that name.
     pub(super) fn hold(&self, job: &Slot, depth: u16, back: Back, name: (JobId, Fingerprint)) {
         let books = lock(&self.ledger.books);
         if books.called_home > 0 {
-            return self.come_back_under(books, job, depth, back);
+            return self.come_back_under(books, job, depth, back); // nobody else is there any more
         }
         self.hold_under(books, job, (depth, back), name);
     }
@@ -1317,10 +1318,8 @@ impl Pool {
                 self.ledger.returned.fetch_sub(1, Ordering::Relaxed);
                 Some(back)
             }
-            (Place::Held { depth, back }, Some(_)) => {
-                books.places.remove(&slot);
-                books.held.remove(&(depth, slot));
-                self.ledger.held.fetch_sub(1, Ordering::Relaxed);
+            (Place::Held { depth, .. }, Some(_)) => {
+                let Found { back, .. } = self.strike_held(&mut books, (depth, slot));
                 drop(books);
                 self.tell_held();
                 Some(back)

@@ -107,11 +107,8 @@ impl Orphans {
     /// From now on there are none.
     pub(super) fn forget(&self) {
         *self.0.write().unwrap_or_else(PoisonError::into_inner) = Index {
-            known: BTreeSet::new(),
-            settled: true,
-            deadly: BTreeMap::new(),
-            careful: false,
             closed: true,
+            ..Index::default()
         };
     }
 

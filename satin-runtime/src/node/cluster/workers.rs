@@ -997,19 +997,23 @@ impl Workers {
     /// The workers may run what is held.
     pub(super) fn release(&mut self) {
         for held in std::mem::take(&mut self.held) {
-            match held {
-                Held::Own(mut job) => {
-                    job.back.held = false;
-                    self.queue_again(job);
-                }
-                Held::Root(mut root) => {
-                    root.back.held = false;
-                    self.roots.push_front(root);
-                }
-                Held::Hosted(key, parcel) => self.start(key, parcel),
-            }
+            self.run_held(held);
         }
         self.tell_held();
+    }
+
+    fn run_held(&mut self, held: Held) {
+        match held {
+            Held::Own(mut job) => {
+                job.back.held = false;
+                self.queue_again(job);
+            }
+            Held::Root(mut root) => {
+                root.back.held = false;
+                self.roots.push_front(root);
+            }
+            Held::Hosted(key, parcel) => self.start(key, parcel),
+        }
     }
 
     /// The same for one job of ours.
@@ -1019,18 +1023,10 @@ impl Workers {
             held => self.name_of(held) == *name,
         };
         let place = self.held.iter().position(is_it);
-        match place.and_then(|place| self.held.remove(place)) {
-            Some(Held::Own(mut job)) => {
-                job.back.held = false;
-                self.queue_again(job);
-            }
-            Some(Held::Root(mut root)) => {
-                root.back.held = false;
-                self.roots.push_front(root);
-            }
-            _ => return,
+        if let Some(held) = place.and_then(|place| self.held.remove(place)) {
+            self.run_held(held);
+            self.tell_held();
         }
-        self.tell_held();
     }
 
     fn tell_held(&mut self) {

@@ -267,26 +267,23 @@ impl Table {
         news
     }
 
-    /// The same of all root jobs of `main` before that one: they are over.
-    pub(crate) fn acquit_before(&mut self, now: Duration, root: u32) {
-        let Some(own) = self.sheets.get(&self.me).filter(|_| self.any_deadly) else {
-            return;
-        };
-        let past = own.deadly.keys().filter(|(id, _)| id.root_number() < root);
-        for (id, fingerprint) in past.cloned().collect::<Vec<_>>() {
-            self.write(now, Change::Harmless(id, fingerprint));
-        }
-    }
-
     /// Of that job, and of all below it, this node says nothing bad any more.
     pub(crate) fn acquit(&mut self, now: Duration, id: &JobId) {
+        self.acquit_if(now, |at| id.is_ancestor_of(at));
+    }
+
+    /// The same of all root jobs of `main` before that one: they are over.
+    pub(crate) fn acquit_before(&mut self, now: Duration, root: u32) {
+        self.acquit_if(now, |at| at.root_number() < root);
+    }
+
+    /// The own sheet has few deadly jobs, and as a rule none.
+    fn acquit_if(&mut self, now: Duration, is_it: impl Fn(&JobId) -> bool) {
         let Some(own) = self.sheets.get(&self.me).filter(|_| self.any_deadly) else {
             return;
         };
-        let below = own.deadly.range((id.clone(), Fingerprint(0))..);
-        let below = below.take_while(|((at, _), _)| id.is_ancestor_of(at));
-        let below: Vec<_> = below.map(|(name, _)| name.clone()).collect();
-        for (id, fingerprint) in below {
+        let names = own.deadly.keys().filter(|(at, _)| is_it(at));
+        for (id, fingerprint) in names.cloned().collect::<Vec<_>>() {
             self.write(now, Change::Harmless(id, fingerprint));
         }
     }

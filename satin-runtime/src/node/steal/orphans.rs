@@ -949,8 +949,15 @@ impl Steal {
 
     /// Nobody is left who could give it leave to begin, but others wait for it.
     pub(super) fn begin_unasked(&mut self, cx: &mut Context<'_>, key: HostKey) {
+        let hosted = self.books.look(key);
+        if hosted.is_some_and(|hosted| !hosted.waiters.values().any(|waiter| waiter.origin)) {
+            self.begin_here(cx, key);
+        }
+    }
+
+    /// If that hosted job has waited for leave to begin, it begins.
+    fn begin_here(&mut self, cx: &mut Context<'_>, key: HostKey) {
         if let Some(hosted) = self.books.hosted(key)
-            && !hosted.waiters.values().any(|waiter| waiter.origin)
             && let Some(parcel) = hosted.asks.take()
         {
             hosted.may_begin = true;
@@ -975,12 +982,8 @@ impl Steal {
     /// Their origin knows that they begin here.
     pub(crate) fn go(&mut self, cx: &mut Context<'_>, from: Peer, tokens: &[Token]) {
         for token in tokens {
-            if let Some(key) = self.books.key(from, *token)
-                && let Some(hosted) = self.books.hosted(key)
-                && let Some(parcel) = hosted.asks.take()
-            {
-                hosted.may_begin = true;
-                self.start(cx, key, *parcel);
+            if let Some(key) = self.books.key(from, *token) {
+                self.begin_here(cx, key);
             }
         }
     }
