@@ -198,7 +198,7 @@ impl View {
     }
 
     /// All, in the order of `Peer`.
-    pub fn members(&self) -> impl Iterator<Item = &Identity> {
+    pub fn members(&self) -> impl Iterator<Item = &Identity> + Clone {
         self.tables.members.values().map(|identity| &**identity)
     }
 

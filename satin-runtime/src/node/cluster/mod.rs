@@ -72,11 +72,13 @@ enum Happening {
         from: u32,
         to: u32,
         peer: Option<Peer>,
+        attempt: u32,
     },
     Unreachable {
         node: u32,
         addr: SocketAddr,
         peer: Option<Peer>,
+        attempt: u32,
     },
     /// A node hears that nobody listens where a peer was.
     Gone {
@@ -142,6 +144,8 @@ struct Link {
     epoch: u64,
     up: bool,
     connecting: bool,
+    /// Counts the attempts to connect: what becomes of one that has been overtaken says nothing of the next.
+    attempts: u32,
     /// Whom else the node meant, since it has been connecting.
     meant: Vec<Option<Peer>>,
     /// It is being closed: what is sent from now on waits for the next.
@@ -1299,9 +1303,28 @@ impl Cluster {
                 self.slot_mut(node).workers.published();
                 self.settle(node);
             }
-            Happening::Open { from, to, peer } => self.open(from, to, peer),
-            Happening::Unreachable { node, addr, peer } => {
-                let link = self.link(node, index_of(addr));
+            Happening::Open {
+                from,
+                to,
+                peer,
+                attempt,
+            } => self.open(from, to, peer, attempt),
+            Happening::Unreachable {
+                node,
+                addr,
+                peer,
+                attempt,
+            } => {
+                let other = index_of(addr);
+                let link = self.link(node, other);
+                if link.attempts != attempt {
+                    let reached = link.up && peer == Some(self.peer(other));
+                    if !reached {
+                        let unsent = Vec::new();
+                        self.tell(node, Event::Unreachable { addr, peer, unsent });
+                    }
+                    return;
+                }
                 link.connecting = false;
                 let others = std::mem::take(&mut link.meant);
                 let mut told = Vec::new();
@@ -1335,9 +1358,15 @@ impl Cluster {
 
     fn connect(&mut self, node: u32, addr: SocketAddr, peer: Option<Peer>) {
         let other = index_of(addr);
-        let refused = Happening::Unreachable { node, addr, peer };
+        let refused = |attempt| Happening::Unreachable {
+            node,
+            addr,
+            peer,
+            attempt,
+        };
         if other as usize >= self.slots.len() || other == node {
-            return self.schedule(self.now, refused);
+            let attempt = self.link(node, other).attempts;
+            return self.schedule(self.now, refused(attempt));
         }
         let link = self.link(node, other);
         if link.up && link.closing {
@@ -1351,12 +1380,20 @@ impl Cluster {
             link.meant.push(peer);
             return;
         }
+        link.attempts += 1;
+        let attempt = link.attempts;
         if !self.slot(other).alive || self.is_cut(node, other) {
-            self.schedule(self.now + CONNECT_TIMEOUT, refused);
+            self.schedule(self.now + CONNECT_TIMEOUT, refused(attempt));
         } else {
             let handshake = (self.path(node, other).round_trip).mul_f64(self.wire.handshake);
             let (from, to) = (node, other);
-            self.schedule(self.now + handshake, Happening::Open { from, to, peer });
+            let open = Happening::Open {
+                from,
+                to,
+                peer,
+                attempt,
+            };
+            self.schedule(self.now + handshake, open);
         }
     }
 
@@ -1371,9 +1408,11 @@ impl Cluster {
         self.schedule(at, Happening::Gone { node, peer });
     }
 
-    fn open(&mut self, from: u32, to: u32, peer: Option<Peer>) {
+    fn open(&mut self, from: u32, to: u32, peer: Option<Peer>, attempt: u32) {
         let addr = self.addr(to);
-        if !self.slot(from).alive || !self.link(from, to).connecting {
+        let link = self.link(from, to);
+        let stands = link.connecting && link.attempts == attempt;
+        if !self.slot(from).alive || !stands {
             return;
         }
         if !self.slot(to).alive || self.slot(to).frozen || self.is_cut(from, to) {
@@ -1381,6 +1420,7 @@ impl Cluster {
                 node: from,
                 addr,
                 peer,
+                attempt,
             };
             return self.schedule(self.now + CONNECT_TIMEOUT, unreachable);
         }

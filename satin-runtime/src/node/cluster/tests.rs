@@ -442,3 +442,21 @@ fn what_a_process_says_last_is_heard_before_its_end() {
         assert!(!told.any(bad), "seed {seed}");
     }
 }
+
+#[test]
+fn a_refusal_says_nothing_of_the_next_attempt() {
+    let mut cluster = Cluster::new(1);
+    cluster.form(&Config::default(), &[("here", 1), ("there", 1)], 1);
+    let all = [0, 1].map(|node| (cluster.addr(node), Some(cluster.peer(node))));
+    cluster.partition("here", "there");
+    // Is to be refused after two seconds, but the other comes first, and is lost again.
+    cluster.connect(0, all[1].0, all[1].1);
+    cluster.heal();
+    cluster.connect(1, all[0].0, all[0].1);
+    cluster.run_for(Duration::from_millis(1990));
+    assert_eq!(cluster.links(), [(0, 1)]);
+    cluster.break_link(0, 1, Duration::ZERO);
+    cluster.connect(0, all[1].0, all[1].1);
+    cluster.run_for(Duration::from_millis(20));
+    assert_eq!(cluster.links(), [(0, 1)]);
+}

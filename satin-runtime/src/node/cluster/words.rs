@@ -197,7 +197,11 @@ pub(super) fn event(event: &Event) -> Option<String> {
         Event::Yielded(all) => format!("main has stopped; saved: {}", saved(all)),
         Event::MainEnded(code) => format!("main ends with {code}"),
         Event::Drain(grace) => format!("is to go within {grace:?}"),
+        Event::Connected { peer, .. } => format!("has a link to {}", name(peer.peer)),
         Event::Disconnected { peer, .. } => format!("loses the link to {}", name(*peer)),
+        Event::Unreachable {
+            peer: Some(peer), ..
+        } => format!("does not reach {}", name(*peer)),
         _ => return None,
     })
 }
@@ -206,6 +210,10 @@ pub(super) fn event(event: &Event) -> Option<String> {
 pub(super) fn action(action: &Action, away: Option<JobId>) -> Option<String> {
     let id = away.map_or("a job that is not away".into(), |id| id.to_string());
     Some(match action {
+        Action::Connect {
+            peer: Some(peer), ..
+        } => format!("dials {}", name(*peer)),
+        Action::Disconnect(peer) => format!("closes the link to {}", name(*peer)),
         Action::Start(key, job) => format!("takes in {} as hosted {}", parcel(job), key.0),
         Action::Abort(key) => format!("aborts hosted {}", key.0),
         Action::Deliver(departure, is) => {

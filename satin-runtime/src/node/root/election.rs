@@ -12,7 +12,8 @@
 //!   the only node of its site. Without that wait, a short partition makes two pools.
 //! * **Who is next in line** acts too if those before it have had [`PRECEDENCE`] each and did nothing: views that differ for
 //!   good would otherwise leave a pool without a master for ever. If two act, the order of masters decides (see
-//!   [`super`]).
+//!   [`super`]). Meanwhile it asks the first in line ([`ASK_FIRST`]): without that, who missed the one word of its successor
+//!   that a master says before it leaves would run `main` beside it.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -28,6 +29,9 @@ const SETTLE: Duration = Duration::from_secs(1);
 const LOOK_AGAIN: Duration = Duration::from_millis(250);
 /// Who is before us in line is given so long, after everything that there is to wait for.
 const PRECEDENCE: Duration = Duration::from_secs(10);
+/// Who waits for those before it in line asks the first of them so often. Shorter: in a large pool many messages to one node.
+/// Longer, as long as [`PRECEDENCE`]: the answer comes too late.
+const ASK_FIRST: Duration = Duration::from_secs(2);
 /// A master of whom we have been told, but who is not in our view, is given so long to appear.
 const APPEARS: Duration = Duration::from_secs(10);
 /// What is done later than this was slept through: what others said meanwhile lies unread.
@@ -82,12 +86,16 @@ pub(super) struct Vacancy {
     appears: Duration,
     /// When we look again.
     pub(super) look: Duration,
+    /// When the first in line is asked.
+    ask: Duration,
 }
 
 /// What is to be done about a vacancy.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Step {
     Wait,
+    /// That node, the first in line, is asked whether it knows a master.
+    Ask(Peer),
     /// This node is master from now on.
     Act,
     /// There is nobody who could be.
@@ -108,6 +116,7 @@ impl Vacancy {
             silent,
             appears: now,
             look: now,
+            ask: now,
         }
     }
 
@@ -156,7 +165,8 @@ impl Vacancy {
         }
         let me = cx.view.me();
         let before = electable(cx.view).filter(|other| in_line(other) < in_line(me));
-        let before = before.count();
+        let first = before.clone().min_by_key(|other| in_line(other));
+        let (before, first) = (before.count(), first.map(|first| first.peer));
         if cx.view.is_draining(me.peer) {
             return match electable(cx.view).next() {
                 Some(_) => Step::Wait,
@@ -168,6 +178,12 @@ impl Vacancy {
             _ => patience + cx.config.paced(PRECEDENCE) * before as u32,
         };
         if now < turn {
+            if let Some(first) = first
+                && now >= self.ask + cx.config.paced(ASK_FIRST)
+            {
+                self.ask = now;
+                return Step::Ask(first);
+            }
             return Step::Wait;
         }
         if before > 0 {
@@ -210,7 +226,7 @@ fn in_line(who: &Identity) -> (u64, Peer) {
     (who.stamp, who.peer)
 }
 
-fn electable(view: &View) -> impl Iterator<Item = &Identity> {
+fn electable(view: &View) -> impl Iterator<Item = &Identity> + Clone {
     let members = view.members();
     members.filter(|who| who.stamp != Identity::NOT_YET && !view.is_draining(who.peer))
 }

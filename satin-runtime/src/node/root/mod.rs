@@ -17,7 +17,9 @@
 //!   others. Without the second, two parts of a pool that meet again would not know that there are two masters.
 //! * **A master that yields tells everybody**, as it did when it became master. Without that, who heard it last follows it on.
 //! * **Everybody asks now and then** (`ASK_AGAIN`): "you are master, are you not?" Who follows another answers with that, and
-//!   a master with the last root job that is over. Without that, whatever single word was lost is never said again.
+//!   a master with the last root job that is over; a master asks any other node. Without that, whatever single word was lost is
+//!   never said again, and two masters that never talk to each other would both go on. Who waits for those before it in
+//!   line asks the first of them (`election`).
 //! * **Stamps of one term are larger than all of earlier ones.** Without that, two masters in a row could give the same.
 //! * **A pool that has ended elects nobody**: whoever hears that `main` is over passes it on to those it is linked to, and
 //!   answers with it whatever concerns masters. Without that, a node that missed the word would begin anew what is done.
@@ -275,11 +277,15 @@ impl Roots {
         }
         self.ask = Some(cx.now + ask_after(cx));
         if let Some(master) = self.master(cx.view).map(|master| master.peer)
-            && master != cx.view.me().peer
-            && cx.view.is_alive(master)
             && self.vacancy.is_none()
         {
-            self.tell_master(cx, master);
+            let asked = match master == cx.view.me().peer {
+                true => cx.view.random(cx.rng),
+                false => Some(master).filter(|master| cx.view.is_alive(*master)),
+            };
+            if let Some(asked) = asked {
+                self.tell_master(cx, asked);
+            }
         }
         true
     }
@@ -399,6 +405,7 @@ impl Roots {
         };
         match vacancy.step(cx, &self.silent, membership) {
             Step::Wait => {}
+            Step::Ask(first) => self.tell_master(cx, first),
             Step::Act => {
                 let me = cx.view.me().clone();
                 self.follow(cx, self.term.saturating_add(1), me);
@@ -450,7 +457,8 @@ impl Roots {
                     term,
                     master: master.clone(),
                 };
-                let was_master = old.is_some_and(|(_, known)| known == me);
+                let former = old.map(|(_, known)| known);
+                let was_master = former == Some(me);
                 self.follow(cx, term, master);
                 if peer.id == me.id {
                     return;
@@ -460,8 +468,14 @@ impl Roots {
                     return;
                 }
                 relay(cx, from, &told);
-                if peer != from {
-                    cx.actions.push_back(Action::Send(peer, told));
+                // Nobody else may tell the one that this node has followed until now.
+                let former =
+                    former.filter(|former| former.id != peer.id && cx.view.is_alive(*former));
+                for concerned in [Some(peer), former].into_iter().flatten() {
+                    if concerned != from {
+                        let told = Action::Send(concerned, told.clone());
+                        cx.actions.push_back(told);
+                    }
                 }
             }
         }

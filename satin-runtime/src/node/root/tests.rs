@@ -646,3 +646,52 @@ fn who_missed_a_word_of_the_master_asks_for_it() {
     let over = (all[2].peer, Message::RootsDone(vec![run]));
     assert!(said(&mut master).contains(&over));
 }
+
+#[test]
+fn who_follows_another_master_tells_the_former_one() {
+    let (mut node, all) = by_hand(5, 4);
+    said(&mut node);
+    let better = Message::Master {
+        term: 1,
+        master: all[1].clone(),
+    };
+    node.handle(ms(1), received(&all[1], 2, better.clone()));
+    assert!(said(&mut node).contains(&(all[0].peer, better)));
+}
+
+#[test]
+fn a_master_asks_others_whether_they_follow_it() {
+    let (mut node, all) = by_hand(5, 0);
+    let mut asked = BTreeSet::new();
+    // In the first term nobody else can be master: it says so only when it asks.
+    while let Some(next) = node.poll_timeout().filter(|next| *next < secs(500)) {
+        node.handle_timeout(next);
+        let masters = |(to, message)| matches!(message, Message::Master { .. }).then_some(to);
+        asked.extend(said(&mut node).into_iter().filter_map(masters));
+        for (other, epoch) in all[1..].iter().zip(2..) {
+            node.handle(next, received(other, epoch, Message::Pong(0)));
+        }
+    }
+    assert_eq!(asked, all[1..].iter().map(|who| who.peer).collect());
+}
+
+#[test]
+fn who_waits_for_the_first_in_line_asks_it() {
+    let (mut node, all) = by_hand(5, 4);
+    // What the master said of its successor has been lost.
+    node.handle(ms(1), received(&all[0], 1, Message::Goodbye));
+    let mut asked = BTreeSet::new();
+    while let Some(next) = node.poll_timeout().filter(|next| *next < secs(9)) {
+        node.handle_timeout(next);
+        for (to, message) in said(&mut node) {
+            if let Message::Master { master, .. } = message {
+                assert_eq!(master, all[0]);
+                asked.insert(to);
+            }
+        }
+        for (other, epoch) in all[1..4].iter().zip(2..) {
+            node.handle(next, received(other, epoch, Message::Pong(0)));
+        }
+    }
+    assert_eq!(asked, BTreeSet::from([all[1].peer]));
+}
