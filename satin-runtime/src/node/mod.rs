@@ -476,7 +476,7 @@ impl Node {
     pub fn poll_timeout(&self) -> Option<Duration> {
         let all = [
             self.membership.next_timeout(),
-            self.relay.next_timeout(&self.links),
+            self.relay.next_timeout(&self.links, &self.config),
             self.root.next_timeout(),
             self.shared.next_timeout(),
             self.bounds.next_timeout(),

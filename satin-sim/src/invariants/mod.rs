@@ -14,6 +14,7 @@ mod i11_no_run_without_a_reason;
 mod i12_the_answer_is_right;
 mod i13_views_agree;
 mod i14_one_main;
+mod i15_tables_are_bounded;
 
 use std::time::Duration;
 
@@ -25,7 +26,7 @@ pub(crate) use i13_views_agree::differing_views;
 /// Something that must not happen, and has.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Violation {
-    /// Of which invariant: `I1` to `I14`, or `panic`.
+    /// Of which invariant: `I1` to `I15`, or `panic`.
     pub invariant: &'static str,
     /// What happened.
     pub sentence: String,
@@ -70,7 +71,7 @@ pub struct Run<'c> {
 
 /// Something that must hold.
 pub trait Invariant: Send {
-    /// `I1` to `I14`.
+    /// `I1` to `I15`.
     fn name(&self) -> &'static str;
 
     /// What must hold, in a sentence.
@@ -113,5 +114,6 @@ pub fn all() -> Vec<Box<dyn Invariant>> {
         Box::new(i12_the_answer_is_right::Right),
         Box::new(i13_views_agree::ViewsAgree),
         Box::new(i14_one_main::OneMain),
+        Box::new(i15_tables_are_bounded::Bounded),
     ]
 }

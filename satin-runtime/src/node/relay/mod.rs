@@ -32,7 +32,7 @@ use std::{
 use rand::RngExt;
 
 use super::{
-    Action, Context, Identity, Message, Peer,
+    Action, Config, Context, Identity, Message, Peer,
     expiry::{Limit, ran_out},
     links::{self, Circuit},
     message::{Envelope, Relayed},
@@ -52,7 +52,7 @@ const ROUND: Duration = Duration::from_secs(1);
 /// [`Config::redial`](super::Config::redial).
 const REDIAL: Duration = Duration::from_millis(500);
 /// A circuit over which nothing was said for so long is closed. (Gossip does not count.)
-const IDLE: Duration = Duration::from_secs(60);
+const IDLE: Duration = Duration::from_secs(20);
 /// Messages held for a peer. Beyond that the oldest are dropped, as if a connection had broken.
 const HELD: usize = 65_536;
 /// Pairs that talk through this node. Further calls are refused: the callers ask another.
@@ -86,7 +86,8 @@ struct Astray {
 }
 
 impl Astray {
-    fn new(addr: SocketAddr, now: Duration) -> Astray {
+    fn new(addr: SocketAddr, cx: &Context<'_>) -> Astray {
+        let (now, first_redial) = (cx.now, cx.config.paced(REDIAL));
         Astray {
             addr,
             since: now,
@@ -94,8 +95,8 @@ impl Astray {
             call: None,
             asked: BTreeSet::new(),
             next_call: now,
-            redial: now + REDIAL,
-            pause: REDIAL,
+            redial: now + first_redial,
+            pause: first_redial,
             used: now,
         }
     }
@@ -168,9 +169,10 @@ pub(crate) fn wrap(from: Peer, to: Peer, circuit: Circuit, message: &Message) ->
 }
 
 impl Relay {
-    pub(crate) fn next_timeout(&self, links: &links::Links) -> Option<Duration> {
+    pub(crate) fn next_timeout(&self, links: &links::Links, config: &Config) -> Option<Duration> {
+        let idle = config.paced(IDLE);
         let due = |(peer, astray): (&Peer, &Astray)| match links.circuit(*peer) {
-            Some(_) => astray.redial.min(astray.used + IDLE),
+            Some(_) => astray.redial.min(astray.used + idle),
             None => astray.redial.min(astray.next_call),
         };
         self.astray.iter().map(due).min()
@@ -194,7 +196,7 @@ impl Relay {
             cx.links.go_astray(peer);
         }
         let astray = self.astray.entry(peer);
-        let astray = astray.or_insert_with(|| Astray::new(addr, cx.now));
+        let astray = astray.or_insert_with(|| Astray::new(addr, cx));
         unsent.into_iter().for_each(|message| astray.hold(message));
         self.call_if_due(cx, peer);
     }
@@ -302,12 +304,12 @@ impl Relay {
             .collect();
         if others.is_empty() || astray.asked.len() >= CALLS {
             astray.asked.clear();
-            astray.next_call = cx.now + ROUND;
+            astray.next_call = cx.now + cx.config.paced(ROUND);
             return;
         }
         let via = others[cx.rng.random_range(0..others.len())];
         astray.asked.insert(via);
-        astray.next_call = cx.now + CALL_PATIENCE;
+        astray.next_call = cx.now + cx.config.paced(CALL_PATIENCE);
         let known = cx.links.known(peer);
         astray.call = Some(Call {
             via,
@@ -329,7 +331,7 @@ impl Relay {
         cx: &mut Context<'_>,
         concerns: impl Fn(Peer) -> bool,
     ) -> Due {
-        let slept = self.next_timeout(cx.links);
+        let slept = self.next_timeout(cx.links, cx.config);
         let slept = slept.and_then(|due| cx.now.checked_sub(due).filter(|late| *late > SLEPT));
         if slept.is_some() {
             ran_out(Limit::Slept);
@@ -382,7 +384,7 @@ impl Relay {
     /// Returns the epoch of the circuit that was closed.
     fn close_if_idle(&mut self, cx: &mut Context<'_>, peer: Peer) -> Option<(Peer, u64)> {
         let circuit = cx.links.circuit(peer)?;
-        if cx.now < self.astray.get(&peer)?.used + IDLE {
+        if cx.now < self.astray.get(&peer)?.used + cx.config.paced(IDLE) {
             return None;
         }
         ran_out(Limit::CircuitIdle);
@@ -539,7 +541,7 @@ impl Relay {
 
     fn stand(&mut self, cx: &mut Context<'_>, other: &Identity, circuit: Circuit) {
         let astray = self.astray.entry(other.peer);
-        let astray = astray.or_insert_with(|| Astray::new(other.addr, cx.now));
+        let astray = astray.or_insert_with(|| Astray::new(other.addr, cx));
         astray.call = None;
         astray.asked.clear();
         astray.used = cx.now;
