@@ -244,9 +244,10 @@ impl Setting {
                 Policy::Mw,
             ];
             config.policy = dice.one_of(&policies);
-            // Hardly anybody finds no way to a peer that others see for as long as that usually is.
-            if dice.chance(20) {
-                config.cut_off = config.cut_off.mul_f64(dice.one_of(&[0.05, 0.2]));
+            // Hardly anybody finds no way to a peer that others see for as long as that usually is. Shorter than some calls by
+            // circuit it must not be: then two that never reach each other directly are reborn without end.
+            if dice.chance(20) && config.hurry > 1 {
+                config.cut_off /= 4;
             }
         }
         if options.dice(Class::Crashes, 80, seed).is_some() {
