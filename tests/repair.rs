@@ -148,6 +148,33 @@ fn a_job_that_was_put_back_claims_what_is_left_of_it() {
 }
 
 #[test]
+fn that_a_job_that_came_back_is_done_is_told() {
+    let _watchdog = Watchdog::new("that_a_job_that_came_back_is_done_is_told");
+    for (back, is_told) in [(LOST, true), (WITHDRAWN, true), (Back::default(), false)] {
+        let pool = pool(2);
+        let told = listen(&pool);
+        let mut id = None;
+        let result = bereaved(&pool, 5, |gate, flags, token, parcel| {
+            // Its other children are run as if nothing had happened.
+            gate.orphan(OrphanNews::Here(parcel.id.child(9), Fingerprint(1)));
+            assert!(gate.put_back(token, back));
+            raise(flags.go);
+            await_flag(flags.ready);
+            id = Some(parcel.id);
+        });
+        assert_eq!(result, (1 + 2 + 3 + 4, 5));
+        let repaired = told.try_iter().filter_map(|told| match told {
+            Told::Repaired(id) => Some(id),
+            _ => None,
+        });
+        assert_eq!(
+            repaired.collect::<Vec<JobId>>(),
+            Vec::from_iter(id.filter(|_| is_told))
+        );
+    }
+}
+
+#[test]
 fn a_claim_that_is_put_back_is_looked_up_again_or_run() {
     let _watchdog = Watchdog::new("a_claim_that_is_put_back_is_looked_up_again_or_run");
     for workers in [1, 3] {

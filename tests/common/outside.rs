@@ -89,6 +89,7 @@ pub enum Told {
     Recalled(Token, Recall),
     Claimed(Token, Parcel),
     Held(Vec<(JobId, Fingerprint)>),
+    Repaired(JobId),
     Saved(u64, Vec<Saved>),
     Result(RootTag, Saved),
     Yielded(Vec<Saved>),
@@ -123,6 +124,9 @@ impl Outside for Ear {
     }
     fn held(&self, jobs: Vec<(JobId, Fingerprint)>) {
         self.tell(Told::Held(jobs));
+    }
+    fn repaired(&self, job: JobId) {
+        self.tell(Told::Repaired(job));
     }
     fn saved(&self, key: u64, saved: Vec<Saved>) {
         self.tell(Told::Saved(key, saved));

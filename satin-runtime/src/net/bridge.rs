@@ -96,6 +96,10 @@ impl Outside for News {
         self.tell(Event::Held(jobs));
     }
 
+    fn repaired(&self, job: JobId) {
+        self.tell(Event::Repaired(job));
+    }
+
     fn saved(&self, key: u64, saved: Vec<Saved>) {
         self.tell(Event::Saved(HostKey(key), saved));
     }

@@ -671,7 +671,8 @@ impl Driver {
             let Some(link) = self.links.get_mut(&peer) else {
                 continue;
             };
-            link.used = Instant::now();
+            let now = Instant::now();
+            link.used = now;
             while let Some(body) = link.next_large() {
                 let (net, epoch) = (Rc::clone(net), link.epoch);
                 let connection = link.connection.clone();
@@ -684,7 +685,7 @@ impl Driver {
             if link.flush().is_err() {
                 continue; // its reader will find that it is gone
             }
-            if link.waiting() > limits::WAITING {
+            if link.is_stuck(now) {
                 repeats::warn(
                     "a connection is closed",
                     &link.identity.name,

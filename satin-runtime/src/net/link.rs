@@ -58,6 +58,8 @@ pub(super) struct Link {
     pub(super) under_way: usize,
     /// Bytes of all large messages.
     pub(super) large_bytes: usize,
+    /// More waits than may wait: since when the other side has taken nothing, and how often it had made room until then.
+    full: Option<(u64, Instant)>,
     /// When something was said last, in either direction.
     pub(super) used: Instant,
     /// The round trip that the node was told last, and when.
@@ -84,6 +86,7 @@ impl Link {
             large: VecDeque::new(),
             under_way: 0,
             large_bytes: 0,
+            full: None,
             used: now,
             measured: now,
         }
@@ -108,6 +111,24 @@ impl Link {
     pub(super) fn waiting(&self) -> usize {
         let queued = self.large.iter().skip(1).map(Vec::len);
         self.out.len() - self.written + queued.sum::<usize>()
+    }
+
+    /// More waits than may wait, and the other side has taken nothing for long. As long as it takes something, however slowly, all
+    /// that it has to be told arrives; if the connection were closed, all of it would begin anew.
+    pub(super) fn is_stuck(&mut self, now: Instant) -> bool {
+        if self.waiting() <= limits::WAITING {
+            self.full = None;
+            return false;
+        }
+        let heard = self.connection.stats().frame_rx;
+        let made_room = heard.max_data + heard.max_stream_data + heard.max_streams_uni;
+        match self.full {
+            Some((before, since)) if before == made_room => now > since + limits::IDLE,
+            _ => {
+                self.full = Some((made_room, now));
+                false
+            }
+        }
     }
 
     /// The next large message, if its turn has come.

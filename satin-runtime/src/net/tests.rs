@@ -26,12 +26,14 @@ use super::{
     Credential, Join, NetError, Network, Observer, Settings,
     door::Door,
     limits,
+    link::{Link, write_large},
     observer::Departure,
     transport,
     wire::{self, Frames, Greeting, Hello, Reason, Refusal, Role},
 };
 use crate::{
     config::Config,
+    job::ValueName,
     node::{Identity, Message, NodeId, Peer, Policy, RepairMode},
     observe::standing::{NodeInfo, Standing},
     worker::Workers,
@@ -636,6 +638,47 @@ fn a_newer_connection_takes_the_place_of_an_older_one() {
     assert!(stranger.reason_of_close(&first).contains("took its place"));
     assert_eq!(second.close_reason(), None);
     assert_eq!(node.network.refused(), 0);
+}
+
+#[test]
+fn a_connection_is_closed_if_too_much_waits_and_nothing_is_taken() {
+    let key = Key::new();
+    let node = founder(&key);
+    let stranger = Stranger::with(&key);
+    let (connection, send, _recv, _) = stranger.greet(node.addr(), &encode(hello(1, nowhere())));
+    let now = std::time::Instant::now();
+    let identity = hello(1, nowhere()).identity;
+    let mut link = Link::new(identity, 2, connection.clone(), send, now);
+    let part = |length: usize| Message::Part {
+        name: ValueName([7; 32]),
+        offset: 0,
+        total: 0,
+        bytes: vec![0; length],
+    };
+    let late = |seconds: u64| now + limits::IDLE + Duration::from_secs(seconds);
+    let fill = 2 * limits::WAITING / (1 << 20);
+    (0..fill).for_each(|_| link.send(&part(1 << 20)));
+    assert!(!link.is_stuck(now), "the node is given time to take it");
+    // The node reads: that it makes room counts, however much waits.
+    let body = link.next_large().expect("a part");
+    stranger.runtime.block_on(async {
+        let before = connection.stats().frame_rx;
+        let made_room = || {
+            let now = connection.stats().frame_rx;
+            now.max_data > before.max_data || now.max_streams_uni > before.max_streams_uni
+        };
+        while !made_room() {
+            write_large(&connection, &body).await.expect("it is read");
+        }
+    });
+    assert!(!link.is_stuck(late(1)));
+    assert!(!link.is_stuck(late(2)));
+    assert!(link.is_stuck(late(1) + limits::IDLE + Duration::from_secs(1)));
+    while link.waiting() > limits::WAITING {
+        link.next_large();
+        link.under_way = 0;
+    }
+    assert!(!link.is_stuck(late(60)));
 }
 
 #[test]

@@ -142,6 +142,8 @@ pub enum Event {
     /// The jobs that are held here now, or many of them: only other nodes may run them before [`Action::Release`]. Told
     /// whenever they change.
     Held(Vec<(JobId, Fingerprint)>),
+    /// A job that had come back with a mark, or one below it, has been run here and is done.
+    Repaired(JobId),
 
     // ---- shared
     /// The value is here in full, and is what its name says.
@@ -623,6 +625,7 @@ impl Node {
                 parts.save(cx, saved);
             }
             Event::Held(names) => parts.steal.held(cx, names),
+            Event::Repaired(id) => parts.steal.repaired(cx, &id),
             Event::RootResult(tag, saved) => parts.keeping.root(cx, tag, saved),
             Event::Yielded(saved) => {
                 if parts.leaving.is_leaving() {
@@ -1122,8 +1125,10 @@ impl Parts<'_> {
                 self.root.heard_table(cx, from);
             }
             M::Versions(theirs) => self.spread.versions(cx, from, &theirs),
-            // Whoever leaves keeps nothing: the sender finds somebody else when it is gone.
-            M::Keep { .. } if self.leaving.is_leaving() => {}
+            // Whoever leaves keeps nothing: the sender, who has missed that it leaves, is to find somebody else.
+            M::Keep { .. } if self.leaving.is_leaving() => {
+                cx.actions.push_back(Action::Send(from, M::Draining));
+            }
             M::Keep { number, saved } => {
                 self.save(cx, saved);
                 cx.actions.push_back(Action::Send(from, M::Kept(number)));

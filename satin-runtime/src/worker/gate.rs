@@ -82,6 +82,10 @@ pub trait Outside: Send + Sync {
     fn held(&self, jobs: Vec<(JobId, Fingerprint)>) {
         let _ = jobs;
     }
+    /// A job that came back undone with a mark, or one below it, has been run here and is done.
+    fn repaired(&self, job: JobId) {
+        let _ = job;
+    }
     /// A hosted job was given up, as [`Gate::save_hosted`] asked; these of the jobs below it were finished.
     fn saved(&self, key: u64, saved: Vec<Saved>) {
         let _ = (key, saved);

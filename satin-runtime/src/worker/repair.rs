@@ -287,6 +287,13 @@ impl Worker {
         place.is_some_and(|(id, _)| self.hosts(|orphan| id.is_ancestor_of(orphan)))
     }
 
+    /// A job that had come back, or a child of one, is done: what others keep of it is not wanted any more.
+    pub(super) fn tell_repaired(&self, job: &Slot) {
+        if let Some((id, _)) = self.place_of(job.parent.get(), job.index()) {
+            self.pool().tell(|outside| outside.repaired(id));
+        }
+    }
+
     /// Owner: the next push must look up, if the job that runs here is marked.
     pub(super) fn stay_marked(&self) {
         if self.bottom.get().marked {

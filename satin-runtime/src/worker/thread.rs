@@ -498,6 +498,7 @@ impl Worker {
         let parent = job.parent.get();
         let function = job.function.get();
         let mut print = None;
+        let repairs = back.repair.marked;
         let state = if CAN_UNWIND && self.pool().has_aborted() && children_aborted(parent) {
             // SAFETY: the job has not run, so its arguments are there, and ours.
             quietly(|| unsafe { (function.drop_args)(job) });
@@ -529,6 +530,9 @@ impl Worker {
         }
         if let (State::Done, Some(print)) = (state, print) {
             job.record(print);
+        }
+        if repairs && state == State::Done {
+            self.tell_repaired(job);
         }
         if job.enter(state) {
             self.pool().sleep.unpark(owner);

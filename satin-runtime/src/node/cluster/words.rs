@@ -198,6 +198,7 @@ pub(super) fn event(event: &Event) -> Option<String> {
         Event::MainEnded(code) => format!("main ends with {code}"),
         Event::Drain(grace) => format!("is to go within {grace:?}"),
         Event::Connected { peer, .. } => format!("has a link to {}", name(peer.peer)),
+        Event::Repaired(id) => format!("has done {id} again"),
         Event::Disconnected { peer, .. } => format!("loses the link to {}", name(*peer)),
         Event::Unreachable {
             peer: Some(peer), ..

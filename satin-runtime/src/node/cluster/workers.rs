@@ -86,6 +86,8 @@ struct Frame {
     path: u64,
     /// Its children look themselves up.
     marked: bool,
+    /// It had come back undone, or is a child of such a one.
+    repairs: bool,
     phase: u32,
     step: Step,
     /// Children of the phases before this one.
@@ -333,6 +335,7 @@ impl Workers {
             nonce: self.nonce,
             path,
             marked,
+            repairs: false,
             phase: 0,
             step: Step::Enter,
             passed: 0,
@@ -566,6 +569,9 @@ impl Workers {
                 } = job;
                 self.set_child(frame, index, Child::Running);
                 self.push(lane, program, work, Home::Child { frame, index }, marked);
+                let top = self.lanes[lane as usize].stack.last().copied();
+                let top = top.expect("it has just been pushed");
+                self.frame(top).repairs = job.back.repair.marked;
             }
             return true;
         }
@@ -654,6 +660,10 @@ impl Workers {
                 frame: parent,
                 index,
             } => {
+                if frame.repairs && frame.stop.is_none() {
+                    let id = self.id(parent).child(index);
+                    self.events.push_back(Event::Repaired(id));
+                }
                 let outcome = match frame.stop {
                     None => Ok(Some(result)),
                     Some(Stop::Panicked(story)) => Err(story),

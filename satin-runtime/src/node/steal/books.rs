@@ -393,12 +393,13 @@ impl Books {
         self.keys.get(&(origin, token)).copied()
     }
 
-    /// The thief has it already: it is a claim there.
-    pub(super) fn is_claim(&mut self, peer: Peer, token: Token) {
-        if let Some(away) = self.outstanding.get_mut(&(peer, token)) {
-            away.kind = Kind::Claim;
-            self.claims.insert((token, peer));
-        }
+    /// The thief has it already: it is a claim there. True if that is news.
+    pub(super) fn is_claim(&mut self, peer: Peer, token: Token) -> bool {
+        let Some(away) = self.outstanding.get_mut(&(peer, token)) else {
+            return false;
+        };
+        away.kind = Kind::Claim;
+        self.claims.insert((token, peer))
     }
 
     /// What was for others only is not any more.

@@ -44,8 +44,8 @@ use super::{
 use crate::job::{Answer, Back, Fingerprint, JobId, Parcel, Saved};
 use books::{Books, HERE, Job, Kind, NotSent, Source, State};
 use numbers::{
-    ACKNOWLEDGE_WAIT, ANSWERS_BYTES, ANSWERS_WAIT, ANSWERS_WAIT_MOST, BURY_REST, EARLY_RECALLS,
-    ENOUGH, FAR_REST, RECONNECT,
+    ACKNOWLEDGE_WAIT, ANSWERS_WAIT, ANSWERS_WAIT_MOST, BURY_REST, EARLY_RECALLS, ENOUGH, FAR_REST,
+    PIECE_BYTES, RECONNECT,
 };
 pub(crate) use orphans::End;
 use orphans::Why;
@@ -314,7 +314,9 @@ impl Steal {
             some(outbox.go, Message::Go),
         ];
         let messages = messages.into_iter().flatten();
-        let answers = in_pieces(answers).into_iter().map(Message::Answers);
+        let answers = in_pieces(answers, |(_, answer)| answer.size());
+        let answers = answers.into_iter().filter(|piece| !piece.is_empty());
+        let answers = answers.map(Message::Answers);
         let all = have.into_iter().chain(answers).chain(messages);
         cx.actions
             .extend(all.map(|message| Action::Send(peer, message)));
@@ -633,13 +635,15 @@ impl Steal {
         }
         // What was handed back goes first, so that the thief does not look for work elsewhere.
         self.say(cx);
-        let (request, jobs) = (asker.request, leaving);
-        let jobs = Message::Jobs {
-            request,
-            jobs,
-            left,
-        };
-        cx.actions.push_back(Action::Send(to, jobs));
+        let request = asker.request;
+        for jobs in in_pieces(leaving, |(_, parcel)| parcel.arguments.len()) {
+            let jobs = Message::Jobs {
+                request,
+                jobs,
+                left,
+            };
+            cx.actions.push_back(Action::Send(to, jobs));
+        }
     }
 
     /// A job of others that has come just now does not go to yet another site at once: it would only travel, and its
@@ -960,20 +964,22 @@ impl Steal {
     }
 }
 
-/// Answers, as many in each message as fit.
-fn in_pieces(answers: Vec<(Token, Answer)>) -> Vec<Vec<(Token, Answer)>> {
-    let mut pieces: Vec<Vec<(Token, Answer)>> = Vec::new();
-    let mut room = 0;
-    for (token, answer) in answers {
-        let size = answer.size();
-        match pieces.last_mut().filter(|_| size <= room) {
-            Some(piece) => piece.push((token, answer)),
-            None => {
-                pieces.push(vec![(token, answer)]);
-                room = ANSWERS_BYTES;
-            }
+/// Jobs or answers, as many in each message as fit; the first one, if there are none.
+fn in_pieces<T>(all: Vec<T>, size: impl Fn(&T) -> usize) -> Vec<Vec<T>> {
+    let mut pieces = vec![Vec::new()];
+    let mut room = PIECE_BYTES;
+    for one in all {
+        let size = size(&one);
+        if size > room
+            && let Some([_, ..]) = pieces.last().map(Vec::as_slice)
+        {
+            pieces.push(Vec::new());
+            room = PIECE_BYTES;
         }
         room = room.saturating_sub(size);
+        if let Some(piece) = pieces.last_mut() {
+            piece.push(one);
+        }
     }
     pieces
 }

@@ -110,6 +110,7 @@ pub(super) const EARLY_RECALLS: usize = 256;
 /// the repair is taken and put back all the time. Too large: a node is idle although the next job would be for it.
 pub(super) const BURY_REST: Duration = Duration::from_millis(20);
 
-/// So many bytes of answers go in one message; an answer that is larger goes alone. Too small: a message for each. Too
-/// large: after a broken link, what was not acknowledged is longer than a message may be, and the next link breaks of it.
-pub(super) const ANSWERS_BYTES: usize = 16 << 20;
+/// So many bytes of jobs or answers go in one message; one that is larger goes alone. Too small: a message for each. Too
+/// large: siblings that are taken together, or after a broken link what was not acknowledged, are longer than a message may be:
+/// the link breaks, and then the next one.
+pub(super) const PIECE_BYTES: usize = 16 << 20;

@@ -533,6 +533,7 @@ impl Steal {
             if away.kind == Kind::Theft {
                 self.close_if_kept(cx, &away.job.id);
             }
+            self.close_below(cx, &away.job.id);
             self.answer_source(cx, away.source, answer);
         }
     }
@@ -627,6 +628,12 @@ impl Steal {
 
     /// A job is done that may have repairs below it: nobody wants what they could have claimed.
     fn close_below(&mut self, cx: &mut Context<'_>, id: &JobId) {
+        while let Some((withdrawn, _)) = self.withdrawn.range(id.clone()..).next()
+            && id.is_ancestor_of(withdrawn)
+        {
+            let withdrawn = withdrawn.clone();
+            self.withdrawn.remove(&withdrawn);
+        }
         let repairs: Vec<JobId> = (self.repairs.range(id.clone()..))
             .take_while(|repair| id.is_ancestor_of(repair))
             .cloned()
@@ -742,6 +749,11 @@ impl Steal {
     }
 
     // ---- what the workers say
+
+    /// A job that may have come back, or have some below it that did, is done here.
+    pub(crate) fn repaired(&mut self, cx: &mut Context<'_>, id: &JobId) {
+        self.close_below(cx, id);
+    }
 
     /// A marked job of ours is an orphan somewhere.
     pub(crate) fn claimed(&mut self, cx: &mut Context<'_>, departure: Departure, parcel: Parcel) {
@@ -990,7 +1002,7 @@ impl Steal {
 
     pub(crate) fn have(&mut self, from: Peer, tokens: &[Token]) {
         for token in tokens {
-            self.books.is_claim(from, *token);
+            self.tally.claims += u64::from(self.books.is_claim(from, *token));
         }
     }
 

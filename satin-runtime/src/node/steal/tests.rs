@@ -966,3 +966,83 @@ fn what_is_left_of_the_root_job_of_another_thread_is_not_kept_once_it_is_over_in
     actions(&mut node);
     assert!(node.inspect().entries.is_empty());
 }
+
+/// Gives the thief these jobs; under which tokens.
+fn give(node: &mut Node, thief: Peer, jobs: Vec<Parcel>) -> Vec<Vec<Token>> {
+    let request = take_for(node, MS, thief, false);
+    let jobs = jobs.into_iter().zip(1..);
+    let jobs = jobs.map(|(parcel, number)| Taken::Own(Departure(number), parcel));
+    let took = Event::Took {
+        request,
+        jobs: jobs.collect(),
+        left: 0,
+    };
+    node.handle(MS, took);
+    let messages = actions(node).into_iter().filter_map(|action| match action {
+        Action::Send(_, Message::Jobs { jobs, .. }) => {
+            Some(jobs.into_iter().map(|(token, _)| token).collect())
+        }
+        _ => None,
+    });
+    messages.collect()
+}
+
+#[test]
+fn siblings_that_are_large_go_in_pieces() {
+    let (mut node, [_, thief, _]) = by_hand();
+    let siblings = (0..5).map(|index| Parcel {
+        id: JobId::ROOT.child(0).child(index),
+        arguments: vec![0; if index == 4 { 20 } else { 7 } * MIB],
+        ..parcel()
+    });
+    let given = give(&mut node, thief, siblings.collect());
+    let sizes: Vec<usize> = given.iter().map(Vec::len).collect();
+    assert_eq!(sizes, [2, 2, 1]);
+}
+
+#[test]
+fn a_theft_that_turns_out_to_be_a_claim_is_counted_as_one() {
+    let (mut node, [_, thief, _]) = by_hand();
+    let tokens = give(&mut node, thief, vec![parcel()]).concat();
+    // Said twice: the link broke.
+    for _ in 0..2 {
+        node.handle(2 * MS, received(thief, Message::Have(tokens.clone())));
+    }
+    let answer = Answer::Panicked("so be it".into());
+    node.handle(
+        3 * MS,
+        received(thief, Message::Answers(vec![(tokens[0], answer)])),
+    );
+    let tally = node.tally();
+    assert_eq!((tally.claims, tally.hits), (1, 1));
+}
+
+#[test]
+fn what_others_keep_of_a_job_is_closed_when_that_has_been_done_again_here() {
+    let (mut node, [_, thief, owner]) = by_hand();
+    give(&mut node, thief, vec![parcel()]);
+    node.bury(2 * MS, thief);
+    let below = parcel().id.child(3);
+    node.handle(3 * MS, finished(owner, &[(below, Fingerprint(1))]));
+    // Another job is done first.
+    for done in [JobId::ROOT.child(0).child(0), parcel().id] {
+        node.handle_timeout(50 * MS);
+        assert!(!is_closed(&actions(&mut node), &parcel().id));
+        node.handle(50 * MS, Event::Repaired(done));
+    }
+    node.handle_timeout(100 * MS);
+    assert!(is_closed(&actions(&mut node), &parcel().id));
+}
+
+#[test]
+fn who_asks_a_node_that_leaves_to_keep_something_is_told_that_it_leaves() {
+    let (mut node, [_, asker, _]) = by_hand();
+    node.handle(MS, Event::Drain(1000 * MS));
+    actions(&mut node);
+    let keep = Message::Keep {
+        number: 1,
+        saved: Vec::new(),
+    };
+    node.handle(2 * MS, received(asker, keep));
+    assert!(actions(&mut node).contains(&Action::Send(asker, Message::Draining)));
+}
