@@ -33,7 +33,7 @@ satin::bound! {
 #[command(after_help = "Examples:
   knapsack
   knapsack --items 60 --seed 3 --compare
-  knapsack --items 45 --extra 100 --spread 0    of the hardest kind")]
+  knapsack --items 45 --extra 100 --spread 0    # of the hardest kind")]
 struct Cli {
     /// Items to choose from
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u16).range(1..=1000))]

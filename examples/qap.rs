@@ -33,7 +33,7 @@ satin::bound! {
 /// Assigns facilities to locations at the least cost
 #[derive(Parser)]
 #[command(after_help = "Examples:
-  qap                   14 facilities, built in
+  qap                   # 14 facilities, built in
   qap nug12.dat
   qap nug15.dat --compare")]
 struct Cli {

@@ -22,10 +22,10 @@ static VISITED: Counter = Counter::new();
 /// Decides whether a Boolean formula can be satisfied
 #[derive(Parser)]
 #[command(after_help = "Examples:
-  sat                       pigeons that do not fit their holes
+  sat                        # pigeons that do not fit their holes
   sat --pigeons 8 --compare
-  sat --random 250 --seed 3 as hard as random formulas of that size are
-  sat uf50-01.cnf           a file in DIMACS format, as in SATLIB")]
+  sat --random 250 --seed 3  # as hard as random formulas of that size are
+  sat uf50-01.cnf            # a file in DIMACS format, as in SATLIB")]
 struct Cli {
     /// Formula in DIMACS conjunctive normal form
     file: Option<PathBuf>,

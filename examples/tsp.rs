@@ -47,9 +47,9 @@ const KNOWN: [(&str, u32); 11] = [
 /// Finds the shortest round trip through all cities
 #[derive(Parser)]
 #[command(after_help = "Examples:
-  tsp                       14 cities in Burma
+  tsp                       # 14 cities in Burma
   tsp gr21.tsp
-  tsp --random 64 --seed 2  cities scattered over a square
+  tsp --random 64 --seed 2  # cities scattered over a square
   tsp bays29.tsp --compare")]
 struct Cli {
     /// Symmetric instance in the format of TSPLIB [default: burma14, built in]

@@ -28,9 +28,9 @@ const MAX_CHILDREN: u32 = 100;
 /// Counts the nodes of an unbalanced tree
 #[derive(Parser)]
 #[command(after_help = "Examples:
-  uts                                  the tree T1, 4 million nodes
+  uts                                  # the tree T1, 4 million nodes
   uts --tree T3 --compare
-  uts --tree T3L                       111 million nodes, 17,844 levels deep
+  uts --tree T3L                       # 111 million nodes, 17,844 levels deep
   uts -t geometric -a linear -d 12 -b 4 -r 7
   uts -t binomial -b 2000 -q 0.124 -m 8")]
 struct Cli {

@@ -514,12 +514,22 @@ fn qap_says_what_is_wrong_with_a_file() {
 
 #[test]
 fn help_has_examples() {
-    for example in ALL {
-        run(example, ["--help"])
-            .succeeds()
-            .prints("Usage: ")
+    for example in ALL.into_iter().chain(["raytracer"]) {
+        let help = run(example, ["--help"]).succeeds();
+        help.prints("Usage: ")
             .prints("Examples:\n")
             .prints("--compare");
+        let examples = help.stdout.split_once("Examples:\n").map(|(_, is)| is);
+        let examples = examples.expect("just seen");
+        for line in examples.lines().take_while(|line| line.starts_with("  ")) {
+            assert!(line.len() <= 80, "a narrow terminal breaks {line:?}");
+            let mut words = line.trim_start().splitn(2, "  ");
+            let rest = words.nth(1).unwrap_or_default().trim_start();
+            assert!(
+                rest.is_empty() || rest.starts_with('#'),
+                "the shell would take {rest:?} for arguments"
+            );
+        }
     }
 }
 

@@ -159,7 +159,15 @@ impl Pool {
     }
 
     fn start_with(&self, name: &str, nodes: u32, key: &str, more: &[(&str, &str)]) -> Node {
-        let mut command = Command::new(std::env::current_exe().expect("this test"));
+        let program = std::env::current_exe().expect("this test");
+        let mut command = match satin_runtime::exit::ignores_hangup() && unignores_hangup() {
+            true => {
+                let mut command = Command::new("env");
+                command.arg(UNIGNORE).arg(program);
+                command
+            }
+            false => Command::new(program),
+        };
         command.args(["--exact", "program", "--nocapture"]);
         self.start_as(command, name, nodes, key, more)
     }
@@ -220,6 +228,15 @@ impl Pool {
     }
 }
 
+/// The parent of the tests may ignore SIGHUP, and what it starts inherits that.
+const UNIGNORE: &str = "--default-signal=HUP";
+
+/// Can this machine's `env` put that right?
+fn unignores_hangup() -> bool {
+    let tried = Command::new("env").args([UNIGNORE, "true"]).output();
+    tried.is_ok_and(|tried| tried.status.success())
+}
+
 #[test]
 fn the_pool_ends_with_main_however_it_ends() {
     let _watchdog = Watchdog::new("the_pool_ends_with_main_however_it_ends");
@@ -237,7 +254,7 @@ fn the_pool_ends_with_main_however_it_ends() {
 fn a_node_that_is_asked_to_leave_hands_over_and_the_others_go_on() {
     let _watchdog = Watchdog::new("a_node_that_is_asked_to_leave_hands_over_and_the_others_go_on");
     for (signal, alone) in [("-TERM", 143), ("-INT", 130), ("-HUP", 129)] {
-        if signal == "-HUP" && satin_runtime::exit::ignores_hangup() {
+        if signal == "-HUP" && satin_runtime::exit::ignores_hangup() && !unignores_hangup() {
             println!("skipped: SIGHUP, which the parent of the tests ignores");
             continue;
         }

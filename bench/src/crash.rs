@@ -31,11 +31,11 @@ The ideal is the time of the undisturbed run, stretched from the kill on for the
 more than once are counted by knary itself, on all nodes, dead ones included.
 
 Examples:
-  bench crash --json crash.jsonl --svg crash.svg             all of it, 28 runs three times, about 40 minutes
-  bench crash --compute                                      leaves that compute
-  bench crash --sites 2x2 --depth 4 --runs 1 --at 50         a short one
+  bench crash --svg crash.svg                            # all: 40 minutes
+  bench crash --compute                                  # leaves that compute
+  bench crash --sites 2x2 --depth 4 --runs 1 --at 50     # a short one
   bench crash --repair running --victim master
-  bench crash --from crash.jsonl --svg crash.svg             draws earlier figures again")]
+  bench crash --from crash.jsonl --svg crash.svg         # draws them again")]
 pub struct Args {
     /// Sites and their nodes, with one worker each
     #[arg(long, default_value = "4x4")]

@@ -31,15 +31,15 @@ struct Cli {
 
 const EXAMPLES: &str = "\
 Examples:
-  bench spawn                                  every case and implementation, about a minute
-  bench spawn --case fib,nqueens --rounds 21   two cases, more rounds
-  bench spawn --json spawn.jsonl               keep the figures as JSON Lines too
-  bench thief                                  how long a thief from outside waits for a job
-  bench steal                                  a theft between two nodes beside a raw QUIC round trip
-  bench sites --svg sites.svg                  what slow links between sites cost, about half an hour
-  bench crash --svg crash.svg                  what a crash costs, about 40 minutes
-  bench migrate                                what moving a run to other nodes costs
-  bench tax                                    what repair costs when nothing crashes";
+  bench spawn                                  # all of it, a minute
+  bench spawn --case fib,nqueens --rounds 21   # two cases, more rounds
+  bench spawn --json spawn.jsonl               # keep the figures
+  bench thief                                  # how long a thief waits
+  bench steal                                  # a theft between two nodes
+  bench sites --svg sites.svg                  # slow links, half an hour
+  bench crash --svg crash.svg                  # what a crash costs, 40 minutes
+  bench migrate                                # what moving a run costs
+  bench tax                                    # the cost of repair";
 
 #[derive(Debug, Subcommand)]
 enum Bench {

@@ -29,10 +29,10 @@ The fresh nodes are started at that moment; when all are in, the old ones get SI
 together: the ideal counts that, the undisturbed run does not.
 
 Examples:
-  bench migrate --json migrate.jsonl --svg migrate.svg       sets of 4 nodes, 5 pairs of runs, about 7 minutes
+  bench migrate --json migrate.jsonl --svg migrate.svg   # 7 minutes
   bench migrate --compute
-  bench migrate --nodes 2 --depth 4 --runs 1                 a short one
-  bench migrate --from migrate.jsonl                         shows earlier figures again")]
+  bench migrate --nodes 2 --depth 4 --runs 1             # a short one
+  bench migrate --from migrate.jsonl                     # shows them again")]
 pub struct Args {
     /// Nodes of each of the two sites, with one worker each
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=64))]

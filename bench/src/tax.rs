@@ -28,11 +28,11 @@ use crate::{
 code that workers run: to see what repair added to them, build fib and uts of an older commit and name their folder.
 
 Examples:
-  bench tax --json tax.jsonl --svg tax.svg                  2 nodes, 15 pairs each of fib and uts, about 10 minutes
-  bench tax --case fib --fib 40 --runs 3 --no-callgrind     a short one
-  bench tax --runs 0                                        only instructions, about a minute
+  bench tax --json tax.jsonl --svg tax.svg                 # 10 minutes
+  bench tax --case fib --fib 40 --runs 3 --no-callgrind    # a short one
+  bench tax --runs 0                                       # only instructions
   bench tax --runs 0 --baseline ../old/target/release/examples
-  bench tax --from tax.jsonl                                shows earlier figures again")]
+  bench tax --from tax.jsonl                               # shows them again")]
 pub struct Args {
     /// Nodes, with one worker each
     #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=64))]

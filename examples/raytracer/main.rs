@@ -76,11 +76,11 @@ const MAX_SIDE: i64 = 16384;
 
 const EXAMPLES: &str = "\
 Examples:
-  raytracer                                       the sphere flake, on all cores
-  raytracer --compare                             how much faster is that than one core?
-  raytracer --builtin mesh --width 1920 --height 1080 --samples 64 --out knot.png
+  raytracer                       # the sphere flake, on all cores
+  raytracer --compare             # how much faster is that than one core?
+  raytracer --builtin mesh --width 1920 --height 1080 --out knot.png
   raytracer --scene examples/raytracer/scenes/chess.toml
-  raytracer --width 160 --height 90               small: its checksum is compared with the known one";
+  raytracer --width 160 --height 90# its checksum is compared";
 
 fn main() -> Result<()> {
     let cli = Cli::parse();

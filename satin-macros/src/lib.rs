@@ -136,6 +136,23 @@ pub fn main(options: TokenStream, item: TokenStream) -> TokenStream {
 ///
 /// Works in a [`macro@spawnable`] function, wherever a call to itself would spawn. It takes the function by its name in the same module, or by its path
 /// (`spawn!(module::even(n))`): a `use` of the function alone does not bring along what the macro has made beside it.
+///
+/// ```
+/// use satin::{spawn, spawnable};
+///
+/// /// From each even number two ways lead down to the next.
+/// #[spawnable]
+/// fn even(n: u32) -> u64 {
+///     if n < 2 { u64::from(n == 0) } else { spawn!(odd(n - 1)) + even(n - 2) }
+/// }
+///
+/// #[spawnable]
+/// fn odd(n: u32) -> u64 {
+///     if n < 1 { 0 } else { spawn!(even(n - 1)) }
+/// }
+///
+/// assert_eq!(even(10), 32);
+/// ```
 #[proc_macro]
 pub fn spawn(call: TokenStream) -> TokenStream {
     if SERIAL { call } else { outside("spawn!(..)") }
@@ -144,6 +161,25 @@ pub fn spawn(call: TokenStream) -> TokenStream {
 /// Calls a spawnable function as a child that runs here and now: `call!(fib(n - 1))`.
 ///
 /// Works in a [`macro@spawnable`] function, in closures and beside `&&` too, where no call may spawn.
+///
+/// ```
+/// use satin::{call, spawnable};
+///
+/// /// Is there a way through the maze? The second half is only looked at if there is none through the first.
+/// #[spawnable]
+/// fn leads_out(maze: &[bool]) -> bool {
+///     match maze {
+///         [] => false,
+///         [open] => *open,
+///         _ => {
+///             let (left, right) = maze.split_at(maze.len() / 2);
+///             call!(leads_out(left)) || call!(leads_out(right))
+///         }
+///     }
+/// }
+///
+/// assert!(leads_out(&[false, false, true, false]));
+/// ```
 #[proc_macro]
 pub fn call(call: TokenStream) -> TokenStream {
     if SERIAL { call } else { outside("call!(..)") }
@@ -249,6 +285,26 @@ pub fn bound(bounds: TokenStream) -> TokenStream {
 ///
 /// Works in a [`macro@spawnable`] function. It is implied wherever a result is needed, so it is written for the reader, or to bound how many children
 /// a loop has under way.
+///
+/// ```
+/// use satin::{spawnable, sync};
+///
+/// /// Sorts both halves, which must be done before they are merged.
+/// #[spawnable]
+/// fn sort(numbers: &mut [u32]) {
+///     if numbers.len() > 1 {
+///         let (left, right) = numbers.split_at_mut(numbers.len() / 2);
+///         sort(left);
+///         sort(right);
+///         sync!();
+///         numbers.sort(); // fast, where two halves are sorted
+///     }
+/// }
+///
+/// let mut numbers = [3, 1, 2];
+/// sort(&mut numbers);
+/// assert_eq!(numbers, [1, 2, 3]);
+/// ```
 #[proc_macro]
 pub fn sync(_nothing: TokenStream) -> TokenStream {
     if SERIAL {

@@ -52,14 +52,14 @@ struct Cli {
 }
 
 const EXAMPLES: &str = "Examples:
-  satin-sim --nodes 1000 --sites 10 --rtt 30ms     how would such a pool do?
-  satin-sim --seeds 0..5000 --jobs 4               does it stand faults?
-  satin-sim --seed 4711 --trace                    what happened in that seed?
-  satin-sim --seed 4711 --trace --without flushed  and without one of the rules?
-  satin-sim --seeds 0..5000 --only pairs,bursts    these classes of faults alone
-  satin-sim mutations --seeds 20000                is every rule needed?
-  satin-sim story poison --seeds 100               how does that story end?
-  satin-sim sites                                  policies and round trips side by side";
+  satin-sim --nodes 1000 --sites 10 --rtt 30ms     # how would such a pool do?
+  satin-sim --seeds 0..5000 --jobs 4               # does it stand faults?
+  satin-sim --seed 4711 --trace                    # what happened in that seed?
+  satin-sim --seed 4711 --trace --without flushed  # and without one of the rules?
+  satin-sim --seeds 0..5000 --only pairs,bursts    # these classes of faults alone
+  satin-sim mutations --seeds 20000                # is every rule needed?
+  satin-sim story poison --seeds 100               # how does that story end?
+  satin-sim sites                                  # policies side by side";
 
 fn more_help() -> String {
     let mut text = String::from("Classes of faults (* is not tried without --with):\n");
