@@ -87,6 +87,8 @@ pub struct Inspection {
     pub bounds: usize,
     /// Root jobs with shared values.
     pub sharing: usize,
+    /// Jobs that came back undone, or whose claims were withdrawn, and that are not known to be done.
+    pub undone: usize,
     /// Jobs of which nobody wants anything any more, at or below them, as somebody has said lately.
     pub closed: Vec<JobId>,
     /// What was done about deaths and departures so far.
@@ -103,7 +105,7 @@ impl Inspection {
         let hosted = hosted.filter(|hosted| !(hosted.waiters.is_empty() && of_root(&hosted.id)));
         let entries = self.entries.iter().filter(|entry| !of_root(&entry.id));
         let books = self.outstanding.len() + hosted.count() + entries.count();
-        books + self.unsaid + self.fetches + self.waiting + self.bounds + self.sharing
+        books + self.unsaid + self.undone + self.fetches + self.waiting + self.bounds + self.sharing
     }
 }
 

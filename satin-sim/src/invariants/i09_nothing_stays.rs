@@ -27,8 +27,13 @@ impl Invariant for NothingStays {
                     .map(|entry| format!("{} of {:?}", entry.id, entry.owner))
                     .collect();
                 return Err(format!(
-                    "node {node} has something left: outstanding {away:?}, hosted {hosted:?}, in the orphan table {entries:?}, {} peers to be told something, {} fetches, {} wait for values, {} root jobs with bounds, {} with shared values",
-                    books.unsaid, books.fetches, books.waiting, books.bounds, books.sharing
+                    "node {node} has something left: outstanding {away:?}, hosted {hosted:?}, in the orphan table {entries:?}, {} peers to be told something, {} jobs that came back, {} fetches, {} wait for values, {} root jobs with bounds, {} with shared values",
+                    books.unsaid,
+                    books.undone,
+                    books.fetches,
+                    books.waiting,
+                    books.bounds,
+                    books.sharing
                 ));
             }
         }

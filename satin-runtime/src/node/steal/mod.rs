@@ -949,6 +949,7 @@ impl Steal {
     pub(crate) fn inspect(&self, inspection: &mut super::inspect::Inspection) {
         self.books.inspect(inspection);
         inspection.unsaid = self.outboxes.len();
+        inspection.undone = self.repairs.len() + self.withdrawn.len();
         inspection.tally = self.tally;
     }
 

@@ -477,7 +477,9 @@ impl Steal {
             let marks = cx.config.repair != RepairMode::Naive && cx.config.obeys(Rule::Mark);
             back.repair.marked |= marks;
             self.tally.repairs += 1;
-            self.repairs.insert(job.id.clone());
+            if !self.over.is_past(cx.term, &job.id) {
+                self.repairs.insert(job.id.clone());
+            }
         }
         let victims = away.above + cx.table.victims((&job.id, job.fingerprint), cx.view);
         back.repair.crashes = victims;
@@ -692,6 +694,7 @@ impl Steal {
     /// That root job is under way nowhere any more.
     pub(crate) fn forget_root(&mut self, cx: &mut Context<'_>, root: RootName) {
         cx.table.acquit(cx.now, &JobId::ROOT.child(root.number));
+        self.forget_undone(|number| number == root.number);
         for key in self.books.orphans_below(&JobId::ROOT.child(root.number)) {
             if self
                 .books
@@ -715,12 +718,9 @@ impl Steal {
     /// A root job is over. Its own result stays, in case `main` is started again.
     pub(crate) fn root_over(&mut self, cx: &mut Context<'_>, tag: RootTag) {
         let root = JobId::ROOT.child(tag.number);
-        self.withdrawn.retain(|id, _| !root.is_ancestor_of(id));
-        let repairs = self.repairs.range(root.clone()..);
-        let repairs = repairs.take_while(|repair| root.is_ancestor_of(repair));
-        for repair in repairs.cloned().collect::<Vec<JobId>>() {
-            self.repairs.remove(&repair);
-        }
+        self.forget_undone(|number| {
+            number == tag.number || number < tag.number && tag.number < RootName::OTHERS
+        });
         if let Some(oldest) = tag.number.checked_sub(ROOT_RESULTS) {
             for key in self.books.orphans_below(&JobId::ROOT.child(oldest)) {
                 self.withdraw_entry(cx, key);
@@ -732,6 +732,12 @@ impl Steal {
         }
         self.over.insert(tag);
         self.closed(cx, &root);
+    }
+
+    /// Root jobs of these numbers are over, and so is all that came back of them.
+    fn forget_undone(&mut self, is_over: impl Fn(u32) -> bool) {
+        self.withdrawn.retain(|id, _| !is_over(id.root_number()));
+        self.repairs.retain(|id| !is_over(id.root_number()));
     }
 
     /// An orphan is not to be had here any more. Who waits for it already gets it.
