@@ -514,7 +514,7 @@ fn qap_says_what_is_wrong_with_a_file() {
 
 #[test]
 fn help_has_examples() {
-    for example in ALL.into_iter().chain(["raytracer"]) {
+    for example in ALL {
         let help = run(example, ["--help"]).succeeds();
         help.prints("Usage: ")
             .prints("Examples:\n")

@@ -24,8 +24,9 @@ use crate::{
 const PATIENCE: Duration = Duration::from_secs(180);
 /// And so many times as long as all of it takes one worker: it may be left alone with all of it, be slow, and begin anew.
 const ALONE: u32 = 10;
-/// So long after that everything must be at rest.
-const REST: Duration = Duration::from_secs(90);
+/// So long after that everything must be at rest: what belongs to a process that does not come back goes after a minute, and a
+/// moment before that somebody may ask for it once more.
+const REST: Duration = Duration::from_secs(200);
 /// So long after that every node must have ended.
 const END: Duration = Duration::from_secs(60);
 /// More events than this are a pool that talks to itself.

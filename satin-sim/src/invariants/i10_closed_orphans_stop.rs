@@ -3,7 +3,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use satin_runtime::job::JobId;
+use satin_runtime::{
+    job::JobId,
+    node::{
+        HostKey,
+        inspect::{Hosted, Stage},
+    },
+};
 
 use super::{Invariant, Run, Seen};
 
@@ -13,7 +19,7 @@ pub(super) struct ClosedStop {
     heard: BTreeMap<u32, BTreeSet<JobId>>,
     /// The orphans that each node had a step before: several things happen in one step, and what is kept after it was closed was
     /// kept knowing that.
-    had: BTreeMap<u32, BTreeSet<JobId>>,
+    had: BTreeMap<u32, BTreeSet<HostKey>>,
 }
 
 impl Invariant for ClosedStop {
@@ -26,9 +32,8 @@ impl Invariant for ClosedStop {
     }
 
     fn check_step(&mut self, seen: &Seen<'_>) -> Result<(), String> {
-        let me = seen.cluster.peer(seen.node);
-        let own = || seen.books.entries.iter().filter(|entry| entry.owner == me);
-        let has = own().map(|entry| entry.id.clone()).collect();
+        let own = || seen.books.hosted.iter().filter(|hosted| hosted.orphan);
+        let has = own().map(|hosted| hosted.key).collect();
         let had = self.had.insert(seen.node, has).unwrap_or_default();
         if seen.books.closed.is_empty() {
             self.heard.remove(&seen.node);
@@ -38,9 +43,10 @@ impl Invariant for ClosedStop {
         let news = seen.books.closed.iter().filter(|id| !heard.contains(id));
         let is_result = |id: &JobId| id.path().nth(1).is_none();
         for closed in news {
-            let mut below =
-                own().filter(|entry| closed.is_ancestor_of(&entry.id) && had.contains(&entry.id));
-            if let Some(left) = below.find(|entry| !(is_result(&entry.id) && entry.finished)) {
+            let mut below = own()
+                .filter(|hosted| closed.is_ancestor_of(&hosted.id) && had.contains(&hosted.key));
+            let is_done = |hosted: &Hosted| hosted.stage == Stage::Done;
+            if let Some(left) = below.find(|left| !(is_result(&left.id) && is_done(left))) {
                 let (node, id) = (seen.node, &left.id);
                 return Err(format!(
                     "node {node} hears that {closed} is closed, and has the orphan {id} on"

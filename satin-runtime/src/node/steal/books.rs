@@ -370,10 +370,16 @@ impl Books {
         below.map(|(_, key)| *key).collect()
     }
 
-    /// A job of that name that is here, orphan or not, and whose answer somebody waits for.
+    /// A job of that name that is here, orphan or not, and whose answer somebody waits for. Not one that was refused: whoever
+    /// waited for that would be refused too, and try again, as often as words go there and back.
     pub(super) fn find(&self, id: &JobId, fingerprint: Fingerprint) -> Option<HostKey> {
+        let undone = |hosted: &Hosted| {
+            let answer = &hosted.state;
+            matches!(answer, State::Done(Answer::Refused(_) | Answer::Aborted))
+        };
         let here = |hosted: &Hosted| {
-            hosted.fingerprint == fingerprint && hosted.id == *id && !hosted.unwanted
+            let named = hosted.fingerprint == fingerprint && hosted.id == *id;
+            named && !hosted.unwanted && !undone(hosted)
         };
         self.orphan_of(id, fingerprint).or_else(|| {
             let mut all = self.hosted.iter();

@@ -1046,3 +1046,35 @@ fn who_asks_a_node_that_leaves_to_keep_something_is_told_that_it_leaves() {
     node.handle(2 * MS, received(asker, keep));
     assert!(actions(&mut node).contains(&Action::Send(asker, Message::Draining)));
 }
+
+#[test]
+fn a_job_that_was_refused_here_is_taken_in_when_it_comes_again() {
+    let (mut node, [_, origin, _]) = by_hand();
+    let job = vec![(Token(5), parcel())];
+    node.handle(MS, received(origin, jobs_of(Request(1), job)));
+    let started = |node: &mut Node| {
+        let keys = actions(node).into_iter().filter_map(|action| match action {
+            Action::Start(key, _) => Some(key),
+            _ => None,
+        });
+        keys.collect::<Vec<HostKey>>()
+    };
+    let first = started(&mut node);
+    node.handle(
+        2 * MS,
+        Event::Done(first[0], Answer::Refused("no room".into())),
+    );
+    assert_eq!(started(&mut node), []);
+    // Its origin has not said yet that it has heard that.
+    let marked = Repair {
+        marked: true,
+        crashes: 0,
+    };
+    let again = Parcel {
+        repair: marked,
+        ..parcel()
+    };
+    let jobs = jobs_of(Request(2), vec![(Token(6), again)]);
+    node.handle(3 * MS, received(origin, jobs));
+    assert_eq!(started(&mut node).len(), 1);
+}
