@@ -1057,7 +1057,7 @@ fn a_job_that_was_refused_here_is_taken_in_when_it_comes_again() {
             Action::Start(key, _) => Some(key),
             _ => None,
         });
-        keys.collect::<Vec<HostKey>>()
+        keys.collect::<Vec<_>>()
     };
     let first = started(&mut node);
     node.handle(
