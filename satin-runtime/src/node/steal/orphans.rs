@@ -375,10 +375,10 @@ impl Steal {
         self.books.root_results()
     }
 
-    /// Is the result of that root job kept here?
+    /// Is the result of that root job kept here? Or may it be: it was run here for a master that has not said yet that it has it.
     pub(crate) fn keeps(&self, root: RootName) -> bool {
         let id = JobId::ROOT.child(root.number);
-        self.books.orphan_of(&id, root.fingerprint).is_some()
+        self.books.find(&id, root.fingerprint).is_some()
     }
 
     /// The root job whose result, or part of it, that answer brings to a claimant; not of a theft.

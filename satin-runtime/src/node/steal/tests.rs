@@ -7,10 +7,10 @@ use rand::{RngExt, SeedableRng, rngs::SmallRng};
 use super::super::{
     Action, Config, Event, Identity, Message, Node, NodeId, Notice, Peer, Policy, RepairMode,
     Request, Taken, Token, View,
-    cluster::{Cluster, Path, Program, Shape, Smallest},
+    cluster::{BEST, Cluster, Path, Program, Shape, Smallest},
 };
 use crate::{
-    job::{Answer, Fingerprint, JobId, Parcel, Recall, Repair, RootName, RootTag, Saved},
+    job::{Answer, Fingerprint, JobId, Offer, Parcel, Recall, Repair, RootName, RootTag, Saved},
     node::{Change, Departure, Page},
 };
 
@@ -1077,4 +1077,43 @@ fn a_job_that_was_refused_here_is_taken_in_when_it_comes_again() {
     let jobs = jobs_of(Request(2), vec![(Token(6), again)]);
     node.handle(3 * MS, received(origin, jobs));
     assert_eq!(started(&mut node).len(), 1);
+}
+
+#[test]
+fn bounds_of_a_root_job_stay_until_the_master_that_it_was_run_for_has_its_result() {
+    let (mut node, [master, ..]) = by_hand_as(1, fixed());
+    let job = Parcel {
+        id: JobId::ROOT.child(0),
+        root: parcel().fingerprint,
+        ..parcel()
+    };
+    let run = job.root_run();
+    let jobs = jobs_of(Request(1), vec![(Token(5), job)]);
+    node.handle(MS, received(master, jobs));
+    let offer = Offer {
+        bound: BEST,
+        root: run.name,
+        value: Smallest::write(3),
+    };
+    node.handle(2 * MS, Event::Offered(offer.clone()));
+    let key = actions(&mut node)
+        .into_iter()
+        .find_map(|action| match action {
+            Action::Start(key, _) => Some(key),
+            _ => None,
+        });
+    let answer = Answer::Result {
+        bytes: vec![1],
+        needs: Vec::new(),
+    };
+    node.handle(3 * MS, Event::Done(key.expect("it runs"), answer));
+    // The master has it, and what it said of that is lost with it.
+    node.handle(4 * MS, received(master, Message::RootsDone(vec![run])));
+    node.bury(5 * MS, master);
+    assert_eq!(
+        node.inspect().entries.len(),
+        1,
+        "the next one will ask for it"
+    );
+    assert_eq!(node.known(&offer), Some(&*offer.value));
 }
