@@ -514,10 +514,9 @@ impl Stage {
         self.check_end(done, rests, trial)?;
         self.say("main ends");
         self.cluster.end_main(0);
-        let start = self.cluster.now();
-        if !self.run_until(start + self.patience * END, |stage| {
-            stage.running().next().is_none()
-        })? {
+        // Who is cut off for good does all of it alone.
+        let limit = self.cluster.now() + self.patience * END + ALONE * self.work_with(|_| true);
+        if !self.run_until(limit, |stage| stage.running().next().is_none())? {
             let left: Vec<u32> = self.running().collect();
             let sentence = format!("main has ended, but nodes {left:?} have not");
             return Err(self.violation("I7", sentence));
