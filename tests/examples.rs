@@ -523,11 +523,12 @@ fn help_has_examples() {
         let examples = examples.expect("just seen");
         for line in examples.lines().take_while(|line| line.starts_with("  ")) {
             assert!(line.len() <= 80, "a narrow terminal breaks {line:?}");
-            let mut words = line.trim_start().splitn(2, "  ");
-            let rest = words.nth(1).unwrap_or_default().trim_start();
+            let (command, remark) = line.split_once('#').unwrap_or((line, ""));
+            let words = command.trim();
+            let apart = remark.is_empty() || command.ends_with("  ");
             assert!(
-                rest.is_empty() || rest.starts_with('#'),
-                "the shell would take {rest:?} for arguments"
+                apart && !words.contains("  "),
+                "the shell would take more than the command for arguments in {line:?}"
             );
         }
     }

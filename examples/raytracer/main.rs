@@ -80,7 +80,7 @@ Examples:
   raytracer --compare             # how much faster is that than one core?
   raytracer --builtin mesh --width 1920 --height 1080 --out knot.png
   raytracer --scene examples/raytracer/scenes/chess.toml
-  raytracer --width 160 --height 90# its checksum is compared";
+  raytracer --width 160 --height 90  # its checksum is compared";
 
 fn main() -> Result<()> {
     let cli = Cli::parse();

@@ -675,10 +675,10 @@ impl Driver {
             link.used = now;
             while let Some(body) = link.next_large() {
                 let (net, epoch) = (Rc::clone(net), link.epoch);
-                let connection = link.connection.clone();
+                let (connection, taken) = (link.connection.clone(), Rc::clone(&link.taken));
                 tokio::task::spawn_local(async move {
                     // If it cannot be written the connection is gone, which its reader will find too.
-                    let _ = write_large(&connection, &body).await;
+                    let _ = write_large(&connection, &body, &taken).await;
                     net.turn(|driver, _| driver.sent_large(peer, epoch, body.len()));
                 });
             }

@@ -2,6 +2,7 @@
 //! buffer when it does not.
 
 use std::{
+    cell::Cell,
     collections::VecDeque,
     pin::Pin,
     rc::Rc,
@@ -58,7 +59,9 @@ pub(super) struct Link {
     pub(super) under_way: usize,
     /// Bytes of all large messages.
     pub(super) large_bytes: usize,
-    /// More waits than may wait: since when the other side has taken nothing, and how often it had made room until then.
+    /// Bytes that the connection has taken: no more than a window beyond what the other side has acknowledged.
+    pub(super) taken: Rc<Cell<u64>>,
+    /// More waits than may wait: since when nothing has been taken, and how much had been until then.
     full: Option<(u64, Instant)>,
     /// When something was said last, in either direction.
     pub(super) used: Instant,
@@ -86,6 +89,7 @@ impl Link {
             large: VecDeque::new(),
             under_way: 0,
             large_bytes: 0,
+            taken: Rc::default(),
             full: None,
             used: now,
             measured: now,
@@ -120,12 +124,11 @@ impl Link {
             self.full = None;
             return false;
         }
-        let heard = self.connection.stats().frame_rx;
-        let made_room = heard.max_data + heard.max_stream_data + heard.max_streams_uni;
+        let taken = self.taken.get();
         match self.full {
-            Some((before, since)) if before == made_room => now > since + limits::IDLE,
+            Some((before, since)) if before == taken => now > since + limits::IDLE,
             _ => {
-                self.full = Some((made_room, now));
+                self.full = Some((taken, now));
                 false
             }
         }
@@ -167,7 +170,10 @@ impl Link {
         while self.written < self.out.len() {
             let rest = &self.out[self.written..];
             match Pin::new(&mut self.stream).poll_write(cx, rest) {
-                Poll::Ready(Ok(written)) => self.written += written,
+                Poll::Ready(Ok(written)) => {
+                    self.written += written;
+                    count(&self.taken, written);
+                }
                 Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
                 Poll::Pending => {
                     if self.written > limits::LARGE {
@@ -195,7 +201,7 @@ impl Link {
         let connection = self.connection.clone();
         let say_all = async {
             for body in std::mem::take(&mut self.large) {
-                write_large(&connection, &body).await?;
+                write_large(&connection, &body, &self.taken).await?;
             }
             std::future::poll_fn(|cx| self.poll_flush(cx)).await?;
             let _ = self.stream.finish();
@@ -207,12 +213,24 @@ impl Link {
     }
 }
 
+fn count(taken: &Cell<u64>, more: usize) {
+    taken.set(taken.get() + more as u64);
+}
+
 /// Sends a message on a stream of its own.
-pub(super) async fn write_large(connection: &Connection, body: &[u8]) -> Result<(), WriteError> {
+pub(super) async fn write_large(
+    connection: &Connection,
+    mut body: &[u8],
+    taken: &Cell<u64>,
+) -> Result<(), WriteError> {
     let mut stream = connection.open_uni().await?;
     // Short messages go first.
     let _ = stream.set_priority(-1);
-    stream.write_all(body).await?;
+    while !body.is_empty() {
+        let written = stream.write(body).await?;
+        count(taken, written);
+        body = &body[written..];
+    }
     let _ = stream.finish();
     // Its turn lasts until it has arrived.
     let _ = stream.stopped().await;

@@ -142,7 +142,7 @@ pub enum Event {
     /// The jobs that are held here now, or many of them: only other nodes may run them before [`Action::Release`]. Told
     /// whenever they change.
     Held(Vec<(JobId, Fingerprint)>),
-    /// A job that had come back with a mark, or one below it, has been run here and is done.
+    /// A job that had come back with a mark has been run here and is done.
     Repaired(JobId),
 
     // ---- shared

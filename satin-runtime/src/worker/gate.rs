@@ -5,7 +5,7 @@
 //! never touches user memory: it reads arguments of a job that has left its deque, and the owner alone writes results.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap, VecDeque},
+    collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque},
     hash::{BuildHasher, RandomState},
     panic::resume_unwind,
     sync::{
@@ -82,7 +82,7 @@ pub trait Outside: Send + Sync {
     fn held(&self, jobs: Vec<(JobId, Fingerprint)>) {
         let _ = jobs;
     }
-    /// A job that came back undone with a mark, or one below it, has been run here and is done.
+    /// A job that came back undone with a mark has been run here and is done.
     fn repaired(&self, job: JobId) {
         let _ = job;
     }
@@ -169,6 +169,8 @@ struct Books {
     /// Came back, and are for other nodes, the shallowest first.
     held: BTreeMap<(u16, SlotRef), (JobId, Fingerprint)>,
     places: HashMap<SlotRef, Place>,
+    /// Came back with a mark, and are not done. (One that is aborted stays until its slot is used by the next that comes back.)
+    repairs: HashSet<SlotRef>,
     /// How often all jobs were called home: what was about to leave then comes back too.
     called_home: u64,
 }
@@ -637,6 +639,9 @@ impl Gate {
         // SAFETY: the job was away, and under the lock its owner cannot recall it: the slot waits for us.
         let job = unsafe { &*slot.0 };
         let is = (depth, back.after(away.back));
+        if back.repair.marked {
+            books.repairs.insert(slot);
+        }
         self.pool
             .come_back_or_hold(books, job, is, away.fingerprint);
         true
@@ -1206,6 +1211,11 @@ impl Pool {
     }
 
     /// The job, which the caller has taken, is to be had again.
+    /// Did that job come back with a mark? It is done now.
+    pub(super) fn is_repaired(&self, job: &Slot) -> bool {
+        lock(&self.ledger.books).repairs.remove(&SlotRef(job))
+    }
+
     pub(super) fn come_back(&self, job: &Slot, depth: u16, back: Back) {
         self.come_back_under(lock(&self.ledger.books), job, depth, back);
     }

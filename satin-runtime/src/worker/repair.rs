@@ -287,9 +287,11 @@ impl Worker {
         place.is_some_and(|(id, _)| self.hosts(|orphan| id.is_ancestor_of(orphan)))
     }
 
-    /// A job that had come back, or a child of one, is done: what others keep of it is not wanted any more.
+    /// A marked job is done: if it had come back, what others keep of it is not wanted any more.
     pub(super) fn tell_repaired(&self, job: &Slot) {
-        if let Some((id, _)) = self.place_of(job.parent.get(), job.index()) {
+        if self.pool().is_repaired(job)
+            && let Some((id, _)) = self.place_of(job.parent.get(), job.index())
+        {
             self.pool().tell(|outside| outside.repaired(id));
         }
     }

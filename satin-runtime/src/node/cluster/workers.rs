@@ -86,7 +86,7 @@ struct Frame {
     path: u64,
     /// Its children look themselves up.
     marked: bool,
-    /// It had come back undone, or is a child of such a one.
+    /// It had come back undone, with a mark.
     repairs: bool,
     phase: u32,
     step: Step,
@@ -109,6 +109,8 @@ struct Spawned {
     index: u32,
     work: Work,
     back: Back,
+    /// It came back with a mark.
+    repairs: bool,
 }
 
 /// A root job that no worker has begun.
@@ -497,6 +499,7 @@ impl Workers {
                 index,
                 work: child.work,
                 back: Back::default(),
+                repairs: false,
             });
         if marked && !index_is_void {
             let jobs: Vec<Spawned> = jobs.collect();
@@ -571,7 +574,7 @@ impl Workers {
                 self.push(lane, program, work, Home::Child { frame, index }, marked);
                 let top = self.lanes[lane as usize].stack.last().copied();
                 let top = top.expect("it has just been pushed");
-                self.frame(top).repairs = job.back.repair.marked;
+                self.frame(top).repairs = job.repairs;
             }
             return true;
         }
@@ -1281,6 +1284,7 @@ impl Workers {
         match job {
             Some(Away::Spawned(mut job)) => {
                 job.back = back.after(job.back);
+                job.repairs |= back.repair.marked;
                 match job.back.held {
                     true => self.hold_own(job),
                     false => self.queue_again(job),

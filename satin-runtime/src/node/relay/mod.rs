@@ -343,6 +343,11 @@ impl Relay {
             }
             self.redial(cx, peer);
             if cx.links.circuit(peer).is_some() {
+                if concerns(peer)
+                    && let Some(astray) = self.astray.get_mut(&peer)
+                {
+                    astray.used = cx.now;
+                }
                 due.ended.extend(self.close_if_idle(cx, peer));
             } else if self.is_cut_off(cx, peer) {
                 let (held, alive) = (!self.astray[&peer].held.is_empty(), cx.view.is_alive(peer));

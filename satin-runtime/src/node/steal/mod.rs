@@ -965,7 +965,7 @@ impl Steal {
     }
 }
 
-/// Jobs or answers, as many in each message as fit; the first one, if there are none.
+/// Jobs or answers, as many in each message as fit. If there are none, one message without any: a request is to be answered.
 fn in_pieces<T>(all: Vec<T>, size: impl Fn(&T) -> usize) -> Vec<Vec<T>> {
     let mut pieces = vec![Vec::new()];
     let mut room = PIECE_BYTES;

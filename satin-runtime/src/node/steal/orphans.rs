@@ -532,10 +532,15 @@ impl Steal {
             if !matches!(answer, Answer::Panicked(_)) {
                 cx.table.acquit(cx.now, &away.job.id);
             }
-            if away.kind == Kind::Theft {
+            // Of an orphan the answer is kept here.
+            let keeps = match away.source {
+                Source::Hosted(key) => self.books.look(key).is_some_and(|hosted| hosted.orphan),
+                Source::Own(_) => false,
+            };
+            if away.kind == Kind::Theft && !keeps {
                 self.close_if_kept(cx, &away.job.id);
             }
-            self.close_below(cx, &away.job.id);
+            self.close_below(cx, &away.job.id, keeps);
             self.answer_source(cx, away.source, answer);
         }
     }
@@ -571,9 +576,9 @@ impl Steal {
         }
         if undone {
             self.books.no_orphan(key);
-        } else if !self.repairs.is_empty() {
-            let id = hosted.id.clone();
-            self.close_below(cx, &id);
+        } else {
+            let (id, keeps) = (hosted.id.clone(), hosted.orphan);
+            self.close_below(cx, &id, keeps);
         }
         for ((peer, token), origin) in waiters {
             match (peer == HERE, undone && !origin) {
@@ -628,8 +633,12 @@ impl Steal {
         }
     }
 
-    /// A job is done that may have repairs below it: nobody wants what they could have claimed.
-    fn close_below(&mut self, cx: &mut Context<'_>, id: &JobId) {
+    /// A job is done that may have repairs below it: nobody wants what they could have claimed. If its own result is kept here,
+    /// for others, that is wanted.
+    fn close_below(&mut self, cx: &mut Context<'_>, id: &JobId, keeps: bool) {
+        if self.repairs.is_empty() && self.withdrawn.is_empty() {
+            return;
+        }
         while let Some((withdrawn, _)) = self.withdrawn.range(id.clone()..).next()
             && id.is_ancestor_of(withdrawn)
         {
@@ -642,7 +651,7 @@ impl Steal {
             .collect();
         for repair in repairs {
             self.repairs.remove(&repair);
-            if cx.config.obeys(Rule::Closed) {
+            if cx.config.obeys(Rule::Closed) && !(keeps && repair == *id) {
                 cx.table.close(cx.now, &repair);
                 self.closed(cx, &repair);
             }
@@ -756,9 +765,9 @@ impl Steal {
 
     // ---- what the workers say
 
-    /// A job that may have come back, or have some below it that did, is done here.
+    /// A job that had come back is done here.
     pub(crate) fn repaired(&mut self, cx: &mut Context<'_>, id: &JobId) {
-        self.close_below(cx, id);
+        self.close_below(cx, id, false);
     }
 
     /// A marked job of ours is an orphan somewhere.
@@ -828,7 +837,7 @@ impl Steal {
         }
         if why == Recall::Unwanted {
             cx.table.acquit(cx.now, &away.job.id);
-            self.close_below(cx, &away.job.id);
+            self.close_below(cx, &away.job.id, false);
             // Its orphan waits for nobody else: whoever runs its parent again does not ask for it, or does it again.
             if away.kind == Kind::Claim && cx.config.obeys(Rule::Closed) {
                 cx.table.close(cx.now, &away.job.id);
@@ -1101,7 +1110,9 @@ impl Steal {
         // The token is void first: an answer that is on its way changes nothing.
         let void = cx.config.obeys(Rule::Tokens);
         let away = self.books.outstanding(owner, token).cloned();
-        if let Some(away) = &away {
+        if let Some(away) = &away
+            && !self.over.is_past(cx.term, &away.job.id)
+        {
             self.withdrawn.insert(away.job.id.clone(), owner);
         }
         self.bring_back(cx, owner, token, Why::Withdrawn);
