@@ -82,7 +82,8 @@ pub const SUMS: Duration = Duration::from_secs(10);
 /// A handshake, the greeting included, that takes longer is given up.
 pub const HANDSHAKE: Duration = Duration::from_secs(5);
 
-/// Bytes that may wait for one peer that takes nothing. If it has taken nothing for [`IDLE`] then, the connection is closed, as if it had broken:
+/// Bytes that may wait for one peer that takes nothing. If it has taken nothing for [`IDLE`] then, the connection is closed, as if
+/// it had broken:
 /// both sides compare their books when it is made again.
 pub const WAITING: usize = if cfg!(test) { 4 << 20 } else { 256 << 20 };
 

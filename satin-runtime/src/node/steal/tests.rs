@@ -1117,3 +1117,42 @@ fn bounds_of_a_root_job_stay_until_the_master_that_it_was_run_for_has_its_result
     );
     assert_eq!(node.known(&offer), Some(&*offer.value));
 }
+
+#[test]
+fn the_answer_of_an_orphan_that_had_gone_on_is_kept() {
+    let (mut node, [_, origin, thief]) = by_hand();
+    let jobs = jobs_of(Request(1), vec![(Token(5), parcel())]);
+    node.handle(MS, received(origin, jobs));
+    let key = actions(&mut node)
+        .into_iter()
+        .find_map(|action| match action {
+            Action::Start(key, _) => Some(key),
+            _ => None,
+        });
+    // Long after it came, another node takes it.
+    let late = Duration::from_secs(5);
+    let request = take_for(&mut node, late, thief, false);
+    let jobs = vec![Taken::Hosted(key.expect("it runs"), parcel())];
+    let left = 0;
+    let took = Event::Took {
+        request,
+        jobs,
+        left,
+    };
+    node.handle(late, took);
+    let token = actions(&mut node)
+        .into_iter()
+        .find_map(|action| match action {
+            Action::Send(_, Message::Jobs { jobs, .. }) => Some(jobs[0].0),
+            _ => None,
+        });
+    node.bury(late + MS, origin);
+    let answer = Answer::Result {
+        bytes: vec![1],
+        needs: Vec::new(),
+    };
+    let answers = Message::Answers(vec![(token.expect("it goes on"), answer)]);
+    node.handle(late + 2 * MS, received(thief, answers));
+    let entries = node.inspect().entries;
+    assert!(entries.len() == 1 && entries[0].finished, "{entries:?}");
+}
