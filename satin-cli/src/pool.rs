@@ -551,9 +551,22 @@ impl Pool {
         }
         // What it told before it ended.
         let _ = self.records();
+        if self.has_left_early(index, status) {
+            let name = &self.nodes[index].name;
+            self.tell(format_args!("{name} left before it was in"));
+            self.nodes[index].reported = true;
+        }
         if self.stopping.is_none() {
             self.go_on_without(index, status);
         }
+    }
+
+    /// Whether that node was asked to leave and did so before it was in: it had nothing to hand over, and ends as any process
+    /// does that SIGTERM ends.
+    fn has_left_early(&self, index: usize, status: ExitStatus) -> bool {
+        let node = &self.nodes[index];
+        let by_request = code(status) == 128 + raw(Signal::TERM);
+        node.drained && !self.has_been_in(index) && by_request
     }
 
     /// Whether the pool can go on after the end of that node, and if not, what becomes of the others.

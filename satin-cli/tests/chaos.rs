@@ -571,6 +571,8 @@ struct Fates<'a> {
     stopped: BTreeSet<&'a str>,
     /// Those that joined when nobody was left to let them in, and were told to go.
     late: BTreeSet<&'a str>,
+    /// Those that were asked to leave before they were in, and did.
+    early: BTreeSet<&'a str>,
 }
 
 impl Fates<'_> {
@@ -583,6 +585,7 @@ impl Fates<'_> {
                 (Some("stopped"), Some(name)) => _ = fates.stopped.insert(name),
                 (Some("continued"), Some(name)) => _ = fates.stopped.remove(name),
                 (Some(name), Some("came")) => _ = fates.late.insert(name),
+                (Some(name), Some("left")) => _ = fates.early.insert(name),
                 _ => {}
             }
         }
@@ -590,7 +593,7 @@ impl Fates<'_> {
     }
 
     fn dies(&self, name: &str) -> bool {
-        [&self.killed, &self.stopped, &self.late]
+        [&self.killed, &self.stopped, &self.late, &self.early]
             .iter()
             .any(|names| names.contains(name))
     }

@@ -429,6 +429,36 @@ fn who_comes_too_late_to_be_let_in_is_told_to_go() {
     assert!(!outcome.stderr.contains("too early"), "{outcome:#?}");
 }
 
+/// It has nothing to hand over, and ends as any process does that SIGTERM ends.
+#[test]
+fn a_node_that_is_drained_before_it_is_in_has_not_failed() {
+    let script = IN.replace("*) tell joined", "s0-3) ;;\n    *) tell joined")
+        + r#"case $SATIN_NAME in
+            s0-0) until [ -e "$STOP" ]; do sleep 0.01; done; tell pool_ended ',"code":0' ;;
+            s0-3) exec sleep 1000 ;;
+            *) until grep -q pool_ended "$SATIN_EVENTS"; do sleep 0.01; done ;;
+        esac"#;
+    let scratch = tempfile::tempdir().expect("a directory");
+    let stop = scratch.path().join("stop");
+    let mut plan = Plan {
+        output: Output::Keep,
+        faults: faults(&["join s0@0", "drain s0-3@0.1s"]),
+        ..Plan::new(["sh", "-c", &script], "1x3".parse().expect("sites"))
+    };
+    plan.env.push(("STOP".into(), stop.clone().into()));
+    let mut pool = start(plan);
+    let began = std::time::Instant::now();
+    while !pool.stderr().contains(" s: s0-3 left before it was in") {
+        assert!(began.elapsed() < PATIENCE, "{}", pool.stderr());
+        pool.wait_for(Duration::from_millis(5), |_| false)
+            .expect("readable");
+    }
+    std::fs::write(stop, "").expect("written");
+    let outcome = finish(pool);
+    assert_eq!(outcome.code, 0, "{outcome:#?}");
+    assert!(!outcome.stderr.contains("too early"), "{outcome:#?}");
+}
+
 #[test]
 fn a_drained_node_that_fails_is_reported() {
     let script = r#"case $SATIN_NAME in

@@ -1039,7 +1039,7 @@ impl Parts<'_> {
                 lost,
             } => {
                 if self.membership.is_searching() {
-                    self.root.welcome(term, &members);
+                    self.root.welcome(cx.view.me().peer.id, term, &members);
                     (self.membership).welcome(cx, stamp, members, draining, lost);
                     self.bounds.learn(cx, from, offers, self.lattices);
                 }

@@ -524,25 +524,21 @@ impl Membership {
             // "I am not in myself": it has no stamp.
             State::Searching(_) => Message::Ask(cx.view.me().clone()),
             State::In(detector, _) if detector.is_over(from) => Message::Buried(from),
-            State::In(detector, _) => match (root.ended_with(), root.master(cx.view).cloned()) {
+            State::In(..) => match (root.ended_with(), root.master(cx.view).cloned()) {
                 (Some(ended), _) => ended,
+                // It was let in, but its welcome was lost; and whoever let it in has named it master, and is gone.
+                (None, Some(master)) if master.peer == from && cx.view.is_alive(from) => {
+                    self.welcome_of(cx, root, bounds, &master, &master)
+                }
                 (None, Some(master)) if master.peer == cx.view.me().peer => {
                     identity.peer = from;
                     identity.stamp = match cx.view.get(from) {
                         Some(known) => known.stamp,
                         None => root.issue_stamp(cx.view),
                     };
-                    let others = cx.view.members().filter(|member| {
-                        let id = member.peer.id;
-                        id != from.id && id != master.peer.id
-                    });
-                    let welcome = Message::Welcome {
-                        stamp: identity.stamp,
-                        term: root.term(),
-                        members: std::iter::once(&master).chain(others).cloned().collect(),
-                        draining: cx.view.draining().collect(),
-                        offers: bounds.all(),
-                        lost: self.lost.all().cloned().collect(),
+                    let welcome = self.welcome_of(cx, root, bounds, &master, &identity);
+                    let State::In(detector, _) = &mut self.state else {
+                        return;
                     };
                     detector.insert(now, [Arc::new(identity)]);
                     detector.spread(now);
@@ -555,6 +551,29 @@ impl Membership {
         };
         cx.actions.push_back(Action::Send(from, answer));
         self.absorb(cx, now);
+    }
+
+    /// What `who` is told when it is let in: first the master, then everybody else.
+    fn welcome_of(
+        &self,
+        cx: &Context<'_>,
+        root: &Roots,
+        bounds: &Bounds,
+        master: &Identity,
+        who: &Identity,
+    ) -> Message {
+        let others = cx.view.members().filter(|member| {
+            let id = member.peer.id;
+            id != who.peer.id && id != master.peer.id
+        });
+        Message::Welcome {
+            stamp: who.stamp,
+            term: root.term(),
+            members: std::iter::once(master).chain(others).cloned().collect(),
+            draining: cx.view.draining().collect(),
+            offers: bounds.all(),
+            lost: self.lost.all().cloned().collect(),
+        }
     }
 
     pub(crate) fn ask(&mut self, cx: &mut Context<'_>, from: Peer, master: &Identity) {

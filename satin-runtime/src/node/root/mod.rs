@@ -87,6 +87,8 @@ pub struct Roots {
     highest_over: Option<u32>,
     /// When the others are asked again, once this node is in.
     ask: Option<Duration>,
+    /// Whoever let this node in says that it is master: it hears so together with the welcome.
+    named_outside: bool,
 }
 
 /// Whose `main` was the last, and how it ended.
@@ -147,6 +149,7 @@ impl Roots {
             careful: None,
             highest_over: None,
             ask: None,
+            named_outside: false,
         }
     }
 
@@ -224,9 +227,11 @@ impl Roots {
         }
     }
 
-    pub(crate) fn welcome(&mut self, term: u32, members: &[Identity]) {
+    pub(crate) fn welcome(&mut self, me: NodeId, term: u32, members: &[Identity]) {
         self.master = members.first().cloned();
         self.term = term;
+        let master = self.master.as_ref();
+        self.named_outside = master.is_some_and(|master| master.peer.id == me);
     }
 
     /// This node is in, or in its next life.
@@ -234,8 +239,13 @@ impl Roots {
         let Some(master) = self.master(cx.view).cloned() else {
             return;
         };
-        say_who(cx, &master);
         let me = cx.view.me().peer;
+        // It was named master before it heard that it is in.
+        if std::mem::take(&mut self.named_outside) {
+            self.follow(cx, self.term, master);
+        } else {
+            say_who(cx, &master);
+        }
         // Nodes that come in together do not ask together.
         let place = cx.view.members().filter(|other| other.peer <= me).count();
         let part = place as f64 / cx.view.len() as f64;

@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use super::super::{
     Action, Config, Event, Identity, Message, Node, NodeId, Notice, Peer, View,
-    cluster::{Cluster, Program, Shape, Smallest, address, mix},
+    cluster::{Cluster, Path, Program, Shape, Smallest, address, mix},
 };
 use crate::job::{Fingerprint, RootName, RootRun};
 
@@ -273,6 +273,27 @@ fn who_joins_while_there_is_no_master_gets_in() {
         let stamp = cluster.joined(through_the_elected).unwrap().stamp;
         assert!(stamp > 1 << 32, "which the first master cannot have given");
     }
+}
+
+/// Only the master lets others in: if that is who has to be let in, somebody else must say so.
+#[test]
+fn who_is_named_master_before_it_hears_that_it_is_in_is_told_by_others() {
+    let mut cluster = grown(1, &["a"]);
+    let far = cluster.join(&Config::default(), "b", 1, 0);
+    cluster.set_path("a", "b", Path::new(ms(200)));
+    let sees =
+        |node: u32, peer: Peer| move |cluster: &Cluster| cluster.node(node).view().is_alive(peer);
+    let peer = cluster.peer(far);
+    assert!(cluster.run_until(secs(5), sees(0, peer)));
+    let near = cluster.join(&Config::default(), "a", 1, 0);
+    assert!(cluster.run_until(ms(90), sees(near, peer)));
+    cluster.break_link(0, far, Duration::ZERO);
+    assert!(cluster.joined(far).is_none(), "its welcome is lost");
+    cluster.set_main_everywhere(&[], None);
+    cluster.tell(0, Event::Drain(ms(1)));
+    let runs = |cluster: &Cluster| cluster.joined(far).is_some() && !cluster.mains(far).is_empty();
+    assert!(cluster.run_until(secs(30), runs));
+    assert!(agree(&cluster) && follow(&cluster, far));
 }
 
 #[test]
