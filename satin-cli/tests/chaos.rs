@@ -503,19 +503,18 @@ impl Scenario {
             1 => {}
             times => complaints.push(format!("the answer was told {times} times")),
         }
-        let fates = Fates::of(&outcome.stderr);
+        let mut fates = Fates::of(&outcome.stderr);
+        fates.stopped_too_long(self.root_done(&outcome.records));
         for (name, status) in &outcome.nodes {
             if !status.success() && !fates.dies(name) {
                 complaints.push(format!("{name} ended with {status}"));
             }
+            let line = format!("satin: {name} does not end though the pool has");
+            if outcome.stderr.contains(&line) && !fates.dies(name) {
+                complaints.push(format!("stderr says {line:?}"));
+            }
         }
-        for bad in [
-            "panicked",
-            "too early",
-            "does not end though the pool has",
-            "nobody is left",
-            "no node joins",
-        ] {
+        for bad in ["panicked", "too early", "nobody is left", "no node joins"] {
             if outcome.stderr.contains(bad) {
                 complaints.push(format!("stderr says {bad:?}"));
             }
@@ -569,6 +568,8 @@ struct Fates<'a> {
     killed: BTreeSet<&'a str>,
     /// Those that were never continued are killed with the pool.
     stopped: BTreeSet<&'a str>,
+    /// When the others were continued.
+    continued: BTreeMap<&'a str, f64>,
     /// Those that joined when nobody was left to let them in, and were told to go.
     late: BTreeSet<&'a str>,
     /// Those that were asked to leave before they were in, and did.
@@ -578,18 +579,28 @@ struct Fates<'a> {
 impl Fates<'_> {
     fn of(stderr: &str) -> Fates<'_> {
         let mut fates = Fates::default();
-        for (_, words) in told(stderr) {
+        for (at, words) in told(stderr) {
             let mut words = words.split(' ');
             match (words.next(), words.next()) {
                 (Some("killed"), Some(name)) => _ = fates.killed.insert(name),
                 (Some("stopped"), Some(name)) => _ = fates.stopped.insert(name),
-                (Some("continued"), Some(name)) => _ = fates.stopped.remove(name),
+                (Some("continued"), Some(name)) => {
+                    fates.stopped.remove(name);
+                    fates.continued.insert(name, at);
+                }
                 (Some(name), Some("came")) => _ = fates.late.insert(name),
                 (Some(name), Some("left")) => _ = fates.early.insert(name),
                 _ => {}
             }
         }
         fates
+    }
+
+    /// Those that were continued when the others had gone already are a pool of their own, and are told to go.
+    fn stopped_too_long(&mut self, root_done: Option<f64>) {
+        let late = |(_, at): &(&&str, &f64)| root_done.is_some_and(|done| **at + 0.05 > done);
+        let late = self.continued.iter().filter(late).map(|(name, _)| *name);
+        self.late.extend(late);
     }
 
     fn dies(&self, name: &str) -> bool {

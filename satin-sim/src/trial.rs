@@ -122,7 +122,7 @@ struct Setting {
     shy: Option<Duration>,
     /// How slow a node is, by its number.
     slowness: fn(u64) -> f64,
-    /// The network threads of some nodes need so long for a message.
+    /// The network threads of some nodes need so long for a message; at ten probes a second no longer than they can keep up with.
     handling: Duration,
     /// Clocks differ, by that number.
     clocks: Option<u64>,
@@ -214,7 +214,7 @@ impl Setting {
                 false => |_| 1.0,
             },
             handling: busy.map_or(Duration::ZERO, |mut dice| {
-                dice.between(Duration::from_micros(20), Duration::from_millis(2))
+                dice.between(Duration::from_micros(20), Duration::from_millis(1))
             }),
             clocks: clocks.then_some(seed),
             patience: pace.patience,

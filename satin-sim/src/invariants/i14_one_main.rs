@@ -1,5 +1,8 @@
 //! I14: a pool has one main. Two that come to their end, on nodes that both are still there, are there only if somebody was
-//! stopped or cut off: then both answers are right, which I12 checks, and there are two of them.
+//! stopped or cut off: then both answers are right, which I12 checks, and there are two of them. Here a pool goes on after the
+//! end of `main`; so a node that had run it may hear only then who was named in its term, and later run it once more.
+
+use std::collections::BTreeSet;
 
 use super::{Invariant, Run};
 
@@ -17,7 +20,7 @@ impl Invariant for OneMain {
     fn check_end(&mut self, run: &Run<'_>) -> Result<(), String> {
         let endings = run.cluster.endings().iter();
         let there = endings.filter(|ending| run.cluster.is_alive(ending.node));
-        let nodes: Vec<u32> = there.map(|ending| ending.node).collect();
+        let nodes: BTreeSet<u32> = there.map(|ending| ending.node).collect();
         match run.apart || nodes.len() <= 1 {
             true => Ok(()),
             false => Err(format!("main came to its end at each of {nodes:?}")),

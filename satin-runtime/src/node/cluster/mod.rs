@@ -1257,6 +1257,8 @@ impl Cluster {
         if let Happening::Arrive { to: node, .. } | Happening::Lost { node, .. } = &what
             && let Some(later) = self.queues_until(*node)
         {
+            // It has not happened yet.
+            self.steps -= 1;
             return self.schedule(later, what);
         }
         match what {

@@ -719,12 +719,19 @@ impl Steal {
             });
         }
         if hosted.unwanted {
-            self.books.forget(key);
+            self.forget_unwanted(key);
         } else if hosted.state == State::Started {
             self.thief.done();
             self.finish(cx, key, answer);
         }
         None
+    }
+
+    /// The workers have stopped with a job that nobody wants: nobody will say that what came back below it is done.
+    fn forget_unwanted(&mut self, key: HostKey) {
+        if let Some(hosted) = self.books.forget(key) {
+            self.forget_below(&hosted.id);
+        }
     }
 
     // ---- what others say

@@ -281,7 +281,7 @@ impl Steal {
     /// The workers have given a hosted job up.
     pub(crate) fn saved(&mut self, key: HostKey) {
         self.ended(key);
-        self.books.forget(key);
+        self.forget_unwanted(key);
     }
 
     // ---- leaving
@@ -636,8 +636,18 @@ impl Steal {
     /// A job is done that may have repairs below it: nobody wants what they could have claimed. If its own result is kept here,
     /// for others, that is wanted.
     fn close_below(&mut self, cx: &mut Context<'_>, id: &JobId, keeps: bool) {
+        for repair in self.forget_below(id) {
+            if cx.config.obeys(Rule::Closed) && !(keeps && repair == *id) {
+                cx.table.close(cx.now, &repair);
+                self.closed(cx, &repair);
+            }
+        }
+    }
+
+    /// What came back at or below that job is not waited for here any more. The repairs among it are returned.
+    pub(super) fn forget_below(&mut self, id: &JobId) -> Vec<JobId> {
         if self.repairs.is_empty() && self.withdrawn.is_empty() {
-            return;
+            return Vec::new();
         }
         while let Some((withdrawn, _)) = self.withdrawn.range(id.clone()..).next()
             && id.is_ancestor_of(withdrawn)
@@ -649,13 +659,10 @@ impl Steal {
             .take_while(|repair| id.is_ancestor_of(repair))
             .cloned()
             .collect();
-        for repair in repairs {
-            self.repairs.remove(&repair);
-            if cx.config.obeys(Rule::Closed) && !(keeps && repair == *id) {
-                cx.table.close(cx.now, &repair);
-                self.closed(cx, &repair);
-            }
+        for repair in &repairs {
+            self.repairs.remove(repair);
         }
+        repairs
     }
 
     /// Somebody has the result of that job: no orphan at or below it is wanted. The result of a root job stays, in case

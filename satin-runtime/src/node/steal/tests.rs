@@ -1035,6 +1035,30 @@ fn what_others_keep_of_a_job_is_closed_when_that_has_been_done_again_here() {
 }
 
 #[test]
+fn what_came_back_below_a_job_that_nobody_wants_is_forgotten_with_it() {
+    let (mut node, [_, origin, thief]) = by_hand();
+    let jobs = jobs_of(Request(1), vec![(Token(5), parcel())]);
+    node.handle(MS, received(origin, jobs));
+    let started = |action: Action| match action {
+        Action::Start(key, _) => Some(key),
+        _ => None,
+    };
+    let key = actions(&mut node).into_iter().find_map(started).unwrap();
+    let child = Parcel {
+        id: parcel().id.child(1),
+        ..parcel()
+    };
+    give(&mut node, thief, vec![child]);
+    node.handle(3 * MS, received(origin, Message::Recall(vec![Token(5)])));
+    assert!(actions(&mut node).contains(&Action::Abort(key)));
+    // The workers have not stopped yet.
+    node.bury(4 * MS, thief);
+    assert_eq!(node.inspect().undone, 1);
+    node.handle(5 * MS, Event::Done(key, Answer::Aborted));
+    assert_eq!(node.inspect().undone, 0);
+}
+
+#[test]
 fn who_asks_a_node_that_leaves_to_keep_something_is_told_that_it_leaves() {
     let (mut node, [_, asker, _]) = by_hand();
     node.handle(MS, Event::Drain(1000 * MS));
