@@ -656,7 +656,9 @@ impl Node {
             Event::RootFinished(run) => {
                 cx.homes.root_finished(run.name);
                 parts.root.finished(cx, run);
-                parts.steal.close_root(cx, run.name);
+                if !is_called_again(cx, run) {
+                    parts.steal.close_root(cx, run.name);
+                }
                 parts.root_done(cx, run);
             }
             // Another runs `main` by now: this one's end is nobody else's.
@@ -931,8 +933,8 @@ impl Parts<'_> {
     }
 
     fn root_done(&mut self, cx: &mut Context<'_>, run: RootRun) {
-        if run.name.is_of_main() && run.term < cx.term {
-            return; // the master of the day has called it again
+        if is_called_again(cx, run) {
+            return;
         }
         self.steal.root_over(cx, run.tag());
         self.root.is_over(run.name);
@@ -1159,6 +1161,12 @@ impl Parts<'_> {
             M::Had(version) => self.bounds.had(from, version),
         }
     }
+}
+
+/// Does the master of the day call that root job again? Then what is kept below it is wanted, though a `main` of an earlier term,
+/// which has not been stopped yet, has its result.
+fn is_called_again(cx: &Context<'_>, run: RootRun) -> bool {
+    run.name.is_of_main() && run.term < cx.term
 }
 
 /// What goes on once its values are here.

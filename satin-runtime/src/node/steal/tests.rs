@@ -10,7 +10,10 @@ use super::super::{
     cluster::{BEST, Cluster, Path, Program, Shape, Smallest},
 };
 use crate::{
-    job::{Answer, Fingerprint, JobId, Offer, Parcel, Recall, Repair, RootName, RootTag, Saved},
+    job::{
+        Answer, Fingerprint, JobId, Offer, Parcel, Recall, Repair, RootName, RootRun, RootTag,
+        Saved,
+    },
     node::{Change, Departure, Page},
 };
 
@@ -1056,6 +1059,31 @@ fn what_came_back_below_a_job_that_nobody_wants_is_forgotten_with_it() {
     assert_eq!(node.inspect().undone, 1);
     node.handle(5 * MS, Event::Done(key, Answer::Aborted));
     assert_eq!(node.inspect().undone, 0);
+}
+
+#[test]
+fn a_main_that_is_about_to_stop_closes_nothing_that_the_next_one_may_claim() {
+    for is_followed in [false, true] {
+        let (mut node, [_, master, owner]) = by_hand();
+        let name = RootName {
+            number: 0,
+            fingerprint: Fingerprint(7),
+        };
+        let root = RootRun { term: 0, name };
+        node.handle(MS, Event::RootStarted(root));
+        let below = JobId::ROOT.child(0).child(1);
+        node.handle(2 * MS, finished(owner, &[(below, Fingerprint(1))]));
+        if is_followed {
+            let master = node.view().get(master).unwrap().clone();
+            let told = Message::Master { term: 1, master };
+            node.handle(3 * MS, received(owner, told));
+        }
+        node.handle(4 * MS, Event::RootFinished(root));
+        actions(&mut node);
+        node.handle_timeout(50 * MS);
+        let closed = is_closed(&actions(&mut node), &JobId::ROOT.child(0));
+        assert_eq!(closed, !is_followed);
+    }
 }
 
 #[test]
