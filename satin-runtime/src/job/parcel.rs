@@ -60,6 +60,12 @@ pub enum Answer {
 }
 
 impl Answer {
+    /// The job was not run, for that reason.
+    #[must_use]
+    pub fn refused(why: &str) -> Answer {
+        Answer::Refused(why.into())
+    }
+
     /// Bytes that it takes, about.
     #[must_use]
     pub fn size(&self) -> usize {

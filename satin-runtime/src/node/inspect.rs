@@ -1,6 +1,6 @@
 //! What a node has in its books, for those who check that all nodes together keep their promises: see `satin-sim`.
 
-use super::{HostKey, Node, Peer, Token, steal::Tally};
+use super::{HostKey, Node, Peer, Token, books::Tally};
 use crate::job::{Fingerprint, JobId};
 
 /// How a job came to be away.
@@ -123,7 +123,8 @@ impl Node {
         inspection.outstanding.clear();
         inspection.hosted.clear();
         inspection.entries.clear();
-        self.steal.inspect(inspection);
+        self.books.inspect(inspection);
+        inspection.undone = self.repair.undone();
         inspection.fetches = self.shared.fetches();
         inspection.waiting = self.shared.waiting();
         inspection.bounds = self.bounds.under_way();

@@ -4,7 +4,7 @@
 //! real workers, `satin-sim` with an event queue and imaginary ones, a test by hand. Given the same seed and the same
 //! events it does the same again.
 //!
-//! A folder per conversation: [`steal`] keeps everybody busy, [`membership`] knows who is there, [`root`] knows whose
+//! A folder per conversation: [`steal`] decides who asks whom for work, [`repair`] follows each job until its answer is back, [`membership`] knows who is there, [`root`] knows whose
 //! `main` runs and when the pool ends, [`shared`] brings values and bounds to where jobs need them. Below them, `links`
 //! and `relay` see to it that whoever is in can be talked to.
 
@@ -21,6 +21,7 @@ use crate::job::{
     RootRun, RootTag, Saved, ValueName,
 };
 
+pub(crate) mod books;
 #[cfg(any(test, feature = "harness"))]
 pub mod cluster;
 pub mod config;
@@ -41,11 +42,12 @@ pub mod view;
 #[cfg(test)]
 mod tests;
 
+pub use books::Tally;
 pub use config::{Config, Policy, RepairMode, Rule};
 pub use identity::{Identity, NodeId, Peer};
 use message::Cargo;
 pub use message::{Change, Envelope, Message, Page, Relayed, Request, Token, Wanted};
-pub use steal::Tally;
+
 pub use view::View;
 
 /// Names a hosted job between the node and its driver.
@@ -330,6 +332,7 @@ pub(crate) struct Context<'n> {
     pub(crate) rng: &'n mut SmallRng,
     pub(crate) actions: &'n mut VecDeque<Action>,
     pub(crate) links: &'n mut links::Links,
+    pub(crate) books: &'n mut books::Books,
     pub(crate) table: &'n mut repair::Table,
     pub(crate) homes: &'n mut shared::Homes,
 }
@@ -349,6 +352,8 @@ pub struct Node {
     bounds: shared::Bounds,
     homes: shared::Homes,
     steal: steal::Steal,
+    books: books::Books,
+    repair: repair::Repair,
     table: repair::Table,
     spread: repair::Spread,
     keeping: repair::Keeping,
@@ -394,6 +399,8 @@ impl Node {
             bounds: shared::Bounds::new(&config),
             homes: shared::Homes::default(),
             steal: steal::Steal::new(&config),
+            books: books::Books::default(),
+            repair: repair::Repair::default(),
             table: repair::Table::new(view.me().peer),
             spread: repair::Spread::default(),
             keeping: repair::Keeping::default(),
@@ -417,9 +424,8 @@ impl Node {
     /// A [`Action::Send`] to a peer without a connection comes after an [`Action::Connect`].
     pub fn poll_action(&mut self) -> Option<Action> {
         if self.actions.is_empty() {
-            let (mut cx, parts) = self.split(self.now);
-            parts.steal.flush(&mut cx);
-            parts.spread.look(&mut cx);
+            let (mut cx, mut parts) = self.split(self.now);
+            parts.flush(&mut cx);
         }
         loop {
             if let Action::Send(to, message) = self.actions.front()? {
@@ -458,7 +464,7 @@ impl Node {
     /// A message as it leaves: whatever is known of bounds arrives no later than what came of it.
     fn load(&mut self, to: Peer, message: Message) -> Action {
         // Whatever is known of bounds arrives no later than what came of it.
-        let message = self.bounds.load(to, message, &self.steal);
+        let message = self.bounds.load(to, message, &self.books);
         match self.links.way(to, &self.view) {
             links::Way::Via(circuit) => {
                 self.relay.used(self.now, to, &message);
@@ -483,7 +489,9 @@ impl Node {
             self.shared.next_timeout(),
             self.bounds.next_timeout(),
             self.homes.next_timeout(),
+            self.books.next_timeout(),
             self.steal.next_timeout(),
+            self.repair.next_timeout(),
             self.table.next_timeout(),
             self.spread.next_timeout(),
             self.leaving.next_timeout(),
@@ -495,7 +503,7 @@ impl Node {
     /// What this node did about deaths and departures.
     #[must_use]
     pub fn tally(&self) -> Tally {
-        self.steal.tally()
+        self.books.tally
     }
 
     /// The value that an offer would be [joined](Lattices::join) with now.
@@ -520,6 +528,7 @@ impl Node {
             rng: &mut self.rng,
             actions: &mut self.actions,
             links: &mut self.links,
+            books: &mut self.books,
             table: &mut self.table,
             homes: &mut self.homes,
         };
@@ -530,6 +539,7 @@ impl Node {
             shared: &mut self.shared,
             bounds: &mut self.bounds,
             steal: &mut self.steal,
+            repair: &mut self.repair,
             spread: &mut self.spread,
             keeping: &mut self.keeping,
             leaving: &mut self.leaving,
@@ -553,7 +563,7 @@ impl Node {
         parts.bounds.handle_timeout(&mut cx);
         parts.forget_homes(&mut cx);
         parts.ask_again(&mut cx);
-        parts.steal.handle_timeout(&mut cx);
+        parts.repair.handle_timeout(&mut cx);
         parts.look_for_ways(&mut cx);
         cx.table.handle_timeout(cx.actions, now);
         parts.spread.handle_timeout(&mut cx);
@@ -604,28 +614,28 @@ impl Node {
                     parts.unwrap(cx, from, message);
                 }
             }
-            Event::Idle(workers) => parts.steal.idle(workers),
+            Event::Idle(workers) => cx.books.idle(workers),
             Event::Public => parts.steal.public(),
             Event::Took {
                 request,
                 jobs,
                 left,
-            } => parts.steal.took(cx, request, jobs, left),
+            } => parts.took(cx, request, jobs, left),
             Event::Done(key, answer) => {
-                let saved = parts.steal.done(cx, key, answer);
+                let saved = parts.repair.done(cx, key, answer);
                 parts.save(cx, saved.into_iter().collect());
             }
-            Event::Recalled(departure, why) => parts.steal.recalled(cx, departure, why),
+            Event::Recalled(departure, why) => parts.repair.recalled(cx, departure, why),
             Event::Claimed(departure, parcel) => {
                 parts.bounds.belongs(cx, parcel.root_run());
-                parts.steal.claimed(cx, departure, parcel);
+                parts.repair.claimed(cx, departure, parcel);
             }
             Event::Saved(key, saved) => {
-                parts.steal.saved(key);
+                parts.repair.saved(cx, key);
                 parts.save(cx, saved);
             }
-            Event::Held(names) => parts.steal.held(cx, names),
-            Event::Repaired(id) => parts.steal.repaired(cx, &id),
+            Event::Held(names) => parts.repair.held(cx, names),
+            Event::Repaired(id) => parts.repair.repaired(cx, &id),
             Event::RootResult(tag, saved) => parts.keeping.root(cx, tag, saved),
             Event::Yielded(saved) => {
                 if parts.leaving.is_leaving() {
@@ -634,11 +644,14 @@ impl Node {
                     parts.save(cx, saved);
                 }
             }
-            Event::Drain(grace) => {
-                if !parts.leaving.begin(cx, (parts.root, parts.steal), grace) {
-                    parts.go(cx);
+            Event::Drain(grace) => match parts.leaving.begin(cx, parts.root, grace) {
+                repair::Begun::Now => {
+                    parts.steal.drain(cx);
+                    repair::Repair::drain(cx);
                 }
-            }
+                repair::Begun::Before => {}
+                repair::Begun::Alone => parts.go(cx),
+            },
             Event::Readdressed(addr) => {
                 if parts.membership.readdressed(cx, addr) {
                     parts.root.readdressed(cx);
@@ -657,7 +670,7 @@ impl Node {
                 cx.homes.root_finished(run.name);
                 parts.root.finished(cx, run);
                 if !is_called_again(cx, run) {
-                    parts.steal.close_root(cx, run.name);
+                    parts.repair.close_root(cx, run.name);
                 }
                 parts.root_done(cx, run);
             }
@@ -677,12 +690,12 @@ impl Node {
                 parts.change(cx, change);
                 cx.table.look_at_deadly_again();
             } else if let Some(then) = parts.shared.poll_ready() {
-                parts.steal.go_on(cx, then);
+                parts.repair.go_on(cx, then);
             } else if !parts.membership.is_searching()
                 && let Some((from, message)) = parts.early.pop_front()
             {
                 parts.receive(cx, from, message);
-            } else if parts.leaving.go_on(cx, parts.steal, parts.keeping) {
+            } else if parts.leaving.go_on(cx, parts.repair, parts.keeping) {
                 parts.go(cx);
             } else {
                 (cx.table).tell_deadly(cx.actions, cx.view, cx.config.max_crashes);
@@ -701,7 +714,7 @@ impl Node {
     #[cfg(any(test, feature = "harness"))]
     #[must_use]
     pub fn is_settled(&self) -> bool {
-        self.steal.is_settled()
+        self.books.is_settled()
     }
 
     /// A story says that a peer is dead, where no failure detector runs.
@@ -710,7 +723,7 @@ impl Node {
         let gone = self.view.remove(peer);
         let (mut cx, mut parts) = self.split(now);
         if let Some(gone) = gone {
-            parts.sever(&mut cx, &gone, steal::End::Died);
+            parts.sever(&mut cx, &gone, repair::End::Died);
         }
         self.settle(now);
     }
@@ -724,6 +737,7 @@ struct Parts<'n> {
     shared: &'n mut shared::Values,
     bounds: &'n mut shared::Bounds,
     steal: &'n mut steal::Steal,
+    repair: &'n mut repair::Repair,
     spread: &'n mut repair::Spread,
     keeping: &'n mut repair::Keeping,
     leaving: &'n mut repair::Leaving,
@@ -733,6 +747,40 @@ struct Parts<'n> {
 }
 
 impl Parts<'_> {
+    /// The end of a turn: what it brought together is said, and work is sought or given.
+    fn flush(&mut self, cx: &mut Context<'_>) {
+        self.steal.say(cx);
+        if !cx.books.leaving {
+            self.repair.flush(cx);
+            let only_for_others = self.repair.offers_held(cx);
+            self.steal.flush(cx, only_for_others);
+            self.repair.look_if_stuck(cx);
+        }
+        self.spread.look(cx);
+    }
+
+    /// The workers have given these jobs away, or nothing: they go to the thief that asked, or stay after all.
+    fn took(&mut self, cx: &mut Context<'_>, request: u64, jobs: Vec<Taken>, left: u32) {
+        let Some(asker) = self.steal.took(cx, request, jobs.len()) else {
+            return repair::Repair::stay(cx, jobs);
+        };
+        let Some(first) = jobs.first() else {
+            return self.steal.wait(asker);
+        };
+        let is_gone = !cx.view.is_alive(asker.peer) || cx.books.leaving;
+        let is_too_fresh = self.steal.is_too_fresh(cx, &asker, first);
+        let must_wait = self.repair.must_wait(cx, asker.peer, &jobs);
+        if is_gone || is_too_fresh || must_wait {
+            repair::Repair::stay(cx, jobs);
+            if !is_gone {
+                self.steal.pass_over(cx, asker, must_wait);
+            }
+            return;
+        }
+        let jobs = self.repair.depart(cx, asker.peer, jobs);
+        self.steal.send(cx, &asker, jobs, left);
+    }
+
     // ---- links
 
     /// A connection stands, direct or by a circuit.
@@ -744,6 +792,7 @@ impl Parts<'_> {
         round_trip: Option<Duration>,
     ) {
         self.steal.connected(cx, peer.peer, epoch, round_trip);
+        self.repair.connected(cx, peer.peer, epoch);
         self.membership.connected(cx, peer, epoch);
         self.root.connected(cx, peer.peer);
     }
@@ -761,6 +810,7 @@ impl Parts<'_> {
         self.bounds.disconnected(peer);
         self.shared.disconnected(cx, peer);
         self.steal.disconnected(cx, peer, epoch);
+        self.repair.disconnected(cx, peer);
         self.membership.disconnected(cx, peer, epoch);
         self.broken(cx, peer);
         if !cx.view.is_alive(peer) && !cx.links.is_astray(peer) {
@@ -791,7 +841,8 @@ impl Parts<'_> {
         let wanted = cx.view.is_alive(peer) || self.membership.is_searching();
         let by_circuit = cx.links.circuit(peer).is_some();
         if !by_circuit {
-            self.steal.unreachable(cx, peer);
+            self.steal.unreachable(peer);
+            self.repair.unreachable(cx, peer);
             self.membership.unreachable(cx, addr, Some(peer));
         }
         if wanted && cx.links.direct(peer).is_none() {
@@ -801,8 +852,7 @@ impl Parts<'_> {
 
     /// Circuits and calls whose time has come.
     fn look_for_ways(&mut self, cx: &mut Context<'_>) {
-        let steal = &*self.steal;
-        let due = (self.relay).handle_timeout(cx, |peer| steal.concerns(peer));
+        let due = self.relay.handle_timeout(cx);
         for (peer, epoch) in due.ended {
             self.disconnected(cx, peer, epoch);
         }
@@ -847,7 +897,7 @@ impl Parts<'_> {
             }
             Change::In(peer) => {
                 cx.table.came_back(cx.now, peer);
-                self.steal.joined(cx, peer);
+                self.steal.joined(cx);
                 self.root.joined(cx, peer);
                 self.look_after_roots(cx);
                 if self.root.is_master(cx.view) {
@@ -863,29 +913,32 @@ impl Parts<'_> {
                 if cx.config.obeys(Rule::Rebirth)
                     && let Some(other) = cx.view.get(peer).cloned()
                 {
-                    self.sever(cx, &other, steal::End::Ours);
+                    self.sever(cx, &other, repair::End::Ours);
                 }
                 cx.table.came_back(cx.now, peer);
-                self.steal.joined(cx, peer);
+                self.steal.joined(cx);
                 self.root.anew(cx, peer);
             }
         }
     }
 
-    fn sever(&mut self, cx: &mut Context<'_>, gone: &Identity, end: steal::End) {
+    fn sever(&mut self, cx: &mut Context<'_>, gone: &Identity, end: repair::End) {
         for (other, epoch) in self.relay.forget(cx, gone.peer) {
             self.disconnected(cx, other, epoch);
         }
         self.shared.sever(cx, gone.peer);
         self.bounds.sever(cx, gone.peer);
         cx.homes.sever(cx.now, gone.peer);
-        self.steal.sever(cx, gone, end);
+        self.repair.sever(cx, gone, end);
+        self.steal.sever(gone.peer);
         self.keeping.sever(cx, gone.peer);
     }
 
     /// Says goodbye, whatever is left undone.
     fn go(&mut self, cx: &mut Context<'_>) {
         self.steal.leave(cx);
+        self.repair.leave(cx);
+        self.steal.say(cx);
         self.membership.leave(cx);
     }
 
@@ -895,7 +948,7 @@ impl Parts<'_> {
             return;
         }
         if let Some(saved) = self.leaving.takes(saved) {
-            self.steal.keep(cx, saved);
+            self.repair.keep(cx, saved);
         }
     }
 
@@ -905,10 +958,10 @@ impl Parts<'_> {
         if !cx.config.obeys(Rule::Replicate) || cx.table.is_blank() {
             return;
         }
-        for (id, fingerprint) in self.steal.root_results() {
+        for (id, fingerprint) in cx.books.root_results() {
             let owners = cx.table.owners(&id, fingerprint);
             if owners.len() == 1
-                && let Some(saved) = self.steal.kept(&id, fingerprint)
+                && let Some(saved) = repair::Repair::kept(cx, &id, fingerprint)
             {
                 self.keeping.again(cx, saved, &owners);
             }
@@ -936,10 +989,10 @@ impl Parts<'_> {
         if is_called_again(cx, run) {
             return;
         }
-        self.steal.root_over(cx, run.tag());
+        self.repair.root_over(cx, run.tag());
         self.root.is_over(run.name);
         // Who was to keep its result may not have heard: what is sent once more brings the bounds once more.
-        let keeps = |root: RootName| self.steal.keeps(root) || self.keeping.hands_out(root);
+        let keeps = |root: RootName| cx.books.keeps(root) || self.keeping.hands_out(root);
         self.bounds.root_done(run, keeps);
         self.shared.root_done(run.name);
         cx.actions.push_back(Action::ForgetRoot(run.name));
@@ -951,7 +1004,7 @@ impl Parts<'_> {
             return;
         }
         let known = self.bounds.roots().chain(self.shared.roots());
-        let known: BTreeSet<_> = known.chain(self.steal.roots_of_orphans()).collect();
+        let known: BTreeSet<_> = known.chain(cx.books.roots_of_orphans()).collect();
         // Others may have asked for a value, or offered a bound, of what is over here: nobody tells this node so.
         let over = cx.homes.own_over(cx.view, &known);
         for run in over.into_iter().chain(self.root.last_over(cx.view)) {
@@ -964,9 +1017,9 @@ impl Parts<'_> {
     /// Processes that did not come back have left root jobs that nobody will ever end.
     fn forget_homes(&mut self, cx: &mut Context<'_>) {
         let known = self.bounds.roots().chain(self.shared.roots());
-        let known = known.chain(self.steal.roots_of_orphans());
+        let known = known.chain(cx.books.roots_of_orphans());
         for root in cx.homes.orphaned(cx.now, cx.view, known) {
-            self.steal.forget_root(cx, root);
+            self.repair.forget_root(cx, root);
             self.bounds.forget(root);
             self.shared.forget_roots(|other| other == root);
             cx.actions.push_back(Action::ForgetRoot(root));
@@ -975,9 +1028,9 @@ impl Parts<'_> {
 
     /// What arrived goes on once its values are here; they may be already.
     fn bring(&mut self, cx: &mut Context<'_>, from: Peer, then: Then) {
-        let root = self.steal.root_number_of(&then);
+        let root = cx.books.root_number_of(&then);
         if let Some(then) = self.shared.bring(cx, from, (root, then), self.lattices) {
-            self.steal.go_on(cx, then);
+            self.repair.go_on(cx, then);
         }
     }
 
@@ -1011,22 +1064,25 @@ impl Parts<'_> {
                 for (_, parcel) in &jobs {
                     self.bounds.belongs(cx, parcel.root_run());
                 }
-                for arrival in self.steal.arrived(cx, from, (request, left), jobs) {
-                    self.bring(cx, from, arrival);
+                if cx.view.is_alive(from) {
+                    (self.steal).answered(cx, from, (request, left), !jobs.is_empty());
+                    for arrival in self.repair.arrived(cx, from, jobs) {
+                        self.bring(cx, from, arrival);
+                    }
                 }
             }
             M::Cut(request) => self.steal.cut(from, request),
             M::Answers(answers) => {
-                for arrival in self.steal.answered(cx, from, answers) {
+                for arrival in self.repair.answered(cx, from, answers) {
                     self.bring(cx, from, arrival);
                 }
             }
-            M::Acknowledge(tokens) => self.steal.acknowledged(from, &tokens),
-            M::Recall(tokens) => self.steal.recall(cx, from, &tokens),
+            M::Acknowledge(tokens) => repair::Repair::acknowledged(cx, from, &tokens),
+            M::Recall(tokens) => self.repair.recall(cx, from, &tokens),
             M::Lists {
                 outstanding,
                 hosted,
-            } => self.steal.compare(cx, from, (outstanding, hosted)),
+            } => self.repair.compare(cx, from, (outstanding, hosted)),
             M::Gossip(packet) => self.membership.gossip(cx, &packet),
             M::Join(identity) => self
                 .membership
@@ -1109,21 +1165,21 @@ impl Parts<'_> {
             M::Unavailable(name) => self.shared.unavailable(cx, from, name),
             M::Available(name) => self.shared.available(cx, from, name),
             M::Waits { name, who, hops } => self.shared.waits(cx, (name, who), hops),
-            M::Have(tokens) => self.steal.have(from, &tokens),
-            M::Begin(tokens) => self.steal.begin(from, &tokens),
-            M::Go(tokens) => self.steal.go(cx, from, &tokens),
-            M::Disown(tokens) => self.steal.disowned(cx, from, &tokens),
-            M::Claim(wanted) => self.steal.claim(cx, from, wanted),
-            M::Miss(tokens) => self.steal.missed(cx, from, &tokens),
+            M::Have(tokens) => repair::Repair::have(cx, from, &tokens),
+            M::Begin(tokens) => repair::Repair::begin(cx, from, &tokens),
+            M::Go(tokens) => self.repair.go(cx, from, &tokens),
+            M::Disown(tokens) => self.repair.disowned(cx, from, &tokens),
+            M::Claim(wanted) => self.repair.claim(cx, from, wanted),
+            M::Miss(tokens) => self.repair.missed(cx, from, &tokens),
             M::Table(pages) => {
                 self.spread.table(cx, from, pages);
                 for id in cx.table.take_closed() {
-                    self.steal.closed(cx, &id);
+                    self.repair.closed(cx, &id);
                 }
                 let announced = cx.table.take_announced();
-                self.steal.heard_of(cx, &announced);
+                self.repair.heard_of(cx, &announced);
                 let is_master = self.root.is_master(cx.view);
-                self.steal.close_past(cx, &announced, is_master);
+                self.repair.close_past(cx, &announced, is_master);
                 self.root.heard_table(cx, from);
             }
             M::Versions(theirs) => self.spread.versions(cx, from, &theirs),
@@ -1137,16 +1193,14 @@ impl Parts<'_> {
             }
             M::Kept(number) => self.keeping.kept(cx, from, number),
             M::Abandon { token, heir, below } => {
-                self.steal.abandoned(cx, (from, token), heir, &below);
+                self.repair.abandoned(cx, (from, token), heir, &below);
             }
             M::Offers(offers) => self.bounds.improve(cx, from, offers, self.lattices),
             M::OffersWith(offers, cargo @ Cargo::Keep { .. }) => {
                 // What is known of root jobs that are over is kept with their results: so these go first.
                 self.receive(cx, from, cargo.into());
                 let (late, offers) = self.bounds.divide(cx, offers);
-                let late = late
-                    .into_iter()
-                    .filter(|offer| self.steal.keeps(offer.root));
+                let late = late.into_iter().filter(|offer| cx.books.keeps(offer.root));
                 self.bounds.keep(late.collect(), self.lattices);
                 self.bounds.improve(cx, from, offers, self.lattices);
             }

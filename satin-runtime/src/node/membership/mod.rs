@@ -20,9 +20,9 @@ use rand::rngs::SmallRng;
 use super::{
     Action, Config, Context, Identity, Message, Notice, Peer, View,
     expiry::{Limit, ran_out},
+    repair::End,
     root::Roots,
     shared::Bounds,
-    steal::End,
 };
 pub(crate) use detector::suspicion;
 use detector::{Detector, Ending, News};

@@ -326,11 +326,7 @@ impl Relay {
     }
 
     /// What is due; `concerns` tells whether something is under way with a peer.
-    pub(crate) fn handle_timeout(
-        &mut self,
-        cx: &mut Context<'_>,
-        concerns: impl Fn(Peer) -> bool,
-    ) -> Due {
+    pub(crate) fn handle_timeout(&mut self, cx: &mut Context<'_>) -> Due {
         let slept = self.next_timeout(cx.links, cx.config);
         let slept = slept.and_then(|due| cx.now.checked_sub(due).filter(|late| *late > SLEPT));
         if slept.is_some() {
@@ -343,7 +339,7 @@ impl Relay {
             }
             self.redial(cx, peer);
             if cx.links.circuit(peer).is_some() {
-                if concerns(peer)
+                if cx.books.concern(peer)
                     && let Some(astray) = self.astray.get_mut(&peer)
                 {
                     astray.used = cx.now;
@@ -353,7 +349,7 @@ impl Relay {
                 let (held, alive) = (!self.astray[&peer].held.is_empty(), cx.view.is_alive(peer));
                 self.astray.remove(&peer);
                 cx.links.forget_astray(peer);
-                if alive && (held || concerns(peer)) {
+                if alive && (held || cx.books.concern(peer)) {
                     ran_out(Limit::CutOff);
                     due.cut_off.push(peer);
                 }

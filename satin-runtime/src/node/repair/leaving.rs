@@ -7,9 +7,8 @@ use super::{
         Action, Context, Message, Peer, Token,
         expiry::{Limit, ran_out},
         root::Roots,
-        steal::Steal,
     },
-    Keeping,
+    Keeping, Repair,
 };
 use crate::job::Saved;
 
@@ -42,6 +41,17 @@ enum Stage {
 pub(crate) struct Given {
     pub(crate) origin: Peer,
     pub(crate) token: Token,
+}
+
+/// What comes of a request to leave.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Begun {
+    /// This node begins to leave.
+    Now,
+    /// It had begun before.
+    Before,
+    /// Nobody would be left to go on: it has to go at once.
+    Alone,
 }
 
 /// How far this node is with leaving.
@@ -85,13 +95,13 @@ impl Leaving {
         self.stage != Stage::Staying
     }
 
-    /// This node is to go within that time. False if nobody would be left to go on: then it has to go at once.
+    /// This node is to go within that time.
     pub(crate) fn begin(
         &mut self,
         cx: &mut Context<'_>,
-        (root, steal): (&mut Roots, &mut Steal),
+        root: &mut Roots,
         grace: Duration,
-    ) -> bool {
+    ) -> Begun {
         let me = cx.view.me().peer;
         let end = cx.now + grace;
         let handing_over = grace.mul_f64(HANDING_OVER.0).min(HANDING_OVER.1);
@@ -100,18 +110,17 @@ impl Leaving {
             if let Stage::Finishing(until) = &mut self.stage {
                 *until = (*until).min(end - handing_over);
             }
-            return true;
+            return Begun::Before;
         }
         let stays = |peer: Peer| peer != me && !cx.view.is_draining(peer);
         if !cx.view.members().any(|member| stays(member.peer)) {
-            return false;
+            return Begun::Alone;
         }
         root.drain(cx);
         self.yielding = root.abdicate(cx);
-        steal.drain(cx);
         self.end = end;
         self.stage = Stage::Finishing(end - handing_over);
-        true
+        Begun::Now
     }
 
     /// `main` has stopped here.
@@ -135,7 +144,7 @@ impl Leaving {
     pub(crate) fn go_on(
         &mut self,
         cx: &mut Context<'_>,
-        steal: &mut Steal,
+        repair: &mut Repair,
         keeping: &mut Keeping,
     ) -> bool {
         loop {
@@ -144,22 +153,22 @@ impl Leaving {
             let next = match self.stage {
                 Stage::Staying | Stage::Gone => return false,
                 Stage::Finishing(until) => {
-                    let at_rest = !self.yielding && steal.is_at_rest();
+                    let at_rest = !self.yielding && cx.books.is_at_rest();
                     if !at_rest && !over(until) {
                         return false;
                     }
-                    self.given = steal.give_all_up(cx);
+                    self.given = repair.give_all_up(cx);
                     let half = (self.end.saturating_sub(cx.now)) / 2;
                     Stage::GivingUp(cx.now + half)
                 }
                 Stage::GivingUp(until) => {
-                    if self.yielding || steal.is_giving_up() {
+                    if self.yielding || cx.books.is_giving_up() {
                         if !over(until) {
                             return false;
                         }
                         ran_out(Limit::GivingUp);
                     }
-                    self.saved.extend(steal.legacy());
+                    self.saved.extend(cx.books.legacy());
                     Stage::HandingOver(self.end)
                 }
                 Stage::HandingOver(until) => {
@@ -169,7 +178,7 @@ impl Leaving {
                     if !rest.is_empty() {
                         keeping.bequeath(cx, rest);
                     }
-                    let more = self.yielding || steal.is_giving_up() || keeping.is_bequeathing();
+                    let more = self.yielding || cx.books.is_giving_up() || keeping.is_bequeathing();
                     if more {
                         if !over(until) {
                             return false;
@@ -181,7 +190,7 @@ impl Leaving {
                     Stage::LastWords(cx.now + LAST_WORDS)
                 }
                 Stage::LastWords(until) => {
-                    if !steal.is_all_said() {
+                    if !cx.books.is_all_said() {
                         if !over(until) {
                             return false;
                         }

@@ -1,15 +1,32 @@
-//! Repair: what becomes of jobs when nodes die or leave. See `README.md` for the rules, and what goes wrong without each.
+//! Repair: what becomes of each job between two nodes, from the moment when it leaves until its answer is back; also when nodes
+//! die or leave meanwhile. See `README.md` for the rules, and what goes wrong without each.
 //!
+//! The jobs, in the [books](super::books):
+//! * `hosted`: the life of a job of others that is here; `away`: that of a job that is elsewhere.
+//! * `orphans`: jobs whose origin is gone, and results that are kept; `claims`: who asks for them; `closed`: who needs them no more.
+//! * `links`: what a broken connection may have lost.
+//! * `crashes`: jobs that take down whoever runs them.
+//! * `stuck`: a node that can do nothing but wait gives something back.
+//! * `drain`: what is given up when this node leaves.
+//!
+//! What is known of all nodes:
 //! * `table`: every node's map of job id -> who has that orphan's result, or is still computing it.
 //! * `spread`: how the tables come to everybody.
 //! * `keeping`: results that others keep: those of root jobs, and what a node leaves behind.
-//! * `leaving`: how a node leaves on purpose.
-//!
-//! What happens to the thefts themselves is in [`super::steal`]: its books say who waits for what.
+//! * `leaving`: how a node leaves on purpose, step by step.
 
+mod away;
+mod claims;
+mod closed;
+mod crashes;
+mod drain;
+mod hosted;
 mod keeping;
 mod leaving;
+mod links;
+mod orphans;
 mod spread;
+mod stuck;
 mod table;
 
 #[cfg(test)]
@@ -18,6 +35,94 @@ mod stories;
 mod tests;
 
 pub(crate) use keeping::Keeping;
-pub(crate) use leaving::{Given, Leaving};
+pub(crate) use leaving::{Begun, Given, Leaving};
 pub(crate) use spread::Spread;
 pub(crate) use table::{GIVEN_UP, Table, given_up};
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
+
+use super::{Context, Peer};
+use crate::job::{Fingerprint, JobId};
+use closed::Over;
+use crashes::Release;
+
+/// How a life ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum End {
+    /// It died: whatever it ran may be the reason.
+    Died,
+    /// It left on purpose, or goes on as the next generation.
+    Left,
+    /// It lives on: it is this node that goes on as the next generation.
+    Ours,
+}
+
+/// Why a job comes back.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Why {
+    /// Whoever had it is gone.
+    Ended(End),
+    /// It never arrived.
+    Lost,
+    /// It was not run there.
+    Undone,
+    /// It was begun there, and refused: its host did not die of it.
+    Refused,
+    /// Whoever had it gave it up; what was done of it is kept.
+    Abandoned,
+    /// The orphan is not there any more.
+    Missed,
+    /// This node has nothing else to run.
+    Withdrawn,
+}
+
+/// What this node remembers of jobs that came back, or are to.
+#[derive(Default)]
+pub(crate) struct Repair {
+    /// What was put back because a node is gone, and is not done again yet.
+    repairs: BTreeSet<JobId>,
+    /// Jobs whose claim was withdrawn, and from whom: they do not go back there.
+    withdrawn: BTreeMap<JobId, Peer>,
+    /// Orphans of these root jobs nobody wants.
+    over: Over,
+    /// This node has nothing to do but wait for claims: then it withdraws one.
+    withdraw_at: Option<Duration>,
+    /// Jobs here that have taken down nodes: others are to run them.
+    held: Vec<(JobId, Fingerprint)>,
+    held_since: BTreeMap<(JobId, Fingerprint), Duration>,
+    release_at: Option<Release>,
+    /// The connection by which our lists went last.
+    listed: BTreeMap<Peer, u64>,
+    /// Peers to which a connection is tried again, and when.
+    reconnect: BTreeMap<Peer, Duration>,
+}
+
+impl Repair {
+    pub(crate) fn next_timeout(&self) -> Option<Duration> {
+        let reconnect = self.reconnect.values().min().copied();
+        let release = self.release_at.map(Release::at);
+        let all = [reconnect, self.withdraw_at, release];
+        all.into_iter().flatten().min()
+    }
+
+    pub(crate) fn handle_timeout(&mut self, cx: &mut Context<'_>) {
+        self.reconnect_if_due(cx);
+        self.withdraw_if_stuck(cx);
+        self.release_if_due(cx);
+    }
+
+    /// The end of a turn: what is held may be claimed, or released, before the workers are asked for jobs.
+    pub(crate) fn flush(&mut self, cx: &mut Context<'_>) {
+        self.claim_held(cx);
+        self.release_if_due(cx);
+    }
+
+    /// How much this node remembers of jobs that came back.
+    #[cfg(any(test, feature = "harness"))]
+    pub(crate) fn undone(&self) -> usize {
+        self.repairs.len() + self.withdrawn.len()
+    }
+}

@@ -25,7 +25,7 @@ use std::{
 };
 
 use super::super::{
-    Action, Config, Context, Lattices, Message, Peer, View, message::Cargo, steal::Steal,
+    Action, Config, Context, Lattices, Message, Peer, View, books::Books, message::Cargo,
 };
 use crate::job::{Answer, BoundName, Offer, RootName, RootRun, Saved};
 
@@ -378,7 +378,7 @@ impl Bounds {
     }
 
     /// A message that is to leave now: jobs and results take along what the receiver may not know yet.
-    pub(crate) fn load(&mut self, to: Peer, message: Message, steal: &Steal) -> Message {
+    pub(crate) fn load(&mut self, to: Peer, message: Message, books: &Books) -> Message {
         if self.roots.is_empty() {
             return message;
         }
@@ -388,7 +388,7 @@ impl Bounds {
         };
         let told = self.told.entry(to).or_default();
         let known = told.version;
-        let claimed = reused_of(&cargo, to, steal);
+        let claimed = reused_of(&cargo, to, books);
         let mut offers = self.since(known, Some(to));
         self.add_all(&mut offers, &claimed);
         if weight(&cargo) + weight_of(&offers) > self.may_stray {
@@ -513,11 +513,11 @@ fn cargo_of(message: Message) -> ControlFlow<Message, Cargo> {
 }
 
 /// The numbers of the root jobs of which it brings results that are used again.
-fn reused_of(cargo: &Cargo, to: Peer, steal: &Steal) -> BTreeSet<u32> {
+fn reused_of(cargo: &Cargo, to: Peer, books: &Books) -> BTreeSet<u32> {
     match cargo {
         Cargo::Jobs { .. } => BTreeSet::new(),
         Cargo::Answers(answers) => {
-            let claimed = |(token, _): &(_, Answer)| steal.claimed_of(to, *token);
+            let claimed = |(token, _): &(_, Answer)| books.claimed_of(to, *token);
             answers.iter().filter_map(claimed).collect()
         }
         Cargo::Keep { saved, .. } => {

@@ -40,14 +40,6 @@ pub(super) const REQUEST_ROUND_TRIPS: u32 = 5;
 /// Standing requests of one peer, at most; the oldest is answered then. More would be a mistake of the peer.
 pub(super) const ASKS_OF_A_PEER: usize = 8;
 
-/// If a connection that is needed cannot be made, it is tried again after this. Too small: noise towards what may be
-/// dead. Too large: answers come late once the peer can be reached again.
-pub(super) const RECONNECT: Duration = Duration::from_millis(500);
-
-/// How much the newest measurement counts in the average time of a hosted job. Too small: a change of phase in the
-/// program is noticed late. Too large: one odd job misleads.
-pub(super) const NEWEST: f64 = 0.25;
-
 /// Hosted jobs are fetched ahead if so many of them fit in a round trip. Too small: jobs wait here that others could
 /// have run. Too large: workers wait for the network between small jobs.
 pub(super) const TINY: f64 = 1.0;
@@ -102,15 +94,6 @@ pub(super) const FAR_RICH: u32 = 64;
 /// while others are idle.
 pub(super) const FAR_REST: u32 = 1;
 
-/// Recalls of a peer that wait for jobs which come by a stream of their own, at most. Too small: such a job runs although
-/// nobody wants it. Too large: memory, for a withdrawn claim crosses its answer and is waited for in vain.
-pub(super) const EARLY_RECALLS: usize = 256;
-
 /// Whoever runs an orphan below the repair that is next in line hangs on for so long before that is tried again. Too small:
 /// the repair is taken and put back all the time. Too large: a node is idle although the next job would be for it.
 pub(super) const BURY_REST: Duration = Duration::from_millis(20);
-
-/// So many bytes of jobs or answers go in one message; one that is larger goes alone. Too small: a message for each. Too
-/// large: siblings that are taken together, or after a broken link what was not acknowledged, are longer than a message may be:
-/// the link breaks, and then the next one.
-pub(super) const PIECE_BYTES: usize = 16 << 20;

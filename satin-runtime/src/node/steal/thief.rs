@@ -7,10 +7,11 @@ use rand::RngExt;
 use super::{
     super::{
         Action, Config, Context, Message, Peer, Policy, Request,
+        books::Hands,
         expiry::{Limit, ran_out},
     },
     Crs, Mw, Rs,
-    numbers::{MOST, NEWEST, REQUEST_PATIENCE, REQUEST_ROUND_TRIPS, RETRY_FIRST, RETRY_LAST, TINY},
+    numbers::{MOST, REQUEST_PATIENCE, REQUEST_ROUND_TRIPS, RETRY_FIRST, RETRY_LAST, TINY},
     policy::{Around, StealPolicy},
     trips::Trips,
 };
@@ -38,15 +39,6 @@ struct Lane {
     moored: bool,
 }
 
-/// How fast hosted jobs are done here.
-#[derive(Default)]
-struct Pace {
-    /// On average, in seconds.
-    each: Option<f64>,
-    mark: Duration,
-    done: u32,
-}
-
 /// What there is to do, and for whom something is wanted.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Need {
@@ -69,6 +61,17 @@ pub(super) struct Reply {
     pub(super) round_trip: Duration,
 }
 
+/// So many jobs fit in a round trip; none, if they are not tiny.
+fn cover(hands: &Hands, round_trip: Duration) -> f64 {
+    let cover = (hands.each()).map_or(0.0, |each| round_trip.as_secs_f64() / each.max(1e-7));
+    if cover < TINY { 0.0 } else { cover }
+}
+
+/// Are hosted jobs done faster than a message comes and goes?
+pub(super) fn is_tiny(hands: &Hands, round_trip: Duration) -> bool {
+    cover(hands, round_trip) > 0.0
+}
+
 /// Who looks for work.
 pub(super) struct Thief {
     policy: Box<dyn StealPolicy>,
@@ -76,7 +79,6 @@ pub(super) struct Thief {
     requests: u64,
     retry: Option<Duration>,
     pause: Duration,
-    pace: Pace,
     /// A request for more of the tiny jobs, before the last ones are done.
     ahead: Option<Ask>,
     /// Where the last jobs came from, if it had more, and how far that is.
@@ -98,7 +100,6 @@ impl Thief {
             requests: 0,
             retry: None,
             pause: RETRY_FIRST,
-            pace: Pace::default(),
             ahead: None,
             giver: None,
             crowd: 0,
@@ -111,43 +112,11 @@ impl Thief {
         expire.chain(self.retry).min()
     }
 
-    // ---- pace
-
-    pub(super) fn started(&mut self, now: Duration, running: u32) {
-        if running == 1 {
-            self.pace.mark = now;
-        }
-    }
-
-    pub(super) fn done(&mut self) {
-        self.pace.done += 1;
-    }
-
-    /// So many jobs fit in a round trip.
-    fn cover(&self, round_trip: Duration) -> f64 {
-        let cover = (self.pace.each).map_or(0.0, |each| round_trip.as_secs_f64() / each.max(1e-7));
-        if cover < TINY { 0.0 } else { cover }
-    }
-
-    /// Are hosted jobs done faster than a message comes and goes?
-    pub(super) fn is_tiny(&self, round_trip: Duration) -> bool {
-        self.cover(round_trip) > 0.0
-    }
-
     // ---- looking for work
 
     /// Asks whoever is to be asked now.
     pub(super) fn seek(&mut self, cx: &mut Context<'_>, trips: &Trips, need: Need) {
-        if self.pace.done > 0 {
-            let took = (cx.now - self.pace.mark).as_secs_f64() / f64::from(self.pace.done);
-            let each = self
-                .pace
-                .each
-                .map_or(took, |each| each + NEWEST * (took - each));
-            self.pace.each = Some(each);
-            self.pace.mark = cx.now;
-            self.pace.done = 0;
-        }
+        cx.books.hands.measure(cx.now);
         self.give_up(cx.now);
         if need.idle == 0 {
             self.rest(cx);
@@ -232,7 +201,7 @@ impl Thief {
 
     fn most(&self, cx: &Context<'_>, trips: &Trips, victim: Peer, lane: usize, need: Need) -> u32 {
         let share = self.policy.share(lane, cx.view);
-        let tiny = 2.0 * self.cover(trips.to(cx.view, victim));
+        let tiny = 2.0 * cover(&cx.books.hands, trips.to(cx.view, victim));
         let most = (need.idle + need.others).max(share).max(tiny as u32);
         most.min(MOST)
     }
@@ -269,7 +238,7 @@ impl Thief {
         let Some((giver, round_trip)) = giver.filter(|_| self.ahead.is_none()) else {
             return;
         };
-        let cover = self.cover(round_trip);
+        let cover = cover(&cx.books.hands, round_trip);
         let soon_done = cover > 0.0 && f64::from(need.running) <= cover;
         let most = if soon_done { 2.0 * cover } else { 0.0 };
         let most = (most as u32).max(need.others).min(MOST);

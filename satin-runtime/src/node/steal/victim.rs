@@ -3,14 +3,14 @@
 use std::{cmp::Reverse, collections::VecDeque, time::Duration};
 
 use super::{
-    super::{Action, Context, Message, Peer, Request},
+    super::{Action, Context, Message, Peer, Request, books::Spare},
     numbers::{ASKS_OF_A_PEER, FAR_PATIENCE, PATIENCE},
 };
 
 /// Somebody who wants a job.
 #[derive(Clone, Debug)]
-pub(super) struct Asker {
-    pub(super) peer: Peer,
+pub(crate) struct Asker {
+    pub(crate) peer: Peer,
     pub(super) request: Request,
     pub(super) most: u32,
     pub(super) lifeline: bool,
@@ -20,17 +20,6 @@ pub(super) struct Asker {
     pub(super) round_trip: Duration,
     /// An ordinary request waits so long at most.
     until: Option<Duration>,
-}
-
-/// What can be given away.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Spare {
-    /// Workers here have nothing to do themselves.
-    Nothing,
-    /// So many hosted jobs, more than there are workers for.
-    Surplus(u32),
-    /// What the workers can spare.
-    Any,
 }
 
 /// What the workers were asked for.

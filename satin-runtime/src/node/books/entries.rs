@@ -1,19 +1,19 @@
-//! The books: what was stolen from here, and what was stolen by here.
+//! The entries of the books: what was stolen from here (outstanding), and what was stolen by here (hosted).
 //!
 //! A theft is named by the other side and the token that the victim gave it, never by a job's id: a job and its second
 //! execution may both be here.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    time::Duration,
-};
+use std::{collections::BTreeMap, time::Duration};
 
-use super::super::{Departure, HostKey, NodeId, Peer, Token};
+use super::{
+    super::{Departure, HostKey, NodeId, Peer, Token},
+    Books,
+};
 use crate::job::{Answer, Fingerprint, JobId, Parcel, Repair, RootName, Saved};
 
 /// Where a job that is away came from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Source {
+pub(crate) enum Source {
     /// One that a worker here had spawned.
     Own(Departure),
     /// One that was hosted here: its answer goes on to its origin.
@@ -22,14 +22,14 @@ pub(super) enum Source {
 
 /// What a job computes, and what is known of it.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct Job {
-    pub(super) id: JobId,
-    pub(super) fingerprint: Fingerprint,
-    pub(super) repair: Repair,
+pub(crate) struct Job {
+    pub(crate) id: JobId,
+    pub(crate) fingerprint: Fingerprint,
+    pub(crate) repair: Repair,
 }
 
 impl Job {
-    pub(super) fn of(parcel: &Parcel) -> Job {
+    pub(crate) fn of(parcel: &Parcel) -> Job {
         Job {
             id: parcel.id.clone(),
             fingerprint: parcel.fingerprint,
@@ -40,7 +40,7 @@ impl Job {
 
 /// Why somebody else has it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Kind {
+pub(crate) enum Kind {
     /// It was stolen.
     Theft,
     /// It is an orphan there, whose result we claim.
@@ -49,23 +49,23 @@ pub(super) enum Kind {
 
 /// A job that is away.
 #[derive(Clone, Debug)]
-pub(super) struct Outstanding {
-    pub(super) source: Source,
-    pub(super) kind: Kind,
-    pub(super) job: Job,
+pub(crate) struct Outstanding {
+    pub(crate) source: Source,
+    pub(crate) kind: Kind,
+    pub(crate) job: Job,
     /// The epoch of the connection it went by; `None` while it waits for one.
-    pub(super) sent: Option<u64>,
+    pub(crate) sent: Option<u64>,
     /// Its answer is here, and waits for values.
-    pub(super) answering: bool,
+    pub(crate) answering: bool,
     /// As far as this node knows the thief may have begun with it.
-    pub(super) begun: bool,
+    pub(crate) begun: bool,
     /// So many nodes were taken down by the hosted job that it is a part of, before that came here.
-    pub(super) above: u32,
+    pub(crate) above: u32,
 }
 
 /// How far a hosted job is.
 #[derive(Clone, PartialEq, Debug)]
-pub(super) enum State {
+pub(crate) enum State {
     /// Its values are not here yet.
     Coming,
     /// The workers have it.
@@ -78,77 +78,60 @@ pub(super) enum State {
 
 /// It is to be sent at the end of the turn.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct NotSent;
+pub(crate) struct NotSent;
 
 /// Somebody waits for the answer of a hosted job.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Waiter {
+pub(crate) struct Waiter {
     /// The job was stolen from it; others claim it.
-    pub(super) origin: bool,
+    pub(crate) origin: bool,
     /// The epoch of the connection by which the job, or the claim, came.
-    pub(super) came: u64,
+    pub(crate) came: u64,
     /// The epoch of the connection that the answer went by: `Err` if it was not sent yet, `Ok(None)` if it waits for a
     /// connection.
-    pub(super) sent: Result<Option<u64>, NotSent>,
+    pub(crate) sent: Result<Option<u64>, NotSent>,
 }
 
 /// A hosted job.
 #[derive(Clone, Debug)]
-pub(super) struct Hosted {
-    pub(super) id: JobId,
-    pub(super) fingerprint: Fingerprint,
+pub(crate) struct Hosted {
+    pub(crate) id: JobId,
+    pub(crate) fingerprint: Fingerprint,
     /// The root job that it belongs to.
-    pub(super) root: RootName,
-    pub(super) waiters: BTreeMap<(Peer, Token), Waiter>,
+    pub(crate) root: RootName,
+    pub(crate) waiters: BTreeMap<(Peer, Token), Waiter>,
     /// It is in the orphan table: somebody will claim it.
-    pub(super) orphan: bool,
-    pub(super) state: State,
+    pub(crate) orphan: bool,
+    pub(crate) state: State,
     /// When it was given to the workers, in the order of such things.
-    pub(super) started: u64,
+    pub(crate) started: u64,
     /// When that was.
-    pub(super) since: Duration,
+    pub(crate) since: Duration,
     /// Nobody waits for its answer any more: only the workers know it.
-    pub(super) unwanted: bool,
+    pub(crate) unwanted: bool,
     /// The workers are stopping with it; what is finished is to be kept.
-    pub(super) given_up: bool,
+    pub(crate) given_up: bool,
     /// So many nodes it had taken down when it came.
-    pub(super) crashes: u32,
+    pub(crate) crashes: u32,
     /// It waits for its origin's leave to begin.
-    pub(super) asks: Option<Box<Parcel>>,
+    pub(crate) asks: Option<Box<Parcel>>,
     /// It has it.
-    pub(super) may_begin: bool,
+    pub(crate) may_begin: bool,
     /// Only others are to run it.
-    pub(super) held: bool,
+    pub(crate) held: bool,
 }
 
 impl Hosted {
-    pub(super) fn is_waited_for_by(&self, peer: Peer) -> bool {
+    pub(crate) fn is_waited_for_by(&self, peer: Peer) -> bool {
         self.waiters.range(all_of(peer)).next().is_some()
     }
 }
 
 /// In place of a peer: this node itself, whichever life it is in. No node has that name.
-pub(super) const HERE: Peer = Peer {
+pub(crate) const HERE: Peer = Peer {
     id: NodeId(u128::MAX),
     generation: u32::MAX,
 };
-
-/// Everything that is under way between this node and others.
-#[derive(Default)]
-pub(super) struct Books {
-    outstanding: BTreeMap<(Peer, Token), Outstanding>,
-    departures: BTreeMap<Departure, (Peer, Token)>,
-    hosted: BTreeMap<HostKey, Hosted>,
-    /// Who waits for which hosted job.
-    keys: BTreeMap<(Peer, Token), HostKey>,
-    orphans: BTreeMap<(JobId, Fingerprint), HostKey>,
-    /// Of what is outstanding, the claims.
-    claims: BTreeSet<(Token, Peer)>,
-    /// A hosted job came that had taken down nodes.
-    had_crashes: bool,
-    tokens: u64,
-    host_keys: u64,
-}
 
 const fn all_of(peer: Peer) -> std::ops::RangeInclusive<(Peer, Token)> {
     (peer, Token(0))..=(peer, Token(u64::MAX))
@@ -158,7 +141,7 @@ impl Books {
     // ---- away
 
     /// A job goes to a peer, or its result is claimed there.
-    pub(super) fn away(
+    pub(crate) fn away(
         &mut self,
         peer: Peer,
         (source, kind): (Source, Kind),
@@ -189,7 +172,7 @@ impl Books {
     }
 
     /// How many nodes the hosted jobs that it is a part of took down before they came.
-    pub(super) fn crashes_above(&self, id: &JobId) -> u32 {
+    pub(crate) fn crashes_above(&self, id: &JobId) -> u32 {
         if !self.had_crashes {
             return 0;
         }
@@ -200,22 +183,22 @@ impl Books {
     }
 
     /// So many nodes have been taken down by jobs that it is a part of.
-    pub(super) fn count_above(&mut self, peer: Peer, token: Token, above: u32) {
+    pub(crate) fn count_above(&mut self, peer: Peer, token: Token, above: u32) {
         if let Some(away) = self.outstanding.get_mut(&(peer, token)) {
             away.above = above;
         }
     }
 
-    pub(super) fn outstanding(&mut self, peer: Peer, token: Token) -> Option<&mut Outstanding> {
+    pub(crate) fn outstanding(&mut self, peer: Peer, token: Token) -> Option<&mut Outstanding> {
         self.outstanding.get_mut(&(peer, token))
     }
 
-    pub(super) fn look_away(&self, peer: Peer, token: Token) -> Option<&Outstanding> {
+    pub(crate) fn look_away(&self, peer: Peer, token: Token) -> Option<&Outstanding> {
         self.outstanding.get(&(peer, token))
     }
 
     /// It is not away any more.
-    pub(super) fn back(&mut self, peer: Peer, token: Token) -> Option<Outstanding> {
+    pub(crate) fn back(&mut self, peer: Peer, token: Token) -> Option<Outstanding> {
         let outstanding = self.outstanding.remove(&(peer, token))?;
         self.claims.remove(&(token, peer));
         if let Source::Own(departure) = outstanding.source {
@@ -225,13 +208,13 @@ impl Books {
     }
 
     /// As if [`Books::back`] had not been called: what goes wrong then, simulations show.
-    pub(super) fn restore(&mut self, peer: Peer, token: Token, away: Outstanding) {
+    pub(crate) fn restore(&mut self, peer: Peer, token: Token, away: Outstanding) {
         self.claims.insert((token, peer));
         self.outstanding.insert((peer, token), away);
     }
 
     /// The youngest claim for which nobody has an answer yet, one of this node's own first.
-    pub(super) fn youngest_claim(&self) -> Option<(Peer, Token)> {
+    pub(crate) fn youngest_claim(&self) -> Option<(Peer, Token)> {
         let claims = self.claims.iter().map(|(token, peer)| (*peer, *token));
         let waits = |key: &(Peer, Token)| !self.outstanding[key].answering;
         claims
@@ -239,12 +222,12 @@ impl Books {
             .max_by_key(|(peer, token)| (*peer == HERE, *token))
     }
 
-    pub(super) fn whereabouts(&self, departure: Departure) -> Option<(Peer, Token)> {
+    pub(crate) fn whereabouts(&self, departure: Departure) -> Option<(Peer, Token)> {
         self.departures.get(&departure).copied()
     }
 
     /// What is at a peer.
-    pub(super) fn at(&self, peer: Peer) -> impl Iterator<Item = (Token, &Outstanding)> {
+    pub(crate) fn at(&self, peer: Peer) -> impl Iterator<Item = (Token, &Outstanding)> {
         let range = self.outstanding.range(all_of(peer));
         range.map(|((_, token), outstanding)| (*token, outstanding))
     }
@@ -252,7 +235,7 @@ impl Books {
     // ---- hosted
 
     /// A job came from a peer; `None` if it is here already.
-    pub(super) fn host(
+    pub(crate) fn host(
         &mut self,
         origin: Peer,
         token: Token,
@@ -306,7 +289,7 @@ impl Books {
     }
 
     /// A result that is to be kept here; `None` if there is one, or it is on its way.
-    pub(super) fn keep(&mut self, saved: &Saved) -> Option<HostKey> {
+    pub(crate) fn keep(&mut self, saved: &Saved) -> Option<HostKey> {
         let name = (saved.id.clone(), saved.fingerprint);
         if let Some(key) = self.orphans.get(&name)
             && matches!(self.hosted[key].state, State::Done(_))
@@ -318,7 +301,7 @@ impl Books {
     }
 
     /// Somebody waits for it.
-    pub(super) fn wait(&mut self, key: HostKey, waiter: (Peer, Token), came: u64, origin: bool) {
+    pub(crate) fn wait(&mut self, key: HostKey, waiter: (Peer, Token), came: u64, origin: bool) {
         if let Some(hosted) = self.hosted.get_mut(&key) {
             let sent = Err(NotSent);
             let is = Waiter { origin, came, sent };
@@ -328,7 +311,7 @@ impl Books {
     }
 
     /// It does not wait any more.
-    pub(super) fn unwait(&mut self, peer: Peer, token: Token) -> Option<HostKey> {
+    pub(crate) fn unwait(&mut self, peer: Peer, token: Token) -> Option<HostKey> {
         let key = self.keys.remove(&(peer, token))?;
         if let Some(hosted) = self.hosted.get_mut(&key) {
             hosted.waiters.remove(&(peer, token));
@@ -337,7 +320,7 @@ impl Books {
     }
 
     /// It is an orphan from now on. False if there is another of that name, which is as good.
-    pub(super) fn orphan(&mut self, key: HostKey) -> bool {
+    pub(crate) fn orphan(&mut self, key: HostKey) -> bool {
         let Some(hosted) = self.hosted.get_mut(&key) else {
             return false;
         };
@@ -348,7 +331,7 @@ impl Books {
     }
 
     /// It is no orphan any more.
-    pub(super) fn no_orphan(&mut self, key: HostKey) {
+    pub(crate) fn no_orphan(&mut self, key: HostKey) {
         if let Some(hosted) = self.hosted.get_mut(&key)
             && std::mem::take(&mut hosted.orphan)
         {
@@ -358,12 +341,12 @@ impl Books {
     }
 
     /// The orphan of that name.
-    pub(super) fn orphan_of(&self, id: &JobId, fingerprint: Fingerprint) -> Option<HostKey> {
+    pub(crate) fn orphan_of(&self, id: &JobId, fingerprint: Fingerprint) -> Option<HostKey> {
         self.orphans.get(&(id.clone(), fingerprint)).copied()
     }
 
     /// Orphans at or below that job.
-    pub(super) fn orphans_below(&self, id: &JobId) -> Vec<HostKey> {
+    pub(crate) fn orphans_below(&self, id: &JobId) -> Vec<HostKey> {
         let from = (id.clone(), Fingerprint(0));
         let below = self.orphans.range(from..);
         let below = below.take_while(|((at, _), _)| id.is_ancestor_of(at));
@@ -372,7 +355,7 @@ impl Books {
 
     /// A job of that name that is here, orphan or not, and whose answer somebody waits for. Not one that was refused: whoever
     /// waited for that would be refused too, and try again, as often as words go there and back.
-    pub(super) fn find(&self, id: &JobId, fingerprint: Fingerprint) -> Option<HostKey> {
+    pub(crate) fn find(&self, id: &JobId, fingerprint: Fingerprint) -> Option<HostKey> {
         let undone = |hosted: &Hosted| {
             let answer = &hosted.state;
             matches!(answer, State::Done(Answer::Refused(_) | Answer::Aborted))
@@ -387,20 +370,20 @@ impl Books {
         })
     }
 
-    pub(super) fn look(&self, key: HostKey) -> Option<&Hosted> {
+    pub(crate) fn look(&self, key: HostKey) -> Option<&Hosted> {
         self.hosted.get(&key)
     }
 
-    pub(super) fn hosted(&mut self, key: HostKey) -> Option<&mut Hosted> {
+    pub(crate) fn hosted(&mut self, key: HostKey) -> Option<&mut Hosted> {
         self.hosted.get_mut(&key)
     }
 
-    pub(super) fn key(&self, origin: Peer, token: Token) -> Option<HostKey> {
+    pub(crate) fn key(&self, origin: Peer, token: Token) -> Option<HostKey> {
         self.keys.get(&(origin, token)).copied()
     }
 
     /// The thief has it already: it is a claim there. True if that is news.
-    pub(super) fn is_claim(&mut self, peer: Peer, token: Token) -> bool {
+    pub(crate) fn is_claim(&mut self, peer: Peer, token: Token) -> bool {
         let Some(away) = self.outstanding.get_mut(&(peer, token)) else {
             return false;
         };
@@ -409,14 +392,14 @@ impl Books {
     }
 
     /// What was for others only is not any more.
-    pub(super) fn release(&mut self) {
+    pub(crate) fn release(&mut self) {
         for hosted in self.hosted.values_mut() {
             hosted.held = false;
         }
     }
 
     /// Nobody waits for it any more: only the workers know it.
-    pub(super) fn disown(&mut self, key: HostKey) {
+    pub(crate) fn disown(&mut self, key: HostKey) {
         self.no_orphan(key);
         if let Some(hosted) = self.hosted.get_mut(&key) {
             hosted.unwanted = true;
@@ -426,35 +409,35 @@ impl Books {
         }
     }
 
-    pub(super) fn give_up(&mut self, key: HostKey) {
+    pub(crate) fn give_up(&mut self, key: HostKey) {
         if let Some(hosted) = self.hosted.get_mut(&key) {
             hosted.given_up = true;
         }
     }
 
-    pub(super) fn is_giving_up(&self) -> bool {
+    pub(crate) fn is_giving_up(&self) -> bool {
         self.hosted.values().any(|hosted| hosted.given_up)
     }
 
     /// Is nothing away, and nothing of others here that is not done?
-    pub(super) fn is_at_rest(&self) -> bool {
+    pub(crate) fn is_at_rest(&self) -> bool {
         let done = |hosted: &Hosted| matches!(hosted.state, State::Done(_));
         self.outstanding.is_empty() && self.hosted.values().all(done)
     }
 
     /// Does this node wait for a job at another?
-    pub(super) fn waits(&self) -> bool {
+    pub(crate) fn waits(&self) -> bool {
         !self.outstanding.is_empty()
     }
 
     /// Does nobody wait for an answer that is here?
-    pub(super) fn is_all_said(&self) -> bool {
+    pub(super) fn is_all_answered(&self) -> bool {
         let mut all = self.hosted.values();
         all.all(|hosted| hosted.waiters.is_empty() || !matches!(hosted.state, State::Done(_)))
     }
 
     /// The finished orphans.
-    pub(super) fn legacy(&self) -> Vec<Saved> {
+    pub(crate) fn legacy(&self) -> Vec<Saved> {
         let orphans = self.orphans.iter();
         let finished = orphans.filter_map(|((id, fingerprint), key)| {
             let hosted = self.hosted.get(key)?;
@@ -472,12 +455,12 @@ impl Books {
     }
 
     /// The root jobs of which orphans are here.
-    pub(super) fn roots_of_orphans(&self) -> impl Iterator<Item = RootName> + '_ {
+    pub(crate) fn roots_of_orphans(&self) -> impl Iterator<Item = RootName> + '_ {
         self.orphans.values().map(|key| self.hosted[key].root)
     }
 
     /// The finished orphans that are root jobs.
-    pub(super) fn root_results(&self) -> Vec<(JobId, Fingerprint)> {
+    pub(crate) fn root_results(&self) -> Vec<(JobId, Fingerprint)> {
         let orphans = self.orphans.iter();
         let roots = orphans.filter(|((id, _), key)| {
             id.path().nth(1).is_none() && matches!(self.hosted[key].state, State::Done(_))
@@ -486,7 +469,7 @@ impl Books {
     }
 
     /// The finished orphans that are root jobs, the oldest first, and how large their results are.
-    pub(super) fn root_results_by_size(&self) -> Vec<(HostKey, usize)> {
+    pub(crate) fn root_results_by_size(&self) -> Vec<(HostKey, usize)> {
         let roots = (self.orphans.iter()).filter(|((id, _), _)| id.path().nth(1).is_none());
         let sizes = roots.filter_map(|(_, key)| match &self.hosted[key].state {
             State::Done(answer) => Some((*key, answer.size())),
@@ -496,7 +479,7 @@ impl Books {
     }
 
     /// Nothing is to be known of it any more.
-    pub(super) fn forget(&mut self, key: HostKey) -> Option<Hosted> {
+    pub(crate) fn forget(&mut self, key: HostKey) -> Option<Hosted> {
         self.no_orphan(key);
         let hosted = self.hosted.remove(&key)?;
         for waiter in hosted.waiters.keys() {
@@ -506,13 +489,13 @@ impl Books {
     }
 
     /// What a peer waits for.
-    pub(super) fn of(&self, origin: Peer) -> impl Iterator<Item = (Token, HostKey)> {
+    pub(crate) fn of(&self, origin: Peer) -> impl Iterator<Item = (Token, HostKey)> {
         let range = self.keys.range(all_of(origin));
         range.map(|((_, token), key)| (*token, *key))
     }
 
     /// Of what a peer waits for, what came by connections before this epoch.
-    pub(super) fn of_before(
+    pub(crate) fn of_before(
         &self,
         origin: Peer,
         epoch: u64,
@@ -523,24 +506,24 @@ impl Books {
             .filter(move |(token, key)| came(*token, *key) < epoch)
     }
 
-    pub(super) fn hosted_keys(&self) -> impl Iterator<Item = HostKey> {
+    pub(crate) fn hosted_keys(&self) -> impl Iterator<Item = HostKey> {
         self.hosted.keys().copied()
     }
 
     /// Everything that is away.
-    pub(super) fn all_away(&self) -> impl Iterator<Item = (Peer, Token)> {
+    pub(crate) fn all_away(&self) -> impl Iterator<Item = (Peer, Token)> {
         self.outstanding.keys().copied()
     }
 
     // ---- both
 
     /// Is anything under way between here and there?
-    pub(super) fn concern(&self, peer: Peer) -> bool {
+    pub(crate) fn concern(&self, peer: Peer) -> bool {
         self.at(peer).next().is_some() || self.of(peer).next().is_some()
     }
 
     /// A connection stands, so what waited for one went by it.
-    pub(super) fn connected(&mut self, peer: Peer, epoch: u64) {
+    pub(crate) fn connected(&mut self, peer: Peer, epoch: u64) {
         for (_, outstanding) in self.outstanding.range_mut(all_of(peer)) {
             outstanding.sent.get_or_insert(epoch);
         }
@@ -553,9 +536,9 @@ impl Books {
         }
     }
 
-    /// Enters everything.
+    /// Enters what is outstanding and what is hosted.
     #[cfg(any(test, feature = "harness"))]
-    pub(super) fn inspect(&self, inspection: &mut super::super::inspect::Inspection) {
+    pub(super) fn inspect_entries(&self, inspection: &mut super::super::inspect::Inspection) {
         use super::super::inspect;
         let away = self
             .outstanding

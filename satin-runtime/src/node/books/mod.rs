@@ -1,0 +1,178 @@
+//! The books of a node: every job that is between this node and others, and what is still to be said of it.
+//!
+//! * `entries`: which job of this node is *outstanding*, and which job of another node is *hosted* here.
+//! * `hands`: how many workers have nothing to do, and how fast they finish hosted jobs.
+//! * `outbox`: what is to be said to each peer at the end of the turn.
+//!
+//! The books decide nothing. Two conversations keep them, and [`Context`](super::Context) lends them to both:
+//! [`steal`](super::steal), which decides who asks whom, and [`repair`](super::repair), which follows each job from the moment
+//! when it leaves until its answer is back. Neither knows the other.
+
+mod entries;
+mod hands;
+mod outbox;
+
+pub(crate) use entries::{HERE, Hosted, Job, Kind, NotSent, Outstanding, Source, State};
+pub(crate) use hands::{Hands, Spare};
+pub(crate) use outbox::{Outbox, in_pieces};
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
+
+use super::{Departure, HostKey, Peer, Then, Token};
+use crate::job::{Fingerprint, JobId, RootName};
+
+/// Recalls of a peer that wait for jobs which come by a stream of their own, at most. Too small: such a job runs although
+/// nobody wants it. Too large: memory, for a withdrawn claim crosses its answer and is waited for in vain.
+const EARLY_RECALLS: usize = 256;
+
+/// What was done about deaths and departures.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub struct Tally {
+    /// Jobs put back because the node that had them was gone, or gave them up.
+    pub repairs: u64,
+    /// Jobs that became orphans here, or whose results are kept here for others.
+    pub orphans: u64,
+    /// Results claimed.
+    pub claims: u64,
+    /// Claims that brought the result.
+    pub hits: u64,
+    /// Claims whose owner had it no more.
+    pub misses: u64,
+    /// Claims that were withdrawn, because nothing else was to be done.
+    pub withdrawn: u64,
+}
+
+/// Everything that is under way between this node and others.
+#[derive(Default)]
+pub(crate) struct Books {
+    /// What is away, by who has it and the token that this node gave.
+    outstanding: BTreeMap<(Peer, Token), Outstanding>,
+    /// Where the own jobs are that are away.
+    departures: BTreeMap<Departure, (Peer, Token)>,
+    /// What is here for others.
+    hosted: BTreeMap<HostKey, Hosted>,
+    /// Who waits for which hosted job.
+    keys: BTreeMap<(Peer, Token), HostKey>,
+    /// The hosted jobs that are in the orphan table.
+    orphans: BTreeMap<(JobId, Fingerprint), HostKey>,
+    /// Of what is outstanding, the claims.
+    claims: BTreeSet<(Token, Peer)>,
+    /// A hosted job came that had taken down nodes.
+    had_crashes: bool,
+    /// The last token, and the last key, that were given.
+    tokens: u64,
+    host_keys: u64,
+    pub(crate) hands: Hands,
+    pub(crate) outboxes: BTreeMap<Peer, Outbox>,
+    pub(crate) tally: Tally,
+    /// Recalls that overtook the jobs they are about.
+    early_recalls: BTreeSet<(Peer, Token)>,
+    /// A job has come back, or a worker has taken one: there may be something for those who ask.
+    look_again: bool,
+    /// This node hands over what it has, and goes: it takes no more.
+    pub(crate) draining: bool,
+    /// This node goes now: what is said in this turn is the last.
+    pub(crate) leaving: bool,
+}
+
+impl Books {
+    pub(crate) fn next_timeout(&self) -> Option<Duration> {
+        self.outboxes.values().filter_map(|outbox| outbox.due).min()
+    }
+
+    /// The workers say how many of them have nothing to do.
+    pub(crate) fn idle(&mut self, workers: u32) {
+        self.look_again |= self.hands.tell(workers);
+    }
+
+    /// The workers do not have that hosted job any more.
+    pub(crate) fn ended(&mut self, key: HostKey) {
+        if let Some(hosted) = self.look(key)
+            && hosted.state == State::Started
+        {
+            let started = hosted.started;
+            self.hands.end(started);
+        }
+    }
+
+    /// Those who ask for work are to be served once more, though the workers had nothing when they were asked last.
+    pub(crate) fn look_again(&mut self) {
+        self.look_again = true;
+    }
+
+    /// Since this was asked last, has anything happened that makes it worth to ask the workers again?
+    pub(crate) fn is_worth_a_look(&mut self) -> bool {
+        std::mem::take(&mut self.look_again)
+    }
+
+    /// What is to be said to that peer.
+    pub(crate) fn outbox(&mut self, peer: Peer) -> &mut Outbox {
+        self.outboxes.entry(peer).or_default()
+    }
+
+    /// A job that is not wanted any more will come, or has been answered already.
+    pub(crate) fn expect(&mut self, from: Peer, token: Token) {
+        self.early_recalls.insert((from, token));
+        let of_peer = (from, Token(0))..=(from, Token(u64::MAX));
+        if self.early_recalls.range(of_peer.clone()).count() > EARLY_RECALLS {
+            let oldest = self.early_recalls.range(of_peer).next().copied();
+            oldest.map(|oldest| self.early_recalls.remove(&oldest));
+        }
+    }
+
+    /// Was what comes now recalled before it came?
+    pub(crate) fn was_recalled(&mut self, from: Peer, token: Token) -> bool {
+        self.early_recalls.remove(&(from, token))
+    }
+
+    pub(crate) fn forget_early_recalls(&mut self, peer: Peer) {
+        self.early_recalls.retain(|(from, _)| *from != peer);
+    }
+
+    /// Has everybody whose answer is here said that it has it?
+    pub(crate) fn is_all_said(&self) -> bool {
+        self.outboxes.is_empty() && self.is_all_answered()
+    }
+
+    /// The number of the root job of which that is a part.
+    pub(crate) fn root_number_of(&self, then: &Then) -> u32 {
+        match then {
+            Then::Start(_, parcel) => parcel.id.root_number(),
+            Then::Refuse(key, _) => self.look(*key).map_or(0, |job| job.id.root_number()),
+            Then::Answer(peer, token, _) | Then::Redo(peer, token, _) => {
+                let away = self.look_away(*peer, *token);
+                away.map_or(0, |away| away.job.id.root_number())
+            }
+        }
+    }
+
+    /// The root job whose result, or part of it, that answer brings to a claimant; not of a theft.
+    pub(crate) fn claimed_of(&self, peer: Peer, token: Token) -> Option<u32> {
+        let hosted = self.look(self.key(peer, token)?)?;
+        let waiter = hosted.waiters.get(&(peer, token))?;
+        (!waiter.origin).then(|| hosted.id.root_number())
+    }
+
+    /// Is the result of that root job kept here? Or may it be: it was run here for a master that has not said yet that it has it.
+    pub(crate) fn keeps(&self, root: RootName) -> bool {
+        let id = JobId::ROOT.child(root.number);
+        self.find(&id, root.fingerprint).is_some()
+    }
+
+    /// Enters what is in the books.
+    #[cfg(any(test, feature = "harness"))]
+    pub(crate) fn inspect(&self, inspection: &mut super::inspect::Inspection) {
+        self.inspect_entries(inspection);
+        inspection.unsaid = self.outboxes.len();
+        inspection.tally = self.tally;
+    }
+
+    /// Is nothing of others here, and nothing of this node away?
+    #[cfg(any(test, feature = "harness"))]
+    pub(crate) fn is_settled(&self) -> bool {
+        self.is_empty() && self.outboxes.is_empty()
+    }
+}

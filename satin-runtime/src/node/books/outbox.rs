@@ -1,0 +1,107 @@
+//! What is to be said to a peer: gathered during a turn, said in one message of each kind.
+
+use std::time::Duration;
+
+use super::{
+    super::{Message, Peer, Token, Wanted},
+    Books, State,
+};
+use crate::job::Answer;
+
+/// So many bytes of jobs or answers go in one message; one that is larger goes alone. Too small: a message for each. Too
+/// large: siblings that are taken together, or after a broken link what was not acknowledged, are longer than a message may be:
+/// the link breaks, and then the next one.
+const PIECE_BYTES: usize = 16 << 20;
+
+/// What is to be said to a peer at the end of the turn, or a little later.
+#[derive(Default)]
+pub(crate) struct Outbox {
+    pub(crate) due: Option<Duration>,
+    pub(crate) answers: Vec<Token>,
+    pub(crate) refused: Vec<Token>,
+    pub(crate) acknowledge: Vec<Token>,
+    pub(crate) recall: Vec<Token>,
+    pub(crate) disown: Vec<Token>,
+    pub(crate) have: Vec<Token>,
+    pub(crate) claim: Vec<Wanted>,
+    pub(crate) miss: Vec<Token>,
+    pub(crate) begin: Vec<Token>,
+    pub(crate) go: Vec<Token>,
+}
+
+impl Outbox {
+    /// Somebody is held up by what is not said.
+    pub(crate) fn is_urgent(&self) -> bool {
+        !(self.recall.is_empty()
+            && self.refused.is_empty()
+            && self.disown.is_empty()
+            && self.have.is_empty()
+            && self.claim.is_empty()
+            && self.miss.is_empty()
+            && self.begin.is_empty()
+            && self.go.is_empty())
+    }
+}
+
+impl Books {
+    /// What is to be said to that peer, in this order. The answers are noted as sent by the connection of this epoch.
+    pub(crate) fn messages(
+        &mut self,
+        peer: Peer,
+        epoch: Option<u64>,
+        outbox: Outbox,
+    ) -> impl Iterator<Item = Message> + use<> {
+        let mut answers = Vec::with_capacity(outbox.answers.len() + outbox.refused.len());
+        for token in outbox.answers {
+            if let Some(key) = self.key(peer, token)
+                && let Some(hosted) = self.hosted(key)
+                && let State::Done(answer) = &hosted.state
+                && let Some(waiter) = hosted.waiters.get_mut(&(peer, token))
+            {
+                waiter.sent = Ok(epoch);
+                answers.push((token, answer.clone()));
+            }
+        }
+        let refused = outbox.refused.into_iter();
+        answers.extend(refused.map(|token| (token, Answer::refused("this node leaves"))));
+        fn some<T>(all: Vec<T>, message: fn(Vec<T>) -> Message) -> Option<Message> {
+            (!all.is_empty()).then(|| message(all))
+        }
+        // Before the answers: who waits is to know what for.
+        let have = some(outbox.have, Message::Have);
+        let messages = [
+            some(outbox.acknowledge, Message::Acknowledge),
+            some(outbox.disown, Message::Disown),
+            some(outbox.recall, Message::Recall),
+            some(outbox.claim, Message::Claim),
+            some(outbox.miss, Message::Miss),
+            some(outbox.begin, Message::Begin),
+            some(outbox.go, Message::Go),
+        ];
+        let messages = messages.into_iter().flatten();
+        let answers = in_pieces(answers, |(_, answer)| answer.size());
+        let answers = answers.into_iter().filter(|piece| !piece.is_empty());
+        let answers = answers.map(Message::Answers);
+        have.into_iter().chain(answers).chain(messages)
+    }
+}
+
+/// Jobs or answers, as many in each message as fit. If there are none, one message without any: a request is to be answered.
+pub(crate) fn in_pieces<T>(all: Vec<T>, size: impl Fn(&T) -> usize) -> Vec<Vec<T>> {
+    let mut pieces = vec![Vec::new()];
+    let mut room = PIECE_BYTES;
+    for one in all {
+        let size = size(&one);
+        if size > room
+            && let Some([_, ..]) = pieces.last().map(Vec::as_slice)
+        {
+            pieces.push(Vec::new());
+            room = PIECE_BYTES;
+        }
+        room = room.saturating_sub(size);
+        if let Some(piece) = pieces.last_mut() {
+            piece.push(one);
+        }
+    }
+    pieces
+}

@@ -1,0 +1,229 @@
+//! The life of a job that is away: it leaves, and its answer is delivered; or it comes back undone, and is done again.
+
+use super::{
+    super::{
+        Action, Context, Departure, Identity, Peer, RepairMode, Rule, Taken, Then, Token,
+        books::{Job, Kind, Source, State},
+    },
+    Repair, Why,
+    crashes::is_company,
+    given_up,
+};
+use crate::job::{Answer, Back, Fingerprint, JobId, Parcel, Recall};
+
+impl Repair {
+    /// Would these jobs be better not taken by that thief, now? Each would come to lie on top of what it will claim; or it is
+    /// for others, who are to know its orphans first.
+    pub(crate) fn must_wait(&self, cx: &Context<'_>, thief: Peer, jobs: &[Taken]) -> bool {
+        let is_early = |job: &Taken| !cx.table.is_settled() && self.is_held(job);
+        jobs.iter()
+            .any(|job| self.would_bury(cx, thief, job) || is_early(job))
+    }
+
+    /// A repair does not go to a node that runs an orphan below it: there it would come to lie on top of what it will
+    /// claim, and each would wait for the other.
+    pub(super) fn would_bury(&self, cx: &Context<'_>, thief: Peer, job: &Taken) -> bool {
+        let (Taken::Own(_, parcel) | Taken::Hosted(_, parcel)) = job;
+        let withdrawn = self.withdrawn.get(&parcel.id) == Some(&thief);
+        parcel.repair.marked && (withdrawn || cx.table.runs_below(&parcel.id, thief))
+    }
+
+    /// These jobs were taken for that thief: they are outstanding from now on. Those that can go are returned, with their
+    /// tokens.
+    pub(crate) fn depart(
+        &mut self,
+        cx: &mut Context<'_>,
+        to: Peer,
+        jobs: Vec<Taken>,
+    ) -> Vec<(Token, Parcel)> {
+        let sent = cx.links.epoch(to);
+        let mut leaving = Vec::with_capacity(jobs.len());
+        for mut job in jobs {
+            let (Taken::Own(_, parcel) | Taken::Hosted(_, parcel)) = &mut job;
+            let above = cx.books.crashes_above(&parcel.id);
+            let victims = above + cx.table.victims((&parcel.id, parcel.fingerprint), cx.view);
+            parcel.repair.crashes = parcel.repair.crashes.max(victims);
+            self.no_more_held(&parcel.id, parcel.fingerprint);
+            match job {
+                Taken::Own(departure, parcel) => {
+                    let source = (Source::Own(departure), Kind::Theft);
+                    let token = cx.books.away(to, source, Job::of(&parcel), sent);
+                    cx.books.count_above(to, token, above);
+                    leaving.push((token, parcel));
+                }
+                Taken::Hosted(key, parcel) => {
+                    cx.books.ended(key);
+                    let Some(hosted) = cx.books.hosted(key) else {
+                        continue;
+                    };
+                    if hosted.unwanted {
+                        cx.books.forget(key);
+                    } else if hosted.is_waited_for_by(to) {
+                        self.finish(cx, key, Answer::refused("who waits for it asks for work"));
+                    } else {
+                        let source = (Source::Hosted(key), Kind::Theft);
+                        let token = cx.books.away(to, source, Job::of(&parcel), sent);
+                        cx.books.count_above(to, token, above);
+                        if let Some(hosted) = cx.books.hosted(key) {
+                            hosted.held = false;
+                            hosted.state = State::Onwards(to, token, Box::new(parcel.clone()));
+                        }
+                        leaving.push((token, parcel));
+                    }
+                }
+            }
+        }
+        leaving
+    }
+
+    /// Those of the answers that are still wanted go on once their values are here.
+    pub(crate) fn answered(
+        &mut self,
+        cx: &mut Context<'_>,
+        from: Peer,
+        answers: Vec<(Token, Answer)>,
+    ) -> Vec<Then> {
+        if !cx.view.is_alive(from) {
+            return Vec::new();
+        }
+        let mut then = Vec::with_capacity(answers.len());
+        for (token, answer) in answers {
+            cx.books.outbox(from).acknowledge.push(token);
+            if let Some(away) = cx.books.outstanding(from, token)
+                && !std::mem::replace(&mut away.answering, true)
+            {
+                then.push(Then::Answer(from, token, answer));
+            }
+        }
+        then
+    }
+
+    /// Did that peer begin with a job that has taken down others? Then it has run it, and lives.
+    pub(super) fn has_survived(cx: &Context<'_>, peer: Peer, token: Token) -> bool {
+        let away = cx.books.look_away(peer, token);
+        away.is_some_and(|away| away.begun && away.job.repair.crashes > 0)
+    }
+
+    /// A job that is away comes back undone.
+    pub(super) fn bring_back(&mut self, cx: &mut Context<'_>, peer: Peer, token: Token, why: Why) {
+        let Some(away) = cx.books.back(peer, token) else {
+            return;
+        };
+        cx.books.look_again();
+        let job = away.job;
+        let mut back = Back {
+            repair: job.repair,
+            at_once: matches!(why, Why::Withdrawn | Why::Refused),
+            held: false,
+        };
+        let gone = matches!(why, Why::Ended(_) | Why::Abandoned);
+        if gone {
+            let marks = cx.config.repair != RepairMode::Naive && cx.config.obeys(Rule::Mark);
+            back.repair.marked |= marks;
+            cx.books.tally.repairs += 1;
+            if !self.over.is_past(cx.term, &job.id) {
+                self.repairs.insert(job.id.clone());
+            }
+        }
+        let victims = away.above + cx.table.victims((&job.id, job.fingerprint), cx.view);
+        back.repair.crashes = victims;
+        back.held = victims > 0 && !back.at_once && is_company(cx.view);
+        if why == Why::Missed {
+            cx.books.tally.misses += 1;
+        }
+        match away.source {
+            Source::Own(departure) => cx.actions.push_back(Action::PutBack(departure, back)),
+            Source::Hosted(key) => self.restart(cx, key, back),
+        }
+    }
+
+    /// The answer of a job that was away is here, and whole.
+    pub(super) fn take_answer(
+        &mut self,
+        cx: &mut Context<'_>,
+        peer: Peer,
+        token: Token,
+        answer: Answer,
+    ) {
+        if let Some(away) = cx.books.back(peer, token) {
+            cx.books.tally.hits += u64::from(away.kind == Kind::Claim);
+            if !matches!(answer, Answer::Panicked(_)) {
+                cx.table.acquit(cx.now, &away.job.id);
+            }
+            // Of an orphan the answer is kept here.
+            let keeps = match away.source {
+                Source::Hosted(key) => cx.books.look(key).is_some_and(|hosted| hosted.orphan),
+                Source::Own(_) => false,
+            };
+            if away.kind == Kind::Theft && !keeps {
+                self.close_if_kept(cx, &away.job.id);
+            }
+            self.close_below(cx, &away.job.id, keeps);
+            self.answer_source(cx, away.source, answer);
+        }
+    }
+
+    pub(super) fn answer_source(&mut self, cx: &mut Context<'_>, source: Source, answer: Answer) {
+        match source {
+            Source::Own(departure) => cx.actions.push_back(Action::Deliver(departure, answer)),
+            Source::Hosted(key) => self.finish(cx, key, answer),
+        }
+    }
+
+    pub(super) fn give_up_on(
+        &mut self,
+        cx: &mut Context<'_>,
+        gone: &Identity,
+        (token, victims): (Token, u32),
+    ) {
+        let Some(away) = cx.books.back(gone.peer, token) else {
+            return;
+        };
+        let last = format!(", {} at {} was the last;", gone.name, gone.site);
+        let story = given_up(&away.job.id, victims).replacen(';', &last, 1);
+        self.answer_source(cx, away.source, Answer::Panicked(story));
+    }
+
+    /// A job of ours that is away is not waited for any more.
+    pub(crate) fn recalled(&mut self, cx: &mut Context<'_>, departure: Departure, why: Recall) {
+        let Some((peer, token)) = cx.books.whereabouts(departure) else {
+            return;
+        };
+        let Some(away) = cx.books.back(peer, token) else {
+            return;
+        };
+        let wanted = why == Recall::Abandoned
+            && cx.config.repair != RepairMode::Naive
+            && cx.config.obeys(Rule::Disown);
+        if wanted && away.kind == Kind::Theft {
+            cx.books.outbox(peer).disown.push(token);
+        } else {
+            self.let_go(cx, peer, token);
+        }
+        if why == Recall::Unwanted {
+            cx.table.acquit(cx.now, &away.job.id);
+            self.close_below(cx, &away.job.id, false);
+            // Its orphan waits for nobody else: whoever runs its parent again does not ask for it, or does it again.
+            if away.kind == Kind::Claim && cx.config.obeys(Rule::Closed) {
+                cx.table.close(cx.now, &away.job.id);
+                self.closed(cx, &away.job.id);
+            }
+        }
+    }
+
+    /// Whoever had a job of ours gives it up.
+    pub(crate) fn abandoned(
+        &mut self,
+        cx: &mut Context<'_>,
+        (from, token): (Peer, Token),
+        heir: Option<Peer>,
+        below: &[(JobId, Fingerprint)],
+    ) {
+        // What this node keeps itself it knows better: it may be gone already.
+        let other = |heir: &Peer| *heir != cx.view.me().peer && cx.view.is_alive(*heir);
+        if let Some(heir) = heir.filter(other) {
+            cx.table.hear((cx.actions, cx.now), heir, below);
+        }
+        self.bring_back(cx, from, token, Why::Abandoned);
+    }
+}

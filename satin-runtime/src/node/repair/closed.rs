@@ -1,0 +1,185 @@
+//! What is over: a job that is done needs nothing any more of what was kept at or below it.
+
+use std::collections::{BTreeSet, VecDeque};
+
+use super::{
+    super::{
+        Context, Rule,
+        books::{Hosted, State},
+    },
+    Repair,
+};
+use crate::job::{JobId, RootName, RootTag};
+
+/// A node keeps the results of so many root jobs, the last ones. Too small: a `main` that is started again does older
+/// ones again. Too large: memory, as long as `main` runs.
+const ROOT_RESULTS: u32 = 4096;
+
+/// Root jobs that are over, the last few.
+#[derive(Default)]
+pub(super) struct Over {
+    tags: BTreeSet<RootTag>,
+    /// In the order in which they ended.
+    order: VecDeque<RootTag>,
+}
+
+impl Over {
+    pub(super) fn insert(&mut self, tag: RootTag) {
+        let tag = Over::name(tag);
+        if self.tags.insert(tag) {
+            self.order.push_back(tag);
+        }
+        if self.order.len() > ROOT_RESULTS as usize
+            && let Some(oldest) = self.order.pop_front()
+        {
+            self.tags.remove(&oldest);
+        }
+    }
+
+    /// Root jobs of other threads are not called again in the next term.
+    pub(super) fn name(tag: RootTag) -> RootTag {
+        match tag.number < RootName::OTHERS {
+            true => tag,
+            false => RootTag { term: 0, ..tag },
+        }
+    }
+
+    /// Is the root job over of which that job is a part? A root job itself never is: its result stays.
+    pub(super) fn is_past(&self, term: u32, id: &JobId) -> bool {
+        let number = id.path().next().filter(|_| !is_root(id));
+        number.is_some_and(|number| self.tags.contains(&Over::name(RootTag { term, number })))
+    }
+}
+
+pub(super) fn is_root(id: &JobId) -> bool {
+    id.path().nth(1).is_none()
+}
+
+impl Repair {
+    /// A job that had come back is done here.
+    pub(crate) fn repaired(&mut self, cx: &mut Context<'_>, id: &JobId) {
+        self.close_below(cx, id, false);
+    }
+
+    /// A job of this node is done: what others keep of it, from runs of it that did not come to their end, nobody wants.
+    pub(super) fn close_if_kept(&mut self, cx: &mut Context<'_>, id: &JobId) {
+        if cx.config.obeys(Rule::Closed) && cx.table.is_anything_at(id) {
+            cx.table.close(cx.now, id);
+            self.closed(cx, id);
+        }
+    }
+
+    /// A job is done that may have repairs below it: nobody wants what they could have claimed. If its own result is kept here,
+    /// for others, that is wanted.
+    pub(super) fn close_below(&mut self, cx: &mut Context<'_>, id: &JobId, keeps: bool) {
+        for repair in self.forget_below(id) {
+            if cx.config.obeys(Rule::Closed) && !(keeps && repair == *id) {
+                cx.table.close(cx.now, &repair);
+                self.closed(cx, &repair);
+            }
+        }
+    }
+
+    /// What came back at or below that job is not waited for here any more. The repairs among it are returned.
+    pub(super) fn forget_below(&mut self, id: &JobId) -> Vec<JobId> {
+        if self.repairs.is_empty() && self.withdrawn.is_empty() {
+            return Vec::new();
+        }
+        while let Some((withdrawn, _)) = self.withdrawn.range(id.clone()..).next()
+            && id.is_ancestor_of(withdrawn)
+        {
+            let withdrawn = withdrawn.clone();
+            self.withdrawn.remove(&withdrawn);
+        }
+        let repairs: Vec<JobId> = (self.repairs.range(id.clone()..))
+            .take_while(|repair| id.is_ancestor_of(repair))
+            .cloned()
+            .collect();
+        for repair in &repairs {
+            self.repairs.remove(repair);
+        }
+        repairs
+    }
+
+    /// Somebody has the result of that job: no orphan at or below it is wanted. The result of a root job stays, in case
+    /// `main` is started again.
+    pub(crate) fn closed(&mut self, cx: &mut Context<'_>, id: &JobId) {
+        for key in cx.books.orphans_below(id) {
+            let stays =
+                |hosted: &Hosted| is_root(&hosted.id) && matches!(hosted.state, State::Done(_));
+            if !cx.books.look(key).is_some_and(stays) {
+                self.withdraw_entry(cx, key);
+            }
+        }
+    }
+
+    /// Others have announced these orphans: what they have finished makes some of what is kept here useless.
+    pub(crate) fn heard_of(&mut self, cx: &mut Context<'_>, orphans: &[JobId]) {
+        for id in orphans {
+            if cx.table.is_finished(id, cx.view) {
+                self.drop_spare(cx, id);
+            }
+        }
+    }
+
+    /// Others have announced these orphans. Those of a root job that is over nobody will want; the master says so to whoever
+    /// missed the end of it, and of root jobs of other threads everybody who knows.
+    pub(crate) fn close_past(&mut self, cx: &mut Context<'_>, orphans: &[JobId], is_master: bool) {
+        let past = orphans.iter().filter(|id| {
+            let may = is_master || id.root_number() >= RootName::OTHERS;
+            may && self.over.is_past(cx.term, id)
+        });
+        let numbers: BTreeSet<u32> = past.filter_map(|id| id.path().next()).collect();
+        for number in numbers {
+            if cx.config.obeys(Rule::Closed) {
+                cx.table.close(cx.now, &JobId::ROOT.child(number));
+            }
+        }
+    }
+
+    /// That root job is under way nowhere any more.
+    pub(crate) fn forget_root(&mut self, cx: &mut Context<'_>, root: RootName) {
+        cx.table.acquit(cx.now, &JobId::ROOT.child(root.number));
+        self.forget_undone(|number| number == root.number);
+        for key in cx.books.orphans_below(&JobId::ROOT.child(root.number)) {
+            let belongs = |hosted: &Hosted| hosted.root == root;
+            if cx.books.look(key).is_some_and(belongs) {
+                self.withdraw_entry(cx, key);
+            }
+        }
+    }
+
+    /// A root job of this node is over: whoever is not told so finds it in the table.
+    pub(crate) fn close_root(&mut self, cx: &mut Context<'_>, root: RootName) {
+        let id = JobId::ROOT.child(root.number);
+        cx.table.acquit(cx.now, &id);
+        if cx.config.obeys(Rule::Closed) && cx.table.is_anything_below(&id) {
+            cx.table.close(cx.now, &id);
+        }
+    }
+
+    /// A root job is over. Its own result stays, in case `main` is started again.
+    pub(crate) fn root_over(&mut self, cx: &mut Context<'_>, tag: RootTag) {
+        let root = JobId::ROOT.child(tag.number);
+        self.forget_undone(|number| {
+            number == tag.number || number < tag.number && tag.number < RootName::OTHERS
+        });
+        if let Some(oldest) = tag.number.checked_sub(ROOT_RESULTS) {
+            for key in cx.books.orphans_below(&JobId::ROOT.child(oldest)) {
+                self.withdraw_entry(cx, key);
+            }
+        }
+        cx.table.acquit(cx.now, &root);
+        if tag.number < RootName::OTHERS {
+            cx.table.acquit_before(cx.now, tag.number);
+        }
+        self.over.insert(tag);
+        self.closed(cx, &root);
+    }
+
+    /// Root jobs of these numbers are over, and so is all that came back of them.
+    pub(super) fn forget_undone(&mut self, is_over: impl Fn(u32) -> bool) {
+        self.withdrawn.retain(|id, _| !is_over(id.root_number()));
+        self.repairs.retain(|id| !is_over(id.root_number()));
+    }
+}

@@ -1,0 +1,194 @@
+//! Jobs that take down whoever runs them: who is blamed, who may run such a job, and when it is given up.
+
+use std::time::Duration;
+
+use super::{
+    super::{
+        Action, Context, HostKey, Peer, Taken, Token, View,
+        books::Kind,
+        expiry::{Limit, ran_out},
+    },
+    Repair,
+};
+use crate::job::{Fingerprint, JobId, Parcel};
+
+/// A job that has taken down nodes waits so long for another node before it is run where it is. Too small: the job takes down
+/// the node that waits for it, and what that node knows. Too large: after a crash a job waits although nobody else is free.
+const HELD: Duration = Duration::from_secs(5);
+
+/// And then so long until everybody has been told. Too small: a death that nobody counts. Too large: the same wait.
+const TOLD: Duration = Duration::from_millis(500);
+
+/// What becomes of held jobs, and when.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Release {
+    /// Others are told that this node will run them.
+    Blame(Duration),
+    /// They are run.
+    Run(Duration),
+}
+
+impl Release {
+    pub(super) fn at(self) -> Duration {
+        let (Release::Blame(at) | Release::Run(at)) = self;
+        at
+    }
+}
+
+/// Is there anybody else who could run something?
+pub(super) fn is_company(view: &View) -> bool {
+    let me = view.me().peer;
+    let mut others = view.members().filter(|member| member.peer != me);
+    others.any(|member| !view.is_draining(member.peer))
+}
+
+impl Repair {
+    /// If that peer had begun a job of this node when it died, everybody is told so. How many nodes the job has taken down by
+    /// now.
+    pub(super) fn blame(&mut self, cx: &mut Context<'_>, peer: Peer, token: Token) -> u32 {
+        let away = cx.books.outstanding(peer, token);
+        let Some(away) = away.filter(|away| away.kind == Kind::Theft && away.begun) else {
+            return 0;
+        };
+        let name = (&away.job.id, away.job.fingerprint);
+        cx.table.blame(cx.now, name, peer);
+        away.above + cx.table.victims(name, cx.view)
+    }
+
+    /// All the jobs that are held here. If no other node takes them soon, they are run here after all.
+    pub(crate) fn held(&mut self, cx: &mut Context<'_>, names: Vec<(JobId, Fingerprint)>) {
+        if names.len() > self.held.len() {
+            cx.books.look_again();
+        }
+        self.held = names;
+        let since = self.held.iter().map(|name| {
+            let since = self.held_since.entry(name.clone());
+            *since.or_insert(cx.now)
+        });
+        // One that was about to leave, and stayed, does not begin anew.
+        let first = since.min().map(|first| first + cx.config.paced(HELD));
+        self.release_at = match (first, self.release_at) {
+            (_, run @ Some(Release::Run(_))) => run,
+            (first, _) => first.map(Release::Blame),
+        };
+        if self.held.is_empty() {
+            let old = 2 * cx.config.paced(HELD);
+            (self.held_since).retain(|_, since| *since + old > cx.now);
+        }
+    }
+
+    /// A job leaves: if it is held once more, others are asked once more.
+    pub(super) fn no_more_held(&mut self, id: &JobId, fingerprint: Fingerprint) {
+        if !self.held_since.is_empty() {
+            self.held_since.remove(&(id.clone(), fingerprint));
+        }
+    }
+
+    /// Nobody has taken what is held here: it is run here. Before, everybody is told what it was if this node dies now.
+    pub(super) fn release_if_due(&mut self, cx: &mut Context<'_>) {
+        let alone = !is_company(cx.view);
+        match self.release_at {
+            Some(_) if alone => self.release(cx),
+            Some(Release::Blame(at) | Release::Run(at)) if at <= cx.now => {
+                ran_out(Limit::Held);
+                // Of what has been held since nobody has been told.
+                if self.blame_self(cx) {
+                    self.release_at = Some(Release::Run(cx.now + cx.config.paced(TOLD)));
+                } else {
+                    self.release(cx);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// What is held here takes down this node, if it dies from now on. True if that is news.
+    pub(super) fn blame_self(&self, cx: &mut Context<'_>) -> bool {
+        let me = cx.view.me().peer;
+        let mut news = false;
+        for (id, fingerprint) in &self.held {
+            news |= cx.table.blame(cx.now, (id, *fingerprint), me);
+        }
+        news
+    }
+
+    pub(super) fn release(&mut self, cx: &mut Context<'_>) {
+        cx.books.release();
+        self.release_at = None;
+        self.held_since.clear();
+        cx.actions.push_back(Action::Release);
+    }
+
+    /// A hosted job that has taken down nodes: its origin is asked first, so that it knows that the job has begun here.
+    pub(super) fn asks_before(cx: &mut Context<'_>, key: HostKey, parcel: &Parcel) -> bool {
+        if parcel.repair.crashes == 0 {
+            return false;
+        }
+        let Some(hosted) = cx.books.hosted(key).filter(|hosted| !hosted.may_begin) else {
+            return false;
+        };
+        let origins = hosted.waiters.iter().filter(|(_, is)| is.origin);
+        let origins: Vec<(Peer, Token)> = origins.map(|(waiter, _)| *waiter).collect();
+        if origins.is_empty() {
+            return false;
+        }
+        hosted.asks = Some(Box::new(parcel.clone()));
+        for (origin, token) in origins {
+            cx.books.outbox(origin).begin.push(token);
+        }
+        true
+    }
+
+    /// Nobody is left who could give it leave to begin, but others wait for it.
+    pub(super) fn begin_unasked(&mut self, cx: &mut Context<'_>, key: HostKey) {
+        let hosted = cx.books.look(key);
+        if hosted.is_some_and(|hosted| !hosted.waiters.values().any(|waiter| waiter.origin)) {
+            self.begin_here(cx, key);
+        }
+    }
+
+    /// If that hosted job has waited for leave to begin, it begins.
+    pub(super) fn begin_here(&mut self, cx: &mut Context<'_>, key: HostKey) {
+        if let Some(hosted) = cx.books.hosted(key)
+            && let Some(parcel) = hosted.asks.take()
+        {
+            hosted.may_begin = true;
+            self.start(cx, key, *parcel);
+        }
+    }
+
+    /// A thief has a worker for these jobs: from now on its death counts.
+    pub(crate) fn begin(cx: &mut Context<'_>, from: Peer, tokens: &[Token]) {
+        for token in tokens {
+            match cx.books.outstanding(from, *token) {
+                Some(away) => {
+                    away.begun = true;
+                    cx.books.outbox(from).go.push(*token);
+                }
+                // It has come back, or been answered, another way.
+                None => cx.books.outbox(from).recall.push(*token),
+            }
+        }
+    }
+
+    /// Their origin knows that they begin here.
+    pub(crate) fn go(&mut self, cx: &mut Context<'_>, from: Peer, tokens: &[Token]) {
+        for token in tokens {
+            if let Some(key) = cx.books.key(from, *token) {
+                self.begin_here(cx, key);
+            }
+        }
+    }
+
+    /// Are there jobs here that only others are to run, and do they know the orphans that such a job may claim?
+    pub(crate) fn offers_held(&self, cx: &Context<'_>) -> bool {
+        !self.held.is_empty() && cx.table.is_settled()
+    }
+
+    /// Is that job only for others?
+    pub(super) fn is_held(&self, job: &Taken) -> bool {
+        let (Taken::Own(_, parcel) | Taken::Hosted(_, parcel)) = job;
+        let name = (parcel.id.clone(), parcel.fingerprint);
+        self.held_since.contains_key(&name)
+    }
+}

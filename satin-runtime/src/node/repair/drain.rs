@@ -1,0 +1,92 @@
+//! Leaving on purpose, as far as jobs are concerned: which of them are given up, and who is told.
+
+use super::{
+    super::{
+        Action, Context, HostKey, Peer, Rule, Token,
+        books::{HERE, State},
+    },
+    Given, Repair, Why,
+};
+
+impl Repair {
+    /// This node is about to go: it takes no more, and gives back what it has not begun.
+    pub(crate) fn drain(cx: &mut Context<'_>) {
+        cx.books.draining = true;
+        cx.actions.push_back(Action::GiveBack);
+    }
+
+    /// What still runs is given up; those who wait for it are to be told.
+    pub(crate) fn give_all_up(&mut self, cx: &mut Context<'_>) -> Vec<Given> {
+        let mut given = Vec::new();
+        let keys: Vec<HostKey> = cx.books.hosted_keys().collect();
+        for key in keys {
+            let Some(hosted) = cx.books.hosted(key).filter(|hosted| !hosted.unwanted) else {
+                continue;
+            };
+            let state = hosted.state.clone();
+            if matches!(state, State::Done(_)) {
+                continue;
+            }
+            let name = (hosted.id.clone(), hosted.fingerprint);
+            let waiters: Vec<((Peer, Token), bool)> = (hosted.waiters.iter())
+                .map(|(waiter, is)| (*waiter, is.origin))
+                .collect();
+            cx.table.withdraw((cx.actions, cx.now), (&name.0, name.1));
+            for ((peer, token), origin) in waiters {
+                cx.books.unwait(peer, token);
+                match (peer == HERE, origin) {
+                    (true, _) => self.bring_back(cx, HERE, token, Why::Missed),
+                    (false, true) => given.push(Given {
+                        origin: peer,
+                        token,
+                    }),
+                    (false, false) => cx.books.outbox(peer).miss.push(token),
+                }
+            }
+            match state {
+                State::Started => self.give_up(cx, key),
+                State::Onwards(peer, token, _) => {
+                    cx.books.forget(key);
+                    cx.books.back(peer, token);
+                    cx.books.outbox(peer).disown.push(token);
+                }
+                State::Coming | State::Done(_) => self.abandon(cx, key),
+            }
+        }
+        given
+    }
+
+    /// The workers are to stop with it, and to save what is finished below it.
+    pub(super) fn give_up(&mut self, cx: &mut Context<'_>, key: HostKey) {
+        let save = cx.config.obeys(Rule::Save);
+        cx.books.disown(key);
+        cx.books.give_up(key);
+        cx.actions.push_back(match save {
+            true => Action::Save(key),
+            false => Action::Abort(key),
+        });
+    }
+
+    /// This node is about to go: whatever it has of others they do again, and what others have of it is not wanted.
+    pub(crate) fn leave(&mut self, cx: &mut Context<'_>) {
+        cx.books.leaving = true;
+        let hosted: Vec<HostKey> = cx.books.hosted_keys().collect();
+        for key in hosted {
+            if let Some(hosted) = cx.books.hosted(key)
+                && !hosted.unwanted
+                && !matches!(hosted.state, State::Done(..))
+            {
+                let waiters: Vec<(Peer, Token)> = hosted.waiters.keys().copied().collect();
+                for (peer, token) in waiters.into_iter().filter(|(peer, _)| *peer != HERE) {
+                    cx.books.outbox(peer).refused.push(token);
+                }
+                self.abandon(cx, key);
+            }
+        }
+        let away: Vec<(Peer, Token)> = cx.books.all_away().collect();
+        for (peer, token) in away.into_iter().filter(|(peer, _)| *peer != HERE) {
+            cx.books.back(peer, token);
+            cx.books.outbox(peer).recall.push(token);
+        }
+    }
+}

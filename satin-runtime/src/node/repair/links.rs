@@ -1,0 +1,122 @@
+//! What a broken connection may have lost: both sides compare what is under way between them, and say again what has not arrived.
+
+use std::time::Duration;
+
+use super::{
+    super::{
+        Action, Context, HostKey, Message, Peer, Token,
+        books::{NotSent, State},
+        expiry::{Limit, ran_out},
+        links::Way,
+    },
+    Repair, Why,
+};
+
+/// If a connection that is needed cannot be made, it is tried again after this. Too small: noise towards what may be
+/// dead. Too large: answers come late once the peer can be reached again.
+const RECONNECT: Duration = Duration::from_millis(500);
+
+impl Repair {
+    pub(crate) fn connected(&mut self, cx: &mut Context<'_>, peer: Peer, epoch: u64) {
+        self.reconnect.remove(&peer);
+        cx.books.connected(peer, epoch);
+        cx.books.forget_early_recalls(peer);
+        if cx.books.concern(peer) {
+            self.list(cx, peer, epoch);
+        }
+        // What went by an older connection may not have arrived.
+        let waiting: Vec<(Token, HostKey)> = cx.books.of(peer).collect();
+        for (token, key) in waiting {
+            if let Some(hosted) = cx.books.hosted(key)
+                && let Some(waiter) = hosted.waiters.get_mut(&(peer, token))
+            {
+                match &hosted.state {
+                    State::Done(_) if matches!(waiter.sent, Ok(Some(sent)) if sent < epoch) => {
+                        waiter.sent = Err(NotSent);
+                        cx.books.outbox(peer).answers.push(token);
+                    }
+                    State::Done(_) => {}
+                    // Perhaps it was a theft, and the word that the job is here already was lost.
+                    _ if !waiter.origin => cx.books.outbox(peer).have.push(token),
+                    _ if hosted.asks.is_some() => cx.books.outbox(peer).begin.push(token),
+                    _ => {}
+                }
+            }
+        }
+    }
+
+    pub(crate) fn disconnected(&self, cx: &mut Context<'_>, peer: Peer) {
+        self.reach(cx, peer);
+    }
+
+    pub(crate) fn unreachable(&mut self, cx: &mut Context<'_>, peer: Peer) {
+        if cx.books.concern(peer) && cx.view.is_alive(peer) {
+            self.reconnect.insert(peer, cx.now + RECONNECT);
+        }
+    }
+
+    /// If something is under way between here and there, a connection must stand.
+    pub(super) fn reach(&self, cx: &mut Context<'_>, peer: Peer) {
+        if cx.books.concern(peer)
+            && let Way::Connect(addr) = cx.links.way(peer, cx.view)
+        {
+            let peer = Some(peer);
+            let connect = Action::Connect { addr, peer };
+            cx.links.watch(&connect);
+            cx.actions.push_back(connect);
+        }
+    }
+
+    pub(super) fn list(&mut self, cx: &mut Context<'_>, peer: Peer, epoch: u64) {
+        self.listed.insert(peer, epoch);
+        let lists = Message::Lists {
+            outstanding: cx.books.at(peer).map(|(token, _)| token).collect(),
+            hosted: cx.books.of(peer).map(|(token, _)| token).collect(),
+        };
+        cx.actions.push_back(Action::Send(peer, lists));
+    }
+
+    /// After a connection was made anew: what got lost with the old one?
+    pub(crate) fn compare(
+        &mut self,
+        cx: &mut Context<'_>,
+        from: Peer,
+        (mut outstanding, mut hosted): (Vec<Token>, Vec<Token>),
+    ) {
+        let Some(epoch) = cx.links.epoch(from).filter(|_| cx.view.is_alive(from)) else {
+            return;
+        };
+        if self.listed.get(&from) != Some(&epoch) {
+            self.list(cx, from, epoch);
+        }
+        outstanding.sort_unstable();
+        hosted.sort_unstable();
+        // Thefts of which the thief knows nothing: the reply was lost. Those of this connection may be on their way.
+        let lost = cx.books.at(from).filter(|(token, away)| {
+            let old = away.sent.is_some_and(|sent| sent < epoch);
+            old && !away.answering && hosted.binary_search(token).is_err()
+        });
+        let lost: Vec<Token> = lost.map(|(token, _)| token).collect();
+        for token in lost {
+            self.bring_back(cx, from, token, Why::Lost);
+        }
+        // Jobs that the origin does not wait for: the acknowledgement, or the recall, was lost. Those that came by this
+        // connection may have overtaken the list.
+        let unwanted = cx.books.of_before(from, epoch);
+        let unwanted = unwanted.filter(|(token, _)| outstanding.binary_search(token).is_err());
+        let unwanted: Vec<Token> = unwanted.map(|(token, _)| token).collect();
+        for token in unwanted {
+            self.unwait(cx, from, token);
+        }
+    }
+
+    pub(super) fn reconnect_if_due(&mut self, cx: &mut Context<'_>) {
+        let due = self.reconnect.iter().filter(|(_, at)| **at <= cx.now);
+        let due: Vec<Peer> = due.map(|(peer, _)| *peer).collect();
+        for peer in due {
+            ran_out(Limit::Reconnect);
+            self.reconnect.remove(&peer);
+            self.reach(cx, peer);
+        }
+    }
+}

@@ -1,0 +1,69 @@
+//! A node whose workers can do nothing but wait withdraws a claim, or gives back what it has not begun.
+
+use super::{
+    super::{
+        Action, Context, Rule,
+        books::HERE,
+        expiry::{Limit, ran_out},
+    },
+    Repair, Why,
+};
+
+/// A node whose workers say nothing at all for so many times the patience with claims may be one whose workers wait
+/// without any room on their stacks. Too small: in coarse programs work is done twice. Too large: such a node waits.
+const SILENT: u32 = 20;
+
+impl Repair {
+    /// Has this node nothing to do but wait? What it claims may be buried under what waits; and what it has taken in may be
+    /// what its peers wait for, who have no room on their stacks either.
+    pub(crate) fn look_if_stuck(&mut self, cx: &mut Context<'_>) {
+        let claim = cx.books.youngest_claim();
+        let claim = claim.filter(|_| cx.config.obeys(Rule::Withdraw));
+        let all_idle = cx.books.hands.idle() >= cx.view.me().threads;
+        let patience = match (all_idle, claim) {
+            (true, Some((HERE, _))) => cx.config.claim_patience / 10,
+            (true, Some(_)) => cx.config.claim_patience,
+            // They compute; or they wait, and have no room on their stacks for anything else.
+            (false, Some(_)) => cx.config.claim_patience * SILENT,
+            (false, None) if cx.books.hands.running() > 0 && cx.books.waits() => {
+                cx.config.claim_patience * SILENT
+            }
+            (_, None) => {
+                self.withdraw_at = None;
+                return;
+            }
+        };
+        let at = cx.now + patience;
+        let before = self.withdraw_at.filter(|_| !cx.books.hands.have_moved());
+        self.withdraw_at = Some(before.map_or(at, |before| before.min(at)));
+    }
+
+    pub(crate) fn withdraw_if_stuck(&mut self, cx: &mut Context<'_>) {
+        if self.withdraw_at.is_none_or(|at| cx.now < at) {
+            return;
+        }
+        self.withdraw_at = None;
+        let claim = cx.books.youngest_claim();
+        let Some((owner, token)) = claim.filter(|_| cx.config.obeys(Rule::Withdraw)) else {
+            // Hosted jobs that no worker can begin go back to where they are waited for.
+            ran_out(Limit::FullStack);
+            cx.actions.push_back(Action::GiveBack);
+            return;
+        };
+        ran_out(Limit::Claim);
+        cx.books.tally.withdrawn += 1;
+        // The token is void first: an answer that is on its way changes nothing.
+        let void = cx.config.obeys(Rule::Tokens);
+        let away = cx.books.outstanding(owner, token).cloned();
+        if let Some(away) = &away
+            && !self.over.is_past(cx.term, &away.job.id)
+        {
+            self.withdrawn.insert(away.job.id.clone(), owner);
+        }
+        self.bring_back(cx, owner, token, Why::Withdrawn);
+        match away {
+            Some(away) if !void => cx.books.restore(owner, token, away),
+            _ => self.let_go(cx, owner, token),
+        }
+    }
+}
