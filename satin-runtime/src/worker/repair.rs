@@ -5,10 +5,7 @@
 //! everything is as if nothing had happened. Nobody else looks anything up. `worker/README.md` tells how the deque is
 //! kept out of it.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::{PoisonError, RwLock},
-};
+use std::sync::{PoisonError, RwLock, RwLockReadGuard};
 
 use super::{
     gate::{length_of, pack},
@@ -16,105 +13,41 @@ use super::{
     thread::Worker,
 };
 use crate::job::{
-    Back, Deadly, Fingerprint, JobId, OrphanNews, Repair, RootName, RootRun,
+    Back, Deadly, Fingerprint, JobId, Kin, OrphanIndex, OrphanNews, Repair, RootRun,
     codec::Effort,
+    orphans::{may_claim, would_bury},
     record::{Frame, STAYS, Slot, flag},
 };
 
-/// What the workers know of the orphan table.
+/// What the workers know of the orphan table: each marked job reads it, and the node writes.
 #[derive(Default)]
-pub(super) struct Orphans(RwLock<Index>);
+pub(super) struct Orphans(RwLock<Known>);
 
-struct Index {
-    /// With the bits of their fingerprints. Ids sort in execution order, so what is below an id follows it.
-    known: BTreeSet<(JobId, u64)>,
-    settled: bool,
-    deadly: BTreeMap<(JobId, u64), Deadly>,
-    /// Root jobs of `main` are for others.
-    careful: bool,
+#[derive(Default)]
+struct Known {
+    index: OrphanIndex,
     /// Nobody would answer a claim any more.
     closed: bool,
 }
 
-impl Default for Index {
-    /// Nobody has died yet, so everybody has said what it has.
-    fn default() -> Index {
-        Index {
-            known: BTreeSet::new(),
-            settled: true,
-            deadly: BTreeMap::new(),
-            careful: false,
-            closed: false,
-        }
-    }
-}
-
-/// What the index has at an id or below it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Kin {
-    /// The job itself, if its fingerprint is right.
-    Here,
-    /// Something below it; or it is not known yet.
-    Perhaps,
-    Nothing,
-}
-
-impl Index {
-    fn kin(&self, id: &JobId) -> Kin {
-        match self.known.range((id.clone(), 0)..).next() {
-            Some((first, _)) if first == id => Kin::Here,
-            Some((first, _)) if id.is_ancestor_of(first) => Kin::Perhaps,
-            _ if !self.settled => Kin::Perhaps,
-            _ => match self.deadly.range((id.clone(), 0)..).next() {
-                Some(((first, _), _)) if id.is_ancestor_of(first) => Kin::Perhaps,
-                _ => Kin::Nothing,
-            },
-        }
-    }
-
-    /// May a job of that id be one that others are to run?
-    fn is_suspect(&self, id: &JobId) -> bool {
-        let first = self.deadly.range((id.clone(), 0)..).next();
-        first.is_some_and(|((first, _), _)| first == id) || self.is_main_to_fear(id)
-    }
-
-    /// Is it a root job of `main` that may have taken down the master before this one?
-    fn is_main_to_fear(&self, id: &JobId) -> bool {
-        self.careful && id.is_root_job() && id.root_number() < RootName::OTHERS
-    }
-}
-
 impl Orphans {
     pub(super) fn learn(&self, news: OrphanNews) {
-        let mut index = self.0.write().unwrap_or_else(PoisonError::into_inner);
-        match news {
-            _ if index.closed => {}
-            OrphanNews::Here(id, Fingerprint(fingerprint)) => {
-                index.known.insert((id, fingerprint));
-            }
-            OrphanNews::Gone(id, Fingerprint(fingerprint)) => {
-                index.known.remove(&(id, fingerprint));
-            }
-            OrphanNews::Settled(settled) => index.settled = settled,
-            OrphanNews::Careful(careful) => index.careful = careful,
-            OrphanNews::Deadly(id, Fingerprint(fingerprint), is) => match is {
-                Deadly::Not => drop(index.deadly.remove(&(id, fingerprint))),
-                is => drop(index.deadly.insert((id, fingerprint), is)),
-            },
+        let mut known = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        if !known.closed {
+            known.index.learn(news);
         }
     }
 
     /// From now on there are none.
     pub(super) fn forget(&self) {
-        *self.0.write().unwrap_or_else(PoisonError::into_inner) = Index {
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = Known {
+            index: OrphanIndex::default(),
             closed: true,
-            ..Index::default()
         };
     }
 
     fn kin(&self, id: &JobId) -> Kin {
-        let index = self.0.read().unwrap_or_else(PoisonError::into_inner);
-        index.kin(id)
+        self.read().index.kin(id)
     }
 
     /// True if a job need not look anything up, nor any below it.
@@ -124,17 +57,11 @@ impl Orphans {
 
     /// May a job of that id be one that others are to run?
     pub(super) fn is_suspect(&self, id: &JobId) -> bool {
-        let index = self.0.read().unwrap_or_else(PoisonError::into_inner);
-        index.is_suspect(id)
+        self.read().index.is_suspect(id)
     }
 
-    fn deadliness(&self, id: &JobId, fingerprint: Fingerprint) -> Deadly {
-        let index = self.0.read().unwrap_or_else(PoisonError::into_inner);
-        match index.deadly.get(&(id.clone(), fingerprint.0)) {
-            Some(is) => is.clone(),
-            None if index.is_main_to_fear(id) => Deadly::Held(1),
-            None => Deadly::Not,
-        }
+    fn deadly(&self, id: &JobId, fingerprint: Fingerprint) -> Deadly {
+        self.read().index.deadly(id, fingerprint)
     }
 
     /// If that job is known, does what must be done before it can become unknown.
@@ -144,9 +71,12 @@ impl Orphans {
         fingerprint: Fingerprint,
         act: impl FnOnce() -> R,
     ) -> Option<R> {
-        let index = self.0.read().unwrap_or_else(PoisonError::into_inner);
-        let known = index.known.contains(&(id.clone(), fingerprint.0));
-        known.then(act)
+        let known = self.read();
+        known.index.is_known(id, fingerprint).then(act)
+    }
+
+    fn read(&self) -> RwLockReadGuard<'_, Known> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -191,8 +121,7 @@ impl Pool {
         let kin = self.ledger.orphans.kin(&id);
         let is_claimed = match kin {
             Kin::Nothing | Kin::Perhaps => false,
-            // It is under way further down on this stack, and would never be done while this one waits for it.
-            Kin::Here if worker.hosts(|orphan| *orphan == id) => false,
+            Kin::Here if !worker.with_hosted(|hosted| may_claim(&id, hosted.iter())) => false,
             Kin::Here => self.is_heard() && self.claim(job, id.clone(), root, repair),
         };
         let marked = kin != Kin::Nothing;
@@ -216,7 +145,7 @@ impl Pool {
             return false; // nobody else can run it
         };
         let (name, fingerprint) = (parcel.id, parcel.fingerprint);
-        let crashes = match orphans.deadliness(id, fingerprint) {
+        let crashes = match orphans.deadly(id, fingerprint) {
             Deadly::Not => return false,
             Deadly::Held(_) if repair.crashes > 0 => return false,
             Deadly::Held(nodes) => nodes,
@@ -280,11 +209,11 @@ impl Worker {
     /// Would a repair that this worker runs, to help out, come to lie on top of an orphan that it will claim? Each would
     /// wait for the other. Its parent runs it, or another worker.
     pub(super) fn would_bury(&self, job: &Slot, back: Back) -> bool {
-        if !back.repair.marked || !self.hosts(|_| true) {
+        if !back.repair.marked || self.with_hosted(<[JobId]>::is_empty) {
             return false;
         }
         let place = self.place_of(job.parent.get(), job.index());
-        place.is_some_and(|(id, _)| self.hosts(|orphan| id.is_ancestor_of(orphan)))
+        place.is_some_and(|(id, _)| self.with_hosted(|hosted| would_bury(&id, hosted.iter())))
     }
 
     /// A marked job is done: if it had come back, what others keep of it is not wanted any more.

@@ -552,9 +552,9 @@ impl Worker {
         result
     }
 
-    /// A job of another node that is under way on this stack, and for which that holds.
-    pub(super) fn hosts(&self, what: impl Fn(&JobId) -> bool) -> bool {
-        self.hosting.borrow().iter().any(what)
+    /// Looks at the jobs of other nodes that are under way on this worker's stack.
+    pub(super) fn with_hosted<R>(&self, look: impl FnOnce(&[JobId]) -> R) -> R {
+        look(&self.hosting.borrow())
     }
 
     /// Runs a job from the bottom of what it may use; `place` is where it stands in the tree, if that is known.

@@ -14,8 +14,9 @@ use super::{
     program::{Program, Work, mix},
 };
 use crate::job::{
-    Answer, Back, Deadly, Fingerprint, JobId, Offer, OrphanNews, Parcel, Recall, Repair, RootName,
-    RootRun, Saved, ValueName,
+    Answer, Back, Deadly, Fingerprint, JobId, Kin, Offer, OrphanIndex, OrphanNews, Parcel, Recall,
+    Repair, RootName, RootRun, Saved, ValueName,
+    orphans::{may_claim, would_bury},
 };
 
 /// What a leaf says that panics, see [`Program::panics`].
@@ -172,23 +173,15 @@ pub struct Effort {
     pub saved: u64,
 }
 
-/// The orphan table, as far as workers must know it.
-#[derive(Default)]
-struct Index {
-    entries: BTreeMap<JobId, BTreeSet<u64>>,
-    deadly: BTreeMap<JobId, BTreeMap<u64, Deadly>>,
-    /// Root jobs of `main` are for others.
-    careful: bool,
-    /// Not every live node has said yet what it has.
-    unsettled: bool,
-}
-
-/// What a marked job finds.
-#[derive(Clone, Copy, PartialEq, Debug)]
-enum Look {
-    Hit,
-    Below,
-    Nothing,
+/// What becomes of a marked job that is about to run.
+#[derive(Clone, PartialEq, Debug)]
+enum Verdict {
+    /// It is claimed where it is an orphan.
+    Claim,
+    /// It is for others, or for nobody; below it there may be something to look up.
+    KeepOff(Deadly, bool),
+    /// It runs, with a mark or without.
+    Run(bool),
 }
 
 /// The workers of one node.
@@ -207,7 +200,7 @@ pub(super) struct Workers {
     away: BTreeMap<Departure, Away>,
     recalled: BTreeSet<Departure>,
     departures: u64,
-    index: Index,
+    index: OrphanIndex,
     /// The best known of each root job.
     best: BTreeMap<RootName, Found>,
     without: BTreeSet<Rule>,
@@ -253,7 +246,7 @@ impl Workers {
             away: BTreeMap::new(),
             recalled: BTreeSet::new(),
             departures: 0,
-            index: Index::default(),
+            index: OrphanIndex::default(),
             best: BTreeMap::new(),
             without,
             nonce,
@@ -506,23 +499,18 @@ impl Workers {
             let id = self.id(top);
             for mut job in jobs {
                 let child = id.child(job.index);
-                let fingerprint = self.fingerprint(job.work);
-                let look = self.look_up(&child, fingerprint);
-                if look != Look::Hit
-                    && let Some(is) = self.index.deadliness(&child, fingerprint)
-                {
-                    job.back.repair.marked = look != Look::Nothing;
-                    self.keep_off(programs, Away::Spawned(job), is);
-                    continue;
-                }
-                match self.look_up(&child, self.fingerprint(job.work)) {
-                    Look::Hit if !self.lies_below(lane, &child) => {
+                match self.look_up(lane, &child, job.work, 0) {
+                    Verdict::Claim => {
                         job.back.repair.marked = true;
                         self.claim(programs, Away::Spawned(job), child);
                         continue;
                     }
-                    Look::Hit | Look::Below => job.back.repair.marked = true,
-                    Look::Nothing => {}
+                    Verdict::KeepOff(is, marked) => {
+                        job.back.repair.marked = marked;
+                        self.keep_off(programs, Away::Spawned(job), is);
+                        continue;
+                    }
+                    Verdict::Run(marked) => job.back.repair.marked = marked,
                 }
                 self.lanes[lane as usize].deque.push_back(job);
             }
@@ -592,7 +580,7 @@ impl Workers {
             // Whether it is here already its host has looked, before it took it in.
             let marked = parcel.repair.marked
                 && !self.index.is_void()
-                && self.look_up(&parcel.id, parcel.fingerprint) != Look::Nothing;
+                && self.index.kin(&parcel.id) != Kin::Nothing;
             self.push(lane, program, work, Home::Hosted(key, parcel.id), marked);
         } else {
             return false;
@@ -608,15 +596,9 @@ impl Workers {
             return false;
         }
         let id = self.id(job.frame).child(job.index);
-        self.hosts_on(lane).any(|orphan| id.is_ancestor_of(orphan))
+        would_bury(&id, self.hosts_on(lane))
     }
 
-    /// Is that very job under way further down on the same stack? Then it is never done while this one waits for it.
-    fn lies_below(&self, lane: u32, id: &JobId) -> bool {
-        self.hosts_on(lane).any(|orphan| orphan == id)
-    }
-
-    /// Jobs of others on that stack.
     fn hosts_on(&self, lane: u32) -> impl Iterator<Item = &JobId> {
         let stack = self.lanes[lane as usize].stack.iter();
         let frames = stack.filter_map(|frame| self.frames[*frame as usize].as_ref());
@@ -910,35 +892,7 @@ impl Workers {
 
     /// What marked jobs find.
     pub(super) fn orphan(&mut self, news: OrphanNews) {
-        match news {
-            OrphanNews::Here(id, fingerprint) => {
-                self.index
-                    .entries
-                    .entry(id)
-                    .or_default()
-                    .insert(fingerprint.0);
-            }
-            OrphanNews::Gone(id, fingerprint) => {
-                if let Some(there) = self.index.entries.get_mut(&id) {
-                    there.remove(&fingerprint.0);
-                    if there.is_empty() {
-                        self.index.entries.remove(&id);
-                    }
-                }
-            }
-            OrphanNews::Settled(settled) => self.index.unsettled = !settled,
-            OrphanNews::Careful(careful) => self.index.careful = careful,
-            OrphanNews::Deadly(id, fingerprint, is) => {
-                let known = self.index.deadly.entry(id.clone()).or_default();
-                match is {
-                    Deadly::Not => known.remove(&fingerprint.0),
-                    is => known.insert(fingerprint.0, is),
-                };
-                if known.is_empty() {
-                    self.index.deadly.remove(&id);
-                }
-            }
-        }
+        self.index.learn(news);
     }
 
     /// What a job computes; if fingerprints are left out, all are the same.
@@ -949,19 +903,18 @@ impl Workers {
         }
     }
 
-    fn look_up(&self, id: &JobId, fingerprint: Fingerprint) -> Look {
-        let mut at_or_below = self.index.entries.range::<JobId, _>(id..);
-        match at_or_below.next() {
-            Some((there, known)) if there == id => match known.contains(&fingerprint.0) {
-                true => Look::Hit,
-                false => Look::Below,
-            },
-            Some((there, _)) if id.is_ancestor_of(there) => Look::Below,
-            _ if self.index.unsettled => Look::Below,
-            _ => match self.index.deadly.range::<JobId, _>(id..).next() {
-                Some((there, _)) if id.is_ancestor_of(there) => Look::Below,
-                _ => Look::Nothing,
-            },
+    /// As the workers of a process do it (`worker/repair.rs`); they make a fingerprint only where an id is not enough.
+    fn look_up(&self, lane: u32, id: &JobId, work: Work, crashes: u32) -> Verdict {
+        let (kin, fingerprint) = (self.index.kin(id), self.fingerprint(work));
+        let is_it = kin == Kin::Here && self.index.is_known(id, fingerprint);
+        if is_it && may_claim(id, self.hosts_on(lane)) {
+            return Verdict::Claim;
+        }
+        let marked = kin != Kin::Nothing;
+        match self.index.deadly(id, fingerprint) {
+            Deadly::Not => Verdict::Run(marked),
+            Deadly::Held(_) if crashes > 0 => Verdict::Run(marked),
+            is => Verdict::KeepOff(is, marked),
         }
     }
 
@@ -1077,33 +1030,19 @@ impl Workers {
             Away::Spawned(job) => (job.back, job.work),
             Away::Root(root) => (root.back, root.work),
         };
-        if !back.repair.marked || self.index.is_void() {
-            return Some(false);
+        if !back.repair.marked || back.at_once || self.index.is_void() {
+            return Some(back.repair.marked && !self.index.is_void());
         }
         let id = match &job {
             Away::Spawned(job) => self.id(job.frame).child(job.index),
             Away::Root(root) => JobId::ROOT.child(root.tag.name.number),
         };
-        let (look, print) = (
-            self.look_up(&id, self.fingerprint(work)),
-            self.fingerprint(work),
-        );
-        if look != Look::Hit
-            && !back.at_once
-            && back.repair.crashes == 0
-            && let Some(is) = self.index.deadliness(&id, print)
-        {
-            self.keep_off(programs, job, is);
-            return None;
+        match self.look_up(lane, &id, work, back.repair.crashes) {
+            Verdict::Claim => self.claim(programs, job, id),
+            Verdict::KeepOff(is, _) => self.keep_off(programs, job, is),
+            Verdict::Run(marked) => return Some(marked),
         }
-        match look {
-            Look::Nothing => Some(false),
-            Look::Hit if !back.at_once && !self.lies_below(lane, &id) => {
-                self.claim(programs, job, id);
-                None
-            }
-            Look::Hit | Look::Below => Some(true),
-        }
+        None
     }
 
     fn claim(&mut self, programs: &[Program], job: Away, id: JobId) {
@@ -1402,24 +1341,6 @@ impl Workers {
             Some(((_, index), is)) => Err(format!("{is:?} child {index} belongs to no frame")),
             None => Ok(()),
         }
-    }
-}
-
-impl Index {
-    /// Then nobody finds anything, and marks are dropped.
-    fn is_void(&self) -> bool {
-        self.entries.is_empty() && !self.unsettled && self.deadly.is_empty() && !self.careful
-    }
-
-    /// Is that job for others, or for nobody?
-    fn deadliness(&self, id: &JobId, fingerprint: Fingerprint) -> Option<Deadly> {
-        let known = self.deadly.get(id);
-        if let Some(is) = known.and_then(|known| known.get(&fingerprint.0)) {
-            return Some(is.clone());
-        }
-        let of_main = id.root_number() < RootName::OTHERS;
-        let held = self.careful && of_main && id.is_root_job();
-        held.then_some(Deadly::Held(1))
     }
 }
 

@@ -1,0 +1,202 @@
+//! What workers know of the orphan table, and the rules by which a marked job looks itself up: the same for real workers and for
+//! the imaginary ones of the simulator.
+//!
+//! A rule here is given what it needs and answers; locks, deques and claims are its caller's business.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{Deadly, Fingerprint, JobId, OrphanNews, RootName};
+
+/// What the workers of a node know of the orphan table.
+#[derive(Clone, Default, Debug)]
+pub struct OrphanIndex {
+    /// Ids sort in execution order, so what is below an id follows it.
+    known: BTreeMap<JobId, BTreeSet<Fingerprint>>,
+    deadly: BTreeMap<JobId, BTreeMap<Fingerprint, Deadly>>,
+    /// Not every live node has said yet what it has.
+    unsettled: bool,
+    /// Root jobs of `main` are for others: one may have taken down the master before this one.
+    careful: bool,
+}
+
+/// What the index has at an id or below it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kin {
+    /// An orphan of that id: the job itself, if its fingerprint is [known](OrphanIndex::is_known) too.
+    Here,
+    /// Something below it; or it is not known yet.
+    Perhaps,
+    /// Neither the job nor anything below it need be looked up.
+    Nothing,
+}
+
+impl OrphanIndex {
+    /// The node has told its workers this.
+    pub fn learn(&mut self, news: OrphanNews) {
+        match news {
+            OrphanNews::Here(id, fingerprint) => {
+                self.known.entry(id).or_default().insert(fingerprint);
+            }
+            OrphanNews::Gone(id, fingerprint) => {
+                if let Some(there) = self.known.get_mut(&id) {
+                    there.remove(&fingerprint);
+                    if there.is_empty() {
+                        self.known.remove(&id);
+                    }
+                }
+            }
+            OrphanNews::Settled(settled) => self.unsettled = !settled,
+            OrphanNews::Careful(careful) => self.careful = careful,
+            OrphanNews::Deadly(id, fingerprint, is) => {
+                let there = self.deadly.entry(id.clone()).or_default();
+                match is {
+                    Deadly::Not => there.remove(&fingerprint),
+                    is => there.insert(fingerprint, is),
+                };
+                if there.is_empty() {
+                    self.deadly.remove(&id);
+                }
+            }
+        }
+    }
+
+    /// Does nobody find anything, whatever is looked up?
+    #[must_use]
+    pub fn is_void(&self) -> bool {
+        self.known.is_empty() && !self.unsettled && self.deadly.is_empty() && !self.careful
+    }
+
+    /// What is known at that id or below it.
+    #[must_use]
+    pub fn kin(&self, id: &JobId) -> Kin {
+        match self.known.range::<JobId, _>(id..).next() {
+            Some((first, _)) if first == id => Kin::Here,
+            Some((first, _)) if id.is_ancestor_of(first) => Kin::Perhaps,
+            _ if self.unsettled => Kin::Perhaps,
+            _ => match self.deadly.range::<JobId, _>(id..).next() {
+                Some((first, _)) if id.is_ancestor_of(first) => Kin::Perhaps,
+                _ => Kin::Nothing,
+            },
+        }
+    }
+
+    /// Is that very job an orphan somewhere? An id alone says little: after a change of `main` the same place in the tree may
+    /// compute something else.
+    #[must_use]
+    pub fn is_known(&self, id: &JobId, fingerprint: Fingerprint) -> bool {
+        (self.known.get(id)).is_some_and(|there| there.contains(&fingerprint))
+    }
+
+    /// May a job of that id be one that others are to run? If so, its fingerprint decides, see [`deadly`](Self::deadly).
+    #[must_use]
+    pub fn is_suspect(&self, id: &JobId) -> bool {
+        self.deadly.contains_key(id) || self.is_main_to_fear(id)
+    }
+
+    /// Whom that job has taken down, as far as is known here.
+    #[must_use]
+    pub fn deadly(&self, id: &JobId, fingerprint: Fingerprint) -> Deadly {
+        let there = self.deadly.get(id);
+        match there.and_then(|there| there.get(&fingerprint)) {
+            Some(is) => is.clone(),
+            None if self.is_main_to_fear(id) => Deadly::Held(1),
+            None => Deadly::Not,
+        }
+    }
+
+    /// Is it a root job of `main` that may have taken down the master before this one?
+    fn is_main_to_fear(&self, id: &JobId) -> bool {
+        self.careful && id.is_root_job() && id.root_number() < RootName::OTHERS
+    }
+}
+
+/// Is an orphan that a marked job finds to be claimed, by a worker on whose stack these hosted jobs are? Not if it is one of them:
+/// it is under way further down, and would never be done while this one waits for it.
+pub fn may_claim<'a>(id: &JobId, mut hosted: impl Iterator<Item = &'a JobId>) -> bool {
+    !hosted.any(|orphan| orphan == id)
+}
+
+/// Would a repair, run to help out by a worker on whose stack these hosted jobs are, come to lie on top of an orphan that it will
+/// claim? Each would wait for the other.
+pub fn would_bury<'a>(id: &JobId, mut hosted: impl Iterator<Item = &'a JobId>) -> bool {
+    hosted.any(|orphan| id.is_ancestor_of(orphan))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PRINT: Fingerprint = Fingerprint(7);
+
+    fn id(path: &[u32]) -> JobId {
+        path.iter().fold(JobId::ROOT, |id, place| id.child(*place))
+    }
+
+    fn settled(orphans: &[&[u32]]) -> OrphanIndex {
+        let mut index = OrphanIndex::default();
+        for path in orphans {
+            index.learn(OrphanNews::Here(id(path), PRINT));
+        }
+        index
+    }
+
+    #[test]
+    fn a_job_finds_itself_and_what_is_below_it() {
+        let index = settled(&[&[0, 1, 2]]);
+        assert_eq!(index.kin(&id(&[0, 1, 2])), Kin::Here);
+        assert_eq!(index.kin(&id(&[0, 1])), Kin::Perhaps);
+        for elsewhere in [&[0, 1, 2, 0][..], &[0, 1, 1], &[0, 2], &[1]] {
+            assert_eq!(index.kin(&id(elsewhere)), Kin::Nothing, "{elsewhere:?}");
+        }
+    }
+
+    #[test]
+    fn as_long_as_somebody_may_announce_nothing_is_ruled_out() {
+        let mut index = OrphanIndex::default();
+        assert!(index.is_void());
+        index.learn(OrphanNews::Settled(false));
+        assert_eq!(index.kin(&id(&[0])), Kin::Perhaps);
+        index.learn(OrphanNews::Settled(true));
+        assert_eq!(index.kin(&id(&[0])), Kin::Nothing);
+    }
+
+    #[test]
+    fn the_same_place_with_other_arguments_is_another_job() {
+        let mut index = settled(&[&[0, 1]]);
+        assert!(index.is_known(&id(&[0, 1]), PRINT));
+        assert!(!index.is_known(&id(&[0, 1]), Fingerprint(8)));
+        index.learn(OrphanNews::Gone(id(&[0, 1]), Fingerprint(8)));
+        assert!(!index.is_void());
+        index.learn(OrphanNews::Gone(id(&[0, 1]), PRINT));
+        assert!(index.is_void());
+    }
+
+    #[test]
+    fn a_job_above_a_deadly_one_keeps_its_mark() {
+        let mut index = OrphanIndex::default();
+        let deadly = OrphanNews::Deadly(id(&[0, 1, 2]), PRINT, Deadly::Held(2));
+        index.learn(deadly);
+        assert_eq!(index.kin(&id(&[0, 1])), Kin::Perhaps);
+        assert!(index.is_suspect(&id(&[0, 1, 2])) && !index.is_suspect(&id(&[0, 1])));
+        assert_eq!(index.deadly(&id(&[0, 1, 2]), PRINT), Deadly::Held(2));
+        assert_eq!(index.deadly(&id(&[0, 1, 2]), Fingerprint(8)), Deadly::Not);
+    }
+
+    #[test]
+    fn after_the_end_of_a_master_root_jobs_of_main_are_for_others() {
+        let mut index = OrphanIndex::default();
+        index.learn(OrphanNews::Careful(true));
+        assert_eq!(index.deadly(&id(&[3]), PRINT), Deadly::Held(1));
+        assert_eq!(index.deadly(&id(&[3, 0]), PRINT), Deadly::Not);
+        assert_eq!(index.deadly(&id(&[RootName::OTHERS]), PRINT), Deadly::Not);
+    }
+
+    #[test]
+    fn what_lies_on_the_stack_is_neither_claimed_nor_buried() {
+        let stack = [id(&[0, 1]), id(&[0, 2, 5])];
+        assert!(!may_claim(&id(&[0, 1]), stack.iter()));
+        assert!(may_claim(&id(&[0, 2]), stack.iter()));
+        assert!(would_bury(&id(&[0, 2]), stack.iter()));
+        assert!(!would_bury(&id(&[0, 3]), stack.iter()));
+    }
+}
