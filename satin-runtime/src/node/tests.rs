@@ -21,8 +21,46 @@ fn the_protocol_keeps_its_promise() {
         concat!("thread", "_rng"),
         concat!("OsR", "ng"),
     ];
-    let mut folders = vec![Path::new(env!("CARGO_MANIFEST_DIR")).join("src/node")];
-    let mut files = 0;
+    let files = sources("");
+    assert!(files.len() > 10, "the source of the protocol was not found");
+    for (path, text) in files {
+        for word in forbidden {
+            assert!(!text.contains(word), "{word} in {path}");
+        }
+    }
+}
+
+/// Who asks whom for work, and what becomes of a job then, are told apart; both keep the books, which know neither.
+#[test]
+fn stealing_and_repair_know_nothing_of_each_other() {
+    for (room, others) in [
+        ("steal", &["repair::", "Rule"][..]),
+        ("repair", &["steal::", "Thief", "Victim"]),
+        ("books", &["repair::", "steal::"]),
+    ] {
+        let files = sources(room);
+        assert!(!files.is_empty(), "{room}");
+        for (path, text) in files {
+            let is_test = path.ends_with("tests.rs") || path.ends_with("stories.rs");
+            let code = text
+                .lines()
+                .filter(|line| !line.trim_start().starts_with("//"));
+            for line in code.filter(|_| !is_test) {
+                let stranger = others.iter().find(|other| line.contains(**other));
+                assert_eq!(stranger, None, "{path}: {line}");
+            }
+        }
+    }
+}
+
+/// The files of a room of this layer, or of all of it: their paths and texts.
+fn sources(room: &str) -> Vec<(String, String)> {
+    let mut folders = vec![
+        Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join("src/node")
+            .join(room),
+    ];
+    let mut files = Vec::new();
     while let Some(folder) = folders.pop() {
         for entry in fs::read_dir(folder).expect("the source is here") {
             let path = entry.expect("a folder can be read").path();
@@ -30,12 +68,9 @@ fn the_protocol_keeps_its_promise() {
                 folders.push(path);
             } else if path.extension().is_some_and(|extension| extension == "rs") {
                 let text = fs::read_to_string(&path).expect("source is text");
-                for word in forbidden {
-                    assert!(!text.contains(word), "{word} in {}", path.display());
-                }
-                files += 1;
+                files.push((path.display().to_string(), text));
             }
         }
     }
-    assert!(files > 10, "the source of the protocol was not found");
+    files
 }
