@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Deadly, Fingerprint, JobId, OrphanNews, RootName};
 
-/// What the workers of a node know of the orphan table.
+/// The orphan table, as far as the workers of a node must know it.
 #[derive(Clone, Default, Debug)]
 pub struct OrphanIndex {
     /// Ids sort in execution order, so what is below an id follows it.
@@ -19,12 +19,12 @@ pub struct OrphanIndex {
     careful: bool,
 }
 
-/// What the index has at an id or below it.
+/// The relation of an id to the orphans that are known.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kin {
     /// An orphan of that id: the job itself, if its fingerprint is [known](OrphanIndex::is_known) too.
     Here,
-    /// Something below it; or it is not known yet.
+    /// An orphan below it is known, or may be announced yet.
     Perhaps,
     /// Neither the job nor anything below it need be looked up.
     Nothing,
@@ -66,7 +66,7 @@ impl OrphanIndex {
         self.known.is_empty() && !self.unsettled && self.deadly.is_empty() && !self.careful
     }
 
-    /// What is known at that id or below it.
+    /// Looks up whether that id, or an id below it, is known.
     #[must_use]
     pub fn kin(&self, id: &JobId) -> Kin {
         match self.known.range::<JobId, _>(id..).next() {
@@ -93,7 +93,7 @@ impl OrphanIndex {
         self.deadly.contains_key(id) || self.is_main_to_fear(id)
     }
 
-    /// Whom that job has taken down, as far as is known here.
+    /// Whether that job has taken down nodes, and what is to become of it.
     #[must_use]
     pub fn deadly(&self, id: &JobId, fingerprint: Fingerprint) -> Deadly {
         let there = self.deadly.get(id);

@@ -14,13 +14,13 @@ use crate::job::{Answer, Fingerprint, JobId, Parcel, Repair, RootName, Saved};
 /// Where a job that is away came from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Source {
-    /// One that a worker here had spawned.
+    /// A worker of this node had spawned the job.
     Own(Departure),
-    /// One that was hosted here: its answer goes on to its origin.
+    /// The job was hosted here and went onwards: its answer goes on to its origin.
     Hosted(HostKey),
 }
 
-/// What a job computes, and what is known of it.
+/// A job's name: its place in the tree, what it computes, and what is known of earlier runs.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Job {
     pub(crate) id: JobId,
@@ -41,9 +41,9 @@ impl Job {
 /// Why somebody else has it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Kind {
-    /// It was stolen.
+    /// The job was stolen.
     Theft,
-    /// It is an orphan there, whose result we claim.
+    /// The job is an orphan there, and this node claims its result.
     Claim,
 }
 
@@ -55,18 +55,18 @@ pub(crate) struct Outstanding {
     pub(crate) job: Job,
     /// The epoch of the connection it went by; `None` while it waits for one.
     pub(crate) sent: Option<u64>,
-    /// Its answer is here, and waits for values.
+    /// The answer is here, and waits for shared values.
     pub(crate) answering: bool,
     /// As far as this node knows the thief may have begun with it.
     pub(crate) begun: bool,
-    /// So many nodes were taken down by the hosted job that it is a part of, before that came here.
+    /// Nodes that the hosted job around it had taken down before that came here.
     pub(crate) above: u32,
 }
 
 /// How far a hosted job is.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) enum State {
-    /// Its values are not here yet.
+    /// Shared values of the job are not here yet.
     Coming,
     /// The workers have it.
     Started,
@@ -76,11 +76,11 @@ pub(crate) enum State {
     Done(Answer),
 }
 
-/// It is to be sent at the end of the turn.
+/// The answer is to be sent at the end of the turn.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct NotSent;
 
-/// Somebody waits for the answer of a hosted job.
+/// A peer, or this node itself, that waits for the answer of a hosted job.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Waiter {
     /// The job was stolen from it; others claim it.
@@ -100,22 +100,22 @@ pub(crate) struct Hosted {
     /// The root job that it belongs to.
     pub(crate) root: RootName,
     pub(crate) waiters: BTreeMap<(Peer, Token), Waiter>,
-    /// It is in the orphan table: somebody will claim it.
+    /// The job is in the orphan table of this node: a claim may come.
     pub(crate) orphan: bool,
     pub(crate) state: State,
     /// When it was given to the workers, in the order of such things.
     pub(crate) started: u64,
     /// When that was.
     pub(crate) since: Duration,
-    /// Nobody waits for its answer any more: only the workers know it.
+    /// The answer is not waited for any more; the workers have not stopped yet.
     pub(crate) unwanted: bool,
     /// The workers are stopping with it; what is finished is to be kept.
     pub(crate) given_up: bool,
-    /// So many nodes it had taken down when it came.
+    /// Nodes that the job had taken down when it came.
     pub(crate) crashes: u32,
-    /// It waits for its origin's leave to begin.
+    /// The parcel, while the job waits for its origin's leave to begin.
     pub(crate) asks: Option<Box<Parcel>>,
-    /// It has it.
+    /// The origin has given leave to begin.
     pub(crate) may_begin: bool,
     /// Only others are to run it.
     pub(crate) held: bool,
@@ -153,7 +153,7 @@ impl Books {
         if let Source::Own(departure) = source {
             self.departures.insert(departure, (peer, token));
         }
-        // Who takes one that has taken down nodes says when it begins.
+        // The thief of a job that has taken down nodes says `Begin`; of any other job the theft counts as the beginning.
         let job_is_new = job.repair.crashes == 0;
         let outstanding = Outstanding {
             source,
@@ -182,7 +182,7 @@ impl Books {
         above.map(|hosted| hosted.crashes).max().unwrap_or(0)
     }
 
-    /// So many nodes have been taken down by jobs that it is a part of.
+    /// Notes how many nodes the jobs around an outstanding one have taken down.
     pub(crate) fn count_above(&mut self, peer: Peer, token: Token, above: u32) {
         if let Some(away) = self.outstanding.get_mut(&(peer, token)) {
             away.above = above;
@@ -197,7 +197,7 @@ impl Books {
         self.outstanding.get(&(peer, token))
     }
 
-    /// It is not away any more.
+    /// Strikes out an outstanding job: it is not away any more.
     pub(crate) fn back(&mut self, peer: Peer, token: Token) -> Option<Outstanding> {
         let outstanding = self.outstanding.remove(&(peer, token))?;
         self.claims.remove(&(token, peer));
@@ -226,7 +226,7 @@ impl Books {
         self.departures.get(&departure).copied()
     }
 
-    /// What is at a peer.
+    /// The outstanding jobs that a peer has.
     pub(crate) fn at(&self, peer: Peer) -> impl Iterator<Item = (Token, &Outstanding)> {
         let range = self.outstanding.range(all_of(peer));
         range.map(|((_, token), outstanding)| (*token, outstanding))
@@ -300,7 +300,7 @@ impl Books {
         Some(self.enter(name.0, name.1, saved.root_name(), state))
     }
 
-    /// Somebody waits for it.
+    /// Enters a waiter for the answer of a hosted job.
     pub(crate) fn wait(&mut self, key: HostKey, waiter: (Peer, Token), came: u64, origin: bool) {
         if let Some(hosted) = self.hosted.get_mut(&key) {
             let sent = Err(NotSent);
@@ -310,7 +310,7 @@ impl Books {
         }
     }
 
-    /// It does not wait any more.
+    /// Strikes out a waiter.
     pub(crate) fn unwait(&mut self, peer: Peer, token: Token) -> Option<HostKey> {
         let key = self.keys.remove(&(peer, token))?;
         if let Some(hosted) = self.hosted.get_mut(&key) {
@@ -319,7 +319,7 @@ impl Books {
         Some(key)
     }
 
-    /// It is an orphan from now on. False if there is another of that name, which is as good.
+    /// Makes a hosted job an orphan. False if there is another orphan of that name, which is as good.
     pub(crate) fn orphan(&mut self, key: HostKey) -> bool {
         let Some(hosted) = self.hosted.get_mut(&key) else {
             return false;
@@ -330,7 +330,7 @@ impl Books {
         first
     }
 
-    /// It is no orphan any more.
+    /// Takes a hosted job out of the orphans.
     pub(crate) fn no_orphan(&mut self, key: HostKey) {
         if let Some(hosted) = self.hosted.get_mut(&key)
             && std::mem::take(&mut hosted.orphan)
@@ -391,14 +391,14 @@ impl Books {
         self.claims.insert((token, peer))
     }
 
-    /// What was for others only is not any more.
+    /// Lets this node run the hosted jobs that were held for others.
     pub(crate) fn release(&mut self) {
         for hosted in self.hosted.values_mut() {
             hosted.held = false;
         }
     }
 
-    /// Nobody waits for it any more: only the workers know it.
+    /// Strikes out all waiters of a hosted job that the workers have not stopped with yet.
     pub(crate) fn disown(&mut self, key: HostKey) {
         self.no_orphan(key);
         if let Some(hosted) = self.hosted.get_mut(&key) {
@@ -478,7 +478,7 @@ impl Books {
         sizes.collect()
     }
 
-    /// Nothing is to be known of it any more.
+    /// Strikes out a hosted job.
     pub(crate) fn forget(&mut self, key: HostKey) -> Option<Hosted> {
         self.no_orphan(key);
         let hosted = self.hosted.remove(&key)?;
@@ -488,7 +488,7 @@ impl Books {
         Some(hosted)
     }
 
-    /// What a peer waits for.
+    /// The hosted jobs that a peer waits for.
     pub(crate) fn of(&self, origin: Peer) -> impl Iterator<Item = (Token, HostKey)> {
         let range = self.keys.range(all_of(origin));
         range.map(|((_, token), key)| (*token, *key))
@@ -510,7 +510,7 @@ impl Books {
         self.hosted.keys().copied()
     }
 
-    /// Everything that is away.
+    /// The names of all outstanding jobs.
     pub(crate) fn all_away(&self) -> impl Iterator<Item = (Peer, Token)> {
         self.outstanding.keys().copied()
     }

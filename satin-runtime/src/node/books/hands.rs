@@ -6,14 +6,14 @@ use std::time::Duration;
 /// program is noticed late. Too large: one odd job misleads.
 const NEWEST: f64 = 0.25;
 
-/// What the node can give away.
+/// How much the node can give away.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Spare {
     /// Workers here have nothing to do themselves.
     Nothing,
-    /// So many hosted jobs, more than there are workers for.
+    /// That many hosted jobs: more than there are workers for.
     Surplus(u32),
-    /// What the workers can spare.
+    /// As much as the workers can spare.
     Any,
 }
 
@@ -28,10 +28,10 @@ struct Pace {
     done: u32,
 }
 
-/// What is known of the workers.
+/// The state of the workers, as far as they have told it.
 #[derive(Default)]
 pub(crate) struct Hands {
-    /// So many had nothing to do when they last told.
+    /// Workers with nothing to do, as they last told.
     told: u32,
     /// Hosted jobs are numbered as they are given to them; this was the last before they told.
     told_at: u64,
@@ -48,7 +48,7 @@ pub(crate) struct Hands {
 }
 
 impl Hands {
-    /// So many workers have nothing to do, and nothing is on its way to them.
+    /// The number of workers that have nothing to do, and for which nothing is on its way.
     pub(crate) fn idle(&self) -> u32 {
         self.told.saturating_sub(self.since + self.coming)
     }
@@ -117,7 +117,7 @@ impl Hands {
         self.pace.done += 1;
     }
 
-    /// Something has happened among the workers.
+    /// Notes that the workers are not stuck: something has happened among them.
     pub(crate) fn move_on(&mut self) {
         self.moved = true;
     }

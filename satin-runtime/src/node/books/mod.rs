@@ -28,7 +28,7 @@ use crate::job::{Fingerprint, JobId, RootName};
 /// nobody wants it. Too large: memory, for a withdrawn claim crosses its answer and is waited for in vain.
 const EARLY_RECALLS: usize = 256;
 
-/// What was done about deaths and departures.
+/// Counts of what this node did about deaths and departures.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct Tally {
     /// Jobs put back because the node that had them was gone, or gave them up.
@@ -45,16 +45,16 @@ pub struct Tally {
     pub withdrawn: u64,
 }
 
-/// Everything that is under way between this node and others.
+/// All jobs that are under way between this node and others.
 #[derive(Default)]
 pub(crate) struct Books {
-    /// What is away, by who has it and the token that this node gave.
+    /// Outstanding jobs, by the peer that has the job and the token that this node gave.
     outstanding: BTreeMap<(Peer, Token), Outstanding>,
     /// Where the own jobs are that are away.
     departures: BTreeMap<Departure, (Peer, Token)>,
-    /// What is here for others.
+    /// Hosted jobs.
     hosted: BTreeMap<HostKey, Hosted>,
-    /// Who waits for which hosted job.
+    /// The hosted job that each waiter waits for.
     keys: BTreeMap<(Peer, Token), HostKey>,
     /// The hosted jobs that are in the orphan table.
     orphans: BTreeMap<(JobId, Fingerprint), HostKey>,
@@ -72,9 +72,9 @@ pub(crate) struct Books {
     early_recalls: BTreeSet<(Peer, Token)>,
     /// A job has come back, or a worker has taken one: there may be something for those who ask.
     look_again: bool,
-    /// This node hands over what it has, and goes: it takes no more.
+    /// Set once this node is about to leave: it takes no more jobs.
     pub(crate) draining: bool,
-    /// This node goes now: what is said in this turn is the last.
+    /// Set in the turn in which this node goes: what is said then is the last.
     pub(crate) leaving: bool,
 }
 
@@ -98,7 +98,7 @@ impl Books {
         }
     }
 
-    /// Those who ask for work are to be served once more, though the workers had nothing when they were asked last.
+    /// Asks for the workers to be asked once more for jobs to give away, though they had none the last time.
     pub(crate) fn look_again(&mut self) {
         self.look_again = true;
     }
@@ -108,7 +108,7 @@ impl Books {
         std::mem::take(&mut self.look_again)
     }
 
-    /// What is to be said to that peer.
+    /// The outbox of that peer.
     pub(crate) fn outbox(&mut self, peer: Peer) -> &mut Outbox {
         self.outboxes.entry(peer).or_default()
     }

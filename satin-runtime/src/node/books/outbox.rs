@@ -8,12 +8,12 @@ use super::{
 };
 use crate::job::Answer;
 
-/// So many bytes of jobs or answers go in one message; one that is larger goes alone. Too small: a message for each. Too
+/// Bytes of jobs or answers in one message, at most; a larger one goes alone. Too small: a message for each. Too
 /// large: siblings that are taken together, or after a broken link what was not acknowledged, are longer than a message may be:
 /// the link breaks, and then the next one.
 const PIECE_BYTES: usize = 16 << 20;
 
-/// What is to be said to a peer at the end of the turn, or a little later.
+/// Words for a peer, to be said at the end of the turn or a little later.
 #[derive(Default)]
 pub(crate) struct Outbox {
     pub(crate) due: Option<Duration>,
@@ -30,7 +30,7 @@ pub(crate) struct Outbox {
 }
 
 impl Outbox {
-    /// Somebody is held up by what is not said.
+    /// Does a word in here hold up the peer as long as it is not said?
     pub(crate) fn is_urgent(&self) -> bool {
         !(self.recall.is_empty()
             && self.refused.is_empty()
@@ -44,7 +44,7 @@ impl Outbox {
 }
 
 impl Books {
-    /// What is to be said to that peer, in this order. The answers are noted as sent by the connection of this epoch.
+    /// The messages for that peer, in order. Answers are noted as sent by the connection of this epoch.
     pub(crate) fn messages(
         &mut self,
         peer: Peer,

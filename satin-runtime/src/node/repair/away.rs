@@ -28,7 +28,7 @@ impl Repair {
         parcel.repair.marked && (withdrawn || cx.table.runs_below(&parcel.id, thief))
     }
 
-    /// These jobs were taken for that thief: they are outstanding from now on. Those that can go are returned, with their
+    /// Enters jobs that were taken for that thief as outstanding. The jobs that can go are returned, with their
     /// tokens.
     pub(crate) fn depart(
         &mut self,
@@ -76,7 +76,7 @@ impl Repair {
         leaving
     }
 
-    /// Those of the answers that are still wanted go on once their values are here.
+    /// Answers have come. Those that are still wanted are returned: they go on once their shared values are here.
     pub(crate) fn answered(
         &mut self,
         cx: &mut Context<'_>,
@@ -203,7 +203,7 @@ impl Repair {
         if why == Recall::Unwanted {
             cx.table.acquit(cx.now, &away.job.id);
             self.close_below(cx, &away.job.id, false);
-            // Its orphan waits for nobody else: whoever runs its parent again does not ask for it, or does it again.
+            // The orphan is for nobody else: a new run of the parent does not ask for it, or runs the job again.
             if away.kind == Kind::Claim && cx.config.obeys(Rule::Closed) {
                 cx.table.close(cx.now, &away.job.id);
                 self.closed(cx, &away.job.id);
@@ -211,7 +211,7 @@ impl Repair {
         }
     }
 
-    /// Whoever had a job of ours gives it up.
+    /// The peer that has a job of this node gives it up.
     pub(crate) fn abandoned(
         &mut self,
         cx: &mut Context<'_>,
@@ -219,7 +219,7 @@ impl Repair {
         heir: Option<Peer>,
         below: &[(JobId, Fingerprint)],
     ) {
-        // What this node keeps itself it knows better: it may be gone already.
+        // A node knows better what it keeps itself: it may be gone already.
         let other = |heir: &Peer| *heir != cx.view.me().peer && cx.view.is_alive(*heir);
         if let Some(heir) = heir.filter(other) {
             cx.table.hear((cx.actions, cx.now), heir, below);

@@ -52,7 +52,7 @@ impl Repair {
                 };
                 cx.books.outbox(owner).claim.push(wanted);
             }
-            // It went while the workers told us.
+            // The orphan went while the workers told of the claim.
             None => {
                 cx.actions.push_back(Action::PutBack(departure, back));
             }
@@ -83,7 +83,7 @@ impl Repair {
         }
     }
 
-    /// What is held here, and is an orphan somewhere, is claimed there.
+    /// Releases held jobs that are orphans somewhere: each will be claimed there.
     pub(super) fn claim_held(&mut self, cx: &mut Context<'_>) {
         // Said once; the workers tell what is still held then.
         self.held.retain(|(id, fingerprint)| {
@@ -143,7 +143,7 @@ impl Repair {
         for token in tokens {
             match cx.books.unwait(from, *token) {
                 Some(key) => self.bereave(cx, key),
-                // It has not come yet, so nothing is lost.
+                // The job has not come yet, so nothing is lost.
                 None => cx.books.expect(from, *token),
             }
         }

@@ -80,7 +80,7 @@ impl Repair {
         }
     }
 
-    /// What came back at or below that job is not waited for here any more. The repairs among it are returned.
+    /// Forgets what came back at or below that job. The repairs among it are returned.
     pub(super) fn forget_below(&mut self, id: &JobId) -> Vec<JobId> {
         if self.repairs.is_empty() && self.withdrawn.is_empty() {
             return Vec::new();
@@ -101,7 +101,7 @@ impl Repair {
         repairs
     }
 
-    /// Somebody has the result of that job: no orphan at or below it is wanted. The result of a root job stays, in case
+    /// A node has the result of that job: no orphan at or below it is wanted. The result of a root job stays, in case
     /// `main` is started again.
     pub(crate) fn closed(&mut self, cx: &mut Context<'_>, id: &JobId) {
         for key in cx.books.orphans_below(id) {
@@ -113,7 +113,7 @@ impl Repair {
         }
     }
 
-    /// Others have announced these orphans: what they have finished makes some of what is kept here useless.
+    /// Other nodes have announced these orphans: results among them make some of those that are kept here useless.
     pub(crate) fn heard_of(&mut self, cx: &mut Context<'_>, orphans: &[JobId]) {
         for id in orphans {
             if cx.table.is_finished(id, cx.view) {
@@ -122,7 +122,7 @@ impl Repair {
         }
     }
 
-    /// Others have announced these orphans. Those of a root job that is over nobody will want; the master says so to whoever
+    /// Other nodes have announced these orphans. Those of a root job that is over nobody will want; the master says so to whoever
     /// missed the end of it, and of root jobs of other threads everybody who knows.
     pub(crate) fn close_past(&mut self, cx: &mut Context<'_>, orphans: &[JobId], is_master: bool) {
         let past = orphans.iter().filter(|id| {
@@ -137,7 +137,7 @@ impl Repair {
         }
     }
 
-    /// That root job is under way nowhere any more.
+    /// Forgets a root job that is under way nowhere any more.
     pub(crate) fn forget_root(&mut self, cx: &mut Context<'_>, root: RootName) {
         cx.table.acquit(cx.now, &JobId::ROOT.child(root.number));
         self.forget_undone(|number| number == root.number);

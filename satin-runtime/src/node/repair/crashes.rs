@@ -19,12 +19,12 @@ const HELD: Duration = Duration::from_secs(5);
 /// And then so long until everybody has been told. Too small: a death that nobody counts. Too large: the same wait.
 const TOLD: Duration = Duration::from_millis(500);
 
-/// What becomes of held jobs, and when.
+/// The next step with held jobs, and when it is due.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Release {
-    /// Others are told that this node will run them.
+    /// Tell the other nodes that this node will run them.
     Blame(Duration),
-    /// They are run.
+    /// Run them.
     Run(Duration),
 }
 
@@ -65,7 +65,7 @@ impl Repair {
             let since = self.held_since.entry(name.clone());
             *since.or_insert(cx.now)
         });
-        // One that was about to leave, and stayed, does not begin anew.
+        // A job that was about to leave, and stayed, does not wait all over again.
         let first = since.min().map(|first| first + cx.config.paced(HELD));
         self.release_at = match (first, self.release_at) {
             (_, run @ Some(Release::Run(_))) => run,
@@ -84,7 +84,7 @@ impl Repair {
         }
     }
 
-    /// Nobody has taken what is held here: it is run here. Before, everybody is told what it was if this node dies now.
+    /// Runs the held jobs that no other node has taken. Before, all nodes are told which jobs it was if this node dies now.
     pub(super) fn release_if_due(&mut self, cx: &mut Context<'_>) {
         let alone = !is_company(cx.view);
         match self.release_at {
@@ -102,7 +102,7 @@ impl Repair {
         }
     }
 
-    /// What is held here takes down this node, if it dies from now on. True if that is news.
+    /// Writes on the own sheet that the held jobs take down this node, if it dies from now on. True if that is news.
     pub(super) fn blame_self(&self, cx: &mut Context<'_>) -> bool {
         let me = cx.view.me().peer;
         let mut news = false;
@@ -139,7 +139,7 @@ impl Repair {
         true
     }
 
-    /// Nobody is left who could give it leave to begin, but others wait for it.
+    /// Begins a hosted job whose origin is gone, and cannot give it leave, while others wait for it.
     pub(super) fn begin_unasked(&mut self, cx: &mut Context<'_>, key: HostKey) {
         let hosted = cx.books.look(key);
         if hosted.is_some_and(|hosted| !hosted.waiters.values().any(|waiter| waiter.origin)) {
@@ -165,13 +165,13 @@ impl Repair {
                     away.begun = true;
                     cx.books.outbox(from).go.push(*token);
                 }
-                // It has come back, or been answered, another way.
+                // The job has come back, or been answered, another way.
                 None => cx.books.outbox(from).recall.push(*token),
             }
         }
     }
 
-    /// Their origin knows that they begin here.
+    /// The origin of these jobs knows that they begin here.
     pub(crate) fn go(&mut self, cx: &mut Context<'_>, from: Peer, tokens: &[Token]) {
         for token in tokens {
             if let Some(key) = cx.books.key(from, *token) {

@@ -9,13 +9,13 @@ use super::{
 };
 
 impl Repair {
-    /// This node is about to go: it takes no more, and gives back what it has not begun.
+    /// Begins to leave: the node takes no more jobs, and gives back those that it has not begun.
     pub(crate) fn drain(cx: &mut Context<'_>) {
         cx.books.draining = true;
         cx.actions.push_back(Action::GiveBack);
     }
 
-    /// What still runs is given up; those who wait for it are to be told.
+    /// Gives up the jobs that still run; the origins that wait for them are returned, to be told.
     pub(crate) fn give_all_up(&mut self, cx: &mut Context<'_>) -> Vec<Given> {
         let mut given = Vec::new();
         let keys: Vec<HostKey> = cx.books.hosted_keys().collect();
@@ -67,7 +67,7 @@ impl Repair {
         });
     }
 
-    /// This node is about to go: whatever it has of others they do again, and what others have of it is not wanted.
+    /// Leaves at once: the origins of hosted jobs do them again, and outstanding jobs are not wanted any more.
     pub(crate) fn leave(&mut self, cx: &mut Context<'_>) {
         cx.books.leaving = true;
         let hosted: Vec<HostKey> = cx.books.hosted_keys().collect();

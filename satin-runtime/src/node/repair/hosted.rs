@@ -266,7 +266,7 @@ impl Repair {
         }
     }
 
-    /// Somebody does not wait for a hosted job any more.
+    /// A waiter does not wait for a hosted job any more.
     pub(super) fn unwait(&mut self, cx: &mut Context<'_>, peer: Peer, token: Token) {
         let Some(key) = cx.books.unwait(peer, token) else {
             return;
@@ -281,7 +281,7 @@ impl Repair {
         }
     }
 
-    /// Nobody wants a hosted job any more: it is aborted, here or wherever it went.
+    /// Aborts a hosted job that is not wanted any more, here or wherever it went.
     pub(super) fn abandon(&mut self, cx: &mut Context<'_>, key: HostKey) {
         let Some(hosted) = cx.books.hosted(key) else {
             return;
@@ -309,7 +309,7 @@ impl Repair {
         }
     }
 
-    /// Whoever has a job of ours need not go on.
+    /// Tells the peer that has a job of this node that the job is not wanted any more.
     pub(super) fn let_go(&mut self, cx: &mut Context<'_>, peer: Peer, token: Token) {
         if peer == HERE {
             self.unwait(cx, HERE, token);

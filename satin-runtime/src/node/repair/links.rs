@@ -24,7 +24,7 @@ impl Repair {
         if cx.books.concern(peer) {
             self.list(cx, peer, epoch);
         }
-        // What went by an older connection may not have arrived.
+        // Answers and questions that went by an older connection may not have arrived.
         let waiting: Vec<(Token, HostKey)> = cx.books.of(peer).collect();
         for (token, key) in waiting {
             if let Some(hosted) = cx.books.hosted(key)

@@ -52,43 +52,43 @@ use crashes::Release;
 /// How a life ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum End {
-    /// It died: whatever it ran may be the reason.
+    /// The node died: a job that it ran may be the reason.
     Died,
-    /// It left on purpose, or goes on as the next generation.
+    /// The node left on purpose, or goes on as the next generation.
     Left,
-    /// It lives on: it is this node that goes on as the next generation.
+    /// The peer lives on: this node goes on as the next generation.
     Ours,
 }
 
 /// Why a job comes back.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Why {
-    /// Whoever had it is gone.
+    /// The life of the peer that had the job is over.
     Ended(End),
-    /// It never arrived.
+    /// The job never arrived.
     Lost,
-    /// It was not run there.
+    /// The job was not run there.
     Undone,
-    /// It was begun there, and refused: its host did not die of it.
+    /// The job was begun there, and refused: the host did not die of it.
     Refused,
-    /// Whoever had it gave it up; what was done of it is kept.
+    /// The peer gave the job up; results of finished children are kept.
     Abandoned,
     /// The orphan is not there any more.
     Missed,
-    /// This node has nothing else to run.
+    /// This node has nothing else to run, so it takes its claim back.
     Withdrawn,
 }
 
-/// What this node remembers of jobs that came back, or are to.
+/// The memory of this node of jobs that came back, or are to.
 #[derive(Default)]
 pub(crate) struct Repair {
-    /// What was put back because a node is gone, and is not done again yet.
+    /// Jobs that came back because a node is gone, and that are not done again yet.
     repairs: BTreeSet<JobId>,
     /// Jobs whose claim was withdrawn, and from whom: they do not go back there.
     withdrawn: BTreeMap<JobId, Peer>,
     /// Orphans of these root jobs nobody wants.
     over: Over,
-    /// This node has nothing to do but wait for claims: then it withdraws one.
+    /// When a claim is withdrawn, if the workers can do nothing but wait until then.
     withdraw_at: Option<Duration>,
     /// Jobs here that have taken down nodes: others are to run them.
     held: Vec<(JobId, Fingerprint)>,

@@ -64,7 +64,7 @@ impl Repair {
             State::Done(Answer::Refused(_) | Answer::Aborted) => None,
             State::Done(_) => Some(true),
             State::Onwards(..) => Some(false),
-            // It has not been worked on, and what it needs may be gone.
+            // No work is lost with the job, and the shared values that it needs may be gone.
             State::Coming => None,
             State::Started => Some(false),
         };
@@ -87,7 +87,7 @@ impl Repair {
         }
     }
 
-    /// It is an orphan of this node from now on.
+    /// Makes a hosted job an orphan of this node, and announces it.
     pub(super) fn adopt(&mut self, cx: &mut Context<'_>, key: HostKey, finished: bool) {
         let over = |hosted: &Hosted| {
             self.over.is_past(cx.term, &hosted.id) || cx.homes.is_gone(cx.view, hosted.root)
@@ -96,7 +96,7 @@ impl Repair {
             return self.abandon(cx, key);
         }
         if !cx.books.orphan(key) {
-            // There is another of that name, which is as good.
+            // Another orphan of that name is here, which is as good.
             let is_alone = |hosted: &Hosted| hosted.waiters.is_empty();
             if cx.books.look(key).is_some_and(is_alone) {
                 self.abandon(cx, key);
@@ -117,7 +117,7 @@ impl Repair {
         }
     }
 
-    /// Somebody has the result of that job: some of what is kept here, at or below it, is useless.
+    /// A node has the result of that job: some results that are kept here, at or below it, are useless.
     pub(super) fn drop_spare(&mut self, cx: &mut Context<'_>, id: &JobId) {
         if cx.config.obeys(Rule::Closed) {
             for key in cx.books.orphans_below(id) {
@@ -172,7 +172,7 @@ impl Repair {
             let Some(key) = cx.books.keep(&saved) else {
                 continue;
             };
-            // Whoever waits for the one that runs gets what is there.
+            // The waiters of the orphan that still runs get the result that is there.
             if let Some(before) = before {
                 self.hand_over(cx, before, key);
             }
@@ -183,7 +183,7 @@ impl Repair {
         }
     }
 
-    /// What is kept here under that name.
+    /// The result that is kept here under that name.
     pub(crate) fn kept(cx: &Context<'_>, id: &JobId, fingerprint: Fingerprint) -> Option<Saved> {
         let key = cx.books.orphan_of(id, fingerprint)?;
         let answer = Repair::answer_of(cx, key)?;

@@ -23,7 +23,7 @@ impl Repair {
         let patience = match (all_idle, claim) {
             (true, Some((HERE, _))) => cx.config.claim_patience / 10,
             (true, Some(_)) => cx.config.claim_patience,
-            // They compute; or they wait, and have no room on their stacks for anything else.
+            // The workers compute; or they wait, and have no room on their stacks for another job.
             (false, Some(_)) => cx.config.claim_patience * SILENT,
             (false, None) if cx.books.hands.running() > 0 && cx.books.waits() => {
                 cx.config.claim_patience * SILENT

@@ -176,12 +176,12 @@ impl Steal {
         self.trips.sever(peer);
     }
 
-    /// This node is about to leave: it asks nobody any more.
+    /// Begins to leave: the node asks nobody any more.
     pub(crate) fn drain(&mut self, cx: &mut Context<'_>) {
         self.thief.close(cx);
     }
 
-    /// This node goes: it asks nobody any more, and nobody is served.
+    /// Leaves at once: the node asks nobody any more, and serves nobody.
     pub(crate) fn leave(&mut self, cx: &mut Context<'_>) {
         self.thief.close(cx);
         self.victim.close(cx);
@@ -242,7 +242,7 @@ impl Steal {
         hosted.is_some_and(|hosted| cx.now < hosted.since + FAR_REST * asker.round_trip)
     }
 
-    /// What there was is not for that asker: it is told so, or hangs on for a while; for longer, if the job is for others.
+    /// Serves that asker with nothing, as the job is not for it: it is told so, or hangs on for a while; for longer, if the job is for others.
     pub(crate) fn pass_over(&mut self, cx: &mut Context<'_>, asker: Asker, is_for_others: bool) {
         let wait = match is_for_others {
             true => BURY_REST.max(asker.round_trip),
@@ -262,7 +262,7 @@ impl Steal {
         if left > 0 {
             self.victim.look_again();
         }
-        // What was handed back goes first, so that the thief does not look for work elsewhere.
+        // Answers and jobs that are handed back go first, so that the thief does not look for work elsewhere.
         self.say(cx);
         for jobs in in_pieces(jobs, |(_, parcel)| parcel.arguments.len()) {
             let jobs = Message::Jobs {

@@ -4,17 +4,17 @@ use rand::rngs::SmallRng;
 
 use super::super::{Peer, View};
 
-/// What a policy may look at.
+/// The facts that a policy may look at.
 pub struct Around<'a> {
-    /// Who is there.
+    /// The live nodes.
     pub view: &'a View,
     /// Nodes of other sites to which a connection stands, in order.
     pub far: &'a [Peer],
-    /// Who gave jobs last in that lane, and how many more it had.
+    /// The node that gave jobs last in that lane, and how many more it had.
     pub giver: Option<(Peer, u32)>,
 }
 
-/// Whom an idle node asks for work.
+/// A rule for whom an idle node asks for work.
 ///
 /// A policy has one or two lanes. In each, one request at a time is under way; both are under way side by side. When a
 /// round of requests in a lane has failed, the lane rests on its lifelines.
@@ -22,7 +22,7 @@ pub trait StealPolicy: Send {
     /// How many lanes there are.
     fn lanes(&self) -> usize;
 
-    /// Whom to ask next in that lane; `None` if there is nobody.
+    /// The node to ask next in that lane; `None` if there is none.
     fn victim(&self, lane: usize, around: &Around<'_>, rng: &mut SmallRng) -> Option<Peer>;
 
     /// How many failed requests make a round.

@@ -32,14 +32,14 @@ struct Lane {
     asked: Option<Ask>,
     /// Requests that have failed, since something was found.
     failed: u32,
-    /// Who gave jobs last, and how many more it had.
+    /// The node that gave jobs last, and how many more it had.
     giver: Option<(Peer, u32)>,
     lifelines: Vec<Ask>,
-    /// Its lifelines have been chosen, and none of them was lost since.
+    /// The lifelines of this lane have been chosen, and none of them was lost since.
     moored: bool,
 }
 
-/// What there is to do, and for whom something is wanted.
+/// How much work is wanted, and for whom.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Need {
     /// Workers with nothing to do.
@@ -50,18 +50,18 @@ pub(super) struct Need {
     pub(super) running: u32,
 }
 
-/// What a victim had.
+/// The answer of a victim.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Reply {
     /// Any jobs?
     pub(super) found: bool,
-    /// So many more.
+    /// Jobs that it has beside those.
     pub(super) left: u32,
     /// How far it is.
     pub(super) round_trip: Duration,
 }
 
-/// So many jobs fit in a round trip; none, if they are not tiny.
+/// The number of hosted jobs that fit in a round trip; none, if they are not tiny.
 fn cover(hands: &Hands, round_trip: Duration) -> f64 {
     let cover = (hands.each()).map_or(0.0, |each| round_trip.as_secs_f64() / each.max(1e-7));
     if cover < TINY { 0.0 } else { cover }
@@ -72,7 +72,7 @@ pub(super) fn is_tiny(hands: &Hands, round_trip: Duration) -> bool {
     cover(hands, round_trip) > 0.0
 }
 
-/// Who looks for work.
+/// The side of a node that looks for work.
 pub(super) struct Thief {
     policy: Box<dyn StealPolicy>,
     lanes: Vec<Lane>,
@@ -126,7 +126,7 @@ impl Thief {
         self.fetch_ahead(cx, trips, need);
     }
 
-    /// There is work here.
+    /// Cuts all lifelines: there is work here.
     fn rest(&mut self, cx: &mut Context<'_>) {
         self.retry = None;
         self.pause = RETRY_FIRST;
@@ -319,7 +319,7 @@ impl Thief {
         self.giver.take_if(|(giver, _)| *giver == peer);
     }
 
-    /// What was asked by connections before this epoch is lost.
+    /// Requests by connections before this epoch are lost.
     pub(super) fn forget_before(&mut self, peer: Peer, epoch: u64) {
         self.lose(|ask| ask.peer == peer && ask.epoch.is_some_and(|asked| asked < epoch));
     }
@@ -338,12 +338,12 @@ impl Thief {
         }
     }
 
-    /// What waits for a connection to that peer waits in vain.
+    /// Requests that wait for a connection to that peer wait in vain.
     pub(super) fn unreachable(&mut self, peer: Peer) {
         self.lose(|ask| ask.peer == peer && ask.epoch.is_none());
     }
 
-    /// Somebody new is in: if that changes much, it is worth a try.
+    /// A new node is in: if the pool has grown much, it is worth a try.
     pub(super) fn joined(&mut self, cx: &Context<'_>) {
         if cx.view.len() >= 2 * self.crowd {
             self.crowd = cx.view.len();

@@ -7,7 +7,7 @@ use super::{
     numbers::{ASKS_OF_A_PEER, FAR_PATIENCE, PATIENCE},
 };
 
-/// Somebody who wants a job.
+/// A node that wants a job.
 #[derive(Clone, Debug)]
 pub(crate) struct Asker {
     pub(crate) peer: Peer,
@@ -22,14 +22,14 @@ pub(crate) struct Asker {
     until: Option<Duration>,
 }
 
-/// What the workers were asked for.
+/// The question that the workers have been asked.
 struct Taking {
     request: u64,
     most: u32,
     asker: Asker,
 }
 
-/// Who asks.
+/// The side of a node that is asked for work.
 #[derive(Default)]
 pub(super) struct Victim {
     askers: VecDeque<Asker>,
@@ -84,7 +84,7 @@ impl Victim {
         self.askers.retain(|asker| asker.peer != peer);
     }
 
-    /// What came on connections before this epoch is not to be answered any more.
+    /// Requests by connections before this epoch are not to be answered any more.
     pub(super) fn forget_before(&mut self, peer: Peer, epoch: u64) {
         self.unpark();
         self.askers
@@ -95,7 +95,7 @@ impl Victim {
         self.askers.extend(self.parked.drain(..));
     }
 
-    /// There is something to take, or may be.
+    /// The workers may have something to give: they can be asked again.
     pub(super) fn look_again(&mut self) {
         self.armed = false;
     }
@@ -106,7 +106,7 @@ impl Victim {
         self.taking.is_none().then_some(any)
     }
 
-    /// So many nodes of this site hang on this one.
+    /// The number of nodes of this site whose lifelines hang here.
     pub(super) fn hang_on(&self) -> u32 {
         let hang = |asker: &&Asker| asker.lifeline && asker.near;
         self.askers.iter().filter(hang).count() as u32
@@ -179,7 +179,7 @@ impl Victim {
         Some(taking.asker)
     }
 
-    /// What there was is not for it: it is told so, or hangs on for a while.
+    /// Passes over an asker that the jobs were not for: it is told so, or hangs on for a while.
     pub(super) fn pass_over(&mut self, cx: &mut Context<'_>, asker: Asker, wait: Duration) {
         if asker.lifeline {
             self.parked_until = cx.now + wait;
@@ -189,12 +189,12 @@ impl Victim {
         }
     }
 
-    /// There was nothing for it.
+    /// Puts an asker back for which there was nothing.
     pub(super) fn wait(&mut self, asker: Asker) {
         self.askers.push_front(asker);
     }
 
-    /// Nobody will be served any more.
+    /// Tells all askers that there is nothing, for ever.
     pub(super) fn close(&mut self, cx: &mut Context<'_>) {
         self.unpark();
         for asker in self.askers.drain(..) {
