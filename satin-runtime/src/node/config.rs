@@ -2,7 +2,7 @@
 
 use std::{net::SocketAddr, time::Duration};
 
-/// Whom an idle node asks for work.
+/// The steal policy: which node an idle node asks for work.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Policy {
     /// Cluster-aware random stealing: the own site one after another, and beside it one request to another site.
@@ -14,15 +14,15 @@ pub enum Policy {
     Mw,
 }
 
-/// What is done with orphans.
+/// The treatment of orphans.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum RepairMode {
-    /// They run on.
+    /// Orphans run on.
     #[default]
     Running,
-    /// They are aborted, and the results of their finished children are kept: as in the original Satin.
+    /// Orphans are aborted, and the results of their finished children are kept: as in the original Satin.
     Finished,
-    /// They are aborted, and nothing is kept: to compare with.
+    /// Orphans are aborted, and nothing is kept: to compare with.
     Naive,
 }
 
@@ -32,7 +32,7 @@ pub enum RepairMode {
 pub enum Rule {
     /// Outstanding jobs of a severed peer are put back.
     PutBack,
-    /// What is put back is marked, and looks itself up.
+    /// A job that is put back is marked, and looks itself up.
     Mark,
     /// Children of marked jobs are looked up.
     Inherit,
@@ -46,13 +46,13 @@ pub enum Rule {
     Withdraw,
     /// Results and withdrawals carry tokens; stale ones change nothing.
     Tokens,
-    /// Nothing is taken from, or given to, who is not alive in the view.
+    /// Messages of a life that is not alive in the view are dropped, and it is sent none.
     Liveness,
     /// Being declared dead severs all links of the reborn node too.
     Rebirth,
     /// A thief that has the job already says so.
     Have,
-    /// What is closed goes.
+    /// Closed orphans go.
     Closed,
     /// A late joiner gets the table with its welcome.
     Welcome,
@@ -69,7 +69,7 @@ pub enum Rule {
 /// The numbers of the protocol.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Whom an idle node asks.
+    /// The steal policy.
     pub policy: Policy,
     /// Where to find the pool; empty for a founder.
     pub join: Vec<SocketAddr>,
@@ -84,7 +84,7 @@ pub struct Config {
     /// too long, the work of the dead is done again later. (A process that was killed is found sooner, see
     /// [`Action::Probe`](super::Action::Probe).)
     pub suspicion: Duration,
-    /// What is done with orphans.
+    /// The treatment of orphans.
     pub repair: RepairMode,
     /// A job that took down so many nodes is given up: its parent's sync panics. Too small: a job that was near three
     /// power cuts fails. Too large: a job that kills its host takes half of the pool with it.

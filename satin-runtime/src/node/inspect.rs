@@ -6,9 +6,9 @@ use crate::job::{Fingerprint, JobId};
 /// How a job came to be away.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Kind {
-    /// It was stolen.
+    /// The job was stolen.
     Theft,
-    /// It waits for the answer of an orphan.
+    /// This node waits for the answer of an orphan.
     Claim,
 }
 
@@ -26,54 +26,54 @@ pub struct Outstanding {
 /// How far a hosted job is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Stage {
-    /// Its values are not here yet.
+    /// Shared values of the job are not here yet.
     Coming,
     /// The workers have it.
     Started,
     /// Another node took it on.
     Onwards,
-    /// Its answer is here.
+    /// The answer is here.
     Done,
 }
 
 /// A hosted job.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Hosted {
-    /// What the workers call it.
+    /// The job's name between the node and the workers.
     pub key: HostKey,
-    /// Which job it is.
+    /// The job's place in the tree.
     pub id: JobId,
-    /// What it computes.
+    /// The fingerprint of what it computes.
     pub fingerprint: Fingerprint,
-    /// Those of other nodes who wait for its answer, and under which token.
+    /// The other nodes that wait for its answer, and the token of each.
     pub waiters: Vec<(Peer, Token)>,
     /// How far it is.
     pub stage: Stage,
     /// Is it in the orphan table of this node?
     pub orphan: bool,
-    /// Nobody wants it: it is being aborted.
+    /// Is it not wanted any more, and being aborted?
     pub unwanted: bool,
 }
 
 /// An entry of an orphan table.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Entry {
-    /// Whose table.
+    /// The owner of the sheet.
     pub owner: Peer,
-    /// Which job.
+    /// The job's place in the tree.
     pub id: JobId,
-    /// What it computes, see [`Fingerprint`].
+    /// The fingerprint of what it computes, see [`Fingerprint`].
     pub fingerprint: u64,
     /// Is its result there?
     pub finished: bool,
 }
 
-/// What a node has in its books.
+/// The contents of a node's books.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Inspection {
-    /// What is away.
+    /// Outstanding jobs.
     pub outstanding: Vec<Outstanding>,
-    /// What was stolen by here.
+    /// Hosted jobs.
     pub hosted: Vec<Hosted>,
     /// The orphan tables as it knows them, its own included.
     pub entries: Vec<Entry>,
@@ -91,7 +91,7 @@ pub struct Inspection {
     pub undone: usize,
     /// Jobs of which nobody wants anything any more, at or below them, as somebody has said lately.
     pub closed: Vec<JobId>,
-    /// What was done about deaths and departures so far.
+    /// Counts of what was done about deaths and departures so far.
     pub tally: Tally,
 }
 
@@ -110,7 +110,7 @@ impl Inspection {
 }
 
 impl Node {
-    /// What is in the books.
+    /// Copies the contents of the books.
     #[must_use]
     pub fn inspect(&self) -> Inspection {
         let mut inspection = Inspection::default();

@@ -40,18 +40,18 @@ pub(crate) struct Links {
     known: BTreeMap<Peer, u64>,
 }
 
-/// What is to be done with a message.
+/// The way that a message takes.
 #[derive(PartialEq, Eq, Debug)]
 pub(crate) enum Way {
     /// A connection stands or is being made.
     Open,
-    /// One must be made first, to there.
+    /// A connection must be made first, to that address.
     Connect(SocketAddr),
     /// By a circuit.
     Via(Circuit),
     /// The peer is not reached now: what is said to it is kept.
     Hold,
-    /// Nobody knows where the peer is: it is gone.
+    /// The peer is not in the view: it is gone.
     None,
 }
 
@@ -101,7 +101,7 @@ impl Links {
         self.peers.get(&peer).copied().flatten()
     }
 
-    /// Those to whom direct connections stand.
+    /// The peers to which direct connections stand.
     pub(crate) fn all_direct(&self) -> impl Iterator<Item = Peer> {
         let stand = self.peers.iter().filter(|(_, epoch)| epoch.is_some());
         stand.map(|(peer, _)| *peer)
@@ -163,7 +163,7 @@ impl Links {
         circuits.filter(move |(_, circuit)| circuit.via == via)
     }
 
-    /// Nothing is to be held for the peer any more.
+    /// Ends the holding back of messages for that peer.
     pub(crate) fn forget_astray(&mut self, peer: Peer) {
         self.astray.remove(&peer);
     }
@@ -173,7 +173,7 @@ impl Links {
         self.known.get(&peer).copied().unwrap_or(0)
     }
 
-    /// Its life is over.
+    /// Forgets a peer whose life is over.
     pub(crate) fn forget(&mut self, peer: Peer) {
         self.astray.remove(&peer);
         self.known.remove(&peer);

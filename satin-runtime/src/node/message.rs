@@ -16,7 +16,7 @@ pub struct Token(pub u64);
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 pub struct Request(pub u64);
 
-/// One message.
+/// A message between two nodes.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Message {
     // ---- steal
@@ -44,7 +44,7 @@ pub enum Message {
     Answers(Vec<(Token, Answer)>),
     /// "I have these answers", so they can be forgotten.
     Acknowledge(Vec<Token>),
-    /// These stolen jobs are not wanted any more: abort them.
+    /// Abort these stolen jobs: they are not wanted any more.
     Recall(Vec<Token>),
     /// After a connection was made anew: what the sender has outstanding at, and hosted from, the receiver.
     Lists {
@@ -57,7 +57,7 @@ pub enum Message {
     // ---- repair
     /// "I have, or compute, these jobs already": the thefts are claims from now on.
     Have(Vec<Token>),
-    /// Nobody waits here for these stolen jobs any more, but somebody will: they are orphans from now on.
+    /// Make these stolen jobs orphans: their origin does not wait for them any more, but a repair will.
     Disown(Vec<Token>),
     /// "Give me the results of these orphans." Answered by [`Message::Answers`] or [`Message::Miss`];
     /// [`Message::Recall`] withdraws it.
@@ -81,9 +81,9 @@ pub enum Message {
     Abandon {
         /// Of the theft.
         token: Token,
-        /// Who keeps it.
+        /// The node that keeps the results.
         heir: Option<Peer>,
-        /// What is kept.
+        /// The results that are kept.
         below: Vec<(JobId, Fingerprint)>,
     },
     /// "I have a worker for these stolen jobs, which have taken down nodes before." Answered by [`Message::Go`]: from then on
@@ -107,13 +107,13 @@ pub enum Message {
         stamp: u64,
         /// How many masters there have been.
         term: u32,
-        /// Who is in, with the master first.
+        /// The nodes that are in, the master first.
         members: Vec<Identity>,
-        /// Those of them that are about to leave.
+        /// Members that are about to leave.
         draining: Vec<Peer>,
         /// Bounds of the roots under way.
         offers: Vec<Offer>,
-        /// Those who fell silent: perhaps the other part of a partition, which the newcomer helps to look for.
+        /// Lives that fell silent: perhaps the other part of a partition, which the newcomer helps to look for.
         lost: Vec<Identity>,
     },
     /// "I am in, as this." To those who met the sender before it had its stamp.
@@ -136,19 +136,19 @@ pub enum Message {
     Master {
         /// Counts the masters.
         term: u32,
-        /// Who it is.
+        /// The master's identity.
         master: Identity,
     },
     /// `main` is over, and the pool with it. Whoever hears it from the master of the day passes it on.
     Ended {
         /// Of the master whose `main` it was.
         term: u32,
-        /// That master.
+        /// The master of that term.
         master: NodeId,
         /// The exit code.
         code: i32,
     },
-    /// These root jobs are over: what belongs to them can go.
+    /// Drop what belongs to these root jobs: they are over.
     RootsDone(Vec<RootRun>),
     /// "Which of these root jobs, which threads of yours have called, are over?" Answered by [`Message::RootsDone`], if any is.
     AreOver(Vec<RootName>),
@@ -188,7 +188,7 @@ pub enum Message {
     /// "That node waits for me to give it, and I wait for you." Passed on by who waits in turn, until somebody does not, or
     /// it comes back to that node: then it waits for itself.
     Waits {
-        /// Which value.
+        /// The value's name.
         name: ValueName,
         /// The first of those who wait.
         who: Peer,
@@ -243,7 +243,7 @@ impl Message {
     }
 }
 
-/// What is passed on by a third node, between two that cannot reach each other.
+/// An envelope that a third node passes on, between two that cannot reach each other.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Envelope {
     /// The one end.
@@ -252,11 +252,11 @@ pub struct Envelope {
     pub to: Peer,
     /// Of the circuit; of a call: the highest that the caller knows of any connection between the two.
     pub epoch: u64,
-    /// What is said.
+    /// The contents.
     pub what: Relayed,
 }
 
-/// What is in an [`Envelope`].
+/// The contents of an [`Envelope`].
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Relayed {
     /// "Let us talk through the node that brings you this." Answered by [`Relayed::Accept`].
@@ -265,7 +265,7 @@ pub enum Relayed {
     Accept(Identity),
     /// A [`Message`], as bytes: the relay need not understand it. (And nothing that is decoded may nest without end.)
     Message(#[serde(with = "serde_bytes")] Vec<u8>),
-    /// There is no such circuit, or no way to the other end any more. Said by an end, or by the relay in the other's name.
+    /// No such circuit stands, or no way leads to the other end any more. Said by an end, or by the relay in the other's name.
     Broken,
     /// "There is nothing to say any more."
     Done,
@@ -276,18 +276,18 @@ pub enum Relayed {
 pub struct Wanted {
     /// By which the claimant knows it.
     pub token: Token,
-    /// Whose result.
+    /// The id of the job whose result is claimed.
     pub id: JobId,
-    /// What it is to have computed.
+    /// The fingerprint of what it is to have computed.
     pub fingerprint: Fingerprint,
 }
 
 /// A part of one node's orphan table, from one version to another.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Page {
-    /// Whose table.
+    /// The owner of the sheet.
     pub owner: Peer,
-    /// What changed after this version; 0: the whole table, which replaces older copies.
+    /// The changes are those after this version; 0: the whole sheet, which replaces older copies.
     pub after: u64,
     /// The version that it makes.
     pub version: u64,
@@ -300,20 +300,20 @@ pub struct Page {
 pub enum Change {
     /// The owner has that orphan, or what it left.
     Orphan {
-        /// Which job.
+        /// The job's id.
         id: JobId,
-        /// What it computes.
+        /// The fingerprint of what it computes.
         fingerprint: Fingerprint,
         /// Is its result there?
         finished: bool,
     },
-    /// It has it no more.
+    /// The owner does not have that orphan any more.
     Withdrawn(JobId, Fingerprint),
-    /// It has announced everything that it hosts of that life.
+    /// The owner has announced everything that it hosts of that life.
     Flushed(Peer),
     /// A repair of its own is over: nobody wants anything at or below that job any more.
     Closed(JobId),
-    /// That job has taken down that life; or, if it is the owner's own life, would have if the owner died now.
+    /// A job has taken down that life; or, if it is the owner's own life, would have if the owner died now.
     Deadly(JobId, Fingerprint, Peer),
     /// The owner does not say so of anybody any more.
     Harmless(JobId, Fingerprint),
@@ -330,7 +330,7 @@ pub enum How {
     Fetch(Peer),
 }
 
-/// What offers may travel with. (Not a [`Message`] again: nothing that is decoded may nest without end.)
+/// The messages that offers may travel with. (Not a [`Message`] again: nothing that is decoded may nest without end.)
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Cargo {
     /// As [`Message::Jobs`].

@@ -67,7 +67,7 @@ pub enum Taken {
     Hosted(HostKey, Parcel),
 }
 
-/// What happened.
+/// An event: the driver tells the node what happened.
 #[derive(Clone, Debug)]
 pub enum Event {
     // ---- links
@@ -87,22 +87,22 @@ pub enum Event {
         /// Of the connection.
         epoch: u64,
     },
-    /// Nobody answers there, or we were refused.
+    /// A connection could not be made: that address does not answer, or refuses us.
     Unreachable {
         /// Where.
         addr: SocketAddr,
-        /// Who was meant, if known.
+        /// The peer that was meant, if known.
         peer: Option<Peer>,
-        /// What had waited for that connection, in order.
+        /// The messages that had waited for that connection, in order.
         unsent: Vec<Message>,
     },
     /// A message came.
     Received {
-        /// Its sender.
+        /// The sender.
         from: Peer,
         /// Of the connection it came on.
         epoch: u64,
-        /// What it says.
+        /// The message.
         message: Message,
     },
     /// Answer of an [`Action::Probe`]: the machine answers, but nobody listens there any more. Close to a proof of death.
@@ -124,7 +124,7 @@ pub enum Event {
     Idle(u32),
     /// After an [`Action::Take`] that found too little: there is something now. Told once.
     Public,
-    /// What an [`Action::Take`] found, in the order of age; `left` is how many more could have been taken.
+    /// The workers have answered an [`Action::Take`], with jobs in the order of age; `left` is how many more could have been taken.
     Took {
         /// Of the action.
         request: u64,
@@ -150,7 +150,7 @@ pub enum Event {
     // ---- shared
     /// The value is here in full, and is what its name says.
     Stored(ValueName),
-    /// What came was not what its name says; it has been dropped.
+    /// The bytes that came were not what the value's name says; they have been dropped.
     Corrupt(ValueName),
     /// A bound has become better here.
     Offered(Offer),
@@ -158,7 +158,7 @@ pub enum Event {
     // ---- main
     /// `main` has called a root job.
     RootStarted(RootRun),
-    /// It has its result.
+    /// A root job that `main` called has its result.
     RootFinished(RootRun),
     /// A root job has its result, which `main` sees after [`Action::RootKept`].
     RootResult(RootTag, Saved),
@@ -166,13 +166,13 @@ pub enum Event {
     MainEnded(i32),
     /// `main` was stopped, see [`Action::YieldMain`]; these of the jobs below its root job were finished.
     Yielded(Vec<Saved>),
-    /// This node is to go within that time: finish what can be, hand over the rest.
+    /// The process is asked to leave within that time: finish what can be, hand over the rest.
     Drain(Duration),
-    /// This node is to go, now.
+    /// The process is asked to leave now.
     Leave,
 }
 
-/// What is to be done.
+/// An action: the node tells its driver what is to be done.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Action {
     // ---- links
@@ -181,7 +181,7 @@ pub enum Action {
     Connect {
         /// Where.
         addr: SocketAddr,
-        /// Who is meant, if known.
+        /// The peer that is meant, if known.
         peer: Option<Peer>,
     },
     /// Does anybody listen at that address? Answered by `Gone` if the machine says no (a datagram from a connected
@@ -190,7 +190,7 @@ pub enum Action {
     Probe {
         /// Where.
         addr: SocketAddr,
-        /// Who is meant.
+        /// The peer that is meant.
         peer: Peer,
     },
     /// Send, over the connection that stands or the next one.
@@ -220,7 +220,7 @@ pub enum Action {
     Deliver(Departure, Answer),
     /// The job comes back undone.
     PutBack(Departure, Back),
-    /// What marked jobs find when they look themselves up.
+    /// Tell the workers news of the orphan table, in which marked jobs look themselves up.
     Orphan(OrphanNews),
     /// Give a hosted job up, but save what is finished below it; answered by `Saved`, or by `Done` if it was quicker.
     Save(HostKey),
@@ -235,16 +235,16 @@ pub enum Action {
     SendPart {
         /// To whom.
         to: Peer,
-        /// Which.
+        /// The value.
         name: ValueName,
-        /// From there.
+        /// The first byte of the piece.
         offset: u64,
         /// So many bytes at most.
         length: u64,
     },
     /// Keep that piece; once all are there, answered by `Stored` or `Corrupt`.
     Store {
-        /// Which.
+        /// The value.
         name: ValueName,
         /// The root job that needs it: it is to be kept until then.
         root: RootName,
@@ -255,7 +255,7 @@ pub enum Action {
         /// The piece.
         bytes: Vec<u8>,
     },
-    /// Nobody fetches that value any more: its pieces can go.
+    /// Drop the pieces of a value that is not fetched any more.
     DropPieces(ValueName),
     /// The root job is over, and those of a `main` before it ([`RootName::ends`]): what the process keeps for them can go.
     ForgetRoot(RootName),
@@ -278,18 +278,18 @@ pub enum Action {
     RootKept(RootTag),
     /// Another node runs `main` from now on: stop it here; answered by `Yielded`.
     YieldMain,
-    /// This node has become master: run `main` from the start.
+    /// Run `main` from the start: this node has become master.
     RunMain {
         /// How many masters there have been.
         term: u32,
     },
     /// The pool has ended with this code: wind up and leave.
     End(i32),
-    /// Something that people and dashboards want to know.
+    /// Tell people and dashboards.
     Tell(Notice),
 }
 
-/// What people and dashboards want to know.
+/// News for people and dashboards.
 #[derive(Clone, PartialEq, Debug)]
 #[non_exhaustive]
 pub enum Notice {
@@ -303,13 +303,13 @@ pub enum Notice {
     Draining(Identity),
     /// A node became master.
     Master(Identity),
-    /// This node cannot join, or its pool is gone; the text says why and what to do.
+    /// The node cannot join, or its pool is gone; the text says why and what to do.
     Failed(String),
     /// Worth a warning.
     Warning(String),
 }
 
-/// What the node asks of the process it lives in: how bounds are joined (it knows their values as bytes only), and which
+/// Questions of the node to the process it lives in: how bounds are joined (it knows their values as bytes only), and which
 /// values are here.
 pub trait Lattices {
     /// The better of two values of a bound, or `None` if the first is as good as the join.
@@ -322,7 +322,7 @@ pub trait Lattices {
     }
 }
 
-/// What every conversation may use.
+/// The state that every conversation may use.
 pub(crate) struct Context<'n> {
     pub(crate) now: Duration,
     /// Of the master of the day.
@@ -337,7 +337,7 @@ pub(crate) struct Context<'n> {
     pub(crate) homes: &'n mut shared::Homes,
 }
 
-/// One node of a pool.
+/// A node of a pool.
 pub struct Node {
     config: Config,
     view: View,
@@ -418,7 +418,7 @@ impl Node {
         }
     }
 
-    /// What is to be done next; to be asked until there is nothing. Drivers hand in all events that are there before they
+    /// The next action; to be asked until there is none. Drivers hand in all events that are there before they
     /// ask: what these bring together is said in one message.
     ///
     /// A [`Action::Send`] to a peer without a connection comes after an [`Action::Connect`].
@@ -429,7 +429,7 @@ impl Node {
         }
         loop {
             if let Action::Send(to, message) = self.actions.front()? {
-                // Nothing is said to whose end has been dealt with, though it was queued before.
+                // A life whose end has been dealt with is told nothing, though the message was queued before.
                 if !message.is_about_membership() && !self.view.is_alive(*to) {
                     self.actions.pop_front();
                     continue;
@@ -461,9 +461,8 @@ impl Node {
         }
     }
 
-    /// A message as it leaves: whatever is known of bounds arrives no later than what came of it.
+    /// A message as it leaves: offers of bounds arrive no later than the results that came of them.
     fn load(&mut self, to: Peer, message: Message) -> Action {
-        // Whatever is known of bounds arrives no later than what came of it.
         let message = self.bounds.load(to, message, &self.books);
         match self.links.way(to, &self.view) {
             links::Way::Via(circuit) => {
@@ -500,7 +499,7 @@ impl Node {
         all.into_iter().flatten().min()
     }
 
-    /// What this node did about deaths and departures.
+    /// Counts of what this node did about deaths and departures.
     #[must_use]
     pub fn tally(&self) -> Tally {
         self.books.tally
@@ -512,7 +511,7 @@ impl Node {
         self.bounds.known(offer)
     }
 
-    /// Who is in.
+    /// The live nodes, as this node sees them.
     #[must_use]
     pub fn view(&self) -> &View {
         &self.view
@@ -571,7 +570,7 @@ impl Node {
         self.settle(now);
     }
 
-    /// Something happened.
+    /// Takes in an event. The actions that follow are polled afterwards.
     pub fn handle(&mut self, now: Duration, event: Event) {
         let (mut cx, mut parts) = self.split(now);
         let cx = &mut cx;
@@ -608,7 +607,7 @@ impl Node {
                 epoch,
                 message,
             } => {
-                // What is left of a connection that has been replaced is not to be trusted any more: both sides have
+                // Messages of a connection that has been replaced are not to be trusted any more: both sides have
                 // compared their lists.
                 if !cx.links.is_stale(from, links::epoch_of(epoch)) {
                     parts.unwrap(cx, from, message);
@@ -681,7 +680,7 @@ impl Node {
         self.settle(now);
     }
 
-    /// What one conversation found out that others must know.
+    /// Passes on what one conversation found out and others must know, until there is nothing left.
     fn settle(&mut self, now: Duration) {
         loop {
             let (mut cx, mut parts) = self.split(now);
@@ -818,7 +817,7 @@ impl Parts<'_> {
         }
     }
 
-    /// What went through that peer does so no more.
+    /// Ends the circuits that went through that peer.
     fn broken(&mut self, cx: &mut Context<'_>, peer: Peer) {
         for (other, epoch) in self.relay.disconnected(cx, peer) {
             self.disconnected(cx, other, epoch);
@@ -952,7 +951,7 @@ impl Parts<'_> {
         }
     }
 
-    /// Who is in has changed: are results of root jobs to be kept by others, and are there enough who keep them?
+    /// After a change of the view: are results of root jobs to be kept by others, and do enough nodes keep them?
     fn look_after_roots(&mut self, cx: &mut Context<'_>) {
         self.keep_roots(cx);
         if !cx.config.obeys(Rule::Replicate) || cx.table.is_blank() {
@@ -991,7 +990,7 @@ impl Parts<'_> {
         }
         self.repair.root_over(cx, run.tag());
         self.root.is_over(run.name);
-        // Who was to keep its result may not have heard: what is sent once more brings the bounds once more.
+        // The node that was to keep the result may not have it: if it is sent once more, so are the bounds.
         let keeps = |root: RootName| cx.books.keeps(root) || self.keeping.hands_out(root);
         self.bounds.root_done(run, keeps);
         self.shared.root_done(run.name);
@@ -1005,7 +1004,7 @@ impl Parts<'_> {
         }
         let known = self.bounds.roots().chain(self.shared.roots());
         let known: BTreeSet<_> = known.chain(cx.books.roots_of_orphans()).collect();
-        // Others may have asked for a value, or offered a bound, of what is over here: nobody tells this node so.
+        // Other nodes may have asked for a value, or offered a bound, of a root job that is over here, and no message will say so.
         let over = cx.homes.own_over(cx.view, &known);
         for run in over.into_iter().chain(self.root.last_over(cx.view)) {
             self.root_done(cx, run);
@@ -1026,7 +1025,7 @@ impl Parts<'_> {
         }
     }
 
-    /// What arrived goes on once its values are here; they may be already.
+    /// Lets an arrival go on once its shared values are here; they may be already.
     fn bring(&mut self, cx: &mut Context<'_>, from: Peer, then: Then) {
         let root = cx.books.root_number_of(&then);
         if let Some(then) = self.shared.bring(cx, from, (root, then), self.lattices) {
@@ -1106,7 +1105,7 @@ impl Parts<'_> {
             M::Buried(peer) => self.membership.buried(cx, peer),
             M::Missed(who) => self.membership.missed(cx, who),
             M::Ping(number) => self.membership.ping(cx, from, number),
-            // It has been heard: that is all it says. (And what another has passed on has been taken out of its envelope.)
+            // A pong says only that its sender lives, which has been noted. A relayed message has been taken out of its envelope before.
             M::Pong(_) | M::Relay(_) => {}
             M::Goodbye => self.membership.goodbye(cx, from),
             M::Master { term, master } => {
@@ -1122,7 +1121,7 @@ impl Parts<'_> {
             }
             M::Draining => {
                 self.root.draining(cx, from, self.membership);
-                // It keeps nothing any more: somebody else is asked.
+                // A node that leaves keeps nothing any more: another is asked.
                 self.keeping.sever(cx, from);
             }
             M::Ended { term, master, code } => self.root.ended(cx, from, (term, master), code),
@@ -1183,7 +1182,7 @@ impl Parts<'_> {
                 self.root.heard_table(cx, from);
             }
             M::Versions(theirs) => self.spread.versions(cx, from, &theirs),
-            // Whoever leaves keeps nothing: the sender, who has missed that it leaves, is to find somebody else.
+            // A node that leaves keeps nothing: the sender, which has missed that, is to ask another.
             M::Keep { .. } if self.leaving.is_leaving() => {
                 cx.actions.push_back(Action::Send(from, M::Draining));
             }
@@ -1197,7 +1196,7 @@ impl Parts<'_> {
             }
             M::Offers(offers) => self.bounds.improve(cx, from, offers, self.lattices),
             M::OffersWith(offers, cargo @ Cargo::Keep { .. }) => {
-                // What is known of root jobs that are over is kept with their results: so these go first.
+                // Bounds of root jobs that are over are kept only beside their results: so the results go first.
                 self.receive(cx, from, cargo.into());
                 let (late, offers) = self.bounds.divide(cx, offers);
                 let late = late.into_iter().filter(|offer| cx.books.keeps(offer.root));
@@ -1223,21 +1222,21 @@ fn is_called_again(cx: &Context<'_>, run: RootRun) -> bool {
     run.name.is_of_main() && run.term < cx.term
 }
 
-/// What goes on once its values are here.
+/// An arrival that goes on once its shared values are here.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) enum Then {
     /// A hosted job starts.
     Start(HostKey, Parcel),
     /// An answer is delivered.
     Answer(Peer, Token, Answer),
-    /// One of its values cannot be had any more: the hosted job is refused.
+    /// The hosted job is refused, as one of its values cannot be had any more.
     Refuse(HostKey, ValueName),
     /// The answer mentions a value that cannot be had any more: the job is done again here.
     Redo(Peer, Token, ValueName),
 }
 
 impl Then {
-    /// What must be at hand before.
+    /// The values that must be at hand before.
     pub(crate) fn needs(&self) -> &[ValueName] {
         match self {
             Then::Start(_, parcel) => &parcel.needs,

@@ -85,13 +85,13 @@ impl View {
         }
     }
 
-    /// This node.
+    /// The identity of this node.
     #[must_use]
     pub fn me(&self) -> &Identity {
         &self.me
     }
 
-    /// This node changes: it has been given a stamp, or begins another life.
+    /// Changes the identity of this node: it has been given a stamp, or begins another life.
     pub fn set_me(&mut self, me: Identity) {
         let old = self.me.peer;
         let draining = self.is_draining(old);
@@ -176,7 +176,7 @@ impl View {
         self.draining.iter().copied()
     }
 
-    /// That node runs `main`. True if that is news.
+    /// Notes that a node runs `main`. True if that is news.
     pub(crate) fn set_master(&mut self, id: NodeId) -> bool {
         self.master.replace(id) != Some(id)
     }
@@ -226,13 +226,13 @@ impl View {
             .is_some_and(|identity| identity.site == self.me.site)
     }
 
-    /// Some other node of this site, each as likely.
+    /// A random other node of this site, each as likely.
     pub fn random_near(&self, rng: &mut impl Rng) -> Option<Peer> {
         let members = self.site(&self.me.site);
         self.random_other(members, rng)
     }
 
-    /// Some node of another site, each as likely.
+    /// A random node of another site, each as likely.
     pub fn random_far(&self, rng: &mut impl Rng) -> Option<Peer> {
         let far = self.len().checked_sub(self.site(&self.me.site).len())?;
         let mut place = (far > 0).then(|| rng.random_range(0..far))?;
@@ -245,7 +245,7 @@ impl View {
         None
     }
 
-    /// Some other node of the pool, each as likely.
+    /// A random other node of the pool, each as likely.
     pub fn random(&self, rng: &mut impl Rng) -> Option<Peer> {
         let others = self.len() - 1;
         let near = self.site(&self.me.site).len() - 1;

@@ -17,7 +17,7 @@ use crate::job::{Answer, JobId, RootName, RootTag, Saved};
 /// large: `main` waits for more round trips.
 const KEEPERS: usize = 2;
 
-/// What was not acknowledged is sent again after so long: it went to somebody who could not be reached. Too small: large
+/// The wait until results that were not acknowledged are sent again: the keeper could not be reached. Too small: large
 /// results go twice. Too large: `main` waits.
 const AGAIN: Duration = Duration::from_secs(1);
 
@@ -33,9 +33,9 @@ const RESULT_MOST: usize = 1 << 30;
 enum Purpose {
     /// `main` waits.
     Root(RootTag),
-    /// One of its keepers is gone, and another takes its place.
+    /// A keeper is gone, and another takes its place.
     Again,
-    /// This node leaves.
+    /// The node leaves, and an heir keeps what it has.
     Legacy,
 }
 
@@ -48,16 +48,16 @@ struct Pending {
     saved: Vec<Saved>,
 }
 
-/// What was sent, and is not acknowledged yet.
+/// Results that were sent to keepers and are not acknowledged yet.
 #[derive(Default)]
 pub(crate) struct Keeping {
     number: u64,
     pending: BTreeMap<u64, Pending>,
     /// Root jobs whose results somebody has, but not everybody who was asked.
     safe: BTreeSet<RootTag>,
-    /// Who is to have the legacy of this node.
+    /// The node that is to have the legacy of this one.
     chosen: Option<Peer>,
-    /// Who has it, or a part of it.
+    /// The node that has it, or a part of it.
     heir: Option<Peer>,
 }
 
@@ -89,7 +89,7 @@ impl Keeping {
         }
     }
 
-    /// This node leaves. False if there is nobody to leave it to.
+    /// Sends the legacy of this node to an heir. False if there is none.
     pub(crate) fn bequeath(&mut self, cx: &mut Context<'_>, saved: Vec<Saved>) -> bool {
         let stays = |peer: &Peer| cx.view.is_alive(*peer) && !cx.view.is_draining(*peer);
         let Some(heir) = self.chosen.filter(stays).or_else(|| heir(cx)) else {
@@ -111,7 +111,7 @@ impl Keeping {
         true
     }
 
-    /// Who has the legacy, once it is there.
+    /// The heir, once the legacy is there.
     pub(crate) fn heir(&self) -> Option<Peer> {
         self.heir
     }
@@ -145,7 +145,7 @@ impl Keeping {
         self.pending.values().map(|pending| pending.again).min()
     }
 
-    /// Who has not answered is asked again; but `main` waits no longer, if somebody has the result.
+    /// Asks keepers that have not answered again; but `main` waits no longer, if one of them has the result.
     pub(crate) fn handle_timeout(&mut self, cx: &mut Context<'_>) {
         let mut late = Vec::new();
         for (number, pending) in &mut self.pending {
@@ -285,7 +285,7 @@ fn keepers(cx: &mut Context<'_>, most: usize, without: &BTreeSet<Peer>) -> Vec<P
     chosen
 }
 
-/// Whoever gets what this node leaves: somebody of its site, if there is one.
+/// A node that gets the legacy of this one: of its site, if there is one.
 fn heir(cx: &mut Context<'_>) -> Option<Peer> {
     let me = cx.view.me().peer;
     let stays = |peer: &Peer| *peer != me && !cx.view.is_draining(*peer);

@@ -16,17 +16,17 @@ use crate::job::Saved;
 /// saved is not in safe hands in time. Too large: jobs are given up that would have ended.
 const HANDING_OVER: (f64, Duration) = (0.25, Duration::from_secs(2));
 
-/// Whoever waits for an answer is given so long to say that it has it. Too small: answers are done again. Too large:
+/// The time that is given to peers to acknowledge the last answers. Too small: answers are done again. Too large:
 /// whoever has gone mute holds us up.
 const LAST_WORDS: Duration = Duration::from_millis(500);
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Stage {
-    /// This node stays.
+    /// The node stays.
     Staying,
-    /// What runs may end until then.
+    /// Jobs that run may end until then.
     Finishing(Duration),
-    /// What still runs is being given up; it is not waited for longer than that.
+    /// Jobs that still run are being given up; they are waited for until then.
     GivingUp(Duration),
     /// The results are on their way to the heir.
     HandingOver(Duration),
@@ -43,14 +43,14 @@ pub(crate) struct Given {
     pub(crate) token: Token,
 }
 
-/// What comes of a request to leave.
+/// The answer to a request to leave.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Begun {
-    /// This node begins to leave.
+    /// The node begins to leave.
     Now,
-    /// It had begun before.
+    /// The node had begun before.
     Before,
-    /// Nobody would be left to go on: it has to go at once.
+    /// The node is alone, and has to go at once: there is nobody who could go on.
     Alone,
 }
 
@@ -95,7 +95,7 @@ impl Leaving {
         self.stage != Stage::Staying
     }
 
-    /// This node is to go within that time.
+    /// Begins to leave; the node is to be gone after that time.
     pub(crate) fn begin(
         &mut self,
         cx: &mut Context<'_>,

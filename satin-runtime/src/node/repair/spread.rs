@@ -27,7 +27,7 @@ const COMPARE: Duration = Duration::from_millis(500);
 /// When to tell what.
 #[derive(Default)]
 pub(crate) struct Spread {
-    /// Whose sheets have changed, and what the others knew before.
+    /// The owners of sheets that have changed, and the version that the others knew before.
     news: BTreeMap<Peer, u64>,
     tell: Option<Duration>,
     compare: Option<Duration>,
@@ -101,7 +101,7 @@ impl Spread {
         }
     }
 
-    /// This node lives on under another name: its sheet begins anew.
+    /// Begins the own sheet anew: this node lives on under another name.
     pub(crate) fn rename(&mut self) {
         self.told = 0;
         self.news.clear();
@@ -139,7 +139,7 @@ impl Spread {
         }
     }
 
-    /// Who has nothing asks for everything, and is answered in any case.
+    /// Answers a comparison. A node that has nothing asks for everything, and is answered in any case.
     pub(crate) fn versions(&self, cx: &mut Context<'_>, from: Peer, theirs: &[(Peer, u64)]) {
         let (pages, lack) = cx.table.compare(theirs, cx.view);
         if !pages.is_empty() || theirs.is_empty() {

@@ -24,18 +24,18 @@ const REMEMBERED: usize = 4096;
 /// small: marks are dropped too early, and work is done twice. Too large: repairs look up every child for that long.
 const FLUSH_WAIT: Duration = Duration::from_secs(20);
 
-/// Who flushed, and what was closed, is remembered so long; by then everybody knows. Too small: a node that was cut off
+/// The time for which flushings and closings are remembered; by then all nodes know. Too small: a node that was cut off
 /// for a while never hears of it. Too large: memory.
 const REMEMBER: Duration = Duration::from_secs(60);
 
-/// What others say that an owner has is believed for so long; by then its own sheet says so. Too small: what is kept is
+/// The time for which hearsay about an owner is believed; by then its own sheet says so. Too small: what is kept is
 /// done again. Too large: it is claimed in vain.
 const HEARSAY: Duration = Duration::from_secs(5);
 
 /// An orphan id that is longer than this is not announced: nobody would find it worth its bytes.
 const ID_MOST: usize = 64 << 10;
 
-/// One owner's part of the table.
+/// The sheet of one owner: its part of the table.
 #[derive(Clone, Default, Debug)]
 struct Sheet {
     version: u64,
@@ -45,7 +45,7 @@ struct Sheet {
     /// And when that was written here.
     flushed: BTreeMap<Peer, Duration>,
     closed: BTreeMap<JobId, Duration>,
-    /// Whom these jobs have taken down.
+    /// The lives that each of these jobs has taken down.
     deadly: BTreeMap<(JobId, Fingerprint), BTreeSet<Peer>>,
 }
 
@@ -90,7 +90,7 @@ impl Sheet {
         }
     }
 
-    /// What brings a copy of that version up to date.
+    /// The changes that bring a copy of that version up to date.
     fn page(&self, owner: Peer, after: u64) -> Page {
         let missing = self.version.saturating_sub(after) as usize;
         if after > 0 && missing <= self.log.len() {
@@ -123,14 +123,14 @@ impl Sheet {
     }
 }
 
-/// What a page that came in meant.
+/// The meaning of a page that came in.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Read {
-    /// Nothing new.
+    /// The page says nothing new.
     Old,
-    /// It begins after what is known: something in between was missed.
+    /// The page begins after what is known: changes in between were missed.
     Gap,
-    /// It was news; the copy had this version before.
+    /// The page was news; the copy had this version before.
     New(u64),
 }
 
@@ -140,21 +140,21 @@ pub(crate) struct Table {
     sheets: BTreeMap<Peer, Sheet>,
     /// All orphans of all sheets, and whether they are finished.
     index: BTreeMap<JobId, BTreeMap<(Fingerprint, Peer), bool>>,
-    /// Whose flushing is waited for, and until when.
+    /// The ended lives whose orphans may not all be announced yet, and until when that is waited for.
     dead: BTreeMap<Peer, Duration>,
-    /// What the workers were told.
+    /// The orphans that the workers were told of.
     settled: bool,
     /// Closed by others, not looked at yet.
     closed: Vec<JobId>,
     /// Announced by others, not looked at yet.
     announced: Vec<JobId>,
-    /// What others said of an owner, and how long that is believed if its sheet does not say so.
+    /// Hearsay about owners, and how long it is believed if the owner's sheet does not say so.
     hearsay: VecDeque<(Duration, Peer, JobId, Fingerprint)>,
-    /// What the workers were told of deadly jobs.
+    /// The deadly jobs that the workers were told of.
     deadly: BTreeMap<(JobId, Fingerprint), u32>,
     /// Is there a deadly job on any sheet?
     any_deadly: bool,
-    /// What sheets say of deadly jobs has changed since the workers were told.
+    /// Have sheets changed, as to deadly jobs, since the workers were told?
     deadly_changed: bool,
 }
 
@@ -175,7 +175,7 @@ impl Table {
         }
     }
 
-    /// Nothing is in it, and nothing is waited for.
+    /// Is the table empty, and is no flushing waited for?
     pub(crate) fn is_blank(&self) -> bool {
         self.dead.is_empty() && self.sheets.values().all(Sheet::is_blank)
     }
@@ -190,7 +190,7 @@ impl Table {
         })
     }
 
-    /// What anybody has closed lately.
+    /// The ids that any node has closed lately.
     #[cfg(any(test, feature = "harness"))]
     pub(crate) fn all_closed(&self) -> impl Iterator<Item = &JobId> {
         self.sheets.values().flat_map(|sheet| sheet.closed.keys())
@@ -209,7 +209,7 @@ impl Table {
         self.deadly_changed |= deadly || matches!(change, Change::Harmless(..));
     }
 
-    /// This node has that orphan.
+    /// Announces that this node has that orphan.
     pub(crate) fn announce(
         &mut self,
         (actions, now): (&mut VecDeque<Action>, Duration),
@@ -228,7 +228,7 @@ impl Table {
         self.enter(actions, id, (fingerprint, self.me), finished);
     }
 
-    /// It has it no more.
+    /// Withdraws an orphan: this node does not have it any more.
     pub(crate) fn withdraw(
         &mut self,
         (actions, now): (&mut VecDeque<Action>, Duration),
@@ -249,7 +249,7 @@ impl Table {
 
     // ---- jobs that take down whoever runs them
 
-    /// That job has taken down that life; or would, if this is its own. True if that is news.
+    /// Writes down that a job has taken down that life; or would, if it is this node's own. True if that is news.
     pub(crate) fn blame(
         &mut self,
         now: Duration,
@@ -338,12 +338,12 @@ impl Table {
         self.deadly = deadly;
     }
 
-    /// Who is in has changed.
+    /// The view has changed.
     pub(crate) fn look_at_deadly_again(&mut self) {
         self.deadly_changed |= self.any_deadly;
     }
 
-    /// That node has come in, perhaps once more: then nothing had taken it down before, whatever happens to it now.
+    /// A node has come in, perhaps once more: then no job had taken it down before, whatever happens to it now.
     pub(crate) fn came_back(&mut self, now: Duration, peer: Peer) {
         let Some(own) = self.sheets.get(&self.me).filter(|_| self.any_deadly) else {
             return;
@@ -362,7 +362,7 @@ impl Table {
         }
     }
 
-    /// What the sheet of an ended life said of deadly jobs this node says from now on; if it died, also that they took it
+    /// Takes over what the sheet of an ended life said of deadly jobs; if it died, also that they took it
     /// down itself.
     fn inherit(&mut self, now: Duration, peer: Peer, sheet: Sheet, died: bool) {
         for ((id, fingerprint), whom) in sheet.deadly {
@@ -401,7 +401,7 @@ impl Table {
         }
     }
 
-    /// This node lives on under another name: what was on its sheet is on the new one.
+    /// Renames the own sheet: this node lives on under another name.
     pub(crate) fn rename(&mut self, actions: &mut VecDeque<Action>, now: Duration, me: Peer) {
         let old = self.sheets.remove(&self.me).unwrap_or_default();
         for (id, fingerprint) in old.orphans.keys() {
@@ -474,10 +474,10 @@ impl Table {
                 Change::Withdrawn(id, fingerprint) => {
                     self.strike(actions, id, (*fingerprint, owner));
                 }
-                // Whoever is not in the view any more, or never was, has left nothing here that is not announced.
+                // A life that is not in the view any more, or never was, has left nothing here that is not announced.
                 Change::Flushed(dead) if !view.is_alive(*dead) => self.flush(now, *dead),
                 Change::Flushed(_) => {}
-                // What is kept there since was kept knowing that.
+                // Results that are kept there since were kept by a node that knew of the closing.
                 Change::Closed(id) if closed_before.contains_key(id) => {}
                 Change::Closed(id) => self.closed.push(id.clone()),
                 Change::Deadly(..) | Change::Harmless(..) => {}
@@ -494,7 +494,7 @@ impl Table {
         Read::New(have)
     }
 
-    /// Somebody else says what that node has; its sheet will say so too.
+    /// Takes in hearsay about an owner: its sheet will say so too.
     pub(crate) fn hear(
         &mut self,
         (actions, now): (&mut VecDeque<Action>, Duration),
@@ -556,19 +556,19 @@ impl Table {
         }
     }
 
-    /// What others have closed since the last question.
+    /// The ids that other nodes have closed since the last question.
     pub(crate) fn take_closed(&mut self) -> Vec<JobId> {
         std::mem::take(&mut self.closed)
     }
 
-    /// What others have announced since the last question.
+    /// The orphans that other nodes have announced since the last question.
     pub(crate) fn take_announced(&mut self) -> Vec<JobId> {
         std::mem::take(&mut self.announced)
     }
 
     // ---- questions
 
-    /// Who has that orphan: this node if it does; else who has finished it rather than who computes it.
+    /// The owner of that orphan: this node if it has it; else a node that has finished it rather than one that computes it.
     pub(crate) fn owner(&self, id: &JobId, fingerprint: Fingerprint, view: &View) -> Option<Peer> {
         let entries = self.index.get(id)?.iter();
         let entries = entries.filter(|((is, owner), _)| {
@@ -613,7 +613,7 @@ impl Table {
                 }
                 self.index.range::<JobId, _>(..at).next_back()
             } else {
-                // Whatever of the table is above `id` and before `at` is above both.
+                // An id of the table that is above `id` and before `at` is above both.
                 let above = at.common_with(id);
                 self.index.range(..=above).next_back()
             };
@@ -637,13 +637,13 @@ impl Table {
         })
     }
 
-    /// Some orphan of that id, whatever it computes.
+    /// The fingerprint of any orphan of that id.
     pub(crate) fn any(&self, id: &JobId) -> Option<Fingerprint> {
         let mut entries = self.index.get(id)?.keys();
         entries.next().map(|(fingerprint, _)| *fingerprint)
     }
 
-    /// Who has it.
+    /// The owners of that orphan.
     pub(crate) fn owners(&self, id: &JobId, fingerprint: Fingerprint) -> BTreeSet<Peer> {
         let entries = self.index.get(id).into_iter().flat_map(BTreeMap::keys);
         let entries = entries.filter(|(is, _)| *is == fingerprint);
@@ -658,7 +658,7 @@ impl Table {
             .collect()
     }
 
-    /// What somebody with these copies lacks, and whether it has something that is missing here.
+    /// The pages that a node with these copies lacks, and whether it has changes that are missing here.
     pub(crate) fn compare(&self, theirs: &[(Peer, u64)], view: &View) -> (Vec<Page>, bool) {
         let theirs: BTreeMap<Peer, u64> = theirs.iter().copied().collect();
         let version = |owner: &Peer| theirs.get(owner).copied().unwrap_or(0);
@@ -672,7 +672,7 @@ impl Table {
         (pages.collect(), lack)
     }
 
-    /// What is new on a sheet after that version.
+    /// The changes of a sheet after that version.
     pub(crate) fn page(&self, owner: Peer, after: u64) -> Option<Page> {
         let sheet = self.sheets.get(&owner)?;
         (sheet.version > after).then(|| sheet.page(owner, after))
@@ -719,7 +719,7 @@ impl Table {
         dead.into_iter().chain(own).chain(hearsay).min()
     }
 
-    /// What is old goes.
+    /// Forgets what is old.
     pub(crate) fn handle_timeout(&mut self, actions: &mut VecDeque<Action>, now: Duration) {
         while let Some((until, owner, id, fingerprint)) = self.hearsay.front().cloned()
             && until <= now
@@ -745,7 +745,7 @@ impl Table {
         own.closed.retain(|_, at| *at + REMEMBER > now);
         if own.flushed.len() + own.closed.len() < before {
             ran_out(Limit::Remember);
-            // Nobody is told one by one: the sheet is given out as a whole from here on.
+            // The changes are not told one by one any more: the sheet is given out as a whole from here on.
             own.version += 1;
             own.log.clear();
         }
@@ -755,7 +755,7 @@ impl Table {
 /// How that panic begins.
 pub(crate) const GIVEN_UP: &str = "a job was given up";
 
-/// What the panic of a job says that has taken down so many nodes.
+/// The message of a job's panic that has taken down so many nodes.
 pub(crate) fn given_up(id: &JobId, nodes: u32) -> String {
     format!(
         "{GIVEN_UP}: {nodes} nodes died while they ran it; if it was not its fault, raise SATIN_MAX_CRASHES (job {id})"
