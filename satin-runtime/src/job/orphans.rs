@@ -24,9 +24,9 @@ pub struct OrphanIndex {
 pub enum Kin {
     /// An orphan of that id: the job itself, if its fingerprint is [known](OrphanIndex::is_known) too.
     Here,
-    /// An orphan below it is known, or may be announced yet.
+    /// An orphan below it, or a deadly job at or below it, is known; or not all is announced yet.
     Perhaps,
-    /// Neither the job nor anything below it need be looked up.
+    /// No orphan can be found at or below it.
     Nothing,
 }
 
@@ -110,8 +110,8 @@ impl OrphanIndex {
     }
 }
 
-/// Is an orphan that a marked job finds to be claimed, by a worker on whose stack these hosted jobs are? Not if it is one of them:
-/// it is under way further down, and would never be done while this one waits for it.
+/// May a worker claim the orphan of that id, with these hosted jobs on its stack? Not if it is one of them: it is under way
+/// further down, and would never be done while this one waits for it.
 pub fn may_claim<'a>(id: &JobId, mut hosted: impl Iterator<Item = &'a JobId>) -> bool {
     !hosted.any(|orphan| orphan == id)
 }

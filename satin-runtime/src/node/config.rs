@@ -46,7 +46,7 @@ pub enum Rule {
     Withdraw,
     /// Results and withdrawals carry tokens; stale ones change nothing.
     Tokens,
-    /// Messages of a life that is not alive in the view are dropped, and it is sent none.
+    /// Messages of a life that has ended in the view are dropped.
     Liveness,
     /// Being declared dead severs all links of the reborn node too.
     Rebirth,

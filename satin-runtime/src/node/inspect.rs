@@ -26,7 +26,7 @@ pub struct Outstanding {
 /// How far a hosted job is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Stage {
-    /// Shared values of the job are not here yet.
+    /// Shared values of the job, or its origin's leave to begin, are not here yet.
     Coming,
     /// The workers have it.
     Started,

@@ -4,9 +4,10 @@
 //! real workers, `satin-sim` with an event queue and imaginary ones, a test by hand. Given the same seed and the same
 //! events it does the same again.
 //!
-//! A folder per conversation: [`steal`] decides who asks whom for work, [`repair`] follows each job until its answer is back, [`membership`] knows who is there, [`root`] knows whose
-//! `main` runs and when the pool ends, [`shared`] brings values and bounds to where jobs need them. Below them, `links`
-//! and `relay` see to it that whoever is in can be talked to.
+//! A folder per conversation: [`steal`] decides who asks whom for work, `repair` follows each job until its answer is back,
+//! [`membership`] knows who is there, [`root`] knows whose `main` runs and when the pool ends, [`shared`] brings values and
+//! bounds to where jobs need them. All use the `books` of jobs that are under way. Below them, `links` and `relay` see to it
+//! that a node that is in can be talked to.
 
 use std::{
     collections::{BTreeSet, VecDeque},
@@ -47,7 +48,6 @@ pub use config::{Config, Policy, RepairMode, Rule};
 pub use identity::{Identity, NodeId, Peer};
 use message::Cargo;
 pub use message::{Change, Envelope, Message, Page, Relayed, Request, Token, Wanted};
-
 pub use view::View;
 
 /// Names a hosted job between the node and its driver.
@@ -158,7 +158,7 @@ pub enum Event {
     // ---- main
     /// `main` has called a root job.
     RootStarted(RootRun),
-    /// A root job that `main` called has its result.
+    /// A root job of this process has its result.
     RootFinished(RootRun),
     /// A root job has its result, which `main` sees after [`Action::RootKept`].
     RootResult(RootTag, Saved),

@@ -34,8 +34,8 @@ fn the_protocol_keeps_its_promise() {
 #[test]
 fn stealing_and_repair_know_nothing_of_each_other() {
     for (room, others) in [
-        ("steal", &["repair::", "Rule"][..]),
-        ("repair", &["steal::", "Thief", "Victim"]),
+        ("steal", &["repair::", "Repair", "cx.table"][..]),
+        ("repair", &["steal::", "Steal", "Thief", "Victim"]),
         ("books", &["repair::", "steal::"]),
     ] {
         let files = sources(room);

@@ -20,7 +20,7 @@ pub(crate) enum Source {
     Hosted(HostKey),
 }
 
-/// A job's name: its place in the tree, what it computes, and what is known of earlier runs.
+/// A job without its arguments: its name, and what is known of earlier runs.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Job {
     pub(crate) id: JobId,
@@ -66,7 +66,7 @@ pub(crate) struct Outstanding {
 /// How far a hosted job is.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) enum State {
-    /// Shared values of the job are not here yet.
+    /// Shared values of the job, or its origin's leave to begin, are not here yet.
     Coming,
     /// The workers have it.
     Started,
@@ -115,7 +115,7 @@ pub(crate) struct Hosted {
     pub(crate) crashes: u32,
     /// The parcel, while the job waits for its origin's leave to begin.
     pub(crate) asks: Option<Box<Parcel>>,
-    /// The origin has given leave to begin.
+    /// The job need not ask: its origin has given leave to begin, or no origin waits any more.
     pub(crate) may_begin: bool,
     /// Only others are to run it.
     pub(crate) held: bool,

@@ -81,7 +81,7 @@ impl Hands {
         self.coming += 1;
     }
 
-    /// A job that was to come does not, or its values are here.
+    /// A job that was coming will not go to the workers.
     pub(crate) fn no_more_coming(&mut self) {
         self.coming -= 1;
     }

@@ -103,8 +103,8 @@ impl Books {
         self.look_again = true;
     }
 
-    /// Since this was asked last, has anything happened that makes it worth to ask the workers again?
-    pub(crate) fn is_worth_a_look(&mut self) -> bool {
+    /// Since this was asked last, has anything happened that makes it worth asking the workers again?
+    pub(crate) fn take_look_again(&mut self) -> bool {
         std::mem::take(&mut self.look_again)
     }
 

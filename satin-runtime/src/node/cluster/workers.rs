@@ -176,11 +176,11 @@ pub struct Effort {
 /// What becomes of a marked job that is about to run.
 #[derive(Clone, PartialEq, Debug)]
 enum Verdict {
-    /// It is claimed where it is an orphan.
+    /// Claimed where it is an orphan.
     Claim,
-    /// It is for others, or for nobody; below it there may be something to look up.
+    /// Held for others, or run by nobody; and whether there may be something to look up below it.
     KeepOff(Deadly, bool),
-    /// It runs, with a mark or without.
+    /// Run, with a mark or without.
     Run(bool),
 }
 
@@ -1024,7 +1024,7 @@ impl Workers {
         self.fresh = true;
     }
 
-    /// A job of ours is about to start: does it do so with a mark? `None` if it is claimed instead.
+    /// A job of ours is about to start: does it do so with a mark? `None` if it is claimed or kept off instead.
     fn may_start(&mut self, programs: &[Program], lane: u32, job: Away) -> Option<bool> {
         let (back, work) = match &job {
             Away::Spawned(job) => (job.back, job.work),

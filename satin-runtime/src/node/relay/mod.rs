@@ -325,7 +325,7 @@ impl Relay {
         send(cx, via, envelope);
     }
 
-    /// What is due; `concerns` tells whether something is under way with a peer.
+    /// The circuits that end now, and the peers that are cut off.
     pub(crate) fn handle_timeout(&mut self, cx: &mut Context<'_>) -> Due {
         let slept = self.next_timeout(cx.links, cx.config);
         let slept = slept.and_then(|due| cx.now.checked_sub(due).filter(|late| *late > SLEPT));

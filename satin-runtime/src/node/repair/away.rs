@@ -12,8 +12,8 @@ use super::{
 use crate::job::{Answer, Back, Fingerprint, JobId, Parcel, Recall};
 
 impl Repair {
-    /// Would these jobs be better not taken by that thief, now? Each would come to lie on top of what it will claim; or it is
-    /// for others, who are to know its orphans first.
+    /// Is one of these jobs better not taken by that thief now? It would come to lie on top of what it will claim; or it is held
+    /// for others until all orphans are known.
     pub(crate) fn must_wait(&self, cx: &Context<'_>, thief: Peer, jobs: &[Taken]) -> bool {
         let is_early = |job: &Taken| !cx.table.is_settled() && self.is_held(job);
         jobs.iter()
@@ -22,7 +22,7 @@ impl Repair {
 
     /// A repair does not go to a node that runs an orphan below it: there it would come to lie on top of what it will
     /// claim, and each would wait for the other.
-    pub(super) fn would_bury(&self, cx: &Context<'_>, thief: Peer, job: &Taken) -> bool {
+    fn would_bury(&self, cx: &Context<'_>, thief: Peer, job: &Taken) -> bool {
         let (Taken::Own(_, parcel) | Taken::Hosted(_, parcel)) = job;
         let withdrawn = self.withdrawn.get(&parcel.id) == Some(&thief);
         parcel.repair.marked && (withdrawn || cx.table.runs_below(&parcel.id, thief))
@@ -163,7 +163,7 @@ impl Repair {
         }
     }
 
-    pub(super) fn answer_source(&mut self, cx: &mut Context<'_>, source: Source, answer: Answer) {
+    fn answer_source(&mut self, cx: &mut Context<'_>, source: Source, answer: Answer) {
         match source {
             Source::Own(departure) => cx.actions.push_back(Action::Deliver(departure, answer)),
             Source::Hosted(key) => self.finish(cx, key, answer),

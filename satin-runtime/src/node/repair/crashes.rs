@@ -103,7 +103,7 @@ impl Repair {
     }
 
     /// Writes on the own sheet that the held jobs take down this node, if it dies from now on. True if that is news.
-    pub(super) fn blame_self(&self, cx: &mut Context<'_>) -> bool {
+    fn blame_self(&self, cx: &mut Context<'_>) -> bool {
         let me = cx.view.me().peer;
         let mut news = false;
         for (id, fingerprint) in &self.held {
@@ -112,7 +112,7 @@ impl Repair {
         news
     }
 
-    pub(super) fn release(&mut self, cx: &mut Context<'_>) {
+    fn release(&mut self, cx: &mut Context<'_>) {
         cx.books.release();
         self.release_at = None;
         self.held_since.clear();
@@ -148,7 +148,7 @@ impl Repair {
     }
 
     /// If that hosted job has waited for leave to begin, it begins.
-    pub(super) fn begin_here(&mut self, cx: &mut Context<'_>, key: HostKey) {
+    fn begin_here(&mut self, cx: &mut Context<'_>, key: HostKey) {
         if let Some(hosted) = cx.books.hosted(key)
             && let Some(parcel) = hosted.asks.take()
         {
@@ -180,7 +180,7 @@ impl Repair {
         }
     }
 
-    /// Are there jobs here that only others are to run, and do they know the orphans that such a job may claim?
+    /// Are jobs held here for others, and are all orphans that they may claim known here?
     pub(crate) fn offers_held(&self, cx: &Context<'_>) -> bool {
         !self.held.is_empty() && cx.table.is_settled()
     }

@@ -88,7 +88,7 @@ impl Repair {
     }
 
     /// The workers have it from now on. False if it has gone meanwhile.
-    pub(super) fn give(cx: &mut Context<'_>, key: HostKey) -> bool {
+    fn give(cx: &mut Context<'_>, key: HostKey) -> bool {
         let is_coming = |hosted: &Hosted| hosted.state == State::Coming;
         if !cx.books.look(key).is_some_and(is_coming) {
             return false;
@@ -104,7 +104,7 @@ impl Repair {
     }
 
     /// A hosted job that has taken down whoever had it is for others.
-    pub(super) fn hold(&mut self, cx: &mut Context<'_>, key: HostKey, parcel: Parcel) {
+    fn hold(&mut self, cx: &mut Context<'_>, key: HostKey, parcel: Parcel) {
         if let Some(hosted) = cx.books.hosted(key) {
             hosted.state = State::Started;
             // No worker that was idle is busy with it.

@@ -145,7 +145,7 @@ impl Keeping {
         self.pending.values().map(|pending| pending.again).min()
     }
 
-    /// Asks keepers that have not answered again; but `main` waits no longer, if one of them has the result.
+    /// Sends once more to keepers that have not answered; `main` does not wait for them if another keeper has the result.
     pub(crate) fn handle_timeout(&mut self, cx: &mut Context<'_>) {
         let mut late = Vec::new();
         for (number, pending) in &mut self.pending {

@@ -95,7 +95,7 @@ impl Leaving {
         self.stage != Stage::Staying
     }
 
-    /// Begins to leave; the node is to be gone after that time.
+    /// A request to leave within that time. On [`Begun::Now`] the caller drains stealing and repair too.
     pub(crate) fn begin(
         &mut self,
         cx: &mut Context<'_>,

@@ -56,7 +56,7 @@ impl Repair {
     }
 
     /// If something is under way between here and there, a connection must stand.
-    pub(super) fn reach(&self, cx: &mut Context<'_>, peer: Peer) {
+    fn reach(&self, cx: &mut Context<'_>, peer: Peer) {
         if cx.books.concern(peer)
             && let Way::Connect(addr) = cx.links.way(peer, cx.view)
         {
@@ -67,7 +67,7 @@ impl Repair {
         }
     }
 
-    pub(super) fn list(&mut self, cx: &mut Context<'_>, peer: Peer, epoch: u64) {
+    fn list(&mut self, cx: &mut Context<'_>, peer: Peer, epoch: u64) {
         self.listed.insert(peer, epoch);
         let lists = Message::Lists {
             outstanding: cx.books.at(peer).map(|(token, _)| token).collect(),

@@ -128,7 +128,7 @@ impl Repair {
 
     /// A result that is kept here goes if nobody will ask for it: somebody has that of a job around it, or keeps it too. Of
     /// root jobs there are to be two.
-    pub(super) fn drop_if_spare(&mut self, cx: &mut Context<'_>, key: HostKey) {
+    fn drop_if_spare(&mut self, cx: &mut Context<'_>, key: HostKey) {
         let Some(hosted) = cx.books.look(key).filter(|hosted| hosted.orphan) else {
             return;
         };
@@ -142,7 +142,7 @@ impl Repair {
     }
 
     /// An orphan that still runs is not needed any more: whoever waits for it gets the answer that came another way.
-    pub(super) fn hand_over(&mut self, cx: &mut Context<'_>, old: HostKey, new: HostKey) {
+    fn hand_over(&mut self, cx: &mut Context<'_>, old: HostKey, new: HostKey) {
         let Some(hosted) = cx.books.hosted(old) else {
             return;
         };
@@ -198,7 +198,7 @@ impl Repair {
     }
 
     /// Of the results of root jobs that are kept here the oldest go, if they are too large together.
-    pub(super) fn limit_root_results(&mut self, cx: &mut Context<'_>) {
+    fn limit_root_results(&mut self, cx: &mut Context<'_>) {
         let results = cx.books.root_results_by_size();
         let mut bytes: usize = results.iter().map(|(_, size)| size).sum();
         let newest = results.last().map(|(key, _)| *key);

@@ -101,7 +101,7 @@ impl Spread {
         }
     }
 
-    /// Begins the own sheet anew: this node lives on under another name.
+    /// Forgets what was told of the own sheet: this node lives on under another name.
     pub(crate) fn rename(&mut self) {
         self.told = 0;
         self.news.clear();

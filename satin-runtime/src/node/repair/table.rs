@@ -142,7 +142,7 @@ pub(crate) struct Table {
     index: BTreeMap<JobId, BTreeMap<(Fingerprint, Peer), bool>>,
     /// The ended lives whose orphans may not all be announced yet, and until when that is waited for.
     dead: BTreeMap<Peer, Duration>,
-    /// The orphans that the workers were told of.
+    /// Whether all nodes have announced everything, as the workers were told last.
     settled: bool,
     /// Closed by others, not looked at yet.
     closed: Vec<JobId>,
@@ -703,7 +703,7 @@ impl Table {
         }
     }
 
-    /// Has it?
+    /// Has every live node announced what it had of the dead, as far as this node knows?
     pub(crate) fn is_settled(&self) -> bool {
         self.settled
     }
@@ -755,7 +755,7 @@ impl Table {
 /// How that panic begins.
 pub(crate) const GIVEN_UP: &str = "a job was given up";
 
-/// The message of a job's panic that has taken down so many nodes.
+/// The panic message for a job that has taken down so many nodes.
 pub(crate) fn given_up(id: &JobId, nodes: u32) -> String {
     format!(
         "{GIVEN_UP}: {nodes} nodes died while they ran it; if it was not its fault, raise SATIN_MAX_CRASHES (job {id})"

@@ -63,7 +63,7 @@ impl Steal {
     }
 
     /// The end of a turn: what the workers can spare goes to those who ask, and if they have nothing to do others are asked.
-    /// Some hosted jobs may be `only_for_others`.
+    /// `only_for_others`: jobs are held here that this node is not to run; one is offered even if workers are idle.
     pub(crate) fn flush(&mut self, cx: &mut Context<'_>, only_for_others: bool) {
         self.look_again_if_worth(cx);
         let hands = &cx.books.hands;
@@ -92,7 +92,7 @@ impl Steal {
     }
 
     fn look_again_if_worth(&mut self, cx: &mut Context<'_>) {
-        if cx.books.is_worth_a_look() {
+        if cx.books.take_look_again() {
             self.victim.look_again();
         }
     }
@@ -216,7 +216,7 @@ impl Steal {
         self.victim.remove(from, request);
     }
 
-    /// The workers have answered that request: for whom it was, unless nobody waits for it any more.
+    /// The workers have answered that request: the asker that it was for; `None` if that request is not under way.
     pub(crate) fn took(
         &mut self,
         cx: &mut Context<'_>,
@@ -242,9 +242,10 @@ impl Steal {
         hosted.is_some_and(|hosted| cx.now < hosted.since + FAR_REST * asker.round_trip)
     }
 
-    /// Serves that asker with nothing, as the job is not for it: it is told so, or hangs on for a while; for longer, if the job is for others.
-    pub(crate) fn pass_over(&mut self, cx: &mut Context<'_>, asker: Asker, is_for_others: bool) {
-        let wait = match is_for_others {
+    /// Serves that asker with nothing, as the job is not for it: it is told so, or
+    /// hangs on for a while; for longer, if the job must wait.
+    pub(crate) fn pass_over(&mut self, cx: &mut Context<'_>, asker: Asker, must_wait: bool) {
+        let wait = match must_wait {
             true => BURY_REST.max(asker.round_trip),
             false => asker.round_trip,
         };

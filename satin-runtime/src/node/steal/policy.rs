@@ -14,7 +14,7 @@ pub struct Around<'a> {
     pub giver: Option<(Peer, u32)>,
 }
 
-/// A rule for whom an idle node asks for work.
+/// Decides whom an idle node asks for work.
 ///
 /// A policy has one or two lanes. In each, one request at a time is under way; both are under way side by side. When a
 /// round of requests in a lane has failed, the lane rests on its lifelines.

@@ -194,7 +194,7 @@ impl Victim {
         self.askers.push_front(asker);
     }
 
-    /// Tells all askers that there is nothing, for ever.
+    /// Tells all askers that there is nothing.
     pub(super) fn close(&mut self, cx: &mut Context<'_>) {
         self.unpark();
         for asker in self.askers.drain(..) {
