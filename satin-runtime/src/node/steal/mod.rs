@@ -6,8 +6,8 @@
 //! * `trips`: how far the others are.
 //! * `numbers`: and what goes wrong if they are wrong.
 //!
-//! A theft ends here as soon as its jobs are in the [books](super::books), on both sides: what becomes of them is the business
-//! of [`repair`](super::repair), which this conversation does not know.
+//! A theft ends here as soon as its jobs are in the books, on both sides: what becomes of them is the business
+//! of `repair`, which this conversation does not know.
 
 mod crs;
 mod mw;
