@@ -29,9 +29,9 @@ const ALONE: u32 = 10;
 const REST: Duration = Duration::from_secs(200);
 /// So long after that every node must have ended.
 const END: Duration = Duration::from_secs(60);
-/// More events than this are a pool that talks to itself, unless so much time has passed in it that this is the usual chatter
-/// of nodes that have nothing to do: so many a second.
+/// More events than this are a pool that talks to itself, unless they are no more than [`EVENTS_A_SECOND`].
 const EVENTS: u64 = 3_000_000;
+/// The usual chatter of nodes that have nothing to do: they may idle for hours.
 const EVENTS_A_SECOND: u64 = 500;
 
 /// What is to be tried.

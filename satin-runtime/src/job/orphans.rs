@@ -93,14 +93,19 @@ impl OrphanIndex {
         self.deadly.contains_key(id) || self.is_main_to_fear(id)
     }
 
-    /// Whether that job has taken down nodes, and what is to become of it.
+    /// What is to become of that job, which came with so many `crashes`, if it has taken down nodes. A job that comes with any has
+    /// been offered to others already, and is not held for them again.
     #[must_use]
-    pub fn deadly(&self, id: &JobId, fingerprint: Fingerprint) -> Deadly {
+    pub fn deadly(&self, id: &JobId, fingerprint: Fingerprint, crashes: u32) -> Deadly {
         let there = self.deadly.get(id);
-        match there.and_then(|there| there.get(&fingerprint)) {
+        let is = match there.and_then(|there| there.get(&fingerprint)) {
             Some(is) => is.clone(),
             None if self.is_main_to_fear(id) => Deadly::Held(1),
             None => Deadly::Not,
+        };
+        match is {
+            Deadly::Held(_) if crashes > 0 => Deadly::Not,
+            is => is,
         }
     }
 
@@ -178,17 +183,34 @@ mod tests {
         index.learn(deadly);
         assert_eq!(index.kin(&id(&[0, 1])), Kin::Perhaps);
         assert!(index.is_suspect(&id(&[0, 1, 2])) && !index.is_suspect(&id(&[0, 1])));
-        assert_eq!(index.deadly(&id(&[0, 1, 2]), PRINT), Deadly::Held(2));
-        assert_eq!(index.deadly(&id(&[0, 1, 2]), Fingerprint(8)), Deadly::Not);
+        assert_eq!(index.deadly(&id(&[0, 1, 2]), PRINT, 0), Deadly::Held(2));
+        assert_eq!(
+            index.deadly(&id(&[0, 1, 2]), Fingerprint(8), 0),
+            Deadly::Not
+        );
+    }
+
+    #[test]
+    fn a_job_that_others_were_asked_for_already_is_not_held_again_but_may_be_given_up() {
+        let mut index = OrphanIndex::default();
+        let given_up = Deadly::GivenUp("it took down three".into());
+        for (place, is) in [(1, Deadly::Held(2)), (2, given_up.clone())] {
+            index.learn(OrphanNews::Deadly(id(&[0, place]), PRINT, is));
+        }
+        assert_eq!(index.deadly(&id(&[0, 1]), PRINT, 2), Deadly::Not);
+        assert_eq!(index.deadly(&id(&[0, 2]), PRINT, 2), given_up);
     }
 
     #[test]
     fn after_the_end_of_a_master_root_jobs_of_main_are_for_others() {
         let mut index = OrphanIndex::default();
         index.learn(OrphanNews::Careful(true));
-        assert_eq!(index.deadly(&id(&[3]), PRINT), Deadly::Held(1));
-        assert_eq!(index.deadly(&id(&[3, 0]), PRINT), Deadly::Not);
-        assert_eq!(index.deadly(&id(&[RootName::OTHERS]), PRINT), Deadly::Not);
+        assert_eq!(index.deadly(&id(&[3]), PRINT, 0), Deadly::Held(1));
+        assert_eq!(index.deadly(&id(&[3, 0]), PRINT, 0), Deadly::Not);
+        assert_eq!(
+            index.deadly(&id(&[RootName::OTHERS]), PRINT, 0),
+            Deadly::Not
+        );
     }
 
     #[test]

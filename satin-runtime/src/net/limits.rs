@@ -83,8 +83,7 @@ pub const SUMS: Duration = Duration::from_secs(10);
 pub const HANDSHAKE: Duration = Duration::from_secs(5);
 
 /// Bytes that may wait for one peer that takes nothing. If it has taken nothing for [`IDLE`] then, the connection is closed, as if
-/// it had broken:
-/// both sides compare their books when it is made again.
+/// it had broken: both sides compare their books when it is made again.
 pub const WAITING: usize = if cfg!(test) { 4 << 20 } else { 256 << 20 };
 
 /// Messages that may wait for one peer to which no connection stands. Beyond that the oldest are dropped.

@@ -100,10 +100,10 @@ impl Inspection {
     /// has to begin anew.
     #[must_use]
     pub fn under_way(&self) -> usize {
-        let of_root = |id: &JobId| id.path().nth(1).is_none();
         let hosted = self.hosted.iter();
-        let hosted = hosted.filter(|hosted| !(hosted.waiters.is_empty() && of_root(&hosted.id)));
-        let entries = self.entries.iter().filter(|entry| !of_root(&entry.id));
+        let hosted =
+            hosted.filter(|hosted| !(hosted.waiters.is_empty() && hosted.id.is_root_job()));
+        let entries = self.entries.iter().filter(|entry| !entry.id.is_root_job());
         let books = self.outstanding.len() + hosted.count() + entries.count();
         books + self.unsaid + self.undone + self.fetches + self.waiting + self.bounds + self.sharing
     }

@@ -1210,12 +1210,12 @@ impl Pool {
         Some(Found { slot: slot.0, back })
     }
 
-    /// The job, which the caller has taken, is to be had again.
     /// Did that job come back with a mark? It is done now.
     pub(super) fn is_repaired(&self, job: &Slot) -> bool {
         lock(&self.ledger.books).repairs.remove(&SlotRef(job))
     }
 
+    /// The job, which the caller has taken, is to be had again.
     pub(super) fn come_back(&self, job: &Slot, depth: u16, back: Back) {
         self.come_back_under(lock(&self.ledger.books), job, depth, back);
     }

@@ -60,8 +60,8 @@ impl Orphans {
         self.read().index.is_suspect(id)
     }
 
-    fn deadly(&self, id: &JobId, fingerprint: Fingerprint) -> Deadly {
-        self.read().index.deadly(id, fingerprint)
+    fn deadly(&self, id: &JobId, fingerprint: Fingerprint, crashes: u32) -> Deadly {
+        self.read().index.deadly(id, fingerprint, crashes)
     }
 
     /// If that job is known, does what must be done before it can become unknown.
@@ -145,9 +145,8 @@ impl Pool {
             return false; // nobody else can run it
         };
         let (name, fingerprint) = (parcel.id, parcel.fingerprint);
-        let crashes = match orphans.deadly(id, fingerprint) {
+        let crashes = match orphans.deadly(id, fingerprint, repair.crashes) {
             Deadly::Not => return false,
-            Deadly::Held(_) if repair.crashes > 0 => return false,
             Deadly::Held(nodes) => nodes,
             Deadly::GivenUp(story) => {
                 self.give_up(job, story, fingerprint);

@@ -41,12 +41,11 @@ impl Invariant for ClosedStop {
         }
         let heard = self.heard.entry(seen.node).or_default();
         let news = seen.books.closed.iter().filter(|id| !heard.contains(id));
-        let is_result = |id: &JobId| id.path().nth(1).is_none();
         for closed in news {
             let mut below = own()
                 .filter(|hosted| closed.is_ancestor_of(&hosted.id) && had.contains(&hosted.key));
             let is_done = |hosted: &Hosted| hosted.stage == Stage::Done;
-            if let Some(left) = below.find(|left| !(is_result(&left.id) && is_done(left))) {
+            if let Some(left) = below.find(|left| !(left.id.is_root_job() && is_done(left))) {
                 let (node, id) = (seen.node, &left.id);
                 return Err(format!(
                     "node {node} hears that {closed} is closed, and has the orphan {id} on"

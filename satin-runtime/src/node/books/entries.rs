@@ -125,6 +125,24 @@ impl Hosted {
     pub(crate) fn is_waited_for_by(&self, peer: Peer) -> bool {
         self.waiters.range(all_of(peer)).next().is_some()
     }
+
+    /// The answer, once the job is done.
+    pub(crate) fn answer(&self) -> Option<&Answer> {
+        match &self.state {
+            State::Done(answer) => Some(answer),
+            _ => None,
+        }
+    }
+
+    /// That answer under the job's name, as others keep it.
+    pub(crate) fn saved(&self, answer: Answer) -> Saved {
+        Saved {
+            id: self.id.clone(),
+            fingerprint: self.fingerprint,
+            root: self.root.fingerprint,
+            answer,
+        }
+    }
 }
 
 /// In place of a peer: this node itself, whichever life it is in. No node has that name.
@@ -438,19 +456,8 @@ impl Books {
 
     /// The finished orphans.
     pub(crate) fn legacy(&self) -> Vec<Saved> {
-        let orphans = self.orphans.iter();
-        let finished = orphans.filter_map(|((id, fingerprint), key)| {
-            let hosted = self.hosted.get(key)?;
-            let State::Done(answer) = &hosted.state else {
-                return None;
-            };
-            Some(Saved {
-                id: id.clone(),
-                fingerprint: *fingerprint,
-                root: hosted.root.fingerprint,
-                answer: answer.clone(),
-            })
-        });
+        let orphans = self.orphans.values().map(|key| &self.hosted[key]);
+        let finished = orphans.filter_map(|hosted| Some(hosted.saved(hosted.answer()?.clone())));
         finished.collect()
     }
 
@@ -463,14 +470,14 @@ impl Books {
     pub(crate) fn root_results(&self) -> Vec<(JobId, Fingerprint)> {
         let orphans = self.orphans.iter();
         let roots = orphans.filter(|((id, _), key)| {
-            id.path().nth(1).is_none() && matches!(self.hosted[key].state, State::Done(_))
+            id.is_root_job() && matches!(self.hosted[key].state, State::Done(_))
         });
         roots.map(|(name, _)| name.clone()).collect()
     }
 
     /// The finished orphans that are root jobs, the oldest first, and how large their results are.
     pub(crate) fn root_results_by_size(&self) -> Vec<(HostKey, usize)> {
-        let roots = (self.orphans.iter()).filter(|((id, _), _)| id.path().nth(1).is_none());
+        let roots = (self.orphans.iter()).filter(|((id, _), _)| id.is_root_job());
         let sizes = roots.filter_map(|(_, key)| match &self.hosted[key].state {
             State::Done(answer) => Some((*key, answer.size())),
             _ => None,

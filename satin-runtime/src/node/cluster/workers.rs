@@ -911,9 +911,8 @@ impl Workers {
             return Verdict::Claim;
         }
         let marked = kin != Kin::Nothing;
-        match self.index.deadly(id, fingerprint) {
+        match self.index.deadly(id, fingerprint, crashes) {
             Deadly::Not => Verdict::Run(marked),
-            Deadly::Held(_) if crashes > 0 => Verdict::Run(marked),
             is => Verdict::KeepOff(is, marked),
         }
     }

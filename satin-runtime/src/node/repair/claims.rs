@@ -2,8 +2,8 @@
 
 use super::{
     super::{
-        Action, Context, Departure, Peer, Rule, Token, Wanted,
-        books::{HERE, Job, Kind, Source, State},
+        Action, Context, Departure, HostKey, Peer, Rule, Token, Wanted,
+        books::{HERE, Job, Kind, Source},
     },
     Repair, Why,
 };
@@ -74,12 +74,7 @@ impl Repair {
                 cx.books.outbox(from).miss.push(token);
                 continue;
             };
-            cx.books.wait(key, (from, token), came, false);
-            if let Some(hosted) = cx.books.hosted(key)
-                && matches!(hosted.state, State::Done(_))
-            {
-                cx.books.outbox(from).answers.push(token);
-            }
+            Repair::wait_too(cx, key, (from, token), came);
         }
     }
 
@@ -129,14 +124,22 @@ impl Repair {
         let Some(key) = cx.books.find(&parcel.id, parcel.fingerprint) else {
             return false;
         };
-        cx.books.wait(key, (from, token), came, false);
         cx.books.outbox(from).have.push(token);
-        if let Some(hosted) = cx.books.hosted(key)
-            && matches!(hosted.state, State::Done(_))
-        {
-            cx.books.outbox(from).answers.push(token);
-        }
+        Repair::wait_too(cx, key, (from, token), came);
         true
+    }
+
+    /// One more peer waits for the answer of a hosted job, which may be here already.
+    fn wait_too(cx: &mut Context<'_>, key: HostKey, waiter: (Peer, Token), came: u64) {
+        cx.books.wait(key, waiter, came, false);
+        if cx
+            .books
+            .look(key)
+            .is_some_and(|hosted| hosted.answer().is_some())
+        {
+            let (peer, token) = waiter;
+            cx.books.outbox(peer).answers.push(token);
+        }
     }
 
     pub(crate) fn disowned(&mut self, cx: &mut Context<'_>, from: Peer, tokens: &[Token]) {

@@ -46,13 +46,9 @@ impl Over {
 
     /// Is the root job over of which that job is a part? A root job itself never is: its result stays.
     pub(super) fn is_past(&self, term: u32, id: &JobId) -> bool {
-        let number = id.path().next().filter(|_| !is_root(id));
+        let number = id.path().next().filter(|_| !id.is_root_job());
         number.is_some_and(|number| self.tags.contains(&Over::name(RootTag { term, number })))
     }
-}
-
-pub(super) fn is_root(id: &JobId) -> bool {
-    id.path().nth(1).is_none()
 }
 
 impl Repair {
@@ -106,7 +102,7 @@ impl Repair {
     pub(crate) fn closed(&mut self, cx: &mut Context<'_>, id: &JobId) {
         for key in cx.books.orphans_below(id) {
             let stays =
-                |hosted: &Hosted| is_root(&hosted.id) && matches!(hosted.state, State::Done(_));
+                |hosted: &Hosted| hosted.id.is_root_job() && matches!(hosted.state, State::Done(_));
             if !cx.books.look(key).is_some_and(stays) {
                 self.withdraw_entry(cx, key);
             }

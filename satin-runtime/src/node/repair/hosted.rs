@@ -3,7 +3,7 @@
 use super::{
     super::{
         Action, Context, HostKey, Peer, Rule, Taken, Then, Token,
-        books::{HERE, Hosted, State},
+        books::{HERE, State},
     },
     Repair, Why, given_up,
 };
@@ -79,20 +79,14 @@ impl Repair {
             let story = given_up(&parcel.id, victims);
             return self.finish(cx, key, Answer::Panicked(story));
         }
-        if Repair::asks_before(cx, key, &parcel) {
-            return;
-        }
-        if Repair::give(cx, key) {
+        if !Repair::asks_before(cx, key, &parcel) {
+            Repair::give(cx, key);
             cx.actions.push_back(Action::Start(key, parcel));
         }
     }
 
-    /// The workers have it from now on. False if it has gone meanwhile.
-    fn give(cx: &mut Context<'_>, key: HostKey) -> bool {
-        let is_coming = |hosted: &Hosted| hosted.state == State::Coming;
-        if !cx.books.look(key).is_some_and(is_coming) {
-            return false;
-        }
+    /// The workers have a hosted job from now on.
+    fn give(cx: &mut Context<'_>, key: HostKey) {
         let started = cx.books.hands.give(cx.now);
         if let Some(hosted) = cx.books.hosted(key) {
             hosted.state = State::Started;
@@ -100,7 +94,6 @@ impl Repair {
             hosted.since = cx.now;
         }
         cx.books.look_again();
-        true
     }
 
     /// A hosted job that has taken down whoever had it is for others.
@@ -143,13 +136,7 @@ impl Repair {
         cx.books.ended(key);
         let hosted = cx.books.hosted(key)?;
         if hosted.given_up && matches!(answer, Answer::Result { .. } | Answer::Panicked(_)) {
-            let hosted = cx.books.forget(key)?;
-            return Some(Saved {
-                id: hosted.id,
-                fingerprint: hosted.fingerprint,
-                root: hosted.root.fingerprint,
-                answer,
-            });
+            return Some(cx.books.forget(key)?.saved(answer));
         }
         if hosted.unwanted {
             self.forget_unwanted(cx, key);
@@ -227,10 +214,7 @@ impl Repair {
     }
 
     pub(super) fn answer_of(cx: &Context<'_>, key: HostKey) -> Option<Answer> {
-        match &cx.books.look(key)?.state {
-            State::Done(answer) => Some(answer.clone()),
-            _ => None,
-        }
+        cx.books.look(key)?.answer().cloned()
     }
 
     /// A hosted job that is done, and that nobody waits for or may claim, is forgotten.

@@ -6,7 +6,6 @@ use super::{
         books::{HERE, Hosted, State},
     },
     End, Repair, Why,
-    closed::is_root,
 };
 use crate::job::{Answer, Fingerprint, JobId, Saved};
 
@@ -133,7 +132,7 @@ impl Repair {
             return;
         };
         let (id, fingerprint) = (&hosted.id, hosted.fingerprint);
-        let is_kept = matches!(hosted.state, State::Done(_)) && !is_root(id);
+        let is_kept = matches!(hosted.state, State::Done(_)) && !id.is_root_job();
         let is_spare =
             cx.table.is_covered(id, cx.view) || cx.table.is_kept_before(id, fingerprint, cx.view);
         if is_kept && is_spare {
@@ -177,7 +176,7 @@ impl Repair {
                 self.hand_over(cx, before, key);
             }
             self.adopt(cx, key, true);
-            if is_root(&name.0) {
+            if name.0.is_root_job() {
                 self.limit_root_results(cx);
             }
         }
@@ -187,14 +186,7 @@ impl Repair {
     pub(crate) fn kept(cx: &Context<'_>, id: &JobId, fingerprint: Fingerprint) -> Option<Saved> {
         let key = cx.books.orphan_of(id, fingerprint)?;
         let answer = Repair::answer_of(cx, key)?;
-        let root = cx.books.look(key)?.root.fingerprint;
-        let id = id.clone();
-        Some(Saved {
-            id,
-            fingerprint,
-            root,
-            answer,
-        })
+        Some(cx.books.look(key)?.saved(answer))
     }
 
     /// Of the results of root jobs that are kept here the oldest go, if they are too large together.

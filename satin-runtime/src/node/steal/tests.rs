@@ -870,22 +870,7 @@ fn of_two_nodes_that_keep_a_result_one_does_so() {
 #[test]
 fn the_answer_of_a_job_closes_what_others_keep_of_it() {
     let (mut node, [_, thief, owner]) = by_hand();
-    let request = take_for(&mut node, MS, thief, false);
-    let left = 0;
-    let jobs = vec![Taken::Own(Departure(1), parcel())];
-    let took = Event::Took {
-        request,
-        jobs,
-        left,
-    };
-    node.handle(MS, took);
-    let token = actions(&mut node)
-        .into_iter()
-        .find_map(|action| match action {
-            Action::Send(_, Message::Jobs { jobs, .. }) => Some(jobs[0].0),
-            _ => None,
-        });
-    let token = token.expect("the thief is given the job");
+    let token = give(&mut node, thief, vec![parcel()])[0][0];
     let below = parcel().id.child(3);
     node.handle(2 * MS, finished(owner, &[(below, Fingerprint(1))]));
     let answer = Answer::Panicked("so be it".into());
@@ -972,15 +957,19 @@ fn what_is_left_of_the_root_job_of_another_thread_is_not_kept_once_it_is_over_in
 
 /// Gives the thief these jobs; under which tokens.
 fn give(node: &mut Node, thief: Peer, jobs: Vec<Parcel>) -> Vec<Vec<Token>> {
-    let request = take_for(node, MS, thief, false);
     let jobs = jobs.into_iter().zip(1..);
     let jobs = jobs.map(|(parcel, number)| Taken::Own(Departure(number), parcel));
+    give_at(node, MS, thief, jobs.collect())
+}
+
+fn give_at(node: &mut Node, now: Duration, thief: Peer, jobs: Vec<Taken>) -> Vec<Vec<Token>> {
+    let request = take_for(node, now, thief, false);
     let took = Event::Took {
         request,
-        jobs: jobs.collect(),
+        jobs,
         left: 0,
     };
-    node.handle(MS, took);
+    node.handle(now, took);
     let messages = actions(node).into_iter().filter_map(|action| match action {
         Action::Send(_, Message::Jobs { jobs, .. }) => {
             Some(jobs.into_iter().map(|(token, _)| token).collect())
@@ -1183,27 +1172,14 @@ fn the_answer_of_an_orphan_that_had_gone_on_is_kept() {
         });
     // Long after it came, another node takes it.
     let late = Duration::from_secs(5);
-    let request = take_for(&mut node, late, thief, false);
     let jobs = vec![Taken::Hosted(key.expect("it runs"), parcel())];
-    let left = 0;
-    let took = Event::Took {
-        request,
-        jobs,
-        left,
-    };
-    node.handle(late, took);
-    let token = actions(&mut node)
-        .into_iter()
-        .find_map(|action| match action {
-            Action::Send(_, Message::Jobs { jobs, .. }) => Some(jobs[0].0),
-            _ => None,
-        });
+    let token = give_at(&mut node, late, thief, jobs)[0][0];
     node.bury(late + MS, origin);
     let answer = Answer::Result {
         bytes: vec![1],
         needs: Vec::new(),
     };
-    let answers = Message::Answers(vec![(token.expect("it goes on"), answer)]);
+    let answers = Message::Answers(vec![(token, answer)]);
     node.handle(late + 2 * MS, received(thief, answers));
     let entries = node.inspect().entries;
     assert!(entries.len() == 1 && entries[0].finished, "{entries:?}");
