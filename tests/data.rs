@@ -13,9 +13,9 @@ use common::{Habits, Report, Rng, Watchdog, until};
 use satin::{
     Lattice, Max, Min, MinWith, Or, Satin, Shared, Union,
     job::Recall,
-    job::{Answer, BoundName, Offer, RootName, RootRun},
+    job::{Answer, BoundName, DepartureId, HostedId, Offer, RootName, RootRun},
     spawnable,
-    worker::{Outside, Token},
+    worker::Outside,
 };
 use satin_runtime::node::Lattices as _;
 use serde::{Deserialize, Serialize};
@@ -292,8 +292,8 @@ fn lattices_of_every_kind() {
 struct Ears(std::sync::Mutex<Vec<Offer>>, u64);
 
 impl Outside for Ears {
-    fn done(&self, _: u64, _: Answer) {}
-    fn recalled(&self, _: Token, _: Recall) {}
+    fn done(&self, _: HostedId, _: Answer) {}
+    fn recalled(&self, _: DepartureId, _: Recall) {}
     fn root_finished(&self, root: RootRun) {
         satin::data::forget_root(self.1, root.name);
     }

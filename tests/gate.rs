@@ -16,9 +16,9 @@ use common::{
 };
 use satin::{
     hungry,
-    job::{Answer, Back, Parcel, by_number},
+    job::{Answer, Back, DepartureId, HostedId, Parcel, Taken, by_number},
     spawn, spawnable, sync,
-    worker::{Haul, Leaving, Token, current_root},
+    worker::{Haul, current_root},
 };
 
 #[test]
@@ -65,7 +65,7 @@ fn siblings_leave_together_and_never_more_than_half() {
             raise(go);
             // The owner does what came back; nobody answers the others: they come back now.
             for token in 0..20 {
-                gate.put_back(Token(token), Back::default());
+                gate.put_back(DepartureId(token), Back::default());
             }
         },
     );
@@ -101,7 +101,7 @@ fn the_shallowest_of_all_deques_goes_first() {
             let haul = gate.take(100);
             assert_eq!(haul.left, 4);
             let first = own(haul);
-            let depths = |jobs: &[(Token, Parcel)]| -> Vec<usize> {
+            let depths = |jobs: &[(DepartureId, Parcel)]| -> Vec<usize> {
                 jobs.iter()
                     .map(|(_, parcel)| parcel.id.path().count())
                     .collect()
@@ -114,7 +114,7 @@ fn the_shallowest_of_all_deques_goes_first() {
             assert_eq!(ids(&own(gate.take(1))), ids(&first[1..]));
             raise(go);
             for token in 0..20 {
-                gate.put_back(Token(token), Back::default());
+                gate.put_back(DepartureId(token), Back::default());
             }
         },
     );
@@ -167,7 +167,7 @@ fn what_comes_back_is_stolen_by_other_workers() {
         let told = listen(&pool);
         // The other worker is kept busy until the job has left.
         let job = foreign(1, begun, hold).remove(0);
-        pool.gate().host(7, job);
+        pool.gate().host(HostedId(7), job);
         await_flag(begun);
         let sleeps = || pool.figures().iter().map(|of| of.sleeps).sum::<u64>();
         let before = sleeps();
@@ -188,7 +188,7 @@ fn what_comes_back_is_stolen_by_other_workers() {
                 raise(go);
             },
         );
-        assert_eq!(done(&told), (7, answer(1)));
+        assert_eq!(done(&told), (HostedId(7), answer(1)));
     }
 }
 
@@ -200,15 +200,15 @@ fn foreign_jobs_leave_again_until_they_are_started() {
     let [begun, hold] = flags();
     let parcels = foreign(6, begun, hold);
     let stranger = foreign(1, begun, hold).remove(0);
-    gate.host(0, parcels[0].clone());
+    gate.host(HostedId(0), parcels[0].clone());
     await_flag(begun);
-    gate.host(100, stranger.clone());
+    gate.host(HostedId(100), stranger.clone());
     for (key, parcel) in (1..).zip(&parcels[1..]) {
-        gate.host(key, parcel.clone());
+        gate.host(HostedId(key), parcel.clone());
     }
     let hosted = |haul: Haul| -> Vec<u64> {
         let jobs = haul.jobs.into_iter().map(|job| match job {
-            Leaving::Hosted(key, parcel) => {
+            Taken::Hosted(HostedId(key), parcel) => {
                 let sent = if key == 100 {
                     &stranger
                 } else {
@@ -217,21 +217,21 @@ fn foreign_jobs_leave_again_until_they_are_started() {
                 assert_eq!(parcel, *sent);
                 key
             }
-            Leaving::Own(..) => panic!("there are none"),
+            Taken::Own(..) => panic!("there are none"),
         });
         jobs.collect()
     };
     assert_eq!(hosted(gate.take(2)), [5, 4]);
     assert_eq!(hosted(gate.take(100)), [3, 2], "half of four");
-    gate.abort_hosted(1);
-    assert_eq!(done(&told), (1, Answer::Aborted), "at once");
+    gate.abort_hosted(HostedId(1));
+    assert_eq!(done(&told), (HostedId(1), Answer::Aborted), "at once");
     assert_eq!(hosted(gate.take(100)), [100], "half of one");
     assert_eq!(hosted(gate.take(100)), Vec::<u64>::new());
-    gate.abort_hosted(5);
+    gate.abort_hosted(HostedId(5));
     raise(hold);
-    assert_eq!(done(&told), (0, answer(1)));
-    gate.host(6, parcels[5].clone());
-    assert_eq!(done(&told), (6, answer(1)));
+    assert_eq!(done(&told), (HostedId(0), answer(1)));
+    gate.host(HostedId(6), parcels[5].clone());
+    assert_eq!(done(&told), (HostedId(6), answer(1)));
 }
 
 /// Spawns until it is stopped.
@@ -269,10 +269,10 @@ fn a_foreign_job_that_runs_can_be_aborted() {
         |gate| {
             await_flag(ready);
             let (token, parcel) = own(take(gate, 1)).remove(0);
-            here.gate().host(3, parcel);
+            here.gate().host(HostedId(3), parcel);
             await_flag(begun);
-            here.gate().abort_hosted(3);
-            assert_eq!(done(&told), (3, Answer::Aborted));
+            here.gate().abort_hosted(HostedId(3));
+            assert_eq!(done(&told), (HostedId(3), Answer::Aborted));
             assert!(gate.deliver(token, answer(9)));
             raise(go);
         },
@@ -300,10 +300,10 @@ fn a_job_that_makes_no_sense_is_refused() {
         ..job
     };
     for (key, parcel) in (0..).zip([unknown, nameless, cut]) {
-        here.gate().host(key, parcel);
+        here.gate().host(HostedId(key), parcel);
         let (of, answer) = done(&told);
         assert!(
-            of == key && matches!(answer, Answer::Refused(_)),
+            of == HostedId(key) && matches!(answer, Answer::Refused(_)),
             "{key}: {answer:?}"
         );
     }
@@ -417,7 +417,7 @@ fn the_idle_are_counted() {
             await_flag(ready);
             // The one child may have been stolen or not: one of two has nothing to do in the end.
             idle(1);
-            gate.host(0, jobs[0].clone());
+            gate.host(HostedId(0), jobs[0].clone());
             idle(0);
             raise(go);
         },
@@ -445,8 +445,8 @@ fn who_waits_in_a_sync_is_idle_and_helps() {
             told.try_iter().for_each(drop);
             raise(go);
             hear(&told, |told| (*told == Told::Idle(1)).then_some(()));
-            gate.host(0, job);
-            assert_eq!(done(&told), (0, answer(1)));
+            gate.host(HostedId(0), job);
+            assert_eq!(done(&told), (HostedId(0), answer(1)));
             hear(&told, |told| (*told == Told::Idle(1)).then_some(()));
             assert!(gate.deliver(token, answer(77)));
         },
@@ -493,7 +493,7 @@ fn roots_wait_until_they_are_released() {
         let root = scope.spawn(|| pool.run(|| fib(10)));
         // The worker runs foreign jobs, again and again, and goes to sleep, but starts no root.
         for key in 0..3 {
-            gate.host(key, job.clone());
+            gate.host(HostedId(key), job.clone());
             done(&told);
             hear(&told, |told| match told {
                 Told::Started(_) => panic!("the root was held"),
@@ -604,11 +604,11 @@ fn many_jobs_pass_in_batches() {
                 let count = jobs.len();
                 for (token, parcel) in jobs {
                     assert!(by_number(parcel.function).is_some());
-                    b.gate().host(token.0, parcel);
+                    b.gate().host(HostedId(token.0), parcel);
                 }
                 for _ in 0..count {
                     let (key, answer) = done(&told);
-                    assert!(gate.deliver(Token(key), answer));
+                    assert!(gate.deliver(DepartureId(key.0), answer));
                 }
                 passed += count;
             }

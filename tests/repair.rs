@@ -16,9 +16,12 @@ use common::{
 };
 use satin::{
     Satin,
-    job::{Answer, Back, Deadly, Fingerprint, JobId, OrphanNews, Parcel, Recall, Repair},
+    job::{
+        Answer, Back, Deadly, DepartureId, Fingerprint, HostedId, JobId, OrphanNews, Parcel,
+        Recall, Repair,
+    },
     spawn, spawnable, sync,
-    worker::{Gate, Token},
+    worker::Gate,
 };
 
 /// Spawns a family, which is to leave before `go`.
@@ -54,7 +57,7 @@ fn children(of: &JobId, numbers: impl IntoIterator<Item = u32>) -> Vec<String> {
     numbers.map(|number| of.child(number).to_string()).collect()
 }
 
-fn sorted(jobs: &[(Token, Parcel)]) -> Vec<String> {
+fn sorted(jobs: &[(DepartureId, Parcel)]) -> Vec<String> {
     let mut ids = ids(jobs);
     ids.sort();
     ids
@@ -64,7 +67,7 @@ fn sorted(jobs: &[(Token, Parcel)]) -> Vec<String> {
 fn bereaved_of<R: Send>(
     pool: &Satin,
     program: impl FnOnce() -> R + Send,
-    outside: impl FnOnce(&Gate, Token, Parcel),
+    outside: impl FnOnce(&Gate, DepartureId, Parcel),
 ) -> R {
     let [begun, until] = flags();
     let others = pool.figures().len() as u32 - 1;
@@ -94,7 +97,7 @@ struct Flags {
 fn bereaved(
     pool: &Satin,
     count: u32,
-    story: impl FnOnce(&Gate, Flags, Token, Parcel),
+    story: impl FnOnce(&Gate, Flags, DepartureId, Parcel),
 ) -> (u32, u32) {
     let [go, ready, on, ran] = flags();
     let sum = bereaved_of(
@@ -234,7 +237,7 @@ fn children_of_a_marked_job_are_claimed() {
 }
 
 /// A family of ten has left, and its node died. Takes all its children, once they have been spawned again.
-fn spawned_again(pool: &Satin, settled: bool) -> Vec<(Token, Parcel)> {
+fn spawned_again(pool: &Satin, settled: bool) -> Vec<(DepartureId, Parcel)> {
     let mut jobs = Vec::new();
     let result = bereaved(pool, 10, |gate, flags, token, parcel| {
         gate.orphan(OrphanNews::Settled(settled));
@@ -485,7 +488,7 @@ fn an_answer_to_a_claim_changes_mutable_arguments() {
 fn hosted_again(
     here: &Satin,
     there: &Satin,
-    story: impl FnOnce(&Gate, &mpsc::Receiver<Told>, Flags, Token) -> Answer,
+    story: impl FnOnce(&Gate, &mpsc::Receiver<Told>, Flags, DepartureId) -> Answer,
 ) -> (u32, u32) {
     let told = listen(there);
     let _nobody = listen(here);
@@ -495,7 +498,7 @@ fn hosted_again(
         let (token, parcel) = own(take(gate, 1)).remove(0);
         assert_eq!((parcel.repair, parcel.term), (MARKED, 7));
         are_here(&there.gate(), &parcel, &[1], flags.ran);
-        there.gate().host(3, parcel.clone());
+        there.gate().host(HostedId(3), parcel.clone());
         let (claim, child) = claimed(&told);
         assert_eq!((child.id, child.term), (parcel.id.child(1), 7));
         let answer = story(&there.gate(), &told, flags, claim);
@@ -513,7 +516,7 @@ fn marks_travel() {
             raise(flags.on);
             assert!(gate.deliver(claim, answer(100)));
             let (key, answer) = done(told);
-            assert_eq!(key, 3);
+            assert_eq!(key, HostedId(3));
             answer
         });
         assert_eq!(result, (2 + 100, 2));
@@ -529,13 +532,13 @@ fn a_claim_is_recalled_when_nobody_wants_it() {
         let (sum, _) = hosted_again(&here, &there, |gate, told, flags, claim| {
             await_flag(flags.ready);
             raise(flags.on);
-            gate.abort_hosted(3);
+            gate.abort_hosted(HostedId(3));
             let recalled = hear(told, |told| match told {
                 Told::Recalled(token, why) => Some((*token, *why)),
                 _ => None,
             });
             assert_eq!(recalled, (claim, Recall::Unwanted));
-            assert_eq!(done(told), (3, Answer::Aborted));
+            assert_eq!(done(told), (HostedId(3), Answer::Aborted));
             assert!(!gate.deliver(claim, answer(100)));
             answer(5)
         });

@@ -18,22 +18,22 @@ use common::{
     wait_for,
 };
 use satin::{
-    job::{Answer, Back, Fingerprint, JobId, Recall, Saved},
+    job::{Answer, Back, DepartureId, Fingerprint, HostedId, JobId, Recall, Saved},
     spawn, spawnable, sync,
-    worker::{Gate, Token},
+    worker::Gate,
 };
 
 fn job() -> JobId {
     JobId::ROOT.child(0).child(1)
 }
 
-const KEY: u64 = 3;
+const KEY: HostedId = HostedId(3);
 
 /// The job ended: it was given up, and this was saved.
 fn saved(told: &mpsc::Receiver<Told>) -> Vec<Saved> {
     let mut saved = hear(told, |told| match told {
         Told::Saved(key, saved) => Some((*key, saved.clone())),
-        Told::Done(key, answer) => panic!("{key} is done: {answer:?}"),
+        Told::Done(key, answer) => panic!("{key:?} is done: {answer:?}"),
         _ => None,
     });
     assert_eq!(saved.0, KEY);
@@ -41,7 +41,7 @@ fn saved(told: &mpsc::Receiver<Told>) -> Vec<Saved> {
     saved.1
 }
 
-fn recalled(told: &mpsc::Receiver<Told>) -> (Token, Recall) {
+fn recalled(told: &mpsc::Receiver<Told>) -> (DepartureId, Recall) {
     hear(told, |told| match told {
         Told::Recalled(token, why) => Some((*token, *why)),
         _ => None,
@@ -58,7 +58,7 @@ fn unit_of(parent: &JobId, number: u32, ran: usize, answer: Answer) -> Saved {
 }
 
 /// Takes all of a family's children, the oldest first.
-fn take_all(gate: &Gate, count: usize) -> Vec<Token> {
+fn take_all(gate: &Gate, count: usize) -> Vec<DepartureId> {
     let mut tokens = Vec::new();
     while tokens.len() < count {
         tokens.extend(own(take(gate, 100)).iter().map(|(token, _)| *token));
@@ -188,13 +188,13 @@ fn a_job_may_be_quicker() {
     gate.host(KEY, parcel(job(), "hold", &(begun, until)));
     await_flag(begun);
     // One that has not been started is given up at once.
-    gate.host(4, parcel(job(), "hold", &(begun, until)));
-    gate.save_hosted(4);
+    gate.host(HostedId(4), parcel(job(), "hold", &(begun, until)));
+    gate.save_hosted(HostedId(4));
     let at_once = hear(&told, |told| match told {
         Told::Saved(key, saved) => Some((*key, saved.len())),
         _ => None,
     });
-    assert_eq!(at_once, (4, 0));
+    assert_eq!(at_once, (HostedId(4), 0));
     gate.save_hosted(KEY);
     raise(until);
     assert_eq!(done(&told), (KEY, answer(1)));

@@ -10,7 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use satin::{job::Answer, worker::Leaving};
+use satin::job::{Answer, Taken};
 use serde::Serialize;
 
 use crate::jsonl;
@@ -142,7 +142,7 @@ fn measure(program: Program, time: Duration, pause: Duration) -> anyhow::Result<
                 let asked = Instant::now();
                 let job = loop {
                     match gate.take(1).jobs.pop() {
-                        Some(Leaving::Own(token, _)) => break Some(token),
+                        Some(Taken::Own(token, _)) => break Some(token),
                         _ if !running.load(Relaxed) => break None,
                         _ => std::hint::spin_loop(),
                     }

@@ -18,8 +18,11 @@ use std::{
 
 use satin::{
     Satin,
-    job::{Answer, Back, Fingerprint, JobId, OrphanNews, Parcel, Recall, Repair, Saved, by_number},
-    worker::{Leaving, Outside, Token},
+    job::{
+        Answer, Back, DepartureId, Fingerprint, HostedId, JobId, OrphanNews, Parcel, Recall,
+        Repair, Saved, Taken, by_number,
+    },
+    worker::Outside,
 };
 
 /// How long anything may take before a test gives up: only a watchdog.
@@ -109,7 +112,7 @@ impl Drop for Waits {
 
 /// A job that was taken.
 #[derive(Clone, Debug)]
-pub struct Taken {
+pub struct Departed {
     pub id: JobId,
     pub function: &'static str,
     pub fingerprint: Fingerprint,
@@ -119,7 +122,7 @@ pub struct Taken {
 /// What the thief did.
 #[derive(Debug, Default)]
 pub struct Report {
-    pub taken: Vec<Taken>,
+    pub taken: Vec<Departed>,
     /// Ran in the other pool, and the answer was wanted.
     pub travelled: usize,
     /// Brought back undone, in whatever way.
@@ -202,34 +205,39 @@ pub fn until(
 
 /// What the pools tell the thief.
 enum Told {
-    /// The other pool is done with a job; the key is the token.
-    Done(Token, Answer),
+    /// The other pool is done with a job, which it hosts under the number of its departure.
+    Done(HostedId, Answer),
     /// The first pool does not want it any more.
-    Recalled(Token),
+    Recalled(DepartureId),
     /// The first pool has met an orphan.
-    Claimed(Token, Parcel),
+    Claimed(DepartureId, Parcel),
     /// The other pool has given a job up.
-    Saved(Token, Vec<Saved>),
+    Saved(HostedId, Vec<Saved>),
+}
+
+/// The other pool hosts a job under the number of its departure.
+fn hosted_as(token: DepartureId) -> HostedId {
+    HostedId(token.0)
 }
 
 struct Ear(mpsc::Sender<Told>);
 
 // Nobody listens any more if the test has failed.
 impl Outside for Ear {
-    fn done(&self, key: u64, answer: Answer) {
-        let _ = self.0.send(Told::Done(Token(key), answer));
+    fn done(&self, key: HostedId, answer: Answer) {
+        let _ = self.0.send(Told::Done(key, answer));
     }
 
-    fn recalled(&self, token: Token, _: Recall) {
+    fn recalled(&self, token: DepartureId, _: Recall) {
         let _ = self.0.send(Told::Recalled(token));
     }
 
-    fn claimed(&self, token: Token, parcel: Parcel) {
+    fn claimed(&self, token: DepartureId, parcel: Parcel) {
         let _ = self.0.send(Told::Claimed(token, parcel));
     }
 
-    fn saved(&self, key: u64, saved: Vec<Saved>) {
-        let _ = self.0.send(Told::Saved(Token(key), saved));
+    fn saved(&self, key: HostedId, saved: Vec<Saved>) {
+        let _ = self.0.send(Told::Saved(key, saved));
     }
 }
 
@@ -240,7 +248,7 @@ type Name = (JobId, Fingerprint);
 #[derive(Default)]
 struct Orphan {
     answer: Option<Answer>,
-    claims: Vec<Token>,
+    claims: Vec<DepartureId>,
 }
 
 struct Thief<'t> {
@@ -251,15 +259,15 @@ struct Thief<'t> {
     waits: Option<Waits>,
     rng: Rng,
     report: Report,
-    hosted: HashSet<Token>,
+    hosted: HashSet<DepartureId>,
     orphans: HashMap<Name, Orphan>,
     /// Those that the other pool runs, and the poll at which it gives them up.
-    running: HashMap<Token, (Name, u64)>,
+    running: HashMap<DepartureId, (Name, u64)>,
     /// Kept jobs, and the poll at which they are put back.
-    kept: Vec<(Token, u64)>,
-    recalled: HashSet<Token>,
+    kept: Vec<(DepartureId, u64)>,
+    recalled: HashSet<DepartureId>,
     /// Answers that nobody wanted: they must turn out to be recalled.
-    unwanted: HashSet<Token>,
+    unwanted: HashSet<DepartureId>,
     told: mpsc::Receiver<Told>,
 }
 
@@ -325,15 +333,15 @@ impl<'t> Thief<'t> {
             busy = true;
             match told {
                 Told::Recalled(token) => self.recalled(token),
-                Told::Done(token, answer) => self.done(token, answer),
+                Told::Done(key, answer) => self.done(DepartureId(key.0), answer),
                 Told::Claimed(token, parcel) => self.claimed(token, &parcel),
-                Told::Saved(token, saved) => self.saved(token, saved),
+                Told::Saved(key, saved) => self.saved(DepartureId(key.0), saved),
             }
         }
         for (token, (_, give_up)) in &mut self.running {
             if *give_up <= poll {
                 *give_up = u64::MAX;
-                self.b.gate().save_hosted(token.0);
+                self.b.gate().save_hosted(hosted_as(*token));
             }
         }
         while let Some(place) = self.kept.iter().position(|(_, until)| *until <= poll) {
@@ -344,15 +352,15 @@ impl<'t> Thief<'t> {
         busy
     }
 
-    fn recalled(&mut self, token: Token) {
+    fn recalled(&mut self, token: DepartureId) {
         assert!(self.recalled.insert(token), "recalled twice");
         self.watch.recalled.fetch_add(1, SeqCst);
         if self.hosted.contains(&token) {
-            self.b.gate().abort_hosted(token.0);
+            self.b.gate().abort_hosted(hosted_as(token));
         }
     }
 
-    fn done(&mut self, token: Token, answer: Answer) {
+    fn done(&mut self, token: DepartureId, answer: Answer) {
         assert!(self.hosted.remove(&token), "done twice");
         if let Some((name, _)) = self.running.remove(&token) {
             return self.orphan_done(name, answer);
@@ -374,7 +382,7 @@ impl<'t> Thief<'t> {
         }
     }
 
-    fn claimed(&mut self, token: Token, parcel: &Parcel) {
+    fn claimed(&mut self, token: DepartureId, parcel: &Parcel) {
         assert!(parcel.repair.marked, "only marked jobs claim");
         let name = (parcel.id.clone(), parcel.fingerprint);
         let Some(orphan) = self.orphans.get_mut(&name) else {
@@ -416,7 +424,7 @@ impl<'t> Thief<'t> {
     }
 
     /// The other pool has given a job up, but this is left of it.
-    fn saved(&mut self, token: Token, saved: Vec<Saved>) {
+    fn saved(&mut self, token: DepartureId, saved: Vec<Saved>) {
         assert!(self.hosted.remove(&token), "done twice");
         let (name, _) = self.running.remove(&token).expect("it is an orphan");
         for Saved {
@@ -436,13 +444,13 @@ impl<'t> Thief<'t> {
         self.orphan_gone(&name);
     }
 
-    fn answer_claim(&mut self, token: Token, answer: Answer) {
+    fn answer_claim(&mut self, token: DepartureId, answer: Answer) {
         if self.deliver(token, answer) {
             self.report.claimed += 1;
         }
     }
 
-    fn withdraw(&mut self, token: Token) {
+    fn withdraw(&mut self, token: DepartureId) {
         let repair = Repair {
             marked: true,
             crashes: 1,
@@ -458,7 +466,7 @@ impl<'t> Thief<'t> {
     }
 
     /// The other pool runs the job, and so does the first.
-    fn orphan(&mut self, token: Token, parcel: Parcel, poll: u64) {
+    fn orphan(&mut self, token: DepartureId, parcel: Parcel, poll: u64) {
         let name = (parcel.id.clone(), parcel.fingerprint);
         self.a
             .gate()
@@ -473,7 +481,7 @@ impl<'t> Thief<'t> {
         };
         self.running.insert(token, (name, give_up));
         self.hosted.insert(token);
-        self.b.gate().host(token.0, parcel.clone());
+        self.b.gate().host(hosted_as(token), parcel.clone());
         let repair = Repair {
             marked: true,
             crashes: parcel.repair.crashes + 1,
@@ -488,7 +496,7 @@ impl<'t> Thief<'t> {
         }
     }
 
-    fn deliver(&mut self, token: Token, answer: Answer) -> bool {
+    fn deliver(&mut self, token: DepartureId, answer: Answer) -> bool {
         // Over the wire and back.
         let answer: Answer = postcard::from_bytes(&postcard::to_stdvec(&answer).unwrap()).unwrap();
         let wanted = self.a.gate().deliver(token, answer.clone());
@@ -499,7 +507,7 @@ impl<'t> Thief<'t> {
         wanted
     }
 
-    fn bring_back(&mut self, token: Token) {
+    fn bring_back(&mut self, token: DepartureId) {
         if self.a.gate().put_back(token, Back::default()) {
             self.report.returned += 1;
         } else {
@@ -516,7 +524,7 @@ impl<'t> Thief<'t> {
         if self.hosted.len() + self.kept.len() >= most {
             return false;
         }
-        let Some(Leaving::Own(token, parcel)) = self.a.gate().take(1).jobs.pop() else {
+        let Some(Taken::Own(token, parcel)) = self.a.gate().take(1).jobs.pop() else {
             return false;
         };
         // Over the wire.
@@ -542,7 +550,7 @@ impl<'t> Thief<'t> {
             *fingerprint,
             Fingerprint::of(name, arguments).within(parcel.root)
         );
-        self.report.taken.push(Taken {
+        self.report.taken.push(Departed {
             id: id.clone(),
             function: name,
             fingerprint: *fingerprint,
@@ -575,7 +583,7 @@ impl<'t> Thief<'t> {
             self.orphan(token, parcel, poll);
         } else {
             self.hosted.insert(token);
-            self.b.gate().host(token.0, parcel);
+            self.b.gate().host(hosted_as(token), parcel);
         }
         true
     }

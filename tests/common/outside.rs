@@ -13,11 +13,11 @@ use std::{
 use satin::{
     Satin,
     job::{
-        Answer, Fingerprint, JobId, Offer, Parcel, Recall, Repair, RootRun, RootTag, Saved, VTable,
-        number_of, registered,
+        Answer, DepartureId, Fingerprint, HostedId, JobId, Offer, Parcel, Recall, Repair, RootRun,
+        RootTag, Saved, Taken, VTable, number_of, registered,
     },
     spawn, spawnable, sync,
-    worker::{Gate, Haul, Leaving, Outside, Token},
+    worker::{Gate, Haul, Outside},
 };
 use serde::Serialize;
 
@@ -85,12 +85,12 @@ pub fn hold(begun: usize, until: usize) -> u32 {
 pub enum Told {
     Idle(u32),
     Public,
-    Done(u64, Answer),
-    Recalled(Token, Recall),
-    Claimed(Token, Parcel),
+    Done(HostedId, Answer),
+    Recalled(DepartureId, Recall),
+    Claimed(DepartureId, Parcel),
     Held(Vec<(JobId, Fingerprint)>),
     Repaired(JobId),
-    Saved(u64, Vec<Saved>),
+    Saved(HostedId, Vec<Saved>),
     Result(RootTag, Saved),
     Yielded(Vec<Saved>),
     Started(RootTag),
@@ -113,13 +113,13 @@ impl Outside for Ear {
     fn public(&self) {
         self.tell(Told::Public);
     }
-    fn done(&self, key: u64, answer: Answer) {
+    fn done(&self, key: HostedId, answer: Answer) {
         self.tell(Told::Done(key, answer));
     }
-    fn recalled(&self, token: Token, why: Recall) {
+    fn recalled(&self, token: DepartureId, why: Recall) {
         self.tell(Told::Recalled(token, why));
     }
-    fn claimed(&self, token: Token, parcel: Parcel) {
+    fn claimed(&self, token: DepartureId, parcel: Parcel) {
         self.tell(Told::Claimed(token, parcel));
     }
     fn held(&self, jobs: Vec<(JobId, Fingerprint)>) {
@@ -128,7 +128,7 @@ impl Outside for Ear {
     fn repaired(&self, job: JobId) {
         self.tell(Told::Repaired(job));
     }
-    fn saved(&self, key: u64, saved: Vec<Saved>) {
+    fn saved(&self, key: HostedId, saved: Vec<Saved>) {
         self.tell(Told::Saved(key, saved));
     }
     fn root_result(&self, root: RootTag, saved: Saved) {
@@ -164,7 +164,7 @@ pub fn hear<T>(told: &mpsc::Receiver<Told>, wanted: impl Fn(&Told) -> Option<T>)
     }
 }
 
-pub fn done(told: &mpsc::Receiver<Told>) -> (u64, Answer) {
+pub fn done(told: &mpsc::Receiver<Told>) -> (HostedId, Answer) {
     hear(told, |told| match told {
         Told::Done(key, answer) => Some((*key, answer.clone())),
         _ => None,
@@ -179,22 +179,22 @@ pub fn held(told: &mpsc::Receiver<Told>, jobs: usize) -> Vec<(JobId, Fingerprint
     })
 }
 
-pub fn claimed(told: &mpsc::Receiver<Told>) -> (Token, Parcel) {
+pub fn claimed(told: &mpsc::Receiver<Told>) -> (DepartureId, Parcel) {
     hear(told, |told| match told {
         Told::Claimed(token, parcel) => Some((*token, parcel.clone())),
         _ => None,
     })
 }
 
-pub fn own(haul: Haul) -> Vec<(Token, Parcel)> {
+pub fn own(haul: Haul) -> Vec<(DepartureId, Parcel)> {
     let jobs = haul.jobs.into_iter().map(|job| match job {
-        Leaving::Own(token, parcel) => (token, parcel),
-        Leaving::Hosted(key, _) => panic!("{key} is a hosted job"),
+        Taken::Own(token, parcel) => (token, parcel),
+        Taken::Hosted(key, _) => panic!("{key:?} is a hosted job"),
     });
     jobs.collect()
 }
 
-pub fn ids(jobs: &[(Token, Parcel)]) -> Vec<String> {
+pub fn ids(jobs: &[(DepartureId, Parcel)]) -> Vec<String> {
     jobs.iter()
         .map(|(_, parcel)| parcel.id.to_string())
         .collect()

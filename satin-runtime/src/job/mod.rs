@@ -9,6 +9,7 @@
 //! * [`parcel`]: a job as it travels.
 //! * [`repair`]: what is known of earlier runs of a job.
 //! * [`record`]: the 64 bytes in which a job waits to be run.
+//! * [`travel`]: the names that a job has while it is between nodes.
 //!
 //! Knows nothing of threads, deques or other nodes.
 
@@ -21,9 +22,11 @@ pub mod orphans;
 pub mod parcel;
 pub mod record;
 pub mod repair;
+pub mod travel;
 
 pub use function::{Function, Info, VTable, by_number, number_of, program_hash, registered};
 pub use id::{Fingerprint, JobId};
 pub use orphans::{Kin, OrphanIndex};
 pub use parcel::{Answer, BoundName, Offer, Parcel, RootName, RootRun, RootTag, ValueName};
 pub use repair::{Back, Deadly, OrphanNews, Recall, Repair, Saved};
+pub use travel::{DepartureId, HostedId, Taken};

@@ -18,8 +18,8 @@ use crate::{
         Answer, Back, BoundName, Fingerprint, JobId, Offer, OrphanNews, Parcel, Recall, RootName,
         RootRun, RootTag, Saved, ValueName,
     },
-    node::{Departure, Event, HostKey, Lattices, Taken},
-    worker::{Gate, Haul, Leaving, Outside, RootKey, Token},
+    node::{DepartureId, Event, HostedId, Lattices, Taken},
+    worker::{Gate, Haul, Outside, RootKey},
 };
 
 /// What the network thread is told by other threads. Any number of news ring the bell once.
@@ -70,7 +70,7 @@ impl Outside for News {
         self.tell(took(request, haul));
     }
 
-    fn done(&self, key: u64, answer: Answer) {
+    fn done(&self, key: HostedId, answer: Answer) {
         let answer = match answer {
             Answer::Result { bytes, .. } if bytes.len() > limits::VALUE => {
                 Answer::Refused(format!(
@@ -81,15 +81,15 @@ impl Outside for News {
             }
             answer => answer,
         };
-        self.tell(Event::Done(HostKey(key), answer));
+        self.tell(Event::Done(key, answer));
     }
 
-    fn recalled(&self, token: Token, why: Recall) {
-        self.tell(Event::Recalled(Departure(token.0), why));
+    fn recalled(&self, departure: DepartureId, why: Recall) {
+        self.tell(Event::Recalled(departure, why));
     }
 
-    fn claimed(&self, token: Token, parcel: Parcel) {
-        self.tell(Event::Claimed(Departure(token.0), parcel));
+    fn claimed(&self, departure: DepartureId, parcel: Parcel) {
+        self.tell(Event::Claimed(departure, parcel));
     }
 
     fn held(&self, jobs: Vec<(JobId, Fingerprint)>) {
@@ -100,8 +100,8 @@ impl Outside for News {
         self.tell(Event::Repaired(job));
     }
 
-    fn saved(&self, key: u64, saved: Vec<Saved>) {
-        self.tell(Event::Saved(HostKey(key), saved));
+    fn saved(&self, key: HostedId, saved: Vec<Saved>) {
+        self.tell(Event::Saved(key, saved));
     }
 
     fn root_result(&self, root: RootTag, saved: Saved) {
@@ -127,13 +127,9 @@ impl Outside for News {
 
 /// What the workers have given, as the node is told.
 fn took(request: u64, haul: Haul) -> Event {
-    let taken = |leaving| match leaving {
-        Leaving::Own(token, parcel) => Taken::Own(Departure(token.0), parcel),
-        Leaving::Hosted(key, parcel) => Taken::Hosted(HostKey(key), parcel),
-    };
     Event::Took {
         request,
-        jobs: haul.jobs.into_iter().map(taken).collect(),
+        jobs: haul.jobs,
         left: haul.left,
     }
 }
@@ -146,9 +142,9 @@ pub(super) struct Bridge {
     news: Arc<News>,
     pub(super) joins: Arc<Joins>,
     /// Jobs of ours that are away.
-    away: BTreeSet<Departure>,
+    away: BTreeSet<DepartureId>,
     /// Jobs of others that are here.
-    hosted: BTreeSet<HostKey>,
+    hosted: BTreeSet<HostedId>,
     pub(super) given: u64,
     pub(super) taken: u64,
 }
@@ -173,14 +169,14 @@ impl Bridge {
         Some(event)
     }
 
-    pub(super) fn start(&mut self, key: HostKey, parcel: Parcel) {
+    pub(super) fn start(&mut self, key: HostedId, parcel: Parcel) {
         self.hosted.insert(key);
         self.taken += 1;
-        self.gate.after_offers(move |gate| gate.host(key.0, parcel));
+        self.gate.after_offers(move |gate| gate.host(key, parcel));
     }
 
-    pub(super) fn abort(&self, key: HostKey) {
-        self.gate.after_offers(move |gate| gate.abort_hosted(key.0));
+    pub(super) fn abort(&self, key: HostedId) {
+        self.gate.after_offers(move |gate| gate.abort_hosted(key));
     }
 
     /// Before the node hears of it.
@@ -200,17 +196,17 @@ impl Bridge {
         }
     }
 
-    pub(super) fn deliver(&mut self, departure: Departure, answer: Answer) {
+    pub(super) fn deliver(&mut self, departure: DepartureId, answer: Answer) {
         self.away.remove(&departure);
         self.gate.after_offers(move |gate| {
-            gate.deliver(Token(departure.0), answer);
+            gate.deliver(departure, answer);
         });
     }
 
-    pub(super) fn put_back(&mut self, departure: Departure, back: Back) {
+    pub(super) fn put_back(&mut self, departure: DepartureId, back: Back) {
         self.away.remove(&departure);
         self.gate.after_offers(move |gate| {
-            gate.put_back(Token(departure.0), back);
+            gate.put_back(departure, back);
         });
     }
 
@@ -218,13 +214,13 @@ impl Bridge {
         self.gate.after_offers(move |gate| gate.orphan(news));
     }
 
-    pub(super) fn save(&self, key: HostKey) {
-        self.gate.after_offers(move |gate| gate.save_hosted(key.0));
+    pub(super) fn save(&self, key: HostedId) {
+        self.gate.after_offers(move |gate| gate.save_hosted(key));
     }
 
-    pub(super) fn hold(&mut self, key: HostKey, parcel: Parcel) {
+    pub(super) fn hold(&mut self, key: HostedId, parcel: Parcel) {
         self.hosted.insert(key);
-        self.gate.after_offers(move |gate| gate.hold(key.0, parcel));
+        self.gate.after_offers(move |gate| gate.hold(key, parcel));
     }
 
     pub(super) fn release(&self) {
@@ -335,11 +331,11 @@ impl Bridge {
     /// Nobody outside will answer any more: the workers go on alone.
     pub(super) fn leave(&mut self) {
         for departure in std::mem::take(&mut self.away) {
-            self.gate.put_back(Token(departure.0), Back::default());
+            self.gate.put_back(departure, Back::default());
         }
         self.gate.call_home();
         for key in std::mem::take(&mut self.hosted) {
-            self.gate.abort_hosted(key.0);
+            self.gate.abort_hosted(key);
         }
         self.gate.set_hungry(false);
         self.gate.release_roots();

@@ -1,6 +1,6 @@
 //! What a node has in its books, for those who check that all nodes together keep their promises: see `satin-sim`.
 
-use super::{HostKey, Node, Peer, Token, books::Tally};
+use super::{HostedId, Node, Peer, Token, books::Tally};
 use crate::job::{Fingerprint, JobId};
 
 /// How a job came to be away.
@@ -40,7 +40,7 @@ pub enum Stage {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Hosted {
     /// The job's name between the node and the workers.
-    pub key: HostKey,
+    pub key: HostedId,
     /// The job's place in the tree.
     pub id: JobId,
     /// The fingerprint of what it computes.

@@ -50,22 +50,7 @@ use message::Cargo;
 pub use message::{Change, Envelope, Message, Page, Relayed, Request, Token, Wanted};
 pub use view::View;
 
-/// Names a hosted job between the node and its driver.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct HostKey(pub u64);
-
-/// Names a departure of one of our own jobs between the node and its driver: the gate's token.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct Departure(pub u64);
-
-/// A job that the driver took from the workers.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Taken {
-    /// One that a worker here had spawned.
-    Own(Departure, Parcel),
-    /// One that was hosted here and had not been started: it goes on to another node.
-    Hosted(HostKey, Parcel),
-}
+pub use crate::job::{DepartureId, HostedId, Taken};
 
 /// An event: the driver tells the node what happened.
 #[derive(Clone, Debug)]
@@ -134,13 +119,13 @@ pub enum Event {
         left: u32,
     },
     /// A hosted job is done.
-    Done(HostKey, Answer),
+    Done(HostedId, Answer),
     /// A job of ours that is away is not waited for any more.
-    Recalled(Departure, Recall),
+    Recalled(DepartureId, Recall),
     /// A marked job of ours found itself in the orphan table: it waits for the orphan's answer, or to be put back.
-    Claimed(Departure, Parcel),
+    Claimed(DepartureId, Parcel),
     /// A hosted job was given up, see [`Action::Save`]; these of the jobs below it were finished.
-    Saved(HostKey, Vec<Saved>),
+    Saved(HostedId, Vec<Saved>),
     /// The jobs that are held here now, or many of them: only other nodes may run them before [`Action::Release`]. Told
     /// whenever they change.
     Held(Vec<(JobId, Fingerprint)>),
@@ -207,23 +192,23 @@ pub enum Action {
         most: u32,
     },
     /// Start a hosted job; its values are at hand.
-    Start(HostKey, Parcel),
+    Start(HostedId, Parcel),
     /// A hosted job that only other nodes may run before [`Action::Release`].
-    Hold(HostKey, Parcel),
+    Hold(HostedId, Parcel),
     /// The workers here may run what is held.
     Release,
     /// The same for one job of this node: it is an orphan somewhere, and will be claimed.
     ReleaseOne(JobId, Fingerprint),
     /// Abort a hosted job, started or not; answered by `Done`, which may say something else than `Aborted`.
-    Abort(HostKey),
+    Abort(HostedId),
     /// Bring an answer to a job of ours.
-    Deliver(Departure, Answer),
+    Deliver(DepartureId, Answer),
     /// The job comes back undone.
-    PutBack(Departure, Back),
+    PutBack(DepartureId, Back),
     /// Tell the workers news of the orphan table, in which marked jobs look themselves up.
     Orphan(OrphanNews),
     /// Give a hosted job up, but save what is finished below it; answered by `Saved`, or by `Done` if it was quicker.
-    Save(HostKey),
+    Save(HostedId),
     /// Hosted jobs that have not been started come back: answered by `Done` with [`Answer::Aborted`] for each.
     GiveBack,
     /// Does anybody in the pool look for work? (`satin::hungry`)
@@ -1226,11 +1211,11 @@ fn is_called_again(cx: &Context<'_>, run: RootRun) -> bool {
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) enum Then {
     /// A hosted job starts.
-    Start(HostKey, Parcel),
+    Start(HostedId, Parcel),
     /// An answer is delivered.
     Answer(Peer, Token, Answer),
     /// The hosted job is refused, as one of its values cannot be had any more.
-    Refuse(HostKey, ValueName),
+    Refuse(HostedId, ValueName),
     /// The answer mentions a value that cannot be had any more: the job is done again here.
     Redo(Peer, Token, ValueName),
 }

@@ -1,7 +1,7 @@
 //! The gate: the narrow door through which jobs leave and enter the process as bytes.
 //!
 //! Whoever stands outside (the network thread; in tests a thread that plays another node) takes the oldest jobs, brings
-//! back their results or the jobs themselves, and lets foreign jobs in. The workers never wait for the gate, and the gate
+//! back their results or the jobs themselves, and lets hosted jobs in. The workers never wait for the gate, and the gate
 //! never touches user memory: it reads arguments of a job that has left its deque, and the owner alone writes results.
 
 use std::{
@@ -15,8 +15,6 @@ use std::{
     time::Instant,
 };
 
-use serde::{Deserialize, Serialize};
-
 use super::{
     pool::Pool,
     repair::{Orphans, depth_of},
@@ -24,8 +22,8 @@ use super::{
 };
 use crate::{
     job::{
-        Answer, Back, Fingerprint, JobId, Offer, OrphanNews, Parcel, Recall, Repair, RootName,
-        RootRun, RootTag, Saved,
+        Answer, Back, DepartureId, Fingerprint, HostedId, JobId, Offer, OrphanNews, Parcel, Recall,
+        Repair, RootName, RootRun, RootTag, Saved, Taken,
         codec::{self, CodecError, Effort},
         function::{self, Args, Function, RemoteFailure},
         record::{Cx, Frame, STAYS, Slot, State, flag},
@@ -33,26 +31,13 @@ use crate::{
     observe::repeats,
 };
 
-/// Names one departure of a job. A job that is taken again gets another.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct Token(pub u64);
-
 /// What a [`Gate::take`] found.
 #[derive(Default, Debug)]
 pub struct Haul {
     /// The oldest first; siblings, if they are several.
-    pub jobs: Vec<Leaving>,
+    pub jobs: Vec<Taken>,
     /// About how many more could have been taken.
     pub left: u32,
-}
-
-/// A job on its way out.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Leaving {
-    /// A worker here had spawned it, and waits for the answer.
-    Own(Token, Parcel),
-    /// It was hosted here under this key and had not been started: nothing of it stays here.
-    Hosted(u64, Parcel),
 }
 
 /// Whoever stands outside the gate. Called from any thread, also from within calls of the gate; must be quick, must not
@@ -70,12 +55,12 @@ pub trait Outside: Send + Sync {
         let _ = (request, haul);
     }
     /// A hosted job is done.
-    fn done(&self, key: u64, answer: Answer);
+    fn done(&self, key: HostedId, answer: Answer);
     /// A job that is away is not waited for any more; an answer would be dropped.
-    fn recalled(&self, token: Token, why: Recall);
+    fn recalled(&self, token: DepartureId, why: Recall);
     /// A marked job found itself among the orphans (see [`Gate::orphan`]): from now on it is away, waiting for the
     /// orphan's answer, or to be put back.
-    fn claimed(&self, token: Token, parcel: Parcel) {
+    fn claimed(&self, token: DepartureId, parcel: Parcel) {
         let _ = (token, parcel);
     }
     /// The jobs that are held for other nodes, or many of them. Told when they have changed.
@@ -87,7 +72,7 @@ pub trait Outside: Send + Sync {
         let _ = job;
     }
     /// A hosted job was given up, as [`Gate::save_hosted`] asked; these of the jobs below it were finished.
-    fn saved(&self, key: u64, saved: Vec<Saved>) {
+    fn saved(&self, key: HostedId, saved: Vec<Saved>) {
         let _ = (key, saved);
     }
     /// A root job of `main` has its result, which its caller gets after [`Gate::root_kept`]. Told if
@@ -127,8 +112,8 @@ pub(super) struct Ledger {
     books: Mutex<Books>,
     /// How many jobs in the books have come back: workers look at it before they lock.
     returned: AtomicUsize,
-    foreign: Mutex<Foreign>,
-    /// How many foreign jobs have not been started.
+    hosted: Mutex<Hosted>,
+    /// How many hosted jobs have not been started.
     waiting: AtomicUsize,
     /// How many jobs are for other nodes.
     held: AtomicUsize,
@@ -163,7 +148,7 @@ impl Default for Home {
 /// Jobs of this process that stand in no deque.
 #[derive(Default)]
 struct Books {
-    away: HashMap<Token, Away>,
+    away: HashMap<DepartureId, Away>,
     /// Came back, and can be taken, the shallowest first; those that must stay in this process last.
     returned: BTreeSet<(u16, SlotRef)>,
     /// Came back, and are for other nodes, the shallowest first.
@@ -204,19 +189,19 @@ impl Books {
 /// Where in the books a job stands.
 #[derive(Clone, Copy)]
 enum Place {
-    Away(Token),
+    Away(DepartureId),
     Returned { depth: u16, back: Back },
     Held { depth: u16, back: Back },
 }
 
-/// Foreign jobs.
+/// Hosted jobs.
 #[derive(Default)]
-struct Foreign {
-    jobs: HashMap<u64, Stage>,
+struct Hosted {
+    jobs: HashMap<HostedId, Stage>,
     /// Keys of those that wait; some may be gone meanwhile.
-    queue: VecDeque<u64>,
+    queue: VecDeque<HostedId>,
     /// Keys of those that are for other nodes; some may be gone meanwhile.
-    held: VecDeque<u64>,
+    held: VecDeque<HostedId>,
 }
 
 enum Stage {
@@ -260,7 +245,7 @@ enum Source {
 
 /// Jobs on their way out. They have left their deques and stay in their slots until their arguments are written.
 struct Leavers {
-    hosted: Vec<Leaving>,
+    hosted: Vec<Taken>,
     own: Vec<Leaver>,
     /// How many the caller wants.
     most: u32,
@@ -334,7 +319,7 @@ impl Gate {
         self.pool.number
     }
 
-    /// The oldest job that can leave, the shallowest of all, and up to `most - 1` siblings of it; foreign jobs that have
+    /// The oldest job that can leave, the shallowest of all, and up to `most - 1` siblings of it; hosted jobs that have
     /// not been started go first. Never more than half of what there is. If that is not enough, workers are asked, and
     /// [`Outside::public`] tells when one has answered.
     ///
@@ -371,7 +356,7 @@ impl Gate {
         // Before we look: what a worker publishes after that it tells.
         ledger.wanted.store(true, Ordering::Relaxed);
         fence(Ordering::SeqCst);
-        // Idle workers have been woken for foreign jobs that wait: those are as good as started.
+        // Idle workers have been woken for hosted jobs that wait: those are as good as started.
         let spare = ledger
             .waiting
             .load(Ordering::Relaxed)
@@ -380,7 +365,7 @@ impl Gate {
         let returned = ledger.returned.load(Ordering::Relaxed);
         let all = held + spare + returned + pool.public() as usize;
         let limit = (most as usize).min(all.div_ceil(2));
-        let mut hosted: Vec<Leaving> = match limit {
+        let mut hosted: Vec<Taken> = match limit {
             0 => Vec::new(),
             _ => pool.unhold().into_iter().collect(),
         };
@@ -469,7 +454,7 @@ impl Gate {
             if is_awaited {
                 awaited.push(owner);
             }
-            jobs.extend(leaver.parcel.map(|parcel| Leaving::Own(token, parcel)));
+            jobs.extend(leaver.parcel.map(|parcel| Taken::Own(token, parcel)));
         }
         let left = leavers.all.saturating_sub(jobs.len());
         let left = u32::try_from(left).unwrap_or(u32::MAX);
@@ -583,7 +568,7 @@ impl Gate {
     }
 
     /// Brings an answer. False if the job is not away any more: it has been answered or recalled.
-    pub fn deliver(&self, token: Token, answer: Answer) -> bool {
+    pub fn deliver(&self, token: DepartureId, answer: Answer) -> bool {
         let mut books = lock(&self.pool.ledger.books);
         let Some(away) = books.away.remove(&token) else {
             return false;
@@ -630,7 +615,7 @@ impl Gate {
 
     /// Brings a job back undone: it can be stolen again, by workers and through the gate, until its owner takes it.
     /// False as for [`Gate::deliver`].
-    pub fn put_back(&self, token: Token, back: Back) -> bool {
+    pub fn put_back(&self, token: DepartureId, back: Back) -> bool {
         let mut books = lock(&self.pool.ledger.books);
         let Some(away) = books.away.remove(&token) else {
             return false;
@@ -668,7 +653,7 @@ impl Gate {
     /// Gives a hosted job up: it stops at its next spawn or sync, and the results of finished children of the frames
     /// that had not passed their sync yet are saved. Answered by [`Outside::saved`], or by [`Outside::done`] if it was
     /// quicker.
-    pub fn save_hosted(&self, key: u64) {
+    pub fn save_hosted(&self, key: HostedId) {
         if self.stop_hosted(key, flag::ABORT | flag::SAVE) {
             self.pool.tell(|outside| outside.saved(key, Vec::new()));
         }
@@ -676,7 +661,7 @@ impl Gate {
 
     /// Hosted jobs that no worker has started go back: [`Outside::done`] says [`Answer::Aborted`] for each.
     pub fn give_back(&self) {
-        while let Some(Leaving::Hosted(key, _)) = self.pool.unhold() {
+        while let Some(Taken::Hosted(key, _)) = self.pool.unhold() {
             self.pool.tell(|outside| outside.done(key, Answer::Aborted));
             self.pool.tell_held();
         }
@@ -712,29 +697,29 @@ impl Gate {
         self.pool.main.begin_again(term > 0);
     }
 
-    /// Lets a foreign job in, under a key of its own. Any worker runs it, also one that waits in a sync;
+    /// Lets a hosted job in, under a key of its own. Any worker runs it, also one that waits in a sync;
     /// [`Outside::done`] has the answer. Until a worker starts it, it may leave again.
-    pub fn host(&self, key: u64, parcel: Parcel) {
+    pub fn host(&self, key: HostedId, parcel: Parcel) {
         let ledger = &self.pool.ledger;
-        let mut foreign = lock(&ledger.foreign);
-        foreign.jobs.insert(key, Stage::Waiting(parcel));
-        foreign.queue.push_back(key);
+        let mut hosted = lock(&ledger.hosted);
+        hosted.jobs.insert(key, Stage::Waiting(parcel));
+        hosted.queue.push_back(key);
         ledger.waiting.fetch_add(1, Ordering::Relaxed);
-        drop(foreign);
+        drop(hosted);
         self.pool.wake_for_any_task();
         if self.pool.has_ended() {
             self.pool.refuse_hosted();
         }
     }
 
-    /// Lets a foreign job in that only other nodes may run, until [`Gate::release`].
-    pub fn hold(&self, key: u64, parcel: Parcel) {
+    /// Lets a hosted job in that only other nodes may run, until [`Gate::release`].
+    pub fn hold(&self, key: HostedId, parcel: Parcel) {
         let ledger = &self.pool.ledger;
-        let mut foreign = lock(&ledger.foreign);
-        foreign.jobs.insert(key, Stage::Held(parcel));
-        foreign.held.push_back(key);
+        let mut hosted = lock(&ledger.hosted);
+        hosted.jobs.insert(key, Stage::Held(parcel));
+        hosted.held.push_back(key);
         ledger.held.fetch_add(1, Ordering::Relaxed);
-        drop(foreign);
+        drop(hosted);
         self.pool.tell_held();
         if self.pool.has_ended() {
             self.pool.refuse_hosted();
@@ -751,7 +736,7 @@ impl Gate {
             let depth = place.map_or(STAYS, |(id, _)| depth_of(job, &id));
             self.pool.come_back(job, depth, back);
         }
-        while let Some(Leaving::Hosted(key, parcel)) = self.pool.unhold() {
+        while let Some(Taken::Hosted(key, parcel)) = self.pool.unhold() {
             self.host(key, parcel);
         }
         self.pool.tell_held();
@@ -774,16 +759,16 @@ impl Gate {
 
     /// Stops a hosted job: at its next spawn or sync, if it has started. It is answered all the same, perhaps with what
     /// it was quicker with.
-    pub fn abort_hosted(&self, key: u64) {
+    pub fn abort_hosted(&self, key: HostedId) {
         if self.stop_hosted(key, flag::ABORT) {
             self.pool.tell(|outside| outside.done(key, Answer::Aborted));
         }
     }
 
     /// True if the job had not been started, and never will be.
-    fn stop_hosted(&self, key: u64, how: u32) -> bool {
-        let mut foreign = lock(&self.pool.ledger.foreign);
-        match foreign.jobs.get_mut(&key) {
+    fn stop_hosted(&self, key: HostedId, how: u32) -> bool {
+        let mut hosted = lock(&self.pool.ledger.hosted);
+        match hosted.jobs.get_mut(&key) {
             Some(Stage::Running(FrameRef(frame))) => {
                 // SAFETY: the frame lives as long as its entry, and we hold the lock.
                 let frame = unsafe { &**frame };
@@ -791,14 +776,14 @@ impl Gate {
             }
             Some(Stage::Starting { flags }) => *flags |= how,
             Some(Stage::Waiting(_)) => {
-                foreign.jobs.remove(&key);
+                hosted.jobs.remove(&key);
                 self.pool.ledger.waiting.fetch_sub(1, Ordering::Relaxed);
                 return true;
             }
             Some(Stage::Held(_)) => {
-                foreign.jobs.remove(&key);
+                hosted.jobs.remove(&key);
                 self.pool.ledger.held.fetch_sub(1, Ordering::Relaxed);
-                drop(foreign);
+                drop(hosted);
                 self.pool.tell_held();
                 return true;
             }
@@ -847,9 +832,9 @@ impl Gate {
     }
 }
 
-/// A foreign job that a worker is about to run.
+/// A hosted job that a worker is about to run.
 pub(super) struct HostedTask {
-    key: u64,
+    key: HostedId,
     parcel: Parcel,
 }
 
@@ -882,7 +867,7 @@ impl HostedTask {
         let id = above.child(index);
         let root = RootFrame::new(above, root_run);
         let parent = &raw const root.frame;
-        if let Some(stage) = lock(&pool.ledger.foreign).jobs.get_mut(&key) {
+        if let Some(stage) = lock(&pool.ledger.hosted).jobs.get_mut(&key) {
             if let Stage::Starting { flags } = *stage
                 && flags != 0
             {
@@ -1165,31 +1150,31 @@ impl Pool {
         let books = lock(&self.ledger.books);
         let mut names: Vec<_> = books.held.values().take(TOLD_MOST).cloned().collect();
         drop(books);
-        let foreign = lock(&self.ledger.foreign);
-        let hosted = foreign
+        let hosted = lock(&self.ledger.hosted);
+        let held = hosted
             .held
             .iter()
-            .filter_map(|key| match foreign.jobs.get(key) {
+            .filter_map(|key| match hosted.jobs.get(key) {
                 Some(Stage::Held(parcel)) => Some((parcel.id.clone(), parcel.fingerprint)),
                 _ => None,
             });
-        names.extend(hosted.take(TOLD_MOST));
-        drop(foreign);
+        names.extend(held.take(TOLD_MOST));
+        drop(hosted);
         self.tell(|outside| outside.held(names));
     }
 
-    /// A foreign job that is for other nodes: it leaves.
-    fn unhold(&self) -> Option<Leaving> {
+    /// A hosted job that is for other nodes: it leaves.
+    fn unhold(&self) -> Option<Taken> {
         if self.ledger.held.load(Ordering::Relaxed) == 0 {
             return None;
         }
-        let mut foreign = lock(&self.ledger.foreign);
-        while let Some(key) = foreign.held.pop_front() {
-            if let Some(Stage::Held(_)) = foreign.jobs.get(&key)
-                && let Some(Stage::Held(parcel)) = foreign.jobs.remove(&key)
+        let mut hosted = lock(&self.ledger.hosted);
+        while let Some(key) = hosted.held.pop_front() {
+            if let Some(Stage::Held(_)) = hosted.jobs.get(&key)
+                && let Some(Stage::Held(parcel)) = hosted.jobs.remove(&key)
             {
                 self.ledger.held.fetch_sub(1, Ordering::Relaxed);
-                return Some(Leaving::Hosted(key, parcel));
+                return Some(Taken::Hosted(key, parcel));
             }
         }
         None
@@ -1257,8 +1242,8 @@ impl Pool {
         depth: u16,
         back: Back,
         fingerprint: Fingerprint,
-        tell: impl FnOnce(Token),
-    ) -> Token {
+        tell: impl FnOnce(DepartureId),
+    ) -> DepartureId {
         let owner = Worker::of(job).index;
         let mut books = lock(&self.ledger.books);
         let (token, awaited) = self.enter_away_under(&mut books, job, depth, back, fingerprint);
@@ -1278,8 +1263,8 @@ impl Pool {
         depth: u16,
         back: Back,
         fingerprint: Fingerprint,
-    ) -> (Token, bool) {
-        let token = Token(self.ledger.next.fetch_add(1, Ordering::Relaxed));
+    ) -> (DepartureId, bool) {
+        let token = DepartureId(self.ledger.next.fetch_add(1, Ordering::Relaxed));
         let slot = SlotRef(job);
         books.away.insert(
             token,
@@ -1349,20 +1334,20 @@ impl Pool {
         }
     }
 
-    // ------------------------------------------------------------- foreign jobs
+    // ------------------------------------------------------------- hosted jobs
 
     pub(super) fn has_hosted(&self) -> bool {
         self.ledger.waiting.load(Ordering::Relaxed) > 0
     }
 
-    /// A foreign job, for a worker that can run one.
+    /// A hosted job, for a worker that can run one.
     pub(super) fn next_hosted(&self, can_run: impl Fn() -> bool) -> Option<HostedTask> {
         if !self.has_hosted() || !can_run() {
             return None;
         }
-        let mut foreign = lock(&self.ledger.foreign);
-        while let Some(key) = foreign.queue.pop_front() {
-            let Some(stage) = foreign.jobs.get_mut(&key) else {
+        let mut hosted = lock(&self.ledger.hosted);
+        while let Some(key) = hosted.queue.pop_front() {
+            let Some(stage) = hosted.jobs.get_mut(&key) else {
                 continue;
             };
             if let Stage::Waiting(_) = stage {
@@ -1377,44 +1362,44 @@ impl Pool {
         None
     }
 
-    /// Up to so many foreign jobs that have not been started: the last one, and siblings of it.
-    fn unstart(&self, most: usize) -> Vec<Leaving> {
-        let mut jobs: Vec<Leaving> = Vec::new();
+    /// Up to so many hosted jobs that have not been started: the last one, and siblings of it.
+    fn unstart(&self, most: usize) -> Vec<Taken> {
+        let mut jobs: Vec<Taken> = Vec::new();
         if most == 0 {
             return jobs;
         }
-        let mut foreign = lock(&self.ledger.foreign);
+        let mut hosted = lock(&self.ledger.hosted);
         let mut parent: Option<JobId> = None;
         while jobs.len() < most
-            && let Some(&key) = foreign.queue.back()
+            && let Some(&key) = hosted.queue.back()
         {
-            if let Some(Stage::Waiting(parcel)) = foreign.jobs.get(&key) {
+            if let Some(Stage::Waiting(parcel)) = hosted.jobs.get(&key) {
                 if parent
                     .as_ref()
                     .is_some_and(|id| !id.is_sibling_of(&parcel.id))
                 {
                     break;
                 }
-                let Some(Stage::Waiting(parcel)) = foreign.jobs.remove(&key) else {
+                let Some(Stage::Waiting(parcel)) = hosted.jobs.remove(&key) else {
                     unreachable!("it waited a line ago");
                 };
                 self.ledger.waiting.fetch_sub(1, Ordering::Relaxed);
                 parent.get_or_insert_with(|| parcel.id.clone());
-                jobs.push(Leaving::Hosted(key, parcel));
+                jobs.push(Taken::Hosted(key, parcel));
             }
-            foreign.queue.pop_back();
+            hosted.queue.pop_back();
         }
         jobs
     }
 
     /// The job's frame is about to die.
-    fn forget_hosted(&self, key: u64) {
-        lock(&self.ledger.foreign).jobs.remove(&key);
+    fn forget_hosted(&self, key: HostedId) {
+        lock(&self.ledger.hosted).jobs.remove(&key);
     }
 
     /// The pool has ended.
     pub(super) fn refuse_hosted(&self) {
-        while let Some(Leaving::Hosted(key, _)) = self.unhold() {
+        while let Some(Taken::Hosted(key, _)) = self.unhold() {
             let answer = Answer::Refused("the pool has ended".into());
             self.tell(|outside| outside.done(key, answer));
         }

@@ -44,7 +44,7 @@ mod thread;
 pub(crate) use self::{gate::came_from_afar, pool::current_pool};
 #[cfg(not(loom))]
 pub use self::{
-    gate::{Gate, Haul, Leaving, Outside, Token},
+    gate::{Gate, Haul, Outside},
     group::{
         Accumulate, AccumulateInOrder, AnyOrder, Delivery, Entry, Group, InOrder, Jobs, Keep, Or,
         Order, Place, Spec, Stands, Ticket,

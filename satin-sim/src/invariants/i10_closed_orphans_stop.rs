@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use satin_runtime::{
     job::JobId,
     node::{
-        HostKey,
+        HostedId,
         inspect::{Hosted, Stage},
     },
 };
@@ -19,7 +19,7 @@ pub(super) struct ClosedStop {
     heard: BTreeMap<u32, BTreeSet<JobId>>,
     /// The orphans that each node had a step before: several things happen in one step, and what is kept after it was closed was
     /// kept knowing that.
-    had: BTreeMap<u32, BTreeSet<HostKey>>,
+    had: BTreeMap<u32, BTreeSet<HostedId>>,
 }
 
 impl Invariant for ClosedStop {

@@ -6,7 +6,7 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use super::{
-    super::{Departure, HostKey, NodeId, Peer, Token},
+    super::{DepartureId, HostedId, NodeId, Peer, Token},
     Books,
 };
 use crate::job::{Answer, Fingerprint, JobId, Parcel, Repair, RootName, Saved};
@@ -15,9 +15,9 @@ use crate::job::{Answer, Fingerprint, JobId, Parcel, Repair, RootName, Saved};
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Source {
     /// A worker of this node had spawned the job.
-    Own(Departure),
+    Own(DepartureId),
     /// The job was hosted here and went onwards: its answer goes on to its origin.
-    Hosted(HostKey),
+    Hosted(HostedId),
 }
 
 /// A job without its arguments: its name, and what is known of earlier runs.
@@ -240,7 +240,7 @@ impl Books {
             .max_by_key(|(peer, token)| (*peer == HERE, *token))
     }
 
-    pub(crate) fn whereabouts(&self, departure: Departure) -> Option<(Peer, Token)> {
+    pub(crate) fn whereabouts(&self, departure: DepartureId) -> Option<(Peer, Token)> {
         self.departures.get(&departure).copied()
     }
 
@@ -259,7 +259,7 @@ impl Books {
         token: Token,
         came: u64,
         parcel: &Parcel,
-    ) -> Option<HostKey> {
+    ) -> Option<HostedId> {
         if self.keys.contains_key(&(origin, token)) {
             return None;
         }
@@ -283,9 +283,9 @@ impl Books {
         fingerprint: Fingerprint,
         root: RootName,
         state: State,
-    ) -> HostKey {
+    ) -> HostedId {
         self.host_keys += 1;
-        let key = HostKey(self.host_keys);
+        let key = HostedId(self.host_keys);
         let hosted = Hosted {
             id,
             fingerprint,
@@ -307,7 +307,7 @@ impl Books {
     }
 
     /// A result that is to be kept here; `None` if there is one, or it is on its way.
-    pub(crate) fn keep(&mut self, saved: &Saved) -> Option<HostKey> {
+    pub(crate) fn keep(&mut self, saved: &Saved) -> Option<HostedId> {
         let name = (saved.id.clone(), saved.fingerprint);
         if let Some(key) = self.orphans.get(&name)
             && matches!(self.hosted[key].state, State::Done(_))
@@ -319,7 +319,7 @@ impl Books {
     }
 
     /// Enters a waiter for the answer of a hosted job.
-    pub(crate) fn wait(&mut self, key: HostKey, waiter: (Peer, Token), came: u64, origin: bool) {
+    pub(crate) fn wait(&mut self, key: HostedId, waiter: (Peer, Token), came: u64, origin: bool) {
         if let Some(hosted) = self.hosted.get_mut(&key) {
             let sent = Err(NotSent);
             let is = Waiter { origin, came, sent };
@@ -329,7 +329,7 @@ impl Books {
     }
 
     /// Strikes out a waiter.
-    pub(crate) fn unwait(&mut self, peer: Peer, token: Token) -> Option<HostKey> {
+    pub(crate) fn unwait(&mut self, peer: Peer, token: Token) -> Option<HostedId> {
         let key = self.keys.remove(&(peer, token))?;
         if let Some(hosted) = self.hosted.get_mut(&key) {
             hosted.waiters.remove(&(peer, token));
@@ -338,7 +338,7 @@ impl Books {
     }
 
     /// Makes a hosted job an orphan. False if there is another orphan of that name, which is as good.
-    pub(crate) fn orphan(&mut self, key: HostKey) -> bool {
+    pub(crate) fn orphan(&mut self, key: HostedId) -> bool {
         let Some(hosted) = self.hosted.get_mut(&key) else {
             return false;
         };
@@ -349,7 +349,7 @@ impl Books {
     }
 
     /// Takes a hosted job out of the orphans.
-    pub(crate) fn no_orphan(&mut self, key: HostKey) {
+    pub(crate) fn no_orphan(&mut self, key: HostedId) {
         if let Some(hosted) = self.hosted.get_mut(&key)
             && std::mem::take(&mut hosted.orphan)
         {
@@ -359,12 +359,12 @@ impl Books {
     }
 
     /// The orphan of that name.
-    pub(crate) fn orphan_of(&self, id: &JobId, fingerprint: Fingerprint) -> Option<HostKey> {
+    pub(crate) fn orphan_of(&self, id: &JobId, fingerprint: Fingerprint) -> Option<HostedId> {
         self.orphans.get(&(id.clone(), fingerprint)).copied()
     }
 
     /// Orphans at or below that job.
-    pub(crate) fn orphans_below(&self, id: &JobId) -> Vec<HostKey> {
+    pub(crate) fn orphans_below(&self, id: &JobId) -> Vec<HostedId> {
         let from = (id.clone(), Fingerprint(0));
         let below = self.orphans.range(from..);
         let below = below.take_while(|((at, _), _)| id.is_ancestor_of(at));
@@ -373,7 +373,7 @@ impl Books {
 
     /// A job of that name that is here, orphan or not, and whose answer somebody waits for. Not one that was refused: whoever
     /// waited for that would be refused too, and try again, as often as words go there and back.
-    pub(crate) fn find(&self, id: &JobId, fingerprint: Fingerprint) -> Option<HostKey> {
+    pub(crate) fn find(&self, id: &JobId, fingerprint: Fingerprint) -> Option<HostedId> {
         let undone = |hosted: &Hosted| {
             let answer = &hosted.state;
             matches!(answer, State::Done(Answer::Refused(_) | Answer::Aborted))
@@ -388,15 +388,15 @@ impl Books {
         })
     }
 
-    pub(crate) fn look(&self, key: HostKey) -> Option<&Hosted> {
+    pub(crate) fn look(&self, key: HostedId) -> Option<&Hosted> {
         self.hosted.get(&key)
     }
 
-    pub(crate) fn hosted(&mut self, key: HostKey) -> Option<&mut Hosted> {
+    pub(crate) fn hosted(&mut self, key: HostedId) -> Option<&mut Hosted> {
         self.hosted.get_mut(&key)
     }
 
-    pub(crate) fn key(&self, origin: Peer, token: Token) -> Option<HostKey> {
+    pub(crate) fn key(&self, origin: Peer, token: Token) -> Option<HostedId> {
         self.keys.get(&(origin, token)).copied()
     }
 
@@ -417,7 +417,7 @@ impl Books {
     }
 
     /// Strikes out all waiters of a hosted job that the workers have not stopped with yet.
-    pub(crate) fn disown(&mut self, key: HostKey) {
+    pub(crate) fn disown(&mut self, key: HostedId) {
         self.no_orphan(key);
         if let Some(hosted) = self.hosted.get_mut(&key) {
             hosted.unwanted = true;
@@ -427,7 +427,7 @@ impl Books {
         }
     }
 
-    pub(crate) fn give_up(&mut self, key: HostKey) {
+    pub(crate) fn give_up(&mut self, key: HostedId) {
         if let Some(hosted) = self.hosted.get_mut(&key) {
             hosted.given_up = true;
         }
@@ -476,7 +476,7 @@ impl Books {
     }
 
     /// The finished orphans that are root jobs, the oldest first, and how large their results are.
-    pub(crate) fn root_results_by_size(&self) -> Vec<(HostKey, usize)> {
+    pub(crate) fn root_results_by_size(&self) -> Vec<(HostedId, usize)> {
         let roots = (self.orphans.iter()).filter(|((id, _), _)| id.is_root_job());
         let sizes = roots.filter_map(|(_, key)| match &self.hosted[key].state {
             State::Done(answer) => Some((*key, answer.size())),
@@ -486,7 +486,7 @@ impl Books {
     }
 
     /// Strikes out a hosted job.
-    pub(crate) fn forget(&mut self, key: HostKey) -> Option<Hosted> {
+    pub(crate) fn forget(&mut self, key: HostedId) -> Option<Hosted> {
         self.no_orphan(key);
         let hosted = self.hosted.remove(&key)?;
         for waiter in hosted.waiters.keys() {
@@ -496,7 +496,7 @@ impl Books {
     }
 
     /// The hosted jobs that a peer waits for.
-    pub(crate) fn of(&self, origin: Peer) -> impl Iterator<Item = (Token, HostKey)> {
+    pub(crate) fn of(&self, origin: Peer) -> impl Iterator<Item = (Token, HostedId)> {
         let range = self.keys.range(all_of(origin));
         range.map(|((_, token), key)| (*token, *key))
     }
@@ -506,14 +506,14 @@ impl Books {
         &self,
         origin: Peer,
         epoch: u64,
-    ) -> impl Iterator<Item = (Token, HostKey)> {
+    ) -> impl Iterator<Item = (Token, HostedId)> {
         let came =
-            move |token: Token, key: HostKey| self.hosted[&key].waiters[&(origin, token)].came;
+            move |token: Token, key: HostedId| self.hosted[&key].waiters[&(origin, token)].came;
         self.of(origin)
             .filter(move |(token, key)| came(*token, *key) < epoch)
     }
 
-    pub(crate) fn hosted_keys(&self) -> impl Iterator<Item = HostKey> {
+    pub(crate) fn hosted_keys(&self) -> impl Iterator<Item = HostedId> {
         self.hosted.keys().copied()
     }
 

@@ -21,7 +21,7 @@ use std::{
     time::Duration,
 };
 
-use super::{Departure, HostKey, Peer, Then, Token};
+use super::{DepartureId, HostedId, Peer, Then, Token};
 use crate::job::{Fingerprint, JobId, RootName};
 
 /// Recalls of a peer that wait for jobs which come by a stream of their own, at most. Too small: such a job runs although
@@ -51,13 +51,13 @@ pub(crate) struct Books {
     /// Outstanding jobs, by the peer that has the job and the token that this node gave.
     outstanding: BTreeMap<(Peer, Token), Outstanding>,
     /// Where the own jobs are that are away.
-    departures: BTreeMap<Departure, (Peer, Token)>,
+    departures: BTreeMap<DepartureId, (Peer, Token)>,
     /// Hosted jobs.
-    hosted: BTreeMap<HostKey, Hosted>,
+    hosted: BTreeMap<HostedId, Hosted>,
     /// The hosted job that each waiter waits for.
-    keys: BTreeMap<(Peer, Token), HostKey>,
+    keys: BTreeMap<(Peer, Token), HostedId>,
     /// The hosted jobs that are in the orphan table.
-    orphans: BTreeMap<(JobId, Fingerprint), HostKey>,
+    orphans: BTreeMap<(JobId, Fingerprint), HostedId>,
     /// Of what is outstanding, the claims.
     claims: BTreeSet<(Token, Peer)>,
     /// A hosted job came that had taken down nodes.
@@ -89,7 +89,7 @@ impl Books {
     }
 
     /// The workers do not have that hosted job any more.
-    pub(crate) fn ended(&mut self, key: HostKey) {
+    pub(crate) fn ended(&mut self, key: HostedId) {
         if let Some(hosted) = self.look(key)
             && hosted.state == State::Started
         {

@@ -44,7 +44,7 @@ use std::{
 use rand::{RngExt, SeedableRng, rngs::SmallRng};
 
 use super::{
-    Action, Config, Event, HostKey, Identity, Lattices, Message, Node, NodeId, Notice, Peer, View,
+    Action, Config, Event, HostedId, Identity, Lattices, Message, Node, NodeId, Notice, Peer, View,
     inspect::{Hosted, Stage},
     message::Cargo,
 };
@@ -702,7 +702,7 @@ impl Cluster {
     }
 
     /// The hosted jobs that its workers have.
-    pub fn at_work(&self, node: u32) -> impl Iterator<Item = HostKey> {
+    pub fn at_work(&self, node: u32) -> impl Iterator<Item = HostedId> {
         self.slot(node).workers.hosted()
     }
 

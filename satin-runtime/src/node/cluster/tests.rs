@@ -1,7 +1,7 @@
 //! The imaginary workers keep the contract of the real ones.
 
 use super::{
-    super::{Departure, HostKey, Taken},
+    super::{DepartureId, HostedId, Taken},
     workers::{Finished, Workers},
     *,
 };
@@ -94,7 +94,7 @@ struct Outside {
     events: Vec<Event>,
 }
 
-const KEY: HostKey = HostKey(1);
+const KEY: HostedId = HostedId(1);
 
 impl Outside {
     fn new(program: Program) -> Outside {
@@ -153,7 +153,7 @@ impl Outside {
         (id, child.fingerprint(), outcome.result)
     }
 
-    fn claims(&self) -> Vec<(Departure, JobId)> {
+    fn claims(&self) -> Vec<(DepartureId, JobId)> {
         let claims = self.events.iter().filter_map(|event| match event {
             Event::Claimed(departure, parcel) => Some((*departure, parcel.id.clone())),
             _ => None,
@@ -168,7 +168,7 @@ impl Outside {
         })
     }
 
-    fn take(&mut self) -> Vec<(Departure, Parcel)> {
+    fn take(&mut self) -> Vec<(DepartureId, Parcel)> {
         self.workers.take(&self.programs, 1, 2);
         let took = self.workers.events.pop_back();
         let Some(Event::Took { jobs, .. }) = took else {

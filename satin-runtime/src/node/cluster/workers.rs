@@ -9,7 +9,7 @@ use std::{
 };
 
 use super::{
-    super::{Departure, Event, HostKey, Rule, Taken},
+    super::{DepartureId, Event, HostedId, Rule, Taken},
     bounds::{BEST, Found},
     program::{Program, Work, mix},
 };
@@ -27,7 +27,7 @@ pub const LEAF_PANICS: &str = "a leaf panics";
 enum Home {
     Root(RootRun),
     Child { frame: u32, index: u32 },
-    Hosted(HostKey, JobId),
+    Hosted(HostedId, JobId),
 }
 
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -135,7 +135,7 @@ enum Away {
 enum Held {
     Own(Spawned),
     Root(Root),
-    Hosted(HostKey, Parcel),
+    Hosted(HostedId, Parcel),
 }
 
 /// One worker.
@@ -190,15 +190,15 @@ pub(super) struct Workers {
     frames: Vec<Option<Frame>>,
     free: Vec<u32>,
     roots: VecDeque<Root>,
-    hosted: VecDeque<(HostKey, Parcel)>,
+    hosted: VecDeque<(HostedId, Parcel)>,
     held: VecDeque<Held>,
-    running: BTreeMap<HostKey, u32>,
+    running: BTreeMap<HostedId, u32>,
     /// What was saved of hosted jobs that are being given up.
-    saved: BTreeMap<HostKey, Vec<Saved>>,
+    saved: BTreeMap<HostedId, Vec<Saved>>,
     /// And of root jobs.
     yielded: BTreeMap<RootRun, Vec<Saved>>,
-    away: BTreeMap<Departure, Away>,
-    recalled: BTreeSet<Departure>,
+    away: BTreeMap<DepartureId, Away>,
+    recalled: BTreeSet<DepartureId>,
     departures: u64,
     index: OrphanIndex,
     /// The best known of each root job.
@@ -289,7 +289,7 @@ impl Workers {
     }
 
     /// Hosted jobs that the workers have.
-    pub(super) fn hosted(&self) -> impl Iterator<Item = HostKey> {
+    pub(super) fn hosted(&self) -> impl Iterator<Item = HostedId> {
         let waiting = self.hosted.iter().map(|(key, _)| *key);
         let held = self.held.iter().filter_map(|held| match held {
             Held::Hosted(key, _) => Some(*key),
@@ -750,7 +750,7 @@ impl Workers {
             self.tell_held();
         }
         let away = self.away.iter();
-        let away: Vec<(Departure, u32)> = away
+        let away: Vec<(DepartureId, u32)> = away
             .filter_map(|(departure, job)| match job {
                 Away::Spawned(job) if job.frame == parent => Some((*departure, job.index)),
                 _ => None,
@@ -781,7 +781,7 @@ impl Workers {
         }
     }
 
-    fn recall(&mut self, departure: Departure, give_up: bool) {
+    fn recall(&mut self, departure: DepartureId, give_up: bool) {
         self.away.remove(&departure);
         self.recalled.insert(departure);
         let why = match give_up {
@@ -812,7 +812,7 @@ impl Workers {
     }
 
     /// Gives a hosted job up. Answered by `Saved`, or `Done`.
-    pub(super) fn save(&mut self, key: HostKey) {
+    pub(super) fn save(&mut self, key: HostedId) {
         if let Some(place) = self.hosted.iter().position(|(hosted, _)| *hosted == key) {
             self.hosted.remove(place);
             self.events.push_back(Event::Saved(key, Vec::new()));
@@ -848,7 +848,7 @@ impl Workers {
         place.is_some()
     }
 
-    pub(super) fn abort(&mut self, key: HostKey) {
+    pub(super) fn abort(&mut self, key: HostedId) {
         if let Some(place) = self.hosted.iter().position(|(hosted, _)| *hosted == key) {
             self.hosted.remove(place);
             let done = Event::Done(key, Answer::Aborted);
@@ -865,7 +865,7 @@ impl Workers {
         for (key, _) in self.hosted.drain(..) {
             self.events.push_back(Event::Done(key, Answer::Aborted));
         }
-        let held: Vec<HostKey> = (self.held.iter())
+        let held: Vec<HostedId> = (self.held.iter())
             .filter_map(|held| match held {
                 Held::Hosted(key, _) => Some(*key),
                 Held::Own(_) | Held::Root(_) => None,
@@ -878,7 +878,7 @@ impl Workers {
     }
 
     /// True if that job was held.
-    fn unhold(&mut self, key: HostKey) -> bool {
+    fn unhold(&mut self, key: HostedId) -> bool {
         let before = self.held.len();
         (self.held).retain(|held| !matches!(held, Held::Hosted(is, _) if *is == key));
         let was_held = self.held.len() < before;
@@ -954,7 +954,7 @@ impl Workers {
         self.tell_held();
     }
 
-    pub(super) fn hold(&mut self, key: HostKey, parcel: Parcel) {
+    pub(super) fn hold(&mut self, key: HostedId, parcel: Parcel) {
         self.held.push_back(Held::Hosted(key, parcel));
         self.tell_held();
     }
@@ -1126,9 +1126,9 @@ impl Workers {
         });
     }
 
-    fn depart(&mut self, programs: &[Program], job: Away, id: JobId) -> (Departure, Parcel) {
+    fn depart(&mut self, programs: &[Program], job: Away, id: JobId) -> (DepartureId, Parcel) {
         self.departures += 1;
-        let departure = Departure(self.departures);
+        let departure = DepartureId(self.departures);
         let (program, run, work, back) = match &job {
             Away::Spawned(job) => {
                 self.set_child(job.frame, job.index, Child::Away);
@@ -1172,13 +1172,13 @@ impl Workers {
         }
     }
 
-    pub(super) fn start(&mut self, key: HostKey, parcel: Parcel) {
+    pub(super) fn start(&mut self, key: HostedId, parcel: Parcel) {
         self.hosted.push_back((key, parcel));
         self.fresh = true;
     }
 
     /// A job that is away is settled: it must be away, or have been recalled.
-    fn come_back(&mut self, departure: Departure) -> Option<Away> {
+    fn come_back(&mut self, departure: DepartureId) -> Option<Away> {
         let job = self.away.remove(&departure);
         // What was recalled may cross its answer: once.
         if job.is_none() && !self.recalled.remove(&departure) {
@@ -1188,7 +1188,12 @@ impl Workers {
         job
     }
 
-    pub(super) fn deliver(&mut self, programs: &[Program], departure: Departure, answer: &Answer) {
+    pub(super) fn deliver(
+        &mut self,
+        programs: &[Program],
+        departure: DepartureId,
+        answer: &Answer,
+    ) {
         let outcome = match answer {
             Answer::Result { bytes, .. } => {
                 let mut result = [0; 8];
@@ -1216,7 +1221,7 @@ impl Workers {
     }
 
     /// What was known of it before is not forgotten.
-    pub(super) fn put_back(&mut self, departure: Departure, back: Back) {
+    pub(super) fn put_back(&mut self, departure: DepartureId, back: Back) {
         let job = self.come_back(departure);
         self.done.came_back += u64::from(job.is_some());
         match job {
@@ -1271,7 +1276,7 @@ impl Workers {
     }
 
     /// The job that is away under that name.
-    pub(super) fn id_of(&mut self, departure: Departure) -> Option<JobId> {
+    pub(super) fn id_of(&mut self, departure: DepartureId) -> Option<JobId> {
         match self.away.get(&departure).copied()? {
             Away::Spawned(job) => Some(self.id(job.frame).child(job.index)),
             Away::Root(root) => Some(JobId::ROOT.child(root.tag.name.number)),

@@ -2,7 +2,7 @@
 
 use super::{
     super::{
-        Action, Context, Departure, Identity, Peer, RepairMode, Rule, Taken, Then, Token,
+        Action, Context, DepartureId, Identity, Peer, RepairMode, Rule, Taken, Then, Token,
         books::{Job, Kind, Source, State},
     },
     Repair, Why,
@@ -185,7 +185,7 @@ impl Repair {
     }
 
     /// A job of ours that is away is not waited for any more.
-    pub(crate) fn recalled(&mut self, cx: &mut Context<'_>, departure: Departure, why: Recall) {
+    pub(crate) fn recalled(&mut self, cx: &mut Context<'_>, departure: DepartureId, why: Recall) {
         let Some((peer, token)) = cx.books.whereabouts(departure) else {
             return;
         };

@@ -2,7 +2,7 @@
 
 use super::{
     super::{
-        Action, Context, Departure, HostKey, Peer, Rule, Token, Wanted,
+        Action, Context, DepartureId, HostedId, Peer, Rule, Token, Wanted,
         books::{HERE, Job, Kind, Source},
     },
     Repair, Why,
@@ -11,7 +11,7 @@ use crate::job::{Back, Parcel};
 
 impl Repair {
     /// A marked job of ours is an orphan somewhere.
-    pub(crate) fn claimed(&mut self, cx: &mut Context<'_>, departure: Departure, parcel: Parcel) {
+    pub(crate) fn claimed(&mut self, cx: &mut Context<'_>, departure: DepartureId, parcel: Parcel) {
         cx.books.hands.move_on();
         let mut job = Job::of(&parcel);
         if !cx.config.obeys(Rule::Fingerprint) {
@@ -130,7 +130,7 @@ impl Repair {
     }
 
     /// One more peer waits for the answer of a hosted job, which may be here already.
-    fn wait_too(cx: &mut Context<'_>, key: HostKey, waiter: (Peer, Token), came: u64) {
+    fn wait_too(cx: &mut Context<'_>, key: HostedId, waiter: (Peer, Token), came: u64) {
         cx.books.wait(key, waiter, came, false);
         if cx
             .books

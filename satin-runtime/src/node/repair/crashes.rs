@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::{
     super::{
-        Action, Context, HostKey, Peer, Taken, Token, View,
+        Action, Context, HostedId, Peer, Taken, Token, View,
         books::Kind,
         expiry::{Limit, ran_out},
     },
@@ -120,7 +120,7 @@ impl Repair {
     }
 
     /// A hosted job that has taken down nodes: its origin is asked first, so that it knows that the job has begun here.
-    pub(super) fn asks_before(cx: &mut Context<'_>, key: HostKey, parcel: &Parcel) -> bool {
+    pub(super) fn asks_before(cx: &mut Context<'_>, key: HostedId, parcel: &Parcel) -> bool {
         if parcel.repair.crashes == 0 {
             return false;
         }
@@ -140,7 +140,7 @@ impl Repair {
     }
 
     /// Begins a hosted job whose origin is gone, and cannot give it leave, while others wait for it.
-    pub(super) fn begin_unasked(&mut self, cx: &mut Context<'_>, key: HostKey) {
+    pub(super) fn begin_unasked(&mut self, cx: &mut Context<'_>, key: HostedId) {
         let hosted = cx.books.look(key);
         if hosted.is_some_and(|hosted| !hosted.waiters.values().any(|waiter| waiter.origin)) {
             self.begin_here(cx, key);
@@ -148,7 +148,7 @@ impl Repair {
     }
 
     /// If that hosted job has waited for leave to begin, it begins.
-    fn begin_here(&mut self, cx: &mut Context<'_>, key: HostKey) {
+    fn begin_here(&mut self, cx: &mut Context<'_>, key: HostedId) {
         if let Some(hosted) = cx.books.hosted(key)
             && let Some(parcel) = hosted.asks.take()
         {

@@ -2,7 +2,7 @@
 
 use super::{
     super::{
-        Action, Context, HostKey, Peer, Rule, Token,
+        Action, Context, HostedId, Peer, Rule, Token,
         books::{HERE, State},
     },
     Given, Repair, Why,
@@ -18,7 +18,7 @@ impl Repair {
     /// Gives up the jobs that still run; the origins that wait for them are returned, to be told.
     pub(crate) fn give_all_up(&mut self, cx: &mut Context<'_>) -> Vec<Given> {
         let mut given = Vec::new();
-        let keys: Vec<HostKey> = cx.books.hosted_keys().collect();
+        let keys: Vec<HostedId> = cx.books.hosted_keys().collect();
         for key in keys {
             let Some(hosted) = cx.books.hosted(key).filter(|hosted| !hosted.unwanted) else {
                 continue;
@@ -57,7 +57,7 @@ impl Repair {
     }
 
     /// The workers are to stop with it, and to save what is finished below it.
-    pub(super) fn give_up(&mut self, cx: &mut Context<'_>, key: HostKey) {
+    pub(super) fn give_up(&mut self, cx: &mut Context<'_>, key: HostedId) {
         let save = cx.config.obeys(Rule::Save);
         cx.books.disown(key);
         cx.books.give_up(key);
@@ -70,7 +70,7 @@ impl Repair {
     /// Leaves at once: the origins of hosted jobs do them again, and outstanding jobs are not wanted any more.
     pub(crate) fn leave(&mut self, cx: &mut Context<'_>) {
         cx.books.leaving = true;
-        let hosted: Vec<HostKey> = cx.books.hosted_keys().collect();
+        let hosted: Vec<HostedId> = cx.books.hosted_keys().collect();
         for key in hosted {
             if let Some(hosted) = cx.books.hosted(key)
                 && !hosted.unwanted

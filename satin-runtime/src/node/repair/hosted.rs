@@ -2,7 +2,7 @@
 
 use super::{
     super::{
-        Action, Context, HostKey, Peer, Rule, Taken, Then, Token,
+        Action, Context, HostedId, Peer, Rule, Taken, Then, Token,
         books::{HERE, State},
     },
     Repair, Why, given_up,
@@ -68,7 +68,7 @@ impl Repair {
     }
 
     /// A hosted job whose values are here goes to the workers.
-    pub(super) fn start(&mut self, cx: &mut Context<'_>, key: HostKey, parcel: Parcel) {
+    pub(super) fn start(&mut self, cx: &mut Context<'_>, key: HostedId, parcel: Parcel) {
         let hosted = cx.books.look(key);
         if hosted.is_none_or(|hosted| hosted.state != State::Coming) {
             return;
@@ -86,7 +86,7 @@ impl Repair {
     }
 
     /// The workers have a hosted job from now on.
-    fn give(cx: &mut Context<'_>, key: HostKey) {
+    fn give(cx: &mut Context<'_>, key: HostedId) {
         let started = cx.books.hands.give(cx.now);
         if let Some(hosted) = cx.books.hosted(key) {
             hosted.state = State::Started;
@@ -97,7 +97,7 @@ impl Repair {
     }
 
     /// A hosted job that has taken down whoever had it is for others.
-    fn hold(&mut self, cx: &mut Context<'_>, key: HostKey, parcel: Parcel) {
+    fn hold(&mut self, cx: &mut Context<'_>, key: HostedId, parcel: Parcel) {
         if let Some(hosted) = cx.books.hosted(key) {
             hosted.state = State::Started;
             // No worker that was idle is busy with it.
@@ -109,7 +109,7 @@ impl Repair {
     }
 
     /// A hosted job that had gone on is done here after all.
-    pub(super) fn restart(&mut self, cx: &mut Context<'_>, key: HostKey, back: Back) {
+    pub(super) fn restart(&mut self, cx: &mut Context<'_>, key: HostedId, back: Back) {
         if let Some(hosted) = cx.books.hosted(key)
             && let State::Onwards(_, _, parcel) =
                 std::mem::replace(&mut hosted.state, State::Coming)
@@ -129,7 +129,7 @@ impl Repair {
     pub(crate) fn done(
         &mut self,
         cx: &mut Context<'_>,
-        key: HostKey,
+        key: HostedId,
         answer: Answer,
     ) -> Option<Saved> {
         cx.books.hands.move_on();
@@ -148,20 +148,20 @@ impl Repair {
     }
 
     /// The workers have given a hosted job up.
-    pub(crate) fn saved(&mut self, cx: &mut Context<'_>, key: HostKey) {
+    pub(crate) fn saved(&mut self, cx: &mut Context<'_>, key: HostedId) {
         cx.books.ended(key);
         self.forget_unwanted(cx, key);
     }
 
     /// The workers have stopped with a job that nobody wants: nobody will say that what came back below it is done.
-    fn forget_unwanted(&mut self, cx: &mut Context<'_>, key: HostKey) {
+    fn forget_unwanted(&mut self, cx: &mut Context<'_>, key: HostedId) {
         if let Some(hosted) = cx.books.forget(key) {
             self.forget_below(&hosted.id);
         }
     }
 
     /// The answer of a hosted job is to be sent to all who wait for it, and to be kept for who may claim it.
-    pub(super) fn finish(&mut self, cx: &mut Context<'_>, key: HostKey, answer: Answer) {
+    pub(super) fn finish(&mut self, cx: &mut Context<'_>, key: HostedId, answer: Answer) {
         let Some(hosted) = cx.books.hosted(key) else {
             return;
         };
@@ -213,12 +213,12 @@ impl Repair {
         }
     }
 
-    pub(super) fn answer_of(cx: &Context<'_>, key: HostKey) -> Option<Answer> {
+    pub(super) fn answer_of(cx: &Context<'_>, key: HostedId) -> Option<Answer> {
         cx.books.look(key)?.answer().cloned()
     }
 
     /// A hosted job that is done, and that nobody waits for or may claim, is forgotten.
-    pub(super) fn forget_if_idle(cx: &mut Context<'_>, key: HostKey) {
+    pub(super) fn forget_if_idle(cx: &mut Context<'_>, key: HostedId) {
         if let Some(hosted) = cx.books.hosted(key)
             && hosted.waiters.is_empty()
             && !hosted.orphan
@@ -266,7 +266,7 @@ impl Repair {
     }
 
     /// Aborts a hosted job that is not wanted any more, here or wherever it went.
-    pub(super) fn abandon(&mut self, cx: &mut Context<'_>, key: HostKey) {
+    pub(super) fn abandon(&mut self, cx: &mut Context<'_>, key: HostedId) {
         let Some(hosted) = cx.books.hosted(key) else {
             return;
         };

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::{
     super::{
-        Action, Context, HostKey, Message, Peer, Token,
+        Action, Context, HostedId, Message, Peer, Token,
         books::{NotSent, State},
         expiry::{Limit, ran_out},
         links::Way,
@@ -25,7 +25,7 @@ impl Repair {
             self.list(cx, peer, epoch);
         }
         // Answers and questions that went by an older connection may not have arrived.
-        let waiting: Vec<(Token, HostKey)> = cx.books.of(peer).collect();
+        let waiting: Vec<(Token, HostedId)> = cx.books.of(peer).collect();
         for (token, key) in waiting {
             if let Some(hosted) = cx.books.hosted(key)
                 && let Some(waiter) = hosted.waiters.get_mut(&(peer, token))

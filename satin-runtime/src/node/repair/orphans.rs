@@ -2,7 +2,7 @@
 
 use super::{
     super::{
-        Context, HostKey, Identity, Peer, RepairMode, Rule, Token,
+        Context, HostedId, Identity, Peer, RepairMode, Rule, Token,
         books::{HERE, Hosted, State},
     },
     End, Repair, Why,
@@ -14,7 +14,7 @@ impl Repair {
     pub(crate) fn sever(&mut self, cx: &mut Context<'_>, gone: &Identity, end: End) {
         let peer = gone.peer;
         // First the announcements, then that they are all; and both before anything is looked up.
-        let waiting: Vec<(Token, HostKey)> = cx.books.of(peer).collect();
+        let waiting: Vec<(Token, HostedId)> = cx.books.of(peer).collect();
         for (token, key) in waiting {
             let origin = cx.books.hosted(key);
             let origin = origin.and_then(|hosted| hosted.waiters.get(&(peer, token)).copied());
@@ -51,7 +51,7 @@ impl Repair {
     }
 
     /// The origin of a hosted job does not wait for it any more, but somebody will: it is an orphan.
-    pub(super) fn bereave(&mut self, cx: &mut Context<'_>, key: HostKey) {
+    pub(super) fn bereave(&mut self, cx: &mut Context<'_>, key: HostedId) {
         let Some(hosted) = cx.books.hosted(key) else {
             return;
         };
@@ -87,7 +87,7 @@ impl Repair {
     }
 
     /// Makes a hosted job an orphan of this node, and announces it.
-    pub(super) fn adopt(&mut self, cx: &mut Context<'_>, key: HostKey, finished: bool) {
+    pub(super) fn adopt(&mut self, cx: &mut Context<'_>, key: HostedId, finished: bool) {
         let over = |hosted: &Hosted| {
             self.over.is_past(cx.term, &hosted.id) || cx.homes.is_gone(cx.view, hosted.root)
         };
@@ -127,7 +127,7 @@ impl Repair {
 
     /// A result that is kept here goes if nobody will ask for it: somebody has that of a job around it, or keeps it too. Of
     /// root jobs there are to be two.
-    fn drop_if_spare(&mut self, cx: &mut Context<'_>, key: HostKey) {
+    fn drop_if_spare(&mut self, cx: &mut Context<'_>, key: HostedId) {
         let Some(hosted) = cx.books.look(key).filter(|hosted| hosted.orphan) else {
             return;
         };
@@ -141,7 +141,7 @@ impl Repair {
     }
 
     /// An orphan that still runs is not needed any more: whoever waits for it gets the answer that came another way.
-    fn hand_over(&mut self, cx: &mut Context<'_>, old: HostKey, new: HostKey) {
+    fn hand_over(&mut self, cx: &mut Context<'_>, old: HostedId, new: HostedId) {
         let Some(hosted) = cx.books.hosted(old) else {
             return;
         };
@@ -204,7 +204,7 @@ impl Repair {
     }
 
     /// An orphan is not to be had here any more. Who waits for it already gets it.
-    pub(super) fn withdraw_entry(&mut self, cx: &mut Context<'_>, key: HostKey) {
+    pub(super) fn withdraw_entry(&mut self, cx: &mut Context<'_>, key: HostedId) {
         let Some(hosted) = cx.books.hosted(key) else {
             return;
         };

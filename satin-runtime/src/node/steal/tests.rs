@@ -14,7 +14,7 @@ use crate::{
         Answer, Fingerprint, JobId, Offer, Parcel, Recall, Repair, RootName, RootRun, RootTag,
         Saved,
     },
-    node::{Change, Departure, Page},
+    node::{Change, DepartureId, Page},
 };
 
 const MS: Duration = Duration::from_millis(1);
@@ -733,8 +733,8 @@ fn a_claim_that_was_aborted_closes_its_orphan() {
         }],
     };
     node.handle(MS, received(owner, Message::Table(vec![page])));
-    node.handle(2 * MS, Event::Claimed(Departure(1), job.clone()));
-    node.handle(3 * MS, Event::Recalled(Departure(1), Recall::Unwanted));
+    node.handle(2 * MS, Event::Claimed(DepartureId(1), job.clone()));
+    node.handle(3 * MS, Event::Recalled(DepartureId(1), Recall::Unwanted));
     actions(&mut node);
     node.handle_timeout(100 * MS);
     let told = is_closed(&actions(&mut node), &job.id);
@@ -958,7 +958,7 @@ fn what_is_left_of_the_root_job_of_another_thread_is_not_kept_once_it_is_over_in
 /// Gives the thief these jobs; under which tokens.
 fn give(node: &mut Node, thief: Peer, jobs: Vec<Parcel>) -> Vec<Vec<Token>> {
     let jobs = jobs.into_iter().zip(1..);
-    let jobs = jobs.map(|(parcel, number)| Taken::Own(Departure(number), parcel));
+    let jobs = jobs.map(|(parcel, number)| Taken::Own(DepartureId(number), parcel));
     give_at(node, MS, thief, jobs.collect())
 }
 

@@ -1,0 +1,21 @@
+//! The names that a job has while it is between nodes, the same from the worker that spawned it to the network.
+
+use super::Parcel;
+
+/// Names a job of this node while it is away: given when it leaves its worker, and never used again. Whoever brings an answer, or
+/// the job itself, says it; if the job has come back meanwhile the name is stale and changes nothing.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct DepartureId(pub u64);
+
+/// Names a job of another node that is here, between the node and the workers.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct HostedId(pub u64);
+
+/// A job that was taken from the workers, to go to another node.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Taken {
+    /// One that a worker here had spawned: it is away from now on.
+    Own(DepartureId, Parcel),
+    /// One that is hosted here and had not been started: it goes on to another node.
+    Hosted(HostedId, Parcel),
+}
