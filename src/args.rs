@@ -2,7 +2,7 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use satin_runtime::config::Source;
+use satin_runtime::config::SettingSource;
 
 use crate::Config;
 
@@ -108,6 +108,6 @@ impl From<Args> for Config {
             drain_when: args.drain_when,
             ..Config::default()
         };
-        config.given_by(|_| Source::Flag)
+        config.given_by(|_| SettingSource::Flag)
     }
 }

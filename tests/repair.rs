@@ -17,8 +17,8 @@ use common::{
 use satin::{
     Satin,
     job::{
-        Answer, Back, Deadly, DepartureId, Fingerprint, HostedId, JobId, OrphanNews, Parcel,
-        Recall, Repair,
+        Answer, Back, Deadly, DepartureId, Fingerprint, History, HostedId, JobId, OrphanNews,
+        Parcel, Recall,
     },
     spawn, spawnable, sync,
     worker::Gate,
@@ -33,21 +33,21 @@ fn top(children: u32, go: usize, ready: usize, on: usize, ran: usize) -> u32 {
     sum
 }
 
-const MARKED: Repair = Repair {
+const MARKED: History = History {
     marked: true,
     crashes: 1,
 };
 
 /// A node died.
 const LOST: Back = Back {
-    repair: MARKED,
+    history: MARKED,
     at_once: false,
     held: false,
 };
 
 /// A claim was withdrawn.
 const WITHDRAWN: Back = Back {
-    repair: MARKED,
+    history: MARKED,
     at_once: true,
     held: false,
 };
@@ -137,7 +137,7 @@ fn a_job_that_was_put_back_claims_what_is_left_of_it() {
             raise(flags.go);
             let (claim, again) = claimed(&told);
             let expected = Parcel {
-                repair: MARKED,
+                history: MARKED,
                 ..parcel
             };
             assert_eq!(again, expected);
@@ -223,11 +223,11 @@ fn children_of_a_marked_job_are_claimed() {
                 ids(&[two.clone(), five.clone()]),
                 children(&parcel.id, [2, 5])
             );
-            let inherited = Repair {
+            let inherited = History {
                 crashes: 0,
                 ..MARKED
             };
-            assert_eq!(two.1.repair, inherited);
+            assert_eq!(two.1.history, inherited);
             await_flag(flags.ready);
             assert!(gate.deliver(two.0, answer(1000)));
             assert!(gate.put_back(five.0, WITHDRAWN));
@@ -254,7 +254,7 @@ fn spawned_again(pool: &Satin, settled: bool) -> Vec<(DepartureId, Parcel)> {
         assert_eq!(sorted(&jobs), children(&parcel.id, 0..10));
         for (token, parcel) in &jobs {
             let back = Back {
-                repair: parcel.repair,
+                history: parcel.history,
                 at_once: false,
                 held: false,
             };
@@ -277,7 +277,7 @@ fn where_nothing_is_below_the_mark_is_dropped() {
         let jobs = spawned_again(&pool, settled);
         assert!(
             jobs.iter()
-                .all(|(_, parcel)| parcel.repair.marked != settled),
+                .all(|(_, parcel)| parcel.history.marked != settled),
             "{jobs:?}"
         );
         published[usize::from(settled)] = publications(&pool);
@@ -328,13 +328,13 @@ fn marks_go_down_to_the_orphans_and_no_further() {
             await_flag(ready);
             let mut jobs = own(take(gate, 1));
             jobs.append(&mut own(take(gate, 1)));
-            let marks: Vec<_> = jobs.iter().map(|(_, job)| job.repair.marked).collect();
+            let marks: Vec<_> = jobs.iter().map(|(_, job)| job.history.marked).collect();
             // Others take from the end of the program order.
             assert_eq!(ids(&jobs), children(&parcel.id, [1, 0]));
             assert_eq!(marks, [true, false]);
             for (token, job) in &jobs {
                 let back = Back {
-                    repair: job.repair,
+                    history: job.history,
                     at_once: false,
                     held: false,
                 };
@@ -493,10 +493,10 @@ fn hosted_again(
     let told = listen(there);
     let _nobody = listen(here);
     bereaved(here, 3, |gate, flags, token, parcel| {
-        assert_eq!((parcel.repair, parcel.term), (Repair::default(), 7));
+        assert_eq!((parcel.history, parcel.term), (History::default(), 7));
         assert!(gate.put_back(token, LOST));
         let (token, parcel) = own(take(gate, 1)).remove(0);
-        assert_eq!((parcel.repair, parcel.term), (MARKED, 7));
+        assert_eq!((parcel.history, parcel.term), (MARKED, 7));
         are_here(&there.gate(), &parcel, &[1], flags.ran);
         there.gate().host(HostedId(3), parcel.clone());
         let (claim, child) = claimed(&told);
@@ -688,7 +688,7 @@ fn a_child_that_took_down_nodes_is_held_by_its_name() {
             assert_eq!(held(&told, 1), [(parcel.id.child(7), print)]);
             await_flag(flags.ready);
             let (token, child) = own(take(gate, 4)).remove(0);
-            assert_eq!((child.id, child.repair.crashes), (parcel.id.child(7), 2));
+            assert_eq!((child.id, child.history.crashes), (parcel.id.child(7), 2));
             assert!(gate.deliver(token, answer(1000)));
         });
         assert_eq!(result, ((0..10).sum::<u32>() - 7 + 1000, 9));

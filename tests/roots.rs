@@ -22,7 +22,7 @@ use common::{
 };
 use satin::{
     Satin,
-    job::{Answer, Back, JobId, OrphanNews, Recall, Repair, RootTag, Saved, record::Aborted},
+    job::{Answer, Back, History, JobId, OrphanNews, Recall, RootTag, Saved, record::Aborted},
     spawnable,
     worker::{Gate, as_main},
 };
@@ -270,7 +270,7 @@ fn a_main_that_begins_again_claims_what_is_left() {
             let main = main_on(scope, &pool, program);
             let (claim, parcel) = claimed(&told);
             assert_eq!((parcel.id, parcel.term), (root(0), 1));
-            assert!(parcel.repair.marked);
+            assert!(parcel.history.marked);
             assert!(gate.take(1).jobs.is_empty(), "it stays");
             // Others go on meanwhile.
             if workers > 1 {
@@ -279,12 +279,12 @@ fn a_main_that_begins_again_claims_what_is_left() {
             assert!(gate.deliver(claim, answer_of_slow(40, &[1, 2, 30])));
             let (claim, parcel) = claimed(&told);
             assert_eq!(parcel.id, root(1));
-            let repair = Repair {
+            let history = History {
                 marked: true,
                 crashes: 0,
             };
             let back = Back {
-                repair,
+                history,
                 at_once: true,
                 held: false,
             };

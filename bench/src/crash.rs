@@ -13,7 +13,7 @@ use satin_cli::{
     faults::{Fault, What, Who},
     sites::Sites,
     units,
-    wan::Link,
+    wan::WanLink,
 };
 use serde::{Deserialize, Serialize};
 
@@ -218,11 +218,11 @@ struct Bench<'a> {
 }
 
 impl Bench<'_> {
-    fn link(&self) -> Option<Link> {
+    fn link(&self) -> Option<WanLink> {
         let rtt = self.args.rtt;
-        (!rtt.is_zero() && self.args.sites.0.len() > 1).then(|| Link {
+        (!rtt.is_zero() && self.args.sites.0.len() > 1).then(|| WanLink {
             rtt,
-            ..Link::default()
+            ..WanLink::default()
         })
     }
 

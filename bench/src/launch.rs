@@ -15,8 +15,8 @@ use std::{
 use anyhow::{Context, Result, ensure};
 use satin::observe::events::{Event, Record};
 use satin_cli::{
-    build::{self, Target},
-    pool::{Control, Output, Plan, Pool, Stopper},
+    build::{self, BuildTarget},
+    pool::{Control, LocalPool, Output, Plan, Stopper},
     sites::Sites,
 };
 use serde::{Deserialize, Serialize};
@@ -115,12 +115,12 @@ impl Launcher {
     /// # Errors
     /// If it cannot be built.
     pub fn example(&self, name: &str) -> Result<PathBuf> {
-        let options = build::Options {
+        let options = build::BuildOptions {
             package: Some("satin".into()),
             profile: self.profile.clone(),
-            ..build::Options::default()
+            ..build::BuildOptions::default()
         };
-        let built = build::build(&Target::Example(name.into()), &options);
+        let built = build::build(&BuildTarget::Example(name.into()), &options);
         self.go_on()?;
         built
     }
@@ -133,7 +133,7 @@ impl Launcher {
         &self,
         plan: Plan,
         limit: Duration,
-        meddle: impl FnOnce(&mut Pool) -> Result<()>,
+        meddle: impl FnOnce(&mut LocalPool) -> Result<()>,
     ) -> Result<Story> {
         let control = Control::new();
         let stopper = control.stopper();
@@ -148,7 +148,7 @@ impl Launcher {
         });
         let outcome = self
             .go_on()
-            .and_then(|()| Pool::start(plan, control))
+            .and_then(|()| LocalPool::start(plan, control))
             .and_then(|mut pool| {
                 meddle(&mut pool)?;
                 pool.wait()
@@ -390,7 +390,7 @@ impl Knary {
         &self,
         launcher: &Launcher,
         plan: Plan,
-        meddle: impl FnOnce(&mut Pool) -> Result<()>,
+        meddle: impl FnOnce(&mut LocalPool) -> Result<()>,
     ) -> Result<(Story, u64)> {
         fs::write(count(&self.folder), "").context("cannot empty the file of --count")?;
         let workers = self.at_once(plan.sites.nodes());

@@ -7,10 +7,10 @@ use anyhow::{Context, Result, ensure};
 use comfy_table::{CellAlignment, Table, presets};
 use satin::observe::events::{Event, Record};
 use satin_cli::{
-    pool::Pool,
+    pool::LocalPool,
     sites::{Site, Sites},
     units,
-    wan::Link,
+    wan::WanLink,
 };
 use serde::{Deserialize, Serialize};
 use signal_hook::consts::SIGTERM;
@@ -136,9 +136,9 @@ fn plan(args: &Args, knary: &Knary) -> satin_cli::pool::Plan {
         nodes: args.nodes,
     };
     let mut plan = knary.plan(Sites(vec![site]), Repair::Running);
-    plan.wan = (!args.rtt.is_zero()).then(|| Link {
+    plan.wan = (!args.rtt.is_zero()).then(|| WanLink {
         rtt: args.rtt,
-        ..Link::default()
+        ..WanLink::default()
     });
     plan
 }
@@ -189,7 +189,7 @@ fn moved(args: &Args, launcher: &Launcher, knary: &Knary, undisturbed_s: f64) ->
 }
 
 /// Waits for the moment, starts the fresh nodes, and asks the old ones to leave when they are all in.
-fn move_to(pool: &mut Pool, at: Duration, old: &[String], fresh: &[String]) -> Result<()> {
+fn move_to(pool: &mut LocalPool, at: Duration, old: &[String], fresh: &[String]) -> Result<()> {
     const PATIENCE: Duration = Duration::from_secs(60);
     let has_begun = |records: &[Record]| {
         let begun = |record: &Record| matches!(record.event, Event::RootStarted { .. });

@@ -12,7 +12,7 @@ use anyhow::{Context, Result, bail};
 
 /// What is to be built.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Target {
+pub enum BuildTarget {
     /// `--example NAME`
     Example(String),
     /// `--bin NAME`
@@ -21,7 +21,7 @@ pub enum Target {
 
 /// How it is to be built; what is not said here cargo decides.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Options {
+pub struct BuildOptions {
     /// Of this package of the workspace.
     pub package: Option<String>,
     /// With these features.
@@ -38,11 +38,11 @@ const SILENT: Duration = Duration::from_secs(2);
 ///
 /// # Errors
 /// If it cannot be built; cargo has said why.
-pub fn build(target: &Target, options: &Options) -> Result<PathBuf> {
+pub fn build(target: &BuildTarget, options: &BuildOptions) -> Result<PathBuf> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let (kind, name) = match target {
-        Target::Example(name) => ("example", name),
-        Target::Bin(name) => ("bin", name),
+        BuildTarget::Example(name) => ("example", name),
+        BuildTarget::Bin(name) => ("bin", name),
     };
     let mut command = Command::new(cargo);
     command

@@ -13,9 +13,9 @@ use satin_runtime::observe::events::{Event, EventTail, Record};
 
 /// Shared by all who look.
 #[derive(Clone)]
-pub struct Chronicle(Arc<Mutex<Inner>>);
+pub struct Chronicle(Arc<Mutex<ChronicleInner>>);
 
-struct Inner {
+struct ChronicleInner {
     tail: EventTail,
     /// Read, and not taken yet.
     fresh: Vec<Record>,
@@ -29,7 +29,7 @@ impl Chronicle {
     /// # Errors
     /// If it cannot be opened.
     pub fn open(events: &Path) -> io::Result<Chronicle> {
-        Ok(Chronicle(Arc::new(Mutex::new(Inner {
+        Ok(Chronicle(Arc::new(Mutex::new(ChronicleInner {
             tail: EventTail::open(events)?,
             fresh: Vec::new(),
             master: None,
@@ -54,7 +54,7 @@ impl Chronicle {
         self.look().master.as_deref() == Some(name)
     }
 
-    fn look(&self) -> MutexGuard<'_, Inner> {
+    fn look(&self) -> MutexGuard<'_, ChronicleInner> {
         let mut inner = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         match inner.tail.read() {
             Ok(records) => {

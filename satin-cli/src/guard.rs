@@ -39,17 +39,17 @@ done
 rm -rf -- "$1"
 "#;
 
-pub struct Guard {
+pub struct ProcessGuard {
     process: Child,
     words: Option<ChildStdin>,
 }
 
-impl Guard {
+impl ProcessGuard {
     /// A guard of the directory `scratch`, and of no process yet.
     ///
     /// # Errors
     /// If there is no shell.
-    pub fn start(scratch: &Path) -> io::Result<Guard> {
+    pub fn start(scratch: &Path) -> io::Result<ProcessGuard> {
         let mut process = Command::new("/bin/sh")
             .args(["-c", SCRIPT, "satin-guard"])
             .arg(scratch)
@@ -60,7 +60,7 @@ impl Guard {
             .process_group(0)
             .spawn()?;
         let words = process.stdin.take();
-        Ok(Guard { process, words })
+        Ok(ProcessGuard { process, words })
     }
 
     /// That process group is ours.
@@ -82,7 +82,7 @@ impl Guard {
     }
 }
 
-impl Drop for Guard {
+impl Drop for ProcessGuard {
     fn drop(&mut self) {
         self.tell("over\n");
         drop(self.words.take());

@@ -25,7 +25,7 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     Run(commands::run::Run),
-    Node(commands::node::Node),
+    Node(commands::node::NodeCommand),
     Drain(commands::drain::Drain),
     Keygen(commands::keygen::Keygen),
 }

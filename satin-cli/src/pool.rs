@@ -31,11 +31,11 @@ use self::act::Schedule;
 use crate::{
     chronicle::Chronicle,
     faults::{self, Fault, What},
-    guard::Guard,
+    guard::ProcessGuard,
     output::{self, Readers, Sink, Text},
     ports::Port,
     sites::Sites,
-    wan::{Link, Wan},
+    wan::{Wan, WanLink},
 };
 
 mod act;
@@ -52,7 +52,7 @@ pub struct Plan {
     /// Whom an idle node asks for work: `crs`, `rs` or `mw`.
     pub steal: Option<String>,
     /// The links between sites; `None`: those of this machine, without relays unless a partition is to come.
-    pub wan: Option<Link>,
+    pub wan: Option<WanLink>,
     /// What is to happen while it runs.
     pub faults: Vec<Fault>,
     /// Events are written to this file, which is made anew.
@@ -70,7 +70,7 @@ pub enum Output {
     /// another node becomes master, what it prints from then on goes to stdout. What the first one printed has been
     /// printed.
     Show,
-    /// It is in the [`Outcome`].
+    /// It is in the [`PoolOutcome`].
     Keep,
 }
 
@@ -99,7 +99,7 @@ impl Plan {
 
 /// How a pool ended.
 #[derive(Debug)]
-pub struct Outcome {
+pub struct PoolOutcome {
     /// The exit code: that of `main`, wherever it came to its end; 128 and the signal's number, if the last master or we
     /// were ended by a signal.
     pub code: i32,
@@ -115,17 +115,17 @@ pub struct Outcome {
 
 /// Ends a pool from outside, for instance at Ctrl-C.
 #[derive(Clone)]
-pub struct Stopper(Sender<News>);
+pub struct Stopper(Sender<PoolNews>);
 
 impl Stopper {
     /// Passes the signal on to all nodes, and kills them if they do not end soon. A second call kills them at once.
     pub fn stop(&self, signal: i32) {
         // A pool that is gone needs no stopping.
-        let _ = self.0.send(News::Stop(signal));
+        let _ = self.0.send(PoolNews::Stop(signal));
     }
 }
 
-enum News {
+enum PoolNews {
     /// The process of that node has ended, but it is still there to be waited for, and so is its number.
     Ended(usize),
     Stop(i32),
@@ -133,8 +133,8 @@ enum News {
 
 /// Where a pool hears what happens to it; made before the pool, so that a signal can reach it while it starts.
 pub struct Control {
-    sender: Sender<News>,
-    news: Receiver<News>,
+    sender: Sender<PoolNews>,
+    news: Receiver<PoolNews>,
 }
 
 impl Control {
@@ -157,10 +157,10 @@ impl Control {
 }
 
 /// A pool that runs. Dropping it kills it.
-pub struct Pool {
+pub struct LocalPool {
     plan: Plan,
     control: Control,
-    nodes: Vec<Node>,
+    nodes: Vec<StartedNode>,
     readers: Readers,
     stdout: Text,
     stderr: Text,
@@ -180,11 +180,11 @@ pub struct Pool {
     /// What was told last of each node.
     told: BTreeMap<String, &'static str>,
     stopping: Option<Stopping>,
-    guard: Guard,
+    guard: ProcessGuard,
     scratch: TempDir,
 }
 
-struct Node {
+struct StartedNode {
     name: String,
     site: String,
     port: Port,
@@ -207,14 +207,14 @@ enum Pause {
 /// How far we are in ending what does not end by itself.
 #[derive(Clone, Copy)]
 struct Stopping {
-    step: Step,
+    step: EndingStep,
     since: Instant,
     /// What we were told to pass on.
     signal: Option<i32>,
 }
 
 impl Stopping {
-    fn new(step: Step, signal: Option<i32>) -> Stopping {
+    fn new(step: EndingStep, signal: Option<i32>) -> Stopping {
         Stopping {
             step,
             since: Instant::now(),
@@ -224,7 +224,7 @@ impl Stopping {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Step {
+enum EndingStep {
     /// The master has ended: the others are expected to.
     Expected,
     /// They were told to: now they would hand over what they have.
@@ -252,12 +252,12 @@ const TICK: Duration = Duration::from_millis(100);
 /// What is still in the pipes when all nodes have ended arrives within this.
 const PIPES: Duration = Duration::from_secs(1);
 
-impl Pool {
+impl LocalPool {
     /// Starts a pool.
     ///
     /// # Errors
     /// If a process cannot be started, or what it needs cannot be made. Nothing is left behind.
-    pub fn start(plan: Plan, control: Control) -> Result<Pool> {
+    pub fn start(plan: Plan, control: Control) -> Result<LocalPool> {
         plan.sites.check()?;
         faults::check(&plan.faults, &plan.sites)?;
         ensure!(!plan.program.is_empty(), "no program");
@@ -265,7 +265,7 @@ impl Pool {
             .prefix("satin-")
             .tempdir()
             .context("cannot make a temporary directory")?;
-        let guard = Guard::start(scratch.path()).context("cannot start /bin/sh")?;
+        let guard = ProcessGuard::start(scratch.path()).context("cannot start /bin/sh")?;
         Credential::write_new(&scratch.path().join(CREDENTIAL))?;
         let events = match &plan.events {
             Some(file) => std::path::absolute(file)?,
@@ -274,8 +274,8 @@ impl Pool {
         File::create(&events).with_context(|| format!("cannot write {}", events.display()))?;
         let parts = |fault: &Fault| matches!(fault.what, What::Partition(..));
         let needs_relays = plan.faults.iter().any(parts);
-        let link = plan.wan.or(needs_relays.then(Link::default));
-        let mut pool = Pool {
+        let link = plan.wan.or(needs_relays.then(WanLink::default));
+        let mut pool = LocalPool {
             chronicle: Chronicle::open(&events)?,
             wan: link.map(Wan::start).transpose()?,
             first: plan.sites.nodes() as usize,
@@ -379,7 +379,7 @@ impl Pool {
         self.nodes.iter().all(|node| node.ended.is_some())
     }
 
-    /// What came on stderr so far, if it is kept: see [`Outcome::stderr`].
+    /// What came on stderr so far, if it is kept: see [`PoolOutcome::stderr`].
     #[must_use]
     pub fn stderr(&self) -> String {
         output::text(&self.stderr)
@@ -422,7 +422,7 @@ impl Pool {
     ///
     /// # Errors
     /// If the events file cannot be read.
-    pub fn wait(mut self) -> Result<Outcome> {
+    pub fn wait(mut self) -> Result<PoolOutcome> {
         while !self.has_ended() {
             self.step(TICK);
         }
@@ -435,7 +435,7 @@ impl Pool {
             let (status, _) = node.ended?;
             Some((node.name.clone(), status))
         });
-        Ok(Outcome {
+        Ok(PoolOutcome {
             code,
             nodes: ends.collect(),
             records: std::mem::take(&mut self.records),
@@ -489,8 +489,8 @@ impl Pool {
     fn step(&mut self, patience: Duration) {
         let due = self.schedule.patience(Instant::now());
         match (self.control.news).recv_timeout(due.map_or(patience, |due| due.min(patience))) {
-            Ok(News::Ended(index)) => self.ended(index),
-            Ok(News::Stop(signal)) => self.stop(signal),
+            Ok(PoolNews::Ended(index)) => self.ended(index),
+            Ok(PoolNews::Stop(signal)) => self.stop(signal),
             // We hold a sender ourselves.
             Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {}
         }
@@ -505,7 +505,7 @@ impl Pool {
         }) = self.stopping
         {
             match step {
-                Step::Expected if now > since + EXPECTED => {
+                EndingStep::Expected if now > since + EXPECTED => {
                     for node in self.nodes.iter().filter(|node| node.ended.is_none()) {
                         self.say(format_args!(
                             "{} does not end though the pool has: stopping it",
@@ -514,11 +514,11 @@ impl Pool {
                     }
                     self.tell_all(raw(Signal::TERM), signal);
                 }
-                Step::Told if now > since + TWICE => {
+                EndingStep::Told if now > since + TWICE => {
                     self.signal_all(signal.unwrap_or(raw(Signal::TERM)));
-                    self.stopping = Some(Stopping::new(Step::ToldAgain, signal));
+                    self.stopping = Some(Stopping::new(EndingStep::ToldAgain, signal));
                 }
-                Step::ToldAgain if now > since + TOLD => self.kill_all(),
+                EndingStep::ToldAgain if now > since + TOLD => self.kill_all(),
                 _ => {}
             }
         }
@@ -590,7 +590,7 @@ impl Pool {
             (true, _) if status.signal().is_none() => self.expect_the_end(),
             (false, 1..) => {
                 if was_master && !self.nodes[index].killed && !self.nodes[index].drained {
-                    self.tell(format_args!("{name} (the master) {}", Ending(status)));
+                    self.tell(format_args!("{name} (the master) {}", ExitReason(status)));
                     self.nodes[index].reported = true;
                 }
             }
@@ -600,7 +600,7 @@ impl Pool {
                     let after = self.began.elapsed().as_secs_f64();
                     self.say(format_args!(
                         "{name}{master} {} after {after:.1} s: nobody is left who could be master, stopping the others",
-                        Ending(status)
+                        ExitReason(status)
                     ));
                 }
                 self.tell_all(raw(Signal::TERM), None);
@@ -610,7 +610,7 @@ impl Pool {
 
     /// `main` is over. Those who cannot find out by themselves are ended.
     fn expect_the_end(&mut self) {
-        self.stopping = Some(Stopping::new(Step::Expected, None));
+        self.stopping = Some(Stopping::new(EndingStep::Expected, None));
         for index in 0..self.nodes.len() {
             let never_in = index >= self.first && !self.has_been_in(index);
             if self.nodes[index].pause.is_some() {
@@ -629,7 +629,7 @@ impl Pool {
     fn report(&mut self, now: Instant) {
         let end = (self
             .stopping
-            .filter(|stopping| stopping.step == Step::Expected))
+            .filter(|stopping| stopping.step == EndingStep::Expected))
         .map(|stopping| stopping.since);
         let stopped = self.stopping.is_some() && end.is_none();
         let last = self.ended_by.as_ref().map(|(name, _)| name.clone());
@@ -651,7 +651,7 @@ impl Pool {
                 news.push(format!(
                     "{} {} too early, after {:.1} s",
                     node.name,
-                    Ending(status),
+                    ExitReason(status),
                     (at - self.began).as_secs_f64(),
                 ));
             }
@@ -672,7 +672,7 @@ impl Pool {
 
     fn tell_all(&mut self, signal: i32, told: Option<i32>) {
         self.signal_all(signal);
-        self.stopping = Some(Stopping::new(Step::Told, told));
+        self.stopping = Some(Stopping::new(EndingStep::Told, told));
     }
 
     fn signal_all(&mut self, signal: i32) {
@@ -696,7 +696,7 @@ impl Pool {
             node.signal(raw(Signal::KILL));
         }
         let signal = self.stopping_signal();
-        self.stopping = Some(Stopping::new(Step::Killed, signal));
+        self.stopping = Some(Stopping::new(EndingStep::Killed, signal));
     }
 
     /// Our own words, beside those of the nodes.
@@ -815,7 +815,7 @@ impl Pool {
         self.read(&mut process, index, &name, site);
         let id = process.id();
         let sender = self.control.sender.clone();
-        self.nodes.push(Node {
+        self.nodes.push(StartedNode {
             name: name.clone(),
             site: site.into(),
             port,
@@ -836,7 +836,7 @@ impl Pool {
                         Err(rustix::io::Errno::INTR)
                     )
                 {}
-                let _ = sender.send(News::Ended(index));
+                let _ = sender.send(PoolNews::Ended(index));
             })?;
         Ok(name)
     }
@@ -883,7 +883,7 @@ enum Stream {
     Stderr,
 }
 
-impl Drop for Pool {
+impl Drop for LocalPool {
     fn drop(&mut self) {
         self.kill_all();
         let until = Instant::now() + TOLD;
@@ -893,7 +893,7 @@ impl Drop for Pool {
     }
 }
 
-impl Node {
+impl StartedNode {
     fn signal(&self, signal: i32) {
         if self.ended.is_none()
             && let Some(pid) = pid(self.process.id())
@@ -936,9 +936,9 @@ fn code(status: ExitStatus) -> i32 {
     status.code().or_else(by_signal).unwrap_or(1)
 }
 
-struct Ending(ExitStatus);
+struct ExitReason(ExitStatus);
 
-impl fmt::Display for Ending {
+impl fmt::Display for ExitReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (self.0.code(), self.0.signal()) {
             (Some(code), _) => write!(f, "ended with exit code {code}"),

@@ -1,7 +1,7 @@
 //! Slow links between sites, emulated on one machine without any privilege.
 //!
 //! A [relay](Wan::relay) is a UDP socket of the loopback interface. What comes in there goes on to one node, and what
-//! the node answers comes back, each way with the delay, the loss and the rate of the [`Link`] between the two sites. A node that
+//! the node answers comes back, each way with the delay, the loss and the rate of the [`WanLink`] between the two sites. A node that
 //! dials relays instead of the nodes of other sites (see `satin_runtime::net::relay`) has all its traffic with them emulated, and that
 //! within its site untouched: protocols such as QUIC do not care about the addresses that datagrams pass.
 //!
@@ -26,7 +26,7 @@ use rand::{RngExt, SeedableRng, rngs::SmallRng};
 
 /// What a link between two sites does to a datagram, in each direction for itself.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
-pub struct Link {
+pub struct WanLink {
     /// The round trip; half of it each way.
     pub rtt: Duration,
     /// Bits a second, headers of IP and UDP included. What comes faster waits in a queue as long as a round trip (or
@@ -50,7 +50,7 @@ const FLOWS_MAX: usize = 4096;
 
 /// What went over a link, in one direction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Traffic {
+pub struct LinkTraffic {
     /// Datagrams that arrived, or are on their way.
     pub datagrams: u64,
     /// Their bytes, without headers.
@@ -61,22 +61,22 @@ pub struct Traffic {
 
 /// Emulated links, with their relays. Ends with the value.
 pub struct Wan {
-    shared: Arc<Shared>,
+    shared: Arc<WanShared>,
     waker: Waker,
     threads: Vec<JoinHandle<()>>,
 }
 
-struct Shared {
-    links: Mutex<Links>,
+struct WanShared {
+    links: Mutex<WanLinks>,
     arrivals: Mutex<Arrivals>,
-    departures: Mutex<Departures>,
+    departures: Mutex<DueDatagrams>,
     departure: Condvar,
 }
 
 /// The links that are not like all others are few, so a lock for all is enough: only one thread needs it often.
-struct Links {
-    all: Link,
-    by_pair: HashMap<(Arc<str>, Arc<str>), Link>,
+struct WanLinks {
+    all: WanLink,
+    by_pair: HashMap<(Arc<str>, Arc<str>), WanLink>,
     cut: Vec<(Arc<str>, Arc<str>)>,
     directions: BTreeMap<(Arc<str>, Arc<str>), usize>,
     state: Vec<Direction>,
@@ -86,30 +86,30 @@ struct Links {
 struct Direction {
     from: Arc<str>,
     to: Arc<str>,
-    link: Link,
+    link: WanLink,
     cut: bool,
     /// The last bit of what was sent so far leaves then.
     busy_until: Instant,
     /// Nothing arrives before what was sent before it.
     last: Instant,
-    traffic: Traffic,
+    traffic: LinkTraffic,
 }
 
 #[derive(Default)]
 struct Arrivals {
-    new: Vec<Relay>,
+    new: Vec<DatagramRelay>,
     over: bool,
 }
 
 #[derive(Default)]
-struct Departures {
-    waiting: BinaryHeap<Reverse<Departure>>,
+struct DueDatagrams {
+    waiting: BinaryHeap<Reverse<DueDatagram>>,
     /// Of those that are due at the same time the first goes first.
     number: u64,
     over: bool,
 }
 
-struct Departure {
+struct DueDatagram {
     due: Instant,
     number: u64,
     by: Arc<UdpSocket>,
@@ -118,24 +118,24 @@ struct Departure {
     bytes: Vec<u8>,
 }
 
-impl PartialEq for Departure {
-    fn eq(&self, other: &Departure) -> bool {
+impl PartialEq for DueDatagram {
+    fn eq(&self, other: &DueDatagram) -> bool {
         self.cmp(other).is_eq()
     }
 }
-impl Eq for Departure {}
-impl PartialOrd for Departure {
-    fn partial_cmp(&self, other: &Departure) -> Option<std::cmp::Ordering> {
+impl Eq for DueDatagram {}
+impl PartialOrd for DueDatagram {
+    fn partial_cmp(&self, other: &DueDatagram) -> Option<std::cmp::Ordering> {
         Some(self.cmp(other))
     }
 }
-impl Ord for Departure {
-    fn cmp(&self, other: &Departure) -> std::cmp::Ordering {
+impl Ord for DueDatagram {
+    fn cmp(&self, other: &DueDatagram) -> std::cmp::Ordering {
         (self.due, self.number).cmp(&(other.due, other.number))
     }
 }
 
-struct Relay {
+struct DatagramRelay {
     socket: Arc<UdpSocket>,
     target: SocketAddr,
     /// Directions, as indices: there, and back.
@@ -146,7 +146,7 @@ struct Relay {
 
 /// A socket that we receive on.
 #[derive(Clone)]
-enum Port {
+enum RelayPort {
     /// Clients send here.
     Relay(usize),
     /// The node behind the relay answers to that client here.
@@ -158,11 +158,11 @@ impl Wan {
     ///
     /// # Errors
     /// If the system gives no event queue or thread.
-    pub fn start(link: Link) -> io::Result<Wan> {
+    pub fn start(link: WanLink) -> io::Result<Wan> {
         let poll = Poll::new()?;
         let waker = Waker::new(poll.registry(), WAKE)?;
-        let shared = Arc::new(Shared {
-            links: Mutex::new(Links {
+        let shared = Arc::new(WanShared {
+            links: Mutex::new(WanLinks {
                 all: link,
                 by_pair: HashMap::new(),
                 cut: Vec::new(),
@@ -199,7 +199,7 @@ impl Wan {
             let mut links = lock(&self.shared.links);
             (links.direction(from, to), links.direction(to, from))
         };
-        lock(&self.shared.arrivals).new.push(Relay {
+        lock(&self.shared.arrivals).new.push(DatagramRelay {
             socket: Arc::new(socket),
             target,
             there,
@@ -211,7 +211,7 @@ impl Wan {
     }
 
     /// All links are like this from now on. What is under way arrives as it would have.
-    pub fn set(&self, link: Link) {
+    pub fn set(&self, link: WanLink) {
         let mut links = lock(&self.shared.links);
         links.all = link;
         links.by_pair.clear();
@@ -219,7 +219,7 @@ impl Wan {
     }
 
     /// The links between these two sites are like this from now on.
-    pub fn set_between(&self, a: &str, b: &str, link: Link) {
+    pub fn set_between(&self, a: &str, b: &str, link: WanLink) {
         let mut links = lock(&self.shared.links);
         links.by_pair.insert((a.into(), b.into()), link);
         links.by_pair.insert((b.into(), a.into()), link);
@@ -260,10 +260,10 @@ impl Wan {
 
     /// What went from one site to another so far.
     #[must_use]
-    pub fn traffic(&self, from: &str, to: &str) -> Traffic {
+    pub fn traffic(&self, from: &str, to: &str) -> LinkTraffic {
         let links = lock(&self.shared.links);
         let direction = links.directions.get(&(from.into(), to.into()));
-        direction.map_or_else(Traffic::default, |index| links.state[*index].traffic)
+        direction.map_or_else(LinkTraffic::default, |index| links.state[*index].traffic)
     }
 }
 
@@ -282,7 +282,7 @@ impl Drop for Wan {
     }
 }
 
-impl Links {
+impl WanLinks {
     fn direction(&mut self, from: &str, to: &str) -> usize {
         let pair: (Arc<str>, Arc<str>) = (from.into(), to.into());
         if let Some(index) = self.directions.get(&pair) {
@@ -296,7 +296,7 @@ impl Links {
             cut: false,
             busy_until: now,
             last: now,
-            traffic: Traffic::default(),
+            traffic: LinkTraffic::default(),
         });
         self.directions.insert(pair, self.state.len() - 1);
         self.refresh();
@@ -336,7 +336,7 @@ impl Links {
 
 impl Direction {
     fn due(&mut self, bytes: usize, now: Instant, random: &mut SmallRng) -> Option<Instant> {
-        let Link {
+        let WanLink {
             rtt,
             rate,
             loss,
@@ -387,9 +387,9 @@ const WAKE: Token = Token(usize::MAX);
 /// The longest datagram there is.
 const DATAGRAM_MAX: usize = 65_535;
 
-fn receive(mut poll: Poll, shared: &Shared) {
-    let mut relays: Vec<Relay> = Vec::new();
-    let mut ports: Vec<Port> = Vec::new();
+fn receive(mut poll: Poll, shared: &WanShared) {
+    let mut relays: Vec<DatagramRelay> = Vec::new();
+    let mut ports: Vec<RelayPort> = Vec::new();
     let mut events = Events::with_capacity(256);
     let mut buffer = vec![0; DATAGRAM_MAX];
     loop {
@@ -404,7 +404,7 @@ fn receive(mut poll: Poll, shared: &Shared) {
                     return;
                 }
                 for relay in arrivals.new.drain(..) {
-                    ports.push(Port::Relay(relays.len()));
+                    ports.push(RelayPort::Relay(relays.len()));
                     let token = Token(ports.len() - 1);
                     if !register(poll.registry(), &relay.socket, token) {
                         ports.pop();
@@ -438,16 +438,16 @@ fn register(registry: &Registry, socket: &UdpSocket, token: Token) -> bool {
 
 /// Takes everything that waits at a port.
 fn drain(
-    port: &Port,
-    relays: &mut [Relay],
-    ports: &mut Vec<Port>,
+    port: &RelayPort,
+    relays: &mut [DatagramRelay],
+    ports: &mut Vec<RelayPort>,
     registry: &Registry,
     buffer: &mut [u8],
-    shared: &Shared,
+    shared: &WanShared,
 ) {
     let mut departures = Vec::new();
     match port {
-        Port::Relay(index) => {
+        RelayPort::Relay(index) => {
             let relay = &mut relays[*index];
             let socket = Arc::clone(&relay.socket);
             while let Some((length, client)) = next(|buffer| socket.recv_from(buffer), buffer) {
@@ -460,7 +460,7 @@ fn drain(
                 }
             }
         }
-        Port::Flow(index, socket, client) => {
+        RelayPort::Flow(index, socket, client) => {
             let relay = &relays[*index];
             let receive = |buffer: &mut [u8]| socket.recv(buffer).map(|length| (length, *client));
             while let Some((length, client)) = next(receive, buffer) {
@@ -476,12 +476,12 @@ fn drain(
         return;
     }
     let mut queue = lock(&shared.departures);
-    let first_due = |queue: &Departures| queue.waiting.peek().map(|first| first.0.due);
+    let first_due = |queue: &DueDatagrams| queue.waiting.peek().map(|first| first.0.due);
     let before = first_due(&queue);
     for (due, by, to, bytes) in departures {
         queue.number += 1;
         let number = queue.number;
-        queue.waiting.push(Reverse(Departure {
+        queue.waiting.push(Reverse(DueDatagram {
             due,
             number,
             by,
@@ -494,13 +494,13 @@ fn drain(
     }
 }
 
-impl Relay {
+impl DatagramRelay {
     /// The socket on which the node behind this relay answers to a client.
     fn flow(
         &mut self,
         index: usize,
         client: SocketAddr,
-        ports: &mut Vec<Port>,
+        ports: &mut Vec<RelayPort>,
         registry: &Registry,
     ) -> Option<Arc<UdpSocket>> {
         if let Some(flow) = self.flows.get(&client) {
@@ -512,7 +512,7 @@ impl Relay {
         let socket = bind().ok()?;
         socket.connect(self.target).ok()?;
         let socket = Arc::new(socket);
-        ports.push(Port::Flow(index, Arc::clone(&socket), client));
+        ports.push(RelayPort::Flow(index, Arc::clone(&socket), client));
         if !register(registry, &socket, Token(ports.len() - 1)) {
             ports.pop();
             return None;
@@ -538,7 +538,7 @@ fn next(
     None
 }
 
-fn send(shared: &Shared) {
+fn send(shared: &WanShared) {
     // As exact as the clock: by default Linux lets threads sleep 50 microseconds longer to save wake-ups.
     #[cfg(target_os = "linux")]
     let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1000));
@@ -556,7 +556,7 @@ fn send(shared: &Shared) {
         }
         if !due.is_empty() {
             drop(queue);
-            for Reverse(Departure { by, to, bytes, .. }) in due.drain(..) {
+            for Reverse(DueDatagram { by, to, bytes, .. }) in due.drain(..) {
                 // A full buffer or a dead node loses datagrams, as everywhere.
                 let _ = match to {
                     Some(to) => by.send_to(&bytes, to),

@@ -24,9 +24,9 @@ use std::{
 use common::{KNAPSACK, QAP, example, start};
 use satin_cli::{
     faults::{self, Fault, What, Who},
-    pool::{Outcome, Output, Plan, Pool},
+    pool::{LocalPool, Output, Plan, PoolOutcome},
     sites::{Site, Sites},
-    wan::Link,
+    wan::WanLink,
 };
 use satin_runtime::{
     job::RootTag,
@@ -121,7 +121,7 @@ struct Scenario {
     program: Program,
     sites: Sites,
     /// Between sites, if there are several.
-    link: Option<Link>,
+    link: Option<WanLink>,
     faults: Vec<Fault>,
 }
 
@@ -248,9 +248,9 @@ impl Scenario {
         for _ in count as u64..random.within(3..7) {
             sites.0[random.below(count)].nodes += 1;
         }
-        let link = random.one_in(2).then(|| Link {
+        let link = random.one_in(2).then(|| WanLink {
             rtt: Duration::from_millis(20),
-            ..Link::default()
+            ..WanLink::default()
         });
         let mut scenario = Scenario {
             seed,
@@ -494,7 +494,7 @@ impl Scenario {
     }
 
     /// What is not well about a pool that has ended.
-    fn judge(&self, outcome: &Outcome, complaints: &mut Vec<String>) {
+    fn judge(&self, outcome: &PoolOutcome, complaints: &mut Vec<String>) {
         if outcome.code != 0 {
             complaints.push(format!("exit code {}", outcome.code));
         }
@@ -522,7 +522,7 @@ impl Scenario {
     }
 
     /// What happened only after the root job was done, if anything.
-    fn too_late(&self, outcome: &Outcome) -> Option<String> {
+    fn too_late(&self, outcome: &PoolOutcome) -> Option<String> {
         if let Some((_, what)) = outcome.stderr.split_once("too late to happen") {
             return Some(format!("too late{}", what.trim_end()));
         }
@@ -629,7 +629,7 @@ fn told(stderr: &str) -> impl Iterator<Item = (f64, &str)> {
 }
 
 /// The process groups of all nodes that were ever started.
-fn processes(pool: &Pool) -> BTreeMap<String, u32> {
+fn processes(pool: &LocalPool) -> BTreeMap<String, u32> {
     let names = ["a", "b", "c", "d"]
         .iter()
         .flat_map(|site| (0..16).map(move |number| format!("{site}-{number}")));
@@ -638,7 +638,7 @@ fn processes(pool: &Pool) -> BTreeMap<String, u32> {
         .collect()
 }
 
-fn story(outcome: &Outcome) -> String {
+fn story(outcome: &PoolOutcome) -> String {
     let mut story = format!("exit code {}\n--- events\n", outcome.code);
     for record in &outcome.records {
         let (at, name) = (record.at_ms, &record.name);

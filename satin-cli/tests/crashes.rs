@@ -6,7 +6,7 @@ use std::{ffi::OsString, time::Duration};
 
 use common::run;
 use satin::{spawnable, sync};
-use satin_cli::pool::{Outcome, Output, Plan};
+use satin_cli::pool::{Output, Plan, PoolOutcome};
 use satin_runtime::observe::events::Event;
 
 /// Set where this test is the program of a node: the leaf that kills it.
@@ -45,7 +45,7 @@ fn program() {
     });
 }
 
-fn poisoned(leaf: u32, sites: &str, threads: u32) -> Outcome {
+fn poisoned(leaf: u32, sites: &str, threads: u32) -> PoolOutcome {
     let this = std::env::current_exe().expect("a test knows its own path");
     let program = ["program", "--exact", "--nocapture"].map(OsString::from);
     let program = [this.into()].into_iter().chain(program);
@@ -62,7 +62,7 @@ fn poisoned(leaf: u32, sites: &str, threads: u32) -> Outcome {
 
 /// The run ends with the story of the job, and not with the last node.
 #[track_caller]
-fn is_given_up(outcome: &Outcome) {
+fn is_given_up(outcome: &PoolOutcome) {
     assert_ne!(outcome.code, 0, "{outcome:#?}");
     let story = "error: a job was given up: ";
     assert!(outcome.stderr.contains(story), "{outcome:#?}");

@@ -6,8 +6,8 @@ use std::{process::Command, time::Duration};
 
 use common::{PATIENCE, ended_well, faults, figures, finish, has, plan, run, start, wait_for};
 use satin_cli::{
-    pool::{Outcome, Output, Plan},
-    wan::Link,
+    pool::{Output, Plan, PoolOutcome},
+    wan::WanLink,
 };
 use satin_runtime::observe::events::{Event, Record};
 
@@ -27,7 +27,7 @@ fn knary(sites: &str, what: &[&str]) -> Plan {
 }
 
 #[track_caller]
-fn said(outcome: &Outcome, line: &str) {
+fn said(outcome: &PoolOutcome, line: &str) {
     let ends = |said: &str| said.starts_with("satin: ") && said.ends_with(line);
     assert!(
         outcome.stderr.lines().any(ends),
@@ -37,7 +37,7 @@ fn said(outcome: &Outcome, line: &str) {
 
 /// A line that begins like that.
 #[track_caller]
-fn said_of(outcome: &Outcome, line: &str) {
+fn said_of(outcome: &PoolOutcome, line: &str) {
     let begins = |said: &str| said.starts_with(line);
     assert!(
         outcome.stderr.lines().any(begins),
@@ -46,7 +46,7 @@ fn said_of(outcome: &Outcome, line: &str) {
 }
 
 #[track_caller]
-fn answers(outcome: &Outcome) {
+fn answers(outcome: &PoolOutcome) {
     assert!(outcome.stdout.contains(ANSWER), "{outcome:#?}");
     assert_eq!(outcome.code, 0, "{outcome:#?}");
 }
@@ -122,9 +122,9 @@ fn a_short_partition_loses_nothing() {
 #[test]
 fn two_sites_that_never_reach_each_other_again_work_through_a_third() {
     let mut plan = knary("a:1,b:1,c:1", &["partition a|b@1s"]);
-    plan.wan = Some(Link {
+    plan.wan = Some(WanLink {
         rtt: Duration::from_millis(10),
-        ..Link::default()
+        ..WanLink::default()
     });
     let outcome = run(plan);
     answers(&outcome);
@@ -139,9 +139,9 @@ fn two_sites_that_never_reach_each_other_again_work_through_a_third() {
 #[test]
 fn the_only_node_of_its_site_that_is_killed_is_not_taken_for_a_partition() {
     let mut plan = knary("a:1,b:1", &["kill master@1s"]);
-    plan.wan = Some(Link {
+    plan.wan = Some(WanLink {
         rtt: Duration::from_millis(10),
-        ..Link::default()
+        ..WanLink::default()
     });
     plan.env
         .push(("SATIN_PARTITION_WAIT".into(), "3600".into()));
@@ -165,7 +165,7 @@ fn when_the_master_is_killed_another_node_gives_the_answer() {
 
 /// Who was master in that term.
 #[track_caller]
-fn master(outcome: &Outcome, term: u32) -> &str {
+fn master(outcome: &PoolOutcome, term: u32) -> &str {
     let is_master =
         |record: &&Record| matches!(record.event, Event::Master { term: of, .. } if of == term);
     let record = outcome.records.iter().find(is_master);
@@ -193,7 +193,7 @@ fn masters_can_be_killed_one_after_the_other() {
 }
 
 #[track_caller]
-fn left(outcome: &Outcome, name: &str) {
+fn left(outcome: &PoolOutcome, name: &str) {
     assert!(outcome.nodes[name].success(), "{outcome:#?}");
     let is_left = |event: &Event| matches!(event, Event::Left { .. });
     assert!(has(&outcome.records, name, is_left), "{outcome:#?}");

@@ -9,7 +9,7 @@ use std::{
 };
 
 use common::{ended_well, example, figures, finish, has, plan, run, start, wait_for};
-use satin_cli::wan::Link;
+use satin_cli::wan::WanLink;
 use satin_runtime::observe::events::{Event, Record};
 
 /// That example prints that, on two sites of two nodes.
@@ -150,7 +150,7 @@ fn what_happens_is_told_in_order() {
 fn a_node_that_joins_later_helps() {
     // 3,125 leaves of 20 ms: a minute for one, and nobody waits for four.
     let mut lone = plan("knary", &["5", "5", "20000", "--sleep"], "a:1");
-    lone.wan = Some(Link::default());
+    lone.wan = Some(WanLink::default());
     let mut pool = start(lone);
     wait_for(&mut pool, |records| {
         has(records, "a-0", |event| {
@@ -178,7 +178,7 @@ fn a_node_that_joins_later_helps() {
 #[test]
 fn a_link_that_loses_and_delays_loses_no_job() {
     let mut bad = plan("nqueens", &["12"], "2x2");
-    bad.wan = Some(Link {
+    bad.wan = Some(WanLink {
         rtt: Duration::from_millis(20),
         rate: Some(20_000_000),
         loss: 0.02,

@@ -9,9 +9,9 @@ use std::{
 };
 
 use satin_cli::{
-    pool::{Control, Outcome, Output, Plan, Pool},
+    pool::{Control, LocalPool, Output, Plan, PoolOutcome},
     sites::Sites,
-    wan::Link,
+    wan::WanLink,
 };
 use satin_runtime::observe::events::Event;
 
@@ -32,11 +32,11 @@ fn plan(script: &str, sites: &str) -> Plan {
     }
 }
 
-fn start(plan: Plan) -> Pool {
-    Pool::start(plan, Control::new()).expect("the pool starts")
+fn start(plan: Plan) -> LocalPool {
+    LocalPool::start(plan, Control::new()).expect("the pool starts")
 }
 
-fn run(plan: Plan) -> Outcome {
+fn run(plan: Plan) -> PoolOutcome {
     start(plan).wait().expect("the pool ends")
 }
 
@@ -49,7 +49,7 @@ fn all_have_read(nodes: usize) -> String {
 }
 
 /// Waits until all nodes of the pool are there.
-fn all_listen(pool: &mut Pool, nodes: usize) {
+fn all_listen(pool: &mut LocalPool, nodes: usize) {
     let listens = |event: &Event| matches!(event, Event::Node { .. });
     let there = pool.wait_for(PATIENCE, |records| {
         records
@@ -124,7 +124,7 @@ fn the_credential_is_for_this_user_only_and_goes_with_the_pool() {
 #[test]
 fn each_site_has_its_own_detours() {
     let script = format!(r#"cat "$SATIN_WAN"; {}"#, all_have_read(3));
-    let outcome = run(plan(&script, "a:2,b:1").with(|plan| plan.wan = Some(Link::default())));
+    let outcome = run(plan(&script, "a:2,b:1").with(|plan| plan.wan = Some(WanLink::default())));
     assert_eq!(outcome.code, 0, "{outcome:?}");
     let address = |name: &str| {
         let node = |event: &Event| match event {
@@ -153,7 +153,7 @@ fn a_node_can_be_added_also_at_a_new_site() {
     );
     let stop = scratch("added");
     let mut pool = start(plan(&script, "a:1,b:1").with(|plan| {
-        plan.wan = Some(Link::default());
+        plan.wan = Some(WanLink::default());
         plan.env.push(("STOP".into(), stop.clone().into()));
     }));
     assert_eq!(pool.add("c").expect("added"), "c-0");
@@ -260,7 +260,9 @@ fn a_program_that_ends_at_once_is_not_started_again_and_again() {
 #[test]
 fn a_program_that_is_not_there_is_an_error() {
     let plan = Plan::new(["/nonexistent/program"], Sites::alike(1, 2));
-    let error = Pool::start(plan, Control::new()).err().expect("no pool");
+    let error = LocalPool::start(plan, Control::new())
+        .err()
+        .expect("no pool");
     assert!(format!("{error:#}").starts_with("cannot start /nonexistent/program: "));
 }
 

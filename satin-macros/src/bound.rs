@@ -12,24 +12,24 @@ use crate::spawnable::hygienic_quote as quote;
 
 /// The expansion of `bound! { bounds }`.
 pub fn bound(bounds: TokenStream) -> TokenStream {
-    match syn::parse2::<Bounds>(bounds) {
-        Ok(Bounds(bounds)) => bounds.into_iter().map(Bound::into_tokens).collect(),
+    match syn::parse2::<BoundItems>(bounds) {
+        Ok(BoundItems(bounds)) => bounds.into_iter().map(BoundItem::into_tokens).collect(),
         Err(error) => error.into_compile_error(),
     }
 }
 
-struct Bounds(Vec<Bound>);
+struct BoundItems(Vec<BoundItem>);
 
 /// `/// documentation`, `pub static NAME: Lattice;`
-struct Bound {
+struct BoundItem {
     attributes: Vec<Attribute>,
     visibility: Visibility,
     name: Ident,
     lattice: Type,
 }
 
-impl Parse for Bounds {
-    fn parse(input: ParseStream) -> syn::Result<Bounds> {
+impl Parse for BoundItems {
+    fn parse(input: ParseStream) -> syn::Result<BoundItems> {
         if input.is_empty() {
             return Err(syn::Error::new(
                 Span::call_site(),
@@ -40,12 +40,12 @@ impl Parse for Bounds {
         while !input.is_empty() {
             bounds.push(input.parse()?);
         }
-        Ok(Bounds(bounds))
+        Ok(BoundItems(bounds))
     }
 }
 
-impl Parse for Bound {
-    fn parse(input: ParseStream) -> syn::Result<Bound> {
+impl Parse for BoundItem {
+    fn parse(input: ParseStream) -> syn::Result<BoundItem> {
         let attributes = input.call(Attribute::parse_outer)?;
         let visibility = input.parse()?;
         if !input.peek(Token![static]) {
@@ -64,7 +64,7 @@ impl Parse for Bound {
             ));
         }
         input.parse::<Token![;]>()?;
-        Ok(Bound {
+        Ok(BoundItem {
             attributes,
             visibility,
             name,
@@ -73,9 +73,9 @@ impl Parse for Bound {
     }
 }
 
-impl Bound {
+impl BoundItem {
     fn into_tokens(self) -> TokenStream {
-        let Bound {
+        let BoundItem {
             attributes,
             visibility,
             name,

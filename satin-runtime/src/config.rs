@@ -71,12 +71,12 @@ pub struct Config {
     /// Where each value came from, so that an error can name it. What is not in there the program has set.
     #[doc(hidden)]
     #[serde(skip)]
-    pub sources: Sources,
+    pub sources: SettingSources,
 }
 
 /// Who gave a setting its value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Source {
+pub enum SettingSource {
     /// A flag, of the program or of `satin node`.
     Flag,
     /// The program, in its code.
@@ -91,9 +91,9 @@ pub enum Source {
 /// Where the values of settings came from, by their keys; those that are not in here the program has set in its code.
 #[doc(hidden)]
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Sources(BTreeMap<&'static str, Source>);
+pub struct SettingSources(BTreeMap<&'static str, SettingSource>);
 
-impl Sources {
+impl SettingSources {
     pub(crate) fn setting(&self, key: &'static str) -> Setting {
         Setting {
             key,
@@ -108,7 +108,7 @@ pub struct Setting {
     /// As in `satin.toml`.
     pub key: &'static str,
     /// Who gave it its value.
-    pub source: Source,
+    pub source: SettingSource,
 }
 
 impl Setting {
@@ -124,10 +124,12 @@ impl Setting {
     /// The setting and its value, as they were written.
     pub(crate) fn with(self, value: &str) -> String {
         match self.source {
-            Source::Flag => format!("{} {value}", self.flag()),
-            Source::Variable => format!("{}={value:?}", self.variable()),
-            Source::File => format!("satin.toml: {} = {value:?}", self.key),
-            Source::Program => format!("{} = {value:?}, which the program has set", self.key),
+            SettingSource::Flag => format!("{} {value}", self.flag()),
+            SettingSource::Variable => format!("{}={value:?}", self.variable()),
+            SettingSource::File => format!("satin.toml: {} = {value:?}", self.key),
+            SettingSource::Program => {
+                format!("{} = {value:?}, which the program has set", self.key)
+            }
         }
     }
 }
@@ -135,10 +137,10 @@ impl Setting {
 impl fmt::Display for Setting {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.source {
-            Source::Flag => f.write_str(&self.flag()),
-            Source::Variable => f.write_str(&self.variable()),
-            Source::File => write!(f, "`{}` in satin.toml", self.key),
-            Source::Program => write!(f, "`{}`, which the program has set", self.key),
+            SettingSource::Flag => f.write_str(&self.flag()),
+            SettingSource::Variable => f.write_str(&self.variable()),
+            SettingSource::File => write!(f, "`{}` in satin.toml", self.key),
+            SettingSource::Program => write!(f, "`{}`, which the program has set", self.key),
         }
     }
 }
@@ -167,7 +169,7 @@ macro_rules! settings {
             /// All that is set here came from there.
             #[doc(hidden)]
             #[must_use]
-            pub fn given_by(mut self, source: impl Fn(&'static str) -> Source) -> Config {
+            pub fn given_by(mut self, source: impl Fn(&'static str) -> SettingSource) -> Config {
                 $(if self.$key.is_some() {
                     self.sources.0.insert(stringify!($key), source(stringify!($key)));
                 })*
@@ -203,7 +205,7 @@ const OF_TESTS: [&str; 4] = ["SATIN_TEST_", "SATIN_CHAOS", "SATIN_STRESS_", "SAT
 /// The flags that programs and `satin node` have for settings; true for those with a value.
 pub(crate) fn flags() -> impl Iterator<Item = (String, bool)> {
     KEYS.iter().map(|key| {
-        let source = Source::Flag;
+        let source = SettingSource::Flag;
         (Setting { key, source }.flag(), *key != "stats")
     })
 }
@@ -284,7 +286,7 @@ pub struct Words {
     pub drain_when: Option<String>,
     /// Who set each of them.
     #[doc(hidden)]
-    pub sources: Sources,
+    pub sources: SettingSources,
 }
 
 /// A setting that makes no sense. Nothing has been started.
@@ -361,7 +363,7 @@ impl Config {
         match fs::read_to_string(path) {
             Ok(text) => {
                 let config: Config = toml::from_str(&text).map_err(ConfigError::Toml)?;
-                Ok(config.given_by(|_| Source::File))
+                Ok(config.given_by(|_| SettingSource::File))
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Config::default()),
             Err(error) => Err(ConfigError::Unreadable(error)),
@@ -387,8 +389,8 @@ impl Config {
         }
         let flags = get(FLAGS).unwrap_or_default();
         let source = |key: &str| match flags.split(',').any(|flag| flag == key) {
-            true => Source::Flag,
-            false => Source::Variable,
+            true => SettingSource::Flag,
+            false => SettingSource::Variable,
         };
         let setting = |key| Setting {
             key,
@@ -451,7 +453,7 @@ impl Config {
                 seconds,
             )?,
             drain_when: get("SATIN_DRAIN_WHEN"),
-            sources: Sources::default(),
+            sources: SettingSources::default(),
         };
         Ok(config.given_by(source))
     }
@@ -591,7 +593,10 @@ mod tests {
             })
             .collect();
         let file: Config = toml::from_str(&file).expect("valid");
-        assert_eq!(file.clone().given_by(|_| Source::Variable), environment);
+        assert_eq!(
+            file.clone().given_by(|_| SettingSource::Variable),
+            environment
+        );
         assert_eq!(network.len(), KEYS.len());
         assert_eq!(Config::default().or(file.clone()), file);
         let words = file.resolve().expect("valid").words;
@@ -621,11 +626,11 @@ mod tests {
         };
         let rest = ": expected a number of workers from 1 to 65535";
         for (source, name) in [
-            (Source::Flag, "--threads 0"),
-            (Source::Variable, "SATIN_THREADS=\"0\""),
-            (Source::File, "satin.toml: threads = \"0\""),
+            (SettingSource::Flag, "--threads 0"),
+            (SettingSource::Variable, "SATIN_THREADS=\"0\""),
+            (SettingSource::File, "satin.toml: threads = \"0\""),
             (
-                Source::Program,
+                SettingSource::Program,
                 "threads = \"0\", which the program has set",
             ),
         ] {
@@ -640,7 +645,7 @@ mod tests {
             threads: Some(0),
             ..Config::default()
         }
-        .given_by(|_| Source::File);
+        .given_by(|_| SettingSource::File);
         let both = variables(&[("SATIN_THREADS", "0")])
             .expect("a number")
             .or(file);

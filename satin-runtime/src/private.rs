@@ -7,7 +7,7 @@ pub use crate::job::function::{
 pub use crate::job::kinds::{Argument, BorrowedArgument, Kinds, Mut, MutSlice, Ref, Value};
 pub use crate::satin::main;
 pub use crate::worker::{
-    Accumulate, AccumulateInOrder, Child, Cx, Delivery, Entry, Frame, Group, Keep, Or, Place,
+    Accumulate, AccumulateInOrder, Child, Cx, Delivery, Either, Entry, Frame, Group, Keep, Place,
     Planned, Position, Scope, Spec, Ticket, enter,
 };
 pub use inventory;

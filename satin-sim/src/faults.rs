@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, fmt, time::Duration};
 
 use satin_runtime::node::{
-    Config, Event,
+    Event, ProtocolConfig,
     cluster::{Cluster, MainIs, Path, mix},
 };
 
@@ -361,7 +361,7 @@ const NODES: u32 = 12;
 /// Brings faults to a pool, and remembers what was done.
 #[derive(Clone, Debug)]
 pub struct Mischief {
-    config: Config,
+    config: ProtocolConfig,
     threads: u32,
     nesting: usize,
     spare_master: bool,
@@ -390,7 +390,12 @@ enum Ended {
 impl Mischief {
     /// For nodes with that configuration.
     #[must_use]
-    pub fn new(config: &Config, threads: u32, nesting: usize, spare_master: bool) -> Mischief {
+    pub fn new(
+        config: &ProtocolConfig,
+        threads: u32,
+        nesting: usize,
+        spare_master: bool,
+    ) -> Mischief {
         Mischief {
             config: config.clone(),
             threads,
@@ -607,7 +612,7 @@ impl Mischief {
         let site = cluster.node(through).view().me().site.clone();
         let others = stay.iter().filter(|other| **other != through);
         let known = std::iter::once(&through).chain(others);
-        let config = Config {
+        let config = ProtocolConfig {
             join: known.map(|node| cluster.addr(*node)).collect(),
             may_found: false,
             ..self.config.clone()

@@ -36,7 +36,7 @@ pub mod trial;
 use std::{collections::BTreeMap, time::Duration};
 
 use satin_runtime::node::{
-    Config, Policy,
+    Policy, ProtocolConfig,
     cluster::{Cluster, Count, KINDS, Path, Program, Shape, Traffic},
 };
 use serde::Serialize;
@@ -148,10 +148,10 @@ pub fn run(settings: &Settings) -> Report {
         rate: settings.rate,
         ..Path::new(settings.round_trip)
     };
-    let config = Config {
+    let config = ProtocolConfig {
         policy: settings.policy,
         fixed_members: true,
-        ..Config::default()
+        ..ProtocolConfig::default()
     };
     let (each, more) = (
         settings.nodes / settings.sites,

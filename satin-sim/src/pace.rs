@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use satin_runtime::node::{
-    Config,
+    ProtocolConfig,
     cluster::{Program, Wire},
 };
 
@@ -43,13 +43,13 @@ impl Pace {
     }
 
     /// The settings that fit a short seed, or the usual ones.
-    pub(crate) fn config(self, short: Config) -> Config {
+    pub(crate) fn config(self, short: ProtocolConfig) -> ProtocolConfig {
         match self.is_long() {
             false => short,
-            true => Config {
+            true => ProtocolConfig {
                 max_crashes: short.max_crashes,
                 without: short.without,
-                ..Config::default()
+                ..ProtocolConfig::default()
             },
         }
     }

@@ -4,9 +4,9 @@
 use std::{fmt::Write, ops::Range, time::Duration};
 
 use satin_runtime::node::{
-    Config, Event,
+    Event, ProtocolConfig,
     cluster::{Cluster, MainIs, Path, Program, Shape, Work, mix},
-    inspect::Stage,
+    inspect::InspectedStage,
 };
 
 use crate::classes::Standing;
@@ -117,7 +117,7 @@ fn is_over(cluster: &Cluster) -> bool {
 }
 
 /// A pool at one site whose master computes a tree.
-fn pool(seed: u64, nodes: u32, config: &Config, program: Program) -> Cluster {
+fn pool(seed: u64, nodes: u32, config: &ProtocolConfig, program: Program) -> Cluster {
     let mut cluster = Cluster::new(seed);
     cluster.form(config, &[("here", nodes)], 1);
     let program = cluster.program(program);
@@ -165,9 +165,9 @@ fn fetch(seeds: Range<u64>) -> Telling {
     for nodes in [3, 4, 5, 6, 8, 12] {
         let mut blames = Blames::default();
         for seed in seeds.clone() {
-            let config = Config {
+            let config = ProtocolConfig {
                 claim_patience: Duration::from_millis(100),
-                ..Config::default()
+                ..ProtocolConfig::default()
             };
             let mut cluster = Cluster::new(seed);
             cluster.wire.near = Path::new(Duration::from_millis(20));
@@ -207,7 +207,7 @@ fn some_leaf(program: &Program, seed: u64) -> Work {
 }
 
 fn poison(seeds: Range<u64>) -> Telling {
-    let config = Config::default();
+    let config = ProtocolConfig::default();
     let mut telling = Telling::default();
     for nodes in [6, 8, 12] {
         let (mut blames, mut most) = (Blames::default(), 0);
@@ -236,7 +236,7 @@ fn poison(seeds: Range<u64>) -> Telling {
 fn host_of_others(cluster: &Cluster) -> Option<u32> {
     (1..cluster.nodes()).find(|node| {
         let books = cluster.node(*node).inspect();
-        let started = |stage| stage == Stage::Started;
+        let started = |stage| stage == InspectedStage::Started;
         let mut hosted = books.hosted.iter();
         hosted.any(|job| started(job.stage) && !job.orphan && !job.waiters.is_empty())
     })
@@ -247,7 +247,7 @@ fn false_deaths(seeds: Range<u64>) -> Telling {
     let pause = Duration::from_secs(20);
     for seed in seeds {
         let program = Program::new(Shape::Flat { jobs: 2 }, Duration::from_secs(300));
-        let mut cluster = pool(seed, 5, &Config::default(), program);
+        let mut cluster = pool(seed, 5, &ProtocolConfig::default(), program);
         for _ in 0..3 {
             cluster.run_for(pause);
             if let Some(host) = host_of_others(&cluster) {
@@ -275,7 +275,7 @@ fn burst(seeds: Range<u64>) -> Telling {
         let mut blames = Blames::default();
         for seed in seeds.clone() {
             let program = Program::new(Shape::Flat { jobs: 8 }, Duration::from_secs(30));
-            let mut cluster = pool(seed, 16, &Config::default(), program);
+            let mut cluster = pool(seed, 16, &ProtocolConfig::default(), program);
             cluster.run_for(Duration::from_secs(10));
             for node in (0..16).filter(|node| node % 2 == 1) {
                 end(&mut cluster, node);
@@ -297,7 +297,7 @@ fn flaky(seeds: Range<u64>) -> Telling {
         let mut blames = Blames::default();
         for seed in seeds.clone() {
             let mut cluster = Cluster::new(seed);
-            cluster.form(&Config::default(), &[("a", 3), ("b", 2)], 1);
+            cluster.form(&ProtocolConfig::default(), &[("a", 3), ("b", 2)], 1);
             let program = Program::new(Shape::Flat { jobs: 8 }, Duration::from_secs(120));
             let program = cluster.program(program);
             cluster.set_main_everywhere(&[program], None);
@@ -326,7 +326,7 @@ fn apart(cluster: &Cluster) -> Option<String> {
 }
 
 /// Two sites with two nodes each, and a long root job.
-fn two_sites(seed: u64, scrambled: u32, config: &Config) -> Cluster {
+fn two_sites(seed: u64, scrambled: u32, config: &ProtocolConfig) -> Cluster {
     let mut cluster = Cluster::new(seed);
     cluster.scramble(scrambled);
     cluster.form(config, &[("a", 2), ("b", 2)], 1);
@@ -342,7 +342,7 @@ fn split(seeds: Range<u64>) -> Telling {
     for minutes in [1, 9, 12] {
         let mut blames = Blames::default();
         for seed in seeds.clone() {
-            let mut cluster = two_sites(seed, 0, &Config::default());
+            let mut cluster = two_sites(seed, 0, &ProtocolConfig::default());
             cluster.partition("a", "b");
             cluster.run_for(Duration::from_secs(60 * minutes));
             cluster.heal();
@@ -358,9 +358,9 @@ fn split(seeds: Range<u64>) -> Telling {
 fn newcomers(seeds: Range<u64>) -> Telling {
     let mut blames = Blames::default();
     for seed in seeds {
-        let config = Config {
+        let config = ProtocolConfig {
             partition_wait: Duration::from_secs(5),
-            ..Config::default()
+            ..ProtocolConfig::default()
         };
         // Numbers 4 and 5 become the ids 2 and 3: all others but two are larger.
         let mut cluster = two_sites(seed, 6, &config);
@@ -386,9 +386,9 @@ fn growth(seeds: Range<u64>) -> Telling {
     /// Results that are kept for each job under way.
     const MOST: f64 = 4.0;
     let mut telling = Telling::default();
-    let config = Config {
+    let config = ProtocolConfig {
         max_crashes: 100_000,
-        ..Config::default()
+        ..ProtocolConfig::default()
     };
     for seed in seeds.start..seeds.end.min(seeds.start + 2) {
         let shape = Shape::Knary {

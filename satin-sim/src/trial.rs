@@ -7,7 +7,7 @@ use std::{
 };
 
 use satin_runtime::node::{
-    Config, Notice, Peer, Policy, RepairMode, Rule,
+    Notice, Peer, Policy, ProtocolConfig, RepairMode, Rule,
     cluster::{Cluster, MainIs, OtherRoot, Path, Program, Shape, Wire, mix},
     expiry::{self, Expired},
     inspect::Inspection,
@@ -112,7 +112,7 @@ pub struct Trial {
 
 /// The pool and the program of a seed.
 struct Setting {
-    config: Config,
+    config: ProtocolConfig,
     sites: Vec<(&'static str, u32)>,
     threads: u32,
     nesting: usize,
@@ -151,7 +151,7 @@ impl Setting {
             (name, nodes / sites + more)
         });
         let sites = sites.collect();
-        let config = Config {
+        let config = ProtocolConfig {
             probe_period: Duration::from_millis(100),
             suspicion: Duration::from_millis(400),
             partition_wait: Duration::from_secs(2),
@@ -161,7 +161,7 @@ impl Setting {
             max_crashes: 1000,
             hurry: 10,
             without: options.without.clone(),
-            ..Config::default()
+            ..ProtocolConfig::default()
         };
         let pace = Pace::of(options.dice(Class::Long, 2, seed));
         let config = pace.config(config);
@@ -228,7 +228,7 @@ impl Setting {
     }
 
     /// Other ways to repair and to steal.
-    fn modes(mut config: Config, seed: u64, options: &Options) -> Config {
+    fn modes(mut config: ProtocolConfig, seed: u64, options: &Options) -> ProtocolConfig {
         if let Some(mut dice) = options.dice(Class::Modes, 50, seed) {
             let modes = [
                 RepairMode::Running,
@@ -254,7 +254,7 @@ impl Setting {
             }
         }
         if options.dice(Class::Crashes, 80, seed).is_some() {
-            config.max_crashes = Config::default().max_crashes;
+            config.max_crashes = ProtocolConfig::default().max_crashes;
         }
         // Nodes know what may be overtaken, and leave room for the envelopes of relays, as with the usual numbers.
         if let Some(mut dice) = options.dice(Class::Stray, 50, seed) {

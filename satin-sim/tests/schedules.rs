@@ -3,29 +3,29 @@
 use std::time::Duration;
 
 use satin_runtime::node::{
-    Config, Message, Notice, Request, Rule,
+    Message, Notice, ProtocolConfig, Request, Rule,
     cluster::{Cluster, MainIs, Path, Program, Shape},
-    inspect::{Kind, Stage},
+    inspect::{InspectedStage, OutstandingKind},
 };
 
 const LONG: Duration = Duration::from_secs(120);
 
-fn config() -> Config {
-    Config {
+fn config() -> ProtocolConfig {
+    ProtocolConfig {
         probe_period: Duration::from_millis(100),
         suspicion: Duration::from_millis(400),
         claim_patience: Duration::from_millis(50),
         max_crashes: 1000,
-        ..Config::default()
+        ..ProtocolConfig::default()
     }
 }
 
 /// A pool with one worker each, whose master computes a tree.
-fn pool(seed: u64, nodes: u32, config: &Config) -> Cluster {
+fn pool(seed: u64, nodes: u32, config: &ProtocolConfig) -> Cluster {
     pool_for(UNEVEN, seed, nodes, config)
 }
 
-fn pool_for(shape: Shape, seed: u64, nodes: u32, config: &Config) -> Cluster {
+fn pool_for(shape: Shape, seed: u64, nodes: u32, config: &ProtocolConfig) -> Cluster {
     let mut cluster = Cluster::new(seed);
     cluster.count_runs();
     cluster.wire.idle_timeout = Duration::from_millis(600);
@@ -48,7 +48,7 @@ fn hosts(cluster: &Cluster, thief: u32, victim: u32) -> bool {
     let victim = cluster.peer(victim);
     cluster.node(thief).inspect().hosted.iter().any(|hosted| {
         let waits = hosted.waiters.iter().any(|(peer, _)| *peer == victim);
-        waits && hosted.stage == Stage::Started
+        waits && hosted.stage == InspectedStage::Started
     })
 }
 
@@ -85,7 +85,7 @@ fn ends_well(cluster: &mut Cluster) {
 }
 
 /// So many seeds, each with a turn of events that must come about in most of them.
-fn often(nodes: u32, config: &Config, mut story: impl FnMut(&mut Cluster) -> bool) {
+fn often(nodes: u32, config: &ProtocolConfig, mut story: impl FnMut(&mut Cluster) -> bool) {
     let mut told = 0;
     for seed in 0..60 {
         let mut cluster = pool(seed, nodes, config);
@@ -146,7 +146,7 @@ fn what_was_stolen_from_the_dead_is_not_done_again() {
 }
 
 /// A thief goes whose own thief goes on, in a slow network: so often is the repair found to have an orphan, and claims it.
-fn claims_after_chains(config: &Config, seeds: u64, go: impl Fn(&mut Cluster)) -> u32 {
+fn claims_after_chains(config: &ProtocolConfig, seeds: u64, go: impl Fn(&mut Cluster)) -> u32 {
     let mut claims = 0;
     for seed in 0..seeds {
         let mut cluster = pool(seed, 4, config);
@@ -175,13 +175,13 @@ fn without_its_rules_repair_finds_fewer_orphans() {
         cluster.crash(1);
     };
     for rule in [Rule::Mark, Rule::Inherit, Rule::Flushed, Rule::Announce] {
-        let claims = |config: &Config| match rule {
+        let claims = |config: &ProtocolConfig| match rule {
             // There is less to be found.
             Rule::Flushed => claims_after_chains(config, 400, crash_among_leavers),
             _ => claims_after_chains(config, 60, crash),
         };
         let all = claims(&config());
-        let without = claims(&Config {
+        let without = claims(&ProtocolConfig {
             without: [rule].into(),
             ..config()
         });
@@ -221,7 +221,10 @@ fn a_node_is_reborn_with_jobs_outstanding_and_hosted() {
     often(3, &config(), |cluster| {
         let between = |cluster: &Cluster| {
             let thefts = cluster.node(1).inspect().outstanding;
-            hosts(cluster, 1, 0) && thefts.iter().any(|away| away.kind == Kind::Theft)
+            hosts(cluster, 1, 0)
+                && thefts
+                    .iter()
+                    .any(|away| away.kind == OutstandingKind::Theft)
         };
         let stolen = cluster.run_until(LONG, between);
         let peer = cluster.peer(1);
@@ -242,7 +245,7 @@ fn a_node_is_reborn_with_jobs_outstanding_and_hosted() {
 
 /// A host of a long job pauses until all have given it up. What becomes of the job: is it run once, and its result claimed, or a
 /// second time? That of `times` such pauses in which the host went on as the next generation.
-fn runs_twice_after_rebirth(config: &Config) -> (u32, u32) {
+fn runs_twice_after_rebirth(config: &ProtocolConfig) -> (u32, u32) {
     let (mut times, mut twice) = (0, 0);
     for seed in 0..40 {
         let shape = Shape::Flat { jobs: 2 };
@@ -274,7 +277,7 @@ fn runs_twice_after_rebirth(config: &Config) -> (u32, u32) {
 #[test]
 fn what_a_reborn_node_runs_is_not_run_again() {
     let with = runs_twice_after_rebirth(&config());
-    let without = runs_twice_after_rebirth(&Config {
+    let without = runs_twice_after_rebirth(&ProtocolConfig {
         without: [Rule::Rebirth].into(),
         ..config()
     });
@@ -335,7 +338,7 @@ fn who_drains_leaves_and_is_not_found_dead() {
 /// A job that kills whoever runs it is given up before it has killed everybody.
 #[test]
 fn a_job_that_kills_its_hosts_does_not_kill_the_pool() {
-    let config = Config {
+    let config = ProtocolConfig {
         max_crashes: 2,
         ..config()
     };
@@ -351,7 +354,7 @@ fn a_job_that_kills_its_hosts_does_not_kill_the_pool() {
             let hosted = cluster.node(*node).inspect().hosted;
             let mut started = hosted
                 .iter()
-                .filter(|hosted| hosted.stage == Stage::Started);
+                .filter(|hosted| hosted.stage == InspectedStage::Started);
             *node > 0 && started.any(|hosted| hosted.id.path().count() == 2)
         })
     };

@@ -2,7 +2,7 @@
 
 use satin_runtime::node::{
     Rule,
-    expiry::{LIMITS, Limit},
+    expiry::{Expiry, LIMITS},
 };
 use satin_sim::{
     faults::KINDS,
@@ -27,18 +27,18 @@ fn nothing_is_violated() {
 }
 
 /// These run out in a few of some thousand seeds; `.ci/run` tries as many, and looks at all.
-const RARE: [Limit; 11] = [
-    Limit::Settle,
-    Limit::Precedence,
-    Limit::Appears,
-    Limit::CutOff,
-    Limit::Call,
-    Limit::CircuitIdle,
-    Limit::Flush,
-    Limit::Hearsay,
-    Limit::Fetch,
-    Limit::Soon,
-    Limit::Denied,
+const RARE: [Expiry; 11] = [
+    Expiry::Settle,
+    Expiry::Precedence,
+    Expiry::Appears,
+    Expiry::CutOff,
+    Expiry::Call,
+    Expiry::CircuitIdle,
+    Expiry::Flush,
+    Expiry::Hearsay,
+    Expiry::Fetch,
+    Expiry::Soon,
+    Expiry::Denied,
 ];
 
 #[test]

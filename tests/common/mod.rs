@@ -19,8 +19,8 @@ use std::{
 use satin::{
     Satin,
     job::{
-        Answer, Back, DepartureId, Fingerprint, HostedId, JobId, OrphanNews, Parcel, Recall,
-        Repair, Saved, Taken, by_number,
+        Answer, Back, DepartureId, Fingerprint, History, HostedId, JobId, OrphanNews, Parcel,
+        Recall, Saved, Taken, by_number,
     },
     worker::Outside,
 };
@@ -383,7 +383,7 @@ impl<'t> Thief<'t> {
     }
 
     fn claimed(&mut self, token: DepartureId, parcel: &Parcel) {
-        assert!(parcel.repair.marked, "only marked jobs claim");
+        assert!(parcel.history.marked, "only marked jobs claim");
         let name = (parcel.id.clone(), parcel.fingerprint);
         let Some(orphan) = self.orphans.get_mut(&name) else {
             return self.withdraw(token); // it has just been given up
@@ -451,12 +451,12 @@ impl<'t> Thief<'t> {
     }
 
     fn withdraw(&mut self, token: DepartureId) {
-        let repair = Repair {
+        let history = History {
             marked: true,
             crashes: 1,
         };
         let back = Back {
-            repair,
+            history,
             at_once: true,
             held: false,
         };
@@ -482,12 +482,12 @@ impl<'t> Thief<'t> {
         self.running.insert(token, (name, give_up));
         self.hosted.insert(token);
         self.b.gate().host(hosted_as(token), parcel.clone());
-        let repair = Repair {
+        let history = History {
             marked: true,
-            crashes: parcel.repair.crashes + 1,
+            crashes: parcel.history.crashes + 1,
         };
         let back = Back {
-            repair,
+            history,
             at_once: self.rng.below(2) == 0,
             held: false,
         };

@@ -13,7 +13,7 @@ use std::{
 use satin::{
     Satin,
     job::{
-        Answer, DepartureId, Fingerprint, HostedId, JobId, Offer, Parcel, Recall, Repair, RootRun,
+        Answer, DepartureId, Fingerprint, History, HostedId, JobId, Offer, Parcel, Recall, RootRun,
         RootTag, Saved, Taken, VTable, number_of, registered,
     },
     spawn, spawnable, sync,
@@ -261,6 +261,6 @@ pub fn parcel(id: JobId, function: &str, arguments: &impl Serialize) -> Parcel {
         needs: vec![],
         term: 0,
         root: Fingerprint(0),
-        repair: Repair::default(),
+        history: History::default(),
     }
 }

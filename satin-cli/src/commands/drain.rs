@@ -3,7 +3,7 @@ use std::{path::PathBuf, process::ExitCode, time::Duration};
 use anyhow::{Context, Result, bail, ensure};
 use satin_runtime::net::{
     Join, Observer,
-    observer::{Departure, Seen},
+    observer::{Parting, SeenNode},
 };
 
 /// Ask nodes of a running pool to leave: they hand over what they have, and nothing is lost
@@ -60,9 +60,9 @@ impl Drain {
         observer.drain(&nodes, grace, |node, departure| {
             let master = if node.is_master { " (the master)" } else { "" };
             let how = match departure {
-                Departure::Leaving => "is about to leave",
-                Departure::Left => "has left",
-                Departure::Lost => {
+                Parting::Leaving => "is about to leave",
+                Parting::Left => "has left",
+                Parting::Lost => {
                     lost += 1;
                     "is gone, without a goodbye"
                 }
@@ -76,9 +76,9 @@ impl Drain {
     }
 
     /// Those who are meant.
-    fn choose(&self, all: Vec<Seen>) -> Result<Vec<Seen>> {
+    fn choose(&self, all: Vec<SeenNode>) -> Result<Vec<SeenNode>> {
         if let Some(site) = &self.site {
-            let there: Vec<Seen> = all
+            let there: Vec<SeenNode> = all
                 .iter()
                 .filter(|node| node.site == *site)
                 .cloned()

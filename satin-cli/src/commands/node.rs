@@ -32,7 +32,7 @@ Examples:
   in a Slurm job:
     srun --ntasks-per-node 1 satin node --join slurm --listen 0.0.0.0:7777 \\
       --credential pool.pem -- ./program 42")]
-pub struct Node {
+pub struct NodeCommand {
     /// Where to find the pool: HOST:PORT[,HOST:PORT..], dns:NAME:PORT, file:PATH or slurm [SATIN_JOIN]
     #[arg(long, value_name = "WHERE")]
     join: Option<String>,
@@ -97,7 +97,7 @@ pub struct Node {
     program: Vec<OsString>,
 }
 
-impl Node {
+impl NodeCommand {
     /// Becomes the program.
     pub fn run(self) -> Result<ExitCode> {
         let number = |number: Option<u32>| number.map(|number| number.to_string().into());

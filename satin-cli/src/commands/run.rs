@@ -2,12 +2,12 @@ use std::{ffi::OsString, path::PathBuf, process::ExitCode, time::Duration};
 
 use anyhow::{Context, Result, bail};
 use satin_cli::{
-    build::{self, Target},
+    build::{self, BuildTarget},
     faults::{self, Fault},
-    pool::{Control, Output, Plan, Pool, Stopper},
+    pool::{Control, LocalPool, Output, Plan, Stopper},
     sites::Sites,
     stats, units,
-    wan::Link,
+    wan::WanLink,
 };
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
@@ -140,7 +140,7 @@ struct BuildFlags {
 }
 
 impl WanFlags {
-    fn link(&self) -> Option<Link> {
+    fn link(&self) -> Option<WanLink> {
         let WanFlags {
             wan_rtt: rtt,
             wan_rate: rate,
@@ -148,7 +148,7 @@ impl WanFlags {
             wan_jitter: jitter,
         } = *self;
         let any = rtt.is_some() || rate.is_some() || loss.is_some() || jitter.is_some();
-        any.then(|| Link {
+        any.then(|| WanLink {
             rtt: rtt.unwrap_or_default(),
             rate,
             loss: loss.unwrap_or_default(),
@@ -171,9 +171,9 @@ impl FaultFlags {
 }
 
 impl BuildFlags {
-    fn target(&self) -> Option<Target> {
-        let example = self.example.clone().map(Target::Example);
-        example.or_else(|| self.bin.clone().map(Target::Bin))
+    fn target(&self) -> Option<BuildTarget> {
+        let example = self.example.clone().map(BuildTarget::Example);
+        example.or_else(|| self.bin.clone().map(BuildTarget::Bin))
     }
 }
 
@@ -206,7 +206,7 @@ impl Run {
         };
         let control = Control::new();
         stop_at_signals(control.stopper()).context("cannot watch signals")?;
-        let outcome = Pool::start(plan, control)?.wait()?;
+        let outcome = LocalPool::start(plan, control)?.wait()?;
         if self.stats {
             match stats::table(&outcome.records) {
                 Some(table) => eprintln!("{table}"),
@@ -227,7 +227,7 @@ impl Run {
             }
             return Ok(self.arguments.clone());
         };
-        let options = build::Options {
+        let options = build::BuildOptions {
             package: self.build.package.clone(),
             features: self.build.features.clone(),
             profile: self.build.profile.clone(),

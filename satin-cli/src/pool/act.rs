@@ -9,7 +9,7 @@ use std::{
 use rustix::process::Signal;
 use satin_runtime::observe::events::{self, Event, Record};
 
-use super::{Pause, Pool, code, raw};
+use super::{LocalPool, Pause, code, raw};
 use crate::faults::{self, Fault, What, Who};
 
 /// When a whole site is asked to leave, its other nodes have so long to say so before the master is asked.
@@ -86,7 +86,7 @@ impl Schedule {
     }
 }
 
-impl Pool {
+impl LocalPool {
     /// Does what is due.
     pub(super) fn act(&mut self, now: Instant) {
         if self.stopping.is_some() {

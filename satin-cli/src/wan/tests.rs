@@ -15,7 +15,7 @@ struct Path {
 const PATIENCE: Duration = Duration::from_secs(10);
 
 impl Path {
-    fn new(link: Link) -> Path {
+    fn new(link: WanLink) -> Path {
         let wan = Wan::start(link).expect("started");
         let end = || {
             let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
@@ -52,7 +52,7 @@ impl Path {
     }
 
     /// Waits until the relay has decided on so many more datagrams, and says how many of them will arrive.
-    fn settle(&self, before: &Traffic, count: u32) -> u64 {
+    fn settle(&self, before: &LinkTraffic, count: u32) -> u64 {
         let began = Instant::now();
         loop {
             let now = self.wan.traffic("a", "b");
@@ -81,9 +81,9 @@ impl Path {
 #[test]
 fn a_round_trip_takes_as_long_as_it_is_said_to() {
     let rtt = Duration::from_millis(20);
-    let path = Path::new(Link {
+    let path = Path::new(WanLink {
         rtt,
-        ..Link::default()
+        ..WanLink::default()
     });
     let mut pings: Vec<_> = (0..20).map(|_| path.ping()).collect();
     pings.sort();
@@ -94,16 +94,16 @@ fn a_round_trip_takes_as_long_as_it_is_said_to() {
 
 #[test]
 fn without_a_delay_it_is_a_plain_relay() {
-    let path = Path::new(Link::default());
+    let path = Path::new(WanLink::default());
     assert!(path.ping() < PATIENCE);
     assert_eq!(path.stream(200, 1200, 32), (0..200).collect::<Vec<_>>());
 }
 
 #[test]
 fn as_much_is_lost_as_it_is_said_to() {
-    let path = Path::new(Link {
+    let path = Path::new(WanLink {
         loss: 0.1,
-        ..Link::default()
+        ..WanLink::default()
     });
     let came = path.stream(5000, 64, 32).len();
     // Four standard deviations are 85.
@@ -113,10 +113,10 @@ fn as_much_is_lost_as_it_is_said_to() {
 
 #[test]
 fn jitter_keeps_the_order() {
-    let path = Path::new(Link {
+    let path = Path::new(WanLink {
         rtt: Duration::from_millis(10),
         jitter: Duration::from_millis(5),
-        ..Link::default()
+        ..WanLink::default()
     });
     let pings: Vec<_> = (0..30).map(|_| path.ping()).collect();
     let (least, most) = (pings.iter().min(), pings.iter().max());
@@ -127,9 +127,9 @@ fn jitter_keeps_the_order() {
 
 #[test]
 fn a_rate_is_kept_and_its_queue_has_an_end() {
-    let path = Path::new(Link {
+    let path = Path::new(WanLink {
         rate: Some(10_000_000),
-        ..Link::default()
+        ..WanLink::default()
     });
     // 50 datagrams of 1,250 bytes with their headers are half a megabit: 50 ms.
     let began = Instant::now();
@@ -144,7 +144,7 @@ fn a_rate_is_kept_and_its_queue_has_an_end() {
 
 #[test]
 fn a_partition_stops_everything_and_healing_ends_it() {
-    let path = Path::new(Link::default());
+    let path = Path::new(WanLink::default());
     path.ping();
     path.wan.partition("b", "a");
     assert!(path.stream(20, 64, 20).is_empty());
@@ -168,16 +168,16 @@ fn a_partition_stops_everything_and_healing_ends_it() {
 
 #[test]
 fn links_change_at_run_time_and_pair_by_pair() {
-    let path = Path::new(Link::default());
-    let slow = Link {
+    let path = Path::new(WanLink::default());
+    let slow = WanLink {
         rtt: Duration::from_millis(40),
-        ..Link::default()
+        ..WanLink::default()
     };
     path.wan.set_between("b", "c", slow);
     path.ping();
     path.wan.set_between("b", "a", slow);
     assert!(path.ping() >= slow.rtt);
-    path.wan.set(Link {
+    path.wan.set(WanLink {
         rtt: Duration::from_millis(15),
         ..slow
     });
@@ -186,7 +186,7 @@ fn links_change_at_run_time_and_pair_by_pair() {
 
 #[test]
 fn several_clients_each_get_their_own_answers() {
-    let path = Path::new(Link::default());
+    let path = Path::new(WanLink::default());
     let relay = path.near.peer_addr().expect("connected");
     let clients: Vec<UdpSocket> = (0..10)
         .map(|number: u8| {
@@ -209,7 +209,7 @@ fn several_clients_each_get_their_own_answers() {
 
 #[test]
 fn a_node_that_is_not_there_is_silence() {
-    let path = Path::new(Link::default());
+    let path = Path::new(WanLink::default());
     let gone = {
         let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
         socket.local_addr().expect("bound")

@@ -9,10 +9,10 @@ use std::{
 };
 
 use satin_cli::{
-    build::{self, Target},
+    build::{self, BuildTarget},
     faults::Fault,
-    pool::{Control, Outcome, Output, Plan, Pool},
-    wan::Link,
+    pool::{Control, LocalPool, Output, Plan, PoolOutcome},
+    wan::WanLink,
 };
 use satin_runtime::observe::events::{Event, NodeFigures, Record};
 
@@ -30,7 +30,7 @@ pub fn example(name: &str) -> PathBuf {
     if executable.exists() {
         return executable;
     }
-    let options = build::Options {
+    let options = build::BuildOptions {
         package: Some("satin".into()),
         profile: Some(
             if cfg!(debug_assertions) {
@@ -40,9 +40,9 @@ pub fn example(name: &str) -> PathBuf {
             }
             .into(),
         ),
-        ..build::Options::default()
+        ..build::BuildOptions::default()
     };
-    build::build(&Target::Example(name.into()), &options).expect("the example builds")
+    build::build(&BuildTarget::Example(name.into()), &options).expect("the example builds")
 }
 
 /// An example on some sites, one worker per node, with the round trip of a continent between the sites.
@@ -51,9 +51,9 @@ pub fn plan(name: &str, arguments: &[&str], sites: &str) -> Plan {
     let program = program.chain(arguments.iter().map(OsString::from));
     Plan {
         threads: Some(1),
-        wan: Some(Link {
+        wan: Some(WanLink {
             rtt: Duration::from_millis(30),
-            ..Link::default()
+            ..WanLink::default()
         }),
         output: Output::Keep,
         ..Plan::new(program, sites.parse().expect("sites"))
@@ -94,18 +94,18 @@ pub fn faults(faults: &[&str]) -> Vec<Fault> {
     faults.iter().map(fault).collect()
 }
 
-pub fn start(plan: Plan) -> Pool {
-    Pool::start(plan, Control::new()).expect("the pool starts")
+pub fn start(plan: Plan) -> LocalPool {
+    LocalPool::start(plan, Control::new()).expect("the pool starts")
 }
 
 #[track_caller]
-pub fn run(plan: Plan) -> Outcome {
+pub fn run(plan: Plan) -> PoolOutcome {
     finish(start(plan))
 }
 
 /// Waits for the end, but not for ever.
 #[track_caller]
-pub fn finish(mut pool: Pool) -> Outcome {
+pub fn finish(mut pool: LocalPool) -> PoolOutcome {
     pool.wait_for(PATIENCE, |_| false).expect("readable");
     if !pool.has_ended() {
         let records = format!("{:#?}", pool.records());
@@ -116,7 +116,7 @@ pub fn finish(mut pool: Pool) -> Outcome {
 
 /// Waits until that has happened.
 #[track_caller]
-pub fn wait_for(pool: &mut Pool, happened: impl Fn(&[Record]) -> bool) {
+pub fn wait_for(pool: &mut LocalPool, happened: impl Fn(&[Record]) -> bool) {
     let there = pool.wait_for(PATIENCE, happened).expect("readable");
     assert!(there, "{:#?}", pool.records());
 }
@@ -128,7 +128,7 @@ pub fn has(records: &[Record], name: &str, what: impl Fn(&Event) -> bool) -> boo
 
 /// The pool ended well, on all nodes.
 #[track_caller]
-pub fn ended_well(outcome: &Outcome) {
+pub fn ended_well(outcome: &PoolOutcome) {
     assert_eq!(outcome.code, 0, "{outcome:#?}");
     assert!(
         outcome
@@ -141,7 +141,7 @@ pub fn ended_well(outcome: &Outcome) {
     assert!(outcome.records.iter().any(last), "{outcome:#?}");
 }
 
-pub fn figures(outcome: &Outcome, name: &str) -> NodeFigures {
+pub fn figures(outcome: &PoolOutcome, name: &str) -> NodeFigures {
     let of = |record: &Record| match record.event {
         Event::Stats(figures) if record.name == name => Some(figures),
         _ => None,

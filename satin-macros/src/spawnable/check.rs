@@ -8,12 +8,12 @@ use syn::{Attribute, BinOp, Block, Expr, ExprClosure, ExprPath, Item, Macro, Pat
 use super::errors::Errors;
 use super::iterators::{FOLLOWERS, consumed_map, spawning_map};
 use super::mark::{Callee, Marked, first_spawn, first_spawn_in_stmt, has_sync, is_sync_expr};
-use super::parse::Job;
+use super::parse::SpawnableFn;
 use super::signature::may_fail;
 use super::site::{delivers_to_no_place, is_place};
 
 /// Complains about everything in the marked body that the next passes could not, or should not, lower.
-pub fn check(job: &Job, marked: &Block, errors: &mut Errors) {
+pub fn check(job: &SpawnableFn, marked: &Block, errors: &mut Errors) {
     let mut check = Check {
         job,
         errors,
@@ -23,14 +23,14 @@ pub fn check(job: &Job, marked: &Block, errors: &mut Errors) {
 }
 
 struct Check<'a> {
-    job: &'a Job,
+    job: &'a SpawnableFn,
     errors: &'a mut Errors,
     /// A variable has the function's name: that is the error, and not each mention of the variable.
     name_is_taken: bool,
 }
 
 /// Whether a variable in the body of a free function has the function's name.
-fn takes_name(job: &Job, body: &Block) -> bool {
+fn takes_name(job: &SpawnableFn, body: &Block) -> bool {
     struct Takes<'a>(&'a Ident, bool);
     impl<'ast> Visit<'ast> for Takes<'_> {
         fn visit_pat_ident(&mut self, pat: &'ast PatIdent) {

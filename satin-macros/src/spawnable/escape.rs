@@ -12,7 +12,7 @@ use syn::{Arm, Block, Expr, ExprForLoop, ExprLoop, ExprWhile, Item, Pat, PatIden
 
 use super::mark::{Marked, is_sync};
 use super::mentions::{PlacePath, mentions};
-use super::site::{Site, is_place, reads};
+use super::site::{DeferredStatement, is_place, reads};
 
 /// What becomes of the spawns in the blocks of a control-flow statement.
 pub enum Escape {
@@ -31,7 +31,7 @@ pub fn escape(
     late_init: &HashSet<String>,
 ) -> Escape {
     let declared = declared_in(stmt);
-    let mut inner = Inner {
+    let mut inner = InnerSites {
         sites: Vec::new(),
         loops: 0,
         declared: &declared,
@@ -64,7 +64,7 @@ struct InnerSite {
     escapes: bool,
 }
 
-struct Inner<'a> {
+struct InnerSites<'a> {
     sites: Vec<InnerSite>,
     loops: u32,
     declared: &'a HashSet<String>,
@@ -72,9 +72,9 @@ struct Inner<'a> {
     late_init: &'a HashSet<String>,
 }
 
-impl Inner<'_> {
+impl InnerSites<'_> {
     fn statement(&mut self, statement: &Expr) {
-        let Some(site) = Site::of(statement) else {
+        let Some(site) = DeferredStatement::of(statement) else {
             return;
         };
         if is_late_init(statement, self.late_init) {
@@ -103,7 +103,7 @@ impl Inner<'_> {
     }
 }
 
-impl<'ast> Visit<'ast> for Inner<'_> {
+impl<'ast> Visit<'ast> for InnerSites<'_> {
     fn visit_stmt(&mut self, stmt: &'ast Stmt) {
         if let Stmt::Expr(expr, _) = stmt {
             self.statement(expr);
@@ -207,7 +207,8 @@ pub fn head_looks(of: &ExprForLoop) -> bool {
     struct Places(Vec<PlacePath>);
     impl<'ast> Visit<'ast> for Places {
         fn visit_expr(&mut self, expr: &'ast Expr) {
-            self.0.extend(Site::of(expr).and_then(|site| site.path));
+            self.0
+                .extend(DeferredStatement::of(expr).and_then(|site| site.path));
             visit::visit_expr(self, expr);
         }
     }

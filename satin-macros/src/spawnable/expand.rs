@@ -19,7 +19,7 @@ use syn::{
 use super::errors::Errors;
 use super::escape::{self, Escape, bindings, escape, is_late_init};
 use super::group::{Arm, Groups, Siblings};
-use super::guards::{Assign, Follows, GroupEnd, Guard, Guards};
+use super::guards::{Assign, ChildGuard, Follows, GroupEnd, Guards};
 use super::hygiene::quote;
 use super::iterators::{self, collected_in};
 use super::mark::{
@@ -28,16 +28,16 @@ use super::mark::{
 };
 use super::mentions::{PlacePath, mentions};
 use super::order;
-use super::parse::Job;
+use super::parse::SpawnableFn;
 use super::reborrow::Reborrows;
-use super::signature::Kind;
-use super::site::{Site, is_control_flow, reads, visit_marks};
+use super::signature::ArgumentKind;
+use super::site::{DeferredStatement, is_control_flow, reads, visit_marks};
 
 /// The most children that one site of a group may have: an entry is a tuple of at most eight, one of them the operands.
 const MOST_PER_SITE: usize = 7;
 
 /// The statements of `body`, lowered.
-pub fn lower(job: &Job, body: &Block, errors: &mut Errors) -> TokenStream {
+pub fn lower(job: &SpawnableFn, body: &Block, errors: &mut Errors) -> TokenStream {
     let mut lower = Lower {
         job,
         errors,
@@ -50,9 +50,9 @@ pub fn lower(job: &Job, body: &Block, errors: &mut Errors) -> TokenStream {
         names: 0,
     };
     let position = if job.returns_nothing() {
-        Position::Statement
+        GuardPosition::Statement
     } else {
-        Position::Tail
+        GuardPosition::Tail
     };
     let statements = lower.block(&body.stmts, BlockState::new(Hop::Nowhere), position);
     lower.groups.fill(statements)
@@ -81,7 +81,7 @@ fn late_init(body: &Block) -> HashSet<String> {
 
 /// What becomes of an expression's value.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Position {
+enum GuardPosition {
     /// Nothing: it is a statement.
     Statement,
     /// The function returns it.
@@ -179,14 +179,14 @@ struct OpenGroup {
 
 /// What is left to do with a statement when its children are done.
 struct Finish {
-    values: Vec<Value>,
+    values: Vec<ChildValue>,
     /// The closure that holds the rest of the expression.
     rest: Option<Ident>,
-    target: Target,
+    target: ValueTarget,
 }
 
 /// Where a finished child's value is.
-enum Value {
+enum ChildValue {
     /// In the variable of its guard.
     Guard { name: Ident, speculative: bool },
     /// In the variable that a group has delivered it to.
@@ -196,7 +196,7 @@ enum Value {
 }
 
 /// What a statement does with its value.
-enum Target {
+enum ValueTarget {
     Nothing,
     Variable(Ident),
     Assignment(Expr),
@@ -221,7 +221,7 @@ struct Spawn {
 }
 
 struct Lower<'a> {
-    job: &'a Job,
+    job: &'a SpawnableFn,
     errors: &'a mut Errors,
     /// Whether children of loops have to run in program order.
     order_matters: bool,
@@ -248,7 +248,7 @@ impl Lower<'_> {
     }
 
     /// The statements of a block, without its braces.
-    fn block(&mut self, stmts: &[Stmt], state: BlockState, position: Position) -> TokenStream {
+    fn block(&mut self, stmts: &[Stmt], state: BlockState, position: GuardPosition) -> TokenStream {
         let scope_before = self.scope;
         self.blocks.push(state);
         let mut out = TokenStream::new();
@@ -256,7 +256,7 @@ impl Lower<'_> {
             let rest = &stmts[at + 1..];
             let position = match stmt {
                 Stmt::Expr(_, None) if rest.is_empty() => position,
-                _ => Position::Statement,
+                _ => GuardPosition::Statement,
             };
             if self.must_sync_before(stmt, position) {
                 out.extend(self.sync_segment());
@@ -280,7 +280,7 @@ impl Lower<'_> {
             if let Some(group) = &mut self.top().segment.group {
                 group.read_since.extend(reads(stmt));
             }
-            if position != Position::Statement && !self.top().segment.is_empty() {
+            if position != GuardPosition::Statement && !self.top().segment.is_empty() {
                 let result = self.fresh("result");
                 let sync = self.sync_at_end();
                 out.extend(quote!(let #result = #lowered; #sync #result));
@@ -295,11 +295,11 @@ impl Lower<'_> {
     }
 
     /// A value at the end of a block that has children under way: its own children come after those.
-    fn tail_that_waits(&mut self, stmt: &Stmt, position: Position) -> Option<TokenStream> {
+    fn tail_that_waits(&mut self, stmt: &Stmt, position: GuardPosition) -> Option<TokenStream> {
         let Stmt::Expr(expr, None) = stmt else {
             return None;
         };
-        if position == Position::Statement
+        if position == GuardPosition::Statement
             || self.top().segment.is_empty()
             || super::mark::first_spawn(expr).is_none()
             || matches!(expr, Expr::Reference(_) | Expr::Return(_))
@@ -309,7 +309,7 @@ impl Lower<'_> {
             return None;
         }
         let result = self.fresh("result");
-        let target = Target::Variable(result.clone());
+        let target = ValueTarget::Variable(result.clone());
         let lowered = self.deferred(expr, target, Vec::new(), &[], &|value| value);
         let sync = self.sync_at_end();
         Some(quote!(#lowered let #result; #sync #result))
@@ -359,7 +359,7 @@ impl Lower<'_> {
     /// Those of them that an argument names.
     fn lent(&self, expr: &Expr) -> Vec<PlacePath> {
         struct Lent<'a> {
-            job: &'a Job,
+            job: &'a SpawnableFn,
             found: Vec<PlacePath>,
         }
         impl<'ast> Visit<'ast> for Lent<'_> {
@@ -390,7 +390,7 @@ impl Lower<'_> {
     }
 
     /// Whether the segment must end before this statement.
-    fn must_sync_before(&mut self, stmt: &Stmt, position: Position) -> bool {
+    fn must_sync_before(&mut self, stmt: &Stmt, position: GuardPosition) -> bool {
         let segment = &self
             .blocks
             .last()
@@ -399,7 +399,7 @@ impl Lower<'_> {
         if segment.is_empty() || is_sync(stmt) {
             return false;
         }
-        let tail_without_spawns = position != Position::Statement && !stmt_has_marks(stmt);
+        let tail_without_spawns = position != GuardPosition::Statement && !stmt_has_marks(stmt);
         if tail_without_spawns || (stmt_has_sync(stmt) && !segment.guards.is_empty()) {
             return true;
         }
@@ -454,7 +454,7 @@ impl Lower<'_> {
                         .iter()
                         .any(|path| goes_out(path.as_ref()))
             }
-            Stmt::Expr(expr, _) => match Site::of(expr) {
+            Stmt::Expr(expr, _) => match DeferredStatement::of(expr) {
                 Some(site) if site.path.is_some() || self.bare_joins_group() => {
                     goes_out(site.path.as_ref())
                 }
@@ -500,7 +500,7 @@ fn else_if_heads_spawn(expr: &Expr) -> bool {
 }
 
 /// Whether this statement needs `frame` and `scope`; a plain call of the function itself at the very end does not.
-fn needs_scope(stmt: &Stmt, position: Position) -> bool {
+fn needs_scope(stmt: &Stmt, position: GuardPosition) -> bool {
     struct Needs(bool);
     impl<'ast> Visit<'ast> for Needs {
         fn visit_expr(&mut self, expr: &'ast Expr) {
@@ -517,7 +517,7 @@ fn needs_scope(stmt: &Stmt, position: Position) -> bool {
     }
     let mut needs = Needs(false);
     match stmt {
-        Stmt::Expr(expr, _) if position == Position::Tail => match own_call(expr) {
+        Stmt::Expr(expr, _) if position == GuardPosition::Tail => match own_call(expr) {
             Some(args) => args.iter().for_each(|arg| needs.visit_expr(arg)),
             None => needs.visit_expr(expr),
         },
@@ -540,12 +540,14 @@ fn sites_within(stmt: &Stmt) -> Vec<Option<PlacePath>> {
     impl<'ast> Visit<'ast> for Sites {
         fn visit_stmt(&mut self, stmt: &'ast Stmt) {
             if let Stmt::Expr(expr, _) = stmt {
-                self.0.extend(Site::of(expr).map(|site| site.path));
+                self.0
+                    .extend(DeferredStatement::of(expr).map(|site| site.path));
             }
             visit::visit_stmt(self, stmt);
         }
         fn visit_arm(&mut self, arm: &'ast syn::Arm) {
-            self.0.extend(Site::of(&arm.body).map(|site| site.path));
+            self.0
+                .extend(DeferredStatement::of(&arm.body).map(|site| site.path));
             visit::visit_arm(self, arm);
         }
     }
@@ -560,7 +562,7 @@ fn places_written(stmt: &Stmt) -> Vec<PlacePath> {
 
 // --------------------------------------------------------------------------------------------------------- statements
 impl Lower<'_> {
-    fn statement(&mut self, stmt: &Stmt, position: Position, rest: &[Stmt]) -> TokenStream {
+    fn statement(&mut self, stmt: &Stmt, position: GuardPosition, rest: &[Stmt]) -> TokenStream {
         if is_sync(stmt) {
             return self.explicit_sync();
         }
@@ -585,10 +587,10 @@ impl Lower<'_> {
                 let value = of.expr.as_ref().map(|value| self.tail(value));
                 quote!(return #value #semi)
             }
-            Stmt::Expr(expr, semi) if position == Position::Statement => {
+            Stmt::Expr(expr, semi) if position == GuardPosition::Statement => {
                 self.expression_statement(expr, semi.as_ref(), rest)
             }
-            Stmt::Expr(expr, _) if position == Position::Tail => self.tail(expr),
+            Stmt::Expr(expr, _) if position == GuardPosition::Tail => self.tail(expr),
             Stmt::Expr(expr, _) => self.expr(expr),
             Stmt::Item(_) | Stmt::Macro(_) => stmt.to_token_stream(),
         }
@@ -621,7 +623,7 @@ impl Lower<'_> {
         {
             return self.deferred(
                 &assign.right,
-                Target::Assignment((*assign.left).clone()),
+                ValueTarget::Assignment((*assign.left).clone()),
                 PlacePath::of(&assign.left).into_iter().collect(),
                 rest,
                 &|value| {
@@ -630,7 +632,7 @@ impl Lower<'_> {
                 },
             );
         }
-        let site = Site::of(expr).filter(|site| !cannot_wait(&site.deliver));
+        let site = DeferredStatement::of(expr).filter(|site| !cannot_wait(&site.deliver));
         match site {
             Some(site) if site.path.is_some() || self.bare_joins_group() => {
                 match self.group_site(&site) {
@@ -640,7 +642,7 @@ impl Lower<'_> {
             }
             Some(_) => self.deferred(
                 expr,
-                Target::Nothing,
+                ValueTarget::Nothing,
                 Vec::new(),
                 rest,
                 &|value| quote!(#value;),
@@ -699,7 +701,7 @@ impl Lower<'_> {
     fn deferred(
         &mut self,
         expr: &Expr,
-        target: Target,
+        target: ValueTarget,
         watched: Vec<PlacePath>,
         rest: &[Stmt],
         in_place: &dyn Fn(TokenStream) -> TokenStream,
@@ -725,7 +727,7 @@ impl Lower<'_> {
             None => {
                 let mut guards = std::mem::take(&mut self.top().segment.guards);
                 let values = spawns.into_iter().map(|spawn| {
-                    let value = Value::Guard {
+                    let value = ChildValue::Guard {
                         name: spawn.value.clone(),
                         speculative: spawn.speculative,
                     };
@@ -762,7 +764,7 @@ impl Lower<'_> {
             speculative,
             ..
         } = spawn;
-        let guard = Guard {
+        let guard = ChildGuard {
             call: self.fresh("c"),
             ticket: self.fresh("t"),
             value,
@@ -802,7 +804,7 @@ impl Lower<'_> {
                     || writes_watched
                     || stmt_has_sync(next)
                     || mentions(reads(next), would_watch)
-                    || self.must_sync_before(next, Position::Statement)
+                    || self.must_sync_before(next, GuardPosition::Statement)
             }
         }
     }
@@ -839,7 +841,7 @@ impl Lower<'_> {
     }
 
     /// A child of a `let` that comes after a group's: it goes through the group, which delivers to a hidden variable.
-    fn late_child(&mut self, group: usize, spawn: Spawn, out: &mut TokenStream) -> Value {
+    fn late_child(&mut self, group: usize, spawn: Spawn, out: &mut TokenStream) -> ChildValue {
         let name = self.fresh("late");
         self.groups
             .get(group)
@@ -853,7 +855,7 @@ impl Lower<'_> {
         let deliver = quote!(#name = ::core::option::Option::Some(#value););
         let children = vec![(value, prepared, speculative)];
         out.extend(self.group_children(group, children, None, deliver, None));
-        Value::Late { name, speculative }
+        ChildValue::Late { name, speculative }
     }
 
     /// Spawns the children of one entry, and pushes it.
@@ -911,7 +913,7 @@ impl Lower<'_> {
     }
 
     /// A statement that writes a place, or a bare call among such. `None` if it has too many children for one entry.
-    fn group_site(&mut self, site: &Site) -> Option<TokenStream> {
+    fn group_site(&mut self, site: &DeferredStatement) -> Option<TokenStream> {
         let home = self.home_of(site.path.as_ref());
         let here = self.blocks.len() - 1;
         let (spawns, remaining) = self.extract(&site.deliver);
@@ -973,7 +975,7 @@ impl Lower<'_> {
     /// Evaluates the operands of a site; what keeps them, and the pattern that gives them back.
     fn operands(
         &mut self,
-        site: &Site,
+        site: &DeferredStatement,
         out: &mut TokenStream,
     ) -> Option<(TokenStream, TokenStream)> {
         if site.operands.is_empty() {
@@ -1026,7 +1028,7 @@ impl Lower<'_> {
             .extend(names.iter().map(|name| PlacePath::variable(&name.ident)));
         let target = target(&local.pat, &names, None);
         segment.finishes.push(Finish {
-            values: vec![Value::Collected(collected.clone())],
+            values: vec![ChildValue::Collected(collected.clone())],
             rest: Some(rest.clone()),
             target,
         });
@@ -1116,7 +1118,7 @@ fn declaration(attrs: &[syn::Attribute], pat: &Pat, names: &[PatIdent]) -> Token
     }
 }
 
-fn target(pat: &Pat, names: &[PatIdent], diverge: Option<TokenStream>) -> Target {
+fn target(pat: &Pat, names: &[PatIdent], diverge: Option<TokenStream>) -> ValueTarget {
     struct Immutable;
     impl VisitMut for Immutable {
         fn visit_pat_ident_mut(&mut self, pat: &mut PatIdent) {
@@ -1133,12 +1135,12 @@ fn target(pat: &Pat, names: &[PatIdent], diverge: Option<TokenStream>) -> Target
             ident,
             subpat: None,
             ..
-        }) if diverge.is_none() && names.len() == 1 => Target::Variable(ident.clone()),
-        Pat::Wild(_) => Target::Nothing,
+        }) if diverge.is_none() && names.len() == 1 => ValueTarget::Variable(ident.clone()),
+        Pat::Wild(_) => ValueTarget::Nothing,
         _ => {
             let mut pat = Box::new(pat.clone());
             Immutable.visit_pat_mut(&mut pat);
-            Target::Pattern {
+            ValueTarget::Pattern {
                 names: names.iter().map(|name| name.ident.clone()).collect(),
                 pat,
                 diverge: diverge.unwrap_or_default(),
@@ -1233,23 +1235,23 @@ impl Lower<'_> {
     }
 }
 
-impl Target {
+impl ValueTarget {
     /// Where a value goes that is all of the statement.
     fn assign(self) -> Option<Assign> {
         match self {
-            Target::Nothing => Some(Assign::Nowhere),
-            Target::Variable(name) => Some(Assign::To(name.to_token_stream())),
-            Target::Assignment(place) => Some(Assign::To(place.to_token_stream())),
-            Target::Pattern { .. } => None,
+            ValueTarget::Nothing => Some(Assign::Nowhere),
+            ValueTarget::Variable(name) => Some(Assign::To(name.to_token_stream())),
+            ValueTarget::Assignment(place) => Some(Assign::To(place.to_token_stream())),
+            ValueTarget::Pattern { .. } => None,
         }
     }
 }
 
 /// The target of the statement that is nothing but the child in `value`, taken out of the list.
-fn take_direct(finishes: &mut Vec<Finish>, value: &Ident) -> Option<Target> {
+fn take_direct(finishes: &mut Vec<Finish>, value: &Ident) -> Option<ValueTarget> {
     let at = finishes.iter().position(|finish| {
-        let only = matches!(&finish.values[..], [Value::Guard { name, .. }] if name == value);
-        only && finish.rest.is_none() && !matches!(finish.target, Target::Pattern { .. })
+        let only = matches!(&finish.values[..], [ChildValue::Guard { name, .. }] if name == value);
+        only && finish.rest.is_none() && !matches!(finish.target, ValueTarget::Pattern { .. })
     })?;
     Some(finishes.remove(at).target)
 }
@@ -1284,10 +1286,10 @@ impl Finish {
             None => quote!(#(#values)*),
         };
         match self.target {
-            Target::Nothing => quote!(let _ = #value;),
-            Target::Variable(name) => quote!(#name = #value;),
-            Target::Assignment(place) => quote!(#place = #value;),
-            Target::Pattern {
+            ValueTarget::Nothing => quote!(let _ = #value;),
+            ValueTarget::Variable(name) => quote!(#name = #value;),
+            ValueTarget::Assignment(place) => quote!(#place = #value;),
+            ValueTarget::Pattern {
                 names,
                 pat,
                 diverge,
@@ -1300,12 +1302,12 @@ impl Finish {
     }
 }
 
-impl Value {
+impl ChildValue {
     fn tokens(&self, segment_is_speculative: bool) -> TokenStream {
         let (value, speculative) = match self {
-            Value::Collected(name) => return quote!(#name),
-            Value::Guard { name, .. } if !segment_is_speculative => return quote!(#name),
-            Value::Guard { name, speculative } | Value::Late { name, speculative } => {
+            ChildValue::Collected(name) => return quote!(#name),
+            ChildValue::Guard { name, .. } if !segment_is_speculative => return quote!(#name),
+            ChildValue::Guard { name, speculative } | ChildValue::Late { name, speculative } => {
                 (quote!(#name.expect(#SETTLED)), speculative)
             }
         };
@@ -1323,7 +1325,7 @@ impl Lower<'_> {
     fn tail(&mut self, expr: &Expr) -> TokenStream {
         match expr {
             Expr::If(_) | Expr::Match(_) | Expr::Block(_) | Expr::Unsafe(_) => {
-                self.control(expr, Position::Tail, Hop::Nowhere)
+                self.control(expr, GuardPosition::Tail, Hop::Nowhere)
             }
             Expr::Return(ExprReturn {
                 expr: Some(value), ..
@@ -1354,7 +1356,9 @@ impl Lower<'_> {
                 *of.expr = Expr::Verbatim(self.expr(&of.expr));
                 return of.to_token_stream();
             }
-            _ if is_control_flow(expr) => return self.control(expr, Position::Value, Hop::Nowhere),
+            _ if is_control_flow(expr) => {
+                return self.control(expr, GuardPosition::Value, Hop::Nowhere);
+            }
             _ => {}
         }
         let (spawns, remaining) = self.extract(expr);
@@ -1395,7 +1399,7 @@ impl Lower<'_> {
                 value, speculative, ..
             } in spawns
             {
-                let got = Value::Guard {
+                let got = ChildValue::Guard {
                     name: value.clone(),
                     speculative: *speculative,
                 }
@@ -1531,12 +1535,12 @@ impl Lower<'_> {
                 let mut of = of.clone();
                 *of.expr = parse_quote!(#items);
                 self.open_homes(&stmt, &mut out);
-                out.extend(self.control(&Expr::ForLoop(of), Position::Statement, hop));
+                out.extend(self.control(&Expr::ForLoop(of), GuardPosition::Statement, hop));
                 return out;
             }
             self.open_homes(&stmt, &mut out);
         }
-        out.extend(self.control(expr, Position::Statement, hop));
+        out.extend(self.control(expr, GuardPosition::Statement, hop));
         out
     }
 
@@ -1560,7 +1564,7 @@ impl Lower<'_> {
         }
     }
 
-    fn control(&mut self, expr: &Expr, position: Position, hop: Hop) -> TokenStream {
+    fn control(&mut self, expr: &Expr, position: GuardPosition, hop: Hop) -> TokenStream {
         match expr {
             Expr::If(of) => {
                 let attrs = &of.attrs;
@@ -1601,7 +1605,7 @@ impl Lower<'_> {
                 let body = self.block(
                     &of.body.stmts,
                     BlockState::new(hop).loop_body(),
-                    Position::Statement,
+                    GuardPosition::Statement,
                 );
                 quote!(#(#attrs)* #label loop { #body })
             }
@@ -1612,7 +1616,7 @@ impl Lower<'_> {
                 if let Expr::Let(cond) = &*of.cond {
                     state = state.declaring(&cond.pat);
                 }
-                let body = self.block(&of.body.stmts, state, Position::Statement);
+                let body = self.block(&of.body.stmts, state, GuardPosition::Statement);
                 quote!(#(#attrs)* #label while #cond { #body })
             }
             Expr::ForLoop(of) => {
@@ -1621,7 +1625,7 @@ impl Lower<'_> {
                 let body = self.block(
                     &of.body.stmts,
                     BlockState::new(hop).declaring(pat).loop_body(),
-                    Position::Statement,
+                    GuardPosition::Statement,
                 );
                 quote!(#(#attrs)* #label for #pat in #items { #body })
             }
@@ -1629,7 +1633,7 @@ impl Lower<'_> {
         }
     }
 
-    fn arm(&mut self, arm: &syn::Arm, position: Position, hop: Hop) -> TokenStream {
+    fn arm(&mut self, arm: &syn::Arm, position: GuardPosition, hop: Hop) -> TokenStream {
         let (attrs, pat) = (&arm.attrs, &arm.pat);
         let guard = arm.guard.as_ref().map(|(_, guard)| {
             let guard = self.expr(guard);
@@ -1644,7 +1648,7 @@ impl Lower<'_> {
     }
 }
 
-impl Job {
+impl SpawnableFn {
     /// For each argument, the receiver first, whether it is lent to be changed.
     fn lent_arguments(&self) -> Vec<bool> {
         let receiver = self
@@ -1656,7 +1660,7 @@ impl Job {
             .chain(
                 self.params
                     .iter()
-                    .map(|param| Kind::of(&param.ty).is_lent()),
+                    .map(|param| ArgumentKind::of(&param.ty).is_lent()),
             )
             .collect()
     }

@@ -158,17 +158,17 @@ impl GroupPlan {
         self.before.extend(variable.clone());
     }
 
-    /// `Or::B(Or::A(inner))`: how the entries, and the results, of one site are told from those of the others.
+    /// `Either::B(Either::A(inner))`: how the entries, and the results, of one site are told from those of the others.
     fn variant(&self, site: usize, inner: TokenStream) -> TokenStream {
         let last = self.arms.len() - 1;
         let innermost = if site < last {
-            quote!(::satin::__private::Or::A(#inner))
+            quote!(::satin::__private::Either::A(#inner))
         } else {
             inner
         };
         (0..site.min(last)).fold(
             innermost,
-            |inner, _| quote!(::satin::__private::Or::B(#inner)),
+            |inner, _| quote!(::satin::__private::Either::B(#inner)),
         )
     }
 

@@ -10,7 +10,7 @@ use proc_macro2::{Ident, TokenStream};
 use super::hygiene::quote;
 
 /// One child.
-pub struct Guard {
+pub struct ChildGuard {
     /// The planned call.
     pub call: Ident,
     /// The guard, once it is pushed.
@@ -40,7 +40,7 @@ pub enum Follows {
 
 /// How the pushed guards stand.
 #[derive(Default)]
-enum Pushed {
+enum PushedGuards {
     /// There are none.
     #[default]
     None,
@@ -53,10 +53,10 @@ enum Pushed {
 /// The guards of a segment, in program order.
 #[derive(Default)]
 pub struct Guards {
-    all: Vec<Guard>,
+    all: Vec<ChildGuard>,
     /// So many of them are pushed; the others are planned.
     pushed: usize,
-    order: Pushed,
+    order: PushedGuards,
 }
 
 /// The group that a segment has beside its guards: its variable, and the statement that ends it.
@@ -70,7 +70,7 @@ impl Guards {
         self.all.is_empty()
     }
 
-    pub fn iter(&self) -> impl Iterator<Item = &Guard> {
+    pub fn iter(&self) -> impl Iterator<Item = &ChildGuard> {
         self.all.iter()
     }
 
@@ -84,7 +84,7 @@ impl Guards {
     }
 
     /// Evaluates the call's arguments.
-    pub fn plan(&mut self, guard: Guard, prepared: &TokenStream) -> TokenStream {
+    pub fn plan(&mut self, guard: ChildGuard, prepared: &TokenStream) -> TokenStream {
         let call = &guard.call;
         let planned = quote!(let #call = scope.plan(#prepared););
         self.all.push(guard);
@@ -99,16 +99,16 @@ impl Guards {
         }
         let mut out = TokenStream::new();
         match (&self.order, follows) {
-            (Pushed::None, Follows::Nothing) => {
+            (PushedGuards::None, Follows::Nothing) => {
                 out.extend(planned.iter().rev().map(|guard| guard.spawn(None)));
-                self.order = Pushed::LastFirst;
+                self.order = PushedGuards::LastFirst;
             }
-            (Pushed::None | Pushed::LastFirst, _) => {
+            (PushedGuards::None | PushedGuards::LastFirst, _) => {
                 out.extend(quote!(let #base = scope.position();));
                 out.extend(planned.iter().map(|guard| guard.spawn(Some(&base))));
-                self.order = Pushed::AsTheyCame(base);
+                self.order = PushedGuards::AsTheyCame(base);
             }
-            (Pushed::AsTheyCame(base), _) => {
+            (PushedGuards::AsTheyCame(base), _) => {
                 out.extend(planned.iter().map(|guard| guard.spawn(Some(base))));
             }
         }
@@ -141,8 +141,8 @@ impl Guards {
         };
         let count = self.all.len();
         match (&self.order, group) {
-            (Pushed::None, Some(group)) => out.extend(group.end),
-            (Pushed::None, None) => {
+            (PushedGuards::None, Some(group)) => out.extend(group.end),
+            (PushedGuards::None, None) => {
                 out.extend((1..count).rev().map(|at| self.all[at].spawn(None)));
                 for at in 0..count {
                     let call = &self.all[at].call;
@@ -154,7 +154,7 @@ impl Guards {
                     out.extend(result(at, from, true));
                 }
             }
-            (Pushed::AsTheyCame(base), group) if count > 1 || group.is_some() => {
+            (PushedGuards::AsTheyCame(base), group) if count > 1 || group.is_some() => {
                 for (guard, assign) in self.all.iter().zip(assign) {
                     let value = &guard.value;
                     out.extend(assign.is_none().then(|| quote!(let #value;)));
@@ -173,7 +173,7 @@ impl Guards {
                     }
                 });
             }
-            (Pushed::LastFirst | Pushed::AsTheyCame(_), _) => {
+            (PushedGuards::LastFirst | PushedGuards::AsTheyCame(_), _) => {
                 out.extend((0..count).map(|at| result(at, synced(at), true)));
             }
         }
@@ -181,9 +181,9 @@ impl Guards {
     }
 }
 
-impl Guard {
+impl ChildGuard {
     fn spawn(&self, base: Option<&Ident>) -> TokenStream {
-        let Guard { call, ticket, .. } = self;
+        let ChildGuard { call, ticket, .. } = self;
         match (base, self.speculative) {
             (None, false) => quote!(let #ticket = scope.spawn(#call);),
             (None, true) => quote!(let #ticket = scope.spawn_speculative(#call);),

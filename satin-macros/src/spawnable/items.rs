@@ -7,8 +7,8 @@ use syn::{Attribute, Block, Expr, Lifetime, Path, Receiver, Type, TypeReference}
 use super::hygiene::quote;
 use super::leaf;
 use super::mark::{Marked, MarkedBody, Verb};
-use super::parse::Job;
-use super::signature::{Kind, with_lifetime, without_self};
+use super::parse::SpawnableFn;
+use super::signature::{ArgumentKind, with_lifetime, without_self};
 use syn::visit::{self, Visit};
 
 /// The most copies of a body, and the most tokens in all of them, that are expanded into one another.
@@ -23,7 +23,7 @@ pub struct Items {
     pub inside: TokenStream,
 }
 
-impl Job {
+impl SpawnableFn {
     /// The type that stands for the function in the runtime.
     pub fn marker(&self) -> Ident {
         self.hidden("__")
@@ -114,7 +114,7 @@ impl Job {
 }
 
 /// Everything that `job` becomes. `marked` is its body with the calls marked, `lowered` what the runtime is to run.
-pub fn items(job: &Job, marked: &MarkedBody, twin: &Block, lowered: &TokenStream) -> Items {
+pub fn items(job: &SpawnableFn, marked: &MarkedBody, twin: &Block, lowered: &TokenStream) -> Items {
     let (public, twin, companion) = (
         public(job, &marked.imported),
         twin_function(job, twin),
@@ -129,8 +129,8 @@ pub fn items(job: &Job, marked: &MarkedBody, twin: &Block, lowered: &TokenStream
 }
 
 /// What the user wrote, as ordinary code sees it: a root job.
-fn public(job: &Job, imported: &[Path]) -> TokenStream {
-    let Job { attrs, vis, .. } = job;
+fn public(job: &SpawnableFn, imported: &[Path]) -> TokenStream {
+    let SpawnableFn { attrs, vis, .. } = job;
     let mut sig = job.sig.clone();
     for (input, param) in sig.inputs.iter_mut().filter_map(typed).zip(&job.params) {
         let name = &param.name;
@@ -168,7 +168,7 @@ fn typed(input: &mut syn::FnArg) -> Option<&mut syn::PatType> {
 }
 
 /// The body that spawns, which may be expanded into itself, and the one place where that recursion starts over.
-fn bodies(job: &Job, marked: &Block, lowered: &TokenStream) -> (TokenStream, TokenStream) {
+fn bodies(job: &SpawnableFn, marked: &Block, lowered: &TokenStream) -> (TokenStream, TokenStream) {
     let (entry, body) = (job.inner("entry"), job.inner("body"));
     let (receiver, params, output) = (job.body_receiver(), job.body_params(), &job.output);
     let entry_params = job.params.iter().map(|param| {
@@ -217,7 +217,7 @@ fn bodies(job: &Job, marked: &Block, lowered: &TokenStream) -> (TokenStream, Tok
 /// Where the expansion into itself ends, the tests by which most invocations end stand in the caller: a leaf costs no call.
 ///
 /// What stands here stands in the body too, so only conditions that may be evaluated twice come in question.
-fn start(job: &Job, marked: &Block) -> TokenStream {
+fn start(job: &SpawnableFn, marked: &Block) -> TokenStream {
     let (start, entry) = (job.inner("start"), job.inner("entry"));
     let (receiver, params, output) = (job.body_receiver(), job.body_params(), &job.output);
     let names = job.params.iter().map(|param| &param.name);
@@ -238,7 +238,7 @@ fn start(job: &Job, marked: &Block) -> TokenStream {
     }
 }
 
-fn twin_function(job: &Job, body: &Block) -> TokenStream {
+fn twin_function(job: &SpawnableFn, body: &Block) -> TokenStream {
     let (vis, twin, output) = (&job.vis, job.twin(), &job.output);
     let (receiver, params) = (job.body_receiver(), job.body_params());
     let lints = job.lint_attrs();
@@ -259,7 +259,7 @@ fn twin_function(job: &Job, body: &Block) -> TokenStream {
 }
 
 /// What `spawn!(fib(n))` in another function calls. It has the function's own visibility, while the marker stays private.
-fn companion(job: &Job) -> TokenStream {
+fn companion(job: &SpawnableFn) -> TokenStream {
     let name = format_ident!(
         "{}{}",
         super::COMPANION,
@@ -289,11 +289,11 @@ fn companion(job: &Job) -> TokenStream {
 }
 
 /// The marker type, and what tells the runtime that the function exists.
-fn registration(job: &Job) -> TokenStream {
+fn registration(job: &SpawnableFn) -> TokenStream {
     let (marker, vtable) = (job.marker(), job.hidden("__VTABLE_"));
     let types = job.argument_types();
     let unrolled = quote!(#marker<::satin::__private::U0>);
-    let numbered = || types.iter().map(Kind::of).enumerate();
+    let numbered = || types.iter().map(ArgumentKind::of).enumerate();
     let kinds = numbered().map(|(at, kind)| kind.tokens(&unrolled, at));
     let declarations = numbered().map(|(at, kind)| kind.declaration(&unrolled, at));
     let output = without_self(&job.output, job.self_type.as_ref());
@@ -354,7 +354,7 @@ fn registration(job: &Job) -> TokenStream {
 }
 
 /// The name by which other nodes know the function.
-fn stable_name(job: &Job) -> TokenStream {
+fn stable_name(job: &SpawnableFn) -> TokenStream {
     if let Some(name) = &job.options.name {
         return name.to_token_stream();
     }

@@ -9,7 +9,7 @@ use quote::ToTokens;
 use syn::{Block, Expr, LocalInit, Stmt, Type};
 
 use super::items::count_tokens;
-use super::parse::Job;
+use super::parse::SpawnableFn;
 
 /// The most tokens of a test.
 const MOST_TOKENS: usize = 60;
@@ -33,14 +33,14 @@ const LOOKING: [&str; 8] = [
 ];
 
 /// The tests at the start of the body.
-pub fn tests<'b>(job: &Job, body: &'b Block) -> Vec<&'b Stmt> {
+pub fn tests<'b>(job: &SpawnableFn, body: &'b Block) -> Vec<&'b Stmt> {
     body.stmts
         .iter()
         .take_while(|stmt| is_test(job, stmt))
         .collect()
 }
 
-fn is_test(job: &Job, stmt: &Stmt) -> bool {
+fn is_test(job: &SpawnableFn, stmt: &Stmt) -> bool {
     let (condition, exit) = match stmt {
         Stmt::Expr(Expr::If(test), _) if test.attrs.is_empty() && test.else_branch.is_none() => {
             (&*test.cond, &test.then_branch)
@@ -79,7 +79,7 @@ fn is_plain(tokens: &TokenStream) -> bool {
 }
 
 /// May be evaluated twice, and moves nothing.
-fn is_repeatable(job: &Job, expr: &Expr) -> bool {
+fn is_repeatable(job: &SpawnableFn, expr: &Expr) -> bool {
     let all = |exprs: &[&Expr]| exprs.iter().all(|expr| is_repeatable(job, expr));
     match expr {
         Expr::Lit(_) => true,

@@ -15,7 +15,7 @@ use syn::{
 };
 
 use super::errors::Errors;
-use super::parse::Job;
+use super::parse::SpawnableFn;
 
 const SPAWN_OWN: &str = "__satin_spawn_own";
 const SPAWN_OTHER: &str = "__satin_spawn_other";
@@ -111,23 +111,23 @@ pub fn is_sync_expr(expr: &Expr) -> bool {
 
 /// What a search for marks is after.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Wanted {
+enum WantedMarks {
     Spawns,
     SpawnsAndCalls,
     Syncs,
 }
 
-struct Search {
-    wanted: Wanted,
+struct MarkSearch {
+    wanted: WantedMarks,
     found: Option<Span>,
 }
 
-impl<'ast> Visit<'ast> for Search {
+impl<'ast> Visit<'ast> for MarkSearch {
     fn visit_expr(&mut self, expr: &'ast Expr) {
         let hit = match self.wanted {
-            Wanted::Spawns => Marked::of(expr).is_some_and(|mark| mark.verb == Verb::Spawn),
-            Wanted::SpawnsAndCalls => Marked::of(expr).is_some(),
-            Wanted::Syncs => is_sync_expr(expr),
+            WantedMarks::Spawns => Marked::of(expr).is_some_and(|mark| mark.verb == Verb::Spawn),
+            WantedMarks::SpawnsAndCalls => Marked::of(expr).is_some(),
+            WantedMarks::Syncs => is_sync_expr(expr),
         };
         if hit {
             self.found.get_or_insert(expr.span());
@@ -137,8 +137,8 @@ impl<'ast> Visit<'ast> for Search {
     fn visit_item(&mut self, _: &'ast Item) {}
 }
 
-fn search(wanted: Wanted, walk: impl FnOnce(&mut Search)) -> Option<Span> {
-    let mut search = Search {
+fn search(wanted: WantedMarks, walk: impl FnOnce(&mut MarkSearch)) -> Option<Span> {
+    let mut search = MarkSearch {
         wanted,
         found: None,
     };
@@ -148,32 +148,32 @@ fn search(wanted: Wanted, walk: impl FnOnce(&mut Search)) -> Option<Span> {
 
 /// Where the first spawned call in `expr` is.
 pub fn first_spawn(expr: &Expr) -> Option<Span> {
-    search(Wanted::Spawns, |s| s.visit_expr(expr))
+    search(WantedMarks::Spawns, |s| s.visit_expr(expr))
 }
 
 /// Where the first spawned call in `stmt` is.
 pub fn first_spawn_in_stmt(stmt: &Stmt) -> Option<Span> {
-    search(Wanted::Spawns, |s| s.visit_stmt(stmt))
+    search(WantedMarks::Spawns, |s| s.visit_stmt(stmt))
 }
 
 /// Whether `expr` contains a call that the runtime is to hear of.
 pub fn has_marks(expr: &Expr) -> bool {
-    search(Wanted::SpawnsAndCalls, |s| s.visit_expr(expr)).is_some()
+    search(WantedMarks::SpawnsAndCalls, |s| s.visit_expr(expr)).is_some()
 }
 
 /// Whether `stmt` contains a call that the runtime is to hear of.
 pub fn stmt_has_marks(stmt: &Stmt) -> bool {
-    search(Wanted::SpawnsAndCalls, |s| s.visit_stmt(stmt)).is_some()
+    search(WantedMarks::SpawnsAndCalls, |s| s.visit_stmt(stmt)).is_some()
 }
 
 /// Whether `stmt` contains a `sync!()`, at any depth.
 pub fn stmt_has_sync(stmt: &Stmt) -> bool {
-    search(Wanted::Syncs, |s| s.visit_stmt(stmt)).is_some()
+    search(WantedMarks::Syncs, |s| s.visit_stmt(stmt)).is_some()
 }
 
 /// Whether `expr` contains a `sync!()`, at any depth.
 pub fn has_sync(expr: &Expr) -> bool {
-    search(Wanted::Syncs, |s| s.visit_expr(expr)).is_some()
+    search(WantedMarks::Syncs, |s| s.visit_expr(expr)).is_some()
 }
 
 /// A body whose calls are marked.
@@ -185,7 +185,7 @@ pub struct MarkedBody {
 }
 
 /// Marks every call of `job`'s body that the runtime is to hear of.
-pub fn mark(job: &Job, errors: &mut Errors) -> MarkedBody {
+pub fn mark(job: &SpawnableFn, errors: &mut Errors) -> MarkedBody {
     let mut block = job.body.clone();
     Marker { job, errors }.visit_block_mut(&mut block);
     MarkedBody {
@@ -249,7 +249,7 @@ pub fn rename_callee(call: &mut Expr, prefix: &str) -> Result<(), syn::Error> {
 }
 
 struct Marker<'a> {
-    job: &'a Job,
+    job: &'a SpawnableFn,
     errors: &'a mut Errors,
 }
 

@@ -37,7 +37,7 @@ use syn::{Block, Expr, ImplItemFn, Item, ItemFn, parse_quote};
 
 use errors::Errors;
 use items::Items;
-use parse::{Job, Options, Target};
+use parse::{AttributeTarget, SpawnableFn, SpawnableOptions};
 
 pub(crate) use hygiene::quote as hygienic_quote;
 
@@ -53,11 +53,11 @@ pub fn spawnable(options: TokenStream, item: TokenStream) -> TokenStream {
     let parsed = syn::parse2::<Item>(item.clone())
         .map_err(|error| errors.push(error))
         .ok();
-    let options = syn::parse2::<Options>(options)
+    let options = syn::parse2::<SpawnableOptions>(options)
         .map_err(|error| errors.push(error))
         .unwrap_or_default();
     let expanded = parsed
-        .and_then(|item| Target::read(options, item, &mut errors))
+        .and_then(|item| AttributeTarget::read(options, item, &mut errors))
         .map(|target| expand(target, &mut errors));
     match (errors.into_tokens(), expanded) {
         (None, Some(expanded)) => expanded,
@@ -68,13 +68,13 @@ pub fn spawnable(options: TokenStream, item: TokenStream) -> TokenStream {
     }
 }
 
-fn expand(target: Target, errors: &mut Errors) -> TokenStream {
+fn expand(target: AttributeTarget, errors: &mut Errors) -> TokenStream {
     match target {
-        Target::Function(job) => {
+        AttributeTarget::Function(job) => {
             let Items { inside, outside } = expand_job(&job, errors);
             quote!(#inside #outside)
         }
-        Target::Impl(mut block, jobs) => {
+        AttributeTarget::Impl(mut block, jobs) => {
             let items: Vec<Items> = jobs.iter().map(|job| expand_job(job, errors)).collect();
             let outside = items.iter().map(|items| &items.outside);
             let inside = items.iter().map(|items| &items.inside);
@@ -86,7 +86,7 @@ fn expand(target: Target, errors: &mut Errors) -> TokenStream {
     }
 }
 
-fn expand_job(job: &Job, errors: &mut Errors) -> Items {
+fn expand_job(job: &SpawnableFn, errors: &mut Errors) -> Items {
     let marked = mark::mark(job, errors);
     check::check(job, &marked.block, errors);
     let twin = twin::twin(job, &marked.block);

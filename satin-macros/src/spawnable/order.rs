@@ -9,14 +9,14 @@ use proc_macro2::{Ident, TokenStream};
 use syn::visit::{self, Visit};
 use syn::{BinOp, Block, Expr, ExprMethodCall, ExprTry, Macro};
 
-use super::{hygiene::quote, mark::Marked, parse::Order, site::Site};
+use super::{hygiene::quote, mark::Marked, parse::OrderOption, site::DeferredStatement};
 
 /// Does the order in which children run matter to this body, as far as one can see?
-pub fn matters(order: Option<Order>, body: &Block) -> bool {
+pub fn matters(order: Option<OrderOption>, body: &Block) -> bool {
     match order {
-        Some(order) => order == Order::Program,
+        Some(order) => order == OrderOption::Program,
         None => {
-            let mut search = Search(false);
+            let mut search = SearchSigns(false);
             search.visit_block(body);
             search.0
         }
@@ -24,9 +24,9 @@ pub fn matters(order: Option<Order>, body: &Block) -> bool {
 }
 
 /// Finds what makes a body a search: a `?`, or a call of a method of a static, such as `BEST.prunes(..)`.
-struct Search(bool);
+struct SearchSigns(bool);
 
-impl<'ast> Visit<'ast> for Search {
+impl<'ast> Visit<'ast> for SearchSigns {
     fn visit_expr_try(&mut self, _: &'ast ExprTry) {
         self.0 = true;
     }
@@ -73,7 +73,7 @@ fn is_static(receiver: &Expr) -> bool {
 /// For a mere `count += f(..)` (or `|=`, `&=`, `^=`) on a variable or its field: what asks the type of the place whether the
 /// order of delivery matters. For unsigned numbers it does not.
 pub fn of_delivery(
-    site: &Site,
+    site: &DeferredStatement,
     has_operands: bool,
     children: &[(Ident, TokenStream, bool)],
 ) -> Option<TokenStream> {
@@ -124,7 +124,7 @@ mod tests {
             n
         });
         assert!(!matters(None, &count));
-        assert!(matters(Some(Order::Program), &count));
+        assert!(matters(Some(OrderOption::Program), &count));
         let searches: [Block; 4] = [
             parse_quote!({
                 if BEST.prunes(&bound) {
@@ -145,7 +145,7 @@ mod tests {
         ];
         for search in searches {
             assert!(matters(None, &search));
-            assert!(!matters(Some(Order::Last), &search));
+            assert!(!matters(Some(OrderOption::Last), &search));
         }
     }
 }

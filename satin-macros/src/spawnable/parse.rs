@@ -13,30 +13,30 @@ use super::signature::{self, Param};
 
 /// `#[spawnable(sequential_if = n < 20, name = "fibonacci")]`
 #[derive(Default)]
-pub struct Options {
+pub struct SpawnableOptions {
     /// Where this holds, the sequential twin is called instead.
     pub sequential_if: Option<Expr>,
     /// The stable name, where the one that the macro makes up is not good enough.
     pub name: Option<LitStr>,
     /// In which order the children of loops run, where the macro is not to decide.
-    pub order: Option<Order>,
+    pub order: Option<OrderOption>,
 }
 
 /// The order in which a worker runs those children of a loop that nobody has stolen.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Order {
+pub enum OrderOption {
     /// As the program spawns them.
     Program,
     /// Where they are merely added up, the last one first.
     Last,
 }
 
-impl Parse for Order {
+impl Parse for OrderOption {
     fn parse(input: ParseStream) -> syn::Result<Self> {
         let order: Ident = input.parse()?;
         match order.to_string().as_str() {
-            "program" => Ok(Order::Program),
-            "last" => Ok(Order::Last),
+            "program" => Ok(OrderOption::Program),
+            "last" => Ok(OrderOption::Last),
             _ => Err(syn::Error::new(
                 order.span(),
                 format!("unknown order `{order}`: write `order = program` or `order = last`"),
@@ -45,9 +45,9 @@ impl Parse for Order {
     }
 }
 
-impl Parse for Options {
+impl Parse for SpawnableOptions {
     fn parse(input: ParseStream) -> syn::Result<Self> {
-        let mut options = Options::default();
+        let mut options = SpawnableOptions::default();
         while !input.is_empty() {
             let key: Ident = input.parse()?;
             let known = ["sequential_if", "name", "order"]
@@ -84,7 +84,7 @@ impl Parse for Options {
 }
 
 /// One spawnable function or method, as the user wrote it.
-pub struct Job {
+pub struct SpawnableFn {
     /// Everything that stood above it, documentation too, without `#[spawn]`.
     pub attrs: Vec<Attribute>,
     /// Who may call it.
@@ -104,19 +104,19 @@ pub struct Job {
     /// What it does.
     pub body: Block,
     /// What the attribute said.
-    pub options: Options,
+    pub options: SpawnableOptions,
 }
 
-impl Job {
+impl SpawnableFn {
     fn new(
         attrs: Vec<Attribute>,
         vis: Visibility,
         sig: Signature,
         body: Block,
         self_type: Option<Type>,
-        options: Options,
+        options: SpawnableOptions,
         errors: &mut Errors,
-    ) -> Job {
+    ) -> SpawnableFn {
         signature::check(&sig, errors);
         let receiver = sig.inputs.iter().find_map(|input| match input {
             FnArg::Receiver(receiver) => Some(receiver.clone()),
@@ -127,7 +127,7 @@ impl Job {
             ReturnType::Default => parse_quote!(()),
             ReturnType::Type(_, output) => (**output).clone(),
         };
-        Job {
+        SpawnableFn {
             attrs,
             vis,
             name: sig.ident.clone(),
@@ -189,16 +189,20 @@ impl Job {
 }
 
 /// What the attribute stands on.
-pub enum Target {
+pub enum AttributeTarget {
     /// A free function.
-    Function(Box<Job>),
+    Function(Box<SpawnableFn>),
     /// An `impl` block: what stays in it, and its spawnable methods.
-    Impl(Box<ItemImpl>, Vec<Job>),
+    Impl(Box<ItemImpl>, Vec<SpawnableFn>),
 }
 
-impl Target {
+impl AttributeTarget {
     /// Reads `item`. `None` if nothing sensible could be made of it; the errors say why.
-    pub fn read(options: Options, item: Item, errors: &mut Errors) -> Option<Target> {
+    pub fn read(
+        options: SpawnableOptions,
+        item: Item,
+        errors: &mut Errors,
+    ) -> Option<AttributeTarget> {
         match item {
             Item::Fn(ItemFn {
                 attrs,
@@ -206,7 +210,7 @@ impl Target {
                 sig,
                 block,
                 ..
-            }) => Some(Target::Function(Box::new(Job::new(
+            }) => Some(AttributeTarget::Function(Box::new(SpawnableFn::new(
                 attrs, vis, sig, *block, None, options, errors,
             )))),
             Item::Impl(block) => read_impl(options, block, errors),
@@ -218,7 +222,11 @@ impl Target {
     }
 }
 
-fn read_impl(options: Options, mut block: ItemImpl, errors: &mut Errors) -> Option<Target> {
+fn read_impl(
+    options: SpawnableOptions,
+    mut block: ItemImpl,
+    errors: &mut Errors,
+) -> Option<AttributeTarget> {
     if let Some((_, of, _)) = &block.trait_ {
         errors.at(of, "a trait impl cannot be spawnable: make the method inherent (`impl Type { .. }`) and call it from the trait's");
     }
@@ -248,7 +256,7 @@ fn read_impl(options: Options, mut block: ItemImpl, errors: &mut Errors) -> Opti
         );
     }
     block.items = rest;
-    Some(Target::Impl(Box::new(block), jobs))
+    Some(AttributeTarget::Impl(Box::new(block), jobs))
 }
 
 fn is_spawn(attr: &Attribute) -> bool {
@@ -258,7 +266,7 @@ fn is_spawn(attr: &Attribute) -> bool {
         .is_some_and(|segment| segment.ident == "spawn")
 }
 
-fn read_method(method: ImplItemFn, self_type: &Type, errors: &mut Errors) -> Job {
+fn read_method(method: ImplItemFn, self_type: &Type, errors: &mut Errors) -> SpawnableFn {
     let ImplItemFn {
         attrs,
         vis,
@@ -269,13 +277,13 @@ fn read_method(method: ImplItemFn, self_type: &Type, errors: &mut Errors) -> Job
     let (markers, attrs): (Vec<_>, Vec<_>) = attrs.into_iter().partition(is_spawn);
     let options = markers.iter().find_map(|attr| match &attr.meta {
         syn::Meta::Path(_) => None,
-        _ => Some(attr.parse_args::<Options>()),
+        _ => Some(attr.parse_args::<SpawnableOptions>()),
     });
     let options = options.transpose().unwrap_or_else(|error| {
         errors.push(error);
         None
     });
-    Job::new(
+    SpawnableFn::new(
         attrs,
         vis,
         sig,

@@ -13,7 +13,7 @@ use syn::{Block, Expr, ExprForLoop, Item, Local, Pat, PatIdent};
 
 use super::escape::bindings;
 use super::mentions::PlacePath;
-use super::parse::Job;
+use super::parse::SpawnableFn;
 
 /// Methods between the borrow and its variable that hand the borrow on.
 const PASSING: [&str; 9] = [
@@ -37,7 +37,7 @@ pub struct Reborrows(HashMap<String, PlacePath>);
 
 impl Reborrows {
     /// The variables of `job`'s body, which is marked.
-    pub fn find(job: &Job, body: &Block) -> Reborrows {
+    pub fn find(job: &SpawnableFn, body: &Block) -> Reborrows {
         let mut find = Find::default();
         job.params.iter().for_each(|param| find.bind(&param.name));
         find.visit_block(body);

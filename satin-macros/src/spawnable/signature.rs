@@ -26,7 +26,7 @@ pub struct Param {
 }
 
 /// How an argument travels, by the tokens of its type: the compiler could not tell `&T` from a `T` that is a reference.
-pub enum Kind<'t> {
+pub enum ArgumentKind<'t> {
     /// Moved; serialized for another node.
     Value(&'t Type),
     /// Borrowed (`T` may be a slice, `str`, `Path`); serialized from the borrow.
@@ -37,35 +37,35 @@ pub enum Kind<'t> {
     MutSlice(&'t Type),
 }
 
-impl<'t> Kind<'t> {
+impl<'t> ArgumentKind<'t> {
     /// The kind of an argument of this type.
-    pub fn of(ty: &'t Type) -> Kind<'t> {
+    pub fn of(ty: &'t Type) -> ArgumentKind<'t> {
         match ty {
-            Type::Paren(inner) => Kind::of(&inner.elem),
-            Type::Group(inner) => Kind::of(&inner.elem),
+            Type::Paren(inner) => ArgumentKind::of(&inner.elem),
+            Type::Group(inner) => ArgumentKind::of(&inner.elem),
             Type::Reference(TypeReference {
                 mutability, elem, ..
             }) => match (mutability.is_some(), &**elem) {
-                (true, Type::Slice(slice)) => Kind::MutSlice(&slice.elem),
-                (false, of) => Kind::Ref(of),
-                (true, of) => Kind::Mut(of),
+                (true, Type::Slice(slice)) => ArgumentKind::MutSlice(&slice.elem),
+                (false, of) => ArgumentKind::Ref(of),
+                (true, of) => ArgumentKind::Mut(of),
             },
-            of => Kind::Value(of),
+            of => ArgumentKind::Value(of),
         }
     }
 
     /// Whether the argument is lent to the job, to be changed.
     pub fn is_lent(&self) -> bool {
-        matches!(self, Kind::Mut(_) | Kind::MutSlice(_))
+        matches!(self, ArgumentKind::Mut(_) | ArgumentKind::MutSlice(_))
     }
 
     /// The kind of argument number `at` of the function that `marker` stands for.
     pub fn tokens(&self, marker: &TokenStream, at: usize) -> TokenStream {
         let name = match self {
-            Kind::Value(_) => quote!(Value),
-            Kind::Ref(_) => quote!(Ref),
-            Kind::Mut(_) => quote!(Mut),
-            Kind::MutSlice(_) => quote!(MutSlice),
+            ArgumentKind::Value(_) => quote!(Value),
+            ArgumentKind::Ref(_) => quote!(Ref),
+            ArgumentKind::Mut(_) => quote!(Mut),
+            ArgumentKind::MutSlice(_) => quote!(MutSlice),
         };
         quote!(::satin::__private::#name<#marker, #at>)
     }
@@ -73,8 +73,10 @@ impl<'t> Kind<'t> {
     /// States the argument's type, once: a type that cannot travel is reported there, where it was written.
     pub fn declaration(&self, marker: &TokenStream, at: usize) -> TokenStream {
         let (name, ty) = match self {
-            Kind::Ref(ty) => (quote!(BorrowedArgument), ty),
-            Kind::Value(ty) | Kind::Mut(ty) | Kind::MutSlice(ty) => (quote!(Argument), ty),
+            ArgumentKind::Ref(ty) => (quote!(BorrowedArgument), ty),
+            ArgumentKind::Value(ty) | ArgumentKind::Mut(ty) | ArgumentKind::MutSlice(ty) => {
+                (quote!(Argument), ty)
+            }
         };
         quote! {
             impl ::satin::__private::#name<#at> for #marker {

@@ -13,7 +13,7 @@ use super::mark::{Marked, first_spawn, has_marks};
 use super::mentions::PlacePath;
 
 /// A statement whose effect on a place can wait for the sync.
-pub struct Site {
+pub struct DeferredStatement {
     /// The place that is written; none for a bare `f(x);`.
     pub path: Option<PlacePath>,
     /// What is evaluated at the spawn, each with the name that `deliver` knows it by.
@@ -27,11 +27,11 @@ pub struct Site {
     pub span: Span,
 }
 
-impl Site {
+impl DeferredStatement {
     /// The site that this statement is, if it is one.
-    pub fn of(statement: &Expr) -> Option<Site> {
+    pub fn of(statement: &Expr) -> Option<DeferredStatement> {
         if Marked::spawn(statement).is_some() {
-            return Some(Site {
+            return Some(DeferredStatement {
                 path: None,
                 operands: Vec::new(),
                 inner_indices: Vec::new(),
@@ -58,7 +58,7 @@ impl Site {
         operands.take_indices(place, is_receiver);
         let inner_indices = std::mem::take(&mut operands.inner_indices);
         values.into_iter().for_each(|value| operands.take(value));
-        Some(Site {
+        Some(DeferredStatement {
             path: Some(path),
             operands: operands.found,
             inner_indices,
@@ -282,7 +282,7 @@ pub fn reads(stmt: &Stmt) -> TokenStream {
     struct Strip;
     impl Strip {
         fn strip(expr: &mut Expr) {
-            if let Some(site) = Site::of(expr) {
+            if let Some(site) = DeferredStatement::of(expr) {
                 *expr = site.reads();
             }
         }

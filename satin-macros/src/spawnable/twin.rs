@@ -5,10 +5,10 @@ use syn::visit_mut::{self, VisitMut};
 use syn::{Block, Expr, Item, Stmt, parse_quote_spanned, spanned::Spanned};
 
 use super::mark::{Callee, Marked, is_sync, is_sync_expr, rename_callee};
-use super::parse::Job;
+use super::parse::SpawnableFn;
 
 /// The body in which every spawned call is a call of a twin, and no `sync!()` is left.
-pub fn twin(job: &Job, marked: &Block) -> Block {
+pub fn twin(job: &SpawnableFn, marked: &Block) -> Block {
     let mut body = marked.clone();
     Unmark {
         name: job.twin(),

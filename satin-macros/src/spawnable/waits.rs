@@ -48,7 +48,7 @@ struct Waits(Vec<Span>);
 
 impl Waits {
     fn round(&mut self, body: &Block) {
-        let mut seen = Seen::default();
+        let mut seen = LoopRound::default();
         seen.visit_block(body);
         let ([only], false) = (&seen.spawns[..], seen.syncs) else {
             return; // several children are under way at once, or the user has said where to wait
@@ -88,19 +88,19 @@ fn waits_here(stmt: &Stmt, rest: &[Stmt]) -> bool {
 }
 
 fn spawns(expr: &Expr) -> bool {
-    let mut seen = Seen::default();
+    let mut seen = LoopRound::default();
     seen.visit_expr(expr);
     !seen.spawns.is_empty()
 }
 
 /// What one round of a loop does.
 #[derive(Default)]
-struct Seen {
+struct LoopRound {
     spawns: Vec<Span>,
     syncs: bool,
 }
 
-impl<'ast> Visit<'ast> for Seen {
+impl<'ast> Visit<'ast> for LoopRound {
     fn visit_expr(&mut self, expr: &'ast Expr) {
         if Marked::of(expr).is_some_and(|mark| mark.verb == Verb::Spawn) {
             self.spawns.push(expr.span());

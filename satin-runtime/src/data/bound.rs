@@ -15,7 +15,7 @@ use std::{
 
 use super::{
     lattice::{Lattice, Manners, Max, MaxWith, Min, MinWith, Portable},
-    roots::{self, NONE, Root},
+    roots::{self, LiveRoot, NONE},
 };
 use crate::{
     job::{
@@ -48,15 +48,15 @@ struct Cell<L: Lattice> {
     owner: AtomicU64,
     /// What the best value measures. With [`EMPTY`] there is none; with the number before, this or more.
     measure: AtomicU64,
-    held: RwLock<Held<L>>,
+    held: RwLock<HeldBound<L>>,
     next: OnceLock<Box<Cell<L>>>,
 }
 
 const EMPTY: u64 = u64::MAX;
 const EXACT: std::ops::Range<u64> = 0..EMPTY - 1;
 
-struct Held<L: Lattice> {
-    owner: Weak<Root>,
+struct HeldBound<L: Lattice> {
+    owner: Weak<LiveRoot>,
     best: Option<L::Value>,
 }
 
@@ -65,7 +65,7 @@ impl<L: Lattice> Cell<L> {
         Cell {
             owner: AtomicU64::new(NONE),
             measure: AtomicU64::new(EMPTY),
-            held: RwLock::new(Held {
+            held: RwLock::new(HeldBound {
                 owner: Weak::new(),
                 best: None,
             }),
@@ -73,21 +73,21 @@ impl<L: Lattice> Cell<L> {
         }
     }
 
-    fn read(&self) -> RwLockReadGuard<'_, Held<L>> {
+    fn read(&self) -> RwLockReadGuard<'_, HeldBound<L>> {
         self.held.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn write(&self) -> RwLockWriteGuard<'_, Held<L>> {
+    fn write(&self) -> RwLockWriteGuard<'_, HeldBound<L>> {
         self.held.write().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Makes it the cell of `root`, if it is nobody's any more.
-    fn take_over(&self, root: &Arc<Root>) -> bool {
+    fn take_over(&self, root: &Arc<LiveRoot>) -> bool {
         let mut held = self.write();
         let is_free = held.owner.strong_count() == 0;
         if is_free {
             self.owner.store(NONE, Ordering::Relaxed);
-            *held = Held {
+            *held = HeldBound {
                 owner: Arc::downgrade(root),
                 best: None,
             };
@@ -228,7 +228,7 @@ impl<L: Lattice> Bound<L> {
     }
 
     /// The cell of that root job, a new one if need be.
-    fn cell_of(&self, root: &Arc<Root>) -> &Cell<L> {
+    fn cell_of(&self, root: &Arc<LiveRoot>) -> &Cell<L> {
         /// So that no root job gets two.
         static TAKING: Mutex<()> = Mutex::new(());
         let _one_at_a_time = TAKING.lock().unwrap_or_else(PoisonError::into_inner);

@@ -20,5 +20,5 @@ pub use self::{
     bound::{Bound, forget_bounds, forget_root, forget_values, improve, join, lattices, manners},
     lattice::{Lattice, Manners, Max, MaxWith, Min, MinWith, Or, Portable, Set, Union},
     shared::Shared,
-    store::{LARGEST_VALUE, Progress, Store, store},
+    store::{LARGEST_VALUE, PieceOutcome, Store, store},
 };

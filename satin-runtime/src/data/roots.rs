@@ -18,7 +18,7 @@ use crate::{
 };
 
 /// A root job. What bounds keep for it may go when nobody has it any more.
-pub(super) struct Root {
+pub(super) struct LiveRoot {
     pub(super) number: u64,
     /// What other nodes call it; they do not know of sequential runs.
     pub(super) name: Option<RootName>,
@@ -27,12 +27,12 @@ pub(super) struct Root {
 /// The number of no root job.
 pub(super) const NONE: u64 = 0;
 
-struct Roots {
+struct LiveRoots {
     /// Those that some job here has asked for.
-    running: BTreeMap<RootKey, Arc<Root>>,
+    running: BTreeMap<RootKey, Arc<LiveRoot>>,
     /// Those that have a result, which their callers do not know yet.
-    ended: BTreeMap<RootKey, Arc<Root>>,
-    latest: Weak<Root>,
+    ended: BTreeMap<RootKey, Arc<LiveRoot>>,
+    latest: Weak<LiveRoot>,
     /// Root jobs of threads other than `main`'s that are over: what a late job of theirs asks for is not kept. The last
     /// [`FORGOTTEN`], in the order in which they ended.
     forgotten: VecDeque<RootKey>,
@@ -41,7 +41,7 @@ struct Roots {
 /// Too small: jobs of a root job that ended long ago leave a cell for ever. Too large: memory.
 const FORGOTTEN: usize = 1024;
 
-static ROOTS: Mutex<Roots> = Mutex::new(Roots {
+static ROOTS: Mutex<LiveRoots> = Mutex::new(LiveRoots {
     running: BTreeMap::new(),
     ended: BTreeMap::new(),
     latest: Weak::new(),
@@ -54,7 +54,7 @@ thread_local! {
     /// The number of the sequential run on this thread.
     static ALONE: Cell<u64> = const { Cell::new(NONE) };
     /// That run, or else the last root job that this thread has called and seen end.
-    static OWN: RefCell<Option<Arc<Root>>> = const { RefCell::new(None) };
+    static OWN: RefCell<Option<Arc<LiveRoot>>> = const { RefCell::new(None) };
 }
 
 /// The root job for which this thread works, or [`NONE`].
@@ -94,7 +94,7 @@ fn shown_outside() -> u64 {
 }
 
 /// As [`here`], to keep something for it.
-pub(super) fn root_here() -> Option<Arc<Root>> {
+pub(super) fn root_here() -> Option<Arc<LiveRoot>> {
     match worker::current_root() {
         Some(key) => {
             let root = root(key);
@@ -107,7 +107,7 @@ pub(super) fn root_here() -> Option<Arc<Root>> {
 }
 
 /// The root job of that name.
-pub(super) fn root(key: RootKey) -> Arc<Root> {
+pub(super) fn root(key: RootKey) -> Arc<LiveRoot> {
     let mut roots = lock();
     if let Some(root) = roots.running.get(&key) {
         return Arc::clone(root);
@@ -121,9 +121,9 @@ pub(super) fn root(key: RootKey) -> Arc<Root> {
     root
 }
 
-fn new(name: Option<RootName>) -> Arc<Root> {
+fn new(name: Option<RootName>) -> Arc<LiveRoot> {
     static NEXT: AtomicU64 = AtomicU64::new(NONE + 1);
-    Arc::new(Root {
+    Arc::new(LiveRoot {
         number: NEXT.fetch_add(1, Ordering::Relaxed),
         name,
     })
@@ -165,7 +165,7 @@ pub(super) fn is_forgotten(key: RootKey) -> bool {
     lock().forgotten.contains(&key)
 }
 
-fn lock() -> MutexGuard<'static, Roots> {
+fn lock() -> MutexGuard<'static, LiveRoots> {
     ROOTS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

@@ -8,7 +8,7 @@ use std::{
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de, de::DeserializeOwned, ser};
 
-use super::store::{Entry, LARGEST_VALUE, store};
+use super::store::{LARGEST_VALUE, StoredValue, store};
 use crate::job::{
     ValueName,
     codec::{self, Effort},
@@ -25,18 +25,18 @@ use crate::job::{
 /// What is changed through a `Mutex` or an atomic in it stays on the machine where that happened. A value lives as long as
 /// a handle of it, or a root job in which one has travelled; it can have at most 1 GiB of bytes. As a part of something
 /// that is serialized it is its name alone, which can be read again only where the value is.
-pub struct Shared<T>(Arc<Inner<T>>);
+pub struct Shared<T>(Arc<SharedInner<T>>);
 
-struct Inner<T> {
+struct SharedInner<T> {
     value: T,
     /// Its place in the store, once it has travelled; or why it cannot.
-    entry: OnceLock<Result<Arc<Entry>, String>>,
+    entry: OnceLock<Result<Arc<StoredValue>, String>>,
 }
 
 impl<T> Shared<T> {
     /// Makes a value shared. Nothing is serialized before a handle travels.
     pub fn new(value: T) -> Shared<T> {
-        Shared(Arc::new(Inner {
+        Shared(Arc::new(SharedInner {
             value,
             entry: OnceLock::new(),
         }))
@@ -64,7 +64,7 @@ impl<T: Serialize + Send + Sync + 'static> Shared<T> {
         }
     }
 
-    fn entry(&self) -> Result<&Arc<Entry>, &String> {
+    fn entry(&self) -> Result<&Arc<StoredValue>, &String> {
         let make = || {
             let write = || codec::write("serializing a shared value", &self.0.value, MOST);
             let (bytes, mentions) = needs::gather(write);
@@ -83,7 +83,7 @@ const MOST: Effort = Effort::up_to(LARGEST_VALUE as usize);
 
 /// Says that what is being serialized or read mentions this value, and what that one mentions in turn. False if
 /// nobody gathers such.
-fn note(entry: &Entry) -> bool {
+fn note(entry: &StoredValue) -> bool {
     for mentioned in entry.mentions.get().into_iter().flatten() {
         note(mentioned);
     }
@@ -122,7 +122,7 @@ impl<'de, T: DeserializeOwned + Send + Sync + 'static> Deserialize<'de> for Shar
                 ))
             })?;
             entry.mentions.get_or_init(|| store().all(&mentions));
-            Ok(Arc::new(Inner {
+            Ok(Arc::new(SharedInner {
                 value,
                 entry: OnceLock::from(Ok(Arc::clone(&entry))),
             }))
@@ -178,7 +178,7 @@ impl<T: Eq> Eq for Shared<T> {}
 mod tests {
     use super::*;
     use crate::{
-        data::store::{Progress, in_turn},
+        data::store::{PieceOutcome, in_turn},
         job::{Fingerprint, RootName},
         worker::RootKey,
     };
@@ -217,7 +217,10 @@ mod tests {
         let bytes = postcard::to_stdvec("decoded once for each type").expect("a text");
         let name = ValueName(*blake3::hash(&bytes).as_bytes());
         let total = bytes.len() as u64;
-        assert_eq!(store().put_part(name, 0, total, bytes), Progress::Stored);
+        assert_eq!(
+            store().put_part(name, 0, total, bytes),
+            PieceOutcome::Stored
+        );
         let read = || postcard::from_bytes::<Shared<String>>(&name.0).expect("a text");
         let (one, other) = (read(), read());
         assert!(Shared::ptr_eq(&one, &other));
@@ -261,7 +264,10 @@ mod tests {
         store().forget_root(ROOT);
         assert!(!store().contains(both[1]));
         let total = bytes.len() as u64;
-        assert_eq!(store().put_part(both[1], 0, total, bytes), Progress::Stored);
+        assert_eq!(
+            store().put_part(both[1], 0, total, bytes),
+            PieceOutcome::Stored
+        );
         let outer: Shared<Outer> = postcard::from_bytes(&both[1].0).expect("both are here");
         assert_eq!(over_the_wire(&outer).1, both);
         assert!(Shared::ptr_eq(&outer.inner, &inner));

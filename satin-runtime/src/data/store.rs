@@ -27,20 +27,20 @@ pub fn store() -> &'static Store {
 /// Shared values by name. There is one, [`store()`], for all pools of the process.
 #[derive(Default)]
 pub struct Store {
-    values: Mutex<Values>,
+    values: Mutex<StoredValues>,
     arriving: Mutex<HashMap<ValueName, Arriving>>,
 }
 
 #[derive(Default)]
-struct Values {
-    entries: HashMap<ValueName, Weak<Entry>>,
+struct StoredValues {
+    entries: HashMap<ValueName, Weak<StoredValue>>,
     pinned: BTreeMap<RootKey, HashMap<ValueName, Pin>>,
-    in_transit: HashMap<ValueName, Arc<Entry>>,
+    in_transit: HashMap<ValueName, Arc<StoredValue>>,
 }
 
 /// What has become of a piece.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Progress {
+pub enum PieceOutcome {
     /// It is kept; others are missing.
     More,
     /// The value is here.
@@ -65,31 +65,37 @@ impl Store {
     }
 
     /// Keeps a piece of a value that comes from elsewhere. Pieces may come in any order, and more than once.
-    pub fn put_part(&self, name: ValueName, offset: u64, total: u64, bytes: Vec<u8>) -> Progress {
+    pub fn put_part(
+        &self,
+        name: ValueName,
+        offset: u64,
+        total: u64,
+        bytes: Vec<u8>,
+    ) -> PieceOutcome {
         let mut all = lock(&self.arriving);
         if self.contains(name) {
             all.remove(&name);
-            return Progress::Stored;
+            return PieceOutcome::Stored;
         }
         let arriving = all.entry(name).or_insert_with(|| Arriving::new(total));
         if !arriving.accepts(offset, total, bytes.len() as u64) {
             all.remove(&name);
-            return Progress::Corrupt;
+            return PieceOutcome::Corrupt;
         }
         arriving.put(offset, bytes);
         if !arriving.is_complete() {
-            return Progress::More;
+            return PieceOutcome::More;
         }
         let Some(arrived) = all.remove(&name) else {
             unreachable!("it has just been there");
         };
         drop(all);
         if arrived.hasher.finalize().as_bytes() != &name.0 {
-            return Progress::Corrupt;
+            return PieceOutcome::Corrupt;
         }
         let entry = self.insert(name, arrived.start, None);
         self.put_in_transit(&entry);
-        Progress::Stored
+        PieceOutcome::Stored
     }
 
     /// Drops the pieces of a value that is not whole: nobody will bring the others.
@@ -126,12 +132,12 @@ impl Store {
         drop((pinned, in_transit));
     }
 
-    pub(super) fn get(&self, name: ValueName) -> Option<Arc<Entry>> {
+    pub(super) fn get(&self, name: ValueName) -> Option<Arc<StoredValue>> {
         lock(&self.values).entries.get(&name)?.upgrade()
     }
 
     /// Those of the names that are here.
-    pub(super) fn all(&self, names: &[ValueName]) -> Vec<Arc<Entry>> {
+    pub(super) fn all(&self, names: &[ValueName]) -> Vec<Arc<StoredValue>> {
         names.iter().filter_map(|name| self.get(*name)).collect()
     }
 
@@ -140,9 +146,9 @@ impl Store {
         &self,
         name: ValueName,
         bytes: Vec<u8>,
-        mentions: Option<Vec<Arc<Entry>>>,
-    ) -> Arc<Entry> {
-        let fresh = Arc::new(Entry {
+        mentions: Option<Vec<Arc<StoredValue>>>,
+    ) -> Arc<StoredValue> {
+        let fresh = Arc::new(StoredValue {
             name,
             bytes,
             mentions: mentions.map_or_else(OnceLock::new, OnceLock::from),
@@ -159,7 +165,7 @@ impl Store {
         known.unwrap_or(fresh)
     }
 
-    pub(super) fn put_in_transit(&self, entry: &Arc<Entry>) {
+    pub(super) fn put_in_transit(&self, entry: &Arc<StoredValue>) {
         let mut values = lock(&self.values);
         let is_pinned = values
             .pinned
@@ -176,11 +182,11 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// One value.
-pub(super) struct Entry {
+pub(super) struct StoredValue {
     pub(super) name: ValueName,
     pub(super) bytes: Vec<u8>,
     /// The values whose handles are in this one: whoever gets it will want those.
-    pub(super) mentions: OnceLock<Vec<Arc<Entry>>>,
+    pub(super) mentions: OnceLock<Vec<Arc<StoredValue>>>,
     decoded: Mutex<Decoded>,
 }
 
@@ -193,7 +199,7 @@ struct Decoded {
     kept: Vec<Arc<dyn Any + Send + Sync>>,
 }
 
-impl Entry {
+impl StoredValue {
     /// The value as a `T`; `decode` makes it if nobody has it any more.
     pub(super) fn decoded<T: Any + Send + Sync, E>(
         &self,
@@ -230,11 +236,11 @@ impl Decoded {
     }
 }
 
-impl Drop for Entry {
+impl Drop for StoredValue {
     fn drop(&mut self) {
         let mut values = lock(&store().values);
         // The same value may have been entered again meanwhile.
-        let is_gone = |entry: &Weak<Entry>| entry.strong_count() == 0;
+        let is_gone = |entry: &Weak<StoredValue>| entry.strong_count() == 0;
         if values.entries.get(&self.name).is_some_and(is_gone) {
             values.entries.remove(&self.name);
         }
@@ -242,10 +248,10 @@ impl Drop for Entry {
 }
 
 /// Keeps a value, and what it has been decoded to.
-struct Pin(Arc<Entry>);
+struct Pin(Arc<StoredValue>);
 
 impl Pin {
-    fn new(entry: Arc<Entry>) -> Pin {
+    fn new(entry: Arc<StoredValue>) -> Pin {
         let mut decoded = lock(&entry.decoded);
         decoded.pins += 1;
         decoded.kept = decoded.values.values().filter_map(Weak::upgrade).collect();
@@ -367,17 +373,17 @@ mod tests {
                 random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
                 pieces.swap(i, (random >> 33) as usize % (i + 1));
             }
-            let mut progress = Progress::More;
+            let mut progress = PieceOutcome::More;
             for (at, length) in pieces {
                 let at = at.min(total);
                 let end = (at + length).min(total);
                 progress = store.put_part(name, at as u64, total as u64, bytes[at..end].to_vec());
-                if progress == Progress::Corrupt {
+                if progress == PieceOutcome::Corrupt {
                     // So many overlapping pieces that we would keep more than the whole: from the beginning, then.
                     progress = store.put_part(name, 0, total as u64, bytes.clone());
                 }
             }
-            prop_assert_eq!(progress, Progress::Stored);
+            prop_assert_eq!(progress, PieceOutcome::Stored);
             prop_assert_eq!(store.read(name, 0, u64::MAX), Some((bytes.clone(), total as u64)));
         }
     }
@@ -387,9 +393,9 @@ mod tests {
         let store = Store::default();
         let (good, bad) = (b"the value".to_vec(), b"the valve".to_vec());
         let name = name_of(&good);
-        assert_eq!(store.put_part(name, 0, 9, bad), Progress::Corrupt);
+        assert_eq!(store.put_part(name, 0, 9, bad), PieceOutcome::Corrupt);
         assert!(!store.contains(name));
-        assert_eq!(store.put_part(name, 0, 9, good), Progress::Stored);
+        assert_eq!(store.put_part(name, 0, 9, good), PieceOutcome::Stored);
         assert!(store.contains(name));
     }
 
@@ -399,18 +405,18 @@ mod tests {
         let name = name_of(b"0123456789");
         assert_eq!(
             store.put_part(name, 0, 10, b"01234".to_vec()),
-            Progress::More
+            PieceOutcome::More
         );
         store.drop_pieces(name);
         assert!(lock(&store.arriving).is_empty());
         // Somebody brings the rest of it after all.
         assert_eq!(
             store.put_part(name, 5, 10, b"56789".to_vec()),
-            Progress::More
+            PieceOutcome::More
         );
         assert_eq!(
             store.put_part(name, 0, 10, b"01234".to_vec()),
-            Progress::Stored
+            PieceOutcome::Stored
         );
     }
 
@@ -419,11 +425,11 @@ mod tests {
         let store = Store::default();
         let name = name_of(b"anything");
         let put = |offset, total, length| store.put_part(name, offset, total, vec![0; length]);
-        assert_eq!(put(0, LARGEST_VALUE + 1, 4), Progress::Corrupt);
-        assert_eq!(put(7, 8, 2), Progress::Corrupt);
-        assert_eq!(put(u64::MAX, 8, 2), Progress::Corrupt);
-        assert_eq!(put(4, 8, 4), Progress::More);
-        assert_eq!(put(0, 9, 4), Progress::Corrupt);
+        assert_eq!(put(0, LARGEST_VALUE + 1, 4), PieceOutcome::Corrupt);
+        assert_eq!(put(7, 8, 2), PieceOutcome::Corrupt);
+        assert_eq!(put(u64::MAX, 8, 2), PieceOutcome::Corrupt);
+        assert_eq!(put(4, 8, 4), PieceOutcome::More);
+        assert_eq!(put(0, 9, 4), PieceOutcome::Corrupt);
         // And nothing of that is left.
         assert!(lock(&store.arriving).is_empty());
     }
@@ -435,7 +441,7 @@ mod tests {
         assert_eq!(store.read(name, 0, 1), None);
         assert_eq!(
             store.put_part(name, 0, 10, b"0123456789".to_vec()),
-            Progress::Stored
+            PieceOutcome::Stored
         );
         for (offset, length, part) in [
             (0, 4, "0123"),
@@ -455,7 +461,7 @@ mod tests {
         let bytes = b"a_value_lives_as_long_as_one_of_its_roots".to_vec();
         let (name, total) = (name_of(&bytes), bytes.len() as u64);
         assert!(!store.pin(name, root(1)));
-        assert_eq!(store.put_part(name, 0, total, bytes), Progress::Stored);
+        assert_eq!(store.put_part(name, 0, total, bytes), PieceOutcome::Stored);
         assert!(store.pin(name, root(1)) && store.pin(name, root(2)) && store.pin(name, root(2)));
         store.forget_root(root(1));
         assert!(store.contains(name));

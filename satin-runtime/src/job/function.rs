@@ -19,7 +19,7 @@ use super::{
     codec::{self, CodecError, Effort},
     kinds::{Carried, CarriedRef, Kinds, Travels},
     needs,
-    record::{Aborted, Cx, Judge, Payload, Slot, State},
+    record::{Aborted, Cx, Judge, Payload, Slot, SlotState},
 };
 /// The arguments of a function, as a tuple.
 pub type Args<'s, F> = <<F as Function>::Kinds as Kinds>::Args<'s>;
@@ -170,7 +170,7 @@ pub struct Info {
 pub struct VTable {
     /// Its names.
     pub info: Info,
-    pub(crate) run: unsafe fn(&Slot, Cx) -> State,
+    pub(crate) run: unsafe fn(&Slot, Cx) -> SlotState,
     pub(crate) export: unsafe fn(&Slot, Effort) -> Result<Packed, CodecError>,
     /// What a job computes, if its result could be saved.
     pub(crate) fingerprint: unsafe fn(&Slot) -> Option<Fingerprint>,
@@ -225,7 +225,7 @@ impl VTable {
 }
 
 /// Runs the job in the slot, which the caller has taken, and leaves result or payload there.
-unsafe fn run<F: Function>(slot: &Slot, cx: Cx) -> State {
+unsafe fn run<F: Function>(slot: &Slot, cx: Cx) -> SlotState {
     // SAFETY: the caller has taken this job of `F`, so its arguments are there and its own.
     let args = unsafe { slot.take::<Args<'_, F>>() };
     let index = slot.index();
@@ -233,13 +233,13 @@ unsafe fn run<F: Function>(slot: &Slot, cx: Cx) -> State {
         Ok(out) => {
             // SAFETY: the arguments have been taken, so the data is empty.
             unsafe { slot.put(out) };
-            State::Done
+            SlotState::Done
         }
-        Err(payload) if payload.is::<Aborted>() => State::Aborted,
+        Err(payload) if payload.is::<Aborted>() => SlotState::Aborted,
         Err(payload) => {
             // SAFETY: as above.
             unsafe { slot.put(payload) };
-            State::Panicked
+            SlotState::Panicked
         }
     }
 }

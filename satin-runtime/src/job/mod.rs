@@ -28,5 +28,5 @@ pub use function::{Function, Info, VTable, by_number, number_of, program_hash, r
 pub use id::{Fingerprint, JobId};
 pub use orphans::{Kin, OrphanIndex};
 pub use parcel::{Answer, BoundName, Offer, Parcel, RootName, RootRun, RootTag, ValueName};
-pub use repair::{Back, Deadly, OrphanNews, Recall, Repair, Saved};
+pub use repair::{Back, Deadly, History, OrphanNews, Recall, Saved};
 pub use travel::{DepartureId, HostedId, Taken};

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Fingerprint, JobId, Repair};
+use super::{Fingerprint, History, JobId};
 
 /// A job that can be run anywhere.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -24,7 +24,7 @@ pub struct Parcel {
     /// What its root job computes: with the first element of the id, that root job's [`RootName`].
     pub root: Fingerprint,
     /// What is known of earlier runs.
-    pub repair: Repair,
+    pub history: History,
 }
 
 impl Parcel {

@@ -37,7 +37,7 @@ pub struct Slot {
 
 /// Where a job is on its way. `Ready` covers private, public and just stolen: the deque knows the difference.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum State {
+pub enum SlotState {
     /// In its owner's deque, or a thief has it and has not said so yet.
     Ready,
     /// Taken by the worker of this index, in the same pool.
@@ -70,33 +70,33 @@ const SPECULATIVE: u64 = 1 << 62;
 /// The job is done, and `extra` holds the fingerprint of its arguments.
 const RECORDED: u64 = 1 << 61;
 
-impl State {
+impl SlotState {
     const fn bits(self) -> u64 {
         let (code, thief) = match self {
-            State::Ready => (0, 0),
-            State::Taken(thief) => (1, thief as u64),
-            State::Leaving => (2, 0),
-            State::Away => (3, 0),
-            State::Returned => (4, 0),
-            State::Done => (5, 0),
-            State::Panicked => (6, 0),
-            State::Aborted => (7, 0),
-            State::Answered => (8, 0),
+            SlotState::Ready => (0, 0),
+            SlotState::Taken(thief) => (1, thief as u64),
+            SlotState::Leaving => (2, 0),
+            SlotState::Away => (3, 0),
+            SlotState::Returned => (4, 0),
+            SlotState::Done => (5, 0),
+            SlotState::Panicked => (6, 0),
+            SlotState::Aborted => (7, 0),
+            SlotState::Answered => (8, 0),
         };
         code << 32 | thief << 40
     }
 
-    fn from_bits(bits: u64) -> State {
+    fn from_bits(bits: u64) -> SlotState {
         match bits >> 32 & 0xff {
-            0 => State::Ready,
-            1 => State::Taken((bits >> 40) as u32 & 0xffff),
-            2 => State::Leaving,
-            3 => State::Away,
-            4 => State::Returned,
-            5 => State::Done,
-            6 => State::Panicked,
-            7 => State::Aborted,
-            8 => State::Answered,
+            0 => SlotState::Ready,
+            1 => SlotState::Taken((bits >> 40) as u32 & 0xffff),
+            2 => SlotState::Leaving,
+            3 => SlotState::Away,
+            4 => SlotState::Returned,
+            5 => SlotState::Done,
+            6 => SlotState::Panicked,
+            7 => SlotState::Aborted,
+            8 => SlotState::Answered,
             code => unreachable!("a job record in state {code}"),
         }
     }
@@ -105,7 +105,11 @@ impl State {
     pub fn is_settled(self) -> bool {
         !matches!(
             self,
-            State::Ready | State::Taken(_) | State::Leaving | State::Away | State::Returned
+            SlotState::Ready
+                | SlotState::Taken(_)
+                | SlotState::Leaving
+                | SlotState::Away
+                | SlotState::Returned
         )
     }
 }
@@ -148,17 +152,17 @@ impl Meta {
 
     fn depth(&self) -> u16 {
         let meta = self.0.load(Ordering::Relaxed);
-        match State::from_bits(meta) {
-            State::Ready => (meta >> 40) as u16,
+        match SlotState::from_bits(meta) {
+            SlotState::Ready => (meta >> 40) as u16,
             _ => UNKNOWN,
         }
     }
 
-    fn state(&self) -> State {
-        State::from_bits(self.0.load(Ordering::Acquire))
+    fn state(&self) -> SlotState {
+        SlotState::from_bits(self.0.load(Ordering::Acquire))
     }
 
-    fn enter(&self, state: State) -> bool {
+    fn enter(&self, state: SlotState) -> bool {
         let mut meta = self.0.load(Ordering::Relaxed);
         loop {
             let awaited = if state.is_settled() {
@@ -182,7 +186,7 @@ impl Meta {
     fn announce_waiting(&self) -> bool {
         let mut meta = self.0.load(Ordering::Acquire);
         loop {
-            if State::from_bits(meta).is_settled() {
+            if SlotState::from_bits(meta).is_settled() {
                 return false;
             }
             match self.0.compare_exchange_weak(
@@ -229,7 +233,7 @@ impl Slot {
     }
 
     /// The state, with whatever its last writer had written before.
-    pub fn state(&self) -> State {
+    pub fn state(&self) -> SlotState {
         self.meta.state()
     }
 
@@ -237,7 +241,7 @@ impl Slot {
     ///
     /// For a settled state this is the last access of whoever is not the owner: neither slot nor parent may be
     /// touched after it.
-    pub fn enter(&self, state: State) -> bool {
+    pub fn enter(&self, state: SlotState) -> bool {
         self.meta.enter(state)
     }
 
@@ -274,7 +278,7 @@ impl Slot {
         })
     }
 
-    /// Notes what the job, which is about to be [`State::Done`], has computed. Its judge is not asked any more.
+    /// Notes what the job, which is about to be [`SlotState::Done`], has computed. Its judge is not asked any more.
     pub(crate) fn record(&self, Fingerprint(bits): Fingerprint) {
         if let Ok(bits) = usize::try_from(bits) {
             let bits = std::ptr::without_provenance_mut(bits);
@@ -523,13 +527,13 @@ mod loom_tests {
             let thief = {
                 let job = Arc::clone(&job);
                 thread::spawn(move || {
-                    job.meta.enter(State::Taken(3));
+                    job.meta.enter(SlotState::Taken(3));
                     // SAFETY: the thief has the job.
                     job.result.with_mut(|result| unsafe { *result = 42 });
-                    job.meta.enter(State::Done)
+                    job.meta.enter(SlotState::Done)
                 })
             };
-            while job.meta.state() != State::Done {
+            while job.meta.state() != SlotState::Done {
                 thread::yield_now();
             }
             // SAFETY: the job is done: its data is the owner's.
@@ -538,7 +542,7 @@ mod loom_tests {
                 !thief.join().expect("the thief ends"),
                 "nobody announced a wait"
             );
-            assert_eq!((job.meta.state(), job.meta.index()), (State::Done, 7));
+            assert_eq!((job.meta.state(), job.meta.index()), (SlotState::Done, 7));
         });
     }
 
@@ -549,8 +553,8 @@ mod loom_tests {
             let thief = {
                 let job = Arc::clone(&job);
                 thread::spawn(move || {
-                    job.meta.enter(State::Taken(3));
-                    job.meta.enter(State::Done)
+                    job.meta.enter(SlotState::Taken(3));
+                    job.meta.enter(SlotState::Done)
                 })
             };
             let parks = job.meta.announce_waiting();
@@ -578,7 +582,7 @@ mod loom_tests {
         fn come_back(&self) {
             let mut returned = self.returned.lock().expect("nobody panics");
             *returned = true;
-            let awaited = self.job.meta.enter(State::Returned);
+            let awaited = self.job.meta.enter(SlotState::Returned);
             drop(returned);
             if awaited {
                 self.bell.notify();
@@ -598,12 +602,12 @@ mod loom_tests {
                 if state.is_settled() {
                     return;
                 }
-                if state == State::Returned && self.take() {
+                if state == SlotState::Returned && self.take() {
                     return self.run();
                 }
                 if meta.announce_waiting() {
                     let now = meta.state();
-                    if now != state || now == State::Returned {
+                    if now != state || now == SlotState::Returned {
                         thread::yield_now();
                         continue;
                     }
@@ -624,7 +628,7 @@ mod loom_tests {
                 returned: Mutex::new(false),
                 bell: Notify::new(),
             });
-            home.job.meta.enter(State::Away);
+            home.job.meta.enter(SlotState::Away);
             let bring = if already {
                 home.come_back();
                 None
@@ -651,9 +655,9 @@ mod loom_tests {
     #[test]
     fn loom_a_job_that_came_back_is_run_once() {
         comes_back(false, |home| {
-            home.job.meta.enter(State::Taken(3));
+            home.job.meta.enter(SlotState::Taken(3));
             home.run();
-            if home.job.meta.enter(State::Done) {
+            if home.job.meta.enter(SlotState::Done) {
                 home.bell.notify();
             }
         });
@@ -662,8 +666,8 @@ mod loom_tests {
     #[test]
     fn loom_a_claim_by_a_thief_comes_back() {
         comes_back(true, |home| {
-            home.job.meta.enter(State::Taken(3));
-            if home.job.meta.enter(State::Away) {
+            home.job.meta.enter(SlotState::Taken(3));
+            if home.job.meta.enter(SlotState::Away) {
                 home.bell.notify(); // the owner may have to recall it
             }
             home.come_back();
@@ -673,8 +677,8 @@ mod loom_tests {
     #[test]
     fn loom_a_job_may_leave_and_come_back_again() {
         comes_back(true, |home| {
-            home.job.meta.enter(State::Leaving);
-            home.job.meta.enter(State::Away);
+            home.job.meta.enter(SlotState::Leaving);
+            home.job.meta.enter(SlotState::Away);
             home.come_back();
         });
     }

@@ -6,7 +6,7 @@ use super::{Answer, Fingerprint, JobId, RootName};
 
 /// What is known of earlier runs of a job.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
-pub struct Repair {
+pub struct History {
     /// It, or something below it, may have been run before: it and its children look themselves up before they run.
     /// Inherited by children as long as the orphan table has anything at or below them.
     pub marked: bool,
@@ -18,7 +18,7 @@ pub struct Repair {
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Back {
     /// What is known of it by now.
-    pub repair: Repair,
+    pub history: History,
     /// It runs without being looked up: its claim was withdrawn. Its children are looked up all the same.
     pub at_once: bool,
     /// It is for other nodes: nobody here runs it before the node says so. See `node/repair/README.md`, "Crashes count".
@@ -31,11 +31,11 @@ impl Back {
     #[must_use]
     pub fn after(self, had: Back) -> Back {
         Back {
-            repair: Repair {
-                marked: self.repair.marked || had.repair.marked,
-                crashes: self.repair.crashes.max(had.repair.crashes),
+            history: History {
+                marked: self.history.marked || had.history.marked,
+                crashes: self.history.crashes.max(had.history.crashes),
             },
-            at_once: self.at_once || (had.at_once && !self.repair.marked),
+            at_once: self.at_once || (had.at_once && !self.history.marked),
             held: (self.held || had.held) && !self.at_once,
         }
     }

@@ -24,7 +24,7 @@ use crate::{
 
 /// What the network thread is told by other threads. Any number of news ring the bell once.
 #[derive(Default)]
-pub(super) struct News {
+pub(super) struct BridgeNews {
     queue: SegQueue<Event>,
     rung: AtomicBool,
     pub(super) bell: Notify,
@@ -32,7 +32,7 @@ pub(super) struct News {
     deaf: AtomicBool,
 }
 
-impl News {
+impl BridgeNews {
     pub(super) fn tell(&self, event: Event) {
         if self.deaf.load(Ordering::Relaxed) {
             return;
@@ -57,7 +57,7 @@ impl News {
     }
 }
 
-impl Outside for News {
+impl Outside for BridgeNews {
     fn idle(&self, workers: u32) {
         self.tell(Event::Idle(workers));
     }
@@ -139,7 +139,7 @@ fn took(request: u64, haul: Haul) -> Event {
 /// Nothing here runs code of the user. What may is done aside, and what must not overtake offers waits for them there.
 pub(super) struct Bridge {
     gate: Gate,
-    news: Arc<News>,
+    news: Arc<BridgeNews>,
     pub(super) joins: Arc<Joins>,
     /// Jobs of ours that are away.
     away: BTreeSet<DepartureId>,
@@ -150,7 +150,7 @@ pub(super) struct Bridge {
 }
 
 impl Bridge {
-    pub(super) fn new(gate: Gate, news: Arc<News>, joins: Arc<Joins>) -> Bridge {
+    pub(super) fn new(gate: Gate, news: Arc<BridgeNews>, joins: Arc<Joins>) -> Bridge {
         Bridge {
             gate,
             news,
@@ -313,12 +313,12 @@ impl Bridge {
         self.gate.aside(move || {
             let store = data::store();
             news.tell(match store.put_part(name, offset, total, bytes) {
-                data::Progress::More => return,
-                data::Progress::Stored => {
+                data::PieceOutcome::More => return,
+                data::PieceOutcome::Stored => {
                     store.pin(name, root);
                     Event::Stored(name)
                 }
-                data::Progress::Corrupt => Event::Corrupt(name),
+                data::PieceOutcome::Corrupt => Event::Corrupt(name),
             });
         });
     }

@@ -13,7 +13,7 @@ use tokio::time::{sleep, timeout};
 
 use super::{
     door::{Caller, Crowd, Objection, Reception},
-    driver::{Driver, Net, State},
+    driver::{Driver, DriverState, Net},
     limits,
     link::Close,
     observer, relay, socket,
@@ -214,7 +214,7 @@ fn refused_for_good(
     text: &str,
 ) -> bool {
     let mine = driver.me().addr;
-    let State::Joining {
+    let DriverState::Joining {
         candidates,
         refused,
         since,
@@ -245,7 +245,7 @@ fn refused_for_good(
 
 /// Says why nobody lets us in, and ends.
 pub(super) fn give_up_joining(driver: &mut Driver) {
-    let State::Joining { refused, .. } = &driver.state else {
+    let DriverState::Joining { refused, .. } = &driver.state else {
         return;
     };
     let each: Vec<String> = (refused.iter().take(3))
@@ -483,7 +483,7 @@ async fn let_in(net: Rc<Net>, incoming: Incoming, _under_way: UnderWay) {
 }
 
 /// What is to be answered to a greeting.
-enum Verdict {
+enum GreetingVerdict {
     Welcome(Identity, u64, Greeting),
     Watch(Greeting),
     No(Failure, Refusal),
@@ -515,18 +515,18 @@ async fn greet(net: &Rc<Net>, incoming: Incoming) -> Result<(), Failure> {
         judge(driver, &hello)
     });
     match verdict {
-        Verdict::No(failure, refusal) => {
+        GreetingVerdict::No(failure, refusal) => {
             decline(&connection, send, refusal).await;
             Err(failure)
         }
-        Verdict::Welcome(identity, epoch, answer) => {
+        GreetingVerdict::Welcome(identity, epoch, answer) => {
             write_greeting(&mut send, &answer).await?;
             net.turn(|driver, now| {
                 driver.establish(net, now, identity, epoch, connection, (send, recv), frames);
             });
             Ok(())
         }
-        Verdict::Watch(answer) => {
+        GreetingVerdict::Watch(answer) => {
             write_greeting(&mut send, &answer).await?;
             let serving = observer::serve(Rc::clone(net), connection, (send, recv), frames);
             tokio::task::spawn_local(serving);
@@ -551,8 +551,8 @@ async fn decline(connection: &Connection, mut send: SendStream, refusal: Refusal
     connection.close(Close::Refused.code(), text.as_bytes());
 }
 
-fn judge(driver: &mut Driver, hello: &Hello) -> Verdict {
-    let no = |failure: Failure, refusal: Refusal| Verdict::No(failure, refusal);
+fn judge(driver: &mut Driver, hello: &Hello) -> GreetingVerdict {
+    let no = |failure: Failure, refusal: Refusal| GreetingVerdict::No(failure, refusal);
     let who = |text: &str| format!("{}: {text}", hello.identity.name);
     if let Err(objection) = driver.door.check(hello, driver.me()) {
         let failure = match objection.reason {
@@ -576,7 +576,7 @@ fn judge(driver: &mut Driver, hello: &Hello) -> Verdict {
     }
     let peer = hello.identity.peer;
     if hello.role == Role::Observer {
-        return Verdict::Watch(Greeting::Hello(Box::new(driver.door.hello(me, 0, None))));
+        return GreetingVerdict::Watch(Greeting::Hello(Box::new(driver.door.hello(me, 0, None))));
     }
     if driver.node.view().len() >= limits::PEERS && !driver.node.view().is_alive(peer) {
         let text = format!("a pool has at most {} nodes", limits::PEERS);
@@ -609,7 +609,7 @@ fn judge(driver: &mut Driver, hello: &Hello) -> Verdict {
     }
     let epoch = driver.settle_epoch(peer.id, hello.epoch);
     let answer = Greeting::Hello(Box::new(driver.door.hello(me, epoch, Some(peer))));
-    Verdict::Welcome(hello.identity.clone(), epoch, answer)
+    GreetingVerdict::Welcome(hello.identity.clone(), epoch, answer)
 }
 
 /// Binds the socket of this node.

@@ -19,7 +19,7 @@ const DOUBT: Duration = Duration::from_secs(10);
 
 /// What this node has noticed and not told, as it was not master.
 #[derive(Default)]
-pub(super) struct Departures(VecDeque<Noticed>);
+pub(super) struct NoticedDepartures(VecDeque<Noticed>);
 
 struct Noticed {
     at: Instant,
@@ -27,7 +27,7 @@ struct Noticed {
     event: Event,
 }
 
-impl Departures {
+impl NoticedDepartures {
     pub(super) fn note(&mut self, now: Instant, who: &Identity, event: Event) {
         if self.0.len() == MOST {
             self.0.pop_front();
@@ -79,7 +79,7 @@ mod tests {
 
     /// Node 2 dies long before, 3 shortly before, 4 after the master, which is 1.
     fn story(end_of_master: Event) -> Vec<String> {
-        let (mut departures, start) = (Departures::default(), Instant::now());
+        let (mut departures, start) = (NoticedDepartures::default(), Instant::now());
         let mut at = |seconds, id, event| {
             departures.note(start + Duration::from_secs(seconds), &node(id), event);
         };

@@ -196,12 +196,12 @@ fn command_line(words: impl Iterator<Item = String>) -> Vec<String> {
 
 /// How often one source may knock.
 #[derive(Default)]
-pub(super) struct Sources {
+pub(super) struct KnockQuota {
     /// What each has left, and when that was.
     left: HashMap<IpAddr, (f64, Instant)>,
 }
 
-impl Sources {
+impl KnockQuota {
     /// May it begin a handshake now?
     pub(super) fn admit(&mut self, source: IpAddr, now: Instant) -> bool {
         let full =
@@ -256,7 +256,7 @@ pub(super) enum Reception {
     Refuse(&'static str),
 }
 
-impl Sources {
+impl KnockQuota {
     /// What is to become of a caller.
     pub(super) fn receive(&mut self, caller: Caller, crowd: Crowd, now: Instant) -> Reception {
         let Caller { source, is_proven } = caller;
@@ -339,7 +339,7 @@ mod tests {
 
     #[test]
     fn a_source_that_knocks_too_often_waits_and_others_do_not() {
-        let (mut sources, start) = (Sources::default(), Instant::now());
+        let (mut sources, start) = (KnockQuota::default(), Instant::now());
         let source = |last| IpAddr::from([192, 0, 2, last]);
         let admitted = (0..10_000)
             .filter(|_| sources.admit(source(1), start))
@@ -355,7 +355,7 @@ mod tests {
 
     #[test]
     fn in_a_crowd_addresses_must_be_proven_and_nobody_else_pays_for_it() {
-        let (mut sources, now) = (Sources::default(), Instant::now());
+        let (mut sources, now) = (KnockQuota::default(), Instant::now());
         let caller = |last, is_proven| Caller {
             source: IpAddr::from([192, 0, 2, last]),
             is_proven,
@@ -398,7 +398,7 @@ mod tests {
 
     #[test]
     fn many_sources_do_not_fill_the_memory() {
-        let (mut sources, start) = (Sources::default(), Instant::now());
+        let (mut sources, start) = (KnockQuota::default(), Instant::now());
         let source = |n: u32| IpAddr::from(n.to_be_bytes());
         let admitted = (0..20_000)
             .filter(|n| sources.admit(source(*n), start))

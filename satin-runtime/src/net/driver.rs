@@ -18,15 +18,15 @@ use tokio::sync::Notify;
 
 use super::{
     Join,
-    bridge::{Bridge, News, Pair},
+    bridge::{Bridge, BridgeNews, Pair},
     connect,
-    departures::Departures,
+    departures::NoticedDepartures,
     discovery,
-    door::{Crowd, Door, Sources},
+    door::{Crowd, Door, KnockQuota},
     limits,
     link::{Close, Link, write_large},
-    network::Progress,
-    socket::Traffic,
+    network::NetworkProgress,
+    socket::SocketTraffic,
     thefts::Thefts,
     wire::{self, Frames},
 };
@@ -50,7 +50,7 @@ const ON_NODE: &str = " on node ";
 pub(super) struct Net {
     pub(super) endpoint: Endpoint,
     pub(super) client: ClientConfig,
-    pub(super) news: Arc<News>,
+    pub(super) news: Arc<BridgeNews>,
     /// The node's next timeout has come nearer.
     pub(super) sooner: Notify,
     /// The node has done its work.
@@ -84,7 +84,7 @@ pub(super) struct Dial {
 
 /// Messages for a peer to which no connection stands.
 #[derive(Default)]
-struct Waiting {
+struct WaitingMessages {
     messages: VecDeque<Message>,
     gossip: usize,
 }
@@ -92,7 +92,7 @@ struct Waiting {
 /// Of gossip that waits only the latest is worth anything.
 const WAITING_GOSSIP: usize = 4;
 
-pub(super) enum State {
+pub(super) enum DriverState {
     /// On the way in.
     Joining {
         /// Where the pool may be.
@@ -111,7 +111,7 @@ pub(super) struct Driver {
     pub(super) node: Node,
     pub(super) bridge: Bridge,
     pub(super) door: Rc<Door>,
-    pub(super) sources: Sources,
+    pub(super) sources: KnockQuota,
     /// Handshakes of others that are under way.
     pub(super) crowd: Crowd,
     pub(super) links: HashMap<Peer, Link>,
@@ -120,23 +120,23 @@ pub(super) struct Driver {
     epochs: HashMap<NodeId, u64>,
     /// The highest number of a connection to that node that stood.
     stood: HashMap<NodeId, u64>,
-    waiting: HashMap<Peer, Waiting>,
+    waiting: HashMap<Peer, WaitingMessages>,
     /// Links to be flushed at the end of the turn.
     dirty: BTreeSet<Peer>,
-    pub(super) state: State,
+    pub(super) state: DriverState,
     began: Instant,
     me: Peer,
     /// When the timer will ring.
     armed: Option<Duration>,
-    pub(super) progress: Arc<Progress>,
+    pub(super) progress: Arc<NetworkProgress>,
     standing: Arc<Standing>,
     events: Option<EventLog>,
     pub(super) figures: NodeFigures,
     thefts: Thefts,
-    pub(super) traffic: Arc<Traffic>,
+    pub(super) traffic: Arc<SocketTraffic>,
     idle: (u32, Duration),
     master: Option<Identity>,
-    departures: Departures,
+    departures: NoticedDepartures,
     join: Option<Join>,
     /// The address that others are told, as long as nobody has shown that it is right.
     guessed: Option<SocketAddr>,
@@ -155,10 +155,10 @@ pub(super) struct Beginning {
     pub(super) bridge: Bridge,
     pub(super) door: Door,
     pub(super) began: Instant,
-    pub(super) progress: Arc<Progress>,
+    pub(super) progress: Arc<NetworkProgress>,
     pub(super) standing: Arc<Standing>,
     pub(super) events: Option<EventLog>,
-    pub(super) traffic: Arc<Traffic>,
+    pub(super) traffic: Arc<SocketTraffic>,
     pub(super) join: Option<Join>,
     /// The address that others are told, if it is a guess.
     pub(super) guessed: Option<SocketAddr>,
@@ -189,7 +189,7 @@ impl Driver {
             node,
             bridge,
             door: Rc::new(door),
-            sources: Sources::default(),
+            sources: KnockQuota::default(),
             crowd: Crowd::default(),
             links: HashMap::new(),
             dials: HashMap::new(),
@@ -197,7 +197,7 @@ impl Driver {
             stood: HashMap::new(),
             waiting: HashMap::new(),
             dirty: BTreeSet::new(),
-            state: State::Joining {
+            state: DriverState::Joining {
                 candidates: Vec::new(),
                 refused: BTreeMap::new(),
                 since: None,
@@ -211,7 +211,7 @@ impl Driver {
             traffic,
             idle: (0, Duration::ZERO),
             master: None,
-            departures: Departures::default(),
+            departures: NoticedDepartures::default(),
             join,
             guessed,
             grace,
@@ -234,7 +234,7 @@ impl Driver {
     }
 
     pub(super) fn is_over(&self) -> bool {
-        matches!(self.state, State::Over(..))
+        matches!(self.state, DriverState::Over(..))
     }
 
     /// When the timer is to ring, as far as is known now; from now on it is armed.
@@ -362,7 +362,7 @@ impl Driver {
             Action::StartRoots => self.bridge.release_roots(),
             Action::End(code) => {
                 if !self.is_over() {
-                    self.state = State::Over(code, None);
+                    self.state = DriverState::Over(code, None);
                 }
                 if self.main_ended && self.is_master() {
                     self.write(events::Event::PoolEnded { code });
@@ -448,9 +448,9 @@ impl Driver {
     /// We are in, or another is master.
     fn joined(&mut self, me: Identity, master: Identity) {
         tracing::info!(stamp = me.stamp, master = %master.name, "this node is in the pool");
-        let founded = matches!(self.state, State::Joining { .. });
+        let founded = matches!(self.state, DriverState::Joining { .. });
         if founded {
-            self.state = State::In;
+            self.state = DriverState::In;
         }
         let is_master = me.peer.id == master.peer.id;
         self.standing.update(|info| {
@@ -485,7 +485,7 @@ impl Driver {
     /// or it is master and nobody would be left to go on.
     pub(super) fn drain(&mut self, now: Duration, grace: Option<Duration>) -> bool {
         let makes_sense = match self.state {
-            State::In => !self.is_master() || self.heirs() > 0,
+            DriverState::In => !self.is_master() || self.heirs() > 0,
             _ => false,
         };
         if makes_sense {
@@ -534,7 +534,7 @@ impl Driver {
         let ip = ip.to_canonical();
         let Some(old) = self.guessed else { return };
         // By the loopback interface a node of this machine came, and tells nothing about others.
-        if ip.is_loopback() || ip.is_unspecified() || !matches!(self.state, State::In) {
+        if ip.is_loopback() || ip.is_unspecified() || !matches!(self.state, DriverState::In) {
             return;
         }
         self.guessed = None;
@@ -614,7 +614,7 @@ impl Driver {
 
     /// This node cannot go on.
     pub(super) fn fail(&mut self, text: String) {
-        self.state = State::Over(1, Some(text));
+        self.state = DriverState::Over(1, Some(text));
     }
 
     // --------------------------------------------------------------------------------------------------------- sending

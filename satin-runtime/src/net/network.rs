@@ -20,16 +20,16 @@ use tokio::{
 
 use super::{
     Join, Settings,
-    bridge::{Bridge, Here, Joins, News},
+    bridge::{Bridge, BridgeNews, Here, Joins},
     connect,
     credential::{Credential, CredentialError},
     discovery::{self, Advertised, DiscoveryError},
     door::Door,
-    driver::{Beginning, Driver, Net, State},
+    driver::{Beginning, Driver, DriverState, Net},
     limits,
     link::Close,
     notice,
-    socket::{Counted, Names, Traffic},
+    socket::{Counted, Names, SocketTraffic},
     transport,
 };
 use crate::{
@@ -92,7 +92,7 @@ pub enum NetError {
 
 /// Where this node stands on its way from outside to the end.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Stage {
+enum NodeStage {
     Joining,
     In { is_master: bool },
     Ended(i32),
@@ -101,7 +101,7 @@ enum Stage {
 
 #[derive(Debug)]
 struct Now {
-    stage: Stage,
+    stage: NodeStage,
     /// The term in which `main` is to be run here, until it begins.
     turn: Option<u32>,
     /// Somebody waits for its turn to run `main`.
@@ -120,16 +120,16 @@ struct Now {
 
 /// What the network thread says about itself to others.
 #[derive(Debug)]
-pub(super) struct Progress {
+pub(super) struct NetworkProgress {
     now: Mutex<Now>,
     changed: Condvar,
 }
 
-impl Progress {
-    fn new() -> Progress {
-        Progress {
+impl NetworkProgress {
+    fn new() -> NetworkProgress {
+        NetworkProgress {
             now: Mutex::new(Now {
-                stage: Stage::Joining,
+                stage: NodeStage::Joining,
                 turn: None,
                 expects_main: false,
                 heirs: 0,
@@ -156,8 +156,8 @@ impl Progress {
     /// This node is in, or another is master.
     pub(super) fn is_in(&self, is_master: bool) {
         self.change(|now| {
-            if !matches!(now.stage, Stage::Ended(_) | Stage::Failed(_)) {
-                now.stage = Stage::In { is_master };
+            if !matches!(now.stage, NodeStage::Ended(_) | NodeStage::Failed(_)) {
+                now.stage = NodeStage::In { is_master };
             }
         });
     }
@@ -178,7 +178,7 @@ impl Progress {
     }
 
     fn is_master(&self) -> bool {
-        matches!(self.lock().stage, Stage::In { is_master: true })
+        matches!(self.lock().stage, NodeStage::In { is_master: true })
     }
 
     pub(super) fn connected(&self) {
@@ -222,9 +222,9 @@ impl Progress {
 pub struct Network {
     /// For what is told after the end.
     events: Option<EventLog>,
-    news: Arc<News>,
-    progress: Arc<Progress>,
-    traffic: Arc<Traffic>,
+    news: Arc<BridgeNews>,
+    progress: Arc<NetworkProgress>,
+    traffic: Arc<SocketTraffic>,
     grace: Duration,
     addr: SocketAddr,
     thread: Option<JoinHandle<()>>,
@@ -242,8 +242,8 @@ pub(crate) enum Turn {
 /// Does something to a [`Network`] from anywhere, for as long as it lives.
 #[derive(Clone)]
 pub struct Handle {
-    news: Arc<News>,
-    progress: Arc<Progress>,
+    news: Arc<BridgeNews>,
+    progress: Arc<NetworkProgress>,
     grace: Duration,
 }
 
@@ -259,7 +259,7 @@ impl Handle {
         let makes_sense = {
             let now = self.progress.lock();
             match now.stage {
-                Stage::In { is_master } => !is_master || now.heirs > 0,
+                NodeStage::In { is_master } => !is_master || now.heirs > 0,
                 _ => false,
             }
         };
@@ -272,7 +272,7 @@ impl Handle {
     /// Waits until this node has left because it was asked to; for ever if it ends in another way. The exit code.
     pub(crate) fn wait_until_drained(&self) -> i32 {
         self.progress.wait(|now| match now.stage {
-            Stage::Ended(code) if now.closed && now.drained => Some(code),
+            NodeStage::Ended(code) if now.closed && now.drained => Some(code),
             _ => None,
         })
     }
@@ -307,9 +307,9 @@ impl Network {
         standing: Arc<Standing>,
         before: impl FnOnce(Handle),
     ) -> Result<Network, NetError> {
-        let progress = Arc::new(Progress::new());
-        let news = Arc::new(News::default());
-        let traffic = Arc::new(Traffic::default());
+        let progress = Arc::new(NetworkProgress::new());
+        let news = Arc::new(BridgeNews::default());
+        let traffic = Arc::new(SocketTraffic::default());
         let credential = match &settings.credential {
             Some(path) => Credential::load(path)?,
             None => {
@@ -375,11 +375,11 @@ impl Network {
     /// If it is not let in.
     pub fn wait_until_in(&self) -> Result<bool, NetError> {
         self.progress.wait(|now| match &now.stage {
-            Stage::Joining => None,
-            Stage::In { is_master } => Some(Ok(*is_master)),
+            NodeStage::Joining => None,
+            NodeStage::In { is_master } => Some(Ok(*is_master)),
             // It was quicker than we looked.
-            Stage::Ended(_) => Some(Ok(false)),
-            Stage::Failed(text) => Some(Err(NetError::Failed(text.clone()))),
+            NodeStage::Ended(_) => Some(Ok(false)),
+            NodeStage::Failed(text) => Some(Err(NetError::Failed(text.clone()))),
         })
     }
 
@@ -390,8 +390,8 @@ impl Network {
     pub fn wait_until_over(&self) -> Result<i32, NetError> {
         self.progress.wait(|now| match &now.stage {
             _ if !now.closed => None,
-            Stage::Failed(text) => Some(Err(NetError::Failed(text.clone()))),
-            Stage::Ended(code) => Some(Ok(*code)),
+            NodeStage::Failed(text) => Some(Err(NetError::Failed(text.clone()))),
+            NodeStage::Ended(code) => Some(Ok(*code)),
             _ => Some(Err(NetError::Failed("the network thread has died".into()))),
         })
     }
@@ -502,13 +502,13 @@ struct SettingUp {
     gate: Gate,
     standing: Arc<Standing>,
     events: Option<EventLog>,
-    news: Arc<News>,
-    progress: Arc<Progress>,
-    traffic: Arc<Traffic>,
+    news: Arc<BridgeNews>,
+    progress: Arc<NetworkProgress>,
+    traffic: Arc<SocketTraffic>,
 }
 
 /// Whatever happens, those who wait for this thread are told when it is over.
-struct Closing(Arc<Progress>, Arc<News>, Gate);
+struct Closing(Arc<NetworkProgress>, Arc<BridgeNews>, Gate);
 
 impl Drop for Closing {
     fn drop(&mut self) {
@@ -516,8 +516,8 @@ impl Drop for Closing {
         self.2.release_roots();
         self.2.keep_roots(false);
         self.0.change(|now| {
-            if let Stage::Joining | Stage::In { .. } = now.stage {
-                now.stage = Stage::Failed("the network thread has died".into());
+            if let NodeStage::Joining | NodeStage::In { .. } = now.stage {
+                now.stage = NodeStage::Failed("the network thread has died".into());
             }
             now.closed = true;
         });
@@ -608,7 +608,7 @@ async fn set_up(setting_up: SettingUp) -> Result<(Rc<Net>, Settings), NetError> 
         info.is_master = false;
         info.master = String::new();
     });
-    let config = node::Config {
+    let config = node::ProtocolConfig {
         policy: settings.policy,
         nodes: settings.nodes,
         repair: settings.repair,
@@ -617,7 +617,7 @@ async fn set_up(setting_up: SettingUp) -> Result<(Rc<Net>, Settings), NetError> 
         // Until we have looked where the pool may be.
         join: Vec::new(),
         may_found: false,
-        ..node::Config::default()
+        ..node::ProtocolConfig::default()
     };
     tracing::info!(name = %me.name, site = %me.site, %listening, %addr,
         credential = credential.fingerprint(), "listening");
@@ -822,7 +822,7 @@ async fn look(net: Rc<Net>, settings: Settings) {
                         may_found: found.may_found,
                     };
                     net.turn(|driver, now| {
-                        if let State::Joining {
+                        if let DriverState::Joining {
                             candidates,
                             refused,
                             ..
@@ -845,13 +845,13 @@ async fn look(net: Rc<Net>, settings: Settings) {
         }
         sleep(LOOK_AGAIN).await;
         let go_on = net.turn(|driver, _| match &driver.state {
-            State::Joining {
+            DriverState::Joining {
                 since: Some(since), ..
             } if since.elapsed() >= limits::REFUSED => {
                 connect::give_up_joining(driver);
                 false
             }
-            State::Joining { .. } => true,
+            DriverState::Joining { .. } => true,
             _ => false,
         });
         if !go_on {
@@ -885,9 +885,9 @@ async fn wind_up(net: &Rc<Net>) {
     repeats::tell_sums(true);
     let driver = net.driver.borrow();
     let stage = match &driver.state {
-        State::Over(_, Some(text)) => Stage::Failed(text.clone()),
-        State::Over(code, None) => Stage::Ended(*code),
-        _ => Stage::Failed("the network thread came to a sudden end".into()),
+        DriverState::Over(_, Some(text)) => NodeStage::Failed(text.clone()),
+        DriverState::Over(code, None) => NodeStage::Ended(*code),
+        _ => NodeStage::Failed("the network thread came to a sudden end".into()),
     };
     progress.change(|now| {
         now.stage = stage;

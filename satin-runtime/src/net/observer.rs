@@ -48,9 +48,9 @@ pub enum Question {
 
 /// What it is answered.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub enum Answer {
+pub enum ObserverAnswer {
     /// These are in.
-    Status(Vec<Seen>),
+    Status(Vec<SeenNode>),
     /// It is about to leave.
     Leaving,
     /// It stays; the text says why.
@@ -59,7 +59,7 @@ pub enum Answer {
 
 /// A node, as another sees it.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Seen {
+pub struct SeenNode {
     /// What people call it.
     pub name: String,
     /// Its site.
@@ -105,12 +105,12 @@ pub(super) async fn serve(
     }
 }
 
-fn answer(driver: &mut Driver, now: Duration, question: Question) -> Answer {
+fn answer(driver: &mut Driver, now: Duration, question: Question) -> ObserverAnswer {
     match question {
         Question::Status => {
             let view = driver.node.view();
             let master = driver.master().map(|master| master.peer.id);
-            let seen = view.members().map(|member| Seen {
+            let seen = view.members().map(|member| SeenNode {
                 name: member.name.to_string(),
                 site: member.site.to_string(),
                 addr: member.addr,
@@ -118,14 +118,14 @@ fn answer(driver: &mut Driver, now: Duration, question: Question) -> Answer {
                 is_master: Some(member.peer.id) == master,
                 is_leaving: view.is_draining(member.peer),
             });
-            Answer::Status(seen.collect())
+            ObserverAnswer::Status(seen.collect())
         }
         Question::Drain { grace } => {
             if driver.drain(now, grace) {
                 tracing::info!("an observer asks this node to leave");
-                Answer::Leaving
+                ObserverAnswer::Leaving
             } else {
-                Answer::Staying(
+                ObserverAnswer::Staying(
                     "it runs `main`, and no other node is there to take over; end it with Ctrl-C or SIGTERM".into(),
                 )
             }
@@ -165,7 +165,7 @@ pub enum ObserverError {
     #[error("cannot open a socket: {0}")]
     Socket(#[from] std::io::Error),
     /// Nobody who might be in the pool answers, or lets us in.
-    #[error("no node of the pool `{pool}` answers: {}", Tried(tried))]
+    #[error("no node of the pool `{pool}` answers: {}", TriedAddresses(tried))]
     Nobody {
         /// Which.
         pool: String,
@@ -182,9 +182,9 @@ pub enum ObserverError {
     },
 }
 
-struct Tried<'t>(&'t [(SocketAddr, String)]);
+struct TriedAddresses<'t>(&'t [(SocketAddr, String)]);
 
-impl fmt::Display for Tried<'_> {
+impl fmt::Display for TriedAddresses<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.0.is_empty() {
             return f.write_str("there is nobody to ask");
@@ -202,7 +202,7 @@ impl fmt::Display for Tried<'_> {
 
 /// What becomes of a node that was asked to leave.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Departure {
+pub enum Parting {
     /// It will leave.
     Leaving,
     /// It has said goodbye.
@@ -258,13 +258,13 @@ impl Observer {
     ///
     /// # Errors
     /// If nobody answers.
-    pub fn status(&self) -> Result<Vec<Seen>, ObserverError> {
+    pub fn status(&self) -> Result<Vec<SeenNode>, ObserverError> {
         let mut tried = Vec::new();
         for addr in discovery::look(&self.join)? {
             let seen = self.runtime.block_on(async {
                 let mut ear = self.dialler.connect(addr).await?;
                 match ear.ask(Question::Status).await? {
-                    Answer::Status(seen) => Ok(seen),
+                    ObserverAnswer::Status(seen) => Ok(seen),
                     other => Err(format!("an answer that makes no sense: {other:?}")),
                 }
             });
@@ -289,11 +289,11 @@ impl Observer {
     /// If one cannot be reached, or stays. Those that were asked before leave all the same, and are waited for.
     pub fn drain(
         &self,
-        nodes: &[Seen],
+        nodes: &[SeenNode],
         grace: Option<Duration>,
-        mut told: impl FnMut(&Seen, Departure),
+        mut told: impl FnMut(&SeenNode, Parting),
     ) -> Result<(), ObserverError> {
-        let mut order: Vec<&Seen> = nodes.iter().collect();
+        let mut order: Vec<&SeenNode> = nodes.iter().collect();
         order.sort_by_key(|seen| seen.is_master);
         self.runtime.block_on(async {
             let mut leaving = JoinSet::new();
@@ -301,7 +301,7 @@ impl Observer {
             for seen in order {
                 match self.dialler.drain(seen, grace).await {
                     Ok(ear) => {
-                        told(seen, Departure::Leaving);
+                        told(seen, Parting::Leaving);
                         let seen = seen.clone();
                         leaving.spawn(async move { (seen, ear.wait_until_gone().await) });
                     }
@@ -319,7 +319,7 @@ impl Observer {
 }
 
 impl Dialler {
-    async fn drain(&self, seen: &Seen, grace: Option<Duration>) -> Result<Ear, ObserverError> {
+    async fn drain(&self, seen: &SeenNode, grace: Option<Duration>) -> Result<Ear, ObserverError> {
         let asked = async {
             let mut ear = self.connect(seen.addr).await?;
             let answer = ear.ask(Question::Drain { grace }).await?;
@@ -330,8 +330,8 @@ impl Dialler {
             why,
         };
         match asked.await {
-            Ok((ear, Answer::Leaving)) => Ok(ear),
-            Ok((_, Answer::Staying(why))) => Err(stays(wire::printable(&why))),
+            Ok((ear, ObserverAnswer::Leaving)) => Ok(ear),
+            Ok((_, ObserverAnswer::Staying(why))) => Err(stays(wire::printable(&why))),
             Ok((_, other)) => Err(stays(format!("an answer that makes no sense: {other:?}"))),
             Err(why) => Err(stays(format!("it cannot be asked at {}: {why}", seen.addr))),
         }
@@ -405,7 +405,7 @@ impl Dialler {
 }
 
 impl Ear {
-    async fn ask(&mut self, question: Question) -> Result<Answer, String> {
+    async fn ask(&mut self, question: Question) -> Result<ObserverAnswer, String> {
         let asked = async {
             let written = self.send.write_all(&wire::frame(&question)).await;
             written.map_err(|error| error.to_string())?;
@@ -420,10 +420,10 @@ impl Ear {
         }
     }
 
-    async fn wait_until_gone(self) -> Departure {
+    async fn wait_until_gone(self) -> Parting {
         match self.connection.closed().await {
-            ConnectionError::ApplicationClosed(_) => Departure::Left,
-            _ => Departure::Lost,
+            ConnectionError::ApplicationClosed(_) => Parting::Left,
+            _ => Parting::Lost,
         }
     }
 }

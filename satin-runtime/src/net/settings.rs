@@ -3,7 +3,7 @@
 use std::{fmt, net::SocketAddr, path::PathBuf, time::Duration};
 
 use crate::{
-    config::{Setting, Source, Sources, Words},
+    config::{Setting, SettingSource, SettingSources, Words},
     node::{self, Policy, RepairMode},
 };
 
@@ -36,15 +36,15 @@ pub struct Settings {
     pub grace: Duration,
     /// What is done with orphans. Default: [`RepairMode::Running`].
     pub repair: RepairMode,
-    /// Nodes that one job may take down. Default: see [`node::Config`].
+    /// Nodes that one job may take down. Default: see [`node::ProtocolConfig`].
     pub max_crashes: u32,
-    /// Before a part without the master elects its own. Default: see [`node::Config`].
+    /// Before a part without the master elects its own. Default: see [`node::ProtocolConfig`].
     pub partition_wait: Duration,
     /// The node leaves when this is there. Default: it stays.
     pub drain_when: Option<DrainWhen>,
     /// Who set what, for errors that come later.
     #[doc(hidden)]
-    pub sources: Sources,
+    pub sources: SettingSources,
 }
 
 /// What tells a node to leave.
@@ -126,7 +126,7 @@ impl Settings {
         let policy = set(words.steal.as_deref()).map_or(Ok(Policy::default()), policy)?;
         let repair = set(words.repair.as_deref()).map_or(Ok(RepairMode::default()), repair)?;
         let drain_when = (set(words.drain_when.as_deref()).map(DrainWhen::parse)).transpose()?;
-        let default = node::Config::default();
+        let default = node::ProtocolConfig::default();
         let max_crashes = words.max_crashes.unwrap_or(default.max_crashes);
         if max_crashes == 0 {
             return Err(wrong(
@@ -255,7 +255,7 @@ fn set(text: Option<&str>) -> Option<&str> {
 
 impl SettingsError {
     /// Names the setting as the one who has set it does.
-    fn named(mut self, sources: &Sources) -> SettingsError {
+    fn named(mut self, sources: &SettingSources) -> SettingsError {
         if let SettingsError::Value { setting, .. } = &mut self {
             *setting = sources.setting(setting.key);
         }
@@ -267,7 +267,7 @@ fn wrong(key: &'static str, value: impl fmt::Display, expected: &'static str) ->
     SettingsError::Value {
         setting: Setting {
             key,
-            source: Source::Variable,
+            source: SettingSource::Variable,
         },
         value: value.to_string(),
         expected,
@@ -357,7 +357,7 @@ mod tests {
     }
 
     /// All that is set here are variables.
-    fn by_variables() -> Sources {
+    fn by_variables() -> SettingSources {
         let text = Some(String::new());
         let config = crate::config::Config {
             join: text.clone(),
@@ -370,7 +370,7 @@ mod tests {
             nodes: Some(1),
             ..Default::default()
         };
-        config.given_by(|_| Source::Variable).sources
+        config.given_by(|_| SettingSource::Variable).sources
     }
 
     fn settings(words: Words) -> Settings {

@@ -46,7 +46,7 @@ pub(super) fn bind(addr: SocketAddr) -> io::Result<UdpSocket> {
 
 /// What passed.
 #[derive(Debug, Default)]
-pub(super) struct Traffic {
+pub(super) struct SocketTraffic {
     pub(super) sent: AtomicU64,
     pub(super) received: AtomicU64,
     /// Datagrams that were not for us, or not QUIC.
@@ -130,7 +130,7 @@ impl Flights {
 #[derive(Debug)]
 pub(super) struct Counted {
     inner: Arc<dyn AsyncUdpSocket>,
-    traffic: Arc<Traffic>,
+    traffic: Arc<SocketTraffic>,
     names: Names,
     /// Without a token, and with one: who has been sent away to prove its address does not stand in line with all others.
     flights: Mutex<[Flights; 2]>,
@@ -139,7 +139,7 @@ pub(super) struct Counted {
 impl Counted {
     pub(super) fn new(
         socket: UdpSocket,
-        traffic: Arc<Traffic>,
+        traffic: Arc<SocketTraffic>,
         names: Names,
     ) -> io::Result<Counted> {
         Ok(Counted {
@@ -343,7 +343,7 @@ mod tests {
             .expect("a runtime");
         let _inside = runtime.enter();
         let socket = bind(([127, 0, 0, 1], 0).into()).expect("a socket");
-        let traffic = Arc::<Traffic>::default();
+        let traffic = Arc::<SocketTraffic>::default();
         let counted = Counted::new(socket, Arc::clone(&traffic), Names::new([7; 32]));
         let counted = counted.expect("a socket");
         let flight = |token: u8| [&b"\xc3\0\0\0\x01\x08unknown!\x00"[..], &[token; 20]].concat();

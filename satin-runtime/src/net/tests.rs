@@ -27,7 +27,7 @@ use super::{
     door::Door,
     limits,
     link::{Link, write_large},
-    observer::Departure,
+    observer::Parting,
     transport,
     wire::{self, Frames, Greeting, Hello, Reason, Refusal, Role},
 };
@@ -128,7 +128,7 @@ fn settings(name: &str, key: &Key, join: Option<SocketAddr>) -> Settings {
         max_crashes: 3,
         partition_wait: Duration::from_secs(30),
         drain_when: None,
-        sources: crate::config::Sources::default(),
+        sources: crate::config::SettingSources::default(),
     }
 }
 
@@ -760,7 +760,7 @@ fn a_node_that_an_observer_asks_to_leave_leaves() {
         })
         .expect("it leaves");
     let step = |departure| ("second".to_owned(), departure);
-    assert_eq!(steps, [step(Departure::Leaving), step(Departure::Left)]);
+    assert_eq!(steps, [step(Parting::Leaving), step(Parting::Left)]);
     assert_eq!(second.network.wait_until_over().expect("a good end"), 0);
     first.wait_for_nodes(1);
     // Nobody is left to take over from the master.

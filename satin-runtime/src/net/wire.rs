@@ -414,7 +414,7 @@ mod tests {
     use super::*;
     use crate::{
         job::{
-            Answer, BoundName, Fingerprint, JobId, Offer, Parcel, Repair, RootName, RootRun,
+            Answer, BoundName, Fingerprint, History, JobId, Offer, Parcel, RootName, RootRun,
             ValueName,
         },
         node::{NodeId, Request, Token},
@@ -485,7 +485,7 @@ mod tests {
                 needs,
                 term: function % 3,
                 root: Fingerprint(u64::from(function)),
-                repair: Repair {
+                history: History {
                     marked: function % 2 == 0,
                     crashes: function % 5,
                 },

@@ -68,7 +68,7 @@ pub enum Rule {
 
 /// The numbers of the protocol.
 #[derive(Clone, Debug)]
-pub struct Config {
+pub struct ProtocolConfig {
     /// The steal policy.
     pub policy: Policy,
     /// Where to find the pool; empty for a founder.
@@ -125,9 +125,9 @@ pub struct Config {
     pub fixed_members: bool,
 }
 
-impl Default for Config {
-    fn default() -> Config {
-        Config {
+impl Default for ProtocolConfig {
+    fn default() -> ProtocolConfig {
+        ProtocolConfig {
             policy: Policy::Crs,
             join: Vec::new(),
             may_found: true,
@@ -151,7 +151,7 @@ impl Default for Config {
     }
 }
 
-impl Config {
+impl ProtocolConfig {
     /// A time of the protocol; in simulations that are in a hurry it is shorter.
     pub(crate) fn paced(&self, usual: Duration) -> Duration {
         #[cfg(any(test, feature = "harness"))]

@@ -5,7 +5,7 @@
 /// and waits for more of the same, which are over before anything can happen;
 /// and what is over before a pool stands.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Limit {
+pub enum Expiry {
     /// [`Config::partition_wait`](super::Config::partition_wait): a master is chosen although half of the pool is away.
     PartitionWait,
     /// The network has been quiet for a moment since the master fell silent: it was alone.
@@ -67,36 +67,36 @@ pub enum Limit {
 }
 
 /// All of them, with their names.
-pub const LIMITS: [(Limit, &str); 29] = [
-    (Limit::PartitionWait, "partition wait"),
-    (Limit::Settle, "settle"),
-    (Limit::Precedence, "precedence"),
-    (Limit::Appears, "appears"),
-    (Limit::CatchUp, "catch up"),
-    (Limit::Suspicion, "suspicion"),
-    (Limit::Refute, "refute"),
-    (Limit::Redial, "redial"),
-    (Limit::CutOff, "cut off"),
-    (Limit::Call, "call"),
-    (Limit::CircuitIdle, "idle circuit"),
-    (Limit::Slept, "slept"),
-    (Limit::Search, "search"),
-    (Limit::Claim, "claim patience"),
-    (Limit::Held, "held job"),
-    (Limit::FullStack, "full stack"),
-    (Limit::Flush, "flush wait"),
-    (Limit::Remember, "remembered"),
-    (Limit::Hearsay, "hearsay"),
-    (Limit::Keep, "keep again"),
-    (Limit::GivingUp, "giving up"),
-    (Limit::HandingOver, "handing over"),
-    (Limit::LastWords, "last words"),
-    (Limit::Request, "request"),
-    (Limit::Reconnect, "reconnect"),
-    (Limit::Fetch, "fetch"),
-    (Limit::Soon, "soon"),
-    (Limit::Denied, "denied"),
-    (Limit::ComesBack, "comes back"),
+pub const LIMITS: [(Expiry, &str); 29] = [
+    (Expiry::PartitionWait, "partition wait"),
+    (Expiry::Settle, "settle"),
+    (Expiry::Precedence, "precedence"),
+    (Expiry::Appears, "appears"),
+    (Expiry::CatchUp, "catch up"),
+    (Expiry::Suspicion, "suspicion"),
+    (Expiry::Refute, "refute"),
+    (Expiry::Redial, "redial"),
+    (Expiry::CutOff, "cut off"),
+    (Expiry::Call, "call"),
+    (Expiry::CircuitIdle, "idle circuit"),
+    (Expiry::Slept, "slept"),
+    (Expiry::Search, "search"),
+    (Expiry::Claim, "claim patience"),
+    (Expiry::Held, "held job"),
+    (Expiry::FullStack, "full stack"),
+    (Expiry::Flush, "flush wait"),
+    (Expiry::Remember, "remembered"),
+    (Expiry::Hearsay, "hearsay"),
+    (Expiry::Keep, "keep again"),
+    (Expiry::GivingUp, "giving up"),
+    (Expiry::HandingOver, "handing over"),
+    (Expiry::LastWords, "last words"),
+    (Expiry::Request, "request"),
+    (Expiry::Reconnect, "reconnect"),
+    (Expiry::Fetch, "fetch"),
+    (Expiry::Soon, "soon"),
+    (Expiry::Denied, "denied"),
+    (Expiry::ComesBack, "comes back"),
 ];
 
 /// How often each of [`LIMITS`] ran out.
@@ -106,14 +106,14 @@ pub type Expired = [u64; LIMITS.len()];
 mod counts {
     use std::cell::Cell;
 
-    use super::{Expired, LIMITS, Limit};
+    use super::{Expired, Expiry, LIMITS};
 
     thread_local! {
         /// A simulation runs on one thread, with all its nodes.
         static COUNTS: Cell<Expired> = const { Cell::new([0; LIMITS.len()]) };
     }
 
-    pub(super) fn add(limit: Limit) {
+    pub(super) fn add(limit: Expiry) {
         let mut counts = COUNTS.get();
         counts[limit as usize] += 1;
         COUNTS.set(counts);
@@ -130,7 +130,7 @@ mod counts {
 pub use counts::take;
 
 /// That time is over, and something is done for it.
-pub(crate) fn ran_out(limit: Limit) {
+pub(crate) fn ran_out(limit: Expiry) {
     #[cfg(any(test, feature = "harness"))]
     counts::add(limit);
     let _ = limit;

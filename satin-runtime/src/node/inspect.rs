@@ -1,31 +1,23 @@
 //! What a node has in its books, for those who check that all nodes together keep their promises: see `satin-sim`.
 
+pub use super::books::OutstandingKind;
 use super::{HostedId, Node, Peer, Token, books::Tally};
 use crate::job::{Fingerprint, JobId};
 
-/// How a job came to be away.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub enum Kind {
-    /// The job was stolen.
-    Theft,
-    /// This node waits for the answer of an orphan.
-    Claim,
-}
-
 /// A job that is away.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Outstanding {
+pub struct InspectedOutstanding {
     /// Where.
     pub peer: Peer,
     /// Under which token.
     pub token: Token,
     /// Why.
-    pub kind: Kind,
+    pub kind: OutstandingKind,
 }
 
 /// How far a hosted job is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Stage {
+pub enum InspectedStage {
     /// Shared values of the job, or its origin's leave to begin, are not here yet.
     Coming,
     /// The workers have it.
@@ -38,7 +30,7 @@ pub enum Stage {
 
 /// A hosted job.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Hosted {
+pub struct InspectedHosted {
     /// The job's name between the node and the workers.
     pub key: HostedId,
     /// The job's place in the tree.
@@ -48,7 +40,7 @@ pub struct Hosted {
     /// The other nodes that wait for its answer, and the token of each.
     pub waiters: Vec<(Peer, Token)>,
     /// How far it is.
-    pub stage: Stage,
+    pub stage: InspectedStage,
     /// Is it in the orphan table of this node?
     pub orphan: bool,
     /// Is it not wanted any more, and being aborted?
@@ -57,7 +49,7 @@ pub struct Hosted {
 
 /// An entry of an orphan table.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub struct Entry {
+pub struct InspectedEntry {
     /// The owner of the sheet.
     pub owner: Peer,
     /// The job's place in the tree.
@@ -72,11 +64,11 @@ pub struct Entry {
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Inspection {
     /// Outstanding jobs.
-    pub outstanding: Vec<Outstanding>,
+    pub outstanding: Vec<InspectedOutstanding>,
     /// Hosted jobs.
-    pub hosted: Vec<Hosted>,
+    pub hosted: Vec<InspectedHosted>,
     /// The orphan tables as it knows them, its own included.
-    pub entries: Vec<Entry>,
+    pub entries: Vec<InspectedEntry>,
     /// Peers to whom something of the books has to be said.
     pub unsaid: usize,
     /// Shared values that are being fetched.
@@ -132,7 +124,7 @@ impl Node {
         inspection.closed.clear();
         inspection.closed.extend(self.table.all_closed().cloned());
         let entries = self.table.orphans();
-        let entries = entries.map(|(id, fingerprint, owner, finished)| Entry {
+        let entries = entries.map(|(id, fingerprint, owner, finished)| InspectedEntry {
             owner,
             id: id.clone(),
             fingerprint: fingerprint.0,

@@ -292,12 +292,12 @@ pub struct Page {
     /// The version that it makes.
     pub version: u64,
     /// In the order in which they happened.
-    pub changes: Vec<Change>,
+    pub changes: Vec<SheetChange>,
 }
 
 /// A change of an orphan table.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub enum Change {
+pub enum SheetChange {
     /// The owner has that orphan, or what it left.
     Orphan {
         /// The job's id.

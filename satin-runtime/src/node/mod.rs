@@ -44,10 +44,10 @@ pub mod view;
 mod tests;
 
 pub use books::Tally;
-pub use config::{Config, Policy, RepairMode, Rule};
+pub use config::{Policy, ProtocolConfig, RepairMode, Rule};
 pub use identity::{Identity, NodeId, Peer};
 use message::Cargo;
-pub use message::{Change, Envelope, Message, Page, Relayed, Request, Token, Wanted};
+pub use message::{Envelope, Message, Page, Relayed, Request, SheetChange, Token, Wanted};
 pub use view::View;
 
 pub use crate::job::{DepartureId, HostedId, Taken};
@@ -94,9 +94,9 @@ pub enum Event {
     Gone(Peer),
     /// Other places where the pool may be found: the driver has looked again.
     Candidates {
-        /// Instead of [`Config::join`].
+        /// Instead of [`ProtocolConfig::join`].
         join: Vec<SocketAddr>,
-        /// Instead of [`Config::may_found`].
+        /// Instead of [`ProtocolConfig::may_found`].
         may_found: bool,
     },
     /// The links have a new estimate.
@@ -312,7 +312,7 @@ pub(crate) struct Context<'n> {
     pub(crate) now: Duration,
     /// Of the master of the day.
     pub(crate) term: u32,
-    pub(crate) config: &'n Config,
+    pub(crate) config: &'n ProtocolConfig,
     pub(crate) view: &'n mut View,
     pub(crate) rng: &'n mut SmallRng,
     pub(crate) actions: &'n mut VecDeque<Action>,
@@ -324,7 +324,7 @@ pub(crate) struct Context<'n> {
 
 /// A node of a pool.
 pub struct Node {
-    config: Config,
+    config: ProtocolConfig,
     view: View,
     rng: SmallRng,
     actions: VecDeque<Action>,
@@ -357,7 +357,7 @@ impl Node {
     /// [`handle_timeout`](Node::handle_timeout).
     #[must_use]
     pub fn new(
-        config: Config,
+        config: ProtocolConfig,
         me: Identity,
         lattices: Box<dyn Lattices + Send>,
         seed: u64,
@@ -370,7 +370,7 @@ impl Node {
     /// the smallest stamp is master.
     #[must_use]
     pub fn formed(
-        config: Config,
+        config: ProtocolConfig,
         view: View,
         lattices: Box<dyn Lattices + Send>,
         seed: u64,
@@ -707,7 +707,7 @@ impl Node {
         let gone = self.view.remove(peer);
         let (mut cx, mut parts) = self.split(now);
         if let Some(gone) = gone {
-            parts.sever(&mut cx, &gone, repair::End::Died);
+            parts.sever(&mut cx, &gone, repair::LifeEnd::Died);
         }
         self.settle(now);
     }
@@ -866,10 +866,10 @@ impl Parts<'_> {
 
     // ---- who is there
 
-    fn change(&mut self, cx: &mut Context<'_>, change: membership::Change) {
-        use membership::Change;
+    fn change(&mut self, cx: &mut Context<'_>, change: membership::MemberChange) {
+        use membership::MemberChange;
         match change {
-            Change::Joined => {
+            MemberChange::Joined => {
                 let me = cx.view.me().peer;
                 if cx.table.me() != me {
                     cx.table.rename(cx.actions, cx.now, me);
@@ -879,7 +879,7 @@ impl Parts<'_> {
                 self.root.come_in(cx);
                 self.keep_roots(cx);
             }
-            Change::In(peer) => {
+            MemberChange::In(peer) => {
                 cx.table.came_back(cx.now, peer);
                 self.steal.joined(cx);
                 self.root.joined(cx, peer);
@@ -888,16 +888,16 @@ impl Parts<'_> {
                     self.spread.welcome(cx, peer);
                 }
             }
-            Change::Out(gone, why) => {
+            MemberChange::Out(gone, why) => {
                 self.sever(cx, &gone, why.into());
                 self.root.sever(cx, &gone, why, self.membership);
                 self.look_after_roots(cx);
             }
-            Change::Anew(peer) => {
+            MemberChange::Anew(peer) => {
                 if cx.config.obeys(Rule::Rebirth)
                     && let Some(other) = cx.view.get(peer).cloned()
                 {
-                    self.sever(cx, &other, repair::End::Ours);
+                    self.sever(cx, &other, repair::LifeEnd::Ours);
                 }
                 cx.table.came_back(cx.now, peer);
                 self.steal.joined(cx);
@@ -906,7 +906,7 @@ impl Parts<'_> {
         }
     }
 
-    fn sever(&mut self, cx: &mut Context<'_>, gone: &Identity, end: repair::End) {
+    fn sever(&mut self, cx: &mut Context<'_>, gone: &Identity, end: repair::LifeEnd) {
         for (other, epoch) in self.relay.forget(cx, gone.peer) {
             self.disconnected(cx, other, epoch);
         }

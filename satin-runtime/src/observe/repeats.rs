@@ -25,10 +25,10 @@ const SOURCES: usize = 1024;
 /// What has been warned of. Kinds are written in this program, so there are few.
 #[derive(Default)]
 pub struct Repeats {
-    kinds: BTreeMap<&'static str, Kind>,
+    kinds: BTreeMap<&'static str, WarningKind>,
 }
 
-struct Kind {
+struct WarningKind {
     since: Instant,
     /// Hashes of those that got a line.
     told: BTreeSet<u64>,
@@ -56,7 +56,7 @@ impl Repeats {
         let mut hasher = DefaultHasher::new();
         source.hash(&mut hasher);
         let source = hasher.finish();
-        let kind = self.kinds.entry(kind).or_insert_with(|| Kind {
+        let kind = self.kinds.entry(kind).or_insert_with(|| WarningKind {
             since: now,
             told: BTreeSet::new(),
             more: 0,

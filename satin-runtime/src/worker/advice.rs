@@ -14,7 +14,7 @@ use std::{
 };
 
 /// Where a function is called.
-pub(super) type Place = &'static Location<'static>;
+pub(super) type CallSite = &'static Location<'static>;
 
 /// Places that a thread remembers as told. Too few: a job that calls from more places takes a lock for each call.
 const REMEMBERED: usize = 16;
@@ -32,7 +32,7 @@ thread_local! {
 
 /// A job calls a spawnable function without `spawn!` or `call!`.
 #[inline]
-pub(super) fn plain_call(function: &'static str, place: Place) {
+pub(super) fn plain_call(function: &'static str, place: CallSite) {
     let at = ptr::from_ref(place);
     let seat = at.addr() / align_of::<Location<'_>>() % REMEMBERED;
     if RECENT.with(|recent| recent[seat].replace(at)) != at {
@@ -42,7 +42,7 @@ pub(super) fn plain_call(function: &'static str, place: Place) {
 
 #[cold]
 #[inline(never)]
-fn tell_of_plain_call(function: &'static str, place: Place) {
+fn tell_of_plain_call(function: &'static str, place: CallSite) {
     static TOLD: Mutex<BTreeSet<Key>> = Mutex::new(BTreeSet::new());
     if lock(&TOLD).insert(key(place)) {
         let name = short(function);
@@ -54,7 +54,7 @@ fn tell_of_plain_call(function: &'static str, place: Place) {
 }
 
 /// How a root job went.
-pub(super) struct RootRun {
+pub(super) struct RootFigures {
     /// How long its caller waited.
     pub(super) took: Duration,
     /// Whether another worker, or another node, could have taken some of it.
@@ -64,7 +64,7 @@ pub(super) struct RootRun {
 }
 
 /// Ordinary code has called a spawnable function, and has its result.
-pub(super) fn root_call(function: &'static str, place: Place, run: &RootRun) {
+pub(super) fn root_call(function: &'static str, place: CallSite, run: &RootFigures) {
     static LONELY_CALLS: Mutex<BTreeMap<Key, u32>> = Mutex::new(BTreeMap::new());
     if !run.had_helpers || run.took < WORTH_SHARING {
         return;
@@ -90,7 +90,7 @@ pub(super) fn root_call(function: &'static str, place: Place, run: &RootRun) {
 /// The same place may have several `Location`s.
 type Key = (&'static str, u32, u32);
 
-fn key(place: Place) -> Key {
+fn key(place: CallSite) -> Key {
     (place.file(), place.line(), place.column())
 }
 

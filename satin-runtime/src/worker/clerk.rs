@@ -29,14 +29,14 @@ pub(super) struct Clerk {
 
 #[derive(Default)]
 struct Desk {
-    state: Mutex<State>,
+    state: Mutex<ClerkState>,
     bell: Condvar,
     /// Ordered tasks that have not been done.
     ordered: AtomicUsize,
 }
 
 #[derive(Default)]
-struct State {
+struct ClerkState {
     tasks: VecDeque<Task>,
     thread: Thread,
 }
@@ -56,7 +56,7 @@ struct Task {
 }
 
 impl Desk {
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, ClerkState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

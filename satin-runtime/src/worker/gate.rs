@@ -22,11 +22,11 @@ use super::{
 };
 use crate::{
     job::{
-        Answer, Back, DepartureId, Fingerprint, HostedId, JobId, Offer, OrphanNews, Parcel, Recall,
-        Repair, RootName, RootRun, RootTag, Saved, Taken,
+        Answer, Back, DepartureId, Fingerprint, History, HostedId, JobId, Offer, OrphanNews,
+        Parcel, Recall, RootName, RootRun, RootTag, Saved, Taken,
         codec::{self, CodecError, Effort},
         function::{self, Args, Function, RemoteFailure},
-        record::{Cx, Frame, STAYS, Slot, State, flag},
+        record::{Cx, Frame, STAYS, Slot, SlotState, flag},
     },
     observe::repeats,
 };
@@ -109,10 +109,10 @@ const MOST_THAT_STAY: usize = 64;
 #[derive(Default)]
 pub(super) struct Ledger {
     next: AtomicU64,
-    books: Mutex<Books>,
+    books: Mutex<Absent>,
     /// How many jobs in the books have come back: workers look at it before they lock.
     returned: AtomicUsize,
-    hosted: Mutex<Hosted>,
+    hosted: Mutex<HostedJobs>,
     /// How many hosted jobs have not been started.
     waiting: AtomicUsize,
     /// How many jobs are for other nodes.
@@ -130,16 +130,16 @@ pub(super) struct Ledger {
     told: Mutex<u32>,
     pub(super) hungry: AtomicBool,
     pub(super) term: AtomicU32,
-    home: Home,
+    home: LocalRoots,
     pub(super) orphans: Orphans,
 }
 
 /// What this process calls root jobs that no other node will ever run again: no other process says the same.
-struct Home(AtomicU64);
+struct LocalRoots(AtomicU64);
 
-impl Default for Home {
-    fn default() -> Home {
-        Home(AtomicU64::new(
+impl Default for LocalRoots {
+    fn default() -> LocalRoots {
+        LocalRoots(AtomicU64::new(
             RandomState::new().hash_one(std::process::id()),
         ))
     }
@@ -147,20 +147,20 @@ impl Default for Home {
 
 /// Jobs of this process that stand in no deque.
 #[derive(Default)]
-struct Books {
-    away: HashMap<DepartureId, Away>,
+struct Absent {
+    away: HashMap<DepartureId, AwayJob>,
     /// Came back, and can be taken, the shallowest first; those that must stay in this process last.
     returned: BTreeSet<(u16, SlotRef)>,
     /// Came back, and are for other nodes, the shallowest first.
     held: BTreeMap<(u16, SlotRef), (JobId, Fingerprint)>,
-    places: HashMap<SlotRef, Place>,
+    places: HashMap<SlotRef, AbsentPlace>,
     /// Came back with a mark, and are not done. (One that is aborted stays until its slot is used by the next that comes back.)
     repairs: HashSet<SlotRef>,
     /// How often all jobs were called home: what was about to leave then comes back too.
     called_home: u64,
 }
 
-struct Away {
+struct AwayJob {
     slot: SlotRef,
     depth: u16,
     /// As it was before.
@@ -174,12 +174,12 @@ pub(super) struct Delivered {
     pub(super) fingerprint: Fingerprint,
 }
 
-impl Books {
+impl Absent {
     /// The shallowest that came back, of those that fit.
     fn first_returned(&self, fits: impl Fn(&Slot, Back) -> bool) -> Option<(u16, SlotRef)> {
         let fits = |(_, slot): &&(u16, SlotRef)| match self.places.get(slot) {
             // SAFETY: the books are locked, so nobody takes the job, and its owner waits for it.
-            Some(Place::Returned { back, .. }) => fits(unsafe { &*slot.0 }, *back),
+            Some(AbsentPlace::Returned { back, .. }) => fits(unsafe { &*slot.0 }, *back),
             _ => false,
         };
         self.returned.iter().find(fits).copied()
@@ -188,7 +188,7 @@ impl Books {
 
 /// Where in the books a job stands.
 #[derive(Clone, Copy)]
-enum Place {
+enum AbsentPlace {
     Away(DepartureId),
     Returned { depth: u16, back: Back },
     Held { depth: u16, back: Back },
@@ -196,15 +196,15 @@ enum Place {
 
 /// Hosted jobs.
 #[derive(Default)]
-struct Hosted {
-    jobs: HashMap<HostedId, Stage>,
+struct HostedJobs {
+    jobs: HashMap<HostedId, HostedJob>,
     /// Keys of those that wait; some may be gone meanwhile.
     queue: VecDeque<HostedId>,
     /// Keys of those that are for other nodes; some may be gone meanwhile.
     held: VecDeque<HostedId>,
 }
 
-enum Stage {
+enum HostedJob {
     Waiting(Parcel),
     Held(Parcel),
     /// A worker is about to run it.
@@ -237,7 +237,7 @@ pub struct Gate {
 
 /// Where the next job comes from.
 #[derive(Clone, Copy)]
-enum Source {
+enum TakeFrom {
     Deque(u32),
     Returned,
     Held,
@@ -297,8 +297,8 @@ impl Leaver {
     }
 
     fn pack(&mut self, effort: Effort) -> Result<(), CodecError> {
-        let (id, repair) = (self.id.clone(), self.back.repair);
-        self.parcel = Some(pack(self.job(), id, self.root, repair, effort)?);
+        let (id, history) = (self.id.clone(), self.back.history);
+        self.parcel = Some(pack(self.job(), id, self.root, history, effort)?);
         Ok(())
     }
 }
@@ -526,9 +526,14 @@ impl Gate {
     }
 
     /// A job of that depth, of that parent if there is one. Public jobs of one depth in one deque are siblings.
-    fn take_from(&self, source: Source, depth: u16, parent: Option<*const Frame>) -> Option<Found> {
+    fn take_from(
+        &self,
+        source: TakeFrom,
+        depth: u16,
+        parent: Option<*const Frame>,
+    ) -> Option<Found> {
         match source {
-            Source::Deque(victim) => {
+            TakeFrom::Deque(victim) => {
                 let victim = self.pool.worker(victim);
                 let (level, _) = victim.public()?;
                 if level != depth {
@@ -538,7 +543,7 @@ impl Gate {
                 let back = Back::default();
                 Some(Found { slot, back })
             }
-            Source::Returned => self.pool.take_returned(|books| {
+            TakeFrom::Returned => self.pool.take_returned(|books| {
                 let &(level, slot) = books.returned.first()?;
                 // SAFETY: under the lock nobody takes the job, so its owner waits for it.
                 let here = unsafe { (*slot.0).parent.get() };
@@ -546,8 +551,8 @@ impl Gate {
                 fits.then_some((level, slot))
             }),
             // One for each thief: which of them it was is to be known.
-            Source::Held if parent.is_none() => self.pool.take_held(),
-            Source::Held => None,
+            TakeFrom::Held if parent.is_none() => self.pool.take_held(),
+            TakeFrom::Held => None,
         }
     }
 
@@ -557,7 +562,7 @@ impl Gate {
             self.pool.come_back(job, STAYS, back);
             return None;
         };
-        job.enter(State::Leaving);
+        job.enter(SlotState::Leaving);
         Some(Leaver {
             slot: SlotRef(job),
             id,
@@ -573,7 +578,7 @@ impl Gate {
         let Some(away) = books.away.remove(&token) else {
             return false;
         };
-        let Away {
+        let AwayJob {
             slot,
             depth,
             mut back,
@@ -624,7 +629,7 @@ impl Gate {
         // SAFETY: the job was away, and under the lock its owner cannot recall it: the slot waits for us.
         let job = unsafe { &*slot.0 };
         let is = (depth, back.after(away.back));
-        if back.repair.marked {
+        if back.history.marked {
             books.repairs.insert(slot);
         }
         self.pool
@@ -702,7 +707,7 @@ impl Gate {
     pub fn host(&self, key: HostedId, parcel: Parcel) {
         let ledger = &self.pool.ledger;
         let mut hosted = lock(&ledger.hosted);
-        hosted.jobs.insert(key, Stage::Waiting(parcel));
+        hosted.jobs.insert(key, HostedJob::Waiting(parcel));
         hosted.queue.push_back(key);
         ledger.waiting.fetch_add(1, Ordering::Relaxed);
         drop(hosted);
@@ -716,7 +721,7 @@ impl Gate {
     pub fn hold(&self, key: HostedId, parcel: Parcel) {
         let ledger = &self.pool.ledger;
         let mut hosted = lock(&ledger.hosted);
-        hosted.jobs.insert(key, Stage::Held(parcel));
+        hosted.jobs.insert(key, HostedJob::Held(parcel));
         hosted.held.push_back(key);
         ledger.held.fetch_add(1, Ordering::Relaxed);
         drop(hosted);
@@ -769,18 +774,18 @@ impl Gate {
     fn stop_hosted(&self, key: HostedId, how: u32) -> bool {
         let mut hosted = lock(&self.pool.ledger.hosted);
         match hosted.jobs.get_mut(&key) {
-            Some(Stage::Running(FrameRef(frame))) => {
+            Some(HostedJob::Running(FrameRef(frame))) => {
                 // SAFETY: the frame lives as long as its entry, and we hold the lock.
                 let frame = unsafe { &**frame };
                 self.pool.stop_children(frame, how);
             }
-            Some(Stage::Starting { flags }) => *flags |= how,
-            Some(Stage::Waiting(_)) => {
+            Some(HostedJob::Starting { flags }) => *flags |= how,
+            Some(HostedJob::Waiting(_)) => {
                 hosted.jobs.remove(&key);
                 self.pool.ledger.waiting.fetch_sub(1, Ordering::Relaxed);
                 return true;
             }
-            Some(Stage::Held(_)) => {
+            Some(HostedJob::Held(_)) => {
                 hosted.jobs.remove(&key);
                 self.pool.ledger.held.fetch_sub(1, Ordering::Relaxed);
                 drop(hosted);
@@ -842,17 +847,17 @@ impl HostedTask {
     pub(super) fn run(self, worker: &Worker, head: *const Slot) {
         let key = self.key;
         match self.end(worker, head) {
-            End::Answered(answer) => worker.pool().tell(|outside| outside.done(key, answer)),
-            End::GivenUp(saved) => worker.pool().tell(|outside| outside.saved(key, saved)),
+            HostedEnd::Answered(answer) => worker.pool().tell(|outside| outside.done(key, answer)),
+            HostedEnd::GivenUp(saved) => worker.pool().tell(|outside| outside.saved(key, saved)),
         }
     }
 
-    fn end(self, worker: &Worker, head: *const Slot) -> End {
+    fn end(self, worker: &Worker, head: *const Slot) -> HostedEnd {
         let pool = worker.pool();
         let HostedTask { key, parcel } = self;
         let refused = |why| {
             pool.forget_hosted(key);
-            End::Answered(Answer::Refused(why))
+            HostedEnd::Answered(Answer::Refused(why))
         };
         let root_run = parcel.root_run();
         let mut above = parcel.id;
@@ -863,17 +868,17 @@ impl HostedTask {
             return refused(format!("no function has the number {}", parcel.function));
         };
         // Whether it is an orphan itself the node has seen to.
-        let marked = parcel.repair.marked && !pool.ledger.orphans.clears(&above.child(index));
+        let marked = parcel.history.marked && !pool.ledger.orphans.clears(&above.child(index));
         let id = above.child(index);
         let root = RootFrame::new(above, root_run);
         let parent = &raw const root.frame;
         if let Some(stage) = lock(&pool.ledger.hosted).jobs.get_mut(&key) {
-            if let Stage::Starting { flags } = *stage
+            if let HostedJob::Starting { flags } = *stage
                 && flags != 0
             {
                 pool.stop_children(&root.frame, flags);
             }
-            *stage = Stage::Running(FrameRef(parent));
+            *stage = HostedJob::Running(FrameRef(parent));
         }
         let run = || {
             if worker.is_stopped(parent) {
@@ -891,9 +896,9 @@ impl HostedTask {
         pool.forget_hosted(key);
         let aborted = matches!(outcome, Err(RemoteFailure::Aborted));
         if root.frame.has(flag::SAVE) && (aborted || root.frame.has(flag::TORN)) {
-            return End::GivenUp(root.take_saved());
+            return HostedEnd::GivenUp(root.take_saved());
         }
-        End::Answered(match outcome {
+        HostedEnd::Answered(match outcome {
             Ok(packed) => Answer::Result {
                 bytes: packed.bytes,
                 needs: packed.needs,
@@ -909,7 +914,7 @@ impl HostedTask {
 }
 
 /// How a hosted job ended.
-enum End {
+enum HostedEnd {
     Answered(Answer),
     GivenUp(Vec<Saved>),
 }
@@ -1010,17 +1015,17 @@ impl Pool {
     // ------------------------------------------------------------- what there is to take
 
     /// Where the shallowest job is that can leave, and how deep it is; those first that are for other nodes.
-    fn shallowest(&self) -> Option<(Source, u16)> {
+    fn shallowest(&self) -> Option<(TakeFrom, u16)> {
         if self.holds_own() {
-            return Some((Source::Held, 0));
+            return Some((TakeFrom::Held, 0));
         }
         let deques = (0..self.workers()).filter_map(|victim| {
             let (depth, _) = self.worker(victim).public()?;
-            Some((Source::Deque(victim), depth))
+            Some((TakeFrom::Deque(victim), depth))
         });
         let returned = self.has_returned().then(|| {
             let depth = lock(&self.ledger.books).returned.first()?.0;
-            Some((Source::Returned, depth))
+            Some((TakeFrom::Returned, depth))
         });
         let all = deques.chain(returned.flatten());
         all.filter(|(_, depth)| *depth != STAYS)
@@ -1074,11 +1079,11 @@ impl Pool {
     }
 
     /// What is held there is not any more: the caller has it.
-    fn strike_held(&self, books: &mut Books, place: (u16, SlotRef)) -> Found {
+    fn strike_held(&self, books: &mut Absent, place: (u16, SlotRef)) -> Found {
         books.held.remove(&place);
         self.ledger.held.fetch_sub(1, Ordering::Relaxed);
         let (_, slot) = place;
-        let Some(Place::Held { back, .. }) = books.places.remove(&slot) else {
+        let Some(AbsentPlace::Held { back, .. }) = books.places.remove(&slot) else {
             unreachable!("the books contradict themselves");
         };
         Found { slot: slot.0, back }
@@ -1105,7 +1110,7 @@ impl Pool {
 
     fn hold_under(
         &self,
-        mut books: MutexGuard<'_, Books>,
+        mut books: MutexGuard<'_, Absent>,
         job: &Slot,
         (depth, back): (u16, Back),
         name: (JobId, Fingerprint),
@@ -1113,10 +1118,10 @@ impl Pool {
         let owner = Worker::of(job).index;
         let slot = SlotRef(job);
         books.held.insert((depth, slot), name);
-        books.places.insert(slot, Place::Held { depth, back });
+        books.places.insert(slot, AbsentPlace::Held { depth, back });
         self.ledger.held.fetch_add(1, Ordering::Relaxed);
         // The last access, as when it comes back. For its owner it is away.
-        let awaited = job.enter(State::Away);
+        let awaited = job.enter(SlotState::Away);
         drop(books);
         if awaited {
             self.sleep.unpark(owner);
@@ -1126,7 +1131,7 @@ impl Pool {
 
     fn come_back_or_hold(
         &self,
-        books: MutexGuard<'_, Books>,
+        books: MutexGuard<'_, Absent>,
         job: &Slot,
         (depth, back): (u16, Back),
         fingerprint: Fingerprint,
@@ -1155,7 +1160,7 @@ impl Pool {
             .held
             .iter()
             .filter_map(|key| match hosted.jobs.get(key) {
-                Some(Stage::Held(parcel)) => Some((parcel.id.clone(), parcel.fingerprint)),
+                Some(HostedJob::Held(parcel)) => Some((parcel.id.clone(), parcel.fingerprint)),
                 _ => None,
             });
         names.extend(held.take(TOLD_MOST));
@@ -1170,8 +1175,8 @@ impl Pool {
         }
         let mut hosted = lock(&self.ledger.hosted);
         while let Some(key) = hosted.held.pop_front() {
-            if let Some(Stage::Held(_)) = hosted.jobs.get(&key)
-                && let Some(Stage::Held(parcel)) = hosted.jobs.remove(&key)
+            if let Some(HostedJob::Held(_)) = hosted.jobs.get(&key)
+                && let Some(HostedJob::Held(parcel)) = hosted.jobs.remove(&key)
             {
                 self.ledger.held.fetch_sub(1, Ordering::Relaxed);
                 return Some(Taken::Hosted(key, parcel));
@@ -1182,14 +1187,14 @@ impl Pool {
 
     fn take_returned(
         &self,
-        choose: impl FnOnce(&Books) -> Option<(u16, SlotRef)>,
+        choose: impl FnOnce(&Absent) -> Option<(u16, SlotRef)>,
     ) -> Option<Found> {
         let mut books = lock(&self.ledger.books);
         let (depth, slot) = choose(&books)?;
         books.returned.remove(&(depth, slot));
         let place = books.places.remove(&slot);
         self.ledger.returned.fetch_sub(1, Ordering::Relaxed);
-        let Some(Place::Returned { back, .. }) = place else {
+        let Some(AbsentPlace::Returned { back, .. }) = place else {
             unreachable!("the books contradict themselves");
         };
         Some(Found { slot: slot.0, back })
@@ -1207,7 +1212,7 @@ impl Pool {
 
     fn come_back_under(
         &self,
-        mut books: MutexGuard<'_, Books>,
+        mut books: MutexGuard<'_, Absent>,
         job: &Slot,
         depth: u16,
         back: Back,
@@ -1216,15 +1221,15 @@ impl Pool {
         books.returned.insert((depth, SlotRef(job)));
         books
             .places
-            .insert(SlotRef(job), Place::Returned { depth, back });
+            .insert(SlotRef(job), AbsentPlace::Returned { depth, back });
         self.ledger.returned.fetch_add(1, Ordering::Relaxed);
         // The last access: once the lock is gone, so may be the job.
-        let awaited = job.enter(State::Returned);
+        let awaited = job.enter(SlotState::Returned);
         drop(books);
         if awaited {
             self.sleep.unpark(owner);
         }
-        if back.repair.marked {
+        if back.history.marked {
             self.wake_all_for_task(); // not everybody can run it, see `would_bury`
         } else {
             self.wake_for_any_task();
@@ -1258,7 +1263,7 @@ impl Pool {
     /// The token, and whether the owner waits for the job: it is to be woken once the books are unlocked.
     fn enter_away_under(
         &self,
-        books: &mut Books,
+        books: &mut Absent,
         job: &Slot,
         depth: u16,
         back: Back,
@@ -1268,16 +1273,16 @@ impl Pool {
         let slot = SlotRef(job);
         books.away.insert(
             token,
-            Away {
+            AwayJob {
                 slot,
                 depth,
                 back,
                 fingerprint,
             },
         );
-        books.places.insert(slot, Place::Away(token));
+        books.places.insert(slot, AbsentPlace::Away(token));
         // Under the lock, so that whoever finds the entry finds the job away. Its owner perhaps waits for it.
-        (token, job.enter(State::Away))
+        (token, job.enter(SlotState::Away))
     }
 
     /// Brings the answer to a job that has been taken off the books.
@@ -1287,7 +1292,7 @@ impl Pool {
         let owner = Worker::of(slot.0).index;
         let delivered = Box::into_raw(Box::new(delivered));
         job.extra.store(delivered.cast(), Ordering::Relaxed);
-        if job.enter(State::Answered) {
+        if job.enter(SlotState::Answered) {
             self.sleep.unpark(owner);
         }
     }
@@ -1311,26 +1316,26 @@ impl Pool {
         let slot = SlotRef(slot);
         let mut books = lock(&self.ledger.books);
         match (books.places.get(&slot).copied()?, recall) {
-            (Place::Returned { depth, back }, _) => {
+            (AbsentPlace::Returned { depth, back }, _) => {
                 books.places.remove(&slot);
                 books.returned.remove(&(depth, slot));
                 self.ledger.returned.fetch_sub(1, Ordering::Relaxed);
                 Some(back)
             }
-            (Place::Held { depth, .. }, Some(_)) => {
+            (AbsentPlace::Held { depth, .. }, Some(_)) => {
                 let Found { back, .. } = self.strike_held(&mut books, (depth, slot));
                 drop(books);
                 self.tell_held();
                 Some(back)
             }
-            (Place::Away(token), Some(why)) => {
+            (AbsentPlace::Away(token), Some(why)) => {
                 books.places.remove(&slot);
                 books.away.remove(&token);
                 drop(books);
                 self.tell(|outside| outside.recalled(token, why));
                 Some(Back::default())
             }
-            (Place::Away(_) | Place::Held { .. }, None) => None,
+            (AbsentPlace::Away(_) | AbsentPlace::Held { .. }, None) => None,
         }
     }
 
@@ -1350,9 +1355,9 @@ impl Pool {
             let Some(stage) = hosted.jobs.get_mut(&key) else {
                 continue;
             };
-            if let Stage::Waiting(_) = stage {
-                let start = Stage::Starting { flags: 0 };
-                let Stage::Waiting(parcel) = std::mem::replace(stage, start) else {
+            if let HostedJob::Waiting(_) = stage {
+                let start = HostedJob::Starting { flags: 0 };
+                let HostedJob::Waiting(parcel) = std::mem::replace(stage, start) else {
                     unreachable!("it waited a line ago");
                 };
                 self.ledger.waiting.fetch_sub(1, Ordering::Relaxed);
@@ -1373,14 +1378,14 @@ impl Pool {
         while jobs.len() < most
             && let Some(&key) = hosted.queue.back()
         {
-            if let Some(Stage::Waiting(parcel)) = hosted.jobs.get(&key) {
+            if let Some(HostedJob::Waiting(parcel)) = hosted.jobs.get(&key) {
                 if parent
                     .as_ref()
                     .is_some_and(|id| !id.is_sibling_of(&parcel.id))
                 {
                     break;
                 }
-                let Some(Stage::Waiting(parcel)) = hosted.jobs.remove(&key) else {
+                let Some(HostedJob::Waiting(parcel)) = hosted.jobs.remove(&key) else {
                     unreachable!("it waited a line ago");
                 };
                 self.ledger.waiting.fetch_sub(1, Ordering::Relaxed);
@@ -1421,7 +1426,7 @@ pub(super) fn pack(
     job: &Slot,
     id: JobId,
     root: RootRun,
-    repair: Repair,
+    history: History,
     effort: Effort,
 ) -> Result<Parcel, CodecError> {
     let vtable = job.function.get();
@@ -1440,7 +1445,7 @@ pub(super) fn pack(
         needs: packed.needs,
         term: root.term,
         root: root.name.fingerprint,
-        repair,
+        history,
     })
 }
 

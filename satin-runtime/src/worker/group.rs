@@ -97,7 +97,7 @@ pub struct Keep<O>(pub O);
 
 /// One of several statements.
 #[must_use]
-pub enum Or<A, B> {
+pub enum Either<A, B> {
     /// The first.
     A(A),
     /// One of the others.
@@ -203,14 +203,14 @@ unsafe impl<O> Entry<'_> for Keep<O> {
 }
 
 // SAFETY: the one that was pushed does it; jobs of several statements may be of several functions.
-unsafe impl<'s, A: Entry<'s>, B: Entry<'s>> Entry<'s> for Or<A, B> {
-    type Done = Or<A::Done, B::Done>;
+unsafe impl<'s, A: Entry<'s>, B: Entry<'s>> Entry<'s> for Either<A, B> {
+    type Done = Either<A::Done, B::Done>;
     const JOBS: Jobs = Jobs::Mixed;
 
     fn jobs(&self) -> usize {
         match self {
-            Or::A(entry) => entry.jobs(),
-            Or::B(entry) => entry.jobs(),
+            Either::A(entry) => entry.jobs(),
+            Either::B(entry) => entry.jobs(),
         }
     }
 
@@ -219,8 +219,8 @@ unsafe impl<'s, A: Entry<'s>, B: Entry<'s>> Entry<'s> for Or<A, B> {
         // SAFETY: the caller's promise.
         unsafe {
             match self {
-                Or::A(entry) => Or::A(entry.settle(scope)),
-                Or::B(entry) => Or::B(entry.settle(scope)),
+                Either::A(entry) => Either::A(entry.settle(scope)),
+                Either::B(entry) => Either::B(entry.settle(scope)),
             }
         }
     }
@@ -230,16 +230,16 @@ unsafe impl<'s, A: Entry<'s>, B: Entry<'s>> Entry<'s> for Or<A, B> {
         // SAFETY: the caller's promise.
         unsafe {
             Some(match self {
-                Or::A(entry) => Or::A(entry.try_settle(scope, stands)?),
-                Or::B(entry) => Or::B(entry.try_settle(scope, stands)?),
+                Either::A(entry) => Either::A(entry.try_settle(scope, stands)?),
+                Either::B(entry) => Either::B(entry.try_settle(scope, stands)?),
             })
         }
     }
 
     fn failed(done: &Self::Done) -> bool {
         match done {
-            Or::A(done) => A::failed(done),
-            Or::B(done) => B::failed(done),
+            Either::A(done) => A::failed(done),
+            Either::B(done) => B::failed(done),
         }
     }
 }

@@ -46,8 +46,8 @@ pub(crate) use self::{gate::came_from_afar, pool::current_pool};
 pub use self::{
     gate::{Gate, Haul, Outside},
     group::{
-        Accumulate, AccumulateInOrder, AnyOrder, Delivery, Entry, Group, InOrder, Jobs, Keep, Or,
-        Order, Place, Spec, Stands, Ticket,
+        Accumulate, AccumulateInOrder, AnyOrder, Delivery, Either, Entry, Group, InOrder, Jobs,
+        Keep, Order, Place, Spec, Stands, Ticket,
     },
     pool::{
         RootKey, RootWatch, StartError, Workers, current_job, current_root, enter, hungry, offer,

@@ -14,11 +14,11 @@ use std::{
 use crossbeam::{queue::SegQueue, utils::CachePadded};
 
 use super::{
-    advice::{self, Place},
+    advice::{self, CallSite},
     area::Area,
     clerk::Clerk,
     gate::{Gate, Ledger},
-    root::{MainCalls, Root, as_main, enter_root},
+    root::{MainCalls, QueuedRoot, as_main, enter_root},
     sleep::Sleep,
     thread::Worker,
 };
@@ -40,7 +40,7 @@ pub(crate) struct Pool {
     _areas: Vec<Area>,
     /// No other pool of this process has it.
     pub(super) number: u64,
-    pub(super) roots: SegQueue<Root>,
+    pub(super) roots: SegQueue<QueuedRoot>,
     /// Root jobs are not to start yet.
     held: AtomicBool,
     pub(super) sleep: Sleep,
@@ -147,7 +147,7 @@ impl Pool {
         self.sleep.wake_all();
     }
 
-    pub(super) fn next_root(&self) -> Option<Root> {
+    pub(super) fn next_root(&self) -> Option<QueuedRoot> {
         if self.held.load(Ordering::Relaxed) {
             return None;
         }
@@ -523,7 +523,7 @@ pub fn enter<'s, P: Prepared<'s>>(call: P) -> P::Out {
     }
 }
 
-fn enter_nested<'s, P: Prepared<'s>>(worker: &Worker, call: P, place: Place) -> P::Out {
+fn enter_nested<'s, P: Prepared<'s>>(worker: &Worker, call: P, place: CallSite) -> P::Out {
     if std::thread::panicking() {
         // A destructor calls while the thread unwinds: here the job would believe that it unwinds itself.
         let config = Resolved {

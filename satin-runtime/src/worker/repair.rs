@@ -13,7 +13,7 @@ use super::{
     thread::Worker,
 };
 use crate::job::{
-    Back, Deadly, Fingerprint, JobId, Kin, OrphanIndex, OrphanNews, Repair, RootRun,
+    Back, Deadly, Fingerprint, History, JobId, Kin, OrphanIndex, OrphanNews, RootRun,
     codec::Effort,
     orphans::{may_claim, would_bury},
     record::{Frame, STAYS, Slot, flag},
@@ -21,10 +21,10 @@ use crate::job::{
 
 /// What the workers know of the orphan table: each marked job reads it, and the node writes.
 #[derive(Default)]
-pub(super) struct Orphans(RwLock<Known>);
+pub(super) struct Orphans(RwLock<KnownOrphans>);
 
 #[derive(Default)]
-struct Known {
+struct KnownOrphans {
     index: OrphanIndex,
     /// Nobody would answer a claim any more.
     closed: bool,
@@ -40,7 +40,7 @@ impl Orphans {
 
     /// From now on there are none.
     pub(super) fn forget(&self) {
-        *self.0.write().unwrap_or_else(PoisonError::into_inner) = Known {
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = KnownOrphans {
             index: OrphanIndex::default(),
             closed: true,
         };
@@ -75,13 +75,13 @@ impl Orphans {
         known.index.is_known(id, fingerprint).then(act)
     }
 
-    fn read(&self) -> RwLockReadGuard<'_, Known> {
+    fn read(&self) -> RwLockReadGuard<'_, KnownOrphans> {
         self.0.read().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// What becomes of a job that is about to run.
-pub(super) enum Verdict {
+pub(super) enum LookUp {
     /// It is away, or held for others, and no more the caller's: neither slot nor parent may be touched.
     Elsewhere,
     Run {
@@ -91,23 +91,23 @@ pub(super) enum Verdict {
     },
 }
 
-impl Verdict {
-    fn run(marked: bool) -> Verdict {
+impl LookUp {
+    fn run(marked: bool) -> LookUp {
         let place = None;
-        Verdict::Run { marked, place }
+        LookUp::Run { marked, place }
     }
 }
 
 impl Pool {
     /// Looks up a job that the caller has taken to run it.
-    fn examine(&self, worker: &Worker, job: &Slot, back: Back) -> Verdict {
-        let Repair { marked, .. } = back.repair;
+    fn examine(&self, worker: &Worker, job: &Slot, back: Back) -> LookUp {
+        let History { marked, .. } = back.history;
         if !marked || back.at_once {
-            return Verdict::run(marked);
+            return LookUp::run(marked);
         }
         match worker.place_of(job.parent.get(), job.index()) {
-            Some((id, root)) => self.look_up(worker, job, (id, root), back.repair),
-            None => Verdict::run(false),
+            Some((id, root)) => self.look_up(worker, job, (id, root), back.history),
+            None => LookUp::run(false),
         }
     }
 
@@ -116,19 +116,19 @@ impl Pool {
         worker: &Worker,
         job: &Slot,
         (id, root): (JobId, RootRun),
-        repair: Repair,
-    ) -> Verdict {
+        history: History,
+    ) -> LookUp {
         let kin = self.ledger.orphans.kin(&id);
         let is_claimed = match kin {
             Kin::Nothing | Kin::Perhaps => false,
             Kin::Here if !worker.with_hosted(|hosted| may_claim(&id, hosted.iter())) => false,
-            Kin::Here => self.is_heard() && self.claim(job, id.clone(), root, repair),
+            Kin::Here => self.is_heard() && self.claim(job, id.clone(), root, history),
         };
         let marked = kin != Kin::Nothing;
-        if is_claimed || self.hold_if_deadly(job, &id, root, Repair { marked, ..repair }) {
-            return Verdict::Elsewhere;
+        if is_claimed || self.hold_if_deadly(job, &id, root, History { marked, ..history }) {
+            return LookUp::Elsewhere;
         }
-        Verdict::Run {
+        LookUp::Run {
             marked,
             place: marked.then_some((id, root)),
         }
@@ -136,16 +136,16 @@ impl Pool {
 
     /// A job that has taken down nodes before is for others, unless they have been asked already; from some number on it is
     /// for nobody. True if it is not the caller's any more.
-    fn hold_if_deadly(&self, job: &Slot, id: &JobId, root: RootRun, repair: Repair) -> bool {
+    fn hold_if_deadly(&self, job: &Slot, id: &JobId, root: RootRun, history: History) -> bool {
         let orphans = &self.ledger.orphans;
         if !self.is_heard() || !orphans.is_suspect(id) {
             return false;
         }
-        let Ok(parcel) = pack(job, id.clone(), root, repair, Effort::ANY) else {
+        let Ok(parcel) = pack(job, id.clone(), root, history, Effort::ANY) else {
             return false; // nobody else can run it
         };
         let (name, fingerprint) = (parcel.id, parcel.fingerprint);
-        let crashes = match orphans.deadly(id, fingerprint, repair.crashes) {
+        let crashes = match orphans.deadly(id, fingerprint, history.crashes) {
             Deadly::Not => return false,
             Deadly::Held(nodes) => nodes,
             Deadly::GivenUp(story) => {
@@ -154,7 +154,7 @@ impl Pool {
             }
         };
         let back = Back {
-            repair: Repair { crashes, ..repair },
+            history: History { crashes, ..history },
             at_once: false,
             held: true,
         };
@@ -163,9 +163,9 @@ impl Pool {
     }
 
     /// False if the job is not the orphan that has its id.
-    fn claim(&self, job: &Slot, id: JobId, root: RootRun, repair: Repair) -> bool {
+    fn claim(&self, job: &Slot, id: JobId, root: RootRun, history: History) -> bool {
         let depth = depth_of(job, &id);
-        let parcel = match pack(job, id, root, repair, Effort::ANY) {
+        let parcel = match pack(job, id, root, history, Effort::ANY) {
             Ok(parcel) => parcel,
             Err(error) => {
                 let function = job.function.get().info.name;
@@ -176,7 +176,7 @@ impl Pool {
         let (id, fingerprint) = (parcel.id.clone(), parcel.fingerprint);
         let claimed = self.ledger.orphans.if_known(&id, fingerprint, || {
             let back = Back {
-                repair,
+                history,
                 at_once: false,
                 held: false,
             };
@@ -201,14 +201,14 @@ pub(super) fn depth_of(job: &Slot, id: &JobId) -> u16 {
 
 impl Worker {
     /// What becomes of a job that this worker has taken to run it?
-    pub(super) fn examine(&self, job: &Slot, back: Back) -> Verdict {
+    pub(super) fn examine(&self, job: &Slot, back: Back) -> LookUp {
         self.pool().examine(self, job, back)
     }
 
     /// Would a repair that this worker runs, to help out, come to lie on top of an orphan that it will claim? Each would
     /// wait for the other. Its parent runs it, or another worker.
     pub(super) fn would_bury(&self, job: &Slot, back: Back) -> bool {
-        if !back.repair.marked || self.with_hosted(<[JobId]>::is_empty) {
+        if !back.history.marked || self.with_hosted(<[JobId]>::is_empty) {
             return false;
         }
         let place = self.place_of(job.parent.get(), job.index());
@@ -280,15 +280,15 @@ impl Worker {
             self,
             job,
             (id, root),
-            Repair {
+            History {
                 marked: true,
                 crashes: 0,
             },
         );
-        if let Verdict::Run { marked, .. } = verdict {
-            let repair = Repair { marked, crashes: 0 };
+        if let LookUp::Run { marked, .. } = verdict {
+            let history = History { marked, crashes: 0 };
             let back = Back {
-                repair,
+                history,
                 at_once: false,
                 held: false,
             };

@@ -16,7 +16,7 @@ use std::{
 use crossbeam::sync::{Parker, Unparker};
 
 use super::{
-    advice::{self, Place, RootRun as Waiting},
+    advice::{self, CallSite, RootFigures as Waiting},
     gate::FrameRef,
     pool::{Pool, ROOT_WATCH, RootKey, target},
     scope::Scope,
@@ -53,7 +53,7 @@ pub fn as_main<R>(main: impl FnOnce() -> R) -> R {
 }
 
 /// A root job that waits to be run. Its caller waits on its stack.
-pub(super) struct Root {
+pub(super) struct QueuedRoot {
     task: *const (),
     run: unsafe fn(*const (), &Worker, *const Slot),
     /// For those of `main`: ends it unrun.
@@ -61,9 +61,9 @@ pub(super) struct Root {
 }
 
 // SAFETY: it points to a `RootTask`, made to be run by another thread, whose arguments and result are `Send`.
-unsafe impl Send for Root {}
+unsafe impl Send for QueuedRoot {}
 
-impl Root {
+impl QueuedRoot {
     pub(super) fn run(self, worker: &Worker, head: *const Slot) {
         // SAFETY: the caller of the root job waits until it has been run, once.
         unsafe { (self.run)(self.task, worker, head) }
@@ -85,10 +85,10 @@ impl Bell {
 
 /// The root jobs of `main`, one at a time.
 #[derive(Default)]
-pub(super) struct MainCalls(Mutex<State>);
+pub(super) struct MainCalls(Mutex<MainCallsState>);
 
 #[derive(Default)]
-struct State {
+struct MainCallsState {
     /// The number of the next.
     next: u32,
     /// There was a `main` before this one.
@@ -103,7 +103,7 @@ struct State {
 }
 
 /// How a root job of `main` ended.
-enum End {
+enum RootEnd {
     /// Its caller may go on.
     Over,
     /// Its caller goes on once somebody has kept this. The task is the caller's already.
@@ -113,7 +113,7 @@ enum End {
 }
 
 impl MainCalls {
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, MainCallsState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -160,23 +160,29 @@ impl MainCalls {
     }
 
     /// The job's frame is about to die.
-    fn end(&self, run: RootRun, root: &RootFrame, result: Option<Saved>, bell: &Arc<Bell>) -> End {
+    fn end(
+        &self,
+        run: RootRun,
+        root: &RootFrame,
+        result: Option<Saved>,
+        bell: &Arc<Bell>,
+    ) -> RootEnd {
         let mut state = self.lock();
         state.running = None;
         match result {
             result if root.frame.has(flag::SAVE) => {
-                End::Stopped(root.take_saved().into_iter().chain(result).collect())
+                RootEnd::Stopped(root.take_saved().into_iter().chain(result).collect())
             }
             Some(result) if state.keep => {
                 state.unkept = Some((run, Arc::clone(bell)));
-                End::ToKeep(result)
+                RootEnd::ToKeep(result)
             }
-            _ => End::Over,
+            _ => RootEnd::Over,
         }
     }
 }
 
-impl State {
+impl MainCallsState {
     fn release(&mut self) {
         if let Some((_, bell)) = self.unkept.take() {
             bell.ring();
@@ -193,7 +199,7 @@ impl Pool {
     }
 
     /// A call of `main`; `root` makes it with its number. False if `main` is to stop.
-    fn submit_of_main(&self, root: impl FnOnce(u32) -> Root) -> bool {
+    fn submit_of_main(&self, root: impl FnOnce(u32) -> QueuedRoot) -> bool {
         let mut state = self.main.lock();
         if state.stopped {
             return false;
@@ -263,7 +269,7 @@ struct RootTask<'s, F: Function> {
     bell: Arc<Bell>,
 }
 
-pub(super) fn enter_root<'s, P: Prepared<'s>>(call: P, place: Place) -> P::Out {
+pub(super) fn enter_root<'s, P: Prepared<'s>>(call: P, place: CallSite) -> P::Out {
     let pool = target();
     let vtable = <P::Function as Function>::VTABLE;
     function::assert_registered(vtable);
@@ -285,7 +291,7 @@ pub(super) fn enter_root<'s, P: Prepared<'s>>(call: P, place: Place) -> P::Out {
     };
     let root = |number| {
         task.number.set(number);
-        Root {
+        QueuedRoot {
             task: (&raw const task).cast(),
             run: run_root::<P::Function>,
             refuse: is_main.then_some(refuse_root::<P::Function> as _),
@@ -427,18 +433,18 @@ unsafe fn run_root<F: Function>(task: *const (), worker: &Worker, head: *const S
     let end = if task.is_main {
         pool.main.end(root_run, &root, result, &task.bell)
     } else {
-        End::Over
+        RootEnd::Over
     };
     match end {
-        End::ToKeep(saved) => {
+        RootEnd::ToKeep(saved) => {
             return pool.tell(|outside| outside.root_result(root_run.tag(), saved));
         }
-        End::Over => {
+        RootEnd::Over => {
             task.was_kept.set(false);
             pool.root_has_ended(root_run.name);
             pool.tell_finished(root_run);
         }
-        End::Stopped(saved) => {
+        RootEnd::Stopped(saved) => {
             task.was_kept.set(false);
             task.result.set(Some(Err(Box::new(Aborted))));
             pool.root_has_ended(root_run.name);

@@ -14,7 +14,7 @@ use super::{
 };
 use crate::job::{
     function::{Function, JudgeOf, Prepared, Speculative, Unroll},
-    record::{Aborted, Cx, Frame, Judge, Payload, Slot, State, flag},
+    record::{Aborted, Cx, Frame, Judge, Payload, Slot, SlotState, flag},
 };
 
 /// An invocation that spawns: where its next child goes, and which number it gets.
@@ -392,12 +392,12 @@ pub(super) unsafe fn collect<F: Function>(slot: *const Slot) -> F::Out {
     let job = unsafe { &*slot };
     match job.state() {
         // SAFETY: the state says that a result is there.
-        State::Done => unsafe { job.take() },
+        SlotState::Done => unsafe { job.take() },
         // SAFETY: the state says that a payload is there.
-        State::Panicked => resume_unwind(unsafe { job.take::<Payload>() }),
+        SlotState::Panicked => resume_unwind(unsafe { job.take::<Payload>() }),
         // SAFETY: the state says that the arguments and an answer are there.
-        State::Answered => unsafe { gate::import::<F>(job) },
-        State::Aborted => raise_abort(),
+        SlotState::Answered => unsafe { gate::import::<F>(job) },
+        SlotState::Aborted => raise_abort(),
         state => unreachable!("collected a job in state {state:?}"),
     }
 }

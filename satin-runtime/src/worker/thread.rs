@@ -16,8 +16,8 @@ use super::{
     deque::{Deque, Publish},
     gate::{self, HostedTask},
     pool::{Awaits, Pool},
-    repair::Verdict,
-    root::Root,
+    repair::LookUp,
+    root::QueuedRoot,
     save::{save_answer, save_result, saves, tear},
     scope::turn,
 };
@@ -25,7 +25,7 @@ use crate::{
     job::{
         Back, JobId, Recall, RootName, RootRun, Saved,
         codec::{self, stack_pointer},
-        record::{AREA, Aborted, Cx, Frame, Payload, STAYS, Slot, State, UNKNOWN, flag},
+        record::{AREA, Aborted, Cx, Frame, Payload, STAYS, Slot, SlotState, UNKNOWN, flag},
     },
     observe::Counters,
 };
@@ -46,7 +46,7 @@ pub(crate) struct Worker {
     pub(super) in_child_of: Cell<*const Frame>,
     stack_top: Cell<usize>,
     stack_mib: Cell<usize>,
-    pace: Cell<Pace>,
+    pace: Cell<Coarseness>,
     /// When the last unanswered request came, in nanoseconds of the pool's life; 0 if there is none.
     asked_at: AtomicU64,
     /// Which root job the running job belongs to, once somebody has asked.
@@ -81,14 +81,14 @@ pub(super) struct Bottom {
 
 /// Are the jobs so coarse that everything must be public at once?
 #[derive(Clone, Copy)]
-struct Pace {
+struct Coarseness {
     coarse: bool,
     /// Polls in a row that came quickly after the one before.
     quick: u32,
     last: Option<Instant>,
 }
 
-impl Pace {
+impl Coarseness {
     /// A poll that comes later than this after the one before, or after a request, shows coarse jobs.
     const LONG: Duration = Duration::from_micros(5);
     /// So many quick polls in a row, and the jobs are fine again.
@@ -144,7 +144,7 @@ impl Worker {
             in_child_of: Cell::new(std::ptr::null()),
             stack_top: Cell::new(0),
             stack_mib: Cell::new(0),
-            pace: Cell::new(Pace {
+            pace: Cell::new(Coarseness {
                 coarse: true,
                 quick: 0,
                 last: None,
@@ -236,7 +236,7 @@ impl Worker {
         some_can_leave
     }
 
-    fn how_much(&self, pace: Pace) -> Publish {
+    fn how_much(&self, pace: Coarseness) -> Publish {
         if pace.coarse {
             Publish::All
         } else {
@@ -244,20 +244,20 @@ impl Worker {
         }
     }
 
-    fn take_pace(&self) -> Pace {
+    fn take_pace(&self) -> Coarseness {
         let now = Instant::now();
         let mut pace = self.pace.get();
         let long = pace
             .last
-            .is_none_or(|last| now.duration_since(last) > Pace::LONG);
+            .is_none_or(|last| now.duration_since(last) > Coarseness::LONG);
         if pace.coarse {
             pace.quick = if long { 0 } else { pace.quick + 1 };
-            pace.coarse = pace.quick < Pace::QUICK;
+            pace.coarse = pace.quick < Coarseness::QUICK;
         } else {
             // In fine times polls are rare, so only the age of the request says how long the job was.
             let asked = self.asked_at.load(Ordering::Relaxed);
             pace.coarse = asked != 0
-                && self.pool().age().saturating_sub(asked) > Pace::LONG.as_nanos() as u64 * 4;
+                && self.pool().age().saturating_sub(asked) > Coarseness::LONG.as_nanos() as u64 * 4;
             pace.quick = 0;
         }
         pace.last = Some(now);
@@ -381,24 +381,24 @@ impl Worker {
             let unwanted =
                 || !matches!(mode, While::Helping | While::Leaving) || self.is_stopped(frame);
             // Whatever the stack says: a sync may always run its own children that were put back.
-            if state == State::Returned
+            if state == SlotState::Returned
                 && let Some(back) = self.pool().take_home(slot, None)
             {
-                if back.repair.marked && !unwanted() {
+                if back.history.marked && !unwanted() {
                     idle.over();
                     self.run_taken(Found { slot, back }, above);
                     continue;
                 }
                 break state;
             }
-            if state == State::Away && unwanted() {
+            if state == SlotState::Away && unwanted() {
                 let why = if saves(frame) {
                     Recall::Abandoned
                 } else {
                     Recall::Unwanted
                 };
                 if self.pool().take_home(slot, Some(why)).is_some() {
-                    break State::Returned;
+                    break SlotState::Returned;
                 }
             }
             if mode == While::Helping {
@@ -415,7 +415,10 @@ impl Worker {
                 // What changed before the announcement wakes nobody: a job that has just left is to be recalled, one
                 // that came back to be run.
                 let now = job.state();
-                if now != state || now == State::Returned || now == State::Away && unwanted() {
+                if now != state
+                    || now == SlotState::Returned
+                    || now == SlotState::Away && unwanted()
+                {
                     continue; // also one that the gate has taken on once more, and is not in the books for a moment
                 }
                 if may_help() {
@@ -427,12 +430,12 @@ impl Worker {
             }
         };
         drop(idle);
-        let mut returned = state == State::Returned;
+        let mut returned = state == SlotState::Returned;
         if returned && mode == While::Helping && self.is_stopped(frame) {
             // A sibling failed, and nobody wants the job: it ends like one that was stopped in this pool.
             // SAFETY: the job came back undone, so its arguments are there, and ours.
             quietly(|| unsafe { (job.function.get().drop_args)(job) });
-            job.enter(State::Aborted);
+            job.enter(SlotState::Aborted);
             tear(frame);
             returned = false;
         }
@@ -442,21 +445,21 @@ impl Worker {
     }
 
     /// Something else to run while the worker waits, if there is anything, and enough stack for it.
-    fn find_help(&self, awaited: State) -> Option<Work> {
+    fn find_help(&self, awaited: SlotState) -> Option<FoundWork> {
         if let Some(found) = self.find_job(awaited) {
-            return Some(Work::Job(found));
+            return Some(FoundWork::Job(found));
         }
         // The other side may wait for it before it can answer us.
         let hosted = self.pool().next_hosted(|| self.has_room(Room::ForAnyJob));
-        hosted.map(Work::Hosted)
+        hosted.map(FoundWork::Hosted)
     }
 
     /// A job for a waiting worker: from the thief of its own job first (leapfrogging), then from anybody.
-    fn find_job(&self, awaited: State) -> Option<Found> {
+    fn find_job(&self, awaited: SlotState) -> Option<Found> {
         if !self.has_room(Room::ForLeapfrog) || panicking() {
             return None; // a job that ran while the thread unwinds would believe that it does itself
         }
-        if let State::Taken(thief) = awaited
+        if let SlotState::Taken(thief) = awaited
             && let Some(found) = self.steal_from(thief)
         {
             return Some(found);
@@ -494,20 +497,20 @@ impl Worker {
         if owner != self.index {
             self.counters.steals.add(1);
         }
-        job.enter(State::Taken(self.index));
+        job.enter(SlotState::Taken(self.index));
         let parent = job.parent.get();
         let function = job.function.get();
         let mut print = None;
-        let repairs = back.repair.marked;
+        let repairs = back.history.marked;
         let state = if CAN_UNWIND && self.pool().has_aborted() && children_aborted(parent) {
             // SAFETY: the job has not run, so its arguments are there, and ours.
             quietly(|| unsafe { (function.drop_args)(job) });
             tear(parent);
-            State::Aborted
+            SlotState::Aborted
         } else {
             let (marked, place) = match self.examine(job, back) {
-                Verdict::Elsewhere => return,
-                Verdict::Run { marked, place } => (marked, place),
+                LookUp::Elsewhere => return,
+                LookUp::Run { marked, place } => (marked, place),
             };
             print = self.print_to_record(job);
             let bottom = Bottom {
@@ -521,17 +524,17 @@ impl Worker {
                 (function.run)(job, Cx { head, parent })
             })
         };
-        if state == State::Done
+        if state == SlotState::Done
             && let Some(judge) = job.judge()
             // SAFETY: the result has just been put there.
             && unsafe { (judge.in_slot)(job) }
         {
             self.abort_children(parent);
         }
-        if let (State::Done, Some(print)) = (state, print) {
+        if let (SlotState::Done, Some(print)) = (state, print) {
             job.record(print);
         }
-        if repairs && state == State::Done {
+        if repairs && state == SlotState::Done {
             self.tell_repaired(job);
         }
         if job.enter(state) {
@@ -737,7 +740,7 @@ impl Worker {
         } else if abort {
             // SAFETY: the job is ours and has not run.
             quietly(|| unsafe { (function.drop_args)(job) });
-            State::Aborted
+            SlotState::Aborted
         } else {
             // SAFETY: the job is ours and has not run.
             unsafe {
@@ -751,14 +754,14 @@ impl Worker {
             }
         };
         match state {
-            State::Done => {
+            SlotState::Done => {
                 if abort && self.saves(frame) {
                     save_result(job);
                 }
                 // SAFETY: the state says that a result of the function is there.
                 quietly(|| unsafe { (function.drop_out)(job) });
             }
-            State::Panicked => {
+            SlotState::Panicked => {
                 // SAFETY: the state says that a payload is there.
                 let payload = unsafe { job.take::<Payload>() };
                 if !abort {
@@ -766,7 +769,7 @@ impl Worker {
                     resume_unwind(payload);
                 }
             }
-            State::Answered if abort => {
+            SlotState::Answered if abort => {
                 let delivered = gate::take_answer(job);
                 if self.saves(frame) {
                     save_answer(job, delivered);
@@ -774,7 +777,7 @@ impl Worker {
                 // SAFETY: an answered job keeps its arguments.
                 quietly(|| unsafe { (function.drop_args)(job) });
             }
-            State::Answered => {
+            SlotState::Answered => {
                 // SAFETY: the state says that arguments and an answer are there.
                 if let Err(message) = unsafe { gate::finish(job) } {
                     self.abort_children(frame);
@@ -832,14 +835,14 @@ impl Worker {
         }
     }
 
-    fn find_work(&self) -> Option<Work> {
+    fn find_work(&self) -> Option<FoundWork> {
         let pool = self.pool();
         if let Some(root) = pool.next_root() {
-            Some(Work::Root(root))
+            Some(FoundWork::Root(root))
         } else if let Some(hosted) = pool.next_hosted(|| true) {
-            Some(Work::Hosted(hosted))
+            Some(FoundWork::Hosted(hosted))
         } else {
-            self.steal().map(Work::Job)
+            self.steal().map(FoundWork::Job)
         }
     }
 
@@ -1061,8 +1064,8 @@ impl RootFrame {
 }
 
 /// What a worker has found.
-enum Work {
-    Root(Root),
+enum FoundWork {
+    Root(QueuedRoot),
     Hosted(HostedTask),
     Job(Found),
 }
@@ -1075,12 +1078,12 @@ pub(super) struct Found {
     pub(super) back: Back,
 }
 
-impl Work {
+impl FoundWork {
     fn run(self, worker: &Worker, head: *const Slot) {
         match self {
-            Work::Root(root) => root.run(worker, head),
-            Work::Hosted(hosted) => hosted.run(worker, head),
-            Work::Job(found) => worker.run_taken(found, head),
+            FoundWork::Root(root) => root.run(worker, head),
+            FoundWork::Hosted(hosted) => hosted.run(worker, head),
+            FoundWork::Job(found) => worker.run_taken(found, head),
         }
     }
 }

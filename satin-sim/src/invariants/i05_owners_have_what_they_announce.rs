@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use satin_runtime::node::{
     cluster::Cluster,
-    inspect::{Entry, Inspection},
+    inspect::{InspectedEntry, Inspection},
 };
 
 use super::{Invariant, Run, Seen};
@@ -60,7 +60,7 @@ pub(crate) fn strange_belief(cluster: &Cluster, books: &[(u32, Inspection)]) -> 
         let mut entries = books.entries.iter();
         let strange =
             entries.find(|entry| !own.contains(&(entry.owner, &entry.id, entry.fingerprint)));
-        strange.map(|Entry { id, owner, .. }| {
+        strange.map(|InspectedEntry { id, owner, .. }| {
             format!("node {node} still believes that {owner:?} has {id}")
         })
     });

@@ -7,7 +7,7 @@ use satin_runtime::{
     job::JobId,
     node::{
         HostedId,
-        inspect::{Hosted, Stage},
+        inspect::{InspectedHosted, InspectedStage},
     },
 };
 
@@ -44,7 +44,7 @@ impl Invariant for ClosedStop {
         for closed in news {
             let mut below = own()
                 .filter(|hosted| closed.is_ancestor_of(&hosted.id) && had.contains(&hosted.key));
-            let is_done = |hosted: &Hosted| hosted.stage == Stage::Done;
+            let is_done = |hosted: &InspectedHosted| hosted.stage == InspectedStage::Done;
             if let Some(left) = below.find(|left| !(left.id.is_root_job() && is_done(left))) {
                 let (node, id) = (seen.node, &left.id);
                 return Err(format!(

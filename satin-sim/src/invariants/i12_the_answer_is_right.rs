@@ -1,7 +1,7 @@
 //! I12: the answer is right, wherever a root job came to its end; so is the bound that came with it, with its witness; and a
 //! panic is seen.
 
-use satin_runtime::node::cluster::{Ending, LEAF_PANICS, OtherRoot, Sighting};
+use satin_runtime::node::cluster::{LEAF_PANICS, MainEnd, OtherRoot, Sighting};
 
 use super::{Invariant, Run, Seen};
 
@@ -30,7 +30,7 @@ impl Invariant for Right {
     fn check_end(&mut self, run: &Run<'_>) -> Result<(), String> {
         let mut endings = run.cluster.endings().iter();
         if let Some(ending) = endings.find(|ending| !is_right(ending, run)) {
-            let Ending {
+            let MainEnd {
                 node,
                 term,
                 panicked,
@@ -46,7 +46,7 @@ impl Invariant for Right {
     }
 }
 
-fn is_right(ending: &Ending, run: &Run<'_>) -> bool {
+fn is_right(ending: &MainEnd, run: &Run<'_>) -> bool {
     match run.panics {
         true => ending.panicked && run.right.starts_with(&ending.results),
         false => !ending.panicked && ending.results == run.right,

@@ -9,11 +9,11 @@ use super::{
     super::{DepartureId, HostedId, NodeId, Peer, Token},
     Books,
 };
-use crate::job::{Answer, Fingerprint, JobId, Parcel, Repair, RootName, Saved};
+use crate::job::{Answer, Fingerprint, History, JobId, Parcel, RootName, Saved};
 
 /// Where a job that is away came from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Source {
+pub(crate) enum JobSource {
     /// A worker of this node had spawned the job.
     Own(DepartureId),
     /// The job was hosted here and went onwards: its answer goes on to its origin.
@@ -25,7 +25,7 @@ pub(crate) enum Source {
 pub(crate) struct Job {
     pub(crate) id: JobId,
     pub(crate) fingerprint: Fingerprint,
-    pub(crate) repair: Repair,
+    pub(crate) history: History,
 }
 
 impl Job {
@@ -33,14 +33,14 @@ impl Job {
         Job {
             id: parcel.id.clone(),
             fingerprint: parcel.fingerprint,
-            repair: parcel.repair,
+            history: parcel.history,
         }
     }
 }
 
 /// Why somebody else has it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Kind {
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum OutstandingKind {
     /// The job was stolen.
     Theft,
     /// The job is an orphan there, and this node claims its result.
@@ -50,8 +50,8 @@ pub(crate) enum Kind {
 /// A job that is away.
 #[derive(Clone, Debug)]
 pub(crate) struct Outstanding {
-    pub(crate) source: Source,
-    pub(crate) kind: Kind,
+    pub(crate) source: JobSource,
+    pub(crate) kind: OutstandingKind,
     pub(crate) job: Job,
     /// The epoch of the connection it went by; `None` while it waits for one.
     pub(crate) sent: Option<u64>,
@@ -65,7 +65,7 @@ pub(crate) struct Outstanding {
 
 /// How far a hosted job is.
 #[derive(Clone, PartialEq, Debug)]
-pub(crate) enum State {
+pub(crate) enum HostedState {
     /// Shared values of the job, or its origin's leave to begin, are not here yet.
     Coming,
     /// The workers have it.
@@ -102,7 +102,7 @@ pub(crate) struct Hosted {
     pub(crate) waiters: BTreeMap<(Peer, Token), Waiter>,
     /// The job is in the orphan table of this node: a claim may come.
     pub(crate) orphan: bool,
-    pub(crate) state: State,
+    pub(crate) state: HostedState,
     /// When it was given to the workers, in the order of such things.
     pub(crate) started: u64,
     /// When that was.
@@ -129,7 +129,7 @@ impl Hosted {
     /// The answer, once the job is done.
     pub(crate) fn answer(&self) -> Option<&Answer> {
         match &self.state {
-            State::Done(answer) => Some(answer),
+            HostedState::Done(answer) => Some(answer),
             _ => None,
         }
     }
@@ -162,17 +162,17 @@ impl Books {
     pub(crate) fn away(
         &mut self,
         peer: Peer,
-        (source, kind): (Source, Kind),
+        (source, kind): (JobSource, OutstandingKind),
         job: Job,
         sent: Option<u64>,
     ) -> Token {
         self.tokens += 1;
         let token = Token(self.tokens);
-        if let Source::Own(departure) = source {
+        if let JobSource::Own(departure) = source {
             self.departures.insert(departure, (peer, token));
         }
         // The thief of a job that has taken down nodes says `Begin`; of any other job the theft counts as the beginning.
-        let job_is_new = job.repair.crashes == 0;
+        let job_is_new = job.history.crashes == 0;
         let outstanding = Outstanding {
             source,
             kind,
@@ -183,7 +183,7 @@ impl Books {
             above: 0,
         };
         self.outstanding.insert((peer, token), outstanding);
-        if kind == Kind::Claim {
+        if kind == OutstandingKind::Claim {
             self.claims.insert((token, peer));
         }
         token
@@ -196,7 +196,7 @@ impl Books {
         }
         let above = |hosted: &&Hosted| hosted.crashes > 0 && hosted.id.is_ancestor_of(id);
         let above = self.hosted.values().filter(above);
-        let above = above.filter(|hosted| hosted.id != *id && hosted.state == State::Started);
+        let above = above.filter(|hosted| hosted.id != *id && hosted.state == HostedState::Started);
         above.map(|hosted| hosted.crashes).max().unwrap_or(0)
     }
 
@@ -219,7 +219,7 @@ impl Books {
     pub(crate) fn back(&mut self, peer: Peer, token: Token) -> Option<Outstanding> {
         let outstanding = self.outstanding.remove(&(peer, token))?;
         self.claims.remove(&(token, peer));
-        if let Source::Own(departure) = outstanding.source {
+        if let JobSource::Own(departure) = outstanding.source {
             self.departures.remove(&departure);
         }
         Some(outstanding)
@@ -267,11 +267,11 @@ impl Books {
             parcel.id.clone(),
             parcel.fingerprint,
             parcel.root_run().name,
-            State::Coming,
+            HostedState::Coming,
         );
         self.wait(key, (origin, token), came, true);
         if let Some(hosted) = self.hosted.get_mut(&key) {
-            hosted.crashes = parcel.repair.crashes;
+            hosted.crashes = parcel.history.crashes;
             self.had_crashes |= hosted.crashes > 0;
         }
         Some(key)
@@ -282,7 +282,7 @@ impl Books {
         id: JobId,
         fingerprint: Fingerprint,
         root: RootName,
-        state: State,
+        state: HostedState,
     ) -> HostedId {
         self.host_keys += 1;
         let key = HostedId(self.host_keys);
@@ -310,11 +310,11 @@ impl Books {
     pub(crate) fn keep(&mut self, saved: &Saved) -> Option<HostedId> {
         let name = (saved.id.clone(), saved.fingerprint);
         if let Some(key) = self.orphans.get(&name)
-            && matches!(self.hosted[key].state, State::Done(_))
+            && matches!(self.hosted[key].state, HostedState::Done(_))
         {
             return None;
         }
-        let state = State::Done(saved.answer.clone());
+        let state = HostedState::Done(saved.answer.clone());
         Some(self.enter(name.0, name.1, saved.root_name(), state))
     }
 
@@ -376,7 +376,10 @@ impl Books {
     pub(crate) fn find(&self, id: &JobId, fingerprint: Fingerprint) -> Option<HostedId> {
         let undone = |hosted: &Hosted| {
             let answer = &hosted.state;
-            matches!(answer, State::Done(Answer::Refused(_) | Answer::Aborted))
+            matches!(
+                answer,
+                HostedState::Done(Answer::Refused(_) | Answer::Aborted)
+            )
         };
         let here = |hosted: &Hosted| {
             let named = hosted.fingerprint == fingerprint && hosted.id == *id;
@@ -405,7 +408,7 @@ impl Books {
         let Some(away) = self.outstanding.get_mut(&(peer, token)) else {
             return false;
         };
-        away.kind = Kind::Claim;
+        away.kind = OutstandingKind::Claim;
         self.claims.insert((token, peer))
     }
 
@@ -439,7 +442,7 @@ impl Books {
 
     /// Is nothing away, and nothing of others here that is not done?
     pub(crate) fn is_at_rest(&self) -> bool {
-        let done = |hosted: &Hosted| matches!(hosted.state, State::Done(_));
+        let done = |hosted: &Hosted| matches!(hosted.state, HostedState::Done(_));
         self.outstanding.is_empty() && self.hosted.values().all(done)
     }
 
@@ -451,7 +454,7 @@ impl Books {
     /// Does nobody wait for an answer that is here?
     pub(super) fn is_all_answered(&self) -> bool {
         let mut all = self.hosted.values();
-        all.all(|hosted| hosted.waiters.is_empty() || !matches!(hosted.state, State::Done(_)))
+        all.all(|hosted| hosted.waiters.is_empty() || !matches!(hosted.state, HostedState::Done(_)))
     }
 
     /// The finished orphans.
@@ -470,7 +473,7 @@ impl Books {
     pub(crate) fn root_results(&self) -> Vec<(JobId, Fingerprint)> {
         let orphans = self.orphans.iter();
         let roots = orphans.filter(|((id, _), key)| {
-            id.is_root_job() && matches!(self.hosted[key].state, State::Done(_))
+            id.is_root_job() && matches!(self.hosted[key].state, HostedState::Done(_))
         });
         roots.map(|(name, _)| name.clone()).collect()
     }
@@ -479,7 +482,7 @@ impl Books {
     pub(crate) fn root_results_by_size(&self) -> Vec<(HostedId, usize)> {
         let roots = (self.orphans.iter()).filter(|((id, _), _)| id.is_root_job());
         let sizes = roots.filter_map(|(_, key)| match &self.hosted[key].state {
-            State::Done(answer) => Some((*key, answer.size())),
+            HostedState::Done(answer) => Some((*key, answer.size())),
             _ => None,
         });
         sizes.collect()
@@ -551,34 +554,34 @@ impl Books {
             .outstanding
             .iter()
             .filter(|((peer, _), _)| *peer != HERE);
-        let away = away.map(|((peer, token), away)| inspect::Outstanding {
+        let away = away.map(|((peer, token), away)| inspect::InspectedOutstanding {
             peer: *peer,
             token: *token,
-            kind: match away.kind {
-                Kind::Theft => inspect::Kind::Theft,
-                Kind::Claim => inspect::Kind::Claim,
-            },
+            kind: away.kind,
         });
         inspection.outstanding.extend(away);
-        let hosted = self.hosted.iter().map(|(key, hosted)| inspect::Hosted {
-            key: *key,
-            id: hosted.id.clone(),
-            fingerprint: hosted.fingerprint,
-            waiters: hosted
-                .waiters
-                .keys()
-                .copied()
-                .filter(|(peer, _)| *peer != HERE)
-                .collect(),
-            stage: match hosted.state {
-                State::Coming => inspect::Stage::Coming,
-                State::Started => inspect::Stage::Started,
-                State::Onwards(..) => inspect::Stage::Onwards,
-                State::Done(..) => inspect::Stage::Done,
-            },
-            orphan: hosted.orphan,
-            unwanted: hosted.unwanted,
-        });
+        let hosted = self
+            .hosted
+            .iter()
+            .map(|(key, hosted)| inspect::InspectedHosted {
+                key: *key,
+                id: hosted.id.clone(),
+                fingerprint: hosted.fingerprint,
+                waiters: hosted
+                    .waiters
+                    .keys()
+                    .copied()
+                    .filter(|(peer, _)| *peer != HERE)
+                    .collect(),
+                stage: match hosted.state {
+                    HostedState::Coming => inspect::InspectedStage::Coming,
+                    HostedState::Started => inspect::InspectedStage::Started,
+                    HostedState::Onwards(..) => inspect::InspectedStage::Onwards,
+                    HostedState::Done(..) => inspect::InspectedStage::Done,
+                },
+                orphan: hosted.orphan,
+                unwanted: hosted.unwanted,
+            });
         inspection.hosted.extend(hosted);
     }
 
@@ -586,7 +589,9 @@ impl Books {
     #[cfg(any(test, feature = "harness"))]
     pub(super) fn is_empty(&self) -> bool {
         let kept = |hosted: &Hosted| {
-            hosted.orphan && hosted.waiters.is_empty() && matches!(hosted.state, State::Done(_))
+            hosted.orphan
+                && hosted.waiters.is_empty()
+                && matches!(hosted.state, HostedState::Done(_))
         };
         self.outstanding.is_empty() && self.hosted.values().all(kept)
     }

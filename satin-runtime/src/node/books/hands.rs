@@ -19,7 +19,7 @@ pub(crate) enum Spare {
 
 /// How fast hosted jobs are done here.
 #[derive(Default)]
-struct Pace {
+struct DonePace {
     /// On average, in seconds.
     each: Option<f64>,
     /// When the measurement under way began.
@@ -42,7 +42,7 @@ pub(crate) struct Hands {
     running: u32,
     /// Jobs whose values are on their way.
     coming: u32,
-    pace: Pace,
+    pace: DonePace,
     /// The workers did something since that was asked last.
     moved: bool,
 }

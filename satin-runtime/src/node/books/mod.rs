@@ -12,7 +12,8 @@ mod entries;
 mod hands;
 mod outbox;
 
-pub(crate) use entries::{HERE, Hosted, Job, Kind, NotSent, Outstanding, Source, State};
+pub use entries::OutstandingKind;
+pub(crate) use entries::{HERE, Hosted, HostedState, Job, JobSource, NotSent, Outstanding};
 pub(crate) use hands::{Hands, Spare};
 pub(crate) use outbox::{Outbox, in_pieces};
 
@@ -91,7 +92,7 @@ impl Books {
     /// The workers do not have that hosted job any more.
     pub(crate) fn ended(&mut self, key: HostedId) {
         if let Some(hosted) = self.look(key)
-            && hosted.state == State::Started
+            && hosted.state == HostedState::Started
         {
             let started = hosted.started;
             self.hands.end(started);

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::{
     super::{Message, Peer, Token, Wanted},
-    Books, State,
+    Books, HostedState,
 };
 use crate::job::Answer;
 
@@ -55,7 +55,7 @@ impl Books {
         for token in outbox.answers {
             if let Some(key) = self.key(peer, token)
                 && let Some(hosted) = self.hosted(key)
-                && let State::Done(answer) = &hosted.state
+                && let HostedState::Done(answer) = &hosted.state
                 && let Some(waiter) = hosted.waiters.get_mut(&(peer, token))
             {
                 waiter.sent = Ok(epoch);

@@ -8,23 +8,23 @@ pub const BEST: BoundName = BoundName(0xbe57);
 
 /// The best leaf that is known of a program.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Found {
+pub struct BestLeaf {
     /// What it costs.
     pub cost: u64,
     /// Which leaf it is: what that costs can be computed, see [`Program::cost_of`](super::Program::cost_of).
     pub witness: u64,
 }
 
-impl Found {
+impl BestLeaf {
     /// As it travels.
     pub(super) fn write(self) -> Vec<u8> {
         [self.cost, self.witness].map(u64::to_le_bytes).concat()
     }
 
     /// As it was written. A number alone is one that no leaf has.
-    pub(super) fn read(bytes: &[u8]) -> Found {
+    pub(super) fn read(bytes: &[u8]) -> BestLeaf {
         let witness = bytes.get(8..).and_then(|rest| rest.first_chunk());
-        Found {
+        BestLeaf {
             cost: Smallest::read(bytes),
             witness: witness.map_or(u64::MAX, |bytes| u64::from_le_bytes(*bytes)),
         }
@@ -70,7 +70,7 @@ pub struct Sighting {
     /// Its result.
     pub result: u64,
     /// The bound; `None` if no offer had arrived there.
-    pub bound: Option<Found>,
+    pub bound: Option<BestLeaf>,
 }
 
 impl Sighting {
@@ -78,7 +78,7 @@ impl Sighting {
     #[must_use]
     pub fn is_right(&self, cluster: &Cluster) -> bool {
         let program = &cluster.programs[self.program as usize];
-        let is_worth = |found: Found| program.cost_of(found.witness) == Some(found.cost);
+        let is_worth = |found: BestLeaf| program.cost_of(found.witness) == Some(found.cost);
         self.bound.map(|found| found.cost) == cluster.outcome(self.program).bound
             && self.bound.is_none_or(is_worth)
     }
@@ -101,7 +101,7 @@ impl Cluster {
             return;
         }
         let arrived = slot.bounds.get(&(BEST, tag.name));
-        let arrived = arrived.map(|bytes| Found::read(bytes)).into_iter();
+        let arrived = arrived.map(|bytes| BestLeaf::read(bytes)).into_iter();
         let known = arrived.chain(slot.workers.best_of(tag.name));
         let bound = known.min_by_key(|found| found.cost);
         self.sightings.push(Sighting {

@@ -27,11 +27,11 @@ mod workers;
 #[cfg(test)]
 mod tests;
 
-pub use bounds::{BEST, Found, Sighting, Smallest};
+pub use bounds::{BEST, BestLeaf, Sighting, Smallest};
 pub use program::{Outcome, Program, Shape, Work, mix};
 pub use threads::OtherRoot;
 pub use wire::{KINDS, Path, Wire, kind, size};
-pub use workers::{Effort, LEAF_PANICS};
+pub use workers::{LEAF_PANICS, WorkDone};
 
 use std::{
     cmp::Reverse,
@@ -44,13 +44,14 @@ use std::{
 use rand::{RngExt, SeedableRng, rngs::SmallRng};
 
 use super::{
-    Action, Config, Event, HostedId, Identity, Lattices, Message, Node, NodeId, Notice, Peer, View,
-    inspect::{Hosted, Stage},
+    Action, Event, HostedId, Identity, Lattices, Message, Node, NodeId, Notice, Peer,
+    ProtocolConfig, View,
+    inspect::{InspectedHosted, InspectedStage},
     message::Cargo,
 };
 use crate::job::{Answer, BoundName, JobId, Offer, RootName, RootRun, RootTag, Saved, ValueName};
 use clock::Clock;
-use workers::{Finished, Workers};
+use workers::{Finished, ImaginaryWorkers};
 
 /// A peer to whom no connection can be made is given up after so long.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
@@ -140,7 +141,7 @@ impl Ord for Scheduled {
 
 /// One end of a link.
 #[derive(Default)]
-struct Link {
+struct ImaginaryLink {
     epoch: u64,
     up: bool,
     connecting: bool,
@@ -165,12 +166,12 @@ struct Link {
 }
 
 /// One node and everything about it.
-struct Slot {
+struct ImaginaryNode {
     node: Node,
-    workers: Workers,
+    workers: ImaginaryWorkers,
     site: u32,
     addr: SocketAddr,
-    links: BTreeMap<u32, Link>,
+    links: BTreeMap<u32, ImaginaryLink>,
     timer: Option<Duration>,
     alive: bool,
     frozen: bool,
@@ -194,8 +195,8 @@ struct Slot {
     mains: Vec<u32>,
     /// How often it was to stop it.
     yielded: u32,
-    values: Held,
-    parts: BTreeMap<ValueName, Parts>,
+    values: HeldValues,
+    parts: BTreeMap<ValueName, ValueParts>,
     bounds: BTreeMap<(BoundName, RootName), Vec<u8>>,
     hungry: bool,
     born: Duration,
@@ -212,7 +213,7 @@ struct Slot {
     handled: Duration,
 }
 
-impl Slot {
+impl ImaginaryNode {
     fn have_yielded(&mut self, saved: Vec<Saved>) {
         self.running = None;
         self.workers.events.push_back(Event::Yielded(saved));
@@ -262,7 +263,7 @@ struct Running {
 
 /// A `main` that came to its end.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Ending {
+pub struct MainEnd {
     /// Where.
     pub node: u32,
     /// Counts the masters.
@@ -274,7 +275,7 @@ pub struct Ending {
 }
 
 /// A value that has not come in full.
-struct Parts {
+struct ValueParts {
     bytes: Vec<u8>,
     missing: u64,
 }
@@ -343,7 +344,7 @@ impl Traffic {
 }
 
 /// A program and what is to come out.
-struct Known {
+struct KnownProgram {
     outcome: Outcome,
 }
 
@@ -352,10 +353,10 @@ pub struct Cluster {
     now: Duration,
     sequence: u64,
     queue: BinaryHeap<Reverse<Scheduled>>,
-    slots: Vec<Slot>,
+    slots: Vec<ImaginaryNode>,
     sites: Vec<Arc<str>>,
     programs: Vec<Program>,
-    known: Vec<Known>,
+    known: Vec<KnownProgram>,
     rng: SmallRng,
     /// The network; may be changed at any time.
     pub wire: Wire,
@@ -370,7 +371,7 @@ pub struct Cluster {
     /// The node to which the last event happened, if it was to one.
     pub touched: Option<u32>,
     main: Option<Main>,
-    endings: Vec<Ending>,
+    endings: Vec<MainEnd>,
     to_the_dead: Option<String>,
     runs: Option<BTreeMap<u64, u32>>,
     promises: Option<Promises>,
@@ -391,16 +392,16 @@ struct Promises {
     made: BTreeMap<Vec<u8>, u64>,
 }
 
-type Held = Arc<Mutex<BTreeMap<ValueName, Vec<u8>>>>;
+type HeldValues = Arc<Mutex<BTreeMap<ValueName, Vec<u8>>>>;
 
 /// What a node may ask of its imaginary process.
 struct Process {
-    held: Held,
+    held: HeldValues,
 }
 
 impl Process {
-    fn new() -> (Box<Process>, Held) {
-        let held = Held::default();
+    fn new() -> (Box<Process>, HeldValues) {
+        let held = HeldValues::default();
         let process = Process {
             held: Arc::clone(&held),
         };
@@ -418,7 +419,7 @@ impl Lattices for Process {
     }
 }
 
-fn lock(held: &Held) -> MutexGuard<'_, BTreeMap<ValueName, Vec<u8>>> {
+fn lock(held: &HeldValues) -> MutexGuard<'_, BTreeMap<ValueName, Vec<u8>>> {
     held.lock().expect("nobody panics with it")
 }
 
@@ -454,11 +455,11 @@ impl Cluster {
     }
 
     /// A pool that stands beforehand: so many nodes at each site, numbered on from those there are, with so many workers
-    /// each. The first is master. With [`Config::fixed_members`] nobody looks for the dead.
+    /// each. The first is master. With [`ProtocolConfig::fixed_members`] nobody looks for the dead.
     ///
     /// # Panics
     /// If there are nodes already.
-    pub fn form(&mut self, config: &Config, sites: &[(&str, u32)], threads: u32) {
+    pub fn form(&mut self, config: &ProtocolConfig, sites: &[(&str, u32)], threads: u32) {
         assert!(self.slots.is_empty(), "a pool is formed once");
         let mut all = Vec::new();
         for (site, nodes) in sites {
@@ -487,7 +488,7 @@ impl Cluster {
     }
 
     /// A node starts, and will join or found a pool as `config` says. Returns its number.
-    pub fn boot(&mut self, config: &Config, site: &str, threads: u32) -> u32 {
+    pub fn boot(&mut self, config: &ProtocolConfig, site: &str, threads: u32) -> u32 {
         let index = self.slots.len() as u32;
         let identity = self.identity(index, site, threads);
         let seed = self.rng.random();
@@ -498,7 +499,7 @@ impl Cluster {
     }
 
     /// A node starts and joins through another.
-    pub fn join(&mut self, config: &Config, site: &str, threads: u32, through: u32) -> u32 {
+    pub fn join(&mut self, config: &ProtocolConfig, site: &str, threads: u32, through: u32) -> u32 {
         let mut config = config.clone();
         config.join = vec![self.addr(through)];
         config.may_found = false;
@@ -525,13 +526,19 @@ impl Cluster {
         }
     }
 
-    fn admit(&mut self, node: Node, identity: &Identity, values: Held, config: &Config) -> u32 {
+    fn admit(
+        &mut self,
+        node: Node,
+        identity: &Identity,
+        values: HeldValues,
+        config: &ProtocolConfig,
+    ) -> u32 {
         let index = self.slots.len() as u32;
         let without = config.without.clone();
-        let mut workers = Workers::new(identity.threads, mix(u64::from(index)), without);
+        let mut workers = ImaginaryWorkers::new(identity.threads, mix(u64::from(index)), without);
         workers.begun = self.runs.is_some().then(Vec::new);
         let site = self.site(&identity.site);
-        self.slots.push(Slot {
+        self.slots.push(ImaginaryNode {
             node,
             workers,
             site,
@@ -714,7 +721,7 @@ impl Cluster {
 
     /// What its workers did.
     #[must_use]
-    pub fn effort(&self, node: u32) -> Effort {
+    pub fn effort(&self, node: u32) -> WorkDone {
         self.slot(node).workers.done
     }
 
@@ -739,7 +746,7 @@ impl Cluster {
         let nodes = (0..self.nodes()).filter(|node| self.is_alive(*node));
         let kept = nodes.map(|node| {
             let hosted = self.node(node).inspect().hosted;
-            let is_kept = |job: &&Hosted| job.orphan && job.stage == Stage::Done;
+            let is_kept = |job: &&InspectedHosted| job.orphan && job.stage == InspectedStage::Done;
             hosted.iter().filter(is_kept).count()
         });
         kept.sum()
@@ -784,11 +791,11 @@ impl Cluster {
         self.slot(node).parts.len()
     }
 
-    fn slot(&self, node: u32) -> &Slot {
+    fn slot(&self, node: u32) -> &ImaginaryNode {
         &self.slots[node as usize]
     }
 
-    fn slot_mut(&mut self, node: u32) -> &mut Slot {
+    fn slot_mut(&mut self, node: u32) -> &mut ImaginaryNode {
         &mut self.slots[node as usize]
     }
 
@@ -798,7 +805,7 @@ impl Cluster {
     pub fn program(&mut self, program: Program) -> u32 {
         let outcome = program.sequential();
         self.programs.push(program);
-        self.known.push(Known { outcome });
+        self.known.push(KnownProgram { outcome });
         self.programs.len() as u32 - 1
     }
 
@@ -861,7 +868,7 @@ impl Cluster {
 
     /// The mains that came to their end so far: more than one if there were two pools for a while.
     #[must_use]
-    pub fn endings(&self) -> &[Ending] {
+    pub fn endings(&self) -> &[MainEnd] {
         &self.endings
     }
 
@@ -880,7 +887,7 @@ impl Cluster {
             if !std::mem::replace(&mut main.over, true) {
                 let results = slot.results.iter().filter(|(tag, _)| tag.term == term);
                 let results = results.map(|(_, result)| *result).collect();
-                self.endings.push(Ending {
+                self.endings.push(MainEnd {
                     node,
                     term,
                     panicked: !slot.panics.is_empty(),
@@ -1033,7 +1040,11 @@ impl Cluster {
         self.promises.as_ref().map_or(0, made)
     }
 
-    fn make_promise(promises: &mut Promises, slot: &mut Slot, answer: &Answer) -> Option<Event> {
+    fn make_promise(
+        promises: &mut Promises,
+        slot: &mut ImaginaryNode,
+        answer: &Answer,
+    ) -> Option<Event> {
         let Answer::Result { bytes, .. } = answer else {
             return None;
         };
@@ -1046,7 +1057,7 @@ impl Cluster {
         Some(Event::Offered(Offer { bound, root, value }))
     }
 
-    fn is_kept(promises: &Promises, slot: &Slot, answer: &Answer) -> bool {
+    fn is_kept(promises: &Promises, slot: &ImaginaryNode, answer: &Answer) -> bool {
         let made = match answer {
             Answer::Result { bytes, .. } => promises.made.get(bytes),
             _ => None,
@@ -1350,7 +1361,7 @@ impl Cluster {
 
     // ---- links
 
-    fn link(&mut self, node: u32, other: u32) -> &mut Link {
+    fn link(&mut self, node: u32, other: u32) -> &mut ImaginaryLink {
         self.slot_mut(node).links.entry(other).or_default()
     }
 
@@ -1834,7 +1845,7 @@ impl Cluster {
                 total,
                 bytes,
             } => {
-                let parts = slot.parts.entry(name).or_insert_with(|| Parts {
+                let parts = slot.parts.entry(name).or_insert_with(|| ValueParts {
                     bytes: vec![0; total as usize],
                     missing: total,
                 });
@@ -1860,7 +1871,8 @@ impl Cluster {
             }
             Action::Improve(offer) => {
                 if offer.bound == BEST {
-                    slot.workers.improve(offer.root, Found::read(&offer.value));
+                    slot.workers
+                        .improve(offer.root, BestLeaf::read(&offer.value));
                 }
                 let place = slot.bounds.entry((offer.bound, offer.root));
                 let have = place.or_insert_with(|| offer.value.clone());

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::bounds::Found;
+use super::bounds::BestLeaf;
 use crate::job::Fingerprint;
 
 /// One invocation, small enough to travel.
@@ -293,7 +293,7 @@ impl Program {
 
     /// What a leaf offers as a bound.
     #[must_use]
-    pub fn offers(&self, work: Work) -> Option<Found> {
+    pub fn offers(&self, work: Work) -> Option<BestLeaf> {
         let witness = match self.shape {
             _ if work.height > 0 => return None,
             Shape::Best { .. } => work.way,
@@ -301,7 +301,7 @@ impl Program {
             _ => return None,
         };
         let cost = self.cost_of(witness)?;
-        Some(Found { cost, witness })
+        Some(BestLeaf { cost, witness })
     }
 
     /// What the leaf costs that a witness names: in a [`Shape::Best`] the way down to it, elsewhere its [`Work::seed`].

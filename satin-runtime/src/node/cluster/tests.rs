@@ -2,16 +2,20 @@
 
 use super::{
     super::{DepartureId, HostedId, Taken},
-    workers::{Finished, Workers},
+    workers::{Finished, ImaginaryWorkers},
     *,
 };
-use crate::job::{Answer, Back, Fingerprint, JobId, OrphanNews, Parcel, Recall, Repair};
+use crate::job::{Answer, Back, Fingerprint, History, JobId, OrphanNews, Parcel, Recall};
 
 #[test]
 fn a_node_alone_computes_a_tree() {
     for seed in 0..50 {
         let mut cluster = Cluster::new(seed);
-        cluster.form(&Config::default(), &[("here", 1)], 1 + seed as u32 % 3);
+        cluster.form(
+            &ProtocolConfig::default(),
+            &[("here", 1)],
+            1 + seed as u32 % 3,
+        );
         let mut program = Program::new(random(20), Duration::from_millis(1)).seeded(seed);
         program.feeds = seed % 2 == 0;
         program.changing = seed % 3 == 0;
@@ -30,7 +34,7 @@ fn the_cheapest_leaf_is_found_whatever_is_cut_off() {
     let mut cut_off = 0;
     for seed in 0..50 {
         let mut cluster = Cluster::new(seed);
-        cluster.form(&Config::default(), &[("here", 2), ("there", 2)], 1);
+        cluster.form(&ProtocolConfig::default(), &[("here", 2), ("there", 2)], 1);
         let shape = Shape::Best {
             width: 3,
             height: 4,
@@ -49,7 +53,7 @@ fn the_cheapest_leaf_is_found_whatever_is_cut_off() {
 #[test]
 fn main_runs_where_it_is_told_to_and_stops_where_it_is_told_to() {
     let mut cluster = Cluster::new(1);
-    cluster.form(&Config::default(), &[("here", 1)], 1);
+    cluster.form(&ProtocolConfig::default(), &[("here", 1)], 1);
     let programs = [1, 2].map(|seed| {
         let program = Program::new(random(0), Duration::from_millis(20)).seeded(seed);
         cluster.program(program)
@@ -59,7 +63,7 @@ fn main_runs_where_it_is_told_to_and_stops_where_it_is_told_to() {
         !cluster.endings().is_empty()
     }));
     let right = programs.map(|program| cluster.outcome(program).result);
-    let ending = Ending {
+    let ending = MainEnd {
         node: 0,
         term: 0,
         panicked: false,
@@ -89,7 +93,7 @@ fn knary(serial: u32) -> Program {
 
 /// Workers, and whoever stands outside.
 struct Outside {
-    workers: Workers,
+    workers: ImaginaryWorkers,
     programs: [Program; 1],
     events: Vec<Event>,
 }
@@ -99,7 +103,7 @@ const KEY: HostedId = HostedId(1);
 impl Outside {
     fn new(program: Program) -> Outside {
         Outside {
-            workers: Workers::new(1, 1, [].into()),
+            workers: ImaginaryWorkers::new(1, 1, [].into()),
             programs: [program],
             events: Vec::new(),
         }
@@ -141,7 +145,7 @@ impl Outside {
             needs: Vec::new(),
             term: 0,
             root: work.fingerprint(),
-            repair: Repair { marked, crashes: 0 },
+            history: History { marked, crashes: 0 },
         };
         self.workers.start(KEY, parcel);
     }
@@ -228,12 +232,12 @@ fn a_withdrawn_claim_runs_at_once_and_its_children_look_themselves_up() {
     outside.host(true);
     outside.run(100);
     let departure = outside.claims()[0].0;
-    let repair = Repair {
+    let history = History {
         marked: true,
         crashes: 0,
     };
     let back = Back {
-        repair,
+        history,
         at_once: true,
         held: false,
     };
@@ -245,7 +249,7 @@ fn a_withdrawn_claim_runs_at_once_and_its_children_look_themselves_up() {
     // Not at once: it finds its orphan again.
     outside
         .workers
-        .put_back(claims[1].0, Back { repair, ..back });
+        .put_back(claims[1].0, Back { history, ..back });
     outside.run(100);
     assert_eq!(
         outside.result(),
@@ -283,7 +287,7 @@ fn marks_are_inherited_as_long_as_there_may_be_something() {
         taken.extend(outside.take());
         let marks = taken
             .iter()
-            .map(|(_, parcel)| parcel.repair.marked)
+            .map(|(_, parcel)| parcel.history.marked)
             .collect();
         (marks, outside)
     };
@@ -404,7 +408,7 @@ fn a_job_that_runs_again_may_spawn_in_another_order() {
         let mut program = knary(0);
         program.changing = true;
         let mut outside = Outside::new(program);
-        outside.workers = Workers::new(1, nonce, [].into());
+        outside.workers = ImaginaryWorkers::new(1, nonce, [].into());
         outside.host(false);
         outside.run(0);
         let taken = outside.take();
@@ -424,7 +428,7 @@ fn a_job_that_runs_again_may_spawn_in_another_order() {
 fn what_a_process_says_last_is_heard_before_its_end() {
     for seed in 0..20 {
         let mut cluster = Cluster::new(seed);
-        cluster.form(&Config::default(), &[("here", 4)], 1);
+        cluster.form(&ProtocolConfig::default(), &[("here", 4)], 1);
         for node in 1..4 {
             // It has a lot to read.
             cluster.set_handling(node, Duration::from_millis(20));
@@ -446,7 +450,7 @@ fn what_a_process_says_last_is_heard_before_its_end() {
 #[test]
 fn a_refusal_says_nothing_of_the_next_attempt() {
     let mut cluster = Cluster::new(1);
-    cluster.form(&Config::default(), &[("here", 1), ("there", 1)], 1);
+    cluster.form(&ProtocolConfig::default(), &[("here", 1), ("there", 1)], 1);
     let all = [0, 1].map(|node| (cluster.addr(node), Some(cluster.peer(node))));
     cluster.partition("here", "there");
     // Is to be refused after two seconds, but the other comes first, and is lost again.

@@ -5,7 +5,9 @@ use std::{
     time::Duration,
 };
 
-use super::super::{Action, Change, Event, Message, Notice, Page, Peer, Token, message::Cargo};
+use super::super::{
+    Action, Event, Message, Notice, Page, Peer, SheetChange, Token, message::Cargo,
+};
 use crate::job::{Answer, JobId, Offer, OrphanNews, Parcel, Saved};
 
 /// A line of the trace. Whether anybody reads it does not matter.
@@ -30,8 +32,12 @@ fn number(token: &Token) -> String {
 }
 
 fn parcel(parcel: &Parcel) -> String {
-    let mark = if parcel.repair.marked { ", marked" } else { "" };
-    let crashes = match parcel.repair.crashes {
+    let mark = if parcel.history.marked {
+        ", marked"
+    } else {
+        ""
+    };
+    let crashes = match parcel.history.crashes {
         0 => String::new(),
         crashes => format!(", {crashes} crashes"),
     };
@@ -77,17 +83,17 @@ fn saved(saved: &[Saved]) -> String {
 
 fn page(page: &Page) -> String {
     let changes = list(&page.changes, |change| match change {
-        Change::Orphan { id, finished, .. } => {
+        SheetChange::Orphan { id, finished, .. } => {
             format!(
                 "orphan {id} {}",
                 if *finished { "finished" } else { "running" }
             )
         }
-        Change::Withdrawn(id, _) => format!("{id} withdrawn"),
-        Change::Flushed(peer) => format!("flushed {}", name(*peer)),
-        Change::Closed(id) => format!("closed {id}"),
-        Change::Deadly(id, _, who) => format!("{id} has taken down {}", name(*who)),
-        Change::Harmless(id, _) => format!("{id} is harmless"),
+        SheetChange::Withdrawn(id, _) => format!("{id} withdrawn"),
+        SheetChange::Flushed(peer) => format!("flushed {}", name(*peer)),
+        SheetChange::Closed(id) => format!("closed {id}"),
+        SheetChange::Deadly(id, _, who) => format!("{id} has taken down {}", name(*who)),
+        SheetChange::Harmless(id, _) => format!("{id} is harmless"),
     });
     let (after, version) = (page.after, page.version);
     format!("[{} {after}-{version}: {changes}]", name(page.owner))
@@ -221,7 +227,7 @@ pub(super) fn action(action: &Action, away: Option<JobId>) -> Option<String> {
             format!("delivers {id} (departure {}): {}", departure.0, answer(is))
         }
         Action::PutBack(departure, back) => {
-            let marked = if back.repair.marked { ", marked" } else { "" };
+            let marked = if back.history.marked { ", marked" } else { "" };
             let at_once = if back.at_once { ", at once" } else { "" };
             let held = if back.held { ", held" } else { "" };
             format!(

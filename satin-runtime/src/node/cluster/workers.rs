@@ -10,12 +10,12 @@ use std::{
 
 use super::{
     super::{DepartureId, Event, HostedId, Rule, Taken},
-    bounds::{BEST, Found},
+    bounds::{BEST, BestLeaf},
     program::{Program, Work, mix},
 };
 use crate::job::{
-    Answer, Back, Deadly, Fingerprint, JobId, Kin, Offer, OrphanIndex, OrphanNews, Parcel, Recall,
-    Repair, RootName, RootRun, Saved, ValueName,
+    Answer, Back, Deadly, Fingerprint, History, JobId, Kin, Offer, OrphanIndex, OrphanNews, Parcel,
+    Recall, RootName, RootRun, Saved, ValueName,
     orphans::{may_claim, would_bury},
 };
 
@@ -24,14 +24,14 @@ pub const LEAF_PANICS: &str = "a leaf panics";
 
 /// Where the result of a frame goes.
 #[derive(Clone, PartialEq, Debug)]
-enum Home {
+enum ResultPlace {
     Root(RootRun),
     Child { frame: u32, index: u32 },
     Hosted(HostedId, JobId),
 }
 
 #[derive(Clone, Copy, PartialEq, Debug)]
-enum Step {
+enum InvocationStep {
     /// Begins its next phase.
     Enter,
     /// Has computed, and will spawn so many.
@@ -53,7 +53,7 @@ enum Stop {
 
 /// Where a child of a frame is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Child {
+enum ChildState {
     Queued,
     Running,
     Away,
@@ -69,14 +69,14 @@ struct Kid {
     work: Work,
     /// Its number if children are spawned in the usual order, see [`Program::changing`].
     natural: u32,
-    is: Child,
+    is: ChildState,
 }
 
 /// An invocation under way.
-struct Frame {
+struct Invocation {
     program: u32,
     work: Work,
-    home: Home,
+    home: ResultPlace,
     /// Of its root job.
     tag: RootRun,
     lane: u32,
@@ -90,7 +90,7 @@ struct Frame {
     /// It had come back undone, with a mark.
     repairs: bool,
     phase: u32,
-    step: Step,
+    step: InvocationStep,
     /// Children of the phases before this one.
     passed: u32,
     /// Those of this phase.
@@ -116,7 +116,7 @@ struct Spawned {
 
 /// A root job that no worker has begun.
 #[derive(Clone, Copy, Debug)]
-struct Root {
+struct WaitingRoot {
     tag: RootRun,
     program: u32,
     work: Work,
@@ -125,22 +125,22 @@ struct Root {
 
 /// A job that is away.
 #[derive(Clone, Copy, Debug)]
-enum Away {
+enum AwayWork {
     Spawned(Spawned),
-    Root(Root),
+    Root(WaitingRoot),
 }
 
 /// A job that is for other nodes.
 #[derive(Clone, Debug)]
-enum Held {
+enum HeldWork {
     Own(Spawned),
-    Root(Root),
+    Root(WaitingRoot),
     Hosted(HostedId, Parcel),
 }
 
 /// One worker.
 #[derive(Default)]
-struct Lane {
+struct ImaginaryWorker {
     stack: Vec<u32>,
     deque: VecDeque<Spawned>,
     /// So many of the oldest can be taken from outside.
@@ -160,7 +160,7 @@ pub(super) enum Finished {
 
 /// What the workers of a node did.
 #[derive(Clone, Copy, Default, Debug)]
-pub struct Effort {
+pub struct WorkDone {
     /// Time computed, over all workers.
     pub busy: Duration,
     /// Invocations begun.
@@ -175,7 +175,7 @@ pub struct Effort {
 
 /// What becomes of a marked job that is about to run.
 #[derive(Clone, PartialEq, Debug)]
-enum Verdict {
+enum RunVerdict {
     /// Claimed where it is an orphan.
     Claim,
     /// Held for others, or run by nobody; and whether there may be something to look up below it.
@@ -185,24 +185,24 @@ enum Verdict {
 }
 
 /// The workers of one node.
-pub(super) struct Workers {
-    lanes: Vec<Lane>,
-    frames: Vec<Option<Frame>>,
+pub(super) struct ImaginaryWorkers {
+    lanes: Vec<ImaginaryWorker>,
+    frames: Vec<Option<Invocation>>,
     free: Vec<u32>,
-    roots: VecDeque<Root>,
+    roots: VecDeque<WaitingRoot>,
     hosted: VecDeque<(HostedId, Parcel)>,
-    held: VecDeque<Held>,
+    held: VecDeque<HeldWork>,
     running: BTreeMap<HostedId, u32>,
     /// What was saved of hosted jobs that are being given up.
     saved: BTreeMap<HostedId, Vec<Saved>>,
     /// And of root jobs.
     yielded: BTreeMap<RootRun, Vec<Saved>>,
-    away: BTreeMap<DepartureId, Away>,
+    away: BTreeMap<DepartureId, AwayWork>,
     recalled: BTreeSet<DepartureId>,
     departures: u64,
     index: OrphanIndex,
     /// The best known of each root job.
-    best: BTreeMap<RootName, Found>,
+    best: BTreeMap<RootName, BestLeaf>,
     without: BTreeSet<Rule>,
     nonce: u64,
     armed: bool,
@@ -220,7 +220,7 @@ pub(super) struct Workers {
     pub(super) bursts: Vec<(u32, Duration)>,
     /// Publish so long from now.
     pub(super) publish: Option<Duration>,
-    pub(super) done: Effort,
+    pub(super) done: WorkDone,
     /// Invocations begun, by a hash of the id; if anybody wants to know.
     pub(super) begun: Option<Vec<u64>>,
     /// A job that kills its host has begun.
@@ -231,10 +231,10 @@ pub(super) struct Workers {
     stray: Option<String>,
 }
 
-impl Workers {
-    pub(super) fn new(threads: u32, nonce: u64, without: BTreeSet<Rule>) -> Workers {
-        Workers {
-            lanes: (0..threads).map(|_| Lane::default()).collect(),
+impl ImaginaryWorkers {
+    pub(super) fn new(threads: u32, nonce: u64, without: BTreeSet<Rule>) -> ImaginaryWorkers {
+        ImaginaryWorkers {
+            lanes: (0..threads).map(|_| ImaginaryWorker::default()).collect(),
             frames: Vec::new(),
             free: Vec::new(),
             roots: VecDeque::new(),
@@ -261,7 +261,7 @@ impl Workers {
             finished: Vec::new(),
             bursts: Vec::new(),
             publish: None,
-            done: Effort::default(),
+            done: WorkDone::default(),
             begun: None,
             poisoned: false,
             broken: None,
@@ -292,13 +292,13 @@ impl Workers {
     pub(super) fn hosted(&self) -> impl Iterator<Item = HostedId> {
         let waiting = self.hosted.iter().map(|(key, _)| *key);
         let held = self.held.iter().filter_map(|held| match held {
-            Held::Hosted(key, _) => Some(*key),
-            Held::Own(_) | Held::Root(_) => None,
+            HeldWork::Hosted(key, _) => Some(*key),
+            HeldWork::Own(_) | HeldWork::Root(_) => None,
         });
         waiting.chain(held).chain(self.running.keys().copied())
     }
 
-    fn frame(&mut self, frame: u32) -> &mut Frame {
+    fn frame(&mut self, frame: u32) -> &mut Invocation {
         (self.frames[frame as usize].as_mut()).expect("a frame outlives what refers to it")
     }
 
@@ -310,17 +310,24 @@ impl Workers {
 
     // ---- what there is to do
 
-    fn push(&mut self, lane: u32, program: (u32, RootRun), work: Work, home: Home, marked: bool) {
+    fn push(
+        &mut self,
+        lane: u32,
+        program: (u32, RootRun),
+        work: Work,
+        home: ResultPlace,
+        marked: bool,
+    ) {
         let (depth, path) = match &home {
-            Home::Root(tag) => (1, descend(0, tag.name.number)),
-            Home::Child { frame, index } => {
+            ResultPlace::Root(tag) => (1, descend(0, tag.name.number)),
+            ResultPlace::Child { frame, index } => {
                 let parent = self.frame(*frame);
                 (parent.depth + 1, descend(parent.path, *index))
             }
-            Home::Hosted(_, id) => (id.path().count() as u32, id.path().fold(0, descend)),
+            ResultPlace::Hosted(_, id) => (id.path().count() as u32, id.path().fold(0, descend)),
         };
         self.nonce = mix(self.nonce);
-        let frame = Frame {
+        let frame = Invocation {
             program: program.0,
             work,
             home,
@@ -332,7 +339,7 @@ impl Workers {
             marked,
             repairs: false,
             phase: 0,
-            step: Step::Enter,
+            step: InvocationStep::Enter,
             passed: 0,
             children: Vec::new(),
             pending: 0,
@@ -348,7 +355,7 @@ impl Workers {
             self.frames.push(None);
             self.frames.len() as u32 - 1
         });
-        if let Home::Hosted(key, _) = &frame.home {
+        if let ResultPlace::Hosted(key, _) = &frame.home {
             self.running.insert(*key, place);
         }
         self.frames[place as usize] = Some(frame);
@@ -358,13 +365,13 @@ impl Workers {
     /// A root job waits for a worker.
     pub(super) fn start_root(&mut self, tag: RootRun, program: u32, work: Work) {
         let marked = tag.term > 0 && tag.name.is_of_main();
-        let repair = Repair { marked, crashes: 0 };
+        let history = History { marked, crashes: 0 };
         let back = Back {
-            repair,
+            history,
             at_once: false,
             held: false,
         };
-        self.roots.push_back(Root {
+        self.roots.push_back(WaitingRoot {
             tag,
             program,
             work,
@@ -394,7 +401,7 @@ impl Workers {
             self.events.push_back(Event::Public);
         }
         let waits = self.hosted.is_empty();
-        let free = |lane: &&Lane| !lane.busy && lane.stack.len() < self.nesting;
+        let free = |lane: &&ImaginaryWorker| !lane.busy && lane.stack.len() < self.nesting;
         let idle = self.lanes.iter().filter(free).count() as u32 * u32::from(waits);
         if idle != self.idle {
             self.idle = idle;
@@ -426,7 +433,7 @@ impl Workers {
             return true;
         }
         match frame.step {
-            Step::Enter => {
+            InvocationStep::Enter => {
                 if frame.phase == 0 {
                     self.poisoned |= program.poison == Some(frame.work.seed);
                     frame.result = program.own(frame.work);
@@ -443,7 +450,7 @@ impl Workers {
                     None => self.complete(programs, top),
                     Some((time, children)) => {
                         frame.phase += 1;
-                        frame.step = Step::Spawn(children);
+                        frame.step = InvocationStep::Spawn(children);
                         if time > Duration::ZERO {
                             let lane = frame.lane;
                             self.lanes[lane as usize].busy = true;
@@ -453,9 +460,9 @@ impl Workers {
                     }
                 }
             }
-            Step::Spawn(children) => self.spawn(programs, top, children),
-            Step::Wait if frame.pending == 0 => frame.step = Step::Enter,
-            Step::Wait => return false,
+            InvocationStep::Spawn(children) => self.spawn(programs, top, children),
+            InvocationStep::Wait if frame.pending == 0 => frame.step = InvocationStep::Enter,
+            InvocationStep::Wait => return false,
         }
         true
     }
@@ -477,12 +484,12 @@ impl Workers {
             Kid {
                 work: program.child(work, natural, before),
                 natural,
-                is: Child::Queued,
+                is: ChildState::Queued,
             }
         });
         frame.children = all.collect();
         frame.pending += children;
-        frame.step = Step::Wait;
+        frame.step = InvocationStep::Wait;
         // Children run in program order, and the deque is a stack: the last is pushed first, and is the first that others take.
         let jobs = (first..first + children)
             .zip(&frame.children)
@@ -500,17 +507,17 @@ impl Workers {
             for mut job in jobs {
                 let child = id.child(job.index);
                 match self.look_up(lane, &child, job.work, 0) {
-                    Verdict::Claim => {
-                        job.back.repair.marked = true;
-                        self.claim(programs, Away::Spawned(job), child);
+                    RunVerdict::Claim => {
+                        job.back.history.marked = true;
+                        self.claim(programs, AwayWork::Spawned(job), child);
                         continue;
                     }
-                    Verdict::KeepOff(is, marked) => {
-                        job.back.repair.marked = marked;
-                        self.keep_off(programs, Away::Spawned(job), is);
+                    RunVerdict::KeepOff(is, marked) => {
+                        job.back.history.marked = marked;
+                        self.keep_off(programs, AwayWork::Spawned(job), is);
                         continue;
                     }
-                    Verdict::Run(marked) => job.back.repair.marked = marked,
+                    RunVerdict::Run(marked) => job.back.history.marked = marked,
                 }
                 self.lanes[lane as usize].deque.push_back(job);
             }
@@ -536,7 +543,7 @@ impl Workers {
         let mut job = place.and_then(|place| own.deque.remove(place));
         own.public = own.public.min(own.deque.len());
         if job.is_none() && room {
-            let fit = |other: &Lane| {
+            let fit = |other: &ImaginaryWorker| {
                 let front = other.deque.front();
                 front.is_some_and(|front| !self.would_bury(lane, front))
             };
@@ -554,12 +561,18 @@ impl Workers {
         }
         if let Some(job) = job {
             let program = self.program_of(job.frame);
-            if let Some(marked) = self.may_start(programs, lane, Away::Spawned(job)) {
+            if let Some(marked) = self.may_start(programs, lane, AwayWork::Spawned(job)) {
                 let Spawned {
                     frame, index, work, ..
                 } = job;
-                self.set_child(frame, index, Child::Running);
-                self.push(lane, program, work, Home::Child { frame, index }, marked);
+                self.set_child(frame, index, ChildState::Running);
+                self.push(
+                    lane,
+                    program,
+                    work,
+                    ResultPlace::Child { frame, index },
+                    marked,
+                );
                 let top = self.lanes[lane as usize].stack.last().copied();
                 let top = top.expect("it has just been pushed");
                 self.frame(top).repairs = job.repairs;
@@ -570,18 +583,30 @@ impl Workers {
             return false;
         }
         if let Some(root) = self.roots.pop_front() {
-            if let Some(marked) = self.may_start(programs, lane, Away::Root(root)) {
+            if let Some(marked) = self.may_start(programs, lane, AwayWork::Root(root)) {
                 let program = (root.program, root.tag);
-                self.push(lane, program, root.work, Home::Root(root.tag), marked);
+                self.push(
+                    lane,
+                    program,
+                    root.work,
+                    ResultPlace::Root(root.tag),
+                    marked,
+                );
             }
         } else if let Some((key, parcel)) = self.hosted.pop_front() {
             let work = Work::unpack(&parcel.arguments);
             let program = (parcel.function, parcel.root_run());
             // Whether it is here already its host has looked, before it took it in.
-            let marked = parcel.repair.marked
+            let marked = parcel.history.marked
                 && !self.index.is_void()
                 && self.index.kin(&parcel.id) != Kin::Nothing;
-            self.push(lane, program, work, Home::Hosted(key, parcel.id), marked);
+            self.push(
+                lane,
+                program,
+                work,
+                ResultPlace::Hosted(key, parcel.id),
+                marked,
+            );
         } else {
             return false;
         }
@@ -592,7 +617,7 @@ impl Workers {
     /// it, or another node.
     fn would_bury(&self, lane: u32, job: &Spawned) -> bool {
         let stack = &self.lanes[lane as usize].stack;
-        if !job.back.repair.marked || self.running.is_empty() || stack.last() == Some(&job.frame) {
+        if !job.back.history.marked || self.running.is_empty() || stack.last() == Some(&job.frame) {
             return false;
         }
         let id = self.id(job.frame).child(job.index);
@@ -603,7 +628,7 @@ impl Workers {
         let stack = self.lanes[lane as usize].stack.iter();
         let frames = stack.filter_map(|frame| self.frames[*frame as usize].as_ref());
         frames.filter_map(|frame| match &frame.home {
-            Home::Hosted(_, id) => Some(id),
+            ResultPlace::Hosted(_, id) => Some(id),
             _ => None,
         })
     }
@@ -632,7 +657,7 @@ impl Workers {
             self.events.push_back(Event::Offered(offer));
         }
         match frame.home {
-            Home::Root(tag) => {
+            ResultPlace::Root(tag) => {
                 let saved = self.yielded.remove(&tag);
                 let finished = match frame.stop {
                     None => Finished::Result(result, true),
@@ -641,7 +666,7 @@ impl Workers {
                 };
                 self.finished.push((tag, finished));
             }
-            Home::Child {
+            ResultPlace::Child {
                 frame: parent,
                 index,
             } => {
@@ -656,7 +681,7 @@ impl Workers {
                 };
                 self.settle(programs, parent, index, outcome);
             }
-            Home::Hosted(key, _) => {
+            ResultPlace::Hosted(key, _) => {
                 self.running.remove(&key);
                 let saved = self.saved.remove(&key);
                 let event = match frame.stop {
@@ -679,7 +704,7 @@ impl Workers {
         outcome: Result<Option<u64>, String>,
     ) {
         let result = *outcome.as_ref().unwrap_or(&None);
-        self.set_child(parent, index, Child::Done(result));
+        self.set_child(parent, index, ChildState::Done(result));
         let frame = self.frame(parent);
         let program = &programs[frame.program as usize];
         frame.pending -= 1;
@@ -703,7 +728,7 @@ impl Workers {
         }
     }
 
-    fn set_child(&mut self, parent: u32, index: u32, now: Child) {
+    fn set_child(&mut self, parent: u32, index: u32, now: ChildState) {
         let frame = (self.frames[parent as usize].as_mut()).expect("it has children");
         let place = index.checked_sub(frame.passed).map(|place| place as usize);
         let Some(child) = place.and_then(|place| frame.children.get_mut(place)) else {
@@ -711,7 +736,7 @@ impl Workers {
             self.broken.get_or_insert(story);
             return;
         };
-        if let Child::Done(_) = child.is {
+        if let ChildState::Done(_) = child.is {
             let story = format!("child {index} is done, and {now:?} again");
             self.broken.get_or_insert(story);
         }
@@ -740,7 +765,7 @@ impl Workers {
         }
         let held = self.held.len();
         self.held.retain(|held| match held {
-            Held::Own(job) if job.frame == parent => {
+            HeldWork::Own(job) if job.frame == parent => {
                 settled.push(job.index);
                 false
             }
@@ -752,7 +777,7 @@ impl Workers {
         let away = self.away.iter();
         let away: Vec<(DepartureId, u32)> = away
             .filter_map(|(departure, job)| match job {
-                Away::Spawned(job) if job.frame == parent => Some((*departure, job.index)),
+                AwayWork::Spawned(job) if job.frame == parent => Some((*departure, job.index)),
                 _ => None,
             })
             .collect();
@@ -761,11 +786,10 @@ impl Workers {
             settled.push(index);
         }
         for index in &settled {
-            self.set_child(parent, *index, Child::Done(None));
+            self.set_child(parent, *index, ChildState::Done(None));
         }
         self.frame(parent).pending -= settled.len() as u32;
-        let is_child =
-            |frame: &Frame| matches!(frame.home, Home::Child { frame, .. } if frame == parent);
+        let is_child = |frame: &Invocation| matches!(frame.home, ResultPlace::Child { frame, .. } if frame == parent);
         for place in 0..self.frames.len() {
             if self.frames[place].as_ref().is_some_and(is_child) {
                 self.stop(place as u32, why, saved);
@@ -799,7 +823,7 @@ impl Workers {
         let children = (frame.passed..).zip(&frame.children);
         let before = saved.len();
         for (index, child) in children {
-            if let Child::Done(Some(result)) = child.is {
+            if let ChildState::Done(Some(result)) = child.is {
                 saved.push(Saved {
                     id: id.child(index),
                     fingerprint: self.fingerprint(child.work),
@@ -829,16 +853,16 @@ impl Workers {
     pub(super) fn give_up_root(&mut self, tag: RootRun) -> bool {
         self.roots.retain(|root| root.tag != tag);
         let held = self.held.len();
-        (self.held).retain(|held| !matches!(held, Held::Root(root) if root.tag == tag));
+        (self.held).retain(|held| !matches!(held, HeldWork::Root(root) if root.tag == tag));
         if self.held.len() < held {
             self.tell_held();
         }
-        let is_root = |job: &Away| matches!(job, Away::Root(root) if root.tag == tag);
+        let is_root = |job: &AwayWork| matches!(job, AwayWork::Root(root) if root.tag == tag);
         let away = self.away.iter().find(|(_, job)| is_root(job));
         if let Some(departure) = away.map(|(departure, _)| *departure) {
             self.recall(departure, true);
         }
-        let is_root = |frame: &Frame| frame.home == Home::Root(tag);
+        let is_root = |frame: &Invocation| frame.home == ResultPlace::Root(tag);
         let place = (self.frames.iter()).position(|frame| frame.as_ref().is_some_and(is_root));
         if let Some(place) = place {
             let mut saved = Vec::new();
@@ -867,8 +891,8 @@ impl Workers {
         }
         let held: Vec<HostedId> = (self.held.iter())
             .filter_map(|held| match held {
-                Held::Hosted(key, _) => Some(*key),
-                Held::Own(_) | Held::Root(_) => None,
+                HeldWork::Hosted(key, _) => Some(*key),
+                HeldWork::Own(_) | HeldWork::Root(_) => None,
             })
             .collect();
         for key in held {
@@ -880,7 +904,7 @@ impl Workers {
     /// True if that job was held.
     fn unhold(&mut self, key: HostedId) -> bool {
         let before = self.held.len();
-        (self.held).retain(|held| !matches!(held, Held::Hosted(is, _) if *is == key));
+        (self.held).retain(|held| !matches!(held, HeldWork::Hosted(is, _) if *is == key));
         let was_held = self.held.len() < before;
         if was_held {
             self.tell_held();
@@ -904,58 +928,58 @@ impl Workers {
     }
 
     /// As the workers of a process do it (`worker/repair.rs`); they make a fingerprint only where an id is not enough.
-    fn look_up(&self, lane: u32, id: &JobId, work: Work, crashes: u32) -> Verdict {
+    fn look_up(&self, lane: u32, id: &JobId, work: Work, crashes: u32) -> RunVerdict {
         let (kin, fingerprint) = (self.index.kin(id), self.fingerprint(work));
         let is_it = kin == Kin::Here && self.index.is_known(id, fingerprint);
         if is_it && may_claim(id, self.hosts_on(lane)) {
-            return Verdict::Claim;
+            return RunVerdict::Claim;
         }
         let marked = kin != Kin::Nothing;
         match self.index.deadly(id, fingerprint, crashes) {
-            Deadly::Not => Verdict::Run(marked),
-            is => Verdict::KeepOff(is, marked),
+            Deadly::Not => RunVerdict::Run(marked),
+            is => RunVerdict::KeepOff(is, marked),
         }
     }
 
     // ---- jobs that are for others
 
     /// A job of ours is for other nodes, or for nobody.
-    fn keep_off(&mut self, programs: &[Program], job: Away, is: Deadly) {
+    fn keep_off(&mut self, programs: &[Program], job: AwayWork, is: Deadly) {
         match (is, job) {
             (Deadly::Not, _) => {}
-            (Deadly::Held(nodes), Away::Spawned(mut job)) => {
-                job.back.repair.crashes = nodes;
+            (Deadly::Held(nodes), AwayWork::Spawned(mut job)) => {
+                job.back.history.crashes = nodes;
                 self.hold_own(job);
             }
-            (Deadly::Held(nodes), Away::Root(mut root)) => {
-                root.back.repair.crashes = nodes;
+            (Deadly::Held(nodes), AwayWork::Root(mut root)) => {
+                root.back.history.crashes = nodes;
                 self.hold_root(root);
             }
-            (Deadly::GivenUp(story), Away::Spawned(job)) => {
+            (Deadly::GivenUp(story), AwayWork::Spawned(job)) => {
                 self.settle(programs, job.frame, job.index, Err(story));
             }
-            (Deadly::GivenUp(story), Away::Root(root)) => {
+            (Deadly::GivenUp(story), AwayWork::Root(root)) => {
                 self.finished.push((root.tag, Finished::Panicked(story)));
             }
         }
     }
 
-    fn hold_root(&mut self, mut root: Root) {
+    fn hold_root(&mut self, mut root: WaitingRoot) {
         root.back.held = true;
-        self.held.push_back(Held::Root(root));
+        self.held.push_back(HeldWork::Root(root));
         self.tell_held();
     }
 
     /// A job of ours is for other nodes.
     fn hold_own(&mut self, mut job: Spawned) {
         job.back.held = true;
-        self.set_child(job.frame, job.index, Child::Held);
-        self.held.push_back(Held::Own(job));
+        self.set_child(job.frame, job.index, ChildState::Held);
+        self.held.push_back(HeldWork::Own(job));
         self.tell_held();
     }
 
     pub(super) fn hold(&mut self, key: HostedId, parcel: Parcel) {
-        self.held.push_back(Held::Hosted(key, parcel));
+        self.held.push_back(HeldWork::Hosted(key, parcel));
         self.tell_held();
     }
 
@@ -967,24 +991,24 @@ impl Workers {
         self.tell_held();
     }
 
-    fn run_held(&mut self, held: Held) {
+    fn run_held(&mut self, held: HeldWork) {
         match held {
-            Held::Own(mut job) => {
+            HeldWork::Own(mut job) => {
                 job.back.held = false;
                 self.queue_again(job);
             }
-            Held::Root(mut root) => {
+            HeldWork::Root(mut root) => {
                 root.back.held = false;
                 self.roots.push_front(root);
             }
-            Held::Hosted(key, parcel) => self.start(key, parcel),
+            HeldWork::Hosted(key, parcel) => self.start(key, parcel),
         }
     }
 
     /// The same for one job of ours.
     pub(super) fn release_one(&mut self, name: &(JobId, Fingerprint)) {
-        let is_it = |held: &Held| match held {
-            Held::Hosted(..) => false,
+        let is_it = |held: &HeldWork| match held {
+            HeldWork::Hosted(..) => false,
             held => self.name_of(held) == *name,
         };
         let place = self.held.iter().position(is_it);
@@ -1000,22 +1024,22 @@ impl Workers {
         self.events.push_back(Event::Held(names));
     }
 
-    fn name_of(&self, held: &Held) -> (JobId, Fingerprint) {
+    fn name_of(&self, held: &HeldWork) -> (JobId, Fingerprint) {
         match held {
-            Held::Own(job) => {
+            HeldWork::Own(job) => {
                 let id = self.id(job.frame).child(job.index);
                 (id, self.fingerprint(job.work))
             }
-            Held::Root(root) => {
+            HeldWork::Root(root) => {
                 let id = JobId::ROOT.child(root.tag.name.number);
                 (id, self.fingerprint(root.work))
             }
-            Held::Hosted(_, parcel) => (parcel.id.clone(), parcel.fingerprint),
+            HeldWork::Hosted(_, parcel) => (parcel.id.clone(), parcel.fingerprint),
         }
     }
 
     fn queue_again(&mut self, job: Spawned) {
-        self.set_child(job.frame, job.index, Child::Queued);
+        self.set_child(job.frame, job.index, ChildState::Queued);
         let lane = self.frame(job.frame).lane;
         let lane = &mut self.lanes[lane as usize];
         lane.deque.push_front(job);
@@ -1024,27 +1048,27 @@ impl Workers {
     }
 
     /// A job of ours is about to start: does it do so with a mark? `None` if it is claimed or kept off instead.
-    fn may_start(&mut self, programs: &[Program], lane: u32, job: Away) -> Option<bool> {
+    fn may_start(&mut self, programs: &[Program], lane: u32, job: AwayWork) -> Option<bool> {
         let (back, work) = match &job {
-            Away::Spawned(job) => (job.back, job.work),
-            Away::Root(root) => (root.back, root.work),
+            AwayWork::Spawned(job) => (job.back, job.work),
+            AwayWork::Root(root) => (root.back, root.work),
         };
-        if !back.repair.marked || back.at_once || self.index.is_void() {
-            return Some(back.repair.marked && !self.index.is_void());
+        if !back.history.marked || back.at_once || self.index.is_void() {
+            return Some(back.history.marked && !self.index.is_void());
         }
         let id = match &job {
-            Away::Spawned(job) => self.id(job.frame).child(job.index),
-            Away::Root(root) => JobId::ROOT.child(root.tag.name.number),
+            AwayWork::Spawned(job) => self.id(job.frame).child(job.index),
+            AwayWork::Root(root) => JobId::ROOT.child(root.tag.name.number),
         };
-        match self.look_up(lane, &id, work, back.repair.crashes) {
-            Verdict::Claim => self.claim(programs, job, id),
-            Verdict::KeepOff(is, _) => self.keep_off(programs, job, is),
-            Verdict::Run(marked) => return Some(marked),
+        match self.look_up(lane, &id, work, back.history.crashes) {
+            RunVerdict::Claim => self.claim(programs, job, id),
+            RunVerdict::KeepOff(is, _) => self.keep_off(programs, job, is),
+            RunVerdict::Run(marked) => return Some(marked),
         }
         None
     }
 
-    fn claim(&mut self, programs: &[Program], job: Away, id: JobId) {
+    fn claim(&mut self, programs: &[Program], job: AwayWork, id: JobId) {
         self.done.claims += 1;
         let (departure, parcel) = self.depart(programs, job, id);
         self.events.push_back(Event::Claimed(departure, parcel));
@@ -1059,7 +1083,7 @@ impl Workers {
     }
 
     fn ask_to_publish(&mut self) {
-        let hidden = |lane: &Lane| lane.public < lane.deque.len();
+        let hidden = |lane: &ImaginaryWorker| lane.public < lane.deque.len();
         if let Some(delay) = self.shy
             && !self.publishing
             && self.lanes.iter().any(hidden)
@@ -1074,17 +1098,17 @@ impl Workers {
         let mut jobs = Vec::new();
         if let Some(held) = self.held.pop_front() {
             jobs.push(match held {
-                Held::Own(job) => {
+                HeldWork::Own(job) => {
                     let id = self.id(job.frame).child(job.index);
-                    let (departure, parcel) = self.depart(programs, Away::Spawned(job), id);
+                    let (departure, parcel) = self.depart(programs, AwayWork::Spawned(job), id);
                     Taken::Own(departure, parcel)
                 }
-                Held::Root(root) => {
+                HeldWork::Root(root) => {
                     let id = JobId::ROOT.child(root.tag.name.number);
-                    let (departure, parcel) = self.depart(programs, Away::Root(root), id);
+                    let (departure, parcel) = self.depart(programs, AwayWork::Root(root), id);
                     Taken::Own(departure, parcel)
                 }
-                Held::Hosted(key, parcel) => Taken::Hosted(key, parcel),
+                HeldWork::Hosted(key, parcel) => Taken::Hosted(key, parcel),
             });
             self.tell_held();
         } else if self.hosted.is_empty() {
@@ -1104,7 +1128,7 @@ impl Workers {
                 let parent = self.id(parent);
                 for job in taken {
                     let id = parent.child(job.index);
-                    let (departure, parcel) = self.depart(programs, Away::Spawned(job), id);
+                    let (departure, parcel) = self.depart(programs, AwayWork::Spawned(job), id);
                     jobs.push(Taken::Own(departure, parcel));
                 }
             }
@@ -1126,16 +1150,16 @@ impl Workers {
         });
     }
 
-    fn depart(&mut self, programs: &[Program], job: Away, id: JobId) -> (DepartureId, Parcel) {
+    fn depart(&mut self, programs: &[Program], job: AwayWork, id: JobId) -> (DepartureId, Parcel) {
         self.departures += 1;
         let departure = DepartureId(self.departures);
         let (program, run, work, back) = match &job {
-            Away::Spawned(job) => {
-                self.set_child(job.frame, job.index, Child::Away);
+            AwayWork::Spawned(job) => {
+                self.set_child(job.frame, job.index, ChildState::Away);
                 let (program, tag) = self.program_of(job.frame);
                 (program, tag, job.work, job.back)
             }
-            Away::Root(root) => (root.program, root.tag, root.work, root.back),
+            AwayWork::Root(root) => (root.program, root.tag, root.work, root.back),
         };
         self.away.insert(departure, job);
         let parcel = Parcel {
@@ -1146,7 +1170,7 @@ impl Workers {
             needs: self.needs.clone(),
             term: run.term,
             root: run.name.fingerprint,
-            repair: back.repair,
+            history: back.history,
         };
         (departure, parcel)
     }
@@ -1157,13 +1181,13 @@ impl Workers {
         loop {
             let frame = self.frames[at as usize].as_ref();
             match &frame.expect("a frame outlives what refers to it").home {
-                Home::Root(tag) => path.push(tag.name.number),
-                Home::Child { frame, index } => {
+                ResultPlace::Root(tag) => path.push(tag.name.number),
+                ResultPlace::Child { frame, index } => {
                     path.push(*index);
                     at = *frame;
                     continue;
                 }
-                Home::Hosted(_, id) => {
+                ResultPlace::Hosted(_, id) => {
                     let above: Vec<u32> = id.path().collect();
                     path.extend(above.iter().rev());
                 }
@@ -1178,7 +1202,7 @@ impl Workers {
     }
 
     /// A job that is away is settled: it must be away, or have been recalled.
-    fn come_back(&mut self, departure: DepartureId) -> Option<Away> {
+    fn come_back(&mut self, departure: DepartureId) -> Option<AwayWork> {
         let job = self.away.remove(&departure);
         // What was recalled may cross its answer: once.
         if job.is_none() && !self.recalled.remove(&departure) {
@@ -1206,10 +1230,10 @@ impl Workers {
             }
         };
         match self.come_back(departure) {
-            Some(Away::Spawned(job)) => {
+            Some(AwayWork::Spawned(job)) => {
                 self.settle(programs, job.frame, job.index, outcome.map(Some));
             }
-            Some(Away::Root(root)) => {
+            Some(AwayWork::Root(root)) => {
                 let finished = match outcome {
                     Ok(result) => Finished::Result(result, false),
                     Err(story) => Finished::Panicked(story),
@@ -1225,15 +1249,15 @@ impl Workers {
         let job = self.come_back(departure);
         self.done.came_back += u64::from(job.is_some());
         match job {
-            Some(Away::Spawned(mut job)) => {
+            Some(AwayWork::Spawned(mut job)) => {
                 job.back = back.after(job.back);
-                job.repairs |= back.repair.marked;
+                job.repairs |= back.history.marked;
                 match job.back.held {
                     true => self.hold_own(job),
                     false => self.queue_again(job),
                 }
             }
-            Some(Away::Root(mut root)) => {
+            Some(AwayWork::Root(mut root)) => {
                 root.back = back.after(root.back);
                 match root.back.held {
                     true => self.hold_root(root),
@@ -1247,7 +1271,7 @@ impl Workers {
     // ---- bounds
 
     /// Is that better than what was known of the root job?
-    pub(super) fn improve(&mut self, root: RootName, found: Found) -> bool {
+    pub(super) fn improve(&mut self, root: RootName, found: BestLeaf) -> bool {
         let known = self.best.get(&root);
         let better = known.is_none_or(|known| found.cost < known.cost);
         if better {
@@ -1261,7 +1285,7 @@ impl Workers {
     }
 
     /// The best that the workers know of a root job.
-    pub(super) fn best_of(&self, root: RootName) -> Option<Found> {
+    pub(super) fn best_of(&self, root: RootName) -> Option<BestLeaf> {
         self.best.get(&root).copied()
     }
 
@@ -1271,15 +1295,15 @@ impl Workers {
     pub(super) fn unsettled(&self) -> usize {
         let children = self.frames.iter().flatten();
         let children = children.flat_map(|frame| &frame.children);
-        let unsettled = children.filter(|child| !matches!(child.is, Child::Done(_)));
+        let unsettled = children.filter(|child| !matches!(child.is, ChildState::Done(_)));
         unsettled.count()
     }
 
     /// The job that is away under that name.
     pub(super) fn id_of(&mut self, departure: DepartureId) -> Option<JobId> {
         match self.away.get(&departure).copied()? {
-            Away::Spawned(job) => Some(self.id(job.frame).child(job.index)),
-            Away::Root(root) => Some(JobId::ROOT.child(root.tag.name.number)),
+            AwayWork::Spawned(job) => Some(self.id(job.frame).child(job.index)),
+            AwayWork::Root(root) => Some(JobId::ROOT.child(root.tag.name.number)),
         }
     }
 
@@ -1300,22 +1324,22 @@ impl Workers {
         if let Some(story) = &self.broken {
             return Err(story.clone());
         }
-        let mut places: BTreeMap<(u32, u32), Child> = BTreeMap::new();
+        let mut places: BTreeMap<(u32, u32), ChildState> = BTreeMap::new();
         let queued = self.lanes.iter().flat_map(|lane| &lane.deque);
-        let queued = queued.map(|job| (job.frame, job.index, Child::Queued));
+        let queued = queued.map(|job| (job.frame, job.index, ChildState::Queued));
         let held = self.held.iter().filter_map(|held| match held {
-            Held::Own(job) => Some((job.frame, job.index, Child::Held)),
-            Held::Root(_) | Held::Hosted(..) => None,
+            HeldWork::Own(job) => Some((job.frame, job.index, ChildState::Held)),
+            HeldWork::Root(_) | HeldWork::Hosted(..) => None,
         });
         let queued = queued.chain(held);
         let away = self.away.values().filter_map(|job| match job {
-            Away::Spawned(job) => Some((job.frame, job.index, Child::Away)),
-            Away::Root(_) => None,
+            AwayWork::Spawned(job) => Some((job.frame, job.index, ChildState::Away)),
+            AwayWork::Root(_) => None,
         });
         let running = self.lanes.iter().flat_map(|lane| &lane.stack);
         let running =
             running.filter_map(|place| match self.frames[*place as usize].as_ref()?.home {
-                Home::Child { frame, index } => Some((frame, index, Child::Running)),
+                ResultPlace::Child { frame, index } => Some((frame, index, ChildState::Running)),
                 _ => None,
             });
         for (frame, index, is) in queued.chain(away).chain(running) {
@@ -1328,7 +1352,7 @@ impl Workers {
             let mut pending = 0;
             for (index, child) in (frame.passed..).zip(&frame.children) {
                 let (found, is) = (places.remove(&(place, index)), child.is);
-                let done = matches!(is, Child::Done(_));
+                let done = matches!(is, ChildState::Done(_));
                 pending += u32::from(!done);
                 if found != (!done).then_some(is) {
                     return Err(format!(

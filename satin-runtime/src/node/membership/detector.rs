@@ -16,7 +16,7 @@ use foca::{
 use rand::{RngExt, SeedableRng, rngs::SmallRng};
 use serde::{Deserialize, Serialize};
 
-use super::super::{Config, Identity, NodeId, Peer};
+use super::super::{Identity, NodeId, Peer, ProtocolConfig};
 
 /// Packets are no larger, so that they fit into a QUIC datagram on any path.
 const LARGEST_PACKET: NonZeroUsize = NonZeroUsize::new(1150).expect("not zero");
@@ -34,14 +34,14 @@ const SUSPICION_PER_DOUBLING: Duration = Duration::from_millis(500);
 pub(super) struct Life {
     pub(super) identity: Arc<Identity>,
     /// What is known of its end. The same life with more of that wins, so that "left" is never taken for "died".
-    pub(super) ending: Ending,
+    pub(super) ending: PresumedEnd,
 }
 
 impl Life {
     fn new(identity: Arc<Identity>) -> Life {
         Life {
             identity,
-            ending: Ending::Unknown,
+            ending: PresumedEnd::Unknown,
         }
     }
 
@@ -78,7 +78,7 @@ impl foca::Identity for Life {
 
 /// How a life ended, if it has.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
-pub(super) enum Ending {
+pub(super) enum PresumedEnd {
     /// It fell silent, which may be the network's fault.
     Unknown,
     /// Its machine says that nobody listens there any more.
@@ -88,7 +88,7 @@ pub(super) enum Ending {
 
 /// What foca found out.
 #[derive(Debug)]
-pub(super) enum News {
+pub(super) enum DetectorNews {
     Up(Arc<Identity>),
     Down(Life),
     Renamed(Life, Life),
@@ -102,16 +102,16 @@ pub(super) enum News {
 struct Effects {
     packets: Vec<(Peer, Vec<u8>)>,
     timers: Vec<(Duration, Timer<Life>)>,
-    news: Vec<News>,
+    news: Vec<DetectorNews>,
 }
 
 impl foca::Runtime<Life> for Effects {
     fn notify(&mut self, notification: Notification<'_, Life>) {
         self.news.push(match notification {
-            Notification::MemberUp(life) => News::Up(Arc::clone(&life.identity)),
-            Notification::MemberDown(life) => News::Down(life.clone()),
-            Notification::Rename(old, new) => News::Renamed(old.clone(), new.clone()),
-            Notification::Rejoin(life) => News::Reborn(Arc::clone(&life.identity)),
+            Notification::MemberUp(life) => DetectorNews::Up(Arc::clone(&life.identity)),
+            Notification::MemberDown(life) => DetectorNews::Down(life.clone()),
+            Notification::Rename(old, new) => DetectorNews::Renamed(old.clone(), new.clone()),
+            Notification::Rejoin(life) => DetectorNews::Reborn(Arc::clone(&life.identity)),
             Notification::Active | Notification::Idle | Notification::Defunct => return,
         });
     }
@@ -138,12 +138,12 @@ pub(super) struct Detector {
 }
 
 /// How long a node of a pool of that size is suspected before it is declared dead.
-pub(crate) fn suspicion(config: &Config, members: usize) -> Duration {
+pub(crate) fn suspicion(config: &ProtocolConfig, members: usize) -> Duration {
     let doublings = members.max(1).ilog2();
     config.suspicion + SUSPICION_PER_DOUBLING * doublings
 }
 
-fn numbers(config: &Config, members: usize) -> foca::Config {
+fn numbers(config: &ProtocolConfig, members: usize) -> foca::Config {
     let doublings = members.max(1).ilog2() as u8;
     foca::Config {
         probe_period: config.probe_period,
@@ -169,7 +169,7 @@ fn numbers(config: &Config, members: usize) -> foca::Config {
 }
 
 impl Detector {
-    pub(super) fn new(me: Arc<Identity>, config: &Config, rng: &mut SmallRng) -> Detector {
+    pub(super) fn new(me: Arc<Identity>, config: &ProtocolConfig, rng: &mut SmallRng) -> Detector {
         let rng = SmallRng::seed_from_u64(rng.random());
         Detector {
             foca: Foca::new(Life::new(me), numbers(config, 1), rng, PostcardCodec),
@@ -206,7 +206,7 @@ impl Detector {
     }
 
     /// It is dead, or left on purpose.
-    pub(super) fn end(&mut self, now: Duration, identity: Arc<Identity>, ending: Ending) {
+    pub(super) fn end(&mut self, now: Duration, identity: Arc<Identity>, ending: PresumedEnd) {
         let life = Life { identity, ending };
         self.apply(now, Member::down(life));
     }
@@ -292,7 +292,7 @@ impl Detector {
         };
         let identity = Arc::clone(&next.identity);
         if self.foca.change_identity(next, &mut self.effects).is_ok() {
-            self.effects.news.push(News::Reborn(identity));
+            self.effects.news.push(DetectorNews::Reborn(identity));
         }
         self.take_timers(now);
     }
@@ -332,7 +332,7 @@ impl Detector {
             if let Some(peer) = direct
                 && self.effects.packets.len() > sent
             {
-                self.effects.news.push(News::Silent(peer));
+                self.effects.news.push(DetectorNews::Silent(peer));
             }
             self.take_timers(now);
         }
@@ -343,7 +343,7 @@ impl Detector {
             if let Timer::ChangeSuspectToDown { member_id, .. } = &timer {
                 let peer = member_id.peer();
                 self.heard.entry(peer).or_default();
-                self.effects.news.push(News::Silent(peer));
+                self.effects.news.push(DetectorNews::Silent(peer));
             }
             let place = (now + after, self.sequence);
             self.timers.insert(place, (now, timer));
@@ -362,7 +362,7 @@ impl Detector {
         self.heard.remove(&peer);
     }
 
-    pub(super) fn take_news(&mut self) -> Vec<News> {
+    pub(super) fn take_news(&mut self) -> Vec<DetectorNews> {
         std::mem::take(&mut self.effects.news)
     }
 
@@ -371,7 +371,7 @@ impl Detector {
     }
 
     /// The pool has so many members now.
-    pub(super) fn resize(&mut self, config: &Config, members: usize) {
+    pub(super) fn resize(&mut self, config: &ProtocolConfig, members: usize) {
         if members.ilog2() != self.sized_for.ilog2() {
             self.sized_for = members;
             let done = self.foca.set_config(numbers(config, members));

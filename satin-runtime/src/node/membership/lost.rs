@@ -19,7 +19,7 @@ use rand::RngExt;
 
 use super::super::{
     Action, Context, Identity, Message, NodeId,
-    expiry::{Limit, ran_out},
+    expiry::{Expiry, ran_out},
 };
 
 /// So many are remembered. Beyond that the oldest of the site with the most entries is forgotten: one of each part that
@@ -128,7 +128,7 @@ impl Lost {
         let Some(missed) = self.missed.pop_front() else {
             return;
         };
-        ran_out(Limit::Redial);
+        ran_out(Expiry::Redial);
         let addr = missed.addr;
         cx.actions.push_back(Action::Connect { addr, peer: None });
         if let Some(member) = cx.view.random(cx.rng) {

@@ -18,16 +18,16 @@ use std::{
 use rand::rngs::SmallRng;
 
 use super::{
-    Action, Config, Context, Identity, Message, Notice, Peer, View,
-    expiry::{Limit, ran_out},
-    repair::End,
+    Action, Context, Identity, Message, Notice, Peer, ProtocolConfig, View,
+    expiry::{Expiry, ran_out},
+    repair::LifeEnd,
     root::Roots,
     shared::Bounds,
 };
 pub(crate) use detector::suspicion;
-use detector::{Detector, Ending, News};
+use detector::{Detector, DetectorNews, PresumedEnd};
 use lost::Lost;
-use search::{Search, Step};
+use search::{Search, SearchStep};
 use watch::Watch;
 
 mod detector;
@@ -46,32 +46,32 @@ const GOODBYES: usize = 64;
 
 /// What others must know.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) enum Change {
+pub(crate) enum MemberChange {
     /// This node is in, or has begun another life.
     Joined,
     /// It is in the view now.
     In(Peer),
     /// It is not in the view any more.
-    Out(Arc<Identity>, Why),
+    Out(Arc<Identity>, Absence),
     /// It is in the view, as before. But this node has begun another life: nothing from before holds between the two.
     Anew(Peer),
 }
 
 /// A change that has not been made in the view yet, in the order of what happened.
 #[derive(Debug)]
-enum Pending {
+enum PendingChange {
     Joined,
     Reborn(Arc<Identity>),
     Anew(Peer),
     In(Arc<Identity>),
-    Out(Peer, Why),
+    Out(Peer, Absence),
     /// Packets that must not leave before.
     Packets(Vec<(Peer, Vec<u8>)>),
 }
 
 /// Why a node is not in the view any more.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Why {
+pub(crate) enum Absence {
     /// It said goodbye.
     Left,
     /// It is dead: its machine says that nobody listens there any more.
@@ -82,16 +82,16 @@ pub(crate) enum Why {
     Reborn,
 }
 
-impl From<Why> for End {
-    fn from(why: Why) -> End {
+impl From<Absence> for LifeEnd {
+    fn from(why: Absence) -> LifeEnd {
         match why {
-            Why::Left | Why::Reborn => End::Left,
-            Why::Gone | Why::Silent => End::Died,
+            Absence::Left | Absence::Reborn => LifeEnd::Left,
+            Absence::Gone | Absence::Silent => LifeEnd::Died,
         }
     }
 }
 
-enum State {
+enum MembershipState {
     Searching(Search),
     In(Box<Detector>, Watch),
     /// The members are given and stay.
@@ -102,10 +102,10 @@ enum State {
 
 /// The detector, and the way in.
 pub struct Membership {
-    state: State,
+    state: MembershipState,
     /// The other sides of the connections that stand, and the connections' epochs.
     links: BTreeMap<Peer, (u64, Identity)>,
-    pending: VecDeque<Pending>,
+    pending: VecDeque<PendingChange>,
     lost: Lost,
     /// The pool said so when it let us in: these, who are not in the view yet, are about to leave.
     draining: BTreeSet<Peer>,
@@ -117,14 +117,14 @@ pub struct Membership {
 
 impl Membership {
     pub(crate) fn new(
-        config: &Config,
+        config: &ProtocolConfig,
         view: &View,
         rng: &mut SmallRng,
         now: Duration,
     ) -> Membership {
         let me = view.me();
         let mut membership = Membership {
-            state: State::Fixed,
+            state: MembershipState::Fixed,
             links: BTreeMap::new(),
             pending: VecDeque::new(),
             lost: Lost::default(),
@@ -134,7 +134,7 @@ impl Membership {
         };
         if me.stamp == Identity::NOT_YET && !config.fixed_members {
             let search = Search::new(config.join.clone(), config.may_found, now);
-            membership.state = State::Searching(search);
+            membership.state = MembershipState::Searching(search);
             return membership;
         }
         if !config.fixed_members {
@@ -146,20 +146,20 @@ impl Membership {
             detector.take_news();
             detector.resize(config, view.len());
             let watch = Watch::new(config, now, rng);
-            membership.state = State::In(Box::new(detector), watch);
+            membership.state = MembershipState::In(Box::new(detector), watch);
         }
         membership
     }
 
     /// Is this node on its way in?
     pub(crate) fn is_searching(&self) -> bool {
-        matches!(self.state, State::Searching(_))
+        matches!(self.state, MembershipState::Searching(_))
     }
 
     /// Those who may be dead: whether they are will be known soon.
     pub(crate) fn suspects(&self) -> BTreeSet<Peer> {
         match &self.state {
-            State::In(detector, _) => detector.suspects(),
+            MembershipState::In(detector, _) => detector.suspects(),
             _ => BTreeSet::new(),
         }
     }
@@ -167,14 +167,14 @@ impl Membership {
     /// When this node was awake for so long as the next timeout asks.
     fn due(&self) -> Option<Duration> {
         match &self.state {
-            State::Searching(search) => Some(search.next_timeout()),
-            State::In(detector, watch) => {
+            MembershipState::Searching(search) => Some(search.next_timeout()),
+            MembershipState::In(detector, watch) => {
                 let others = [detector.next_timeout(), self.lost.next_timeout()];
                 (others.into_iter().flatten())
                     .chain([watch.next_timeout()])
                     .min()
             }
-            State::Fixed | State::Gone => None,
+            MembershipState::Fixed | MembershipState::Gone => None,
         }
     }
 
@@ -188,7 +188,7 @@ impl Membership {
         if let Some(late) = self.due().and_then(|due| now.checked_sub(due + self.slept))
             && late > SLEPT
         {
-            ran_out(Limit::Slept);
+            ran_out(Expiry::Slept);
             self.slept += late;
         }
         now.saturating_sub(self.slept)
@@ -197,11 +197,11 @@ impl Membership {
     pub(crate) fn handle_timeout(&mut self, cx: &mut Context<'_>, root: &mut Roots) {
         let now = self.awake(cx.now);
         if self.begins.take().is_some() {
-            self.pending.push_back(Pending::Joined);
+            self.pending.push_back(PendingChange::Joined);
         }
         match &mut self.state {
-            State::Searching(search) => {
-                if search.handle_timeout(cx, now, self.links.keys().copied()) == Step::Found {
+            MembershipState::Searching(search) => {
+                if search.handle_timeout(cx, now, self.links.keys().copied()) == SearchStep::Found {
                     let founder = Identity {
                         stamp: 0,
                         ..cx.view.me().clone()
@@ -210,7 +210,7 @@ impl Membership {
                     self.come_in(cx, now, founder, Vec::new());
                 }
             }
-            State::In(detector, watch) => {
+            MembershipState::In(detector, watch) => {
                 detector.handle_timeout(now);
                 for (peer, ending) in watch.handle_timeout(cx, now, detector) {
                     if let Some(identity) = shared(cx.view, peer) {
@@ -220,7 +220,7 @@ impl Membership {
                 self.lost.handle_timeout(cx, now);
                 self.absorb(cx, now);
             }
-            State::Fixed | State::Gone => {}
+            MembershipState::Fixed | MembershipState::Gone => {}
         }
     }
 
@@ -247,45 +247,49 @@ impl Membership {
             cx.actions.push_back(Action::Send(*peer, here));
         }
         let watch = Watch::new(cx.config, now, cx.rng);
-        self.state = State::In(Box::new(detector), watch);
-        self.pending.push_back(Pending::Joined);
+        self.state = MembershipState::In(Box::new(detector), watch);
+        self.pending.push_back(PendingChange::Joined);
         self.absorb(cx, now);
     }
 
     /// What the detector found out, and wants to say.
     fn absorb(&mut self, cx: &mut Context<'_>, now: Duration) {
-        let State::In(detector, watch) = &mut self.state else {
+        let MembershipState::In(detector, watch) = &mut self.state else {
             return;
         };
         let mut reborn = false;
         let mut ended = false;
         for news in detector.take_news() {
             match news {
-                News::Up(identity) => self.pending.push_back(Pending::In(identity)),
-                News::Down(life) => {
+                DetectorNews::Up(identity) => self.pending.push_back(PendingChange::In(identity)),
+                DetectorNews::Down(life) => {
                     ended = true;
                     let why = match life.ending {
-                        Ending::Unknown => Why::Silent,
-                        Ending::Gone => Why::Gone,
-                        Ending::OnPurpose => Why::Left,
+                        PresumedEnd::Unknown => Absence::Silent,
+                        PresumedEnd::Gone => Absence::Gone,
+                        PresumedEnd::OnPurpose => Absence::Left,
                     };
-                    self.pending.push_back(Pending::Out(life.peer(), why));
+                    self.pending.push_back(PendingChange::Out(life.peer(), why));
                 }
-                News::Renamed(old, new) => {
+                DetectorNews::Renamed(old, new) => {
                     if old.peer() != new.peer() {
                         let lives = detector.is_active(new.peer());
-                        let why = if lives { Why::Reborn } else { Why::Silent };
-                        self.pending.push_back(Pending::Out(old.peer(), why));
+                        let why = if lives {
+                            Absence::Reborn
+                        } else {
+                            Absence::Silent
+                        };
+                        self.pending.push_back(PendingChange::Out(old.peer(), why));
                         if lives {
-                            self.pending.push_back(Pending::In(new.identity));
+                            self.pending.push_back(PendingChange::In(new.identity));
                         }
                     }
                 }
-                News::Reborn(identity) => {
+                DetectorNews::Reborn(identity) => {
                     reborn = true;
-                    self.pending.push_back(Pending::Reborn(identity));
+                    self.pending.push_back(PendingChange::Reborn(identity));
                 }
-                News::Silent(peer) => {
+                DetectorNews::Silent(peer) => {
                     if cx.view.is_alive(peer) {
                         watch.doubt(cx, peer);
                     }
@@ -297,19 +301,19 @@ impl Membership {
         }
         let packets = detector.take_packets();
         if reborn {
-            self.pending.push_back(Pending::Packets(packets));
+            self.pending.push_back(PendingChange::Packets(packets));
         } else {
             send(cx, packets);
         }
     }
 
     /// Makes the next change in the view.
-    pub(crate) fn poll_change(&mut self, cx: &mut Context<'_>) -> Option<Change> {
+    pub(crate) fn poll_change(&mut self, cx: &mut Context<'_>) -> Option<MemberChange> {
         loop {
             match self.pending.pop_front()? {
-                Pending::Joined => return Some(Change::Joined),
-                Pending::Packets(packets) => send(cx, packets),
-                Pending::Reborn(identity) => {
+                PendingChange::Joined => return Some(MemberChange::Joined),
+                PendingChange::Packets(packets) => send(cx, packets),
+                PendingChange::Reborn(identity) => {
                     for (peer, _) in std::mem::take(&mut self.links) {
                         cx.actions.push_back(Action::Disconnect(peer));
                     }
@@ -317,12 +321,12 @@ impl Membership {
                     let me = identity.peer;
                     let others = cx.view.members().map(|member| member.peer);
                     for peer in others.filter(|peer| *peer != me) {
-                        self.pending.push_front(Pending::Anew(peer));
+                        self.pending.push_front(PendingChange::Anew(peer));
                     }
-                    return Some(Change::Joined);
+                    return Some(MemberChange::Joined);
                 }
-                Pending::Anew(peer) => return Some(Change::Anew(peer)),
-                Pending::In(identity) => {
+                PendingChange::Anew(peer) => return Some(MemberChange::Anew(peer)),
+                PendingChange::In(identity) => {
                     let peer = identity.peer;
                     if cx.view.is_alive(peer) || peer.id == cx.view.me().peer.id {
                         continue;
@@ -335,9 +339,9 @@ impl Membership {
                         cx.view.set_draining(peer);
                     }
                     self.resize(cx);
-                    return Some(Change::In(peer));
+                    return Some(MemberChange::In(peer));
                 }
-                Pending::Out(peer, why) => {
+                PendingChange::Out(peer, why) => {
                     if peer.id == cx.view.me().peer.id {
                         continue;
                     }
@@ -346,29 +350,29 @@ impl Membership {
                     };
                     let who = Identity::clone(&identity);
                     cx.actions.push_back(Action::Tell(match why {
-                        Why::Left => Notice::Left(who),
-                        Why::Gone | Why::Silent | Why::Reborn => Notice::Dead(who),
+                        Absence::Left => Notice::Left(who),
+                        Absence::Gone | Absence::Silent | Absence::Reborn => Notice::Dead(who),
                     }));
                     cx.actions.push_back(Action::Disconnect(peer));
-                    if let State::In(detector, watch) = &mut self.state {
+                    if let MembershipState::In(detector, watch) = &mut self.state {
                         detector.forget(peer);
                         watch.forget(peer);
                     }
                     let now = cx.now.saturating_sub(self.slept);
                     match why {
-                        Why::Silent => self.lost.add(cx, now, &identity),
-                        Why::Gone | Why::Left => self.lost.found(peer.id),
-                        Why::Reborn => {}
+                        Absence::Silent => self.lost.add(cx, now, &identity),
+                        Absence::Gone | Absence::Left => self.lost.found(peer.id),
+                        Absence::Reborn => {}
                     }
                     self.resize(cx);
-                    return Some(Change::Out(identity, why));
+                    return Some(MemberChange::Out(identity, why));
                 }
             }
         }
     }
 
     fn resize(&mut self, cx: &mut Context<'_>) {
-        if let State::In(detector, _) = &mut self.state {
+        if let MembershipState::In(detector, _) = &mut self.state {
             detector.resize(cx.config, cx.view.len());
         }
     }
@@ -376,7 +380,7 @@ impl Membership {
     /// A message of the peer came, whatever it says.
     pub(crate) fn heard(&mut self, cx: &Context<'_>, peer: Peer) {
         let now = cx.now.saturating_sub(self.slept);
-        if let State::In(detector, watch) = &mut self.state {
+        if let MembershipState::In(detector, watch) = &mut self.state {
             detector.heard(now, peer);
             watch.heard(peer);
         }
@@ -389,15 +393,15 @@ impl Membership {
         let link = link.or_insert_with(|| (epoch, identity.clone()));
         link.0 = link.0.max(epoch);
         match &mut self.state {
-            State::Searching(search) => search.connected(cx, peer),
-            State::In(..) => self.meet(cx, now, identity.clone()),
-            State::Fixed | State::Gone => {}
+            MembershipState::Searching(search) => search.connected(cx, peer),
+            MembershipState::In(..) => self.meet(cx, now, identity.clone()),
+            MembershipState::Fixed | MembershipState::Gone => {}
         }
     }
 
     /// It says, or its side of a connection says, that it lives as this.
     fn meet(&mut self, cx: &mut Context<'_>, now: Duration, identity: Identity) {
-        let State::In(detector, watch) = &mut self.state else {
+        let MembershipState::In(detector, watch) = &mut self.state else {
             return;
         };
         watch.heard(identity.peer);
@@ -424,8 +428,8 @@ impl Membership {
         }
         self.links.remove(&peer);
         match &mut self.state {
-            State::Searching(search) => search.disconnected(now, peer),
-            State::In(..) if cx.view.is_alive(peer) => watch::probe(cx, peer),
+            MembershipState::Searching(search) => search.disconnected(now, peer),
+            MembershipState::In(..) if cx.view.is_alive(peer) => watch::probe(cx, peer),
             _ => {}
         }
     }
@@ -438,8 +442,8 @@ impl Membership {
     ) {
         let now = self.awake(cx.now);
         match (&mut self.state, peer) {
-            (State::Searching(search), peer) => search.unreachable(now, addr, peer),
-            (State::In(detector, watch), Some(peer)) if cx.view.is_alive(peer) => {
+            (MembershipState::Searching(search), peer) => search.unreachable(now, addr, peer),
+            (MembershipState::In(detector, watch), Some(peer)) if cx.view.is_alive(peer) => {
                 watch.unreachable(cx, now, peer, detector);
                 self.absorb(cx, now);
             }
@@ -450,7 +454,7 @@ impl Membership {
     /// It may live, but nobody reaches it from here.
     pub(crate) fn cut_off(&mut self, cx: &mut Context<'_>, peer: Peer) {
         let now = self.awake(cx.now);
-        if let State::In(detector, _) = &mut self.state
+        if let MembershipState::In(detector, _) = &mut self.state
             && let Some(identity) = shared(cx.view, peer)
         {
             let text = format!(
@@ -459,7 +463,7 @@ impl Membership {
                 identity.name, identity.addr
             );
             cx.actions.push_back(Action::Tell(Notice::Warning(text)));
-            detector.end(now, identity, Ending::Unknown);
+            detector.end(now, identity, PresumedEnd::Unknown);
             self.absorb(cx, now);
         }
     }
@@ -467,7 +471,7 @@ impl Membership {
     /// Its machine says that nobody listens at its address any more.
     pub(crate) fn gone(&mut self, cx: &mut Context<'_>, peer: Peer) {
         let now = self.awake(cx.now);
-        if let State::In(_, watch) = &mut self.state
+        if let MembershipState::In(_, watch) = &mut self.state
             && cx.view.is_alive(peer)
         {
             watch.gone(cx, now, peer);
@@ -481,7 +485,7 @@ impl Membership {
         may_found: bool,
     ) {
         let now = self.awake(cx.now);
-        if let State::Searching(search) = &mut self.state {
+        if let MembershipState::Searching(search) = &mut self.state {
             search.candidates(now, join, may_found);
         }
     }
@@ -498,13 +502,13 @@ impl Membership {
         for peer in told {
             cx.actions.push_back(Action::Send(peer, Message::Goodbye));
         }
-        self.state = State::Gone;
+        self.state = MembershipState::Gone;
         cx.actions.push_back(Action::End(0));
     }
 
     pub(crate) fn gossip(&mut self, cx: &mut Context<'_>, packet: &[u8]) {
         let now = self.awake(cx.now);
-        if let State::In(detector, _) = &mut self.state {
+        if let MembershipState::In(detector, _) = &mut self.state {
             detector.receive(now, packet);
             self.absorb(cx, now);
         }
@@ -520,11 +524,11 @@ impl Membership {
     ) {
         let now = self.awake(cx.now);
         let answer = match &mut self.state {
-            State::Gone | State::Fixed => return,
+            MembershipState::Gone | MembershipState::Fixed => return,
             // "I am not in myself": it has no stamp.
-            State::Searching(_) => Message::Ask(cx.view.me().clone()),
-            State::In(detector, _) if detector.is_over(from) => Message::Buried(from),
-            State::In(..) => match (root.ended_with(), root.master(cx.view).cloned()) {
+            MembershipState::Searching(_) => Message::Ask(cx.view.me().clone()),
+            MembershipState::In(detector, _) if detector.is_over(from) => Message::Buried(from),
+            MembershipState::In(..) => match (root.ended_with(), root.master(cx.view).cloned()) {
                 (Some(ended), _) => ended,
                 // It was let in, but its welcome was lost; and whoever let it in has named it master, and is gone.
                 (None, Some(master)) if master.peer == from && cx.view.is_alive(from) => {
@@ -537,7 +541,7 @@ impl Membership {
                         None => root.issue_stamp(cx.view),
                     };
                     let welcome = self.welcome_of(cx, root, bounds, &master, &identity);
-                    let State::In(detector, _) = &mut self.state else {
+                    let MembershipState::In(detector, _) = &mut self.state else {
                         return;
                     };
                     detector.insert(now, [Arc::new(identity)]);
@@ -578,7 +582,7 @@ impl Membership {
 
     pub(crate) fn ask(&mut self, cx: &mut Context<'_>, from: Peer, master: &Identity) {
         let now = self.awake(cx.now);
-        if let State::Searching(search) = &mut self.state
+        if let MembershipState::Searching(search) = &mut self.state
             && master.peer.id != cx.view.me().peer.id
         {
             search.told(cx, now, from, master);
@@ -609,7 +613,7 @@ impl Membership {
     /// one then. False if it is not.
     pub(crate) fn readdressed(&mut self, cx: &mut Context<'_>, addr: SocketAddr) -> bool {
         let is_alone = cx.view.len() == 1;
-        let State::In(detector, _) = &mut self.state else {
+        let MembershipState::In(detector, _) = &mut self.state else {
             return false;
         };
         if is_alone {
@@ -633,23 +637,25 @@ impl Membership {
             *known = identity.clone();
         }
         match &mut self.state {
-            State::Searching(search) => search.connected(cx, from),
-            State::In(..) => self.meet(cx, now, identity),
-            State::Fixed | State::Gone => {}
+            MembershipState::Searching(search) => search.connected(cx, from),
+            MembershipState::In(..) => self.meet(cx, now, identity),
+            MembershipState::Fixed | MembershipState::Gone => {}
         }
     }
 
     pub(crate) fn goodbye(&mut self, cx: &mut Context<'_>, from: Peer) {
         let now = self.awake(cx.now);
         match &mut self.state {
-            State::In(detector, _) => {
+            MembershipState::In(detector, _) => {
                 if let Some(identity) = shared(cx.view, from) {
-                    detector.end(now, identity, Ending::OnPurpose);
+                    detector.end(now, identity, PresumedEnd::OnPurpose);
                 }
                 self.absorb(cx, now);
             }
-            State::Fixed => self.pending.push_back(Pending::Out(from, Why::Left)),
-            State::Searching(_) | State::Gone => {}
+            MembershipState::Fixed => self
+                .pending
+                .push_back(PendingChange::Out(from, Absence::Left)),
+            MembershipState::Searching(_) | MembershipState::Gone => {}
         }
     }
 
@@ -658,7 +664,7 @@ impl Membership {
     /// reach it.
     pub(crate) fn missed(&mut self, cx: &mut Context<'_>, who: Identity) {
         let now = self.awake(cx.now);
-        let State::In(detector, _) = &self.state else {
+        let MembershipState::In(detector, _) = &self.state else {
             return;
         };
         if cx.view.is_alive(who.peer) {
@@ -671,7 +677,7 @@ impl Membership {
 
     /// Somebody names a node that is dead in our view: see [`missed`](Membership::missed).
     pub(crate) fn named(&mut self, cx: &mut Context<'_>, from: Peer, who: &Identity) {
-        if let State::In(detector, _) = &self.state
+        if let MembershipState::In(detector, _) = &self.state
             && detector.is_over(who.peer)
         {
             let missed = Message::Missed(who.clone());
@@ -692,11 +698,11 @@ impl Membership {
             return;
         }
         match &mut self.state {
-            State::In(detector, _) => {
+            MembershipState::In(detector, _) => {
                 detector.begin_anew(now);
                 self.absorb(cx, now);
             }
-            State::Searching(search) => {
+            MembershipState::Searching(search) => {
                 let mut me = cx.view.me().clone();
                 me.peer.generation += 1;
                 cx.view.set_me(me);
@@ -705,14 +711,14 @@ impl Membership {
                 }
                 search.restart(now);
             }
-            State::Fixed | State::Gone => {}
+            MembershipState::Fixed | MembershipState::Gone => {}
         }
     }
 
     pub(crate) fn ping(&mut self, cx: &mut Context<'_>, from: Peer, number: u64) {
         let answer = match &self.state {
-            State::In(detector, _) if detector.is_over(from) => Message::Buried(from),
-            State::Gone => return,
+            MembershipState::In(detector, _) if detector.is_over(from) => Message::Buried(from),
+            MembershipState::Gone => return,
             _ => Message::Pong(number),
         };
         cx.actions.push_back(Action::Send(from, answer));

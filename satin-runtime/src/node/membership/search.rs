@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, net::SocketAddr, time::Duration};
 
 use super::super::{
     Action, Context, Identity, Message, Notice, Peer,
-    expiry::{Limit, ran_out},
+    expiry::{Expiry, ran_out},
 };
 
 /// Between dialling one address and the next, while nobody has answered.
@@ -19,7 +19,7 @@ const DEFERENCE: Duration = Duration::from_secs(5);
 const WARN_EVERY: Duration = Duration::from_secs(10);
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Tried {
+enum AddressState {
     NotYet,
     Dialled,
     /// It does not answer, or it is not in either.
@@ -28,7 +28,7 @@ enum Tried {
 
 /// What comes of a step.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Step {
+pub(super) enum SearchStep {
     GoOn,
     Found,
 }
@@ -37,7 +37,7 @@ pub(super) enum Step {
 pub(super) struct Search {
     join: Vec<SocketAddr>,
     may_found: bool,
-    tried: Vec<Tried>,
+    tried: Vec<AddressState>,
     /// A round begins.
     fresh: bool,
     /// The next address to be dialled.
@@ -57,7 +57,7 @@ pub(super) struct Search {
 
 impl Search {
     pub(super) fn new(join: Vec<SocketAddr>, may_found: bool, now: Duration) -> Search {
-        let tried = vec![Tried::NotYet; join.len()];
+        let tried = vec![AddressState::NotYet; join.len()];
         Search {
             join,
             may_found,
@@ -94,7 +94,7 @@ impl Search {
     }
 
     fn begin_round(&mut self, at: Duration) {
-        self.tried = vec![Tried::NotYet; self.join.len()];
+        self.tried = vec![AddressState::NotYet; self.join.len()];
         self.fresh = true;
         self.next = 0;
         self.master = None;
@@ -109,50 +109,53 @@ impl Search {
         cx: &mut Context<'_>,
         now: Duration,
         linked: impl Iterator<Item = Peer>,
-    ) -> Step {
+    ) -> SearchStep {
         if now < self.step {
-            return Step::GoOn;
+            return SearchStep::GoOn;
         }
         let began = *self.began.get_or_insert(now);
         if self.join.is_empty() && self.may_found {
-            return Step::Found; // with nobody to ask it founds at once, whoever else is on the way in already
+            return SearchStep::Found; // with nobody to ask it founds at once, whoever else is on the way in already
         }
         if std::mem::take(&mut self.fresh) {
             linked.for_each(|peer| self.ask_in(cx, peer));
             if !self.asked.is_empty() {
                 self.step = now + STAGGER; // their answers count
-                return Step::GoOn;
+                return SearchStep::GoOn;
             }
         }
         let mine = cx.view.me().addr;
         while self.join.get(self.next) == Some(&mine) {
-            self.tried[self.next] = Tried::InVain;
+            self.tried[self.next] = AddressState::InVain;
             self.next += 1;
         }
         if let Some(addr) = self.join.get(self.next) {
-            self.tried[self.next] = Tried::Dialled;
+            self.tried[self.next] = AddressState::Dialled;
             self.next += 1;
             cx.actions.push_back(Action::Connect {
                 addr: *addr,
                 peer: None,
             });
             self.step = now + STAGGER;
-            return Step::GoOn;
+            return SearchStep::GoOn;
         }
-        let in_vain =
-            self.master.is_none() && self.tried.iter().all(|tried| *tried == Tried::InVain);
+        let in_vain = self.master.is_none()
+            && self
+                .tried
+                .iter()
+                .all(|tried| *tried == AddressState::InVain);
         if !in_vain && now < self.round_ends {
             self.step = self.round_ends;
-            return Step::GoOn;
+            return SearchStep::GoOn;
         }
         let deferent = self.elder && now < began + DEFERENCE;
         let pending = self.master.is_some() || !self.asked.is_empty();
         if self.may_found && !deferent && !pending {
-            return Step::Found;
+            return SearchStep::Found;
         }
         if now >= self.warn {
             self.warn = now + WARN_EVERY;
-            ran_out(Limit::Search);
+            ran_out(Expiry::Search);
             let places: Vec<String> = self.join.iter().map(SocketAddr::to_string).collect();
             let text = format!(
                 "no node of the pool answers at {}: still trying (is one running there, with the same pool name, \
@@ -167,7 +170,7 @@ impl Search {
         }
         self.begin_round(now + self.pause);
         self.pause = (self.pause * 2).min(PAUSE.1);
-        Step::GoOn
+        SearchStep::GoOn
     }
 
     /// A connection stands; whether its other side is in, it will say.
@@ -203,8 +206,8 @@ impl Search {
 
     fn in_vain(&mut self, now: Duration, addr: SocketAddr) {
         for (tried, candidate) in self.tried.iter_mut().zip(&self.join) {
-            if *candidate == addr && *tried == Tried::Dialled {
-                *tried = Tried::InVain;
+            if *candidate == addr && *tried == AddressState::Dialled {
+                *tried = AddressState::InVain;
                 self.step = self.step.min(now);
             }
         }

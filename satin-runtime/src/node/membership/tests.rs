@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, time::Duration};
 
 use super::super::{
-    Config, Event, Identity, Message, Notice, Request,
+    Event, Identity, Message, Notice, ProtocolConfig, Request,
     cluster::{Cluster, Program, Shape, address, mix},
 };
 
@@ -51,7 +51,7 @@ fn deaths(cluster: &Cluster) -> usize {
 /// A founder, and others that join through it.
 fn grown(seed: u64, sites: &[&str]) -> Cluster {
     let mut cluster = Cluster::new(seed);
-    let config = Config::default();
+    let config = ProtocolConfig::default();
     for (index, site) in sites.iter().enumerate() {
         if index == 0 {
             cluster.boot(&config, site, 1);
@@ -68,7 +68,7 @@ fn grown(seed: u64, sites: &[&str]) -> Cluster {
 #[test]
 fn a_node_with_no_one_to_join_founds_at_once() {
     let mut cluster = Cluster::new(1);
-    let founder = cluster.boot(&Config::default(), "here", 1);
+    let founder = cluster.boot(&ProtocolConfig::default(), "here", 1);
     assert!(cluster.run_until(ms(1), |cluster| cluster.joined(founder).is_some()));
     assert_eq!(cluster.joined(founder).unwrap().stamp, 0);
     assert!(was_told(&cluster, founder, |told| matches!(
@@ -81,9 +81,9 @@ fn a_node_with_no_one_to_join_founds_at_once() {
 #[test]
 fn a_founder_founds_though_others_stand_at_the_door_already() {
     let mut cluster = Cluster::new(5);
-    let waits = Config {
+    let waits = ProtocolConfig {
         may_found: false,
-        ..Config::default()
+        ..ProtocolConfig::default()
     };
     let founder = cluster.boot(&waits, "here", 1);
     let joiner = cluster.join(&waits, "there", 1, founder);
@@ -102,7 +102,7 @@ fn a_founder_founds_though_others_stand_at_the_door_already() {
 #[test]
 fn a_node_joins_through_any_member() {
     let mut cluster = grown(2, &["here", "here", "there"]);
-    let config = Config::default();
+    let config = ProtocolConfig::default();
     for through in 0..3 {
         let joiner = cluster.join(&config, "there", 1, through);
         assert!(cluster.run_until(ms(200), |cluster| cluster.joined(joiner).is_some()));
@@ -124,10 +124,10 @@ fn all_start_at_the_same_moment_with_the_same_list() {
         let mut cluster = Cluster::new(seed);
         let addrs: Vec<_> = (0..4).map(address).collect();
         for _ in 0..4 {
-            let config = Config {
+            let config = ProtocolConfig {
                 join: addrs.clone(),
                 may_found: true,
-                ..Config::default()
+                ..ProtocolConfig::default()
             };
             cluster.boot(&config, "here", 1);
         }
@@ -145,9 +145,9 @@ fn all_start_at_the_same_moment_with_the_same_list() {
 #[test]
 fn a_later_one_of_the_list_founds_if_those_before_are_not_there() {
     let mut cluster = Cluster::new(4);
-    let config = Config {
+    let config = ProtocolConfig {
         join: vec![address(77), address(0)],
-        ..Config::default()
+        ..ProtocolConfig::default()
     };
     let node = cluster.boot(&config, "here", 1);
     assert!(cluster.run_until(secs(5), |cluster| cluster.joined(node).is_some()));
@@ -157,10 +157,10 @@ fn a_later_one_of_the_list_founds_if_those_before_are_not_there() {
 fn a_joiner_whose_contact_is_dead_asks_the_next() {
     let mut cluster = grown(5, &["here", "here"]);
     cluster.crash(1);
-    let config = Config {
+    let config = ProtocolConfig {
         join: vec![cluster.addr(1), cluster.addr(0)],
         may_found: false,
-        ..Config::default()
+        ..ProtocolConfig::default()
     };
     let joiner = cluster.boot(&config, "here", 1);
     assert!(cluster.run_until(ms(500), |cluster| cluster.joined(joiner).is_some()));
@@ -169,10 +169,10 @@ fn a_joiner_whose_contact_is_dead_asks_the_next() {
 #[test]
 fn a_joiner_waits_for_a_pool_and_says_so_now_and_then() {
     let mut cluster = Cluster::new(6);
-    let config = Config {
+    let config = ProtocolConfig {
         join: vec![address(1)],
         may_found: false,
-        ..Config::default()
+        ..ProtocolConfig::default()
     };
     let joiner = cluster.boot(&config, "here", 1);
     cluster.run_for(secs(60));
@@ -181,7 +181,7 @@ fn a_joiner_waits_for_a_pool_and_says_so_now_and_then() {
         (2..=7).contains(&warnings),
         "{warnings} warnings in a minute"
     );
-    cluster.boot(&Config::default(), "here", 1);
+    cluster.boot(&ProtocolConfig::default(), "here", 1);
     assert!(cluster.run_until(secs(4), |cluster| cluster.joined(joiner).is_some()));
 }
 
@@ -189,7 +189,7 @@ fn a_joiner_waits_for_a_pool_and_says_so_now_and_then() {
 fn twenty_join_at_once() {
     for seed in 0..5 {
         let mut cluster = grown(seed, &["a", "b", "c"]);
-        let config = Config::default();
+        let config = ProtocolConfig::default();
         for joiner in 0..20 {
             cluster.join(&config, ["a", "b", "c"][joiner % 3], 1, joiner as u32 % 3);
         }
@@ -211,7 +211,7 @@ fn gossip_may_be_lost() {
         let mut cluster = Cluster::new(seed);
         cluster.wire.near.loss = 0.2;
         cluster.wire.far.loss = 0.2;
-        let config = Config::default();
+        let config = ProtocolConfig::default();
         cluster.boot(&config, "a", 1);
         for joiner in 1..10 {
             cluster.join(&config, ["a", "b"][joiner % 2], 1, joiner as u32 / 2);
@@ -406,7 +406,7 @@ fn an_idle_pool_says_little() {
 #[test]
 fn a_joiner_gives_its_stamp_to_whom_it_met_before() {
     let mut cluster = grown(11, &["a", "a"]);
-    let joiner = cluster.join(&Config::default(), "a", 1, 1);
+    let joiner = cluster.join(&ProtocolConfig::default(), "a", 1, 1);
     assert!(cluster.run_until(ms(50), |cluster| {
         let view = cluster.node(1).view();
         let known = view.get(cluster.peer(joiner));
@@ -454,7 +454,12 @@ fn whatever_happens_to_the_others_all_agree_in_the_end() {
                     }
                 }
                 6 if nodes < 20 => {
-                    cluster.join(&Config::default(), ["a", "b", "c"][node as usize % 3], 1, 0);
+                    cluster.join(
+                        &ProtocolConfig::default(),
+                        ["a", "b", "c"][node as usize % 3],
+                        1,
+                        0,
+                    );
                 }
                 _ => {
                     let links = cluster.links();
@@ -510,7 +515,7 @@ fn parts_meet_again_however_long_they_were_apart() {
 
 #[test]
 fn newcomers_look_for_those_who_were_lost_before_they_came() {
-    let config = Config::default();
+    let config = ProtocolConfig::default();
     let mut cluster = grown(3, &["a", "a", "b", "b"]);
     cluster.partition("a", "b");
     cluster.run_for(secs(20));
@@ -574,7 +579,7 @@ fn two_who_lost_each_other_for_good_are_one_pool_as_soon_as_somebody_sees_both()
         let apart = |cluster: &Cluster| (0..2).all(|node| cluster.node(node).view().len() == 1);
         assert!(cluster.run_until(secs(60), apart), "seed {seed}");
         cluster.run_for(secs(60));
-        cluster.join(&Config::default(), "a", 1, 0);
+        cluster.join(&ProtocolConfig::default(), "a", 1, 0);
         assert!(cluster.run_until(secs(120), agrees), "seed {seed}");
         let masters = (0..3).map(|node| cluster.node(node).view().master());
         assert_eq!(masters.collect::<BTreeSet<_>>().len(), 1, "seed {seed}");
@@ -609,7 +614,7 @@ fn whom_only_others_miss_is_looked_for_too() {
     cluster.run_for(secs(120));
     assert!(cluster.dials(0) > before);
     // But a node whose end is known is not.
-    cluster.join(&Config::default(), "a", 1, 0);
+    cluster.join(&ProtocolConfig::default(), "a", 1, 0);
     cluster.run_for(secs(5));
     let left = cluster.node(2).view().me().clone();
     cluster.leave(2);

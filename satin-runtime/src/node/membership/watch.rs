@@ -13,10 +13,10 @@ use rand::{RngExt, rngs::SmallRng};
 
 use super::{
     super::{
-        Action, Config, Context, Message, Peer, View,
-        expiry::{Limit, ran_out},
+        Action, Context, Message, Peer, ProtocolConfig, View,
+        expiry::{Expiry, ran_out},
     },
-    detector::{Detector, Ending, suspicion},
+    detector::{Detector, PresumedEnd, suspicion},
 };
 
 /// A node whose machine says that it is gone may still be heard of so long.
@@ -46,7 +46,7 @@ pub(super) struct Watch {
 }
 
 impl Watch {
-    pub(super) fn new(config: &Config, now: Duration, rng: &mut SmallRng) -> Watch {
+    pub(super) fn new(config: &ProtocolConfig, now: Duration, rng: &mut SmallRng) -> Watch {
         let next = now + config.probe_period.mul_f64(rng.random());
         Watch {
             target: None,
@@ -76,7 +76,7 @@ impl Watch {
         cx: &mut Context<'_>,
         now: Duration,
         detector: &mut Detector,
-    ) -> Vec<(Peer, Ending)> {
+    ) -> Vec<(Peer, PresumedEnd)> {
         if let Some(asked) = self.asked
             && !self.probed
             && now >= asked + self.patience
@@ -99,14 +99,14 @@ impl Watch {
                 let (dead, ending) = match suspicion.incarnation {
                     Some(incarnation) => (
                         detector.is_still_suspect(peer, incarnation),
-                        Ending::Unknown,
+                        PresumedEnd::Unknown,
                     ),
-                    None => (detector.is_active(peer), Ending::Gone),
+                    None => (detector.is_active(peer), PresumedEnd::Gone),
                 };
                 if dead {
                     ran_out(match ending {
-                        Ending::Gone => Limit::Refute,
-                        _ => Limit::Suspicion,
+                        PresumedEnd::Gone => Expiry::Refute,
+                        _ => Expiry::Suspicion,
                     });
                 }
                 dead.then_some((peer, ending))

@@ -5,7 +5,7 @@
 //! master, the way in) has to go on. So a peer that is alive and cannot be connected to is reached by a *circuit*:
 //!
 //! * The node that could not connect asks one of those to whom it is connected, the *relay*, to pass on a
-//!   [`Call`](Relayed::Call). The called one answers by the same way ([`Accept`](Relayed::Accept)) and decides the epoch, which is
+//!   [`RelayedCall`](Relayed::Call). The called one answers by the same way ([`Accept`](Relayed::Accept)) and decides the epoch, which is
 //!   higher than that of any connection either side has known. From then on a circuit is a connection like any other:
 //!   both sides compare their lists, and so on. It ends when either side says so, or when the relay has lost one of
 //!   them; then both are told ([`Broken`](Relayed::Broken)), as they would notice a broken connection, and call anew.
@@ -18,7 +18,7 @@
 //!   circuit.
 //! * A circuit that nobody uses is closed.
 //! * A peer with which something is under way, and that is reached in neither way for
-//!   [`Config::cut_off`](super::Config::cut_off), is declared dead: what is under way comes back on both sides, and
+//!   [`ProtocolConfig::cut_off`](super::Config::cut_off), is declared dead: what is under way comes back on both sides, and
 //!   the peer, which hears of it by gossip, goes on as the next generation.
 //!
 //! A one-way cut is a cut: no connection is made, and none lasts, if one direction is silent.
@@ -32,8 +32,8 @@ use std::{
 use rand::RngExt;
 
 use super::{
-    Action, Config, Context, Identity, Message, Peer,
-    expiry::{Limit, ran_out},
+    Action, Context, Identity, Message, Peer, ProtocolConfig,
+    expiry::{Expiry, ran_out},
     links::{self, Circuit},
     message::{Envelope, Relayed},
 };
@@ -49,7 +49,7 @@ const CALLS: usize = 8;
 /// Between two rounds. Shorter: many small messages while nobody reaches the peer. Longer: a way is found late.
 const ROUND: Duration = Duration::from_secs(1);
 /// After a first attempt to connect directly has failed. Doubled each time up to
-/// [`Config::redial`](super::Config::redial).
+/// [`ProtocolConfig::redial`](super::Config::redial).
 const REDIAL: Duration = Duration::from_millis(500);
 /// A circuit over which nothing was said for so long is closed. (Gossip does not count.)
 const IDLE: Duration = Duration::from_secs(20);
@@ -61,7 +61,7 @@ const PAIRS: usize = 4096;
 const SLEPT: Duration = Duration::from_millis(250);
 
 /// A call that has not been answered.
-struct Call {
+struct RelayedCall {
     via: Peer,
     /// The highest epoch that the caller knew.
     known: u64,
@@ -74,7 +74,7 @@ struct Astray {
     /// Since when it is reached in no way.
     since: Duration,
     held: VecDeque<Message>,
-    call: Option<Call>,
+    call: Option<RelayedCall>,
     /// These were asked in this round.
     asked: BTreeSet<Peer>,
     /// When the next one is asked.
@@ -169,7 +169,11 @@ pub(crate) fn wrap(from: Peer, to: Peer, circuit: Circuit, message: &Message) ->
 }
 
 impl Relay {
-    pub(crate) fn next_timeout(&self, links: &links::Links, config: &Config) -> Option<Duration> {
+    pub(crate) fn next_timeout(
+        &self,
+        links: &links::Links,
+        config: &ProtocolConfig,
+    ) -> Option<Duration> {
         let idle = config.paced(IDLE);
         let due = |(peer, astray): (&Peer, &Astray)| match links.circuit(*peer) {
             Some(_) => astray.redial.min(astray.used + idle),
@@ -296,7 +300,7 @@ impl Relay {
             return;
         }
         if astray.call.is_some() {
-            ran_out(Limit::Call);
+            ran_out(Expiry::Call);
         }
         let direct = cx.links.all_direct();
         let others: Vec<Peer> = direct
@@ -311,7 +315,7 @@ impl Relay {
         astray.asked.insert(via);
         astray.next_call = cx.now + cx.config.paced(CALL_PATIENCE);
         let known = cx.links.known(peer);
-        astray.call = Some(Call {
+        astray.call = Some(RelayedCall {
             via,
             known,
             since: cx.now,
@@ -330,7 +334,7 @@ impl Relay {
         let slept = self.next_timeout(cx.links, cx.config);
         let slept = slept.and_then(|due| cx.now.checked_sub(due).filter(|late| *late > SLEPT));
         if slept.is_some() {
-            ran_out(Limit::Slept);
+            ran_out(Expiry::Slept);
         }
         let mut due = Due::default();
         for peer in self.astray.keys().copied().collect::<Vec<_>>() {
@@ -350,7 +354,7 @@ impl Relay {
                 self.astray.remove(&peer);
                 cx.links.forget_astray(peer);
                 if alive && (held || cx.books.concern(peer)) {
-                    ran_out(Limit::CutOff);
+                    ran_out(Expiry::CutOff);
                     due.cut_off.push(peer);
                 }
             } else {
@@ -388,7 +392,7 @@ impl Relay {
         if cx.now < self.astray.get(&peer)?.used + cx.config.paced(IDLE) {
             return None;
         }
-        ran_out(Limit::CircuitIdle);
+        ran_out(Expiry::CircuitIdle);
         let envelope = Envelope {
             from: cx.view.me().peer,
             to: peer,

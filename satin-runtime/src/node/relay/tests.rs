@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::super::{
-    Config, Event,
+    Event, ProtocolConfig,
     cluster::{Cluster, Path, Program, Shape},
 };
 
@@ -20,7 +20,7 @@ fn busy(seed: u64, sites: &[(&str, u32)]) -> (Cluster, u32) {
     let mut cluster = Cluster::new(seed);
     cluster.wire.far = Path::new(ms(10));
     cluster.wire.idle_timeout = secs(2);
-    cluster.form(&Config::default(), sites, 1);
+    cluster.form(&ProtocolConfig::default(), sites, 1);
     let shape = Shape::Knary {
         width: 4,
         height: 5,
@@ -117,7 +117,7 @@ fn who_cannot_reach_the_master_comes_in_through_another() {
         cluster.run_for(secs(1));
         cluster.partition("a", "b");
         cluster.run_for(ms(400 * seed));
-        let newcomer = cluster.join(&Config::default(), "b", 1, 1 + seed as u32 % 2);
+        let newcomer = cluster.join(&ProtocolConfig::default(), "b", 1, 1 + seed as u32 % 2);
         let is_in = |cluster: &Cluster| cluster.joined(newcomer).is_some();
         assert!(cluster.run_until(secs(15), is_in), "seed {seed}");
         ends_well(&mut cluster, program, secs(120));
@@ -142,7 +142,11 @@ fn values_come_through_a_third() {
         let mut cluster = Cluster::new(seed);
         cluster.wire.far = Path::new(ms(10));
         cluster.wire.idle_timeout = secs(2);
-        cluster.form(&Config::default(), &[("a", 1), ("b", 2), ("c", 1)], 1);
+        cluster.form(
+            &ProtocolConfig::default(),
+            &[("a", 1), ("b", 2), ("c", 1)],
+            1,
+        );
         cluster.run_for(secs(1));
         cluster.partition("a", "b");
         cluster.run_for(secs(10));
@@ -172,11 +176,11 @@ fn who_is_reached_in_no_way_is_declared_dead_and_nobody_waits_for_it() {
         cluster.wire.idle_timeout = secs(2);
         // The third is so far away that a call takes longer than anybody waits for one.
         cluster.wire.far = Path::new(ms(600));
-        let config = Config {
+        let config = ProtocolConfig {
             cut_off: ms(500),
             // They do not die: they are declared dead again and again.
             max_crashes: 1000,
-            ..Config::default()
+            ..ProtocolConfig::default()
         };
         cluster.form(&config, &[("a", 1), ("b", 1), ("c", 1)], 1);
         let shape = Shape::Flat { jobs: 100 };

@@ -3,9 +3,9 @@
 use super::{
     super::{
         Action, Context, DepartureId, Identity, Peer, RepairMode, Rule, Taken, Then, Token,
-        books::{Job, Kind, Source, State},
+        books::{HostedState, Job, JobSource, OutstandingKind},
     },
-    Repair, Why,
+    Repair, ReturnReason,
     crashes::is_company,
     given_up,
 };
@@ -25,7 +25,7 @@ impl Repair {
     fn would_bury(&self, cx: &Context<'_>, thief: Peer, job: &Taken) -> bool {
         let (Taken::Own(_, parcel) | Taken::Hosted(_, parcel)) = job;
         let withdrawn = self.withdrawn.get(&parcel.id) == Some(&thief);
-        parcel.repair.marked && (withdrawn || cx.table.runs_below(&parcel.id, thief))
+        parcel.history.marked && (withdrawn || cx.table.runs_below(&parcel.id, thief))
     }
 
     /// Enters jobs that were taken for that thief as outstanding. The jobs that can go are returned, with their
@@ -42,11 +42,11 @@ impl Repair {
             let (Taken::Own(_, parcel) | Taken::Hosted(_, parcel)) = &mut job;
             let above = cx.books.crashes_above(&parcel.id);
             let victims = above + cx.table.victims((&parcel.id, parcel.fingerprint), cx.view);
-            parcel.repair.crashes = parcel.repair.crashes.max(victims);
+            parcel.history.crashes = parcel.history.crashes.max(victims);
             self.no_more_held(&parcel.id, parcel.fingerprint);
             match job {
                 Taken::Own(departure, parcel) => {
-                    let source = (Source::Own(departure), Kind::Theft);
+                    let source = (JobSource::Own(departure), OutstandingKind::Theft);
                     let token = cx.books.away(to, source, Job::of(&parcel), sent);
                     cx.books.count_above(to, token, above);
                     leaving.push((token, parcel));
@@ -61,12 +61,13 @@ impl Repair {
                     } else if hosted.is_waited_for_by(to) {
                         self.finish(cx, key, Answer::refused("who waits for it asks for work"));
                     } else {
-                        let source = (Source::Hosted(key), Kind::Theft);
+                        let source = (JobSource::Hosted(key), OutstandingKind::Theft);
                         let token = cx.books.away(to, source, Job::of(&parcel), sent);
                         cx.books.count_above(to, token, above);
                         if let Some(hosted) = cx.books.hosted(key) {
                             hosted.held = false;
-                            hosted.state = State::Onwards(to, token, Box::new(parcel.clone()));
+                            hosted.state =
+                                HostedState::Onwards(to, token, Box::new(parcel.clone()));
                         }
                         leaving.push((token, parcel));
                     }
@@ -101,39 +102,45 @@ impl Repair {
     /// Did that peer begin with a job that has taken down others? Then it has run it, and lives.
     pub(super) fn has_survived(cx: &Context<'_>, peer: Peer, token: Token) -> bool {
         let away = cx.books.look_away(peer, token);
-        away.is_some_and(|away| away.begun && away.job.repair.crashes > 0)
+        away.is_some_and(|away| away.begun && away.job.history.crashes > 0)
     }
 
     /// A job that is away comes back undone.
-    pub(super) fn bring_back(&mut self, cx: &mut Context<'_>, peer: Peer, token: Token, why: Why) {
+    pub(super) fn bring_back(
+        &mut self,
+        cx: &mut Context<'_>,
+        peer: Peer,
+        token: Token,
+        why: ReturnReason,
+    ) {
         let Some(away) = cx.books.back(peer, token) else {
             return;
         };
         cx.books.look_again();
         let job = away.job;
         let mut back = Back {
-            repair: job.repair,
-            at_once: matches!(why, Why::Withdrawn | Why::Refused),
+            history: job.history,
+            at_once: matches!(why, ReturnReason::Withdrawn | ReturnReason::Refused),
             held: false,
         };
-        let gone = matches!(why, Why::Ended(_) | Why::Abandoned);
+        let gone = matches!(why, ReturnReason::Ended(_) | ReturnReason::Abandoned);
         if gone {
             let marks = cx.config.repair != RepairMode::Naive && cx.config.obeys(Rule::Mark);
-            back.repair.marked |= marks;
+            back.history.marked |= marks;
             cx.books.tally.repairs += 1;
             if !self.over.is_past(cx.term, &job.id) {
                 self.repairs.insert(job.id.clone());
             }
         }
         let victims = away.above + cx.table.victims((&job.id, job.fingerprint), cx.view);
-        back.repair.crashes = victims;
+        back.history.crashes = victims;
         back.held = victims > 0 && !back.at_once && is_company(cx.view);
-        if why == Why::Missed {
+        if why == ReturnReason::Missed {
             cx.books.tally.misses += 1;
         }
         match away.source {
-            Source::Own(departure) => cx.actions.push_back(Action::PutBack(departure, back)),
-            Source::Hosted(key) => self.restart(cx, key, back),
+            JobSource::Own(departure) => cx.actions.push_back(Action::PutBack(departure, back)),
+            JobSource::Hosted(key) => self.restart(cx, key, back),
         }
     }
 
@@ -146,16 +153,16 @@ impl Repair {
         answer: Answer,
     ) {
         if let Some(away) = cx.books.back(peer, token) {
-            cx.books.tally.hits += u64::from(away.kind == Kind::Claim);
+            cx.books.tally.hits += u64::from(away.kind == OutstandingKind::Claim);
             if !matches!(answer, Answer::Panicked(_)) {
                 cx.table.acquit(cx.now, &away.job.id);
             }
             // Of an orphan the answer is kept here.
             let keeps = match away.source {
-                Source::Hosted(key) => cx.books.look(key).is_some_and(|hosted| hosted.orphan),
-                Source::Own(_) => false,
+                JobSource::Hosted(key) => cx.books.look(key).is_some_and(|hosted| hosted.orphan),
+                JobSource::Own(_) => false,
             };
-            if away.kind == Kind::Theft && !keeps {
+            if away.kind == OutstandingKind::Theft && !keeps {
                 self.close_if_kept(cx, &away.job.id);
             }
             self.close_below(cx, &away.job.id, keeps);
@@ -163,10 +170,10 @@ impl Repair {
         }
     }
 
-    fn answer_source(&mut self, cx: &mut Context<'_>, source: Source, answer: Answer) {
+    fn answer_source(&mut self, cx: &mut Context<'_>, source: JobSource, answer: Answer) {
         match source {
-            Source::Own(departure) => cx.actions.push_back(Action::Deliver(departure, answer)),
-            Source::Hosted(key) => self.finish(cx, key, answer),
+            JobSource::Own(departure) => cx.actions.push_back(Action::Deliver(departure, answer)),
+            JobSource::Hosted(key) => self.finish(cx, key, answer),
         }
     }
 
@@ -195,7 +202,7 @@ impl Repair {
         let wanted = why == Recall::Abandoned
             && cx.config.repair != RepairMode::Naive
             && cx.config.obeys(Rule::Disown);
-        if wanted && away.kind == Kind::Theft {
+        if wanted && away.kind == OutstandingKind::Theft {
             cx.books.outbox(peer).disown.push(token);
         } else {
             self.let_go(cx, peer, token);
@@ -204,7 +211,7 @@ impl Repair {
             cx.table.acquit(cx.now, &away.job.id);
             self.close_below(cx, &away.job.id, false);
             // The orphan is for nobody else: a new run of the parent does not ask for it, or runs the job again.
-            if away.kind == Kind::Claim && cx.config.obeys(Rule::Closed) {
+            if away.kind == OutstandingKind::Claim && cx.config.obeys(Rule::Closed) {
                 cx.table.close(cx.now, &away.job.id);
                 self.closed(cx, &away.job.id);
             }
@@ -224,6 +231,6 @@ impl Repair {
         if let Some(heir) = heir.filter(other) {
             cx.table.hear((cx.actions, cx.now), heir, below);
         }
-        self.bring_back(cx, from, token, Why::Abandoned);
+        self.bring_back(cx, from, token, ReturnReason::Abandoned);
     }
 }

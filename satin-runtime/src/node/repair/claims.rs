@@ -3,9 +3,9 @@
 use super::{
     super::{
         Action, Context, DepartureId, HostedId, Peer, Rule, Token, Wanted,
-        books::{HERE, Job, Kind, Source},
+        books::{HERE, Job, JobSource, OutstandingKind},
     },
-    Repair, Why,
+    Repair, ReturnReason,
 };
 use crate::job::{Back, Parcel};
 
@@ -19,9 +19,9 @@ impl Repair {
         }
         let me = cx.table.me();
         let owner = cx.table.owner(&job.id, job.fingerprint, cx.view);
-        let source = (Source::Own(departure), Kind::Claim);
+        let source = (JobSource::Own(departure), OutstandingKind::Claim);
         let back = Back {
-            repair: job.repair,
+            history: job.history,
             at_once: true,
             held: false,
         };
@@ -96,7 +96,7 @@ impl Repair {
             if let Some(away) = cx.books.outstanding(from, *token) {
                 let name = (&away.job.id, away.job.fingerprint);
                 cx.table.miss(cx.actions, from, name);
-                self.bring_back(cx, from, *token, Why::Missed);
+                self.bring_back(cx, from, *token, ReturnReason::Missed);
             }
         }
     }
@@ -115,7 +115,7 @@ impl Repair {
         came: u64,
         parcel: &Parcel,
     ) -> bool {
-        if !parcel.repair.marked || !cx.config.obeys(Rule::Have) {
+        if !parcel.history.marked || !cx.config.obeys(Rule::Have) {
             return false;
         }
         if cx.books.key(from, token).is_some() {

@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, VecDeque};
 use super::{
     super::{
         Context, Rule,
-        books::{Hosted, State},
+        books::{Hosted, HostedState},
     },
     Repair,
 };
@@ -17,15 +17,15 @@ const ROOT_RESULTS: u32 = 4096;
 
 /// Root jobs that are over, the last few.
 #[derive(Default)]
-pub(super) struct Over {
+pub(super) struct FinishedRoots {
     tags: BTreeSet<RootTag>,
     /// In the order in which they ended.
     order: VecDeque<RootTag>,
 }
 
-impl Over {
+impl FinishedRoots {
     pub(super) fn insert(&mut self, tag: RootTag) {
-        let tag = Over::name(tag);
+        let tag = FinishedRoots::name(tag);
         if self.tags.insert(tag) {
             self.order.push_back(tag);
         }
@@ -47,7 +47,10 @@ impl Over {
     /// Is the root job over of which that job is a part? A root job itself never is: its result stays.
     pub(super) fn is_past(&self, term: u32, id: &JobId) -> bool {
         let number = id.path().next().filter(|_| !id.is_root_job());
-        number.is_some_and(|number| self.tags.contains(&Over::name(RootTag { term, number })))
+        number.is_some_and(|number| {
+            self.tags
+                .contains(&FinishedRoots::name(RootTag { term, number }))
+        })
     }
 }
 
@@ -101,8 +104,9 @@ impl Repair {
     /// `main` is started again.
     pub(crate) fn closed(&mut self, cx: &mut Context<'_>, id: &JobId) {
         for key in cx.books.orphans_below(id) {
-            let stays =
-                |hosted: &Hosted| hosted.id.is_root_job() && matches!(hosted.state, State::Done(_));
+            let stays = |hosted: &Hosted| {
+                hosted.id.is_root_job() && matches!(hosted.state, HostedState::Done(_))
+            };
             if !cx.books.look(key).is_some_and(stays) {
                 self.withdraw_entry(cx, key);
             }

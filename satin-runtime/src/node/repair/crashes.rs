@@ -5,8 +5,8 @@ use std::time::Duration;
 use super::{
     super::{
         Action, Context, HostedId, Peer, Taken, Token, View,
-        books::Kind,
-        expiry::{Limit, ran_out},
+        books::OutstandingKind,
+        expiry::{Expiry, ran_out},
     },
     Repair,
 };
@@ -47,7 +47,8 @@ impl Repair {
     /// now.
     pub(super) fn blame(&mut self, cx: &mut Context<'_>, peer: Peer, token: Token) -> u32 {
         let away = cx.books.outstanding(peer, token);
-        let Some(away) = away.filter(|away| away.kind == Kind::Theft && away.begun) else {
+        let Some(away) = away.filter(|away| away.kind == OutstandingKind::Theft && away.begun)
+        else {
             return 0;
         };
         let name = (&away.job.id, away.job.fingerprint);
@@ -90,7 +91,7 @@ impl Repair {
         match self.release_at {
             Some(_) if alone => self.release(cx),
             Some(Release::Blame(at) | Release::Run(at)) if at <= cx.now => {
-                ran_out(Limit::Held);
+                ran_out(Expiry::Held);
                 // Of what has been held since nobody has been told.
                 if self.blame_self(cx) {
                     self.release_at = Some(Release::Run(cx.now + cx.config.paced(TOLD)));
@@ -121,7 +122,7 @@ impl Repair {
 
     /// A hosted job that has taken down nodes: its origin is asked first, so that it knows that the job has begun here.
     pub(super) fn asks_before(cx: &mut Context<'_>, key: HostedId, parcel: &Parcel) -> bool {
-        if parcel.repair.crashes == 0 {
+        if parcel.history.crashes == 0 {
             return false;
         }
         let Some(hosted) = cx.books.hosted(key).filter(|hosted| !hosted.may_begin) else {

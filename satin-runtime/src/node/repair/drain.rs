@@ -3,9 +3,9 @@
 use super::{
     super::{
         Action, Context, HostedId, Peer, Rule, Token,
-        books::{HERE, State},
+        books::{HERE, HostedState},
     },
-    Given, Repair, Why,
+    Given, Repair, ReturnReason,
 };
 
 impl Repair {
@@ -24,7 +24,7 @@ impl Repair {
                 continue;
             };
             let state = hosted.state.clone();
-            if matches!(state, State::Done(_)) {
+            if matches!(state, HostedState::Done(_)) {
                 continue;
             }
             let name = (hosted.id.clone(), hosted.fingerprint);
@@ -35,7 +35,7 @@ impl Repair {
             for ((peer, token), origin) in waiters {
                 cx.books.unwait(peer, token);
                 match (peer == HERE, origin) {
-                    (true, _) => self.bring_back(cx, HERE, token, Why::Missed),
+                    (true, _) => self.bring_back(cx, HERE, token, ReturnReason::Missed),
                     (false, true) => given.push(Given {
                         origin: peer,
                         token,
@@ -44,13 +44,13 @@ impl Repair {
                 }
             }
             match state {
-                State::Started => self.give_up(cx, key),
-                State::Onwards(peer, token, _) => {
+                HostedState::Started => self.give_up(cx, key),
+                HostedState::Onwards(peer, token, _) => {
                     cx.books.forget(key);
                     cx.books.back(peer, token);
                     cx.books.outbox(peer).disown.push(token);
                 }
-                State::Coming | State::Done(_) => self.abandon(cx, key),
+                HostedState::Coming | HostedState::Done(_) => self.abandon(cx, key),
             }
         }
         given
@@ -74,7 +74,7 @@ impl Repair {
         for key in hosted {
             if let Some(hosted) = cx.books.hosted(key)
                 && !hosted.unwanted
-                && !matches!(hosted.state, State::Done(..))
+                && !matches!(hosted.state, HostedState::Done(..))
             {
                 let waiters: Vec<(Peer, Token)> = hosted.waiters.keys().copied().collect();
                 for (peer, token) in waiters.into_iter().filter(|(peer, _)| *peer != HERE) {

@@ -3,9 +3,9 @@
 use super::{
     super::{
         Action, Context, HostedId, Peer, Rule, Taken, Then, Token,
-        books::{HERE, State},
+        books::{HERE, HostedState},
     },
-    Repair, Why, given_up,
+    Repair, ReturnReason, given_up,
 };
 use crate::job::{Answer, Back, Parcel, Saved};
 
@@ -44,7 +44,7 @@ impl Repair {
             Then::Start(key, parcel) => self.start(cx, key, parcel),
             Then::Refuse(key, name) => {
                 if let Some(hosted) = cx.books.hosted(key)
-                    && hosted.state == State::Coming
+                    && hosted.state == HostedState::Coming
                 {
                     cx.books.hands.no_more_coming();
                     self.finish(
@@ -56,21 +56,21 @@ impl Repair {
             }
             Then::Answer(peer, token, answer) => match answer {
                 Answer::Refused(_) if Repair::has_survived(cx, peer, token) => {
-                    self.bring_back(cx, peer, token, Why::Refused);
+                    self.bring_back(cx, peer, token, ReturnReason::Refused);
                 }
                 Answer::Refused(_) | Answer::Aborted => {
-                    self.bring_back(cx, peer, token, Why::Undone);
+                    self.bring_back(cx, peer, token, ReturnReason::Undone);
                 }
                 answer => self.take_answer(cx, peer, token, answer),
             },
-            Then::Redo(peer, token, _) => self.bring_back(cx, peer, token, Why::Undone),
+            Then::Redo(peer, token, _) => self.bring_back(cx, peer, token, ReturnReason::Undone),
         }
     }
 
     /// A hosted job whose values are here goes to the workers.
     pub(super) fn start(&mut self, cx: &mut Context<'_>, key: HostedId, parcel: Parcel) {
         let hosted = cx.books.look(key);
-        if hosted.is_none_or(|hosted| hosted.state != State::Coming) {
+        if hosted.is_none_or(|hosted| hosted.state != HostedState::Coming) {
             return;
         }
         let victims = cx.table.victims((&parcel.id, parcel.fingerprint), cx.view);
@@ -89,7 +89,7 @@ impl Repair {
     fn give(cx: &mut Context<'_>, key: HostedId) {
         let started = cx.books.hands.give(cx.now);
         if let Some(hosted) = cx.books.hosted(key) {
-            hosted.state = State::Started;
+            hosted.state = HostedState::Started;
             hosted.started = started;
             hosted.since = cx.now;
         }
@@ -99,7 +99,7 @@ impl Repair {
     /// A hosted job that has taken down whoever had it is for others.
     fn hold(&mut self, cx: &mut Context<'_>, key: HostedId, parcel: Parcel) {
         if let Some(hosted) = cx.books.hosted(key) {
-            hosted.state = State::Started;
+            hosted.state = HostedState::Started;
             // No worker that was idle is busy with it.
             hosted.started = 0;
             hosted.held = true;
@@ -111,11 +111,11 @@ impl Repair {
     /// A hosted job that had gone on is done here after all.
     pub(super) fn restart(&mut self, cx: &mut Context<'_>, key: HostedId, back: Back) {
         if let Some(hosted) = cx.books.hosted(key)
-            && let State::Onwards(_, _, parcel) =
-                std::mem::replace(&mut hosted.state, State::Coming)
+            && let HostedState::Onwards(_, _, parcel) =
+                std::mem::replace(&mut hosted.state, HostedState::Coming)
         {
-            let repair = back.repair;
-            let parcel = Parcel { repair, ..*parcel };
+            let history = back.history;
+            let parcel = Parcel { history, ..*parcel };
             cx.books.hands.expect();
             if back.held {
                 self.hold(cx, key, parcel);
@@ -140,7 +140,7 @@ impl Repair {
         }
         if hosted.unwanted {
             self.forget_unwanted(cx, key);
-        } else if hosted.state == State::Started {
+        } else if hosted.state == HostedState::Started {
             cx.books.hands.done();
             self.finish(cx, key, answer);
         }
@@ -169,7 +169,7 @@ impl Repair {
         if matches!(answer, Answer::Result { .. }) {
             cx.table.acquit(cx.now, &hosted.id);
         }
-        hosted.state = State::Done(answer);
+        hosted.state = HostedState::Done(answer);
         let waiters: Vec<((Peer, Token), bool)> = (hosted.waiters.iter())
             .map(|(waiter, is)| (*waiter, is.origin))
             .collect();
@@ -192,7 +192,7 @@ impl Repair {
             match (peer == HERE, undone && !origin) {
                 (true, true) => {
                     cx.books.unwait(HERE, token);
-                    self.bring_back(cx, HERE, token, Why::Missed);
+                    self.bring_back(cx, HERE, token, ReturnReason::Missed);
                 }
                 (true, false) => {
                     cx.books.unwait(HERE, token);
@@ -222,7 +222,7 @@ impl Repair {
         if let Some(hosted) = cx.books.hosted(key)
             && hosted.waiters.is_empty()
             && !hosted.orphan
-            && matches!(hosted.state, State::Done(_))
+            && matches!(hosted.state, HostedState::Done(_))
         {
             cx.books.forget(key);
         }
@@ -232,7 +232,7 @@ impl Repair {
         for token in tokens {
             if let Some(key) = cx.books.key(from, *token)
                 && let Some(hosted) = cx.books.hosted(key)
-                && matches!(hosted.state, State::Done(..))
+                && matches!(hosted.state, HostedState::Done(..))
             {
                 cx.books.unwait(from, *token);
                 Repair::forget_if_idle(cx, key);
@@ -271,23 +271,23 @@ impl Repair {
             return;
         };
         match &hosted.state {
-            State::Started => {
+            HostedState::Started => {
                 if !hosted.unwanted {
                     cx.books.disown(key);
                     cx.actions.push_back(Action::Abort(key));
                 }
             }
-            State::Onwards(peer, token, _) => {
+            HostedState::Onwards(peer, token, _) => {
                 let (peer, token) = (*peer, *token);
                 cx.books.forget(key);
                 cx.books.back(peer, token);
                 self.let_go(cx, peer, token);
             }
-            State::Coming => {
+            HostedState::Coming => {
                 cx.books.hands.no_more_coming();
                 cx.books.forget(key);
             }
-            State::Done(..) => {
+            HostedState::Done(..) => {
                 cx.books.forget(key);
             }
         }

@@ -9,7 +9,7 @@ use rand::seq::IndexedRandom;
 
 use super::super::{
     Action, Context, Message, Peer, Rule,
-    expiry::{Limit, ran_out},
+    expiry::{Expiry, ran_out},
 };
 use crate::job::{Answer, JobId, RootName, RootTag, Saved};
 
@@ -39,7 +39,7 @@ enum Purpose {
     Legacy,
 }
 
-struct Pending {
+struct PendingKeep {
     to: Peer,
     purpose: Purpose,
     again: Duration,
@@ -52,7 +52,7 @@ struct Pending {
 #[derive(Default)]
 pub(crate) struct Keeping {
     number: u64,
-    pending: BTreeMap<u64, Pending>,
+    pending: BTreeMap<u64, PendingKeep>,
     /// Root jobs whose results somebody has, but not everybody who was asked.
     safe: BTreeSet<RootTag>,
     /// The node that is to have the legacy of this one.
@@ -131,7 +131,7 @@ impl Keeping {
         };
         cx.actions.push_back(Action::Send(to, keep));
         let wait = AGAIN + on_the_way(&saved);
-        let pending = Pending {
+        let pending = PendingKeep {
             to,
             purpose,
             again: cx.now + wait,
@@ -152,7 +152,7 @@ impl Keeping {
             if pending.again > cx.now {
                 continue;
             }
-            ran_out(Limit::Keep);
+            ran_out(Expiry::Keep);
             pending.wait *= 2;
             pending.again = cx.now + pending.wait;
             let keep = Message::Keep {
@@ -189,7 +189,7 @@ impl Keeping {
         if sent.is_none_or(|sent| sent.to != from) {
             return;
         }
-        if let Some(Pending { purpose, .. }) = self.pending.remove(&number) {
+        if let Some(PendingKeep { purpose, .. }) = self.pending.remove(&number) {
             match purpose {
                 Purpose::Root(tag) => {
                     self.safe.insert(tag);
@@ -221,7 +221,7 @@ impl Keeping {
             self.heir = None;
         }
         for number in gone {
-            let Some(Pending { purpose, saved, .. }) = self.pending.remove(&number) else {
+            let Some(PendingKeep { purpose, saved, .. }) = self.pending.remove(&number) else {
                 continue;
             };
             let others = self.pending.values();

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::{
     super::{
         Action, Context, Message, Peer, Token,
-        expiry::{Limit, ran_out},
+        expiry::{Expiry, ran_out},
         root::Roots,
     },
     Keeping, Repair,
@@ -21,7 +21,7 @@ const HANDING_OVER: (f64, Duration) = (0.25, Duration::from_secs(2));
 const LAST_WORDS: Duration = Duration::from_millis(500);
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Stage {
+enum LeavingStage {
     /// The node stays.
     Staying,
     /// Jobs that run may end until then.
@@ -56,7 +56,7 @@ pub(crate) enum Begun {
 
 /// How far this node is with leaving.
 pub(crate) struct Leaving {
-    stage: Stage,
+    stage: LeavingStage,
     /// At the latest.
     end: Duration,
     /// `main` is being stopped here.
@@ -70,7 +70,7 @@ pub(crate) struct Leaving {
 impl Default for Leaving {
     fn default() -> Leaving {
         Leaving {
-            stage: Stage::Staying,
+            stage: LeavingStage::Staying,
             end: Duration::MAX,
             yielding: false,
             given: Vec::new(),
@@ -83,16 +83,16 @@ impl Default for Leaving {
 impl Leaving {
     pub(crate) fn next_timeout(&self) -> Option<Duration> {
         match self.stage {
-            Stage::Staying | Stage::Gone => None,
-            Stage::Finishing(until)
-            | Stage::GivingUp(until)
-            | Stage::HandingOver(until)
-            | Stage::LastWords(until) => Some(until.min(self.end)),
+            LeavingStage::Staying | LeavingStage::Gone => None,
+            LeavingStage::Finishing(until)
+            | LeavingStage::GivingUp(until)
+            | LeavingStage::HandingOver(until)
+            | LeavingStage::LastWords(until) => Some(until.min(self.end)),
         }
     }
 
     pub(crate) fn is_leaving(&self) -> bool {
-        self.stage != Stage::Staying
+        self.stage != LeavingStage::Staying
     }
 
     /// A request to leave within that time. On [`Begun::Now`] the caller drains stealing and repair too.
@@ -107,7 +107,7 @@ impl Leaving {
         let handing_over = grace.mul_f64(HANDING_OVER.0).min(HANDING_OVER.1);
         if self.is_leaving() {
             self.end = self.end.min(end);
-            if let Stage::Finishing(until) = &mut self.stage {
+            if let LeavingStage::Finishing(until) = &mut self.stage {
                 *until = (*until).min(end - handing_over);
             }
             return Begun::Before;
@@ -119,7 +119,7 @@ impl Leaving {
         root.drain(cx);
         self.yielding = root.abdicate(cx);
         self.end = end;
-        self.stage = Stage::Finishing(end - handing_over);
+        self.stage = LeavingStage::Finishing(end - handing_over);
         Begun::Now
     }
 
@@ -132,7 +132,7 @@ impl Leaving {
     /// Does what finished children left go to an heir, rather than stay here?
     pub(crate) fn takes(&mut self, saved: Vec<Saved>) -> Option<Vec<Saved>> {
         match self.stage {
-            Stage::Staying => Some(saved),
+            LeavingStage::Staying => Some(saved),
             _ => {
                 self.saved.extend(saved);
                 None
@@ -151,27 +151,27 @@ impl Leaving {
             let (now, end) = (cx.now, self.end);
             let over = |until: Duration| until.min(end) <= now;
             let next = match self.stage {
-                Stage::Staying | Stage::Gone => return false,
-                Stage::Finishing(until) => {
+                LeavingStage::Staying | LeavingStage::Gone => return false,
+                LeavingStage::Finishing(until) => {
                     let at_rest = !self.yielding && cx.books.is_at_rest();
                     if !at_rest && !over(until) {
                         return false;
                     }
                     self.given = repair.give_all_up(cx);
                     let half = (self.end.saturating_sub(cx.now)) / 2;
-                    Stage::GivingUp(cx.now + half)
+                    LeavingStage::GivingUp(cx.now + half)
                 }
-                Stage::GivingUp(until) => {
+                LeavingStage::GivingUp(until) => {
                     if self.yielding || cx.books.is_giving_up() {
                         if !over(until) {
                             return false;
                         }
-                        ran_out(Limit::GivingUp);
+                        ran_out(Expiry::GivingUp);
                     }
                     self.saved.extend(cx.books.legacy());
-                    Stage::HandingOver(self.end)
+                    LeavingStage::HandingOver(self.end)
                 }
-                Stage::HandingOver(until) => {
+                LeavingStage::HandingOver(until) => {
                     // Perhaps some of it came only now.
                     let rest = self.saved[self.handed..].to_vec();
                     self.handed = self.saved.len();
@@ -183,20 +183,20 @@ impl Leaving {
                         if !over(until) {
                             return false;
                         }
-                        ran_out(Limit::HandingOver);
+                        ran_out(Expiry::HandingOver);
                     }
                     let heir = keeping.heir().filter(|_| !keeping.is_bequeathing());
                     self.tell_origins(cx, heir);
-                    Stage::LastWords(cx.now + LAST_WORDS)
+                    LeavingStage::LastWords(cx.now + LAST_WORDS)
                 }
-                Stage::LastWords(until) => {
+                LeavingStage::LastWords(until) => {
                     if !cx.books.is_all_said() {
                         if !over(until) {
                             return false;
                         }
-                        ran_out(Limit::LastWords);
+                        ran_out(Expiry::LastWords);
                     }
-                    self.stage = Stage::Gone;
+                    self.stage = LeavingStage::Gone;
                     return true;
                 }
             };

@@ -5,11 +5,11 @@ use std::time::Duration;
 use super::{
     super::{
         Action, Context, HostedId, Message, Peer, Token,
-        books::{NotSent, State},
-        expiry::{Limit, ran_out},
+        books::{HostedState, NotSent},
+        expiry::{Expiry, ran_out},
         links::Way,
     },
-    Repair, Why,
+    Repair, ReturnReason,
 };
 
 /// If a connection that is needed cannot be made, it is tried again after this. Too small: noise towards what may be
@@ -31,11 +31,12 @@ impl Repair {
                 && let Some(waiter) = hosted.waiters.get_mut(&(peer, token))
             {
                 match &hosted.state {
-                    State::Done(_) if matches!(waiter.sent, Ok(Some(sent)) if sent < epoch) => {
+                    HostedState::Done(_) if matches!(waiter.sent, Ok(Some(sent)) if sent < epoch) =>
+                    {
                         waiter.sent = Err(NotSent);
                         cx.books.outbox(peer).answers.push(token);
                     }
-                    State::Done(_) => {}
+                    HostedState::Done(_) => {}
                     // Perhaps it was a theft, and the word that the job is here already was lost.
                     _ if !waiter.origin => cx.books.outbox(peer).have.push(token),
                     _ if hosted.asks.is_some() => cx.books.outbox(peer).begin.push(token),
@@ -98,7 +99,7 @@ impl Repair {
         });
         let lost: Vec<Token> = lost.map(|(token, _)| token).collect();
         for token in lost {
-            self.bring_back(cx, from, token, Why::Lost);
+            self.bring_back(cx, from, token, ReturnReason::Lost);
         }
         // Jobs that the origin does not wait for: the acknowledgement, or the recall, was lost. Those that came by this
         // connection may have overtaken the list.
@@ -114,7 +115,7 @@ impl Repair {
         let due = self.reconnect.iter().filter(|(_, at)| **at <= cx.now);
         let due: Vec<Peer> = due.map(|(peer, _)| *peer).collect();
         for peer in due {
-            ran_out(Limit::Reconnect);
+            ran_out(Expiry::Reconnect);
             self.reconnect.remove(&peer);
             self.reach(cx, peer);
         }

@@ -46,12 +46,12 @@ use std::{
 
 use super::{Context, Peer};
 use crate::job::{Fingerprint, JobId};
-use closed::Over;
+use closed::FinishedRoots;
 use crashes::Release;
 
 /// How a life ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum End {
+pub(crate) enum LifeEnd {
     /// The node died: a job that it ran may be the reason.
     Died,
     /// The node left on purpose, or goes on as the next generation.
@@ -62,9 +62,9 @@ pub(crate) enum End {
 
 /// Why a job comes back.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Why {
+pub(super) enum ReturnReason {
     /// The life of the peer that had the job is over.
-    Ended(End),
+    Ended(LifeEnd),
     /// The job never arrived.
     Lost,
     /// The job was not run there.
@@ -87,7 +87,7 @@ pub(crate) struct Repair {
     /// Jobs whose claim was withdrawn, and from whom: they do not go back there.
     withdrawn: BTreeMap<JobId, Peer>,
     /// Orphans of these root jobs nobody wants.
-    over: Over,
+    over: FinishedRoots,
     /// When a claim is withdrawn, if the workers can do nothing but wait until then.
     withdraw_at: Option<Duration>,
     /// Jobs here that have taken down nodes: others are to run them.

@@ -3,15 +3,15 @@
 use super::{
     super::{
         Context, HostedId, Identity, Peer, RepairMode, Rule, Token,
-        books::{HERE, Hosted, State},
+        books::{HERE, Hosted, HostedState},
     },
-    End, Repair, Why,
+    LifeEnd, Repair, ReturnReason,
 };
 use crate::job::{Answer, Fingerprint, JobId, Saved};
 
 impl Repair {
     /// The peer's life is over: what it hosted is done again, what is hosted for it becomes an orphan.
-    pub(crate) fn sever(&mut self, cx: &mut Context<'_>, gone: &Identity, end: End) {
+    pub(crate) fn sever(&mut self, cx: &mut Context<'_>, gone: &Identity, end: LifeEnd) {
         let peer = gone.peer;
         // First the announcements, then that they are all; and both before anything is looked up.
         let waiting: Vec<(Token, HostedId)> = cx.books.of(peer).collect();
@@ -25,8 +25,8 @@ impl Repair {
             }
         }
         // Sheets are written in all modes: at departures, and for root jobs.
-        if end != End::Ours {
-            let died = end == End::Died;
+        if end != LifeEnd::Ours {
+            let died = end == LifeEnd::Died;
             cx.table.bury((cx.actions, cx.now), peer, died);
             let strict = cx.config.obeys(Rule::Flushed);
             cx.table.settle(cx.actions, cx.view, strict);
@@ -35,13 +35,13 @@ impl Repair {
         let away = away.into_iter().filter(|_| cx.config.obeys(Rule::PutBack));
         for token in away {
             let victims = match end {
-                End::Died => self.blame(cx, peer, token),
-                End::Left | End::Ours => 0,
+                LifeEnd::Died => self.blame(cx, peer, token),
+                LifeEnd::Left | LifeEnd::Ours => 0,
             };
             if victims >= cx.config.max_crashes {
                 self.give_up_on(cx, gone, (token, victims));
             } else {
-                self.bring_back(cx, peer, token, Why::Ended(end));
+                self.bring_back(cx, peer, token, ReturnReason::Ended(end));
             }
         }
         cx.books.outboxes.remove(&peer);
@@ -60,12 +60,12 @@ impl Repair {
         }
         let others_wait = !hosted.waiters.is_empty();
         let done = match &hosted.state {
-            State::Done(Answer::Refused(_) | Answer::Aborted) => None,
-            State::Done(_) => Some(true),
-            State::Onwards(..) => Some(false),
+            HostedState::Done(Answer::Refused(_) | Answer::Aborted) => None,
+            HostedState::Done(_) => Some(true),
+            HostedState::Onwards(..) => Some(false),
             // No work is lost with the job, and the shared values that it needs may be gone.
-            State::Coming => None,
-            State::Started => Some(false),
+            HostedState::Coming => None,
+            HostedState::Started => Some(false),
         };
         match (cx.config.repair, done) {
             (RepairMode::Naive, _) | (_, None) => {
@@ -76,7 +76,7 @@ impl Repair {
                 }
             }
             (RepairMode::Finished, Some(false)) if !others_wait => {
-                if hosted.state == State::Started {
+                if hosted.state == HostedState::Started {
                     self.give_up(cx, key);
                 } else {
                     self.adopt(cx, key, false);
@@ -132,7 +132,7 @@ impl Repair {
             return;
         };
         let (id, fingerprint) = (&hosted.id, hosted.fingerprint);
-        let is_kept = matches!(hosted.state, State::Done(_)) && !id.is_root_job();
+        let is_kept = matches!(hosted.state, HostedState::Done(_)) && !id.is_root_job();
         let is_spare =
             cx.table.is_covered(id, cx.view) || cx.table.is_kept_before(id, fingerprint, cx.view);
         if is_kept && is_spare {

@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, time::Duration};
 
 use super::super::{
-    Config, Event, Notice, RepairMode, Rule,
+    Event, Notice, ProtocolConfig, RepairMode, Rule,
     cluster::{Cluster, Program, Shape, mix},
 };
 
@@ -31,11 +31,11 @@ fn any(seed: u64) -> Program {
     Program::new(shape, ms(20)).seeded(seed)
 }
 
-fn config(repair: RepairMode) -> Config {
-    Config {
+fn config(repair: RepairMode) -> ProtocolConfig {
+    ProtocolConfig {
         repair,
         max_crashes: 100,
-        ..Config::default()
+        ..ProtocolConfig::default()
     }
 }
 
@@ -59,7 +59,7 @@ fn assert_tidy(cluster: &mut Cluster) {
 }
 
 /// Jobs begun beyond those that there are, when one of six nodes dies in the middle.
-fn done_twice(seed: u64, config: &Config) -> u64 {
+fn done_twice(seed: u64, config: &ProtocolConfig) -> u64 {
     let mut cluster = Cluster::new(seed);
     cluster.form(config, &[("amsterdam", 3), ("delft", 3)], 1);
     let program = cluster.program(tree(7));
@@ -141,7 +141,7 @@ fn an_orphan_that_runs_is_claimed_and_not_done_again() {
 #[test]
 fn a_job_that_kills_its_hosts_is_given_up() {
     let mut cluster = Cluster::new(1);
-    let config = Config {
+    let config = ProtocolConfig {
         max_crashes: 3,
         ..config(RepairMode::Running)
     };

@@ -4,9 +4,9 @@ use super::{
     super::{
         Action, Context, Rule,
         books::HERE,
-        expiry::{Limit, ran_out},
+        expiry::{Expiry, ran_out},
     },
-    Repair, Why,
+    Repair, ReturnReason,
 };
 
 /// A node whose workers say nothing at all for so many times the patience with claims may be one whose workers wait
@@ -46,11 +46,11 @@ impl Repair {
         let claim = cx.books.youngest_claim();
         let Some((owner, token)) = claim.filter(|_| cx.config.obeys(Rule::Withdraw)) else {
             // Hosted jobs that no worker can begin go back to where they are waited for.
-            ran_out(Limit::FullStack);
+            ran_out(Expiry::FullStack);
             cx.actions.push_back(Action::GiveBack);
             return;
         };
-        ran_out(Limit::Claim);
+        ran_out(Expiry::Claim);
         cx.books.tally.withdrawn += 1;
         // The token is void first: an answer that is on its way changes nothing.
         let void = cx.config.obeys(Rule::Tokens);
@@ -60,7 +60,7 @@ impl Repair {
         {
             self.withdrawn.insert(away.job.id.clone(), owner);
         }
-        self.bring_back(cx, owner, token, Why::Withdrawn);
+        self.bring_back(cx, owner, token, ReturnReason::Withdrawn);
         match away {
             Some(away) if !void => cx.books.restore(owner, token, away),
             _ => self.let_go(cx, owner, token),

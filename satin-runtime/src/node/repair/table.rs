@@ -11,8 +11,8 @@ use std::{
 };
 
 use super::super::{
-    Action, Change, NodeId, Page, Peer, View,
-    expiry::{Limit, ran_out},
+    Action, NodeId, Page, Peer, SheetChange, View,
+    expiry::{Expiry, ran_out},
 };
 use crate::job::{Deadly, Fingerprint, JobId, OrphanNews};
 
@@ -40,7 +40,7 @@ const ID_MOST: usize = 64 << 10;
 struct Sheet {
     version: u64,
     /// The changes that made the last versions, one each.
-    log: VecDeque<Change>,
+    log: VecDeque<SheetChange>,
     orphans: BTreeMap<(JobId, Fingerprint), bool>,
     /// And when that was written here.
     flushed: BTreeMap<Peer, Duration>,
@@ -57,29 +57,29 @@ impl Sheet {
             && self.deadly.is_empty()
     }
 
-    fn write(&mut self, change: Change, now: Duration) {
+    fn write(&mut self, change: SheetChange, now: Duration) {
         match &change {
-            Change::Orphan {
+            SheetChange::Orphan {
                 id,
                 fingerprint,
                 finished,
             } => {
                 self.orphans.insert((id.clone(), *fingerprint), *finished);
             }
-            Change::Withdrawn(id, fingerprint) => {
+            SheetChange::Withdrawn(id, fingerprint) => {
                 self.orphans.remove(&(id.clone(), *fingerprint));
             }
-            Change::Flushed(peer) => {
+            SheetChange::Flushed(peer) => {
                 self.flushed.insert(*peer, now);
             }
-            Change::Closed(id) => {
+            SheetChange::Closed(id) => {
                 self.closed.insert(id.clone(), now);
             }
-            Change::Deadly(id, fingerprint, who) => {
+            SheetChange::Deadly(id, fingerprint, who) => {
                 let name = (id.clone(), *fingerprint);
                 self.deadly.entry(name).or_default().insert(*who);
             }
-            Change::Harmless(id, fingerprint) => {
+            SheetChange::Harmless(id, fingerprint) => {
                 self.deadly.remove(&(id.clone(), *fingerprint));
             }
         }
@@ -103,16 +103,16 @@ impl Sheet {
             };
         }
         let orphans = self.orphans.iter();
-        let orphans = orphans.map(|((id, fingerprint), finished)| Change::Orphan {
+        let orphans = orphans.map(|((id, fingerprint), finished)| SheetChange::Orphan {
             id: id.clone(),
             fingerprint: *fingerprint,
             finished: *finished,
         });
-        let flushed = self.flushed.keys().copied().map(Change::Flushed);
-        let closed = self.closed.keys().cloned().map(Change::Closed);
+        let flushed = self.flushed.keys().copied().map(SheetChange::Flushed);
+        let closed = self.closed.keys().cloned().map(SheetChange::Closed);
         let deadly = self.deadly.iter().flat_map(|((id, fingerprint), whom)| {
             let whom = whom.iter();
-            whom.map(|who| Change::Deadly(id.clone(), *fingerprint, *who))
+            whom.map(|who| SheetChange::Deadly(id.clone(), *fingerprint, *who))
         });
         Page {
             owner,
@@ -198,15 +198,15 @@ impl Table {
 
     // ---- the own sheet
 
-    fn write(&mut self, now: Duration, change: Change) {
+    fn write(&mut self, now: Duration, change: SheetChange) {
         self.note_deadly(&change);
         self.sheets.entry(self.me).or_default().write(change, now);
     }
 
-    fn note_deadly(&mut self, change: &Change) {
-        let deadly = matches!(change, Change::Deadly(..));
+    fn note_deadly(&mut self, change: &SheetChange) {
+        let deadly = matches!(change, SheetChange::Deadly(..));
         self.any_deadly |= deadly;
-        self.deadly_changed |= deadly || matches!(change, Change::Harmless(..));
+        self.deadly_changed |= deadly || matches!(change, SheetChange::Harmless(..));
     }
 
     /// Announces that this node has that orphan.
@@ -219,7 +219,7 @@ impl Table {
         if id.as_bytes().len() > ID_MOST {
             return;
         }
-        let change = Change::Orphan {
+        let change = SheetChange::Orphan {
             id: id.clone(),
             fingerprint,
             finished,
@@ -237,14 +237,14 @@ impl Table {
         let own = self.sheets.get(&self.me);
         let key = (id.clone(), fingerprint);
         if own.is_some_and(|own| own.orphans.contains_key(&key)) {
-            self.write(now, Change::Withdrawn(id.clone(), fingerprint));
+            self.write(now, SheetChange::Withdrawn(id.clone(), fingerprint));
             self.strike(actions, id, (fingerprint, self.me));
         }
     }
 
     /// A repair of this node is over: nobody wants anything at or below that job any more.
     pub(crate) fn close(&mut self, now: Duration, id: &JobId) {
-        self.write(now, Change::Closed(id.clone()));
+        self.write(now, SheetChange::Closed(id.clone()));
     }
 
     // ---- jobs that take down whoever runs them
@@ -262,7 +262,7 @@ impl Table {
         let news =
             id.as_bytes().len() <= ID_MOST && known.is_none_or(|known| !known.contains(&who));
         if news {
-            self.write(now, Change::Deadly(name.0, fingerprint, who));
+            self.write(now, SheetChange::Deadly(name.0, fingerprint, who));
         }
         news
     }
@@ -284,7 +284,7 @@ impl Table {
         };
         let names = own.deadly.keys().filter(|(at, _)| is_it(at));
         for (id, fingerprint) in names.cloned().collect::<Vec<_>>() {
-            self.write(now, Change::Harmless(id, fingerprint));
+            self.write(now, SheetChange::Harmless(id, fingerprint));
         }
     }
 
@@ -355,7 +355,7 @@ impl Table {
             (name.clone(), others.copied().collect::<Vec<Peer>>())
         });
         for ((id, fingerprint), others) in blamed.collect::<Vec<_>>() {
-            self.write(now, Change::Harmless(id.clone(), fingerprint));
+            self.write(now, SheetChange::Harmless(id.clone(), fingerprint));
             for who in others {
                 self.blame(now, (&id, fingerprint), who);
             }
@@ -397,7 +397,7 @@ impl Table {
     fn flush(&mut self, now: Duration, peer: Peer) {
         let own = self.sheets.entry(self.me).or_default();
         if !own.flushed.contains_key(&peer) {
-            self.write(now, Change::Flushed(peer));
+            self.write(now, SheetChange::Flushed(peer));
         }
     }
 
@@ -463,7 +463,7 @@ impl Table {
         }
         for change in fresh {
             match &change {
-                Change::Orphan {
+                SheetChange::Orphan {
                     id,
                     fingerprint,
                     finished,
@@ -471,16 +471,16 @@ impl Table {
                     self.announced.push(id.clone());
                     self.enter(actions, id, (*fingerprint, owner), *finished);
                 }
-                Change::Withdrawn(id, fingerprint) => {
+                SheetChange::Withdrawn(id, fingerprint) => {
                     self.strike(actions, id, (*fingerprint, owner));
                 }
                 // A life that is not in the view any more, or never was, has left nothing here that is not announced.
-                Change::Flushed(dead) if !view.is_alive(*dead) => self.flush(now, *dead),
-                Change::Flushed(_) => {}
+                SheetChange::Flushed(dead) if !view.is_alive(*dead) => self.flush(now, *dead),
+                SheetChange::Flushed(_) => {}
                 // Results that are kept there since were kept by a node that knew of the closing.
-                Change::Closed(id) if closed_before.contains_key(id) => {}
-                Change::Closed(id) => self.closed.push(id.clone()),
-                Change::Deadly(..) | Change::Harmless(..) => {}
+                SheetChange::Closed(id) if closed_before.contains_key(id) => {}
+                SheetChange::Closed(id) => self.closed.push(id.clone()),
+                SheetChange::Deadly(..) | SheetChange::Harmless(..) => {}
             }
             self.note_deadly(&change);
             let sheet = self.sheets.entry(owner).or_default();
@@ -728,14 +728,14 @@ impl Table {
             let sheet = self.sheets.get(&owner);
             let name = (id, fingerprint);
             if sheet.is_none_or(|sheet| !sheet.orphans.contains_key(&name)) {
-                ran_out(Limit::Hearsay);
+                ran_out(Expiry::Hearsay);
                 self.strike(actions, &name.0, (fingerprint, owner));
             }
         }
         let dead = self.dead.len();
         self.dead.retain(|_, until| *until > now);
         if self.dead.len() < dead && !self.settled {
-            ran_out(Limit::Flush);
+            ran_out(Expiry::Flush);
         }
         let Some(own) = self.sheets.get_mut(&self.me) else {
             return;
@@ -744,7 +744,7 @@ impl Table {
         own.flushed.retain(|_, at| *at + REMEMBER > now);
         own.closed.retain(|_, at| *at + REMEMBER > now);
         if own.flushed.len() + own.closed.len() < before {
-            ran_out(Limit::Remember);
+            ran_out(Expiry::Remember);
             // The changes are not told one by one any more: the sheet is given out as a whole from here on.
             own.version += 1;
             own.log.clear();

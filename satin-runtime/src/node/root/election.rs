@@ -7,7 +7,7 @@
 //! * **After a moment** ([`SETTLE`]), if it only fell silent: the silence of the others, if it is the network's, is noticed
 //!   within that. Without that moment every partition looks like a master that died alone, because one death is always
 //!   noticed first.
-//! * **After [`Config::partition_wait`](super::super::Config::partition_wait)**, if half of the nodes, or all of another
+//! * **After [`ProtocolConfig::partition_wait`](super::super::Config::partition_wait)**, if half of the nodes, or all of another
 //!   site, fell silent with it; a master that falls silent alone is both in a pool of two, and the latter if it was
 //!   the only node of its site. Without that wait, a short partition makes two pools.
 //! * **Who is next in line** acts too if those before it have had [`PRECEDENCE`] each and did nothing: views that differ for
@@ -18,8 +18,8 @@
 use std::{collections::BTreeSet, time::Duration};
 
 use super::super::{
-    Config, Context, Identity, Peer, View,
-    expiry::{Limit, ran_out},
+    Context, Identity, Peer, ProtocolConfig, View,
+    expiry::{Expiry, ran_out},
     membership,
 };
 
@@ -73,7 +73,7 @@ impl Silent {
 const WINDOW_MOST: Duration = Duration::from_secs(60);
 
 /// Deaths that are noticed so long before or after the master's may be of the same event.
-fn window(config: &Config, members: usize) -> Duration {
+fn window(config: &ProtocolConfig, members: usize) -> Duration {
     (membership::suspicion(config, members) + SETTLE).min(WINDOW_MOST)
 }
 
@@ -92,7 +92,7 @@ pub(super) struct Vacancy {
 
 /// What is to be done about a vacancy.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Step {
+pub(super) enum VacancyStep {
     Wait,
     /// That node, the first in line, is asked whether it knows a master.
     Ask(Peer),
@@ -131,7 +131,7 @@ impl Vacancy {
     /// This node slept: what it was to do meanwhile is done a moment later, once it has heard the others.
     pub(super) fn wake(&mut self, now: Duration) {
         if let Some(late) = now.checked_sub(self.look).filter(|late| *late > SLEPT) {
-            ran_out(Limit::Slept);
+            ran_out(Expiry::Slept);
             self.since += late;
             self.appears = self.appears.max(now + SETTLE);
             self.look = now + SETTLE;
@@ -144,14 +144,14 @@ impl Vacancy {
         cx: &Context<'_>,
         silent: &Silent,
         membership: &membership::Membership,
-    ) -> Step {
+    ) -> VacancyStep {
         let now = cx.now;
         self.look = now + LOOK_AGAIN;
         if now < self.appears {
-            return Step::Wait;
+            return VacancyStep::Wait;
         }
         if self.appears > self.since {
-            ran_out(Limit::Appears);
+            ran_out(Expiry::Appears);
             self.appears = self.since;
         }
         let patience = self.since + cx.config.partition_wait;
@@ -160,7 +160,7 @@ impl Vacancy {
             let few = |loss| matches!(loss, Loss::Few);
             if now < settled || !few(self.loss(cx, silent, membership)) {
                 self.look = self.look.max(settled).min(patience);
-                return Step::Wait;
+                return VacancyStep::Wait;
             }
         }
         let me = cx.view.me();
@@ -169,8 +169,8 @@ impl Vacancy {
         let (before, first) = (before.count(), first.map(|first| first.peer));
         if cx.view.is_draining(me.peer) {
             return match electable(cx.view).next() {
-                Some(_) => Step::Wait,
-                None => Step::Nobody,
+                Some(_) => VacancyStep::Wait,
+                None => VacancyStep::Nobody,
             };
         }
         let turn = match before {
@@ -182,18 +182,18 @@ impl Vacancy {
                 && now >= self.ask + cx.config.paced(ASK_FIRST)
             {
                 self.ask = now;
-                return Step::Ask(first);
+                return VacancyStep::Ask(first);
             }
-            return Step::Wait;
+            return VacancyStep::Wait;
         }
         if before > 0 {
-            ran_out(Limit::Precedence);
+            ran_out(Expiry::Precedence);
         } else if self.silent && now >= patience {
-            ran_out(Limit::PartitionWait);
+            ran_out(Expiry::PartitionWait);
         } else if self.silent {
-            ran_out(Limit::Settle);
+            ran_out(Expiry::Settle);
         }
-        Step::Act
+        VacancyStep::Act
     }
 
     /// How many fell silent together with the master?

@@ -28,11 +28,11 @@ use std::{collections::BTreeSet, time::Duration};
 
 use super::{
     Action, Context, Identity, Message, NodeId, Notice, Peer, View,
-    expiry::{Limit, ran_out},
-    membership::{Membership, Why},
+    expiry::{Expiry, ran_out},
+    membership::{Absence, Membership},
 };
 use crate::job::{OrphanNews, RootName, RootRun};
-use election::{Silent, Step, Vacancy};
+use election::{Silent, Vacancy, VacancyStep};
 
 mod election;
 
@@ -174,7 +174,7 @@ impl Roots {
         }
         let until = self.catching_up.as_ref().map(|catch_up| catch_up.until);
         if until.is_some_and(|until| until <= cx.now) {
-            ran_out(Limit::CatchUp);
+            ran_out(Expiry::CatchUp);
             self.run_main(cx);
         }
     }
@@ -365,10 +365,10 @@ impl Roots {
         &mut self,
         cx: &mut Context<'_>,
         who: &Identity,
-        why: Why,
+        why: Absence,
         membership: &Membership,
     ) {
-        if why == Why::Silent {
+        if why == Absence::Silent {
             self.silent.note(cx.now, who, self.vacancy.as_ref());
         }
         if let Some(catch_up) = &mut self.catching_up {
@@ -377,13 +377,13 @@ impl Roots {
         }
         let master = self.master.as_ref();
         if master.is_some_and(|master| master.peer == who.peer) {
-            self.fallen = matches!(why, Why::Silent | Why::Gone);
+            self.fallen = matches!(why, Absence::Silent | Absence::Gone);
         }
         if self.ended.is_none() && master.is_some_and(|master| master.peer == who.peer) {
             self.vacancy = Some(match why {
-                Why::Left | Why::Gone => Vacancy::new(cx.now, false),
-                Why::Silent => Vacancy::new(cx.now, true),
-                Why::Reborn => Vacancy::until_it_appears(cx),
+                Absence::Left | Absence::Gone => Vacancy::new(cx.now, false),
+                Absence::Silent => Vacancy::new(cx.now, true),
+                Absence::Reborn => Vacancy::until_it_appears(cx),
             });
         }
         self.look(cx, membership);
@@ -414,13 +414,13 @@ impl Roots {
             return;
         };
         match vacancy.step(cx, &self.silent, membership) {
-            Step::Wait => {}
-            Step::Ask(first) => self.tell_master(cx, first),
-            Step::Act => {
+            VacancyStep::Wait => {}
+            VacancyStep::Ask(first) => self.tell_master(cx, first),
+            VacancyStep::Act => {
                 let me = cx.view.me().clone();
                 self.follow(cx, self.term.saturating_add(1), me);
             }
-            Step::Nobody => {
+            VacancyStep::Nobody => {
                 self.vacancy = None;
                 if let Some(master) = &self.master {
                     let (name, site) = (&master.name, &master.site);

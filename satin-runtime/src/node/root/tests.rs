@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use super::super::{
-    Action, Config, Event, Identity, Message, Node, NodeId, Notice, Peer, View,
+    Action, Event, Identity, Message, Node, NodeId, Notice, Peer, ProtocolConfig, View,
     cluster::{Cluster, Path, Program, Shape, Smallest, address, mix},
 };
 use crate::job::{Fingerprint, RootName, RootRun};
@@ -18,9 +18,9 @@ const fn secs(secs: u64) -> Duration {
 
 fn pool(nodes: u32, wanted: u32) -> Cluster {
     let mut cluster = Cluster::new(u64::from(nodes));
-    let config = Config {
+    let config = ProtocolConfig {
         nodes: wanted,
-        ..Config::default()
+        ..ProtocolConfig::default()
     };
     cluster.boot(&config, "a", 1);
     for _ in 1..nodes {
@@ -32,7 +32,7 @@ fn pool(nodes: u32, wanted: u32) -> Cluster {
 /// The nodes of these sites have come in, one after another; the first is master.
 fn grown(seed: u64, sites: &[&str]) -> Cluster {
     let mut cluster = Cluster::new(seed);
-    let config = Config::default();
+    let config = ProtocolConfig::default();
     for (index, site) in sites.iter().enumerate() {
         match index {
             0 => cluster.boot(&config, site, 1),
@@ -87,7 +87,7 @@ fn root_jobs_wait_until_enough_nodes_are_in() {
     cluster.set_main(0, &[program], 0);
     cluster.run_for(secs(5));
     assert_eq!(cluster.ended(0), None);
-    let config = Config::default();
+    let config = ProtocolConfig::default();
     cluster.join(&config, "a", 1, 2);
     assert!(cluster.run_until(secs(2), |cluster| cluster.ended(0) == Some(0)));
 }
@@ -256,8 +256,8 @@ fn who_joins_while_there_is_no_master_gets_in() {
         let mut cluster = grown(seed, &["a", "a", "b", "b"]);
         cluster.crash(0);
         cluster.run_for(ms(150 * (seed % 20)));
-        let joiner = cluster.join(&Config::default(), "b", 1, 2 + seed as u32 % 2);
-        let through_the_elected = cluster.join(&Config::default(), "b", 1, 1);
+        let joiner = cluster.join(&ProtocolConfig::default(), "b", 1, 2 + seed as u32 % 2);
+        let through_the_elected = cluster.join(&ProtocolConfig::default(), "b", 1, 1);
         let all_in = |cluster: &Cluster| {
             cluster.joined(joiner).is_some() && cluster.joined(through_the_elected).is_some()
         };
@@ -279,13 +279,13 @@ fn who_joins_while_there_is_no_master_gets_in() {
 #[test]
 fn who_is_named_master_before_it_hears_that_it_is_in_is_told_by_others() {
     let mut cluster = grown(1, &["a"]);
-    let far = cluster.join(&Config::default(), "b", 1, 0);
+    let far = cluster.join(&ProtocolConfig::default(), "b", 1, 0);
     cluster.set_path("a", "b", Path::new(ms(200)));
     let sees =
         |node: u32, peer: Peer| move |cluster: &Cluster| cluster.node(node).view().is_alive(peer);
     let peer = cluster.peer(far);
     assert!(cluster.run_until(secs(5), sees(0, peer)));
-    let near = cluster.join(&Config::default(), "a", 1, 0);
+    let near = cluster.join(&ProtocolConfig::default(), "a", 1, 0);
     assert!(cluster.run_until(ms(90), sees(near, peer)));
     cluster.break_link(0, far, Duration::ZERO);
     assert!(cluster.joined(far).is_none(), "its welcome is lost");
@@ -382,7 +382,7 @@ fn a_draining_master_has_its_successor_elected_first() {
 fn a_joiner_knows_who_is_about_to_leave() {
     let mut cluster = grown(4, &["a", "a", "a"]);
     cluster.tell(1, Event::Drain(secs(3600)));
-    let joiner = cluster.join(&Config::default(), "a", 1, 2);
+    let joiner = cluster.join(&ProtocolConfig::default(), "a", 1, 2);
     let peer = cluster.peer(1);
     cluster.run_for(ms(300));
     for node in [0, 2, joiner] {
@@ -471,7 +471,7 @@ fn who_names_a_worse_master_is_told_the_better() {
 #[test]
 fn in_a_large_pool_the_news_costs_few_messages() {
     let mut cluster = Cluster::new(5);
-    cluster.form(&Config::default(), &[("a", 100), ("b", 100)], 1);
+    cluster.form(&ProtocolConfig::default(), &[("a", 100), ("b", 100)], 1);
     cluster.run_for(secs(2));
     cluster.crash(0);
     assert!(cluster.run_until(secs(10), |cluster| elected(cluster) == [(1, 1)]));
@@ -507,7 +507,7 @@ fn whatever_happens_there_is_one_master_in_the_end() {
                     }
                 }
                 5 if cluster.nodes() < 20 => {
-                    cluster.join(&Config::default(), one, 1, node);
+                    cluster.join(&ProtocolConfig::default(), one, 1, node);
                 }
                 6 if one != other => cluster.partition(one, other),
                 7 => cluster.heal(),
@@ -588,7 +588,13 @@ fn by_hand(nodes: u32, me: usize) -> (Node, Vec<Identity>) {
     };
     let all: Vec<Identity> = (0..nodes).map(identity).collect();
     let view = View::of(all.iter().cloned().map(Arc::new)).seen_by(all[me].peer);
-    let mut node = Node::formed(Config::default(), view, Box::new(Smallest), 1, ms(0));
+    let mut node = Node::formed(
+        ProtocolConfig::default(),
+        view,
+        Box::new(Smallest),
+        1,
+        ms(0),
+    );
     for (epoch, other) in (1..).zip(&all).filter(|(_, other)| **other != all[me]) {
         let connected = Event::Connected {
             peer: other.clone(),

@@ -25,7 +25,7 @@ use std::{
 };
 
 use super::super::{
-    Action, Config, Context, Lattices, Message, Peer, View, books::Books, message::Cargo,
+    Action, Context, Lattices, Message, Peer, ProtocolConfig, View, books::Books, message::Cargo,
 };
 use crate::job::{Answer, BoundName, Offer, RootName, RootRun, Saved};
 
@@ -72,7 +72,7 @@ struct Told {
 
 /// The best known values, and who knows them.
 pub struct Bounds {
-    /// See [`Config::may_stray`].
+    /// See [`ProtocolConfig::may_stray`].
     may_stray: usize,
     roots: BTreeMap<RootName, OfRoot>,
     /// The latest of which anything was heard.
@@ -81,21 +81,21 @@ pub struct Bounds {
     /// Who is to be told of something.
     pending: BTreeSet<Peer>,
     told: BTreeMap<Peer, Told>,
-    over: Over,
+    over: EndedRoots,
     /// With so many entries those are looked for whose results are kept no longer.
     sweep_at: usize,
 }
 
 /// Root jobs that are over, in the latest term.
 #[derive(Default)]
-struct Over {
+struct EndedRoots {
     /// Those of `main` below that number.
     below: u32,
     /// Those of other threads, in the order in which they ended: no more than [`REMEMBERED`].
     others: VecDeque<RootName>,
 }
 
-impl Over {
+impl EndedRoots {
     fn insert(&mut self, root: RootName) {
         if root.is_of_main() {
             self.below = self.below.max(root.number + 1);
@@ -116,7 +116,7 @@ impl Over {
 }
 
 impl Bounds {
-    pub(crate) fn new(config: &Config) -> Bounds {
+    pub(crate) fn new(config: &ProtocolConfig) -> Bounds {
         Bounds {
             may_stray: config.may_stray,
             roots: BTreeMap::new(),
@@ -124,7 +124,7 @@ impl Bounds {
             version: 0,
             pending: BTreeSet::new(),
             told: BTreeMap::new(),
-            over: Over::default(),
+            over: EndedRoots::default(),
             sweep_at: 0,
         }
     }

@@ -10,7 +10,7 @@ use std::{
 
 use super::super::{
     Action, Message, Peer, View,
-    expiry::{Limit, ran_out},
+    expiry::{Expiry, ran_out},
 };
 use crate::job::{Fingerprint, RootName, RootRun};
 
@@ -132,7 +132,7 @@ impl Homes {
         if late.is_empty() {
             return BTreeSet::new();
         }
-        ran_out(Limit::ComesBack);
+        ran_out(Expiry::ComesBack);
         let is_orphaned = |root: &RootName| {
             let home = root.fingerprint;
             !root.is_of_main() && late.contains(&home) && !is_in(view, home)

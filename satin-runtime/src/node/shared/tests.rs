@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::super::{
-    Action, Config, Event, Message, Token,
+    Action, Event, Message, ProtocolConfig, Token,
     cluster::{self, Cluster, MainIs, Path, Program, Shape, Smallest},
     message::How,
 };
@@ -22,7 +22,7 @@ const fn secs(secs: u64) -> Duration {
 
 fn pool(seed: u64, sites: &[(&str, u32)]) -> Cluster {
     let mut cluster = Cluster::new(seed);
-    cluster.form(&Config::default(), sites, 1);
+    cluster.form(&ProtocolConfig::default(), sites, 1);
     cluster
 }
 
@@ -243,9 +243,9 @@ fn fetches_end_when_nodes_wait_for_each_other() {
         for seed in 0..8 {
             let mut cluster = Cluster::new(seed);
             cluster.wire.near = Path::new(ms(20));
-            let config = Config {
+            let config = ProtocolConfig {
                 claim_patience: ms(100),
-                ..Config::default()
+                ..ProtocolConfig::default()
             };
             cluster.form(&config, &[("here", nodes)], 1);
             cluster.share(vec![7; 1000]);
@@ -390,9 +390,9 @@ fn all_know(cluster: &Cluster, root: RootRun, best: u64) -> bool {
 
 fn quiet(sites: &[(&str, u32)]) -> Cluster {
     let mut cluster = Cluster::new(1);
-    let config = Config {
+    let config = ProtocolConfig {
         fixed_members: true,
-        ..Config::default()
+        ..ProtocolConfig::default()
     };
     cluster.form(&config, sites, 1);
     cluster
@@ -492,7 +492,7 @@ fn a_joiner_hears_the_bounds_with_its_welcome() {
     let root = root(&mut cluster);
     cluster.offer(1, BEST, root, 5);
     cluster.run_for(secs(1));
-    let joiner = cluster.join(&Config::default(), "b", 1, 1);
+    let joiner = cluster.join(&ProtocolConfig::default(), "b", 1, 1);
     let told = |cluster: &Cluster| cluster.bound(joiner, BEST, root) == Some(5);
     assert!(cluster.run_until(ms(100), told));
 }
@@ -787,7 +787,7 @@ fn who_missed_the_end_of_a_root_job_of_another_thread_asks_its_process() {
     cluster.run_for(secs(1));
     let long = cluster.program(Program::new(Shape::Flat { jobs: 1 }, secs(500)));
     let under_way = cluster.start_other(0, long);
-    let joiner = cluster.join(&Config::default(), "a", 1, 1);
+    let joiner = cluster.join(&ProtocolConfig::default(), "a", 1, 1);
     cluster.run_for(secs(1));
     late_offer(&mut cluster, joiner, root);
     late_offer(&mut cluster, joiner, under_way);
@@ -803,7 +803,7 @@ fn who_comes_after_the_end_of_a_process_forgets_its_root_jobs_too() {
     let root = cluster.start_other(3, long);
     cluster.crash(3);
     cluster.run_for(secs(100));
-    let joiner = cluster.join(&Config::default(), "a", 1, 1);
+    let joiner = cluster.join(&ProtocolConfig::default(), "a", 1, 1);
     cluster.run_for(secs(1));
     late_offer(&mut cluster, joiner, root);
     cluster.run_for(secs(100));

@@ -27,7 +27,7 @@ use std::{
 
 use super::super::{
     Action, Context, Lattices, Message, Peer, Then, View,
-    expiry::{Limit, ran_out},
+    expiry::{Expiry, ran_out},
     message::How,
 };
 use crate::job::{Fingerprint, RootName, ValueName};
@@ -111,7 +111,7 @@ struct Hints {
     sites: BTreeMap<Arc<str>, Vec<(Peer, u32)>>,
 }
 
-struct Waiting {
+struct WaitingForValues {
     then: Then,
     missing: BTreeSet<ValueName>,
 }
@@ -120,7 +120,7 @@ struct Waiting {
 #[derive(Default)]
 pub struct Values {
     fetches: BTreeMap<ValueName, Fetch>,
-    waiting: BTreeMap<u64, Waiting>,
+    waiting: BTreeMap<u64, WaitingForValues>,
     number: u64,
     hints: BTreeMap<ValueName, Hints>,
     ready: VecDeque<Then>,
@@ -173,7 +173,7 @@ impl Values {
                 if !std::mem::take(&mut fetch.gets_on) {
                     continue;
                 }
-                ran_out(Limit::Soon);
+                ran_out(Expiry::Soon);
                 for asker in &fetch.askers {
                     cx.actions
                         .push_back(Action::Send(*asker, Message::Soon(*name)));
@@ -181,7 +181,7 @@ impl Values {
             }
         }
         for name in late {
-            ran_out(Limit::Fetch);
+            ran_out(Expiry::Fetch);
             self.next_holder(cx, name);
         }
     }
@@ -199,7 +199,7 @@ impl Values {
         let denied = self.denied.len();
         self.denied.retain(|_, (_, until)| *until > cx.now);
         if self.denied.len() < denied {
-            ran_out(Limit::Denied);
+            ran_out(Expiry::Denied);
         }
     }
 
@@ -267,7 +267,8 @@ impl Values {
             let fetch = self.fetches.get_mut(name).expect("it has begun");
             fetch.waiting.insert(number);
         }
-        self.waiting.insert(number, Waiting { then, missing });
+        self.waiting
+            .insert(number, WaitingForValues { then, missing });
         None
     }
 

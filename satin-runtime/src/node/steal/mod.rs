@@ -29,7 +29,7 @@ pub use rs::Rs;
 use std::time::Duration;
 
 use super::{
-    Action, Config, Context, Message, Peer, Request, Taken, Token,
+    Action, Context, Message, Peer, ProtocolConfig, Request, Taken, Token,
     books::{Outbox, Spare, in_pieces},
 };
 use crate::job::Parcel;
@@ -48,7 +48,7 @@ pub struct Steal {
 }
 
 impl Steal {
-    pub(crate) fn new(config: &Config) -> Steal {
+    pub(crate) fn new(config: &ProtocolConfig) -> Steal {
         Steal {
             thief: Thief::new(config),
             victim: Victim::default(),

@@ -5,16 +5,16 @@ use std::{net::SocketAddr, sync::Arc, time::Duration};
 use rand::{RngExt, SeedableRng, rngs::SmallRng};
 
 use super::super::{
-    Action, Config, Event, Identity, Message, Node, NodeId, Notice, Peer, Policy, RepairMode,
-    Request, Taken, Token, View,
+    Action, Event, Identity, Message, Node, NodeId, Notice, Peer, Policy, ProtocolConfig,
+    RepairMode, Request, Taken, Token, View,
     cluster::{BEST, Cluster, Path, Program, Shape, Smallest},
 };
 use crate::{
     job::{
-        Answer, Fingerprint, JobId, Offer, Parcel, Recall, Repair, RootName, RootRun, RootTag,
+        Answer, Fingerprint, History, JobId, Offer, Parcel, Recall, RootName, RootRun, RootTag,
         Saved,
     },
-    node::{Change, DepartureId, Page},
+    node::{DepartureId, Page, SheetChange},
 };
 
 const MS: Duration = Duration::from_millis(1);
@@ -22,11 +22,11 @@ const MS: Duration = Duration::from_millis(1);
 /// Of the longest answers.
 const MIB: usize = 1 << 20;
 
-fn fixed() -> Config {
-    Config {
+fn fixed() -> ProtocolConfig {
+    ProtocolConfig {
         fixed_members: true,
         root_results: MIB,
-        ..Config::default()
+        ..ProtocolConfig::default()
     }
 }
 
@@ -281,7 +281,7 @@ fn a_request_from_the_dead_takes_no_job() {
 fn policy_mw_asks_the_master_alone() {
     let mut cluster = Cluster::new(1);
     let policy = Policy::Mw;
-    let config = Config { policy, ..fixed() };
+    let config = ProtocolConfig { policy, ..fixed() };
     cluster.form(&config, &[("here", 4)], 1);
     let program = cluster.program(Program::new(knary(5), 5 * MS));
     cluster.start_root(0, program);
@@ -343,7 +343,7 @@ fn by_hand() -> (Node, [Peer; 3]) {
 }
 
 /// The node of that number.
-fn by_hand_as(me: usize, config: Config) -> (Node, [Peer; 3]) {
+fn by_hand_as(me: usize, config: ProtocolConfig) -> (Node, [Peer; 3]) {
     let identity = |number: u32| Identity {
         peer: Peer {
             id: NodeId(u128::from(number)),
@@ -384,7 +384,7 @@ fn parcel() -> Parcel {
         needs: Vec::new(),
         term: 0,
         root: Fingerprint(0),
-        repair: Repair::default(),
+        history: History::default(),
     }
 }
 
@@ -562,7 +562,7 @@ fn any_tree_comes_out_right_whatever_the_network_does() {
         let mut dice = SmallRng::seed_from_u64(seed);
         let mut cluster = Cluster::new(seed);
         let policy = [Policy::Crs, Policy::Rs, Policy::Mw][dice.random_range(0..3)];
-        let config = Config { policy, ..fixed() };
+        let config = ProtocolConfig { policy, ..fixed() };
         let (here, there) = (dice.random_range(2..6), dice.random_range(0..5));
         let threads = dice.random_range(1..4);
         cluster.wire.near.jitter = MS / 10 * dice.random_range(0..3);
@@ -699,12 +699,12 @@ fn that_a_job_is_here_already_is_said_again_after_a_broken_link() {
     let (mut node, [_, first, second]) = by_hand();
     let first_job = vec![(Token(5), parcel())];
     node.handle(MS, received(first, jobs_of(Request(1), first_job)));
-    let marked = Repair {
+    let marked = History {
         marked: true,
         crashes: 0,
     };
     let repair = Parcel {
-        repair: marked,
+        history: marked,
         ..parcel()
     };
     node.handle(
@@ -726,7 +726,7 @@ fn a_claim_that_was_aborted_closes_its_orphan() {
         owner,
         after: 0,
         version: 1,
-        changes: vec![Change::Orphan {
+        changes: vec![SheetChange::Orphan {
             id: job.id.clone(),
             fingerprint: job.fingerprint,
             finished: false,
@@ -743,7 +743,7 @@ fn a_claim_that_was_aborted_closes_its_orphan() {
 
 /// Are others told that nobody wants what they have at or below that job?
 fn is_closed(actions: &[Action], id: &JobId) -> bool {
-    let closed = Change::Closed(id.clone());
+    let closed = SheetChange::Closed(id.clone());
     actions.iter().any(|action| match action {
         Action::Send(_, Message::Table(pages)) => {
             pages.iter().any(|page| page.changes.contains(&closed))
@@ -806,12 +806,12 @@ fn the_results_of_root_jobs_that_are_kept_are_bounded_by_bytes() {
 
 /// The first page of the owner's sheet: these orphans are finished there.
 fn finished(owner: Peer, names: &[(JobId, Fingerprint)]) -> Event {
-    let entries = names.iter().map(|(id, fingerprint)| Change::Orphan {
+    let entries = names.iter().map(|(id, fingerprint)| SheetChange::Orphan {
         id: id.clone(),
         fingerprint: *fingerprint,
         finished: true,
     });
-    let changes: Vec<Change> = entries.collect();
+    let changes: Vec<SheetChange> = entries.collect();
     let version = changes.len() as u64;
     let page = Page {
         owner,
@@ -884,7 +884,7 @@ fn the_answer_of_a_job_closes_what_others_keep_of_it() {
 #[test]
 fn what_a_dead_node_had_is_forgotten_in_all_modes() {
     for repair in [RepairMode::Running, RepairMode::Finished, RepairMode::Naive] {
-        let config = Config { repair, ..fixed() };
+        let config = ProtocolConfig { repair, ..fixed() };
         let (mut node, [_, owner, _]) = by_hand_as(0, config);
         let name = (parcel().id, parcel().fingerprint);
         node.handle(MS, finished(owner, &[name]));
@@ -1107,12 +1107,12 @@ fn a_job_that_was_refused_here_is_taken_in_when_it_comes_again() {
     );
     assert_eq!(started(&mut node), []);
     // Its origin has not said yet that it has heard that.
-    let marked = Repair {
+    let marked = History {
         marked: true,
         crashes: 0,
     };
     let again = Parcel {
-        repair: marked,
+        history: marked,
         ..parcel()
     };
     let jobs = jobs_of(Request(2), vec![(Token(6), again)]);

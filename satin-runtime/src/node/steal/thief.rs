@@ -6,9 +6,9 @@ use rand::RngExt;
 
 use super::{
     super::{
-        Action, Config, Context, Message, Peer, Policy, Request,
+        Action, Context, Message, Peer, Policy, ProtocolConfig, Request,
         books::Hands,
-        expiry::{Limit, ran_out},
+        expiry::{Expiry, ran_out},
     },
     Crs, Mw, Rs,
     numbers::{MOST, REQUEST_PATIENCE, REQUEST_ROUND_TRIPS, RETRY_FIRST, RETRY_LAST, TINY},
@@ -88,7 +88,7 @@ pub(super) struct Thief {
 }
 
 impl Thief {
-    pub(super) fn new(config: &Config) -> Thief {
+    pub(super) fn new(config: &ProtocolConfig) -> Thief {
         let policy: Box<dyn StealPolicy> = match config.policy {
             Policy::Crs => Box::new(Crs),
             Policy::Rs => Box::new(Rs),
@@ -287,7 +287,7 @@ impl Thief {
     pub(super) fn give_up(&mut self, now: Duration) {
         for lane in &mut self.lanes {
             if lane.asked.take_if(|ask| ask.until <= now).is_some() {
-                ran_out(Limit::Request);
+                ran_out(Expiry::Request);
                 lane.failed += 1;
                 lane.giver = None;
             }
