@@ -123,7 +123,7 @@ pub fn may_claim<'a>(id: &JobId, mut hosted: impl Iterator<Item = &'a JobId>) ->
 
 /// Would a repair, run to help out by a worker on whose stack these hosted jobs are, come to lie on top of an orphan that it will
 /// claim? Each would wait for the other.
-pub fn would_bury<'a>(id: &JobId, mut hosted: impl Iterator<Item = &'a JobId>) -> bool {
+pub fn would_deadlock<'a>(id: &JobId, mut hosted: impl Iterator<Item = &'a JobId>) -> bool {
     hosted.any(|orphan| id.is_ancestor_of(orphan))
 }
 
@@ -218,7 +218,7 @@ mod tests {
         let stack = [id(&[0, 1]), id(&[0, 2, 5])];
         assert!(!may_claim(&id(&[0, 1]), stack.iter()));
         assert!(may_claim(&id(&[0, 2]), stack.iter()));
-        assert!(would_bury(&id(&[0, 2]), stack.iter()));
-        assert!(!would_bury(&id(&[0, 3]), stack.iter()));
+        assert!(would_deadlock(&id(&[0, 2]), stack.iter()));
+        assert!(!would_deadlock(&id(&[0, 3]), stack.iter()));
     }
 }

@@ -169,12 +169,12 @@ async fn keep_dialling(net: Rc<Net>, addr: SocketAddr) {
                 continue;
             }
         }
-        return net.turn(|driver, now| settle(driver, now, addr, &outcome));
+        return net.turn(|driver, now| dial_ended(driver, now, addr, &outcome));
     }
 }
 
 /// Tells the node what has become of an attempt. Whether there is to be another one is for the node to say.
-fn settle(
+fn dial_ended(
     driver: &mut Driver,
     now: std::time::Duration,
     addr: SocketAddr,

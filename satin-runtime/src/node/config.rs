@@ -30,7 +30,7 @@ pub enum RepairMode {
 /// without it. See `node/repair/README.md`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Rule {
-    /// Outstanding jobs of a severed peer are put back.
+    /// Outstanding jobs of a peer whose life has ended are put back.
     PutBack,
     /// A job that is put back is marked, and looks itself up.
     Mark,
@@ -48,7 +48,7 @@ pub enum Rule {
     Tokens,
     /// Messages of a life that has ended in the view are dropped.
     Liveness,
-    /// Being declared dead severs all links of the reborn node too.
+    /// A node that is declared dead ends the lives of all its peers too, for itself, before it goes on as the next generation.
     Rebirth,
     /// A thief that has the job already says so.
     Have,
@@ -105,7 +105,7 @@ pub struct ProtocolConfig {
     /// away there is waited for.
     pub cut_off: Duration,
     /// A claim is withdrawn when its node has had nothing else to do for so long. Too small: work is done twice that
-    /// was nearly done. Too large: an orphan that is buried under its own repair costs that much time.
+    /// was nearly done. Too large: an orphan that lies on a stack below its own repair costs that much time.
     pub claim_patience: Duration,
     /// A node keeps so many bytes of results of root jobs for a `main` that is started again, the last ones; the very
     /// last whatever its size. Too small: such a `main` does older ones again. Too large: memory, as long as `main`

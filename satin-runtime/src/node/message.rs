@@ -121,8 +121,8 @@ pub enum Message {
     /// "I am going", after everything has been settled.
     Goodbye,
     /// "You were declared dead: that life of yours is over." Who is told so goes on as the next generation.
-    Buried(Peer),
-    /// "I have lost that one": whoever sees it tells it so, by [`Message::Buried`]; whoever has never heard of it looks for it.
+    DeclaredDead(Peer),
+    /// "I have lost that one": whoever sees it tells it so, by [`Message::DeclaredDead`]; whoever has never heard of it looks for it.
     Missed(Identity),
     /// "Are you there?" Answered by [`Message::Pong`] with the same number.
     Ping(u64),
@@ -233,7 +233,7 @@ impl Message {
                 | M::Welcome { .. }
                 | M::Here(_)
                 | M::Goodbye
-                | M::Buried(_)
+                | M::DeclaredDead(_)
                 | M::Ping(_)
                 | M::Pong(_)
                 | M::Relay(_)

@@ -552,7 +552,7 @@ impl Node {
         cx.table.handle_timeout(cx.actions, now);
         parts.spread.handle_timeout(&mut cx);
         parts.keeping.handle_timeout(&mut cx);
-        self.settle(now);
+        self.pass_on(now);
     }
 
     /// Takes in an event. The actions that follow are polled afterwards.
@@ -662,11 +662,11 @@ impl Node {
             Event::MainEnded(code) if parts.root.main_ended(cx, code) => {}
             Event::MainEnded(_) | Event::Leave => parts.go(cx),
         }
-        self.settle(now);
+        self.pass_on(now);
     }
 
     /// Passes on what one conversation found out and others must know, until there is nothing left.
-    fn settle(&mut self, now: Duration) {
+    fn pass_on(&mut self, now: Duration) {
         loop {
             let (mut cx, mut parts) = self.split(now);
             let cx = &mut cx;
@@ -703,13 +703,13 @@ impl Node {
 
     /// A story says that a peer is dead, where no failure detector runs.
     #[cfg(any(test, feature = "harness"))]
-    pub(crate) fn bury(&mut self, now: Duration, peer: Peer) {
+    pub(crate) fn declare_dead(&mut self, now: Duration, peer: Peer) {
         let gone = self.view.remove(peer);
         let (mut cx, mut parts) = self.split(now);
         if let Some(gone) = gone {
-            parts.sever(&mut cx, &gone, repair::LifeEnd::Died);
+            parts.life_ended(&mut cx, &gone, repair::LifeEnd::Died);
         }
-        self.settle(now);
+        self.pass_on(now);
     }
 }
 
@@ -889,15 +889,15 @@ impl Parts<'_> {
                 }
             }
             MemberChange::Out(gone, why) => {
-                self.sever(cx, &gone, why.into());
-                self.root.sever(cx, &gone, why, self.membership);
+                self.life_ended(cx, &gone, why.into());
+                self.root.life_ended(cx, &gone, why, self.membership);
                 self.look_after_roots(cx);
             }
             MemberChange::Anew(peer) => {
                 if cx.config.obeys(Rule::Rebirth)
                     && let Some(other) = cx.view.get(peer).cloned()
                 {
-                    self.sever(cx, &other, repair::LifeEnd::Ours);
+                    self.life_ended(cx, &other, repair::LifeEnd::Ours);
                 }
                 cx.table.came_back(cx.now, peer);
                 self.steal.joined(cx);
@@ -906,16 +906,16 @@ impl Parts<'_> {
         }
     }
 
-    fn sever(&mut self, cx: &mut Context<'_>, gone: &Identity, end: repair::LifeEnd) {
+    fn life_ended(&mut self, cx: &mut Context<'_>, gone: &Identity, end: repair::LifeEnd) {
         for (other, epoch) in self.relay.forget(cx, gone.peer) {
             self.disconnected(cx, other, epoch);
         }
-        self.shared.sever(cx, gone.peer);
-        self.bounds.sever(cx, gone.peer);
-        cx.homes.sever(cx.now, gone.peer);
-        self.repair.sever(cx, gone, end);
-        self.steal.sever(gone.peer);
-        self.keeping.sever(cx, gone.peer);
+        self.shared.life_ended(cx, gone.peer);
+        self.bounds.life_ended(cx, gone.peer);
+        cx.homes.life_ended(cx.now, gone.peer);
+        self.repair.life_ended(cx, gone, end);
+        self.steal.life_ended(gone.peer);
+        self.keeping.life_ended(cx, gone.peer);
     }
 
     /// Says goodbye, whatever is left undone.
@@ -1087,7 +1087,7 @@ impl Parts<'_> {
                 }
             }
             M::Here(identity) => self.membership.here(cx, from, identity),
-            M::Buried(peer) => self.membership.buried(cx, peer),
+            M::DeclaredDead(peer) => self.membership.declared_dead(cx, peer),
             M::Missed(who) => self.membership.missed(cx, who),
             M::Ping(number) => self.membership.ping(cx, from, number),
             // A pong says only that its sender lives, which has been noted. A relayed message has been taken out of its envelope before.
@@ -1107,7 +1107,7 @@ impl Parts<'_> {
             M::Draining => {
                 self.root.draining(cx, from, self.membership);
                 // A node that leaves keeps nothing any more: another is asked.
-                self.keeping.sever(cx, from);
+                self.keeping.life_ended(cx, from);
             }
             M::Ended { term, master, code } => self.root.ended(cx, from, (term, master), code),
             M::RootsDone(runs) => {

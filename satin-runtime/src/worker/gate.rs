@@ -1063,7 +1063,7 @@ impl Pool {
 
     /// Is there one of those for that worker?
     pub(super) fn has_returned_for(&self, worker: &Worker) -> bool {
-        let fits = |job: &Slot, back| !worker.would_bury(job, back);
+        let fits = |job: &Slot, back| !worker.would_deadlock(job, back);
         self.has_returned() && lock(&self.ledger.books).first_returned(fits).is_some()
     }
 
@@ -1230,7 +1230,7 @@ impl Pool {
             self.sleep.unpark(owner);
         }
         if back.history.marked {
-            self.wake_all_for_task(); // not everybody can run it, see `would_bury`
+            self.wake_all_for_task(); // not everybody can run it, see `would_deadlock`
         } else {
             self.wake_for_any_task();
         }

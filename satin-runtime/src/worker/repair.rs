@@ -15,7 +15,7 @@ use super::{
 use crate::job::{
     Back, Deadly, Fingerprint, History, JobId, Kin, OrphanIndex, OrphanNews, RootRun,
     codec::Effort,
-    orphans::{may_claim, would_bury},
+    orphans::{may_claim, would_deadlock},
     record::{Frame, STAYS, Slot, flag},
 };
 
@@ -207,12 +207,12 @@ impl Worker {
 
     /// Would a repair that this worker runs, to help out, come to lie on top of an orphan that it will claim? Each would
     /// wait for the other. Its parent runs it, or another worker.
-    pub(super) fn would_bury(&self, job: &Slot, back: Back) -> bool {
+    pub(super) fn would_deadlock(&self, job: &Slot, back: Back) -> bool {
         if !back.history.marked || self.with_hosted(<[JobId]>::is_empty) {
             return false;
         }
         let place = self.place_of(job.parent.get(), job.index());
-        place.is_some_and(|(id, _)| self.with_hosted(|hosted| would_bury(&id, hosted.iter())))
+        place.is_some_and(|(id, _)| self.with_hosted(|hosted| would_deadlock(&id, hosted.iter())))
     }
 
     /// A marked job is done: if it had come back, what others keep of it is not wanted any more.

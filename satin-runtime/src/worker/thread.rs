@@ -475,7 +475,7 @@ impl Worker {
     fn steal(&self) -> Option<Found> {
         let count = self.pool().workers();
         self.pool()
-            .next_returned(|job, back| !self.would_bury(job, back))
+            .next_returned(|job, back| !self.would_deadlock(job, back))
             .or_else(|| (1..count).find_map(|step| self.steal_from((self.index + step) % count)))
     }
 

@@ -818,7 +818,7 @@ impl Cluster {
     /// `main` of that node calls a root job, now. Its result is compared with the right one.
     pub fn start_root(&mut self, node: u32, program: u32) -> RootRun {
         let tag = self.begin_root(node, program);
-        self.settle(node);
+        self.run_node(node);
         tag
     }
 
@@ -849,7 +849,7 @@ impl Cluster {
     pub fn set_main(&mut self, node: u32, programs: &[u32], code: i32) {
         self.slot_mut(node).main = Some(Main::new(programs, Some(code)));
         self.go_on_with_main(node);
-        self.settle(node);
+        self.run_node(node);
     }
 
     /// As [`set_main`](Cluster::set_main) for whoever is, or becomes, master: also for nodes to come. Without a code the
@@ -862,7 +862,7 @@ impl Cluster {
         self.main = Some(main);
         for node in 0..self.nodes() {
             self.go_on_with_main(node);
-            self.settle(node);
+            self.run_node(node);
         }
     }
 
@@ -910,7 +910,7 @@ impl Cluster {
             if let Some(main) = &mut self.slot_mut(node).main {
                 main.code = Some(code);
                 self.go_on_with_main(node);
-                self.settle(node);
+                self.run_node(node);
             }
         }
     }
@@ -956,7 +956,7 @@ impl Cluster {
     /// Something happens to a node.
     pub fn tell(&mut self, node: u32, event: Event) {
         self.slot_mut(node).workers.events.push_back(event);
-        self.settle(node);
+        self.run_node(node);
     }
 
     /// A message comes that nobody of this cluster sent, on the link that stands between the two if there is one.
@@ -1108,14 +1108,14 @@ impl Cluster {
     }
 
     /// Everybody alive is told that a node is dead, as if membership had found out.
-    pub fn bury(&mut self, node: u32) {
+    pub fn declare_dead(&mut self, node: u32) {
         let peer = self.peer(node);
         for other in (0..self.nodes()).filter(|other| *other != node) {
             if self.slot(other).alive {
                 let now = self.now;
                 let slot = self.slot_mut(other);
-                slot.node.bury(slot.clock.reads(now), peer);
-                self.settle(other);
+                slot.node.declare_dead(slot.clock.reads(now), peer);
+                self.run_node(other);
             }
         }
     }
@@ -1292,7 +1292,7 @@ impl Cluster {
                         epoch,
                         message: *message,
                     });
-                    self.settle(to);
+                    self.run_node(to);
                 }
             }
             Happening::Timeout(node) => {
@@ -1305,16 +1305,16 @@ impl Cluster {
                     if slot.born == now || due.is_some_and(|due| due <= reading) {
                         slot.node.handle_timeout(reading);
                     }
-                    self.settle(node);
+                    self.run_node(node);
                 }
             }
             Happening::BurstOver(node, lane) => {
                 self.slot_mut(node).workers.burst_over(lane);
-                self.settle(node);
+                self.run_node(node);
             }
             Happening::Publish(node) => {
                 self.slot_mut(node).workers.published();
-                self.settle(node);
+                self.run_node(node);
             }
             Happening::Open {
                 from,
@@ -1466,8 +1466,8 @@ impl Cluster {
             };
             self.slot_mut(node).workers.events.push_back(connected);
         }
-        self.settle(from);
-        self.settle(to);
+        self.run_node(from);
+        self.run_node(to);
     }
 
     fn lose(&mut self, node: u32, other: u32, epoch: u64) {
@@ -1588,7 +1588,7 @@ impl Cluster {
     // ---- a node's turn
 
     /// Everything that follows at this moment from what happened to a node.
-    fn settle(&mut self, index: u32) {
+    fn run_node(&mut self, index: u32) {
         loop {
             let now = self.now;
             let slot = &mut self.slots[index as usize];

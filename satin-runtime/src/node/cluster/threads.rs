@@ -39,7 +39,7 @@ impl Cluster {
         slot.others.insert(tag, OtherRoot { program, outcome });
         slot.workers.events.push_back(Event::RootStarted(tag));
         slot.workers.start_root(tag, program, work);
-        self.settle(node);
+        self.run_node(node);
         tag
     }
 

@@ -163,7 +163,7 @@ pub(super) fn message(message: &Message) -> Option<String> {
         M::Welcome { stamp, term, .. } => format!("welcome, stamp {stamp}, term {term}"),
         M::Here(identity) => format!("is in as {}", name(identity.peer)),
         M::Goodbye => "goodbye".into(),
-        M::Buried(peer) => format!("{} was declared dead", name(*peer)),
+        M::DeclaredDead(peer) => format!("{} was declared dead", name(*peer)),
         M::Master { term, master, .. } => format!("{} is master of term {term}", name(master.peer)),
         M::Ended { code, .. } => format!("the pool has ended with {code}"),
         M::RootsDone(tags) => {

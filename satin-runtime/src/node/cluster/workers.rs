@@ -16,7 +16,7 @@ use super::{
 use crate::job::{
     Answer, Back, Deadly, Fingerprint, History, JobId, Kin, Offer, OrphanIndex, OrphanNews, Parcel,
     Recall, RootName, RootRun, Saved, ValueName,
-    orphans::{may_claim, would_bury},
+    orphans::{may_claim, would_deadlock},
 };
 
 /// What a leaf says that panics, see [`Program::panics`].
@@ -538,14 +538,14 @@ impl ImaginaryWorkers {
     fn find(&mut self, programs: &[Program], lane: u32) -> bool {
         let own = &self.lanes[lane as usize];
         let room = own.stack.len() < self.nesting;
-        let place = (own.deque.iter()).rposition(|job| !self.would_bury(lane, job));
+        let place = (own.deque.iter()).rposition(|job| !self.would_deadlock(lane, job));
         let own = &mut self.lanes[lane as usize];
         let mut job = place.and_then(|place| own.deque.remove(place));
         own.public = own.public.min(own.deque.len());
         if job.is_none() && room {
             let fit = |other: &ImaginaryWorker| {
                 let front = other.deque.front();
-                front.is_some_and(|front| !self.would_bury(lane, front))
+                front.is_some_and(|front| !self.would_deadlock(lane, front))
             };
             let fit: Vec<bool> = self.lanes.iter().map(fit).collect();
             let others = self.lanes.iter_mut().zip(fit);
@@ -615,13 +615,13 @@ impl ImaginaryWorkers {
 
     /// Helping out with a repair on top of an orphan that it will claim: each would wait for the other. Its parent runs
     /// it, or another node.
-    fn would_bury(&self, lane: u32, job: &Spawned) -> bool {
+    fn would_deadlock(&self, lane: u32, job: &Spawned) -> bool {
         let stack = &self.lanes[lane as usize].stack;
         if !job.back.history.marked || self.running.is_empty() || stack.last() == Some(&job.frame) {
             return false;
         }
         let id = self.id(job.frame).child(job.index);
-        would_bury(&id, self.hosts_on(lane))
+        would_deadlock(&id, self.hosts_on(lane))
     }
 
     fn hosts_on(&self, lane: u32) -> impl Iterator<Item = &JobId> {
@@ -679,7 +679,7 @@ impl ImaginaryWorkers {
                     Some(Stop::Panicked(story)) => Err(story),
                     Some(_) => Ok(None),
                 };
-                self.settle(programs, parent, index, outcome);
+                self.child_done(programs, parent, index, outcome);
             }
             ResultPlace::Hosted(key, _) => {
                 self.running.remove(&key);
@@ -696,7 +696,7 @@ impl ImaginaryWorkers {
     }
 
     /// A child is done, with that result; or has been aborted; or has panicked.
-    fn settle(
+    fn child_done(
         &mut self,
         programs: &[Program],
         parent: u32,
@@ -956,7 +956,7 @@ impl ImaginaryWorkers {
                 self.hold_root(root);
             }
             (Deadly::GivenUp(story), AwayWork::Spawned(job)) => {
-                self.settle(programs, job.frame, job.index, Err(story));
+                self.child_done(programs, job.frame, job.index, Err(story));
             }
             (Deadly::GivenUp(story), AwayWork::Root(root)) => {
                 self.finished.push((root.tag, Finished::Panicked(story)));
@@ -1231,7 +1231,7 @@ impl ImaginaryWorkers {
         };
         match self.come_back(departure) {
             Some(AwayWork::Spawned(job)) => {
-                self.settle(programs, job.frame, job.index, outcome.map(Some));
+                self.child_done(programs, job.frame, job.index, outcome.map(Some));
             }
             Some(AwayWork::Root(root)) => {
                 let finished = match outcome {

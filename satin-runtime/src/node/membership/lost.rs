@@ -4,7 +4,7 @@
 //! the network is whole again, and each part would run its own `main` to the end. So each node remembers whom it lost to
 //! silence, newcomers are given the list with their welcome, and every node that has one dials those on it, one after
 //! another, without end. When a connection stands, each side tells the other that it was declared dead
-//! ([`Message::Buried`](super::super::Message::Buried)), both come back as the next generation, and gossip brings the
+//! ([`Message::DeclaredDead`](super::super::Message::DeclaredDead)), both come back as the next generation, and gossip brings the
 //! others together. With each attempt a member of the own part is told too ([`Message::Missed`](super::super::Message::Missed)):
 //! it may be the only one who can reach the lost.
 //!

@@ -408,8 +408,8 @@ impl Membership {
         self.lost.taken(identity.addr, identity.peer.id);
         if detector.is_over(identity.peer) {
             self.lost.met(cx, now, identity.peer.id);
-            let buried = Message::Buried(identity.peer);
-            cx.actions.push_back(Action::Send(identity.peer, buried));
+            let dead = Message::DeclaredDead(identity.peer);
+            cx.actions.push_back(Action::Send(identity.peer, dead));
         } else if identity.stamp != Identity::NOT_YET && !detector.is_active(identity.peer) {
             detector.insert(now, [Arc::new(identity)]);
             detector.spread(now);
@@ -527,7 +527,9 @@ impl Membership {
             MembershipState::Gone | MembershipState::Fixed => return,
             // "I am not in myself": it has no stamp.
             MembershipState::Searching(_) => Message::Ask(cx.view.me().clone()),
-            MembershipState::In(detector, _) if detector.is_over(from) => Message::Buried(from),
+            MembershipState::In(detector, _) if detector.is_over(from) => {
+                Message::DeclaredDead(from)
+            }
             MembershipState::In(..) => match (root.ended_with(), root.master(cx.view).cloned()) {
                 (Some(ended), _) => ended,
                 // It was let in, but its welcome was lost; and whoever let it in has named it master, and is gone.
@@ -668,8 +670,8 @@ impl Membership {
             return;
         };
         if cx.view.is_alive(who.peer) {
-            let buried = Message::Buried(who.peer);
-            cx.actions.push_back(Action::Send(who.peer, buried));
+            let dead = Message::DeclaredDead(who.peer);
+            cx.actions.push_back(Action::Send(who.peer, dead));
         } else if !detector.is_known(who.peer.id) && who.peer.id != cx.view.me().peer.id {
             self.lost.hear(cx, now, who);
         }
@@ -692,7 +694,7 @@ impl Membership {
     }
 
     /// We were declared dead.
-    pub(crate) fn buried(&mut self, cx: &mut Context<'_>, peer: Peer) {
+    pub(crate) fn declared_dead(&mut self, cx: &mut Context<'_>, peer: Peer) {
         let now = self.awake(cx.now);
         if peer != cx.view.me().peer {
             return;
@@ -717,7 +719,9 @@ impl Membership {
 
     pub(crate) fn ping(&mut self, cx: &mut Context<'_>, from: Peer, number: u64) {
         let answer = match &self.state {
-            MembershipState::In(detector, _) if detector.is_over(from) => Message::Buried(from),
+            MembershipState::In(detector, _) if detector.is_over(from) => {
+                Message::DeclaredDead(from)
+            }
             MembershipState::Gone => return,
             _ => Message::Pong(number),
         };

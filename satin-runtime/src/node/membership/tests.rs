@@ -30,7 +30,7 @@ fn agrees(cluster: &Cluster) -> bool {
 }
 
 /// Nobody here thinks that the node lives.
-fn buried(cluster: &Cluster, node: u32) -> bool {
+fn declared_dead(cluster: &Cluster, node: u32) -> bool {
     let peer = cluster.peer(node);
     let others = (0..cluster.nodes()).filter(|other| cluster.is_alive(*other) && *other != node);
     others
@@ -233,7 +233,7 @@ fn a_killed_node_is_known_everywhere_within_three_seconds() {
         let victim = 1 + seed as u32 % 7;
         cluster.crash(victim);
         let killed = cluster.now();
-        let known = cluster.run_until(secs(3), |cluster| buried(cluster, victim));
+        let known = cluster.run_until(secs(3), |cluster| declared_dead(cluster, victim));
         assert!(known, "seed {seed}");
         worst = worst.max(cluster.now() - killed);
         let dead =
@@ -251,7 +251,7 @@ fn half_of_a_site_is_killed_at_once() {
         cluster.run_for(secs(1));
         let victims = [3, 4, 5];
         victims.iter().for_each(|victim| cluster.crash(*victim));
-        let all = |cluster: &Cluster| victims.iter().all(|victim| buried(cluster, *victim));
+        let all = |cluster: &Cluster| victims.iter().all(|victim| declared_dead(cluster, *victim));
         assert!(cluster.run_until(secs(5), all), "seed {seed}");
     }
 }
@@ -263,7 +263,7 @@ fn a_silent_machine_is_known_everywhere_within_ten_seconds() {
         cluster.run_for(secs(1));
         let victim = 1 + seed as u32 % 7;
         cluster.isolate(victim);
-        let known = cluster.run_until(secs(10), |cluster| buried(cluster, victim));
+        let known = cluster.run_until(secs(10), |cluster| declared_dead(cluster, victim));
         assert!(known, "seed {seed}");
         let peer = cluster.peer(victim);
         let others = (0..8).filter(|node| *node != victim);
@@ -298,7 +298,7 @@ fn who_was_declared_dead_comes_back_as_the_next_generation() {
         let sleeper = 1 + seed as u32 % 4;
         let first = cluster.peer(sleeper);
         cluster.freeze(sleeper);
-        assert!(cluster.run_until(secs(10), |cluster| buried(cluster, sleeper)));
+        assert!(cluster.run_until(secs(10), |cluster| declared_dead(cluster, sleeper)));
         cluster.run_for(secs(5));
         cluster.thaw(sleeper);
         assert!(cluster.run_until(secs(5), agrees), "seed {seed}");
@@ -316,8 +316,8 @@ fn who_was_declared_dead_comes_back_as_the_next_generation() {
 fn a_rebirth_severs_both_ways() {
     let mut cluster = grown(3, &["a", "a", "a"]);
     let (master, other) = (cluster.peer(0), cluster.peer(1));
-    let buried = Message::Buried(other);
-    cluster.forge(1, master, buried);
+    let dead = Message::DeclaredDead(other);
+    cluster.forge(1, master, dead);
     assert_eq!(cluster.peer(1).generation, 1);
     assert!(cluster.run_until(secs(2), agrees));
     for node in [0, 2] {
@@ -351,7 +351,7 @@ fn who_says_goodbye_has_left_and_not_died() {
     let peer = cluster.peer(3);
     cluster.leave(3);
     assert_eq!(cluster.ended(3), Some(0));
-    assert!(cluster.run_until(ms(100), |cluster| self::buried(cluster, 3)));
+    assert!(cluster.run_until(ms(100), |cluster| declared_dead(cluster, 3)));
     cluster.run_for(secs(20));
     assert_eq!(deaths(&cluster), 0);
     for node in [0, 1, 2, 4] {
@@ -368,7 +368,7 @@ fn goodbyes_that_are_not_heard_are_gossip() {
     let peer = cluster.peer(3);
     cluster.forge(1, peer, Message::Goodbye);
     cluster.crash(3);
-    assert!(cluster.run_until(secs(1), |cluster| self::buried(cluster, 3)));
+    assert!(cluster.run_until(secs(1), |cluster| declared_dead(cluster, 3)));
     assert_eq!(deaths(&cluster), 0);
 }
 
@@ -591,13 +591,13 @@ fn two_who_lost_each_other_for_good_are_one_pool_as_soon_as_somebody_sees_both()
 fn who_was_declared_dead_hears_it_from_those_who_see_it() {
     let mut cluster = grown(3, &["a", "a", "a"]);
     cluster.run_for(secs(5));
-    let before = cluster.traffic.of("buried").all();
+    let before = cluster.traffic.of("declared_dead").all();
     let seen = cluster.node(2).view().me().clone();
     let from = cluster.peer(1);
     cluster.forge(0, from, Message::Missed(seen.clone()));
     let again = |cluster: &Cluster| cluster.peer(2).generation > seen.peer.generation;
     assert!(cluster.run_until(secs(10), again), "it lives on as another");
-    assert!(cluster.traffic.of("buried").all() > before);
+    assert!(cluster.traffic.of("declared_dead").all() > before);
     assert!(cluster.run_until(secs(10), agrees));
 }
 

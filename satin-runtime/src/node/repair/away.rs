@@ -17,12 +17,12 @@ impl Repair {
     pub(crate) fn must_wait(&self, cx: &Context<'_>, thief: Peer, jobs: &[Taken]) -> bool {
         let is_early = |job: &Taken| !cx.table.is_settled() && self.is_held(job);
         jobs.iter()
-            .any(|job| self.would_bury(cx, thief, job) || is_early(job))
+            .any(|job| self.would_deadlock(cx, thief, job) || is_early(job))
     }
 
     /// A repair does not go to a node that runs an orphan below it: there it would come to lie on top of what it will
     /// claim, and each would wait for the other.
-    fn would_bury(&self, cx: &Context<'_>, thief: Peer, job: &Taken) -> bool {
+    fn would_deadlock(&self, cx: &Context<'_>, thief: Peer, job: &Taken) -> bool {
         let (Taken::Own(_, parcel) | Taken::Hosted(_, parcel)) = job;
         let withdrawn = self.withdrawn.get(&parcel.id) == Some(&thief);
         parcel.history.marked && (withdrawn || cx.table.runs_below(&parcel.id, thief))

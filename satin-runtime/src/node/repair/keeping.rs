@@ -211,7 +211,7 @@ impl Keeping {
     }
 
     /// A keeper is gone before it said that it has it: somebody else is asked.
-    pub(crate) fn sever(&mut self, cx: &mut Context<'_>, peer: Peer) {
+    pub(crate) fn life_ended(&mut self, cx: &mut Context<'_>, peer: Peer) {
         let gone: Vec<u64> = (self.pending.iter())
             .filter(|(_, pending)| pending.to == peer)
             .map(|(number, _)| *number)

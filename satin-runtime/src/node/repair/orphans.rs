@@ -11,7 +11,7 @@ use crate::job::{Answer, Fingerprint, JobId, Saved};
 
 impl Repair {
     /// The peer's life is over: what it hosted is done again, what is hosted for it becomes an orphan.
-    pub(crate) fn sever(&mut self, cx: &mut Context<'_>, gone: &Identity, end: LifeEnd) {
+    pub(crate) fn life_ended(&mut self, cx: &mut Context<'_>, gone: &Identity, end: LifeEnd) {
         let peer = gone.peer;
         // First the announcements, then that they are all; and both before anything is looked up.
         let waiting: Vec<(Token, HostedId)> = cx.books.of(peer).collect();
@@ -27,9 +27,9 @@ impl Repair {
         // Sheets are written in all modes: at departures, and for root jobs.
         if end != LifeEnd::Ours {
             let died = end == LifeEnd::Died;
-            cx.table.bury((cx.actions, cx.now), peer, died);
+            cx.table.life_ended((cx.actions, cx.now), peer, died);
             let strict = cx.config.obeys(Rule::Flushed);
-            cx.table.settle(cx.actions, cx.view, strict);
+            cx.table.refresh_settled(cx.actions, cx.view, strict);
         }
         let away: Vec<Token> = cx.books.at(peer).map(|(token, _)| token).collect();
         let away = away.into_iter().filter(|_| cx.config.obeys(Rule::PutBack));

@@ -43,7 +43,7 @@ impl Spread {
     /// The end of a turn: has anything been written on the own sheet?
     pub(crate) fn look(&mut self, cx: &mut Context<'_>) {
         let strict = cx.config.obeys(Rule::Flushed);
-        cx.table.settle(cx.actions, cx.view, strict);
+        cx.table.refresh_settled(cx.actions, cx.view, strict);
         let me = cx.table.me();
         let version = cx.table.version(me);
         if version != self.told && cx.config.obeys(Rule::Announce) {

@@ -67,7 +67,7 @@ fn done_twice(seed: u64, config: &ProtocolConfig) -> u64 {
     cluster.run_for(ms(2000 + 500 * seed));
     let victim = 1 + seed as u32 % 5;
     cluster.crash(victim);
-    cluster.bury(victim);
+    cluster.declare_dead(victim);
     assert!(cluster.run_until(LONG, |cluster| cluster.is_done(0)));
     cluster.check(0, &[program]);
     assert_tidy(&mut cluster);
@@ -105,7 +105,7 @@ fn whoever_dies_when_the_result_is_right_and_nothing_is_left() {
             let victim = 1 + (seed + turn) as u32 % 4;
             if turn < 1 + seed % 3 && dead.insert(victim) {
                 cluster.crash(victim);
-                cluster.bury(victim);
+                cluster.declare_dead(victim);
             }
         }
         let done = cluster.run_until(LONG, |cluster| cluster.is_done(0));
@@ -126,7 +126,7 @@ fn an_orphan_that_runs_is_claimed_and_not_done_again() {
         cluster.start_root(0, program);
         cluster.run_for(ms(700));
         cluster.crash(1);
-        cluster.bury(1);
+        cluster.declare_dead(1);
         assert!(cluster.run_until(LONG, |cluster| cluster.is_done(0)));
         cluster.check(0, &[program]);
         for node in [0, 2, 3] {
@@ -156,7 +156,7 @@ fn a_job_that_kills_its_hosts_is_given_up() {
             .find(|node| cluster.is_alive(*node) && cluster.at_work(*node).next().is_some())
             .expect("somebody has it");
         cluster.crash(host);
-        cluster.bury(host);
+        cluster.declare_dead(host);
         assert!(cluster.panics(0).is_empty());
     }
     assert!(cluster.run_until(LONG, |cluster| !cluster.panics(0).is_empty()));
@@ -239,7 +239,7 @@ fn without_claims_being_withdrawn_some_runs_wait_for_ever() {
                 let node = 1 + (seed + turn) as u32 % (cluster.nodes() - 1);
                 if cluster.is_alive(node) {
                     cluster.crash(node);
-                    cluster.bury(node);
+                    cluster.declare_dead(node);
                 }
                 let config = config.clone();
                 cluster.join(&config, "here", 1, 0);

@@ -373,7 +373,7 @@ impl Table {
     }
 
     /// A life is over, and everything that this node hosted of it has been announced.
-    pub(crate) fn bury(
+    pub(crate) fn life_ended(
         &mut self,
         (actions, now): (&mut VecDeque<Action>, Duration),
         peer: Peer,
@@ -689,7 +689,12 @@ impl Table {
     // ---- time
 
     /// Has everybody announced everything? The workers are told when that changes.
-    pub(crate) fn settle(&mut self, actions: &mut VecDeque<Action>, view: &View, strict: bool) {
+    pub(crate) fn refresh_settled(
+        &mut self,
+        actions: &mut VecDeque<Action>,
+        view: &View,
+        strict: bool,
+    ) {
         let flushed = |peer: Peer, dead: &Peer| {
             let sheet = self.sheets.get(&peer);
             peer == self.me || sheet.is_some_and(|sheet| sheet.flushed.contains_key(dead))

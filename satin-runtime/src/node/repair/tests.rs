@@ -171,16 +171,16 @@ fn a_mark_stays_until_everybody_has_flushed() {
     }
     all[0]
         .table
-        .bury((&mut VecDeque::new(), Duration::ZERO), dead, true);
+        .life_ended((&mut VecDeque::new(), Duration::ZERO), dead, true);
     let settle = |one: &mut One| {
-        one.table.settle(&mut one.actions, &one.view, true);
+        one.table.refresh_settled(&mut one.actions, &one.view, true);
         one.tell_workers();
         one.settled
     };
     assert!(!settle(&mut all[0]), "node 1 has not spoken");
     all[1]
         .table
-        .bury((&mut VecDeque::new(), Duration::ZERO), dead, true);
+        .life_ended((&mut VecDeque::new(), Duration::ZERO), dead, true);
     compare(&mut all, 1, 0);
     assert!(settle(&mut all[0]));
 }
@@ -191,10 +191,10 @@ fn who_never_speaks_is_not_waited_for_for_ever() {
     let dead = identity(2).peer;
     one.view.remove(dead);
     one.table
-        .bury((&mut VecDeque::new(), Duration::ZERO), dead, true);
+        .life_ended((&mut VecDeque::new(), Duration::ZERO), dead, true);
     let due = one.table.next_timeout().expect("it waits");
     one.table.handle_timeout(&mut one.actions, due);
-    one.table.settle(&mut one.actions, &one.view, true);
+    one.table.refresh_settled(&mut one.actions, &one.view, true);
     one.tell_workers();
     assert!(one.settled);
     while let Some(due) = one.table.next_timeout() {
@@ -216,7 +216,7 @@ fn what_a_dead_node_had_is_not_looked_for_there() {
     assert_eq!(one.table.owner(&id, Fingerprint(2), &one.view), None);
     one.view.remove(dead);
     one.table
-        .bury((&mut one.actions, Duration::ZERO), dead, true);
+        .life_ended((&mut one.actions, Duration::ZERO), dead, true);
     one.tell_workers();
     assert!(one.index.is_empty());
     assert_eq!(one.table.owner(&id, Fingerprint(1), &one.view), None);
@@ -242,7 +242,7 @@ fn whom_a_job_took_down_is_known_when_its_origin_is_gone() {
         assert_eq!(one.table.victims((&id, print), &one.view), 1);
         one.view.remove(me);
         let at = (&mut one.actions, Duration::ZERO);
-        one.table.bury(at, me, died);
+        one.table.life_ended(at, me, died);
         assert_eq!(one.table.victims((&id, print), &one.view), victims);
         assert_eq!(one.table.victims((&id, Fingerprint(8)), &one.view), 0);
         one.table.acquit(Duration::ZERO, &JobId::ROOT.child(0));

@@ -361,7 +361,7 @@ impl Roots {
     }
 
     /// A node is gone. If it was the master, another is elected.
-    pub(crate) fn sever(
+    pub(crate) fn life_ended(
         &mut self,
         cx: &mut Context<'_>,
         who: &Identity,

@@ -243,7 +243,7 @@ fn a_master_that_only_paused_stays() {
 fn a_master_that_was_declared_dead_by_mistake_stays() {
     let mut cluster = grown(2, &["a", "a", "b"]);
     let master = cluster.peer(0);
-    cluster.forge(0, cluster.peer(1), Message::Buried(master));
+    cluster.forge(0, cluster.peer(1), Message::DeclaredDead(master));
     assert_eq!(cluster.peer(0).generation, 1);
     cluster.run_for(secs(40));
     assert!(elected(&cluster).is_empty() && cluster.yields(0) == 0);

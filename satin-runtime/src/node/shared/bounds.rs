@@ -430,7 +430,7 @@ impl Bounds {
     }
 
     /// A peer is gone. What it was to pass on is passed on by another.
-    pub(crate) fn sever(&mut self, cx: &mut Context<'_>, peer: Peer) {
+    pub(crate) fn life_ended(&mut self, cx: &mut Context<'_>, peer: Peer) {
         self.pending.remove(&peer);
         if let Some(told) = self.told.remove(&peer)
             && cx.now < told.next + PASSING_ON

@@ -38,7 +38,7 @@ impl Homes {
         self.gone.values().min().copied()
     }
 
-    pub(crate) fn sever(&mut self, now: Duration, peer: Peer) {
+    pub(crate) fn life_ended(&mut self, now: Duration, peer: Peer) {
         self.gone.insert(peer.id.home(), now + COMES_BACK);
     }
 

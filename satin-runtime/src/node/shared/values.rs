@@ -352,7 +352,7 @@ impl Values {
     }
 
     /// A peer is gone.
-    pub(crate) fn sever(&mut self, cx: &mut Context<'_>, peer: Peer) {
+    pub(crate) fn life_ended(&mut self, cx: &mut Context<'_>, peer: Peer) {
         for hints in self.hints.values_mut() {
             for nodes in hints.sites.values_mut() {
                 nodes.retain(|(node, _)| *node != peer);

@@ -33,7 +33,7 @@ use super::{
     books::{Outbox, Spare, in_pieces},
 };
 use crate::job::Parcel;
-use numbers::{ACKNOWLEDGE_WAIT, ANSWERS_WAIT, ANSWERS_WAIT_MOST, BURY_REST, ENOUGH, FAR_REST};
+use numbers::{ACKNOWLEDGE_WAIT, ANSWERS_WAIT, ANSWERS_WAIT_MOST, DEADLOCK_REST, ENOUGH, FAR_REST};
 use thief::{Need, Reply, Thief};
 use trips::Trips;
 pub(crate) use victim::Asker;
@@ -170,10 +170,10 @@ impl Steal {
     }
 
     /// The peer's life is over.
-    pub(crate) fn sever(&mut self, peer: Peer) {
-        self.thief.sever(peer);
-        self.victim.sever(peer);
-        self.trips.sever(peer);
+    pub(crate) fn life_ended(&mut self, peer: Peer) {
+        self.thief.life_ended(peer);
+        self.victim.life_ended(peer);
+        self.trips.life_ended(peer);
     }
 
     /// Begins to leave: the node asks nobody any more.
@@ -246,7 +246,7 @@ impl Steal {
     /// hangs on for a while; for longer, if the job must wait.
     pub(crate) fn pass_over(&mut self, cx: &mut Context<'_>, asker: Asker, must_wait: bool) {
         let wait = match must_wait {
-            true => BURY_REST.max(asker.round_trip),
+            true => DEADLOCK_REST.max(asker.round_trip),
             false => asker.round_trip,
         };
         self.victim.pass_over(cx, asker, wait);

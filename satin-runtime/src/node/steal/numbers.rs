@@ -96,4 +96,4 @@ pub(super) const FAR_REST: u32 = 1;
 
 /// Whoever runs an orphan below the repair that is next in line hangs on for so long before that is tried again. Too small:
 /// the repair is taken and put back all the time. Too large: a node is idle although the next job would be for it.
-pub(super) const BURY_REST: Duration = Duration::from_millis(20);
+pub(super) const DEADLOCK_REST: Duration = Duration::from_millis(20);

@@ -236,7 +236,7 @@ fn the_jobs_of_a_dead_thief_are_done_again() {
         cluster.run_for(500 * MS);
         cluster.crash(node);
         cluster.run_for(500 * MS);
-        cluster.bury(node);
+        cluster.declare_dead(node);
     }
     let limit = Duration::from_secs(100);
     assert!(cluster.run_until(limit, |cluster| cluster.is_done(0)));
@@ -266,7 +266,7 @@ fn a_request_from_the_dead_takes_no_job() {
     cluster.form(&fixed(), &[("here", 2)], 1);
     let dead = cluster.peer(1);
     cluster.crash(1);
-    cluster.bury(1);
+    cluster.declare_dead(1);
     let program = cluster.program(Program::new(Shape::Flat { jobs: 10 }, 10 * MS));
     cluster.start_root(0, program);
     for lifeline in [false, true] {
@@ -613,7 +613,7 @@ fn any_tree_comes_out_right_whatever_the_network_does() {
                 crashes -= 1;
                 cluster.crash(node);
                 cluster.run_for(MS * dice.random_range(0..100));
-                cluster.bury(node);
+                cluster.declare_dead(node);
             }
         }
         cluster.check(0, &[program]);
@@ -889,7 +889,7 @@ fn what_a_dead_node_had_is_forgotten_in_all_modes() {
         let name = (parcel().id, parcel().fingerprint);
         node.handle(MS, finished(owner, &[name]));
         assert_eq!(node.inspect().entries.len(), 1);
-        node.bury(2 * MS, owner);
+        node.declare_dead(2 * MS, owner);
         assert!(node.inspect().entries.is_empty(), "{repair:?}");
     }
 }
@@ -917,7 +917,7 @@ fn orphans_of_a_root_job_go_when_its_process_does_not_come_back() {
         node.handle(MS, received(origin, jobs));
     }
     actions(&mut node);
-    node.bury(2 * MS, home);
+    node.declare_dead(2 * MS, home);
     actions(&mut node);
     assert_eq!(node.inspect().entries.len(), 1, "it may come back");
     let late = Duration::from_secs(61);
@@ -929,7 +929,7 @@ fn orphans_of_a_root_job_go_when_its_process_does_not_come_back() {
     assert!(aborts(&actions(&mut node)), "nobody will claim the orphan");
     assert!(node.inspect().entries.is_empty());
     // And what is left of it without anybody who waits does not become one.
-    node.bury(late + MS, between);
+    node.declare_dead(late + MS, between);
     assert!(aborts(&actions(&mut node)));
     assert!(node.inspect().entries.is_empty());
 }
@@ -950,7 +950,7 @@ fn what_is_left_of_the_root_job_of_another_thread_is_not_kept_once_it_is_over_in
         received(home, Message::RootsDone(vec![job.root_run()])),
     );
     actions(&mut node);
-    node.bury(4 * MS, other);
+    node.declare_dead(4 * MS, other);
     actions(&mut node);
     assert!(node.inspect().entries.is_empty());
 }
@@ -1013,7 +1013,7 @@ fn a_theft_that_turns_out_to_be_a_claim_is_counted_as_one() {
 fn what_others_keep_of_a_job_is_closed_when_that_has_been_done_again_here() {
     let (mut node, [_, thief, owner]) = by_hand();
     give(&mut node, thief, vec![parcel()]);
-    node.bury(2 * MS, thief);
+    node.declare_dead(2 * MS, thief);
     let below = parcel().id.child(3);
     node.handle(3 * MS, finished(owner, &[(below, Fingerprint(1))]));
     // Another job is done first.
@@ -1044,7 +1044,7 @@ fn what_came_back_below_a_job_that_nobody_wants_is_forgotten_with_it() {
     node.handle(3 * MS, received(origin, Message::Recall(vec![Token(5)])));
     assert!(actions(&mut node).contains(&Action::Abort(key)));
     // The workers have not stopped yet.
-    node.bury(4 * MS, thief);
+    node.declare_dead(4 * MS, thief);
     assert_eq!(node.inspect().undone, 1);
     node.handle(5 * MS, Event::Done(key, Answer::Aborted));
     assert_eq!(node.inspect().undone, 0);
@@ -1150,7 +1150,7 @@ fn bounds_of_a_root_job_stay_until_the_master_that_it_was_run_for_has_its_result
     node.handle(3 * MS, Event::Done(key.expect("it runs"), answer));
     // The master has it, and what it said of that is lost with it.
     node.handle(4 * MS, received(master, Message::RootsDone(vec![run])));
-    node.bury(5 * MS, master);
+    node.declare_dead(5 * MS, master);
     assert_eq!(
         node.inspect().entries.len(),
         1,
@@ -1174,7 +1174,7 @@ fn the_answer_of_an_orphan_that_had_gone_on_is_kept() {
     let late = Duration::from_secs(5);
     let jobs = vec![Taken::Hosted(key.expect("it runs"), parcel())];
     let token = give_at(&mut node, late, thief, jobs)[0][0];
-    node.bury(late + MS, origin);
+    node.declare_dead(late + MS, origin);
     let answer = Answer::Result {
         bytes: vec![1],
         needs: Vec::new(),

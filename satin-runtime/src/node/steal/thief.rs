@@ -311,7 +311,7 @@ impl Thief {
     }
 
     /// The peer is gone.
-    pub(super) fn sever(&mut self, peer: Peer) {
+    pub(super) fn life_ended(&mut self, peer: Peer) {
         self.lose(|ask| ask.peer == peer);
         for lane in &mut self.lanes {
             lane.giver.take_if(|(giver, _)| *giver == peer);

@@ -79,7 +79,7 @@ impl Trips {
         }
     }
 
-    pub(super) fn sever(&mut self, peer: Peer) {
+    pub(super) fn life_ended(&mut self, peer: Peer) {
         self.peers.remove(&peer);
         self.shortest.remove(&peer);
         self.disconnected(peer);

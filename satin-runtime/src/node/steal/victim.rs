@@ -79,7 +79,7 @@ impl Victim {
     }
 
     /// The peer is gone.
-    pub(super) fn sever(&mut self, peer: Peer) {
+    pub(super) fn life_ended(&mut self, peer: Peer) {
         self.unpark();
         self.askers.retain(|asker| asker.peer != peer);
     }
