@@ -263,12 +263,23 @@ mod documents {
     mod readme {}
 }
 
+/// # Example
+/// ```
+/// #[derive(clap::Parser)]
+/// struct Cli {
+///     depth: u32,
+///     #[command(flatten)]
+///     satin: satin::Args,
+/// }
+///
+/// let cli: Cli = clap::Parser::parse_from(["program", "12", "--threads", "2"]);
+/// assert_eq!(satin::run(cli.satin, || satin::node().threads), 2);
+/// # assert_eq!(cli.depth, 12);
+/// ```
 #[cfg(feature = "clap")]
-mod args;
-#[cfg(feature = "clap")]
-pub use args::Args;
+pub use satin_runtime::config::Args;
 
-/// What most programs need: `use satin::prelude::*;`.
+/// The items that most programs need: `use satin::prelude::*;`.
 pub mod prelude {
     pub use crate::{Satin, Shared, bound, call, seq, spawn, spawnable, sync};
 }
@@ -295,8 +306,8 @@ pub fn builder() -> Builder {
 ///
 /// With a network, the pool ends when `main` does. Nodes that are not the master serve instead, and exit with code 0
 /// when the pool has ended. If the master is gone another node calls `main` from the start: it should be deterministic up
-/// to its calls of spawnable functions, and what else it does may be done again. Asked to leave by SIGTERM, Ctrl-C or the
-/// end of its terminal, a node hands over what it has and exits with code 0; asked twice, it goes at once.
+/// to its calls of spawnable functions, and its other effects may happen again. Asked to leave by SIGTERM, Ctrl-C or the
+/// end of its terminal, a node hands over its jobs and exits with code 0; asked twice, it goes at once.
 ///
 /// If the settings make no sense, says so on stderr and exits with code 2.
 ///

@@ -17,7 +17,7 @@ use satin::{
     spawnable,
     worker::Outside,
 };
-use satin_runtime::node::Lattices as _;
+use satin_runtime::job::Lattices as _;
 use serde::{Deserialize, Serialize};
 
 /// Repeats the program until jobs of it have travelled.

@@ -8,23 +8,23 @@ use plotters::prelude::*;
 
 /// A named line and its points.
 pub struct Line {
-    /// For the legend.
+    /// The name of the line, for the legend.
     pub name: String,
     /// In the order in which they are joined.
     pub points: Vec<(f64, f64)>,
 }
 
-/// What stands beside the lines.
+/// The texts and ranges beside the lines.
 pub struct Axes<'a> {
-    /// Above all.
+    /// The title, above the chart.
     pub title: &'a str,
-    /// Below.
+    /// The label of the x axis, below.
     pub x: &'a str,
-    /// At the left.
+    /// The label of the y axis, at the left.
     pub y: &'a str,
     /// The ends of the vertical axis.
     pub y_range: std::ops::Range<f64>,
-    /// Where the legend is.
+    /// The place of the legend.
     pub legend: Legend,
 }
 

@@ -1,4 +1,4 @@
-//! What a crash costs: knary at several sites while a node, a site or the master is killed, for each way to repair.
+//! The cost of a crash: knary at several sites while a node, a site or the master is killed, for each way to repair.
 //!
 //! For each run: how much longer it took than it would have at best with those who were left, when the death was known, and how
 //! many leaves were done again. Dead nodes tell nothing, so each leaf is counted in a file when it is done.
@@ -43,10 +43,10 @@ pub struct Args {
     /// Round trip between sites
     #[arg(long, value_name = "TIME", default_value = "10ms", value_parser = units::duration)]
     rtt: Duration,
-    /// What is done with the jobs of nodes that are gone
+    /// Treatment of the jobs of nodes that are gone
     #[arg(long, value_enum, value_delimiter = ',', default_values_t = [Repair::Running, Repair::Finished, Repair::Naive])]
     repair: Vec<Repair>,
-    /// Who is killed
+    /// Nodes that are killed
     #[arg(long, value_enum, value_delimiter = ',', default_values_t = [Victim::Node, Victim::Site, Victim::Master])]
     victim: Vec<Victim>,
     /// When, in percent of the time of the undisturbed run
@@ -64,7 +64,7 @@ pub struct Args {
     files: Files,
 }
 
-/// Who is killed.
+/// The nodes that are killed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum Victim {
@@ -99,19 +99,19 @@ struct Row {
     /// When it was meant to be killed.
     at_percent: u32,
     runs: usize,
-    /// Of the run that nothing happens to.
+    /// Run time of the undisturbed run, in seconds.
     undisturbed_s: f64,
     /// When it was killed, since the root job was called.
     killed_s: f64,
     seconds: f64,
     ideal_s: f64,
-    /// Beyond the ideal.
+    /// Time beyond the ideal, in seconds.
     extra_s: f64,
     /// The same by the undisturbed time.
     extra_percent: f64,
-    /// From the kill until the master said `dead`, of the last of the victims.
+    /// Time from the kill until the master said `dead`, of the last of the victims, in seconds.
     detection_s: Option<f64>,
-    /// From the kill until another node ran `main`.
+    /// Time from the kill until another node ran `main`, in seconds.
     main_again_s: Option<f64>,
     /// Leaves that were done more than once.
     again: f64,
@@ -119,7 +119,7 @@ struct Row {
     again_percent: f64,
 }
 
-/// What one run said.
+/// The figures of a run.
 struct Figures {
     killed_s: f64,
     seconds: f64,
@@ -129,7 +129,7 @@ struct Figures {
     again: f64,
 }
 
-/// Measures and reports.
+/// Measures, and reports the results.
 pub fn run(args: &Args) -> Result<()> {
     let (rows, failed) = match args.files.earlier()? {
         Some(rows) => (rows, 0),
@@ -144,7 +144,7 @@ pub fn run(args: &Args) -> Result<()> {
     Ok(())
 }
 
-/// One kind of run.
+/// A kind of run: how it repairs, and whom the kill hits.
 #[derive(Clone, Copy)]
 struct Kind {
     repair: Repair,
@@ -283,7 +283,7 @@ impl Bench<'_> {
         })
     }
 
-    /// Their names.
+    /// The names of the victims.
     fn victims(&self, victim: Victim) -> Result<Vec<String>> {
         let sites = &self.args.sites.0;
         let (first, last) = sites.first().zip(sites.last()).context("no sites")?;
@@ -383,9 +383,9 @@ fn table(rows: &[Row]) -> Table {
     table
 }
 
-/// What is required, and whether it is so. Of what was not measured nothing is said.
+/// The requirements, and whether they are met. Requirements on figures that were not measured are left out.
 fn verdicts(rows: &[Row]) -> Vec<String> {
-    /// Of the run.
+    /// Greatest extra time, as a share of the run.
     const EXTRA: f64 = 0.05;
     const KNOWN_S: f64 = 3.0;
     const MAIN_AGAIN_S: f64 = 5.0;
@@ -410,7 +410,7 @@ fn verdicts(rows: &[Row]) -> Vec<String> {
             row.extra_s <= most,
         );
     }
-    // Of one machine: a whole site is found out by fewer, and has no such bound.
+    // Deaths of single machines: a whole site is found out by fewer nodes, and has no such bound.
     let single = || rows.iter().filter(|row| row.victim != Victim::Site);
     if let Some(seconds) = single().filter_map(|row| row.detection_s).reduce(f64::max) {
         say(

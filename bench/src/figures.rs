@@ -3,7 +3,7 @@
 /// The middle one, in order of size; of an even number the mean of the two in the middle.
 ///
 /// # Panics
-/// If there are none.
+/// No value is given.
 pub fn median(values: impl IntoIterator<Item = f64>) -> f64 {
     Spread::of(values).median
 }
@@ -14,18 +14,18 @@ pub fn median_of_some(values: impl IntoIterator<Item = Option<f64>>) -> Option<f
     (!values.is_empty()).then(|| median(values))
 }
 
-/// Where the values lie.
+/// The spread of values.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Spread {
-    /// The smallest.
+    /// The smallest value.
     pub min: f64,
     /// A quarter of the values is below.
     pub lower: f64,
-    /// See [`median`].
+    /// The median, see [`median`].
     pub median: f64,
     /// A quarter of the values is above.
     pub upper: f64,
-    /// The largest.
+    /// The largest value.
     pub max: f64,
 }
 
@@ -99,7 +99,7 @@ mod tests {
 
     #[test]
     fn those_who_come_help_until_others_go() {
-        // Both sets are there for 2 s, in which 4 s of one set's work are done.
+        // For 2 s both sets are there, and 4 s of a set's work are done.
         let moved = ideal(40.0, &[(0.0, 4.0), (20.0, 8.0), (22.0, 4.0)]);
         assert!((moved - 38.0).abs() < 1e-9, "{moved}");
     }

@@ -22,7 +22,7 @@ pub struct Files {
 }
 
 impl Files {
-    /// What an earlier run wrote, if that is wanted.
+    /// The rows that an earlier run wrote, if `--from` names its file.
     ///
     /// # Errors
     /// If it cannot be read.

@@ -20,7 +20,7 @@ pub fn write<T: Serialize>(path: &Path, rows: &[T]) -> anyhow::Result<()> {
     write_all().with_context(|| format!("cannot write the results to {}", path.display()))
 }
 
-/// Reads what [`write()`] wrote.
+/// Reads rows that [`write()`] wrote.
 pub fn read<T: DeserializeOwned>(path: &Path) -> anyhow::Result<Vec<T>> {
     let text =
         std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;

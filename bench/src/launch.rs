@@ -22,7 +22,7 @@ use satin_cli::{
 use serde::{Deserialize, Serialize};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
-/// What is done with the jobs of nodes that are gone: `SATIN_REPAIR`.
+/// Treatment of the jobs of nodes that are gone: `SATIN_REPAIR`.
 #[derive(
     Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, clap::ValueEnum, Serialize, Deserialize,
 )]
@@ -62,7 +62,7 @@ impl fmt::Display for Repair {
     }
 }
 
-/// Ended by this signal.
+/// The error of a bench that a signal has ended, with its number.
 #[derive(Debug)]
 pub struct Interrupted(pub i32);
 
@@ -74,7 +74,7 @@ impl fmt::Display for Interrupted {
 
 impl std::error::Error for Interrupted {}
 
-/// Starts runs.
+/// Starts runs of programs on pools.
 pub struct Launcher {
     profile: Option<String>,
     control: Arc<Mutex<Signals>>,
@@ -183,7 +183,7 @@ impl Launcher {
     }
 }
 
-/// What a run told: its events, one root job.
+/// The story of a run: its events, and its only root job.
 pub struct Story {
     records: Vec<Record>,
     stdout: String,
@@ -208,7 +208,7 @@ impl Story {
         })
     }
 
-    /// From the first call of the root job to its result, wherever that was had, in seconds.
+    /// Time from the first call of the root job to its result, wherever that was had, in seconds.
     pub fn seconds(&self) -> f64 {
         self.since_start(self.finished_ms)
     }
@@ -254,7 +254,7 @@ impl Story {
         self.records.iter().find(again).map(|record| record.at_ms)
     }
 
-    /// What the masters printed.
+    /// The output of the masters.
     pub fn stdout(&self) -> &str {
         &self.stdout
     }
@@ -276,7 +276,7 @@ pub struct Work {
 
 impl Work {
     /// # Errors
-    /// As [`Launcher::new`].
+    /// Makes a launcher, as [`Launcher::new`].
     pub fn launcher(&self) -> Result<Launcher> {
         Launcher::new(self.profile.clone())
     }
@@ -284,7 +284,7 @@ impl Work {
     /// knary with leaves of so many milliseconds.
     ///
     /// # Errors
-    /// As [`Knary::build`].
+    /// Builds the program, as [`Knary::build`].
     pub fn build(&self, launcher: &Launcher, ms: u32) -> Result<Knary> {
         Knary::build(launcher, self.depth, Leaf::new(self.compute, ms))
     }
@@ -298,12 +298,12 @@ pub struct Knary {
     folder: tempfile::TempDir,
 }
 
-/// What a leaf of knary does.
+/// The work of a leaf of knary.
 #[derive(Clone, Copy)]
 enum Leaf {
-    /// It sleeps so long, and so there may be more workers than cores.
+    /// The leaf sleeps for this time, and so there may be more workers than cores.
     Sleeps(Duration),
-    /// It computes, about so long on a core of its own.
+    /// The leaf computes, for about this time on a core of its own.
     Computes(Duration),
 }
 
@@ -329,7 +329,7 @@ const WIDTH: u32 = 5;
 
 /// A run may take so many times the ideal, and [`START`] more, before it counts as hung.
 const PATIENCE: f64 = 5.0;
-/// See [`PATIENCE`].
+/// Time that a run may take beyond [`PATIENCE`] times the ideal before it counts as hung.
 const START: Duration = Duration::from_secs(60);
 
 impl Knary {
@@ -363,7 +363,7 @@ impl Knary {
         })
     }
 
-    /// Of the tree.
+    /// Number of leaves in the tree.
     pub fn leaves(&self) -> u64 {
         u64::from(WIDTH).pow(self.depth)
     }

@@ -1,5 +1,5 @@
-//! What moving everything costs: in the middle of a run a fresh set of nodes joins at another site, and the first site is
-//! drained, master included.
+//! The cost of moving a run: in the middle a fresh set of nodes joins at another site, and the first site is drained,
+//! master included.
 
 use std::time::Duration;
 
@@ -64,11 +64,11 @@ struct Row {
     repair: Repair,
     nodes: u32,
     rtt_ms: f64,
-    /// Of the run that nothing happens to.
+    /// Run time of the undisturbed run, in seconds.
     undisturbed_s: f64,
-    /// Of the run that is moved.
+    /// Run time of the run that is moved, in seconds.
     seconds: f64,
-    /// With both sets working while they are there.
+    /// Run time if all nodes worked while they are there, in seconds.
     ideal_s: f64,
     /// Beyond the undisturbed run, by its time.
     extra_percent: f64,
@@ -76,13 +76,13 @@ struct Row {
     over_ideal_percent: f64,
     /// When the fresh nodes were in, since the root job was called.
     joined_s: f64,
-    /// From SIGTERM until the last of the old nodes had left.
+    /// Time from SIGTERM until the last of the old nodes had left, in seconds.
     left_after_s: Option<f64>,
     /// Leaves that were done more than once.
     again: u64,
 }
 
-/// Measures and reports.
+/// Measures, and reports the results.
 pub fn run(args: &Args) -> Result<()> {
     let rows = match args.files.earlier()? {
         Some(rows) => rows,

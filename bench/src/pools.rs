@@ -1,6 +1,6 @@
 //! The thread pools of every library under test, made alike and made once.
 //!
-//! This is the one place that knows how each library is configured and entered.
+//! Each library is configured and entered here, and nowhere else.
 
 use std::num::NonZeroUsize;
 
@@ -10,7 +10,7 @@ use anyhow::Context as _;
 /// where it is not needed; chili has no way to set that of its workers.
 pub const STACK_BYTES: usize = 256 << 20;
 
-/// One pool per library, all with the same number of threads.
+/// A pool per library, all with the same number of threads.
 pub struct Pools {
     threads: NonZeroUsize,
     satin: satin::Satin,

@@ -1,5 +1,5 @@
-//! What slow links cost: knary with sleeping leaves at four sites of four nodes, emulated on this machine by
-//! `satin run`, for each steal policy; beside it one site of sixteen nodes, and the ideal.
+//! The cost of slow links: knary with sleeping leaves at four sites of four nodes, emulated on this machine by `satin
+//! run`, for each steal policy; beside it a site of sixteen nodes, and the ideal.
 //!
 //! Leaves sleep, so that sixteen workers need no sixteen cores: what is measured is who waits for whom.
 
@@ -48,7 +48,7 @@ pub struct Args {
 const WIDTH: u32 = 5;
 const NODES: u32 = 16;
 
-/// One line of the results.
+/// A line of the results.
 #[derive(Serialize, Deserialize, Clone)]
 pub struct Row {
     bench: String,
@@ -61,7 +61,7 @@ pub struct Row {
     vs_one_site: f64,
 }
 
-/// Measures and reports.
+/// Measures, and reports the results.
 pub fn run(args: &Args) -> anyhow::Result<()> {
     if let (Some(file), Some(svg)) = (&args.from, &args.svg) {
         let rows: Vec<Row> = jsonl::read(file)?;

@@ -1,7 +1,7 @@
-//! What a theft between two nodes costs: the round trip of a steal beside that of raw QUIC, and how many small jobs a
+//! The cost of a theft between two nodes: the round trip of a steal beside that of raw QUIC, and how many small jobs a
 //! second pass from one node to the other.
 //!
-//! Both sides of everything live in this process, each with a thread and an endpoint of its own, on loopback.
+//! The two sides live in this process, each with a thread and an endpoint of its own, on loopback.
 
 use std::{
     hint::black_box,
@@ -62,7 +62,7 @@ const PAUSE: Duration = Duration::from_millis(1);
 const PING_BYTES: usize = 8;
 const PONG_BYTES: usize = 64;
 
-/// Measures and reports.
+/// Measures, and reports the results.
 pub fn run(args: &Args) -> anyhow::Result<()> {
     let time = Duration::from_secs_f64(args.seconds);
     let folder = std::env::temp_dir().join(format!("satin-bench-{}", std::process::id()));

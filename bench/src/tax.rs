@@ -1,4 +1,4 @@
-//! What repair costs when nothing crashes: fib and uts on a pool of nodes, with repair on and off, turn by turn.
+//! The cost of repair when no node crashes: fib and uts on a pool of nodes, with repair on and off, turn by turn.
 //!
 //! Machines drift, so what counts is the ratio of two runs one right after the other, in alternating order. With valgrind there are
 //! instruction counts of a single process too, which do not depend on what else the machine does.
@@ -40,10 +40,10 @@ pub struct Args {
     /// Programs
     #[arg(long, value_enum, value_delimiter = ',', default_values_t = [Case::Fib, Case::Uts])]
     case: Vec<Case>,
-    /// Which Fibonacci number
+    /// Index of the Fibonacci number
     #[arg(long, value_name = "N", default_value_t = 46)]
     fib: u32,
-    /// Which tree uts counts
+    /// Tree that uts counts
     #[arg(long, value_name = "TREE", default_value = "T1L")]
     tree: String,
     /// Pairs of runs
@@ -124,7 +124,7 @@ enum Row {
         case: Case,
         on: u64,
         off: u64,
-        /// Of the older executable.
+        /// Instructions of the older executable.
         baseline: Option<u64>,
     },
 }
@@ -132,10 +132,10 @@ enum Row {
 /// A longer run of one of the programs has hung.
 const LIMIT: Duration = Duration::from_secs(600);
 
-/// What is allowed.
+/// Greatest ratio that is allowed.
 const MOST: f64 = 1.01;
 
-/// Measures and reports.
+/// Measures, and reports the results.
 pub fn run(args: &Args) -> Result<()> {
     let rows = match args.files.earlier()? {
         Some(rows) => rows,
@@ -219,7 +219,7 @@ fn measure(args: &Args) -> Result<Vec<Row>> {
     Ok(rows)
 }
 
-/// Counted by callgrind.
+/// Number of instructions, counted by callgrind.
 fn instructions(program: &Path, arguments: &[&str], repair: Repair) -> Result<u64> {
     let output = Command::new("valgrind")
         .args(["--tool=callgrind", "--callgrind-out-file=/dev/null"])

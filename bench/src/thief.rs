@@ -77,7 +77,7 @@ fn leaf() -> u64 {
     x & 1
 }
 
-/// Measures and reports.
+/// Measures, and reports the results.
 pub fn run(args: &Args) -> anyhow::Result<()> {
     // A thief that runs what it takes is busy for a while: longer where jobs are coarse. As it puts jobs back undone, it
     // would otherwise take more than there are.

@@ -10,7 +10,7 @@ use std::{
 
 use anyhow::{Context, Result, bail};
 
-/// What is to be built.
+/// The target that cargo builds.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum BuildTarget {
     /// `--example NAME`
@@ -22,9 +22,9 @@ pub enum BuildTarget {
 /// How it is to be built; what is not said here cargo decides.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct BuildOptions {
-    /// Of this package of the workspace.
+    /// Package of the workspace that has the target.
     pub package: Option<String>,
-    /// With these features.
+    /// Features to build with.
     pub features: Vec<String>,
     /// In this profile. Default: `release`.
     pub profile: Option<String>,

@@ -1,4 +1,4 @@
-//! What the nodes have told so far, for the pool and for those who read what nodes print.
+//! The events that the nodes have told so far, for the pool and for threads that read the nodes' output.
 //!
 //! A node that becomes master writes that to the events file before it calls `main`. So whoever has read something that
 //! `main` printed, and looks here after that, finds that the node is master.
@@ -24,7 +24,7 @@ struct ChronicleInner {
 }
 
 impl Chronicle {
-    /// Of this file.
+    /// Reads the events from this file.
     ///
     /// # Errors
     /// If it cannot be opened.
@@ -37,7 +37,7 @@ impl Chronicle {
         }))))
     }
 
-    /// What was told since the last call.
+    /// Takes the events that were told since the last call.
     ///
     /// # Errors
     /// If the file cannot be read.

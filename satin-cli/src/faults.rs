@@ -1,4 +1,4 @@
-//! What is to happen to a pool while it runs: nodes are killed, stopped and drained, others join, links break.
+//! Faults that happen to a pool while it runs: nodes are killed, stopped and drained, others join, links break.
 //!
 //! Times count from the moment when all nodes of the plan are in. That is when work begins (nodes are told to wait for
 //! each other), so the same schedule hits the same work each time, however long the start took.
@@ -12,7 +12,7 @@ use crate::{
     units,
 };
 
-/// One thing that is to happen.
+/// A fault, and its time.
 ///
 /// As text it is what the flags of `satin run` say: `kill amsterdam-1@3s`, `stop master@3s..9s`, `drain delft@3s`,
 /// `join delft@5s`, `partition amsterdam|delft@4s..9s`.
@@ -20,11 +20,11 @@ use crate::{
 pub struct Fault {
     /// When, counted from the moment when all nodes of the plan are in.
     pub at: Duration,
-    /// What.
+    /// The kind of fault, and the nodes or sites that it concerns.
     pub what: What,
 }
 
-/// What is to happen.
+/// A kind of fault.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum What {
     /// SIGKILL: as if the power were gone.
@@ -39,12 +39,12 @@ pub enum What {
     Partition(String, String, Option<Duration>),
 }
 
-/// Whom it is to happen to.
+/// The nodes that a fault concerns.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Who {
-    /// Whoever runs `main` at that moment.
+    /// The node that runs `main` at that moment.
     Master,
-    /// That node, or all nodes of that site that run at that moment.
+    /// The node of that name, or all nodes of that site that run at that moment.
     Named(String),
 }
 
@@ -201,7 +201,7 @@ fn check_who(who: &Who, nodes: &BTreeMap<String, u32>) -> Result<()> {
     }
 }
 
-/// The first few.
+/// The first few names, as text.
 fn list(names: impl Iterator<Item = String>) -> String {
     const MOST: usize = 16;
     let mut names: Vec<String> = names.collect();
@@ -214,7 +214,7 @@ fn list(names: impl Iterator<Item = String>) -> String {
     text
 }
 
-/// By time; those of the same time as they were given.
+/// Sorted by time; faults of the same time stay in the order in which they were given.
 #[must_use]
 pub fn in_order(faults: &[Fault]) -> Vec<&Fault> {
     let mut order: Vec<&Fault> = faults.iter().collect();
@@ -296,7 +296,7 @@ mod tests {
             refused(&["kill a-2@3s"], "a:2,b:1"),
             "`kill a-2@3s`: there is no node or site `a-2` then; nodes: a-0, a-1, b-0; sites: a, b"
         );
-        // It joins only later.
+        // Refused, as the node joins only later.
         let early = ["join a@5s", "kill a-2@3s"];
         assert!(refused(&early, "a:2,b:1").starts_with("`kill a-2@3s`"));
         let later = ["join a@5s", "kill a-2@6s", "join c@1s", "partition a|c@2s"].map(fault);

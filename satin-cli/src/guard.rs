@@ -1,5 +1,5 @@
-//! What cleans up when this process cannot: a shell that waits at the end of a pipe. If the pipe closes without a word,
-//! we were killed; then it kills our nodes and removes our files.
+//! The guard cleans up when this process cannot: a shell that waits at the end of a pipe. If the pipe closes without a
+//! word, this process was killed; then the guard kills its nodes and removes its files.
 //!
 //! We may be killed after a node was started and before the guard was told. So on Linux it also looks for processes that
 //! have the name of our directory in their environment, until there has been none for a while.
@@ -63,12 +63,12 @@ impl ProcessGuard {
         Ok(ProcessGuard { process, words })
     }
 
-    /// That process group is ours.
+    /// Puts a process group under guard.
     pub fn watch(&mut self, group: u32) {
         self.tell(&format!("group {group}\n"));
     }
 
-    /// It is gone; somebody else may have its number from now on.
+    /// Takes a process group, which is gone, off the guard: another program may get its number from now on.
     pub fn forget(&mut self, group: u32) {
         self.tell(&format!("gone {group}\n"));
     }

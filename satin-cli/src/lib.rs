@@ -1,11 +1,12 @@
-//! What the command `satin` does, as a library: tests and benches start pools with it too.
+//! The library behind the command `satin`: tests and benches start pools with it too.
 //!
 //! * [`pool`]: pools of processes on this machine.
 //! * [`faults`]: what is to happen to them.
 //! * [`wan`]: slow links between their sites.
 //! * [`build`]: the program that is to run, by cargo.
 //!
-//! Nothing here takes part in a pool: nodes are told by their environment what to do, and tell by their events what they did.
+//! The library takes no part in a pool: nodes get their settings from their environment, and tell by their events
+//! how they fared.
 
 pub mod build;
 pub mod faults;

@@ -1,4 +1,4 @@
-//! The command `satin`.
+//! The command `satin`, which runs programs on pools.
 
 use std::process::ExitCode;
 

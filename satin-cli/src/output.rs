@@ -1,4 +1,4 @@
-//! What nodes print.
+//! The output of nodes.
 
 use std::{
     io::{self, Read, Write},
@@ -9,7 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// What was printed so far.
+/// The output so far.
 pub type Text = Arc<Mutex<Vec<u8>>>;
 
 /// Reads what nodes print, in threads, until they close their ends.
@@ -71,7 +71,7 @@ impl Readers {
         });
     }
 
-    /// Copies everything to `to`.
+    /// Copies all bytes to `to`.
     pub fn copy(&mut self, mut from: impl Read + Send + 'static, to: Sink) {
         self.thread(move || {
             let mut piece = [0; 4096];
@@ -104,17 +104,17 @@ impl Readers {
     }
 }
 
-/// Where the first line ends, if it is there in full, or too long.
+/// The end of the first line, if that is there in full, or too long.
 fn next_line(bytes: &[u8]) -> Option<usize> {
     let end = bytes.iter().position(|byte| *byte == b'\n');
     end.map(|end| end + 1)
         .or_else(|| (bytes.len() >= LINE_MAX).then_some(LINE_MAX))
 }
 
-/// Where words go.
+/// A destination of output.
 #[derive(Clone)]
 pub enum Sink {
-    /// They are kept.
+    /// Memory: the output is kept.
     Kept(Text),
     /// To where this process prints.
     Stdout,
@@ -123,9 +123,9 @@ pub enum Sink {
 }
 
 impl Sink {
-    /// Writes in one piece.
+    /// Writes the bytes in one piece.
     pub fn put(&self, bytes: &[u8]) {
-        // Whoever does not listen to us misses it.
+        // If the reader of our output is gone, the rest is lost.
         let _ = match self {
             Sink::Kept(text) => {
                 let mut text = text.lock().unwrap_or_else(PoisonError::into_inner);
@@ -149,7 +149,7 @@ impl Sink {
     }
 }
 
-/// What is in there, as text.
+/// The contents, as text.
 pub fn text(of: &Text) -> String {
     let bytes = of.lock().unwrap_or_else(PoisonError::into_inner);
     String::from_utf8_lossy(&bytes).into_owned()

@@ -40,7 +40,7 @@ use crate::{
 
 mod act;
 
-/// What a pool is to be.
+/// A plan of a pool: the program, the sites, and how the pool is run.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// The program, and its arguments. All nodes run the same.
@@ -49,33 +49,33 @@ pub struct Plan {
     pub sites: Sites,
     /// Workers of each node. Default: the cores of this machine divided by the nodes, at least 1.
     pub threads: Option<u32>,
-    /// Whom an idle node asks for work: `crs`, `rs` or `mw`.
+    /// The policy by which an idle node chooses whom to ask for work: `crs`, `rs` or `mw`.
     pub steal: Option<String>,
     /// The links between sites; `None`: those of this machine, without relays unless a partition is to come.
     pub wan: Option<WanLink>,
-    /// What is to happen while it runs.
+    /// The faults that happen while the pool runs.
     pub faults: Vec<Fault>,
     /// Events are written to this file, which is made anew.
     pub events: Option<PathBuf>,
     /// More for the environment of every node. Stands above what this process has, below what makes the pool.
     pub env: Vec<(OsString, OsString)>,
-    /// What becomes of what the nodes print.
+    /// The use that is made of the nodes' output.
     pub output: Output,
 }
 
-/// What becomes of what the nodes print.
+/// The use that is made of the nodes' output.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Output {
     /// The master's is that of this process, the others' goes to stderr, each line with the node's name and site. When
     /// another node becomes master, what it prints from then on goes to stdout. What the first one printed has been
     /// printed.
     Show,
-    /// It is in the [`PoolOutcome`].
+    /// Kept: the output is in the [`PoolOutcome`].
     Keep,
 }
 
 impl Plan {
-    /// That program on those sites, and nothing else.
+    /// A plan for that program on those sites, with all other settings at their defaults.
     #[must_use]
     pub fn new<A: Into<OsString>>(program: impl IntoIterator<Item = A>, sites: Sites) -> Plan {
         Plan {
@@ -97,19 +97,19 @@ impl Plan {
     }
 }
 
-/// How a pool ended.
+/// The end of a pool: exit codes, events and output.
 #[derive(Debug)]
 pub struct PoolOutcome {
     /// The exit code: that of `main`, wherever it came to its end; 128 and the signal's number, if the last master or we
     /// were ended by a signal.
     pub code: i32,
-    /// Everything that happened.
+    /// All events of the run, in the order in which they were written.
     pub records: Vec<Record>,
     /// How each node's process ended.
     pub nodes: BTreeMap<String, ExitStatus>,
-    /// What the masters printed, and what came on stderr: the others', the master's, our own words. Only if it was kept.
+    /// The output of the masters on stdout, if it was kept.
     pub stdout: String,
-    /// As `stdout`.
+    /// The text on stderr, if it was kept: the other nodes' output, the masters' stderr, and messages of the launcher.
     pub stderr: String,
 }
 
@@ -131,14 +131,14 @@ enum PoolNews {
     Stop(i32),
 }
 
-/// Where a pool hears what happens to it; made before the pool, so that a signal can reach it while it starts.
+/// The channel by which a pool is controlled; made before the pool, so that a signal can reach the pool while it starts.
 pub struct Control {
     sender: Sender<PoolNews>,
     news: Receiver<PoolNews>,
 }
 
 impl Control {
-    /// A new one.
+    /// A channel for a new pool.
     #[must_use]
     #[expect(
         clippy::new_without_default,
@@ -149,7 +149,7 @@ impl Control {
         Control { sender, news }
     }
 
-    /// What ends the pool.
+    /// A handle that ends the pool.
     #[must_use]
     pub fn stopper(&self) -> Stopper {
         Stopper(self.sender.clone())
@@ -174,10 +174,10 @@ pub struct LocalPool {
     first: usize,
     /// The node that runs `main`, as far as is known.
     master: usize,
-    /// Whose `main` came to its end, and the code that it told.
+    /// The node whose `main` came to its end, and the exit code that it told.
     ended_by: Option<(String, i32)>,
     schedule: Schedule,
-    /// What was told last of each node.
+    /// The last state that was told of each node.
     told: BTreeMap<String, &'static str>,
     stopping: Option<Stopping>,
     guard: ProcessGuard,
@@ -191,7 +191,7 @@ struct StartedNode {
     process: Child,
     ended: Option<(ExitStatus, Instant)>,
     reported: bool,
-    /// By us, on purpose.
+    /// True if the launcher has killed the node, on purpose.
     killed: bool,
     drained: bool,
     pause: Option<Pause>,
@@ -209,7 +209,7 @@ enum Pause {
 struct Stopping {
     step: EndingStep,
     since: Instant,
-    /// What we were told to pass on.
+    /// The signal that the launcher was told to pass on.
     signal: Option<i32>,
 }
 
@@ -227,11 +227,11 @@ impl Stopping {
 enum EndingStep {
     /// The master has ended: the others are expected to.
     Expected,
-    /// They were told to: now they would hand over what they have.
+    /// The nodes were told to end: now they hand over their jobs.
     Told,
-    /// They were told again: now they just go.
+    /// The nodes were told again: now they leave without handing over.
     ToldAgain,
-    /// They were killed.
+    /// The nodes were killed.
     Killed,
 }
 
@@ -249,11 +249,12 @@ const EARLY: Duration = Duration::from_secs(1);
 const LOOK: Duration = Duration::from_millis(2);
 /// Between two looks at the clock otherwise.
 const TICK: Duration = Duration::from_millis(100);
-/// What is still in the pipes when all nodes have ended arrives within this.
+/// Time in which the rest of the pipes' contents arrives when all nodes have ended. Too short: the end of the output is
+/// lost. Too long: a process left behind, which holds the pipe, delays the end.
 const PIPES: Duration = Duration::from_secs(1);
 
 impl LocalPool {
-    /// Starts a pool.
+    /// Starts the processes of a pool.
     ///
     /// # Errors
     /// If a process cannot be started, or what it needs cannot be made. Nothing is left behind.
@@ -328,7 +329,7 @@ impl LocalPool {
         let new = self.nodes.iter().all(|node| node.site != site);
         self.add_routes(&[(site, port.addr)])?;
         if new {
-            // Those who are there already are far from the new site.
+            // Nodes that are there already are far from the new site.
             let others: Vec<(String, SocketAddr)> = self
                 .nodes
                 .iter()
@@ -367,7 +368,7 @@ impl LocalPool {
         }
     }
 
-    /// What ends this pool.
+    /// A handle that ends this pool.
     #[must_use]
     pub fn stopper(&self) -> Stopper {
         self.control.stopper()
@@ -379,13 +380,13 @@ impl LocalPool {
         self.nodes.iter().all(|node| node.ended.is_some())
     }
 
-    /// What came on stderr so far, if it is kept: see [`PoolOutcome::stderr`].
+    /// The text on stderr so far, if it is kept: see [`PoolOutcome::stderr`].
     #[must_use]
     pub fn stderr(&self) -> String {
         output::text(&self.stderr)
     }
 
-    /// Everything that has happened so far.
+    /// All events so far.
     ///
     /// # Errors
     /// If the events file cannot be read.
@@ -418,7 +419,7 @@ impl LocalPool {
         }
     }
 
-    /// Waits for the end.
+    /// Waits for the end of the pool.
     ///
     /// # Errors
     /// If the events file cannot be read.
@@ -531,7 +532,8 @@ impl LocalPool {
 
     fn ended(&mut self, index: usize) {
         let node = &mut self.nodes[index];
-        // What it started and did not wait for goes with it. Its number is not given to others before it is waited for.
+        // Processes that the node started and did not wait for go with it. Its number is not given to others before it is
+        // waited for.
         node.signal(raw(Signal::KILL));
         let status = match node.process.wait() {
             Ok(status) => status,
@@ -549,7 +551,7 @@ impl LocalPool {
                 "cannot close the relays of a node that has ended: {error:#}"
             ));
         }
-        // What it told before it ended.
+        // Reads the events that the node wrote before it ended.
         let _ = self.records();
         if self.has_left_early(index, status) {
             let name = &self.nodes[index].name;
@@ -616,7 +618,7 @@ impl LocalPool {
             if self.nodes[index].pause.is_some() {
                 self.nodes[index].signal(raw(Signal::KILL));
             } else if never_in && self.ended_by.is_some() && self.is_running(index) {
-                // Nobody is left who could let it in, or tell it that the pool has ended.
+                // No node is left that could let it in, or tell it that the pool has ended.
                 let name = &self.nodes[index].name;
                 self.tell(format_args!("{name} came too late to be let in"));
                 self.nodes[index].reported = true;
@@ -747,8 +749,8 @@ impl LocalPool {
         Ok(())
     }
 
-    /// That process has ended, and its machine would say so to whoever asks: the emulated links cannot, so it is asked
-    /// without them from now on; but not across a partition.
+    /// Takes a process that has ended out of the emulated network. Its machine would refuse datagrams, which emulated
+    /// links cannot: so other nodes reach its port without them from now on; but not across a partition.
     fn remove_routes(&mut self, index: usize) -> Result<()> {
         let Some(wan) = &self.wan else { return Ok(()) };
         let node = &self.nodes[index];
@@ -841,7 +843,7 @@ impl LocalPool {
         Ok(name)
     }
 
-    /// Where a node's words go to and come from.
+    /// Connects a node's input and output.
     fn connect(&self, command: &mut Command, index: usize) {
         use std::io::IsTerminal;
         // A process group that is not in the foreground is stopped when it reads from the terminal.
@@ -899,7 +901,7 @@ impl StartedNode {
             && let Some(pid) = pid(self.process.id())
             && let Some(signal) = Signal::from_named_raw(signal)
         {
-            // Its group may be gone already.
+            // The process group may be gone already.
             let _ = kill_process_group(pid, signal);
         }
     }
@@ -918,7 +920,7 @@ const CREDENTIAL: &str = "credential.pem";
 /// A node that joins is told so many addresses, in case that one of them is gone.
 const JOIN_AT: usize = 4;
 
-/// What makes a pool is not taken from our own environment.
+/// Variables that define a pool: never inherited from our own environment.
 const OURS: [&str; 8] = [
     "SATIN_JOIN",
     "SATIN_ADVERTISE",
@@ -948,7 +950,7 @@ impl fmt::Display for ExitReason {
     }
 }
 
-/// Which node is at which site, as the nodes said.
+/// The site of each node, as the nodes told.
 #[must_use]
 pub fn sites_of(records: &[Record]) -> HashMap<&str, &str> {
     records

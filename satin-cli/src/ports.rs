@@ -10,8 +10,8 @@ use std::{
 /// Below what systems give to sockets that ask for any port.
 const PORTS: Range<u16> = 20_000..32_000;
 
-/// A UDP port of the loopback interface that a node may bind. Other launchers leave it alone as long as this value lives:
-/// they look at the TCP port of the same number, which is taken.
+/// A UDP port of the loopback interface that a node may bind. Other launchers leave the port alone as long as this value
+/// lives: they look at the TCP port of the same number, which is taken.
 pub struct Port {
     pub addr: SocketAddr,
     _claim: TcpListener,
@@ -21,7 +21,7 @@ impl Port {
     /// A port that nobody uses.
     ///
     /// # Errors
-    /// If there is none.
+    /// No port is free.
     pub fn claim() -> io::Result<Port> {
         let start = RandomState::new().build_hasher().finish();
         let count = u64::from(PORTS.end - PORTS.start);

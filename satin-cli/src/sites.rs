@@ -7,7 +7,7 @@ use anyhow::{Context, Result, bail, ensure};
 /// A site and its nodes.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Site {
-    /// What it is called; its nodes are `NAME-0`, `NAME-1`, ..
+    /// The name of the site; its nodes are `NAME-0`, `NAME-1`, ..
     pub name: String,
     /// How many of them there are to begin with.
     pub nodes: u32,
@@ -28,7 +28,7 @@ pub fn is_name(text: &str) -> bool {
 const NODES_MAX: u32 = 1024;
 
 impl Sites {
-    /// So many nodes at each of so many sites, `s0`, `s1`, ..
+    /// Sites `s0`, `s1`, .. with equally many nodes each.
     #[must_use]
     pub fn alike(sites: u32, nodes: u32) -> Sites {
         let site = |number| Site {
@@ -47,7 +47,7 @@ impl Sites {
     /// Whether this makes a pool: between 1 and 1,024 nodes, no site twice.
     ///
     /// # Errors
-    /// If not.
+    /// A name or a number is not allowed.
     pub fn check(&self) -> Result<()> {
         let all = self.0.iter().map(|site| u64::from(site.nodes)).sum::<u64>();
         ensure!(
@@ -69,7 +69,7 @@ impl Sites {
 impl FromStr for Sites {
     type Err = anyhow::Error;
 
-    /// `2x4` or `amsterdam:2,delft:3`.
+    /// Parses `2x4` or `amsterdam:2,delft:3`.
     fn from_str(text: &str) -> Result<Sites> {
         let expected =
             || format!("expected SITESxNODES or NAME:NODES[,NAME:NODES..], not `{text}`");

@@ -81,7 +81,7 @@ pub fn table(records: &[Record]) -> Option<String> {
     Some(table.trim_fmt())
 }
 
-/// Those that not every pool has.
+/// Columns that only some pools need.
 #[derive(Clone, Copy)]
 struct Columns {
     spawns: bool,

@@ -5,9 +5,9 @@
 //! dials relays instead of the nodes of other sites (see `satin_runtime::net::relay`) has all its traffic with them emulated, and that
 //! within its site untouched: protocols such as QUIC do not care about the addresses that datagrams pass.
 //!
-//! Two threads: one receives and decides each datagram's fate, one sends when its time has come. The sender sleeps on a
-//! condition variable, whose timeouts are exact to some microseconds on Linux (event queues round to milliseconds).
-//! Nothing here knows what is in a datagram.
+//! Two threads do the work: the first receives and decides each datagram's fate, the second sends when its time has come.
+//! The sender sleeps on a condition variable, whose timeouts are exact to some microseconds on Linux (event queues round
+//! to milliseconds). The emulation does not know the contents of a datagram.
 
 use std::{
     cmp::Reverse,
@@ -24,7 +24,7 @@ use std::{
 use mio::{Events, Interest, Poll, Registry, Token, Waker, unix::SourceFd};
 use rand::{RngExt, SeedableRng, rngs::SmallRng};
 
-/// What a link between two sites does to a datagram, in each direction for itself.
+/// Properties of a link between two sites, for each direction by itself.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct WanLink {
     /// The round trip; half of it each way.
@@ -42,18 +42,18 @@ pub struct WanLink {
 /// The shortest queue in front of a link with a rate.
 pub const QUEUE_MIN: Duration = Duration::from_millis(50);
 
-/// IP and UDP.
+/// Bytes of the headers of IP and UDP.
 const HEADERS: usize = 28;
 
-/// So many clients of a relay have an answer; datagrams of others are lost.
+/// Number of clients of a relay that can get answers; datagrams of more clients are lost.
 const FLOWS_MAX: usize = 4096;
 
-/// What went over a link, in one direction.
+/// The traffic of a link, in one direction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct LinkTraffic {
     /// Datagrams that arrived, or are on their way.
     pub datagrams: u64,
-    /// Their bytes, without headers.
+    /// Bytes in those datagrams, without headers.
     pub bytes: u64,
     /// Datagrams that were lost: by chance, in a full queue, or in a partition.
     pub lost: u64,
@@ -90,7 +90,7 @@ struct Direction {
     cut: bool,
     /// The last bit of what was sent so far leaves then.
     busy_until: Instant,
-    /// Nothing arrives before what was sent before it.
+    /// The arrival of the last datagram: later ones do not arrive before that.
     last: Instant,
     traffic: LinkTraffic,
 }
@@ -104,7 +104,7 @@ struct Arrivals {
 #[derive(Default)]
 struct DueDatagrams {
     waiting: BinaryHeap<Reverse<DueDatagram>>,
-    /// Of those that are due at the same time the first goes first.
+    /// Number of datagrams so far: of those that are due at the same time the first goes first.
     number: u64,
     over: bool,
 }
@@ -147,7 +147,7 @@ struct DatagramRelay {
 /// A socket that we receive on.
 #[derive(Clone)]
 enum RelayPort {
-    /// Clients send here.
+    /// Clients of the relay send to the port.
     Relay(usize),
     /// The node behind the relay answers to that client here.
     Flow(usize, Arc<UdpSocket>, SocketAddr),
@@ -258,7 +258,7 @@ impl Wan {
         links.refresh();
     }
 
-    /// What went from one site to another so far.
+    /// The traffic from one site to another so far.
     #[must_use]
     pub fn traffic(&self, from: &str, to: &str) -> LinkTraffic {
         let links = lock(&self.shared.links);
@@ -580,7 +580,7 @@ fn send(shared: &WanShared) {
     }
 }
 
-/// Nothing that is locked here can be left half done by a panic.
+/// Data under these locks cannot be left half done by a panic.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -82,7 +82,7 @@ impl BoundItem {
             lattice,
         } = self;
         let path = format!("::{name}");
-        // What is wrong with the lattice is shown there.
+        // Errors in the lattice are shown at its own tokens.
         let bound = quote_spanned!(lattice.span()=> ::satin::__private::Bound<#lattice>);
         let written = lattice.to_token_stream().to_string();
         quote! {

@@ -1,6 +1,6 @@
 //! The macros of [satin](https://docs.rs/satin): use them through that crate.
 //!
-//! What the macros write, and why it is safe, is explained in this crate's `README.md`.
+//! Expansions, and why they are safe, are explained in this crate's `README.md`.
 
 mod bound;
 mod main_attribute;
@@ -62,8 +62,9 @@ use proc_macro::TokenStream;
 /// ```
 ///
 /// # When children are waited for
-/// At [`sync!`]; before the first statement that mentions a spawned variable, a place that a child will write, or a variable lent
-/// by `&mut`; and at every way out of the function. A program that would read too early does not compile.
+/// A sync stands at [`sync!`]; before the first statement that mentions a spawned variable, a place that a child will
+/// write, or a variable lent by `&mut`; and at every way out of the function. A program that would read too early does
+/// not compile.
 ///
 /// # Arguments and results
 /// `T`, `&T`, `&[T]`, `&str`, `&Path`, `&mut T` and `&mut [T]`, where `T` is `Serialize + DeserializeOwned + Send + 'static` (and `Sync` behind a `&`).

@@ -1,4 +1,4 @@
-//! Atomics and cells that loom can take over: what the protocols between workers are made of.
+//! Atomics and cells of the protocols between workers, which loom can take over.
 
 #[cfg(loom)]
 pub(crate) use loom::{

@@ -1,7 +1,7 @@
-//! What is to happen when the process exits, however it comes to that: `main` returns, somebody calls
-//! `std::process::exit`, or a signal asks for it.
+//! Exits of the process, however they come about: `main` returns, code calls `std::process::exit`, or a signal asks
+//! for it.
 //!
-//! A crash (a signal that kills, an abort) is no exit: nobody says goodbye then, and the others find out.
+//! A crash (a signal that kills, an abort) is no exit: there is no goodbye then, and the other nodes find out.
 
 use std::{
     io::{self, Write},
@@ -21,7 +21,7 @@ fn take() -> Option<Hook> {
     HOOK.lock().unwrap_or_else(PoisonError::into_inner).take()
 }
 
-/// From now on `hook` is called when the process exits; instead of the one before, if there was one.
+/// Sets the hook that is called when the process exits; it replaces the hook before, if there was any.
 pub(crate) fn at_exit(hook: impl FnOnce(Option<i32>) + Send + 'static) {
     static REGISTERED: AtomicBool = AtomicBool::new(false);
     *HOOK.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(hook));
@@ -30,7 +30,7 @@ pub(crate) fn at_exit(hook: impl FnOnce(Option<i32>) + Send + 'static) {
     }
 }
 
-/// Nothing is called when the process exits.
+/// Removes the hook: nothing is called when the process exits.
 pub(crate) fn forget() {
     drop(take());
 }
@@ -69,12 +69,12 @@ fn register() {}
 #[cfg(unix)]
 fn run(code: Option<i32>) {
     if let Some(hook) = take() {
-        // Nothing may unwind into the C library.
+        // A panic must not unwind into the C library.
         let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| hook(code)));
     }
 }
 
-/// Somebody has asked the process to end: another thread will do so.
+/// True once a signal has asked the process to end: another thread will do so.
 static REQUESTED: AtomicBool = AtomicBool::new(false);
 
 /// Exits with this code; but if the process is asked to end already, with the code for that.
@@ -83,10 +83,10 @@ pub(crate) fn with(code: i32) -> ! {
     std::process::exit(code);
 }
 
-/// Says what went wrong, and exits with this code; but if the process is asked to end already, that is why.
+/// Prints the error, and exits with this code; but if the process is asked to end already, with the code for that.
 pub(crate) fn with_error(code: i32, error: &dyn std::error::Error) -> ! {
     unless_requested();
-    // Nobody may be there to read it: the terminal may be gone.
+    // The text may reach no reader: the terminal may be gone.
     let _ = writeln!(io::stderr(), "error: {error}");
     std::process::exit(code);
 }
@@ -157,7 +157,7 @@ pub fn ignores_hangup() -> bool {
             .find_map(|line| line.strip_prefix("SigIgn:"))?;
         u64::from_str_radix(line.trim(), 16).ok()
     };
-    // Where it cannot be told, the signal keeps its meaning: it ends the process.
+    // If the mask cannot be read, the signal keeps its meaning: it ends the process.
     mask().is_none_or(|mask| mask & SIGHUP_BIT != 0)
 }
 

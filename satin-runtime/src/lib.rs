@@ -1,16 +1,16 @@
-//! Everything that happens in [satin](https://docs.rs/satin) at run time.
+//! The runtime of [satin](https://docs.rs/satin): all that happens when a program runs.
 //!
 //! Users depend on `satin`, which re-exports what they need from here. The layers, from the bottom:
 //!
-//! * [`job`]: what a job is: its id, its record in memory, the registry of spawnable functions.
+//! * [`job`]: the parts of a job: its id, its record in memory, the registry of spawnable functions.
 //! * [`worker`]: running jobs on this machine: deque, frame, sync, the pool of threads.
-//! * [`data`]: what all jobs need beside their arguments: shared values, bounds.
+//! * [`data`]: the data that all jobs need beside their arguments: shared values, bounds.
 //! * [`node`]: the protocol between nodes, without sockets, clocks or threads.
 //! * [`satin`]: the pool that a program sees.
 //! * [`config`]: where settings come from.
 //!
-//! `job` knows nothing of workers; `worker` knows nothing of other machines: the [`worker::Gate`] is the narrow
-//! door through which jobs leave and enter a process as bytes, whoever stands outside.
+//! `job` knows nothing of workers; `worker` knows nothing of other machines: the [`worker::Gate`] is the narrow door
+//! through which jobs leave and enter a process as bytes, whatever stands outside.
 #![warn(clippy::undocumented_unsafe_blocks)]
 
 #[cfg(not(loom))]

@@ -1,4 +1,4 @@
-//! What the expansion of the macros uses. Not public API: no promise holds here between releases.
+//! Items that expansions of the macros use. Not public API: no promise holds here between releases.
 
 pub use crate::data::{Alone, Bound, BoundRegistration};
 pub use crate::job::function::{

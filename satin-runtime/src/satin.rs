@@ -25,7 +25,7 @@ use crate::{
     worker::{self, Gate, RootKey, StartError, Workers},
 };
 
-/// A pool of workers.
+/// A pool of workers, with or without a network.
 ///
 /// Dropping it waits for its threads; jobs of other threads that still run are finished first. Before that it says goodbye
 /// to other nodes; if it is the master, their pool has ended then.
@@ -59,6 +59,30 @@ pub enum BuildError {
     Network(#[from] NetError),
 }
 
+/// The type of a method's argument, by the form of the setting.
+macro_rules! argument {
+    (String) => { impl Into<String> };
+    (PathBuf) => { impl Into<PathBuf> };
+    ($form:ident) => { $form };
+}
+
+macro_rules! builder {
+    ($(
+        $(#[$doc:meta])*
+        $key:ident: $form:ident, $variable:literal, $value:literal, $help:literal, $default:literal, $expected:literal;
+    )*) => {
+        impl Builder {$(
+            $(#[$doc])*
+            #[must_use]
+            pub fn $key(self, $key: argument!($form)) -> Builder {
+                self.with(|config| config.$key = Some($key.into()))
+            }
+        )*}
+    };
+}
+
+crate::settings!(builder);
+
 impl Builder {
     /// Starts from these settings.
     #[must_use]
@@ -69,115 +93,6 @@ impl Builder {
     fn with(mut self, set: impl FnOnce(&mut Config)) -> Builder {
         set(&mut self.config);
         self
-    }
-
-    /// Number of workers; the default is the number of cores that this process may use.
-    #[must_use]
-    pub fn threads(self, threads: usize) -> Builder {
-        self.with(|config| config.threads = Some(threads))
-    }
-
-    /// Stack of each worker in MiB, reserved and committed as it is used.
-    #[must_use]
-    pub fn stack(self, mib: usize) -> Builder {
-        self.with(|config| config.stack = Some(mib))
-    }
-
-    /// Print the table of figures when the pool ends.
-    #[must_use]
-    pub fn stats(self, print: bool) -> Builder {
-        self.with(|config| config.stats = Some(print))
-    }
-
-    /// Where to find the pool: `HOST:PORT[,HOST:PORT..]`, `dns:NAME:PORT`, `file:PATH` or `slurm`.
-    #[must_use]
-    pub fn join(self, at: impl Into<String>) -> Builder {
-        self.with(|config| config.join = Some(at.into()))
-    }
-
-    /// The address to listen on, `IP:PORT`. With this and nowhere to find a pool the node founds one.
-    #[must_use]
-    pub fn listen(self, address: impl Into<String>) -> Builder {
-        self.with(|config| config.listen = Some(address.into()))
-    }
-
-    /// The address that others are told; the default is the one that the node listens on.
-    #[must_use]
-    pub fn advertise(self, address: impl Into<String>) -> Builder {
-        self.with(|config| config.advertise = Some(address.into()))
-    }
-
-    /// The site: nodes of one site have fast links between them.
-    #[must_use]
-    pub fn site(self, name: impl Into<String>) -> Builder {
-        self.with(|config| config.site = Some(name.into()))
-    }
-
-    /// The credential file, the same for all nodes of a pool.
-    #[must_use]
-    pub fn credential(self, file: impl Into<PathBuf>) -> Builder {
-        self.with(|config| config.credential = Some(file.into()))
-    }
-
-    /// The pool's name; nodes of another are refused. The default is the program's name.
-    #[must_use]
-    pub fn pool(self, name: impl Into<String>) -> Builder {
-        self.with(|config| config.pool = Some(name.into()))
-    }
-
-    /// The first root job waits until so many nodes are in.
-    #[must_use]
-    pub fn nodes(self, nodes: u32) -> Builder {
-        self.with(|config| config.nodes = Some(nodes))
-    }
-
-    /// Whom an idle node asks for work: `crs`, `rs` or `mw`.
-    #[must_use]
-    pub fn steal(self, policy: impl Into<String>) -> Builder {
-        self.with(|config| config.steal = Some(policy.into()))
-    }
-
-    /// What people call this node; the default is host name and process number.
-    #[must_use]
-    pub fn name(self, name: impl Into<String>) -> Builder {
-        self.with(|config| config.name = Some(name.into()))
-    }
-
-    /// Append what happens to this file, a JSON object per line.
-    #[must_use]
-    pub fn events(self, file: impl Into<PathBuf>) -> Builder {
-        self.with(|config| config.events = Some(file.into()))
-    }
-
-    /// So long this node may take to leave when it is asked to: it finishes what it can, and hands over the rest.
-    #[must_use]
-    pub fn grace(self, grace: Duration) -> Builder {
-        self.with(|config| config.grace = Some(grace))
-    }
-
-    /// What is done with jobs whose origin is gone: `running`, `finished` or `naive`.
-    #[must_use]
-    pub fn repair(self, mode: impl Into<String>) -> Builder {
-        self.with(|config| config.repair = Some(mode.into()))
-    }
-
-    /// Nodes that one job may take down before it is given up with a panic.
-    #[must_use]
-    pub fn max_crashes(self, nodes: u32) -> Builder {
-        self.with(|config| config.max_crashes = Some(nodes))
-    }
-
-    /// So long a part of the pool without the master waits before it elects its own.
-    #[must_use]
-    pub fn partition_wait(self, wait: Duration) -> Builder {
-        self.with(|config| config.partition_wait = Some(wait))
-    }
-
-    /// This node leaves when this is there: `file:PATH`, once the file exists, or `http://..`, once that answers with
-    /// status 200.
-    #[must_use]
-    pub fn drain_when(self, what: impl Into<String>) -> Builder {
-        self.with(|config| config.drain_when = Some(what.into()))
     }
 
     /// Starts the workers, and with somewhere to join or to listen the network; returns when this node is in its pool.
@@ -191,7 +106,7 @@ impl Builder {
 }
 
 impl Satin {
-    /// Settings of a pool by hand. What they do not say, the environment and `satin.toml` do.
+    /// Settings of a pool by hand. Settings that are left out come from the environment and `satin.toml`.
     #[must_use]
     pub fn builder() -> Builder {
         Builder::default()
@@ -199,7 +114,7 @@ impl Satin {
 
     /// `before` is called before there is a network, if there will be one.
     fn start(mut config: Resolved, before: fn(Handle)) -> Result<Satin, BuildError> {
-        let settings = Settings::new(std::mem::take(&mut config.words), config.threads)?;
+        let settings = Settings::new(std::mem::take(&mut config.config), config.threads)?;
         // Workers step back behind the network thread, if there is one.
         let begin = if settings.is_some() {
             priority::step_back
@@ -225,14 +140,14 @@ impl Satin {
         Ok(satin)
     }
 
-    /// What connects this pool with other nodes, if anything does.
+    /// The connection of this pool with other nodes, if it has any.
     #[must_use]
     pub fn network(&self) -> Option<&Network> {
         self.network.as_ref()
     }
 
-    /// The main program of this node: the master runs `main`, and the pool ends with it; others serve until that has
-    /// happened, and never return, or until they become master themselves.
+    /// The main program of this node: the master runs `main`, and the pool ends with it; other nodes serve until the pool
+    /// has ended, and never return, or until they become master themselves.
     fn run_as_main<R>(mut self, mut main: impl FnMut() -> R, goodbye: Goodbye) -> R {
         let Some(network) = &self.network else {
             return self.workers.run_as_main(main);
@@ -282,13 +197,13 @@ impl Satin {
         self.workers.gate()
     }
 
-    /// Number of workers.
+    /// Number of workers in this process.
     #[must_use]
     pub fn threads(&self) -> usize {
         self.workers.threads()
     }
 
-    /// What each worker has counted so far.
+    /// The counters of each worker so far.
     #[must_use]
     pub fn figures(&self) -> Vec<Figures> {
         self.workers.figures()
@@ -301,14 +216,14 @@ impl Drop for Satin {
     }
 }
 
-/// Who the pools of this process are, by their numbers.
+/// The states of this process's pools, by their numbers.
 static STANDINGS: Mutex<BTreeMap<u64, Arc<Standing>>> = Mutex::new(BTreeMap::new());
 
 fn standings() -> MutexGuard<'static, BTreeMap<u64, Arc<Standing>>> {
     STANDINGS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Who I am: the pool that a call from here would go to.
+/// The state of this node, in the pool that a call from here would go to.
 #[must_use]
 pub fn node() -> NodeInfo {
     let (pool, threads) = worker::current_pool();
@@ -331,7 +246,8 @@ fn correct_the_end(log: Option<EventLog>, code: Option<i32>) {
     }
 }
 
-/// The panic of a job that ran on another node was told there. Here it ends `main`, and nobody would know why.
+/// Prints the panic of a job that ran on another node, and was printed there: here it ends `main`, and the user would not
+/// know why.
 fn tell_of_afar(payload: &(dyn Any + Send)) {
     if let Some(text) = payload.downcast_ref::<String>()
         && worker::came_from_afar(text)
@@ -344,8 +260,8 @@ fn tell_of_afar(payload: &(dyn Any + Send)) {
     }
 }
 
-/// Of the jobs of a root job many may fail at the same line before they are stopped: the first on this node is told, with
-/// the node's name. What a job panics with at another line is told too.
+/// Reports the first panic of a root job's jobs on this node, with the node's name: many jobs may fail at the same line
+/// before they are stopped. A panic at another line is reported too.
 fn tell_panics_once() {
     static ONCE: Once = Once::new();
     static TOLD: Mutex<Option<(RootKey, String)>> = Mutex::new(None);
@@ -372,7 +288,7 @@ fn tell_panics_once() {
     });
 }
 
-/// What people call the node of that pool.
+/// The name of the node in that pool, for people.
 fn name_of(pool: u64) -> String {
     let standing = standings().get(&pool).map(Arc::clone);
     standing.map_or_else(|| "this node".into(), |standing| standing.now().name)
@@ -381,7 +297,7 @@ fn name_of(pool: u64) -> String {
 /// When the others hear that `main` is over.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Goodbye {
-    /// At once, before the program does whatever it does next.
+    /// At once, before the program goes on.
     Now,
     /// When the process exits, which is at once too: then its exit code is known.
     AtExit,
@@ -389,8 +305,8 @@ enum Goodbye {
 
 /// Runs `main` as the main program of this node, with `program`'s settings above those of file and environment.
 ///
-/// With a network, the pool ends when `main` does, with its exit code, however it ends (when it returns, that is taken for
-/// success; if the process exits with another code after that, the events tell it as well). Nodes that are not the master serve
+/// With a network, the pool ends when `main` does, with its exit code, however it ends (a return is taken for success;
+/// if the process exits with another code after that, the events tell it as well). Nodes that are not the master serve
 /// instead, and exit with code 0 when the pool has ended. If the master is gone another node is elected and calls `main`
 /// from the start; a node may be elected more than once, which is why `main` is `FnMut`.
 ///
@@ -433,7 +349,7 @@ fn leave_when_drained(network: Handle) {
     }
 }
 
-/// What `#[satin::main]` expands to.
+/// The function that `#[satin::main]` expands to.
 #[doc(hidden)]
 pub fn main<R>(main: impl FnMut() -> R) -> R {
     run_until(Config::default(), main, Goodbye::AtExit)

@@ -14,7 +14,7 @@ pub enum Class {
     Ids,
     /// Messages arrive after their sender gave the link up.
     Late,
-    /// Large messages are overtaken.
+    /// Large messages are overtaken by others.
     Stray,
     /// Gossip comes late, twice and out of order.
     Gossip,
@@ -40,7 +40,7 @@ pub enum Class {
     Panics,
     /// Root jobs of other threads than main's.
     Others,
-    /// Several newcomers.
+    /// Several nodes that join.
     Joins,
     /// Many nodes die at one moment.
     Bursts,
@@ -52,7 +52,7 @@ pub enum Class {
     Partitions,
     /// Two nodes cannot reach each other.
     Pairs,
-    /// Nothing passes from one node to another, but back.
+    /// No message passes from one node to another, but the way back is open.
     Ways,
     /// Two nodes can never reach each other again.
     Lasting,
@@ -63,20 +63,20 @@ pub enum Class {
 /// Is a class among those that are tried by default?
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Standing {
-    /// It is, and nothing is violated.
+    /// Tried by default, and no invariant is violated.
     Tried,
-    /// It finds faults that are known and not mended: only with `--with`.
+    /// Finds faults that are known and not mended: tried only with `--with`.
     Open,
 }
 
 /// A class, and what is to be known of it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct About {
-    /// Which.
+    /// The class.
     pub class: Class,
-    /// On the command line.
+    /// The name on the command line.
     pub name: &'static str,
-    /// In a line.
+    /// A description in a line.
     pub what: &'static str,
     /// Is it tried by default?
     pub standing: Standing,
@@ -188,7 +188,7 @@ pub const CLASSES: [About; 24] = [
 ];
 
 impl Class {
-    /// Those that are tried by default.
+    /// The classes that are tried by default.
     #[must_use]
     pub fn usual() -> BTreeSet<Class> {
         let tried = CLASSES
@@ -197,7 +197,7 @@ impl Class {
         tried.map(|about| about.class).collect()
     }
 
-    /// All of them.
+    /// All classes.
     #[must_use]
     pub fn all() -> BTreeSet<Class> {
         CLASSES.iter().map(|about| about.class).collect()

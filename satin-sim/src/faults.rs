@@ -25,7 +25,7 @@ impl Dice {
         self.0
     }
 
-    /// A number below that.
+    /// A random number below `bound`.
     pub fn below(&mut self, bound: u64) -> u64 {
         self.throw() % bound
     }
@@ -35,16 +35,16 @@ impl Dice {
         self.below(100) < percent
     }
 
-    /// A duration between two.
+    /// A random duration between two.
     pub fn between(&mut self, from: Duration, to: Duration) -> Duration {
         let span = (to - from).as_micros() as u64;
         from + Duration::from_micros(self.below(span + 1))
     }
 
-    /// One of these.
+    /// A random element of `these`.
     ///
     /// # Panics
-    /// If there are none.
+    /// The slice is empty.
     pub fn one_of<T: Copy>(&mut self, these: &[T]) -> T {
         these[self.below(these.len() as u64) as usize]
     }
@@ -73,7 +73,7 @@ pub const KINDS: [&str; 19] = [
     "line",
 ];
 
-/// Which node.
+/// The choice of a node.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Who {
     /// The master of the moment.
@@ -84,7 +84,7 @@ pub enum Who {
     Any(u64),
 }
 
-/// One fault.
+/// A fault, with the numbers by which its place is chosen.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Fault {
     /// A node dies without a word.
@@ -97,9 +97,9 @@ pub enum Fault {
     DrainSite(u64, Duration),
     /// A node comes in at a site.
     Join(u64),
-    /// Nothing passes between two sites, for so long.
+    /// No message passes between two sites, for this time.
     Partition(u64, Duration),
-    /// Nothing passes to and from a node, for so long.
+    /// No message passes to and from a node, for this time.
     Isolate(Who, Duration),
     /// The link between two nodes breaks; the second notices so much later.
     Break(u64, Duration),
@@ -110,11 +110,11 @@ pub enum Fault {
         /// Each way takes up to so much longer.
         jitter: Duration,
     },
-    /// Nothing passes between two nodes, for so long.
+    /// No message passes between two nodes, for this time.
     PairCut(u64, Duration),
-    /// Nothing passes from one node to another, for so long.
+    /// No message passes from one node to another, for this time.
     WayCut(u64, Duration),
-    /// So many of a hundred nodes die at once.
+    /// A share of the nodes, in percent, dies at once.
     Burst(u64, u64),
     /// A node goes at once, also one that drains.
     Leave(u64),
@@ -126,14 +126,14 @@ pub enum Fault {
     FreezeAny(u64, Duration),
     /// Any node is told to go within so long: rather one that has been told already, or is about to come in.
     DrainAny(u64, Duration),
-    /// Nothing passes between two nodes any more, and that does not heal.
+    /// No message passes between two nodes any more, and that does not heal.
     LastingCut(u64),
     /// Each node reaches only its neighbours in a line, for so long: some pairs have no third that reaches both.
     Line(u64, Duration),
 }
 
 impl Fault {
-    /// Its place in [`KINDS`].
+    /// The fault's place in [`KINDS`].
     #[must_use]
     pub fn kind(&self) -> usize {
         match self {
@@ -191,12 +191,12 @@ impl fmt::Display for Fault {
     }
 }
 
-/// What happens when.
+/// The faults of a seed, with their times.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Schedule {
     /// In the order of time.
     pub faults: Vec<(Duration, Fault)>,
-    /// From then on everything passes, everybody runs and nobody dies any more.
+    /// The time of healing: from then on all messages pass, all nodes run and none dies any more.
     pub heal: Duration,
 }
 
@@ -211,9 +211,9 @@ pub struct Span {
     pub stretch: u32,
 }
 
-/// What a class of faults adds to a schedule.
+/// The faults that a class adds to a schedule.
 struct Adds {
-    /// So many at most.
+    /// The greatest number of such faults.
     most: u32,
     /// Each of them in so many of a hundred cases.
     percent: u64,
@@ -248,12 +248,12 @@ impl Adds {
     }
 }
 
-/// Which faults there may be.
+/// The faults that are allowed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Allow {
-    /// To the master too.
+    /// Faults may hit the master too.
     pub master: bool,
-    /// Some of them nobody survives without an election or a rebirth: partitions, isolation, long freezes.
+    /// Faults may cut nodes off: partitions and isolation, which no node survives without an election or a rebirth.
     pub partitions: bool,
 }
 
@@ -270,7 +270,7 @@ impl Schedule {
         let mut faults = Vec::new();
         let mut last = Duration::ZERO;
         for _ in 0..count {
-            // Some of them at the same moment as the one before, or a moment later.
+            // A fault may come at the same moment as the one before, or a moment later.
             let at = match dice.below(10) {
                 0 => last,
                 1 => last + dice.between(Duration::ZERO, Duration::from_millis(20)),
@@ -287,7 +287,7 @@ impl Schedule {
         schedule
     }
 
-    /// What a class adds: each of up to `most` faults with that chance, some of them just after another fault.
+    /// Adds the faults of a class: each of up to `most` faults with that chance, now and then just after another fault.
     fn add(&mut self, dice: &mut Dice, span: Span, adds: &Adds) {
         for _ in 0..adds.most {
             if !dice.chance(adds.percent) {
@@ -371,11 +371,11 @@ pub struct Mischief {
     pub drained: Vec<u32>,
     /// How often each of [`KINDS`] was done.
     pub done: [u64; KINDS.len()],
-    /// Nodes that died.
+    /// Number of nodes that died.
     pub deaths: u64,
     /// Faults after which somebody may be taken for dead who is not.
     pub absences: u64,
-    /// What other threads than main's call.
+    /// The programs that other threads than main's call.
     pub programs: Vec<u32>,
     /// How slow a newcomer is, of that number.
     pub slowness: fn(u64) -> f64,
@@ -417,7 +417,7 @@ impl Mischief {
         self.ends.iter().map(|(at, _)| *at).min()
     }
 
-    /// What lasted so long is over.
+    /// Ends the faults whose time is over.
     pub fn end(&mut self, cluster: &mut Cluster) {
         let now = cluster.now();
         let (over, left) = self.ends.iter().partition(|(at, _)| *at <= now);
@@ -439,7 +439,7 @@ impl Mischief {
         }
     }
 
-    /// Everything is over at once.
+    /// Ends all faults at once.
     pub fn heal(&mut self, cluster: &mut Cluster) {
         self.ends.clear();
         for node in 0..cluster.nodes() {
@@ -498,7 +498,7 @@ impl Mischief {
         Some(all[place as usize])
     }
 
-    /// Two different ones.
+    /// Two different nodes.
     fn pair(all: &[u32], pick: u64) -> Option<(u32, u32)> {
         let count = all.len() as u64;
         let steps = 1 + (pick / count.max(1)).checked_rem(count.saturating_sub(1))?;
@@ -623,7 +623,7 @@ impl Mischief {
         Some(format!("node {node} comes to {site}"))
     }
 
-    /// So many of a hundred die, but not all.
+    /// Kills a share of the nodes, in percent, but never all.
     fn burst(&mut self, cluster: &mut Cluster, pick: u64, percent: u64) -> Option<String> {
         let mut stay = self.stay(cluster);
         let count = stay.len() as u64;
@@ -672,7 +672,7 @@ impl Mischief {
         self.ends.push((end, Ended::Cut));
     }
 
-    /// One site is cut off from all others, or from one of them.
+    /// Cuts a site off from all others, or from a single other.
     fn partition(&mut self, cluster: &mut Cluster, pick: u64, time: Duration) -> Option<String> {
         let sites = cluster.sites().to_vec();
         if sites.len() < 2 {

@@ -36,39 +36,40 @@ pub mod trial;
 use std::{collections::BTreeMap, time::Duration};
 
 use satin_runtime::node::{
-    Policy, ProtocolConfig,
-    cluster::{Cluster, Count, KINDS, Path, Program, Shape, Traffic},
+    MessageKind, Policy, ProtocolConfig,
+    cluster::{Cluster, Count, Path, Program, Shape, Traffic},
 };
 use serde::Serialize;
+use strum::VariantArray;
 
-/// What to simulate.
+/// The settings of a simulation.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Settings {
     /// Nodes, over all sites; as evenly as can be.
     pub nodes: u32,
-    /// Sites.
+    /// Number of sites.
     pub sites: u32,
-    /// Workers of each node.
+    /// Number of workers of each node.
     pub threads: u32,
-    /// There and back between nodes of one site.
+    /// Round-trip time between nodes of one site.
     pub near: Duration,
-    /// There and back between sites.
+    /// Round-trip time between sites.
     pub round_trip: Duration,
     /// Between sites each way takes up to so much longer.
     pub jitter: Duration,
     /// Bytes a second on each link.
     pub rate: Option<u64>,
-    /// Whom an idle node asks.
+    /// The policy by which an idle node chooses whom to ask for work.
     pub policy: Policy,
-    /// The tree of jobs.
+    /// The shape of the tree of jobs.
     pub shape: Shape,
     /// How long a leaf takes.
     pub leaf: Duration,
     /// How long an inner job takes before it spawns.
     pub inner: Duration,
-    /// Of everything random.
+    /// The seed of everything random.
     pub seed: u64,
-    /// So long before the root job starts, the pool is there.
+    /// Time from the start of the pool until the root job starts. Too short: nodes that still join are measured too.
     pub warm_up: Duration,
 }
 
@@ -99,19 +100,19 @@ impl Default for Settings {
 /// How well a pool did.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Report {
-    /// Nodes of the pool.
+    /// Number of nodes in the pool.
     pub nodes: u32,
-    /// Its sites.
+    /// Number of its sites.
     pub sites: u32,
-    /// Whom an idle node asked.
+    /// The policy by which an idle node chose whom to ask for work.
     pub policy: &'static str,
-    /// Between sites, in milliseconds.
+    /// Round-trip time between sites, in milliseconds.
     pub rtt_ms: f64,
-    /// Jobs of the tree.
+    /// Number of jobs in the tree.
     pub jobs: u64,
-    /// Its leaves.
+    /// Number of leaves in the tree.
     pub leaves: u64,
-    /// From the start of the root job until its result was there.
+    /// Time from the start of the root job until its result was there, in seconds.
     pub seconds: f64,
     /// The same, if all workers had computed all the time.
     pub ideal_seconds: f64,
@@ -119,19 +120,19 @@ pub struct Report {
     pub efficiency: f64,
     /// A worker had nothing to do for so long, on average.
     pub idle_seconds: f64,
-    /// Jobs stolen within sites.
+    /// Number of jobs stolen within sites.
     pub stolen_near: u64,
-    /// Jobs stolen between sites.
+    /// Number of jobs stolen between sites.
     pub stolen_far: u64,
-    /// Messages of each kind.
-    pub messages: BTreeMap<&'static str, u64>,
+    /// Number of messages of each kind.
+    pub messages: BTreeMap<String, u64>,
     /// All of them, for each node and second.
     pub messages_per_node_and_second: f64,
-    /// Those between sites.
+    /// Messages between sites, for each node and second.
     pub far_messages_per_node_and_second: f64,
     /// Connections made during the run.
     pub connections: u64,
-    /// What the simulator handled.
+    /// Number of events that the simulator handled.
     pub events: u64,
 }
 
@@ -189,12 +190,18 @@ pub fn run(settings: &Settings) -> Report {
     let busy = (busy(&cluster) - busy_before).as_secs_f64();
     let traffic = since(&cluster.traffic, &before);
     let node_seconds = f64::from(settings.nodes) * seconds;
-    let far: u64 = traffic.messages.iter().map(|count| count.far).sum();
-    let messages = KINDS.into_iter().zip(traffic.messages);
+    let far: u64 = (traffic.messages.iter())
+        .chain([&traffic.refusals])
+        .map(|count| count.far)
+        .sum();
+    let kinds = MessageKind::VARIANTS.iter().map(MessageKind::to_string);
+    let messages = kinds
+        .zip(traffic.messages)
+        .chain([("refusals".into(), traffic.refusals)]);
     Report {
         nodes: settings.nodes,
         sites: settings.sites,
-        policy: parse::policy_name(settings.policy),
+        policy: settings.policy.into(),
         rtt_ms: settings.round_trip.as_secs_f64() * 1e3,
         jobs: outcome.jobs,
         leaves: outcome.leaves,
@@ -224,6 +231,7 @@ fn since(now: &Traffic, before: &Traffic) -> Traffic {
     for (count, before) in more.messages.iter_mut().zip(before.messages) {
         *count = minus(*count, before);
     }
+    more.refusals = minus(now.refusals, before.refusals);
     more.jobs = minus(now.jobs, before.jobs);
     more.connections = minus(now.connections, before.connections);
     more

@@ -20,7 +20,7 @@ use satin_sim::{
     Report, Settings,
     classes::{About, CLASSES, Class, Standing},
     faults::KINDS,
-    mutations::{self, Found, Mutations, RULES},
+    mutations::{Found, Mutations},
     parse::{self, Left},
     run,
     seeds::{self, Summary},
@@ -29,13 +29,14 @@ use satin_sim::{
     trial::{self, Options, Trial},
 };
 use serde::Serialize;
+use strum::VariantArray;
 
 /// Thousands of satin's nodes in one deterministic simulation.
 ///
-/// Without --seeds: one pool of the given size computes one tree, and the figures are printed.
+/// Without --seeds: a pool of the given size computes a tree, and the figures are printed.
 ///
 /// With --seeds: a pool, a program and faults (crashes, pauses, drains, joins, partitions, broken links) follow from each
-/// seed; after every step the invariants of the design are checked. The exit code is 1 if one was violated.
+/// seed; after every step the invariants of the design are checked. The exit code is 1 if an invariant was violated.
 #[derive(Parser)]
 #[command(args_conflicts_with_subcommands = true, after_help = more_help())]
 struct Cli {
@@ -91,7 +92,7 @@ fn more_help() -> String {
 enum Command {
     /// The experiment of `bench -- sites`: policies and round trips side by side.
     Sites {
-        /// On average over so many seeds.
+        /// Number of seeds to average over.
         #[arg(long, default_value_t = 5)]
         runs: u64,
         #[command(flatten)]
@@ -103,25 +104,25 @@ enum Command {
     },
     /// Tells a story with the usual settings and real time scales, over many seeds. The exit code is 1 if it goes wrong.
     Story {
-        /// Which; all of them if none is named.
+        /// Names of stories; all stories if none is named.
         #[arg(value_parser = parse::story, value_name = "NAME")]
         names: Vec<Story>,
-        /// So many seeds, or a range of them.
+        /// Number of seeds, or a range of them.
         #[arg(long, value_parser = parse::seeds, default_value = "20")]
         seeds: Range<u64>,
     },
     /// Leaves one rule of repair out at a time: the seeds must find out. The exit code is 1 if they do not.
     Mutations {
-        /// So many seeds, or a range of them.
+        /// Number of seeds, or a range of them.
         #[arg(long, value_parser = parse::seeds, default_value = "2000")]
         seeds: Range<u64>,
-        /// On so many threads.
+        /// Number of threads.
         #[arg(long, default_value_t = threads())]
         jobs: u32,
-        /// These rules only.
-        #[arg(long, value_parser = parse::rule, value_name = "RULE,..", value_delimiter = ',')]
+        /// Only these rules.
+        #[arg(long, value_parser = parse::named::<Rule>, value_name = "RULE,..", value_delimiter = ',')]
         without: Vec<Rule>,
-        /// Nothing happens to the master, and nobody is cut off.
+        /// Spare the master from faults, and cut no node off.
         #[arg(long)]
         spare_master: bool,
     },
@@ -132,25 +133,25 @@ struct Faults {
     /// Try these seeds (A..B is without B).
     #[arg(long, value_parser = parse::seeds, value_name = "A..B", conflicts_with_all = ["Pool", "Seed", "Output", "trace"])]
     seeds: Option<Range<u64>>,
-    /// On so many threads.
+    /// Number of threads.
     #[arg(long, default_value_t = threads(), requires = "seeds")]
     jobs: u32,
-    /// Say too how often each time of the protocol ran out.
+    /// Print also how often each time of the protocol ran out.
     #[arg(long, requires = "seeds")]
     coverage: bool,
-    /// Try the seed given by --seed, and print what happens.
+    /// Try the seed given by --seed, and print every event.
     #[arg(long, requires = "Seed", conflicts_with_all = ["Pool", "Output"])]
     trace: bool,
     /// Leave out rules of repair, or classes of faults.
     #[arg(long, value_parser = parse::left, value_name = "NAME,..", value_delimiter = ',', conflicts_with = "Pool")]
     without: Vec<Left>,
-    /// Faults of these classes too.
+    /// Try these classes of faults too.
     #[arg(long, value_parser = parse::class, value_name = "CLASS,..", value_delimiter = ',', conflicts_with_all = ["Pool", "only"])]
     with: Vec<Class>,
-    /// Of all classes only these.
+    /// Only these classes, of all.
     #[arg(long, value_parser = parse::class, value_name = "CLASS,..", value_delimiter = ',', conflicts_with = "Pool")]
     only: Vec<Class>,
-    /// Nothing happens to the master, and nobody is cut off.
+    /// Spare the master from faults, and cut no node off.
     #[arg(long, conflicts_with = "Pool")]
     spare_master: bool,
 }
@@ -180,7 +181,7 @@ impl Faults {
 
 /// The arguments that lead to these options.
 fn arguments(options: &Options) -> String {
-    let rules = options.without.iter().copied().map(mutations::name);
+    let rules = options.without.iter().copied().map(<&str>::from);
     let usual = Class::usual();
     let missing = usual.difference(&options.classes).map(|class| class.name());
     let more = options.classes.difference(&usual).map(|class| class.name());
@@ -201,7 +202,7 @@ fn arguments(options: &Options) -> String {
 
 #[derive(Args)]
 struct Seed {
-    /// Of everything random: the same seed, the same run.
+    /// Seed of everything random: the same seed gives the same run.
     #[arg(long, default_value_t = 1)]
     seed: u64,
 }
@@ -213,44 +214,44 @@ fn threads() -> u32 {
 
 #[derive(Args)]
 struct Pool {
-    /// Nodes, over all sites.
+    /// Number of nodes, over all sites.
     #[arg(long, default_value_t = 16)]
     nodes: u32,
-    /// Sites.
+    /// Number of sites.
     #[arg(long, default_value_t = 4)]
     sites: u32,
-    /// Workers of each node.
+    /// Number of workers of each node.
     #[arg(long, default_value_t = 1)]
     threads: u32,
-    /// Round trip between sites.
+    /// Round-trip time between sites.
     #[arg(long, value_parser = parse::duration, default_value = "30ms")]
     rtt: Duration,
     /// Round trip within a site.
     #[arg(long, value_parser = parse::duration, default_value = "200us")]
     near_rtt: Duration,
-    /// Between sites each way takes up to so much longer.
+    /// Largest extra delay of a message between sites, each way.
     #[arg(long, value_parser = parse::duration, default_value = "0s")]
     jitter: Duration,
-    /// Bytes a second on each link between sites.
+    /// Rate of each link between sites, in bytes a second; no limit if it is not given.
     #[arg(long)]
     rate: Option<u64>,
-    /// crs, rs or mw.
-    #[arg(long, value_parser = parse::policy, default_value = "crs")]
+    /// Policy by which an idle node chooses whom to ask for work: crs, rs or mw.
+    #[arg(long, value_parser = parse::named::<Policy>, default_value = "crs")]
     policy: Policy,
-    /// knary:WIDTH,HEIGHT[,SERIAL], uts:BRANCHING,HEIGHT, flat:JOBS or random:WIDTH,HEIGHT[,RACES].
+    /// Shape of the tree: knary:WIDTH,HEIGHT[,SERIAL], uts:BRANCHING,HEIGHT, flat:JOBS or random:WIDTH,HEIGHT[,RACES].
     #[arg(long, value_parser = parse::shape, default_value = "knary:4,7")]
     shape: Shape,
-    /// How long a leaf takes.
+    /// Time that a leaf takes.
     #[arg(long, value_parser = parse::duration, default_value = "10ms")]
     leaf: Duration,
-    /// How long an inner job takes before it spawns.
+    /// Time that an inner job takes before it spawns.
     #[arg(long, value_parser = parse::duration, default_value = "0s")]
     inner: Duration,
 }
 
 #[derive(Args)]
 struct Output {
-    /// Write the figures there too.
+    /// Write the figures to this file too, as JSON.
     #[arg(long)]
     json: Option<PathBuf>,
 }
@@ -468,8 +469,11 @@ fn mutate(seeds: &Range<u64>, jobs: u32, rules: &[Rule], spare_master: bool) -> 
         spare_master,
         ..Options::default()
     };
-    let all = RULES.map(|(rule, _)| rule);
-    let rules = if rules.is_empty() { &all[..] } else { rules };
+    let rules = if rules.is_empty() {
+        Rule::VARIANTS
+    } else {
+        rules
+    };
     let mut table = Table::new();
     table.load_style(UTF8_BORDERS_ONLY);
     table.set_header(["without", "found by", "after seeds", "how"]);
@@ -495,7 +499,7 @@ fn mutate(seeds: &Range<u64>, jobs: u32, rules: &[Rule], spare_master: bool) -> 
                 )
             }
         };
-        let name = mutations::name(*rule);
+        let name = <&str>::from(*rule);
         eprintln!("without {name}: found by {by} after {tried} seeds");
         let how: String = how.chars().take(90).collect();
         table.add_row([name, by, &tried.to_string(), &how]);

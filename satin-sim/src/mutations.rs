@@ -10,43 +10,12 @@ use crate::{
     trial::{Options, Trial},
 };
 
-/// All rules, and what they are called on the command line.
-pub const RULES: [(Rule, &str); 17] = [
-    (Rule::PutBack, "put-back"),
-    (Rule::Mark, "mark"),
-    (Rule::Inherit, "inherit"),
-    (Rule::Flushed, "flushed"),
-    (Rule::Announce, "announce"),
-    (Rule::AntiEntropy, "anti-entropy"),
-    (Rule::Withdraw, "withdraw"),
-    (Rule::Tokens, "tokens"),
-    (Rule::Liveness, "liveness"),
-    (Rule::Rebirth, "rebirth"),
-    (Rule::Have, "have"),
-    (Rule::Closed, "closed"),
-    (Rule::Welcome, "welcome"),
-    (Rule::Disown, "disown"),
-    (Rule::Save, "save"),
-    (Rule::Fingerprint, "fingerprint"),
-    (Rule::Replicate, "replicate"),
-];
-
-/// How a rule is called.
-///
-/// # Panics
-/// If it is not one of [`RULES`].
-#[must_use]
-pub fn name(rule: Rule) -> &'static str {
-    let known = RULES.iter().find(|(known, _)| *known == rule);
-    known.expect("all rules are listed").1
-}
-
 /// The difference in work done twice must be so many times its standard error. (A seed whose schedule is changed only by
 /// chance does as often less as more.)
 const SIGNIFICANT: f64 = 4.5;
 
-/// So many seeds are tried before it is looked whether that is enough; then as many as before again, and so on. Most rules
-/// are missed within tens of seeds.
+/// Number of seeds that are tried before the mutation may count as found; then as many as before again, and so on. Most
+/// missing rules show within tens of seeds.
 const FIRST_BATCH: u64 = 125;
 
 /// How a mutation was found.
@@ -54,20 +23,20 @@ const FIRST_BATCH: u64 = 125;
 pub enum Found {
     /// An invariant was violated that holds in that seed with all rules.
     Violated {
-        /// By this seed.
+        /// The seed in which the invariant was violated.
         seed: u64,
-        /// Which.
+        /// The invariant.
         invariant: &'static str,
-        /// How.
+        /// The violation in a sentence.
         sentence: String,
     },
-    /// So many times as much work was done twice.
+    /// Enough work was done twice: so many times as much as with all rules.
     Twice(f64),
-    /// It was not: this is how many times as much work was done twice.
+    /// Not found: so many times as much work was done twice as with all rules.
     NotAtAll(f64),
 }
 
-/// What became of each seed: the seconds done twice, or `None` if something was violated.
+/// The outcome of each seed: the seconds done twice, or `None` if an invariant was violated.
 type Results = BTreeMap<u64, Option<f64>>;
 
 /// Leaves one rule out after the other.

@@ -15,14 +15,14 @@ use crate::faults::Dice;
 pub(crate) struct Pace {
     /// Work takes so many times as long.
     work: u32,
-    /// Some of the faults last so many times as long.
+    /// Factor by which faults of several kinds last longer.
     pub(crate) faults: u32,
-    /// So many times as long it may take until everything is done and at rest.
+    /// Factor by which the time grows until everything must be done and at rest.
     pub(crate) patience: u32,
 }
 
 impl Pace {
-    /// A short seed.
+    /// A short seed: the factors are 1.
     const SHORT: Pace = Pace {
         work: 1,
         faults: 1,

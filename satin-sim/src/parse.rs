@@ -1,16 +1,16 @@
 //! How things are written on the command line.
 
-use std::{ops::Range, time::Duration};
+use std::{ops::Range, str::FromStr, time::Duration};
 
-use satin_runtime::node::{Policy, Rule, cluster::Shape};
+use satin_runtime::node::{Rule, cluster::Shape};
+use strum::VariantNames;
 
 use crate::{
     classes::{CLASSES, Class},
-    mutations::RULES,
     stories::{STORIES, Story},
 };
 
-/// `10ms`, `1.5s`, `200us`.
+/// Parses a duration such as `10ms`, `1.5s`, `200us`.
 ///
 /// # Errors
 /// Says what it should look like.
@@ -27,7 +27,7 @@ pub fn duration(text: &str) -> Result<Duration, String> {
     Duration::try_from_secs_f64(number * scale).map_err(|error| format!("{text}: {error}"))
 }
 
-/// `knary:WIDTH,HEIGHT[,SERIAL]`, `uts:BRANCHING,HEIGHT`, `flat:JOBS`, `random:WIDTH,HEIGHT[,RACES]`.
+/// Parses a shape: `knary:WIDTH,HEIGHT[,SERIAL]`, `uts:BRANCHING,HEIGHT`, `flat:JOBS`, `random:WIDTH,HEIGHT[,RACES]`.
 ///
 /// # Errors
 /// Says what it should look like.
@@ -69,26 +69,6 @@ fn random(width: f64, height: f64, races: f64) -> Shape {
     }
 }
 
-/// `crs`, `rs`, `mw`.
-///
-/// # Errors
-/// Says which there are.
-pub fn policy(text: &str) -> Result<Policy, String> {
-    let all = [Policy::Crs, Policy::Rs, Policy::Mw];
-    let policy = all.into_iter().find(|policy| policy_name(*policy) == text);
-    policy.ok_or_else(|| "a policy is crs, rs or mw".into())
-}
-
-/// As it is written.
-#[must_use]
-pub fn policy_name(policy: Policy) -> &'static str {
-    match policy {
-        Policy::Crs => "crs",
-        Policy::Rs => "rs",
-        Policy::Mw => "mw",
-    }
-}
-
 /// `A..B`, without B; `N` is `0..N`.
 ///
 /// # Errors
@@ -101,22 +81,18 @@ pub fn seeds(text: &str) -> Result<Range<u64>, String> {
     }
 }
 
-/// A rule of repair.
+/// A value that is known by its name: a steal policy, a rule of repair.
 ///
 /// # Errors
-/// Says which there are.
-pub fn rule(text: &str) -> Result<Rule, String> {
-    let found = RULES.iter().find(|(_, name)| *name == text);
-    found.map(|(rule, _)| *rule).ok_or_else(|| {
-        let names: Vec<&str> = RULES.iter().map(|(_, name)| *name).collect();
-        format!("a rule is one of {}", names.join(", "))
-    })
+/// The text is none of the names; the error lists them.
+pub fn named<T: FromStr + VariantNames>(text: &str) -> Result<T, String> {
+    (text.parse()).map_err(|_| format!("expected one of {}", T::VARIANTS.join(", ")))
 }
 
-/// A story.
+/// The story of that name.
 ///
 /// # Errors
-/// Says which there are.
+/// The text is none of the names; the error lists them.
 pub fn story(text: &str) -> Result<Story, String> {
     let found = STORIES.iter().find(|story| story.name == text);
     found.copied().ok_or_else(|| {
@@ -125,7 +101,7 @@ pub fn story(text: &str) -> Result<Story, String> {
     })
 }
 
-/// Something that a trial may go without.
+/// A rule or a class that a trial may go without.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Left {
     /// A rule of repair.
@@ -134,10 +110,10 @@ pub enum Left {
     Class(Class),
 }
 
-/// A class of faults.
+/// The class of faults of that name.
 ///
 /// # Errors
-/// Says which there are.
+/// The text is none of the names; the error lists them.
 pub fn class(text: &str) -> Result<Class, String> {
     let found = CLASSES.iter().find(|about| about.name == text);
     found.map(|about| about.class).ok_or_else(|| {
@@ -149,13 +125,13 @@ pub fn class(text: &str) -> Result<Class, String> {
 /// A rule of repair, or a class of faults.
 ///
 /// # Errors
-/// Says which there are.
+/// The text is none of the names; the error lists them.
 pub fn left(text: &str) -> Result<Left, String> {
     let rule_or = |error| match class(text) {
         Ok(class) => Ok(Left::Class(class)),
-        Err(more) => Err(format!("{error}; {more}")),
+        Err(more) => Err(format!("a rule: {error}; {more}")),
     };
-    rule(text).map(Left::Rule).or_else(rule_or)
+    named(text).map(Left::Rule).or_else(rule_or)
 }
 
 #[cfg(test)]
@@ -180,8 +156,8 @@ mod tests {
         for about in CLASSES {
             assert_eq!(left(about.name), Ok(Left::Class(about.class)));
         }
-        for (rule, name) in RULES {
-            assert_eq!(left(name), Ok(Left::Rule(rule)));
+        for rule in <Rule as strum::VariantArray>::VARIANTS {
+            assert_eq!(left(&rule.to_string()), Ok(Left::Rule(*rule)));
         }
         assert!(left("nothing").is_err());
     }

@@ -17,52 +17,52 @@ use crate::{
     trial::{self, Options, Trial},
 };
 
-/// How many seeds went.
+/// The figures of many seeds.
 #[derive(Clone, PartialEq, Default, Debug)]
 pub struct Summary {
-    /// So many seeds.
+    /// Number of seeds.
     pub seeds: u64,
-    /// Those that violated something, the smallest seed first; at most [`Summary::KEEP`] of them.
+    /// Trials that violated an invariant, the smallest seed first; at most [`Summary::KEEP`] of them.
     pub violations: Vec<Trial>,
     /// And how many they are in all.
     pub violated: u64,
     /// And how many of each invariant.
     pub of_each: BTreeMap<&'static str, u64>,
-    /// Faults done, by kind.
+    /// Number of faults done, by kind.
     pub faults: [u64; KINDS.len()],
     /// Time computed beyond what was needed.
     pub twice: Duration,
-    /// What was needed.
+    /// Time that the programs need.
     pub needed: Duration,
-    /// Claims made.
+    /// Number of claims made.
     pub claims: u64,
-    /// Claims withdrawn.
+    /// Number of claims withdrawn.
     pub withdrawn: u64,
-    /// Jobs put back.
+    /// Number of jobs put back.
     pub came_back: u64,
-    /// Results saved.
+    /// Number of results saved.
     pub saved: u64,
     /// Nodes that went on as the next generation.
     pub reborn: u64,
-    /// Masters that were chosen.
+    /// Number of masters that were chosen.
     pub terms: u64,
     /// How often each of [`LIMITS`](satin_runtime::node::expiry::LIMITS) ran out.
     pub expired: Expired,
     /// Seeds in which more than one main came to its end: each with the right answer, or that is a violation.
     pub several_mains: u64,
-    /// Events simulated.
+    /// Number of events simulated.
     pub events: u64,
-    /// Until the root jobs were done, in virtual time.
+    /// Time until the root jobs were done, in virtual time.
     pub time: Duration,
-    /// It took so long.
+    /// Time that the trials took, in real time.
     pub took: Duration,
 }
 
 impl Summary {
-    /// So many violations are kept.
+    /// Number of violations that are kept.
     pub const KEEP: usize = 10;
 
-    /// Another trial.
+    /// Adds another trial to the figures.
     pub fn add(&mut self, trial: &Trial) {
         self.seeds += 1;
         for (all, these) in self.faults.iter_mut().zip(trial.faults) {

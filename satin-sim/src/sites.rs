@@ -5,19 +5,21 @@ use std::time::Duration;
 use satin_runtime::node::Policy;
 use serde::Serialize;
 
-use crate::{Settings, parse, run};
+use strum::VariantArray;
 
-/// One cell of the table, as `bench -- sites` writes it.
+use crate::{Settings, run};
+
+/// A cell of the table, as `bench -- sites` writes it.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Row {
-    /// The program.
+    /// The name of the program.
     pub case: &'static str,
-    /// The policy.
+    /// The name of the policy.
     #[serde(rename = "impl")]
     pub policy: &'static str,
-    /// Between sites.
+    /// Round-trip time between sites, in milliseconds.
     pub rtt_ms: f64,
-    /// Run time.
+    /// Run time, in seconds.
     pub seconds: f64,
     /// The ideal time over it.
     pub efficiency: f64,
@@ -49,7 +51,7 @@ pub fn rows(base: &Settings, seeds: u64) -> Vec<Row> {
     };
     let (one_site, _) = average(&Settings { sites: 1, ..*base });
     let mut rows = Vec::new();
-    for policy in [Policy::Crs, Policy::Rs, Policy::Mw] {
+    for policy in Policy::VARIANTS.iter().copied() {
         for round_trip in ROUND_TRIPS {
             let settings = Settings {
                 policy,
@@ -60,7 +62,7 @@ pub fn rows(base: &Settings, seeds: u64) -> Vec<Row> {
             let (seconds, ideal) = average(&settings);
             rows.push(Row {
                 case: "knary",
-                policy: parse::policy_name(policy),
+                policy: policy.into(),
                 rtt_ms: round_trip.as_secs_f64() * 1e3,
                 seconds,
                 efficiency: ideal / seconds,

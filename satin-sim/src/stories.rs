@@ -4,14 +4,14 @@
 use std::{fmt::Write, ops::Range, time::Duration};
 
 use satin_runtime::node::{
-    Event, ProtocolConfig,
+    Event, MessageKind, ProtocolConfig,
     cluster::{Cluster, MainIs, Path, Program, Shape, Work, mix},
     inspect::InspectedStage,
 };
 
 use crate::classes::Standing;
 
-/// What came of a story: its figures, and what went wrong.
+/// The outcome of a story: its figures, and the faults that were found.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Telling {
     /// A line for each variant.
@@ -33,12 +33,12 @@ impl Telling {
     }
 }
 
-/// A story.
+/// A story: a run with given faults, and the outcome that is wanted.
 #[derive(Clone, Copy, Debug)]
 pub struct Story {
-    /// On the command line.
+    /// The name on the command line.
     pub name: &'static str,
-    /// What happens, and what must not come of it.
+    /// The events of the story, and the outcome that must not come of them.
     pub what: &'static str,
     /// Does it end well? Those that do are told by the tests.
     pub standing: Standing,
@@ -176,7 +176,7 @@ fn fetch(seeds: Range<u64>) -> Telling {
             let program = Program::new(knary(3), Duration::from_millis(500)).seeded(seed);
             let program = cluster.program(program);
             cluster.set_main_everywhere(&[program], None);
-            let wants = |cluster: &Cluster| cluster.traffic.of("want").all() >= 1;
+            let wants = |cluster: &Cluster| cluster.traffic.of(MessageKind::Want).all() >= 1;
             cluster.run_until(Duration::from_secs(20), wants);
             cluster.run_for(Duration::from_millis(8));
             cluster.crash(0);
@@ -264,7 +264,7 @@ fn false_deaths(seeds: Range<u64>) -> Telling {
 }
 
 fn burst(seeds: Range<u64>) -> Telling {
-    /// How a node ends.
+    /// A way in which a node ends.
     type End = fn(&mut Cluster, u32);
     let mut telling = Telling::default();
     let ends: [(&str, End); 2] = [

@@ -1,4 +1,4 @@
-//! One seed: a pool, a program, faults, healing, and what must hold all the while.
+//! A seed: a pool, a program, faults, healing, and the invariants that must hold all the while.
 
 use std::{
     collections::BTreeSet,
@@ -20,30 +20,30 @@ use crate::{
     pace::Pace,
 };
 
-/// So long after the healing the root jobs must be done. (Virtual time is cheap.)
+/// Virtual time after the healing within which the root jobs must be done. Virtual time is cheap.
 const PATIENCE: Duration = Duration::from_secs(180);
 /// And so many times as long as all of it takes one worker: it may be left alone with all of it, be slow, and begin anew.
 const ALONE: u32 = 10;
-/// So long after that everything must be at rest: what belongs to a process that does not come back goes after a minute, and a
-/// moment before that somebody may ask for it once more.
+/// Virtual time after that within which everything must be at rest: facts about a process that does not come back go
+/// after a minute, and a moment before that a node may ask for them once more.
 const REST: Duration = Duration::from_secs(200);
-/// So long after that every node must have ended.
+/// Virtual time after that within which every node must have ended.
 const END: Duration = Duration::from_secs(60);
 /// More events than this are a pool that talks to itself, unless they are no more than [`EVENTS_A_SECOND`].
 const EVENTS: u64 = 3_000_000;
 /// The usual chatter of nodes that have nothing to do: they may idle for hours.
 const EVENTS_A_SECOND: u64 = 500;
 
-/// What is to be tried.
+/// The options of a trial.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Options {
     /// Rules that are left out.
     pub without: BTreeSet<Rule>,
     /// The classes of faults that there may be.
     pub classes: BTreeSet<Class>,
-    /// Nothing happens to the master, and nobody is cut off.
+    /// True if the master is spared from faults, and no node is cut off.
     pub spare_master: bool,
-    /// Print what happens.
+    /// True if the events are printed.
     pub trace: bool,
 }
 
@@ -75,36 +75,36 @@ impl Options {
     }
 }
 
-/// How a trial went.
+/// The outcome of a trial.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Trial {
-    /// Of what.
+    /// The seed of the trial.
     pub seed: u64,
-    /// What must not have happened.
+    /// The violation, if there was any.
     pub violation: Option<Violation>,
-    /// Faults done, by kind.
+    /// Number of faults done, by kind.
     pub faults: [u64; KINDS.len()],
     /// Time computed beyond what the program needs.
     pub twice: Duration,
-    /// What it needs.
+    /// Time that the program needs.
     pub needed: Duration,
-    /// Claims made.
+    /// Number of claims made.
     pub claims: u64,
-    /// Jobs put back.
+    /// Number of jobs put back.
     pub came_back: u64,
-    /// Results saved.
+    /// Number of results saved.
     pub saved: u64,
-    /// Claims withdrawn.
+    /// Number of claims withdrawn.
     pub withdrawn: u64,
     /// Nodes that went on as the next generation.
     pub reborn: u64,
-    /// The last master's term.
+    /// The term of the last master.
     pub term: u32,
     /// Mains that came to their end.
     pub mains: u64,
     /// How often each time of the protocol ran out.
     pub expired: Expired,
-    /// Events simulated.
+    /// Number of events simulated.
     pub events: u64,
     /// Virtual time until the root jobs were done.
     pub time: Duration,
@@ -126,9 +126,9 @@ struct Setting {
     handling: Duration,
     /// Clocks differ, by that number.
     clocks: Option<u64>,
-    /// So many times the usual time may pass until everything is done.
+    /// Factor on the usual time until everything must be done.
     patience: u32,
-    /// What all jobs need.
+    /// The shared value that all jobs need, if they do.
     shared: Option<Vec<u8>>,
     /// A node's number, by bits exclusive or, is in its id.
     scrambled: u32,
@@ -263,7 +263,7 @@ impl Setting {
         config
     }
 
-    /// What becomes of messages.
+    /// The wire of a seed: delays, losses and reorderings of messages.
     fn wire(near: Path, far: Path, pace: Pace, seed: u64, options: &Options) -> Wire {
         let mut wire = Wire::default();
         wire.near = near;
@@ -281,7 +281,7 @@ impl Setting {
         wire
     }
 
-    /// Searches, panics and bounds.
+    /// Adds searches, panics and bounds to a program.
     fn adapt(program: &mut Program, seed: u64, options: &Options) {
         let seed = seed ^ program.seed;
         if let Some(mut dice) = options.dice(Class::Bounds, 40, seed) {
@@ -293,14 +293,15 @@ impl Setting {
         if let Some(mut dice) = options.dice(Class::Panics, 10, seed)
             && !matches!(program.shape, Shape::Best { .. })
         {
-            // Which child of a race is run at all depends on chance, and what feeds on results is not known beforehand.
+            // Chance decides which child of a race is run at all, and the work of jobs that feed on results is not known
+            // beforehand.
             if let Shape::Random { races, .. } = &mut program.shape {
                 *races = 0;
             }
             program.feeds = false;
             program.panics = dice.one_of(&[20, 100]);
         }
-        // Which leaves of a race are run at all depends on chance.
+        // Chance decides which leaves of a race are run at all.
         program.bounded = options.classes.contains(&Class::Bounds)
             && !matches!(program.shape, Shape::Random { races: 1.., .. });
     }
@@ -398,7 +399,7 @@ pub fn run(seed: u64, options: &Options) -> Trial {
     trial
 }
 
-/// A trial under way.
+/// A trial under way: its pool, its faults and its checks.
 struct Stage {
     cluster: Cluster,
     mischief: Mischief,
@@ -408,7 +409,7 @@ struct Stage {
     /// Does a leaf panic?
     panics: bool,
     needed: Duration,
-    /// So many times the usual time may pass until everything is done.
+    /// Factor on the usual time until everything must be done.
     patience: u32,
     books: Inspection,
     trace: bool,
@@ -516,7 +517,7 @@ impl Stage {
         self.check_end(done, rests, trial)?;
         self.say("main ends");
         self.cluster.end_main(0);
-        // Who is cut off for good does all of it alone.
+        // A node that is cut off for good does all the work alone.
         let limit = self.cluster.now() + self.patience * END + ALONE * self.work_with(|_| true);
         if !self.run_until(limit, |stage| stage.running().next().is_none())? {
             let left: Vec<u32> = self.running().collect();
@@ -532,7 +533,7 @@ impl Stage {
         nodes.filter(|node| self.cluster.is_alive(*node) && self.cluster.joined(*node).is_some())
     }
 
-    /// What main computes, and those of the root jobs that other threads have called.
+    /// Time that `main`'s programs need, and the root jobs that other threads have called.
     fn work_with(&self, which: impl Fn(&OtherRoot) -> bool) -> Duration {
         let others = (0..self.cluster.nodes()).flat_map(|node| self.cluster.others(node));
         let others = others.filter(|(_, other)| which(other));
@@ -547,7 +548,7 @@ impl Stage {
         is(MainIs::Over) && !is(MainIs::Running) && others.all(|(_, other)| other.outcome.is_some())
     }
 
-    /// Everybody has done what there was to do and knows what the others have, and those who were told to go are gone.
+    /// True if every node has done its work and knows what the others have, and the nodes that were told to go are gone.
     fn rests(&self) -> bool {
         let drained = |node: u32| self.mischief.drained.contains(&node);
         if self
@@ -572,7 +573,7 @@ impl Stage {
             .collect()
     }
 
-    /// Until that time, or until the condition holds, which is looked at now and then. True if it does.
+    /// Runs until that time, or until the condition holds, which is looked at now and then. True if it holds.
     fn run_until(
         &mut self,
         end: Duration,
@@ -684,7 +685,7 @@ impl Stage {
         trial.mains = self.cluster.endings().len() as u64;
         let endings = self.cluster.endings().iter();
         trial.term = endings.map(|ending| ending.term).max().unwrap_or(0);
-        // What other threads have called is lost with their process.
+        // Root jobs that other threads have called are lost with their process.
         trial.needed = self.work_with(|other| other.outcome.is_some());
         trial.twice = busy.saturating_sub(trial.needed);
     }

@@ -1,11 +1,11 @@
-//! One loop that spawns coarse leaves: what is lost where a spawn costs nothing but leaves must still be shared.
+//! A loop that spawns coarse leaves: the loss where a spawn costs next to no time but leaves must still be shared.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use super::Case;
 
-/// What a leaf is calibrated to take.
+/// Time that a leaf is calibrated to take.
 const LEAF: Duration = Duration::from_millis(2);
 
 pub struct Flat {

@@ -24,7 +24,7 @@ use crate::jsonl;
 use crate::pools::{Pools, STACK_BYTES};
 use report::Row;
 
-/// What a spawn costs: programs that spawn as often as they can, on 1, 2, .. threads
+/// The cost of a spawn: programs that spawn as often as they can, on 1, 2, .. threads
 ///
 /// Prints a table, and under it the project's requirements with pass or miss. Leave the machine alone meanwhile:
 /// with a second busy process the figures for all of its cores mean nothing.
@@ -66,7 +66,7 @@ Examples:
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Problem sizes")]
 pub struct Sizes {
-    /// Which Fibonacci number
+    /// Index of the Fibonacci number
     #[arg(long, value_name = "N", default_value = "37", value_parser = size().range(..=50))]
     fib: u32,
     /// Queens on a board of N by N
@@ -117,7 +117,7 @@ pub enum Impl {
     Chili,
 }
 
-/// One program in four implementations of the same algorithm, on the same data.
+/// A program in four implementations of the same algorithm, on the same data.
 ///
 /// The four return an answer that [`check`](Case::check) then judges; only they are timed. An implementation
 /// hides its inputs from the optimizer with `black_box`.
@@ -135,13 +135,13 @@ pub trait Case: Send {
     /// Without any library, on this thread.
     fn seq(&mut self) -> u64;
 
-    /// By spawnable functions; called where they go to the pool that is measured.
+    /// Runs it by spawnable functions; called where they go to the pool that is measured.
     fn satin(&mut self) -> u64;
 
-    /// By rayon, called on a thread of the pool that is measured.
+    /// Runs it by rayon, called on a thread of the pool that is measured.
     fn rayon(&mut self) -> u64;
 
-    /// By chili, called on a thread of the pool that is measured.
+    /// Runs it by chili, called on a thread of the pool that is measured.
     fn chili(&mut self, scope: &mut chili::Scope<'_>) -> u64;
 
     /// Whether the last run, which returned `answer`, did its work.
@@ -189,7 +189,7 @@ fn measure_all(args: &Args) -> anyhow::Result<()> {
         .map_or(Ok(()), |path| jsonl::write::<Row>(path, &rows))
 }
 
-/// What was asked for, everything if nothing was, in the order of declaration and without repetitions.
+/// The values that were asked for, all if none was, in the order of declaration and without repetitions.
 fn selected<T: ValueEnum + PartialEq>(asked: &[T]) -> Vec<T> {
     T::value_variants()
         .iter()
@@ -213,7 +213,7 @@ impl CaseName {
 /// An implementation, and where it runs: one line of the table per case.
 pub struct Variant<'p> {
     implementation: Impl,
-    /// `None` for [`Impl::Seq`] alone.
+    /// The pools of the libraries; `None` for [`Impl::Seq`] alone.
     pools: Option<&'p Pools>,
 }
 

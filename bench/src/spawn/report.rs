@@ -1,4 +1,4 @@
-//! What `bench spawn` says: rows of figures, the table, and the requirements.
+//! The report of `bench spawn`: rows of figures, the table, and the requirements.
 
 use std::time::Duration;
 
@@ -64,7 +64,7 @@ struct Spread {
 }
 
 impl Spread {
-    /// Of at least one time; the median of an even number is the mean of the two in the middle.
+    /// The spread of at least one time; the median of an even number is the mean of the two in the middle.
     fn of(times: &[Duration]) -> Self {
         let mut ms: Vec<f64> = times.iter().map(|t| t.as_secs_f64() * 1e3).collect();
         ms.sort_by(f64::total_cmp);
@@ -77,7 +77,7 @@ impl Spread {
     }
 }
 
-/// The table for people.
+/// The rows as a table for people.
 pub fn table(rows: &[Row]) -> Table {
     let mut table = Table::new();
     table.load_style(presets::UTF8_FULL_CONDENSED).set_header([
@@ -124,7 +124,7 @@ struct Requirement {
     threads: usize,
     rival: Impl,
     at_most: f64,
-    /// What is hoped for beyond that.
+    /// The goal beyond that.
     aim: Option<f64>,
 }
 

@@ -6,7 +6,7 @@ use satin_runtime::net::{
     observer::{Parting, SeenNode},
 };
 
-/// Ask nodes of a running pool to leave: they hand over what they have, and nothing is lost
+/// Ask nodes of a running pool to leave: they hand over their jobs, and no work is lost
 #[derive(clap::Args)]
 #[command(after_help = "\
 A node that leaves finishes what it can within its grace, gives the rest back
@@ -36,10 +36,10 @@ pub struct Drain {
         hide_env_values = true
     )]
     credential: PathBuf,
-    /// The pool's name: that of the program, unless it was given another
+    /// The pool's name: the program's name, unless the pool was given another
     #[arg(long, value_name = "NAME", env = "SATIN_POOL", hide_env_values = true)]
     pool: String,
-    /// Seconds that each may take [default: as it was started with]
+    /// Seconds that each node may take to leave [default: as it was started with]
     #[arg(long, value_name = "SECONDS")]
     grace: Option<f64>,
 }
@@ -75,7 +75,7 @@ impl Drain {
         })
     }
 
-    /// Those who are meant.
+    /// The nodes that are meant.
     fn choose(&self, all: Vec<SeenNode>) -> Result<Vec<SeenNode>> {
         if let Some(site) = &self.site {
             let there: Vec<SeenNode> = all

@@ -3,7 +3,7 @@ use std::{path::PathBuf, process::ExitCode};
 use anyhow::Result;
 use satin_runtime::net::Credential;
 
-/// Write a new credential: who holds a copy may be a node of the pool
+/// Write a new credential: a process that holds a copy may be a node of the pool
 #[derive(clap::Args)]
 #[command(after_help = "\
 The file holds a private key and its certificate. Whoever has it can make the

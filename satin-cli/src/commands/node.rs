@@ -1,19 +1,19 @@
 use std::{
     ffi::{OsStr, OsString},
     os::unix::process::CommandExt,
-    path::{Path, PathBuf},
+    path::Path,
     process::{Command, ExitCode},
 };
 
 use anyhow::{Context, Result, ensure};
-use satin_runtime::config::{Config, FLAGS, MARK};
+use satin_runtime::config::{Args, Config, FLAGS, MARK};
 
 /// Run a program as a node of a pool, here
 #[derive(clap::Args)]
 #[command(override_usage = "satin node [OPTIONS] -- PROGRAM [ARGS]...")]
 #[command(after_help = "\
-Each option is the variable of the environment named beside it; without it the
-variable counts, then satin.toml.
+Each option of Satin is the variable of the environment named beside it; without
+it the variable counts, then satin.toml.
 
 The program has to begin with #[satin::main] or satin::run: it is a node of the
 pool from there on. This command becomes the program, with its exit code.
@@ -33,101 +33,17 @@ Examples:
     srun --ntasks-per-node 1 satin node --join slurm --listen 0.0.0.0:7777 \\
       --credential pool.pem -- ./program 42")]
 pub struct NodeCommand {
-    /// Where to find the pool: HOST:PORT[,HOST:PORT..], dns:NAME:PORT, file:PATH or slurm [SATIN_JOIN]
-    #[arg(long, value_name = "WHERE")]
-    join: Option<String>,
-    /// Address to listen on; without --join this node founds a pool. Default with --join: any port of the address from
-    /// which this machine reaches the pool [SATIN_LISTEN]
-    #[arg(long, value_name = "IP:PORT")]
-    listen: Option<String>,
-    /// The address that others are told, if they cannot use the one that this node listens on. Default where it listens
-    /// on all addresses, as 0.0.0.0: the one that leads to the pool, or that of the default route [SATIN_ADVERTISE]
-    #[arg(long, value_name = "IP:PORT")]
-    advertise: Option<String>,
-    /// The site: nodes of one site have fast links between them [SATIN_SITE]
-    #[arg(long, value_name = "NAME")]
-    site: Option<String>,
-    /// The pool's credential, made by `satin keygen` [SATIN_CREDENTIAL]
-    #[arg(long, value_name = "FILE")]
-    credential: Option<PathBuf>,
-    /// The pool's name; nodes of another are refused [SATIN_POOL]
-    #[arg(long, value_name = "NAME")]
-    pool: Option<String>,
-    /// Work begins when so many nodes are in [SATIN_NODES]
-    #[arg(long, value_name = "N")]
-    nodes: Option<u32>,
-    /// Worker threads [SATIN_THREADS]
-    #[arg(long, value_name = "N")]
-    threads: Option<u32>,
-    /// Whom an idle node asks for work: crs, rs or mw [SATIN_STEAL]
-    #[arg(long, value_name = "POLICY", value_parser = ["crs", "rs", "mw"])]
-    steal: Option<String>,
-    /// What people call this node [SATIN_NAME]
-    #[arg(long, value_name = "NAME")]
-    name: Option<String>,
-    /// Append events to this file, a JSON object per line [SATIN_EVENTS]
-    #[arg(long, value_name = "FILE")]
-    events: Option<PathBuf>,
-    /// Seconds that this node may take when it is asked to leave [SATIN_GRACE]
-    #[arg(long, value_name = "SECONDS")]
-    grace: Option<f64>,
-    /// What is done with jobs whose origin is gone [SATIN_REPAIR]
-    #[arg(long, value_name = "MODE", value_parser = ["running", "finished", "naive"])]
-    repair: Option<String>,
-    /// Nodes that one job may take down before it is given up [SATIN_MAX_CRASHES]
-    #[arg(long, value_name = "N")]
-    max_crashes: Option<u32>,
-    /// Seconds before a part of the pool without the master elects its own [SATIN_PARTITION_WAIT]
-    #[arg(long, value_name = "SECONDS")]
-    partition_wait: Option<f64>,
-    /// Leave when this is there: file:PATH, or http://.. that answers 200 [SATIN_DRAIN_WHEN]
-    #[arg(long, value_name = "WHAT")]
-    drain_when: Option<String>,
-    /// Stack of each worker in MiB [SATIN_STACK]
-    #[arg(long, value_name = "MIB")]
-    stack: Option<u32>,
-    /// Filter of the log on stderr, such as info or satin_runtime=debug [SATIN_LOG]
-    #[arg(long, value_name = "FILTER")]
-    log: Option<String>,
-    /// Print the table of figures at the end [SATIN_STATS]
-    #[arg(long)]
-    stats: bool,
     /// The program and its arguments: the same on all nodes
     #[arg(last = true, required = true, value_name = "PROGRAM")]
     program: Vec<OsString>,
+    #[command(flatten)]
+    settings: Args,
 }
 
 impl NodeCommand {
-    /// Becomes the program.
+    /// Becomes the program: returns only if that fails.
     pub fn run(self) -> Result<ExitCode> {
-        let number = |number: Option<u32>| number.map(|number| number.to_string().into());
-        let seconds = |number: Option<f64>| number.map(|number| number.to_string().into());
-        let path = |path: Option<PathBuf>| path.map(PathBuf::into_os_string);
-        let variables: [(&'static str, Option<OsString>); 19] = [
-            ("SATIN_JOIN", self.join.map(Into::into)),
-            ("SATIN_LISTEN", self.listen.map(Into::into)),
-            ("SATIN_ADVERTISE", self.advertise.map(Into::into)),
-            ("SATIN_SITE", self.site.map(Into::into)),
-            ("SATIN_CREDENTIAL", path(self.credential)),
-            ("SATIN_POOL", self.pool.map(Into::into)),
-            ("SATIN_NODES", number(self.nodes)),
-            ("SATIN_THREADS", number(self.threads)),
-            ("SATIN_STEAL", self.steal.map(Into::into)),
-            ("SATIN_NAME", self.name.map(Into::into)),
-            ("SATIN_EVENTS", path(self.events)),
-            ("SATIN_GRACE", seconds(self.grace)),
-            ("SATIN_REPAIR", self.repair.map(Into::into)),
-            ("SATIN_MAX_CRASHES", number(self.max_crashes)),
-            ("SATIN_PARTITION_WAIT", seconds(self.partition_wait)),
-            ("SATIN_DRAIN_WHEN", self.drain_when.map(Into::into)),
-            ("SATIN_STACK", number(self.stack)),
-            ("SATIN_LOG", self.log.map(Into::into)),
-            ("SATIN_STATS", self.stats.then(|| "1".into())),
-        ];
-        let set = variables
-            .into_iter()
-            .filter_map(|(name, value)| Some((name, value?)));
-        let set: Vec<(&str, OsString)> = set.collect();
+        let set = Config::from(self.settings).variables();
         ensure_pool(&set)?;
         let (program, arguments) = self.program.split_first().context("no program")?;
         warn_of_strangers(program);
@@ -145,12 +61,11 @@ impl NodeCommand {
 }
 
 /// A node without a pool to found or to join would run the program alone.
-fn ensure_pool(flags: &[(&str, OsString)]) -> Result<()> {
+fn ensure_pool(flags: &[(&str, String)]) -> Result<()> {
     let config = Config::load()?;
     let is_set = |name: &str, lower: &Option<String>| {
         let flag = flags.iter().find(|(flag, _)| *flag == name);
-        let lower = lower.as_deref().map(OsStr::new);
-        let value = flag.map(|(_, value)| value.as_os_str()).or(lower);
+        let value = flag.map(|(_, value)| value.as_str()).or(lower.as_deref());
         value.is_some_and(|value| !value.is_empty())
     };
     ensure!(
@@ -160,8 +75,8 @@ fn ensure_pool(flags: &[(&str, OsString)]) -> Result<()> {
     Ok(())
 }
 
-/// Says so if the program is an executable without Satin in it. It may be a script's interpreter, or start another program
-/// that has: so it is started all the same.
+/// Warns if the program is an executable without Satin in it. The executable may be a script's interpreter, or start
+/// another program that has Satin: so it is started all the same.
 fn warn_of_strangers(program: &OsStr) {
     let path = Path::new(program);
     let found = match path.components().count() {
@@ -171,7 +86,7 @@ fn warn_of_strangers(program: &OsStr) {
         }),
         _ => Some(path.into()),
     };
-    // Who cannot be read may be a program all the same; and a script is none.
+    // A file that cannot be read may be a program all the same; and a script contains no mark.
     let Some(Ok(bytes)) = found.map(std::fs::read) else {
         return;
     };

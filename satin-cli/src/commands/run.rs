@@ -43,7 +43,7 @@ Crashes, at moments that are the same each time:
   satin run --sites a:2,b:2 --partition 'a|b@1s..3s' --stop b-1@4s..5s \\
     --example fib -- 45")]
 pub struct Run {
-    /// So many nodes at one site [default: 2]
+    /// Number of nodes at a single site [default: 2]
     #[arg(long, value_name = "N", conflicts_with = "sites", value_parser = clap::value_parser!(u32).range(1..))]
     nodes: Option<u32>,
     /// Sites and their nodes: 2x4 (sites s0 and s1 of 4 nodes each) or amsterdam:2,delft:3
@@ -52,10 +52,11 @@ pub struct Run {
     /// Worker threads of each node [default: the cores divided by the nodes, at least 1]
     #[arg(long, value_name = "T", value_parser = clap::value_parser!(u32).range(1..))]
     threads: Option<u32>,
-    /// Whom an idle node asks for work: its site first and others beside it (crs), anybody (rs), the master (mw) [default: crs]
+    /// The policy by which an idle node chooses whom to ask for work: its own site first and others beside it (crs), any
+    /// node (rs), the master (mw) [default: crs]
     #[arg(long, value_name = "POLICY", value_parser = ["crs", "rs", "mw"], hide_possible_values = true)]
     steal: Option<String>,
-    /// Write what happens to this file, a JSON object per line
+    /// Write the events of the run to this file, a JSON object per line
     #[arg(long, value_name = "FILE")]
     events: Option<PathBuf>,
     /// Print the figures of each node and site at the end, on stderr
@@ -76,35 +77,35 @@ pub struct Run {
 #[derive(clap::Args)]
 #[command(next_help_heading = "Links between sites")]
 struct WanFlags {
-    /// Round trip, such as 30ms
+    /// Round-trip time between two sites, such as 30ms
     #[arg(long, value_name = "TIME", value_parser = units::duration)]
     wan_rtt: Option<Duration>,
     /// Bits per second between two sites, in each direction, such as 100mbit
     #[arg(long, value_name = "RATE", value_parser = units::rate)]
     wan_rate: Option<u64>,
-    /// Share of datagrams that are lost, such as 0.1%
+    /// Share of datagrams between sites that are lost, such as 0.1%
     #[arg(long, value_name = "SHARE", value_parser = units::share)]
     wan_loss: Option<f64>,
-    /// The delay of each datagram varies by up to so much, such as 2ms; their order stays
+    /// Largest variation of a datagram's delay, up or down, such as 2ms; the order of datagrams stays
     #[arg(long, value_name = "TIME", value_parser = units::duration)]
     wan_jitter: Option<Duration>,
 }
 
-/// What is to go wrong.
+/// The faults that the pool is to suffer.
 #[derive(clap::Args)]
 #[command(next_help_heading = "Faults (each may be given several times)")]
 struct FaultFlags {
-    /// Kill a node (SIGKILL): NODE is a name such as amsterdam-1, a site (all its nodes), or master (whoever it is
-    /// then). Times count from the moment when all nodes are in, which is when work begins
+    /// Kill a node (SIGKILL): NODE is a name such as amsterdam-1, a site (all its nodes), or master (the node that runs
+    /// `main` then). Times count from the moment when all nodes are in, which is when work begins
     #[arg(long, value_name = "NODE@TIME", value_parser = fault("kill"))]
     kill: Vec<Fault>,
-    /// Stop a node (SIGSTOP), and let it go on later; without an end it does not come back
+    /// Stop a node (SIGSTOP), and let it go on at TO (SIGCONT); without an end it stays stopped
     #[arg(long, value_name = "NODE@FROM[..TO]", value_parser = fault("stop"))]
     stop: Vec<Fault>,
-    /// Ask a node to leave (SIGTERM): it hands over what it has
+    /// Ask a node to leave (SIGTERM): it hands over its jobs
     #[arg(long, value_name = "NODE@TIME", value_parser = fault("drain"))]
     drain: Vec<Fault>,
-    /// Start one more node at a site, which may be new
+    /// Start another node at a site, which may be new
     #[arg(long, value_name = "SITE@TIME", value_parser = fault("join"))]
     join: Vec<Fault>,
     /// Break all links between two sites; without an end for good
@@ -128,13 +129,13 @@ struct BuildFlags {
     /// Build this binary with cargo, and run it
     #[arg(long, value_name = "NAME")]
     bin: Option<String>,
-    /// Package of the workspace that it belongs to
+    /// Package of the workspace that has the example or binary
     #[arg(short, long, value_name = "NAME")]
     package: Option<String>,
-    /// Features to build it with
+    /// Features to build the program with
     #[arg(short = 'F', long, value_name = "FEATURES")]
     features: Vec<String>,
-    /// Profile to build it in [default: release]
+    /// Profile to build the program in [default: release]
     #[arg(long, value_name = "NAME")]
     profile: Option<String>,
 }
@@ -213,7 +214,7 @@ impl Run {
                 None => eprintln!("satin: no node told any figures"),
             }
         }
-        // What does not fit in a code is not a success.
+        // A code that does not fit into a byte is not a success.
         Ok(ExitCode::from(u8::try_from(outcome.code).unwrap_or(1)))
     }
 
@@ -241,7 +242,7 @@ impl Run {
 }
 
 fn stop_at_signals(stopper: Stopper) -> Result<()> {
-    // What `nohup` has ignored stays ignored.
+    // A SIGHUP that `nohup` has ignored stays ignored.
     let hangup = (!satin_runtime::exit::ignores_hangup()).then_some(SIGHUP);
     let mut signals =
         signal_hook::iterator::Signals::new([SIGINT, SIGTERM].into_iter().chain(hangup))?;

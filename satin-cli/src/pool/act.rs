@@ -1,4 +1,4 @@
-//! What the schedule of faults makes happen to a pool, and what is told of it.
+//! The schedule of faults carried out on a pool, and the messages about it.
 
 use std::{
     collections::BTreeSet,
@@ -15,30 +15,30 @@ use crate::faults::{self, Fault, What, Who};
 /// When a whole site is asked to leave, its other nodes have so long to say so before the master is asked.
 const AFTER_OTHERS: Duration = Duration::from_millis(100);
 
-/// What is still to happen, and what has.
+/// The acts that are still to happen, and the counts of those that have.
 #[derive(Default)]
 pub(super) struct Schedule {
-    /// By time; of the same time the first goes first.
+    /// The acts that are still to happen, by time; at the same time the first goes first.
     queue: Vec<(Duration, Act)>,
     /// When all nodes of the plan were in.
     began: Option<Instant>,
     done: Done,
-    /// Those that were in at some time.
+    /// Nodes that have been in the pool at some time.
     seen: BTreeSet<String>,
 }
 
 #[derive(Clone, Debug)]
 enum Act {
     Begin(Fault),
-    /// SIGCONT to these nodes.
+    /// Sends SIGCONT to these nodes.
     Continue(Vec<usize>),
-    /// SIGTERM to that node.
+    /// Sends SIGTERM to that node.
     Ask(usize),
     /// The end of the partition of these sites.
     Heal(String, String),
 }
 
-/// How many nodes.
+/// Number of nodes that each kind of fault has hit.
 #[derive(Clone, Copy, Default)]
 struct Done {
     killed: usize,
@@ -87,7 +87,7 @@ impl Schedule {
 }
 
 impl LocalPool {
-    /// Does what is due.
+    /// Carries out the acts that are due.
     pub(super) fn act(&mut self, now: Instant) {
         if self.stopping.is_some() {
             return;
@@ -102,7 +102,7 @@ impl LocalPool {
                         }
                     }
                 }
-                // Whoever is asked twice leaves at once, without handing anything over.
+                // A node that is asked twice leaves at once, without handing over.
                 Act::Ask(index) if self.is_running(index) && !self.nodes[index].drained => {
                     self.schedule.done.drained += 1;
                     self.nodes[index].drained = true;
@@ -174,7 +174,7 @@ impl LocalPool {
         }
     }
 
-    /// Those who are meant and still run; says so if there are none.
+    /// The nodes that are meant and still run; prints a message if there are none.
     fn meant(&self, who: &Who) -> Vec<usize> {
         let is_meant = |index: usize| match who {
             Who::Master => index == self.master,
@@ -238,7 +238,7 @@ impl LocalPool {
             Event::Left { .. } => self.tell_if_faulty(true, name, "has left"),
             Event::PoolEnded { code } => match &mut self.ended_by {
                 None => self.ended_by = Some((name.clone(), *code)),
-                // It has exited with another code than its `main` has let expect.
+                // The node has exited with another code than its `main` has told.
                 Some((last, told)) if last == name => *told = *code,
                 Some(_) => {}
             },
@@ -254,7 +254,7 @@ impl LocalPool {
         }
     }
 
-    /// That node is in. When all of the plan have been, the clock of the schedule begins.
+    /// Notes that a node is in. When all nodes of the plan have been in, the clock of the schedule begins.
     fn enter(&mut self, record: &Record) {
         self.schedule.seen.insert(record.name.clone());
         let planned = &self.nodes[..self.first.min(self.nodes.len())];
@@ -273,7 +273,7 @@ impl LocalPool {
         self.schedule.seen.contains(&self.nodes[index].name)
     }
 
-    /// One line about the faults, if there were to be any.
+    /// Prints a line about the faults, if the plan has any.
     pub(super) fn sum_up(&self, code: i32) {
         if self.plan.faults.is_empty() {
             return;
@@ -347,7 +347,7 @@ impl LocalPool {
             ended_by.and_then(|(name, _)| (self.nodes.iter()).position(|node| node.name == *name));
         let status = self.nodes[last.unwrap_or(self.master)].ended;
         match (status, ended_by) {
-            // What came after `main` is no matter of the pool.
+            // A crash after `main` is no matter of the pool.
             (Some((status, _)), Some((_, told))) if status.code().is_none() => *told,
             (Some((status, _)), _) => code(status),
             (None, _) => 1,

@@ -57,7 +57,7 @@ impl Check<'_> {
         block.stmts.iter().for_each(|stmt| self.visit_stmt(stmt));
     }
 
-    /// Complains if `expr` spawns.
+    /// Reports an error if `expr` spawns.
     fn refuse(&mut self, expr: &Expr, message: impl std::fmt::Display) {
         if let Some(span) = first_spawn(expr) {
             self.at(span, message);
@@ -122,7 +122,7 @@ impl Check<'_> {
     }
 }
 
-/// Where a `?` or a `return` stands in a closure's body.
+/// The place of a `?` or a `return` in a closure's body.
 fn leaves(body: &Expr) -> Option<Span> {
     struct Leaves(Option<Span>);
     impl<'ast> Visit<'ast> for Leaves {
@@ -276,7 +276,7 @@ impl<'ast> Visit<'ast> for Check<'_> {
             _ => {}
         }
         match Marked::of(expr) {
-            // What a mark calls has been recognised; only what it is called with is looked at.
+            // The callee of a mark has been recognised; only its arguments are looked at.
             Some(mark) => mark.arguments().into_iter().for_each(|arg| {
                 self.value(arg);
                 self.visit_expr(arg);
@@ -311,7 +311,7 @@ impl Check<'_> {
         }
     }
 
-    /// `m::fib(..)` in `fib`.
+    /// Reports a call by another path, such as `m::fib(..)` in `fib`.
     fn other_path(&mut self, path: &ExprPath, call: &Expr) {
         let mut segments = path
             .path
@@ -332,7 +332,7 @@ impl Check<'_> {
         }
     }
 
-    /// Where tokens of a macro call the function itself, or one of satin's macros.
+    /// The place where tokens of a macro call the function itself, or a macro of satin's.
     fn spawn_in_tokens(&self, tokens: TokenStream) -> Option<Span> {
         let tokens: Vec<TokenTree> = tokens.into_iter().collect();
         let is_punct = |at: usize, wanted: char| matches!(tokens.get(at), Some(TokenTree::Punct(punct)) if punct.as_char() == wanted);

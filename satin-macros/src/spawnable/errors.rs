@@ -3,12 +3,12 @@
 use proc_macro2::{Span, TokenStream};
 use quote::ToTokens;
 
-/// Everything that was found wrong so far.
+/// The errors that were found so far.
 #[derive(Default)]
 pub struct Errors(Option<syn::Error>);
 
 impl Errors {
-    /// Adds an error.
+    /// Adds an error to the others.
     pub fn push(&mut self, error: syn::Error) {
         match &mut self.0 {
             Some(errors) => errors.combine(error),

@@ -14,13 +14,13 @@ use super::mark::{Marked, is_sync};
 use super::mentions::{PlacePath, mentions};
 use super::site::{DeferredStatement, is_place, reads};
 
-/// What becomes of the spawns in the blocks of a control-flow statement.
+/// The fate of the spawns in the blocks of a control-flow statement.
 pub enum Escape {
     /// Each block syncs its own.
     Stays,
-    /// They join the segment of the enclosing block.
+    /// The spawns join the segment of the enclosing block.
     Joins,
-    /// They would, but the loop comes back to a look at this place.
+    /// The spawns would join, but the loop comes back to a look at this place.
     BackEdge(PlacePath),
 }
 
@@ -134,7 +134,7 @@ pub fn is_late_init(statement: &Expr, late_init: &HashSet<String>) -> bool {
     matches!(&*assign.left, Expr::Path(path) if path.path.get_ident().is_some_and(|name| late_init.contains(&name.to_string())))
 }
 
-/// What the arguments of the spawned calls in `expr` borrow by an explicit `&`.
+/// The places that the arguments of the spawned calls in `expr` borrow by an explicit `&`.
 fn borrowed(expr: &Expr) -> Vec<PlacePath> {
     struct Borrowed(Vec<PlacePath>);
     impl<'ast> Visit<'ast> for Borrowed {
@@ -193,7 +193,8 @@ fn is_loop(stmt: &Stmt) -> bool {
     )
 }
 
-/// What runs while the children may be under way: all of it, but for what a `for` iterates over, which is evaluated before.
+/// The part of a statement that runs while the children may be under way: all of it, but for the iterated expression of a
+/// `for`, which is evaluated before.
 fn repeated(stmt: &Stmt) -> TokenStream {
     let mut stmt = stmt.clone();
     if let Stmt::Expr(Expr::ForLoop(of), _) = &mut stmt {

@@ -79,23 +79,23 @@ fn late_init(body: &Block) -> HashSet<String> {
     late.0
 }
 
-/// What becomes of an expression's value.
+/// The use of an expression's value.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum GuardPosition {
-    /// Nothing: it is a statement.
+    /// No use: the expression is a statement.
     Statement,
-    /// The function returns it.
+    /// The function returns the value.
     Tail,
-    /// Another expression uses it.
+    /// Another expression uses the value.
     Value,
 }
 
-/// Where the sites of a block go whose places were there before it.
+/// The segment to which a site of a block belongs whose place was there before the block.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Hop {
-    /// They are synced in this block.
+    /// The sites are synced in this block.
     Nowhere,
-    /// They join the segment of the block around it.
+    /// The sites join the segment of the block around it.
     Outwards,
 }
 
@@ -139,20 +139,20 @@ struct Segment {
     watched: Vec<PlacePath>,
     /// Nor these, except to have another child write there.
     places: Vec<PlacePath>,
-    /// What its waiting statements hold until the sync, so that no other child may be told to write there.
+    /// The places that waiting statements hold until the sync, so that no other child may be told to write there.
     held: TokenStream,
-    /// What has become of the statement just lowered.
+    /// The fate of the statement just lowered.
     last: Last,
 }
 
-/// What has become of a statement that spawns.
+/// The fate of a statement that spawns.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
 enum Last {
-    /// Its children are among the guards of the segment.
+    /// The children are among the guards of the segment.
     Planned,
-    /// It was the only one before the sync, and stands as it was written.
+    /// The only child before the sync: the call stands as it was written.
     CalledInPlace,
-    /// It runs where it stands: what was planned before has to be pushed.
+    /// The statement runs where it stands: calls that were planned before have to be pushed.
     #[default]
     Other,
 }
@@ -171,13 +171,13 @@ struct OpenGroup {
     straight: Vec<(PlacePath, Span)>,
     /// Whether sites of inner blocks have joined.
     joined: bool,
-    /// What has been declared since: the group's closure, which stands further up, cannot deliver there.
+    /// Names that have been declared since: the group's closure, which stands further up, cannot deliver there.
     declared_since: HashSet<String>,
-    /// What has been read since: the closure borrows from there on what it delivers to, also for the sites to come.
+    /// Places that have been read since: the closure borrows its targets from there on, also for the sites to come.
     read_since: TokenStream,
 }
 
-/// What is left to do with a statement when its children are done.
+/// The rest of a statement, to be done when its children are done.
 struct Finish {
     values: Vec<ChildValue>,
     /// The closure that holds the rest of the expression.
@@ -185,7 +185,7 @@ struct Finish {
     target: ValueTarget,
 }
 
-/// Where a finished child's value is.
+/// The place of a finished child's value.
 enum ChildValue {
     /// In the variable of its guard.
     Guard { name: Ident, speculative: bool },
@@ -195,7 +195,7 @@ enum ChildValue {
     Collected(Ident),
 }
 
-/// What a statement does with its value.
+/// The use that a statement makes of its value.
 enum ValueTarget {
     Nothing,
     Variable(Ident),
@@ -207,16 +207,16 @@ enum ValueTarget {
     },
 }
 
-/// One spawned call, taken out of its expression.
+/// A spawned call, taken out of its expression.
 #[derive(Clone)]
 struct Spawn {
     /// The name that stands for its value in the rest of the expression.
     value: Ident,
     prepared: TokenStream,
     speculative: bool,
-    /// Its type, where the macro knows it.
+    /// The result's type, where the macro knows it.
     out: Option<Type>,
-    /// Its arguments are evaluated quickly: they have neither spawns nor blocks.
+    /// True if the arguments are evaluated quickly: they have neither spawns nor blocks.
     is_quick: bool,
 }
 
@@ -356,7 +356,7 @@ impl Lower<'_> {
         lent
     }
 
-    /// Those of them that an argument names.
+    /// The lent variables that an argument names.
     fn lent(&self, expr: &Expr) -> Vec<PlacePath> {
         struct Lent<'a> {
             job: &'a SpawnableFn,
@@ -751,11 +751,11 @@ impl Lower<'_> {
         out
     }
 
-    /// Plans one more child.
+    /// Plans a child.
     fn guard(&mut self, guards: &mut Guards, spawn: Spawn) -> TokenStream {
         let mut out = TokenStream::new();
         if !spawn.is_quick {
-            // Others may take what was planned before while the arguments are evaluated.
+            // Thieves may take the calls that were planned before while the arguments are evaluated.
             out.extend(guards.push(Follows::Spawns, self.fresh("base")));
         }
         let Spawn {
@@ -1081,7 +1081,7 @@ fn is_quick(callee: &Callee<'_>) -> bool {
     !slow.0
 }
 
-/// Whether it runs nothing.
+/// True if the statement runs no code.
 fn is_silent(stmt: &Stmt) -> bool {
     match stmt {
         Stmt::Item(_) => true,
@@ -1236,7 +1236,7 @@ impl Lower<'_> {
 }
 
 impl ValueTarget {
-    /// Where a value goes that is all of the statement.
+    /// The target of a value that is all of the statement.
     fn assign(self) -> Option<Assign> {
         match self {
             ValueTarget::Nothing => Some(Assign::Nowhere),

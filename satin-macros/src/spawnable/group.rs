@@ -10,7 +10,7 @@ use super::hygiene::quote;
 
 const HOLE: &str = "__satin_hole_";
 
-/// One group of a body.
+/// A group of a body: sites that share one closure.
 pub struct GroupPlan {
     /// The variable that holds it.
     pub name: Ident,
@@ -18,11 +18,11 @@ pub struct GroupPlan {
     delivery: Ident,
     /// Declares the variables that later statements of the segment are delivered to.
     before: TokenStream,
-    /// Its sites, in the order of the source.
+    /// The group's sites, in the order of the source.
     pub arms: Vec<Arm>,
 }
 
-/// What is done with the results of one site.
+/// The delivery of the results of a site.
 pub struct Arm {
     /// Takes apart what a settled entry gives.
     pub pattern: TokenStream,
@@ -32,17 +32,17 @@ pub struct Arm {
     pub failed_pattern: TokenStream,
     /// Returns with the failure; empty if no call of the site has a `?`.
     pub fail: TokenStream,
-    /// For a mere `count += f(..)` where the order of the children does not matter: asks the type of the place whether that of
-    /// their results does.
+    /// For a mere `count += f(..)` where the order of the children does not matter: asks the type of the place whether
+    /// the order of their results does.
     pub order: Option<TokenStream>,
 }
 
-/// What the guards of a group's segment are.
+/// The nature of the guards in a group's segment.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Siblings {
-    /// Their calls have no `?`.
+    /// The calls have no `?`.
     Plain,
-    /// One of them may fail, and stop the group's children.
+    /// A guard may fail, and stop the group's children.
     MayFail,
 }
 
@@ -224,7 +224,7 @@ impl GroupPlan {
         if !self.may_fail() {
             return match siblings {
                 Siblings::Plain => quote!(#name.#plain();),
-                // Its children may be stopped, but cannot fail themselves.
+                // The group's children may be stopped, but cannot fail themselves.
                 Siblings::MayFail => quote!(let _ = #name.#tried();),
             };
         }

@@ -9,39 +9,39 @@ use proc_macro2::{Ident, TokenStream};
 
 use super::hygiene::quote;
 
-/// One child.
+/// The names by which a child appears in the expansion.
 pub struct ChildGuard {
-    /// The planned call.
+    /// The variable of the planned call.
     pub call: Ident,
     /// The guard, once it is pushed.
     pub ticket: Ident,
-    /// What it gives.
+    /// The variable of the child's value.
     pub value: Ident,
     /// A `?` follows the call.
     pub speculative: bool,
 }
 
-/// Where a child's result goes.
+/// The target of a child's result.
 pub enum Assign {
     /// To the variable, or the place, that the statement names.
     To(TokenStream),
-    /// Nowhere.
+    /// No target: the result is dropped.
     Nowhere,
 }
 
-/// What comes after a statement in its segment.
+/// The statements that follow a statement in its segment.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Follows {
-    /// Perhaps other children.
+    /// Statements that may spawn other children.
     Spawns,
-    /// None.
+    /// None that spawns.
     Nothing,
 }
 
 /// How the pushed guards stand.
 #[derive(Default)]
 enum PushedGuards {
-    /// There are none.
+    /// No guards are pushed.
     #[default]
     None,
     /// The first in program order is the youngest.
@@ -54,7 +54,7 @@ enum PushedGuards {
 #[derive(Default)]
 pub struct Guards {
     all: Vec<ChildGuard>,
-    /// So many of them are pushed; the others are planned.
+    /// Number of guards that are pushed; the others are planned.
     pushed: usize,
     order: PushedGuards,
 }
@@ -83,7 +83,7 @@ impl Guards {
         self.pushed < self.all.len()
     }
 
-    /// Evaluates the call's arguments.
+    /// Evaluates the call's arguments, without pushing the call.
     pub fn plan(&mut self, guard: ChildGuard, prepared: &TokenStream) -> TokenStream {
         let call = &guard.call;
         let planned = quote!(let #call = scope.plan(#prepared););

@@ -29,7 +29,7 @@ impl SpawnableFn {
         self.hidden("__")
     }
 
-    /// The sequential twin.
+    /// The name of the sequential twin.
     pub fn twin(&self) -> Ident {
         format_ident!("{}{}", super::TWIN, self.name, span = Span::mixed_site())
     }
@@ -113,7 +113,8 @@ impl SpawnableFn {
     }
 }
 
-/// Everything that `job` becomes. `marked` is its body with the calls marked, `lowered` what the runtime is to run.
+/// All items that `job` becomes. `marked` is its body with the calls marked, `lowered` the body that the runtime is to
+/// run.
 pub fn items(job: &SpawnableFn, marked: &MarkedBody, twin: &Block, lowered: &TokenStream) -> Items {
     let (public, twin, companion) = (
         public(job, &marked.imported),
@@ -128,7 +129,7 @@ pub fn items(job: &SpawnableFn, marked: &MarkedBody, twin: &Block, lowered: &Tok
     }
 }
 
-/// What the user wrote, as ordinary code sees it: a root job.
+/// The function under its own name, as ordinary code calls it: a root job.
 fn public(job: &SpawnableFn, imported: &[Path]) -> TokenStream {
     let SpawnableFn { attrs, vis, .. } = job;
     let mut sig = job.sig.clone();
@@ -214,9 +215,10 @@ fn bodies(job: &SpawnableFn, marked: &Block, lowered: &TokenStream) -> (TokenStr
     (entry, body)
 }
 
-/// Where the expansion into itself ends, the tests by which most invocations end stand in the caller: a leaf costs no call.
+/// The beginning of the body. Where the expansion into itself ends, the tests by which most invocations end stand in the
+/// caller: a leaf costs no call.
 ///
-/// What stands here stands in the body too, so only conditions that may be evaluated twice come in question.
+/// The tests are repeated in the body, so only conditions that may be evaluated twice come in question.
 fn start(job: &SpawnableFn, marked: &Block) -> TokenStream {
     let (start, entry) = (job.inner("start"), job.inner("entry"));
     let (receiver, params, output) = (job.body_receiver(), job.body_params(), &job.output);
@@ -248,7 +250,7 @@ fn twin_function(job: &SpawnableFn, body: &Block) -> TokenStream {
         #[allow(
             dead_code,
             non_snake_case,
-            // What these would rather have does not spawn.
+            // Clippy's shorter forms do not spawn.
             clippy::let_and_return,
             clippy::needless_late_init,
             clippy::redundant_closure,
@@ -258,7 +260,8 @@ fn twin_function(job: &SpawnableFn, body: &Block) -> TokenStream {
     }
 }
 
-/// What `spawn!(fib(n))` in another function calls. It has the function's own visibility, while the marker stays private.
+/// The function that `spawn!(fib(n))` in another function calls. The companion has the function's own visibility, while
+/// the marker stays private.
 fn companion(job: &SpawnableFn) -> TokenStream {
     let name = format_ident!(
         "{}{}",

@@ -1,8 +1,8 @@
 //! Finds the tests at the start of a body by which a leaf ends: `if n < 2 { return n.into(); }`,
 //! `let Some(left) = tree.left.as_deref() else { return 0; };`.
 //!
-//! They are repeated where the body is called, so that a leaf costs no call. That is right only where a condition may be
-//! evaluated twice and moves nothing: comparisons of plain values, no calls but a few well-known ones.
+//! Such tests are repeated where the body is called, so that a leaf costs no call. Repeating is right only where a
+//! condition may be evaluated twice and moves nothing: comparisons of plain values, no calls but a few well-known ones.
 
 use proc_macro2::{TokenStream, TokenTree};
 use quote::ToTokens;
@@ -65,7 +65,7 @@ fn is_test(job: &SpawnableFn, stmt: &Stmt) -> bool {
         && is_repeatable(job, condition)
 }
 
-/// Nothing that must not stand in a program twice, or that an earlier pass has marked.
+/// True if the tokens hold nothing that must not stand in a program twice, or that an earlier pass has marked.
 fn is_plain(tokens: &TokenStream) -> bool {
     tokens.clone().into_iter().all(|token| match token {
         TokenTree::Group(group) => is_plain(&group.stream()),

@@ -23,7 +23,7 @@ const CALL_OWN: &str = "__satin_call_own";
 const CALL_OTHER: &str = "__satin_call_other";
 const SYNC: &str = "__satin_sync";
 
-/// What is to be done with a marked call.
+/// The treatment of a marked call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Verb {
     /// A child that may run elsewhere.
@@ -32,7 +32,7 @@ pub enum Verb {
     Call,
 }
 
-/// Whom a marked call calls.
+/// The callee of a marked call.
 pub enum Callee<'e> {
     /// The function itself; a method's receiver is the first argument.
     Own(&'e Punctuated<Expr, Token![,]>),
@@ -42,9 +42,9 @@ pub enum Callee<'e> {
 
 /// A call that the runtime is to hear of.
 pub struct Marked<'e> {
-    /// What is to be done with it.
+    /// The treatment of the call.
     pub verb: Verb,
-    /// Whom it calls.
+    /// The callee.
     pub callee: Callee<'e>,
 }
 
@@ -109,7 +109,7 @@ pub fn is_sync_expr(expr: &Expr) -> bool {
     matches!(&**func, Expr::Path(path) if path.path.is_ident(SYNC))
 }
 
-/// What a search for marks is after.
+/// The marks that a search looks for.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum WantedMarks {
     Spawns,
@@ -146,12 +146,12 @@ fn search(wanted: WantedMarks, walk: impl FnOnce(&mut MarkSearch)) -> Option<Spa
     search.found
 }
 
-/// Where the first spawned call in `expr` is.
+/// The place of the first spawned call in `expr`.
 pub fn first_spawn(expr: &Expr) -> Option<Span> {
     search(WantedMarks::Spawns, |s| s.visit_expr(expr))
 }
 
-/// Where the first spawned call in `stmt` is.
+/// The place of the first spawned call in `stmt`.
 pub fn first_spawn_in_stmt(stmt: &Stmt) -> Option<Span> {
     search(WantedMarks::Spawns, |s| s.visit_stmt(stmt))
 }
@@ -178,7 +178,7 @@ pub fn has_sync(expr: &Expr) -> bool {
 
 /// A body whose calls are marked.
 pub struct MarkedBody {
-    /// The body.
+    /// The body, with marks.
     pub block: Block,
     /// The macros of satin in it that were imported. They are gone now, so the compiler must be told that the imports are used.
     pub imported: Vec<Path>,
@@ -295,7 +295,7 @@ impl Marker<'_> {
         }
     }
 
-    /// What takes the place of one of satin's macros.
+    /// The expression that takes the place of a macro of satin's.
     fn replace_macro(&mut self, mac: &Macro) -> Option<Expr> {
         let name = satin_macro(mac)?;
         if name == "sync" {

@@ -12,7 +12,7 @@ use syn::{Expr, ExprField, ExprIndex, ExprParen, ExprReference, ExprUnary, Membe
 pub struct PlacePath(Vec<String>);
 
 impl PlacePath {
-    /// A plain variable.
+    /// The path of a plain variable.
     pub fn variable(name: impl ToString) -> PlacePath {
         PlacePath(vec![name.to_string()])
     }

@@ -41,10 +41,10 @@ use parse::{AttributeTarget, SpawnableFn, SpawnableOptions};
 
 pub(crate) use hygiene::quote as hygienic_quote;
 
-/// What stands before the name of the function that prepares a call for `spawn!`. Users read it in the error of the compiler
-/// for `use work::square; spawn!(square(i))`, and for functions without the attribute: the name says what is wrong.
+/// Prefix of the function that prepares a call for `spawn!`. Users read the name in the error of the compiler for `use
+/// work::square; spawn!(square(i))`, and for functions without the attribute: the name says what is wrong.
 const COMPANION: &str = "__not_spawnable_or_path_missing__";
-/// What stands before the name of the sequential twin.
+/// Prefix of the sequential twin.
 const TWIN: &str = "__seq_not_spawnable_or_path_missing__";
 
 /// The expansion of `#[spawnable(options)] item`.
@@ -132,8 +132,8 @@ fn stub(item: TokenStream) -> TokenStream {
     }
 }
 
-/// What the feature `serial` leaves: the item without any of satin's attributes. A call from ordinary code begins a
-/// sequential run, for which bounds start afresh.
+/// The expansion under the feature `serial`: the item without any of satin's attributes. A call from ordinary code begins
+/// a sequential run, for which bounds start afresh.
 pub fn serial(item: TokenStream) -> TokenStream {
     let begin = |block: &mut Block| {
         let begins = hygiene::quote!(let _run = ::satin::__private::Alone::begin(););

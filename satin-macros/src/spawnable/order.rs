@@ -1,8 +1,8 @@
 //! In which order the children of a loop run on the worker that spawned them: program order, or the last one first, which saves
 //! turning them round.
 //!
-//! Program order keeps the promise of a search: the branch that the text puts first is looked at first. Where a loop does
-//! nothing but add numbers up, and nothing in the body looks at a bound or stops siblings with `?`, no program can tell the
+//! Program order keeps the promise of a search: the branch that the text puts first is looked at first. Where a loop
+//! only adds numbers up, and the body neither looks at a bound nor stops siblings with `?`, no program can tell the
 //! difference, so the last child runs first. `#[spawnable(order = ..)]` decides otherwise.
 
 use proc_macro2::{Ident, TokenStream};
@@ -36,7 +36,7 @@ impl<'ast> Visit<'ast> for SearchSigns {
         visit::visit_expr_method_call(self, call);
     }
 
-    /// What the macro of somebody else hides is not known.
+    /// The code hidden in an unknown macro may do anything.
     fn visit_macro(&mut self, mac: &'ast Macro) {
         let name = mac.path.segments.last().map(|last| last.ident.to_string());
         self.0 |= name.is_none_or(|name| !HARMLESS.contains(&name.as_str()));
@@ -59,7 +59,7 @@ const HARMLESS: [&str; 12] = [
     "println",
 ];
 
-/// `BEST` or `bounds::BEST`.
+/// True for a static, `BEST` or `bounds::BEST`.
 fn is_static(receiver: &Expr) -> bool {
     let Expr::Path(path) = receiver else {
         return false;

@@ -14,7 +14,7 @@ use super::signature::{self, Param};
 /// `#[spawnable(sequential_if = n < 20, name = "fibonacci")]`
 #[derive(Default)]
 pub struct SpawnableOptions {
-    /// Where this holds, the sequential twin is called instead.
+    /// The condition under which the sequential twin is called instead.
     pub sequential_if: Option<Expr>,
     /// The stable name, where the one that the macro makes up is not good enough.
     pub name: Option<LitStr>,
@@ -27,7 +27,7 @@ pub struct SpawnableOptions {
 pub enum OrderOption {
     /// As the program spawns them.
     Program,
-    /// Where they are merely added up, the last one first.
+    /// The last child first, where results are merely added up.
     Last,
 }
 
@@ -83,27 +83,27 @@ impl Parse for SpawnableOptions {
     }
 }
 
-/// One spawnable function or method, as the user wrote it.
+/// A spawnable function or method, as the user wrote it.
 pub struct SpawnableFn {
-    /// Everything that stood above it, documentation too, without `#[spawn]`.
+    /// The attributes above it, documentation too, without `#[spawn]`.
     pub attrs: Vec<Attribute>,
-    /// Who may call it.
+    /// The visibility of the function.
     pub vis: Visibility,
-    /// Its signature, untouched.
+    /// The signature, untouched.
     pub sig: Signature,
-    /// Its name.
+    /// The function's name.
     pub name: Ident,
     /// The type that it is a method of.
     pub self_type: Option<Type>,
-    /// `self`, `&self`, `&mut self`.
+    /// The receiver: `self`, `&self`, `&mut self`.
     pub receiver: Option<Receiver>,
     /// The arguments after the receiver.
     pub params: Vec<Param>,
-    /// What it returns; `()` if nothing is written.
+    /// The type of the result; `()` if none is written.
     pub output: Type,
-    /// What it does.
+    /// The function's body.
     pub body: Block,
-    /// What the attribute said.
+    /// The options that the attribute gave.
     pub options: SpawnableOptions,
 }
 
@@ -188,7 +188,7 @@ impl SpawnableFn {
     }
 }
 
-/// What the attribute stands on.
+/// The item on which the attribute stands.
 pub enum AttributeTarget {
     /// A free function.
     Function(Box<SpawnableFn>),

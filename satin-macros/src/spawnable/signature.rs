@@ -1,4 +1,4 @@
-//! Which signatures are spawnable, and how each argument travels.
+//! The signatures that are spawnable, and how each argument travels.
 
 use proc_macro2::{Ident, Span, TokenStream};
 use syn::spanned::Spanned;
@@ -15,13 +15,13 @@ use super::hygiene::quote;
 /// The most arguments that a job may have, the receiver included.
 const MOST_ARGUMENTS: usize = 12;
 
-/// One argument: `mut n: u32`.
+/// An argument, such as `mut n: u32`.
 pub struct Param {
     /// `mut`, if the body may change it.
     pub mutability: Option<Token![mut]>,
-    /// Its name.
+    /// The argument's name.
     pub name: Ident,
-    /// Its type, without the lifetime of an outermost `&`.
+    /// The argument's type, without the lifetime of an outermost `&`.
     pub ty: Type,
 }
 

@@ -1,6 +1,7 @@
 //! A statement that hands a child's result to a place: `total += f(x)`, `v[i] = f(x)`, `v.push(f(x))`; and the bare `f(x);`.
 //!
-//! What stands beside the call (an index, other arguments) is an *operand*: evaluated at the spawn, kept until the delivery.
+//! Expressions beside the call (an index, other arguments) are *operands*: evaluated at the spawn, kept until the
+//! delivery.
 
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::{ToTokens, format_ident, quote};
@@ -16,14 +17,14 @@ use super::mentions::PlacePath;
 pub struct DeferredStatement {
     /// The place that is written; none for a bare `f(x);`.
     pub path: Option<PlacePath>,
-    /// What is evaluated at the spawn, each with the name that `deliver` knows it by.
+    /// The operands, evaluated at the spawn, each with the name that `deliver` knows it by.
     pub operands: Vec<(Ident, Expr)>,
-    /// Those operands that are indices with more of the place behind them, `i` in `grid[i][j]` and `rows[i].push(..)`: the
+    /// Operands that are indices with more of the place behind them, `i` in `grid[i][j]` and `rows[i].push(..)`: the
     /// compiler must know their type where they are delivered, and it is taken to be `usize`.
     pub inner_indices: Vec<Ident>,
     /// The statement, with the operands' names in it and its spawned calls still marked.
     pub deliver: Expr,
-    /// Where it stands.
+    /// The statement's place in the source.
     pub span: Span,
 }
 
@@ -67,7 +68,7 @@ impl DeferredStatement {
         })
     }
 
-    /// What the statement reads at the spawn: operands, and the arguments of its spawned calls.
+    /// The expressions that the statement reads at the spawn: operands, and the arguments of its spawned calls.
     pub fn reads(&self) -> Expr {
         let mut reads: Vec<Expr> = self
             .operands
@@ -236,7 +237,7 @@ impl Operands {
         }
     }
 
-    /// What means the same at the delivery as at the spawn, or is read there on purpose.
+    /// True for an expression that means the same at the delivery as at the spawn, or is read there on purpose.
     fn stays(&self, expr: &Expr) -> bool {
         match expr {
             Expr::Lit(_) => true,
@@ -304,7 +305,7 @@ pub fn reads(stmt: &Stmt) -> TokenStream {
     quote!(#stmt)
 }
 
-/// Where the spawn stands in a method call on something that is not a place, `lookup(k).push(f(x))`.
+/// The place of a spawn in a method call on a receiver that is not a place, `lookup(k).push(f(x))`.
 pub fn delivers_to_no_place(statement: &Expr) -> Option<Span> {
     let Expr::MethodCall(call) = statement else {
         return None;

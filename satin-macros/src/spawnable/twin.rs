@@ -48,7 +48,7 @@ impl VisitMut for Unmark {
             }
             Callee::Other(call) => {
                 let mut call = call.clone();
-                // What cannot be renamed has been reported where it was marked.
+                // A callee that cannot be renamed has been reported when it was marked.
                 let _ = rename_callee(&mut call, super::TWIN);
                 call
             }

@@ -43,7 +43,7 @@ fn warning(at: Span, lints: &[&Attribute]) -> TokenStream {
     }
 }
 
-/// Where the only child of a loop's round is spawned, for each loop that waits for it in the round.
+/// The places where the only child of a loop's round is spawned, for each loop that waits for that child in the round.
 struct Waits(Vec<Span>);
 
 impl Waits {
@@ -93,7 +93,7 @@ fn spawns(expr: &Expr) -> bool {
     !seen.spawns.is_empty()
 }
 
-/// What one round of a loop does.
+/// The spawns and syncs of a loop's round.
 #[derive(Default)]
 struct LoopRound {
     spawns: Vec<Span>,

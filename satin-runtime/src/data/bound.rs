@@ -1,8 +1,9 @@
 //! Bounds: values that only improve, for branch and bound.
 //!
 //! A bound keeps a value for each root job under way, in *cells*: a list that only grows, of which the first is in the
-//! `static` itself. A cell belongs to one root job until nobody has that any more; then the next one takes it over.
-//! Whoever asks compares the cell's owner with its own root job, and then a number: no lock, if the lattice has numbers.
+//! `static` itself. A cell belongs to one root job until no holder of that root job is left; then the next root job takes
+//! the cell over. A reader compares the cell's owner with its own root job, and then a number: no lock, if the lattice
+//! has numbers.
 
 use std::{
     collections::HashMap,
@@ -19,23 +20,22 @@ use super::{
 };
 use crate::{
     job::{
-        BoundName, Info, Offer, RootName, ValueName,
+        BoundName, Info, Lattices, Offer, RootName, ValueName,
         codec::{self, Effort},
     },
-    node,
     observe::repeats,
     worker::{self, RootKey},
 };
 
 /// A value that only improves, known to all jobs of a root job: made by [`bound!`](https://docs.rs/satin).
 ///
-/// An offer improves it here at once, and on all other nodes soon. So jobs everywhere can leave out what cannot lead to
-/// anything better. Nothing may depend on *when* an offer is seen.
+/// An offer improves the value here at once, and on all other nodes soon. So jobs everywhere can leave out work that
+/// cannot lead to a better solution. Results must not depend on *when* an offer is seen.
 ///
-/// **Each root job starts it afresh**, also if several run at the same time; and so does each `seq!` in ordinary code. Outside
-/// of jobs there is no root job, so nothing can be offered. What can be got there is the value of the last
-/// root job that this thread has called (or of `seq!`), until it calls the next; a thread that has called none, such as one
-/// that shows progress, sees that of the latest root job in this process.
+/// **Each root job starts afresh**, also if several run at the same time; and so does each `seq!` in ordinary code.
+/// Outside of jobs there is no root job, so nothing can be offered. The value that can be got there is that of the last
+/// root job that this thread has called (or of `seq!`), until it calls the next; a thread that has called none, such as a
+/// thread that shows progress, sees the value of the latest root job in this process.
 pub struct Bound<L: Lattice> {
     info: Info,
     name: OnceLock<BoundName>,
@@ -44,9 +44,10 @@ pub struct Bound<L: Lattice> {
 
 /// The value for one root job.
 struct Cell<L: Lattice> {
-    /// Its number.
+    /// The number of the root job.
     owner: AtomicU64,
-    /// What the best value measures. With [`EMPTY`] there is none; with the number before, this or more.
+    /// The measure of the best value. With [`EMPTY`] there is no value; with the number before, the measure is this or
+    /// more.
     measure: AtomicU64,
     held: RwLock<HeldBound<L>>,
     next: OnceLock<Box<Cell<L>>>,
@@ -81,7 +82,7 @@ impl<L: Lattice> Cell<L> {
         self.held.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Makes it the cell of `root`, if it is nobody's any more.
+    /// Makes the cell that of `root`, if it belongs to no root job any more.
     fn take_over(&self, root: &Arc<LiveRoot>) -> bool {
         let mut held = self.write();
         let is_free = held.owner.strong_count() == 0;
@@ -92,14 +93,15 @@ impl<L: Lattice> Cell<L> {
                 best: None,
             };
             self.measure.store(EMPTY, Ordering::Relaxed);
-            // Whoever sees the new owner sees that the cell is empty.
+            // A reader that sees the new owner sees that the cell is empty.
             self.owner.store(root.number, Ordering::Release);
         }
         is_free
     }
 
-    /// The cell is the caller's root job's. `tell` is told of an improvement before anybody else can see it: what is left
-    /// out because of it, and done before others hear of it, would be a result without its bound.
+    /// Joins a value into the cell, which is that of the caller's root job. `tell` hears of an improvement before any
+    /// other thread can see it: work that is left out because of it, and done before other nodes hear of it, would be a
+    /// result without its bound.
     fn join(&self, value: L::Value, tell: impl FnOnce(&L::Value)) -> bool {
         let mut held = self.write();
         let changed = match &mut held.best {
@@ -117,7 +119,7 @@ impl<L: Lattice> Cell<L> {
         changed
     }
 
-    /// What `look` says of the best value, if there is one, and the cell is still of that root job.
+    /// The answer of `look` on the best value, if there is one, and the cell is still of that root job.
     fn look<R>(&self, number: u64, look: impl FnOnce(&L::Value) -> R) -> Option<R> {
         if self.measure.load(Ordering::Relaxed) == EMPTY {
             return None;
@@ -154,8 +156,8 @@ impl<L: Lattice> Bound<L> {
             .or_else(|| cell.look(number, L::Value::clone))
     }
 
-    /// Is a job superfluous that can find nothing better than `rank`? What that means is the lattice's business:
-    /// [`Min`] and [`Max`] prune what is strictly worse than the best value, [`MinWith`] and [`MaxWith`] what is no better.
+    /// True if a job is superfluous that can find nothing better than `rank`. The lattice decides: [`Min`] and [`Max`]
+    /// prune ranks that are strictly worse than the best value, [`MinWith`] and [`MaxWith`] ranks that are no better.
     ///
     /// For numbers of up to 64 bits this is an atomic load, and a look at which root job the thread works for.
     #[inline]
@@ -229,7 +231,7 @@ impl<L: Lattice> Bound<L> {
 
     /// The cell of that root job, a new one if need be.
     fn cell_of(&self, root: &Arc<LiveRoot>) -> &Cell<L> {
-        /// So that no root job gets two.
+        /// Held while a cell is taken, so that no root job gets two.
         static TAKING: Mutex<()> = Mutex::new(());
         let _one_at_a_time = TAKING.lock().unwrap_or_else(PoisonError::into_inner);
         check_names();
@@ -278,7 +280,7 @@ macro_rules! with_solution {
                 self.join((cost, solution))
             }
 
-            /// What the best solution so far costs, without the solution.
+            /// The cost of the best solution so far, without the solution.
             #[inline]
             pub fn cost(&self) -> Option<K> {
                 let number = roots::shown_here();
@@ -330,7 +332,7 @@ impl<L: Lattice> Bound<L> {
         self.unless_refused(value).flatten()
     }
 
-    /// What code of the user made of an offer from elsewhere, if it did not fail.
+    /// The result of the user's code on an offer from another node, if it did not fail.
     fn unless_refused<R>(&self, result: Result<R, codec::CodecError>) -> Option<R> {
         match result {
             Ok(result) => Some(result),
@@ -345,7 +347,7 @@ impl<L: Lattice> Bound<L> {
         }
     }
 
-    /// By the numbers alone, where they decide.
+    /// Joins by the numbers alone, where they decide.
     fn join_by_measure(&self, have: &[u8], new: &[u8]) -> Option<Vec<u8>> {
         let Some(measure) = L::measure_of_bytes(new) else {
             repeats::warn(
@@ -399,7 +401,7 @@ impl<L: Lattice> AnyBound for Bound<L> {
     }
 }
 
-/// What [`bound!`](https://docs.rs/satin) submits for each bound.
+/// An entry in the registry of bounds: [`bound!`](https://docs.rs/satin) submits one for each bound.
 #[doc(hidden)]
 pub struct BoundRegistration(pub &'static dyn AnyBound);
 
@@ -433,12 +435,12 @@ fn check_names() {
     registered();
 }
 
-/// How bounds are joined, and which values are here: for a [`node::Node`].
+/// How bounds are joined, and which values are here: for a node.
 ///
 /// # Panics
 /// If two bounds share a stable name: the message shows both places, and the cure.
 #[must_use]
-pub fn lattices() -> impl node::Lattices + Send + 'static {
+pub fn lattices() -> impl Lattices + Send + 'static {
     check_names();
     Registered
 }
@@ -449,11 +451,11 @@ struct Registered;
 /// bound's [`manners`] are.
 #[must_use]
 pub fn join(bound: BoundName, have: &[u8], new: &[u8]) -> Option<Vec<u8>> {
-    // What this program does not know nobody asks for here.
+    // If this program does not know the bound, no job here asks for it.
     registered().get(&bound)?.join(have, new)
 }
 
-impl node::Lattices for Registered {
+impl Lattices for Registered {
     fn join(&self, bound: BoundName, have: &[u8], new: &[u8]) -> Option<Vec<u8>> {
         join(bound, have, new)
     }
@@ -484,19 +486,21 @@ pub fn manners(bound: BoundName) -> Manners {
     (registered().get(&bound)).map_or(Manners::Plain, |bound| bound.manners())
 }
 
-/// The root job is over: what bounds and the [store](super::store()) keep for it goes, and for all root jobs of `main` before
-/// it. What its caller may still [`get`](Bound::get), if it was one of this process, stays.
+/// The root job is over: bounds and the [store](super::store()) drop the values that they keep for it, and for all root
+/// jobs of `main` before it. Values that its caller may still [`get`](Bound::get), if it was called in this process,
+/// stay.
 pub fn forget_root(pool: u64, root: RootName) {
     forget_bounds(pool, root);
     forget_values(pool, root);
 }
 
-/// Of that, what bounds keep: no code of the user runs. To be called after what came for the root job before.
+/// The part of [`forget_root`] that concerns bounds: no code of the user runs. To be called after all earlier offers and
+/// values for the root job.
 pub fn forget_bounds(pool: u64, root: RootName) {
     roots::forget(RootKey { pool, name: root });
 }
 
-/// And what the store keeps: what it was decoded to is dropped by code of the user.
+/// The part of [`forget_root`] that concerns the store: the decoded values are dropped by code of the user.
 pub fn forget_values(pool: u64, root: RootName) {
     super::store().forget_root(RootKey { pool, name: root });
 }

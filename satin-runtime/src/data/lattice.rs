@@ -10,7 +10,7 @@ use std::{
 
 use serde::{Serialize, de::DeserializeOwned};
 
-/// What can be kept in a bound or offered to one.
+/// A value that can be kept in a bound or offered to a bound.
 pub trait Portable: Clone + Serialize + DeserializeOwned + Send + Sync + 'static {}
 
 impl<T: Clone + Serialize + DeserializeOwned + Send + Sync + 'static> Portable for T {}
@@ -52,15 +52,15 @@ impl<T: Clone + Serialize + DeserializeOwned + Send + Sync + 'static> Portable f
     label = "a bound is a `Min<..>`, `Max<..>`, `MinWith<.., ..>`, `MaxWith<.., ..>`, `Or`, `Union<..>`, or a `Lattice` of your own"
 )]
 pub trait Lattice: 'static {
-    /// What is offered and got.
+    /// The values that are offered and got.
     type Value: Portable;
-    /// What is pruned: the best that a job could find, as far as can be told beforehand.
+    /// The measure for pruning: the best that a job could find, as far as can be told beforehand.
     type Rank: ?Sized;
 
     /// Makes `best` the join of both: the worst value that is no worse than either. True if that changed it.
     fn join(best: &mut Self::Value, other: Self::Value) -> bool;
 
-    /// Is a job superfluous that finds nothing better than `rank`, once somebody has found `best`?
+    /// True if a job is superfluous that finds nothing better than `rank`, once a job has found `best`.
     ///
     /// An offer survives the job that made it. If that job is lost with its node it is done again, in the light of its own
     /// first offer. So a lattice whose values are not the answer itself may prune only what is *strictly* worse.
@@ -92,7 +92,7 @@ pub trait Lattice: 'static {
         None
     }
 
-    /// Where code of the user runs when values come as bytes.
+    /// Tells where code of the user runs when values come as bytes.
     #[doc(hidden)]
     fn manners() -> Manners {
         Manners::OfTheUser
@@ -106,13 +106,13 @@ pub trait Lattice: 'static {
     }
 }
 
-/// What must run to read and to join values that come as bytes.
+/// The sort of code that must run to read and to join values that come as bytes.
 #[doc(hidden)]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Manners {
-    /// Nothing but numbers are read and compared.
+    /// Numbers alone are read and compared.
     Plain,
-    /// What is compared is a number at the beginning; the rest is code of the user.
+    /// A number at the beginning is compared; code of the user handles the rest.
     PlainCost,
     /// Code of the user reads and joins them.
     OfTheUser,
@@ -120,7 +120,8 @@ pub enum Manners {
 
 /// The least value: a cost to be kept low. Prunes what costs strictly more.
 ///
-/// What is equal has to be looked at still: whoever has found it may be lost, and with it the solution. See [`MinWith`].
+/// Equal costs still have to be looked at: the node that has found the value may be lost, and with it the solution. See
+/// [`MinWith`].
 ///
 /// `K` is any number, or anything else that has an order; values that do not even equal themselves (`NaN`) are neither taken
 /// nor pruned.
@@ -129,11 +130,11 @@ pub struct Min<K>(PhantomData<K>);
 /// The greatest value: a profit to be kept high. Prunes what is strictly less; otherwise as [`Min`].
 pub struct Max<K>(PhantomData<K>);
 
-/// The least cost, and a solution that costs so much. Prunes also what costs the same.
+/// The least cost, and a solution with that cost. Prunes also equal costs.
 ///
-/// That is right since the solution is safe once it has been offered: the program takes the one that it
-/// [gets](super::Bound::get) in the end, not the one that comes back through the calls, which a job that is done again in the
-/// light of its own first offer would not find. Of several solutions that cost the same one is kept.
+/// Pruning equals is right because the solution is safe once it has been offered: the program takes the solution that it
+/// [gets](super::Bound::get) in the end, not the result that comes back through the calls, which a job that is done again
+/// in the light of its own first offer would not find. Of several solutions with the same cost a single one is kept.
 pub struct MinWith<K, W>(PhantomData<(K, W)>);
 
 /// The greatest profit, and a solution that has it. Prunes also what has the same; otherwise as [`MinWith`].
@@ -220,8 +221,8 @@ macro_rules! extremes {
 extremes!(Min, MinWith, <, |word: u64| word);
 extremes!(Max, MaxWith, >, |word: u64| !word);
 
-/// True once anybody says so; with numbers, the bits that anybody has set. Prunes what has fewer bits: with `bool`,
-/// once it is true, jobs that cannot but say `false`.
+/// True once any job says so; with numbers, the bits that any job has set. Prunes ranks with only a part of those bits: with
+/// `bool`, once it is true, jobs that can only say `false`.
 pub struct Or<B = bool>(PhantomData<B>);
 
 impl<B: BitOr<Output = B> + PartialEq + Portable> Lattice for Or<B> {
@@ -279,7 +280,7 @@ impl<S: Set> Lattice for Union<S> {
     }
 }
 
-/// A set, for [`Union`].
+/// A set of values, for [`Union`].
 pub trait Set: Portable {
     /// How many elements it has.
     fn len(&self) -> usize;
@@ -361,7 +362,7 @@ macro_rules! words {
             $(TypeId::of::<K>() == TypeId::of::<$number>())||+
         }
 
-        /// The inverse.
+        /// The inverse of `to_word`.
         #[inline]
         fn of_word<K: Clone + 'static>(word: u64) -> Option<K> {
             $(if let Some(key) = (&$of(word) as &dyn Any).downcast_ref::<K>() {
@@ -456,7 +457,7 @@ mod tests {
         };
     }
 
-    /// Anything, and what is at the edge.
+    /// Any number, with the numbers at the edge more often.
     macro_rules! any_of {
         ($number:ty) => {
             prop_oneof![

@@ -1,9 +1,10 @@
-//! What all jobs need beside their arguments.
+//! The data that all jobs need beside their arguments.
 //!
 //! * `shared`: [`Shared`], an immutable value that travels as a handle; `store`: where its bytes wait, by name.
-//! * `bound`: [`Bound`], a value that only improves; `lattice`: what improving means; `roots`: for which root job.
+//! * `bound`: [`Bound`], a value that only improves; `lattice`: the meaning of "improves"; `roots`: the root job that a
+//!   value is for.
 //!
-//! Stands beside `worker` and knows nothing of sockets: whoever drives a node moves bytes and offers in and out.
+//! Stands beside `worker` and knows nothing of sockets: the driver of a node moves bytes and offers in and out.
 
 mod bound;
 mod lattice;

@@ -1,4 +1,4 @@
-//! Which root job a thread works for: a bound holds for one of them.
+//! The root job that a thread works for: a bound holds for a single root job.
 //!
 //! The worker knows the root job of the running job. Beside those there are sequential runs (`seq!`, the feature
 //! `serial`), which are root jobs without a pool. In this process each has a number of its own, never used again.
@@ -17,10 +17,10 @@ use crate::{
     worker::{self, RootKey, RootWatch},
 };
 
-/// A root job. What bounds keep for it may go when nobody has it any more.
+/// A root job. The values that bounds keep for it may go when the last holder is gone.
 pub(super) struct LiveRoot {
     pub(super) number: u64,
-    /// What other nodes call it; they do not know of sequential runs.
+    /// The name that other nodes know; `None` for sequential runs, of which they do not know.
     pub(super) name: Option<RootName>,
 }
 
@@ -28,12 +28,12 @@ pub(super) struct LiveRoot {
 pub(super) const NONE: u64 = 0;
 
 struct LiveRoots {
-    /// Those that some job here has asked for.
+    /// Root jobs under way, from the first time that a job here has asked for them.
     running: BTreeMap<RootKey, Arc<LiveRoot>>,
-    /// Those that have a result, which their callers do not know yet.
+    /// Root jobs that have a result, which their callers do not know yet.
     ended: BTreeMap<RootKey, Arc<LiveRoot>>,
     latest: Weak<LiveRoot>,
-    /// Root jobs of threads other than `main`'s that are over: what a late job of theirs asks for is not kept. The last
+    /// Root jobs of threads other than `main`'s that are over: values for their late jobs are not kept. The last
     /// [`FORGOTTEN`], in the order in which they ended.
     forgotten: VecDeque<RootKey>,
 }
@@ -53,7 +53,7 @@ thread_local! {
     static KNOWN: Cell<Option<(RootKey, u64)>> = const { Cell::new(None) };
     /// The number of the sequential run on this thread.
     static ALONE: Cell<u64> = const { Cell::new(NONE) };
-    /// That run, or else the last root job that this thread has called and seen end.
+    /// The sequential run on this thread, or else the last root job that this thread has called and seen end.
     static OWN: RefCell<Option<Arc<LiveRoot>>> = const { RefCell::new(None) };
 }
 
@@ -93,7 +93,7 @@ fn shown_outside() -> u64 {
         .unwrap_or(NONE)
 }
 
-/// As [`here`], to keep something for it.
+/// The root job for which this thread works, as [`here`], for a caller that keeps a value for it.
 pub(super) fn root_here() -> Option<Arc<LiveRoot>> {
     match worker::current_root() {
         Some(key) => {
@@ -137,18 +137,19 @@ fn ended(key: RootKey) {
     }
 }
 
-/// This thread has called that root job, and goes on.
+/// The calling thread has called that root job, and goes on.
 fn returned(key: RootKey) {
     let root = lock().ended.remove(&key);
-    // One in which nobody asked has no values: neither are those of the one before shown any more.
+    // A root job whose jobs never asked has no values: then the values of the root job before are not shown any more
+    // either.
     let root = root.unwrap_or_else(|| new(None));
     if ALONE.get() == NONE {
         OWN.set(Some(root));
     }
 }
 
-/// The root job is over, wherever it ran. Those of a `main` run one after another: so all before it are over too, those
-/// that it called in an earlier term with other arguments among them.
+/// The root job is over, wherever it ran. Root jobs of a `main` run one after another: so all before it are over too,
+/// also those called in an earlier term with other arguments.
 pub(super) fn forget(key: RootKey) {
     let mut roots = lock();
     roots.running.retain(|other, _| !key.ends(*other));
@@ -160,7 +161,7 @@ pub(super) fn forget(key: RootKey) {
     }
 }
 
-/// Is it a root job of another thread than `main`'s that has been over for some time?
+/// True for a root job of another thread than `main`'s that has been over for some time.
 pub(super) fn is_forgotten(key: RootKey) -> bool {
     lock().forgotten.contains(&key)
 }
@@ -175,7 +176,7 @@ fn lock() -> MutexGuard<'static, LiveRoots> {
 pub struct Alone(bool);
 
 impl Alone {
-    /// Begins it.
+    /// Begins a sequential run.
     #[inline]
     pub fn begin() -> Alone {
         let begins = ALONE.get() == NONE && worker::current_root().is_none();

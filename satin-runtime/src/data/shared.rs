@@ -17,19 +17,19 @@ use crate::job::{
 
 /// An immutable value that all jobs may need: a scene, a matrix, a dictionary.
 ///
-/// It is made once and passed by handle, `&Shared<T>` or `Shared<T>`; [`Deref`] gives the value. When a job travels to
-/// another node only the handle does: the value's name, the BLAKE3 hash of its bytes. A node fetches the value once,
-/// before the first job that carries the handle starts there, from a node nearby that has it. On one machine a handle is
-/// an `Arc`, and the value is never serialized.
+/// Made once and passed by handle, `&Shared<T>` or `Shared<T>`; [`Deref`] gives the value. When a job travels to another
+/// node only the handle does: the value's name, the BLAKE3 hash of its bytes. A node fetches the value once, before the
+/// first job that carries the handle starts there, from a node nearby that has it. On one machine a handle is an `Arc`,
+/// and the value is never serialized.
 ///
-/// What is changed through a `Mutex` or an atomic in it stays on the machine where that happened. A value lives as long as
-/// a handle of it, or a root job in which one has travelled; it can have at most 1 GiB of bytes. As a part of something
-/// that is serialized it is its name alone, which can be read again only where the value is.
+/// Changes through a `Mutex` or an atomic in the value stay on the machine where they are made. A value lives as long
+/// as a handle of it, or a root job in which a handle has travelled; it can have at most 1 GiB of bytes. As a part of a
+/// value that is serialized the handle is its name alone, which can be read again only where the value is.
 pub struct Shared<T>(Arc<SharedInner<T>>);
 
 struct SharedInner<T> {
     value: T,
-    /// Its place in the store, once it has travelled; or why it cannot.
+    /// The value's place in the store, once it has travelled; or why it cannot.
     entry: OnceLock<Result<Arc<StoredValue>, String>>,
 }
 
@@ -81,8 +81,8 @@ impl<T: Serialize + Send + Sync + 'static> Shared<T> {
 /// How large a value may be.
 const MOST: Effort = Effort::up_to(LARGEST_VALUE as usize);
 
-/// Says that what is being serialized or read mentions this value, and what that one mentions in turn. False if
-/// nobody gathers such.
+/// Notes that the bytes which are being serialized or read mention this value, and the values that it mentions in turn.
+/// False if no caller gathers such names.
 fn note(entry: &StoredValue) -> bool {
     for mentioned in entry.mentions.get().into_iter().flatten() {
         note(mentioned);
@@ -165,7 +165,7 @@ impl<T: fmt::Debug> fmt::Debug for Shared<T> {
     }
 }
 
-/// Compares the values.
+/// Compares the values, not the handles.
 impl<T: PartialEq> PartialEq for Shared<T> {
     fn eq(&self, other: &Shared<T>) -> bool {
         self.0.value == other.0.value

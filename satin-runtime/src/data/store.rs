@@ -1,8 +1,8 @@
 //! The shared values that this process has, as bytes, by name.
 //!
-//! A value lives as long as a handle of it does, or a root job for which it is pinned. Bytes that others may be about to
-//! fetch, or that have just come, and that nobody has pinned yet are *in transit*: they live until they are pinned, or
-//! until some root job is over. Should that be too early, they are fetched once more, or the job that made them is done
+//! A value lives as long as a handle of it does, or a root job for which it is pinned. Bytes that other nodes may be
+//! about to fetch, or that have just come, and that are not pinned yet are *in transit*: they live until they are pinned,
+//! or until any root job is over. Should that be too early, they are fetched once more, or the job that made them is done
 //! again.
 
 use std::{
@@ -38,12 +38,12 @@ struct StoredValues {
     in_transit: HashMap<ValueName, Arc<StoredValue>>,
 }
 
-/// What has become of a piece.
+/// The outcome of a piece that has come.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PieceOutcome {
-    /// It is kept; others are missing.
+    /// The piece is kept; others are missing.
     More,
-    /// The value is here.
+    /// The value is complete.
     Stored,
     /// The pieces do not make up what the name says, or say so themselves; all of them have been dropped.
     Corrupt,
@@ -55,7 +55,8 @@ impl Store {
         self.get(name).is_some()
     }
 
-    /// At most `length` bytes of the value from `offset` on, and how many it has in all; `None` if it is not here.
+    /// At most `length` bytes of the value from `offset` on, and the number of bytes that it has in all; `None` if the
+    /// value is not here.
     pub fn read(&self, name: ValueName, offset: u64, length: u64) -> Option<(Vec<u8>, u64)> {
         let entry = self.get(name)?;
         let total = entry.bytes.len();
@@ -98,7 +99,7 @@ impl Store {
         PieceOutcome::Stored
     }
 
-    /// Drops the pieces of a value that is not whole: nobody will bring the others.
+    /// Drops the pieces of a value that is not whole: no node will bring the others.
     pub fn drop_pieces(&self, name: ValueName) {
         drop(lock(&self.arriving).remove(&name));
     }
@@ -115,14 +116,14 @@ impl Store {
         let mut values = lock(&self.values);
         let before = values.pinned.entry(root).or_default().insert(name, pin);
         let transit = values.in_transit.remove(&name);
-        // What is dropped may look into the books itself.
+        // Destructors of dropped values may look into the books themselves.
         drop(values);
         drop((before, transit));
         true
     }
 
-    /// The root job is over: what was kept for it alone goes; if it is one of `main`'s, so does what was kept for those
-    /// before it.
+    /// The root job is over: values that were kept for it alone go; if it is a root job of `main`, so do the values that
+    /// were kept for those before it.
     pub fn forget_root(&self, root: RootKey) {
         let mut values = lock(&self.values);
         let is_over = |other: &RootKey, _: &mut _| root.ends(*other);
@@ -136,12 +137,13 @@ impl Store {
         lock(&self.values).entries.get(&name)?.upgrade()
     }
 
-    /// Those of the names that are here.
+    /// The values of these names, as far as they are here.
     pub(super) fn all(&self, names: &[ValueName]) -> Vec<Arc<StoredValue>> {
         names.iter().filter_map(|name| self.get(*name)).collect()
     }
 
-    /// Enters a value, or finds it. What it mentions is known if it was made here, else once it has been decoded.
+    /// Enters a value, or finds it. The values that it mentions are known if it was made here, else once it has been
+    /// decoded.
     pub(super) fn insert(
         &self,
         name: ValueName,
@@ -181,16 +183,16 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// One value.
+/// A value in the store, as bytes.
 pub(super) struct StoredValue {
     pub(super) name: ValueName,
     pub(super) bytes: Vec<u8>,
-    /// The values whose handles are in this one: whoever gets it will want those.
+    /// The values whose handles are in this value: a node that gets it will want those.
     pub(super) mentions: OnceLock<Vec<Arc<StoredValue>>>,
     decoded: Mutex<Decoded>,
 }
 
-/// What the bytes have been decoded to, once for each type.
+/// The values that the bytes have been decoded to, once for each type.
 #[derive(Default)]
 struct Decoded {
     values: HashMap<TypeId, Weak<dyn Any + Send + Sync>>,
@@ -200,13 +202,13 @@ struct Decoded {
 }
 
 impl StoredValue {
-    /// The value as a `T`; `decode` makes it if nobody has it any more.
+    /// The value as a `T`; made by `decode` if no holder of a decoded value is left.
     pub(super) fn decoded<T: Any + Send + Sync, E>(
         &self,
         decode: impl FnOnce() -> Result<Arc<T>, E>,
     ) -> Result<Arc<T>, E> {
-        // Others who want it wait meanwhile. Values that are mentioned in this one have locks of their own, and no value
-        // mentions itself: its name is a hash.
+        // Other threads that want the value wait meanwhile. Values that are mentioned in it have locks of their own, and
+        // no value mentions itself: its name is a hash.
         let mut decoded = lock(&self.decoded);
         let known = decoded.values.get(&TypeId::of::<T>());
         if let Some(value) = known.and_then(Weak::upgrade)
@@ -219,7 +221,7 @@ impl StoredValue {
         Ok(value)
     }
 
-    /// This is what the bytes were made of.
+    /// Notes the value from which the bytes were made, so that they need not be decoded.
     pub(super) fn remember<T: Any + Send + Sync>(&self, value: &Arc<T>) {
         lock(&self.decoded).remember(value);
     }
@@ -275,11 +277,11 @@ impl Drop for Pin {
 /// A value of which pieces are missing.
 struct Arriving {
     total: u64,
-    /// From the beginning, without gaps.
+    /// The bytes from the beginning, without gaps.
     start: Vec<u8>,
-    /// Of `start`.
+    /// The hash so far, of `start`.
     hasher: blake3::Hasher,
-    /// What came too early, by its place.
+    /// Pieces that came too early, by their offset.
     later: BTreeMap<u64, Vec<u8>>,
     later_bytes: u64,
 }
@@ -327,7 +329,8 @@ impl Arriving {
     }
 }
 
-/// What is in transit goes when any root job is over: tests that look at it, or end one, take turns.
+/// Takes a test's turn: values in transit go when any root job is over, so tests that look at them, or end a root job,
+/// run one at a time.
 #[cfg(test)]
 pub(super) fn in_turn() -> MutexGuard<'static, ()> {
     static TURN: Mutex<()> = Mutex::new(());
@@ -379,7 +382,7 @@ mod tests {
                 let end = (at + length).min(total);
                 progress = store.put_part(name, at as u64, total as u64, bytes[at..end].to_vec());
                 if progress == PieceOutcome::Corrupt {
-                    // So many overlapping pieces that we would keep more than the whole: from the beginning, then.
+                    // Too many overlapping pieces, more bytes than the whole: then from the beginning.
                     progress = store.put_part(name, 0, total as u64, bytes.clone());
                 }
             }
@@ -409,7 +412,7 @@ mod tests {
         );
         store.drop_pieces(name);
         assert!(lock(&store.arriving).is_empty());
-        // Somebody brings the rest of it after all.
+        // The rest comes after all.
         assert_eq!(
             store.put_part(name, 5, 10, b"56789".to_vec()),
             PieceOutcome::More

@@ -1,10 +1,10 @@
 //! Where values of the user become bytes, and bytes values: nothing else calls `Serialize` or `Deserialize` of a job's
 //! arguments and results, of shared values, or of offers.
 //!
-//! Those are code of the user. It may panic, which is an error like another here. It recurses as deep as the value is
-//! nested: each level writes or reads at least one byte, so a look at the stack with each byte finds the end of the stack
-//! before the system does. And it may take long, or enter a value of a gibibyte: who cannot wait for that asks for
-//! [`Effort::QUICK`].
+//! `Serialize` and `Deserialize` are code of the user. Such code may panic, which is an error like another here. It
+//! recurses as deep as the value is nested: each level writes or reads at least one byte, so a look at the stack with
+//! each byte finds the end of the stack before the system does. And it may take long, or write a value of a gibibyte: a
+//! thread that cannot wait for that asks for [`Effort::QUICK`].
 
 use std::{
     any::Any,
@@ -25,7 +25,7 @@ const QUICK_BYTES: usize = 4 << 10;
 /// Stack that a quick writer may use.
 const QUICK_STACK: usize = 64 << 10;
 
-/// Stack that is there on a thread of which nobody knows how much it has.
+/// Bytes of stack that are assumed on a thread whose stack has not been measured.
 const UNMEASURED_STACK: usize = 1 << 20;
 
 /// Why something could not be written or read.
@@ -34,9 +34,9 @@ pub enum CodecError {
     /// Code of the user panicked.
     #[error("{what} panicked: {message}")]
     Panicked {
-        /// What was done.
+        /// The action that failed, as the beginning of a sentence.
         what: &'static str,
-        /// What the panic said.
+        /// The message of the panic.
         message: String,
     },
     /// The stack was nearly used up.
@@ -45,7 +45,7 @@ pub enum CodecError {
          more MiB, or nest less (indices into a `Vec` instead of boxes)"
     )]
     TooDeep {
-        /// What was done.
+        /// The action that failed.
         what: &'static str,
         /// The whole stack of that thread.
         stack_mib: usize,
@@ -53,15 +53,15 @@ pub enum CodecError {
     /// More bytes than were allowed.
     #[error("{what} failed: they take more than {most} bytes; divide the job, or pass a `Shared`")]
     TooLong {
-        /// What was done.
+        /// The action that failed.
         what: &'static str,
-        /// The limit.
+        /// The limit, in bytes.
         most: usize,
     },
     /// A quick writer met something that may take long.
     #[error("{what} may take long")]
     NotQuick {
-        /// What was done.
+        /// The action that failed.
         what: &'static str,
     },
     /// The linker dropped the function's registration.
@@ -70,9 +70,9 @@ pub enum CodecError {
     /// Code of the user, or the format, says no.
     #[error("{what} failed: {error}")]
     Failed {
-        /// What was done.
+        /// The action that failed.
         what: &'static str,
-        /// What it says.
+        /// The error of the code or the format.
         error: postcard::Error,
     },
 }
@@ -80,13 +80,13 @@ pub enum CodecError {
 /// How much may be done to write a value.
 #[derive(Clone, Copy, Debug)]
 pub struct Effort {
-    /// The most bytes.
+    /// The most bytes that may be written.
     most: usize,
     quick: bool,
 }
 
 impl Effort {
-    /// Whatever it takes.
+    /// No limit but [`LARGEST`].
     pub const ANY: Effort = Effort {
         most: LARGEST,
         quick: false,
@@ -103,7 +103,7 @@ impl Effort {
         self.most
     }
 
-    /// At most so many bytes.
+    /// At most so many bytes, however long that takes.
     #[must_use]
     pub const fn up_to(most: usize) -> Effort {
         Effort { most, quick: false }
@@ -119,13 +119,13 @@ struct Stack {
 }
 
 thread_local! {
-    /// `None` on threads that nobody has measured.
+    /// The stack of this thread; `None` on threads whose stack has not been measured.
     static STACK: Cell<Option<Stack>> = const { Cell::new(None) };
-    /// Must what is written on this thread be quick?
+    /// True while a quick writer writes on this thread.
     static QUICK: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Where the stack has got to.
+/// The current end of the stack, as an address.
 #[inline(always)]
 pub fn stack_pointer() -> usize {
     let here = 0u8;
@@ -154,7 +154,7 @@ pub fn may_take_long() -> bool {
     !QUICK.get()
 }
 
-/// Which limit was met.
+/// The limit that was met.
 #[derive(Clone, Copy)]
 enum Limit {
     Stack,
@@ -198,7 +198,7 @@ pub fn write<T: Serialize + ?Sized>(
     })
 }
 
-/// Writes a value piece by piece, so that nobody need keep all of it.
+/// Writes a value piece by piece, so that no caller need keep all of it.
 ///
 /// # Errors
 /// If code of the user fails or panics, or the stack is used up.
@@ -252,7 +252,7 @@ pub fn read<T: DeserializeOwned>(what: &'static str, bytes: &[u8]) -> Result<T, 
 /// Runs code of the user: a panic there is an error like another.
 ///
 /// # Errors
-/// If it panics.
+/// `run` panicked.
 pub fn guard<R>(what: &'static str, run: impl FnOnce() -> R) -> Result<R, CodecError> {
     catch_unwind(AssertUnwindSafe(run)).map_err(|payload| CodecError::Panicked {
         what,
@@ -260,7 +260,7 @@ pub fn guard<R>(what: &'static str, run: impl FnOnce() -> R) -> Result<R, CodecE
     })
 }
 
-/// What a panic says, if it says anything.
+/// The text of a panic's payload, if it has any.
 pub fn message(payload: &(dyn Any + Send)) -> Option<&str> {
     let text = payload.downcast_ref::<String>().map(String::as_str);
     text.or_else(|| payload.downcast_ref::<&str>().copied())
@@ -311,7 +311,7 @@ impl ser_flavors::Flavor for Writer<'_> {
     }
 }
 
-/// Bytes that are handed on together: what hashes them is ten times as slow with single ones.
+/// Bytes that are handed on together: a hasher is ten times as slow with single ones.
 const BLOCK: usize = 16 << 10;
 
 /// Hands bytes on in blocks, and looks at the stack with each.
@@ -457,7 +457,7 @@ mod tests {
             matches!(error, Some(CodecError::TooDeep { .. })),
             "{error:?}"
         );
-        // With more of it the same goes through, there and back.
+        // With a larger stack the same goes through, there and back.
         let there_and_back = on_a_stack_of(64 << 20, || {
             let bytes = write(WHAT, &Nest::of(10_000), Effort::ANY)?;
             read::<Nest>(WHAT, &bytes).map(|_| bytes.len())

@@ -24,7 +24,7 @@ use super::{
 /// The arguments of a function, as a tuple.
 pub type Args<'s, F> = <<F as Function>::Kinds as Kinds>::Args<'s>;
 
-/// What the macro implements for each spawnable function, on a private marker type.
+/// A spawnable function: the macro implements the trait for each, on a private marker type.
 ///
 /// # Safety
 /// `VTABLE` must be `VTable::of` this function, or of another with the same kinds, result and body (the marker of
@@ -32,9 +32,9 @@ pub type Args<'s, F> = <<F as Function>::Kinds as Kinds>::Args<'s>;
 pub unsafe trait Function: 'static + Sized {
     /// The kinds of its arguments.
     type Kinds: Kinds;
-    /// Its result.
+    /// The function's result.
     type Out: Travels + Send;
-    /// The erased form.
+    /// The erased form of the function.
     const VTABLE: &'static VTable;
 
     /// Runs the body as child `index` of the invocation in `cx`.
@@ -43,17 +43,17 @@ pub unsafe trait Function: 'static + Sized {
 
 /// How often a body may still be expanded into itself: LLVM does not inline recursion.
 pub trait Unroll: 'static {
-    /// One expansion fewer.
+    /// The budget with an expansion fewer.
     type Next: Unroll;
     /// No further: the next call is a real one.
     const LAST: bool;
 }
 
-/// No expansion.
+/// No expansion is left.
 pub struct U0;
-/// One.
+/// A single expansion is left.
 pub struct U1;
-/// Two.
+/// Two expansions are left.
 pub struct U2;
 
 impl Unroll for U0 {
@@ -69,7 +69,7 @@ impl Unroll for U2 {
     const LAST: bool = false;
 }
 
-/// One call that may be spawned: a function and its arguments.
+/// A call that may be spawned: a function and its arguments.
 pub struct Call<'s, F: Function>(Args<'s, F>);
 
 impl<'s, F: Function> Call<'s, F> {
@@ -80,14 +80,14 @@ impl<'s, F: Function> Call<'s, F> {
     }
 }
 
-/// A [`Call`] whose function has no name here: what the companion of a spawnable function returns.
+/// A [`Call`] whose function has no name here: the companion of a spawnable function returns it.
 pub trait Prepared<'s>: Sized {
-    /// The function.
+    /// The function that is called.
     type Function: Function<Out = Self::Out>;
-    /// Its result.
+    /// The function's result.
     type Out;
 
-    /// The arguments.
+    /// Takes the arguments out.
     fn into_args(self) -> Args<'s, Self::Function>;
 }
 
@@ -108,11 +108,11 @@ impl<'s, F: Function> Prepared<'s> for Call<'s, F> {
     note = "leave the `?` out, or let the spawned function return a `Result`, an `Option` or a `ControlFlow`"
 )]
 pub trait Speculative {
-    /// What `?` yields.
+    /// The type that `?` yields.
     type Value;
     /// Would `?` return?
     fn failed(&self) -> bool;
-    /// What `?` yields.
+    /// The value that `?` yields.
     ///
     /// # Panics
     /// If this is a failure.
@@ -153,26 +153,26 @@ impl<T> Speculative for Option<T> {
     }
 }
 
-/// What people and other nodes call a function.
+/// The names of a function, for people and for other nodes.
 #[derive(Clone, Copy, Debug)]
 pub struct Info {
     /// Package, version, module path, `Self` and name, or the name that the attribute gives.
     pub name: &'static str,
     /// The types of arguments and result, as they are written.
     pub signature: &'static str,
-    /// Where it stands.
+    /// The source file of the function.
     pub file: &'static str,
-    /// Where it stands.
+    /// The line in that file.
     pub line: u32,
 }
 
 /// A function with its types erased.
 pub struct VTable {
-    /// Its names.
+    /// The names of the function.
     pub info: Info,
     pub(crate) run: unsafe fn(&Slot, Cx) -> SlotState,
     pub(crate) export: unsafe fn(&Slot, Effort) -> Result<Packed, CodecError>,
-    /// What a job computes, if its result could be saved.
+    /// The fingerprint of a job, if its result could be saved.
     pub(crate) fingerprint: unsafe fn(&Slot) -> Option<Fingerprint>,
     /// The answer of a job that is done and has a fingerprint.
     pub(crate) save: unsafe fn(&Slot) -> Result<Packed, CodecError>,
@@ -185,7 +185,7 @@ pub struct VTable {
 /// Runs child `index` on serialized arguments; gives result and changed `&mut` arguments.
 type RunBytes = fn(Cx, u32, &[u8]) -> Result<Packed, RemoteFailure>;
 
-/// What was serialized, and the shared values that it mentions.
+/// Serialized bytes, and the shared values that they mention.
 pub(crate) struct Packed {
     pub(crate) bytes: Vec<u8>,
     pub(crate) needs: Vec<ValueName>,
@@ -207,7 +207,7 @@ impl std::fmt::Debug for VTable {
 }
 
 impl VTable {
-    /// The vtable of `F`.
+    /// Makes the vtable of `F`.
     #[must_use]
     pub const fn of<F: Function>(info: Info) -> VTable {
         VTable {
@@ -255,7 +255,7 @@ const READING_ARGUMENTS: &str = "deserializing the arguments";
 const WRITING_RESULT: &str = "serializing the result";
 const READING_RESULT: &str = "deserializing the result";
 
-/// None if the job has `&mut` arguments: what they were is gone once it has run here.
+/// The fingerprint of a job; none if it has `&mut` arguments, as their old values are gone once it has run here.
 unsafe fn fingerprint<F: Function>(slot: &Slot) -> Option<Fingerprint> {
     if F::Kinds::GIVES_BACK {
         return None;
@@ -264,7 +264,7 @@ unsafe fn fingerprint<F: Function>(slot: &Slot) -> Option<Fingerprint> {
     fingerprint_of::<F>(unsafe { slot.peek::<Args<'_, F>>() })
 }
 
-/// What a call with these arguments computes, if they are small enough to be hashed on the way.
+/// The fingerprint of a call with these arguments, if they are small enough to be hashed on the way.
 pub(crate) fn fingerprint_of<F: Function>(args: &Args<'_, F>) -> Option<Fingerprint> {
     let sent = F::Kinds::sent(args);
     let bytes = codec::write(WRITING_ARGUMENTS, &sent, Effort::up_to(MOST_HASHED)).ok()?;
@@ -274,7 +274,7 @@ pub(crate) fn fingerprint_of<F: Function>(args: &Args<'_, F>) -> Option<Fingerpr
 unsafe fn save<F: Function>(slot: &Slot) -> Result<Packed, CodecError> {
     // SAFETY: the caller says that the job of `F` is done, so its result is there, and that nobody takes it.
     let out = unsafe { slot.peek::<F::Out>() };
-    // Nothing else would travel back: jobs with `&mut` arguments have no fingerprint.
+    // The result alone: jobs with `&mut` arguments, which would travel back too, have no fingerprint.
     pack(WRITING_RESULT, &CarriedRef(out), Effort::ANY)
 }
 
@@ -287,7 +287,7 @@ pub(crate) fn answer_of<F: Function>(
     pack(WRITING_RESULT, &answer, Effort::ANY)
 }
 
-/// What a call with these arguments computes, however many bytes they are; none if they cannot be serialized.
+/// The fingerprint of a call with these arguments, however many bytes they are; none if they cannot be serialized.
 pub(crate) fn fingerprint_of_all<F: Function>(args: &Args<'_, F>) -> Option<Fingerprint> {
     let mut hasher = Fingerprint::hasher(F::VTABLE.info.name);
     let mut hash = |bytes: &[u8]| _ = hasher.update(bytes);
@@ -295,7 +295,7 @@ pub(crate) fn fingerprint_of_all<F: Function>(args: &Args<'_, F>) -> Option<Fing
     Some(Fingerprint::from_hash(&hasher))
 }
 
-/// Bytes of arguments that are hashed where nobody asked for them.
+/// Greatest number of bytes of arguments that are hashed in advance, before any node asks for the hash.
 const MOST_HASHED: usize = 64 << 10;
 
 fn run_bytes<F: Function>(cx: Cx, index: u32, arguments: &[u8]) -> Result<Packed, RemoteFailure> {
@@ -357,7 +357,7 @@ impl<F: Function<Out: Speculative>> JudgeOf<F> {
     };
 }
 
-/// What the macro submits for each function.
+/// An entry in the registry: the macro submits a vtable for each function.
 pub struct Registration(pub &'static VTable);
 
 inventory::collect!(Registration);
@@ -417,7 +417,7 @@ pub(crate) fn is_quick(number: u32) -> bool {
     (quick_ones().get(number as usize)).is_some_and(|quick| quick.load(Ordering::Relaxed))
 }
 
-/// Notes how long it took to write its arguments where nobody waited; `None`: more than a quick writer may take.
+/// Notes how long it took to write its arguments while no thread waited; `None`: more than a quick writer may take.
 pub(crate) fn note_effort(number: u32, took: Option<Duration>) {
     if let Some(quick) = quick_ones().get(number as usize) {
         quick.store(took.is_some_and(|took| took <= QUICK), Ordering::Relaxed);

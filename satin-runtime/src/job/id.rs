@@ -22,7 +22,7 @@ use serde::{Deserialize, Serialize};
 #[serde(try_from = "Vec<u8>")]
 pub struct JobId(Vec<u8>);
 
-/// These bytes are no job's id.
+/// Bytes that are no job's id.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("it is no job id")]
 pub struct NoJobId;
@@ -98,13 +98,13 @@ impl JobId {
         self.path().next().unwrap_or(0)
     }
 
-    /// Is it a root job itself?
+    /// True for the id of a root job itself.
     #[must_use]
     pub fn is_root_job(&self) -> bool {
         self.path().nth(1).is_none()
     }
 
-    /// Takes the last index off: what is left is the parent's id.
+    /// Takes the last index off: the parent's id is left.
     pub fn pop(&mut self) -> Option<u32> {
         let (index, start) = self.last()?;
         self.0.truncate(start);
@@ -200,7 +200,7 @@ impl fmt::Debug for JobId {
     }
 }
 
-/// What a job computes: 64 bits of a BLAKE3 hash over the function's stable name and its serialized arguments.
+/// The identity of a computation: 64 bits of a BLAKE3 hash over the function's stable name and its serialized arguments.
 ///
 /// An id names the same work in a second execution only if the parent did the same thing again, so wherever a result
 /// is reused the id and the fingerprint must both match.
@@ -216,7 +216,7 @@ impl Fingerprint {
         Fingerprint::from_hash(&hasher)
     }
 
-    /// To be fed with the arguments.
+    /// The hasher of a function's name, to be fed with the arguments.
     pub(crate) fn hasher(name: &str) -> blake3::Hasher {
         let mut hasher = blake3::Hasher::new();
         // The length first, so that no name and arguments run into those of another function.
@@ -232,11 +232,11 @@ impl Fingerprint {
         Fingerprint(u64::from_le_bytes(first))
     }
 
-    /// What a job of that function and those arguments computes as a part of this root job. Results of its jobs depend on
-    /// its bounds; so they are results of no other root job, though it may have a job of the same id and arguments.
+    /// The fingerprint of a job as a part of this root job. Results of its jobs depend on its bounds; so they are results
+    /// of no other root job, though another may have a job of the same id and arguments.
     #[must_use]
     pub fn within(self, root: Fingerprint) -> Fingerprint {
-        // Both are hashes already, of unlike things.
+        // The two are hashes already, of unlike things.
         Fingerprint(self.0 ^ root.0)
     }
 }

@@ -17,7 +17,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de::DeserializeOwn
 
 /// Types whose values travel between nodes: all that can be serialized and deserialized.
 ///
-/// It has methods instead of the two traits above it, which the compiler would report one by one as well.
+/// Has methods instead of the two traits above it, which the compiler would report one by one as well.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot travel to another node, as arguments and results of spawned jobs do",
     label = "needs `Serialize` and `Deserialize`",
@@ -25,9 +25,9 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de::DeserializeOwn
     note = "what can never travel (`std::io::Error`, open files, locks, references inside) stays out: take a path instead of a file, an owned type, the error's text"
 )]
 pub trait Travels: Sized + 'static {
-    /// As `Serialize` does it.
+    /// Writes the value as its `Serialize` does.
     fn write<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error>;
-    /// As `Deserialize` does it.
+    /// Reads a value as its `Deserialize` does.
     fn read<'de, D: Deserializer<'de>>(from: D) -> Result<Self, D::Error>;
 }
 
@@ -64,12 +64,12 @@ where
     note = "behind a `&` may stand any such type, and `[T]`, `str`, `Path`, `OsStr` and `CStr`"
 )]
 pub trait Lend: 'static {
-    /// What another node makes of the bytes: `Vec<T>` for `[T]`, `String` for `str`, `T` itself for most.
+    /// The type that another node reads from the bytes: `Vec<T>` for `[T]`, `String` for `str`, `T` itself for most.
     type Owned: Travels;
 
     /// Lends the copy.
     fn lend(owned: &Self::Owned) -> &Self;
-    /// As `Serialize` does it.
+    /// Writes the value as its `Serialize` does.
     fn write<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error>;
 }
 
@@ -149,7 +149,7 @@ impl<T: Travels> Serialize for CarriedSlice<'_, T> {
     }
 }
 
-/// What another node makes of a slice.
+/// The form in which another node reads a slice.
 pub struct CarriedVec<T>(Vec<T>);
 
 impl<T: Travels> Serialize for CarriedVec<T> {
@@ -172,25 +172,25 @@ impl<'de, T: Travels> Deserialize<'de> for CarriedVec<T> {
 
 /// The type of argument number `AT` of a function, where it is moved or lent to be changed; of a `&mut [T]` it is the `T`.
 pub trait Argument<const AT: usize>: 'static {
-    /// As it is written.
+    /// The argument's type, as the signature has it.
     type Type: Travels + Send;
 }
 
 /// The type behind the `&` of argument number `AT` of a function.
 pub trait BorrowedArgument<const AT: usize>: 'static {
-    /// As it is written.
+    /// The type behind the `&`, as the signature has it.
     type Type: ?Sized + Lend<Owned: Send> + Sync;
 }
 
-/// One argument: how it is held here, owned by the node that took the job, and brought back.
+/// An argument: how it is held here, owned by the node that took the job, and brought back.
 pub trait Kind: 'static {
-    /// What the function receives: `T`, `&'s T`, `&'s mut [T]`, ..
+    /// The type that the function receives: `T`, `&'s T`, `&'s mut [T]`, ..
     type Arg<'s>: Send;
-    /// What is serialized of it.
+    /// The form in which the argument is serialized.
     type Sent<'a>: Serialize;
-    /// What another node makes of the bytes and keeps as long as the job runs there.
+    /// The type that another node reads from the bytes and keeps as long as the job runs there.
     type Own: DeserializeOwned + Send;
-    /// What travels back beside the result: the changed value of a `&mut`, nothing otherwise.
+    /// The part that travels back beside the result: the changed value of a `&mut`, nothing otherwise.
     type Back: Serialize + DeserializeOwned + Send;
 
     /// Does anything travel back?
@@ -200,17 +200,17 @@ pub trait Kind: 'static {
     fn sent<'a>(arg: &'a Self::Arg<'_>) -> Self::Sent<'a>;
     /// Lends the owned value to the function, on the node that took the job.
     fn lend(own: &mut Option<Self::Own>) -> Self::Arg<'_>;
-    /// What is left of the owned value once the function has returned.
+    /// Turns the owned value into the part that travels back, once the function has returned.
     fn give_back(own: Option<Self::Own>) -> Self::Back;
     /// Writes the changed value to where it was borrowed from. Called by the owner of the borrow, inside its sync.
     fn copy_back(arg: Self::Arg<'_>, back: Self::Back);
 
-    /// What is seen of an argument after the call: as `Back`, borrowed.
+    /// The visible part of an argument after the call: as `Back`, borrowed.
     type Seen<'a>: Serialize;
 
-    /// Lends an argument further, to a call that ends before whoever holds it looks at it again.
+    /// Lends an argument further, to a call that ends before the holder looks at the argument again.
     fn relend<'a>(held: &'a mut Option<Self::Arg<'_>>) -> Self::Arg<'a>;
-    /// Looks at it again.
+    /// Looks at the argument again, after such a call.
     fn seen<'a>(held: &'a Option<Self::Arg<'_>>) -> Self::Seen<'a>;
 }
 
@@ -222,7 +222,7 @@ pub struct Value<F, const AT: usize>(PhantomData<F>);
 pub struct Ref<F, const AT: usize>(PhantomData<F>);
 /// `&mut T`: borrowed here; elsewhere copied out, and copied back inside the sync.
 pub struct Mut<F, const AT: usize>(PhantomData<F>);
-/// `&mut [T]`.
+/// `&mut [T]`: borrowed here; elsewhere copied out, and copied back inside the sync.
 pub struct MutSlice<F, const AT: usize>(PhantomData<F>);
 
 impl<F: Argument<AT>, const AT: usize> Kind for Value<F, AT> {
@@ -332,7 +332,7 @@ impl<F: Argument<AT>, const AT: usize> Kind for MutSlice<F, AT> {
 pub trait Kinds: 'static {
     /// The tuple that the function receives.
     type Args<'s>: Send;
-    /// What is serialized of it.
+    /// The form in which the arguments are serialized.
     type Sent<'a>: Serialize;
     /// The tuple that another node decodes.
     type Own: DeserializeOwned + Send;
@@ -349,21 +349,21 @@ pub trait Kinds: 'static {
     fn hold(own: Self::Own) -> Self::Lent;
     /// Lends all arguments to the function.
     fn lend(held: &mut Self::Lent) -> Self::Args<'_>;
-    /// What is left once the function has returned.
+    /// Turns the owned values into the parts that travel back, once the function has returned.
     fn give_back(held: Self::Lent) -> Self::Back;
     /// Copies every `&mut` argument back.
     fn copy_back(args: Self::Args<'_>, back: Self::Back);
 
     /// The arguments of a call, each in an `Option` from which it can be lent further.
     type Held<'s>;
-    /// As `Back`, borrowed.
+    /// The visible part of the arguments after the call: as `Back`, borrowed.
     type Seen<'a>: Serialize;
 
     /// Prepares the arguments of a call for [`Kinds::relend`].
     fn held(args: Self::Args<'_>) -> Self::Held<'_>;
-    /// Lends them all, once.
+    /// Lends all arguments further, once.
     fn relend<'a>(held: &'a mut Self::Held<'_>) -> Self::Args<'a>;
-    /// What the call has left in the `&mut` arguments.
+    /// The values that the call has left in the `&mut` arguments.
     fn seen<'a>(held: &'a Self::Held<'_>) -> Self::Seen<'a>;
 }
 

@@ -1,18 +1,18 @@
-//! Which shared values a job or a result mentions: noted while it is serialized, fetched by the receiver before it
-//! is read.
+//! The shared values that a job or a result mentions: noted while it is serialized, fetched by the receiver before it is
+//! read.
 
 use std::cell::RefCell;
 
 use super::ValueName;
 
 thread_local! {
-    /// `None` as long as nobody gathers.
+    /// The names gathered so far; `None` as long as no caller gathers.
     static NOTED: RefCell<Option<Vec<ValueName>>> = const { RefCell::new(None) };
 }
 
 /// Runs `serialize` and gives beside its result the values that it noted, each once.
 pub fn gather<R>(serialize: impl FnOnce() -> R) -> (R, Vec<ValueName>) {
-    /// What somebody further out has gathered so far; goes back also if `serialize` panics.
+    /// The names that a caller further out has gathered so far; restored also if `serialize` panics.
     struct Outer(Option<Vec<ValueName>>);
 
     impl Drop for Outer {
@@ -26,7 +26,7 @@ pub fn gather<R>(serialize: impl FnOnce() -> R) -> (R, Vec<ValueName>) {
     (result, NOTED.take().unwrap_or_default())
 }
 
-/// The value that is being serialized mentions this one. False if nobody gathers: nothing happens then.
+/// Notes that the value which is being serialized mentions this value. False if no caller gathers: then nothing is noted.
 pub fn note(name: ValueName) -> bool {
     NOTED.with_borrow_mut(|noted| {
         let Some(names) = noted else { return false };

@@ -1,5 +1,5 @@
-//! What workers know of the orphan table, and the rules by which a marked job looks itself up: the same for real workers and for
-//! the imaginary ones of the simulator.
+//! The orphan table as far as workers know it, and the rules by which a marked job looks itself up: the same for real
+//! workers and for the imaginary ones of the simulator.
 //!
 //! A rule here is given what it needs and answers; locks, deques and claims are its caller's business.
 
@@ -60,7 +60,7 @@ impl OrphanIndex {
         }
     }
 
-    /// Does nobody find anything, whatever is looked up?
+    /// True if no look-up would find anything.
     #[must_use]
     pub fn is_void(&self) -> bool {
         self.known.is_empty() && !self.unsettled && self.deadly.is_empty() && !self.careful
@@ -93,8 +93,8 @@ impl OrphanIndex {
         self.deadly.contains_key(id) || self.is_main_to_fear(id)
     }
 
-    /// What is to become of that job, which came with so many `crashes`, if it has taken down nodes. A job that comes with any has
-    /// been offered to others already, and is not held for them again.
+    /// Decides on a job that came with so many `crashes`, if it may have taken down nodes. A job that comes with any
+    /// crashes has been offered to other nodes already, and is not held for them again.
     #[must_use]
     pub fn deadly(&self, id: &JobId, fingerprint: Fingerprint, crashes: u32) -> Deadly {
         let there = self.deadly.get(id);
@@ -109,7 +109,7 @@ impl OrphanIndex {
         }
     }
 
-    /// Is it a root job of `main` that may have taken down the master before this one?
+    /// True for a root job of `main` that may have taken down the master before this one.
     fn is_main_to_fear(&self, id: &JobId) -> bool {
         self.careful && id.is_root_job() && id.root_number() < RootName::OTHERS
     }

@@ -1,29 +1,39 @@
-//! A job as it travels: what leaves a process, and what comes back.
+//! A job as it travels: the parcel that leaves a process, and the answer that comes back.
 
 use serde::{Deserialize, Serialize};
 
-use super::{Fingerprint, History, JobId};
+use super::{Fingerprint, JobId};
+
+/// Facts about earlier runs of a job.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
+pub struct History {
+    /// True if the job, or a job below it, may have been run before: it and its children look themselves up before they
+    /// run. Inherited by children as long as the orphan table has anything at or below them.
+    pub marked: bool,
+    /// Number of nodes that died while they ran the job.
+    pub crashes: u32,
+}
 
 /// A job that can be run anywhere.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Parcel {
-    /// Its place in the execution tree.
+    /// The job's place in the execution tree.
     pub id: JobId,
-    /// What to run: the function's place among the registered ones, which every node of a pool shares (see
+    /// The function to run: its place among the registered functions, which every node of a pool shares (see
     /// [`super::program_hash`]).
     pub function: u32,
     /// The arguments, as the function's vtable reads them.
     #[serde(with = "serde_bytes")]
     pub arguments: Vec<u8>,
-    /// What it computes.
+    /// The fingerprint of the job: its function and arguments.
     pub fingerprint: Fingerprint,
     /// Shared values that must be at hand before it starts.
     pub needs: Vec<ValueName>,
-    /// Counts the masters: that of its root job.
+    /// The term of its root job's master: counts the masters.
     pub term: u32,
-    /// What its root job computes: with the first element of the id, that root job's [`RootName`].
+    /// The fingerprint of its root job: with the first element of the id, that root job's [`RootName`].
     pub root: Fingerprint,
-    /// What is known of earlier runs.
+    /// Facts about earlier runs.
     pub history: History,
 }
 
@@ -40,22 +50,22 @@ impl Parcel {
     }
 }
 
-/// What comes back.
+/// The end of a job on another node, as it comes back.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Answer {
     /// Result and changed `&mut` arguments, and the shared values that they mention.
     Result {
-        /// As the function's vtable writes them.
+        /// The bytes, as the function's vtable writes them.
         #[serde(with = "serde_bytes")]
         bytes: Vec<u8>,
-        /// Must be at hand before the owner reads them.
+        /// Shared values that must be at hand before the owner reads the bytes.
         needs: Vec<ValueName>,
     },
-    /// It panicked, with this message.
+    /// The job panicked, with this message.
     Panicked(String),
-    /// It could not be run there: here it can.
+    /// The job could not be run there, for this reason: here it can.
     Refused(String),
-    /// It was aborted there, on request.
+    /// The job was aborted there, on request.
     Aborted,
 }
 
@@ -88,27 +98,28 @@ impl std::fmt::Debug for ValueName {
     }
 }
 
-/// What a bound is called everywhere: its stable name, hashed.
+/// The name of a bound on every node: a hash of its stable name.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 pub struct BoundName(pub u64);
 
 /// A root job of one master's `main`: the first element of its jobs' ids, in that master's term.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 pub struct RootTag {
-    /// Counts the masters of the pool.
+    /// The term: counts the masters of the pool.
     pub term: u32,
-    /// Counts the root jobs of a `main`.
+    /// The number of the root job: counts the root jobs of a `main`.
     pub number: u32,
 }
 
-/// A root job, whoever runs it, in whatever term: facts about it (results of its jobs, bounds) hold for the same name, and
-/// for no other. A `main` that is run again and reads the same input makes the same names.
+/// A root job, on any node and in any term: facts about it (results of its jobs, bounds) hold for the same name, and for
+/// no other. A `main` that is run again and reads the same input makes the same names.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 pub struct RootName {
-    /// Counts the root jobs of a `main`, from 0; those of other threads have numbers from [`RootName::OTHERS`] on.
+    /// The number of the root job: counts the root jobs of a `main`, from 0; root jobs of other threads have numbers from
+    /// [`RootName::OTHERS`] on.
     pub number: u32,
-    /// What it computes: its function and all of its arguments. Of a root job that no other node will ever run again (one of
-    /// another thread, or one whose arguments cannot be serialized): something that no other process has.
+    /// Hash of the function and all of its arguments. For a root job that no other node will ever run again (of another
+    /// thread, or with arguments that cannot be serialized): a number that no other process has.
     pub fingerprint: Fingerprint,
 }
 
@@ -116,14 +127,14 @@ impl RootName {
     /// Root jobs of threads other than `main`'s have numbers from here on.
     pub const OTHERS: u32 = 1 << 31;
 
-    /// Did `main` call it? Such root jobs run one after another, and are called again by the next master.
+    /// True if `main` called the root job. Such root jobs run one after another, and are called again by the next master.
     #[must_use]
     pub fn is_of_main(self) -> bool {
         self.number < RootName::OTHERS
     }
 
-    /// Is that root job over when this one is? Those of a `main` run one after another: so all before this one are,
-    /// whatever they were to compute, in this term and in earlier ones.
+    /// True if that root job is over when this one is. Root jobs of a `main` run one after another: so all
+    /// before this one are, whatever they were to compute, in this term and in earlier ones.
     #[must_use]
     pub fn ends(self, other: RootName) -> bool {
         let before = self.is_of_main() && other.is_of_main() && other.number <= self.number;
@@ -131,12 +142,12 @@ impl RootName {
     }
 }
 
-/// One run of a root job.
+/// A run of a root job: its name, and the term in which it runs.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 pub struct RootRun {
-    /// Counts the masters of the pool.
+    /// The term: counts the masters of the pool.
     pub term: u32,
-    /// Which root job.
+    /// The name of the root job.
     pub name: RootName,
 }
 
@@ -147,7 +158,7 @@ impl From<RootRun> for RootName {
 }
 
 impl RootRun {
-    /// Without what it computes.
+    /// The run without the root job's fingerprint.
     #[must_use]
     pub fn tag(self) -> RootTag {
         RootTag {
@@ -160,11 +171,11 @@ impl RootRun {
 /// A bound's value, as it travels.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Offer {
-    /// Whose.
+    /// The bound that is improved.
     pub bound: BoundName,
-    /// It holds for this root job's jobs, in whatever term they run.
+    /// The root job for whose jobs the value holds, in whatever term they run.
     pub root: RootName,
-    /// As the bound's lattice writes it.
+    /// The value, as the bound's lattice writes it.
     #[serde(with = "serde_bytes")]
     pub value: Vec<u8>,
 }

@@ -1,8 +1,8 @@
 //! The record of a job that waits to be run, 64 bytes, and the frame of an invocation that has spawned.
 //!
-//! A record lives in a slot of its worker's deque. Its fields belong to the owner until the job is taken; what a
-//! thief may touch, and when, is told in `worker/README.md`. The address of the slot says where it is: slots
-//! lie in an area aligned to [`AREA`], whose first page belongs to the worker.
+//! A record lives in a slot of its worker's deque. Its fields belong to the owner until the job is taken;
+//! `worker/README.md` tells which of them a thief may touch, and when. The address of the slot tells where the job
+//! stands: slots lie in an area aligned to [`AREA`], whose first page belongs to the worker.
 
 use std::{
     any::Any,
@@ -21,7 +21,7 @@ pub const AREA: usize = if usize::BITS == 64 { 1 << 31 } else { 1 << 24 };
 /// Arguments and results up to this size and alignment stand in the record itself, larger ones are boxed.
 const IN_PLACE: usize = 32;
 
-/// One job record.
+/// A job's record in memory: 64 bytes in its owner's array.
 #[repr(C, align(64))]
 pub struct Slot {
     /// The function; written by a spawn.
@@ -35,7 +35,7 @@ pub struct Slot {
     data: UnsafeCell<MaybeUninit<[u8; IN_PLACE]>>,
 }
 
-/// Where a job is on its way. `Ready` covers private, public and just stolen: the deque knows the difference.
+/// The stage of a job on its way. `Ready` covers private, public and just stolen: the deque knows the difference.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SlotState {
     /// In its owner's deque, or a thief has it and has not said so yet.
@@ -46,13 +46,13 @@ pub enum SlotState {
     Leaving,
     /// Another node has it; the arguments stay, the result will come as bytes.
     Away,
-    /// It may not leave, or left and came back undone: whoever takes it off the gate's books has it.
+    /// The job may not leave, or left and came back undone: a thread that takes it off the gate's books has it.
     Returned,
     /// The result is in the data.
     Done,
     /// The payload of the panic is in the data.
     Panicked,
-    /// It was aborted: the data is empty.
+    /// The job was aborted: the data is empty.
     Aborted,
     /// The arguments are in the data, an `Answer` hangs on `extra`.
     Answered,
@@ -60,10 +60,10 @@ pub enum SlotState {
 
 /// The depth of what must not leave this process: it has no id.
 pub const STAYS: u16 = u16::MAX;
-/// The depth of what nobody has measured. It is below all others.
+/// The depth of a job that has not been measured: below all others.
 pub const UNKNOWN: u16 = 0;
 
-/// The owner of the slot waits, parked: whoever changes the state last wakes it.
+/// The owner of the slot waits, parked: the thread that changes the state last wakes it.
 const AWAITED: u64 = 1 << 63;
 /// A thief should judge the result and stop the siblings if it is a failure.
 const SPECULATIVE: u64 = 1 << 62;
@@ -172,7 +172,7 @@ impl Meta {
             };
             let kept = meta & (SPECULATIVE | RECORDED | u64::from(u32::MAX));
             let next = kept | state.bits() | awaited;
-            // Release: who sees the state sees the result. Acquire: the owner announced its wait before.
+            // Release: a thread that sees the state sees the result. Acquire: the owner announced its wait before.
             match self
                 .0
                 .compare_exchange_weak(meta, next, Ordering::AcqRel, Ordering::Relaxed)
@@ -226,7 +226,7 @@ impl Slot {
         self.meta.fill(index, flags);
     }
 
-    /// Which child of its parent this is.
+    /// The number of the job among its parent's children.
     #[inline(always)]
     pub fn index(&self) -> u32 {
         self.meta.index()
@@ -250,7 +250,7 @@ impl Slot {
         self.meta.note_depth(depth);
     }
 
-    /// What was noted. To be believed only while the job is public; it may be gone by the time it is read.
+    /// The depth that was noted. To be believed only while the job is public; the job may be gone by the time it is read.
     pub(crate) fn depth(&self) -> u16 {
         self.meta.depth()
     }
@@ -260,7 +260,7 @@ impl Slot {
         self.meta.has(AWAITED)
     }
 
-    /// Says that the owner is about to park. False if the job was settled meanwhile.
+    /// Announces that the owner is about to park. False if the job was settled meanwhile.
     pub fn announce_waiting(&self) -> bool {
         self.meta.announce_waiting()
     }
@@ -287,7 +287,7 @@ impl Slot {
         }
     }
 
-    /// What was noted of a job that is done.
+    /// The fingerprint that was recorded of a job that is done.
     pub(crate) fn recorded(&self) -> Option<Fingerprint> {
         let bits = || self.extra.load(std::sync::atomic::Ordering::Relaxed).addr();
         self.meta.has(RECORDED).then(|| Fingerprint(bits() as u64))
@@ -296,7 +296,7 @@ impl Slot {
     /// Exchanges two jobs of one invocation.
     ///
     /// # Safety
-    /// Both are the caller's alone, and have not begun.
+    /// The two are the caller's alone, and have not begun.
     pub(crate) unsafe fn exchange(&self, other: &Slot) {
         debug_assert_eq!(self.parent, other.parent, "jobs of two invocations");
         self.function.swap(&other.function);
@@ -312,7 +312,7 @@ impl Slot {
     /// As [`Slot::exchange`], of two jobs that differ in nothing but their index and their arguments.
     ///
     /// # Safety
-    /// As for `exchange`, and both hold a `T`.
+    /// The conditions of `exchange` hold, and both slots hold a `T`.
     #[inline(always)]
     pub(crate) unsafe fn exchange_alike<T>(&self, other: &Slot) {
         debug_assert_eq!(self.parent, other.parent, "jobs of two invocations");
@@ -365,7 +365,7 @@ impl Slot {
     /// Looks at the value in the record.
     ///
     /// # Safety
-    /// A `T` was put into the data, and nobody takes it as long as the reference lives.
+    /// A `T` was put into the data, and no thread takes it as long as the reference lives.
     pub unsafe fn peek<T>(&self) -> &T {
         let data = self.data.get().cast::<u8>();
         if const { fits::<T>() } {
@@ -382,7 +382,7 @@ const fn fits<T>() -> bool {
     size_of::<T>() <= IN_PLACE && align_of::<T>() <= IN_PLACE
 }
 
-/// Says whether the result of a speculative job is a failure, in both forms a result takes.
+/// Judges whether the result of a speculative job is a failure, in both forms that a result takes.
 pub struct Judge {
     /// Looks at the result in the record. Its state is about to become `Done`.
     ///
@@ -392,31 +392,31 @@ pub struct Judge {
     pub in_bytes: fn(&[u8]) -> bool,
 }
 
-/// An invocation that has spawned, on the stack of whoever runs it.
+/// An invocation that has spawned, on the stack of the worker that runs it.
 ///
 /// Ids are read off the chain of frames, so a spawn builds none.
 pub struct Frame {
     parent: *const Frame,
     index: u32,
-    /// Flags in the lower half; in the upper one, once somebody has measured it, the length of the invocation's id.
+    /// Flags in the lower half; in the upper one, once it has been measured, the length of the invocation's id.
     flags: AtomicU32,
 }
 
-/// What is known of a frame.
+/// Facts about a frame, as bits.
 pub mod flag {
     /// The children of this invocation are to stop.
     pub const ABORT: u32 = 1;
     /// The bottom of a chain: first field of a `RootFrame`.
     pub const ROOT: u32 = 2;
-    /// Entered by an ordinary call from within a job: what is below has no id and stays in this process.
+    /// Entered by an ordinary call from within a job: jobs below have no id and stay in this process.
     pub const NESTED: u32 = 4;
     /// The invocation may have been run before: its children are looked up.
     pub const MARKED: u32 = 8;
     /// Below a marked invocation, but this one need not look anything up.
     pub const CLEAN: u32 = 16;
-    /// With [`ABORT`]: what is finished below is worth saving.
+    /// With [`ABORT`]: results that are finished below are worth saving.
     pub const SAVE: u32 = 32;
-    /// At the bottom: something below has been given up, so whatever the job returns now is not its result.
+    /// At the bottom: a child below has been given up, so whatever the job returns now is not its result.
     pub const TORN: u32 = 64;
 }
 
@@ -460,7 +460,7 @@ impl Frame {
         (self.flags.load(std::sync::atomic::Ordering::Relaxed) >> 16) as u16
     }
 
-    /// Notes that length. Everybody notes the same.
+    /// Notes that length. All threads note the same.
     pub(crate) fn note_depth(&self, depth: u16) {
         self.flags
             .fetch_or(u32::from(depth) << 16, std::sync::atomic::Ordering::Relaxed);
@@ -471,14 +471,14 @@ impl Frame {
         self.parent
     }
 
-    /// Which child of its parent this is.
+    /// The number of the child among its parent's children.
     pub(crate) fn index(&self) -> u32 {
         self.index
     }
 }
 
-/// Where a function runs: the next free slot, and the frame of the invocation that called it. Two words, so that it
-/// travels in registers; the worker is found from the slot's address.
+/// The position at which a function runs: the next free slot, and the frame of the invocation that called it. Two words,
+/// so that it travels in registers; the worker is found from the slot's address.
 #[derive(Clone, Copy)]
 pub struct Cx {
     /// The first slot that is free.
@@ -487,7 +487,7 @@ pub struct Cx {
     pub(crate) parent: *const Frame,
 }
 
-/// What unwinds an aborted job. Not a panic: no hook runs, nobody sees it.
+/// The payload that unwinds an aborted job. Not a panic: no hook runs, and no message appears.
 pub struct Aborted;
 
 /// How the run of a job ended, where it did not return.
@@ -578,7 +578,7 @@ mod loom_tests {
             std::mem::take(&mut *self.returned.lock().expect("nobody panics"))
         }
 
-        /// As `Pool::come_back` does.
+        /// Comes back as in `Pool::come_back`.
         fn come_back(&self) {
             let mut returned = self.returned.lock().expect("nobody panics");
             *returned = true;
@@ -594,7 +594,7 @@ mod loom_tests {
             self.job.result.with_mut(|result| unsafe { *result += 1 });
         }
 
-        /// As `Worker::wait` does.
+        /// Waits as `Worker::wait` does.
         fn wait(&self) {
             let meta = &self.job.meta;
             loop {
@@ -617,8 +617,8 @@ mod loom_tests {
         }
     }
 
-    /// The owner waits for a job that comes back, or has already, while somebody else takes it if it is there. In the end
-    /// it has been run once, and the owner did not sleep for ever.
+    /// The owner waits for a job that comes back, or has already, while another thread takes it if it is there. In the
+    /// end the job has been run once, and the owner did not sleep for ever.
     fn comes_back(already: bool, to: impl Fn(&Home) + Copy + Send + Sync + 'static) {
         let mut builder = loom::model::Builder::new();
         builder.preemption_bound = Some(3);

@@ -2,8 +2,9 @@
 
 use super::Parcel;
 
-/// Names a job of this node while it is away: given when it leaves its worker, and never used again. Whoever brings an answer, or
-/// the job itself, says it; if the job has come back meanwhile the name is stale and changes nothing.
+/// The name of a job of this node while it is away: given when the job leaves its worker, and never used again. An
+/// answer, or the job itself, comes back under this name; if the job has come back meanwhile the name is stale and
+/// changes nothing.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct DepartureId(pub u64);
 
@@ -14,8 +15,8 @@ pub struct HostedId(pub u64);
 /// A job that was taken from the workers, to go to another node.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Taken {
-    /// One that a worker here had spawned: it is away from now on.
+    /// A job that a worker here had spawned: away from now on.
     Own(DepartureId, Parcel),
-    /// One that is hosted here and had not been started: it goes on to another node.
+    /// A job that is hosted here and had not been started: it goes on to another node.
     Hosted(HostedId, Parcel),
 }

@@ -22,13 +22,13 @@ use crate::{
     worker::{Gate, Haul, Outside, RootKey},
 };
 
-/// What the network thread is told by other threads. Any number of news ring the bell once.
+/// News that other threads have for the network thread. Any number of news ring the bell once.
 #[derive(Default)]
 pub(super) struct BridgeNews {
     queue: SegQueue<Event>,
     rung: AtomicBool,
     pub(super) bell: Notify,
-    /// Nobody listens any more.
+    /// True once the network thread has ended: news are dropped.
     deaf: AtomicBool,
 }
 
@@ -43,7 +43,7 @@ impl BridgeNews {
         }
     }
 
-    /// What comes from here on rings the bell again.
+    /// Takes the oldest event. If there is none, the next event that comes rings the bell again.
     pub(super) fn next(&self) -> Option<Event> {
         self.queue.pop().or_else(|| {
             self.rung.swap(false, Ordering::AcqRel);
@@ -125,7 +125,7 @@ impl Outside for BridgeNews {
     }
 }
 
-/// What the workers have given, as the node is told.
+/// The event that tells the node which jobs the workers have given.
 fn took(request: u64, haul: Haul) -> Event {
     Event::Took {
         request,
@@ -136,7 +136,8 @@ fn took(request: u64, haul: Haul) -> Event {
 
 /// The node's side of the gate.
 ///
-/// Nothing here runs code of the user. What may is done aside, and what must not overtake offers waits for them there.
+/// Code of the user never runs here. Calls that may run some are made aside, by the clerk, and events that must not
+/// overtake offers wait for them there.
 pub(super) struct Bridge {
     gate: Gate,
     news: Arc<BridgeNews>,
@@ -266,7 +267,7 @@ impl Bridge {
         self.gate.release_roots();
     }
 
-    /// Has these joined aside. What comes back ends when that is done.
+    /// Joins the pairs aside, on the clerk's thread. The receiver ends when that is done.
     pub(super) fn join(&self, pairs: Vec<Pair>) -> oneshot::Receiver<()> {
         let (done, is_done) = oneshot::channel();
         let joins = Arc::clone(&self.joins);
@@ -323,12 +324,12 @@ impl Bridge {
         });
     }
 
-    /// Those that came before it are dropped in their turn.
+    /// Drops the pieces of a value, after the pieces that came before have had their turn.
     pub(super) fn drop_pieces(&self, name: ValueName) {
         self.gate.aside(move || data::store().drop_pieces(name));
     }
 
-    /// Nobody outside will answer any more: the workers go on alone.
+    /// No node outside will answer any more: the workers go on alone.
     pub(super) fn leave(&mut self) {
         for departure in std::mem::take(&mut self.away) {
             self.gate.put_back(departure, Back::default());
@@ -350,11 +351,12 @@ pub(super) struct Pair {
     new: Vec<u8>,
 }
 
-/// What code of the user made of pairs, aside, until the node asks for it.
+/// Joins that code of the user has made of pairs, aside, kept until the node asks for them.
 #[derive(Default)]
 pub(super) struct Joins(Mutex<HashMap<Pair, Option<Vec<u8>>>>);
 
-/// So many joins are kept for a node that does not ask for them after all: a value may have been improved meanwhile.
+/// Number of joins that are kept for a node that does not ask for them after all: a value may have been improved
+/// meanwhile. Too small: the node makes joins itself, on the network thread. Too large: memory.
 const MOST_JOINS: usize = 256;
 
 impl Joins {
@@ -362,7 +364,7 @@ impl Joins {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What an offer is still to be joined with, by code of the user.
+    /// The pair that code of the user has still to join before the node may see the offer.
     pub(super) fn missing(&self, offer: &Offer, have: Option<&[u8]>) -> Option<Pair> {
         if data::manners(offer.bound) != Manners::OfTheUser {
             return None;
@@ -385,7 +387,7 @@ impl Joins {
     }
 }
 
-/// What the node asks of this process.
+/// The answers of this process to questions of the node: joins of lattices, and values at hand.
 pub(super) struct Here<L> {
     pub(super) lattices: L,
     pub(super) joins: Arc<Joins>,

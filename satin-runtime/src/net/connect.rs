@@ -1,10 +1,10 @@
 //! How connections come to stand: dialling, being dialled, the greeting, and which of two survives.
 //!
-//! Who dials proposes a number for the connection; who is dialled decides it, and both know it before anything else is
-//! said. The higher number survives. Numbers grow with each attempt, and the lowest bit says whether the node with
-//! the smaller id has dialled, so two connections made at the same time have different numbers, and both sides agree
-//! which one goes. So that it need not come to that, a node with the smaller id that has greeted already refuses the
-//! other's connection ([`Reason::Crossed`]): its own is on the way.
+//! The dialling node proposes a number for the connection; the dialled node decides it, and both know it before anything
+//! else is said. The higher number survives. Numbers grow with each attempt, and the lowest bit says whether the node
+//! with the smaller id has dialled, so two connections made at the same time have different numbers, and both sides
+//! agree which of them goes. To avoid that case, a node with the smaller id that has greeted already refuses the other's
+//! connection ([`Reason::Crossed`]): its own is on the way.
 
 use std::{net::SocketAddr, rc::Rc, sync::atomic::Ordering::Relaxed, time::Instant};
 
@@ -27,7 +27,7 @@ use crate::{
 /// Why an attempt came to nothing.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Failure {
-    /// Nobody answers.
+    /// No answer came.
     Silence(String),
     /// We were refused, or refuse the other; trying again is of no use.
     Permanent(String),
@@ -149,7 +149,7 @@ pub(super) fn dial(net: &Rc<Net>, driver: &mut Driver, addr: SocketAddr, meant: 
 }
 
 async fn keep_dialling(net: Rc<Net>, addr: SocketAddr) {
-    // What the next attempt must be numbered at least.
+    // The lowest number that the next attempt may have.
     let mut at_least = 0;
     let mut crossed = 0;
     loop {
@@ -224,7 +224,7 @@ fn refused_for_good(
     };
     let fresh = refused.insert(addr, text.into()).is_none();
     since.get_or_insert_with(Instant::now);
-    // Where there is a pool that refuses us we do not found one.
+    // A node that a pool refuses does not found another.
     let join = candidates.clone();
     if join
         .iter()
@@ -274,7 +274,7 @@ async fn attempt_patiently(net: &Rc<Net>, addr: SocketAddr, at_least: u64) -> Re
     let refuse = |connection: &Connection, text: &str| {
         connection.close(Close::Refused.code(), text.as_bytes());
     };
-    // Somebody may have been faster.
+    // Another connection may have been faster.
     let greeting = net.turn(|driver, _| {
         let door = Rc::clone(&driver.door);
         let me = driver.me().clone();
@@ -381,7 +381,8 @@ pub(super) fn probe_peer(net: &Rc<Net>, addr: SocketAddr, peer: Peer) {
 
 // --------------------------------------------------------------------------------------------------------- being dialled
 
-/// So many callers are answered before others of this thread have their turn.
+/// Number of callers that are answered before other tasks of this thread have their turn. Too small: callers wait. Too
+/// large: a crowd of callers delays everything else.
 const CALLERS_IN_A_ROW: usize = 16;
 
 /// Lets in who may come in.
@@ -416,7 +417,7 @@ fn receive(net: &Rc<Net>, incoming: Incoming) {
             let under_way = UnderWay::begin(net, caller.is_proven);
             tokio::task::spawn_local(let_in(Rc::clone(net), incoming, under_way));
         }
-        // It cannot fail: who is not proven has had no retry.
+        // Cannot fail: a caller that is not proven has had no retry.
         Reception::Prove => drop(incoming.retry()),
         Reception::Refuse(why) => {
             complain(net, addr, why);
@@ -476,13 +477,13 @@ async fn let_in(net: Rc<Net>, incoming: Incoming, _under_way: UnderWay) {
     };
     match outcome {
         Ok(()) | Err(Failure::Crossed(_)) => {}
-        // It went away by itself: mostly because another connection between the two was faster.
+        // The caller went away by itself: mostly because another connection between the two was faster.
         Err(Failure::Silence(why)) => tracing::debug!(%addr, "a caller went away: {why}"),
         Err(failure) => complain(&net, addr, failure.text()),
     }
 }
 
-/// What is to be answered to a greeting.
+/// The answer to a greeting.
 enum GreetingVerdict {
     Welcome(Identity, u64, Greeting),
     Watch(Greeting),
@@ -556,7 +557,7 @@ fn judge(driver: &mut Driver, hello: &Hello) -> GreetingVerdict {
     let who = |text: &str| format!("{}: {text}", hello.identity.name);
     if let Err(objection) = driver.door.check(hello, driver.me()) {
         let failure = match objection.reason {
-            // That is how a node finds out that it is on the list itself.
+            // The way in which a node finds out that it is on the list itself.
             Reason::Yourself => Failure::Crossed(0),
             _ => Failure::Permanent(who(&objection.here)),
         };

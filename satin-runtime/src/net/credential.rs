@@ -1,7 +1,7 @@
 //! The pool's credential: one key and its certificate, in one file that all nodes hold.
 //!
-//! Both sides of every connection prove that they have the key, and accept exactly that one certificate. There is no
-//! certificate authority, no name and no date to get wrong: who has the file is in, everybody else is out.
+//! The two sides of every connection prove that they have the key, and accept exactly that certificate. There is no
+//! certificate authority, no name and no date to get wrong: a node that has the file is in, all others are out.
 
 use std::{
     fmt, fs,
@@ -23,10 +23,10 @@ use rustls::{
     server::danger::{ClientCertVerified, ClientCertVerifier},
 };
 
-/// What is spoken inside TLS: another protocol, or another version of this one, does not get past the handshake.
+/// The protocol inside TLS: another protocol, or another version of this protocol, does not get past the handshake.
 pub const ALPN: &[u8] = b"satin/1";
 
-/// The pool's credential.
+/// The pool's credential: a certificate and its key.
 pub struct Credential {
     certificate: CertificateDer<'static>,
     key: PrivateKeyDer<'static>,
@@ -49,28 +49,28 @@ pub enum CredentialError {
     /// The file cannot be read.
     #[error("the credential {} cannot be read: {source}; it must be readable for the user of this process", path.display())]
     Unreadable {
-        /// Which.
+        /// The credential file.
         path: PathBuf,
-        /// What the system says.
+        /// The system's error.
         source: io::Error,
     },
     /// The file is not a credential.
     #[error("{} is no credential: {reason}; `satin keygen FILE` writes one", path.display())]
     Malformed {
-        /// Which.
+        /// The credential file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The fault in its text.
         reason: String,
     },
-    /// There is something at the place where a new one is to be written. Nothing was written.
+    /// A file exists at the place where a new credential is to be written. Nothing was written.
     #[error("{} exists already, and a credential is never overwritten; remove it or choose another name", .0.display())]
     Exists(PathBuf),
     /// A new one could not be written. Nothing was left behind.
     #[error("cannot write the credential {}: {source}", path.display())]
     Unwritable {
-        /// Where.
+        /// The credential file.
         path: PathBuf,
-        /// What the system says.
+        /// The system's error.
         source: io::Error,
     },
     /// No key could be made.
@@ -157,7 +157,7 @@ impl Credential {
     /// Reads the text of a credential file: a private key and its certificate, in any order.
     ///
     /// # Errors
-    /// With what is wrong, if it is no credential.
+    /// The text is no credential; the error says why.
     pub fn parse(text: &[u8]) -> Result<Credential, String> {
         let missing = |what: &str, error: pem::Error| match error {
             pem::Error::NoItemsFound => format!("it contains no {what}"),
@@ -178,8 +178,8 @@ impl Credential {
         }
     }
 
-    /// The certificate's BLAKE3 hash, its first half in hexadecimal digits: to compare two files by eye, or by log. Says
-    /// nothing about the key.
+    /// The certificate's BLAKE3 hash, its first half in hexadecimal digits: to compare two files by eye, or by log. The
+    /// fingerprint tells nothing about the key.
     #[must_use]
     pub fn fingerprint(&self) -> String {
         let hash = blake3::hash(&self.certificate).to_hex();
@@ -218,7 +218,7 @@ impl Credential {
         Ok(config)
     }
 
-    /// How to be called.
+    /// TLS settings for accepting connections.
     ///
     /// # Panics
     /// Never: the credential has been looked at when it was read.
@@ -231,7 +231,7 @@ impl Credential {
         )
     }
 
-    /// How to call.
+    /// TLS settings for dialling.
     ///
     /// # Panics
     /// Never: the credential has been looked at when it was read.
@@ -258,7 +258,7 @@ impl Exactly {
         shown: &CertificateDer<'_>,
         others: &[CertificateDer<'_>],
     ) -> Result<(), Error> {
-        // It is no secret: every handshake shows it. So the comparison may take as long as it takes.
+        // The certificate is no secret, as every handshake shows it. So the comparison need not run in constant time.
         if shown.as_ref() == self.certificate.as_ref() && others.is_empty() {
             Ok(())
         } else {

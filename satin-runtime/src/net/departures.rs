@@ -1,4 +1,5 @@
-//! Who came and went, as far as the master may have had no time to tell: a node that becomes master tells it instead.
+//! Nodes that came and went, as far as the master may have had no time to tell: a node that becomes master tells it
+//! instead.
 
 use std::{
     collections::VecDeque,
@@ -10,14 +11,15 @@ use crate::{
     observe::events::Event,
 };
 
-/// So many are remembered.
+/// Number of arrivals and departures that are remembered. Too small: a new master tells an incomplete story. Too large:
+/// memory.
 const MOST: usize = 1024;
 
 /// A master that died may have been dead for so long before that was noticed. What happened in between is told, though it
 /// may have been told: rather twice than never.
 const DOUBT: Duration = Duration::from_secs(10);
 
-/// What this node has noticed and not told, as it was not master.
+/// The arrivals and departures that this node has noticed and not told, as it was not master.
 #[derive(Default)]
 pub(super) struct NoticedDepartures(VecDeque<Noticed>);
 
@@ -39,8 +41,8 @@ impl NoticedDepartures {
         });
     }
 
-    /// This node is master now, after `old`: who is to be told of, and what. If the old one handed over, it has told all
-    /// but what became of itself.
+    /// Arrivals and departures that this node, which is master now, after `old`, has to tell. If the old master handed
+    /// over, it has told all but its own departure.
     pub(super) fn untold(&mut self, old: Option<NodeId>) -> Vec<(Identity, Event)> {
         let noticed = std::mem::take(&mut self.0);
         let died = noticed.iter().find_map(|noticed| {

@@ -1,10 +1,10 @@
 //! Where the pool may be found: from the words of `SATIN_JOIN` to addresses.
 //!
-//! Everything here may block, on name servers or on a lock; the network thread asks from a helper thread. It is asked
-//! again and again until a node is in: names get addresses, files get lines.
+//! Every function here may block, on name servers or on a lock; the network thread calls them from a helper thread, again
+//! and again until the node is in: names get addresses, files get lines.
 //!
-//! **Who founds a pool.** All nodes see the addresses in the same order. A node that is on the list may found the pool,
-//! if nobody on the list is in one and nobody before it lives; who is not on the list only joins. So
+//! **Founding a pool.** All nodes see the addresses in the same order. A node that is on the list may found the
+//! pool, if no node on the list is in a pool and no node before it lives; a node that is not on the list only joins. So
 //! [`Candidates::join`] holds this node's own address too, in its place.
 
 use std::{
@@ -20,10 +20,10 @@ use super::{
     settings::{Join, NODES_MAX},
 };
 
-/// What a look at [`Join`] brought.
+/// The addresses that a look at [`Join`] brought.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Candidates {
-    /// Where the pool may be found. This node's own address is among them if it may found the pool.
+    /// Addresses where the pool may be found. This node's own address is among them if it may found the pool.
     pub join: Vec<SocketAddr>,
     /// Whether this node may found the pool.
     pub may_found: bool,
@@ -35,17 +35,17 @@ pub enum DiscoveryError {
     /// No name server knows any of the names now. Worth another try.
     #[error("{names}: no addresses found ({source}); trying again")]
     Names {
-        /// What was looked up.
+        /// The names that were looked up.
         names: String,
-        /// The last answer.
+        /// The last answer of the name server.
         source: io::Error,
     },
     /// The file of `SATIN_JOIN=file:PATH` cannot be used. Nothing in it was changed.
     #[error("cannot join by file:{}: {source}; every node must be able to read and write that file", path.display())]
     File {
-        /// Which.
+        /// The file of addresses.
         path: PathBuf,
-        /// Why.
+        /// The system's error.
         source: io::Error,
     },
     /// `SATIN_JOIN=slurm` outside of a Slurm job.
@@ -56,18 +56,18 @@ pub enum DiscoveryError {
     /// The list of hosts is not one.
     #[error("{list:?} is no list of hosts: {reason}")]
     HostList {
-        /// The list.
+        /// The list of hosts.
         list: String,
-        /// What is wrong with it.
+        /// The fault in the list.
         reason: &'static str,
     },
     /// Slurm tells names of hosts, but no port.
     #[error("only nodes know the port of a pool that is found by `slurm`: say --join HOST:PORT")]
     NoPort,
-    /// This machine has no way to any address of the pool. Worth another try: a network may come up.
+    /// No way leads from this machine to any address of the pool. Worth another try: a network may come up.
     #[error("no way from this machine to {names}; trying again")]
     NoRoute {
-        /// Where the pool should be.
+        /// The names or addresses of the pool.
         names: String,
     },
 }
@@ -83,8 +83,8 @@ impl DiscoveryError {
     }
 }
 
-/// Where the pool may be found, for a node that listens on `listening` and tells others to dial `me`. For a file: also
-/// makes sure that it has a line for `me`, so ask only when the socket stands.
+/// Addresses where the pool may be found, for a node that listens on `listening` and tells others to dial `me`. For a
+/// file: also makes sure that the file has a line for `me`, so call this only when the socket stands.
 ///
 /// # Errors
 /// If nobody can be found at present.
@@ -111,7 +111,7 @@ pub fn addresses(
     Ok(candidates(found, listening, me))
 }
 
-/// Where somebody finds a pool who is no part of it.
+/// Addresses of a pool, for a caller that is no part of it.
 ///
 /// # Errors
 /// If nobody can be found at present, or for `slurm`, where only a node knows the port.
@@ -158,9 +158,10 @@ pub fn bind_address(join: Option<&Join>) -> Result<SocketAddr, DiscoveryError> {
 /// The address that others are told.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Advertised {
-    /// The address.
+    /// The address that other nodes are told.
     pub addr: SocketAddr,
-    /// Nothing told us which of this machine's addresses others can dial: a peer that has dialled another knows better.
+    /// True if no setting says which of this machine's addresses others can dial: a peer that has dialled another address
+    /// knows better.
     pub is_guess: bool,
     /// Addresses that a guess could have been too.
     pub others: Vec<IpAddr>,
@@ -197,7 +198,7 @@ pub fn advertised(
     let on_list = found
         .iter()
         .find(|addr| is_mine(**addr, listening, None) && !addr.ip().is_loopback());
-    // Who reaches the pool by the loopback interface shares a machine with one of it, but perhaps not with all.
+    // A node that reaches the pool by the loopback interface shares a machine with a member, but perhaps not with all.
     let by_route = || {
         let can_be_dialled =
             |ip: &IpAddr| !ip.is_loopback() && (listening.is_ipv6() || ip.is_ipv4());
@@ -295,7 +296,7 @@ fn is_mine(addr: SocketAddr, listening: SocketAddr, me: Option<SocketAddr>) -> b
             && is_local(addr.ip()))
 }
 
-/// One can bind to addresses of this machine only.
+/// True for an address of this machine: no other can be bound to.
 fn is_local(ip: IpAddr) -> bool {
     UdpSocket::bind((ip, 0)).is_ok()
 }
@@ -458,7 +459,7 @@ fn expand_pattern(pattern: &str) -> Result<Vec<String>, &'static str> {
     Ok(names)
 }
 
-/// `1-3,7` or `001-016`.
+/// Writes ranges such as `1-3,7` or `001-016` out as numbers.
 fn expand_ranges(ranges: &str) -> Result<Vec<String>, &'static str> {
     const NUMBER: &str = "a range is not of the form 3 or 3-7";
     let mut numbers = Vec::new();
@@ -604,7 +605,7 @@ mod tests {
         assert_eq!(bound(Some(&Join::Dns("localhost".into(), 9))), loopback);
         let file = Scratch::new("bound");
         assert_eq!(bound(Some(&Join::File(file.0.clone()))), loopback);
-        // Where this machine has a network, the way to another machine does not begin at the loopback interface.
+        // On a machine with a network, the way to another machine does not begin at the loopback interface.
         let there = interfaces::source_towards(([192, 0, 2, 200], 9).into());
         let mixed = hosts(&["127.0.0.1:9", "192.0.2.200:9"]);
         let expected = there.map_or(loopback, |ip| (ip, 0).into());

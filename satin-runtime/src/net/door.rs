@@ -1,4 +1,4 @@
-//! Who gets in: the greeting's checks, and how often one source may knock.
+//! The checks that decide who gets in: the greeting's, and how often a source may knock.
 
 use std::{
     collections::HashMap,
@@ -17,7 +17,7 @@ use crate::{
     node::{Identity, Peer},
 };
 
-/// What this node says of itself, and wants to hear.
+/// The properties that this node shows in its greeting, and expects of others.
 #[derive(Clone, Debug)]
 pub(super) struct Door {
     pub(super) pool: String,
@@ -32,9 +32,9 @@ pub(super) struct Door {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Objection {
     pub(super) reason: Reason,
-    /// For the log here.
+    /// The text for the log of this node.
     pub(super) here: String,
-    /// For the log there.
+    /// The text for the log of the refused node.
     pub(super) there: String,
 }
 
@@ -165,7 +165,7 @@ fn hash_file(path: &Path) -> io::Result<[u8; 32]> {
     Ok(hasher.finalize().into())
 }
 
-/// What the program itself was told: without its name, and without Satin's own flags, which may well differ between nodes.
+/// The program's own arguments: without its name, and without Satin's own flags, which may well differ between nodes.
 fn command_line(words: impl Iterator<Item = String>) -> Vec<String> {
     let own_flags: Vec<(String, bool)> = config::flags().collect();
     let mut words = words.skip(1);
@@ -197,7 +197,7 @@ fn command_line(words: impl Iterator<Item = String>) -> Vec<String> {
 /// How often one source may knock.
 #[derive(Default)]
 pub(super) struct KnockQuota {
-    /// What each has left, and when that was.
+    /// The handshakes that each source has left, and when that was counted.
     left: HashMap<IpAddr, (f64, Instant)>,
 }
 
@@ -228,15 +228,15 @@ impl KnockQuota {
     }
 }
 
-/// Somebody who wants to begin a handshake.
+/// A source that wants to begin a handshake.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Caller {
     pub(super) source: IpAddr,
-    /// It has shown that it can be reached at that address.
+    /// True if the caller has shown that it can be reached at that address.
     pub(super) is_proven: bool,
 }
 
-/// What there is already when somebody calls.
+/// The connections and handshakes that exist when a caller comes.
 #[derive(Clone, Copy, Default, Debug)]
 pub(super) struct Crowd {
     /// Handshakes under way, with addresses that are not proven, and with those that are.
@@ -246,18 +246,18 @@ pub(super) struct Crowd {
     pub(super) connections: usize,
 }
 
-/// What a caller is answered.
+/// The answer to a caller.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Reception {
-    /// The handshake begins.
+    /// The handshake begins now.
     Begin,
-    /// It is to call again with a token that only its true address receives. Nothing is kept meanwhile.
+    /// The caller is to call again with a token that only its true address receives. Nothing is kept meanwhile.
     Prove,
     Refuse(&'static str),
 }
 
 impl KnockQuota {
-    /// What is to become of a caller.
+    /// Decides on a caller.
     pub(super) fn receive(&mut self, caller: Caller, crowd: Crowd, now: Instant) -> Reception {
         let Caller { source, is_proven } = caller;
         if crowd.connections >= limits::CONNECTIONS {

@@ -46,7 +46,7 @@ const MEASURE: Duration = Duration::from_millis(500);
 /// Stands before the name of the node in the words of a panic.
 const ON_NODE: &str = " on node ";
 
-/// What the tasks of the network thread share.
+/// The state that the tasks of the network thread share.
 pub(super) struct Net {
     pub(super) endpoint: Endpoint,
     pub(super) client: ClientConfig,
@@ -76,7 +76,7 @@ impl Net {
 /// Attempts to connect to one address.
 #[derive(Default)]
 pub(super) struct Dial {
-    /// Whom the node meant.
+    /// The peers that the node meant to reach.
     pub(super) meant: Vec<Option<Peer>>,
     /// The number of the connection, once we have proposed it.
     pub(super) proposed: Option<u64>,
@@ -89,20 +89,21 @@ struct WaitingMessages {
     gossip: usize,
 }
 
-/// Of gossip that waits only the latest is worth anything.
+/// Number of gossip messages that wait for a connection; older ones are dropped, as only the latest are worth anything.
+/// Too small: news are lost that no later message repeats soon. Too large: old news take the place of new.
 const WAITING_GOSSIP: usize = 4;
 
 pub(super) enum DriverState {
-    /// On the way in.
+    /// On the way into a pool.
     Joining {
-        /// Where the pool may be.
+        /// Addresses where the pool may be.
         candidates: Vec<SocketAddr>,
-        /// Who refused us, and why, and since when.
+        /// The nodes that refused this node, and why, and since when.
         refused: BTreeMap<SocketAddr, String>,
         since: Option<Instant>,
     },
     In,
-    /// With this code, and if something went wrong, why.
+    /// Ended with this exit code, and with a reason if something went wrong.
     Over(i32, Option<String>),
 }
 
@@ -141,7 +142,7 @@ pub(super) struct Driver {
     /// The address that others are told, as long as nobody has shown that it is right.
     guessed: Option<SocketAddr>,
     grace: Duration,
-    /// This node was asked to leave.
+    /// True if this node was asked to leave.
     leaving: bool,
     /// `main` has come to its end here.
     main_ended: bool,
@@ -149,7 +150,7 @@ pub(super) struct Driver {
     compares: bool,
 }
 
-/// What a driver needs to begin.
+/// The parts from which a driver is made.
 pub(super) struct Beginning {
     pub(super) node: Node,
     pub(super) bridge: Bridge,
@@ -243,7 +244,7 @@ impl Driver {
         self.armed.map(|at| self.began + at)
     }
 
-    /// What these offers are still to be joined with by code of the user, before the node may see them.
+    /// The pairs that code of the user has still to join for these offers, before the node may see them.
     fn missing_joins(&self, offers: &[Offer]) -> Vec<Pair> {
         let missing = |offer| self.bridge.joins.missing(offer, self.node.known(offer));
         offers.iter().filter_map(missing).collect()
@@ -259,7 +260,7 @@ impl Driver {
                 if let Event::Offered(offer) = &event
                     && !self.missing_joins(std::slice::from_ref(offer)).is_empty()
                 {
-                    // What comes after it in the news must not overtake it.
+                    // The events after the offer must not overtake it.
                     self.compares = true;
                     tokio::task::spawn_local(offered(Rc::clone(net), offer.clone()));
                     break;
@@ -472,7 +473,8 @@ impl Driver {
         }
     }
 
-    /// Whoever waits for that on the main thread runs `main`; elsewhere calls come from other threads, and go on at once.
+    /// If the main thread waits for its turn, it runs `main` now; otherwise calls come from other threads, and go on at
+    /// once.
     fn run_main(&mut self, term: u32) {
         let site = self.me().site.to_string();
         self.write(events::Event::Master { site, term });
@@ -497,7 +499,7 @@ impl Driver {
         makes_sense
     }
 
-    /// Has this node handed over what it had, rather than come to the end of the run?
+    /// True if this node has handed over its jobs, rather than come to the end of the run.
     pub(super) fn is_drained(&self) -> bool {
         self.leaving && !self.main_ended
     }
@@ -528,12 +530,12 @@ impl Driver {
         }
     }
 
-    /// A peer has dialled `ip`, and so this machine is reached by it. That may not be the address which this node tells
-    /// others, if that was a guess.
+    /// A peer has dialled `ip`, and so this machine is reached by it. If the address that this node tells others was a
+    /// guess, it may be another.
     pub(super) fn dialled_at(&mut self, now: Duration, ip: IpAddr) {
         let ip = ip.to_canonical();
         let Some(old) = self.guessed else { return };
-        // By the loopback interface a node of this machine came, and tells nothing about others.
+        // A node that came by the loopback interface is on this machine, and its way tells nothing about others.
         if ip.is_loopback() || ip.is_unspecified() || !matches!(self.state, DriverState::In) {
             return;
         }
@@ -564,7 +566,7 @@ impl Driver {
         }
     }
 
-    /// Nobody is to look for it there any more.
+    /// Strikes a node off the file of addresses: no other node is to look for it there any more.
     fn forget(&self, who: &Identity) {
         if let Some(file @ Join::File(_)) = self.join.clone()
             && self.is_master()
@@ -612,7 +614,7 @@ impl Driver {
         }
     }
 
-    /// This node cannot go on.
+    /// Ends this node, which cannot go on, with an error.
     pub(super) fn fail(&mut self, text: String) {
         self.state = DriverState::Over(1, Some(text));
     }
@@ -659,8 +661,8 @@ impl Driver {
         }
     }
 
-    /// What waits for a connection that does not come to stand: whether to try again, or how else to say it, is decided
-    /// by the node.
+    /// The messages that wait for a connection which does not come to stand: the node decides whether to try again, or
+    /// how else to send them.
     pub(super) fn take_waiting(&mut self, peer: Peer) -> Vec<Message> {
         let waiting = self.waiting.remove(&peer).unwrap_or_default();
         waiting.messages.into()
@@ -708,8 +710,8 @@ impl Driver {
 
     // ----------------------------------------------------------------------------------------------------- connections
 
-    /// What the next connection to that node is to be called, at least. Counted in twos: the lowest bit is the
-    /// business of [`Driver::settle_epoch`].
+    /// The lowest number that the next connection to that node may have. Counted in twos: the lowest bit is set by
+    /// [`Driver::settle_epoch`].
     pub(super) fn propose_epoch(&mut self, id: Option<NodeId>, at_least: u64) -> u64 {
         let known = id.and_then(|id| self.epochs.get(&id)).copied().unwrap_or(0);
         let next = (known.max(at_least) / 2 + 1) * 2;
@@ -860,7 +862,7 @@ impl Driver {
         }
     }
 
-    /// This node is somebody else now: its connections belong to the one it was.
+    /// Begins another life of this node: its connections belong to the life before.
     fn begin_again(&mut self, net: &Rc<Net>) {
         self.me = self.me().peer;
         let now = self.now();
@@ -874,7 +876,7 @@ impl Driver {
         self.run(net, now);
     }
 
-    /// Everything is over: all that has been said is to arrive.
+    /// The run is over: the links are given to the caller, which lets all messages on them arrive.
     pub(super) fn take_links(&mut self) -> Vec<Link> {
         self.waiting.clear();
         self.links.drain().map(|(_, link)| link).collect()
@@ -947,8 +949,8 @@ impl Driver {
     }
 }
 
-/// Has code of the user compare these offers with what the node knows, aside, until nothing is left to be compared: what
-/// the node knows may change meanwhile.
+/// Has code of the user compare these offers with the node's values, aside, until no comparison is missing: the node's
+/// values may change meanwhile.
 async fn compare(net: &Rc<Net>, offers: &[Offer]) {
     loop {
         let joining = {
@@ -972,7 +974,7 @@ async fn offered(net: Rc<Net>, offer: Offer) {
     });
 }
 
-/// Reads the control stream.
+/// Reads the control stream of a connection until it ends.
 async fn read(net: Rc<Net>, peer: Peer, epoch: u64, mut recv: RecvStream, mut frames: Frames) {
     let mut first = frames.waiting() > 0;
     loop {
@@ -1028,7 +1030,7 @@ async fn read_large(net: Rc<Net>, peer: Peer, epoch: u64, connection: Connection
     }
 }
 
-/// Reads gossip.
+/// Reads the datagrams of a connection, which carry gossip.
 async fn read_datagrams(net: Rc<Net>, peer: Peer, epoch: u64, connection: Connection) {
     while let Ok(datagram) = connection.read_datagram().await {
         net.turn(|driver, now| match wire::decode(&datagram) {

@@ -1,4 +1,4 @@
-//! Which of its addresses a node tells the others, where it listens on all of them and nobody said which.
+//! The address that a node tells the others, if it listens on all of its addresses and no setting names any.
 //!
 //! The system is asked twice: for the address that its default route uses, and for the addresses of its interfaces. The
 //! choice between them is a function of what it answered, [`choose`].
@@ -9,7 +9,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Choice {
     pub(super) ip: IpAddr,
-    /// Those that were not chosen and lead out of this machine too. Where there are any, the choice may be wrong.
+    /// Addresses that were not chosen and lead out of this machine too. If there are any, the choice may be wrong.
     pub(super) others: Vec<IpAddr>,
 }
 
@@ -20,8 +20,8 @@ struct Interface {
     ip: IpAddr,
 }
 
-/// Any address of the wide world will do to ask for the default route; these belong to nobody (RFC 5737, RFC 3849).
-/// Nothing is sent there.
+/// Addresses for asking which is the default route: any public address would do; these are reserved and in use nowhere
+/// (RFC 5737, RFC 3849). Nothing is sent there.
 const ANYWHERE: [IpAddr; 2] = [
     IpAddr::V4(Ipv4Addr::new(203, 0, 113, 1)),
     IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1)),

@@ -1,6 +1,6 @@
 //! The limits of what nodes say to each other, and what happens at each.
 //!
-//! Whoever holds the pool's credential may still be broken: a limit keeps its mistakes from becoming those of the others.
+//! A node that holds the pool's credential may still be broken: a limit keeps its mistakes from harming the others.
 
 use std::time::Duration;
 
@@ -44,9 +44,9 @@ pub const SILENT: Duration = Duration::from_secs(10);
 /// Connections, of members or not, that others may have to this node at once. Further ones are refused at the door.
 pub const CONNECTIONS: usize = 8192;
 
-/// Handshakes a second that one source address may begin, after the first [`HANDSHAKES_AT_ONCE`]. A handshake costs about
-/// half a millisecond, so a source can take an eighth of the network thread at most. Many nodes of one machine, or behind
-/// one address translator, share it: those above the limit try again a little later.
+/// Handshakes a second that one source address may begin, after the first [`HANDSHAKES_AT_ONCE`]. A handshake costs
+/// about half a millisecond, so a source can take an eighth of the network thread at most. Many nodes of one machine, or
+/// behind one address translator, share the limit: nodes above it try again a little later.
 pub const HANDSHAKES_PER_SECOND: f64 = 256.0;
 
 /// Handshakes that one source address may begin at once, when it has been quiet.
@@ -82,8 +82,8 @@ pub const SUMS: Duration = Duration::from_secs(10);
 /// A handshake, the greeting included, that takes longer is given up.
 pub const HANDSHAKE: Duration = Duration::from_secs(5);
 
-/// Bytes that may wait for one peer that takes nothing. If it has taken nothing for [`IDLE`] then, the connection is closed, as if
-/// it had broken: both sides compare their books when it is made again.
+/// Bytes that may wait for one peer that takes nothing. If the peer has taken nothing for [`IDLE`] then, the connection
+/// is closed, as if broken: both sides compare their books when it is made again.
 pub const WAITING: usize = if cfg!(test) { 4 << 20 } else { 256 << 20 };
 
 /// Messages that may wait for one peer to which no connection stands. Beyond that the oldest are dropped.
@@ -102,7 +102,7 @@ pub const IDLE: Duration = Duration::from_secs(10);
 /// A quiet connection says so often that it is there.
 pub const KEEP_ALIVE: Duration = Duration::from_secs(3);
 
-/// Whatever settings and observers say, leaving takes no longer than that. Who wants more need not leave.
+/// Longest time for leaving, whatever settings and observers say. A node that needs longer need not leave.
 pub const GRACE: Duration = Duration::from_secs(7 * 24 * 3600);
 
 /// Saying goodbye may take so long: what has been said is to arrive, but nobody waits for the dead.

@@ -19,19 +19,19 @@ use crate::node::{Identity, Message};
 /// Why a connection is closed, as the other side is told.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Close {
-    /// Everything has been said.
+    /// The run is over, and all messages have been sent.
     Bye = 0,
-    /// Refused, with a reason.
+    /// Refused, with a reason in the text.
     Refused = 1,
     /// Another connection between the two took its place.
     Replaced = 2,
     /// Silent for long, and there are many.
     Silent = 3,
-    /// What came could not be understood.
+    /// The peer sent bytes that could not be understood.
     Malformed = 4,
-    /// What was to be sent was not taken.
+    /// The peer did not take the bytes that waited for it.
     Slow = 5,
-    /// This node has begun another life.
+    /// Closed because this node has begun another life.
     Reborn = 6,
 }
 
@@ -41,7 +41,7 @@ impl Close {
     }
 }
 
-/// A connection that stands.
+/// An open connection to a peer.
 pub(super) struct Link {
     pub(super) identity: Identity,
     pub(super) epoch: u64,
@@ -52,7 +52,7 @@ pub(super) struct Link {
     written: usize,
     /// The stream takes no more; its writer waits.
     blocked: bool,
-    /// Wakes the writer.
+    /// Wakes the writer of this link.
     pub(super) unblock: Rc<Notify>,
     /// Large messages that wait for their turn, and how many are under way.
     large: VecDeque<Vec<u8>>,
@@ -117,8 +117,8 @@ impl Link {
         self.out.len() - self.written + queued.sum::<usize>()
     }
 
-    /// More waits than may wait, and the other side has taken nothing for long. As long as it takes something, however slowly, all
-    /// that it has to be told arrives; if the connection were closed, all of it would begin anew.
+    /// True if more bytes wait than may wait, and the other side has taken nothing for long. As long as it takes some
+    /// bytes, however slowly, all messages for it arrive; if the connection were closed, all of them would be sent anew.
     pub(super) fn is_stuck(&mut self, now: Instant) -> bool {
         if self.waiting() <= limits::WAITING {
             self.full = None;
@@ -232,7 +232,7 @@ pub(super) async fn write_large(
         body = &body[written..];
     }
     let _ = stream.finish();
-    // Its turn lasts until it has arrived.
+    // A transfer keeps its turn until its bytes have arrived.
     let _ = stream.stopped().await;
     Ok(())
 }

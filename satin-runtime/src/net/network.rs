@@ -48,10 +48,10 @@ use crate::{
 /// Between two looks at where the pool may be, while this node is on its way in.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
-/// So many refusals are kept for those who ask.
+/// Number of refusals that are kept for reports. Too small: the interesting one may be gone. Too large: memory.
 const REFUSALS: usize = 16;
 
-/// What a program exits with whose `main` panics.
+/// The exit code of a program whose `main` panics.
 const PANIC: i32 = 101;
 
 /// Why this node is in no pool. Nothing is left behind.
@@ -61,17 +61,17 @@ pub enum NetError {
     /// The credential cannot be used.
     #[error(transparent)]
     Credential(#[from] CredentialError),
-    /// It cannot be told where the pool may be, or where this node is.
+    /// The addresses of the pool, or of this node, cannot be found out.
     #[error(transparent)]
     Discovery(#[from] DiscoveryError),
     /// The address to listen on cannot be used.
     #[error("cannot listen on {addr}: {source}; {remedy}")]
     Listen {
-        /// What to do.
+        /// The advice to the user.
         remedy: String,
-        /// Which.
+        /// The address that was to be listened on.
         addr: SocketAddr,
-        /// What the system says.
+        /// The system's error.
         source: io::Error,
     },
     /// The system gives no thread, or what it needs.
@@ -80,17 +80,17 @@ pub enum NetError {
     /// The events file cannot be written.
     #[error("cannot write the events file: {source}; correct {setting}")]
     Events {
-        /// Who named it.
+        /// The setting that names the file.
         setting: Setting,
-        /// What the system says.
+        /// The system's error.
         source: io::Error,
     },
-    /// This node was not let in, or its pool is gone.
+    /// Joining failed: this node was not let in, or its pool is gone.
     #[error("{0}")]
     Failed(String),
 }
 
-/// Where this node stands on its way from outside to the end.
+/// The stage of this node on its way from outside to the end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum NodeStage {
     Joining,
@@ -104,11 +104,11 @@ struct Now {
     stage: NodeStage,
     /// The term in which `main` is to be run here, until it begins.
     turn: Option<u32>,
-    /// Somebody waits for its turn to run `main`.
+    /// True while the main thread waits for its turn to run `main`.
     expects_main: bool,
-    /// Others than this node that are to stay.
+    /// Number of other nodes that are to stay.
     heirs: usize,
-    /// This node was asked to leave, has handed over what it had, and has not run `main` to its end.
+    /// True if this node was asked to leave, has handed over its jobs, and has not run `main` to its end.
     drained: bool,
     /// The thread has done all it will do.
     closed: bool,
@@ -118,7 +118,7 @@ struct Now {
     figures: NodeFigures,
 }
 
-/// What the network thread says about itself to others.
+/// The progress of the network thread, for other threads.
 #[derive(Debug)]
 pub(super) struct NetworkProgress {
     now: Mutex<Now>,
@@ -153,7 +153,7 @@ impl NetworkProgress {
         self.changed.notify_all();
     }
 
-    /// This node is in, or another is master.
+    /// Notes that this node is in, and whether it is master.
     pub(super) fn is_in(&self, is_master: bool) {
         self.change(|now| {
             if !matches!(now.stage, NodeStage::Ended(_) | NodeStage::Failed(_)) {
@@ -230,10 +230,10 @@ pub struct Network {
     thread: Option<JoinHandle<()>>,
 }
 
-/// What the main thread of a node has waited for.
+/// The end of the main thread's wait on a node.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Turn {
-    /// This node is master.
+    /// Run `main`: this node is master.
     Main,
     /// The pool has ended, or this node has left it: with this code.
     Over(i32),
@@ -277,8 +277,8 @@ impl Handle {
         })
     }
 
-    /// This process is about to go, with this code. If it is the master's, the pool ends; others leave it. Returns when
-    /// everybody has been told, or after a while.
+    /// Ends this process's part, with this exit code. If this node is master, the pool ends; otherwise the node leaves.
+    /// Returns when all peers have been told, or after a while.
     pub fn end(&self, code: i32) {
         self.news.tell(match self.progress.is_master() {
             true => Event::MainEnded(code),
@@ -377,7 +377,7 @@ impl Network {
         self.progress.wait(|now| match &now.stage {
             NodeStage::Joining => None,
             NodeStage::In { is_master } => Some(Ok(*is_master)),
-            // It was quicker than we looked.
+            // The node ended before the question was asked.
             NodeStage::Ended(_) => Some(Ok(false)),
             NodeStage::Failed(text) => Some(Err(NetError::Failed(text.clone()))),
         })
@@ -428,7 +428,7 @@ impl Network {
         self.addr
     }
 
-    /// Where events are written, for what happens when the network is gone.
+    /// Takes the event log, for events after the network has ended.
     pub(crate) fn take_event_log(&mut self) -> Option<EventLog> {
         self.events.take()
     }
@@ -455,7 +455,7 @@ impl Network {
         self.progress.lock().refused
     }
 
-    /// Who was refused last, and why; the latest of the last few is the last.
+    /// The last few refusals, with reasons; the latest comes last.
     #[must_use]
     pub fn refusals(&self) -> Vec<String> {
         self.progress.lock().refusals.iter().cloned().collect()
@@ -475,7 +475,7 @@ impl Network {
             .load(std::sync::atomic::Ordering::Relaxed)
     }
 
-    /// What was counted, once all is over.
+    /// The counters of this node, once the network has ended.
     #[must_use]
     pub fn figures(&self) -> NodeFigures {
         self.progress.lock().figures
@@ -507,7 +507,7 @@ struct SettingUp {
     traffic: Arc<SocketTraffic>,
 }
 
-/// Whatever happens, those who wait for this thread are told when it is over.
+/// Tells waiting threads that the network thread is over, however it ends.
 struct Closing(Arc<NetworkProgress>, Arc<BridgeNews>, Gate);
 
 impl Drop for Closing {
@@ -614,7 +614,7 @@ async fn set_up(setting_up: SettingUp) -> Result<(Rc<Net>, Settings), NetError> 
         repair: settings.repair,
         max_crashes: settings.max_crashes,
         partition_wait: settings.partition_wait,
-        // Until we have looked where the pool may be.
+        // Empty until the search has found where the pool may be.
         join: Vec::new(),
         may_found: false,
         ..node::ProtocolConfig::default()
@@ -665,7 +665,7 @@ async fn set_up(setting_up: SettingUp) -> Result<(Rc<Net>, Settings), NetError> 
     Ok((Rc::new(net), settings))
 }
 
-/// Where a node stands: the socket, its address, and the address that others are told.
+/// The addresses of a node: its socket, the address that is bound, and the address that others are told.
 struct Standpoint {
     socket: std::net::UdpSocket,
     listening: SocketAddr,
@@ -694,7 +694,7 @@ async fn take_up(settings: &Settings) -> Result<Standpoint, NetError> {
         if let Some(Join::File(_)) = join {
             ask(move || discovery::addresses(join.as_ref(), listening, me)).await?;
             if settings.listen.is_none() && addr.ip().is_loopback() {
-                // Others who came at the same moment may be on other machines, to which no way leads from here.
+                // Nodes that came at the same moment may be on other machines, to which no way leads from here.
                 let better = ask(bind_address.clone()).await?;
                 if !better.ip().is_loopback() {
                     addr = better;
@@ -860,7 +860,7 @@ async fn look(net: Rc<Net>, settings: Settings) {
     }
 }
 
-/// Everything has been said, or is to arrive within a moment.
+/// Ends the network when all messages have been sent, or are to arrive within a moment.
 async fn wind_up(net: &Rc<Net>) {
     let (links, figures, progress, drained) = {
         let mut driver = net.driver.borrow_mut();

@@ -1,5 +1,5 @@
-//! What tells a node to leave (`SATIN_DRAIN_WHEN`): a file, or a URL such as a cloud's notice that this machine is about to
-//! be taken away.
+//! The notice that tells a node to leave (`SATIN_DRAIN_WHEN`): a file, or a URL such as a cloud's notice that this
+//! machine is about to be taken away.
 
 use std::{path::Path, rc::Rc, time::Duration};
 

@@ -34,43 +34,43 @@ use crate::{
     observe::repeats,
 };
 
-/// What an observer asks.
+/// A question of an observer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Question {
-    /// Who is in your pool?
+    /// Asks which nodes are in the pool.
     Status,
     /// Leave, and hand over what you have, within that time, or that of your settings.
     Drain {
-        /// At most.
+        /// Longest time for leaving; `None`: the node's setting.
         grace: Option<Duration>,
     },
 }
 
-/// What it is answered.
+/// The answer of a node to an observer.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum ObserverAnswer {
-    /// These are in.
+    /// The nodes of the pool, as the answering node sees them.
     Status(Vec<SeenNode>),
-    /// It is about to leave.
+    /// The node is about to leave.
     Leaving,
-    /// It stays; the text says why.
+    /// The node stays; the text says why.
     Staying(String),
 }
 
 /// A node, as another sees it.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct SeenNode {
-    /// What people call it.
+    /// The name of the node, for people.
     pub name: String,
-    /// Its site.
+    /// The node's site.
     pub site: String,
-    /// Where it can be reached.
+    /// The address at which the node can be reached.
     pub addr: SocketAddr,
-    /// Its workers.
+    /// Number of the node's workers.
     pub threads: u32,
-    /// It runs `main`.
+    /// True if the node runs `main`.
     pub is_master: bool,
-    /// It is about to leave.
+    /// True if the node is about to leave.
     pub is_leaving: bool,
 }
 
@@ -158,26 +158,26 @@ pub enum ObserverError {
     /// The credential cannot be used.
     #[error(transparent)]
     Credential(#[from] CredentialError),
-    /// It cannot be told where the pool may be.
+    /// The addresses of the pool cannot be found out.
     #[error(transparent)]
     Discovery(#[from] DiscoveryError),
     /// The system gives no socket.
     #[error("cannot open a socket: {0}")]
     Socket(#[from] std::io::Error),
-    /// Nobody who might be in the pool answers, or lets us in.
+    /// No node that might be in the pool answers, or lets the observer in.
     #[error("no node of the pool `{pool}` answers: {}", TriedAddresses(tried))]
     Nobody {
-        /// Which.
+        /// The name of the pool.
         pool: String,
         /// Each address, and what came of it.
         tried: Vec<(SocketAddr, String)>,
     },
-    /// That node does not leave.
+    /// A node was asked to leave, and stays.
     #[error("{name} stays: {why}")]
     Stays {
-        /// Which.
+        /// The name of the node.
         name: String,
-        /// What it says.
+        /// The node's reason.
         why: String,
     },
 }
@@ -200,14 +200,14 @@ impl fmt::Display for TriedAddresses<'_> {
     }
 }
 
-/// What becomes of a node that was asked to leave.
+/// The fate of a node that was asked to leave.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Parting {
-    /// It will leave.
+    /// The node will leave.
     Leaving,
-    /// It has said goodbye.
+    /// The node has said goodbye.
     Left,
-    /// It is gone, and nobody knows how.
+    /// The node is gone without a goodbye: left or crashed.
     Lost,
 }
 
@@ -218,14 +218,14 @@ pub struct Observer {
     join: Join,
 }
 
-/// What is needed to connect.
+/// The settings that are needed to connect.
 #[derive(Clone)]
 struct Dialler {
     client: ClientConfig,
     pool: String,
 }
 
-/// A connection that stands.
+/// An open connection to a node.
 struct Ear {
     /// Lives as long as the connection.
     _endpoint: Endpoint,
@@ -254,10 +254,10 @@ impl Observer {
         })
     }
 
-    /// Who is in, as the first node says that answers. In the order of names.
+    /// The nodes of the pool, as the first node says that answers, sorted by name.
     ///
     /// # Errors
-    /// If nobody answers.
+    /// No node answers.
     pub fn status(&self) -> Result<Vec<SeenNode>, ObserverError> {
         let mut tried = Vec::new();
         for addr in discovery::look(&self.join)? {

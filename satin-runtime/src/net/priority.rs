@@ -1,8 +1,7 @@
-//! Who goes first when there are fewer cores than threads.
+//! Priorities of threads, for machines with fewer cores than threads.
 //!
 //! A steal that waits for a worker's time slice costs milliseconds instead of a tenth of one. So workers step back a
-//! little, and the network thread, which has something to do for moments only, stays as it is. Nobody needs rights for
-//! that.
+//! little, and the network thread, which is busy for moments only, stays as it is. No process needs rights for that.
 
 /// How much nicer a worker is than the network thread.
 #[cfg(target_os = "linux")]

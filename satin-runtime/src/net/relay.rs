@@ -13,7 +13,7 @@ pub const VARIABLE: &str = "SATIN_WAN";
 static FILE: LazyLock<Option<PathBuf>> =
     LazyLock::new(|| std::env::var_os(VARIABLE).map(PathBuf::from));
 
-/// Where datagrams for the node at `addr` are to be sent: to its relay if it has one, else to `addr` itself. To be
+/// The address to which datagrams for the node at `addr` are sent: its relay if it has one, else `addr` itself. To be
 /// asked whenever a node dials or probes another; reads the file each time, if there is one.
 #[must_use]
 pub fn route(addr: SocketAddr) -> SocketAddr {

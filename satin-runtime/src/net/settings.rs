@@ -1,22 +1,24 @@
-//! What the network is told: from the words of file, environment and program to things with types.
+//! The settings of the network: from the words of file, environment and program to things with types.
 
-use std::{fmt, net::SocketAddr, path::PathBuf, time::Duration};
+use std::{borrow::Cow, fmt, net::SocketAddr, path::PathBuf, str::FromStr, time::Duration};
+
+use strum::VariantNames;
 
 use crate::{
-    config::{Setting, SettingSource, SettingSources, Words},
+    config::{Config, Setting, SettingSource, SettingSources},
     node::{self, Policy, RepairMode},
 };
 
-/// Everything that the network has to know, checked.
+/// All settings of the network, checked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// Where to find the pool. `None`: this node founds it.
+    /// The way to find the pool. `None`: this node founds it.
     pub join: Option<Join>,
-    /// Where to listen. Default: see [`bind_address`](super::discovery::bind_address).
+    /// The address to listen on. Default: see [`bind_address`](super::discovery::bind_address).
     pub listen: Option<SocketAddr>,
     /// The address that others are told. Default: see [`advertised`](super::discovery::advertised).
     pub advertise: Option<SocketAddr>,
-    /// The site. Default: `default`.
+    /// The name of the site. Default: `default`.
     pub site: String,
     /// The credential file; never `None` in settings that [`Settings::new`] made.
     pub credential: Option<PathBuf>,
@@ -24,17 +26,17 @@ pub struct Settings {
     pub pool: String,
     /// The first root job waits until so many nodes are in. Default: 1.
     pub nodes: u32,
-    /// Whom an idle node asks for work. Default: [`Policy::Crs`].
+    /// The policy by which an idle node chooses whom to ask for work. Default: [`Policy::Crs`].
     pub policy: Policy,
-    /// What people call this node. Default: host name and process number.
+    /// The name of this node, for people. Default: host name and process number.
     pub name: String,
-    /// Workers.
+    /// Number of workers.
     pub threads: u32,
     /// Events are appended to this file. Default: none are written.
     pub events: Option<PathBuf>,
-    /// So long a node that is asked to leave may take. Default: [`GRACE`].
+    /// Longest time that a node may take to leave when it is asked to. Default: [`GRACE`].
     pub grace: Duration,
-    /// What is done with orphans. Default: [`RepairMode::Running`].
+    /// The use that is made of orphans. Default: [`RepairMode::Running`].
     pub repair: RepairMode,
     /// Nodes that one job may take down. Default: see [`node::ProtocolConfig`].
     pub max_crashes: u32,
@@ -42,26 +44,26 @@ pub struct Settings {
     pub partition_wait: Duration,
     /// The node leaves when this is there. Default: it stays.
     pub drain_when: Option<DrainWhen>,
-    /// Who set what, for errors that come later.
+    /// The source of each setting, for errors that come later.
     #[doc(hidden)]
     pub sources: SettingSources,
 }
 
-/// What tells a node to leave.
+/// A sign that tells a node to leave.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DrainWhen {
-    /// This file exists.
+    /// The file exists.
     File(PathBuf),
-    /// This URL answers with status 200; plain `http://` only.
+    /// The URL answers with status 200; plain `http://` only.
     Http(String),
 }
 
-/// Where to find the pool.
+/// A way to find the pool.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Join {
-    /// At one of these, `HOST:PORT` each. The first that lives founds the pool.
+    /// At an address of this list, `HOST:PORT` each. The first node that lives founds the pool.
     Hosts(Vec<String>),
-    /// At any address that this name has, with this port.
+    /// At any address that the name has, with this port.
     Dns(String, u16),
     /// At the addresses in this file. Each node appends its own.
     File(PathBuf),
@@ -75,12 +77,12 @@ pub enum SettingsError {
     /// A value of the wrong form.
     #[error("{}: expected {expected}", setting.with(value))]
     Value {
-        /// Which.
+        /// The setting with the wrong value.
         setting: Setting,
-        /// What it is set to.
+        /// The value in question.
         value: String,
-        /// What it may be.
-        expected: &'static str,
+        /// The values that are allowed.
+        expected: Cow<'static, str>,
     },
     /// A pool without a credential.
     #[error(
@@ -106,28 +108,28 @@ pub const NAME_MAX: usize = 128;
 pub const NODES_MAX: u32 = 65_536;
 
 impl Settings {
-    /// The settings that `words` mean; `None` if they ask for no network: neither `SATIN_JOIN` nor `SATIN_LISTEN` is
+    /// The settings that `config` means; `None` if it asks for no network: neither `SATIN_JOIN` nor `SATIN_LISTEN` is
     /// set. What is set is checked even then.
     ///
     /// # Errors
     /// If one makes no sense, or a pool is asked for without a credential.
-    pub fn new(words: Words, threads: u32) -> Result<Option<Settings>, SettingsError> {
-        let sources = words.sources.clone();
-        Settings::checked(words, threads).map_err(|error| error.named(&sources))
+    pub fn new(config: Config, threads: u32) -> Result<Option<Settings>, SettingsError> {
+        let sources = config.sources.clone();
+        Settings::checked(config, threads).map_err(|error| error.named(&sources))
     }
 
-    fn checked(words: Words, threads: u32) -> Result<Option<Settings>, SettingsError> {
-        let join = set(words.join.as_deref()).map(Join::parse).transpose()?;
-        let listen = address("listen", words.listen.as_deref())?;
-        let advertise = advertise(words.advertise.as_deref())?;
-        let site = name("site", words.site)?.unwrap_or_else(|| "default".into());
-        let pool = name("pool", words.pool)?.unwrap_or_else(program);
-        let own_name = name("name", words.name)?.unwrap_or_else(host_and_process);
-        let policy = set(words.steal.as_deref()).map_or(Ok(Policy::default()), policy)?;
-        let repair = set(words.repair.as_deref()).map_or(Ok(RepairMode::default()), repair)?;
-        let drain_when = (set(words.drain_when.as_deref()).map(DrainWhen::parse)).transpose()?;
+    fn checked(config: Config, threads: u32) -> Result<Option<Settings>, SettingsError> {
+        let join = set(config.join.as_deref()).map(Join::parse).transpose()?;
+        let listen = address("listen", config.listen.as_deref())?;
+        let advertise = advertise(config.advertise.as_deref())?;
+        let site = name("site", config.site)?.unwrap_or_else(|| "default".into());
+        let pool = name("pool", config.pool)?.unwrap_or_else(program);
+        let own_name = name("name", config.name)?.unwrap_or_else(host_and_process);
+        let policy = named("steal", config.steal.as_deref())?;
+        let repair = named("repair", config.repair.as_deref())?;
+        let drain_when = (set(config.drain_when.as_deref()).map(DrainWhen::parse)).transpose()?;
         let default = node::ProtocolConfig::default();
-        let max_crashes = words.max_crashes.unwrap_or(default.max_crashes);
+        let max_crashes = config.max_crashes.unwrap_or(default.max_crashes);
         if max_crashes == 0 {
             return Err(wrong(
                 "max_crashes",
@@ -135,7 +137,7 @@ impl Settings {
                 "a number of nodes, 1 or more",
             ));
         }
-        let nodes = words.nodes.unwrap_or(1);
+        let nodes = config.nodes.unwrap_or(1);
         if !(1..=NODES_MAX).contains(&nodes) {
             return Err(wrong("nodes", nodes, "a number of nodes from 1 to 65536"));
         }
@@ -145,7 +147,7 @@ impl Settings {
         if join == Some(Join::Slurm) && listen.is_none_or(|listen| listen.port() == 0) {
             return Err(SettingsError::SlurmWithoutPort);
         }
-        let credential = words
+        let credential = config
             .credential
             .filter(|path| !path.as_os_str().is_empty())
             .ok_or(SettingsError::NoCredential)?;
@@ -160,13 +162,13 @@ impl Settings {
             policy,
             name: own_name,
             threads,
-            events: words.events.filter(|path| !path.as_os_str().is_empty()),
-            grace: words.grace.unwrap_or(GRACE),
+            events: config.events.filter(|path| !path.as_os_str().is_empty()),
+            grace: config.grace.unwrap_or(GRACE),
             repair,
             max_crashes,
-            partition_wait: words.partition_wait.unwrap_or(default.partition_wait),
+            partition_wait: config.partition_wait.unwrap_or(default.partition_wait),
             drain_when,
-            sources: words.sources,
+            sources: config.sources,
         }))
     }
 }
@@ -263,14 +265,18 @@ impl SettingsError {
     }
 }
 
-fn wrong(key: &'static str, value: impl fmt::Display, expected: &'static str) -> SettingsError {
+fn wrong(
+    key: &'static str,
+    value: impl fmt::Display,
+    expected: impl Into<Cow<'static, str>>,
+) -> SettingsError {
     SettingsError::Value {
         setting: Setting {
             key,
             source: SettingSource::Variable,
         },
         value: value.to_string(),
-        expected,
+        expected: expected.into(),
     }
 }
 
@@ -303,22 +309,18 @@ fn name(key: &'static str, text: Option<String>) -> Result<Option<String>, Setti
     Ok(Some(text.into()))
 }
 
-fn policy(text: &str) -> Result<Policy, SettingsError> {
-    match text {
-        "crs" => Ok(Policy::Crs),
-        "rs" => Ok(Policy::Rs),
-        "mw" => Ok(Policy::Mw),
-        _ => Err(wrong("steal", text, "crs, rs or mw")),
-    }
-}
-
-fn repair(text: &str) -> Result<RepairMode, SettingsError> {
-    match text {
-        "running" => Ok(RepairMode::Running),
-        "finished" => Ok(RepairMode::Finished),
-        "naive" => Ok(RepairMode::Naive),
-        _ => Err(wrong("repair", text, "running, finished or naive")),
-    }
+/// Parses a value that has a name; if nothing is set, the default.
+fn named<T>(key: &'static str, text: Option<&str>) -> Result<T, SettingsError>
+where
+    T: Default + FromStr + VariantNames,
+{
+    let Some(text) = set(text) else {
+        return Ok(T::default());
+    };
+    text.parse().map_err(|_| {
+        let (last, names) = T::VARIANTS.split_last().expect("there are values");
+        wrong(key, text, format!("{} or {last}", names.join(", ")))
+    })
 }
 
 /// The name of the executable, without directory and extension.
@@ -334,7 +336,7 @@ fn host_and_process() -> String {
     format!("{}-{}", shorten(short), std::process::id())
 }
 
-/// At most half of [`NAME_MAX`].
+/// The text, cut to at most half of [`NAME_MAX`] bytes.
 fn shorten(text: &str) -> String {
     let mut end = text.len().min(NAME_MAX / 2);
     while !text.is_char_boundary(end) {
@@ -347,19 +349,19 @@ fn shorten(text: &str) -> String {
 mod tests {
     use super::*;
 
-    fn words() -> Words {
-        Words {
+    fn config() -> Config {
+        Config {
             listen: Some("127.0.0.1:0".into()),
             credential: Some("pool.pem".into()),
             sources: by_variables(),
-            ..Words::default()
+            ..Config::default()
         }
     }
 
     /// All that is set here are variables.
     fn by_variables() -> SettingSources {
         let text = Some(String::new());
-        let config = crate::config::Config {
+        let config = Config {
             join: text.clone(),
             listen: text.clone(),
             advertise: text.clone(),
@@ -368,33 +370,34 @@ mod tests {
             steal: text.clone(),
             repair: text,
             nodes: Some(1),
+            max_crashes: Some(1),
             ..Default::default()
         };
         config.given_by(|_| SettingSource::Variable).sources
     }
 
-    fn settings(words: Words) -> Settings {
-        Settings::new(words, 2).expect("valid").expect("a network")
+    fn settings(config: Config) -> Settings {
+        Settings::new(config, 2).expect("valid").expect("a network")
     }
 
-    fn error(words: Words) -> String {
-        Settings::new(words, 2).expect_err("nonsense").to_string()
+    fn error(config: Config) -> String {
+        Settings::new(config, 2).expect_err("nonsense").to_string()
     }
 
     #[test]
     fn a_program_of_its_own_needs_no_settings() {
-        assert_eq!(Settings::new(Words::default(), 2), Ok(None));
-        let empty = Words {
+        assert_eq!(Settings::new(Config::default(), 2), Ok(None));
+        let empty = Config {
             join: Some(String::new()),
             listen: Some(" ".into()),
-            ..Words::default()
+            ..Config::default()
         };
         assert_eq!(Settings::new(empty, 2), Ok(None));
     }
 
     #[test]
     fn what_is_not_set_has_a_default() {
-        let settings = settings(words());
+        let settings = settings(config());
         assert_eq!(settings.join, None);
         assert_eq!(settings.site, "default");
         assert_eq!((settings.nodes, settings.threads), (1, 2));
@@ -445,54 +448,61 @@ mod tests {
 
     #[test]
     fn errors_name_the_variable_and_say_what_it_may_be() {
-        let listen = Words {
+        let listen = Config {
             listen: Some("localhost".into()),
-            ..words()
+            ..config()
         };
         assert_eq!(
             error(listen),
             "SATIN_LISTEN=\"localhost\": expected IP:PORT, such as 0.0.0.0:7777, [::]:7777 or 127.0.0.1:0"
         );
-        let join = Words {
+        let join = Config {
             join: Some("somewhere".into()),
-            ..words()
+            ..config()
         };
         assert_eq!(
             error(join),
             "SATIN_JOIN=\"somewhere\": expected HOST:PORT[,HOST:PORT..], dns:NAME:PORT, file:PATH or slurm"
         );
-        let steal = Words {
+        let steal = Config {
             steal: Some("everything".into()),
-            ..words()
+            ..config()
         };
         assert_eq!(
             error(steal),
             "SATIN_STEAL=\"everything\": expected crs, rs or mw"
         );
-        let advertise = Words {
+        let advertise = Config {
             advertise: Some("0.0.0.0:7".into()),
-            ..words()
+            ..config()
         };
         assert!(error(advertise).starts_with("SATIN_ADVERTISE=\"0.0.0.0:7\": expected an address"));
         for (wrong, variable) in [
             (
-                Words {
+                Config {
                     nodes: Some(0),
-                    ..words()
+                    ..config()
                 },
                 "SATIN_NODES=\"0\"",
             ),
             (
-                Words {
+                Config {
+                    max_crashes: Some(0),
+                    ..config()
+                },
+                "SATIN_MAX_CRASHES=\"0\"",
+            ),
+            (
+                Config {
                     site: Some("a\nb".into()),
-                    ..words()
+                    ..config()
                 },
                 "SATIN_SITE",
             ),
             (
-                Words {
+                Config {
                     pool: Some("p".repeat(NAME_MAX + 1)),
-                    ..words()
+                    ..config()
                 },
                 "SATIN_POOL",
             ),
@@ -503,24 +513,24 @@ mod tests {
 
     #[test]
     fn nonsense_is_told_even_where_no_network_is_asked_for() {
-        let steal = Words {
+        let steal = Config {
             steal: Some("x".into()),
-            ..Words::default()
+            ..Config::default()
         };
         assert!(Settings::new(steal, 2).is_err());
     }
 
     #[test]
     fn how_a_node_leaves_and_what_is_repaired() {
-        let default = settings(words());
+        let default = settings(config());
         assert_eq!(default.grace, GRACE);
         assert_eq!(default.repair, RepairMode::Running);
         assert_eq!(default.drain_when, None);
-        let set = settings(Words {
+        let set = settings(Config {
             repair: Some("finished".into()),
             max_crashes: Some(7),
             drain_when: Some("http://169.254.169.254/latest/meta-data/spot/instance-action".into()),
-            ..words()
+            ..config()
         });
         assert_eq!((set.repair, set.max_crashes), (RepairMode::Finished, 7));
         assert!(matches!(set.drain_when, Some(DrainWhen::Http(_))));
@@ -542,9 +552,9 @@ mod tests {
             let error = DrainWhen::parse(text).expect_err(text).to_string();
             assert!(error.contains("https is not supported"), "{error}");
         }
-        let repair = Words {
+        let repair = Config {
             repair: Some("perhaps".into()),
-            ..words()
+            ..config()
         };
         assert_eq!(
             error(repair),
@@ -554,19 +564,19 @@ mod tests {
 
     #[test]
     fn no_pool_without_a_credential() {
-        let none = Words {
+        let none = Config {
             credential: None,
-            ..words()
+            ..config()
         };
         assert!(error(none).contains("satin keygen FILE"));
     }
 
     #[test]
     fn slurm_needs_a_port() {
-        let slurm = |listen: Option<&str>| Words {
+        let slurm = |listen: Option<&str>| Config {
             join: Some("slurm".into()),
             listen: listen.map(Into::into),
-            ..words()
+            ..config()
         };
         assert!(error(slurm(None)).contains("SATIN_LISTEN"));
         assert!(error(slurm(Some("0.0.0.0:0"))).contains("SATIN_LISTEN"));

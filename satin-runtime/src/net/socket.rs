@@ -1,7 +1,8 @@
 //! The UDP socket under QUIC: counts what passes, and what is not QUIC at all, and drops the handshakes of a flood.
 //!
-//! Whoever spoofs addresses can begin more handshakes than QUIC can even refuse. What begins one is known by its first
-//! bytes, and of those only so many a second get any further: connections that stand do not queue behind them.
+//! An attacker that spoofs addresses can begin more handshakes than QUIC can even refuse. The first bytes of a datagram
+//! tell whether it begins a handshake, and of those only a limited number a second get any further: open connections do
+//! not queue behind them.
 //!
 //! QUIC drops without a word what it does not understand, which is right, but leaves people in the dark when something
 //! keeps knocking. Knows nothing of connections.
@@ -26,7 +27,8 @@ use socket2::{Domain, Protocol, Socket, Type};
 
 use super::limits;
 
-/// What the system is asked to hold of each direction while the network thread is busy. It gives what it will.
+/// Bytes that the system is asked to hold of each direction while the network thread is busy. The system may give less.
+/// Too small: datagrams are lost in bursts. Too large: memory of the kernel.
 const BUFFER: usize = 4 << 20;
 
 /// The version of QUIC that is spoken.
@@ -44,7 +46,7 @@ pub(super) fn bind(addr: SocketAddr) -> io::Result<UdpSocket> {
     Ok(socket.into())
 }
 
-/// What passed.
+/// Counters of the socket's traffic.
 #[derive(Debug, Default)]
 pub(super) struct SocketTraffic {
     pub(super) sent: AtomicU64,
@@ -57,14 +59,14 @@ pub(super) struct SocketTraffic {
     pub(super) unfinished: AtomicUsize,
 }
 
-/// What a datagram is, as far as its first bytes tell.
+/// The sort of a datagram, as far as its first bytes tell.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Sort {
-    /// Of a connection that stands, or empty: that is how nodes knock (see `probe`).
+    /// Of an open connection, or empty: empty datagrams are how nodes knock (see `probe`).
     Ours,
-    /// It begins a handshake.
+    /// The beginning of a handshake.
     FirstFlight {
-        /// It brings what it was given by a retry, or says so.
+        /// True if the datagram brings, or claims to bring, the token of a retry.
         has_token: bool,
     },
     /// Not QUIC, or not for us.
@@ -126,7 +128,7 @@ impl Flights {
     }
 }
 
-/// A socket that counts.
+/// A UDP socket that counts its traffic.
 #[derive(Debug)]
 pub(super) struct Counted {
     inner: Arc<dyn AsyncUdpSocket>,
@@ -172,7 +174,7 @@ impl Counted {
             Some(flight) if !of_a_handshake(&flight) => Sort::FirstFlight {
                 has_token: flight.has_token,
             },
-            // Of a handshake under way; or what QUIC drops for little.
+            // Of a handshake under way; or a datagram that QUIC drops at little cost.
             _ => Sort::Ours,
         }
     }

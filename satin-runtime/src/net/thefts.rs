@@ -7,7 +7,7 @@ use std::{
 
 use crate::node::{Message, Peer, Request};
 
-/// So many of the last thefts are remembered.
+/// Number of thefts that are remembered, the latest. Too small: the figures say little. Too large: memory.
 const REMEMBERED: usize = 1 << 14;
 
 /// Requests that were never answered are forgotten when there are so many.
@@ -21,7 +21,7 @@ pub(super) struct Thefts {
 }
 
 impl Thefts {
-    /// A message goes out.
+    /// Notes a message to `to` that is about to be sent.
     pub(super) fn sent(&mut self, now: Duration, to: Peer, message: &Message) {
         // A lifeline waits until there is something: that is no measure of anything.
         if let Message::Steal {

@@ -8,9 +8,9 @@ use quinn::{
 
 use super::{credential::Credential, limits, socket::Names};
 
-/// What one stream may have under way: a gigabit a second over 100 milliseconds, and some.
+/// Bytes that one stream may have under way: a gigabit a second over 100 milliseconds, and some.
 const STREAM_WINDOW: u32 = 16 << 20;
-/// What one connection may have under way.
+/// Bytes that one connection may have under way.
 const WINDOW: u32 = 64 << 20;
 /// Datagrams carry gossip only: what does not fit in here may be lost.
 const DATAGRAMS: usize = 1 << 20;
@@ -18,7 +18,7 @@ const DATAGRAMS: usize = 1 << 20;
 fn transport() -> Arc<TransportConfig> {
     let mut config = TransportConfig::default();
     let idle = limits::IDLE.try_into().expect("seconds fit");
-    // With an acknowledgement that waits for long, the loss of the last packet is found late, and steals are all last
+    // If an acknowledgement is held back for long, the loss of the last packet is found late, and steals are all last
     // packets.
     let mut acks = AckFrequencyConfig::default();
     acks.max_ack_delay(Some(Duration::from_millis(5)));
@@ -47,7 +47,7 @@ pub(super) fn server(credential: &Credential) -> ServerConfig {
     let mut config = ServerConfig::with_crypto(credential.server());
     config
         .transport_config(transport())
-        // What waits at the door to be let in or refused, which happens at once.
+        // Callers that wait to be let in or refused, which happens at once.
         .max_incoming(1024)
         .incoming_buffer_size(limits::INCOMING.0)
         .incoming_buffer_size_total(limits::INCOMING.1);

@@ -1,12 +1,12 @@
-//! What goes over the wire: frames, and the greeting with which every connection begins.
+//! The bytes on the wire: frames, and the greeting with which every connection begins.
 //!
 //! A control stream is a sequence of frames: a length of four bytes, little-endian, and so many bytes. The first one each
 //! way is a [`Greeting`]; it begins with the same eight bytes in all versions, so that versions can tell each other
 //! apart. All others are a [`Message`] each, by postcard. A stream for a large message, and a datagram, hold one message
 //! without a length.
 //!
-//! Whatever comes in, decoding never panics, never allocates more than a small multiple of what came, and leaves no byte
-//! unread. Knows nothing of connections.
+//! Decoding never panics, never allocates more than a small multiple of the bytes that came, and leaves no byte
+//! unread, whatever comes in. Knows nothing of connections.
 
 use serde::{Deserialize, Serialize};
 
@@ -19,18 +19,18 @@ pub const VERSION: u16 = 2;
 const MAGIC: [u8; 5] = *b"satin";
 const HEADER: usize = 4;
 
-/// Something came that is not what it should be. It closes the connection on which it came.
+/// Bytes came that are not as they should be. The connection on which they came is closed.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum WireError {
     /// A length above the limit. Nothing has been allocated for it.
     #[error("a frame of {length} bytes, where at most {limit} are allowed")]
     TooLong {
-        /// What it says.
+        /// The length that the frame claims, in bytes.
         length: u64,
-        /// What is allowed.
+        /// The greatest length that is allowed, in bytes.
         limit: usize,
     },
-    /// It ends in the middle.
+    /// The bytes end in the middle.
     #[error("it ends in the middle")]
     Truncated,
     /// No greeting of this protocol, whatever its version.
@@ -39,46 +39,46 @@ pub enum WireError {
     /// A greeting of another version.
     #[error("it speaks version {0} of the protocol, and this node version {VERSION}")]
     Version(u16),
-    /// It cannot be decoded.
+    /// The bytes cannot be decoded.
     #[error("it cannot be decoded ({0})")]
     Malformed(postcard::Error),
-    /// It goes on after its end.
+    /// Bytes are left after the end.
     #[error("there are {0} bytes too many at its end")]
     Trailing(usize),
-    /// Its values are out of bounds.
+    /// A value is out of bounds.
     #[error("{0} is out of bounds")]
     Bounds(&'static str),
 }
 
-/// What somebody is to a pool.
+/// The part that a peer plays in a pool.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Role {
-    /// A node that works.
+    /// A node with workers.
     Member,
-    /// Somebody who looks, like the command line tool: the program need not be the same.
+    /// A program that only looks, like the command line tool: its spawnable functions need not be the same.
     Observer,
 }
 
-/// Who somebody is, and what it runs.
+/// A peer's introduction: its identity, and the program that it runs.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Hello {
-    /// The pool's name.
+    /// The name of the pool.
     pub pool: String,
     /// The hash over all spawnable functions.
     pub program: [u8; 32],
     /// The BLAKE3 hash of the executable.
     pub executable: [u8; 32],
-    /// What the executable was made for.
+    /// The target platform of the executable.
     pub target: String,
-    /// The node.
+    /// The identity of the node.
     pub identity: Identity,
-    /// What it wants.
+    /// The part that the peer wants to play.
     pub role: Role,
-    /// Its command line, without what is Satin's own.
+    /// The peer's command line, without the flags that are Satin's own.
     pub command_line: Vec<String>,
-    /// Of whoever dials: what it proposes as the number of this connection. Of whoever is dialled: the number.
+    /// The number of this connection: proposed by the dialling side, decided by the dialled side.
     pub epoch: u64,
-    /// Of whoever dials: whom it means to reach, if it knows.
+    /// The peer that the dialling side means to reach, if known.
     pub meant: Option<Peer>,
 }
 
@@ -87,9 +87,9 @@ pub struct Hello {
 pub enum Reason {
     /// Another version of the protocol.
     Version,
-    /// Another pool.
+    /// Another pool's name.
     Pool,
-    /// Other spawnable functions.
+    /// Other spawnable functions than here.
     Program,
     /// Another build for the same target.
     Executable,
@@ -97,11 +97,11 @@ pub enum Reason {
     Busy,
     /// The node that was meant is not here (any more).
     SomebodyElse,
-    /// It is the very same node.
+    /// The same node: it has dialled itself.
     Yourself,
     /// Another connection between the two goes before this one.
     Crossed,
-    /// It said something that cannot be understood.
+    /// A message that cannot be understood.
     Malformed,
     /// The node is about to go.
     Leaving,
@@ -158,12 +158,12 @@ impl Reason {
     }
 }
 
-/// "No", and why.
+/// A "no" to a greeting, and why.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Refusal {
-    /// For programs.
+    /// The reason, for programs.
     pub reason: Reason,
-    /// For people.
+    /// The reason, for people.
     pub text: String,
     /// The highest number of a connection between the two that the one who refuses knows.
     pub epoch: u64,
@@ -180,13 +180,13 @@ impl Refusal {
     }
 }
 
-/// The first frame each way. Later versions may change what a hello says, but neither the eight bytes at the beginning nor
-/// what a refusal looks like.
+/// The first frame each way. Later versions may change the contents of a hello, but neither the eight bytes at the
+/// beginning nor the form of a refusal.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Greeting {
-    /// Yes.
+    /// Accepted, with an introduction.
     Hello(Box<Hello>),
-    /// No.
+    /// Refused, with a reason.
     Refused(Refusal),
 }
 
@@ -194,7 +194,7 @@ const HELLO: u8 = 0;
 const REFUSED: u8 = 1;
 
 impl Greeting {
-    /// As a frame.
+    /// The greeting as a frame.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let mut frame = vec![0; HEADER];
@@ -285,7 +285,7 @@ pub fn printable(text: &str) -> String {
         .collect()
 }
 
-/// As a frame.
+/// The value as a frame: its length, then its bytes.
 pub(super) fn frame<T: Serialize>(what: &T) -> Vec<u8> {
     let mut frame =
         postcard::to_extend(what, vec![0; HEADER]).expect("memory takes all that is written");
@@ -294,7 +294,7 @@ pub(super) fn frame<T: Serialize>(what: &T) -> Vec<u8> {
     frame
 }
 
-/// Reads all of it.
+/// Decodes a value that takes all of `bytes`.
 pub(super) fn exactly<'b, T: Deserialize<'b>>(bytes: &'b [u8]) -> Result<T, WireError> {
     match postcard::take_from_bytes(bytes) {
         Ok((value, [])) => Ok(value),
@@ -307,7 +307,7 @@ pub(super) fn exactly<'b, T: Deserialize<'b>>(bytes: &'b [u8]) -> Result<T, Wire
 /// Reads a message: the body of a frame, a stream of its own, or a datagram.
 ///
 /// # Errors
-/// If it is none.
+/// The body is no message.
 pub fn decode(body: &[u8]) -> Result<Message, WireError> {
     exactly(body)
 }
@@ -342,7 +342,7 @@ pub fn append(message: &Message, out: &mut Vec<u8>) -> Option<Vec<u8>> {
 pub struct Frames {
     limit: usize,
     buffer: Vec<u8>,
-    /// What is before has been handed out.
+    /// Bytes before this index have been handed out.
     start: usize,
 }
 
@@ -357,7 +357,7 @@ impl Frames {
         }
     }
 
-    /// From here on frames may have another length.
+    /// Changes the greatest length of frames, from the next frame on.
     pub fn set_limit(&mut self, limit: usize) {
         self.limit = limit;
     }

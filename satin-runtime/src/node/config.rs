@@ -1,9 +1,24 @@
-//! The numbers of the protocol. Each says what goes wrong if it is too small or too large.
+//! The numbers of the protocol. Each doc says what goes wrong if the number is too small or too large.
 
 use std::{net::SocketAddr, time::Duration};
 
+use strum::{Display, EnumString, IntoStaticStr, VariantArray, VariantNames};
+
 /// The steal policy: which node an idle node asks for work.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    Debug,
+    Default,
+    Display,
+    EnumString,
+    IntoStaticStr,
+    VariantArray,
+    VariantNames,
+)]
+#[strum(serialize_all = "lowercase")]
 pub enum Policy {
     /// Cluster-aware random stealing: the own site one after another, and beside it one request to another site.
     #[default]
@@ -15,7 +30,20 @@ pub enum Policy {
 }
 
 /// The treatment of orphans.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    Debug,
+    Default,
+    Display,
+    EnumString,
+    IntoStaticStr,
+    VariantArray,
+    VariantNames,
+)]
+#[strum(serialize_all = "lowercase")]
 pub enum RepairMode {
     /// Orphans run on.
     #[default]
@@ -28,7 +56,22 @@ pub enum RepairMode {
 
 /// The rules of repair, each of which can be left out in simulations: to show that the simulator finds what goes wrong
 /// without it. See `node/repair/README.md`.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[derive(
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Debug,
+    Display,
+    EnumString,
+    IntoStaticStr,
+    VariantArray,
+    VariantNames,
+)]
+#[strum(serialize_all = "kebab-case")]
 pub enum Rule {
     /// Outstanding jobs of a peer whose life has ended are put back.
     PutBack,
@@ -79,21 +122,20 @@ pub struct ProtocolConfig {
     pub nodes: u32,
     /// Time between two probes of foca. Shorter finds deaths sooner and costs messages.
     pub probe_period: Duration,
-    /// So long a silent node is suspected before it is declared dead, and half a second longer with each doubling of the
-    /// pool. If it is too short, nodes that only paused lose their work and come back as the next generation; if it is
-    /// too long, the work of the dead is done again later. (A process that was killed is found sooner, see
-    /// [`Action::Probe`](super::Action::Probe).)
+    /// The time for which a silent node is suspected before it is declared dead; half a second longer with
+    /// each doubling of the pool. Too small: nodes that only paused lose their work and come back as the next
+    /// generation. Too large: the work of the dead is done again later. (A process that was killed is found
+    /// sooner, see [`Action::Probe`](super::Action::Probe).)
     pub suspicion: Duration,
     /// The treatment of orphans.
     pub repair: RepairMode,
     /// A job that took down so many nodes is given up: its parent's sync panics. Too small: a job that was near three
     /// power cuts fails. Too large: a job that kills its host takes half of the pool with it.
     pub max_crashes: u32,
-    /// When half of the nodes, or all of another site, fall silent with the master at once, the others wait so long for
-    /// them before they choose a master of their own: the other node of a pool of two too, and whoever loses the only
-    /// node of a site. (Nobody waits for a process whose end its machine has confirmed, or which said goodbye.) Too small:
-    /// a short partition makes two pools. Too large: the loss of
-    /// the master's site is made good late.
+    /// When half of the nodes, or all of another site, fall silent with the master at once, the others wait so long
+    /// for them before they choose a master of their own: the other node of a pool of two too, and whoever loses the only
+    /// node of a site. (Nobody waits for a process whose end its machine has confirmed, or which said goodbye.) Too
+    /// small: a short partition makes two pools. Too large: the loss of the master's site is made good late.
     pub partition_wait: Duration,
     /// A part of the pool makes one attempt in that time, all its nodes together and without end, to reach those it lost
     /// to silence: they may be the other part of a partition. (After a loss the attempts begin four times as often.) Too
@@ -155,6 +197,8 @@ impl ProtocolConfig {
     /// A time of the protocol; in simulations that are in a hurry it is shorter.
     pub(crate) fn paced(&self, usual: Duration) -> Duration {
         #[cfg(any(test, feature = "harness"))]
+        // Times that are no settings must shrink with those that are, or a short run would never
+        // meet their end.
         return usual / self.hurry.max(1);
         #[cfg(not(any(test, feature = "harness")))]
         usual
@@ -163,6 +207,8 @@ impl ProtocolConfig {
     /// Does that rule hold?
     pub(crate) fn obeys(&self, rule: Rule) -> bool {
         #[cfg(any(test, feature = "harness"))]
+        // Only simulations leave rules out: a real node obeys all of them, and this
+        // costs it nothing.
         if self.without.contains(&rule) {
             return false;
         }

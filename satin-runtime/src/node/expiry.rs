@@ -1,28 +1,28 @@
-//! Which times of the protocol run out. A simulation whose faults are shorter than a time never meets what follows when it is
-//! over, so simulations count; elsewhere nothing is counted.
+//! The times of the protocol that run out. A simulation whose faults are shorter than a time never meets what
+//! follows when it is over, so simulations count; elsewhere they are not counted.
 
-/// A time of the protocol after whose end something else is done. Not among them: rates (so often is gossiped, compared, told),
-/// and waits for more of the same, which are over before anything can happen;
-/// and what is over before a pool stands.
+/// A time of the protocol after whose end something else is done. Not among them: rates (of gossip,
+/// comparisons, news), and waits for more of the same, which are over before anything can happen; and
+/// times that are over before a pool stands.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Expiry {
-    /// [`Config::partition_wait`](super::Config::partition_wait): a master is chosen although half of the pool is away.
+    /// [`ProtocolConfig::partition_wait`](super::ProtocolConfig::partition_wait): a master is chosen although half of the pool is away.
     PartitionWait,
     /// The network has been quiet for a moment since the master fell silent: it was alone.
     Settle,
-    /// Those before in line have not become master.
+    /// The nodes before this one in line have not become master.
     Precedence,
     /// A master of whom this node has heard has not come into its view.
     Appears,
-    /// Somebody has not told its orphan table, and `main` begins.
+    /// A node has not told its orphan table, and `main` begins.
     CatchUp,
-    /// [`Config::suspicion`](super::Config::suspicion): a silent node is declared dead.
+    /// [`ProtocolConfig::suspicion`](super::ProtocolConfig::suspicion): a silent node is declared dead.
     Suspicion,
     /// A machine said that nobody listens there, and no word came from the node since.
     Refute,
-    /// [`Config::redial`](super::Config::redial): somebody who was lost is dialled.
+    /// [`ProtocolConfig::redial`](super::ProtocolConfig::redial): a node that was lost is dialled.
     Redial,
-    /// [`Config::cut_off`](super::Config::cut_off): a peer that nobody can reach is declared dead.
+    /// [`ProtocolConfig::cut_off`](super::ProtocolConfig::cut_off): a peer that nobody can reach is declared dead.
     CutOff,
     /// A third node did not bring a peer to speak that cannot be reached directly.
     Call,
@@ -32,17 +32,17 @@ pub enum Expiry {
     Slept,
     /// A newcomer says that nobody answers.
     Search,
-    /// [`Config::claim_patience`](super::Config::claim_patience): a claim is withdrawn.
+    /// [`ProtocolConfig::claim_patience`](super::ProtocolConfig::claim_patience): a claim is withdrawn.
     Claim,
     /// No other node has taken a job that has taken down nodes: it is run where it is.
     Held,
     /// Workers say nothing, and may have no room on their stacks: hosted jobs that have not begun go back.
     FullStack,
-    /// Somebody has not said that its orphans are announced, and is not waited for.
+    /// A node has not said that its orphans are announced, and is not waited for.
     Flush,
-    /// Who flushed, and what was closed, is forgotten.
+    /// Old flushings and closings are forgotten.
     Remember,
-    /// What others said that an owner has is not on its sheet, and is not believed any more.
+    /// Hearsay about an owner is not on its sheet, and is not believed any more.
     Hearsay,
     /// A keeper has not said that it has what it was to keep, and is asked again.
     Keep,
@@ -58,15 +58,16 @@ pub enum Expiry {
     Reconnect,
     /// A holder of a shared value has said nothing for so long that another is asked.
     Fetch,
-    /// Who waits for a shared value is told that it is on its way.
+    /// A node that waits for a shared value is told that it is on its way.
     Soon,
-    /// Who asked for a shared value in vain is forgotten.
+    /// A node that asked for a shared value in vain is forgotten.
     Denied,
-    /// A process that was declared dead has not come back, and what only it would have ended goes.
+    /// A process that was declared dead has not come back, and the root jobs that only it would have ended
+    /// go.
     ComesBack,
 }
 
-/// All of them, with their names.
+/// All times of the protocol, with their names.
 pub const LIMITS: [(Expiry, &str); 29] = [
     (Expiry::PartitionWait, "partition wait"),
     (Expiry::Settle, "settle"),
@@ -129,7 +130,7 @@ mod counts {
 #[cfg(any(test, feature = "harness"))]
 pub use counts::take;
 
-/// That time is over, and something is done for it.
+/// Counts, in simulations, that a time is over and something is done for it.
 pub(crate) fn ran_out(limit: Expiry) {
     #[cfg(any(test, feature = "harness"))]
     counts::add(limit);

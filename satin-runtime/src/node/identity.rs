@@ -1,4 +1,4 @@
-//! Who a node is.
+//! Identities: the names of a node, of its lives, and what the pool knows of it.
 
 use std::{fmt, net::SocketAddr, sync::Arc};
 
@@ -11,7 +11,7 @@ use crate::job::Fingerprint;
 pub struct NodeId(pub u128);
 
 impl NodeId {
-    /// What root jobs of that process are called that no other node will ever run again, see
+    /// The name of those root jobs of that process that no other node will ever run again, see
     /// [`RootName`](crate::job::RootName).
     #[must_use]
     pub fn home(self) -> Fingerprint {
@@ -25,12 +25,13 @@ impl fmt::Debug for NodeId {
     }
 }
 
-/// One life of a node. Being declared dead ends a life; a node that comes back does so as the next generation.
+/// The life of a node. Being declared dead ends a life; a node that comes back does so as the next
+/// generation.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Peer {
     /// The process.
     pub id: NodeId,
-    /// Which of its lives.
+    /// The number of its life; the first is 0.
     pub generation: u32,
 }
 
@@ -40,20 +41,21 @@ impl fmt::Debug for Peer {
     }
 }
 
-/// What the pool knows of a node.
+/// The identity of a node, as the pool knows it.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Identity {
-    /// Its current life.
+    /// The current life of the node.
     pub peer: Peer,
-    /// What people call it.
+    /// The name for people, in logs and tables.
     pub name: Arc<str>,
-    /// Where it stands: nodes of one site have fast links between them.
+    /// The site at which it stands: nodes of one site have fast links between them.
     pub site: Arc<str>,
-    /// Where others reach it.
+    /// The address at which others reach it.
     pub addr: SocketAddr,
-    /// Its place in the order of joining, given by the master; the founder has 0, [`Identity::NOT_YET`] who has none.
+    /// The place in the order of joining, given by the master. The founder has 0; a node that has none yet
+    /// has [`Identity::NOT_YET`].
     pub stamp: u64,
-    /// Its workers.
+    /// The number of its workers.
     pub threads: u32,
 }
 

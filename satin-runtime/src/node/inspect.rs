@@ -1,4 +1,5 @@
-//! What a node has in its books, for those who check that all nodes together keep their promises: see `satin-sim`.
+//! The contents of a node's books, for those who check that all nodes together keep their promises: see
+//! `satin-sim`.
 
 pub use super::books::OutstandingKind;
 use super::{HostedId, Node, Peer, Token, books::Tally};
@@ -7,11 +8,11 @@ use crate::job::{Fingerprint, JobId};
 /// A job that is away.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct InspectedOutstanding {
-    /// Where.
+    /// The peer that has the job.
     pub peer: Peer,
-    /// Under which token.
+    /// The token of the theft or claim.
     pub token: Token,
-    /// Why.
+    /// The reason why it is there.
     pub kind: OutstandingKind,
 }
 
@@ -20,9 +21,9 @@ pub struct InspectedOutstanding {
 pub enum InspectedStage {
     /// Shared values of the job, or its origin's leave to begin, are not here yet.
     Coming,
-    /// The workers have it.
+    /// The workers have the job.
     Started,
-    /// Another node took it on.
+    /// A node took it onwards, before any worker here began with it.
     Onwards,
     /// The answer is here.
     Done,
@@ -39,7 +40,7 @@ pub struct InspectedHosted {
     pub fingerprint: Fingerprint,
     /// The other nodes that wait for its answer, and the token of each.
     pub waiters: Vec<(Peer, Token)>,
-    /// How far it is.
+    /// The stage that the job has reached.
     pub stage: InspectedStage,
     /// Is it in the orphan table of this node?
     pub orphan: bool,
@@ -81,7 +82,8 @@ pub struct Inspection {
     pub sharing: usize,
     /// Jobs that came back undone, or whose claims were withdrawn, and that are not known to be done.
     pub undone: usize,
-    /// Jobs of which nobody wants anything any more, at or below them, as somebody has said lately.
+    /// Jobs that a node has said lately to be closed: neither they nor any job below them are wanted any
+    /// more.
     pub closed: Vec<JobId>,
     /// Counts of what was done about deaths and departures so far.
     pub tally: Tally,

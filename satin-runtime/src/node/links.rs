@@ -1,13 +1,16 @@
-//! Which connections stand: so that a conversation that wants to say something just says it.
+//! The connections that stand: so that a conversation that wants to say something just says it.
 //!
 //! A peer is reached directly, or, while that is not possible, by a *circuit* through a third node (see
-//! [`relay`](super::relay)). To everybody else both are a connection with an epoch: a later one has a higher epoch.
+//! [`relay`](super::relay)). To the conversations both are a connection with an epoch: a later one has a
+//! higher epoch.
 
 use std::{collections::BTreeMap, net::SocketAddr};
 
 use super::{Action, Peer, View};
 
-/// Epochs are those of direct connections, shifted by so many bits: the rest numbers the circuits made since.
+/// The bits of an epoch that number the circuits made since the last direct connection; the bits above are
+/// the number of that connection. Too few: circuits reach the next connection's epoch. Too many: connections
+/// run out of numbers.
 const CIRCUITS: u32 = 24;
 
 /// The epoch of a direct connection to which the driver gave that number.
@@ -15,8 +18,8 @@ pub(crate) fn epoch_of(connection: u64) -> u64 {
     connection << CIRCUITS
 }
 
-/// The epoch of a circuit that follows on `known`. Two that were called for at the same time by both sides have different
-/// ones, and both sides find the same of them to be the higher.
+/// The epoch of a circuit that follows on `known`. If both sides call at the same time, the two circuits have
+/// different epochs, and both sides find the same circuit to have the higher.
 pub(crate) fn next_circuit(known: u64, caller: Peer, called: Peer) -> u64 {
     (known / 2 + 1) * 2 + u64::from(caller < called)
 }
@@ -32,7 +35,7 @@ pub(crate) struct Circuit {
 /// The connections of this node.
 #[derive(Default)]
 pub(crate) struct Links {
-    /// Direct ones with the epoch, or `None` while they are being made.
+    /// Direct connections with their epochs, or `None` while they are being made.
     peers: BTreeMap<Peer, Option<u64>>,
     /// Peers that could not be reached directly, with their circuits.
     astray: BTreeMap<Peer, Option<Circuit>>,
@@ -57,19 +60,25 @@ pub(crate) enum Way {
 
 impl Links {
     pub(crate) fn connected(&mut self, peer: Peer, epoch: u64) {
+        // A direct connection takes the place of a circuit.
         self.astray.remove(&peer);
         let link = self.peers.entry(peer).or_default();
+        // Two connections may stand for a moment, and be told of in any order: the higher epoch
+        // counts.
         *link = Some(link.map_or(epoch, |old| old.max(epoch)));
         self.know(peer, epoch);
     }
 
     pub(crate) fn disconnected(&mut self, peer: Peer, epoch: u64) {
+        // The end of an older connection may be told after the next one stands.
         if self.peers.get(&peer) == Some(&Some(epoch)) {
             self.peers.remove(&peer);
         }
     }
 
     pub(crate) fn unreachable(&mut self, peer: Peer) {
+        // An attempt that failed says nothing against a connection that the peer has made
+        // meanwhile.
         if self.is_connecting(peer) {
             self.peers.remove(&peer);
         }
@@ -78,9 +87,12 @@ impl Links {
     /// Looks at what goes out.
     pub(crate) fn watch(&mut self, action: &Action) {
         match action {
+            // Entered when the order goes out: the driver keeps messages until the connection
+            // stands or fails.
             Action::Connect {
                 peer: Some(peer), ..
             } => {
+                // A connection that stands keeps its epoch.
                 self.peers.entry(*peer).or_default();
             }
             Action::Disconnect(peer) => {
@@ -93,6 +105,7 @@ impl Links {
     /// The connection that stands, direct or by a circuit, has this epoch.
     pub(crate) fn epoch(&self, peer: Peer) -> Option<u64> {
         let circuit = || self.circuit(peer).map(|circuit| circuit.epoch);
+        // The direct one first: if both are known for a moment, the circuit has been replaced.
         self.direct(peer).or_else(circuit)
     }
 
@@ -114,18 +127,22 @@ impl Links {
 
     /// Did something come by a connection that has been replaced?
     pub(crate) fn is_stale(&self, peer: Peer, epoch: u64) -> bool {
+        // After the end of all connections nothing is stale: their last messages may still be read.
         self.epoch(peer).is_some_and(|stands| epoch < stands)
     }
 
     pub(crate) fn way(&self, peer: Peer, view: &View) -> Way {
         match self.peers.get(&peer) {
             Some(Some(_)) => return Way::Open,
+            // The usual case, in a pool without any circuit: one look-up.
             Some(None) if self.astray.is_empty() => return Way::Open,
             _ => {}
         }
         match self.astray.get(&peer) {
+            // While a direct connection is tried once more, the circuit goes on.
             Some(Some(circuit)) => return Way::Via(*circuit),
             Some(None) => return Way::Hold,
+            // A connection is being made: the driver keeps the message until it stands.
             None if self.peers.contains_key(&peer) => return Way::Open,
             None => {}
         }
@@ -176,6 +193,7 @@ impl Links {
     /// Forgets a peer whose life is over.
     pub(crate) fn forget(&mut self, peer: Peer) {
         self.astray.remove(&peer);
+        // The next life begins with connections of its own.
         self.known.remove(&peer);
     }
 

@@ -1,41 +1,49 @@
-//! What nodes say to each other.
+//! The messages between nodes.
 //!
 //! Messages between two nodes arrive in order, each once, as long as their connection lives; except
 //! [`Message::Gossip`], which may be lost or overtake others, and large ones, which others may overtake.
 
 use serde::{Deserialize, Serialize};
+use strum::{Display, EnumCount, EnumDiscriminants, VariantArray};
 
 use super::identity::{Identity, NodeId, Peer};
 use crate::job::{Answer, Fingerprint, JobId, Offer, Parcel, RootName, RootRun, Saved, ValueName};
 
-/// Names one theft. Given by the victim, new for each: a job that is taken again gets another.
+/// The name of a theft. Given by the victim, new for each: a job that is taken again gets another.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 pub struct Token(pub u64);
 
-/// Numbers the requests of a thief.
+/// The number of a request of a thief; each thief counts its own.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 pub struct Request(pub u64);
 
 /// A message between two nodes.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, EnumDiscriminants)]
+#[strum_discriminants(
+    name(MessageKind),
+    doc = "The kind of a message.",
+    allow(missing_docs),
+    derive(PartialOrd, Ord, Hash, Display, EnumCount, VariantArray),
+    strum(serialize_all = "kebab-case")
+)]
 pub enum Message {
     // ---- steal
     /// "Have you a job for me?"
     Steal {
-        /// To be given back.
+        /// The number of the request, which the answer gives back.
         request: Request,
-        /// So many at most.
+        /// The number of jobs, at most.
         most: u32,
-        /// Keep this request until you have something: a lifeline. Otherwise it is answered soon.
+        /// True: keep the request until there is something to give (a lifeline). False: answer soon.
         lifeline: bool,
     },
     /// Jobs for a request, each with its token; none if there is none now. With that the request is over, lifelines too.
     Jobs {
-        /// Of the request.
+        /// The number of the request that is answered.
         request: Request,
-        /// The oldest first.
+        /// The jobs, the oldest first, each with the token of its theft.
         jobs: Vec<(Token, Parcel)>,
-        /// So many more there are, about.
+        /// The number of jobs that the victim has beside those, about.
         left: u32,
     },
     /// The lifeline is not wanted any more.
@@ -48,9 +56,9 @@ pub enum Message {
     Recall(Vec<Token>),
     /// After a connection was made anew: what the sender has outstanding at, and hosted from, the receiver.
     Lists {
-        /// Stolen from the sender.
+        /// The jobs that the receiver has stolen from the sender.
         outstanding: Vec<Token>,
-        /// Stolen by the sender.
+        /// The jobs that the sender has stolen from the receiver.
         hosted: Vec<Token>,
     },
 
@@ -70,16 +78,16 @@ pub enum Message {
     Versions(Vec<(Peer, u64)>),
     /// "Keep these results in your name." Answered by [`Message::Kept`].
     Keep {
-        /// To be given back.
+        /// The number of the request, which the answer gives back.
         number: u64,
         /// The results.
         saved: Vec<Saved>,
     },
-    /// "They are safe with me."
+    /// "They are safe with me": the number of the request to keep results.
     Kept(u64),
     /// "I have to give up this job that I stole from you", with what others keep of it.
     Abandon {
-        /// Of the theft.
+        /// The token of the theft.
         token: Token,
         /// The node that keeps the results.
         heir: Option<Peer>,
@@ -101,11 +109,11 @@ pub enum Message {
     Join(Identity),
     /// "The master is over there."
     Ask(Identity),
-    /// You are in.
+    /// "You are in."
     Welcome {
-        /// Your join stamp.
+        /// The join stamp of the newcomer.
         stamp: u64,
-        /// How many masters there have been.
+        /// The term: how many masters there have been before.
         term: u32,
         /// The nodes that are in, the master first.
         members: Vec<Identity>,
@@ -120,9 +128,11 @@ pub enum Message {
     Here(Identity),
     /// "I am going", after everything has been settled.
     Goodbye,
-    /// "You were declared dead: that life of yours is over." Who is told so goes on as the next generation.
+    /// "You were declared dead: that life of yours is over." A node that is told so goes on as the next
+    /// generation.
     DeclaredDead(Peer),
-    /// "I have lost that one": whoever sees it tells it so, by [`Message::DeclaredDead`]; whoever has never heard of it looks for it.
+    /// "I have lost that one." A node that sees it tells it so, by [`Message::DeclaredDead`]; a node that has
+    /// never heard of it looks for it.
     Missed(Identity),
     /// "Are you there?" Answered by [`Message::Pong`] with the same number.
     Ping(u64),
@@ -134,14 +144,14 @@ pub enum Message {
     // ---- root
     /// "That is the master of that term."
     Master {
-        /// Counts the masters.
+        /// The term, which counts the masters.
         term: u32,
         /// The master's identity.
         master: Identity,
     },
-    /// `main` is over, and the pool with it. Whoever hears it from the master of the day passes it on.
+    /// `main` is over, and the pool with it. A node that hears it from the master of the day passes it on.
     Ended {
-        /// Of the master whose `main` it was.
+        /// The term of the master whose `main` it was.
         term: u32,
         /// The master of that term.
         master: NodeId,
@@ -156,24 +166,24 @@ pub enum Message {
     // ---- shared
     /// "Give me that value from there on."
     Want {
-        /// Which.
+        /// The name of the value.
         name: ValueName,
         /// The root job that needs it.
         root: RootName,
-        /// From this byte.
+        /// The first byte of the piece that is wanted.
         offset: u64,
-        /// If that is not the simplest thing.
+        /// The way in which the value is to be had.
         how: How,
     },
     /// A piece of a value.
     Part {
-        /// Which.
+        /// The name of the value.
         name: ValueName,
-        /// Where the piece begins.
+        /// The first byte of the piece.
         offset: u64,
-        /// How long the whole is.
+        /// Bytes of the whole value.
         total: u64,
-        /// The piece.
+        /// The bytes of the piece.
         #[serde(with = "serde_bytes")]
         bytes: Vec<u8>,
     },
@@ -181,16 +191,16 @@ pub enum Message {
     Elsewhere(ValueName, Peer),
     /// "I am still fetching it myself: wait."
     Soon(ValueName),
-    /// "I have it no more." Who says so says later if it has it again: [`Message::Available`].
+    /// "I have it no more." The sender says later if it has the value again: [`Message::Available`].
     Unavailable(ValueName),
     /// "I have it by now."
     Available(ValueName),
-    /// "That node waits for me to give it, and I wait for you." Passed on by who waits in turn, until somebody does not, or
-    /// it comes back to that node: then it waits for itself.
+    /// "That node waits for me to give it, and I wait for you." Passed on by each node that waits in turn,
+    /// until one does not, or it comes back to the first: then that node waits for itself.
     Waits {
         /// The value's name.
         name: ValueName,
-        /// The first of those who wait.
+        /// The first of the nodes that wait.
         who: Peer,
         /// How often it has been passed on.
         hops: u8,
@@ -202,9 +212,9 @@ pub enum Message {
     /// Better bounds with so many bytes that others may overtake them. Answered by [`Message::Had`]; until then what must
     /// not arrive before them carries them too.
     LargeOffers {
-        /// To be given back.
+        /// A number that the answer gives back.
         version: u64,
-        /// As in [`Message::Offers`].
+        /// The bounds, as in [`Message::Offers`].
         offers: Vec<Offer>,
     },
     /// "I have those bounds."
@@ -212,7 +222,27 @@ pub enum Message {
 }
 
 impl Message {
-    /// The offers that it brings.
+    /// The kind of the message; of offers with a cargo that of the cargo.
+    #[must_use]
+    pub fn kind(&self) -> MessageKind {
+        match self {
+            Message::OffersWith(_, Cargo::Jobs { .. }) => MessageKind::Jobs,
+            Message::OffersWith(_, Cargo::Answers(_)) => MessageKind::Answers,
+            Message::OffersWith(_, Cargo::Keep { .. }) => MessageKind::Keep,
+            message => message.into(),
+        }
+    }
+
+    /// The jobs that the message brings.
+    #[must_use]
+    pub fn jobs(&self) -> &[(Token, Parcel)] {
+        match self {
+            Message::Jobs { jobs, .. } | Message::OffersWith(_, Cargo::Jobs { jobs, .. }) => jobs,
+            _ => &[],
+        }
+    }
+
+    /// The offers that the message brings.
     #[must_use]
     pub fn offers(&self) -> &[Offer] {
         match self {
@@ -221,7 +251,8 @@ impl Message {
         }
     }
 
-    /// Is it about who is there? Such messages are heard whoever sends them; all others only from live members.
+    /// Is the message about which nodes are there? Such messages are heard whichever node sends them;
+    /// all others only from live members.
     #[must_use]
     pub fn is_about_membership(&self) -> bool {
         use Message as M;
@@ -246,11 +277,12 @@ impl Message {
 /// An envelope that a third node passes on, between two that cannot reach each other.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Envelope {
-    /// The one end.
+    /// The end that speaks.
     pub from: Peer,
-    /// The other.
+    /// The end that is spoken to.
     pub to: Peer,
-    /// Of the circuit; of a call: the highest that the caller knows of any connection between the two.
+    /// The epoch of the circuit; of a call: the highest that the caller knows of any connection between the
+    /// two.
     pub epoch: u64,
     /// The contents.
     pub what: Relayed,
@@ -267,14 +299,14 @@ pub enum Relayed {
     Message(#[serde(with = "serde_bytes")] Vec<u8>),
     /// No such circuit stands, or no way leads to the other end any more. Said by an end, or by the relay in the other's name.
     Broken,
-    /// "There is nothing to say any more."
+    /// "I have no more to say": the circuit can go.
     Done,
 }
 
-/// An orphan's result that somebody wants.
+/// An orphan's result that a claimant wants.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Wanted {
-    /// By which the claimant knows it.
+    /// The token by which the claimant knows it.
     pub token: Token,
     /// The id of the job whose result is claimed.
     pub id: JobId,
@@ -291,7 +323,7 @@ pub struct Page {
     pub after: u64,
     /// The version that it makes.
     pub version: u64,
-    /// In the order in which they happened.
+    /// The changes, in the order in which they happened.
     pub changes: Vec<SheetChange>,
 }
 
@@ -315,7 +347,7 @@ pub enum SheetChange {
     Closed(JobId),
     /// A job has taken down that life; or, if it is the owner's own life, would have if the owner died now.
     Deadly(JobId, Fingerprint, Peer),
-    /// The owner does not say so of anybody any more.
+    /// The owner says it of no node any more.
     Harmless(JobId, Fingerprint),
 }
 
@@ -326,7 +358,7 @@ pub enum How {
     Anyhow,
     /// Do not send me elsewhere: I have been there.
     Insist,
-    /// If you have it not, fetch it from there, and keep it for our site.
+    /// From you; if you have it not, fetch it from that node, and keep it for my site.
     Fetch(Peer),
 }
 
@@ -335,18 +367,18 @@ pub enum How {
 pub enum Cargo {
     /// As [`Message::Jobs`].
     Jobs {
-        /// Of the request.
+        /// The number of the request that is answered.
         request: Request,
-        /// The oldest first.
+        /// The jobs, the oldest first, each with the token of its theft.
         jobs: Vec<(Token, Parcel)>,
-        /// As there.
+        /// The number of jobs that the victim has beside those, about.
         left: u32,
     },
     /// As [`Message::Answers`].
     Answers(Vec<(Token, Answer)>),
     /// As [`Message::Keep`].
     Keep {
-        /// To be given back.
+        /// The number of the request, which the answer gives back.
         number: u64,
         /// The results.
         saved: Vec<Saved>,

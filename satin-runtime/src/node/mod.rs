@@ -1,13 +1,14 @@
 //! The protocol between nodes, sans I/O: no socket, no clock, no thread, no randomness of its own.
 //!
-//! A [`Node`] is told what happened ([`Event`]) and says what is to be done ([`Action`]). `net` drives it with QUIC and
-//! real workers, `satin-sim` with an event queue and imaginary ones, a test by hand. Given the same seed and the same
-//! events it does the same again.
+//! A [`Node`] is told what happened ([`Event`]) and says what is to be done ([`Action`]). `net` drives it
+//! with QUIC and real workers, `satin-sim` with an event queue and imaginary ones, a test by hand. Given the
+//! same seed and the same events it does the same again.
 //!
-//! A folder per conversation: [`steal`] decides who asks whom for work, `repair` follows each job until its answer is back,
-//! [`membership`] knows who is there, [`root`] knows whose `main` runs and when the pool ends, [`shared`] brings values and
-//! bounds to where jobs need them. All use the `books` of jobs that are under way. Below them, `links` and `relay` see to it
-//! that a node that is in can be talked to.
+//! A folder per conversation: [`steal`] decides which node asks which for work, `repair` follows each job
+//! until its answer is back, [`membership`] knows which nodes are there, [`root`] knows whose `main` runs and
+//! when the pool ends, [`shared`] brings values and bounds to where jobs need them. All use the `books` of
+//! jobs that are under way. Below them, `links` and `relay` see to it that a node that is in can be talked
+//! to.
 
 use std::{
     collections::{BTreeSet, VecDeque},
@@ -18,8 +19,8 @@ use std::{
 use rand::{SeedableRng, rngs::SmallRng};
 
 use crate::job::{
-    Answer, Back, BoundName, Fingerprint, JobId, Offer, OrphanNews, Parcel, Recall, RootName,
-    RootRun, RootTag, Saved, ValueName,
+    Answer, Back, Fingerprint, JobId, Offer, OrphanNews, Parcel, Recall, RootName, RootRun,
+    RootTag, Saved, ValueName,
 };
 
 pub(crate) mod books;
@@ -47,10 +48,12 @@ pub use books::Tally;
 pub use config::{Policy, ProtocolConfig, RepairMode, Rule};
 pub use identity::{Identity, NodeId, Peer};
 use message::Cargo;
-pub use message::{Envelope, Message, Page, Relayed, Request, SheetChange, Token, Wanted};
+pub use message::{
+    Envelope, Message, MessageKind, Page, Relayed, Request, SheetChange, Token, Wanted,
+};
 pub use view::View;
 
-pub use crate::job::{DepartureId, HostedId, Taken};
+pub use crate::job::{DepartureId, HostedId, Lattices, Taken};
 
 /// An event: the driver tells the node what happened.
 #[derive(Clone, Debug)]
@@ -60,7 +63,7 @@ pub enum Event {
     Connected {
         /// The other side.
         peer: Identity,
-        /// Of the connection.
+        /// The epoch of the connection.
         epoch: u64,
         /// The round trip, as measured so far.
         round_trip: Duration,
@@ -69,12 +72,12 @@ pub enum Event {
     Disconnected {
         /// The other side.
         peer: Peer,
-        /// Of the connection.
+        /// The epoch of the connection that is gone.
         epoch: u64,
     },
-    /// A connection could not be made: that address does not answer, or refuses us.
+    /// A connection could not be made: the address does not answer, or refuses this node.
     Unreachable {
-        /// Where.
+        /// The address that was dialled.
         addr: SocketAddr,
         /// The peer that was meant, if known.
         peer: Option<Peer>,
@@ -85,37 +88,40 @@ pub enum Event {
     Received {
         /// The sender.
         from: Peer,
-        /// Of the connection it came on.
+        /// The epoch of the connection that the message came on.
         epoch: u64,
         /// The message.
         message: Message,
     },
-    /// Answer of an [`Action::Probe`]: the machine answers, but nobody listens there any more. Close to a proof of death.
+    /// Answer of an [`Action::Probe`]: the machine answers, but nobody listens there any more. Close to a
+    /// proof of death.
     Gone(Peer),
     /// Other places where the pool may be found: the driver has looked again.
     Candidates {
-        /// Instead of [`ProtocolConfig::join`].
+        /// The addresses that take the place of [`ProtocolConfig::join`].
         join: Vec<SocketAddr>,
-        /// Instead of [`ProtocolConfig::may_found`].
+        /// The answer that takes the place of [`ProtocolConfig::may_found`].
         may_found: bool,
     },
-    /// The links have a new estimate.
+    /// A new estimate of the round trip to a peer, from its link.
     RoundTrip(Peer, Duration),
     /// The first caller of a node that is alone has dialled this, and not the address that the node tells others.
     Readdressed(SocketAddr),
 
     // ---- workers
-    /// So many workers have nothing to do and no hosted job is waiting for them. Told whenever the number changes.
+    /// So many workers have nothing to do, and no hosted job is waiting for them. Told whenever the number
+    /// changes.
     Idle(u32),
     /// After an [`Action::Take`] that found too little: there is something now. Told once.
     Public,
-    /// The workers have answered an [`Action::Take`], with jobs in the order of age; `left` is how many more could have been taken.
+    /// The workers have answered an [`Action::Take`], with jobs in the order of age; `left` is how many more could have
+    /// been taken.
     Took {
-        /// Of the action.
+        /// The request of the action.
         request: u64,
-        /// Of one parent, if they are several: siblings.
+        /// The jobs that were taken; if they are several, siblings.
         jobs: Vec<Taken>,
-        /// An estimate.
+        /// The number of jobs that could have been taken beside those, about.
         left: u32,
     },
     /// A hosted job is done.
@@ -124,7 +130,8 @@ pub enum Event {
     Recalled(DepartureId, Recall),
     /// A marked job of ours found itself in the orphan table: it waits for the orphan's answer, or to be put back.
     Claimed(DepartureId, Parcel),
-    /// A hosted job was given up, see [`Action::Save`]; these of the jobs below it were finished.
+    /// A hosted job was given up, see [`Action::Save`]; with the results of the jobs below it that were
+    /// finished.
     Saved(HostedId, Vec<Saved>),
     /// The jobs that are held here now, or many of them: only other nodes may run them before [`Action::Release`]. Told
     /// whenever they change.
@@ -149,7 +156,8 @@ pub enum Event {
     RootResult(RootTag, Saved),
     /// `main` is over.
     MainEnded(i32),
-    /// `main` was stopped, see [`Action::YieldMain`]; these of the jobs below its root job were finished.
+    /// `main` was stopped, see [`Action::YieldMain`]; with the results of the jobs below its root job that
+    /// were finished.
     Yielded(Vec<Saved>),
     /// The process is asked to leave within that time: finish what can be, hand over the rest.
     Drain(Duration),
@@ -161,19 +169,19 @@ pub enum Event {
 #[derive(Clone, PartialEq, Debug)]
 pub enum Action {
     // ---- links
-    /// Connect to that address; answered by `Connected` or, after one attempt, by `Unreachable`. Messages for a peer to
-    /// which no connection stands wait for it, or come back.
+    /// Connect to that address; answered by `Connected` or, after one attempt, by `Unreachable`. Messages for a peer
+    /// to which no connection stands wait for it, or come back.
     Connect {
-        /// Where.
+        /// The address to dial.
         addr: SocketAddr,
         /// The peer that is meant, if known.
         peer: Option<Peer>,
     },
-    /// Does anybody listen at that address? Answered by `Gone` if the machine says no (a datagram from a connected
-    /// socket comes back as "connection refused"), and by nothing otherwise. A process that was killed is found within
-    /// a round trip that way; silence proves nothing.
+    /// Ask whether a process listens at that address. Answered by `Gone` if the machine says no (a datagram
+    /// from a connected socket comes back as "connection refused"), and by nothing otherwise. A process that
+    /// was killed is found within a round trip that way; silence proves nothing.
     Probe {
-        /// Where.
+        /// The address to probe.
         addr: SocketAddr,
         /// The peer that is meant.
         peer: Peer,
@@ -186,16 +194,16 @@ pub enum Action {
     // ---- workers
     /// Take the oldest job that can leave, and up to `most - 1` siblings of it; answered by `Took`, as a rule at once.
     Take {
-        /// To be given back.
+        /// A number that the answer gives back.
         request: u64,
-        /// So many at most.
+        /// The number of jobs, at most.
         most: u32,
     },
     /// Start a hosted job; its values are at hand.
     Start(HostedId, Parcel),
     /// A hosted job that only other nodes may run before [`Action::Release`].
     Hold(HostedId, Parcel),
-    /// The workers here may run what is held.
+    /// Let the workers here run the jobs that are held.
     Release,
     /// The same for one job of this node: it is an orphan somewhere, and will be claimed.
     ReleaseOne(JobId, Fingerprint),
@@ -211,20 +219,20 @@ pub enum Action {
     Save(HostedId),
     /// Hosted jobs that have not been started come back: answered by `Done` with [`Answer::Aborted`] for each.
     GiveBack,
-    /// Does anybody in the pool look for work? (`satin::hungry`)
+    /// Tell the workers whether any node looks for work (`satin::hungry`).
     Hungry(bool),
 
     // ---- shared
     /// Read that piece of a value from the store and send it to a peer as [`Message::Part`], or
     /// [`Message::Unavailable`], through [`Node::send`].
     SendPart {
-        /// To whom.
+        /// The receiver.
         to: Peer,
         /// The value.
         name: ValueName,
         /// The first byte of the piece.
         offset: u64,
-        /// So many bytes at most.
+        /// Bytes of the piece, at most.
         length: u64,
     },
     /// Keep that piece; once all are there, answered by `Stored` or `Corrupt`.
@@ -233,26 +241,27 @@ pub enum Action {
         name: ValueName,
         /// The root job that needs it: it is to be kept until then.
         root: RootName,
-        /// Where the piece begins.
+        /// The first byte of the piece.
         offset: u64,
-        /// How long the whole is.
+        /// Bytes of the whole value.
         total: u64,
-        /// The piece.
+        /// The bytes of the piece.
         bytes: Vec<u8>,
     },
     /// Drop the pieces of a value that is not fetched any more.
     DropPieces(ValueName),
-    /// The root job is over, and those of a `main` before it ([`RootName::ends`]): what the process keeps for them can go.
+    /// The root job is over, and those of a `main` before it ([`RootName::ends`]): the things that the
+    /// process keeps for them can go.
     ForgetRoot(RootName),
     /// Improve a bound here.
     Improve(Offer),
 
     // ---- main
-    /// We are in, as this; `master` runs `main`.
+    /// The node is in, under that identity; `master` runs `main`.
     Joined {
-        /// With its stamp.
+        /// The identity of this node, with its stamp.
         me: Identity,
-        /// Perhaps ourselves.
+        /// The master of the day; perhaps this node.
         master: Identity,
     },
     /// Enough nodes are in: root jobs may start.
@@ -265,7 +274,7 @@ pub enum Action {
     YieldMain,
     /// Run `main` from the start: this node has become master.
     RunMain {
-        /// How many masters there have been.
+        /// The term: how many masters there have been before.
         term: u32,
     },
     /// The pool has ended with this code: wind up and leave.
@@ -290,27 +299,14 @@ pub enum Notice {
     Master(Identity),
     /// The node cannot join, or its pool is gone; the text says why and what to do.
     Failed(String),
-    /// Worth a warning.
+    /// A warning, for the log.
     Warning(String),
-}
-
-/// Questions of the node to the process it lives in: how bounds are joined (it knows their values as bytes only), and which
-/// values are here.
-pub trait Lattices {
-    /// The better of two values of a bound, or `None` if the first is as good as the join.
-    fn join(&self, bound: BoundName, have: &[u8], new: &[u8]) -> Option<Vec<u8>>;
-
-    /// Is that shared value in the store of this process?
-    fn holds(&self, name: ValueName) -> bool {
-        let _ = name;
-        false
-    }
 }
 
 /// The state that every conversation may use.
 pub(crate) struct Context<'n> {
     pub(crate) now: Duration,
-    /// Of the master of the day.
+    /// The term of the master of the day.
     pub(crate) term: u32,
     pub(crate) config: &'n ProtocolConfig,
     pub(crate) view: &'n mut View,
@@ -344,12 +340,13 @@ pub struct Node {
     keeping: repair::Keeping,
     leaving: repair::Leaving,
     keeps_roots: bool,
-    /// Came before this node knew that it is in.
+    /// Messages that came before this node knew that it is in, with their senders.
     early: VecDeque<(Peer, Message)>,
     lattices: Box<dyn Lattices + Send>,
 }
 
-/// So many messages are kept until this node knows that it is in; others are lost, as if their senders had been early.
+/// The number of messages that are kept until this node knows that it is in; others are lost, as if their
+/// senders had been early. Too small: a newcomer misses words. Too large: memory.
 const EARLY_MOST: usize = 1024;
 
 impl Node {
@@ -408,13 +405,18 @@ impl Node {
     ///
     /// A [`Action::Send`] to a peer without a connection comes after an [`Action::Connect`].
     pub fn poll_action(&mut self) -> Option<Action> {
+        // The turn ends here, not with each event: all that the events of a turn have to say to one
+        // peer goes in one message.
         if self.actions.is_empty() {
             let (mut cx, mut parts) = self.split(self.now);
             parts.flush(&mut cx);
         }
         loop {
+            // The way is chosen when a message leaves, not when it is queued: a connection may
+            // stand by now, or have broken.
             if let Action::Send(to, message) = self.actions.front()? {
-                // A life whose end has been dealt with is told nothing, though the message was queued before.
+                // No word goes to a life whose end has been dealt with, though the message was
+                // queued before: it might bring a job along.
                 if !message.is_about_membership() && !self.view.is_alive(*to) {
                     self.actions.pop_front();
                     continue;
@@ -423,6 +425,7 @@ impl Node {
                     links::Way::Open | links::Way::Via(_) => {}
                     links::Way::Connect(addr) => {
                         let peer = Some(*to);
+                        // The message stays in the queue, behind the connection that it needs.
                         self.actions.push_front(Action::Connect { addr, peer });
                     }
                     links::Way::Hold => {
@@ -431,6 +434,7 @@ impl Node {
                         }
                         continue;
                     }
+                    // The peer has left the view, or was never in it: no address is known.
                     links::Way::None => {
                         self.actions.pop_front();
                         continue;
@@ -439,6 +443,7 @@ impl Node {
             }
             let mut action = self.actions.pop_front()?;
             self.links.watch(&action);
+            // Loaded at the last moment, so that a result brings the bounds as they are now.
             if let Action::Send(peer, message) = action {
                 action = self.load(peer, message);
             }
@@ -450,6 +455,7 @@ impl Node {
     fn load(&mut self, to: Peer, message: Message) -> Action {
         let message = self.bounds.load(to, message, &self.books);
         match self.links.way(to, &self.view) {
+            // Wrapped last: the offers must be within the envelope.
             links::Way::Via(circuit) => {
                 self.relay.used(self.now, to, &message);
                 relay::wrap(self.view.me().peer, to, circuit, &message)
@@ -537,9 +543,11 @@ impl Node {
     /// Time has passed.
     pub fn handle_timeout(&mut self, now: Duration) {
         let (mut cx, mut parts) = self.split(now);
+        // Membership first: an election that is due looks at its suspects.
         parts.membership.handle_timeout(&mut cx, parts.root);
         let term = cx.term;
         parts.root.handle_timeout(&mut cx, parts.membership);
+        // A wait that ends may make this node master.
         if cx.term != term {
             parts.keep_roots(&mut cx);
         }
@@ -566,6 +574,8 @@ impl Node {
                 round_trip,
             } => {
                 let (who, epoch) = (peer.peer, links::epoch_of(epoch));
+                // Before the new one is entered: words on the old one may be lost, and are to be
+                // said again.
                 parts.replaced(cx, who);
                 cx.links.connected(who, epoch);
                 parts.relay.connected(cx, who);
@@ -574,7 +584,7 @@ impl Node {
             Event::Disconnected { peer, epoch } => {
                 let epoch = links::epoch_of(epoch);
                 cx.links.disconnected(peer, epoch);
-                // Of one that another has replaced nobody need know.
+                // The end of a connection that another has replaced is no news.
                 if !cx.links.is_stale(peer, epoch) {
                     parts.disconnected(cx, peer, epoch);
                 }
@@ -592,8 +602,9 @@ impl Node {
                 epoch,
                 message,
             } => {
-                // Messages of a connection that has been replaced are not to be trusted any more: both sides have
-                // compared their lists.
+                // A connection that has been replaced is not to be trusted any more: both sides
+                // have compared their lists, and a late message would bring a job that has been put
+                // back.
                 if !cx.links.is_stale(from, links::epoch_of(epoch)) {
                     parts.unwrap(cx, from, message);
                 }
@@ -611,6 +622,8 @@ impl Node {
             }
             Event::Recalled(departure, why) => parts.repair.recalled(cx, departure, why),
             Event::Claimed(departure, parcel) => {
+                // The orphan's bounds count from now on: the answer will have been computed
+                // under them.
                 parts.bounds.belongs(cx, parcel.root_run());
                 parts.repair.claimed(cx, departure, parcel);
             }
@@ -622,6 +635,8 @@ impl Node {
             Event::Repaired(id) => parts.repair.repaired(cx, &id),
             Event::RootResult(tag, saved) => parts.keeping.root(cx, tag, saved),
             Event::Yielded(saved) => {
+                // A node that leaves waits for this word, and hands the results to its heir with
+                // all others.
                 if parts.leaving.is_leaving() {
                     parts.leaving.yielded(saved);
                 } else {
@@ -634,6 +649,7 @@ impl Node {
                     repair::Repair::drain(cx);
                 }
                 repair::Begun::Before => {}
+                // No node could take over anything.
                 repair::Begun::Alone => parts.go(cx),
             },
             Event::Readdressed(addr) => {
@@ -653,12 +669,13 @@ impl Node {
             Event::RootFinished(run) => {
                 cx.homes.root_finished(run.name);
                 parts.root.finished(cx, run);
+                // Orphans of a root job that the next master calls again are wanted.
                 if !is_called_again(cx, run) {
                     parts.repair.close_root(cx, run.name);
                 }
                 parts.root_done(cx, run);
             }
-            // Another runs `main` by now: this one's end is nobody else's.
+            // Another node runs `main` by now: the end of this one is not that of the pool.
             Event::MainEnded(code) if parts.root.main_ended(cx, code) => {}
             Event::MainEnded(_) | Event::Leave => parts.go(cx),
         }
@@ -670,6 +687,8 @@ impl Node {
         loop {
             let (mut cx, mut parts) = self.split(now);
             let cx = &mut cx;
+            // Changes of the view first, one at a time: what follows is said and done in the new
+            // view.
             if let Some(change) = parts.membership.poll_change(cx) {
                 parts.change(cx, change);
                 cx.table.look_at_deadly_again();
@@ -678,10 +697,14 @@ impl Node {
             } else if !parts.membership.is_searching()
                 && let Some((from, message)) = parts.early.pop_front()
             {
+                // A message at a time, after all changes of the view: the sender must be in it to
+                // be heard.
                 parts.receive(cx, from, message);
             } else if parts.leaving.go_on(cx, parts.repair, parts.keeping) {
+                // Only when there is nothing else to pass on: what this turn brought is saved too.
                 parts.go(cx);
             } else {
+                // Last, when the view and the sheets are what they will be in this turn.
                 (cx.table).tell_deadly(cx.actions, cx.view, cx.config.max_crashes);
                 return;
             }
@@ -701,7 +724,7 @@ impl Node {
         self.books.is_settled()
     }
 
-    /// A story says that a peer is dead, where no failure detector runs.
+    /// Declares a peer dead, as a story tells, where no failure detector runs.
     #[cfg(any(test, feature = "harness"))]
     pub(crate) fn declare_dead(&mut self, now: Duration, peer: Peer) {
         let gone = self.view.remove(peer);
@@ -733,24 +756,29 @@ struct Parts<'n> {
 impl Parts<'_> {
     /// The end of a turn: what it brought together is said, and work is sought or given.
     fn flush(&mut self, cx: &mut Context<'_>) {
+        // First the answers and recalls of this turn: peers wait for them.
         self.steal.say(cx);
+        // In the last turn nothing new is begun.
         if !cx.books.leaving {
             self.repair.flush(cx);
             let only_for_others = self.repair.offers_held(cx);
             self.steal.flush(cx, only_for_others);
             self.repair.look_if_stuck(cx);
         }
+        // Last: all of this turn's orphans go in one piece of news.
         self.spread.look(cx);
     }
 
     /// The workers have given these jobs away, or nothing: they go to the thief that asked, or stay after all.
     fn took(&mut self, cx: &mut Context<'_>, request: u64, jobs: Vec<Taken>, left: u32) {
+        // An answer to a question that is not under way: there is no asker to take the jobs for.
         let Some(asker) = self.steal.took(cx, request, jobs.len()) else {
             return repair::Repair::stay(cx, jobs);
         };
         let Some(first) = jobs.first() else {
             return self.steal.wait(asker);
         };
+        // Rule `Liveness`: a job that is sent to the dead is put back by nobody.
         let is_gone = !cx.view.is_alive(asker.peer) || cx.books.leaving;
         let is_too_fresh = self.steal.is_too_fresh(cx, &asker, first);
         let must_wait = self.repair.must_wait(cx, asker.peer, &jobs);
@@ -797,6 +825,8 @@ impl Parts<'_> {
         self.repair.disconnected(cx, peer);
         self.membership.disconnected(cx, peer, epoch);
         self.broken(cx, peer);
+        // A peer that is being called through others keeps its epochs: a circuit must have a
+        // higher one.
         if !cx.view.is_alive(peer) && !cx.links.is_astray(peer) {
             cx.links.forget(peer);
         }
@@ -816,14 +846,17 @@ impl Parts<'_> {
         peer: Option<Peer>,
         unsent: Vec<Message>,
     ) {
+        // On the way in addresses are dialled before it is known who is there.
         let Some(peer) = peer else {
             return self.membership.unreachable(cx, addr, None);
         };
         cx.links.unreachable(peer);
+        // Messages that waited for the connection come back, and may not be said at all.
         self.bounds.disconnected(peer);
-        // On the way in a node knows nobody: whoever it was told of is to be reached.
+        // On the way in the view is empty: any node that this one was told of is to be reached.
         let wanted = cx.view.is_alive(peer) || self.membership.is_searching();
         let by_circuit = cx.links.circuit(peer).is_some();
+        // Over a circuit the peer is reached: that no direct connection can be made is no news.
         if !by_circuit {
             self.steal.unreachable(peer);
             self.repair.unreachable(cx, peer);
@@ -834,7 +867,7 @@ impl Parts<'_> {
         }
     }
 
-    /// Circuits and calls whose time has come.
+    /// Ends the circuits, and gives up the peers, whose time has come.
     fn look_for_ways(&mut self, cx: &mut Context<'_>) {
         let due = self.relay.handle_timeout(cx);
         for (peer, epoch) in due.ended {
@@ -845,14 +878,17 @@ impl Parts<'_> {
         }
     }
 
-    /// A message came; if another node has passed it on, from whom it really is.
+    /// Takes in a message; if another node has passed it on, under its real sender's name.
     fn unwrap(&mut self, cx: &mut Context<'_>, mut from: Peer, mut message: Message) {
         use relay::Heard;
         while let Message::Relay(envelope) = message {
+            // The relay lives, whatever it passes on.
             self.membership.heard(cx, from);
             match self.relay.heard(cx, from, envelope) {
                 Heard::Nothing => return,
                 Heard::Stands(other, circuit, round_trip) => {
+                    // A new circuit is a new connection: circuits through the old one have ended,
+                    // and words may be lost.
                     self.broken(cx, other.peer);
                     self.bounds.disconnected(other.peer);
                     return self.connected(cx, &other, circuit.epoch, round_trip);
@@ -871,6 +907,8 @@ impl Parts<'_> {
         match change {
             MemberChange::Joined => {
                 let me = cx.view.me().peer;
+                // The first life has the name that the table was made with. In a later one the
+                // sheet goes on under the new name, and circuits do not.
                 if cx.table.me() != me {
                     cx.table.rename(cx.actions, cx.now, me);
                     self.spread.rename();
@@ -880,20 +918,28 @@ impl Parts<'_> {
                 self.keep_roots(cx);
             }
             MemberChange::In(peer) => {
+                // A node that is back was not taken down by any job.
                 cx.table.came_back(cx.now, peer);
                 self.steal.joined(cx);
                 self.root.joined(cx, peer);
                 self.look_after_roots(cx);
+                // Rule `Welcome`: without the table a joiner's stolen jobs look themselves up in
+                // vain. The master alone gives it, or every node would.
                 if self.root.is_master(cx.view) {
                     self.spread.welcome(cx, peer);
                 }
             }
             MemberChange::Out(gone, why) => {
+                // Repair before election: a new master that begins at once must find the orphans in
+                // the table.
                 self.life_ended(cx, &gone, why.into());
                 self.root.life_ended(cx, &gone, why, self.membership);
                 self.look_after_roots(cx);
             }
             MemberChange::Anew(peer) => {
+                // Other nodes have dealt with the end of this node's old life: on this side it must
+                // end too, or what this node runs would be no orphan, and its origins would do all
+                // of it again.
                 if cx.config.obeys(Rule::Rebirth)
                     && let Some(other) = cx.view.get(peer).cloned()
                 {
@@ -907,6 +953,7 @@ impl Parts<'_> {
     }
 
     fn life_ended(&mut self, cx: &mut Context<'_>, gone: &Identity, end: repair::LifeEnd) {
+        // Circuits through the dead first: what follows is said to others by ways that still exist.
         for (other, epoch) in self.relay.forget(cx, gone.peer) {
             self.disconnected(cx, other, epoch);
         }
@@ -922,6 +969,7 @@ impl Parts<'_> {
     fn go(&mut self, cx: &mut Context<'_>) {
         self.steal.leave(cx);
         self.repair.leave(cx);
+        // The outboxes go out before the goodbye: after it nobody listens.
         self.steal.say(cx);
         self.membership.leave(cx);
     }
@@ -939,11 +987,14 @@ impl Parts<'_> {
     /// After a change of the view: are results of root jobs to be kept by others, and do enough nodes keep them?
     fn look_after_roots(&mut self, cx: &mut Context<'_>) {
         self.keep_roots(cx);
+        // Without a death or a kept result there is nothing to look after.
         if !cx.config.obeys(Rule::Replicate) || cx.table.is_blank() {
             return;
         }
         for (id, fingerprint) in cx.books.root_results() {
             let owners = cx.table.owners(&id, fingerprint);
+            // A result with one owner dies with it. The only owner sees to a second one, so that
+            // not all nodes do.
             if owners.len() == 1
                 && let Some(saved) = repair::Repair::kept(cx, &id, fingerprint)
             {
@@ -955,6 +1006,7 @@ impl Parts<'_> {
     /// The master keeps the results of root jobs, if there is anybody to keep them with.
     fn keep_roots(&mut self, cx: &mut Context<'_>) {
         let keep = self.root.is_master(cx.view) && cx.view.len() > 1;
+        // Alone, `main` need not wait for keepers, and the workers need not write results down.
         if keep != *self.keeps_roots {
             *self.keeps_roots = keep;
             cx.actions.push_back(Action::KeepRoots(keep));
@@ -964,12 +1016,15 @@ impl Parts<'_> {
     fn root_begins(&mut self, cx: &mut Context<'_>, root: RootName) {
         let id = JobId::ROOT.child(root.number);
         let is_kept = cx.table.owner(&id, root.fingerprint, cx.view).is_some();
+        // A root job whose result is kept is claimed, not run: it takes nobody down.
         if root.is_of_main() && !is_kept {
             self.root.begins(root);
         }
     }
 
     fn root_done(&mut self, cx: &mut Context<'_>, run: RootRun) {
+        // The word of a `main` that is being stopped: the next one calls the same root job, and
+        // wants what is kept below.
         if is_called_again(cx, run) {
             return;
         }
@@ -982,14 +1037,15 @@ impl Parts<'_> {
         cx.actions.push_back(Action::ForgetRoot(run.name));
     }
 
-    /// Words that were lost are asked for: who is master, which root jobs are over.
+    /// Asks for words that were lost: who is master, which root jobs are over.
     fn ask_again(&mut self, cx: &mut Context<'_>) {
         if !self.root.asks_again(cx) {
             return;
         }
         let known = self.bounds.roots().chain(self.shared.roots());
         let known: BTreeSet<_> = known.chain(cx.books.roots_of_orphans()).collect();
-        // Other nodes may have asked for a value, or offered a bound, of a root job that is over here, and no message will say so.
+        // Other nodes may have asked for a value, or offered a bound, of a root job that is
+        // over here, and no message will say so.
         let over = cx.homes.own_over(cx.view, &known);
         for run in over.into_iter().chain(self.root.last_over(cx.view)) {
             self.root_done(cx, run);
@@ -998,7 +1054,7 @@ impl Parts<'_> {
         cx.actions.extend(asked);
     }
 
-    /// Processes that did not come back have left root jobs that nobody will ever end.
+    /// Forgets root jobs of processes that did not come back: no word will ever end them.
     fn forget_homes(&mut self, cx: &mut Context<'_>) {
         let known = self.bounds.roots().chain(self.shared.roots());
         let known = known.chain(cx.books.roots_of_orphans());
@@ -1018,8 +1074,9 @@ impl Parts<'_> {
         }
     }
 
-    /// Until this node knows that it is in, it hears of nothing else.
+    /// Puts a message aside until this node knows that it is in. Words about membership are heard before.
     fn receive_or_keep(&mut self, cx: &mut Context<'_>, from: Peer, message: Message) {
+        // The welcome may be overtaken: nodes that heard of this one by gossip speak to it already.
         if message.is_about_membership() || !self.membership.is_searching() {
             self.receive(cx, from, message);
         } else if self.early.len() < EARLY_MOST {
@@ -1030,6 +1087,7 @@ impl Parts<'_> {
     fn receive(&mut self, cx: &mut Context<'_>, from: Peer, message: Message) {
         use Message as M;
         self.membership.heard(cx, from);
+        // A message from a life that is over here would enter jobs which nobody puts back any more.
         let alive = cx.view.is_alive(from) || !cx.config.obeys(Rule::Liveness);
         if !message.is_about_membership() && !alive {
             return;
@@ -1046,8 +1104,11 @@ impl Parts<'_> {
                 left,
             } => {
                 for (_, parcel) in &jobs {
+                    // Before the job starts: its workers must know the bounds of its root job.
                     self.bounds.belongs(cx, parcel.root_run());
                 }
+                // Also where simulations leave the rule `Liveness` out: a job from the dead would
+                // wait for ever.
                 if cx.view.is_alive(from) {
                     (self.steal).answered(cx, from, (request, left), !jobs.is_empty());
                     for arrival in self.repair.arrived(cx, from, jobs) {
@@ -1080,6 +1141,7 @@ impl Parts<'_> {
                 offers,
                 lost,
             } => {
+                // A second welcome, after the first was taken for lost, changes nothing.
                 if self.membership.is_searching() {
                     self.root.welcome(cx.view.me().peer.id, term, &members);
                     (self.membership).welcome(cx, stamp, members, draining, lost);
@@ -1090,14 +1152,19 @@ impl Parts<'_> {
             M::DeclaredDead(peer) => self.membership.declared_dead(cx, peer),
             M::Missed(who) => self.membership.missed(cx, who),
             M::Ping(number) => self.membership.ping(cx, from, number),
-            // A pong says only that its sender lives, which has been noted. A relayed message has been taken out of its envelope before.
+            // A pong says only that its sender lives, which has been noted. A relayed message has
+            // been taken out of its envelope before.
             M::Pong(_) | M::Relay(_) => {}
             M::Goodbye => self.membership.goodbye(cx, from),
             M::Master { term, master } => {
+                // The welcome names the master, and comes with the view that such a word is judged
+                // by.
                 if !self.membership.is_searching() {
                     let before = self.root.master(cx.view).map(|master| master.peer.id);
                     self.membership.named(cx, from, &master);
                     self.root.told(cx, from, term, master);
+                    // Another `main` counts its root jobs anew, in a later term or, after a
+                    // partition, in the same.
                     if self.root.master(cx.view).map(|master| master.peer.id) != before {
                         self.bounds.begin_again();
                     }
@@ -1111,7 +1178,8 @@ impl Parts<'_> {
             }
             M::Ended { term, master, code } => self.root.ended(cx, from, (term, master), code),
             M::RootsDone(runs) => {
-                // After a partition there may be two mains in one term: what is over for the other is not for ours.
+                // After a partition there may be two mains in one term: a root job that is over for
+                // the other one is not over for this one.
                 let master = self.root.master(cx.view).map(|master| master.peer);
                 for run in runs {
                     if !run.name.is_of_main() || master == Some(from) {
@@ -1157,6 +1225,8 @@ impl Parts<'_> {
             M::Miss(tokens) => self.repair.missed(cx, from, &tokens),
             M::Table(pages) => {
                 self.spread.table(cx, from, pages);
+                // Closings before announcements: what is closed need not be compared with what was
+                // announced.
                 for id in cx.table.take_closed() {
                     self.repair.closed(cx, &id);
                 }
@@ -1164,6 +1234,7 @@ impl Parts<'_> {
                 self.repair.heard_of(cx, &announced);
                 let is_master = self.root.is_master(cx.view);
                 self.repair.close_past(cx, &announced, is_master);
+                // Last: `main` may begin now, and is to find what these pages said.
                 self.root.heard_table(cx, from);
             }
             M::Versions(theirs) => self.spread.versions(cx, from, &theirs),
@@ -1172,6 +1243,7 @@ impl Parts<'_> {
                 cx.actions.push_back(Action::Send(from, M::Draining));
             }
             M::Keep { number, saved } => {
+                // Kept first, said then: `Kept` is a promise.
                 self.save(cx, saved);
                 cx.actions.push_back(Action::Send(from, M::Kept(number)));
             }
@@ -1181,7 +1253,8 @@ impl Parts<'_> {
             }
             M::Offers(offers) => self.bounds.improve(cx, from, offers, self.lattices),
             M::OffersWith(offers, cargo @ Cargo::Keep { .. }) => {
-                // Bounds of root jobs that are over are kept only beside their results: so the results go first.
+                // Bounds of root jobs that are over are kept only beside their results: so the
+                // results go first.
                 self.receive(cx, from, cargo.into());
                 let (late, offers) = self.bounds.divide(cx, offers);
                 let late = late.into_iter().filter(|offer| cx.books.keeps(offer.root));
@@ -1189,6 +1262,7 @@ impl Parts<'_> {
                 self.bounds.improve(cx, from, offers, self.lattices);
             }
             M::OffersWith(offers, cargo) => {
+                // Bounds first: the job prunes by them, and the result was computed under them.
                 self.bounds.improve(cx, from, offers, self.lattices);
                 self.receive(cx, from, cargo.into());
             }
@@ -1201,8 +1275,8 @@ impl Parts<'_> {
     }
 }
 
-/// Does the master of the day call that root job again? Then what is kept below it is wanted, though a `main` of an earlier term,
-/// which has not been stopped yet, has its result.
+/// Does the master of the day call that root job again? Then what is kept below it is wanted, though a `main` of an
+/// earlier term, which has not been stopped yet, has its result.
 fn is_called_again(cx: &Context<'_>, run: RootRun) -> bool {
     run.name.is_of_main() && run.term < cx.term
 }

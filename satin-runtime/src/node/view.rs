@@ -1,7 +1,7 @@
-//! Who is in the pool, as this node sees it.
+//! The view: the nodes that are in the pool, as this node sees it.
 //!
-//! Everything is in sorted order, so that decisions are the same whenever the events are. The tables are shared until
-//! they change: thousands of simulated nodes that know the same pool keep it once.
+//! The tables are in sorted order, so that decisions are the same whenever the events are. They are shared
+//! until they change: thousands of simulated nodes that know the same pool keep it once.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -17,7 +17,7 @@ use super::identity::{Identity, NodeId, Peer};
 pub struct View {
     me: Arc<Identity>,
     tables: Arc<Tables>,
-    /// Who has been told to be master; nobody yet: the eldest is.
+    /// The node that was named master; if none was yet, the eldest is.
     master: Option<NodeId>,
     /// Members that are about to leave.
     draining: BTreeSet<Peer>,
@@ -94,6 +94,7 @@ impl View {
     /// Changes the identity of this node: it has been given a stamp, or begins another life.
     pub fn set_me(&mut self, me: Identity) {
         let old = self.me.peer;
+        // A node that begins another life while it drains goes on draining.
         let draining = self.is_draining(old);
         self.remove(old);
         self.me = Arc::new(me);
@@ -104,18 +105,21 @@ impl View {
         }
     }
 
-    /// A node came in. An older generation of it goes.
+    /// Enters a node that came in. An older generation of it is to be removed first.
     pub fn insert(&mut self, identity: Arc<Identity>) {
+        // Copied only now: thousands of simulated nodes share the tables that they have in common.
         let tables = Arc::make_mut(&mut self.tables);
         let members = tables.sites.entry(Arc::clone(&identity.site)).or_default();
+        // The same node may be inserted again, with another stamp or address.
         if let Err(place) = members.binary_search(&identity.peer) {
             members.insert(place, identity.peer);
         }
         tables.members.insert(identity.peer, identity);
     }
 
-    /// A node is gone.
+    /// Removes a node that is gone. Returns its identity; `None` if it was not in.
     pub fn remove(&mut self, peer: Peer) -> Option<Arc<Identity>> {
+        // Asked before the tables are copied for nothing.
         if !self.tables.members.contains_key(&peer) {
             return None;
         }
@@ -124,6 +128,7 @@ impl View {
         self.draining.remove(&peer);
         if let Some(members) = tables.sites.get_mut(&gone.site) {
             members.retain(|member| *member != peer);
+            // An empty site would still count among the sites that lifelines and offers go to.
             if members.is_empty() {
                 tables.sites.remove(&gone.site);
             }
@@ -137,35 +142,36 @@ impl View {
         self.tables.members.get(&peer).map(|identity| &**identity)
     }
 
-    /// Is it alive?
+    /// Is that life in the view?
     #[must_use]
     pub fn is_alive(&self, peer: Peer) -> bool {
         self.tables.members.contains_key(&peer)
     }
 
-    /// Is one of these alive?
+    /// Is any of these lives in the view?
     pub(crate) fn is_any_alive(&self, lives: std::ops::RangeInclusive<Peer>) -> bool {
         self.tables.members.range(lives).next().is_some()
     }
 
-    /// How many are in, this node included.
+    /// The number of nodes that are in, this node included.
     #[must_use]
     pub fn len(&self) -> usize {
         self.tables.members.len()
     }
 
-    /// Never: this node is in.
+    /// Is the pool empty? Never: this node is in.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.tables.members.is_empty()
     }
 
-    /// A live member is about to leave, or this node is: no thief, heir or master any more. True if that is news.
+    /// Notes that a live member, perhaps this node, is about to leave: no thief, heir or master any more.
+    /// True if that is news.
     pub(crate) fn set_draining(&mut self, peer: Peer) -> bool {
         self.is_alive(peer) && self.draining.insert(peer)
     }
 
-    /// Is it about to leave?
+    /// Is that node about to leave?
     #[must_use]
     pub fn is_draining(&self, peer: Peer) -> bool {
         self.draining.contains(&peer)
@@ -181,9 +187,11 @@ impl View {
         self.master.replace(id) != Some(id)
     }
 
-    /// The member that runs `main`; if it is gone, or nobody has said yet who it is, the one that has been in for longest.
+    /// The member that runs `main`. If it is gone, or was not named yet, the member that has been in for
+    /// longest.
     #[must_use]
     pub fn master(&self) -> Peer {
+        // The master may be in a later life than the one in which it was named.
         let lives = |id| {
             let life = |generation| Peer { id, generation };
             let lives = self.tables.members.range(life(0)..=life(u32::MAX));
@@ -197,7 +205,7 @@ impl View {
         eldest.map_or(self.me.peer, |identity| identity.peer)
     }
 
-    /// All, in the order of `Peer`.
+    /// All members, in the order of `Peer`.
     pub fn members(&self) -> impl Iterator<Item = &Identity> + Clone {
         self.tables.members.values().map(|identity| &**identity)
     }
@@ -235,6 +243,8 @@ impl View {
     /// A random node of another site, each as likely.
     pub fn random_far(&self, rng: &mut impl Rng) -> Option<Peer> {
         let far = self.len().checked_sub(self.site(&self.me.site).len())?;
+        // Drawn over the nodes, not over the sites: else a node of a small site would be asked more
+        // often.
         let mut place = (far > 0).then(|| rng.random_range(0..far))?;
         for (_, members) in self.sites().filter(|(site, _)| *site != &*self.me.site) {
             match members.get(place) {
@@ -260,6 +270,7 @@ impl View {
 
     fn random_other(&self, members: &[Peer], rng: &mut impl Rng) -> Option<Peer> {
         let others = members.len().checked_sub(1).filter(|others| *others > 0)?;
+        // A place is drawn among the others, and the own one stepped over: one draw is enough.
         let mine = members.binary_search(&self.me.peer).unwrap_or(others);
         let place = rng.random_range(0..others);
         Some(members[if place < mine { place } else { place + 1 }])

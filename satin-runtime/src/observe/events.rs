@@ -1,4 +1,4 @@
-//! The events file: what happens in a pool, a JSON object per line, for people, scripts, and `satin run`.
+//! The events file: the events of a pool, a JSON object per line, for people, scripts, and `satin run`.
 //!
 //! Several processes write to one file. Each line is a single write to a file opened for appending, so lines never mix
 //! on a local file system; on a network file system give each node a file of its own. This module knows what events
@@ -24,7 +24,7 @@ pub const SINCE: &str = "SATIN_EVENTS_SINCE";
 /// A line of the file.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Record {
-    /// What happened.
+    /// The event itself.
     #[serde(flatten)]
     pub event: Event,
     /// The node that it happened to; not always the one that wrote it.
@@ -33,79 +33,79 @@ pub struct Record {
     pub at_ms: u64,
 }
 
-/// What happened to a node.
+/// An event in the life of a node.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Event {
-    /// It listens. Written by the node itself.
+    /// The node listens. Written by the node itself.
     Node {
-        /// Its site.
+        /// The node's site.
         site: String,
-        /// Its process.
+        /// The id of its process.
         pid: u32,
-        /// Where others reach it.
+        /// The address at which other nodes reach it.
         addr: SocketAddr,
-        /// Its workers.
+        /// Number of its workers.
         threads: u32,
     },
-    /// It was let in. Written by the master, like all that follow but [`Stats`](Event::Stats). A new master tells what
-    /// the old one may not have told, so departures around the change may be told twice.
+    /// The node was let in. Written by the master, like all that follow but [`Stats`](Event::Stats). A new master tells
+    /// the events that the old master may not have told, so departures around the change may be told twice.
     Joined {
-        /// Its site.
+        /// The node's site.
         site: String,
     },
-    /// It is about to leave, and hands over what it has.
+    /// The node is about to leave, and hands over its jobs.
     Draining {
-        /// Its site.
+        /// The node's site.
         site: String,
     },
-    /// It left on purpose.
+    /// The node left on purpose.
     Left {
-        /// Its site.
+        /// The node's site.
         site: String,
     },
-    /// It died.
+    /// The node died.
     Dead {
-        /// Its site.
+        /// The node's site.
         site: String,
     },
-    /// It runs `main`. Written by itself, before `main` is called.
+    /// The node runs `main`. Written by itself, before `main` is called.
     Master {
-        /// Its site.
+        /// The node's site.
         site: String,
         /// How many masters there were before.
         #[serde(default)]
         term: u32,
     },
-    /// Its `main` called a root job.
+    /// A root job was called by the node's `main`.
     RootStarted {
-        /// Which.
+        /// The root job.
         root: RootTag,
     },
     /// A root job has its result.
     RootFinished {
-        /// Which.
+        /// The root job.
         root: RootTag,
     },
-    /// Its `main` is over, and with it the pool. Told again if the process exits with another code than that: the last
-    /// one counts.
+    /// The node's `main` is over, and with it the pool. Told again if the process exits with another code than that: the
+    /// last event counts.
     PoolEnded {
-        /// The exit code.
+        /// The exit code of the pool.
         code: i32,
     },
-    /// Its figures, at its end. Written by the node itself.
+    /// The node's figures, at its end. Written by the node itself.
     Stats(NodeFigures),
-    /// Of a later version; readers pass it over.
+    /// An event of a later version; readers pass it over.
     #[serde(other)]
     Unknown,
 }
 
-/// What a node counted from its start to its end.
+/// The figures that a node counted from its start to its end.
 #[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct NodeFigures {
-    /// Workers.
+    /// Number of workers.
     pub threads: u32,
     /// How long it was there.
     pub seconds: f64,
@@ -123,13 +123,13 @@ pub struct NodeFigures {
     pub asked_far: u64,
     /// Jobs that came of them.
     pub got_far: u64,
-    /// From a request until jobs were here, lifelines aside: the median of the last thefts, in microseconds.
+    /// Time from a request until jobs were here, lifelines aside: the median of the last thefts, in microseconds.
     pub steal_us_p50: f64,
     /// The 99th percentile of the same.
     pub steal_us_p99: f64,
     /// Bytes sent to other nodes, with all overheads.
     pub bytes_sent: u64,
-    /// Bytes received.
+    /// Bytes received from other nodes, with all overheads.
     pub bytes_received: u64,
     /// Time that workers had nothing to do, summed over them.
     pub idle_s: f64,
@@ -139,7 +139,7 @@ pub struct NodeFigures {
     pub claims: u64,
     /// Claims that brought the result.
     pub hits: u64,
-    /// Claims that came too late: nobody had it any more.
+    /// Claims that came too late: no node had the result any more.
     pub misses: u64,
     /// Claims that it withdrew, to run the job itself.
     pub withdrawn: u64,
@@ -151,7 +151,7 @@ pub struct NodeFigures {
 pub struct EventLog {
     file: File,
     name: String,
-    /// Milliseconds since 1970.
+    /// The moment from which times count, in milliseconds since 1970.
     since: u64,
     /// A file that cannot be written is reported once.
     failed: AtomicBool,
@@ -225,7 +225,7 @@ impl EventTail {
     /// Reads `path` from its beginning.
     ///
     /// # Errors
-    /// If the file cannot be opened; one that is not there yet cannot.
+    /// The file cannot be opened, for instance because it is not there yet.
     pub fn open(path: &Path) -> io::Result<EventTail> {
         Ok(EventTail {
             file: File::open(path)?,
@@ -233,7 +233,7 @@ impl EventTail {
         })
     }
 
-    /// What has been written since the last call. Lines that are no events are passed over.
+    /// Reads the events that have been written since the last call. Lines that are no events are passed over.
     ///
     /// # Errors
     /// If the file cannot be read.

@@ -1,4 +1,4 @@
-//! What each worker counts, and the table of it; the events file; warnings that repeat themselves.
+//! Counters of each worker, and the table of them; the events file; warnings that repeat themselves.
 
 pub mod repeats;
 pub mod standing;
@@ -9,23 +9,23 @@ use crossbeam::utils::CachePadded;
 
 pub mod events;
 
-/// One figure. Only its own worker adds to it, anybody may read it.
+/// A figure to which only its own worker adds, and which any thread may read.
 #[derive(Default)]
 pub struct Counter(AtomicU64);
 
 impl Counter {
-    /// Counts.
+    /// Adds to the figure.
     pub fn add(&self, more: u64) {
         self.0.fetch_add(more, Ordering::Relaxed);
     }
 
-    /// The figure.
+    /// Reads the figure.
     pub fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
 }
 
-/// The figures of a worker. Spawns that nobody steals are not counted: that would cost as much as they do.
+/// The figures of a worker. Spawns that are not stolen are not counted: that would cost as much as they do.
 #[derive(Default)]
 pub struct Counters {
     pub(crate) steals: CachePadded<Counter>,
@@ -38,7 +38,7 @@ pub struct Counters {
 pub struct Figures {
     /// Jobs that this worker took from another.
     pub steals: u64,
-    /// How often it made private jobs public, because somebody asked.
+    /// Number of times that it made private jobs public, because a thief asked.
     pub publications: u64,
     /// How often it went to sleep.
     pub sleeps: u64,

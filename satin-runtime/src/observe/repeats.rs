@@ -1,8 +1,8 @@
 //! Warnings that repeat themselves are counted: one line for each kind and source, then a sum.
 //!
-//! What somebody else can cause (a neighbour that knocks, a job that cannot travel) may happen a thousand times a second, from
-//! a thousand addresses. So of each kind some sources get a line in a minute, one each, and the rest is counted: "and 1,234
-//! more like this from 3 sources in 60 s". The table is as small whatever comes.
+//! Warnings that others can cause (by a neighbour that knocks, a job that cannot travel) may come a thousand times a
+//! second, from a thousand addresses. So of each kind a few sources get a line in a minute, one each, and the rest is
+//! counted: "and 1,234 more like this from 3 sources in 60 s". The table stays small whatever comes.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -12,7 +12,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// From the first line of a kind to its sum.
+/// Time from the first line of a kind to its sum. Too short: sums fill the log. Too long: a sum comes late.
 const WINDOW: Duration = Duration::from_secs(60);
 
 /// Sources of one kind that get a line within a window. Fewer, and a second culprit is not seen; more, and spoofed
@@ -22,7 +22,7 @@ const TOLD: usize = 16;
 /// Sources of one kind that are told apart within a window.
 const SOURCES: usize = 1024;
 
-/// What has been warned of. Kinds are written in this program, so there are few.
+/// The warnings so far. Kinds are written in this program, so there are few.
 #[derive(Default)]
 pub struct Repeats {
     kinds: BTreeMap<&'static str, WarningKind>,
@@ -37,10 +37,10 @@ struct WarningKind {
     sources: BTreeSet<u64>,
 }
 
-/// What was counted in a window.
+/// The warnings that were counted in a window.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Sum {
-    /// What was warned of.
+    /// The kind of warning.
     pub kind: &'static str,
     /// Warnings that got no line.
     pub more: u64,
@@ -110,7 +110,7 @@ impl Display for Sum {
     }
 }
 
-/// With commas between thousands.
+/// The number with commas between thousands.
 fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::new();

@@ -1,16 +1,16 @@
-//! Who this node is, as its program sees it: written by whoever runs the network, read by `satin::node()`.
+//! The state of this node, as its program sees it: written by the side that runs the network, read by `satin::node()`.
 
 use std::sync::{PoisonError, RwLock};
 
-/// Who I am, at this moment.
+/// The state of a node at one moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct NodeInfo {
     /// 128 random bits, new at each start; 0 for a process without a network.
     pub id: u128,
-    /// What people call this node.
+    /// The name of this node, for people.
     pub name: String,
-    /// Where it stands: nodes of one site have fast links between them.
+    /// The site of this node: nodes of one site have fast links between them.
     pub site: String,
     /// Does this node run `main`?
     pub is_master: bool,
@@ -43,20 +43,20 @@ impl NodeInfo {
 pub struct Standing(RwLock<NodeInfo>);
 
 impl Standing {
-    /// It begins like this.
+    /// Begins with this state.
     #[must_use]
     pub fn new(info: NodeInfo) -> Standing {
         Standing(RwLock::new(info))
     }
 
-    /// As it is now.
+    /// The state at this moment.
     #[must_use]
     pub fn now(&self) -> NodeInfo {
         let info = self.0.read().unwrap_or_else(PoisonError::into_inner);
         info.clone()
     }
 
-    /// Something has changed.
+    /// Changes the state.
     pub fn update(&self, change: impl FnOnce(&mut NodeInfo)) {
         change(&mut self.0.write().unwrap_or_else(PoisonError::into_inner));
     }

@@ -13,13 +13,14 @@ use std::{
     time::Duration,
 };
 
-/// Where a function is called.
+/// The place in the source from which a function is called.
 pub(super) type CallSite = &'static Location<'static>;
 
 /// Places that a thread remembers as told. Too few: a job that calls from more places takes a lock for each call.
 const REMEMBERED: usize = 16;
 
-/// Root jobs from one place that nobody shared, one after the other, before that is told.
+/// Number of root jobs from one place, one after the other, that were not shared, before the user is told. Too small:
+/// short programs are warned in vain. Too large: a program that runs in sequence is not warned.
 const LONELY: u32 = 3;
 
 /// Shorter root jobs are over before another worker could have helped.
@@ -71,7 +72,7 @@ pub(super) fn root_call(function: &'static str, place: CallSite, run: &RootFigur
     }
     let mut calls = lock(&LONELY_CALLS);
     let lonely = calls.entry(key(place)).or_default();
-    // One that was shared takes back what came before, and after the warning nothing more is counted.
+    // A shared call takes back what earlier calls have counted; after the warning the count stops.
     if run.was_shared && *lonely < LONELY {
         *lonely = 0;
     } else if *lonely < LONELY {
@@ -94,7 +95,7 @@ fn key(place: CallSite) -> Key {
     (place.file(), place.line(), place.column())
 }
 
-/// `work` of `package@1.0.0 module::work`.
+/// The function's own name: `work` of `package@1.0.0 module::work`.
 fn short(function: &'static str) -> &'static str {
     function.rsplit("::").next().unwrap_or(function)
 }

@@ -1,9 +1,10 @@
 //! The clerk: a thread with a worker's stack, beside the workers, for code of the user that the network thread would have to
 //! run otherwise.
 //!
-//! The network thread steals for others while the workers are busy, and hears of bounds whoever waits. What it meets there
-//! of the user (writing arguments, reading and comparing offers, judging results, dropping shared values) may panic, recurse
-//! without end or take long, and meanwhile nobody would answer the other nodes. So that thread leaves it here.
+//! The network thread steals for others while the workers are busy, and hears of bounds whatever else waits. The user's
+//! code that it would have to run (writing arguments, reading and comparing offers, judging results, dropping shared
+//! values) may panic, recurse without end or take long, and meanwhile the other nodes would get no answer. So the network
+//! thread leaves such code to the clerk.
 //!
 //! Tasks are run one after the other, in the order in which they came. *Ordered* ones are waited for by what comes after them
 //! (see [`Gate::after_offers`](super::Gate::after_offers)): a result must not overtake the offers that came before it.
@@ -20,10 +21,10 @@ use std::{
 
 use crate::job::codec;
 
-/// See the module's documentation.
+/// The clerk of a pool; see the module's documentation.
 pub(super) struct Clerk {
     desk: Arc<Desk>,
-    /// Bytes.
+    /// Stack size of the clerk's thread, in bytes.
     stack: usize,
 }
 
@@ -65,12 +66,12 @@ impl Desk {
             tracing::warn!("{error}");
         }
         if task.ordered {
-            // Release: whoever finds none left sees what they have done.
+            // Release: a thread that finds none left sees their effects.
             self.ordered.fetch_sub(1, Ordering::Release);
         }
     }
 
-    /// The thread's main loop.
+    /// Runs tasks until the clerk is closed: the thread's main loop.
     fn serve(&self) {
         loop {
             let mut state = self.lock();
@@ -110,7 +111,7 @@ impl Clerk {
         self.desk.ordered.load(Ordering::Acquire) == 0
     }
 
-    /// Has the task done, soon.
+    /// Leaves a task to the clerk's thread, which runs it soon.
     pub(super) fn run(&self, run: impl FnOnce() + Send + 'static) {
         let run = Box::new(run);
         self.push(Task {
@@ -119,7 +120,8 @@ impl Clerk {
         });
     }
 
-    /// The same; what must not overtake the task finds it by [`Clerk::is_in_order`].
+    /// Leaves an ordered task to the clerk's thread; the callers whose tasks must not overtake it ask
+    /// [`Clerk::is_in_order`].
     pub(super) fn run_ordered(&self, run: impl FnOnce() + Send + 'static) {
         self.desk.ordered.fetch_add(1, Ordering::Relaxed);
         let run = Box::new(run);
@@ -161,7 +163,7 @@ impl Clerk {
         }
     }
 
-    /// Waits until all tasks are done. Those that come later are run at once, by whoever brings them.
+    /// Waits until all tasks are done. Later tasks are run at once, by the threads that bring them.
     pub(super) fn close(&self) {
         let thread = std::mem::replace(&mut self.desk.lock().thread, Thread::Gone);
         self.desk.bell.notify_one();

@@ -1,14 +1,15 @@
-//! The split deque: who may take which job. It knows positions only, nothing of what stands there.
+//! The split deque decides who may take which job. It knows positions only, not the jobs at them.
 //!
 //! ```text
 //!   base ......... tail ......... split ......... head
 //!        stolen          public         private
 //! ```
 //!
-//! The owner pushes and pops at `head`, which only it knows (it travels in a register). Everything from `split` on is
-//! private: popping there costs one relaxed load. Thieves take the job at `tail` by one compare-and-swap on the word
-//! that holds tail and split, without the owner's help. Who finds nothing public asks, by poisoning the two words
-//! that the owner compares with anyway; the owner then publishes. `worker/README.md` tells why each race is harmless.
+//! The owner pushes and pops at `head`, which only the owner knows (the head travels in a register). Everything from
+//! `split` on is private: popping there costs one relaxed load. Thieves take the job at `tail` by one compare-and-swap
+//! on the word that holds tail and split, without the owner's help. A thief that finds nothing public asks, by poisoning
+//! the two words that the owner compares with anyway; the owner then publishes. `worker/README.md` tells why each race is
+//! harmless.
 //!
 //! After Lace (van Dijk, van de Pol 2014) and Acar, Charguéraud, Rainey (2013).
 
@@ -32,7 +33,7 @@ fn overwrite(word: &AtomicUsize, value: usize) {
     word.swap(value, Relaxed);
 }
 
-/// How much becomes public.
+/// How many private jobs a publication makes public.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Publish {
     /// Half of the private jobs, rounded up.
@@ -41,25 +42,24 @@ pub(crate) enum Publish {
     All,
 }
 
-/// What the owner compares with at every spawn and sync. On one cache line, which only the owner writes as long as
-/// nobody asks.
+/// The words that the owner compares with at every spawn and sync. They share one cache line, which only the owner writes
+/// as long as no thief asks.
 struct Poll {
-    /// A spawn below it may go on without a word: the soft end of the slots, or 0 if somebody asks.
+    /// A spawn below this position may go on without a look: the soft end of the slots, or 0 if a thief asks.
     limit: AtomicUsize,
-    /// A sync at or above it finds its job private: the split, or `usize::MAX` if somebody asks.
+    /// A sync at or above this position finds its job private: the split, or `usize::MAX` if a thief asks.
     guard: AtomicUsize,
     /// The owner's copy of the split.
     split: Cell<usize>,
 }
 
-/// See the module's documentation.
+/// The positions of one worker's deque; see the module's documentation.
 pub(crate) struct Deque {
     poll: CachePadded<Poll>,
-    /// Tail in the upper half, split in the lower, as numbers of steps from the base. Nothing is public if
-    /// tail >= split.
+    /// Tail in the upper half, split in the lower, as numbers of steps from the base. No job is public if tail >= split.
     public: CachePadded<AtomicU64>,
     base: usize,
-    /// From here on every spawn takes the slow path, which sees that the slots run out.
+    /// First position of the slow path: from here on every spawn checks whether the slots run out.
     soft_end: usize,
 }
 
@@ -75,7 +75,7 @@ fn unpack(word: u64) -> (u64, u64) {
 }
 
 impl Deque {
-    /// An empty deque whose first position is `base`. Nobody has asked, but the first spawn publishes.
+    /// An empty deque whose first position is `base`. No thief has asked, but the first spawn publishes.
     pub(crate) fn new(base: usize, soft_end: usize) -> Deque {
         Deque {
             poll: CachePadded::new(Poll {
@@ -99,7 +99,7 @@ impl Deque {
 
     // ---------------------------------------------------------------- owner
 
-    /// After a push at `position`: must the owner call [`Deque::publish`] (or see that the slots run out)?
+    /// True if the owner, after a push at `position`, must call [`Deque::publish`] (or see that the slots run out).
     #[inline(always)]
     pub(crate) fn must_look_after_push(&self, position: usize) -> bool {
         position >= self.poll.limit.load(Relaxed)
@@ -111,7 +111,7 @@ impl Deque {
         position >= self.poll.guard.load(Relaxed)
     }
 
-    /// Has somebody asked since the last publication?
+    /// True if a thief has asked since the last publication.
     pub(crate) fn is_asked(&self) -> bool {
         self.poll.guard.load(Relaxed) == ASKED_GUARD || self.poll.limit.load(Relaxed) == ASKED_LIMIT
     }
@@ -132,7 +132,7 @@ impl Deque {
     /// Owner: makes jobs public, `head` being the first free position, and takes note of all requests so far.
     /// Returns how many jobs became public.
     pub(crate) fn publish(&self, head: usize, how_much: Publish) -> u64 {
-        // Requests are taken back before anything is published: who asks later asks again.
+        // Requests are taken back before any job is published: a thief that asks later asks again.
         overwrite(&self.poll.limit, self.soft_end);
         let old_split = self.steps(self.poll.split.get());
         let more = self.due(head, how_much);
@@ -140,7 +140,7 @@ impl Deque {
         let mut word = self.public.load(Relaxed);
         loop {
             let (tail, shared_split) = unpack(word);
-            // Where all public jobs are gone the tail moves over the ones that were popped since.
+            // If all public jobs are gone, the tail moves over the positions that were popped since.
             let tail = if tail >= shared_split {
                 old_split
             } else {
@@ -198,14 +198,14 @@ impl Deque {
         loop {
             let (tail, split) = unpack(word);
             if tail >= split {
-                // Nothing is public, so what is below the owner's own split is stolen.
+                // No job is public, so every job below the owner's own split has been stolen.
                 return self.poll.split.get().max(base);
             }
             if self.position(split) <= base {
                 return base; // older jobs are public, all of ours are private
             }
             let keep = self.steps(base).max(tail);
-            // As in `reclaim`: whoever of owner and thieves swaps first has the jobs.
+            // As in `reclaim`: the first of owner and thieves to swap has the jobs.
             match self
                 .public
                 .compare_exchange_weak(word, pack(tail, keep), AcqRel, Acquire)
@@ -219,7 +219,7 @@ impl Deque {
         }
     }
 
-    /// Owner: everything below `head` is stolen and nothing is above: start afresh there.
+    /// Owner: all jobs below `head` are stolen and there are none above: starts afresh there.
     pub(crate) fn restart(&self, head: usize) {
         let (tail, split) = unpack(self.public.load(Relaxed));
         debug_assert!(
@@ -227,11 +227,11 @@ impl Deque {
             "a restart would lose public jobs: tail {tail}, split {split}"
         );
         self.set_split(head);
-        // Where jobs have been stolen more are wanted.
+        // After thefts, more jobs are wanted.
         overwrite(&self.poll.limit, ASKED_LIMIT);
     }
 
-    /// Owner: private jobs that nobody has asked for, between the split and `head`.
+    /// Owner: true if there are private jobs between the split and `head`.
     pub(crate) fn has_private(&self, head: usize) -> bool {
         head > self.poll.split.get()
     }
@@ -266,13 +266,13 @@ impl Deque {
         self.public().is_some()
     }
 
-    /// Where the oldest public job is, and how many there are.
+    /// The position of the oldest public job, and how many jobs are public.
     pub(crate) fn public(&self) -> Option<(usize, u64)> {
         let (tail, split) = unpack(self.public.load(Acquire));
         (tail < split).then(|| (self.position(tail), split - tail))
     }
 
-    /// Makes the owner look up at its next spawn and its next sync. True if nobody had asked.
+    /// Makes the owner look up at its next spawn and its next sync. True if there was no request before.
     pub(crate) fn ask(&self) -> bool {
         // Loads first: a thief that finds nothing again and again must not pull the line away from the owner.
         let mut first = false;
@@ -346,7 +346,7 @@ mod loom_tests {
             }
         }
 
-        /// True if nobody has stolen the job.
+        /// True if the job has not been stolen.
         fn pop(&self, number: usize) -> bool {
             let job = self.take(number);
             assert!(
@@ -385,7 +385,7 @@ mod loom_tests {
             own.flatten().collect()
         }
 
-        /// As `Worker::take_back` does; the job, if nobody has stolen it.
+        /// Takes the job back as `Worker::take_back` does; none if it has been stolen.
         fn take(&self, number: usize) -> Option<u32> {
             let position = BASE + number * STEP;
             if self.deque.has_private(position) && self.deque.is_asked() {

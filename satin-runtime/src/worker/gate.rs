@@ -1,8 +1,9 @@
 //! The gate: the narrow door through which jobs leave and enter the process as bytes.
 //!
-//! Whoever stands outside (the network thread; in tests a thread that plays another node) takes the oldest jobs, brings
-//! back their results or the jobs themselves, and lets hosted jobs in. The workers never wait for the gate, and the gate
-//! never touches user memory: it reads arguments of a job that has left its deque, and the owner alone writes results.
+//! The side outside (the network thread; in tests a thread that plays another node) takes the oldest jobs, brings
+//! back their results or the jobs themselves, and lets hosted jobs in. The workers never wait for the gate, and the
+//! gate never touches user memory: the gate reads arguments of a job that has left its deque, and the owner alone writes
+//! results.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque},
@@ -31,7 +32,7 @@ use crate::{
     observe::repeats,
 };
 
-/// What a [`Gate::take`] found.
+/// The jobs that a [`Gate::take`] found.
 #[derive(Default, Debug)]
 pub struct Haul {
     /// The oldest first; siblings, if they are several.
@@ -40,17 +41,17 @@ pub struct Haul {
     pub left: u32,
 }
 
-/// Whoever stands outside the gate. Called from any thread, also from within calls of the gate; must be quick, must not
-/// block, and must not call the gate.
+/// The listener outside the gate, as a rule the node's bridge. Called from any thread, also from within calls of the
+/// gate; must be quick, must not block, and must not call the gate.
 pub trait Outside: Send + Sync {
-    /// So many workers have nothing to do, those included that wait in a sync and have room for another job. Told when
-    /// it has changed.
+    /// Tells how many workers have nothing to do; workers that wait in a sync and have room for another job are included.
+    /// Told when the number has changed.
     fn idle(&self, workers: u32) {
         let _ = workers;
     }
-    /// There is something to take. Told once after a [`Gate::take`] that found fewer than it was to find.
+    /// A job can be taken. Told once after a [`Gate::take`] that found fewer jobs than it was to find.
     fn public(&self) {}
-    /// What [`Gate::take_for`] has found that took longer.
+    /// The jobs that a [`Gate::take_for`] with the number `request` has found, when the take needed longer.
     fn took(&self, request: u64, haul: Haul) {
         let _ = (request, haul);
     }
@@ -63,7 +64,7 @@ pub trait Outside: Send + Sync {
     fn claimed(&self, token: DepartureId, parcel: Parcel) {
         let _ = (token, parcel);
     }
-    /// The jobs that are held for other nodes, or many of them. Told when they have changed.
+    /// Tells the jobs that are held for other nodes, or many of them, when they have changed.
     fn held(&self, jobs: Vec<(JobId, Fingerprint)>) {
         let _ = jobs;
     }
@@ -71,7 +72,7 @@ pub trait Outside: Send + Sync {
     fn repaired(&self, job: JobId) {
         let _ = job;
     }
-    /// A hosted job was given up, as [`Gate::save_hosted`] asked; these of the jobs below it were finished.
+    /// A hosted job was given up, as [`Gate::save_hosted`] asked; `saved` are the results that were finished below it.
     fn saved(&self, key: HostedId, saved: Vec<Saved>) {
         let _ = (key, saved);
     }
@@ -80,7 +81,8 @@ pub trait Outside: Send + Sync {
     fn root_result(&self, root: RootTag, saved: Saved) {
         let _ = (root, saved);
     }
-    /// `main` has been stopped, as [`Gate::stop_main`] asked; these jobs below its root job were finished.
+    /// `main` has been stopped, as [`Gate::stop_main`] asked; `saved` are the results that were finished below its root
+    /// job.
     fn yielded(&self, saved: Vec<Saved>) {
         let _ = saved;
     }
@@ -88,7 +90,7 @@ pub trait Outside: Send + Sync {
     fn offered(&self, offer: Offer) {
         let _ = offer;
     }
-    /// A root job begins.
+    /// A root job begins here.
     fn root_started(&self, root: RootRun) {
         let _ = root;
     }
@@ -99,10 +101,12 @@ pub trait Outside: Send + Sync {
     }
 }
 
-/// Of held jobs so many are told. Too small: a job that kills this node is not known. Too large: each is told often.
+/// Number of held jobs that the node is told of. Too small: a job that kills this node is not known. Too large: each
+/// change tells long lists.
 const TOLD_MOST: usize = 64;
 
-/// So many jobs in a row may turn out to be unable to leave before a take gives up.
+/// Number of jobs in a row that may turn out to be unable to leave before a take gives up. Too small: a take misses
+/// jobs that could leave. Too large: a take writes arguments in vain for long.
 const MOST_THAT_STAY: usize = 64;
 
 /// The books of the gate, and what stands on the board at its door.
@@ -117,12 +121,12 @@ pub(super) struct Ledger {
     waiting: AtomicUsize,
     /// How many jobs are for other nodes.
     held: AtomicUsize,
-    /// Whoever tells of those has it.
+    /// Held by the thread that is telling `outside` of the held jobs, so that only one tells at a time.
     told_held: Mutex<()>,
     outside: RwLock<Option<Arc<dyn Outside>>>,
     /// Is there an `outside`?
     heard: AtomicBool,
-    /// Has there ever been a gate? Until then nobody measures depths.
+    /// True once a gate has existed. Until then no worker measures depths.
     open: AtomicBool,
     /// A take found too little: the next worker that publishes tells.
     wanted: AtomicBool,
@@ -134,7 +138,7 @@ pub(super) struct Ledger {
     pub(super) orphans: Orphans,
 }
 
-/// What this process calls root jobs that no other node will ever run again: no other process says the same.
+/// The name of this process for root jobs that no other node will ever run again: no other process uses the same.
 struct LocalRoots(AtomicU64);
 
 impl Default for LocalRoots {
@@ -149,26 +153,27 @@ impl Default for LocalRoots {
 #[derive(Default)]
 struct Absent {
     away: HashMap<DepartureId, AwayJob>,
-    /// Came back, and can be taken, the shallowest first; those that must stay in this process last.
+    /// Jobs that came back and can be taken, the shallowest first; jobs that must stay in this process are last.
     returned: BTreeSet<(u16, SlotRef)>,
-    /// Came back, and are for other nodes, the shallowest first.
+    /// Jobs that came back and are for other nodes, the shallowest first.
     held: BTreeMap<(u16, SlotRef), (JobId, Fingerprint)>,
     places: HashMap<SlotRef, AbsentPlace>,
-    /// Came back with a mark, and are not done. (One that is aborted stays until its slot is used by the next that comes back.)
+    /// Jobs that came back with a mark and are not done. (An aborted job stays until its slot is used by the next
+    /// job that comes back.)
     repairs: HashSet<SlotRef>,
-    /// How often all jobs were called home: what was about to leave then comes back too.
+    /// Number of times that all jobs were called home: jobs that were about to leave then come back too.
     called_home: u64,
 }
 
 struct AwayJob {
     slot: SlotRef,
     depth: u16,
-    /// As it was before.
+    /// The state in which the job was before it left.
     back: Back,
     fingerprint: Fingerprint,
 }
 
-/// What hangs on the record of an answered job.
+/// An answer in the record of its job, until the owner collects it.
 pub(super) struct Delivered {
     pub(super) answer: Answer,
     pub(super) fingerprint: Fingerprint,
@@ -186,7 +191,7 @@ impl Absent {
     }
 }
 
-/// Where in the books a job stands.
+/// The place of a job in the books.
 #[derive(Clone, Copy)]
 enum AbsentPlace {
     Away(DepartureId),
@@ -194,13 +199,13 @@ enum AbsentPlace {
     Held { depth: u16, back: Back },
 }
 
-/// Hosted jobs.
+/// The hosted jobs of this process: jobs of other nodes, each under its key.
 #[derive(Default)]
 struct HostedJobs {
     jobs: HashMap<HostedId, HostedJob>,
-    /// Keys of those that wait; some may be gone meanwhile.
+    /// Keys of the jobs that wait; a job may be gone meanwhile.
     queue: VecDeque<HostedId>,
-    /// Keys of those that are for other nodes; some may be gone meanwhile.
+    /// Keys of the jobs that are for other nodes; a job may be gone meanwhile.
     held: VecDeque<HostedId>,
 }
 
@@ -209,7 +214,7 @@ enum HostedJob {
     Held(Parcel),
     /// A worker is about to run it.
     Starting {
-        /// What its frame is to be told.
+        /// Flags that the job's frame gets when it starts, see [`flag`].
         flags: u32,
     },
     Running(FrameRef),
@@ -235,7 +240,7 @@ pub struct Gate {
     pool: Arc<Pool>,
 }
 
-/// Where the next job comes from.
+/// The source of the next job that leaves.
 #[derive(Clone, Copy)]
 enum TakeFrom {
     Deque(u32),
@@ -251,7 +256,7 @@ struct Leavers {
     most: u32,
     /// About how many there were.
     all: usize,
-    /// Some of them were held.
+    /// True if held jobs are among them: then the outside is told which are still held.
     had_held: bool,
     called_home: u64,
 }
@@ -261,7 +266,7 @@ struct Leaver {
     id: JobId,
     root: RootRun,
     back: Back,
-    /// Once the arguments are written.
+    /// The job as bytes, once the arguments are written.
     parcel: Option<Parcel>,
 }
 
@@ -349,14 +354,14 @@ impl Gate {
         haul
     }
 
-    /// Jobs that may leave.
+    /// Chooses jobs that may leave, at most `most` of them.
     fn choose(&self, most: u32) -> Leavers {
         let (pool, ledger) = (&*self.pool, &self.pool.ledger);
         let called_home = lock(&ledger.books).called_home;
-        // Before we look: what a worker publishes after that it tells.
+        // Set before the look: a worker that publishes after it tells.
         ledger.wanted.store(true, Ordering::Relaxed);
         fence(Ordering::SeqCst);
-        // Idle workers have been woken for hosted jobs that wait: those are as good as started.
+        // Idle workers have been woken for hosted jobs that wait: so many of these are as good as started.
         let spare = ledger
             .waiting
             .load(Ordering::Relaxed)
@@ -391,8 +396,9 @@ impl Gate {
         }
     }
 
-    /// Writes the arguments of those of which that has not been done, enters all in the books as away, and tells before
-    /// anybody else can do anything about it. What cannot be written stays, and if that is all, others are chosen.
+    /// Writes the arguments of the jobs where that has not been done, enters all jobs in the books as away, and tells
+    /// before any other thread can act on them. A job whose arguments cannot be written stays; if all stay, other jobs
+    /// are chosen.
     fn send_off(&self, mut leavers: Leavers, tell: impl FnOnce(Haul)) {
         let mut stayed = 0;
         loop {
@@ -465,7 +471,7 @@ impl Gate {
         }
     }
 
-    /// Nothing was found because what there was could not leave: workers tell when there is something else.
+    /// Asks the workers to tell when another job becomes public, after a take in which no chosen job could leave.
     fn want_more(&self) {
         self.pool.ledger.wanted.store(true, Ordering::Relaxed);
         fence(Ordering::SeqCst);
@@ -475,7 +481,7 @@ impl Gate {
         }
     }
 
-    /// Has this done soon, by a thread on which code of the user may panic, recurse and take long.
+    /// Leaves `run` to the clerk's thread, where code of the user may panic, recurse and take long.
     pub fn aside(&self, run: impl FnOnce() + Send + 'static) {
         self.pool.clerk.run(run);
     }
@@ -485,8 +491,8 @@ impl Gate {
         self.pool.clerk.run_ordered(run);
     }
 
-    /// Does this now, or, if offers are still being read and compared, after them: who sees a result has seen the offers
-    /// that came before it.
+    /// Runs `run` now, or, if offers are still being read and compared, after them: a node that sees a result has then
+    /// seen the offers that came before it.
     pub fn after_offers(&self, run: impl FnOnce(&Gate) + Send + 'static) {
         if self.pool.clerk.is_in_order() {
             return run(self);
@@ -502,7 +508,7 @@ impl Gate {
     }
 
     fn take_own(&self, limit: usize, jobs: &mut Vec<Leaver>) {
-        // Others take too, and some jobs cannot leave: then we look again, but not for ever.
+        // Other threads take too, and some jobs cannot leave: then the take looks again, but not for ever.
         let mut misses = 2 * self.pool.workers() + 4;
         while jobs.is_empty() && limit > 0 && misses > 0 {
             let Some((source, depth)) = self.pool.shallowest() else {
@@ -550,7 +556,7 @@ impl Gate {
                 let fits = level == depth && parent.is_none_or(|parent| parent == here);
                 fits.then_some((level, slot))
             }),
-            // One for each thief: which of them it was is to be known.
+            // Only one held job for each thief: if the thief dies, it is known which job was there.
             TakeFrom::Held if parent.is_none() => self.pool.take_held(),
             TakeFrom::Held => None,
         }
@@ -637,12 +643,12 @@ impl Gate {
         true
     }
 
-    /// What marked jobs find when they look themselves up.
+    /// Tells the workers what has changed among the orphans: marked jobs look themselves up there.
     pub fn orphan(&self, news: OrphanNews) {
         self.pool.ledger.orphans.learn(news);
     }
 
-    /// Nobody outside answers any more: jobs that are away come back, and nothing is claimed from now on.
+    /// No node outside answers any more: jobs that are away come back, and no orphan is claimed from now on.
     pub fn call_home(&self) {
         self.pool.ledger.orphans.forget();
         self.keep_roots(false);
@@ -655,9 +661,9 @@ impl Gate {
         }
     }
 
-    /// Gives a hosted job up: it stops at its next spawn or sync, and the results of finished children of the frames
-    /// that had not passed their sync yet are saved. Answered by [`Outside::saved`], or by [`Outside::done`] if it was
-    /// quicker.
+    /// Gives a hosted job up: the job stops at its next spawn or sync, and the results of finished children of the
+    /// frames that had not passed their sync yet are saved. Answered by [`Outside::saved`], or by [`Outside::done`] if
+    /// the job ended first.
     pub fn save_hosted(&self, key: HostedId) {
         if self.stop_hosted(key, flag::ABORT | flag::SAVE) {
             self.pool.tell(|outside| outside.saved(key, Vec::new()));
@@ -677,7 +683,7 @@ impl Gate {
         }
     }
 
-    /// From now on results of root jobs of `main` are told ([`Outside::root_result`]) before `main` sees them.
+    /// Orders that results of root jobs of `main` are told ([`Outside::root_result`]) before `main` sees them.
     ///
     /// Only of those that took a while.
     pub fn keep_roots(&self, keep: bool) {
@@ -762,8 +768,8 @@ impl Gate {
         self.pool.tell_held();
     }
 
-    /// Stops a hosted job: at its next spawn or sync, if it has started. It is answered all the same, perhaps with what
-    /// it was quicker with.
+    /// Stops a hosted job: at its next spawn or sync, if it has started. The job is answered all the same, with its
+    /// result if it ended first.
     pub fn abort_hosted(&self, key: HostedId) {
         if self.stop_hosted(key, flag::ABORT) {
             self.pool.tell(|outside| outside.done(key, Answer::Aborted));
@@ -797,7 +803,7 @@ impl Gate {
         false
     }
 
-    /// From now on `outside` is told what happens; first of all how many workers are idle.
+    /// Sets the listener that is told what happens from now on; first of all how many workers are idle.
     pub fn listen(&self, outside: Arc<dyn Outside>) {
         let ledger = &self.pool.ledger;
         *ledger
@@ -824,8 +830,8 @@ impl Gate {
         self.pool.hold_roots(false);
     }
 
-    /// What root jobs of this process are called that no other node will ever run again: the others know by it whose they
-    /// are, when this node is gone.
+    /// Sets the name under which this process runs root jobs that no other node will ever run again. When this node is
+    /// gone, the other nodes tell by that name whose root jobs they were.
     pub fn set_home(&self, home: Fingerprint) {
         let Fingerprint(bits) = home;
         self.pool.ledger.home.0.store(bits, Ordering::Relaxed);
@@ -919,7 +925,7 @@ enum HostedEnd {
     GivenUp(Vec<Saved>),
 }
 
-/// What a panic says, if it says anything.
+/// The text of a panic's payload, or a general sentence if the payload has no text.
 fn message(payload: &(dyn std::any::Any + Send)) -> &str {
     codec::message(payload).unwrap_or("a job panicked")
 }
@@ -927,7 +933,7 @@ fn message(payload: &(dyn std::any::Any + Send)) -> &str {
 /// A panic that has crossed from one node to another ends with the job that it began in.
 const OF_JOB: &str = " (job ";
 
-/// With the name of the job, unless it comes from a job further down, which has a name already.
+/// The text with the name of the job, unless the text comes from a job further down, which has a name already.
 fn named(text: &str, id: &JobId) -> String {
     match came_from_afar(text) {
         true => text.into(),
@@ -935,7 +941,7 @@ fn named(text: &str, id: &JobId) -> String {
     }
 }
 
-/// Has that panic come from another node?
+/// True if that panic has come from another node.
 pub(crate) fn came_from_afar(text: &str) -> bool {
     text.contains(OF_JOB)
 }
@@ -943,7 +949,7 @@ pub(crate) fn came_from_afar(text: &str) -> bool {
 impl Pool {
     // ------------------------------------------------------------- telling
 
-    /// Tells whoever stands outside.
+    /// Calls the listener outside, if there is any.
     pub(super) fn tell(&self, what: impl FnOnce(&dyn Outside)) {
         if !self.is_heard() {
             return;
@@ -971,19 +977,19 @@ impl Pool {
         }
     }
 
-    /// Something has become public, and a fence has passed since.
+    /// A job has become public, and a fence has passed since: tells the outside if a take waits for that.
     pub(super) fn tell_public(&self) {
         if self.is_wanted() && self.ledger.wanted.swap(false, Ordering::Relaxed) {
             self.tell(|outside| outside.public());
         }
     }
 
-    /// Has a take found too little, and nothing become public since?
+    /// True if a take has found too little, and no job has become public since.
     pub(super) fn is_wanted(&self) -> bool {
         self.ledger.wanted.load(Ordering::Relaxed)
     }
 
-    /// Must depths be noted?
+    /// True if depths must be noted.
     pub(super) fn has_gate(&self) -> bool {
         self.ledger.open.load(Ordering::Relaxed)
     }
@@ -999,12 +1005,12 @@ impl Pool {
         }
     }
 
-    /// What no other process says that it computes.
+    /// The name of this process for root jobs that no other process runs, see [`Gate::set_home`].
     pub(super) fn home(&self) -> Fingerprint {
         Fingerprint(self.ledger.home.0.load(Ordering::Relaxed))
     }
 
-    /// What nobody has ever computed: for a root job of `main` whose arguments cannot be serialized.
+    /// A fingerprint that no job has ever had: for a root job of `main` whose arguments cannot be serialized.
     pub(super) fn unrepeatable(&self) -> Fingerprint {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let Fingerprint(home) = self.home();
@@ -1014,7 +1020,7 @@ impl Pool {
 
     // ------------------------------------------------------------- what there is to take
 
-    /// Where the shallowest job is that can leave, and how deep it is; those first that are for other nodes.
+    /// The source and the depth of the shallowest job that can leave; jobs that are for other nodes go first.
     fn shallowest(&self) -> Option<(TakeFrom, u16)> {
         if self.holds_own() {
             return Some((TakeFrom::Held, 0));
@@ -1078,7 +1084,7 @@ impl Pool {
         Some(self.strike_held(&mut books, first))
     }
 
-    /// What is held there is not any more: the caller has it.
+    /// Strikes the held job at `place` off the books: from now on the caller has it.
     fn strike_held(&self, books: &mut Absent, place: (u16, SlotRef)) -> Found {
         books.held.remove(&place);
         self.ledger.held.fetch_sub(1, Ordering::Relaxed);
@@ -1146,7 +1152,7 @@ impl Pool {
         self.come_back_under(books, job, depth, back);
     }
 
-    /// One after the other, so that the last that is told is the last.
+    /// Tells the outside which jobs are held, one call after the other, so that the last list told is the newest.
     fn tell_held(&self) {
         if !self.is_heard() {
             return;
@@ -1200,7 +1206,7 @@ impl Pool {
         Some(Found { slot: slot.0, back })
     }
 
-    /// Did that job come back with a mark? It is done now.
+    /// True if that job came back with a mark. The job is done now, and its mark is struck off.
     pub(super) fn is_repaired(&self, job: &Slot) -> bool {
         lock(&self.ledger.books).repairs.remove(&SlotRef(job))
     }
@@ -1239,8 +1245,8 @@ impl Pool {
         }
     }
 
-    /// The job, which the caller has taken, is away from now on, and `tell` is told its token before anybody else can do
-    /// anything about it.
+    /// Enters a job, which the caller has taken, as away. `tell` gets the token of the job before any other thread can
+    /// act on it.
     pub(super) fn enter_away(
         &self,
         job: &Slot,
@@ -1281,7 +1287,7 @@ impl Pool {
             },
         );
         books.places.insert(slot, AbsentPlace::Away(token));
-        // Under the lock, so that whoever finds the entry finds the job away. Its owner perhaps waits for it.
+        // Under the lock, so that a thread that finds the entry finds the job away. Its owner perhaps waits for it.
         (token, job.enter(SlotState::Away))
     }
 
@@ -1310,8 +1316,8 @@ impl Pool {
         self.answer(slot, delivered);
     }
 
-    /// Owner: takes a job off the books, if it has come back, or is away and recalled for this reason. What is known of it,
-    /// if it was there: it and its arguments are the owner's again.
+    /// Owner: takes a job off the books, if it has come back, or is away or held and recalled for this reason. Gives its
+    /// state if it was there: the job and its arguments are the owner's again.
     pub(super) fn take_home(&self, slot: *const Slot, recall: Option<Recall>) -> Option<Back> {
         let slot = SlotRef(slot);
         let mut books = lock(&self.ledger.books);
@@ -1367,7 +1373,7 @@ impl Pool {
         None
     }
 
-    /// Up to so many hosted jobs that have not been started: the last one, and siblings of it.
+    /// Takes back up to `most` hosted jobs that have not been started: the last one, and siblings of it.
     fn unstart(&self, most: usize) -> Vec<Taken> {
         let mut jobs: Vec<Taken> = Vec::new();
         if most == 0 {
@@ -1402,7 +1408,7 @@ impl Pool {
         lock(&self.ledger.hosted).jobs.remove(&key);
     }
 
-    /// The pool has ended.
+    /// The pool has ended: refuses the hosted jobs that are held, and those that wait to be started.
     pub(super) fn refuse_hosted(&self) {
         while let Some(Taken::Hosted(key, _)) = self.unhold() {
             let answer = Answer::Refused("the pool has ended".into());

@@ -1,8 +1,8 @@
-//! Any number of children with one closure that delivers their results: what loops and places expand to.
+//! Any number of children with one closure that delivers their results: loops and places expand to it.
 //!
-//! The closure borrows the places from the first spawn to the sync, so nobody can read them in between. At the sync the jobs
-//! are turned round, so that they are popped in program order; each result is delivered as soon as it is there, in spawn
-//! order, so a program computes the same on one core as on a thousand.
+//! The closure borrows the places from the first spawn to the sync, so they cannot be read in between. At the sync the
+//! jobs are turned round, so that they are popped in program order; each result is delivered as soon as it is there, in
+//! spawn order, so a program computes the same on one core as on a thousand.
 
 use std::{
     cell::Cell,
@@ -21,24 +21,24 @@ use crate::job::{
     record::{Frame, Judge, Slot, flag},
 };
 
-/// What a group keeps of one statement that spawned: tickets and operands.
+/// The tickets and operands that a group keeps of one statement that spawned.
 ///
 /// # Safety
 /// `settle` and `try_settle` pop exactly [`Entry::jobs`] jobs, those that were pushed for the entry; `exchange` may exchange
 /// any two jobs of entries of the type.
 pub unsafe trait Entry<'s> {
-    /// What the closure gets: results and operands.
+    /// The results and operands that the closure gets.
     type Done;
-    /// What the jobs have in common.
+    /// How alike the jobs of an entry are.
     const JOBS: Jobs;
 
     /// How many jobs belong to it.
     fn jobs(&self) -> usize;
 
-    /// Exchanges two jobs.
+    /// Exchanges the places of two jobs.
     ///
     /// # Safety
-    /// They belong to entries of this type, are the caller's alone, and have not begun.
+    /// The two jobs belong to entries of this type, are the caller's alone, and have not begun.
     #[inline(always)]
     unsafe fn exchange(a: &Slot, b: &Slot) {
         // SAFETY: the caller's promise.
@@ -57,33 +57,33 @@ pub unsafe trait Entry<'s> {
     /// The entry's children are the youngest of the scope, and stand as `stands` says.
     unsafe fn try_settle(self, scope: &Scope<'_>, stands: Stands) -> Option<Self::Done>;
 
-    /// Did a speculative call fail?
+    /// True if a speculative call failed.
     fn failed(_: &Self::Done) -> bool {
         false
     }
 }
 
-/// What the jobs of entries have in common.
+/// How alike the jobs of several entries are: alike jobs are exchanged faster.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Jobs {
-    /// There are none.
+    /// No jobs at all.
     None,
-    /// Their function.
+    /// Jobs of one and the same function.
     Alike,
-    /// Nothing.
+    /// Jobs of different functions.
     Mixed,
 }
 
-/// In which order jobs stand in their slots.
+/// The order in which jobs stand in their slots.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Stands {
     /// The first in program order is the youngest.
     Turned,
-    /// The last is.
+    /// The last in program order is the youngest.
     AsPushed,
 }
 
-/// A child in a group. Which one it is follows from the order, so that a loop keeps nothing but its jobs.
+/// A child in a group. Its number follows from the order, so that a loop keeps nothing but its jobs.
 #[must_use]
 pub struct Ticket<F>(PhantomData<fn() -> F>);
 
@@ -95,12 +95,12 @@ pub struct Spec<T>(pub T);
 #[must_use]
 pub struct Keep<O>(pub O);
 
-/// One of several statements.
+/// An entry of one of several statements that spawn.
 #[must_use]
 pub enum Either<A, B> {
-    /// The first.
+    /// An entry of the first statement.
     A(A),
-    /// One of the others.
+    /// An entry of another statement.
     B(B),
 }
 
@@ -244,7 +244,7 @@ unsafe impl<'s, A: Entry<'s>, B: Entry<'s>> Entry<'s> for Either<A, B> {
     }
 }
 
-/// What the jobs of a tuple of entries have in common.
+/// How alike the jobs of a tuple of entries are.
 const fn jobs_of(parts: &[Jobs]) -> Jobs {
     let (mut all, mut at) = (Jobs::None, 0);
     while at < parts.len() {
@@ -320,9 +320,10 @@ tuple_of_entries!(A a, B b, C c, D d, E e, F f; f e d c b a);
 tuple_of_entries!(A a, B b, C c, D d, E e, F f, G g; g f e d c b a);
 tuple_of_entries!(A a, B b, C c, D d, E e, F f, G g, H h; h g f e d c b a);
 
-/// What a group keeps in memory: the closure, and what is not touched as long as all goes the usual way.
+/// The part of a group that stays in memory: the closure, and fields that are not touched as long as all goes the usual
+/// way.
 ///
-/// It stands apart from [`Group`] because a landing pad takes its address: a variable whose address is taken cannot live in a
+/// Apart from [`Group`] because a landing pad takes its address: a variable whose address is taken cannot live in a
 /// register.
 pub struct Delivery<'s, E: Entry<'s>, D: FnMut(E::Done), O: Order = InOrder> {
     deliver: D,
@@ -330,7 +331,7 @@ pub struct Delivery<'s, E: Entry<'s>, D: FnMut(E::Done), O: Order = InOrder> {
     order: PhantomData<O>,
     /// A speculative call that failed before the sync, when the slots ran out.
     failed: Option<Box<E::Done>>,
-    /// Invariant: see [`Child`](super::Child).
+    /// Invariant in `'s`, for the reason given at [`Child`](super::Child).
     borrows: PhantomData<Cell<&'s ()>>,
 }
 
@@ -355,8 +356,8 @@ impl<'s, E: Entry<'s>, D: FnMut(E::Done), O: Order> Delivery<'s, E, D, O> {
         }
     }
 
-    /// On the way out of the function, or unwinding, or where the slots run out: whatever is pending is settled and
-    /// delivered; or stopped, where nobody wants it any more.
+    /// Settles and delivers all pending children on the way out of the function, or unwinding, or where the slots run
+    /// out; or stops them, where they are not wanted any more.
     #[cold]
     #[inline(never)]
     fn complete(&mut self, base: *const Slot, frame: &Frame, stands: Stands) {
@@ -412,8 +413,8 @@ impl<'s, E: Entry<'s>, D: FnMut(E::Done), O: Order> Delivery<'s, E, D, O> {
     }
 }
 
-/// Turns the jobs round that nobody has stolen. Their entries are split off from those of which a job has been stolen, which
-/// are older.
+/// Turns the jobs round that have not been stolen. Their entries are split off from those of which a job has been
+/// stolen, which are older.
 fn turn_youngest<'s, E: Entry<'s>>(
     entries: &mut Vec<E>,
     scope: &Scope<'_>,
@@ -497,9 +498,9 @@ impl<E> Drop for Entries<E> {
     }
 }
 
-/// See the module's documentation.
+/// Any number of spawned children with one closure for their results; see the module's documentation.
 ///
-/// Nothing here is passed by reference to a function that is not inlined: a group of a hot loop lives in registers.
+/// No part of a group is passed by reference to a function that is not inlined: a group of a hot loop lives in registers.
 pub struct Group<'g, 's, E: Entry<'s>, D: FnMut(E::Done), O: Order = InOrder> {
     scope: &'g Scope<'g>,
     base: *const Slot,
@@ -593,7 +594,7 @@ impl<'g, 's, E: Entry<'s>, D: FnMut(E::Done), O: Order> Group<'g, 's, E, D, O> {
         }
     }
 
-    /// Turns the children round. False if one of them has been stolen: nothing is turned then.
+    /// Turns the children round. False if any of them has been stolen: then none is turned.
     #[inline(always)]
     fn turn(&self) -> bool {
         let (base, head) = (self.base, self.scope.head.get());
@@ -635,14 +636,15 @@ impl<'g, 's, E: Entry<'s>, D: FnMut(E::Done), O: Order> Group<'g, 's, E, D, O> {
 
 /// Does it matter in which order children run, and results are delivered?
 pub trait Order {
-    /// It does not: the youngest job is popped first, as it stands, and its result delivered at once.
+    /// True if the order does not matter: the youngest job is popped first, as it stands, and its result delivered at
+    /// once.
     const ANY: bool;
 }
 
-/// It does: program order.
+/// Order matters: children run and are delivered in program order.
 pub struct InOrder;
 
-/// It does not.
+/// Order does not matter: children are popped and delivered as they stand.
 pub struct AnyOrder;
 
 impl Order for InOrder {
@@ -658,23 +660,23 @@ impl Order for AnyOrder {
 /// The sum of unsigned numbers is the same in any order, and so is whether it overflows; that of signed numbers may
 /// overflow on the way in one order and not in another, and floats round.
 pub trait Accumulate {
-    /// For `+=`.
+    /// The order that `+=` needs.
     type Sum: Order;
-    /// For `|=`, `&=` and `^=`.
+    /// The order that `|=`, `&=` and `^=` need.
     type Bits: Order;
-    /// Its order, as a value.
+    /// The value of `Sum`, for inference.
     fn sum(&self) -> Self::Sum;
-    /// Its order, as a value.
+    /// The value of `Bits`, for inference.
     fn bits(&self) -> Self::Bits;
 }
 
 /// The order for all other types. Method look-up tries [`Accumulate`] first, which needs one `&` less.
 pub trait AccumulateInOrder {
-    /// Program order.
+    /// Program order, for `+=`.
     fn sum(&self) -> InOrder {
         InOrder
     }
-    /// Program order.
+    /// Program order, for bit operations.
     fn bits(&self) -> InOrder {
         InOrder
     }
@@ -684,7 +686,7 @@ pub trait AccumulateInOrder {
 pub struct Place<T>(PhantomData<T>);
 
 impl<T> Place<T> {
-    /// The place's.
+    /// The type of the given place.
     #[inline(always)]
     pub fn of(_: &T) -> Place<T> {
         Place(PhantomData)

@@ -2,14 +2,14 @@
 //!
 //! * [`deque`](self): the split deque, positions only (loom tests beside it).
 //! * `thread`: a worker: looking for work, running what was stolen, waiting at a sync.
-//! * `scope`: what an invocation does: spawn, sync, call; the guards that keep borrows sound.
+//! * `scope`: an invocation and its children: spawn, sync, call; the guards that keep borrows sound.
 //! * `group`: any number of children with one closure that delivers their results in spawn order.
 //! * `pool`: the threads of a pool, how they sleep, how root jobs come in.
-//! * `advice`: what is told of calls that run in sequence by accident.
+//! * `advice`: warnings about calls that run in sequence by accident.
 //! * `root`: root jobs, and what `main` has on top of them.
 //! * `gate`: the narrow door through which jobs leave and enter the process as bytes.
 //! * `clerk`: a thread with a worker's stack for code of the user that the network thread would have to run otherwise.
-//! * `save`: what is left of a job that is given up.
+//! * `save`: the results that are left of a job that is given up.
 //! * `repair`: marked jobs, which look themselves up among the orphans before they run.
 //!
 //! Knows nothing of nodes. Together with `job/record.rs` the only unsafe code of Satin.

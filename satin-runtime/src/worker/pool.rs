@@ -33,10 +33,10 @@ use crate::{
     observe::Figures,
 };
 
-/// What the threads of a pool share.
+/// The state that the threads of a pool share.
 pub(crate) struct Pool {
     workers: Vec<*mut Worker>,
-    /// Keeps the workers' memory.
+    /// Keeps the workers' memory alive.
     _areas: Vec<Area>,
     /// No other pool of this process has it.
     pub(super) number: u64,
@@ -47,7 +47,7 @@ pub(crate) struct Pool {
     /// Workers that have found nothing for a while.
     idle: CachePadded<AtomicU32>,
     ended: AtomicBool,
-    /// Has anybody ever been aborted? Until then nobody looks for it.
+    /// True once any job has been aborted. Until then no worker looks for it.
     aborted: AtomicBool,
     pub(super) ledger: Ledger,
     pub(super) clerk: Clerk,
@@ -61,16 +61,16 @@ unsafe impl Sync for Pool {}
 // SAFETY: as above.
 unsafe impl Send for Pool {}
 
-/// What a sleeping worker can be woken for.
+/// The events that a sleeping worker can be woken for.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Awaits {
-    /// Anything.
+    /// Any work.
     Work,
-    /// Its own job, above all; it starts no root job meanwhile.
+    /// The end of its own job, above all; the worker starts no root job meanwhile.
     Job,
 }
 
-/// Counts the pools of this process.
+/// Number of pools that this process has made.
 static NUMBER: AtomicU64 = AtomicU64::new(0);
 
 impl Pool {
@@ -138,7 +138,7 @@ impl Pool {
         }
     }
 
-    /// A flag has been raised in some frame: everybody looks up.
+    /// A flag has been raised in a frame: makes every worker look up.
     pub(super) fn announce_abort(&self) {
         self.aborted.store(true, Ordering::Relaxed);
         fence(Ordering::SeqCst);
@@ -184,13 +184,14 @@ impl Pool {
         self.tell_idle();
     }
 
-    /// Wakes everybody: the first sleeper may be one that cannot run it, as one that waits for its own job no root job.
+    /// Wakes all workers: the first sleeper may be unable to run the task, as a worker that waits for its own job can run
+    /// no root job.
     pub(super) fn wake_all_for_task(&self) {
         fence(Ordering::SeqCst);
         self.sleep.wake(u64::MAX);
     }
 
-    /// Wakes one: whoever is in the list can run what is not a root job.
+    /// Wakes a worker: each in the list can run any task that is not a root job.
     pub(super) fn wake_for_any_task(&self) {
         fence(Ordering::SeqCst);
         self.sleep.wake(1);
@@ -247,19 +248,19 @@ pub enum StartError {
         "cannot reserve 4 GiB of address space per worker (is there a `ulimit -v`?): {0}; fewer threads (SATIN_THREADS) need less, or raise the limit"
     )]
     Area(std::io::Error),
-    /// No thread.
+    /// The system starts no thread with such a stack.
     #[error(
         "cannot start a worker with a stack of {stack_mib} MiB: {source}; fewer threads (SATIN_THREADS) or smaller stacks (SATIN_STACK) need less"
     )]
     Thread {
-        /// What was asked for.
+        /// The size that was asked for, in MiB.
         stack_mib: usize,
-        /// What the system said.
+        /// The system's error.
         source: std::io::Error,
     },
 }
 
-/// Has this process made a pool of its own accord?
+/// True if this process has made a pool of its own accord.
 static MADE: AtomicBool = AtomicBool::new(false);
 
 impl Workers {
@@ -295,7 +296,7 @@ impl Workers {
         Ok(workers)
     }
 
-    /// What names this pool in this process.
+    /// The number of this pool, unique in this process.
     pub(crate) fn number(&self) -> u64 {
         self.pool.number
     }
@@ -313,13 +314,13 @@ impl Workers {
         Gate::of(&self.pool)
     }
 
-    /// Number of workers.
+    /// Number of workers in the pool.
     #[must_use]
     pub fn threads(&self) -> usize {
         self.pool.workers.len()
     }
 
-    /// What each worker has counted so far.
+    /// The counters of each worker so far.
     #[must_use]
     pub fn figures(&self) -> Vec<Figures> {
         self.pool
@@ -378,7 +379,8 @@ impl Drop for Workers {
     }
 }
 
-/// This process was to be a node of a pool, and is none: without a word each node would run the program alone.
+/// The settings ask for a node of a pool, and this process is none: without the error each node would run the program
+/// alone.
 #[derive(Debug, thiserror::Error)]
 #[error(
     "{0} asks for a node of a pool, but this program has called a spawnable function without being one. Begin `main` with \
@@ -422,9 +424,9 @@ pub(crate) fn current_pool() -> (u64, usize) {
 /// Names a root job in this process.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct RootKey {
-    /// Of the pools of this process.
+    /// The number of the pool, unique in this process.
     pub pool: u64,
-    /// Of the root jobs of that pool, and of those of other nodes.
+    /// The name of the root job, among those of that pool and of other nodes.
     pub name: RootName,
 }
 
@@ -443,7 +445,7 @@ fn here<'w>() -> Option<&'w Worker> {
     unsafe { WORKER.get().as_ref() }
 }
 
-/// Which root job the job that runs on this thread belongs to, wherever it was spawned; `None` outside of jobs.
+/// The root job that the job on this thread belongs to, wherever that was spawned; `None` outside of jobs.
 #[inline]
 #[must_use]
 pub fn current_root() -> Option<RootKey> {
@@ -459,7 +461,7 @@ pub fn current_job() -> Option<JobId> {
     here()?.around_here()
 }
 
-/// Passes on that the job on this thread has improved a bound, if anybody listens: else `offer` is not called.
+/// Passes on that the job on this thread has improved a bound, if the gate has a listener: else `offer` is not called.
 pub fn offer(offer: impl FnOnce() -> Option<Offer>) {
     if let Some(worker) = here()
         && worker.pool().is_heard()
@@ -469,27 +471,27 @@ pub fn offer(offer: impl FnOnce() -> Option<Offer>) {
     }
 }
 
-/// Who is told when root jobs end.
+/// Functions to call when root jobs end.
 #[derive(Clone, Copy)]
 pub struct RootWatch {
-    /// The root job has its result; nobody outside of the pool knows it yet.
+    /// The root job has its result; outside of the pool it is not known yet.
     pub ended: fn(RootKey),
-    /// Its caller, the calling thread, is about to go on.
+    /// The caller of the root job, on the calling thread, is about to go on.
     pub returned: fn(RootKey),
 }
 
 pub(super) static ROOT_WATCH: OnceLock<RootWatch> = OnceLock::new();
 
-/// From now on `watch` is told of all root jobs of this process. There is only one such.
+/// Sets the only watcher of this process, which is told of all its root jobs from now on.
 pub fn watch_roots(watch: RootWatch) {
     ROOT_WATCH.get_or_init(|| watch);
 }
 
-/// True while somebody looks for work: a worker of this pool that has nothing to do, or another node. Then it pays to
+/// True while there is a demand for work: a worker of this pool that has nothing to do, or another node. Then it pays to
 /// split further; otherwise a job may as well go sequential.
 ///
-/// Costs little more than two loads. Outside of jobs it asks for the pool that a call would go to; false if
-/// there is none yet.
+/// Costs little more than two loads. Outside of jobs the question goes to the pool that a call would go to; false
+/// if there is none yet.
 #[must_use]
 pub fn hungry() -> bool {
     let asked = |pool: &Pool| {
@@ -507,10 +509,10 @@ pub fn hungry() -> bool {
 /// Calls a spawnable function from ordinary code and waits for its result: a root job, or, within a job, a nested
 /// entry, which stays in this process.
 ///
-/// Where it is called from is told, once, if that makes the program sequential: see `advice`.
+/// A warning names the place of the call, once, if such calls make the program sequential: see `advice`.
 ///
 /// # Panics
-/// With the panic of the job.
+/// Panics with the panic of the job.
 #[track_caller]
 pub fn enter<'s, P: Prepared<'s>>(call: P) -> P::Out {
     let place = Location::caller();

@@ -1,9 +1,9 @@
-//! Marked jobs: those that may have been run before, in whole or in part, by a node that is gone.
+//! Marked jobs: jobs that may have been run before, in whole or in part, by a node that is gone.
 //!
-//! A marked job looks itself up among the orphans before it runs, and so does each child it spawns: what somebody still
-//! has is claimed there instead of being run again. Where nothing is at or below a job the mark is dropped, and
-//! everything is as if nothing had happened. Nobody else looks anything up. `worker/README.md` tells how the deque is
-//! kept out of it.
+//! A marked job looks itself up among the orphans before it runs, and so does each child it spawns: a result that another
+//! node still has is claimed there instead of being computed again. Where nothing is at or below a job the mark is
+//! dropped, and the job runs as usual. No unmarked job looks anything up. `worker/README.md` tells how the deque is kept
+//! out of all that.
 
 use std::sync::{PoisonError, RwLock, RwLockReadGuard};
 
@@ -19,14 +19,14 @@ use crate::job::{
     record::{Frame, STAYS, Slot, flag},
 };
 
-/// What the workers know of the orphan table: each marked job reads it, and the node writes.
+/// The orphan table as far as the workers know it: each marked job reads here, and the node writes.
 #[derive(Default)]
 pub(super) struct Orphans(RwLock<KnownOrphans>);
 
 #[derive(Default)]
 struct KnownOrphans {
     index: OrphanIndex,
-    /// Nobody would answer a claim any more.
+    /// True if no node would answer a claim any more.
     closed: bool,
 }
 
@@ -38,7 +38,7 @@ impl Orphans {
         }
     }
 
-    /// From now on there are none.
+    /// Forgets all orphans: from now on there are none.
     pub(super) fn forget(&self) {
         *self.0.write().unwrap_or_else(PoisonError::into_inner) = KnownOrphans {
             index: OrphanIndex::default(),
@@ -80,13 +80,13 @@ impl Orphans {
     }
 }
 
-/// What becomes of a job that is about to run.
+/// The answer of a look-up for a job that is about to run.
 pub(super) enum LookUp {
-    /// It is away, or held for others, and no more the caller's: neither slot nor parent may be touched.
+    /// The job is away, or held for others, and no longer the caller's: neither slot nor parent may be touched.
     Elsewhere,
     Run {
         marked: bool,
-        /// Where it stands in the tree, if that was asked: its children need not ask again.
+        /// The job's place in the tree, if that was asked: its children need not ask again.
         place: Option<(JobId, RootRun)>,
     },
 }
@@ -134,8 +134,8 @@ impl Pool {
         }
     }
 
-    /// A job that has taken down nodes before is for others, unless they have been asked already; from some number on it is
-    /// for nobody. True if it is not the caller's any more.
+    /// Holds a job that has taken down nodes before for other nodes, unless they have been asked already; after too many
+    /// crashes gives the job up. True if the job is not the caller's any more.
     fn hold_if_deadly(&self, job: &Slot, id: &JobId, root: RootRun, history: History) -> bool {
         let orphans = &self.ledger.orphans;
         if !self.is_heard() || !orphans.is_suspect(id) {
@@ -181,7 +181,7 @@ impl Pool {
                 held: false,
             };
             self.enter_away(job, depth, back, fingerprint, |token| {
-                // Before anybody can recall it: who stands outside hears of the claim first.
+                // Before any thread can recall the job: the outside hears of the claim first.
                 self.tell(|outside| outside.claimed(token, parcel));
             });
         });
@@ -200,7 +200,7 @@ pub(super) fn depth_of(job: &Slot, id: &JobId) -> u16 {
 }
 
 impl Worker {
-    /// What becomes of a job that this worker has taken to run it?
+    /// Looks up a job that this worker has taken to run, and tells what becomes of it.
     pub(super) fn examine(&self, job: &Slot, back: Back) -> LookUp {
         self.pool().examine(self, job, back)
     }
@@ -255,7 +255,7 @@ impl Worker {
         if here == frame {
             return true;
         }
-        // It was called, not spawned, below a marked one, and is asked for the first time.
+        // Called, not spawned, below a marked invocation, and asked for the first time.
         // SAFETY: the invocation runs.
         let called = unsafe { &*frame };
         let clear = self

@@ -1,7 +1,7 @@
 //! Root jobs: calls of spawnable functions from ordinary code, whose callers wait.
 //!
-//! Those of `main`'s thread have more to them: `main` is run from the start by another node when this one is gone, so its
-//! calls are numbered in order, their results are kept elsewhere before `main` sees them, and they can be stopped.
+//! Root jobs of `main`'s thread have more to them: `main` is run from the start by another node when this node is gone,
+//! so its calls are numbered in order, their results are kept elsewhere before `main` sees them, and they can be stopped.
 
 use std::{
     cell::Cell,
@@ -29,7 +29,8 @@ use crate::job::{
     record::{Aborted, Cx, Frame, Payload, Slot, flag},
 };
 
-/// Results of `main`'s root jobs that took less are not kept: they are made again as quickly.
+/// Results of `main`'s root jobs that took less time are not kept: they are made again as quickly. Too short: short root
+/// jobs wait for their copies. Too long: a new master computes long root jobs again.
 const WORTH_KEEPING: Duration = Duration::from_millis(50);
 
 thread_local! {
@@ -56,7 +57,7 @@ pub fn as_main<R>(main: impl FnOnce() -> R) -> R {
 pub(super) struct QueuedRoot {
     task: *const (),
     run: unsafe fn(*const (), &Worker, *const Slot),
-    /// For those of `main`: ends it unrun.
+    /// For root jobs of `main`: ends the job unrun.
     refuse: Option<unsafe fn(*const ())>,
 }
 
@@ -70,7 +71,7 @@ impl QueuedRoot {
     }
 }
 
-/// What its caller waits for.
+/// The bell that the caller of a root job waits for.
 struct Bell {
     rung: AtomicBool,
     unparker: Unparker,
@@ -91,24 +92,24 @@ pub(super) struct MainCalls(Mutex<MainCallsState>);
 struct MainCallsState {
     /// The number of the next.
     next: u32,
-    /// There was a `main` before this one.
+    /// True if another node has run `main` before: then root jobs are marked.
     marked: bool,
-    /// Until it begins again, all its calls unwind.
+    /// True while `main` is stopped: until it begins again, all its calls unwind.
     stopped: bool,
     /// Results are to be kept elsewhere before it sees them.
     keep: bool,
     running: Option<FrameRef>,
-    /// Has its result, which nobody else has yet.
+    /// The root job that has its result, while no other node has kept that yet.
     unkept: Option<(RootRun, Arc<Bell>)>,
 }
 
 /// How a root job of `main` ended.
 enum RootEnd {
-    /// Its caller may go on.
+    /// The caller may go on.
     Over,
-    /// Its caller goes on once somebody has kept this. The task is the caller's already.
+    /// The caller goes on once another node has kept this result. The task is the caller's already.
     ToKeep(Saved),
-    /// It was stopped, and this is left.
+    /// The job was stopped; these results of finished children are left.
     Stopped(Vec<Saved>),
 }
 
@@ -227,7 +228,7 @@ impl Pool {
         self.tell(|outside| outside.yielded(Vec::new()));
     }
 
-    /// Those that nobody has started.
+    /// Refuses the queued root jobs of `main`.
     fn refuse_roots_of_main(&self) {
         let mut others = Vec::new();
         while let Some(root) = self.roots.pop() {
@@ -262,9 +263,9 @@ struct RootTask<'s, F: Function> {
     result: Cell<Option<Result<F::Out, Payload>>>,
     number: Cell<u32>,
     is_main: bool,
-    /// Once it has begun.
+    /// The name under which the job was told to have begun; `None` before.
     begun: Cell<Option<RootRun>>,
-    /// It waited until its result was kept: its caller tells the rest.
+    /// True if the job waited until its result was kept: then the caller tells the outside that the job has finished.
     was_kept: Cell<bool>,
     bell: Arc<Bell>,
 }
@@ -324,7 +325,7 @@ pub(super) fn enter_root<'s, P: Prepared<'s>>(call: P, place: CallSite) -> P::Ou
     if is_stopped {
         raise_abort();
     }
-    // Of a node in a pool of several, others may have taken jobs: that is not counted here.
+    // If this is a node in a pool of several, other nodes may have taken jobs: those are not counted here.
     let run = Waiting {
         took: began.elapsed(),
         had_helpers: pool.workers() > 1 && !pool.is_heard(),
@@ -342,7 +343,7 @@ pub(super) fn enter_root<'s, P: Prepared<'s>>(call: P, place: CallSite) -> P::Ou
 }
 
 /// # Safety
-/// `task` points to a `RootTask<F>` whose owner waits, and which nobody runs.
+/// `task` points to a `RootTask<F>` whose owner waits, and which no thread runs.
 unsafe fn refuse_root<F: Function>(task: *const ()) {
     // SAFETY: the caller's promise.
     let task = unsafe { &*task.cast::<RootTask<'_, F>>() };
@@ -353,14 +354,15 @@ unsafe fn refuse_root<F: Function>(task: *const ()) {
 }
 
 /// # Safety
-/// `task` points to a `RootTask<F>` whose owner waits, and which nobody else runs.
+/// `task` points to a `RootTask<F>` whose owner waits, and which no other thread runs.
 unsafe fn run_root<F: Function>(task: *const (), worker: &Worker, head: *const Slot) {
     let at = task;
     // SAFETY: the caller's promise.
     let task = unsafe { &*task.cast::<RootTask<'_, F>>() };
     let (pool, number) = (worker.pool(), task.number.get());
     let args = task.args.take().expect("a root job runs once");
-    // Whatever its size: facts about this root job are known by it, and must not be taken for those of another input.
+    // Fingerprinted whatever the arguments' size: facts about this root job are known by the fingerprint, and must not be
+    // taken for those of another input.
     let print = (task.is_main && pool.is_heard())
         .then(|| function::fingerprint_of_all::<F>(&args))
         .flatten();
@@ -389,7 +391,7 @@ unsafe fn run_root<F: Function>(task: *const (), worker: &Worker, head: *const S
     let run = || {
         let args = F::Kinds::relend(&mut held);
         if marked {
-            // It looks itself up like any other job that is spawned again.
+            // A child of its own root frame, so that the job looks itself up like any other job that is spawned again.
             let call = Call::<F>::new(args);
             let place = Scope::of_root(head, frame, number);
             place.spawn(place.plan(call)).sync()

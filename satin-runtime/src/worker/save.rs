@@ -1,9 +1,9 @@
-//! What is left of a job that is given up: the results of children that were finished, but whose sync it had not passed.
+//! The remains of a job that is given up: the results of children that were finished, but whose sync it had not passed.
 //!
 //! A result can be used again only with the fingerprint of the arguments that it was computed from, and those can be
-//! hashed only before the job runs. For what other nodes computed it is known. What other workers of this process
-//! steal is hashed on the way, near the top of the tree, if there are other nodes at all: there a steal is rare and its
-//! result worth much. What an invocation runs by itself, inside its sync, is not saved.
+//! hashed only before the job runs. The fingerprints of jobs on other nodes are known. A job that another worker of this
+//! process steals is hashed on the way, near the top of the tree, if there are other nodes at all: there a steal is rare
+//! and its result worth much. Jobs that an invocation runs by itself, inside its sync, are not saved.
 
 use super::{
     gate::Delivered,
@@ -14,7 +14,8 @@ use crate::job::{
     record::{Frame, Slot, flag},
 };
 
-/// So many levels below a root or hosted job are recorded.
+/// Levels below a root or hosted job whose fingerprints are recorded. Too small: little can be saved. Too large: every
+/// theft hashes its arguments.
 const RECORDED_LEVELS: usize = 6;
 
 /// The invocation's children are to stop: are their results to be saved? The innermost that stops them decides.
@@ -79,7 +80,7 @@ fn save(job: &Slot, fingerprint: Fingerprint, answer: Answer) {
 }
 
 impl Worker {
-    /// What a job computes that this worker has taken and is about to run, if that may be asked later.
+    /// The fingerprint of a job that this worker has taken and is about to run, if another node may ask for it later.
     pub(super) fn print_to_record(&self, job: &Slot) -> Option<Fingerprint> {
         if !self.pool().is_heard() || !is_near_the_top(job.parent.get()) {
             return None;

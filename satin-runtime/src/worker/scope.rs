@@ -1,5 +1,5 @@
-//! What an invocation does with its children: spawn, sync, call. Almost everything here is inlined into user code, so
-//! what is passed to functions that are not is passed by value: a `Scope` then lives in registers.
+//! An invocation and its children: spawn, sync, call. Almost everything here is inlined into user code, so values that go
+//! to functions which are not inlined are passed by value: a `Scope` then lives in registers.
 
 use std::{
     cell::Cell,
@@ -47,8 +47,8 @@ impl<'f> Scope<'f> {
         self.frame
     }
 
-    /// Gives a call its place among the children of this invocation: they are numbered in program order, whichever is
-    /// pushed first.
+    /// Gives a call its number among the children of this invocation: they are numbered in program order, in whatever
+    /// order they are pushed.
     #[inline(always)]
     pub fn plan<'s, P: Prepared<'s>>(&self, call: P) -> Planned<P> {
         let index = self.next.get();
@@ -89,7 +89,7 @@ impl<'f> Scope<'f> {
         }
     }
 
-    /// The scope again, in a function that was not inlined into it. Nothing is spawned from it.
+    /// The scope again, in a function that was not inlined into it. No child is spawned from it.
     pub(super) fn resumed(head: *const Slot, frame: &'f Frame) -> Scope<'f> {
         Scope {
             head: Cell::new(head),
@@ -112,14 +112,14 @@ impl<'f> Scope<'f> {
             && worker.look_after_push(slot.wrapping_add(1), self.frame)
     }
 
-    /// Where the next child will be pushed.
+    /// The position of the next child.
     #[inline(always)]
     #[must_use]
     pub fn position(&self) -> Position {
         Position(self.head.get())
     }
 
-    /// Creates a child without waiting for it. Those that are created so are synced youngest first.
+    /// Creates a child without waiting for it. Such children are synced youngest first.
     #[inline(always)]
     pub fn spawn<'s, P: Prepared<'s>>(&self, planned: Planned<P>) -> Child<'_, 's, P::Function> {
         self.guarded(self.position(), planned, None)
@@ -234,7 +234,7 @@ impl<'f> Scope<'f> {
         }
     }
 
-    /// Has a child failed, so that the others have been stopped?
+    /// True if a child has failed, so that the others have been stopped.
     #[inline]
     pub fn cancelled(&self) -> bool {
         self.frame.has(flag::ABORT)
@@ -255,7 +255,7 @@ pub struct Position(pub(super) *const Slot);
 /// Turns the jobs from `first` to before `past` round.
 ///
 /// # Safety
-/// They are the caller's alone, and `exchange` may exchange any two of them.
+/// The jobs are the caller's alone, and `exchange` may exchange any two of them.
 #[inline(always)]
 pub(super) unsafe fn turn(
     mut first: *const Slot,
@@ -282,14 +282,14 @@ pub(super) struct Pushed {
 
 /// A spawned child, to be synced when it is the youngest: see [`Scope::turn`].
 ///
-/// `'s` are the borrows in its arguments: they last until the guard is gone. Dropping it on the way out of the function
-/// runs the child to its end; dropping it while unwinding stops the child, and waits until it has stopped.
+/// `'s` are the borrows in its arguments: they last until the guard is gone. Dropping the guard on the way out of the
+/// function runs the child to its end; dropping it while unwinding stops the child, and waits until it has stopped.
 #[must_use]
 pub struct Child<'c, 's, F: Function> {
     frame: &'c Frame,
     head: &'c Cell<*const Slot>,
-    /// It stands here or above. Dropped early, it settles whatever does: where children are turned round its own place may
-    /// be that of a sibling, and the sibling's borrows end with it.
+    /// The child stands here or above. A guard that is dropped early settles every job from here on: where children are
+    /// turned round its own place may be that of a sibling, and the sibling's borrows end with it.
     base: *const Slot,
     index: u32,
     /// Invariant in `'s`: with a covariant guard, racy programs would compile.
@@ -301,7 +301,7 @@ impl<F: Function> Child<'_, '_, F> {
     /// Waits for the child and gives its result.
     ///
     /// # Panics
-    /// With the panic of the child.
+    /// Panics with the panic of the child.
     #[inline(always)]
     pub fn sync(self) -> F::Out {
         let pushed = self.pushed();
@@ -357,7 +357,7 @@ pub(super) fn settle(slot: *const Slot, frame: *const Frame) -> bool {
 /// Runs the youngest job in place of its slot.
 ///
 /// # Safety
-/// The slot holds a job of `F` that is the caller's, and that nobody will settle again.
+/// The slot holds a job of `F` that is the caller's, and that is not settled again.
 #[inline(always)]
 pub(super) unsafe fn run_here<F: Function>(pushed: Pushed, frame: *const Frame) -> F::Out {
     let Pushed { slot, index } = pushed;
@@ -452,7 +452,7 @@ impl Pushed {
     /// The youngest job, found by its position alone.
     ///
     /// # Safety
-    /// There is one below `head`.
+    /// A job stands in the slot below `head`.
     #[inline(always)]
     pub(super) unsafe fn below(head: *const Slot) -> Pushed {
         let slot = head.wrapping_sub(1);

@@ -1,8 +1,9 @@
 //! How workers sleep, and who wakes them.
 //!
-//! A worker that finds nothing enters the list, asks every other worker, looks once more, and parks. The request it
-//! leaves behind makes the next spawn anywhere publish and wake it. Whoever publishes looks at the list after
-//! a sequentially consistent fence, whoever goes to sleep looks for public jobs after one: one of them sees the other.
+//! A worker that finds nothing enters the list, asks every other worker, looks once more, and parks. The request that it
+//! leaves behind makes the next spawn anywhere publish and wake it. A publisher looks at the list after a sequentially
+//! consistent fence, a worker that goes to sleep looks for public jobs after such a fence: at least one of them sees the
+//! other.
 
 use std::sync::{
     Mutex, PoisonError,
@@ -41,14 +42,14 @@ impl Sleep {
         self.list.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Enters the list.
+    /// Enters a worker in the list of sleepers.
     pub(super) fn lie_down(&self, worker: u32) {
         self.list().push(worker);
         self.count.fetch_add(1, SeqCst);
         fence(SeqCst);
     }
 
-    /// Leaves the list; false if somebody has taken this worker off it, to wake it.
+    /// Leaves the list; false if another thread has taken this worker off it, to wake it.
     pub(super) fn get_up(&self, worker: u32) -> bool {
         let mut list = self.list();
         let place = list.iter().position(|sleeper| *sleeper == worker);
@@ -86,7 +87,7 @@ impl Sleep {
         !list.is_empty()
     }
 
-    /// Wakes everybody, listed or not.
+    /// Wakes all workers, listed or not.
     pub(super) fn wake_all(&self) {
         self.unparkers.iter().for_each(Unparker::unpark);
     }

@@ -1,4 +1,4 @@
-//! A worker: a thread, its deque and its slots. Everything here is off the fast path.
+//! A worker: a thread, its deque and its slots. All functions here are off the fast path.
 
 use std::{
     cell::{Cell, RefCell},
@@ -32,7 +32,7 @@ use crate::{
 
 /// The header of a worker's area. Slots follow it.
 ///
-/// Thieves use the deque's shared half, `counters` and the constants; everything in a `Cell` is the owner's alone.
+/// Thieves use the deque's shared half, `counters` and the constants; every `Cell` is the owner's alone.
 #[repr(C, align(4096))]
 pub(crate) struct Worker {
     deque: Deque,
@@ -40,7 +40,7 @@ pub(crate) struct Worker {
     pub(super) head: Cell<*const Slot>,
     /// An invocation below this address has too little stack left.
     pub(super) stack_limit: Cell<usize>,
-    /// Where the job began that runs now, and which invocation it belongs to.
+    /// The beginning of the running job on this stack, and the invocation that the job belongs to.
     pub(super) bottom: Cell<Bottom>,
     /// The invocation of which a child runs here whose siblings may fail; null if none does.
     pub(super) in_child_of: Cell<*const Frame>,
@@ -49,11 +49,11 @@ pub(crate) struct Worker {
     pace: Cell<Coarseness>,
     /// When the last unanswered request came, in nanoseconds of the pool's life; 0 if there is none.
     asked_at: AtomicU64,
-    /// Which root job the running job belongs to, once somebody has asked.
+    /// The root job that the running job belongs to, once it has been asked for.
     root: Cell<Option<RootName>>,
-    /// Where in the tree the running job stands, once somebody has asked below a mark.
+    /// The place of the running job in the tree, once a look-up below a mark has asked.
     place: RefCell<Option<(JobId, RootRun)>>,
-    /// The bottom of the running job's chain of frames, once somebody has asked; null before.
+    /// The bottom of the running job's chain of frames, once it has been asked for; null before.
     root_frame: Cell<*const RootFrame>,
     /// Jobs of other nodes that are under way on this stack.
     hosting: RefCell<Vec<JobId>>,
@@ -73,7 +73,7 @@ unsafe impl Send for Worker {}
 pub(super) struct Bottom {
     pub(super) head: *const Slot,
     pub(super) parent: *const Frame,
-    /// Which child of that invocation the job is.
+    /// The number of the job among the children of that invocation.
     pub(super) index: u32,
     /// The job may have been run before: see [`repair`](super::repair).
     pub(super) marked: bool,
@@ -91,7 +91,7 @@ struct Coarseness {
 impl Coarseness {
     /// A poll that comes later than this after the one before, or after a request, shows coarse jobs.
     const LONG: Duration = Duration::from_micros(5);
-    /// So many quick polls in a row, and the jobs are fine again.
+    /// Number of quick polls in a row after which the jobs count as fine again.
     const QUICK: u32 = 64;
 }
 
@@ -108,7 +108,7 @@ enum While {
     Unwinding,
 }
 
-/// What unwinds a job that has been aborted.
+/// Unwinds a job that has been aborted.
 pub(super) fn raise_abort() -> ! {
     resume_unwind(Box::new(Aborted))
 }
@@ -179,7 +179,7 @@ impl Worker {
 
     // ------------------------------------------------------------- looking up
 
-    /// The slow path of a spawn: somebody asked, or the slots run out. Returns true if they do.
+    /// The slow path of a spawn: a thief asked, or the slots run out. Returns true if they do.
     ///
     /// Unwinds if the invocation has been aborted.
     #[cold]
@@ -219,8 +219,8 @@ impl Worker {
     }
 
     /// Notes how deep the jobs stand that are about to become public: the gate takes the shallowest of all workers. True
-    /// if any of them can leave. Of many jobs it measures the first; the others count as shallow, as in a flat loop
-    /// they are.
+    /// if any of them can leave. Of many jobs the first are measured; the others count as shallow, which is right in a
+    /// flat loop.
     fn note_depths(&self, head: *const Slot, how_much: Publish) -> bool {
         const MOST: u64 = 64;
         let (first, count) = self.deque.to_publish(head.addr(), how_much);
@@ -268,7 +268,7 @@ impl Worker {
 
     /// Unwinds if the invocation of `frame` has been aborted from above.
     fn raise_if_aborted(&self, frame: *const Frame) {
-        // Who unwinds already is not asked: its chain of frames would be walked once for each invocation on it.
+        // A thread that unwinds already is not asked: its chain of frames would be walked once for each invocation on it.
         if !panicking() && self.is_aborted(frame) {
             // Sticky: user code may catch the unwinding, but it will not get far.
             self.deque.ask();
@@ -277,13 +277,13 @@ impl Worker {
         }
     }
 
-    /// Has somebody above said that the invocation of `frame` is to stop?
+    /// True if an invocation above has said that the one of `frame` is to stop.
     pub(super) fn is_aborted(&self, frame: *const Frame) -> bool {
         // SAFETY: the frame is that of an invocation that runs.
         CAN_UNWIND && self.pool().has_aborted() && children_aborted(unsafe { (*frame).parent() })
     }
 
-    /// Are the children of `frame` to stop, whether a sibling failed or somebody above says so?
+    /// True if the children of `frame` are to stop, because a sibling failed or an invocation above says so.
     pub(super) fn is_stopped(&self, frame: *const Frame) -> bool {
         // SAFETY: as in `is_aborted`.
         CAN_UNWIND && self.pool().has_aborted() && children_aborted(frame)
@@ -312,10 +312,10 @@ impl Worker {
         mine || self.wait(slot, frame, While::Helping)
     }
 
-    /// Makes the youngest job ours, if nobody has stolen it; answers requests with the older ones.
+    /// Makes the youngest job ours, if it has not been stolen; answers requests with the older ones.
     pub(super) fn take_back(&self, slot: *const Slot) -> bool {
         let position = slot.addr();
-        // Unwinding answers nobody: whoever catches it finds the request of an abort where it was.
+        // Unwinding answers no request: code that catches it finds the request of an abort where it was.
         if self.deque.has_private(position) && self.deque.is_asked() && !panicking() {
             self.answer(slot);
         }
@@ -329,8 +329,8 @@ impl Worker {
         self.deque.reclaim(position, self.how_much(self.pace.get()))
     }
 
-    /// Turns the jobs from `base` on round, so that the oldest is popped first. False if one of them has been stolen: then
-    /// they stay as they are.
+    /// Turns the jobs from `base` on round, so that the oldest is popped first. False if any of them has been stolen:
+    /// then all stay as they are.
     #[cold]
     #[inline(never)]
     pub(super) fn turn_all(&self, base: *const Slot, head: *const Slot) -> bool {
@@ -343,13 +343,13 @@ impl Worker {
         whole
     }
 
-    /// Makes private again what nobody has stolen of the jobs from `base` on. Where they begin.
+    /// Makes the jobs from `base` on private again, as far as they have not been stolen. Returns the first of them.
     pub(super) fn retake(&self, base: *const Slot) -> *const Slot {
         self.slot(self.deque.retake(base.addr()))
     }
 
-    /// Jobs have been retaken, and the youngest is about to be popped: whoever has asked, or finds nothing public any
-    /// more, gets the older ones.
+    /// Jobs have been retaken, and the youngest is about to be popped: the older ones go to workers that have asked,
+    /// or that find no public job any more.
     pub(super) fn answer_after_turn(&self, head: *const Slot) {
         let youngest = head.wrapping_sub(1);
         if self.deque.has_private(youngest.addr()) && self.deque.is_asked() && !panicking() {
@@ -373,14 +373,14 @@ impl Worker {
             let state = job.state();
             if state.is_settled() {
                 if mode == While::Helping {
-                    // What it brought may be worth saving, as long as it is here.
+                    // The job's answer may be worth saving while it is still in its slot.
                     self.raise_if_aborted(frame);
                 }
                 break state;
             }
             let unwanted =
                 || !matches!(mode, While::Helping | While::Leaving) || self.is_stopped(frame);
-            // Whatever the stack says: a sync may always run its own children that were put back.
+            // However little stack is left: a sync may always run its own children that were put back.
             if state == SlotState::Returned
                 && let Some(back) = self.pool().take_home(slot, None)
             {
@@ -412,8 +412,8 @@ impl Worker {
                 continue;
             }
             if idle.should_park(may_help()) && job.announce_waiting() {
-                // What changed before the announcement wakes nobody: a job that has just left is to be recalled, one
-                // that came back to be run.
+                // A change before the announcement wakes no worker: a job that has just left is to be recalled, a
+                // job that came back is to be run.
                 let now = job.state();
                 if now != state
                     || now == SlotState::Returned
@@ -444,7 +444,7 @@ impl Worker {
         returned
     }
 
-    /// Something else to run while the worker waits, if there is anything, and enough stack for it.
+    /// Finds other work to run while the worker waits, if there is any, and enough stack for it.
     fn find_help(&self, awaited: SlotState) -> Option<FoundWork> {
         if let Some(found) = self.find_job(awaited) {
             return Some(FoundWork::Job(found));
@@ -454,7 +454,7 @@ impl Worker {
         hosted.map(FoundWork::Hosted)
     }
 
-    /// A job for a waiting worker: from the thief of its own job first (leapfrogging), then from anybody.
+    /// Finds a job for a waiting worker: from the thief of its own job first (leapfrogging), then from any worker.
     fn find_job(&self, awaited: SlotState) -> Option<Found> {
         if !self.has_room(Room::ForLeapfrog) || panicking() {
             return None; // a job that ran while the thread unwinds would believe that it does itself
@@ -471,7 +471,7 @@ impl Worker {
         }
     }
 
-    /// Steals from anybody in the pool: a job that came back undone, or else from another worker.
+    /// Steals from any worker of the pool: a job that came back undone, or else from a deque.
     fn steal(&self) -> Option<Found> {
         let count = self.pool().workers();
         self.pool()
@@ -583,8 +583,8 @@ impl Worker {
         result
     }
 
-    /// As [`place_of`], of a child of an invocation, as a rule one of the running job: then only what the job has called since
-    /// it began is walked, not all that is above it.
+    /// As [`place_of`], of a child of an invocation, as a rule the running job's: then only the calls since the running
+    /// job began are walked, not the whole chain above it.
     pub(super) fn place_of(&self, frame: *const Frame, index: u32) -> Option<(JobId, RootRun)> {
         let Bottom {
             parent: bottom,
@@ -618,7 +618,7 @@ impl Worker {
         Some((id.descendant(up.into_iter().rev()), *root))
     }
 
-    /// Which root job the running job belongs to. Read off the frames at the first question.
+    /// The root job that the running job belongs to. Read off the frames at the first question.
     #[inline]
     pub(super) fn root(&self) -> Option<RootName> {
         self.root.get().or_else(|| self.find_root())
@@ -644,8 +644,8 @@ impl Worker {
         root.is_none_or(|root| root.frame.has(flag::SAVE)) && saves(frame)
     }
 
-    /// The innermost invocation that is known to have unsettled children, or else the one that this job belongs to:
-    /// what a nested entry inherits.
+    /// The innermost invocation that is known to have unsettled children, or else the invocation that this job belongs
+    /// to: a nested entry inherits from it.
     pub(super) fn innermost(&self) -> *const Frame {
         let (bottom, head) = (self.bottom.get(), self.head.get());
         if head.addr() > bottom.head.addr() {
@@ -662,8 +662,8 @@ impl Worker {
         }
     }
 
-    /// The job that runs here: the innermost one that is known to have unsettled children, or else the one that this worker
-    /// has begun. What runs may be a child that it has called.
+    /// The id of the job that runs here: the innermost one that is known to have unsettled children, or else
+    /// the one that this worker has begun. The running invocation may be a child that it has called.
     pub(super) fn around_here(&self) -> Option<JobId> {
         let (bottom, head) = (self.bottom.get(), self.head.get());
         let (parent, index) = if head.addr() > bottom.head.addr() {
@@ -721,7 +721,7 @@ impl Worker {
             let save = if self.saves(frame) { flag::SAVE } else { 0 };
             frame_ref.raise(flag::ABORT | save);
             if !mine {
-                // Only those who run this child have to hear of it: nobody runs one that is still here.
+                // Only a thread that runs this child has to hear of it: a child that is still here is run by none.
                 self.pool().announce_abort();
             }
         }
@@ -732,7 +732,7 @@ impl Worker {
             (false, false) => While::Leaving,
         };
         let here = mine || self.wait(slot, frame, mode);
-        // Perhaps somebody said so while we waited.
+        // The abort may have come during the wait.
         let abort = abort || is_unwanted();
         self.head.set(slot);
         let state = if !here {
@@ -810,7 +810,7 @@ impl Worker {
     }
 
     /// # Panics
-    /// Always: what the user sees instead of a crash.
+    /// Always: the user sees this instead of a crash.
     #[cold]
     #[inline(never)]
     pub(super) fn too_deep(&self) -> ! {
@@ -846,7 +846,7 @@ impl Worker {
         }
     }
 
-    /// Steals here, on behalf of anybody.
+    /// Gives the oldest public job away, to any thief.
     pub(super) fn give(&self) -> Option<*const Slot> {
         if !self.deque.has_public() {
             self.note_request();
@@ -863,13 +863,13 @@ impl Worker {
         }
     }
 
-    /// Makes the worker look up because somebody wants a job.
+    /// Makes the worker look up because a thief wants a job.
     pub(super) fn request(&self) {
         self.note_request();
         self.ask();
     }
 
-    /// How deep the oldest public job stands, as far as anybody knows, and how many are public.
+    /// The depth of the oldest public job, as far as it is known, and how many are public.
     pub(super) fn public(&self) -> Option<(u16, u64)> {
         let (oldest, count) = self.deque.public()?;
         // SAFETY: the slot is within the area, and the depth is atomic, whoever has the slot now.
@@ -922,7 +922,7 @@ impl Drop for LeaveAll<'_> {
     }
 }
 
-/// Has an invocation from `frame` up to the root said that its children are to stop?
+/// True if an invocation from `frame` up to the root has said that its children are to stop.
 fn children_aborted(mut frame: *const Frame) -> bool {
     // SAFETY: frames live as long as an invocation below them runs, and one of those asks.
     while let Some(here) = unsafe { frame.as_ref() } {
@@ -996,7 +996,7 @@ fn depth_of(frame: *const Frame) -> u16 {
     below(known, steps)
 }
 
-/// So many levels below that depth.
+/// The depth that lies `levels` levels below `depth`.
 fn below(depth: u16, levels: u32) -> u16 {
     if depth == STAYS {
         return STAYS;
@@ -1029,7 +1029,7 @@ pub(super) struct RootFrame {
     prefix: JobId,
     /// The root job that it belongs to.
     pub(super) run: RootRun,
-    /// What was finished below it, when it was given up.
+    /// The results that were finished below the job when it was given up.
     saved: Mutex<Vec<Saved>>,
 }
 
@@ -1051,7 +1051,7 @@ impl RootFrame {
         all.push(saved);
     }
 
-    /// What was kept.
+    /// Takes the saved results.
     pub(super) fn take_saved(&self) -> Vec<Saved> {
         let mut all = self.saved.lock().unwrap_or_else(PoisonError::into_inner);
         std::mem::take(&mut *all)
@@ -1063,7 +1063,7 @@ impl RootFrame {
     }
 }
 
-/// What a worker has found.
+/// A piece of work that a worker has found.
 enum FoundWork {
     Root(QueuedRoot),
     Hosted(HostedTask),
@@ -1074,7 +1074,7 @@ enum FoundWork {
 #[derive(Clone, Copy)]
 pub(super) struct Found {
     pub(super) slot: *const Slot,
-    /// What is known of it.
+    /// The state in which the job came back, if it did.
     pub(super) back: Back,
 }
 
@@ -1137,7 +1137,7 @@ impl<'w> Idle<'w> {
         false
     }
 
-    /// There is something to do.
+    /// Ends the idle phase: the worker has found work.
     fn over(&mut self) {
         self.rounds = 0;
         if std::mem::take(&mut self.counted) {

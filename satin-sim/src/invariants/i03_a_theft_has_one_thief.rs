@@ -1,5 +1,5 @@
-//! I3: a theft's token is held by one thief. (That it is held by somebody as long as it is outstanding, I8 checks when
-//! nothing is under way, and I7 all the time: what nobody holds nobody answers.)
+//! I3: a theft's token is held by one thief. (As long as a token is outstanding a node must hold it: I8 checks that
+//! when nothing is under way, and I7 all the time, as a token that no node holds is never answered.)
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use satin_runtime::node::{Peer, Token};
 
 use super::{Invariant, Seen};
 
-/// Who was seen to host the theft with that token of that victim.
+/// The node that was seen to host the theft with that token of that victim.
 #[derive(Default)]
 pub(super) struct OneThief {
     thieves: BTreeMap<(Peer, Token), u32>,

@@ -1,6 +1,6 @@
-//! I9: after the root jobs, what was hosted, outstanding, claimed or announced is gone everywhere, nothing of it is unsaid, no
-//! value is being fetched, waited for or belongs to them, and no bound is known; all but the results of the root jobs themselves,
-//! which a `main` that begins anew will ask for.
+//! I9: after the root jobs, all that was hosted, outstanding, claimed or announced is gone everywhere, no message
+//! about it is unsent, no value is being fetched, waited for or belongs to them, and no bound is known; all but the
+//! results of the root jobs themselves, which a `main` that begins anew will ask for.
 
 use super::{Invariant, Run};
 

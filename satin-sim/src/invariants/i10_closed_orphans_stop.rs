@@ -13,7 +13,8 @@ use satin_runtime::{
 
 use super::{Invariant, Run, Seen};
 
-/// What each node has heard to be closed, in whatever life: what becomes its orphan when it is reborn does so knowing that.
+/// The jobs that each node has heard to be closed, in any of its lives: a job that becomes its orphan when it is reborn
+/// does so in that knowledge.
 #[derive(Default)]
 pub(super) struct ClosedStop {
     heard: BTreeMap<u32, BTreeSet<JobId>>,

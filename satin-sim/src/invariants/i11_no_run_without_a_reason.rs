@@ -2,9 +2,9 @@
 
 use super::{Invariant, Run};
 
-/// One end of a life can bring the same job back on two ways: at the thief of an orphan above it, which goes on, and below the
-/// repair of an ancestor of both, where that orphan cannot be claimed because it lies further down on the very stack that
-/// runs the repair. Without this, one seed of some thousands says 3 runs and 1 reason.
+/// The end of one life can bring the same job back on two ways: at the thief of an orphan above it, which goes on, and
+/// below the repair of an ancestor of both, where that orphan cannot be claimed because it lies further down on the very
+/// stack that runs the repair. Without this allowance, a seed in some thousands says 3 runs and 1 reason.
 const TWO_WAYS: u64 = 2;
 
 pub(super) struct Reasons;

@@ -53,7 +53,7 @@ fn is_right(ending: &MainEnd, run: &Run<'_>) -> bool {
     }
 }
 
-/// What leads to a result has been offered before the result comes: the best of all leaves, with a witness that is worth it.
+/// Offers precede the results that they lead to: the best of all leaves, with a witness that is worth it.
 fn check_bounds(run: &Run<'_>) -> Result<(), String> {
     let mut sightings = run.cluster.sightings().iter();
     let Some(seen) = sightings.find(|seen| !seen.is_right(run.cluster)) else {
@@ -68,7 +68,7 @@ fn check_bounds(run: &Run<'_>) -> Result<(), String> {
     ))
 }
 
-/// Those that other threads called, on nodes that are still there.
+/// The root jobs that other threads called, on nodes that are still there.
 fn check_others(run: &Run<'_>, node: u32) -> Result<(), String> {
     let is_right = |other: &OtherRoot| {
         let right = run.cluster.outcome(other.program).result;

@@ -1,4 +1,4 @@
-//! What must hold, whatever happens: a file each, numbered as in the design.
+//! The invariants: a file each, numbered as in the design.
 
 mod i01_only_the_living_have_our_jobs;
 mod i02_a_child_is_in_one_place;
@@ -23,32 +23,32 @@ use satin_runtime::node::{cluster::Cluster, inspect::Inspection};
 pub(crate) use i05_owners_have_what_they_announce::strange_belief;
 pub(crate) use i13_views_agree::differing_views;
 
-/// Something that must not happen, and has.
+/// A violation of an invariant.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Violation {
-    /// Of which invariant: `I1` to `I15`, or `panic`.
+    /// The invariant: `I1` to `I15`, or `panic`.
     pub invariant: &'static str,
-    /// What happened.
+    /// The violation in a sentence.
     pub sentence: String,
-    /// When.
+    /// The virtual time of the violation.
     pub at: Duration,
 }
 
 /// A pool after a step.
 pub struct Seen<'c> {
-    /// The pool.
+    /// The pool after the step.
     pub cluster: &'c Cluster,
-    /// What the node has in its books to which something happened.
+    /// The node that the step concerned.
     pub node: u32,
-    /// Those books.
+    /// The books of that node.
     pub books: &'c Inspection,
     /// Does a leaf of a program panic?
     pub panics: bool,
 }
 
-/// What is known of a run when it is over.
+/// The facts about a run when it is over.
 pub struct Run<'c> {
-    /// The pool.
+    /// The pool at the end.
     pub cluster: &'c Cluster,
     /// The right results of `main`'s root jobs.
     pub right: &'c [u64],
@@ -69,18 +69,18 @@ pub struct Run<'c> {
     pub apart: bool,
 }
 
-/// Something that must hold.
+/// A property that must hold.
 pub trait Invariant: Send {
-    /// `I1` to `I15`.
+    /// The name: `I1` to `I15`.
     fn name(&self) -> &'static str;
 
-    /// What must hold, in a sentence.
+    /// The property, in a sentence.
     fn what(&self) -> &'static str;
 
-    /// After every step.
+    /// Checks the property after a step.
     ///
     /// # Errors
-    /// Says what is wrong.
+    /// The property is violated; the text says how.
     fn check_step(&mut self, seen: &Seen<'_>) -> Result<(), String> {
         let _ = seen;
         Ok(())
@@ -89,7 +89,7 @@ pub trait Invariant: Send {
     /// When the root jobs are done and what follows has come to rest, or when either took too long; all nodes still run.
     ///
     /// # Errors
-    /// Says what is wrong.
+    /// The property is violated; the text says how.
     fn check_end(&mut self, run: &Run<'_>) -> Result<(), String> {
         let _ = run;
         Ok(())

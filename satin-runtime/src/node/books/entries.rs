@@ -1,7 +1,8 @@
-//! The entries of the books: what was stolen from here (outstanding), and what was stolen by here (hosted).
+//! The entries of the books: the jobs that were stolen from here (outstanding), and those that were stolen
+//! by here (hosted).
 //!
-//! A theft is named by the other side and the token that the victim gave it, never by a job's id: a job and its second
-//! execution may both be here.
+//! A theft is named by the other side and the token that the victim gave it, never by a job's id: a job
+//! and its second execution may both be here.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -11,7 +12,7 @@ use super::{
 };
 use crate::job::{Answer, Fingerprint, History, JobId, Parcel, RootName, Saved};
 
-/// Where a job that is away came from.
+/// The place that a job that is away came from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum JobSource {
     /// A worker of this node had spawned the job.
@@ -20,7 +21,7 @@ pub(crate) enum JobSource {
     Hosted(HostedId),
 }
 
-/// A job without its arguments: its name, and what is known of earlier runs.
+/// A job without its arguments: its name, and the history of earlier runs.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Job {
     pub(crate) id: JobId,
@@ -38,7 +39,7 @@ impl Job {
     }
 }
 
-/// Why somebody else has it.
+/// The reason why another node has a job of this one.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum OutstandingKind {
     /// The job was stolen.
@@ -57,7 +58,7 @@ pub(crate) struct Outstanding {
     pub(crate) sent: Option<u64>,
     /// The answer is here, and waits for shared values.
     pub(crate) answering: bool,
-    /// As far as this node knows the thief may have begun with it.
+    /// True if the thief may have begun with it, as far as this node knows.
     pub(crate) begun: bool,
     /// Nodes that the hosted job around it had taken down before that came here.
     pub(crate) above: u32,
@@ -68,9 +69,9 @@ pub(crate) struct Outstanding {
 pub(crate) enum HostedState {
     /// Shared values of the job, or its origin's leave to begin, are not here yet.
     Coming,
-    /// The workers have it.
+    /// The workers have the job.
     Started,
-    /// Another node took it before it was started. The parcel is kept in case it comes back.
+    /// A node took it onwards before it was started. The parcel is kept in case the job comes back.
     Onwards(Peer, Token, Box<Parcel>),
     /// Done; the answer is kept until all who wait for it have it, and as long as it may be claimed.
     Done(Answer),
@@ -103,9 +104,9 @@ pub(crate) struct Hosted {
     /// The job is in the orphan table of this node: a claim may come.
     pub(crate) orphan: bool,
     pub(crate) state: HostedState,
-    /// When it was given to the workers, in the order of such things.
+    /// The number under which it was given to the workers, in the order of such things.
     pub(crate) started: u64,
-    /// When that was.
+    /// When the job was given to the workers.
     pub(crate) since: Duration,
     /// The answer is not waited for any more; the workers have not stopped yet.
     pub(crate) unwanted: bool,
@@ -117,7 +118,7 @@ pub(crate) struct Hosted {
     pub(crate) asks: Option<Box<Parcel>>,
     /// The job need not ask: its origin has given leave to begin, or no origin waits any more.
     pub(crate) may_begin: bool,
-    /// Only others are to run it.
+    /// True if the job is held: only others are to run it.
     pub(crate) held: bool,
 }
 
@@ -134,7 +135,7 @@ impl Hosted {
         }
     }
 
-    /// That answer under the job's name, as others keep it.
+    /// Returns an answer under the job's name, as others keep it.
     pub(crate) fn saved(&self, answer: Answer) -> Saved {
         Saved {
             id: self.id.clone(),
@@ -168,6 +169,7 @@ impl Books {
     ) -> Token {
         self.tokens += 1;
         let token = Token(self.tokens);
+        // A hosted job that goes onwards has its whereabouts in its own entry.
         if let JobSource::Own(departure) = source {
             self.departures.insert(departure, (peer, token));
         }
@@ -183,19 +185,24 @@ impl Books {
             above: 0,
         };
         self.outstanding.insert((peer, token), outstanding);
+        // Claims stand apart too, in the order of their tokens: a node that is stuck withdraws the
+        // youngest.
         if kind == OutstandingKind::Claim {
             self.claims.insert((token, peer));
         }
         token
     }
 
-    /// How many nodes the hosted jobs that it is a part of took down before they came.
+    /// The number of nodes that the hosted jobs around that one took down before they came.
     pub(crate) fn crashes_above(&self, id: &JobId) -> u32 {
+        // Asked for every job that leaves: without such a job nothing is searched.
         if !self.had_crashes {
             return 0;
         }
         let above = |hosted: &&Hosted| hosted.crashes > 0 && hosted.id.is_ancestor_of(id);
         let above = self.hosted.values().filter(above);
+        // The job itself counts through the table. One that has not started cannot have
+        // spawned this one.
         let above = above.filter(|hosted| hosted.id != *id && hosted.state == HostedState::Started);
         above.map(|hosted| hosted.crashes).max().unwrap_or(0)
     }
@@ -218,6 +225,7 @@ impl Books {
     /// Strikes out an outstanding job: it is not away any more.
     pub(crate) fn back(&mut self, peer: Peer, token: Token) -> Option<Outstanding> {
         let outstanding = self.outstanding.remove(&(peer, token))?;
+        // From here on the token is void: an answer that still comes changes nothing.
         self.claims.remove(&(token, peer));
         if let JobSource::Own(departure) = outstanding.source {
             self.departures.remove(&departure);
@@ -225,15 +233,16 @@ impl Books {
         Some(outstanding)
     }
 
-    /// As if [`Books::back`] had not been called: what goes wrong then, simulations show.
+    /// Undoes [`Books::back`]: simulations show what goes wrong if a token stays valid.
     pub(crate) fn restore(&mut self, peer: Peer, token: Token, away: Outstanding) {
         self.claims.insert((token, peer));
         self.outstanding.insert((peer, token), away);
     }
 
-    /// The youngest claim for which nobody has an answer yet, one of this node's own first.
+    /// The youngest claim without an answer; claims at this very node come first.
     pub(crate) fn youngest_claim(&self) -> Option<(Peer, Token)> {
         let claims = self.claims.iter().map(|(token, peer)| (*peer, *token));
+        // An answer that is here, and only waits for its values, will end the claim by itself.
         let waits = |key: &(Peer, Token)| !self.outstanding[key].answering;
         claims
             .filter(waits)
@@ -260,6 +269,7 @@ impl Books {
         came: u64,
         parcel: &Parcel,
     ) -> Option<HostedId> {
+        // A token is given once: the same job was said twice.
         if self.keys.contains_key(&(origin, token)) {
             return None;
         }
@@ -306,9 +316,10 @@ impl Books {
         key
     }
 
-    /// A result that is to be kept here; `None` if there is one, or it is on its way.
+    /// Enters a result that is to be kept here; `None` if it is here already.
     pub(crate) fn keep(&mut self, saved: &Saved) -> Option<HostedId> {
         let name = (saved.id.clone(), saved.fingerprint);
+        // An orphan that still runs does not count: the result that is there is better.
         if let Some(key) = self.orphans.get(&name)
             && matches!(self.hosted[key].state, HostedState::Done(_))
         {
@@ -343,6 +354,7 @@ impl Books {
             return false;
         };
         let name = (hosted.id.clone(), hosted.fingerprint);
+        // A claim names the job alone, so the table and the books have one orphan of a name.
         let first = *self.orphans.entry(name).or_insert(key) == key;
         hosted.orphan |= first;
         first
@@ -351,6 +363,7 @@ impl Books {
     /// Takes a hosted job out of the orphans.
     pub(crate) fn no_orphan(&mut self, key: HostedId) {
         if let Some(hosted) = self.hosted.get_mut(&key)
+            // Only the orphan of that name is struck out, not another job with the same name.
             && std::mem::take(&mut hosted.orphan)
         {
             self.orphans
@@ -371,8 +384,9 @@ impl Books {
         below.map(|(_, key)| *key).collect()
     }
 
-    /// A job of that name that is here, orphan or not, and whose answer somebody waits for. Not one that was refused: whoever
-    /// waited for that would be refused too, and try again, as often as words go there and back.
+    /// Finds a job of that name that is here, orphan or not, and whose answer may be waited for. A job that
+    /// was refused is not found: its new waiter would be refused too, and try again, as often as words
+    /// go there and back.
     pub(crate) fn find(&self, id: &JobId, fingerprint: Fingerprint) -> Option<HostedId> {
         let undone = |hosted: &Hosted| {
             let answer = &hosted.state;
@@ -385,6 +399,7 @@ impl Books {
             let named = hosted.fingerprint == fingerprint && hosted.id == *id;
             named && !hosted.unwanted && !undone(hosted)
         };
+        // The orphan first, which is one look-up, and may be finished.
         self.orphan_of(id, fingerprint).or_else(|| {
             let mut all = self.hosted.iter();
             all.find(|(_, hosted)| here(hosted)).map(|(key, _)| *key)
@@ -403,7 +418,7 @@ impl Books {
         self.keys.get(&(origin, token)).copied()
     }
 
-    /// The thief has it already: it is a claim there. True if that is news.
+    /// Makes a theft a claim, as the thief has the job already. True if that is news.
     pub(crate) fn is_claim(&mut self, peer: Peer, token: Token) -> bool {
         let Some(away) = self.outstanding.get_mut(&(peer, token)) else {
             return false;
@@ -421,6 +436,7 @@ impl Books {
 
     /// Strikes out all waiters of a hosted job that the workers have not stopped with yet.
     pub(crate) fn disown(&mut self, key: HostedId) {
+        // No claim may find a job that is being stopped.
         self.no_orphan(key);
         if let Some(hosted) = self.hosted.get_mut(&key) {
             hosted.unwanted = true;
@@ -440,7 +456,7 @@ impl Books {
         self.hosted.values().any(|hosted| hosted.given_up)
     }
 
-    /// Is nothing away, and nothing of others here that is not done?
+    /// Is no job away, and every hosted job done?
     pub(crate) fn is_at_rest(&self) -> bool {
         let done = |hosted: &Hosted| matches!(hosted.state, HostedState::Done(_));
         self.outstanding.is_empty() && self.hosted.values().all(done)
@@ -451,7 +467,7 @@ impl Books {
         !self.outstanding.is_empty()
     }
 
-    /// Does nobody wait for an answer that is here?
+    /// Has every finished answer been acknowledged?
     pub(super) fn is_all_answered(&self) -> bool {
         let mut all = self.hosted.values();
         all.all(|hosted| hosted.waiters.is_empty() || !matches!(hosted.state, HostedState::Done(_)))
@@ -480,6 +496,7 @@ impl Books {
 
     /// The finished orphans that are root jobs, the oldest first, and how large their results are.
     pub(crate) fn root_results_by_size(&self) -> Vec<(HostedId, usize)> {
+        // In the order of ids, which is that of the root jobs' numbers.
         let roots = (self.orphans.iter()).filter(|((id, _), _)| id.is_root_job());
         let sizes = roots.filter_map(|(_, key)| match &self.hosted[key].state {
             HostedState::Done(answer) => Some((*key, answer.size())),
@@ -504,7 +521,7 @@ impl Books {
         range.map(|((_, token), key)| (*token, *key))
     }
 
-    /// Of what a peer waits for, what came by connections before this epoch.
+    /// The hosted jobs that a peer waits for, and that came by connections before this epoch.
     pub(crate) fn of_before(
         &self,
         origin: Peer,
@@ -532,9 +549,10 @@ impl Books {
         self.at(peer).next().is_some() || self.of(peer).next().is_some()
     }
 
-    /// A connection stands, so what waited for one went by it.
+    /// Notes the epoch of a new connection: jobs and answers that waited for one went by it.
     pub(crate) fn connected(&mut self, peer: Peer, epoch: u64) {
         for (_, outstanding) in self.outstanding.range_mut(all_of(peer)) {
+            // An older epoch stays: words that went by that connection may be lost.
             outstanding.sent.get_or_insert(epoch);
         }
         for (waiter, key) in self.keys.range(all_of(peer)) {
@@ -553,6 +571,7 @@ impl Books {
         let away = self
             .outstanding
             .iter()
+            // Claims at this very node have no other side to compare with.
             .filter(|((peer, _), _)| *peer != HERE);
         let away = away.map(|((peer, token), away)| inspect::InspectedOutstanding {
             peer: *peer,
@@ -585,7 +604,7 @@ impl Books {
         inspection.hosted.extend(hosted);
     }
 
-    /// Is nothing under way? What is kept for whoever claims it does not count.
+    /// Is no job under way? Results that are kept for later claims do not count.
     #[cfg(any(test, feature = "harness"))]
     pub(super) fn is_empty(&self) -> bool {
         let kept = |hosted: &Hosted| {

@@ -1,17 +1,17 @@
-//! What is known of the workers: how many have nothing to do, and how fast they finish hosted jobs.
+//! The knowledge about the workers: how many have nothing to do, and how fast they finish hosted jobs.
 
 use std::time::Duration;
 
-/// How much the newest measurement counts in the average time of a hosted job. Too small: a change of phase in the
-/// program is noticed late. Too large: one odd job misleads.
+/// The weight of the newest measurement in the average time of a hosted job. Too small: a change of phase in
+/// the program is noticed late. Too large: one odd job misleads.
 const NEWEST: f64 = 0.25;
 
-/// How much the node can give away.
+/// The amount of work that the node can give away.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Spare {
     /// Workers here have nothing to do themselves.
     Nothing,
-    /// That many hosted jobs: more than there are workers for.
+    /// So many hosted jobs can go: there are more than workers for them.
     Surplus(u32),
     /// As much as the workers can spare.
     Any,
@@ -20,11 +20,11 @@ pub(crate) enum Spare {
 /// How fast hosted jobs are done here.
 #[derive(Default)]
 struct DonePace {
-    /// On average, in seconds.
+    /// The average time of a hosted job, in seconds.
     each: Option<f64>,
     /// When the measurement under way began.
     mark: Duration,
-    /// Jobs done since.
+    /// The number of jobs done since `mark`.
     done: u32,
 }
 
@@ -33,8 +33,9 @@ struct DonePace {
 pub(crate) struct Hands {
     /// Workers with nothing to do, as they last told.
     told: u32,
-    /// Hosted jobs are numbered as they are given to them; this was the last before they told.
+    /// The last hosted job that was given to the workers before they told, by the numbers of `given`.
     told_at: u64,
+    /// The number of hosted jobs that were given to the workers so far.
     given: u64,
     /// Jobs given since they told, and not done.
     since: u32,
@@ -50,6 +51,8 @@ pub(crate) struct Hands {
 impl Hands {
     /// The number of workers that have nothing to do, and for which nothing is on its way.
     pub(crate) fn idle(&self) -> u32 {
+        // The word of the workers may be old: jobs that were given since, or are on their way, have
+        // found an idle worker.
         self.told.saturating_sub(self.since + self.coming)
     }
 
@@ -59,6 +62,8 @@ impl Hands {
     }
 
     pub(crate) fn spare(&self) -> Spare {
+        // Workers that were idle when they told get the jobs that came since; only what is
+        // beyond that can go on.
         match self.since.checked_sub(self.told) {
             _ if self.told == 0 => Spare::Any,
             None | Some(0) => Spare::Nothing,
@@ -71,6 +76,7 @@ impl Hands {
         self.moved = true;
         let fewer = workers < self.told;
         self.told = workers;
+        // The word includes all jobs given so far, so they are not taken off once more.
         self.told_at = self.given;
         self.since = 0;
         fewer
@@ -92,6 +98,7 @@ impl Hands {
         self.given += 1;
         self.since += 1;
         self.running += 1;
+        // The time in which no hosted job was here says nothing about how long one takes.
         if self.running == 1 {
             self.pace.mark = now;
         }
@@ -107,6 +114,8 @@ impl Hands {
     /// The workers do not have the job any more that was given to them under that number.
     pub(super) fn end(&mut self, given: u64) {
         self.running -= 1;
+        // A job that was given before the workers told is in their word: only a later one was
+        // counted.
         if given > self.told_at {
             self.since -= 1;
         }
@@ -131,6 +140,7 @@ impl Hands {
     pub(crate) fn measure(&mut self, now: Duration) {
         let pace = &mut self.pace;
         if pace.done > 0 {
+            // Per job, over all workers: how fast a supply of jobs is used up.
             let took = (now - pace.mark).as_secs_f64() / f64::from(pace.done);
             let each = pace.each.map_or(took, |each| each + NEWEST * (took - each));
             pace.each = Some(each);

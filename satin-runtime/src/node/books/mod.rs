@@ -1,12 +1,13 @@
-//! The books of a node: every job that is between this node and others, and what is still to be said of it.
+//! The books of a node: every job that is between this node and others, and the words that are still to be
+//! said of it.
 //!
 //! * `entries`: which job of this node is *outstanding*, and which job of another node is *hosted* here.
 //! * `hands`: how many workers have nothing to do, and how fast they finish hosted jobs.
-//! * `outbox`: what is to be said to each peer at the end of the turn.
+//! * `outbox`: the words for each peer, to be said at the end of the turn.
 //!
 //! The books decide nothing. Two conversations keep them, and [`Context`](super::Context) lends them to both:
-//! [`steal`](super::steal), which decides who asks whom, and [`repair`](super::repair), which follows each job from the moment
-//! when it leaves until its answer is back. Neither knows the other.
+//! [`steal`](super::steal), which decides who asks whom, and [`repair`](super::repair), which follows each
+//! job from the moment when it leaves until its answer is back. Neither knows the other.
 
 mod entries;
 mod hands;
@@ -25,8 +26,9 @@ use std::{
 use super::{DepartureId, HostedId, Peer, Then, Token};
 use crate::job::{Fingerprint, JobId, RootName};
 
-/// Recalls of a peer that wait for jobs which come by a stream of their own, at most. Too small: such a job runs although
-/// nobody wants it. Too large: memory, for a withdrawn claim crosses its answer and is waited for in vain.
+/// The number of recalls of a peer, at most, that wait for jobs which come by a stream of their own. Too
+/// small: such a job runs although it is not wanted. Too large: memory, for a withdrawn claim crosses its
+/// answer and is waited for in vain.
 const EARLY_RECALLS: usize = 256;
 
 /// Counts of what this node did about deaths and departures.
@@ -36,11 +38,11 @@ pub struct Tally {
     pub repairs: u64,
     /// Jobs that became orphans here, or whose results are kept here for others.
     pub orphans: u64,
-    /// Results claimed.
+    /// Results that this node claimed.
     pub claims: u64,
     /// Claims that brought the result.
     pub hits: u64,
-    /// Claims whose owner had it no more.
+    /// Claims whose owner did not have the result any more.
     pub misses: u64,
     /// Claims that were withdrawn, because nothing else was to be done.
     pub withdrawn: u64,
@@ -51,7 +53,7 @@ pub struct Tally {
 pub(crate) struct Books {
     /// Outstanding jobs, by the peer that has the job and the token that this node gave.
     outstanding: BTreeMap<(Peer, Token), Outstanding>,
-    /// Where the own jobs are that are away.
+    /// The whereabouts of the own jobs that are away.
     departures: BTreeMap<DepartureId, (Peer, Token)>,
     /// Hosted jobs.
     hosted: BTreeMap<HostedId, Hosted>,
@@ -59,14 +61,16 @@ pub(crate) struct Books {
     keys: BTreeMap<(Peer, Token), HostedId>,
     /// The hosted jobs that are in the orphan table.
     orphans: BTreeMap<(JobId, Fingerprint), HostedId>,
-    /// Of what is outstanding, the claims.
+    /// The claims among the outstanding entries, the oldest first.
     claims: BTreeSet<(Token, Peer)>,
-    /// A hosted job came that had taken down nodes.
+    /// True once a hosted job came that had taken down nodes.
     had_crashes: bool,
-    /// The last token, and the last key, that were given.
+    /// The last token that was given; none is given twice.
     tokens: u64,
+    /// The last key of a hosted job.
     host_keys: u64,
     pub(crate) hands: Hands,
+    /// The words for each peer that are not said yet.
     pub(crate) outboxes: BTreeMap<Peer, Outbox>,
     pub(crate) tally: Tally,
     /// Recalls that overtook the jobs they are about.
@@ -86,14 +90,17 @@ impl Books {
 
     /// The workers say how many of them have nothing to do.
     pub(crate) fn idle(&mut self, workers: u32) {
+        // Fewer idle workers: some have found work, and may have more than they need.
         self.look_again |= self.hands.tell(workers);
     }
 
     /// The workers do not have that hosted job any more.
     pub(crate) fn ended(&mut self, key: HostedId) {
         if let Some(hosted) = self.look(key)
+            // A job that waits for its values, or went onwards, is not with the workers.
             && hosted.state == HostedState::Started
         {
+            // 0 for a held job: no idle worker had been counted for it.
             let started = hosted.started;
             self.hands.end(started);
         }
@@ -118,6 +125,8 @@ impl Books {
     pub(crate) fn expect(&mut self, from: Peer, token: Token) {
         self.early_recalls.insert((from, token));
         let of_peer = (from, Token(0))..=(from, Token(u64::MAX));
+        // A claim that was withdrawn as its answer left never comes again: its recall would stay
+        // for ever.
         if self.early_recalls.range(of_peer.clone()).count() > EARLY_RECALLS {
             let oldest = self.early_recalls.range(of_peer).next().copied();
             oldest.map(|oldest| self.early_recalls.remove(&oldest));
@@ -133,12 +142,12 @@ impl Books {
         self.early_recalls.retain(|(from, _)| *from != peer);
     }
 
-    /// Has everybody whose answer is here said that it has it?
+    /// Has every peer whose answer is here said that it has it?
     pub(crate) fn is_all_said(&self) -> bool {
         self.outboxes.is_empty() && self.is_all_answered()
     }
 
-    /// The number of the root job of which that is a part.
+    /// The number of the root job that this arrival is a part of.
     pub(crate) fn root_number_of(&self, then: &Then) -> u32 {
         match then {
             Then::Start(_, parcel) => parcel.id.root_number(),
@@ -150,14 +159,17 @@ impl Books {
         }
     }
 
-    /// The root job whose result, or part of it, that answer brings to a claimant; not of a theft.
+    /// The number of the root job whose result, or a part of it, that answer brings to a claimant; `None` for
+    /// a theft.
     pub(crate) fn claimed_of(&self, peer: Peer, token: Token) -> Option<u32> {
         let hosted = self.look(self.key(peer, token)?)?;
         let waiter = hosted.waiters.get(&(peer, token))?;
+        // An origin has waited all the time, so it has the bounds.
         (!waiter.origin).then(|| hosted.id.root_number())
     }
 
-    /// Is the result of that root job kept here? Or may it be: it was run here for a master that has not said yet that it has it.
+    /// Is the result of that root job kept here? Or may it be, because the job was run here for a master that
+    /// has not said yet that it has the result?
     pub(crate) fn keeps(&self, root: RootName) -> bool {
         let id = JobId::ROOT.child(root.number);
         self.find(&id, root.fingerprint).is_some()

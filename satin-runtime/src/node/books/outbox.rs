@@ -1,4 +1,4 @@
-//! What is to be said to a peer: gathered during a turn, said in one message of each kind.
+//! Outboxes: words for a peer are gathered during a turn, and said in one message of each kind.
 
 use std::time::Duration;
 
@@ -16,22 +16,35 @@ const PIECE_BYTES: usize = 16 << 20;
 /// Words for a peer, to be said at the end of the turn or a little later.
 #[derive(Default)]
 pub(crate) struct Outbox {
+    /// When it is said at the latest; `None` if nothing is in it.
     pub(crate) due: Option<Duration>,
+    /// Hosted jobs whose answers are to be sent.
     pub(crate) answers: Vec<Token>,
+    /// Thefts that are handed back undone, as this node leaves.
     pub(crate) refused: Vec<Token>,
+    /// Answers that have come.
     pub(crate) acknowledge: Vec<Token>,
+    /// Thefts and claims that are not wanted any more.
     pub(crate) recall: Vec<Token>,
+    /// Thefts whose jobs become orphans at the peer.
     pub(crate) disown: Vec<Token>,
+    /// Thefts whose jobs are here already.
     pub(crate) have: Vec<Token>,
+    /// Results that are claimed.
     pub(crate) claim: Vec<Wanted>,
+    /// Claims whose orphans are not here.
     pub(crate) miss: Vec<Token>,
+    /// Deadly jobs that this node is about to begin.
     pub(crate) begin: Vec<Token>,
+    /// Deadly jobs that the peer may begin.
     pub(crate) go: Vec<Token>,
 }
 
 impl Outbox {
     /// Does a word in here hold up the peer as long as it is not said?
     pub(crate) fn is_urgent(&self) -> bool {
+        // All but answers and acknowledgements: the peer computes, or waits, until it hears
+        // of these.
         !(self.recall.is_empty()
             && self.refused.is_empty()
             && self.disown.is_empty()
@@ -53,21 +66,26 @@ impl Books {
     ) -> impl Iterator<Item = Message> + use<> {
         let mut answers = Vec::with_capacity(outbox.answers.len() + outbox.refused.len());
         for token in outbox.answers {
+            // The job may have been recalled later in the same turn: then there is no waiter any
+            // more.
             if let Some(key) = self.key(peer, token)
                 && let Some(hosted) = self.hosted(key)
                 && let HostedState::Done(answer) = &hosted.state
                 && let Some(waiter) = hosted.waiters.get_mut(&(peer, token))
             {
+                // Noted with the connection: if a newer one stands before the acknowledgement, the
+                // answer is said again.
                 waiter.sent = Ok(epoch);
                 answers.push((token, answer.clone()));
             }
         }
         let refused = outbox.refused.into_iter();
+        // A refused job has no entry in the books, or none any more: there is no answer to look up.
         answers.extend(refused.map(|token| (token, Answer::refused("this node leaves"))));
         fn some<T>(all: Vec<T>, message: fn(Vec<T>) -> Message) -> Option<Message> {
             (!all.is_empty()).then(|| message(all))
         }
-        // Before the answers: who waits is to know what for.
+        // Before the answers: a theft must be known as a claim when its answer comes.
         let have = some(outbox.have, Message::Have);
         let messages = [
             some(outbox.acknowledge, Message::Acknowledge),
@@ -93,6 +111,7 @@ pub(crate) fn in_pieces<T>(all: Vec<T>, size: impl Fn(&T) -> usize) -> Vec<Vec<T
     for one in all {
         let size = size(&one);
         if size > room
+            // A single part that is too large goes alone, not behind an empty message.
             && let Some([_, ..]) = pieces.last().map(Vec::as_slice)
         {
             pieces.push(Vec::new());

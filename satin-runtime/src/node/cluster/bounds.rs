@@ -1,4 +1,4 @@
-//! What imaginary programs offer as bounds: a number, the smaller the better, and a witness of it.
+//! Bounds of imaginary programs: a number, the smaller the better, and a witness of it.
 
 use super::{Cluster, Lattices};
 use crate::job::{BoundName, RootRun};
@@ -9,14 +9,14 @@ pub const BEST: BoundName = BoundName(0xbe57);
 /// The best leaf that is known of a program.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct BestLeaf {
-    /// What it costs.
+    /// The cost of the leaf.
     pub cost: u64,
-    /// Which leaf it is: what that costs can be computed, see [`Program::cost_of`](super::Program::cost_of).
+    /// The name of the leaf, from which its cost can be computed, see [`Program::cost_of`](super::Program::cost_of).
     pub witness: u64,
 }
 
 impl BestLeaf {
-    /// As it travels.
+    /// The leaf as bytes.
     pub(super) fn write(self) -> Vec<u8> {
         [self.cost, self.witness].map(u64::to_le_bytes).concat()
     }
@@ -36,16 +36,16 @@ impl BestLeaf {
 pub struct Smallest;
 
 impl Smallest {
-    /// As it travels.
+    /// The number as bytes.
     #[must_use]
     pub fn write(value: u64) -> Vec<u8> {
         value.to_le_bytes().to_vec()
     }
 
-    /// As it was written.
+    /// The number that was written.
     ///
     /// # Panics
-    /// If it was not.
+    /// The bytes are too few.
     #[must_use]
     pub fn read(bytes: &[u8]) -> u64 {
         u64::from_le_bytes(*bytes.first_chunk().expect("8 bytes"))
@@ -63,11 +63,11 @@ impl Lattices for Smallest {
 pub struct Sighting {
     /// The node where main runs.
     pub node: u32,
-    /// The root job.
+    /// The run of the root job.
     pub tag: RootRun,
     /// The program that it runs.
     pub program: u32,
-    /// Its result.
+    /// The result of the root job.
     pub result: u64,
     /// The bound; `None` if no offer had arrived there.
     pub bound: Option<BestLeaf>,
@@ -85,7 +85,7 @@ impl Sighting {
 }
 
 impl Cluster {
-    /// What every main saw so far of its root jobs that offer bounds.
+    /// The bounds that every main saw so far, of its root jobs that offer bounds.
     #[must_use]
     pub fn sightings(&self) -> &[Sighting] {
         &self.sightings

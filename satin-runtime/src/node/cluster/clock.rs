@@ -9,14 +9,14 @@ const MILLION: u128 = 1_000_000;
 /// The clock of one node, as against the virtual time.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(super) struct Clock {
-    /// It read this when the virtual time began.
+    /// The clock's reading when the virtual time began.
     ahead: Duration,
     /// In a million ticks it gains so many.
     gains: i32,
 }
 
 impl Clock {
-    /// What the clock reads at that moment.
+    /// The clock's reading at that moment.
     pub(super) fn reads(self, at: Duration) -> Duration {
         self.ahead + nanos(at.as_nanos() * self.rate() / MILLION)
     }
@@ -37,8 +37,8 @@ fn nanos(nanos: u128) -> Duration {
 }
 
 impl Cluster {
-    /// From now on new nodes have clocks that begin anywhere within an hour and gain or lose up to five of a hundred: far
-    /// more than real ones do. It follows from a number and the node's.
+    /// Gives new nodes clocks that begin anywhere within an hour and gain or lose up to five of a hundred: far more than
+    /// real ones do. A clock follows from the seed and the node's number.
     pub fn differ_clocks(&mut self, seed: u64) {
         self.clocks = Some(seed);
     }

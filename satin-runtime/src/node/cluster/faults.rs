@@ -1,4 +1,4 @@
-//! What may happen to links and nodes beyond crashes and partitions between sites.
+//! Faults of links and nodes beyond crashes and partitions between sites.
 
 use std::time::Duration;
 
@@ -6,26 +6,26 @@ use rand::RngExt;
 
 use super::{Cluster, Identity, Notice, ValueName};
 
-/// Of the gossip that may come late this share does.
+/// Share of the gossip that comes late, of the gossip that may.
 const LATE_SHARE: f64 = 0.1;
 
 impl Cluster {
     /// Ids are not in the order of coming: a node's number and this, by bits exclusive or. Before there are nodes.
     ///
     /// # Panics
-    /// If there are nodes.
+    /// A node exists already.
     pub fn scramble(&mut self, mask: u32) {
         assert!(self.slots.is_empty(), "ids do not change");
         self.scrambled = mask;
     }
 
-    /// Nothing passes from one node to another, until all heals.
+    /// Cuts the way from one node to another, until all heals.
     pub fn cut_way(&mut self, from: u32, to: u32) {
         self.wire.cut_way(from, to);
         self.watch_silence();
     }
 
-    /// Nothing passes between two nodes any more, and that does not heal.
+    /// Cuts two nodes off from each other; that does not heal.
     pub fn cut_for_good(&mut self, a: u32, b: u32) {
         self.wire.cut_for_good(a, b);
         self.wire.cut_for_good(b, a);
@@ -44,7 +44,7 @@ impl Cluster {
         !self.is_cut(a, b)
     }
 
-    /// Has the first node ever heard of the second: seen it, or been told that others miss it?
+    /// True if the first node has ever heard of the second: has seen it, or been told that others miss it.
     #[must_use]
     pub fn has_heard_of(&self, node: u32, other: u32) -> bool {
         let is_other = |who: &Identity| self.index(who.peer) == other;
@@ -63,7 +63,7 @@ impl Cluster {
         self.is_cut_way(a, b) || self.is_cut_way(b, a)
     }
 
-    /// So much longer does a message take that is not bound to the order of the others.
+    /// Extra time for a message that is not bound to the order of the others.
     pub(super) fn astray(&mut self, gossip: bool, large: bool) -> Duration {
         let most = match (gossip, large) {
             (true, _) => self.wire.gossip_late,

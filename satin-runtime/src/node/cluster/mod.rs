@@ -30,7 +30,7 @@ mod tests;
 pub use bounds::{BEST, BestLeaf, Sighting, Smallest};
 pub use program::{Outcome, Program, Shape, Work, mix};
 pub use threads::OtherRoot;
-pub use wire::{KINDS, Path, Wire, kind, size};
+pub use wire::{Path, Wire, size};
 pub use workers::{LEAF_PANICS, WorkDone};
 
 use std::{
@@ -42,12 +42,12 @@ use std::{
 };
 
 use rand::{RngExt, SeedableRng, rngs::SmallRng};
+use strum::EnumCount;
 
 use super::{
-    Action, Event, HostedId, Identity, Lattices, Message, Node, NodeId, Notice, Peer,
+    Action, Event, HostedId, Identity, Lattices, Message, MessageKind, Node, NodeId, Notice, Peer,
     ProtocolConfig, View,
     inspect::{InspectedHosted, InspectedStage},
-    message::Cargo,
 };
 use crate::job::{Answer, BoundName, JobId, Offer, RootName, RootRun, RootTag, Saved, ValueName};
 use clock::Clock;
@@ -56,7 +56,7 @@ use workers::{Finished, ImaginaryWorkers};
 /// A peer to whom no connection can be made is given up after so long.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// What will happen.
+/// An event in the queue.
 enum Happening {
     Arrive {
         to: u32,
@@ -139,7 +139,7 @@ impl Ord for Scheduled {
     }
 }
 
-/// One end of a link.
+/// A node's end of a link.
 #[derive(Default)]
 struct ImaginaryLink {
     epoch: u64,
@@ -147,9 +147,9 @@ struct ImaginaryLink {
     connecting: bool,
     /// Counts the attempts to connect: what becomes of one that has been overtaken says nothing of the next.
     attempts: u32,
-    /// Whom else the node meant, since it has been connecting.
+    /// The peers that the node meant as well, since it has been connecting.
     meant: Vec<Option<Peer>>,
-    /// It is being closed: what is sent from now on waits for the next.
+    /// True while the link is being closed: messages from now on wait for the next link.
     closing: bool,
     /// The next is wanted already.
     again: Option<(SocketAddr, Option<Peer>)>,
@@ -165,7 +165,7 @@ struct ImaginaryLink {
     stalled: Vec<(Peer, Message)>,
 }
 
-/// One node and everything about it.
+/// A node and everything about it.
 struct ImaginaryNode {
     node: Node,
     workers: ImaginaryWorkers,
@@ -180,11 +180,11 @@ struct ImaginaryNode {
     ended: Option<i32>,
     may_start: bool,
     main: Option<Main>,
-    /// Of the main that runs here, or ran last.
+    /// The term of the main that runs here, or ran last.
     term: u32,
     roots: u32,
     running: Option<Running>,
-    /// Its main has been told to stop.
+    /// True if its main has been told to stop.
     yields: bool,
     /// Results of root jobs are told before main sees them.
     keeps: bool,
@@ -207,7 +207,7 @@ struct ImaginaryNode {
     /// Addresses dialled without a peer in mind.
     dials: u64,
     clock: Clock,
-    /// Its network thread needs so long for a message,
+    /// Time that its network thread needs for a message,
     handling: Duration,
     /// and has done what came before at that time.
     handled: Duration,
@@ -220,7 +220,7 @@ impl ImaginaryNode {
     }
 }
 
-/// What is left to do of a `main`.
+/// The rest of a `main`.
 #[derive(Clone, Debug)]
 struct Main {
     programs: VecDeque<u32>,
@@ -240,14 +240,14 @@ impl Main {
     }
 }
 
-/// What a node's `main` is at.
+/// The stage of a node's `main`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum MainIs {
-    /// It does not run there.
+    /// The node runs no `main`.
     Nowhere,
-    /// It runs.
+    /// The `main` runs.
     Running,
-    /// Its root jobs are done.
+    /// All root jobs of the `main` are done.
     Over,
 }
 
@@ -257,20 +257,20 @@ struct Running {
     tag: RootRun,
     program: u32,
     since: Duration,
-    /// Its result, which is not in safe hands yet.
+    /// The root job's result, which is not in safe hands yet.
     result: Option<u64>,
 }
 
 /// A `main` that came to its end.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct MainEnd {
-    /// Where.
+    /// The node on which the main ended.
     pub node: u32,
-    /// Counts the masters.
+    /// The term of the main: counts the masters.
     pub term: u32,
     /// Did a root job panic?
     pub panicked: bool,
-    /// What came out of its root jobs.
+    /// The results of its root jobs.
     pub results: Vec<u64>,
 }
 
@@ -280,17 +280,17 @@ struct ValueParts {
     missing: u64,
 }
 
-/// Messages of one kind.
+/// Number of messages of a kind.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct Count {
     /// Between nodes of one site.
     pub near: u64,
-    /// Between sites.
+    /// Messages between sites.
     pub far: u64,
 }
 
 impl Count {
-    /// Both.
+    /// Messages within sites and between sites.
     #[must_use]
     pub fn all(self) -> u64 {
         self.near + self.far
@@ -301,14 +301,16 @@ impl Count {
     }
 }
 
-/// What went over the network.
+/// The traffic on the network.
 #[derive(Clone, Debug)]
 pub struct Traffic {
-    /// Messages, by [`KINDS`].
-    pub messages: [Count; KINDS.len()],
-    /// Jobs stolen.
+    /// Messages, by [`MessageKind`]; without refusals.
+    pub messages: [Count; MessageKind::COUNT],
+    /// Messages that say that there is no job.
+    pub refusals: Count,
+    /// Number of jobs stolen.
     pub jobs: Count,
-    /// Connections made.
+    /// Number of connections made.
     pub connections: Count,
     /// Bytes, roughly; only counted if [`Wire::near`] or [`Wire::far`] has a rate.
     pub bytes: Count,
@@ -317,7 +319,8 @@ pub struct Traffic {
 impl Default for Traffic {
     fn default() -> Traffic {
         Traffic {
-            messages: [Count::default(); KINDS.len()],
+            messages: [Count::default(); MessageKind::COUNT],
+            refusals: Count::default(),
             jobs: Count::default(),
             connections: Count::default(),
             bytes: Count::default(),
@@ -326,20 +329,17 @@ impl Default for Traffic {
 }
 
 impl Traffic {
-    /// All messages.
+    /// Number of messages of all kinds.
     #[must_use]
     pub fn all(&self) -> u64 {
-        self.messages.iter().map(|count| count.all()).sum()
+        let messages = self.messages.iter().chain([&self.refusals]);
+        messages.map(|count| count.all()).sum()
     }
 
-    /// Messages of one of [`KINDS`].
-    ///
-    /// # Panics
-    /// If there is no such kind.
+    /// Number of messages of that kind.
     #[must_use]
-    pub fn of(&self, kind: &str) -> Count {
-        let place = KINDS.iter().position(|name| *name == kind);
-        self.messages[place.expect("one of KINDS")]
+    pub fn of(&self, kind: MessageKind) -> Count {
+        self.messages[kind as usize]
     }
 }
 
@@ -348,7 +348,7 @@ struct KnownProgram {
     outcome: Outcome,
 }
 
-/// A pool in memory.
+/// A pool in memory, with a virtual clock.
 pub struct Cluster {
     now: Duration,
     sequence: u64,
@@ -360,11 +360,11 @@ pub struct Cluster {
     rng: SmallRng,
     /// The network; may be changed at any time.
     pub wire: Wire,
-    /// What went over it.
+    /// The traffic over the wire.
     pub traffic: Traffic,
     /// Print what happens, in words.
     pub trace: bool,
-    /// Events handled so far.
+    /// Number of events handled so far.
     pub steps: u64,
     /// Root jobs that take longer than this have their results kept by others, where the node asks for it.
     pub keep_after: Duration,
@@ -388,13 +388,13 @@ pub struct Cluster {
 struct Promises {
     bound: BoundName,
     root: RootName,
-    /// What the job with that result has offered.
+    /// The offer of each job that has made a promise, by the bytes of its result.
     made: BTreeMap<Vec<u8>, u64>,
 }
 
 type HeldValues = Arc<Mutex<BTreeMap<ValueName, Vec<u8>>>>;
 
-/// What a node may ask of its imaginary process.
+/// The answers of a node's imaginary process to its questions.
 struct Process {
     held: HeldValues,
 }
@@ -424,7 +424,7 @@ fn lock(held: &HeldValues) -> MutexGuard<'_, BTreeMap<ValueName, Vec<u8>>> {
 }
 
 impl Cluster {
-    /// No nodes yet.
+    /// A pool that has no nodes yet.
     #[must_use]
     pub fn new(seed: u64) -> Cluster {
         Cluster {
@@ -586,7 +586,7 @@ impl Cluster {
 
     // ---- what a story may ask
 
-    /// The virtual time.
+    /// The virtual time, from the beginning.
     #[must_use]
     pub fn now(&self) -> Duration {
         self.now
@@ -598,7 +598,7 @@ impl Cluster {
         self.slots.len() as u32
     }
 
-    /// A node.
+    /// The node of that number.
     #[must_use]
     pub fn node(&self, node: u32) -> &Node {
         &self.slot(node).node
@@ -610,13 +610,13 @@ impl Cluster {
         &mut self.slot_mut(node).node
     }
 
-    /// What a node calls itself now.
+    /// The id and life of a node at this moment.
     #[must_use]
     pub fn peer(&self, node: u32) -> Peer {
         self.node(node).view().me().peer
     }
 
-    /// Where a node can be reached.
+    /// The address at which a node can be reached.
     #[must_use]
     pub fn addr(&self, node: u32) -> SocketAddr {
         self.slot(node).addr
@@ -646,7 +646,7 @@ impl Cluster {
         self.slot(node).ended
     }
 
-    /// What it told.
+    /// The notices that the node has given.
     #[must_use]
     pub fn notices(&self, node: u32) -> &[Notice] {
         &self.slot(node).notices
@@ -664,13 +664,13 @@ impl Cluster {
         self.slot(node).yielded
     }
 
-    /// What it last said about hunger.
+    /// True if the node has said last that others are hungry.
     #[must_use]
     pub fn is_hungry(&self, node: u32) -> bool {
         self.slot(node).hungry
     }
 
-    /// Has it been stopped, see [`freeze`](Cluster::freeze)?
+    /// True if the node has been stopped, see [`freeze`](Cluster::freeze).
     #[must_use]
     pub fn is_frozen(&self, node: u32) -> bool {
         self.slot(node).frozen
@@ -702,7 +702,7 @@ impl Cluster {
         self.slot(node).workers.stray()
     }
 
-    /// What was sent to a life whose end the sender knew.
+    /// A message that was sent to a life whose end the sender knew.
     #[must_use]
     pub fn sent_to_the_dead(&self) -> Option<&str> {
         self.to_the_dead.as_deref()
@@ -719,7 +719,7 @@ impl Cluster {
         self.runs.as_ref()
     }
 
-    /// What its workers did.
+    /// The work that the node's workers have done.
     #[must_use]
     pub fn effort(&self, node: u32) -> WorkDone {
         self.slot(node).workers.done
@@ -758,13 +758,13 @@ impl Cluster {
         self.slot(node).workers.is_empty()
     }
 
-    /// Its jobs that are away.
+    /// Number of the node's jobs that are away.
     #[must_use]
     pub fn away(&self, node: u32) -> usize {
         self.slot(node).workers.away()
     }
 
-    /// Has it run all its roots?
+    /// True if the node has run all root jobs of its main.
     #[must_use]
     pub fn is_done(&self, node: u32) -> bool {
         let slot = self.slot(node);
@@ -785,7 +785,7 @@ impl Cluster {
         lock(&self.slot(node).values).contains_key(&name)
     }
 
-    /// Of how many values are only some pieces there?
+    /// Number of values of which only some pieces have come.
     #[must_use]
     pub fn values_in_pieces(&self, node: u32) -> usize {
         self.slot(node).parts.len()
@@ -809,7 +809,7 @@ impl Cluster {
         self.programs.len() as u32 - 1
     }
 
-    /// What a program comes to.
+    /// The right outcome of a program.
     #[must_use]
     pub fn outcome(&self, program: u32) -> Outcome {
         self.known[program as usize].outcome
@@ -915,7 +915,7 @@ impl Cluster {
         }
     }
 
-    /// What the main of a node is at.
+    /// The stage of a node's main.
     #[must_use]
     pub fn main_of(&self, node: u32) -> MainIs {
         let slot = self.slot(node);
@@ -939,7 +939,7 @@ impl Cluster {
         }
     }
 
-    /// This node is to run `main`, from the start.
+    /// The node is to run `main`, from the start.
     fn run_main(&mut self, node: u32, term: u32) {
         let main = self.main.clone();
         let slot = self.slot_mut(node);
@@ -953,7 +953,7 @@ impl Cluster {
         self.make_shared(node);
     }
 
-    /// Something happens to a node.
+    /// Gives an event to a node.
     pub fn tell(&mut self, node: u32, event: Event) {
         self.slot_mut(node).workers.events.push_back(event);
         self.run_node(node);
@@ -982,7 +982,7 @@ impl Cluster {
         self.slot_mut(node).workers.nesting = frames;
     }
 
-    /// From now on every beginning of a job is counted, see [`runs`](Cluster::runs). Before there are nodes.
+    /// Counts every beginning of a job from now on, see [`runs`](Cluster::runs). To be called before there are nodes.
     pub fn count_runs(&mut self) {
         self.runs = Some(BTreeMap::new());
     }
@@ -1027,7 +1027,8 @@ impl Cluster {
         self.tell(node, Event::Offered(Offer { bound, root, value }));
     }
 
-    /// From now on every hosted job improves that bound, as the last thing it does. Whoever has its answer must know.
+    /// Makes every hosted job improve that bound from now on, as the last act of the job. A node that has the job's
+    /// answer must know the bound.
     pub fn promise(&mut self, bound: BoundName, root: impl Into<RootName>) {
         let (root, made) = (root.into(), BTreeMap::new());
         self.promises = Some(Promises { bound, root, made });
@@ -1092,7 +1093,7 @@ impl Cluster {
         self.slot_mut(node).frozen = true;
     }
 
-    /// It goes on.
+    /// Lets a stopped node go on.
     pub fn thaw(&mut self, node: u32) {
         let slot = self.slot_mut(node);
         slot.frozen = false;
@@ -1107,7 +1108,7 @@ impl Cluster {
         self.schedule(now, Happening::Timeout(node));
     }
 
-    /// Everybody alive is told that a node is dead, as if membership had found out.
+    /// Tells every live node that a node is dead, as if membership had found out.
     pub fn declare_dead(&mut self, node: u32) {
         let peer = self.peer(node);
         for other in (0..self.nodes()).filter(|other| *other != node) {
@@ -1120,20 +1121,20 @@ impl Cluster {
         }
     }
 
-    /// What lies between two sites from now on.
+    /// Sets the path between two sites from now on.
     pub fn set_path(&mut self, a: &str, b: &str, path: Path) {
         let (a, b) = (self.site(a), self.site(b));
         self.wire.set_path(a, b, path);
     }
 
-    /// Nothing passes between two sites any more: what is sent waits, connections end after [`Wire::idle_timeout`].
+    /// Cuts two sites off from each other: messages wait, connections end after [`Wire::idle_timeout`].
     pub fn partition(&mut self, a: &str, b: &str) {
         let (a, b) = (self.site(a), self.site(b));
         self.wire.cut(a, b);
         self.watch_silence();
     }
 
-    /// Nothing passes to or from a node any more.
+    /// Cuts a node off from all others.
     pub fn isolate(&mut self, node: u32) {
         self.wire.isolate(node);
         self.watch_silence();
@@ -1153,7 +1154,7 @@ impl Cluster {
         }
     }
 
-    /// Everything passes again: what waited arrives.
+    /// Ends all faults of the network: messages that waited arrive.
     pub fn heal(&mut self) {
         self.wire.heal();
         for node in 0..self.nodes() {
@@ -1220,7 +1221,7 @@ impl Cluster {
         true
     }
 
-    /// Time passes.
+    /// Runs the pool for that time.
     pub fn run_for(&mut self, time: Duration) {
         let end = self.now + time;
         while self.next_at().is_some_and(|at| at <= end) {
@@ -1268,7 +1269,7 @@ impl Cluster {
         if let Happening::Arrive { to: node, .. } | Happening::Lost { node, .. } = &what
             && let Some(later) = self.queues_until(*node)
         {
-            // It has not happened yet.
+            // Put back: the event has not happened yet.
             self.steps -= 1;
             return self.schedule(later, what);
         }
@@ -1512,12 +1513,12 @@ impl Cluster {
             let who = format!("{} -> {other}", words::name(sender));
             self.say(&who, &words);
         }
-        self.traffic.messages[kind(&message)].add(near, 1);
-        if let Message::Jobs { jobs, .. } | Message::OffersWith(_, Cargo::Jobs { jobs, .. }) =
-            &message
-        {
-            self.traffic.jobs.add(near, jobs.len() as u64);
-        }
+        let count = match message.kind() {
+            MessageKind::Jobs if message.jobs().is_empty() => &mut self.traffic.refusals,
+            kind => &mut self.traffic.messages[kind as usize],
+        };
+        count.add(near, 1);
+        self.traffic.jobs.add(near, message.jobs().len() as u64);
         let gossip = matches!(message, Message::Gossip(_));
         let path = self.path(node, other);
         if self.is_cut_way(node, other) {
@@ -1587,7 +1588,7 @@ impl Cluster {
 
     // ---- a node's turn
 
-    /// Everything that follows at this moment from what happened to a node.
+    /// Carries out all that follows at this moment from an event of a node.
     fn run_node(&mut self, index: u32) {
         loop {
             let now = self.now;
@@ -1669,7 +1670,7 @@ impl Cluster {
             return;
         }
         let Some(running) = slot.running.filter(|running| running.tag == tag) else {
-            // It had to be given up before the next main could start.
+            // The root job had to be given up before the next main could start.
             return;
         };
         match finished {
@@ -1767,8 +1768,8 @@ impl Cluster {
             Action::Probe { addr, peer } => self.probe(node, addr, peer),
             Action::Send(to, message) => {
                 if !message.is_about_membership() && !slot.node.view().is_alive(to) {
-                    let kind = KINDS[kind(&message)];
-                    let story = format!("node {node} sends {kind:?} to {to:?}, whose life is over");
+                    let kind = message.kind();
+                    let story = format!("node {node} sends {kind} to {to:?}, whose life is over");
                     self.to_the_dead.get_or_insert(story);
                 }
                 self.send(node, to, message);
@@ -1893,7 +1894,7 @@ impl Cluster {
     /// The process exits, after what it sent has arrived.
     fn end(&mut self, node: u32, code: i32) {
         self.slot_mut(node).ended = Some(code);
-        // What else it was about to do at this moment it still does.
+        // Actions that the node was about to take at this moment still happen.
         while let Some(action) = self.slot_mut(node).node.poll_action() {
             if let Action::Send(to, message) = action {
                 self.send(node, to, message);

@@ -5,14 +5,14 @@ use std::time::Duration;
 use super::bounds::BestLeaf;
 use crate::job::Fingerprint;
 
-/// One invocation, small enough to travel.
+/// An invocation, small enough to travel.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Work {
-    /// What it computes, and how its subtree looks.
+    /// The number from which the result and the shape of the subtree follow.
     pub seed: u64,
     /// Levels below it, at most.
     pub height: u32,
-    /// What its way down has cost so far, see [`Shape::Best`].
+    /// The cost of its way down so far, see [`Shape::Best`].
     pub cost: u32,
     /// The way down to it in a [`Shape::Best`]: one digit for each step, see [`Program::cost_of`].
     pub way: u64,
@@ -34,7 +34,7 @@ impl Work {
         bytes
     }
 
-    /// As it was packed.
+    /// Reads a job that was packed.
     pub(super) fn unpack(bytes: &[u8]) -> Work {
         let word = |from: usize| {
             let word = bytes[from..from + 4].try_into().expect("4 bytes");
@@ -48,7 +48,7 @@ impl Work {
         }
     }
 
-    /// What tells this work from any other.
+    /// The fingerprint, which tells this work from any other.
     #[must_use]
     pub fn fingerprint(self) -> Fingerprint {
         Fingerprint(mix(self.seed))
@@ -58,36 +58,37 @@ impl Work {
 /// The shape of a tree of jobs.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Shape {
-    /// Every inner job has `width` children, `height` levels deep; the first `serial` of them one after another, the
-    /// others at once.
+    /// Every inner job has `width` children, `height` levels deep; the first `serial` of them one after another,
+    /// the others at once.
     Knary {
         /// Children of each inner job.
         width: u32,
-        /// Levels below the root.
+        /// Number of levels below the root.
         height: u32,
-        /// So many children are waited for, each, before the others are spawned.
+        /// Number of children that are waited for, each, before the others are spawned.
         serial: u32,
     },
     /// Unbalanced tree search: the number of children is geometrically distributed around `branching`, `height` levels
     /// deep at most. Subtrees differ by orders of magnitude, and nobody knows beforehand.
     Uts {
-        /// Children, on average.
+        /// Number of children on average.
         branching: f64,
-        /// Levels below the root.
+        /// Number of levels below the root.
         height: u32,
     },
     /// A root with so many leaves, spawned by one loop.
     Flat {
-        /// Leaves.
+        /// Number of leaves.
         jobs: u32,
     },
-    /// Anything: up to `width` children in each of up to three phases, uneven durations, `height` levels deep at most.
+    /// A random tree: up to `width` children in each of up to three phases, uneven durations, `height` levels deep at
+    /// most.
     Random {
         /// Children in a phase, at most.
         width: u32,
-        /// Levels below the root.
+        /// Number of levels below the root.
         height: u32,
-        /// Of a hundred inner jobs so many are races: the first child that is done aborts the others.
+        /// Share of inner jobs that are races, in percent: the first child that is done aborts the others.
         races: u32,
     },
     /// Branch and bound: the cheapest leaf is looked for, and many cost the same. What already costs more than the
@@ -95,7 +96,7 @@ pub enum Shape {
     Best {
         /// Children of each inner job.
         width: u32,
-        /// Levels below the root.
+        /// Number of levels below the root.
         height: u32,
     },
 }
@@ -103,7 +104,7 @@ pub enum Shape {
 /// A tree of jobs and how long they take.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Program {
-    /// Its shape.
+    /// The shape of the tree.
     pub shape: Shape,
     /// How long a leaf takes.
     pub leaf: Duration,
@@ -111,13 +112,13 @@ pub struct Program {
     pub inner: Duration,
     /// Bytes of arguments; a job needs 24 at least.
     pub size: usize,
-    /// Where its randomness comes from.
+    /// The seed of the program's randomness.
     pub seed: u64,
-    /// What comes out of one phase goes into the children of the next, as through `&mut`.
+    /// True if the result of a phase goes into the children of the next, as through `&mut`.
     pub feeds: bool,
     /// A job that runs again may spawn the same children in another order. The result is the same.
     pub changing: bool,
-    /// Of a thousand leaves so many panic.
+    /// Number of leaves of a thousand that panic.
     pub panics: u64,
     /// Leaves offer what they cost as a bound. Those of a [`Shape::Best`] always do.
     pub bounded: bool,
@@ -150,7 +151,7 @@ impl Program {
         Program { seed, ..self }
     }
 
-    /// The root.
+    /// The work of the root.
     #[must_use]
     pub fn root(&self) -> Work {
         let height = match self.shape {
@@ -263,7 +264,7 @@ impl Program {
         }
     }
 
-    /// What the children of that phase are to know of a result so far.
+    /// The part of a result so far that the children of that phase must know.
     pub(super) fn before(&self, result: u64, phase: u32) -> u64 {
         if phase == 0 { 0 } else { result }
     }
@@ -288,10 +289,10 @@ impl Program {
         }
     }
 
-    /// What a job comes to that was cut off.
+    /// The result of a job that was cut off.
     pub const NOTHING: u64 = u64::MAX;
 
-    /// What a leaf offers as a bound.
+    /// The bound that a leaf offers.
     #[must_use]
     pub fn offers(&self, work: Work) -> Option<BestLeaf> {
         let witness = match self.shape {
@@ -304,8 +305,8 @@ impl Program {
         Some(BestLeaf { cost, witness })
     }
 
-    /// What the leaf costs that a witness names: in a [`Shape::Best`] the way down to it, elsewhere its [`Work::seed`].
-    /// `None` if there is none of that name.
+    /// The cost of the leaf that a witness names: in a [`Shape::Best`] the way down to it, elsewhere its [`Work::seed`].
+    /// `None` if no leaf has that name.
     #[must_use]
     pub fn cost_of(&self, witness: u64) -> Option<u64> {
         let Shape::Best { width, height } = self.shape else {
@@ -371,14 +372,14 @@ impl Program {
     }
 }
 
-/// What a program comes to.
+/// The outcome of a program that runs without faults.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Outcome {
-    /// Its result.
+    /// The result of the root.
     pub result: u64,
-    /// Its jobs.
+    /// Number of jobs.
     pub jobs: u64,
-    /// Those without children.
+    /// Number of jobs without children.
     pub leaves: u64,
     /// The sum of their durations.
     pub time: Duration,
@@ -386,7 +387,7 @@ pub struct Outcome {
     pub bound: Option<u64>,
 }
 
-/// Scatters bits (splitmix64).
+/// Scatters the bits of a number (splitmix64).
 #[must_use]
 pub fn mix(seed: u64) -> u64 {
     let mut z = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);

@@ -8,7 +8,7 @@ use crate::job::{RootName, RootRun};
 pub struct OtherRoot {
     /// The program that it runs.
     pub program: u32,
-    /// What came out, once it is done; or the panic's message.
+    /// The result, once the job is done; or the panic's message.
     pub outcome: Option<Result<u64, String>>,
 }
 

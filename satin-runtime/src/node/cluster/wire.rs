@@ -8,10 +8,10 @@ use std::{
 use super::super::{Envelope, Message, Relayed, Token, message::Cargo};
 use crate::job::{Answer, Offer, Parcel, Saved};
 
-/// What lies between two sites, or between the nodes of one.
+/// The properties of a path between two sites, or between the nodes of a site.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Path {
-    /// There and back.
+    /// Time for a message there and one back.
     pub round_trip: Duration,
     /// Each way takes up to so much longer, evenly distributed.
     pub jitter: Duration,
@@ -22,7 +22,7 @@ pub struct Path {
 }
 
 impl Path {
-    /// That round trip, and nothing else.
+    /// A path with that round trip, without jitter, losses or a rate.
     #[must_use]
     pub const fn new(round_trip: Duration) -> Path {
         Path {
@@ -34,7 +34,7 @@ impl Path {
     }
 }
 
-/// The network.
+/// The network between the nodes.
 #[derive(Clone, Debug)]
 pub struct Wire {
     /// Between nodes of one site.
@@ -45,20 +45,21 @@ pub struct Wire {
     pub large: usize,
     /// A link over which nothing comes for so long is given up.
     pub idle_timeout: Duration,
-    /// So many round trips until a connection stands.
+    /// Number of round trips until a connection stands.
     pub handshake: f64,
     paths: BTreeMap<(u32, u32), Path>,
     cut: BTreeSet<(u32, u32)>,
     isolated: BTreeSet<u32>,
-    /// Nothing passes from the first node to the second.
+    /// Pairs of nodes without a way from the first to the second.
     ways: BTreeSet<(u32, u32)>,
     /// The same, and it stays so when everything else heals.
     lasting: BTreeSet<(u32, u32)>,
-    /// What is under way when its sender gives a link up arrives all the same, until the receiver gives it up too.
+    /// True if messages that are under way when their sender gives a link up arrive all the same, until the receiver
+    /// gives the link up too.
     pub late: bool,
-    /// What goes on a stream of its own takes up to so much longer.
+    /// Largest extra time of a message on a stream of its own.
     pub stray: Duration,
-    /// This share of [`Message::Gossip`] comes a second time.
+    /// Share of [`Message::Gossip`] that comes a second time.
     pub gossip_twice: f64,
     /// A tenth of [`Message::Gossip`], and everything that comes a second time, takes up to so much longer.
     pub gossip_late: Duration,
@@ -86,7 +87,7 @@ impl Default for Wire {
 }
 
 impl Wire {
-    /// What lies between two sites.
+    /// The path between two sites.
     #[must_use]
     pub fn path(&self, a: u32, b: u32) -> Path {
         let usual = if a == b { self.near } else { self.far };
@@ -136,110 +137,7 @@ impl Wire {
     }
 }
 
-/// The kinds of messages, in the order of [`kind`].
-pub const KINDS: [&str; 45] = [
-    "steal",
-    "jobs",
-    "no jobs",
-    "cut",
-    "answers",
-    "acknowledge",
-    "recall",
-    "lists",
-    "gossip",
-    "join",
-    "ask",
-    "welcome",
-    "goodbye",
-    "ended",
-    "roots done",
-    "want",
-    "part",
-    "elsewhere",
-    "unavailable",
-    "offers",
-    "here",
-    "declared_dead",
-    "ping",
-    "pong",
-    "soon",
-    "have",
-    "disown",
-    "claim",
-    "miss",
-    "table",
-    "versions",
-    "keep",
-    "kept",
-    "abandon",
-    "draining",
-    "master",
-    "relay",
-    "large offers",
-    "had",
-    "available",
-    "waits",
-    "are over",
-    "missed",
-    "begin",
-    "go",
-];
-
-/// Which of [`KINDS`] it is.
-#[must_use]
-pub fn kind(message: &Message) -> usize {
-    match message {
-        Message::Steal { .. } => 0,
-        Message::Jobs { jobs, .. } => 1 + usize::from(jobs.is_empty()),
-        Message::Cut(_) => 3,
-        Message::Answers(_) => 4,
-        Message::Acknowledge(_) => 5,
-        Message::Recall(_) => 6,
-        Message::Lists { .. } => 7,
-        Message::Gossip(_) => 8,
-        Message::Join(_) => 9,
-        Message::Ask(_) => 10,
-        Message::Welcome { .. } => 11,
-        Message::Goodbye => 12,
-        Message::Ended { .. } => 13,
-        Message::RootsDone(_) => 14,
-        Message::Want { .. } => 15,
-        Message::Part { .. } => 16,
-        Message::Elsewhere(..) => 17,
-        Message::Unavailable(_) => 18,
-        Message::Offers(_) => 19,
-        Message::OffersWith(_, Cargo::Jobs { .. }) => 1,
-        Message::OffersWith(_, Cargo::Answers(_)) => 4,
-        Message::OffersWith(_, Cargo::Keep { .. }) => 31,
-        Message::Here(_) => 20,
-        Message::DeclaredDead(_) => 21,
-        Message::Ping(_) => 22,
-        Message::Pong(_) => 23,
-        Message::Soon(_) => 24,
-        Message::Have(_) => 25,
-        Message::Disown(_) => 26,
-        Message::Claim(_) => 27,
-        Message::Miss(_) => 28,
-        Message::Table(_) => 29,
-        Message::Versions(_) => 30,
-        Message::Keep { .. } => 31,
-        Message::Kept(_) => 32,
-        Message::Abandon { .. } => 33,
-        Message::Draining => 34,
-        Message::Master { .. } => 35,
-        Message::Relay(_) => 36,
-        Message::LargeOffers { .. } => 37,
-        Message::Had(_) => 38,
-        Message::Available(_) => 39,
-        Message::Waits { .. } => 40,
-        Message::AreOver(_) => 41,
-        Message::Missed(_) => 42,
-        Message::Begin(_) => 43,
-        Message::Go(_) => 44,
-    }
-}
-
-/// Its size on the wire, roughly.
+/// The size of a message on the wire in bytes, roughly.
 #[must_use]
 pub fn size(message: &Message) -> usize {
     let parcel = |parcel: &Parcel| {

@@ -1,4 +1,4 @@
-//! What happens, in words: for whoever reads the trace of a run.
+//! The events in words: for people who read the trace of a run.
 
 use std::{
     io::{self, Write},
@@ -185,7 +185,7 @@ pub(super) fn message(message: &Message) -> Option<String> {
     })
 }
 
-/// What the workers, or main, tell a node.
+/// An event from the workers, or main, for a node, in words.
 pub(super) fn event(event: &Event) -> Option<String> {
     Some(match event {
         Event::Done(key, is) => format!("hosted {} is done: {}", key.0, answer(is)),
@@ -213,7 +213,7 @@ pub(super) fn event(event: &Event) -> Option<String> {
     })
 }
 
-/// What a node wants done; `away` is the job that is away, if one is meant.
+/// An action of a node, in words; `away` is the job that is away, if the action is about one.
 pub(super) fn action(action: &Action, away: Option<JobId>) -> Option<String> {
     let id = away.map_or("a job that is not away".into(), |id| id.to_string());
     Some(match action {

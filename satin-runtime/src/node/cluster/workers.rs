@@ -1,7 +1,7 @@
 //! Imaginary workers: real stacks of frames and deques, durations instead of work.
 //!
-//! Towards the node they behave as the real ones do: marked jobs look themselves up, a frame that waits can be buried under
-//! others, what is given up saves the results of its finished children.
+//! Imaginary workers behave towards the node as real ones do: marked jobs look themselves up, a frame that waits can be
+//! buried under others, a job that is given up saves the results of its finished children.
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -19,10 +19,10 @@ use crate::job::{
     orphans::{may_claim, would_deadlock},
 };
 
-/// What a leaf says that panics, see [`Program::panics`].
+/// The message of a leaf that panics, see [`Program::panics`].
 pub const LEAF_PANICS: &str = "a leaf panics";
 
-/// Where the result of a frame goes.
+/// The place for the result of a frame.
 #[derive(Clone, PartialEq, Debug)]
 enum ResultPlace {
     Root(RootRun),
@@ -32,32 +32,32 @@ enum ResultPlace {
 
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum InvocationStep {
-    /// Begins its next phase.
+    /// The next phase begins.
     Enter,
-    /// Has computed, and will spawn so many.
+    /// The invocation has computed, and will spawn so many children.
     Spawn(u32),
-    /// At a sync.
+    /// The invocation waits at a sync.
     Wait,
 }
 
 /// Why a frame does not go on to its end.
 #[derive(Clone, PartialEq, Debug)]
 enum Stop {
-    /// Nobody wants its result.
+    /// The result is not wanted any more.
     Aborted,
-    /// It will be run again elsewhere.
+    /// The job will be run again elsewhere.
     GivenUp,
     /// A child panicked, with this message.
     Panicked(String),
 }
 
-/// Where a child of a frame is.
+/// The stage of a child of a frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum ChildState {
     Queued,
     Running,
     Away,
-    /// For other nodes.
+    /// The child is held for other nodes.
     Held,
     /// The result, if it has one.
     Done(Option<u64>),
@@ -67,17 +67,17 @@ enum ChildState {
 #[derive(Clone, Copy, Debug)]
 struct Kid {
     work: Work,
-    /// Its number if children are spawned in the usual order, see [`Program::changing`].
+    /// The child's number if children are spawned in the usual order, see [`Program::changing`].
     natural: u32,
     is: ChildState,
 }
 
-/// An invocation under way.
+/// An invocation under way, with its children.
 struct Invocation {
     program: u32,
     work: Work,
     home: ResultPlace,
-    /// Of its root job.
+    /// The run of its root job.
     tag: RootRun,
     lane: u32,
     depth: u32,
@@ -85,17 +85,17 @@ struct Invocation {
     nonce: u64,
     /// A hash of its id.
     path: u64,
-    /// Its children look themselves up.
+    /// True if its children look themselves up.
     marked: bool,
-    /// It had come back undone, with a mark.
+    /// True if the job had come back undone, with a mark.
     repairs: bool,
     phase: u32,
     step: InvocationStep,
     /// Children of the phases before this one.
     passed: u32,
-    /// Those of this phase.
+    /// The children of this phase.
     children: Vec<Kid>,
-    /// Children not yet settled.
+    /// Number of children not yet settled.
     pending: u32,
     result: u64,
     stop: Option<Stop>,
@@ -110,7 +110,7 @@ struct Spawned {
     index: u32,
     work: Work,
     back: Back,
-    /// It came back with a mark.
+    /// True if the job came back with a mark.
     repairs: bool,
 }
 
@@ -138,32 +138,32 @@ enum HeldWork {
     Hosted(HostedId, Parcel),
 }
 
-/// One worker.
+/// An imaginary worker: its stack and its deque.
 #[derive(Default)]
 struct ImaginaryWorker {
     stack: Vec<u32>,
     deque: VecDeque<Spawned>,
-    /// So many of the oldest can be taken from outside.
+    /// Number of jobs, the oldest, that can be taken from outside.
     public: usize,
     busy: bool,
 }
 
-/// What became of a root job.
+/// The end of a root job.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) enum Finished {
-    /// Its result; and was it computed here, or claimed?
+    /// The result; true if it was computed here, false if it was claimed.
     Result(u64, bool),
     Panicked(String),
-    /// It was given up; these of the jobs below it were finished.
+    /// The job was given up; these results of jobs below it were finished.
     GivenUp(Vec<Saved>),
 }
 
-/// What the workers of a node did.
+/// The work that a node's workers have done.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct WorkDone {
     /// Time computed, over all workers.
     pub busy: Duration,
-    /// Invocations begun.
+    /// Number of invocations begun.
     pub started: u64,
     /// Marked jobs that found themselves.
     pub claims: u64,
@@ -173,7 +173,7 @@ pub struct WorkDone {
     pub saved: u64,
 }
 
-/// What becomes of a marked job that is about to run.
+/// The decision on a marked job that is about to run.
 #[derive(Clone, PartialEq, Debug)]
 enum RunVerdict {
     /// Claimed where it is an orphan.
@@ -193,9 +193,9 @@ pub(super) struct ImaginaryWorkers {
     hosted: VecDeque<(HostedId, Parcel)>,
     held: VecDeque<HeldWork>,
     running: BTreeMap<HostedId, u32>,
-    /// What was saved of hosted jobs that are being given up.
+    /// The results that were saved of hosted jobs that are being given up.
     saved: BTreeMap<HostedId, Vec<Saved>>,
-    /// And of root jobs.
+    /// The results that were saved of root jobs that are being given up.
     yielded: BTreeMap<RootRun, Vec<Saved>>,
     away: BTreeMap<DepartureId, AwayWork>,
     recalled: BTreeSet<DepartureId>,
@@ -227,7 +227,7 @@ pub(super) struct ImaginaryWorkers {
     pub(super) poisoned: bool,
     /// A child was not where it should have been.
     broken: Option<String>,
-    /// Something came back that was not away.
+    /// A job that came back and was not away.
     stray: Option<String>,
 }
 
@@ -269,7 +269,7 @@ impl ImaginaryWorkers {
         }
     }
 
-    /// Nothing runs, waits or is away.
+    /// True if no job runs, waits or is away.
     pub(super) fn is_empty(&self) -> bool {
         self.away.is_empty()
             && self.roots.is_empty()
@@ -379,12 +379,12 @@ impl ImaginaryWorkers {
         });
     }
 
-    /// A worker has computed.
+    /// The worker of that lane has computed.
     pub(super) fn burst_over(&mut self, lane: u32) {
         self.lanes[lane as usize].busy = false;
     }
 
-    /// What was asked for can be taken now.
+    /// Makes the jobs public for which the node has asked.
     pub(super) fn published(&mut self) {
         self.publishing = false;
         for lane in &mut self.lanes {
@@ -393,7 +393,7 @@ impl ImaginaryWorkers {
         }
     }
 
-    /// Everything that happens at this moment.
+    /// Lets the workers do all that they can at this moment.
     pub(super) fn run(&mut self, programs: &[Program]) {
         while (0..self.threads()).any(|lane| self.advance(programs, lane)) {}
         if self.armed && self.fresh && self.takeable() > 0 {
@@ -534,7 +534,7 @@ impl ImaginaryWorkers {
         }
     }
 
-    /// Something to run for a worker that has nothing, or waits.
+    /// Finds a job for a worker that has none, or waits.
     fn find(&mut self, programs: &[Program], lane: u32) -> bool {
         let own = &self.lanes[lane as usize];
         let room = own.stack.len() < self.nesting;
@@ -613,8 +613,8 @@ impl ImaginaryWorkers {
         true
     }
 
-    /// Helping out with a repair on top of an orphan that it will claim: each would wait for the other. Its parent runs
-    /// it, or another node.
+    /// True if a helper would run a repair on top of an orphan that the repair will claim: each would wait for the other.
+    /// The job's parent runs it then, or another node.
     fn would_deadlock(&self, lane: u32, job: &Spawned) -> bool {
         let stack = &self.lanes[lane as usize].stack;
         if !job.back.history.marked || self.running.is_empty() || stack.last() == Some(&job.frame) {
@@ -645,7 +645,7 @@ impl ImaginaryWorkers {
             frame.stop = Some(Stop::Panicked(LEAF_PANICS.into()));
         }
         let result = frame.result;
-        // What was cut off offers nothing.
+        // A leaf that was cut off offers nothing.
         if frame.stop.is_none()
             && result != Program::NOTHING
             && let Some(found) = program.offers(frame.work)
@@ -914,12 +914,12 @@ impl ImaginaryWorkers {
 
     // ---- looking up
 
-    /// What marked jobs find.
+    /// Tells the workers what marked jobs are to find.
     pub(super) fn orphan(&mut self, news: OrphanNews) {
         self.index.learn(news);
     }
 
-    /// What a job computes; if fingerprints are left out, all are the same.
+    /// The fingerprint of a job; if the rule of fingerprints is left out, all are the same.
     fn fingerprint(&self, work: Work) -> Fingerprint {
         match self.without.contains(&Rule::Fingerprint) {
             true => Fingerprint(0),
@@ -1204,7 +1204,7 @@ impl ImaginaryWorkers {
     /// A job that is away is settled: it must be away, or have been recalled.
     fn come_back(&mut self, departure: DepartureId) -> Option<AwayWork> {
         let job = self.away.remove(&departure);
-        // What was recalled may cross its answer: once.
+        // The recall of a job may cross its answer: once.
         if job.is_none() && !self.recalled.remove(&departure) {
             let story = format!("{departure:?} comes back a second time");
             self.stray.get_or_insert(story);
@@ -1244,7 +1244,7 @@ impl ImaginaryWorkers {
         }
     }
 
-    /// What was known of it before is not forgotten.
+    /// Facts that were known of the job before are not forgotten.
     pub(super) fn put_back(&mut self, departure: DepartureId, back: Back) {
         let job = self.come_back(departure);
         self.done.came_back += u64::from(job.is_some());
@@ -1314,7 +1314,7 @@ impl ImaginaryWorkers {
         stack.map(|frame| self.id(*frame).to_string()).collect()
     }
 
-    /// What came back although it was not away.
+    /// Names a job that came back although it was not away.
     pub(super) fn stray(&self) -> Option<&str> {
         self.stray.as_deref()
     }

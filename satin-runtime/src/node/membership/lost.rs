@@ -1,17 +1,18 @@
-//! Those who fell silent, and may be alive on the other side of a partition.
+//! Nodes that fell silent, and may be alive on the other side of a partition.
 //!
-//! Two parts of a pool that declared each other dead say nothing to each other any more: nobody would ever find out that
-//! the network is whole again, and each part would run its own `main` to the end. So each node remembers whom it lost to
-//! silence, newcomers are given the list with their welcome, and every node that has one dials those on it, one after
-//! another, without end. When a connection stands, each side tells the other that it was declared dead
-//! ([`Message::DeclaredDead`](super::super::Message::DeclaredDead)), both come back as the next generation, and gossip brings the
-//! others together. With each attempt a member of the own part is told too ([`Message::Missed`](super::super::Message::Missed)):
-//! it may be the only one who can reach the lost.
+//! Two parts of a pool that declared each other dead say nothing to each other any more: without this
+//! file they would never find out that the network is whole again, and each part would run its own `main` to
+//! the end. So each node remembers which nodes it lost to silence, newcomers are given the list with their
+//! welcome, and every node that has one dials the nodes on it, one after another, without end. When a
+//! connection stands, each side tells the other that it was declared dead
+//! ([`Message::DeclaredDead`](super::super::Message::DeclaredDead)), both come back as the next generation,
+//! and gossip brings the others together. With each attempt a member of the own part is told too
+//! ([`Message::Missed`](super::super::Message::Missed)): perhaps only that member can reach the lost.
 //!
-//! The nodes of a part take turns: each dials once in `pause * members`, at its place in the order of members, give or take
-//! a little. So a part makes one attempt in a `pause`, however many nodes it has, and
-//! a node that is frozen, or has no list, costs its own turn only. The pause grows from a quarter of
-//! [`Config::redial`](super::super::Config::redial) to all of it.
+//! The nodes of a part take turns: each dials once in `pause * members`, at its place in the order of
+//! members, give or take a little. So a part makes one attempt in a `pause`, however many nodes it has, and a
+//! node that is frozen, or has no list, costs its own turn only. The pause grows from a quarter of
+//! [`ProtocolConfig::redial`](super::super::ProtocolConfig::redial) to all of it.
 
 use std::{collections::VecDeque, net::SocketAddr, time::Duration};
 
@@ -22,19 +23,26 @@ use super::super::{
     expiry::{Expiry, ran_out},
 };
 
-/// So many are remembered. Beyond that the oldest of the site with the most entries is forgotten: one of each part that
-/// can be reached is enough, and the longest list is that of one part.
+/// The number of lost nodes that are remembered. Beyond that the oldest of the site with the most entries is
+/// forgotten: one node of each part that can be reached is enough, and the longest list is that of one part.
+/// Too small: a part is forgotten. Too large: long welcomes.
 const MOST: usize = 256;
-/// The first pause is that part of [`Config::redial`](super::super::Config::redial).
+/// The divisor of the first pause: it is so many times shorter than
+/// [`ProtocolConfig::redial`](super::super::ProtocolConfig::redial). Too small: parts that were apart for a moment meet late.
+/// Too large: many attempts at once after a partition.
 const FIRST: u32 = 4;
-/// After somebody was reached, who has begun another life by now.
+/// The wait after a lost node was reached, which has begun another life by then. Too small: it is met in the
+/// life that is over. Too large: the parts meet later.
 const MEET_AGAIN: Duration = Duration::from_millis(200);
 
-/// The lost, those to be dialled next first.
+/// The lost nodes, the next to be dialled first.
 #[derive(Default)]
 pub(super) struct Lost {
     missed: VecDeque<Identity>,
+    /// When the next one is dialled, in time awake.
     next: Duration,
+    /// The time for one attempt of the whole part; each node's turn comes once in so many as there
+    /// are members.
     pause: Duration,
 }
 
@@ -46,12 +54,15 @@ impl Lost {
     /// A node fell silent.
     pub(super) fn add(&mut self, cx: &mut Context<'_>, now: Duration, who: &Identity) {
         self.remember(who.clone());
+        // Most partitions are short: the first attempts come quickly.
         self.pause = cx.config.redial / FIRST;
+        // By place and by chance: all nodes of a part notice the loss at about the same moment, and
+        // would all dial at once.
         let turn = f64::from(turn(cx)) + cx.rng.random::<f64>();
         self.next = now + self.pause.mul_f64(turn);
     }
 
-    /// Another member misses it, and this node has never heard of it.
+    /// Adds a node that another member misses, and of which this node has never heard.
     pub(super) fn hear(&mut self, cx: &mut Context<'_>, now: Duration, who: Identity) {
         if self
             .missed
@@ -60,6 +71,8 @@ impl Lost {
         {
             return;
         }
+        // The word comes with each attempt of that member: a turn that is set must not be put off
+        // by it.
         if self.missed.is_empty() {
             self.pause = cx.config.redial;
             self.next = now + self.pause.mul_f64(cx.rng.random::<f64>());
@@ -67,22 +80,24 @@ impl Lost {
         self.remember(who);
     }
 
-    /// This node has come in: the pool misses these.
+    /// Takes over the list of the pool that this node has come into.
     pub(super) fn welcome(&mut self, cx: &mut Context<'_>, now: Duration, lost: Vec<Identity>) {
         lost.into_iter().for_each(|who| self.remember(who));
         self.pause = cx.config.redial;
+        // The partition is old news: the newcomer falls in with the others at a random place.
         self.next = now
             + self
                 .pause
                 .mul_f64(cx.rng.random::<f64>() * cx.view.len() as f64);
     }
 
-    /// Those whom this node misses.
+    /// The nodes that this node misses.
     pub(super) fn all(&self) -> impl Iterator<Item = &Identity> {
         self.missed.iter()
     }
 
     fn remember(&mut self, who: Identity) {
+        // A node that is lost again moves to the end, under its newest life.
         self.found(who.peer.id);
         if self.missed.len() == MOST {
             self.forget_one();
@@ -107,14 +122,17 @@ impl Lost {
         self.missed.retain(|missed| missed.peer.id != id);
     }
 
-    /// Another process listens at that address: the one that did before is dead for certain.
+    /// Drops nodes at an address where another process listens by now: the process that did before is dead
+    /// for certain.
     pub(super) fn taken(&mut self, addr: SocketAddr, by: NodeId) {
         (self.missed).retain(|missed| missed.addr != addr || missed.peer.id == by);
     }
 
-    /// A connection stands to one that is dead in our view: it will be somebody else soon, and so may we.
+    /// Puts a node first to which a connection stands although it is dead in this view: it will begin another
+    /// life soon, and perhaps this node too.
     pub(super) fn met(&mut self, cx: &Context<'_>, now: Duration, id: NodeId) {
         if let Some(place) = self.missed.iter().position(|missed| missed.peer.id == id) {
+            // The connection goes with the old lives, so the same address is dialled once more.
             self.missed.swap(0, place);
             self.pause = cx.config.redial / FIRST;
             self.next = now + MEET_AGAIN;
@@ -130,7 +148,9 @@ impl Lost {
         };
         ran_out(Expiry::Redial);
         let addr = missed.addr;
+        // No life is named: by now the lost node may live as another one.
         cx.actions.push_back(Action::Connect { addr, peer: None });
+        // Between this node and the lost one there may be no way for good, while a member has one.
         if let Some(member) = cx.view.random(cx.rng) {
             let missed = Message::Missed(missed.clone());
             cx.actions.push_back(Action::Send(member, missed));

@@ -1,12 +1,13 @@
-//! Membership: who is there. Joining, leaving, and finding out who died.
+//! Membership: which nodes are there. Joining, leaving, and finding out which nodes died.
 //!
-//! The detector is foca's (`detector`), with some evidence beside it (`watch`); those who only fell silent are looked for
-//! now and then (`lost`), because they may be the other side of a partition. The way in is our own (`search`):
-//! a joiner asks any member, who names the master, who gives the joiner its stamp and the list of members; gossip tells
-//! the others.
+//! The detector is foca's (`detector`), with some evidence beside it (`watch`). Nodes that only fell silent
+//! are looked for now and then (`lost`), because they may be the other side of a partition. The way in is our
+//! own (`search`): a joiner asks any member, which names the master, which gives the joiner its stamp and the
+//! list of members; gossip tells the others.
 //!
-//! Time here is the time that this process was awake: when a timeout is handled much too late, the process was stopped
-//! or starved, the answers that it waits for lie unread, and nobody else is to blame. Such pauses do not count.
+//! Time here is the time that this process was awake: when a timeout is handled much too late, the process
+//! was stopped or starved, the answers that it waits for lie unread, and no other node is to blame. Such
+//! pauses do not count.
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -38,22 +39,26 @@ mod watch;
 #[cfg(test)]
 mod tests;
 
-/// A timeout that is handled later than this was slept through.
+/// A timeout that is handled later than this was slept through. Too small: a busy machine is taken
+/// for one that slept, and finds out late who died. Too large: after a short pause this node blames others
+/// for its own silence.
 const SLEPT: Duration = Duration::from_millis(250);
-/// In a pool of up to so many nodes, who leaves says goodbye to everybody; in a larger one to those it is linked to, and
-/// gossip does the rest.
+/// The size of a pool up to which a node that leaves says goodbye to all others; in a larger one it
+/// tells those that it is linked to, and gossip does the rest. Too small: goodbyes come late. Too large: many
+/// new connections for one word.
 const GOODBYES: usize = 64;
 
-/// What others must know.
+/// A change of the members that the other conversations must know.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum MemberChange {
-    /// This node is in, or has begun another life.
+    /// The node itself is in, or has begun another life.
     Joined,
-    /// It is in the view now.
+    /// The peer is in the view now.
     In(Peer),
-    /// It is not in the view any more.
+    /// The peer is not in the view any more.
     Out(Arc<Identity>, Absence),
-    /// It is in the view, as before. But this node has begun another life: nothing from before holds between the two.
+    /// The peer is in the view, as before. But this node has begun another life: nothing from before holds
+    /// between the two.
     Anew(Peer),
 }
 
@@ -65,20 +70,20 @@ enum PendingChange {
     Anew(Peer),
     In(Arc<Identity>),
     Out(Peer, Absence),
-    /// Packets that must not leave before.
+    /// Packets that must not leave before the changes ahead of them are made.
     Packets(Vec<(Peer, Vec<u8>)>),
 }
 
 /// Why a node is not in the view any more.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Absence {
-    /// It said goodbye.
+    /// The node said goodbye.
     Left,
-    /// It is dead: its machine says that nobody listens there any more.
+    /// The node is dead: its machine says that nobody listens there any more.
     Gone,
-    /// It is dead, or cut off.
+    /// The node is dead, or cut off.
     Silent,
-    /// It had been declared dead somewhere, and lives on as the next generation.
+    /// The node had been declared dead somewhere, and lives on as the next generation.
     Reborn,
 }
 
@@ -96,7 +101,7 @@ enum MembershipState {
     In(Box<Detector>, Watch),
     /// The members are given and stay.
     Fixed,
-    /// This node has left.
+    /// The node itself has left.
     Gone,
 }
 
@@ -107,9 +112,10 @@ pub struct Membership {
     links: BTreeMap<Peer, (u64, Identity)>,
     pending: VecDeque<PendingChange>,
     lost: Lost,
-    /// The pool said so when it let us in: these, who are not in the view yet, are about to leave.
+    /// Nodes that are about to leave, as the pool said when it let this node in, and that are not in the view
+    /// yet.
     draining: BTreeSet<Peer>,
-    /// Time slept through.
+    /// The time that was slept through, in all.
     slept: Duration,
     /// When a pool that was formed beforehand begins.
     begins: Option<Duration>,
@@ -138,11 +144,13 @@ impl Membership {
             return membership;
         }
         if !config.fixed_members {
+            // The node is handed out as if it were alone. That it is in is told in the first turn,
+            // when there is a context to tell it with.
             membership.begins = Some(now);
             let mut detector = Detector::new(Arc::new(me.clone()), config, rng);
             let others = view.shared().filter(|member| member.peer != me.peer);
             detector.insert_known(now, others.cloned());
-            // It is no news: they are in the view.
+            // The members are in the view already: telling of them would let them join twice.
             detector.take_news();
             detector.resize(config, view.len());
             let watch = Watch::new(config, now, rng);
@@ -156,7 +164,7 @@ impl Membership {
         matches!(self.state, MembershipState::Searching(_))
     }
 
-    /// Those who may be dead: whether they are will be known soon.
+    /// The members that may be dead: whether they are will be known soon.
     pub(crate) fn suspects(&self) -> BTreeSet<Peer> {
         match &self.state {
             MembershipState::In(detector, _) => detector.suspects(),
@@ -164,7 +172,7 @@ impl Membership {
         }
     }
 
-    /// When this node was awake for so long as the next timeout asks.
+    /// The time awake at which the next timeout is due.
     fn due(&self) -> Option<Duration> {
         match &self.state {
             MembershipState::Searching(search) => Some(search.next_timeout()),
@@ -185,6 +193,8 @@ impl Membership {
 
     /// How long this node has been awake; what it slept through just now is not counted.
     fn awake(&mut self, now: Duration) -> Duration {
+        // A paused process finds all its timeouts run out, and the answers unread: without this, it
+        // would declare its peers dead for its own pause.
         if let Some(late) = self.due().and_then(|due| now.checked_sub(due + self.slept))
             && late > SLEPT
         {
@@ -196,10 +206,12 @@ impl Membership {
 
     pub(crate) fn handle_timeout(&mut self, cx: &mut Context<'_>, root: &mut Roots) {
         let now = self.awake(cx.now);
+        // Only once, and before anything else is told of members.
         if self.begins.take().is_some() {
             self.pending.push_back(PendingChange::Joined);
         }
         match &mut self.state {
+            // A founder gives itself the first stamp, and is master of the first term.
             MembershipState::Searching(search) => {
                 if search.handle_timeout(cx, now, self.links.keys().copied()) == SearchStep::Found {
                     let founder = Identity {
@@ -213,6 +225,7 @@ impl Membership {
             MembershipState::In(detector, watch) => {
                 detector.handle_timeout(now);
                 for (peer, ending) in watch.handle_timeout(cx, now, detector) {
+                    // A peer that left the view meanwhile needs no second end.
                     if let Some(identity) = shared(cx.view, peer) {
                         detector.end(now, identity, ending);
                     }
@@ -234,15 +247,19 @@ impl Membership {
     ) {
         cx.view.set_me(me.clone());
         let mut detector = Detector::new(Arc::new(me.clone()), cx.config, cx.rng);
+        // A pool may remember an earlier life of this node: the new detector must not argue with
+        // itself.
         let members = members
             .into_iter()
             .filter(|member| member.peer.id != me.peer.id);
         detector.insert_known(now, members.map(Arc::new));
-        // Those who connected to us, and are in.
+        // Nodes that connected to this one while it searched, and are in, may be missing in the
+        // list.
         let met = self.links.values().map(|(_, identity)| identity);
         let met = met.filter(|identity| identity.stamp != Identity::NOT_YET);
         detector.insert(now, met.cloned().map(Arc::new));
         for peer in self.links.keys() {
+            // The others met this node without a stamp, and do not count it as a member yet.
             let here = Message::Here(me.clone());
             cx.actions.push_back(Action::Send(*peer, here));
         }
@@ -252,7 +269,7 @@ impl Membership {
         self.absorb(cx, now);
     }
 
-    /// What the detector found out, and wants to say.
+    /// Takes over what the detector found out, and what it wants to say.
     fn absorb(&mut self, cx: &mut Context<'_>, now: Duration) {
         let MembershipState::In(detector, watch) = &mut self.state else {
             return;
@@ -272,7 +289,10 @@ impl Membership {
                     self.pending.push_back(PendingChange::Out(life.peer(), why));
                 }
                 DetectorNews::Renamed(old, new) => {
+                    // The same life with a better known end is no change of the view.
                     if old.peer() != new.peer() {
+                        // A newer generation implies the end of the older one. If the newer is dead
+                        // as well, the node is gone.
                         let lives = detector.is_active(new.peer());
                         let why = if lives {
                             Absence::Reborn
@@ -280,6 +300,8 @@ impl Membership {
                             Absence::Silent
                         };
                         self.pending.push_back(PendingChange::Out(old.peer(), why));
+                        // Out first, in after: what the old life had is put back before the new one
+                        // is spoken to.
                         if lives {
                             self.pending.push_back(PendingChange::In(new.identity));
                         }
@@ -290,16 +312,22 @@ impl Membership {
                     self.pending.push_back(PendingChange::Reborn(identity));
                 }
                 DetectorNews::Silent(peer) => {
+                    // Foca suspects after a lost packet too. A word over a stream, which is not
+                    // lost, clears that up.
                     if cx.view.is_alive(peer) {
                         watch.doubt(cx, peer);
                     }
                 }
             }
         }
+        // Passed on at once rather than with the next round: a death must be known everywhere
+        // within seconds, and a claim or a theft may wait for it.
         if ended {
             detector.spread(now);
         }
         let packets = detector.take_packets();
+        // The packets speak in the name of the new life. Sent before the old life has been
+        // ended here, they would reach peers under a name that this node does not act by yet.
         if reborn {
             self.pending.push_back(PendingChange::Packets(packets));
         } else {
@@ -307,13 +335,16 @@ impl Membership {
         }
     }
 
-    /// Makes the next change in the view.
+    /// Makes the next change in the view. The changes are made one by one, so that the other conversations
+    /// deal with each before the next one shows.
     pub(crate) fn poll_change(&mut self, cx: &mut Context<'_>) -> Option<MemberChange> {
         loop {
             match self.pending.pop_front()? {
                 PendingChange::Joined => return Some(MemberChange::Joined),
                 PendingChange::Packets(packets) => send(cx, packets),
                 PendingChange::Reborn(identity) => {
+                    // Connections belong to a life: over the old ones messages of the old life
+                    // could still come.
                     for (peer, _) in std::mem::take(&mut self.links) {
                         cx.actions.push_back(Action::Disconnect(peer));
                     }
@@ -321,6 +352,8 @@ impl Membership {
                     let me = identity.peer;
                     let others = cx.view.members().map(|member| member.peer);
                     for peer in others.filter(|peer| *peer != me) {
+                        // Before all other changes: nothing may be said to a peer while the books
+                        // hold jobs of the old life with it.
                         self.pending.push_front(PendingChange::Anew(peer));
                     }
                     return Some(MemberChange::Joined);
@@ -328,13 +361,16 @@ impl Membership {
                 PendingChange::Anew(peer) => return Some(MemberChange::Anew(peer)),
                 PendingChange::In(identity) => {
                     let peer = identity.peer;
+                    // Gossip and meetings tell of one node several times; and of this node itself.
                     if cx.view.is_alive(peer) || peer.id == cx.view.me().peer.id {
                         continue;
                     }
                     let joined = Notice::Joined(Identity::clone(&identity));
                     cx.actions.push_back(Action::Tell(joined));
                     cx.view.insert(identity);
+                    // Found again: there is nobody to be looked for.
                     self.lost.found(peer.id);
+                    // The welcome told of its drain before the node itself was in the view.
                     if self.draining.remove(&peer) {
                         cx.view.set_draining(peer);
                     }
@@ -345,6 +381,7 @@ impl Membership {
                     if peer.id == cx.view.me().peer.id {
                         continue;
                     }
+                    // The end was told before, perhaps with another reason: it is dealt with once.
                     let Some(identity) = cx.view.remove(peer) else {
                         continue;
                     };
@@ -353,6 +390,7 @@ impl Membership {
                         Absence::Left => Notice::Left(who),
                         Absence::Gone | Absence::Silent | Absence::Reborn => Notice::Dead(who),
                     }));
+                    // A word that still comes over it would be one from the dead.
                     cx.actions.push_back(Action::Disconnect(peer));
                     if let MembershipState::In(detector, watch) = &mut self.state {
                         detector.forget(peer);
@@ -360,6 +398,8 @@ impl Membership {
                     }
                     let now = cx.now.saturating_sub(self.slept);
                     match why {
+                        // Only silence may be a partition. Of a goodbye, or of a machine that
+                        // answers for its dead process, it is certain that nobody is there.
                         Absence::Silent => self.lost.add(cx, now, &identity),
                         Absence::Gone | Absence::Left => self.lost.found(peer.id),
                         Absence::Reborn => {}
@@ -372,6 +412,7 @@ impl Membership {
     }
 
     fn resize(&mut self, cx: &mut Context<'_>) {
+        // The time of suspicion grows with the pool, as news take longer to reach everybody.
         if let MembershipState::In(detector, _) = &mut self.state {
             detector.resize(cx.config, cx.view.len());
         }
@@ -391,6 +432,8 @@ impl Membership {
         let peer = identity.peer;
         let link = self.links.entry(peer);
         let link = link.or_insert_with(|| (epoch, identity.clone()));
+        // Two connections may stand for a moment, when both sides dialled: the newer one is what
+        // counts.
         link.0 = link.0.max(epoch);
         match &mut self.state {
             MembershipState::Searching(search) => search.connected(cx, peer),
@@ -399,17 +442,20 @@ impl Membership {
         }
     }
 
-    /// It says, or its side of a connection says, that it lives as this.
+    /// A node says, or its side of a connection says, under which identity it lives.
     fn meet(&mut self, cx: &mut Context<'_>, now: Duration, identity: Identity) {
         let MembershipState::In(detector, watch) = &mut self.state else {
             return;
         };
         watch.heard(identity.peer);
         self.lost.taken(identity.addr, identity.peer.id);
+        // The node was declared dead here, and may never hear of it by gossip: told, it goes on as
+        // the next generation, and both sides find together again.
         if detector.is_over(identity.peer) {
             self.lost.met(cx, now, identity.peer.id);
             let dead = Message::DeclaredDead(identity.peer);
             cx.actions.push_back(Action::Send(identity.peer, dead));
+        // Without a stamp the node is not in yet: its welcome will make it known.
         } else if identity.stamp != Identity::NOT_YET && !detector.is_active(identity.peer) {
             detector.insert(now, [Arc::new(identity)]);
             detector.spread(now);
@@ -419,6 +465,7 @@ impl Membership {
 
     pub(crate) fn disconnected(&mut self, cx: &mut Context<'_>, peer: Peer, epoch: u64) {
         let now = self.awake(cx.now);
+        // The loss of an older connection comes late: a newer one stands.
         if self
             .links
             .get(&peer)
@@ -429,6 +476,8 @@ impl Membership {
         self.links.remove(&peer);
         match &mut self.state {
             MembershipState::Searching(search) => search.disconnected(now, peer),
+            // A lost connection is evidence and no proof: the peer's machine is asked what it
+            // knows.
             MembershipState::In(..) if cx.view.is_alive(peer) => watch::probe(cx, peer),
             _ => {}
         }
@@ -443,6 +492,7 @@ impl Membership {
         let now = self.awake(cx.now);
         match (&mut self.state, peer) {
             (MembershipState::Searching(search), peer) => search.unreachable(now, addr, peer),
+            // The network may be the reason: the peer is suspected, and can refute that by any way.
             (MembershipState::In(detector, watch), Some(peer)) if cx.view.is_alive(peer) => {
                 watch.unreachable(cx, now, peer, detector);
                 self.absorb(cx, now);
@@ -451,12 +501,14 @@ impl Membership {
         }
     }
 
-    /// It may live, but nobody reaches it from here.
+    /// Declares a peer dead that may live, but that this node reaches in no way.
     pub(crate) fn cut_off(&mut self, cx: &mut Context<'_>, peer: Peer) {
         let now = self.awake(cx.now);
         if let MembershipState::In(detector, _) = &mut self.state
             && let Some(identity) = shared(cx.view, peer)
         {
+            // Alive means reachable: jobs that are at such a peer would be waited for without end.
+            // The user is told, since this is a fault of the network, which somebody can repair.
             let text = format!(
                 "{} at {} can be reached neither directly nor through other nodes: it is taken for dead. Check that the \
                  nodes reach each other at the addresses that they advertise (SATIN_ADVERTISE), and firewalls",
@@ -468,7 +520,7 @@ impl Membership {
         }
     }
 
-    /// Its machine says that nobody listens at its address any more.
+    /// The peer's machine says that nobody listens at its address any more.
     pub(crate) fn gone(&mut self, cx: &mut Context<'_>, peer: Peer) {
         let now = self.awake(cx.now);
         if let MembershipState::In(_, watch) = &mut self.state
@@ -497,7 +549,7 @@ impl Membership {
         let others = all.filter(|peer| *peer != me);
         let few = cx.view.len() <= GOODBYES;
         let members = others.filter(|peer| few || linked(peer));
-        // Who let us in while we were about to go is linked to us, and not in our view yet.
+        // Nodes that let this one in while it was about to go are linked, and not in the view yet.
         let told: BTreeSet<Peer> = members.chain(self.links.keys().copied()).collect();
         for peer in told {
             cx.actions.push_back(Action::Send(peer, Message::Goodbye));
@@ -525,19 +577,22 @@ impl Membership {
         let now = self.awake(cx.now);
         let answer = match &mut self.state {
             MembershipState::Gone | MembershipState::Fixed => return,
-            // "I am not in myself": it has no stamp.
+            // "I am not in myself": the identity has no stamp.
             MembershipState::Searching(_) => Message::Ask(cx.view.me().clone()),
             MembershipState::In(detector, _) if detector.is_over(from) => {
                 Message::DeclaredDead(from)
             }
             MembershipState::In(..) => match (root.ended_with(), root.master(cx.view).cloned()) {
                 (Some(ended), _) => ended,
-                // It was let in, but its welcome was lost; and whoever let it in has named it master, and is gone.
+                // The joiner was let in, but its welcome was lost; and whoever let it in has
+                // named it master, and is gone.
                 (None, Some(master)) if master.peer == from && cx.view.is_alive(from) => {
                     self.welcome_of(cx, root, bounds, &master, &master)
                 }
                 (None, Some(master)) if master.peer == cx.view.me().peer => {
                     identity.peer = from;
+                    // A joiner asks again when its welcome is late: it gets the same stamp, as the
+                    // order of election rests on it.
                     identity.stamp = match cx.view.get(from) {
                         Some(known) => known.stamp,
                         None => root.issue_stamp(cx.view),
@@ -546,12 +601,14 @@ impl Membership {
                     let MembershipState::In(detector, _) = &mut self.state else {
                         return;
                     };
+                    // Told to all at once: the joiner will steal as soon as it is in, and messages
+                    // of strangers are dropped.
                     detector.insert(now, [Arc::new(identity)]);
                     detector.spread(now);
                     welcome
                 }
                 (None, Some(master)) if cx.view.is_alive(master.peer) => Message::Ask(master),
-                // It will ask again, and somebody will have been elected.
+                // The joiner will ask again, and by then a master will have been elected.
                 (None, _) => return,
             },
         };
@@ -559,7 +616,7 @@ impl Membership {
         self.absorb(cx, now);
     }
 
-    /// What `who` is told when it is let in: first the master, then everybody else.
+    /// Builds the message that lets `who` in: first the master, then all others.
     fn welcome_of(
         &self,
         cx: &Context<'_>,
@@ -568,6 +625,7 @@ impl Membership {
         master: &Identity,
         who: &Identity,
     ) -> Message {
+        // Neither the joiner, perhaps in an earlier life, nor the master a second time.
         let others = cx.view.members().filter(|member| {
             let id = member.peer.id;
             id != who.peer.id && id != master.peer.id
@@ -585,6 +643,7 @@ impl Membership {
     pub(crate) fn ask(&mut self, cx: &mut Context<'_>, from: Peer, master: &Identity) {
         let now = self.awake(cx.now);
         if let MembershipState::Searching(search) = &mut self.state
+            // An old word may name an earlier life of this very node: it cannot let itself in.
             && master.peer.id != cx.view.me().peer.id
         {
             search.told(cx, now, from, master);
@@ -606,13 +665,14 @@ impl Membership {
             ..cx.view.me().clone()
         };
         let known: BTreeSet<_> = members.iter().map(|member| member.peer.id).collect();
+        // Members are not looked for, and this node least of all.
         lost.retain(|who| who.peer.id != me.peer.id && !known.contains(&who.peer.id));
         self.come_in(cx, now, me, members);
         self.lost.welcome(cx, now, lost);
     }
 
-    /// Others are told this address of us from now on. Only a node that is alone may change it: nobody else knows the old
-    /// one then. False if it is not.
+    /// Tells others another address of this node from now on. Only a node that is alone may change it: no
+    /// other knows the old one then. False if it is not alone.
     pub(crate) fn readdressed(&mut self, cx: &mut Context<'_>, addr: SocketAddr) -> bool {
         let is_alone = cx.view.len() == 1;
         let MembershipState::In(detector, _) = &mut self.state else {
@@ -624,7 +684,7 @@ impl Membership {
                 ..cx.view.me().clone()
             };
             cx.view.set_me(me.clone());
-            // It knows nobody yet, so a new one knows as much.
+            // The detector knows no other node yet, so a new one knows as much.
             **detector = Detector::new(Arc::new(me), cx.config, cx.rng);
         }
         is_alone
@@ -632,6 +692,7 @@ impl Membership {
 
     pub(crate) fn here(&mut self, cx: &mut Context<'_>, from: Peer, identity: Identity) {
         let now = self.awake(cx.now);
+        // No node may speak for another, or for another life of its own.
         if identity.peer != from {
             return;
         }
@@ -650,6 +711,8 @@ impl Membership {
         match &mut self.state {
             MembershipState::In(detector, _) => {
                 if let Some(identity) = shared(cx.view, from) {
+                    // Spread as an end on purpose: a node that left is not taken for dead, and no
+                    // job is blamed.
                     detector.end(now, identity, PresumedEnd::OnPurpose);
                 }
                 self.absorb(cx, now);
@@ -672,12 +735,13 @@ impl Membership {
         if cx.view.is_alive(who.peer) {
             let dead = Message::DeclaredDead(who.peer);
             cx.actions.push_back(Action::Send(who.peer, dead));
+        // A node that is known to be dead here is looked for already, or is dead for certain.
         } else if !detector.is_known(who.peer.id) && who.peer.id != cx.view.me().peer.id {
             self.lost.hear(cx, now, who);
         }
     }
 
-    /// Somebody names a node that is dead in our view: see [`missed`](Membership::missed).
+    /// Answers a member that names a node which is dead in this view: see [`missed`](Membership::missed).
     pub(crate) fn named(&mut self, cx: &mut Context<'_>, from: Peer, who: &Identity) {
         if let MembershipState::In(detector, _) = &self.state
             && detector.is_over(who.peer)
@@ -687,15 +751,16 @@ impl Membership {
         }
     }
 
-    /// Those whom this node misses.
+    /// The nodes that this node misses.
     #[cfg(any(test, feature = "harness"))]
     pub(crate) fn misses(&self) -> impl Iterator<Item = Peer> {
         self.lost.all().map(|who| who.peer)
     }
 
-    /// We were declared dead.
+    /// Begins another life: a peer says that it has declared this node dead.
     pub(crate) fn declared_dead(&mut self, cx: &mut Context<'_>, peer: Peer) {
         let now = self.awake(cx.now);
+        // A word about an earlier life: this node has begun anew since.
         if peer != cx.view.me().peer {
             return;
         }
@@ -706,6 +771,8 @@ impl Membership {
             }
             MembershipState::Searching(search) => {
                 let mut me = cx.view.me().clone();
+                // Under the old generation every member would answer the same again: it could never
+                // come in.
                 me.peer.generation += 1;
                 cx.view.set_me(me);
                 for (peer, _) in std::mem::take(&mut self.links) {
@@ -719,6 +786,8 @@ impl Membership {
 
     pub(crate) fn ping(&mut self, cx: &mut Context<'_>, from: Peer, number: u64) {
         let answer = match &self.state {
+            // A node that is dead here would believe itself alive, if it were answered: it must
+            // hear of its end.
             MembershipState::In(detector, _) if detector.is_over(from) => {
                 Message::DeclaredDead(from)
             }

@@ -1,4 +1,4 @@
-//! The way in: whom to ask, and when to give up and ask again, or to found the pool.
+//! The way in: which nodes to ask, and when to give up and ask again, or to found the pool.
 
 use std::{collections::BTreeSet, net::SocketAddr, time::Duration};
 
@@ -7,26 +7,31 @@ use super::super::{
     expiry::{Expiry, ran_out},
 };
 
-/// Between dialling one address and the next, while nobody has answered.
+/// The time between dialling one address and the next, while no node has answered. Too small: all addresses
+/// are dialled for nothing. Too large: dead ones at the head of a list cost time.
 const STAGGER: Duration = Duration::from_millis(100);
-/// A round in which nobody has let us in for so long is over. Nodes with long links need some round trips.
+/// The length of a round: without a welcome by its end the next one begins. Too small: nodes with long
+/// links, which need some round trips, never get in. Too large: a lost welcome costs that much.
 const ROUND: Duration = Duration::from_secs(2);
-/// Between two rounds: at first, and at most.
+/// The pause between two rounds: the first one, and the longest. Too small: noise while the pool is not there
+/// yet. Too large: nodes come in late.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
-/// Who stands before us in the list and is not in either is given so long to found the pool.
+/// The time for a node before this one in the list, that is not in either, to found the pool. Too small: two
+/// pools. Too large: all wait for a node that does not start.
 const DEFERENCE: Duration = Duration::from_secs(5);
-/// Between two warnings.
+/// The time between two warnings that no pool answers. Too small: a log full of them. Too large: the user
+/// does not know why nothing happens.
 const WARN_EVERY: Duration = Duration::from_secs(10);
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum AddressState {
     NotYet,
     Dialled,
-    /// It does not answer, or it is not in either.
+    /// The address does not answer, or its node is not in either.
     InVain,
 }
 
-/// What comes of a step.
+/// The outcome of a step.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum SearchStep {
     GoOn,
@@ -35,23 +40,31 @@ pub(super) enum SearchStep {
 
 /// A search under way.
 pub(super) struct Search {
+    /// The addresses of nodes that may be in the pool, in order.
     join: Vec<SocketAddr>,
+    /// Whether this node may found the pool, if no other is there.
     may_found: bool,
+    /// The state of each address of `join`, in this round.
     tried: Vec<AddressState>,
-    /// A round begins.
+    /// True at the beginning of a round: connections that stand are used first.
     fresh: bool,
     /// The next address to be dialled.
     next: usize,
-    /// We asked these, and they have not answered yet.
+    /// The nodes that were asked, and have not answered yet.
     asked: BTreeSet<Peer>,
-    /// We asked this one to let us in, for it is master.
+    /// The master, once it is known: it was asked to let this node in.
     master: Option<Peer>,
-    /// Somebody who goes before us lives, but is not in either.
+    /// A node that goes before this one lives, but is not in either.
     elder: bool,
+    /// When the search began, in time awake.
     began: Option<Duration>,
+    /// When this round ends.
     round_ends: Duration,
+    /// When the next step is due.
     step: Duration,
+    /// The pause before the next round; it doubles up to its longest.
     pause: Duration,
+    /// When the user is warned next.
     warn: Duration,
 }
 
@@ -80,6 +93,8 @@ impl Search {
     }
 
     pub(super) fn candidates(&mut self, now: Duration, join: Vec<SocketAddr>, may_found: bool) {
+        // A name or a file is looked up again and again: the same answer must not end the round
+        // under way.
         if (&self.join, self.may_found) != (&join, may_found) {
             self.join = join;
             self.may_found = may_found;
@@ -87,7 +102,8 @@ impl Search {
         }
     }
 
-    /// Begin again at once: who was to let us in is not there any more, or we are somebody else.
+    /// Begins again at once: the master that was to let this node in is gone, or this node has begun another
+    /// life.
     pub(super) fn restart(&mut self, now: Duration) {
         self.pause = PAUSE.0;
         self.begin_round(now + PAUSE.0);
@@ -103,7 +119,7 @@ impl Search {
         self.round_ends = at + ROUND;
     }
 
-    /// The next step, if it is time. Those to whom connections stand are `linked`.
+    /// Takes the next step, if it is time. `linked` are the peers to which connections stand.
     pub(super) fn handle_timeout(
         &mut self,
         cx: &mut Context<'_>,
@@ -117,6 +133,8 @@ impl Search {
         if self.join.is_empty() && self.may_found {
             return SearchStep::Found; // with nobody to ask it founds at once, whoever else is on the way in already
         }
+        // Connections that stand are asked first: their other sides may have come in meanwhile, and
+        // dialling costs more than a word.
         if std::mem::take(&mut self.fresh) {
             linked.for_each(|peer| self.ask_in(cx, peer));
             if !self.asked.is_empty() {
@@ -125,6 +143,7 @@ impl Search {
             }
         }
         let mine = cx.view.me().addr;
+        // All nodes have the same list, so this node's own address is on it: it is no help.
         while self.join.get(self.next) == Some(&mine) {
             self.tried[self.next] = AddressState::InVain;
             self.next += 1;
@@ -144,11 +163,15 @@ impl Search {
                 .tried
                 .iter()
                 .all(|tried| *tried == AddressState::InVain);
+        // All were dialled. An answer may still come, unless each of them has failed.
         if !in_vain && now < self.round_ends {
             self.step = self.round_ends;
             return SearchStep::GoOn;
         }
+        // If all nodes start at the same moment with the same list, one of them is to found the
+        // pool.
         let deferent = self.elder && now < began + DEFERENCE;
+        // An answer that is on its way may name a pool that is there already.
         let pending = self.master.is_some() || !self.asked.is_empty();
         if self.may_found && !deferent && !pending {
             return SearchStep::Found;
@@ -190,6 +213,7 @@ impl Search {
         if let Some(peer) = peer {
             self.asked.remove(&peer);
         }
+        // The master died, or cannot be reached: another round may hear of its successor.
         if peer.is_some() && peer == self.master {
             self.restart(now);
         } else {
@@ -198,6 +222,7 @@ impl Search {
     }
 
     pub(super) fn disconnected(&mut self, now: Duration, peer: Peer) {
+        // The answer will not come any more, so the founding must not wait for it.
         self.asked.remove(&peer);
         if self.master == Some(peer) {
             self.restart(now);
@@ -208,12 +233,14 @@ impl Search {
         for (tried, candidate) in self.tried.iter_mut().zip(&self.join) {
             if *candidate == addr && *tried == AddressState::Dialled {
                 *tried = AddressState::InVain;
+                // No answer is to be expected from this address: the next one is dialled now.
                 self.step = self.step.min(now);
             }
         }
     }
 
-    /// An answer: who is master, or (without a stamp) that the sender is not in either.
+    /// Takes an answer: it names the master, or says, by its lack of a stamp, that the sender is not in
+    /// either.
     pub(super) fn told(
         &mut self,
         cx: &mut Context<'_>,
@@ -226,6 +253,8 @@ impl Search {
             let me = cx.view.me();
             let place =
                 |addr: SocketAddr| self.join.iter().position(|candidate| *candidate == addr);
+            // The order of the list decides which of them founds. A node that is not on it has no
+            // place: then the order of the peers does.
             let before = match (place(identity.addr), place(me.addr)) {
                 (Some(theirs), Some(mine)) => theirs < mine,
                 _ => identity.peer < me.peer,
@@ -233,6 +262,7 @@ impl Search {
             self.elder |= before;
             self.in_vain(now, identity.addr);
         } else if self.master != Some(identity.peer) {
+            // Several nodes may name the same master: the round is prolonged once, for its welcome.
             self.master = Some(identity.peer);
             self.round_ends = now + ROUND;
             cx.actions.push_back(Action::Connect {

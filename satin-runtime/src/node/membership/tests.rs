@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, time::Duration};
 
 use super::super::{
-    Event, Identity, Message, Notice, ProtocolConfig, Request,
+    Event, Identity, Message, MessageKind, Notice, ProtocolConfig, Request,
     cluster::{Cluster, Program, Shape, address, mix},
 };
 
@@ -591,13 +591,13 @@ fn two_who_lost_each_other_for_good_are_one_pool_as_soon_as_somebody_sees_both()
 fn who_was_declared_dead_hears_it_from_those_who_see_it() {
     let mut cluster = grown(3, &["a", "a", "a"]);
     cluster.run_for(secs(5));
-    let before = cluster.traffic.of("declared_dead").all();
+    let before = cluster.traffic.of(MessageKind::DeclaredDead).all();
     let seen = cluster.node(2).view().me().clone();
     let from = cluster.peer(1);
     cluster.forge(0, from, Message::Missed(seen.clone()));
     let again = |cluster: &Cluster| cluster.peer(2).generation > seen.peer.generation;
     assert!(cluster.run_until(secs(10), again), "it lives on as another");
-    assert!(cluster.traffic.of("declared_dead").all() > before);
+    assert!(cluster.traffic.of(MessageKind::DeclaredDead).all() > before);
     assert!(cluster.run_until(secs(10), agrees));
 }
 

@@ -12,9 +12,11 @@ use super::{
 use crate::job::{Answer, Back, Fingerprint, JobId, Parcel, Recall};
 
 impl Repair {
-    /// Is one of these jobs better not taken by that thief now? It would come to lie on top of what it will claim; or it is held
-    /// for others until all orphans are known.
+    /// Is one of these jobs better not taken by that thief now? It would come to lie on top of what it will claim; or it
+    /// is held for others until all orphans are known.
     pub(crate) fn must_wait(&self, cx: &Context<'_>, thief: Peer, jobs: &[Taken]) -> bool {
+        // A held job may be an orphan somewhere: handed out before all live nodes have flushed, its
+        // work would be done twice.
         let is_early = |job: &Taken| !cx.table.is_settled() && self.is_held(job);
         jobs.iter()
             .any(|job| self.would_deadlock(cx, thief, job) || is_early(job))
@@ -24,6 +26,8 @@ impl Repair {
     /// claim, and each would wait for the other.
     fn would_deadlock(&self, cx: &Context<'_>, thief: Peer, job: &Taken) -> bool {
         let (Taken::Own(_, parcel) | Taken::Hosted(_, parcel)) = job;
+        // The node from which a claim was withdrawn may still run that orphan, in the middle of a
+        // stack: the job must not come to lie on top of it there.
         let withdrawn = self.withdrawn.get(&parcel.id) == Some(&thief);
         parcel.history.marked && (withdrawn || cx.table.runs_below(&parcel.id, thief))
     }
@@ -40,9 +44,13 @@ impl Repair {
         let mut leaving = Vec::with_capacity(jobs.len());
         for mut job in jobs {
             let (Taken::Own(_, parcel) | Taken::Hosted(_, parcel)) = &mut job;
+            // Counts go down the tree: without that, each level of a deadly job takes down as many
+            // nodes again.
             let above = cx.books.crashes_above(&parcel.id);
             let victims = above + cx.table.victims((&parcel.id, parcel.fingerprint), cx.view);
             parcel.history.crashes = parcel.history.crashes.max(victims);
+            // From here on the job waits with the thief. If it comes back and is held again, its
+            // time begins anew.
             self.no_more_held(&parcel.id, parcel.fingerprint);
             match job {
                 Taken::Own(departure, parcel) => {
@@ -52,18 +60,26 @@ impl Repair {
                     leaving.push((token, parcel));
                 }
                 Taken::Hosted(key, parcel) => {
+                    // The workers gave it out, wanted or not: they do not have it any more.
                     cx.books.ended(key);
                     let Some(hosted) = cx.books.hosted(key) else {
                         continue;
                     };
+                    // Aborted here before any worker had begun with it: nobody waits, so it
+                    // ends here.
                     if hosted.unwanted {
                         cx.books.forget(key);
+                    // A node must not get as work the job that it waits for: it does that job
+                    // itself, without a round trip, and the two ends of the theft cannot wait for
+                    // each other.
                     } else if hosted.is_waited_for_by(to) {
                         self.finish(cx, key, Answer::refused("who waits for it asks for work"));
                     } else {
                         let source = (JobSource::Hosted(key), OutstandingKind::Theft);
                         let token = cx.books.away(to, source, Job::of(&parcel), sent);
                         cx.books.count_above(to, token, above);
+                        // The parcel stays here: if the thief dies, the job is done again without
+                        // asking its origin.
                         if let Some(hosted) = cx.books.hosted(key) {
                             hosted.held = false;
                             hosted.state =
@@ -84,12 +100,18 @@ impl Repair {
         from: Peer,
         answers: Vec<(Token, Answer)>,
     ) -> Vec<Then> {
+        // Rule `Liveness`: the death of that life has been dealt with, and its jobs are under way
+        // elsewhere.
         if !cx.view.is_alive(from) {
             return Vec::new();
         }
         let mut then = Vec::with_capacity(answers.len());
         for (token, answer) in answers {
+            // Acknowledged also if the token is void: the thief keeps the answer until it hears so,
+            // for ever if it never did.
             cx.books.outbox(from).acknowledge.push(token);
+            // An answer is said again after a connection broke. While its values are fetched, the
+            // first one counts, and the second must not be delivered too.
             if let Some(away) = cx.books.outstanding(from, token)
                 && !std::mem::replace(&mut away.answering, true)
             {
@@ -113,27 +135,38 @@ impl Repair {
         token: Token,
         why: ReturnReason,
     ) {
+        // A stale token changes nothing: the job has come back, or been answered, another way.
         let Some(away) = cx.books.back(peer, token) else {
             return;
         };
+        // The job that comes back may be given to a node that asked in vain before.
         cx.books.look_again();
         let job = away.job;
         let mut back = Back {
             history: job.history,
+            // Withdrawn: this node is idle, and the job is what it does instead. Refused: its host
+            // has survived it, so no other need try first.
             at_once: matches!(why, ReturnReason::Withdrawn | ReturnReason::Refused),
             held: false,
         };
+        // A run elsewhere was cut short, so orphans may lie below it. A job that was lost on the
+        // way, or not begun, has left none; one that was claimed has its mark already.
         let gone = matches!(why, ReturnReason::Ended(_) | ReturnReason::Abandoned);
         if gone {
             let marks = cx.config.repair != RepairMode::Naive && cx.config.obeys(Rule::Mark);
             back.history.marked |= marks;
             cx.books.tally.repairs += 1;
+            // Of a root job that is over no end of a repair will be told: the repair would be
+            // remembered for ever.
             if !self.over.is_past(cx.term, &job.id) {
                 self.repairs.insert(job.id.clone());
             }
         }
+        // Counted afresh, not added up: a node that was declared dead by mistake does not count any
+        // more.
         let victims = away.above + cx.table.victims((&job.id, job.fingerprint), cx.view);
         back.history.crashes = victims;
+        // Alone there is nobody to leave it to. What is needed at once does not wait 5 s.
         back.held = victims > 0 && !back.at_once && is_company(cx.view);
         if why == ReturnReason::Missed {
             cx.books.tally.misses += 1;
@@ -154,6 +187,7 @@ impl Repair {
     ) {
         if let Some(away) = cx.books.back(peer, token) {
             cx.books.tally.hits += u64::from(away.kind == OutstandingKind::Claim);
+            // A job that was given up ends in a panic that names its dead: those still count.
             if !matches!(answer, Answer::Panicked(_)) {
                 cx.table.acquit(cx.now, &away.job.id);
             }
@@ -162,6 +196,7 @@ impl Repair {
                 JobSource::Hosted(key) => cx.books.look(key).is_some_and(|hosted| hosted.orphan),
                 JobSource::Own(_) => false,
             };
+            // A claim came out of a repair: what others keep of it is closed with that repair.
             if away.kind == OutstandingKind::Theft && !keeps {
                 self.close_if_kept(cx, &away.job.id);
             }
@@ -186,6 +221,7 @@ impl Repair {
         let Some(away) = cx.books.back(gone.peer, token) else {
             return;
         };
+        // The story names the last victim here, where its name and site are still known.
         let last = format!(", {} at {} was the last;", gone.name, gone.site);
         let story = given_up(&away.job.id, victims).replacen(';', &last, 1);
         self.answer_source(cx, away.source, Answer::Panicked(story));
@@ -193,15 +229,19 @@ impl Repair {
 
     /// A job of ours that is away is not waited for any more.
     pub(crate) fn recalled(&mut self, cx: &mut Context<'_>, departure: DepartureId, why: Recall) {
+        // The job has come back while the workers said so.
         let Some((peer, token)) = cx.books.whereabouts(departure) else {
             return;
         };
         let Some(away) = cx.books.back(peer, token) else {
             return;
         };
+        // A frame that is given up, on a drain or by a master that yields, is done again somewhere,
+        // and will claim what its thieves have. A frame that was aborted will not.
         let wanted = why == Recall::Abandoned
             && cx.config.repair != RepairMode::Naive
             && cx.config.obeys(Rule::Disown);
+        // Of a claim the orphan stays in its owner's table in any case.
         if wanted && away.kind == OutstandingKind::Theft {
             cx.books.outbox(peer).disown.push(token);
         } else {
@@ -229,6 +269,8 @@ impl Repair {
         // A node knows better what it keeps itself: it may be gone already.
         let other = |heir: &Peer| *heir != cx.view.me().peer && cx.view.is_alive(*heir);
         if let Some(heir) = heir.filter(other) {
+            // Heard before the job comes back: its repair looks itself up at once, long before the
+            // sheet of the heir gets here by gossip.
             cx.table.hear((cx.actions, cx.now), heir, below);
         }
         self.bring_back(cx, from, token, ReturnReason::Abandoned);

@@ -12,14 +12,17 @@ use crate::job::{Back, Parcel};
 impl Repair {
     /// A marked job of ours is an orphan somewhere.
     pub(crate) fn claimed(&mut self, cx: &mut Context<'_>, departure: DepartureId, parcel: Parcel) {
+        // A worker got as far as a claim, so the workers are not stuck.
         cx.books.hands.move_on();
         let mut job = Job::of(&parcel);
+        // Simulations leave the rule out, to show that a result of other work is delivered then.
         if !cx.config.obeys(Rule::Fingerprint) {
             job.fingerprint = cx.table.any(&job.id).unwrap_or(job.fingerprint);
         }
         let me = cx.table.me();
         let owner = cx.table.owner(&job.id, job.fingerprint, cx.view);
         let source = (JobSource::Own(departure), OutstandingKind::Claim);
+        // Put back, the job runs at once: its worker was about to begin with it.
         let back = Back {
             history: job.history,
             at_once: true,
@@ -28,13 +31,19 @@ impl Repair {
         let mine = || cx.books.orphan_of(&job.id, job.fingerprint);
         match owner {
             Some(owner) if owner == me => {
+                // Without an entry in the books there is no answer to wait for, whatever the sheet
+                // says.
                 let Some(key) = mine() else {
                     cx.actions.push_back(Action::PutBack(departure, back));
                     return;
                 };
                 cx.books.tally.claims += 1;
                 let token = cx.books.away(HERE, source, job, None);
+                // A claim at this node is entered like any other, so it can be withdrawn: an orphan
+                // may lie below its own repair on one stack, and each would wait for the other.
                 cx.books.wait(key, (HERE, token), 0, false);
+                // Done already: nobody would tell this waiter, as the answer went out before it
+                // came.
                 if let Some(answer) = Repair::answer_of(cx, key) {
                     cx.books.unwait(HERE, token);
                     self.take_answer(cx, HERE, token, answer);
@@ -67,9 +76,11 @@ impl Repair {
             fingerprint,
         } in wanted
         {
+            // Withdrawn before it came; or said twice, and entered already.
             if cx.books.was_recalled(from, token) || cx.books.key(from, token).is_some() {
                 continue;
             }
+            // A miss at once, never a wait: the claimant does the job itself.
             let Some(key) = cx.books.orphan_of(&id, fingerprint) else {
                 cx.books.outbox(from).miss.push(token);
                 continue;
@@ -95,6 +106,8 @@ impl Repair {
         for token in tokens {
             if let Some(away) = cx.books.outstanding(from, *token) {
                 let name = (&away.job.id, away.job.fingerprint);
+                // Struck out before the job starts again, or it would find the same owner in the
+                // table and claim there once more, until that sheet's news arrive.
                 cx.table.miss(cx.actions, from, name);
                 self.bring_back(cx, from, *token, ReturnReason::Missed);
             }
@@ -103,6 +116,7 @@ impl Repair {
 
     pub(crate) fn have(cx: &mut Context<'_>, from: Peer, tokens: &[Token]) {
         for token in tokens {
+            // Said again after a broken link: counted once.
             cx.books.tally.claims += u64::from(cx.books.is_claim(from, *token));
         }
     }
@@ -115,6 +129,7 @@ impl Repair {
         came: u64,
         parcel: &Parcel,
     ) -> bool {
+        // An unmarked job was never cut short, so a second run of it is not looked for.
         if !parcel.history.marked || !cx.config.obeys(Rule::Have) {
             return false;
         }
@@ -124,14 +139,17 @@ impl Repair {
         let Some(key) = cx.books.find(&parcel.id, parcel.fingerprint) else {
             return false;
         };
+        // The origin enters the theft as a claim, which it may withdraw if it has nothing else to
+        // do.
         cx.books.outbox(from).have.push(token);
         Repair::wait_too(cx, key, (from, token), came);
         true
     }
 
-    /// One more peer waits for the answer of a hosted job, which may be here already.
+    /// Adds a peer that waits for the answer of a hosted job, which may be here already.
     fn wait_too(cx: &mut Context<'_>, key: HostedId, waiter: (Peer, Token), came: u64) {
         cx.books.wait(key, waiter, came, false);
+        // The answer went out before this waiter came, so it is said again, to this one.
         if cx
             .books
             .look(key)

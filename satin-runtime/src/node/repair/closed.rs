@@ -1,4 +1,4 @@
-//! What is over: a job that is done needs nothing any more of what was kept at or below it.
+//! Jobs that are over: a job that is done needs none of the results any more that were kept at or below it.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -11,21 +11,23 @@ use super::{
 };
 use crate::job::{JobId, RootName, RootTag};
 
-/// A node keeps the results of so many root jobs, the last ones. Too small: a `main` that is started again does older
-/// ones again. Too large: memory, as long as `main` runs.
+/// The number of root jobs, the last ones, whose results a node keeps. Too small: a `main` that is started
+/// again does older ones again. Too large: memory, as long as `main` runs.
 const ROOT_RESULTS: u32 = 4096;
 
 /// Root jobs that are over, the last few.
 #[derive(Default)]
 pub(super) struct FinishedRoots {
     tags: BTreeSet<RootTag>,
-    /// In the order in which they ended.
+    /// The same tags, in the order in which they ended: the first is forgotten first.
     order: VecDeque<RootTag>,
 }
 
 impl FinishedRoots {
     pub(super) fn insert(&mut self, tag: RootTag) {
         let tag = FinishedRoots::name(tag);
+        // The end of a root job is told by several nodes: its place in the order is that of the
+        // first word.
         if self.tags.insert(tag) {
             self.order.push_back(tag);
         }
@@ -36,7 +38,8 @@ impl FinishedRoots {
         }
     }
 
-    /// Root jobs of other threads are not called again in the next term.
+    /// The name under which the end of a root job is remembered. Root jobs of other threads are not called
+    /// again in the next term, so theirs is without a term.
     pub(super) fn name(tag: RootTag) -> RootTag {
         match tag.number < RootName::OTHERS {
             true => tag,
@@ -62,6 +65,7 @@ impl Repair {
 
     /// A job of this node is done: what others keep of it, from runs of it that did not come to their end, nobody wants.
     pub(super) fn close_if_kept(&mut self, cx: &mut Context<'_>, id: &JobId) {
+        // Programs that see no death have nothing in the table, and write no closings.
         if cx.config.obeys(Rule::Closed) && cx.table.is_anything_at(id) {
             cx.table.close(cx.now, id);
             self.closed(cx, id);
@@ -72,6 +76,8 @@ impl Repair {
     /// for others, that is wanted.
     pub(super) fn close_below(&mut self, cx: &mut Context<'_>, id: &JobId, keeps: bool) {
         for repair in self.forget_below(id) {
+            // The own name stays open where the result is kept for others: a closing would
+            // withdraw it.
             if cx.config.obeys(Rule::Closed) && !(keeps && repair == *id) {
                 cx.table.close(cx.now, &repair);
                 self.closed(cx, &repair);
@@ -81,6 +87,7 @@ impl Repair {
 
     /// Forgets what came back at or below that job. The repairs among it are returned.
     pub(super) fn forget_below(&mut self, id: &JobId) -> Vec<JobId> {
+        // Every job that was away asks so at its end: without a death there is no search.
         if self.repairs.is_empty() && self.withdrawn.is_empty() {
             return Vec::new();
         }
@@ -104,6 +111,7 @@ impl Repair {
     /// `main` is started again.
     pub(crate) fn closed(&mut self, cx: &mut Context<'_>, id: &JobId) {
         for key in cx.books.orphans_below(id) {
+            // The next master calls the root jobs of `main` again, and finds their results here.
             let stays = |hosted: &Hosted| {
                 hosted.id.is_root_job() && matches!(hosted.state, HostedState::Done(_))
             };
@@ -122,16 +130,19 @@ impl Repair {
         }
     }
 
-    /// Other nodes have announced these orphans. Those of a root job that is over nobody will want; the master says so to whoever
-    /// missed the end of it, and of root jobs of other threads everybody who knows.
+    /// Other nodes have announced these orphans. Those of a root job that is over nobody will want; the master says so
+    /// to whoever missed the end of it, and of root jobs of other threads everybody who knows.
     pub(crate) fn close_past(&mut self, cx: &mut Context<'_>, orphans: &[JobId], is_master: bool) {
         let past = orphans.iter().filter(|id| {
+            // The master says so for all, so that not every node does. Of other threads' root
+            // jobs it may not have heard.
             let may = is_master || id.root_number() >= RootName::OTHERS;
             may && self.over.is_past(cx.term, id)
         });
         let numbers: BTreeSet<u32> = past.filter_map(|id| id.path().next()).collect();
         for number in numbers {
             if cx.config.obeys(Rule::Closed) {
+                // The whole root job is closed: one entry serves for all orphans below it.
                 cx.table.close(cx.now, &JobId::ROOT.child(number));
             }
         }
@@ -141,6 +152,8 @@ impl Repair {
     pub(crate) fn forget_root(&mut self, cx: &mut Context<'_>, root: RootName) {
         cx.table.acquit(cx.now, &JobId::ROOT.child(root.number));
         self.forget_undone(|number| number == root.number);
+        // Another root job may have the same number, in a run of `main` that went another way: its
+        // orphans stay.
         for key in cx.books.orphans_below(&JobId::ROOT.child(root.number)) {
             let belongs = |hosted: &Hosted| hosted.root == root;
             if cx.books.look(key).is_some_and(belongs) {
@@ -153,6 +166,8 @@ impl Repair {
     pub(crate) fn close_root(&mut self, cx: &mut Context<'_>, root: RootName) {
         let id = JobId::ROOT.child(root.number);
         cx.table.acquit(cx.now, &id);
+        // Nodes that are under way with it are told directly. Only a node that keeps something
+        // of it may have been missed.
         if cx.config.obeys(Rule::Closed) && cx.table.is_anything_below(&id) {
             cx.table.close(cx.now, &id);
         }
@@ -162,8 +177,12 @@ impl Repair {
     pub(crate) fn root_over(&mut self, cx: &mut Context<'_>, tag: RootTag) {
         let root = JobId::ROOT.child(tag.number);
         self.forget_undone(|number| {
+            // Root jobs of `main` come one after another: with this one all before it are over too,
+            // also those whose end this node did not hear of. Those of other threads overlap.
             number == tag.number || number < tag.number && tag.number < RootName::OTHERS
         });
+        // Each end drops the result of the root job that is so many older: the number of kept
+        // results is bounded while `main` runs.
         if let Some(oldest) = tag.number.checked_sub(ROOT_RESULTS) {
             for key in cx.books.orphans_below(&JobId::ROOT.child(oldest)) {
                 self.withdraw_entry(cx, key);

@@ -12,11 +12,13 @@ use super::{
 };
 use crate::job::{Fingerprint, JobId, Parcel};
 
-/// A job that has taken down nodes waits so long for another node before it is run where it is. Too small: the job takes down
-/// the node that waits for it, and what that node knows. Too large: after a crash a job waits although nobody else is free.
+/// The wait of a job that has taken down nodes for another node, before it is run where it is. Too small: the
+/// job takes down the node that waits for it, and what that node knows. Too large: after a crash a job waits
+/// although nobody else is free.
 const HELD: Duration = Duration::from_secs(5);
 
-/// And then so long until everybody has been told. Too small: a death that nobody counts. Too large: the same wait.
+/// The wait after that, until everybody has been told whom the job takes down next. Too small: a
+/// death that nobody counts. Too large: the held job waits longer for nothing.
 const TOLD: Duration = Duration::from_millis(500);
 
 /// The next step with held jobs, and when it is due.
@@ -47,39 +49,50 @@ impl Repair {
     /// now.
     pub(super) fn blame(&mut self, cx: &mut Context<'_>, peer: Peer, token: Token) -> u32 {
         let away = cx.books.outstanding(peer, token);
+        // A claim has not been run by its owner for this node, and a job that did not begin cannot
+        // have taken it down: when half of a pool dies at one moment, the jobs on their way there
+        // are not to blame.
         let Some(away) = away.filter(|away| away.kind == OutstandingKind::Theft && away.begun)
         else {
             return 0;
         };
         let name = (&away.job.id, away.job.fingerprint);
+        // Written on the sheet, not in the books: the count must outlive this node too.
         cx.table.blame(cx.now, name, peer);
         away.above + cx.table.victims(name, cx.view)
     }
 
     /// All the jobs that are held here. If no other node takes them soon, they are run here after all.
     pub(crate) fn held(&mut self, cx: &mut Context<'_>, names: Vec<(JobId, Fingerprint)>) {
+        // A node that asked in vain may be served with what is held for others.
         if names.len() > self.held.len() {
             cx.books.look_again();
         }
         self.held = names;
         let since = self.held.iter().map(|name| {
+            // The workers tell all names each time, so the first time counts.
             let since = self.held_since.entry(name.clone());
             *since.or_insert(cx.now)
         });
         // A job that was about to leave, and stayed, does not wait all over again.
         let first = since.min().map(|first| first + cx.config.paced(HELD));
         self.release_at = match (first, self.release_at) {
+            // The others have been told, and the end of that wait is set: a new name does not
+            // put it off.
             (_, run @ Some(Release::Run(_))) => run,
             (first, _) => first.map(Release::Blame),
         };
         if self.held.is_empty() {
             let old = 2 * cx.config.paced(HELD);
+            // A job that left for a thief may be told as held again soon after. Older times are of
+            // no use.
             (self.held_since).retain(|_, since| *since + old > cx.now);
         }
     }
 
     /// A job leaves: if it is held once more, others are asked once more.
     pub(super) fn no_more_held(&mut self, id: &JobId, fingerprint: Fingerprint) {
+        // As a rule no job is held, and a name is not made up for every job that leaves.
         if !self.held_since.is_empty() {
             self.held_since.remove(&(id.clone(), fingerprint));
         }
@@ -89,6 +102,8 @@ impl Repair {
     pub(super) fn release_if_due(&mut self, cx: &mut Context<'_>) {
         let alone = !is_company(cx.view);
         match self.release_at {
+            // The others for whom the jobs were held are gone, and nobody is there to be told
+            // either.
             Some(_) if alone => self.release(cx),
             Some(Release::Blame(at) | Release::Run(at)) if at <= cx.now => {
                 ran_out(Expiry::Held);
@@ -96,6 +111,7 @@ impl Repair {
                 if self.blame_self(cx) {
                     self.release_at = Some(Release::Run(cx.now + cx.config.paced(TOLD)));
                 } else {
+                    // All held jobs were told before: a second wait would tell nothing new.
                     self.release(cx);
                 }
             }
@@ -105,6 +121,7 @@ impl Repair {
 
     /// Writes on the own sheet that the held jobs take down this node, if it dies from now on. True if that is news.
     fn blame_self(&self, cx: &mut Context<'_>) -> bool {
+        // The own life stands there only if it ends: who lives is not counted as a victim.
         let me = cx.view.me().peer;
         let mut news = false;
         for (id, fingerprint) in &self.held {
@@ -122,18 +139,23 @@ impl Repair {
 
     /// A hosted job that has taken down nodes: its origin is asked first, so that it knows that the job has begun here.
     pub(super) fn asks_before(cx: &mut Context<'_>, key: HostedId, parcel: &Parcel) -> bool {
+        // A theft counts as the beginning unless the job has taken down nodes: a question would
+        // cost all other jobs a round trip.
         if parcel.history.crashes == 0 {
             return false;
         }
+        // The leave was given before, and the job starts.
         let Some(hosted) = cx.books.hosted(key).filter(|hosted| !hosted.may_begin) else {
             return false;
         };
         let origins = hosted.waiters.iter().filter(|(_, is)| is.origin);
         let origins: Vec<(Peer, Token)> = origins.map(|(waiter, _)| *waiter).collect();
+        // Claimants only: nobody is left who could give leave.
         if origins.is_empty() {
             return false;
         }
         hosted.asks = Some(Box::new(parcel.clone()));
+        // A job has one origin as a rule; the first leave will do.
         for (origin, token) in origins {
             cx.books.outbox(origin).begin.push(token);
         }
@@ -143,6 +165,8 @@ impl Repair {
     /// Begins a hosted job whose origin is gone, and cannot give it leave, while others wait for it.
     pub(super) fn begin_unasked(&mut self, cx: &mut Context<'_>, key: HostedId) {
         let hosted = cx.books.look(key);
+        // As long as an origin waits, its leave is on its way, or is asked for again by a new
+        // connection.
         if hosted.is_some_and(|hosted| !hosted.waiters.values().any(|waiter| waiter.origin)) {
             self.begin_here(cx, key);
         }
@@ -151,6 +175,7 @@ impl Repair {
     /// If that hosted job has waited for leave to begin, it begins.
     fn begin_here(&mut self, cx: &mut Context<'_>, key: HostedId) {
         if let Some(hosted) = cx.books.hosted(key)
+            // Leave may come twice, after a new connection: the parcel is there only once.
             && let Some(parcel) = hosted.asks.take()
         {
             hosted.may_begin = true;
@@ -163,6 +188,8 @@ impl Repair {
         for token in tokens {
             match cx.books.outstanding(from, *token) {
                 Some(away) => {
+                    // Noted before leave is given: if the thief dies as soon as it begins, the job
+                    // is blamed.
                     away.begun = true;
                     cx.books.outbox(from).go.push(*token);
                 }
@@ -183,6 +210,8 @@ impl Repair {
 
     /// Are jobs held here for others, and are all orphans that they may claim known here?
     pub(crate) fn offers_held(&self, cx: &Context<'_>) -> bool {
+        // Handed out earlier, a job might run again that is an orphan of a node which has not
+        // flushed yet.
         !self.held.is_empty() && cx.table.is_settled()
     }
 

@@ -12,6 +12,8 @@ impl Repair {
     /// Begins to leave: the node takes no more jobs, and gives back those that it has not begun.
     pub(crate) fn drain(cx: &mut Context<'_>) {
         cx.books.draining = true;
+        // Jobs that no worker has begun go back now: others can do them at once, while the grace is
+        // for those that run.
         cx.actions.push_back(Action::GiveBack);
     }
 
@@ -20,10 +22,12 @@ impl Repair {
         let mut given = Vec::new();
         let keys: Vec<HostedId> = cx.books.hosted_keys().collect();
         for key in keys {
+            // The workers are stopping with an unwanted job already.
             let Some(hosted) = cx.books.hosted(key).filter(|hosted| !hosted.unwanted) else {
                 continue;
             };
             let state = hosted.state.clone();
+            // Finished results go to the heir; and who waits for one gets it with the last words.
             if matches!(state, HostedState::Done(_)) {
                 continue;
             }
@@ -31,34 +35,45 @@ impl Repair {
             let waiters: Vec<((Peer, Token), bool)> = (hosted.waiters.iter())
                 .map(|(waiter, is)| (*waiter, is.origin))
                 .collect();
+            // No new claim may come for what ends here.
             cx.table.withdraw((cx.actions, cx.now), (&name.0, name.1));
             for ((peer, token), origin) in waiters {
                 cx.books.unwait(peer, token);
                 match (peer == HERE, origin) {
+                    // Of what this node claims at itself there is no answer any more: the
+                    // worker that waits must go on.
                     (true, _) => self.bring_back(cx, HERE, token, ReturnReason::Missed),
+                    // An origin hears of it only when the heir has the results: told earlier, it
+                    // would do again what is being saved.
                     (false, true) => given.push(Given {
                         origin: peer,
                         token,
                     }),
+                    // A claimant has the job itself, and does it.
                     (false, false) => cx.books.outbox(peer).miss.push(token),
                 }
             }
             match state {
                 HostedState::Started => self.give_up(cx, key),
                 HostedState::Onwards(peer, token, _) => {
+                    // The thief goes on as the owner of an orphan: its work is not lost with the
+                    // node between.
                     cx.books.forget(key);
                     cx.books.back(peer, token);
                     cx.books.outbox(peer).disown.push(token);
                 }
+                // Not begun, so nothing is lost with it.
                 HostedState::Coming | HostedState::Done(_) => self.abandon(cx, key),
             }
         }
         given
     }
 
-    /// The workers are to stop with it, and to save what is finished below it.
+    /// Tells the workers to stop with a hosted job, and to save what is finished below it.
     pub(super) fn give_up(&mut self, cx: &mut Context<'_>, key: HostedId) {
         let save = cx.config.obeys(Rule::Save);
+        // The tokens of the job are void from here on: an answer that is quicker goes to the saved
+        // results.
         cx.books.disown(key);
         cx.books.give_up(key);
         cx.actions.push_back(match save {
@@ -74,8 +89,10 @@ impl Repair {
         for key in hosted {
             if let Some(hosted) = cx.books.hosted(key)
                 && !hosted.unwanted
+                // A finished answer is said with the last words, rather than done again.
                 && !matches!(hosted.state, HostedState::Done(..))
             {
+                // The own claims need no word: this process ends.
                 let waiters: Vec<(Peer, Token)> = hosted.waiters.keys().copied().collect();
                 for (peer, token) in waiters.into_iter().filter(|(peer, _)| *peer != HERE) {
                     cx.books.outbox(peer).refused.push(token);
@@ -83,6 +100,7 @@ impl Repair {
                 self.abandon(cx, key);
             }
         }
+        // Thieves are told now, in this last turn: later words of a life that has left are dropped.
         let away: Vec<(Peer, Token)> = cx.books.all_away().collect();
         for (peer, token) in away.into_iter().filter(|(peer, _)| *peer != HERE) {
             cx.books.back(peer, token);

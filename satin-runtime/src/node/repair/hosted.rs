@@ -1,4 +1,5 @@
-//! The life of a hosted job: it comes, goes to the workers once its values are here, and its answer goes to all who wait for it.
+//! The life of a hosted job: it comes, goes to the workers once its values are here, and its answer goes to
+//! all who wait for it.
 
 use super::{
     super::{
@@ -17,6 +18,9 @@ impl Repair {
         from: Peer,
         jobs: Vec<(Token, Parcel)>,
     ) -> Vec<Then> {
+        // A request to steal may have been under way when this node began to leave. Its jobs go
+        // back unseen, so that their origin gives them to others at once instead of waiting for the
+        // goodbye.
         if cx.books.leaving || cx.books.draining {
             let tokens = jobs.into_iter().map(|(token, _)| token);
             cx.books.outbox(from).refused.extend(tokens);
@@ -25,13 +29,20 @@ impl Repair {
         let came = cx.links.epoch(from).unwrap_or(0);
         let mut then = Vec::with_capacity(jobs.len());
         for (token, parcel) in jobs {
+            // Large jobs travel by streams of their own, so a recall may overtake its job.
+            // Without this check the job would run although its origin has forgotten the token.
             if cx.books.was_recalled(from, token) {
                 continue;
             }
+            // Rule `Have`: were the job entered a second time, the orphan and its repair would run
+            // side by side on this node.
             if self.has_already(cx, (from, token), came, &parcel) {
                 continue;
             }
+            // `None`: the token is known. A job that is said twice is hosted once.
             if let Some(key) = cx.books.host(from, token, came, &parcel) {
+                // Counted while its values are fetched: the worker that will run it is idle, but
+                // spoken for, so no further job is asked for on its behalf.
                 cx.books.hands.expect();
                 then.push(Then::Start(key, parcel));
             }
@@ -43,10 +54,14 @@ impl Repair {
         match then {
             Then::Start(key, parcel) => self.start(cx, key, parcel),
             Then::Refuse(key, name) => {
+                // The fetch took its time: the job may have been recalled, or have lost its origin,
+                // meanwhile.
                 if let Some(hosted) = cx.books.hosted(key)
                     && hosted.state == HostedState::Coming
                 {
                     cx.books.hands.no_more_coming();
+                    // Refused rather than kept waiting: what nobody can give here is done where it
+                    // came from.
                     self.finish(
                         cx,
                         key,
@@ -55,14 +70,21 @@ impl Repair {
                 }
             }
             Then::Answer(peer, token, answer) => match answer {
+                // A job that had taken down nodes was begun there and came back with its host
+                // alive. Here it is run at once: to hold it for others once more would send it
+                // round without end.
                 Answer::Refused(_) if Repair::has_survived(cx, peer, token) => {
                     self.bring_back(cx, peer, token, ReturnReason::Refused);
                 }
+                // The host did not do the job, so it is still to be done, and whoever waits
+                // for it here must not get this for an answer.
                 Answer::Refused(_) | Answer::Aborted => {
                     self.bring_back(cx, peer, token, ReturnReason::Undone);
                 }
                 answer => self.take_answer(cx, peer, token, answer),
             },
+            // A shared value of the answer is to be had nowhere: only a run of the job makes it
+            // again.
             Then::Redo(peer, token, _) => self.bring_back(cx, peer, token, ReturnReason::Undone),
         }
     }
@@ -70,15 +92,21 @@ impl Repair {
     /// A hosted job whose values are here goes to the workers.
     pub(super) fn start(&mut self, cx: &mut Context<'_>, key: HostedId, parcel: Parcel) {
         let hosted = cx.books.look(key);
+        // Values and leave to begin may arrive after the job was recalled or started another way:
+        // the workers must not get the same parcel twice.
         if hosted.is_none_or(|hosted| hosted.state != HostedState::Coming) {
             return;
         }
         let victims = cx.table.victims((&parcel.id, parcel.fingerprint), cx.view);
+        // The count may have grown while the job was on its way. The last check is here, before a
+        // worker touches it: given up, the job takes down nobody else.
         if victims >= cx.config.max_crashes {
             cx.books.hands.no_more_coming();
             let story = given_up(&parcel.id, victims);
             return self.finish(cx, key, Answer::Panicked(story));
         }
+        // A deadly job waits for its origin's leave, so that the origin knows whom to blame. The
+        // parcel is kept in the entry until `Go` comes.
         if !Repair::asks_before(cx, key, &parcel) {
             Repair::give(cx, key);
             cx.actions.push_back(Action::Start(key, parcel));
@@ -93,12 +121,14 @@ impl Repair {
             hosted.started = started;
             hosted.since = cx.now;
         }
+        // The workers have a job more: a node that asked in vain may be served now.
         cx.books.look_again();
     }
 
     /// A hosted job that has taken down whoever had it is for others.
     fn hold(&mut self, cx: &mut Context<'_>, key: HostedId, parcel: Parcel) {
         if let Some(hosted) = cx.books.hosted(key) {
+            // For the books the workers have it: a thief that asks may be given this job too.
             hosted.state = HostedState::Started;
             // No worker that was idle is busy with it.
             hosted.started = 0;
@@ -111,12 +141,18 @@ impl Repair {
     /// A hosted job that had gone on is done here after all.
     pub(super) fn restart(&mut self, cx: &mut Context<'_>, key: HostedId, back: Back) {
         if let Some(hosted) = cx.books.hosted(key)
+            // Only a job that went onwards can come back. If it was abandoned meanwhile, nobody
+            // wants it.
             && let HostedState::Onwards(_, _, parcel) =
                 std::mem::replace(&mut hosted.state, HostedState::Coming)
         {
+            // The history may have grown on the way: the mark, and the nodes that the job took
+            // down.
             let history = back.history;
             let parcel = Parcel { history, ..*parcel };
             cx.books.hands.expect();
+            // The turn of this node comes last: others get the chance to run what took down the
+            // thief.
             if back.held {
                 self.hold(cx, key, parcel);
             } else {
@@ -125,7 +161,8 @@ impl Repair {
         }
     }
 
-    /// If it was given up, and was quicker, its answer is to be kept: it is returned.
+    /// A hosted job has come to its end. Returns the answer, to be kept, if the job was being given up
+    /// and its end came first.
     pub(crate) fn done(
         &mut self,
         cx: &mut Context<'_>,
@@ -133,8 +170,11 @@ impl Repair {
         answer: Answer,
     ) -> Option<Saved> {
         cx.books.hands.move_on();
+        // The workers are free of it in any case, also when nobody waits for its answer any more.
         cx.books.ended(key);
         let hosted = cx.books.hosted(key)?;
+        // A job that was to be saved in parts got done as a whole, before its worker saw the
+        // request: the whole result is worth more than its parts.
         if hosted.given_up && matches!(answer, Answer::Result { .. } | Answer::Panicked(_)) {
             return Some(cx.books.forget(key)?.saved(answer));
         }
@@ -156,6 +196,8 @@ impl Repair {
     /// The workers have stopped with a job that nobody wants: nobody will say that what came back below it is done.
     fn forget_unwanted(&mut self, cx: &mut Context<'_>, key: HostedId) {
         if let Some(hosted) = cx.books.forget(key) {
+            // Repairs below it would stay in the memory of this node for good: the workers tell the
+            // end of a repair only if it comes to one.
             self.forget_below(&hosted.id);
         }
     }
@@ -165,17 +207,22 @@ impl Repair {
         let Some(hosted) = cx.books.hosted(key) else {
             return;
         };
+        // A refusal or an abort is no result: claimants get a miss, and the table loses the entry.
         let undone = matches!(answer, Answer::Refused(_) | Answer::Aborted);
         if matches!(answer, Answer::Result { .. }) {
+            // The job came to its end, so it does not kill its hosts after all: what follows at or
+            // below it is not held for others.
             cx.table.acquit(cx.now, &hosted.id);
         }
         hosted.state = HostedState::Done(answer);
+        // Taken down now: what follows changes the entry, and may forget it.
         let waiters: Vec<((Peer, Token), bool)> = (hosted.waiters.iter())
             .map(|(waiter, is)| (*waiter, is.origin))
             .collect();
         let kept = (hosted.orphan && !undone).then(|| hosted.id.clone());
         if hosted.orphan {
             let name = (&hosted.id, hosted.fingerprint);
+            // An entry in the table needs an answer, or a run, behind it.
             if undone {
                 cx.table.withdraw((cx.actions, cx.now), name);
             } else if cx.config.obeys(Rule::Announce) {
@@ -183,12 +230,17 @@ impl Repair {
             }
         }
         if undone {
+            // A claim that comes from now on is to be a miss, not a wait.
             cx.books.no_orphan(key);
         } else {
+            // Repairs below this job were only needed for its result. The own name stays open if
+            // the result is kept here: others are to find it.
             let (id, keeps) = (hosted.id.clone(), hosted.orphan);
             self.close_below(cx, &id, keeps);
         }
         for ((peer, token), origin) in waiters {
+            // A claim fails where the orphan was not done, and the claimant does the job itself. An
+            // origin gets the refusal as an answer. What waits on this very node needs no message.
             match (peer == HERE, undone && !origin) {
                 (true, true) => {
                     cx.books.unwait(HERE, token);
@@ -204,10 +256,14 @@ impl Repair {
                     cx.books.unwait(peer, token);
                     cx.books.outbox(peer).miss.push(token);
                 }
+                // A peer stays a waiter until it acknowledges: the answer may be lost with the
+                // connection.
                 (false, false) => cx.books.outbox(peer).answers.push(token),
             }
         }
         Repair::forget_if_idle(cx, key);
+        // Last, since it may withdraw entries below this one: results of its parts are
+        // worth nothing now.
         if let Some(id) = kept {
             self.drop_spare(cx, &id);
         }
@@ -232,6 +288,7 @@ impl Repair {
         for token in tokens {
             if let Some(key) = cx.books.key(from, *token)
                 && let Some(hosted) = cx.books.hosted(key)
+                // Only an answer can be acknowledged: an entry without one is still needed.
                 && matches!(hosted.state, HostedState::Done(..))
             {
                 cx.books.unwait(from, *token);
@@ -243,6 +300,7 @@ impl Repair {
     pub(crate) fn recall(&mut self, cx: &mut Context<'_>, from: Peer, tokens: &[Token]) {
         for token in tokens {
             match cx.books.key(from, *token) {
+                // Of several that wait one may go: the job is aborted only when the last one does.
                 Some(_) => self.unwait(cx, from, *token),
                 // The job went by a stream of its own, and comes later.
                 None => cx.books.expect(from, *token),
@@ -255,12 +313,15 @@ impl Repair {
         let Some(key) = cx.books.unwait(peer, token) else {
             return;
         };
+        // An orphan goes on without waiters: somebody may claim it later.
         if let Some(hosted) = cx.books.hosted(key)
             && hosted.waiters.is_empty()
             && !hosted.orphan
         {
             self.abandon(cx, key);
         } else {
+            // Other peers wait still. If the one that left was the origin, whose leave the job
+            // waited for, no other could give it: the job would stay for ever.
             self.begin_unasked(cx, key);
         }
     }
@@ -272,18 +333,23 @@ impl Repair {
         };
         match &hosted.state {
             HostedState::Started => {
+                // Unwanted already: the workers have been told to stop, perhaps to save what is
+                // finished below the job, and an abort now would lose that.
                 if !hosted.unwanted {
                     cx.books.disown(key);
                     cx.actions.push_back(Action::Abort(key));
                 }
             }
             HostedState::Onwards(peer, token, _) => {
+                // The token is void before the thief is told: an answer that is on its way
+                // changes nothing.
                 let (peer, token) = (*peer, *token);
                 cx.books.forget(key);
                 cx.books.back(peer, token);
                 self.let_go(cx, peer, token);
             }
             HostedState::Coming => {
+                // The idle worker that was counted for it is free to be asked for again.
                 cx.books.hands.no_more_coming();
                 cx.books.forget(key);
             }
@@ -295,6 +361,7 @@ impl Repair {
 
     /// Tells the peer that has a job of this node that the job is not wanted any more.
     pub(super) fn let_go(&mut self, cx: &mut Context<'_>, peer: Peer, token: Token) {
+        // A claim at this very node: no message leaves, but the orphan loses a waiter all the same.
         if peer == HERE {
             self.unwait(cx, HERE, token);
         } else {
@@ -308,6 +375,8 @@ impl Repair {
             let stays = match job {
                 Taken::Own(departure, _) => Action::PutBack(departure, Back::default()),
                 Taken::Hosted(key, parcel) => {
+                    // A job that was held for others is held still: a theft that came to nothing is
+                    // no leave to run it.
                     match cx.books.look(key).is_some_and(|hosted| hosted.held) {
                         true => Action::Hold(key, parcel),
                         false => Action::Start(key, parcel),

@@ -21,17 +21,18 @@ const KEEPERS: usize = 2;
 /// results go twice. Too large: `main` waits.
 const AGAIN: Duration = Duration::from_secs(1);
 
-/// So many bytes of results go in one message. A result that is larger goes alone; one that is larger than
-/// [`RESULT_MOST`] stays.
+/// Bytes of results in one message, at most. A larger result goes alone; a result that is larger than
+/// [`RESULT_MOST`] stays. Too small: many messages for one legacy. Too large: longer than a message may be.
 const MESSAGE: usize = 16 << 20;
 
-/// Too small: a root job with a large result is done again by the next master. Too large: it cannot be sent.
+/// Bytes of a result above which it is not handed to others. Too small: a root job with a large result is
+/// done again by the next master. Too large: it cannot be sent.
 const RESULT_MOST: usize = 1 << 30;
 
-/// For what.
+/// The reason why other nodes are to keep results.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Purpose {
-    /// `main` waits.
+    /// A root job of `main` has ended, and `main` waits until its result is safe.
     Root(RootTag),
     /// A keeper is gone, and another takes its place.
     Again,
@@ -40,10 +41,12 @@ enum Purpose {
 }
 
 struct PendingKeep {
+    /// The keeper that was asked.
     to: Peer,
     purpose: Purpose,
+    /// When the results are sent once more, if the keeper has not answered.
     again: Duration,
-    /// Twice as long each time.
+    /// The wait before the next sending; it doubles each time.
     wait: Duration,
     saved: Vec<Saved>,
 }
@@ -51,9 +54,11 @@ struct PendingKeep {
 /// Results that were sent to keepers and are not acknowledged yet.
 #[derive(Default)]
 pub(crate) struct Keeping {
+    /// The number of the last request to keep something.
     number: u64,
+    /// The requests that are not answered yet, by number.
     pending: BTreeMap<u64, PendingKeep>,
-    /// Root jobs whose results somebody has, but not everybody who was asked.
+    /// Root jobs whose results one keeper has acknowledged, but not all that were asked.
     safe: BTreeSet<RootTag>,
     /// The node that is to have the legacy of this one.
     chosen: Option<Peer>,
@@ -69,6 +74,8 @@ impl Keeping {
             true => keepers(cx, KEEPERS, &BTreeSet::new()),
             false => Vec::new(),
         };
+        // Without another node, or with a result that cannot be sent, `main` has nothing to wait
+        // for.
         if keepers.is_empty() {
             cx.actions.push_back(Action::RootKept(tag));
         }
@@ -77,13 +84,14 @@ impl Keeping {
         }
     }
 
-    /// So few have a root job's result that one more is to keep it.
+    /// Has a root job's result kept by one more node, as too few have it.
     pub(crate) fn again(&mut self, cx: &mut Context<'_>, saved: Saved, owners: &BTreeSet<Peer>) {
         let is_it =
             |other: &Saved| (&other.id, other.fingerprint) == (&saved.id, saved.fingerprint);
         if (self.pending.values()).any(|pending| pending.saved.iter().any(is_it)) {
             return; // it is on its way
         }
+        // An owner has it already: a second copy there would be lost with the first.
         for to in keepers(cx, 1, owners) {
             self.send(cx, to, Purpose::Again, vec![saved.clone()]);
         }
@@ -92,6 +100,8 @@ impl Keeping {
     /// Sends the legacy of this node to an heir. False if there is none.
     pub(crate) fn bequeath(&mut self, cx: &mut Context<'_>, saved: Vec<Saved>) -> bool {
         let stays = |peer: &Peer| cx.view.is_alive(*peer) && !cx.view.is_draining(*peer);
+        // A single heir for all parts: the origins are told of one node. An heir that is about to
+        // leave itself is replaced.
         let Some(heir) = self.chosen.filter(stays).or_else(|| heir(cx)) else {
             return false;
         };
@@ -104,6 +114,7 @@ impl Keeping {
                 bytes += size(saved);
                 bytes <= MESSAGE
             });
+            // A result that is larger than a message should be goes alone, rather than never.
             let some = fits.count().max(1);
             let some = rest.drain(..some).collect();
             self.send(cx, heir, Purpose::Legacy, some);
@@ -119,6 +130,7 @@ impl Keeping {
     /// Is the legacy on its way?
     pub(crate) fn is_bequeathing(&self) -> bool {
         let mut pending = self.pending.values();
+        // The origins are told only then: nobody may do again what is on its way into safe hands.
         pending.any(|pending| pending.purpose == Purpose::Legacy)
     }
 
@@ -130,6 +142,8 @@ impl Keeping {
             saved: saved.clone(),
         };
         cx.actions.push_back(Action::Send(to, keep));
+        // Large results take a while over a slow link: sent again too early, they would hold each
+        // other up.
         let wait = AGAIN + on_the_way(&saved);
         let pending = PendingKeep {
             to,
@@ -153,6 +167,7 @@ impl Keeping {
                 continue;
             }
             ran_out(Expiry::Keep);
+            // A keeper that is slow is not buried under copies of the same results.
             pending.wait *= 2;
             pending.again = cx.now + pending.wait;
             let keep = Message::Keep {
@@ -160,6 +175,8 @@ impl Keeping {
                 saved: pending.saved.clone(),
             };
             cx.actions.push_back(Action::Send(pending.to, keep));
+            // A keeper has it, so the result outlives the master. For the second keeper `main` does
+            // not wait.
             if let Purpose::Root(tag) = pending.purpose
                 && self.safe.remove(&tag)
             {
@@ -167,6 +184,7 @@ impl Keeping {
             }
         }
         for tag in late {
+            // The second keeper is still to have it, but its answer sets nothing free any more.
             for pending in self.pending.values_mut() {
                 if pending.purpose == Purpose::Root(tag) {
                     pending.purpose = Purpose::Again;
@@ -179,6 +197,7 @@ impl Keeping {
     /// Is the result of that root job on its way to somebody who is to keep it?
     pub(crate) fn hands_out(&self, root: RootName) -> bool {
         let id = JobId::ROOT.child(root.number);
+        // The bounds of the root job are kept until the keepers have them with the result.
         let is_of = |saved: &Saved| saved.id == id && saved.fingerprint == root.fingerprint;
         let mut pending = self.pending.values();
         pending.any(|pending| pending.saved.iter().any(is_of))
@@ -186,16 +205,21 @@ impl Keeping {
 
     pub(crate) fn kept(&mut self, cx: &mut Context<'_>, from: Peer, number: u64) {
         let sent = self.pending.get(&number);
+        // The word of a keeper that was replaced meanwhile, or a second word for one number.
         if sent.is_none_or(|sent| sent.to != from) {
             return;
         }
         if let Some(PendingKeep { purpose, .. }) = self.pending.remove(&number) {
             match purpose {
                 Purpose::Root(tag) => {
+                    // Remembered before `main` may go on: if the other keepers are late, this one
+                    // suffices.
                     self.safe.insert(tag);
                     self.release(cx, tag);
                 }
                 Purpose::Again => {}
+                // The heir may have but a part of it: the origins are told when no part is on its
+                // way.
                 Purpose::Legacy => self.heir = Some(from),
             }
         }
@@ -204,6 +228,7 @@ impl Keeping {
     /// `main` goes on once all keepers have it.
     fn release(&mut self, cx: &mut Context<'_>, tag: RootTag) {
         let mut pending = self.pending.values();
+        // Two copies, at two sites if possible: one site may be lost with the master.
         if !pending.any(|pending| pending.purpose == Purpose::Root(tag)) {
             self.safe.remove(&tag);
             cx.actions.push_back(Action::RootKept(tag));
@@ -216,6 +241,8 @@ impl Keeping {
             .filter(|(_, pending)| pending.to == peer)
             .map(|(number, _)| *number)
             .collect();
+        // The results that the heir had are lost with it: the origins do those jobs again, and the
+        // rest goes to another heir.
         if self.chosen == Some(peer) {
             self.chosen = None;
             self.heir = None;
@@ -226,9 +253,12 @@ impl Keeping {
             };
             let others = self.pending.values();
             let others = others.filter(|pending| pending.purpose == purpose);
+            // The new keeper must be another than those that were asked: two copies on one node
+            // are one.
             let asked: BTreeSet<Peer> = others.map(|pending| pending.to).collect();
             let next = match purpose {
                 Purpose::Legacy => {
+                    // All parts go to one heir, the first of them chooses it.
                     self.chosen = self.chosen.or_else(|| heir(cx));
                     self.chosen
                 }
@@ -236,6 +266,7 @@ impl Keeping {
             };
             match (next, purpose) {
                 (Some(next), _) => self.send(cx, next, purpose, saved),
+                // No node is left that could keep it: `main` must not wait for ever.
                 (None, Purpose::Root(tag)) => self.release(cx, tag),
                 (None, _) => {}
             }
@@ -271,6 +302,7 @@ fn keepers(cx: &mut Context<'_>, most: usize, without: &BTreeSet<Peer>) -> Vec<P
         let all: Vec<_> = all.collect();
         let elsewhere = all.iter().filter(|member| !sites.contains(&*member.site));
         let elsewhere: Vec<_> = elsewhere.copied().collect();
+        // A site may be lost as a whole, so each further keeper is at a site that has none yet.
         let from = if elsewhere.is_empty() {
             &all
         } else {
@@ -293,6 +325,7 @@ fn heir(cx: &mut Context<'_>) -> Option<Peer> {
     let all: Vec<Peer> = all.filter(stays).collect();
     let near = all.iter().copied().filter(|peer| cx.view.is_near(*peer));
     let near: Vec<Peer> = near.collect();
+    // Results are large, and links between sites slow: the grace of a drain is short.
     let from = if near.is_empty() { all } else { near };
     from.choose(cx.rng).copied()
 }

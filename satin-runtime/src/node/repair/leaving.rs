@@ -16,8 +16,8 @@ use crate::job::Saved;
 /// saved is not in safe hands in time. Too large: jobs are given up that would have ended.
 const HANDING_OVER: (f64, Duration) = (0.25, Duration::from_secs(2));
 
-/// The time that is given to peers to acknowledge the last answers. Too small: answers are done again. Too large:
-/// whoever has gone mute holds us up.
+/// The time that is given to peers to acknowledge the last answers. Too small: answers are done again. Too
+/// large: whoever has gone mute holds us up.
 const LAST_WORDS: Duration = Duration::from_millis(500);
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -36,7 +36,7 @@ enum LeavingStage {
     Gone,
 }
 
-/// A job that is given up: who waits for it.
+/// A job that is given up: its origin, and the token under which the origin waits for it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Given {
     pub(crate) origin: Peer,
@@ -57,13 +57,15 @@ pub(crate) enum Begun {
 /// How far this node is with leaving.
 pub(crate) struct Leaving {
     stage: LeavingStage,
-    /// At the latest.
+    /// The end of the grace: the node goes then, whatever is left undone.
     end: Duration,
     /// `main` is being stopped here.
     yielding: bool,
+    /// The jobs that were given up, whose origins are still to be told.
     given: Vec<Given>,
+    /// The finished results that the node leaves behind.
     saved: Vec<Saved>,
-    /// So many of them have been sent to an heir.
+    /// The number of results in `saved` that have been sent to an heir.
     handed: usize,
 }
 
@@ -105,6 +107,8 @@ impl Leaving {
         let me = cx.view.me().peer;
         let end = cx.now + grace;
         let handing_over = grace.mul_f64(HANDING_OVER.0).min(HANDING_OVER.1);
+        // A second request, as when a spot notice follows a signal, can shorten the grace, but not
+        // prolong it.
         if self.is_leaving() {
             self.end = self.end.min(end);
             if let LeavingStage::Finishing(until) = &mut self.stage {
@@ -112,11 +116,13 @@ impl Leaving {
             }
             return Begun::Before;
         }
+        // No node would be left to go on with the run: it ends with this one.
         let stays = |peer: Peer| peer != me && !cx.view.is_draining(peer);
         if !cx.view.members().any(|member| stays(member.peer)) {
             return Begun::Alone;
         }
         root.drain(cx);
+        // The successor is elected before this node leaves, so the pool is never without a master.
         self.yielding = root.abdicate(cx);
         self.end = end;
         self.stage = LeavingStage::Finishing(end - handing_over);
@@ -134,34 +140,43 @@ impl Leaving {
         match self.stage {
             LeavingStage::Staying => Some(saved),
             _ => {
+                // Kept here it would be lost with this node.
                 self.saved.extend(saved);
                 None
             }
         }
     }
 
-    /// Goes as far as it can.
+    /// Takes the steps of leaving that are due, as many as it can. True in the turn in which goodbye is to be
+    /// said.
     pub(crate) fn go_on(
         &mut self,
         cx: &mut Context<'_>,
         repair: &mut Repair,
         keeping: &mut Keeping,
     ) -> bool {
+        // A stage may end as soon as it begins: a node that has nothing leaves within one turn.
         loop {
             let (now, end) = (cx.now, self.end);
             let over = |until: Duration| until.min(end) <= now;
             let next = match self.stage {
                 LeavingStage::Staying | LeavingStage::Gone => return false,
                 LeavingStage::Finishing(until) => {
+                    // `main`, if it runs here, must have stopped: what is left of it goes to the
+                    // heir too.
                     let at_rest = !self.yielding && cx.books.is_at_rest();
                     if !at_rest && !over(until) {
                         return false;
                     }
                     self.given = repair.give_all_up(cx);
+                    // Half of the rest is for the workers, that unwind; half for what they save,
+                    // on its way to the heir.
                     let half = (self.end.saturating_sub(cx.now)) / 2;
                     LeavingStage::GivingUp(cx.now + half)
                 }
                 LeavingStage::GivingUp(until) => {
+                    // The workers save as they unwind. A long leaf, which has no spawn or sync, is
+                    // not waited for.
                     if self.yielding || cx.books.is_giving_up() {
                         if !over(until) {
                             return false;
@@ -172,7 +187,8 @@ impl Leaving {
                     LeavingStage::HandingOver(self.end)
                 }
                 LeavingStage::HandingOver(until) => {
-                    // Perhaps some of it came only now.
+                    // A worker that was slow to unwind saves late: its results are sent after
+                    // the others.
                     let rest = self.saved[self.handed..].to_vec();
                     self.handed = self.saved.len();
                     if !rest.is_empty() {
@@ -185,11 +201,17 @@ impl Leaving {
                         }
                         ran_out(Expiry::HandingOver);
                     }
+                    // Named only if it has everything: an origin that trusts the list does not
+                    // do these jobs again.
                     let heir = keeping.heir().filter(|_| !keeping.is_bequeathing());
+                    // Told in any case, at the end of the grace even without an heir: the origins
+                    // do the jobs again.
                     self.tell_origins(cx, heir);
                     LeavingStage::LastWords(cx.now + LAST_WORDS)
                 }
                 LeavingStage::LastWords(until) => {
+                    // An answer is kept until it is acknowledged: a node that goes before may take
+                    // the only copy along.
                     if !cx.books.is_all_said() {
                         if !over(until) {
                             return false;
@@ -205,6 +227,7 @@ impl Leaving {
     }
 
     fn tell_origins(&mut self, cx: &mut Context<'_>, heir: Option<Peer>) {
+        // Without an heir nothing is saved, and a list of it would lead to claims in vain.
         let below = self.saved.iter().filter(|_| heir.is_some());
         let below: Vec<_> = below
             .map(|saved| (saved.id.clone(), saved.fingerprint))
@@ -217,6 +240,7 @@ impl Leaving {
             };
             cx.actions.push_back(Action::Send(origin, abandon));
         }
+        // The heir has it, or nobody: it is not handed over twice.
         self.saved.clear();
         self.handed = 0;
     }

@@ -1,4 +1,5 @@
-//! What a broken connection may have lost: both sides compare what is under way between them, and say again what has not arrived.
+//! Repairs the losses of a broken connection: both sides compare what is under way between them, and say
+//! again what has not arrived.
 
 use std::time::Duration;
 
@@ -12,15 +13,18 @@ use super::{
     Repair, ReturnReason,
 };
 
-/// If a connection that is needed cannot be made, it is tried again after this. Too small: noise towards what may be
-/// dead. Too large: answers come late once the peer can be reached again.
+/// The wait until a connection that is needed, and could not be made, is tried again. Too small: noise
+/// towards what may be dead. Too large: answers come late once the peer can be reached again.
 const RECONNECT: Duration = Duration::from_millis(500);
 
 impl Repair {
     pub(crate) fn connected(&mut self, cx: &mut Context<'_>, peer: Peer, epoch: u64) {
         self.reconnect.remove(&peer);
         cx.books.connected(peer, epoch);
+        // A job that was recalled before it came would have come by the old connection: it never
+        // will now.
         cx.books.forget_early_recalls(peer);
+        // Without anything under way there is nothing to compare: a first meeting costs no message.
         if cx.books.concern(peer) {
             self.list(cx, peer, epoch);
         }
@@ -33,12 +37,16 @@ impl Repair {
                 match &hosted.state {
                     HostedState::Done(_) if matches!(waiter.sent, Ok(Some(sent)) if sent < epoch) =>
                     {
+                        // Said again, since an answer is kept until it is acknowledged. An
+                        // answer that waited for a connection goes by this one anyway.
                         waiter.sent = Err(NotSent);
                         cx.books.outbox(peer).answers.push(token);
                     }
                     HostedState::Done(_) => {}
                     // Perhaps it was a theft, and the word that the job is here already was lost.
                     _ if !waiter.origin => cx.books.outbox(peer).have.push(token),
+                    // The question, or the leave that answered it, may be lost: the job would wait
+                    // for ever.
                     _ if hosted.asks.is_some() => cx.books.outbox(peer).begin.push(token),
                     _ => {}
                 }
@@ -51,6 +59,8 @@ impl Repair {
     }
 
     pub(crate) fn unreachable(&mut self, cx: &mut Context<'_>, peer: Peer) {
+        // Alive means reachable: as long as the view has the peer, the jobs between the two depend
+        // on a connection.
         if cx.books.concern(peer) && cx.view.is_alive(peer) {
             self.reconnect.insert(peer, cx.now + RECONNECT);
         }
@@ -69,6 +79,8 @@ impl Repair {
     }
 
     fn list(&mut self, cx: &mut Context<'_>, peer: Peer, epoch: u64) {
+        // Once for each connection: the list of the other side is answered by ours, and that one
+        // not again.
         self.listed.insert(peer, epoch);
         let lists = Message::Lists {
             outstanding: cx.books.at(peer).map(|(token, _)| token).collect(),
@@ -87,6 +99,8 @@ impl Repair {
         let Some(epoch) = cx.links.epoch(from).filter(|_| cx.view.is_alive(from)) else {
             return;
         };
+        // The other side saw a new connection first, or had something under way of which this one
+        // knows nothing.
         if self.listed.get(&from) != Some(&epoch) {
             self.list(cx, from, epoch);
         }
@@ -94,6 +108,8 @@ impl Repair {
         hosted.sort_unstable();
         // Thefts of which the thief knows nothing: the reply was lost. Those of this connection may be on their way.
         let lost = cx.books.at(from).filter(|(token, away)| {
+            // An answer that waits for its values proves that the theft arrived: the thief may have
+            // forgotten it after the acknowledgement.
             let old = away.sent.is_some_and(|sent| sent < epoch);
             old && !away.answering && hosted.binary_search(token).is_err()
         });

@@ -3,13 +3,14 @@
 //!
 //! The jobs, in the [books](super::books):
 //! * `hosted`: the life of a job of others that is here; `away`: that of a job that is elsewhere.
-//! * `orphans`: jobs whose origin is gone, and results that are kept; `claims`: who asks for them; `closed`: who needs them no more.
+//! * `orphans`: jobs whose origin is gone, and results that are kept; `claims`: who asks for them;
+//!   `closed`: which of them nobody needs any more.
 //! * `links`: what a broken connection may have lost.
 //! * `crashes`: jobs that take down whoever runs them.
 //! * `stuck`: a node that can do nothing but wait gives something back.
 //! * `drain`: what is given up when this node leaves.
 //!
-//! What is known of all nodes:
+//! The knowledge about all nodes:
 //! * `table`: every node's map of job id -> who has that orphan's result, or is still computing it.
 //! * `spread`: how the tables come to everybody.
 //! * `keeping`: results that others keep: those of root jobs, and what a node leaves behind.
@@ -75,7 +76,7 @@ pub(super) enum ReturnReason {
     Abandoned,
     /// The orphan is not there any more.
     Missed,
-    /// This node has nothing else to run, so it takes its claim back.
+    /// The claim is taken back, as this node has nothing else to run.
     Withdrawn,
 }
 
@@ -86,12 +87,14 @@ pub(crate) struct Repair {
     repairs: BTreeSet<JobId>,
     /// Jobs whose claim was withdrawn, and from whom: they do not go back there.
     withdrawn: BTreeMap<JobId, Peer>,
-    /// Orphans of these root jobs nobody wants.
+    /// Root jobs that are over: nobody wants orphans of theirs.
     over: FinishedRoots,
     /// When a claim is withdrawn, if the workers can do nothing but wait until then.
     withdraw_at: Option<Duration>,
     /// Jobs here that have taken down nodes: others are to run them.
     held: Vec<(JobId, Fingerprint)>,
+    /// A job that was about to leave, and stayed, is told by the workers once more as held: its time
+    /// goes on from here, or it would wait for others without end.
     held_since: BTreeMap<(JobId, Fingerprint), Duration>,
     release_at: Option<Release>,
     /// The connection by which our lists went last.
@@ -116,6 +119,8 @@ impl Repair {
 
     /// The end of a turn: what is held may be claimed, or released, before the workers are asked for jobs.
     pub(crate) fn flush(&mut self, cx: &mut Context<'_>) {
+        // Claims come first: a held job that is an orphan somewhere need not be run anywhere again,
+        // so it must not be released to the workers of this node, nor given to a thief.
         self.claim_held(cx);
         self.release_if_due(cx);
     }

@@ -18,22 +18,30 @@ impl Repair {
         for (token, key) in waiting {
             let origin = cx.books.hosted(key);
             let origin = origin.and_then(|hosted| hosted.waiters.get(&(peer, token)).copied());
+            // Struck out before the job is looked at: the dead one must not count among those who
+            // wait.
             cx.books.unwait(peer, token);
+            // Only the end of an origin makes an orphan. A claimant's end leaves the entry for the
+            // next.
             match origin {
                 Some(waiter) if waiter.origin => self.bereave(cx, key),
                 _ => Repair::forget_if_idle(cx, key),
             }
         }
-        // Sheets are written in all modes: at departures, and for root jobs.
+        // Sheets are written in all modes: at departures, and for root jobs. If this node goes on
+        // as the next generation, the peer lives on, and its sheet with it.
         if end != LifeEnd::Ours {
             let died = end == LifeEnd::Died;
             cx.table.life_ended((cx.actions, cx.now), peer, died);
             let strict = cx.config.obeys(Rule::Flushed);
             cx.table.refresh_settled(cx.actions, cx.view, strict);
         }
+        // Only now, after the orphans of this node are in the table: a repair looks itself up
+        // when it starts, and would miss an orphan of this node that is not announced yet.
         let away: Vec<Token> = cx.books.at(peer).map(|(token, _)| token).collect();
         let away = away.into_iter().filter(|_| cx.config.obeys(Rule::PutBack));
         for token in away {
+            // A departure takes nothing down. The count of a death may be the one too many.
             let victims = match end {
                 LifeEnd::Died => self.blame(cx, peer, token),
                 LifeEnd::Left | LifeEnd::Ours => 0,
@@ -44,6 +52,7 @@ impl Repair {
                 self.bring_back(cx, peer, token, ReturnReason::Ended(end));
             }
         }
+        // The outbox goes too: no word may go to a life whose end was dealt with.
         cx.books.outboxes.remove(&peer);
         self.listed.remove(&peer);
         cx.books.forget_early_recalls(peer);
@@ -55,11 +64,13 @@ impl Repair {
         let Some(hosted) = cx.books.hosted(key) else {
             return;
         };
+        // The workers are stopping with it, or the table has it already.
         if hosted.unwanted || hosted.orphan {
             return;
         }
         let others_wait = !hosted.waiters.is_empty();
         let done = match &hosted.state {
+            // A job that was not done leaves nothing that could be claimed.
             HostedState::Done(Answer::Refused(_) | Answer::Aborted) => None,
             HostedState::Done(_) => Some(true),
             HostedState::Onwards(..) => Some(false),
@@ -68,6 +79,8 @@ impl Repair {
             HostedState::Started => Some(false),
         };
         match (cx.config.repair, done) {
+            // Without claimants the job is stopped. With them it goes on, and must not wait for the
+            // leave of an origin that is gone.
             (RepairMode::Naive, _) | (_, None) => {
                 if !others_wait {
                     self.abandon(cx, key);
@@ -75,7 +88,11 @@ impl Repair {
                     self.begin_unasked(cx, key);
                 }
             }
+            // As in the original Satin: what runs is stopped, and the results of its finished
+            // children are kept.
             (RepairMode::Finished, Some(false)) if !others_wait => {
+                // A job that went onwards has no worker here to stop: its answer is kept when it
+                // comes.
                 if hosted.state == HostedState::Started {
                     self.give_up(cx, key);
                 } else {
@@ -91,6 +108,7 @@ impl Repair {
         let over = |hosted: &Hosted| {
             self.over.is_past(cx.term, &hosted.id) || cx.homes.is_gone(cx.view, hosted.root)
         };
+        // The root job is over, or its process has been gone for a minute: no claim will ever come.
         if (cx.books.look(key)).is_some_and(|hosted| hosted.waiters.is_empty() && over(hosted)) {
             return self.abandon(cx, key);
         }
@@ -111,6 +129,7 @@ impl Repair {
             let name = (&id, hosted.fingerprint);
             cx.table.announce((cx.actions, cx.now), name, finished);
         }
+        // A whole result makes those of its parts, kept here too, useless.
         if finished {
             self.drop_spare(cx, &id);
         }
@@ -132,7 +151,10 @@ impl Repair {
             return;
         };
         let (id, fingerprint) = (&hosted.id, hosted.fingerprint);
+        // Running orphans stay: their owner is told to stop by a closing, not by another's result.
         let is_kept = matches!(hosted.state, HostedState::Done(_)) && !id.is_root_job();
+        // Of two that keep the same result, the one that comes later in order drops it, so that
+        // not both do.
         let is_spare =
             cx.table.is_covered(id, cx.view) || cx.table.is_kept_before(id, fingerprint, cx.view);
         if is_kept && is_spare {
@@ -146,13 +168,17 @@ impl Repair {
             return;
         };
         let name = (&hosted.id, hosted.fingerprint);
+        // The name goes on under the new entry, which is announced as finished right after.
         cx.table.withdraw((cx.actions, cx.now), name);
         let waiters: Vec<((Peer, Token), u64)> = (hosted.waiters.iter())
             .map(|(waiter, is)| (*waiter, is.came))
             .collect();
+        // The books know one orphan of a name: the old one makes room before the new one is
+        // adopted.
         cx.books.no_orphan(old);
         for ((peer, token), came) in waiters {
             cx.books.unwait(peer, token);
+            // The token stays the same: the claimant does not see which run its answer comes from.
             if peer != HERE {
                 cx.books.wait(new, (peer, token), came, false);
                 cx.books.outbox(peer).answers.push(token);
@@ -167,7 +193,9 @@ impl Repair {
     pub(crate) fn keep(&mut self, cx: &mut Context<'_>, saved: Vec<Saved>) {
         for saved in saved {
             let name = (saved.id.clone(), saved.fingerprint);
+            // Looked up now: after `keep` the name may stand for the new entry.
             let before = cx.books.orphan_of(&name.0, name.1);
+            // `None`: the result is here, perhaps said twice.
             let Some(key) = cx.books.keep(&saved) else {
                 continue;
             };
@@ -195,6 +223,7 @@ impl Repair {
         let mut bytes: usize = results.iter().map(|(_, size)| size).sum();
         let newest = results.last().map(|(key, _)| *key);
         for (key, size) in results {
+            // The newest stays whatever its size: it is the one that the next `main` needs first.
             if bytes <= cx.config.root_results || Some(key) == newest {
                 return;
             }
@@ -210,6 +239,8 @@ impl Repair {
         };
         let name = (&hosted.id, hosted.fingerprint);
         cx.table.withdraw((cx.actions, cx.now), name);
+        // Read before the entry changes. With waiters the job goes on: they were promised its
+        // answer.
         let unwanted = hosted.waiters.is_empty();
         cx.books.no_orphan(key);
         if unwanted {

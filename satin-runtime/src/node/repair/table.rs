@@ -1,8 +1,8 @@
 //! The orphan table: who has the result of an orphan, or is still computing it.
 //!
-//! Each node owns a sheet, and nobody else writes on it: so there is nothing to agree on, and a version number says
-//! which of two copies is newer. Every node keeps copies of all sheets, and one sorted index over them: "anything at or
-//! below this id?" is one range look-up.
+//! Each node owns a sheet, and nobody else writes on it: so there is nothing to agree on, and a version number
+//! says which of two copies is newer. Every node keeps copies of all sheets, and one sorted index over them: "anything
+//! at or below this id?" is one range look-up.
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -42,8 +42,9 @@ struct Sheet {
     /// The changes that made the last versions, one each.
     log: VecDeque<SheetChange>,
     orphans: BTreeMap<(JobId, Fingerprint), bool>,
-    /// And when that was written here.
+    /// The ended lives whose orphans the owner has announced, and when that was written here.
     flushed: BTreeMap<Peer, Duration>,
+    /// The jobs whose orphans nobody needs any more, and when that was written here.
     closed: BTreeMap<JobId, Duration>,
     /// The lives that each of these jobs has taken down.
     deadly: BTreeMap<(JobId, Fingerprint), BTreeSet<Peer>>,
@@ -93,6 +94,7 @@ impl Sheet {
     /// The changes that bring a copy of that version up to date.
     fn page(&self, owner: Peer, after: u64) -> Page {
         let missing = self.version.saturating_sub(after) as usize;
+        // A copy without a version has nothing that changes could be applied to.
         if after > 0 && missing <= self.log.len() {
             let changes = self.log.iter().skip(self.log.len() - missing);
             return Page {
@@ -130,7 +132,7 @@ pub(crate) enum Read {
     Old,
     /// The page begins after what is known: changes in between were missed.
     Gap,
-    /// The page was news; the copy had this version before.
+    /// The page was news. Holds the version of the copy before.
     New(u64),
 }
 
@@ -140,13 +142,13 @@ pub(crate) struct Table {
     sheets: BTreeMap<Peer, Sheet>,
     /// All orphans of all sheets, and whether they are finished.
     index: BTreeMap<JobId, BTreeMap<(Fingerprint, Peer), bool>>,
-    /// The ended lives whose orphans may not all be announced yet, and until when that is waited for.
+    /// The ended lives whose orphans may not all be announced yet, each with the end of the wait for that.
     dead: BTreeMap<Peer, Duration>,
     /// Whether all nodes have announced everything, as the workers were told last.
     settled: bool,
-    /// Closed by others, not looked at yet.
+    /// Ids that other nodes have closed, not looked at yet.
     closed: Vec<JobId>,
-    /// Announced by others, not looked at yet.
+    /// Orphans that other nodes have announced, not looked at yet.
     announced: Vec<JobId>,
     /// Hearsay about owners, and how long it is believed if the owner's sheet does not say so.
     hearsay: VecDeque<(Duration, Peer, JobId, Fingerprint)>,
@@ -180,7 +182,7 @@ impl Table {
         self.dead.is_empty() && self.sheets.values().all(Sheet::is_blank)
     }
 
-    /// No orphan is in it.
+    /// All orphans of all sheets: id, fingerprint, owner, and whether each is finished.
     #[cfg(any(test, feature = "harness"))]
     pub(crate) fn orphans(&self) -> impl Iterator<Item = (&JobId, Fingerprint, Peer, bool)> {
         self.index.iter().flat_map(|(id, entries)| {
@@ -216,6 +218,8 @@ impl Table {
         (id, fingerprint): (&JobId, Fingerprint),
         finished: bool,
     ) {
+        // Never announced, never found: its work is done again, which costs less than to spread
+        // such an id.
         if id.as_bytes().len() > ID_MOST {
             return;
         }
@@ -236,6 +240,7 @@ impl Table {
     ) {
         let own = self.sheets.get(&self.me);
         let key = (id.clone(), fingerprint);
+        // A sheet grows a version with each change: what it never said need not be taken back.
         if own.is_some_and(|own| own.orphans.contains_key(&key)) {
             self.write(now, SheetChange::Withdrawn(id.clone(), fingerprint));
             self.strike(actions, id, (fingerprint, self.me));
@@ -259,6 +264,8 @@ impl Table {
         let name = (id.clone(), fingerprint);
         let own = self.sheets.entry(self.me).or_default();
         let known = own.deadly.get(&name);
+        // Words about one death come from several sides, and from the sheets of the dead: one entry
+        // is enough.
         let news =
             id.as_bytes().len() <= ID_MOST && known.is_none_or(|known| !known.contains(&who));
         if news {
@@ -279,6 +286,8 @@ impl Table {
 
     /// The own sheet has few deadly jobs, and as a rule none.
     fn acquit_if(&mut self, now: Duration, is_it: impl Fn(&JobId) -> bool) {
+        // Asked at the end of every job that was away: without deadly jobs there is nothing to
+        // search.
         let Some(own) = self.sheets.get(&self.me).filter(|_| self.any_deadly) else {
             return;
         };
@@ -290,6 +299,7 @@ impl Table {
 
     /// How many that job has taken down. Who lives has not been.
     pub(crate) fn victims(&self, (id, fingerprint): (&JobId, Fingerprint), view: &View) -> u32 {
+        // Asked for every job that leaves or comes: the common case reads one flag.
         if !self.any_deadly {
             return 0;
         }
@@ -306,6 +316,8 @@ impl Table {
         if !std::mem::take(&mut self.deadly_changed) {
             return;
         }
+        // Only here the flag is taken back: until then it may be true for nothing, which costs a
+        // search.
         self.any_deadly = self.sheets.values().any(|sheet| !sheet.deadly.is_empty());
         let mut all: BTreeMap<(JobId, Fingerprint), BTreeSet<NodeId>> = BTreeMap::new();
         for (name, whom) in self.sheets.values().flat_map(|sheet| &sheet.deadly) {
@@ -321,6 +333,7 @@ impl Table {
             let news = OrphanNews::Deadly(id.clone(), *fingerprint, is);
             actions.push_back(Action::Orphan(news));
         };
+        // The workers keep what they are told, so they must hear of a name that was acquitted.
         for name in self.deadly.keys().filter(|name| !deadly.contains_key(name)) {
             tell(name, Deadly::Not);
         }
@@ -340,6 +353,7 @@ impl Table {
 
     /// The view has changed.
     pub(crate) fn look_at_deadly_again(&mut self) {
+        // Counts depend on who lives: a node that comes back takes its false death back.
         self.deadly_changed |= self.any_deadly;
     }
 
@@ -348,6 +362,7 @@ impl Table {
         let Some(own) = self.sheets.get(&self.me).filter(|_| self.any_deadly) else {
             return;
         };
+        // A blame on the own life is a warning for the case that this node dies now: it stays.
         let is_it = |who: &Peer| who.id == peer.id && *who != self.me;
         let blamed = (own.deadly.iter()).filter(|(_, whom)| whom.iter().any(is_it));
         let blamed = blamed.map(|(name, whom)| {
@@ -355,6 +370,8 @@ impl Table {
             (name.clone(), others.copied().collect::<Vec<Peer>>())
         });
         for ((id, fingerprint), others) in blamed.collect::<Vec<_>>() {
+            // A sheet can only take back a whole name. What it says of other nodes is written once
+            // more.
             self.write(now, SheetChange::Harmless(id.clone(), fingerprint));
             for who in others {
                 self.blame(now, (&id, fingerprint), who);
@@ -366,6 +383,8 @@ impl Table {
     /// down itself.
     fn inherit(&mut self, now: Duration, peer: Peer, sheet: Sheet, died: bool) {
         for ((id, fingerprint), whom) in sheet.deadly {
+            // The entry of a node about itself counts only if it died: it was about to run the job
+            // itself.
             for who in whom.into_iter().filter(|who| *who != peer || died) {
                 self.blame(now, (&id, fingerprint), who);
             }
@@ -380,9 +399,11 @@ impl Table {
         died: bool,
     ) {
         if let Some(sheet) = self.sheets.remove(&peer) {
+            // The sheet goes, and with it what it said: the counts are to be made anew.
             self.deadly_changed |= self.any_deadly;
             self.inherit(now, peer, sheet, died);
         }
+        // Hearsay is in the index alone, so the index is searched rather than the sheet.
         let all = self.index.iter().flat_map(|(id, entries)| {
             let of_peer = entries.keys().filter(|(_, owner)| *owner == peer);
             of_peer.map(move |(fingerprint, _)| (id.clone(), *fingerprint))
@@ -391,11 +412,14 @@ impl Table {
             self.strike(actions, &id, (fingerprint, peer));
         }
         self.dead.insert(peer, now + FLUSH_WAIT);
+        // The caller has announced its orphans of that life before: this says that there are no
+        // more.
         self.flush(now, peer);
     }
 
     fn flush(&mut self, now: Duration, peer: Peer) {
         let own = self.sheets.entry(self.me).or_default();
+        // Several nodes tell of one death: said once.
         if !own.flushed.contains_key(&peer) {
             self.write(now, SheetChange::Flushed(peer));
         }
@@ -404,15 +428,20 @@ impl Table {
     /// Renames the own sheet: this node lives on under another name.
     pub(crate) fn rename(&mut self, actions: &mut VecDeque<Action>, now: Duration, me: Peer) {
         let old = self.sheets.remove(&self.me).unwrap_or_default();
+        // Under the old name the other nodes drop the whole sheet, with the life that wrote it.
         for (id, fingerprint) in old.orphans.keys() {
             self.strike(actions, id, (*fingerprint, self.me));
         }
         self.me = me;
+        // The orphans are still here, so they are announced again. Flushings and closings are
+        // not: they were about lives and repairs of which the other nodes have heard.
         for ((id, fingerprint), finished) in &old.orphans {
             self.announce((actions, now), (id, *fingerprint), *finished);
         }
         for ((id, fingerprint), whom) in &old.deadly {
             for who in whom {
+                // A warning about the own death goes on: the held job may still take this node
+                // down, in its new life.
                 let who = if who.id == me.id { me } else { *who };
                 self.blame(now, (id, *fingerprint), who);
             }
@@ -434,17 +463,22 @@ impl Table {
             version,
             changes,
         } = page;
+        // Only this node writes on its own sheet. The sheets of ended lives are gone, and must not
+        // come back by gossip that is late.
         if owner == self.me || !view.is_alive(owner) {
             return Read::Old;
         }
         let sheet = self.sheets.entry(owner).or_default();
         let have = sheet.version;
+        // Gossip comes by several ways: the same page again, or an older one.
         if version <= have {
             return Read::Old;
         }
+        // Applied with changes missing in between, the copy would be wrong under a right version.
         if after > have {
             return Read::Gap;
         }
+        // A whole sheet replaces the copy; a page of changes is applied to it.
         let whole = after == 0;
         let mut closed_before = BTreeMap::new();
         if !whole && version - after != changes.len() as u64 {
@@ -453,12 +487,16 @@ impl Table {
         let mut fresh = changes;
         if whole {
             let old = std::mem::take(sheet);
+            // Entries that the owner withdrew while this node missed its changes are not in the new
+            // sheet.
             for (id, fingerprint) in old.orphans.keys() {
                 self.strike(actions, id, (*fingerprint, owner));
             }
             closed_before = old.closed;
             self.deadly_changed |= self.any_deadly;
         } else {
+            // The page may begin before the copy's version: changes that are known would be applied
+            // twice.
             fresh.drain(..(have - after) as usize);
         }
         for change in fresh {
@@ -474,7 +512,9 @@ impl Table {
                 SheetChange::Withdrawn(id, fingerprint) => {
                     self.strike(actions, id, (*fingerprint, owner));
                 }
-                // A life that is not in the view any more, or never was, has left nothing here that is not announced.
+                // A life that is not in the view any more, or never was, has left nothing here that
+                // is not announced. So this node says so too: the nodes that wait for all words
+                // wait for its word as well.
                 SheetChange::Flushed(dead) if !view.is_alive(*dead) => self.flush(now, *dead),
                 SheetChange::Flushed(_) => {}
                 // Results that are kept there since were kept by a node that knew of the closing.
@@ -487,8 +527,11 @@ impl Table {
             sheet.write(change, now);
         }
         let sheet = self.sheets.entry(owner).or_default();
+        // A whole sheet has fewer changes than versions, so `write` has counted too few.
         sheet.version = version;
         if whole {
+            // The log must reach back change by change: this copy cannot tell the changes that it
+            // never saw.
             sheet.log.clear();
         }
         Read::New(have)
@@ -502,6 +545,7 @@ impl Table {
         below: &[(JobId, Fingerprint)],
     ) {
         for (id, fingerprint) in below {
+            // Finished: an heir keeps results only.
             self.enter(actions, id, (*fingerprint, owner), true);
             let hearsay = (now + HEARSAY, owner, id.clone(), *fingerprint);
             self.hearsay.push_back(hearsay);
@@ -526,6 +570,7 @@ impl Table {
         finished: bool,
     ) {
         let entries = self.index.entry(id.clone()).or_default();
+        // The workers know names, not owners: a second owner is no news to them.
         let known = entries.keys().any(|(is, _)| *is == fingerprint);
         entries.insert((fingerprint, owner), finished);
         if !known {
@@ -543,6 +588,7 @@ impl Table {
         let Some(entries) = self.index.get_mut(id) else {
             return;
         };
+        // Withdrawn twice, by a miss and by the sheet: the workers are told once.
         if entries.remove(&(fingerprint, owner)).is_none() {
             return;
         }
@@ -550,6 +596,7 @@ impl Table {
         if entries.is_empty() {
             self.index.remove(id);
         }
+        // Another owner still has it: a marked job is to find that one.
         if !known {
             let news = OrphanNews::Gone(id.clone(), fingerprint);
             actions.push_back(Action::Orphan(news));
@@ -574,6 +621,8 @@ impl Table {
         let entries = entries.filter(|((is, owner), _)| {
             *is == fingerprint && (*owner == self.me || view.is_alive(*owner))
         });
+        // A result that is finished beats one that is near but still computed; the order of the
+        // peers decides the rest, the same on every run of a simulation.
         let order = |((_, owner), finished): &(&(Fingerprint, Peer), &bool)| {
             let me = *owner == self.me;
             (!me, !**finished, !view.is_near(*owner), *owner)
@@ -605,6 +654,7 @@ impl Table {
 
     /// Has somebody finished a job that contains that one? Then nobody will ask for it.
     pub(crate) fn is_covered(&self, id: &JobId, view: &View) -> bool {
+        // From the id backwards: its ancestors stand before it in the order of ids.
         let mut before = self.index.range::<JobId, _>(..id).next_back();
         while let Some((at, _)) = before {
             before = if at.is_ancestor_of(id) {
@@ -621,14 +671,14 @@ impl Table {
         false
     }
 
-    /// Has somebody the result of a job of that id, whatever it computes?
+    /// Is the result of a job of that id at any live node, whatever fingerprint it has?
     pub(crate) fn is_finished(&self, id: &JobId, view: &View) -> bool {
         let mut entries = self.index.get(id).into_iter().flatten();
         entries
             .any(|((_, owner), finished)| *finished && (*owner == self.me || view.is_alive(*owner)))
     }
 
-    /// Is there somebody else who keeps that result, who stays, and who comes first of all who do?
+    /// Does another node keep that result, that stays, and that comes before this one in the order of peers?
     pub(crate) fn is_kept_before(&self, id: &JobId, fingerprint: Fingerprint, view: &View) -> bool {
         let mut entries = self.index.get(id).into_iter().flatten();
         entries.any(|((is, owner), finished)| {
@@ -652,6 +702,7 @@ impl Table {
 
     /// How new the copies are.
     pub(crate) fn versions(&self) -> Vec<(Peer, u64)> {
+        // An own sheet without a change is not worth a word, and version 0 would ask for nothing.
         let sheets = self.sheets.iter().filter(|(_, sheet)| sheet.version > 0);
         sheets
             .map(|(owner, sheet)| (*owner, sheet.version))
@@ -663,10 +714,13 @@ impl Table {
         let theirs: BTreeMap<Peer, u64> = theirs.iter().copied().collect();
         let version = |owner: &Peer| theirs.get(owner).copied().unwrap_or(0);
         let newer = self.sheets.iter();
+        // A copy of a third node's sheet serves as well as the owner's: the versions are its own.
         let newer = newer.filter(|(owner, sheet)| sheet.version > version(owner));
         let pages = newer.map(|(owner, sheet)| sheet.page(*owner, version(owner)));
         let lack = theirs.iter().any(|(owner, version)| {
             let have = self.sheets.get(owner).map_or(0, |sheet| sheet.version);
+            // Sheets of lives that are dead here are not asked for: they would be dropped on
+            // arrival.
             *version > have && *owner != self.me && view.is_alive(*owner)
         });
         (pages.collect(), lack)
@@ -688,19 +742,22 @@ impl Table {
 
     // ---- time
 
-    /// Has everybody announced everything? The workers are told when that changes.
+    /// Looks whether every live node has announced everything. The workers are told when that changes.
     pub(crate) fn refresh_settled(
         &mut self,
         actions: &mut VecDeque<Action>,
         view: &View,
         strict: bool,
     ) {
+        // The own announcements are in the table before the life is entered among the dead.
         let flushed = |peer: Peer, dead: &Peer| {
             let sheet = self.sheets.get(&peer);
             peer == self.me || sheet.is_some_and(|sheet| sheet.flushed.contains_key(dead))
         };
         let everybody = |dead: &Peer| (view.members()).all(|member| flushed(member.peer, dead));
         let settled = !strict || self.dead.keys().all(everybody);
+        // The marks of the workers depend on it, so they hear of both directions: the next death
+        // unsettles it.
         if settled != self.settled {
             self.settled = settled;
             let news = OrphanNews::Settled(settled);
@@ -732,12 +789,15 @@ impl Table {
             self.hearsay.pop_front();
             let sheet = self.sheets.get(&owner);
             let name = (id, fingerprint);
+            // By now the owner's own sheet would say so. If it does not, a claim there would be a
+            // miss.
             if sheet.is_none_or(|sheet| !sheet.orphans.contains_key(&name)) {
                 ran_out(Expiry::Hearsay);
                 self.strike(actions, &name.0, (fingerprint, owner));
             }
         }
         let dead = self.dead.len();
+        // A live node that never says that it has flushed must not keep all marks for ever.
         self.dead.retain(|_, until| *until > now);
         if self.dead.len() < dead && !self.settled {
             ran_out(Expiry::Flush);
@@ -750,7 +810,8 @@ impl Table {
         own.closed.retain(|_, at| *at + REMEMBER > now);
         if own.flushed.len() + own.closed.len() < before {
             ran_out(Expiry::Remember);
-            // The changes are not told one by one any more: the sheet is given out as a whole from here on.
+            // The log does not hold what was forgotten, so the sheet is given out as a whole
+            // from here on.
             own.version += 1;
             own.log.clear();
         }
@@ -769,6 +830,7 @@ pub(crate) fn given_up(id: &JobId, nodes: u32) -> String {
 
 /// Is the node there, in that life or another? Then it has not died.
 fn lives_on(view: &View, who: Peer) -> bool {
+    // Any life will do: a node that is back as the next generation has not died of anything.
     let lives = |generation| Peer { generation, ..who };
     view.is_any_alive(lives(0)..=lives(u32::MAX))
 }

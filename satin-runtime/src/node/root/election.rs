@@ -1,19 +1,21 @@
-//! Who is the next master, and when.
+//! The election: which node is the next master, and when.
 //!
-//! * **The first in line** is the live, electable node with the smallest (stamp, id). Each node computes that from its own
-//!   view, and only the first in line acts; so an election costs no round of votes. Without the draining flags, a node
-//!   that is about to leave would be elected only to leave.
+//! * **The first in line** is the live, electable node with the smallest (stamp, id). Each node computes that
+//!   from its own view, and only the first in line acts; so an election costs no round of votes. Without the
+//!   draining flags, a node that is about to leave would be elected only to leave.
 //! * **At once**, if the master said goodbye, or its machine says that nobody listens there any more.
-//! * **After a moment** ([`SETTLE`]), if it only fell silent: the silence of the others, if it is the network's, is noticed
-//!   within that. Without that moment every partition looks like a master that died alone, because one death is always
-//!   noticed first.
-//! * **After [`ProtocolConfig::partition_wait`](super::super::Config::partition_wait)**, if half of the nodes, or all of another
-//!   site, fell silent with it; a master that falls silent alone is both in a pool of two, and the latter if it was
-//!   the only node of its site. Without that wait, a short partition makes two pools.
-//! * **Who is next in line** acts too if those before it have had [`PRECEDENCE`] each and did nothing: views that differ for
-//!   good would otherwise leave a pool without a master for ever. If two act, the order of masters decides (see
-//!   [`super`]). Meanwhile it asks the first in line ([`ASK_FIRST`]): without that, who missed the one word of its successor
-//!   that a master says before it leaves would run `main` beside it.
+//! * **After a moment** ([`SETTLE`]), if it only fell silent: the silence of the others, if it is the
+//!   network's, is noticed within that. Without that moment every partition looks like a master that died
+//!   alone, because one death is always noticed first.
+//! * **After [`ProtocolConfig::partition_wait`](super::super::ProtocolConfig::partition_wait)**, if half of the
+//!   nodes, or all of another site, fell silent with it; a master that falls silent alone is both in a pool of
+//!   two, and the latter if it was the only node of its site. Without that wait, a short partition makes two
+//!   pools.
+//! * **The next in line** acts too if those before it have had [`PRECEDENCE`] each and did nothing:
+//!   views that differ for good would otherwise leave a pool without a master for ever. If two act, the order
+//!   of masters decides (see [`super`]). Meanwhile it asks the first in line ([`ASK_FIRST`]): without that, a
+//!   node that missed the one word of its successor, which a master says before it leaves, would run `main`
+//!   beside it.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -23,31 +25,38 @@ use super::super::{
     membership,
 };
 
-/// The deaths of one event are noticed within so long of each other, or those that will be noticed are suspects by then.
+/// The time within which the deaths of one event are noticed, or at least suspected. Too small: a partition
+/// is taken for the death of the master alone. Too large: each election waits longer.
 const SETTLE: Duration = Duration::from_secs(1);
-/// Between two looks at an election that is waiting for something.
+/// The time between two looks at an election that is waiting for something. Too small: wake-ups. Too large:
+/// the master comes late.
 const LOOK_AGAIN: Duration = Duration::from_millis(250);
-/// Who is before us in line is given so long, after everything that there is to wait for.
+/// The time for each node that is before this one in line, after everything that there is to wait for. Too
+/// small: two masters for a while. Too large: views that differ for good leave a pool long without a master.
 const PRECEDENCE: Duration = Duration::from_secs(10);
-/// Who waits for those before it in line asks the first of them so often. Shorter: in a large pool many messages to one node.
-/// Longer, as long as [`PRECEDENCE`]: the answer comes too late.
+/// The time after which a node that waits for those before it in line asks the first of them. Too small: in a
+/// large pool many messages to one node. Too large, as long as [`PRECEDENCE`]: the answer comes too late.
 const ASK_FIRST: Duration = Duration::from_secs(2);
-/// A master of whom we have been told, but who is not in our view, is given so long to appear.
+/// The time for a master of which this node was told, and which is not in its view, to appear. Too small: a
+/// second master beside it. Too large: if it is dead, the pool is without a master.
 const APPEARS: Duration = Duration::from_secs(10);
-/// What is done later than this was slept through: what others said meanwhile lies unread.
+/// A look that comes later than this was slept through: the words of others lie unread. Too small: a busy
+/// machine puts its own election off. Too large: a node that slept elects itself.
 const SLEPT: Duration = Duration::from_millis(250);
-/// Deaths that are remembered.
+/// The number of deaths that are remembered.
 const DEATHS: usize = 65_536;
 
-/// Those who fell silent lately.
+/// The nodes that fell silent lately.
 #[derive(Default)]
 pub(super) struct Silent {
-    /// In the order of time.
+    /// When each fell silent, in the order of time; the node, and its site.
     deaths: Vec<(Duration, Peer, std::sync::Arc<str>)>,
 }
 
 impl Silent {
     pub(super) fn note(&mut self, now: Duration, who: &Identity, vacancy: Option<&Vacancy>) {
+        // While there is no master, the deaths at about the time of its own are needed however
+        // long that takes.
         let from = vacancy.map_or(now, |vacancy| vacancy.since);
         let old = self
             .deaths
@@ -59,9 +68,10 @@ impl Silent {
         }
     }
 
-    /// Those who fell silent at about that time, and have not come back in another life.
+    /// The nodes that fell silent at about that time, and have not come back in another life.
     fn at(&self, time: Duration, window: Duration, view: &View) -> Vec<(Peer, &str)> {
         let near = |at: Duration| at.abs_diff(time) <= window;
+        // A node that is back is no sign of a partition: it was only slow.
         let back: BTreeSet<_> = view.members().map(|member| member.peer.id).collect();
         let silent = self.deaths.iter().filter(|(at, ..)| near(*at));
         let silent = silent.filter(|(_, peer, _)| !back.contains(&peer.id));
@@ -69,36 +79,38 @@ impl Silent {
     }
 }
 
-/// No window is longer.
+/// The longest window: deaths before it are forgotten.
 const WINDOW_MOST: Duration = Duration::from_secs(60);
 
-/// Deaths that are noticed so long before or after the master's may be of the same event.
+/// The time before or after the master's death within which other deaths may be of the same event.
 fn window(config: &ProtocolConfig, members: usize) -> Duration {
+    // The deaths of one event may be noticed as far apart as a suspicion lasts.
     (membership::suspicion(config, members) + SETTLE).min(WINDOW_MOST)
 }
 
-/// There is no master.
+/// The state of a pool without a master, as this node sees it.
 pub(super) struct Vacancy {
+    /// When the master was found to be gone.
     since: Duration,
-    /// It may be alive, and cut off from us.
+    /// The master may be alive, and cut off from this node.
     silent: bool,
-    /// It may appear until then.
+    /// Until then the master, which is not in the view yet, may appear.
     appears: Duration,
-    /// When we look again.
+    /// When the next look is due.
     pub(super) look: Duration,
     /// When the first in line is asked.
     ask: Duration,
 }
 
-/// What is to be done about a vacancy.
+/// The step to be taken about a vacancy.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum VacancyStep {
     Wait,
-    /// That node, the first in line, is asked whether it knows a master.
+    /// The node, first in line, that is asked whether it knows a master.
     Ask(Peer),
-    /// This node is master from now on.
+    /// The node itself is master from now on.
     Act,
-    /// There is nobody who could be.
+    /// No node could be master.
     Nobody,
 }
 
@@ -109,7 +121,7 @@ enum Loss {
 }
 
 impl Vacancy {
-    /// The master is gone; if it is only silent it may be a partition.
+    /// A vacancy because the master is gone; if it is only silent it may be a partition.
     pub(super) fn new(now: Duration, silent: bool) -> Vacancy {
         Vacancy {
             since: now,
@@ -120,7 +132,7 @@ impl Vacancy {
         }
     }
 
-    /// There is a master, but nobody here knows it yet.
+    /// A vacancy although there is a master: this node was told of it, and does not see it yet.
     pub(super) fn until_it_appears(cx: &Context<'_>) -> Vacancy {
         Vacancy {
             appears: cx.now + cx.config.paced(APPEARS),
@@ -128,10 +140,11 @@ impl Vacancy {
         }
     }
 
-    /// This node slept: what it was to do meanwhile is done a moment later, once it has heard the others.
+    /// Puts off the election if this node slept: it acts a moment later, once it has heard the others.
     pub(super) fn wake(&mut self, now: Duration) {
         if let Some(late) = now.checked_sub(self.look).filter(|late| *late > SLEPT) {
             ran_out(Expiry::Slept);
+            // The silence of the master while this node slept says nothing about the master.
             self.since += late;
             self.appears = self.appears.max(now + SETTLE);
             self.look = now + SETTLE;
@@ -150,23 +163,29 @@ impl Vacancy {
         if now < self.appears {
             return VacancyStep::Wait;
         }
+        // Told of and never seen: from here on it is a master that is gone.
         if self.appears > self.since {
             ran_out(Expiry::Appears);
             self.appears = self.since;
         }
         let patience = self.since + cx.config.partition_wait;
         if self.silent && now < patience {
+            // A single death is always noticed first: whether others follow shows within that
+            // moment.
             let settled = self.since + SETTLE;
             let few = |loss| matches!(loss, Loss::Few);
+            // Acting now could make a second pool, if this side is the one that was cut off.
             if now < settled || !few(self.loss(cx, silent, membership)) {
                 self.look = self.look.max(settled).min(patience);
                 return VacancyStep::Wait;
             }
         }
         let me = cx.view.me();
+        // Each node computes the same line from its own view, so no votes are needed.
         let before = electable(cx.view).filter(|other| in_line(other) < in_line(me));
         let first = before.clone().min_by_key(|other| in_line(other));
         let (before, first) = (before.count(), first.map(|first| first.peer));
+        // A node that is about to leave would be master only to hand over.
         if cx.view.is_draining(me.peer) {
             return match electable(cx.view).next() {
                 Some(_) => VacancyStep::Wait,
@@ -175,9 +194,12 @@ impl Vacancy {
         }
         let turn = match before {
             0 => Duration::ZERO,
+            // After the wait for a partition, one by one: those before may only be slower, or
+            // see another view.
             _ => patience + cx.config.paced(PRECEDENCE) * before as u32,
         };
         if now < turn {
+            // The first in line may know a master of which this node missed the one word.
             if let Some(first) = first
                 && now >= self.ask + cx.config.paced(ASK_FIRST)
             {
@@ -186,6 +208,7 @@ impl Vacancy {
             }
             return VacancyStep::Wait;
         }
+        // Noted for simulations: which of the waits it was that ended.
         if before > 0 {
             ran_out(Expiry::Precedence);
         } else if self.silent && now >= patience {
@@ -196,13 +219,14 @@ impl Vacancy {
         VacancyStep::Act
     }
 
-    /// How many fell silent together with the master?
+    /// The share of the pool that fell silent together with the master.
     fn loss(&self, cx: &Context<'_>, silent: &Silent, membership: &membership::Membership) -> Loss {
         let window = window(cx.config, cx.view.len());
         let lost = silent.at(self.since, window, cx.view);
         if is_many(cx.view, &lost, &BTreeSet::new()) {
             return Loss::Many;
         }
+        // Suspects may be dead in a moment, and turn few into many: that is worth waiting for.
         if is_many(cx.view, &lost, &membership.suspects()) {
             return Loss::PerhapsMany;
         }
@@ -210,14 +234,16 @@ impl Vacancy {
     }
 }
 
-/// Have half of the nodes, or all of another site, been lost? One node can be either.
+/// Have half of the nodes, or all of another site, been lost? One node alone can be either.
 fn is_many(view: &View, lost: &[(Peer, &str)], suspects: &BTreeSet<Peer>) -> bool {
     let is_suspect = |peer: &Peer| suspects.contains(peer) && view.is_alive(*peer);
     let suspected = suspects.iter().filter(|peer| is_suspect(peer)).count();
     let all = lost.len() + suspected;
+    // The lost are out of the view, the suspects still in it.
     let half = all >= view.len() - suspected;
     let mine = &*view.me().site;
     let sites: BTreeSet<&str> = lost.iter().map(|(_, site)| *site).collect();
+    // The own site cannot be lost as a whole: this node is there.
     let whole = |site: &str| site != mine && view.site(site).iter().all(is_suspect);
     half || sites.into_iter().any(whole)
 }
@@ -228,10 +254,11 @@ fn in_line(who: &Identity) -> (u64, Peer) {
 
 fn electable(view: &View) -> impl Iterator<Item = &Identity> + Clone {
     let members = view.members();
+    // Without a stamp a node is still on its way in, and has no place in line.
     members.filter(|who| who.stamp != Identity::NOT_YET && !view.is_draining(who.peer))
 }
 
-/// Who would be elected if this node were gone.
+/// The node that would be elected if this one were gone.
 pub(super) fn successor(view: &View) -> Option<&Identity> {
     let me = view.me().peer;
     let others = electable(view).filter(|who| who.peer != me);

@@ -1,28 +1,33 @@
-//! The root: who is master, which root jobs are under way, and when the pool ends.
+//! The root: which node is master, which root jobs are under way, and when the pool ends.
 //!
-//! Every node knows the term and the master of the day. The founder is master of term 0. The rules, and what goes wrong
-//! without them:
+//! Every node knows the term and the master of the day. The founder is master of term 0. The rules, and what
+//! goes wrong without them:
 //!
-//! * **Masters are ordered**: the higher term goes before, and in one term the smaller (stamp, id). Whoever hears of a
-//!   better one follows it; whoever is told of a worse one answers with the better. Without an order two masters that met
-//!   would both go on.
-//! * **A master that is gone is replaced** by the first in line (`election`), as master of the next term. It tells
-//!   everybody, asks everybody for its orphan table, and runs `main` from the start once all have answered or
-//!   `CATCH_UP` is over. Without that question `main` would compute again what others have.
-//! * **A master that hears of a better one yields**: it stops its `main`. Without that, a master that was only frozen would
-//!   run it beside its successor.
-//! * **A master in its next life stays master**, if nobody else became it meanwhile: it is the same process with the same
-//!   `main`. Without that, every false alarm would cost a restart.
-//! * **The news spreads**: the new master tells everybody, and everybody who comes in later; who finds it news tells a few
-//!   others. Without the second, two parts of a pool that meet again would not know that there are two masters.
-//! * **A master that yields tells everybody**, as it did when it became master. Without that, who heard it last follows it on.
-//! * **Everybody asks now and then** (`ASK_AGAIN`): "you are master, are you not?" Who follows another answers with that, and
-//!   a master with the last root job that is over; a master asks any other node. Without that, whatever single word was lost is
-//!   never said again, and two masters that never talk to each other would both go on. Who waits for those before it in
-//!   line asks the first of them (`election`).
-//! * **Stamps of one term are larger than all of earlier ones.** Without that, two masters in a row could give the same.
-//! * **A pool that has ended elects nobody**: whoever hears that `main` is over passes it on to those it is linked to, and
-//!   answers with it whatever concerns masters. Without that, a node that missed the word would begin anew what is done.
+//! * **Masters are ordered**: the higher term goes before, and in one term the smaller (stamp, id). A
+//!   node that hears of a better master follows it; a node that is told of a worse one answers with the better.
+//!   Without an order two masters that met would both go on.
+//! * **A master that is gone is replaced** by the first in line (`election`), as master of the next term. The
+//!   new master tells everybody, asks everybody for its orphan table, and runs `main` from the start once all
+//!   have answered or `CATCH_UP` is over. Without that question `main` would compute again what others have.
+//! * **A master that hears of a better one yields**: it stops its `main`. Without that, a master that was
+//!   only frozen would run it beside its successor.
+//! * **A master in its next life stays master**, if no other node became master meanwhile: it is the same
+//!   process with the same `main`. Without that, every false alarm would cost a restart.
+//! * **The news spreads**: the new master tells everybody, and everybody who comes in later; a node
+//!   to which it is news tells a few others. Without the second, two parts of a pool that meet again would not
+//!   know that there are two masters.
+//! * **A master that yields tells everybody**, as it did when it became master. Without that, a node that
+//!   heard it last follows it on.
+//! * **All ask now and then** (`ASK_AGAIN`): "you are master, are you not?" A node that
+//!   follows another answers with that, and a master with the last root job that is over; a master asks any
+//!   other node. Without that, a single word that was lost is never said again, and two masters that never talk
+//!   to each other would both go on. A node that waits for those before it in line asks the first of them
+//!   (`election`).
+//! * **Stamps of one term are larger than all of earlier ones.** Without that, two masters in a row could
+//!   give the same.
+//! * **A pool that has ended elects nobody**: a node that hears that `main` is over passes it on to those it
+//!   is linked to, and answers with it any word that concerns masters. Without that, a node that missed the
+//!   word would begin anew what is done.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -39,31 +44,35 @@ mod election;
 #[cfg(test)]
 mod tests;
 
-/// Root jobs that are over are told to the others together: after so long at the latest, longer in large pools (see
-/// [`told_after`]).
+/// The longest wait until root jobs that are over are told to the others, together; longer in large pools
+/// (see [`told_after`]). Too small: a message for each root job. Too large: others keep values and bounds for
+/// longer.
 const TELL_AFTER: Duration = Duration::from_millis(50);
-/// So many in one message.
+/// The number of root jobs that are told in one message, at most.
 const TELL_MOST: usize = 4096;
-/// A new master waits so long for the others' tables. Shorter: `main` computes again what a slow link has not brought.
-/// Longer: a node that hangs delays everybody.
+/// The wait of a new master for the others' tables. Too small: `main` computes again what a slow link has not
+/// brought. Too large: a node that hangs delays everybody.
 const CATCH_UP: Duration = Duration::from_secs(1);
-/// Who finds the name of a master to be news tells so many others.
+/// The number of nodes that a node tells if the name of a master is news to it. Too small: a part of the pool
+/// hears it late. Too large: noise.
 const RELAYS: usize = 3;
-/// In a pool of up to so many nodes everybody tells a newcomer who is master, not only the master.
+/// The size of a pool up to which every node tells a newcomer who is master, not only the master. Too small:
+/// a newcomer depends on the word of one. Too large: as many messages as there are nodes, for each newcomer.
 const SMALL: usize = 64;
-/// A node asks again so often whether what it believes of masters and root jobs is still so; more seldom in large pools (see
-/// `crowd`). Too small: messages. Too large: a node that missed a word works for a master that has yielded, or keeps
-/// what belongs to a root job that is over, for so long.
+/// The time after which a node asks again whether what it believes of masters and root jobs is still so;
+/// longer in large pools (see `crowd`). Too small: messages. Too large: a node that missed a word works for a
+/// master that has yielded, or keeps what belongs to a root job that is over, for so long.
 const ASK_AGAIN: Duration = Duration::from_secs(10);
 
 /// The master and its root jobs.
 pub struct Roots {
+    /// The master of the day, as far as this node knows.
     master: Option<Identity>,
     /// Counts the masters; the founder's is 0.
     term: u32,
     /// The highest stamp that this node has issued.
     issued: u64,
-    /// `main` runs here: this node founded the pool or was elected, and has not yielded.
+    /// `main` runs here: the node founded the pool or was elected, and has not yielded.
     runs_main: bool,
     /// Root jobs may start.
     released: bool,
@@ -72,26 +81,29 @@ pub struct Roots {
     /// The master is gone, and nobody has taken its place yet.
     vacancy: Option<Vacancy>,
     silent: Silent,
-    /// This node has become master, and is about to run `main`.
+    /// Set while this node, which has become master, asks the others before it runs `main`.
     catching_up: Option<CatchUp>,
-    /// Over, and not told to the others yet.
+    /// Root jobs that are over, and not told to the others yet.
     over: Vec<RootRun>,
-    /// The last of `main` that was over here, which ends those before it.
+    /// The last root job of `main` that was over here; its end is that of those before it too.
     last_over: Option<RootRun>,
+    /// When the others are told of `over`.
     tell: Option<Duration>,
     /// The master before the one of the day has died.
     fallen: bool,
-    /// This one leaves its first root job to others, which is this one once it has begun.
+    /// Set while this node, as master, leaves its first root job to others; it holds that root job once it
+    /// has begun.
     careful: Option<Option<RootName>>,
     /// The last root job of `main` that was over, whoever was master: its predecessors did not die of it, nor of those before.
     highest_over: Option<u32>,
     /// When the others are asked again, once this node is in.
     ask: Option<Duration>,
-    /// Whoever let this node in says that it is master: it hears so together with the welcome.
+    /// True if the node that let this one in says that this one is master: it hears so together with the
+    /// welcome.
     named_outside: bool,
 }
 
-/// Whose `main` was the last, and how it ended.
+/// The master whose `main` was the last, and how it ended.
 #[derive(Clone, Copy)]
 struct Ended {
     term: u32,
@@ -100,12 +112,14 @@ struct Ended {
 }
 
 struct CatchUp {
-    /// They have not answered yet.
+    /// The nodes that have not answered yet.
     asked: BTreeSet<Peer>,
+    /// When `main` is run without the answers that are missing.
     until: Duration,
 }
 
-/// The master says nothing more often than a pool of that size can bear.
+/// The wait for more root jobs that are over: the master speaks no more often than a pool of that size can
+/// bear.
 fn told_after(members: usize) -> Duration {
     TELL_AFTER * crowd(members)
 }
@@ -114,18 +128,19 @@ fn ask_after(cx: &Context<'_>) -> Duration {
     cx.config.paced(ASK_AGAIN) * crowd(cx.view.len())
 }
 
-/// In a larger pool so many times as seldom.
+/// The factor by which regular words are more seldom in a larger pool.
 fn crowd(members: usize) -> u32 {
     1 + members as u32 / 64
 }
 
-/// The smaller one is master.
+/// The order of masters: of two the one with the smaller order is master.
 fn order(term: u32, master: &Identity) -> (std::cmp::Reverse<u32>, u64, NodeId) {
     (std::cmp::Reverse(term), master.stamp, master.peer.id)
 }
 
 impl Roots {
     pub(crate) fn new(view: &View) -> Roots {
+        // A pool that was formed beforehand has a master without an election: the eldest.
         let in_already = view
             .members()
             .filter(|member| member.stamp != Identity::NOT_YET);
@@ -167,22 +182,26 @@ impl Roots {
             self.tell_over(cx);
         }
         if let Some(vacancy) = &mut self.vacancy {
+            // Before the look: a node that slept must not elect itself while the word of its
+            // successor lies unread.
             vacancy.wake(cx.now);
             if vacancy.look <= cx.now {
                 self.look(cx, membership);
             }
         }
         let until = self.catching_up.as_ref().map(|catch_up| catch_up.until);
+        // A node that hangs must not keep the others from work.
         if until.is_some_and(|until| until <= cx.now) {
             ran_out(Expiry::CatchUp);
             self.run_main(cx);
         }
     }
 
-    /// The master of the day, in its current life if it is this node.
+    /// The master of the day; if that is this node, in its current life.
     pub(crate) fn master<'v>(&'v self, view: &'v View) -> Option<&'v Identity> {
         let master = self.master.as_ref()?;
         let me = view.me();
+        // The same process in its next life stays master: its `main` runs on.
         Some(if master.peer.id == me.peer.id {
             me
         } else {
@@ -199,7 +218,7 @@ impl Roots {
         self.term
     }
 
-    /// What the pool's end is told with, once it has ended.
+    /// The message that tells of the pool's end, once it has ended.
     pub(crate) fn ended_with(&self) -> Option<Message> {
         let Ended { term, master, code } = self.ended?;
         Some(Message::Ended { term, master, code })
@@ -209,6 +228,8 @@ impl Roots {
     pub(crate) fn issue_stamp(&mut self, view: &View) -> u64 {
         let stamps = view.members().map(|member| member.stamp);
         let taken = stamps.filter(|stamp| *stamp != Identity::NOT_YET).max();
+        // Above all stamps of earlier terms, also of nodes that this master has never seen: two
+        // masters in a row must not give the same.
         let of_term = u64::from(self.term) << 32;
         self.issued = self.issued.max(taken.unwrap_or(0)).max(of_term) + 1;
         self.issued
@@ -219,7 +240,7 @@ impl Roots {
         self.runs_main = true;
     }
 
-    /// Others are told another address of this node from now on.
+    /// Takes over the address that others are told of this node from now on.
     pub(crate) fn readdressed(&mut self, cx: &mut Context<'_>) {
         let me = cx.view.me();
         if let Some(master) = self.master.as_mut().filter(|old| old.peer == me.peer) {
@@ -228,19 +249,20 @@ impl Roots {
     }
 
     pub(crate) fn welcome(&mut self, me: NodeId, term: u32, members: &[Identity]) {
+        // The list begins with the master.
         self.master = members.first().cloned();
         self.term = term;
         let master = self.master.as_ref();
         self.named_outside = master.is_some_and(|master| master.peer.id == me);
     }
 
-    /// This node is in, or in its next life.
+    /// Follows the master, as this node is in, or in its next life.
     pub(crate) fn come_in(&mut self, cx: &mut Context<'_>) {
         let Some(master) = self.master(cx.view).cloned() else {
             return;
         };
         let me = cx.view.me().peer;
-        // It was named master before it heard that it is in.
+        // The node was named master before it heard that it is in.
         if std::mem::take(&mut self.named_outside) {
             self.follow(cx, self.term, master);
         } else {
@@ -250,14 +272,17 @@ impl Roots {
         let place = cx.view.members().filter(|other| other.peer <= me).count();
         let part = place as f64 / cx.view.len() as f64;
         self.ask = Some(cx.now + ask_after(cx).mul_f64(part));
+        // The others have put the old life aside, and with it the word that this node is about to
+        // leave.
         if me.generation > 0 && cx.view.is_draining(me) {
             to_others(cx, &Message::Draining);
         }
         self.release(cx);
     }
 
-    /// It has come into the view.
+    /// Tells a peer that has come into the view what it must know.
     pub(crate) fn joined(&mut self, cx: &mut Context<'_>, peer: Peer) {
+        // First: whether there is a vacancy decides who is named.
         self.reappear(cx, peer);
         if cx.view.is_draining(cx.view.me().peer) {
             cx.actions.push_back(Action::Send(peer, Message::Draining));
@@ -267,7 +292,8 @@ impl Roots {
         self.release(cx);
     }
 
-    /// This node has begun another life: what its former one said of the master may not have arrived.
+    /// Says again who is master: this node has begun another life, and the words of its former one may not
+    /// have arrived.
     pub(crate) fn anew(&self, cx: &mut Context<'_>, peer: Peer) {
         self.name_master(cx, peer);
         self.tell_last_over(cx, peer);
@@ -286,10 +312,14 @@ impl Roots {
             return false;
         }
         self.ask = Some(cx.now + ask_after(cx));
+        // While a master is missing there is nothing to ask: the election asks the first in line
+        // itself.
         if let Some(master) = self.master(cx.view).map(|master| master.peer)
             && self.vacancy.is_none()
         {
             let asked = match master == cx.view.me().peer {
+                // A master asks any other node, or two masters that never talk to each other
+                // would both go on.
                 true => cx.view.random(cx.rng),
                 false => Some(master).filter(|master| cx.view.is_alive(*master)),
             };
@@ -302,12 +332,14 @@ impl Roots {
 
     /// The last root job of `main` that is over, if this node is master.
     pub(crate) fn last_over(&self, view: &View) -> Option<RootRun> {
+        // Numbers of another term are those of another run of `main`.
         let last = self.last_over.filter(|last| last.term == self.term);
         last.filter(|_| self.is_master(view))
     }
 
-    /// Which root jobs of `main` are over: those who were not there, or not to be reached, when the others were told. Without
-    /// that, such a node keeps bounds and values of the last root job as long as the pool lasts.
+    /// Tells a peer which root jobs of `main` are over: it was not there, or not to be reached, when
+    /// the others were told. Without that, such a node keeps bounds and values of the last root job as long
+    /// as the pool lasts.
     fn tell_last_over(&self, cx: &mut Context<'_>, peer: Peer) {
         if let Some(last) = self.last_over(cx.view) {
             let over = Message::RootsDone(vec![last]);
@@ -316,18 +348,23 @@ impl Roots {
     }
 
     fn name_master(&self, cx: &mut Context<'_>, peer: Peer) {
+        // The welcome names the master. It may be out of date only if the master has changed,
+        // or this node began another life.
         let other_than_usual = self.term > 0 || cx.view.me().peer.generation > 0;
+        // In a large pool not everybody may speak to each newcomer.
         let entitled = self.is_master(cx.view) || cx.view.len() <= SMALL;
         if other_than_usual && entitled && self.vacancy.is_none() {
             self.tell_master(cx, peer);
         }
     }
 
-    /// A master that was declared dead is back, in its next life; or the one of whom we were told is in the view at last.
+    /// Ends a vacancy, if the peer is the master: it was declared dead, and is back in its next life; or this
+    /// node was told of it, and it is in the view at last.
     fn reappear(&mut self, cx: &mut Context<'_>, peer: Peer) {
         let Some(master) = self.master.as_mut().filter(|old| old.peer.id == peer.id) else {
             return;
         };
+        // A late word about an earlier life must not take the master back to that.
         let Some(identity) = cx.view.get(peer).filter(|new| new.peer >= master.peer) else {
             return;
         };
@@ -340,6 +377,8 @@ impl Roots {
     }
 
     fn tell_master(&self, cx: &mut Context<'_>, peer: Peer) {
+        // A pool that has ended answers any question about masters with its end: no node may begin
+        // anew.
         let told = self.ended_with().or_else(|| {
             let master = self.master(cx.view)?.clone();
             let term = self.term;
@@ -347,13 +386,14 @@ impl Roots {
         });
         if let Some(told) = told {
             cx.actions.push_back(Action::Send(peer, told));
-            // Word of it by another than its master would not have been heeded.
+            // From another node than its master that word would not have been heeded.
             self.tell_last_over(cx, peer);
         }
     }
 
     fn release(&mut self, cx: &mut Context<'_>) {
         let enough = cx.view.len() >= cx.config.nodes as usize;
+        // Once released, root jobs go on also when nodes leave.
         if enough && !self.released && self.runs_main {
             self.released = true;
             cx.actions.push_back(Action::StartRoots);
@@ -368,29 +408,39 @@ impl Roots {
         why: Absence,
         membership: &Membership,
     ) {
+        // Only silence can be a partition: other deaths say nothing about how many were cut off.
         if why == Absence::Silent {
             self.silent.note(cx.now, who, self.vacancy.as_ref());
         }
         if let Some(catch_up) = &mut self.catching_up {
+            // A node that dies will not answer, and must not be waited for.
             catch_up.asked.remove(&who.peer);
             self.run_main_if_all_answered(cx);
         }
         let master = self.master.as_ref();
         if master.is_some_and(|master| master.peer == who.peer) {
+            // A master that left on purpose did not die of its root job.
             self.fallen = matches!(why, Absence::Silent | Absence::Gone);
         }
+        // After the end of the pool its nodes go one by one: the master's going is no reason to
+        // elect.
         if self.ended.is_none() && master.is_some_and(|master| master.peer == who.peer) {
             self.vacancy = Some(match why {
+                // No partition: the next in line can act at once.
                 Absence::Left | Absence::Gone => Vacancy::new(cx.now, false),
                 Absence::Silent => Vacancy::new(cx.now, true),
+                // The process lives on, and its `main` with it: it will be in the view in a moment.
                 Absence::Reborn => Vacancy::until_it_appears(cx),
             });
         }
+        // In any case: the one that is gone may have been first in line.
         self.look(cx, membership);
     }
 
-    /// `main` has called a root job whose result nobody keeps: its predecessor may have died of it.
+    /// Notes a root job that `main` has called and whose result no node keeps: the predecessor of this master
+    /// may have died of it.
     pub(crate) fn begins(&mut self, root: RootName) {
+        // A root job that was over under an earlier master did not take that master down.
         let was_over = self
             .highest_over
             .is_some_and(|highest| root.number <= highest);
@@ -408,13 +458,15 @@ impl Roots {
         }
     }
 
-    /// Is it time to elect somebody?
+    /// Looks whether it is time to elect a master, and does it.
     fn look(&mut self, cx: &mut Context<'_>, membership: &Membership) {
         let Some(vacancy) = &mut self.vacancy else {
             return;
         };
         match vacancy.step(cx, &self.silent, membership) {
             VacancyStep::Wait => {}
+            // The question is a word about the former master: a node that follows another answers
+            // with that.
             VacancyStep::Ask(first) => self.tell_master(cx, first),
             VacancyStep::Act => {
                 let me = cx.view.me().clone();
@@ -428,6 +480,8 @@ impl Roots {
                         "the master, {name} at {site}, is gone, and nobody is left to take its place: all other nodes \
                          are about to leave. The run is lost: start the pool again",
                     );
+                    // Kept as the end of the pool, so that others who ask are told, and nobody
+                    // waits.
                     self.ended = Some(Ended {
                         term: self.term,
                         master: master.peer.id,
@@ -440,11 +494,13 @@ impl Roots {
         }
     }
 
-    /// Somebody says who is master.
+    /// Takes in that a peer says who is master.
     pub(crate) fn told(&mut self, cx: &mut Context<'_>, from: Peer, term: u32, master: Identity) {
+        // Without a stamp a node is not in, so it can be no master.
         if master.stamp == Identity::NOT_YET {
             return;
         }
+        // The sender has not heard that the pool has ended.
         if self.ended.is_some() {
             return self.tell_master(cx, from);
         }
@@ -454,10 +510,13 @@ impl Roots {
         let (new, peer) = (order(term, &master), master.peer);
         let me = cx.view.me().peer;
         match old {
+            // The sender follows a worse master: told so, it comes over, and tells others.
             Some((old, _)) if old < new => self.tell_master(cx, from),
-            // Of our own lives nobody knows better than we do; but the sender may have followed another until now.
+            // No other node knows the lives of this one better; but the sender may have
+            // followed another master until now.
             Some((old, _)) if old == new && peer.id == me.id => self.tell_last_over(cx, from),
             Some((old, known)) if old == new => {
+                // The same master in a newer life.
                 if peer.generation > known.generation {
                     self.follow(cx, term, master);
                 }
@@ -470,15 +529,19 @@ impl Roots {
                 let former = old.map(|(_, known)| known);
                 let was_master = former == Some(me);
                 self.follow(cx, term, master);
+                // `follow` has told all others already.
                 if peer.id == me.id {
                     return;
                 }
+                // A master that yields told everybody that it is master, so it
+                // tells everybody that it is not.
                 if was_master {
                     to_others(cx, &told);
                     return;
                 }
                 relay(cx, from, &told);
-                // Nobody else may tell the one that this node has followed until now.
+                // Perhaps only this node can tell the former master, which it has followed until
+                // now.
                 let former =
                     former.filter(|former| former.id != peer.id && cx.view.is_alive(*former));
                 for concerned in [Some(peer), former].into_iter().flatten() {
@@ -491,19 +554,22 @@ impl Roots {
         }
     }
 
-    /// That is the master from now on; perhaps this node.
+    /// Follows that master from now on; perhaps it is this node.
     fn follow(&mut self, cx: &mut Context<'_>, term: u32, master: Identity) {
         let me = cx.view.me().clone();
         let is_me = master.peer.id == me.peer.id;
+        // The sender may know an earlier life of this node.
         let master = if is_me { me } else { master };
         self.term = term;
         cx.term = term;
-        // One that leaves hands over before it goes.
+        // A master that leaves hands over while it is alive: it has not fallen.
         let before = self.master.as_ref();
         self.fallen &= before.is_none_or(|before| !cx.view.is_alive(before.peer));
         self.master = Some(master.clone());
         self.vacancy = None;
+        // A better master came while this one asked for tables: its `main` must not begin.
         self.catching_up = None;
+        // Two runs of `main` at once would compute everything twice, and both print.
         if self.runs_main && !is_me {
             self.runs_main = false;
             self.released = false;
@@ -512,17 +578,19 @@ impl Roots {
         say_who(cx, &master);
         if is_me {
             to_others(cx, &Message::Master { term, master });
-            // Whoever named it did not know yet that it is about to leave: the next in line takes its place.
+            // The sender did not know yet that this node is about to leave: the next in line
+            // takes its place.
             if cx.view.is_draining(cx.view.me().peer) && self.abdicate_to_next(cx) {
                 return;
             }
             self.catch_up(cx);
         } else if !cx.view.is_alive(master.peer) {
+            // Told of by name only: if it never comes into the view, another is elected.
             self.vacancy = Some(Vacancy::until_it_appears(cx));
         }
     }
 
-    /// What do the others have? Then `main` begins.
+    /// Asks the others what they have. Then `main` begins.
     fn catch_up(&mut self, cx: &mut Context<'_>) {
         let me = cx.view.me().peer;
         let others = cx.view.members().map(|member| member.peer);
@@ -530,11 +598,12 @@ impl Roots {
             asked: others.filter(|peer| *peer != me).collect(),
             until: cx.now + CATCH_UP,
         });
+        // No versions at all: each node answers with its whole table, or with an empty one.
         to_others(cx, &Message::Versions(Vec::new()));
         self.run_main_if_all_answered(cx);
     }
 
-    /// It has told its orphan table.
+    /// Notes that a peer has told its orphan table.
     pub(crate) fn heard_table(&mut self, cx: &mut Context<'_>, from: Peer) {
         if let Some(catch_up) = &mut self.catching_up
             && catch_up.asked.remove(&from)
@@ -552,11 +621,15 @@ impl Roots {
 
     fn run_main(&mut self, cx: &mut Context<'_>) {
         self.catching_up = None;
+        // The answers may come after the end of the pool.
         if self.ended.is_none() {
             self.runs_main = true;
             self.released = true;
             let term = self.term;
+            // The predecessor died, perhaps of its root job: the first one that no node keeps is
+            // left to others, if there are others.
             let careful = (self.fallen && cx.view.len() > 1).then_some(None);
+            // The workers keep the word until it is taken back.
             if careful.is_some() || self.careful.is_some() {
                 let news = OrphanNews::Careful(careful.is_some());
                 cx.actions.push_back(Action::Orphan(news));
@@ -567,21 +640,21 @@ impl Roots {
         }
     }
 
-    /// This node is about to leave: everybody is told, and who comes in later.
+    /// Tells all others that this node is about to leave; nodes that come in later are told when they do.
     pub(crate) fn drain(&mut self, cx: &mut Context<'_>) {
         if cx.view.set_draining(cx.view.me().peer) {
             to_others(cx, &Message::Draining);
         }
     }
 
-    /// This node is about to leave: if it is master, the next in line takes its place, if there is one. True if `main` is
-    /// being stopped here for that.
+    /// Has the next in line take the place of this node, which is about to leave, if it is master. True if
+    /// `main` is being stopped here for that.
     pub(crate) fn abdicate(&mut self, cx: &mut Context<'_>) -> bool {
         let runs_main = self.runs_main;
         self.abdicate_to_next(cx) && runs_main
     }
 
-    /// False if this node is not master, or there is nobody else.
+    /// Makes the next in line master. False if this node is not master, or there is no other node.
     fn abdicate_to_next(&mut self, cx: &mut Context<'_>) -> bool {
         if self.ended.is_some() || !self.is_master(cx.view) {
             return false;
@@ -594,6 +667,7 @@ impl Roots {
             term,
             master: master.clone(),
         };
+        // The others are told before this node follows: it will not be there to say it again.
         to_others(cx, &told);
         self.follow(cx, term, master);
         true
@@ -605,6 +679,7 @@ impl Roots {
             if let Some(who) = cx.view.get(from).cloned() {
                 cx.actions.push_back(Action::Tell(Notice::Draining(who)));
             }
+            // The one that is about to leave may have been first in line.
             self.look(cx, membership);
         }
     }
@@ -613,6 +688,8 @@ impl Roots {
         if run.name.is_of_main() {
             self.last_over = Some(run);
         }
+        // The root job has ended, so its predecessor did not die of it: the following ones are run
+        // as ever.
         if self.careful == Some(Some(run.name)) {
             self.careful = None;
             cx.actions
@@ -620,6 +697,7 @@ impl Roots {
         }
         self.over.push(run);
         let after = told_after(cx.view.len());
+        // The first one sets the time: later ones do not put it off.
         self.tell.get_or_insert(cx.now + after);
         if self.over.len() >= TELL_MOST {
             self.tell_over(cx);
@@ -634,7 +712,7 @@ impl Roots {
         }
     }
 
-    /// `main` is over, here: so is the pool. False if another node runs `main` by now: nothing is over then.
+    /// Ends the pool, as `main` is over here. False if another node runs `main` by now: nothing is over then.
     pub(crate) fn main_ended(&mut self, cx: &mut Context<'_>, code: i32) -> bool {
         if self.ended.is_none() {
             if !self.is_master(cx.view) {
@@ -648,8 +726,8 @@ impl Roots {
         true
     }
 
-    /// The pool is over, says its master, or somebody who has heard it from there. (The code is for whoever called the
-    /// program there; here all went well.)
+    /// Takes in that the pool is over, from its master or from a node that has heard it from there. (The code
+    /// is for the caller of the program there; here all went well.)
     pub(crate) fn ended(
         &mut self,
         cx: &mut Context<'_>,
@@ -657,6 +735,7 @@ impl Roots {
         (term, master): (u32, NodeId),
         code: i32,
     ) {
+        // The end of a run that another master has begun anew is no end: that one's `main` goes on.
         let entitled = self
             .master
             .as_ref()
@@ -666,6 +745,8 @@ impl Roots {
             self.vacancy = None;
             self.catching_up = None;
             let others = cx.view.members().map(|member| member.peer);
+            // Passed on: a node that missed the word would elect itself, and begin anew what is
+            // done. Only over connections that stand, as this process ends.
             let linked = others.filter(|peer| *peer != from && cx.links.epoch(*peer).is_some());
             for peer in linked {
                 let told = Message::Ended { term, master, code };
@@ -676,12 +757,13 @@ impl Roots {
     }
 }
 
-/// Tells the driver.
+/// Tells the driver who is master.
 fn say_who(cx: &mut Context<'_>, master: &Identity) {
     cx.actions.push_back(Action::Joined {
         me: cx.view.me().clone(),
         master: master.clone(),
     });
+    // The user is told only when another node is master, not at every new life of it.
     if cx.view.set_master(master.peer.id) {
         let news = Notice::Master(master.clone());
         cx.actions.push_back(Action::Tell(news));

@@ -3,7 +3,8 @@
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use super::super::{
-    Action, Event, Identity, Message, Node, NodeId, Notice, Peer, ProtocolConfig, View,
+    Action, Event, Identity, Message, MessageKind, Node, NodeId, Notice, Peer, ProtocolConfig,
+    View,
     cluster::{Cluster, Path, Program, Shape, Smallest, address, mix},
 };
 use crate::job::{Fingerprint, RootName, RootRun};
@@ -138,7 +139,7 @@ fn many_short_roots_are_told_together() {
     let program = cluster.program(leaf);
     cluster.set_main(0, &[program; 1000], 0);
     assert!(cluster.run_until(secs(20), |cluster| cluster.ended(0).is_some()));
-    let told = cluster.traffic.of("roots done").all();
+    let told = cluster.traffic.of(MessageKind::RootsDone).all();
     assert!(told <= 60, "{told} messages");
 }
 
@@ -461,10 +462,10 @@ fn who_names_a_worse_master_is_told_the_better() {
     cluster.leave(0);
     assert!(cluster.run_until(secs(2), |cluster| elected(cluster) == [(1, 1)]));
     cluster.run_for(secs(1));
-    let before = cluster.traffic.of("master").all();
+    let before = cluster.traffic.of(MessageKind::Master).all();
     let from = cluster.peer(1);
     cluster.forge(2, from, Message::Master { term: 0, master });
-    assert_eq!(cluster.traffic.of("master").all(), before + 1);
+    assert_eq!(cluster.traffic.of(MessageKind::Master).all(), before + 1);
     assert!(follow(&cluster, 1));
 }
 
@@ -477,7 +478,7 @@ fn in_a_large_pool_the_news_costs_few_messages() {
     assert!(cluster.run_until(secs(10), |cluster| elected(cluster) == [(1, 1)]));
     cluster.run_for(secs(5));
     assert!(follow(&cluster, 1));
-    let told = cluster.traffic.of("master").all();
+    let told = cluster.traffic.of(MessageKind::Master).all();
     assert!((199..5 * 199).contains(&told), "{told} messages");
     assert_eq!(elected(&cluster), [(1, 1)]);
 }

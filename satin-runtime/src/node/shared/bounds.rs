@@ -1,22 +1,25 @@
 //! Bounds: offers are combined, and spread to everybody soon.
 //!
-//! Within a site everybody tells everybody, in a large one along a tree. To each other site goes one message, to a
-//! member that passes it on. Who learns nothing new from an offer does not pass it on. To one peer goes one message in
-//! a few milliseconds at most, with all that has become better since the last.
+//! Within a site all nodes tell each other, in a large one along a tree. To each other site goes one message,
+//! to a member that passes it on. A node that learns nothing new from an offer does not pass it on. To one
+//! peer goes one message in a few milliseconds at most, with all that has become better since the last.
 //!
-//! A bound belongs to a [`RootName`], whoever is master: a result that is used again was computed under it, so **each result
-//! brings the bounds of its root job as they were where it was, read after it** ([`Bounds::load`]). The rules:
+//! A bound belongs to a [`RootName`], whichever node is master: a result that is used again was computed
+//! under it, so **each result brings the bounds of its root job as they were where it was, read after it**
+//! ([`Bounds::load`]). The rules:
 //!
-//! * What travels with jobs and answers does not wait: a job's offers arrive no later than its result. Without that a
-//!   result arrives whose optimum, or what it was pruned by, is lost with the node that had it.
-//! * What answers a claim, and what others are to keep, brings *all* bounds of its root jobs, whatever the receiver was told
-//!   before. Without that a receiver for which the root job was over, and which has dropped them, has the result alone.
-//! * The bounds of a root job that is over stay where its result is kept, as long as that is. Without that the next `main`
-//!   gets the result, and `BEST.get()` says `None`.
-//! * A new term begins with what is known: bounds of the root jobs under way stay, and everybody is told again. Without the
-//!   first a re-run loses the optimum that nobody will find again, without the second who has dropped them never hears.
-//! * Messages that others may overtake count as heard once the receiver says so ([`Message::Had`]). Without that a short
-//!   answer takes for known what is still on its way.
+//! * Offers that travel with jobs and answers do not wait: a job's offers arrive no later than its result.
+//!   Without that a result arrives whose optimum, or what it was pruned by, is lost with the node that had it.
+//! * The answer to a claim, and results that others are to keep, bring *all* bounds of their root
+//!   jobs, whatever the receiver was told before. Without that a receiver for which the root job was over,
+//!   and which has dropped them, has the result alone.
+//! * The bounds of a root job that is over stay where its result is kept, as long as that is. Without that
+//!   the next `main` gets the result, and `BEST.get()` says `None`.
+//! * A new term begins with the known bounds: those of the root jobs under way stay, and everybody is told
+//!   again. Without the first a re-run loses the optimum that will not be found again, without the second a
+//!   node that has dropped them never hears.
+//! * Messages that others may overtake count as heard once the receiver says so ([`Message::Had`]).
+//!   Without that a short answer takes for known what is still on its way.
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -29,74 +32,86 @@ use super::super::{
 };
 use crate::job::{Answer, BoundName, Offer, RootName, RootRun, Saved};
 
-/// A peer of the same site is told of better bounds no more often than this.
+/// The shortest time between two messages of better bounds to a peer of the same site. Too small: a message
+/// for each offer. Too large: others search what could be pruned.
 const NEAR_GAP: Duration = Duration::from_millis(2);
-/// A peer of another site is told of better bounds no more often than this.
+/// The shortest time between two messages of better bounds to a peer of another site. The same goes wrong as
+/// with [`NEAR_GAP`], over longer links.
 const FAR_GAP: Duration = Duration::from_millis(10);
-/// In sites of up to so many nodes everybody tells everybody; larger ones make a tree.
+/// The size of a site up to which all its nodes tell each other; larger ones make a tree. Too small: bounds
+/// take more hops. Too large: one node sends too many messages.
 const SMALL_SITE: usize = 32;
-/// Children in the tree of a large site.
+/// The number of children of a node in the tree of a large site. Too small: a deep tree. Too large: many
+/// messages from one node.
 const CHILDREN: usize = 8;
-/// Who is known as dead within this time after it was to pass something on may not have done so.
+/// The time after a peer was to pass something on, within which its death means that it may not have done so.
 const PASSING_ON: Duration = Duration::from_secs(20);
-/// Root jobs of other threads than `main`'s that are remembered as over, the last ones. Too small: a late offer for one
-/// enters it again. Too large: memory.
+/// The number of root jobs of other threads than `main`'s that are remembered as over, the last ones. Too
+/// small: a late offer for such a root job enters it again. Too large: memory.
 const REMEMBERED: usize = 1024;
-/// Root jobs of which bounds are known, at most; beyond that the longest unimproved go. Too small: the bounds of a root job
-/// under way are lost. Too large: memory, if peers offer for root jobs that nobody calls.
+/// The number of root jobs of which bounds are known, at most; beyond that the longest unimproved go. Too
+/// small: the bounds of a root job under way are lost. Too large: memory, if peers offer for root jobs that
+/// are never called.
 const ROOTS: usize = 1 << 16;
 
 struct Best {
+    /// The value, as the lattice writes it.
     value: Vec<u8>,
     /// Counts all improvements of all bounds at this node.
     version: u64,
-    /// It is as good there: it came from there.
+    /// The peer that it came from: there it is as good.
     from: Option<Peer>,
 }
 
-/// What is known for a root job.
+/// The bounds of a root job, as far as this node knows.
 #[derive(Default)]
 struct OfRoot {
     best: BTreeMap<BoundName, Best>,
-    /// It is over, and its result is kept here: only who gets that is told.
+    /// The root job is over, and its result is kept here: only a node that gets that is told.
     is_kept: bool,
 }
 
 #[derive(Default)]
 struct Told {
-    /// Every improvement up to that one.
+    /// The peer knows every improvement up to that version.
     version: u64,
-    /// Not earlier than this.
+    /// The peer is told again not earlier than this.
     next: Duration,
 }
 
-/// The best known values, and who knows them.
+/// The best known values, and which peers know them.
 pub struct Bounds {
     /// See [`ProtocolConfig::may_stray`].
     may_stray: usize,
     roots: BTreeMap<RootName, OfRoot>,
-    /// The latest of which anything was heard.
+    /// The latest term of which anything was heard.
     term: u32,
+    /// The version of the last improvement of any bound here.
     version: u64,
-    /// Who is to be told of something.
+    /// The peers that are to be told of something.
     pending: BTreeSet<Peer>,
+    /// How much each peer knows.
     told: BTreeMap<Peer, Told>,
+    /// Root jobs that are over, so that a late offer does not enter them again.
     over: EndedRoots,
-    /// With so many entries those are looked for whose results are kept no longer.
+    /// The number of entries from which on entries are dropped whose results are kept no longer.
     sweep_at: usize,
 }
 
 /// Root jobs that are over, in the latest term.
 #[derive(Default)]
 struct EndedRoots {
-    /// Those of `main` below that number.
+    /// Root jobs of `main` with a smaller number are over.
     below: u32,
-    /// Those of other threads, in the order in which they ended: no more than [`REMEMBERED`].
+    /// Root jobs of other threads that are over, in the order in which they ended: no more than
+    /// [`REMEMBERED`].
     others: VecDeque<RootName>,
 }
 
 impl EndedRoots {
     fn insert(&mut self, root: RootName) {
+        // Root jobs of `main` come one after another, so one number says all. Those of other
+        // threads overlap.
         if root.is_of_main() {
             self.below = self.below.max(root.number + 1);
         } else if !self.others.contains(&root) {
@@ -144,13 +159,14 @@ impl Bounds {
         Some(&best.value)
     }
 
-    /// Those of root jobs under way.
+    /// The bounds of all root jobs under way.
     pub(crate) fn all(&self) -> Vec<Offer> {
         self.since(0, None)
     }
 
-    /// What has become better since that version, of root jobs under way.
+    /// The bounds of root jobs under way that have become better since that version.
     fn since(&self, version: u64, to: Option<Peer>) -> Vec<Offer> {
+        // The peer that a bound came from knows it.
         let better = |best: &Best| best.version > version && (to.is_none() || best.from != to);
         let under_way = self.roots.iter().filter(|(_, of_root)| !of_root.is_kept);
         let offers = under_way.flat_map(|(root, of_root)| of_root.offers(*root, better));
@@ -164,25 +180,32 @@ impl Bounds {
         self.belongs(cx, run);
         if let Some(of_root) = self.roots.get(&run.name) {
             let offers = of_root.offers(run.name, |_| true);
+            // A root job that is called again, by the next master, must not search without what its
+            // first run had found.
             cx.actions.extend(offers.map(Action::Improve));
         }
     }
 
-    /// Something here is a part of that root job: if its result was only kept here, it is under way again.
+    /// Notes that a job or answer here is a part of that root job: if only its result was kept here, it is
+    /// under way again.
     pub(crate) fn belongs(&mut self, cx: &mut Context<'_>, run: RootRun) {
         self.enter(run.term);
+        // A late word about a root job that is over does not begin it again.
         if !self.over.contains(run.name)
             && let Some(of_root) = self.roots.get_mut(&run.name)
             && std::mem::take(&mut of_root.is_kept)
         {
+            // While it was over the others have dropped its bounds: they are told again.
             of_root.renew(&mut self.version);
             let offers = of_root.offers(run.name, |_| true);
             cx.actions.extend(offers.map(Action::Improve));
         }
     }
 
-    /// From now on root jobs of `main` begin again: nothing is over, and nobody knows anything.
+    /// Enters a later term. From now on root jobs of `main` begin again: none is over, and no peer
+    /// knows anything.
     fn enter(&mut self, term: u32) {
+        // A late message of an earlier term must not make everything known anew.
         if term <= self.term {
             return;
         }
@@ -190,8 +213,9 @@ impl Bounds {
         self.begin_again();
     }
 
-    /// Another `main` begins, in a later term or, after a partition, in the same: nothing of it is over, and nobody knows
-    /// anything. Without that, what was over for the other `main` is over for this one, and its offers are dropped.
+    /// Begins with another `main`, in a later term or, after a partition, in the same: none of its root jobs
+    /// is over, and no peer knows anything. Without that, a root job that was over for the other `main` is
+    /// over for this one, and its offers are dropped.
     pub(crate) fn begin_again(&mut self) {
         self.over.below = 0;
         let under_way = self.roots.values_mut().filter(|of_root| !of_root.is_kept);
@@ -200,26 +224,29 @@ impl Bounds {
         }
     }
 
-    /// That root job is over, and all that it ends. `keeps` says whether the result of one is kept here.
+    /// Ends a root job, and those that end with it. `keeps` says whether the result of a root job is
+    /// kept here.
     pub(crate) fn root_done(&mut self, run: RootRun, keeps: impl Fn(RootName) -> bool) {
         self.enter(run.term);
         self.over.insert(run.name);
         self.roots.retain(|root, of_root| {
             if !of_root.is_kept && run.name.ends(*root) {
+                // A result that is used again needs the bounds that it was computed under.
                 of_root.is_kept = keeps(*root);
                 return of_root.is_kept;
             }
             true
         });
+        // A result that was kept may have gone since: looked for now and then, not at every end.
         if self.roots.len() > self.sweep_at {
             self.roots
                 .retain(|root, of_root| !of_root.is_kept || keeps(*root));
-            // Twice as many: so each is looked at once or twice.
+            // Twice as many: so each entry is looked at once or twice.
             self.sweep_at = 2 * self.roots.len() + 16;
         }
     }
 
-    /// That root job is under way nowhere any more.
+    /// Forgets a root job that is under way nowhere any more.
     pub(crate) fn forget(&mut self, root: RootName) {
         self.over.insert(root);
         self.roots.remove(&root);
@@ -245,8 +272,9 @@ impl Bounds {
 
     // ---- offers
 
-    /// A worker here has found something better.
+    /// Takes in that a worker here has found something better.
     pub(crate) fn offered(&mut self, cx: &mut Context<'_>, offer: Offer, lattices: &dyn Lattices) {
+        // An offer that is no better is not passed on: in a search most are not.
         if self.join(cx, None, offer, lattices).is_some() {
             let mut targets = near_targets(cx.view, None);
             targets.extend(gateways(cx.view));
@@ -255,7 +283,7 @@ impl Bounds {
         }
     }
 
-    /// Another node says so: it is passed on to those whom the sender does not tell.
+    /// Takes in offers of another node, and passes them on to those that the sender does not tell.
     pub(crate) fn improve(
         &mut self,
         cx: &mut Context<'_>,
@@ -265,6 +293,8 @@ impl Bounds {
     ) {
         if self.learn(cx, from, offers, lattices) {
             let small = cx.view.site(&cx.view.me().site).len() <= SMALL_SITE;
+            // In a small site the sender tells all others itself. In a tree, or from afar, this
+            // node is the one that passes on.
             if !(small && cx.view.is_near(from)) {
                 self.pending.extend(near_targets(cx.view, Some(from)));
                 self.tell(cx);
@@ -272,7 +302,7 @@ impl Bounds {
         }
     }
 
-    /// Another node says so, and told others itself.
+    /// Takes in offers of a node that told others itself. Returns whether any was better.
     pub(crate) fn learn(
         &mut self,
         cx: &mut Context<'_>,
@@ -284,6 +314,7 @@ impl Bounds {
         for offer in offers {
             if let Some(offer) = self.join(cx, Some(from), offer, lattices) {
                 better = true;
+                // The workers prune by it from now on.
                 cx.actions.push_back(Action::Improve(offer));
             }
         }
@@ -299,6 +330,8 @@ impl Bounds {
         lattices: &dyn Lattices,
     ) -> Option<Offer> {
         self.enter(cx.term);
+        // An offer that comes late would enter a root job that is over, and nobody would end it
+        // again.
         if self.over.contains(offer.root) {
             return None;
         }
@@ -320,7 +353,7 @@ impl Bounds {
         offers.into_iter().partition(is_over)
     }
 
-    /// These root jobs are over, and their results are kept here: so are their bounds.
+    /// Takes in bounds of root jobs that are over, and whose results are kept here.
     pub(crate) fn keep(&mut self, offers: Vec<Offer>, lattices: &dyn Lattices) {
         for offer in offers {
             self.make_room(offer.root);
@@ -332,7 +365,7 @@ impl Bounds {
         }
     }
 
-    /// For one more, if there is no limit in sight.
+    /// Drops the root job whose bounds were improved longest ago, if there is no room for that one.
     fn make_room(&mut self, root: RootName) {
         if self.roots.len() < ROOTS || self.roots.contains_key(&root) {
             return;
@@ -344,8 +377,9 @@ impl Bounds {
         }
     }
 
-    /// Tells those who are to be told, if it is not too soon.
+    /// Tells the peers that are to be told, if it is not too soon.
     fn tell(&mut self, cx: &mut Context<'_>) {
+        // Offers come in bursts: what comes within the gap goes in one message.
         let due = |peer: &Peer| self.told.get(peer).is_none_or(|told| told.next <= cx.now);
         let due: Vec<Peer> = self.pending.iter().copied().filter(due).collect();
         for peer in due {
@@ -363,10 +397,13 @@ impl Bounds {
             let known = told.version;
             let offers = self.since(known, Some(peer));
             let version = self.version;
+            // A message that is so large may be overtaken: it counts as heard when the peer says
+            // so, and until then jobs and answers carry the bounds too.
             let message = match weight_of(&offers) > self.may_stray {
                 true => Message::LargeOffers { version, offers },
                 false => {
                     self.had(peer, version);
+                    // The news came from this very peer, or it has been told with a job.
                     if offers.is_empty() {
                         continue;
                     }
@@ -377,8 +414,9 @@ impl Bounds {
         }
     }
 
-    /// A message that is to leave now: jobs and results take along what the receiver may not know yet.
+    /// Adds to a message that is to leave now the bounds that the receiver may not know yet.
     pub(crate) fn load(&mut self, to: Peer, message: Message, books: &Books) -> Message {
+        // Programs without bounds pay nothing here.
         if self.roots.is_empty() {
             return message;
         }
@@ -388,11 +426,13 @@ impl Bounds {
         };
         let told = self.told.entry(to).or_default();
         let known = told.version;
+        // The receiver may have dropped the bounds of a root job that was over for it: it gets all
+        // of them.
         let claimed = reused_of(&cargo, to, books);
         let mut offers = self.since(known, Some(to));
         self.add_all(&mut offers, &claimed);
         if weight(&cargo) + weight_of(&offers) > self.may_stray {
-            // Nobody knows what arrives before it, or after it.
+            // No order is certain between this message and others, so it carries everything.
             offers = self.since(0, None);
             self.add_all(&mut offers, &claimed);
         } else {
@@ -405,7 +445,7 @@ impl Bounds {
         }
     }
 
-    /// All bounds of the root jobs of these numbers, those among them that are not there yet.
+    /// Adds all bounds of the root jobs of these numbers, unless they are among the offers already.
     fn add_all(&self, offers: &mut Vec<Offer>, numbers: &BTreeSet<u32>) {
         let there: BTreeSet<_> = offers
             .iter()
@@ -416,28 +456,32 @@ impl Bounds {
         offers.extend(all.filter(|offer| !there.contains(&(offer.root, offer.bound))));
     }
 
-    /// That peer knows everything up to that version.
+    /// Notes that a peer knows everything up to that version.
     pub(crate) fn had(&mut self, peer: Peer, version: u64) {
         let told = self.told.entry(peer).or_default();
+        // A peer can confirm nothing that this node has not reached: its word may be wrong.
         told.version = told.version.max(version.min(self.version));
     }
 
-    /// What was under way on the connection may be lost: the next message repeats it.
+    /// Forgets how much a peer knows: messages on the old connection may be lost, and the next one
+    /// repeats them.
     pub(crate) fn disconnected(&mut self, peer: Peer) {
         if let Some(told) = self.told.get_mut(&peer) {
             told.version = 0;
         }
     }
 
-    /// A peer is gone. What it was to pass on is passed on by another.
+    /// Forgets a peer whose life is over. Another passes on what it was to pass on.
     pub(crate) fn life_ended(&mut self, cx: &mut Context<'_>, peer: Peer) {
         self.pending.remove(&peer);
         if let Some(told) = self.told.remove(&peer)
             && cx.now < told.next + PASSING_ON
             && !self.roots.is_empty()
         {
-            // Its role falls to somebody, who hears what it may have missed with all the rest.
+            // The role of the peer falls to another one, which hears with all the rest what it may
+            // have missed.
             let mut heirs = gateways(cx.view);
+            // In a small site nobody passes on: each node tells all others itself.
             if cx.view.site(&cx.view.me().site).len() > SMALL_SITE {
                 heirs.extend(near_targets(cx.view, None));
             }
@@ -448,7 +492,7 @@ impl Bounds {
 }
 
 impl OfRoot {
-    /// Those that `which` says, as they travel.
+    /// The bounds that `which` picks, as they travel.
     fn offers(&self, root: RootName, which: impl Fn(&Best) -> bool) -> impl Iterator<Item = Offer> {
         let these = self.best.iter().filter(move |(_, best)| which(best));
         these.map(move |(bound, best)| Offer {
@@ -458,7 +502,7 @@ impl OfRoot {
         })
     }
 
-    /// Nobody is known to know them.
+    /// Makes all bounds new again: no peer is known to know them.
     fn renew(&mut self, version: &mut u64) {
         for best in self.best.values_mut() {
             *version += 1;
@@ -494,13 +538,14 @@ impl OfRoot {
     }
 }
 
-/// What bounds travel with; or the message, if they do not.
+/// Returns the message as one that bounds travel with; or, if they do not, as it is.
 fn cargo_of(message: Message) -> ControlFlow<Message, Cargo> {
     match message {
         Message::Jobs {
             request,
             jobs,
             left,
+            // An empty answer brings no job that could prune.
         } if !jobs.is_empty() => ControlFlow::Continue(Cargo::Jobs {
             request,
             jobs,
@@ -512,9 +557,10 @@ fn cargo_of(message: Message) -> ControlFlow<Message, Cargo> {
     }
 }
 
-/// The numbers of the root jobs of which it brings results that are used again.
+/// The numbers of the root jobs whose results, in that message, are used again.
 fn reused_of(cargo: &Cargo, to: Peer, books: &Books) -> BTreeSet<u32> {
     match cargo {
+        // A job that is handed on is computed under the bounds that come later, too: news suffice.
         Cargo::Jobs { .. } => BTreeSet::new(),
         Cargo::Answers(answers) => {
             let claimed = |(token, _): &(_, Answer)| books.claimed_of(to, *token);
@@ -527,10 +573,10 @@ fn reused_of(cargo: &Cargo, to: Peer, books: &Books) -> BTreeSet<u32> {
     }
 }
 
-/// What stands around each job, answer or offer, at most.
+/// Bytes around each job, answer or offer, at most.
 const AROUND: usize = 128;
 
-/// Its bytes on the wire, or a few more.
+/// Bytes of a message on the wire, or a few more.
 fn weight(cargo: &Cargo) -> usize {
     let answer = |answer: &Answer| match answer {
         Answer::Result { bytes, needs } => bytes.len() + 40 * needs.len(),
@@ -558,10 +604,11 @@ fn weight_of(offers: &[Offer]) -> usize {
     AROUND + each.sum::<usize>()
 }
 
-/// Whom this node tells at its own site: everybody, or its neighbours in the tree.
+/// The peers that this node tells at its own site: all of them, or its neighbours in the tree.
 fn near_targets(view: &View, from: Option<Peer>) -> Vec<Peer> {
     let me = view.me().peer;
     let members = view.site(&view.me().site);
+    // The sender knows it.
     let others = |peer: &&Peer| **peer != me && Some(**peer) != from;
     if members.len() <= SMALL_SITE {
         return members.iter().filter(others).copied().collect();
@@ -576,7 +623,7 @@ fn near_targets(view: &View, from: Option<Peer>) -> Vec<Peer> {
     neighbours.filter(others).copied().collect()
 }
 
-/// One member of each other site, not the same for all of us.
+/// A member of each other site, not the same for all nodes of this one.
 fn gateways(view: &View) -> Vec<Peer> {
     let me = view.me();
     let sites = view.sites().filter(|(site, _)| **site != *me.site);

@@ -1,7 +1,9 @@
-//! Processes that are gone: what is kept for root jobs that only they would have ended goes with them.
+//! Processes that are gone: values and bounds that are kept for root jobs that only they would have ended go
+//! with them.
 //!
-//! The next master calls the root jobs of a `main` again; those that other threads called die with their process, and nobody
-//! ever says that they are over. As long as the process is there it is asked: it has said so once, and the word may be lost.
+//! The next master calls the root jobs of a `main` again; those that other threads called die with their
+//! process, and no word ever says that they are over. As long as the process is there it is asked: it has
+//! said so once, and the word may be lost.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -18,9 +20,10 @@ use crate::job::{Fingerprint, RootName, RootRun};
 /// claimed of a root job that lives on comes without its bounds. Too large: memory.
 const COMES_BACK: Duration = Duration::from_secs(60);
 
-/// Those that ended lately, and until when they may come back.
+/// The processes that ended lately, each with the end of the time in which it may come back.
 #[derive(Default)]
 pub(crate) struct Homes {
+    /// By the process's name; after that time it is gone for good.
     gone: BTreeMap<Fingerprint, Duration>,
     own: Own,
 }
@@ -28,8 +31,9 @@ pub(crate) struct Homes {
 /// The root jobs of other threads of this process, which have numbers in the order in which they begin.
 #[derive(Default)]
 struct Own {
+    /// The root jobs that are not over.
     under_way: BTreeSet<u32>,
-    /// All that have begun have smaller numbers.
+    /// The number of the next root job: all that have begun have smaller ones.
     next: u32,
 }
 
@@ -39,6 +43,8 @@ impl Homes {
     }
 
     pub(crate) fn life_ended(&mut self, now: Duration, peer: Peer) {
+        // The end of a life, not of the process, as far as this node knows: it may have been
+        // declared dead by mistake.
         self.gone.insert(peer.id.home(), now + COMES_BACK);
     }
 
@@ -50,26 +56,27 @@ impl Homes {
         }
     }
 
-    /// It is over.
+    /// Notes that a root job of this process is over.
     pub(crate) fn root_finished(&mut self, root: RootName) {
         self.own.under_way.remove(&root.number);
     }
 
-    /// Is it of this process, and over?
+    /// Is that root job one of this process, and over?
     fn is_over(&self, view: &View, root: RootName) -> bool {
         let of_here = root.fingerprint == view.me().peer.id.home();
+        // A number that has not been given yet is that of a root job to come.
         let begun = of_here && !root.is_of_main() && root.number < self.own.next;
         begun && !self.own.under_way.contains(&root.number)
     }
 
-    /// Which of these are of this process, and over.
+    /// The root jobs among these that are of this process, and over.
     pub(crate) fn own_over<'r>(
         &self,
         view: &View,
         roots: impl IntoIterator<Item = &'r RootName>,
     ) -> Vec<RootRun> {
         let over = roots.into_iter().filter(|root| self.is_over(view, **root));
-        // They belong to no master's term.
+        // Such root jobs belong to no master's term.
         let over = over.map(|name| RootRun {
             term: 0,
             name: *name,
@@ -77,14 +84,15 @@ impl Homes {
         over.collect()
     }
 
-    /// Another node asks which of these are over.
+    /// Answers another node that asks which of these root jobs are over.
     pub(crate) fn asked(&self, view: &View, roots: &[RootName]) -> Option<Message> {
         let over = self.own_over(view, roots);
+        // Without an answer the asker asks again, later: that none is over need not be said.
         (!over.is_empty()).then_some(Message::RootsDone(over))
     }
 
-    /// The processes of these root jobs are asked whether they are over. One that is not there, and whose end this node has
-    /// not seen, has ended before this node came in: it may come back as if that were now.
+    /// Asks the processes of these root jobs whether they are over. A process that is not there, and whose
+    /// end this node has not seen, has ended before this node came in: it may come back as if that were now.
     pub(crate) fn ask(
         &mut self,
         now: Duration,
@@ -102,6 +110,7 @@ impl Homes {
         for root in roots {
             let home = root.fingerprint;
             match there.get(&home) {
+                // Of its own root jobs a node needs no word.
                 Some(peer) if *peer == view.me().peer => {}
                 Some(peer) => asked.entry(*peer).or_default().push(*root),
                 None => {
@@ -120,7 +129,7 @@ impl Homes {
         !root.is_of_main() && !self.gone.contains_key(&home) && !is_in(view, home)
     }
 
-    /// Those of the root jobs whose process has not come back.
+    /// The root jobs among these whose process has not come back.
     pub(crate) fn orphaned(
         &mut self,
         now: Duration,
@@ -133,6 +142,7 @@ impl Homes {
             return BTreeSet::new();
         }
         ran_out(Expiry::ComesBack);
+        // In the view again, the process lives, and its threads with it.
         let is_orphaned = |root: &RootName| {
             let home = root.fingerprint;
             !root.is_of_main() && late.contains(&home) && !is_in(view, home)

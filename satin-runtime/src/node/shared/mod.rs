@@ -1,4 +1,4 @@
-//! Values and bounds: what jobs need beside their arguments.
+//! Values and bounds: the things that jobs need beside their arguments.
 
 mod bounds;
 mod homes;

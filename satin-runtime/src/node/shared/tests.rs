@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::super::{
-    Action, Event, Message, ProtocolConfig, Token,
+    Action, Event, Message, MessageKind, ProtocolConfig, Token,
     cluster::{self, Cluster, MainIs, Path, Program, Shape, Smallest},
     message::How,
 };
@@ -58,9 +58,9 @@ fn a_value_crosses_to_each_site_once() {
             .count();
         assert!(holders > 9, "{holders} nodes worked");
         // Three pieces to each of two sites.
-        assert_eq!(cluster.traffic.of("part").far, 6, "seed {seed}");
+        assert_eq!(cluster.traffic.of(MessageKind::Part).far, 6, "seed {seed}");
         assert_eq!(
-            cluster.traffic.of("part").near as usize,
+            cluster.traffic.of(MessageKind::Part).near as usize,
             3 * (holders - 1) - 6
         );
     }
@@ -74,9 +74,12 @@ fn a_site_of_many_spreads_a_value_as_a_tree() {
     let holders = (0..40)
         .filter(|node| cluster.has_value(*node, name))
         .count();
-    assert_eq!(cluster.traffic.of("part").all() as usize, holders - 1);
+    assert_eq!(
+        cluster.traffic.of(MessageKind::Part).all() as usize,
+        holders - 1
+    );
     assert!(
-        cluster.traffic.of("elsewhere").all() > 0,
+        cluster.traffic.of(MessageKind::Elsewhere).all() > 0,
         "not all from the one that made it"
     );
 }
@@ -103,9 +106,9 @@ fn a_slow_link_is_waited_for() {
     cluster.run_for(secs(20));
     assert!((1..4).any(|node| cluster.has_value(node, name)));
     assert!(
-        cluster.traffic.of("part").far <= 8,
+        cluster.traffic.of(MessageKind::Part).far <= 8,
         "{:?}",
-        cluster.traffic.of("part")
+        cluster.traffic.of(MessageKind::Part)
     );
 }
 
@@ -153,8 +156,8 @@ fn sent_to_a_dead_holder_the_first_is_asked_again_and_insisted_upon() {
     cluster.start_root(0, program);
     finish(&mut cluster, 0, program);
     assert!((1..4).any(|node| cluster.has_value(node, name)));
-    assert!(cluster.traffic.of("elsewhere").all() > 0);
-    assert!(cluster.traffic.of("unavailable").all() > 0);
+    assert!(cluster.traffic.of(MessageKind::Elsewhere).all() > 0);
+    assert!(cluster.traffic.of(MessageKind::Unavailable).all() > 0);
 }
 
 #[test]
@@ -257,7 +260,7 @@ fn fetches_end_when_nodes_wait_for_each_other() {
             let program = Program::new(shape, ms(500)).seeded(seed);
             let program = cluster.program(program);
             cluster.set_main_everywhere(&[program], None);
-            let wanted = |cluster: &Cluster| cluster.traffic.of("want").all() > 0;
+            let wanted = |cluster: &Cluster| cluster.traffic.of(MessageKind::Want).all() > 0;
             assert!(cluster.run_until(secs(20), wanted));
             cluster.run_for(ms(8));
             cluster.crash(0);
@@ -292,7 +295,11 @@ fn who_waits_for_a_silent_holder_looks_elsewhere() {
     let (one, three) = (cluster.peer(1), cluster.peer(3));
     cluster.forge(2, one, want(How::Fetch(three)));
     cluster.run_for(secs(100));
-    assert_eq!(cluster.traffic.of("soon").all(), 0, "nothing came");
+    assert_eq!(
+        cluster.traffic.of(MessageKind::Soon).all(),
+        0,
+        "nothing came"
+    );
     assert!(cluster.node(2).shared.is_empty(), "it is given up");
 }
 
@@ -342,11 +349,11 @@ fn a_fetch_ends_when_the_value_is_made_here() {
     cluster.forge(2, one, want);
     cluster.run_for(ms(200));
     assert!(!cluster.node(2).shared.is_empty(), "it is fetched");
-    let before = cluster.traffic.of("part").all();
+    let before = cluster.traffic.of(MessageKind::Part).all();
     cluster.make_value(2, value(100));
     cluster.run_for(ms(300));
     assert_eq!(
-        cluster.traffic.of("part").all(),
+        cluster.traffic.of(MessageKind::Part).all(),
         before + 1,
         "node 1 has it"
     );
@@ -370,10 +377,10 @@ fn who_failed_to_give_a_value_says_when_it_has_it() {
     };
     cluster.forge(2, one, want);
     cluster.run_for(ms(500));
-    assert_eq!(cluster.traffic.of("unavailable").all(), 1);
+    assert_eq!(cluster.traffic.of(MessageKind::Unavailable).all(), 1);
     cluster.make_value(2, value(100));
     cluster.run_for(ms(500));
-    assert_eq!(cluster.traffic.of("available").all(), 1);
+    assert_eq!(cluster.traffic.of(MessageKind::Available).all(), 1);
 }
 
 // ---- bounds
@@ -404,13 +411,13 @@ fn an_offer_reaches_a_hundred_nodes_with_ninety_nine_messages() {
     let root = root(&mut cluster);
     for (round, origin) in [0, 37, 99].into_iter().enumerate() {
         cluster.run_for(secs(1));
-        let before = cluster.traffic.of("offers");
+        let before = cluster.traffic.of(MessageKind::Offers);
         let best = 100 - round as u64;
         cluster.offer(origin, BEST, root, best);
         let soon = cluster.run_until(ms(100), |cluster| all_know(cluster, root, best));
         assert!(soon, "from {origin}");
         cluster.run_for(secs(1));
-        let after = cluster.traffic.of("offers");
+        let after = cluster.traffic.of(MessageKind::Offers);
         assert_eq!(after.far - before.far, 4);
         assert_eq!(after.near - before.near, 95);
     }
@@ -421,11 +428,11 @@ fn a_large_site_passes_offers_along_a_tree() {
     let mut cluster = quiet(&[("a", 200), ("b", 200)]);
     let root = root(&mut cluster);
     cluster.run_for(secs(1));
-    let before = cluster.traffic.of("offers").all();
+    let before = cluster.traffic.of(MessageKind::Offers).all();
     cluster.offer(123, BEST, root, 5);
     assert!(cluster.run_until(ms(200), |cluster| all_know(cluster, root, 5)));
     cluster.run_for(secs(1));
-    assert_eq!(cluster.traffic.of("offers").all() - before, 399);
+    assert_eq!(cluster.traffic.of(MessageKind::Offers).all() - before, 399);
 }
 
 #[test]
@@ -433,14 +440,14 @@ fn a_burst_of_offers_is_combined() {
     let mut cluster = quiet(&[("a", 4), ("b", 4)]);
     let root = root(&mut cluster);
     cluster.run_for(secs(1));
-    let before = cluster.traffic.of("offers").all();
+    let before = cluster.traffic.of(MessageKind::Offers).all();
     // A thousand improvements in 100 ms.
     for better in 0..1000 {
         cluster.offer(1, BEST, root, 5000 - better);
         cluster.run_for(Duration::from_micros(100));
     }
     assert!(cluster.run_until(ms(100), |cluster| all_know(cluster, root, 4001)));
-    let messages = cluster.traffic.of("offers").all() - before;
+    let messages = cluster.traffic.of(MessageKind::Offers).all() - before;
     assert!(messages < 400, "{messages} messages");
 }
 

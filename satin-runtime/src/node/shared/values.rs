@@ -1,23 +1,27 @@
-//! Values: fetched before the job that needs them starts, once, from the own site if somebody there has them.
+//! Values: fetched before the job that needs them starts, once, from the own site if a node there has them.
 //!
-//! A value is to be had from the node that the job came from. If that stands at another site, each value has a keeper at
-//! the own one, which its name decides: the keeper is asked, and fetches it if it has not ([`How::Fetch`]). So a value
-//! crosses a wide link to a site once, whoever needs it there. Whoever is still fetching what it is asked for serves those
-//! who wait when it has it, and until then says how it gets on ([`Message::Soon`], if a piece came since it was last said).
+//! A value is to be had from the node that the job came from. If that stands at another site, each value has
+//! a keeper at the own one, which its name decides: the keeper is asked, and fetches the value if it has it
+//! not ([`How::Fetch`]). So a value crosses a wide link to a site once, whichever nodes need it there. A
+//! node that is still fetching what it is asked for serves those that wait when it has the value, and until
+//! then says how it gets on ([`Message::Soon`], if a piece came since it was last said).
 //!
-//! Whoever gives a value remembers to whom. Others of the same site it sends there ([`Message::Elsewhere`]), at its own
-//! site if it has given it a few times: copies spread as a tree. If all that fails, the first node is asked again, and
-//! insisted upon; then others; and if nobody has the value any more, whatever waits for it goes back undone.
+//! A node that gives a value remembers to which others. It sends other nodes of the same site there
+//! ([`Message::Elsewhere`]), at its own site if it has given the value a few times: copies spread as a tree.
+//! If all that fails, the first node is asked again, and insisted upon; then others; and if no node has the
+//! value any more, the jobs and answers that wait for it go back undone.
 //!
 //! The rules, and the run that goes wrong without each:
 //!
-//! * **The store is asked first**, by who is asked and, now and then, by who waits: a fetch ends when the value appears, from
-//!   wherever. Without that a new master, whose `main` has made the value again, waits for it, and lets others wait.
-//! * **Who waits for itself looks elsewhere**: who waits for a node that waits in turn is announced along the chain
-//!   ([`Message::Waits`]); if the word comes back, the nodes wait in a ring, and this one asks another. Without that a ring
-//!   lasts until patience ends; and for ever, if all say "soon" although nothing comes.
-//! * **Who failed to give a value says when it has it** ([`Message::Available`]), and is asked again. Without that the only
-//!   node that has it may be the one that nobody asks any more.
+//! * **The store is asked first**, by the node that is asked and, now and then, by the one that waits: a
+//!   fetch ends when the value appears, from wherever. Without that a new master, whose `main` has made the
+//!   value again, waits for it, and lets others wait.
+//! * **A node that waits for itself looks elsewhere**: a node that waits for one that waits in turn is
+//!   announced along the chain ([`Message::Waits`]); if the word comes back, the nodes wait in a ring,
+//!   and this one asks another. Without that a ring lasts until patience ends; and for ever, if all say "soon"
+//!   although nothing comes.
+//! * **A node that failed to give a value says when it has it** ([`Message::Available`]), and is asked again.
+//!   Without that the only node that has it may be the one that is not asked any more.
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -32,36 +36,39 @@ use super::super::{
 };
 use crate::job::{Fingerprint, RootName, ValueName};
 
-/// Values travel in pieces of this size. Larger ones hold up more of what comes after a loss; smaller ones cost more
-/// messages.
+/// Bytes of a piece; values travel in pieces of this size. Too small: more messages. Too large: a piece holds
+/// up more of what comes after a loss.
 pub const PIECE: u64 = 1 << 20;
-/// So many pieces of a value are under way at a time: enough to fill 100 Mbit/s over 300 ms.
+/// The number of pieces of a value that are under way at a time: enough to fill 100 Mbit/s over 300 ms. Too
+/// small: long links are not filled. Too large: a value holds up jobs and answers.
 const UNDER_WAY: usize = 4;
-/// A holder that says nothing for so long is given up. Whether it lives is membership's business, and what a broken
-/// connection lost is asked for again at once: this is for what should not happen. It must be longer than the pieces
-/// under way take on a slow link.
+/// The silence after which a holder is given up. Whether it lives is membership's business, and pieces that a
+/// broken connection lost are asked for again at once: this is for the unforeseen. It must be longer than the
+/// pieces under way take on a slow link.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Who is still fetching, and getting on, tells those who wait for it so often.
+/// The time after which a node that is still fetching, and getting on, tells so those that wait for it.
 const SOON_EVERY: Duration = Duration::from_secs(10);
-/// Has a value appeared that is being fetched, or was asked for in vain? Looked at so often. Too small: noise. Too large:
-/// who waits for what is here waits longer.
+/// The time between two looks whether a value has appeared that is being fetched, or was asked for in vain.
+/// Too small: noise. Too large: a job waits longer for a value that is here.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
-/// Who asked in vain is remembered so long. Too small: it is not told when the value is here. Too large: memory, and an idle
-/// node that looks for nothing.
+/// The time for which nodes that asked in vain are remembered. Too small: they are not told when the value
+/// is here. Too large: memory, and an idle node that looks for nothing.
 const DENIED: Duration = Duration::from_secs(30);
-/// Values asked for in vain that are remembered; the latest are not, beyond that.
+/// The number of values asked for in vain that are remembered; later ones are not.
 const DENIED_MOST: usize = 1024;
-/// Those who wait for each other are announced so far. Too small: a longer ring lasts until patience ends. Too large: word of
-/// a ring that nobody breaks goes round it.
+/// The number of nodes along which a chain of waiting ones is announced. Too small: a longer ring lasts until
+/// patience ends. Too large: word of a ring that is never broken goes round it.
 const CHAIN: u8 = 64;
-/// So many nodes of a site are sent to one that has the value.
+/// The number of nodes of a site that are sent to one node that has the value. Too small: a deep tree, slow
+/// to fill. Too large: one node serves them all.
 const CHILDREN: u32 = 4;
-/// Besides those who should have a value, so many others are asked.
+/// The number of other nodes that are asked, besides those that should have a value. Too small: a value that
+/// is still there is given up. Too large: a value that is gone is asked for longer.
 const STRANGERS: usize = 3;
-/// No value is larger.
+/// Bytes of a value, at most: a larger one is taken for damage.
 const LARGEST: u64 = 64 << 30;
 
-/// Somebody who may have a value.
+/// A node that may have a value, and how it is asked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Holder {
     peer: Peer,
@@ -80,34 +87,38 @@ pub(crate) struct Want {
 struct Fetch {
     root: RootName,
     holder: Holder,
-    /// To be asked after this one.
+    /// The holders to be asked after this one, in order.
     others: VecDeque<Holder>,
-    /// Asked in vain: they are asked again only if they say that they have it.
+    /// Holders that were asked in vain: they are asked again only if they say that they have it.
     failed: BTreeSet<Peer>,
+    /// Whether the others that may have it by chance are among `others` already.
     strangers: bool,
-    /// Once the first piece is here.
+    /// The length of the value, once its first piece is here.
     total: Option<u64>,
     /// Pieces before this have been asked for.
     asked: u64,
     /// Pieces that have been asked for and are not here.
     under_way: BTreeSet<u64>,
+    /// When the holder is given up, if no more comes.
     gives_up: Duration,
-    /// What waits for it, by number.
+    /// The jobs and answers that wait for it, by number.
     waiting: BTreeSet<u64>,
     /// Nodes that wait for it, to be served from here.
     askers: BTreeSet<Peer>,
+    /// When those that wait are told that this node is getting on.
     says_soon: Duration,
     /// A piece has come since that was last said.
     gets_on: bool,
 }
 
-/// Who has a value, as far as this node knows, by site.
+/// The nodes that have a value, as far as this node knows, by site.
 #[derive(Default)]
 struct Hints {
+    /// The root jobs that needed it: the hints go with the last of them.
     roots: BTreeSet<RootName>,
     /// Given from here to nodes of this site, without sending them elsewhere.
     given: u32,
-    /// In the order in which they asked, and how many others were sent to each.
+    /// The nodes that were given it, in the order in which they asked, and how many others were sent to each.
     sites: BTreeMap<Arc<str>, Vec<(Peer, u32)>>,
 }
 
@@ -116,7 +127,7 @@ struct WaitingForValues {
     missing: BTreeSet<ValueName>,
 }
 
-/// Which values are under way, who waits for them, and who has them.
+/// The values that are under way, the nodes that wait for them, and those that have them.
 #[derive(Default)]
 pub struct Values {
     fetches: BTreeMap<ValueName, Fetch>,
@@ -124,23 +135,23 @@ pub struct Values {
     number: u64,
     hints: BTreeMap<ValueName, Hints>,
     ready: VecDeque<Then>,
-    /// Who asked for a value that was not here, and until when it is to be told if it comes.
+    /// The nodes that asked for a value that was not here, and until when they are to be told if it comes.
     denied: BTreeMap<ValueName, (BTreeSet<Peer>, Duration)>,
-    /// When the store is looked at, if anything is waited for.
+    /// When the next look into the store is due, if anything is waited for.
     look: Duration,
     /// The root jobs under way, as far as anything of them was heard here, by number.
     roots: BTreeMap<u32, RootName>,
 }
 
 impl Values {
-    /// So many values are being fetched.
+    /// The number of values that are being fetched.
     #[cfg(any(test, feature = "harness"))]
     pub(crate) fn fetches(&self) -> usize {
         self.fetches.len()
     }
 
-    /// So many jobs and answers wait for values. (Who has a value that was asked for late is known until the next root job
-    /// is over.)
+    /// The number of jobs and answers that wait for values. (The nodes that have a value that was asked for
+    /// late are known until the next root job is over.)
     #[cfg(any(test, feature = "harness"))]
     pub(crate) fn waiting(&self) -> usize {
         self.waiting.len()
@@ -162,6 +173,7 @@ impl Values {
     pub(crate) fn handle_timeout(&mut self, cx: &mut Context<'_>, lattices: &dyn Lattices) {
         if self.look <= cx.now {
             self.look = cx.now + LOOK_EVERY;
+            // First: a value that is here by now need not be given up below.
             self.look_into_store(cx, lattices);
         }
         let mut late = Vec::new();
@@ -170,6 +182,8 @@ impl Values {
                 late.push(*name);
             } else if fetch.says_soon <= cx.now && !fetch.askers.is_empty() {
                 fetch.says_soon = cx.now + cx.config.paced(SOON_EVERY);
+                // Said without any piece, "soon" would keep a ring of waiting nodes waiting for
+                // ever.
                 if !std::mem::take(&mut fetch.gets_on) {
                     continue;
                 }
@@ -186,7 +200,7 @@ impl Values {
         }
     }
 
-    /// Has a value appeared that was made here, or came another way?
+    /// Looks for values that were made here, or came another way.
     fn look_into_store(&mut self, cx: &mut Context<'_>, lattices: &dyn Lattices) {
         let wanted = self.fetches.keys().chain(self.denied.keys());
         let here: BTreeSet<ValueName> = wanted
@@ -203,13 +217,13 @@ impl Values {
         }
     }
 
-    /// Nothing is under way, waited for, or remembered.
+    /// Is nothing under way, waited for, or remembered?
     #[cfg(test)]
     pub(crate) fn is_empty(&self) -> bool {
         self.fetches.is_empty() && self.waiting.is_empty() && self.hints.is_empty()
     }
 
-    /// What may go on, or must go back, by now.
+    /// The next job or answer that may go on, or must go back.
     pub(crate) fn poll_ready(&mut self) -> Option<Then> {
         self.ready.pop_front()
     }
@@ -218,7 +232,7 @@ impl Values {
         self.roots.insert(root.number, root);
     }
 
-    /// Returns what may go on at once; otherwise fetches what is missing, beginning with `from`.
+    /// Returns `then` if it may go on at once; otherwise fetches the missing values, beginning with `from`.
     pub(crate) fn bring(
         &mut self,
         cx: &mut Context<'_>,
@@ -226,6 +240,7 @@ impl Values {
         (root, then): (u32, Then),
         lattices: &dyn Lattices,
     ) -> Option<Then> {
+        // An answer knows only the number of its root job: the name is taken down from jobs.
         if let Then::Start(_, parcel) = &then {
             self.root_started(parcel.root_run().name);
         }
@@ -250,7 +265,8 @@ impl Values {
                     peer: from,
                     how: How::Anyhow,
                 };
-                // It sends what needs the value: whatever it said before, by now it can get it.
+                // The sender has something that needs the value: whatever it said before, by now it
+                // can get it.
                 fetch.failed.remove(&from);
                 let known = fetch.others.iter().any(|other| other.peer == from);
                 if fetch.holder.peer != from && !known {
@@ -258,6 +274,8 @@ impl Values {
                 }
             } else {
                 let keeper = keeper(cx.view, *name);
+                // A near sender is as good as the keeper. From afar the keeper fetches, so that the
+                // value crosses once.
                 if keeper == cx.view.me().peer || cx.view.is_near(from) {
                     self.begin(cx, *name, root, from, None);
                 } else {
@@ -289,6 +307,7 @@ impl Values {
             peer,
             how: How::Fetch(from),
         });
+        // If the keeper fails, the node that should have the value is asked itself.
         let others = keeper.map(|_| itself);
         let holder = keeper.unwrap_or(itself);
         let fetch = Fetch {
@@ -299,6 +318,8 @@ impl Values {
             strangers: false,
             total: None,
             asked: PIECE,
+            // Only the first piece: it says how many there are, and whether the holder has the
+            // value at all.
             under_way: BTreeSet::from([0]),
             gives_up: cx.now + PATIENCE,
             waiting: BTreeSet::new(),
@@ -310,8 +331,9 @@ impl Values {
         self.fetches.insert(name, fetch);
     }
 
-    /// A value is here: what waited for it, and for nothing else, goes on.
+    /// Lets everything go on that waited for this value, and for no other.
     pub(crate) fn stored(&mut self, cx: &mut Context<'_>, name: ValueName) {
+        // Nodes that asked in vain may have nobody else to ask.
         if let Some((denied, _)) = self.denied.remove(&name) {
             for peer in denied {
                 let available = Message::Available(name);
@@ -322,6 +344,7 @@ impl Values {
             return;
         };
         for asker in fetch.askers {
+            // The first piece says how long the value is: the asker asks for the others.
             send_piece(cx, asker, name, 0);
         }
         for number in fetch.waiting {
@@ -335,12 +358,12 @@ impl Values {
         }
     }
 
-    /// What came is not what it should be: another holder is asked for all of it.
+    /// Asks another holder for all of a value: its bytes do not have its name.
     pub(crate) fn corrupt(&mut self, cx: &mut Context<'_>, name: ValueName) {
         self.next_holder(cx, name);
     }
 
-    /// What was under way from there may be lost.
+    /// Asks again for the pieces that were under way from a peer: they may be lost.
     pub(crate) fn disconnected(&mut self, cx: &mut Context<'_>, peer: Peer) {
         for (name, fetch) in &self.fetches {
             if fetch.holder.peer == peer && cx.view.is_alive(peer) {
@@ -351,10 +374,11 @@ impl Values {
         }
     }
 
-    /// A peer is gone.
+    /// Forgets a peer whose life is over, and asks others for what it was to give.
     pub(crate) fn life_ended(&mut self, cx: &mut Context<'_>, peer: Peer) {
         for hints in self.hints.values_mut() {
             for nodes in hints.sites.values_mut() {
+                // No node may be sent to the dead.
                 nodes.retain(|(node, _)| *node != peer);
             }
         }
@@ -364,6 +388,7 @@ impl Values {
         });
         let mut lost = Vec::new();
         for (name, fetch) in &mut self.fetches {
+            // The fetch goes on for the others, and for this node: the value may be half here.
             fetch.askers.remove(&peer);
             fetch.others.retain(|holder| holder.peer != peer);
             if fetch.holder.peer == peer {
@@ -375,7 +400,7 @@ impl Values {
         }
     }
 
-    /// That root job is over, and all that it ends.
+    /// Forgets the hints of a root job that is over, and of those that end with it.
     pub(crate) fn root_done(&mut self, root: RootName) {
         self.forget_roots(|other| root.ends(other));
     }
@@ -386,7 +411,7 @@ impl Values {
         self.roots.values().chain(hinted).copied()
     }
 
-    /// Root jobs that are under way nowhere.
+    /// Forgets the hints of root jobs that are under way nowhere.
     pub(crate) fn forget_roots(&mut self, is_over: impl Fn(RootName) -> bool) {
         self.roots.retain(|_, root| !is_over(*root));
         self.hints.retain(|_, hints| {
@@ -411,10 +436,14 @@ impl Values {
         } = want;
         let is_here = lattices.holds(name);
         if is_here {
-            // It may have appeared since it was fetched.
+            // The value may have appeared since it was fetched.
             self.stored(cx, name);
         } else if let How::Fetch(holder) = how
+            // A later piece is asked for by a node that had the first from here: then the value has
+            // gone since.
             && offset == 0
+            // Asked to fetch it from the asker, or from itself, a node would wait for whoever waits
+            // for it.
             && holder != from
             && !self.fetches.contains_key(&name)
             && cx.view.is_alive(holder)
@@ -423,16 +452,21 @@ impl Values {
             self.begin(cx, name, root, holder, None);
         }
         if let Some(fetch) = self.fetches.get_mut(&name) {
+            // Two nodes that fetch from each other wait for ever: the asker hears that it must look
+            // elsewhere.
             if fetch.holder.peer == from || offset > 0 {
                 self.deny(cx, from, name);
             } else {
                 fetch.askers.insert(from);
+                // The holder may wait in turn, and its holder for this node: if the word comes
+                // back, it is a ring.
                 let (who, hops, holder) = (from, 0, fetch.holder.peer);
                 cx.actions
                     .push_back(Action::Send(holder, Message::Waits { name, who, hops }));
             }
             return;
         }
+        // The way to the value is decided once: later pieces come from where the first came from.
         if offset == 0 {
             let Some(site) = cx.view.get(from).map(|identity| Arc::clone(&identity.site)) else {
                 return;
@@ -441,20 +475,25 @@ impl Values {
             let hints = self.hints.entry(name).or_default();
             hints.roots.insert(root);
             let nodes = hints.sites.entry(site).or_default();
+            // The own site has short links: the first few are served from here. A far site is given
+            // the value once.
             let here = near && hints.given < CHILDREN;
             if how != How::Insist
                 && !here
+                // A node to which too many were sent already would be slow.
                 && let Some((peer, sent)) =
                     (nodes.iter_mut()).find(|(peer, sent)| *peer != from && *sent < CHILDREN)
             {
                 *sent += 1;
                 let elsewhere = Message::Elsewhere(name, *peer);
                 cx.actions.push_back(Action::Send(from, elsewhere));
+                // Sent there, the asker will have the value soon, and can serve others.
                 if nodes.iter().all(|(peer, _)| *peer != from) {
                     nodes.push((from, 0));
                 }
                 return;
             }
+            // None of its site has it, and neither has this node.
             if !is_here {
                 return self.deny(cx, from, name);
             }
@@ -469,10 +508,11 @@ impl Values {
         send_piece(cx, from, name, offset);
     }
 
-    /// It is not to be had here, for now.
+    /// Tells a node that the value is not to be had here, for now.
     fn deny(&mut self, cx: &mut Context<'_>, to: Peer, name: ValueName) {
         cx.actions
             .push_back(Action::Send(to, Message::Unavailable(name)));
+        // Peers may ask for names that nobody made: the memory of them has a limit.
         if self.denied.len() < DENIED_MOST || self.denied.contains_key(&name) {
             let (denied, until) = (self.denied.entry(name)).or_insert((BTreeSet::new(), cx.now));
             denied.insert(to);
@@ -480,11 +520,13 @@ impl Values {
         }
     }
 
-    /// `who` waits for one that waits for this node. If that is `who`, it waits for itself.
+    /// Passes on that `who` waits for a node that waits for this one. If `who` is this node, it waits for
+    /// itself.
     pub(crate) fn waits(&mut self, cx: &mut Context<'_>, (name, who): (ValueName, Peer), hops: u8) {
         let Some(fetch) = self
             .fetches
             .get(&name)
+            // A fetch of which a piece has come does not wait for anybody in the chain.
             .filter(|fetch| fetch.total.is_none())
         else {
             return; // it is here, or on its way
@@ -498,7 +540,7 @@ impl Values {
         }
     }
 
-    /// Who had failed to give it has it now.
+    /// Takes in that a node which had failed to give a value has it now.
     pub(crate) fn available(&mut self, cx: &mut Context<'_>, from: Peer, name: ValueName) {
         let Some(fetch) = self.fetches.get_mut(&name) else {
             return;
@@ -508,16 +550,17 @@ impl Values {
             return;
         }
         fetch.others.retain(|holder| holder.peer != from);
+        // The node may not send this one elsewhere: it has just got the value itself.
         let how = How::Insist;
         fetch.others.push_front(Holder { peer: from, how });
         if fetch.total.is_none() {
-            // Nothing has come from the other.
+            // The present holder has given nothing yet: it comes last.
             fetch.others.push_back(fetch.holder);
             self.ask_next(cx, name);
         }
     }
 
-    /// A piece came.
+    /// Takes in a piece.
     pub(crate) fn part(
         &mut self,
         cx: &mut Context<'_>,
@@ -530,10 +573,13 @@ impl Values {
         let Some(fetch) = self.fetches.get_mut(&name) else {
             return;
         };
+        // A piece of a holder that was given up, or one that was asked for twice: the store has it,
+        // or is to have the value from another.
         if fetch.holder.peer != from || !fetch.under_way.contains(&offset) {
             return;
         }
         let length = total.saturating_sub(offset).min(PIECE);
+        // A holder that sends something else is no holder: another one is asked.
         let sound = bytes.len() as u64 == length
             && total <= LARGEST
             && fetch.total.is_none_or(|known| known == total);
@@ -544,6 +590,7 @@ impl Values {
         fetch.under_way.remove(&offset);
         fetch.total = Some(total);
         fetch.gets_on = true;
+        // Patience is with the silence, not with the length of the value.
         fetch.gives_up = cx.now + PATIENCE;
         while fetch.under_way.len() < UNDER_WAY && fetch.asked < total {
             let offset = fetch.asked;
@@ -560,7 +607,7 @@ impl Values {
         });
     }
 
-    /// Somebody nearer may have it.
+    /// Takes in that another node, nearer to this one, may have it.
     pub(crate) fn elsewhere(
         &mut self,
         cx: &mut Context<'_>,
@@ -571,6 +618,8 @@ impl Values {
         let Some(fetch) = self.fetches.get_mut(&name) else {
             return;
         };
+        // Insisted upon, a holder must give the value itself: sent elsewhere again, the asker would
+        // go in circles.
         if fetch.holder.peer != from || fetch.holder.how == How::Insist {
             return;
         }
@@ -588,7 +637,7 @@ impl Values {
         self.ask_next(cx, name);
     }
 
-    /// The holder is still fetching it.
+    /// Notes that the holder is still fetching it, and getting on.
     pub(crate) fn soon(&mut self, cx: &mut Context<'_>, from: Peer, name: ValueName) {
         if let Some(fetch) = self.fetches.get_mut(&name)
             && fetch.holder.peer == from
@@ -598,6 +647,7 @@ impl Values {
     }
 
     pub(crate) fn unavailable(&mut self, cx: &mut Context<'_>, from: Peer, name: ValueName) {
+        // A late word of a holder that was given up must not end the fetch from another.
         if self
             .fetches
             .get(&name)
@@ -605,7 +655,7 @@ impl Values {
         {
             self.next_holder(cx, name);
         }
-        // It has forgotten it: nobody is to be sent there.
+        // The sender has forgotten it: no other node is to be sent there.
         if let Some(hints) = self.hints.get_mut(&name) {
             for nodes in hints.sites.values_mut() {
                 nodes.retain(|(node, _)| *node != from);
@@ -613,7 +663,7 @@ impl Values {
         }
     }
 
-    /// The holder has failed.
+    /// Goes over to the next holder, as this one has failed.
     fn next_holder(&mut self, cx: &mut Context<'_>, name: ValueName) {
         if let Some(fetch) = self.fetches.get_mut(&name) {
             fetch.failed.insert(fetch.holder.peer);
@@ -627,11 +677,13 @@ impl Values {
         };
         let next = loop {
             match fetch.others.pop_front() {
+                // Asked in vain before, and it has not said that it has the value since.
                 Some(holder) if fetch.failed.contains(&holder.peer) => {}
                 Some(holder) if cx.view.is_alive(holder.peer) => break Some(holder),
                 Some(_) => {}
                 None if fetch.strangers => break None,
                 None => {
+                    // Only now, and once: these nodes know of the value by chance at best.
                     fetch.strangers = true;
                     let (view, failed) = (&*cx.view, &fetch.failed);
                     let others = others(view).filter(|peer| !failed.contains(peer));
@@ -644,6 +696,7 @@ impl Values {
         match next {
             Some(holder) => {
                 fetch.holder = holder;
+                // All of it is asked for again: the pieces of the other holder may be damaged.
                 fetch.total = None;
                 fetch.gives_up = cx.now + PATIENCE;
                 fetch.asked = PIECE;
@@ -654,7 +707,7 @@ impl Values {
         }
     }
 
-    /// Nobody has it any more.
+    /// Gives a value up, as no node has it any more.
     fn give_up(&mut self, cx: &mut Context<'_>, name: ValueName) {
         let Some(fetch) = self.fetches.remove(&name) else {
             return;
@@ -667,12 +720,15 @@ impl Values {
             let Some(waiting) = self.waiting.remove(&number) else {
                 continue;
             };
+            // A job that goes back undone does not wait for its other values either.
             for other in &waiting.missing {
                 if let Some(fetch) = self.fetches.get_mut(other) {
                     fetch.waiting.remove(&number);
                 }
             }
             self.ready.push_back(match waiting.then {
+                // A job goes back to its origin, which has the value, or makes it again. An answer
+                // is worth nothing without the value: its job is done again here.
                 Then::Start(key, _) => Then::Refuse(key, name),
                 Then::Answer(peer, token, _) => Then::Redo(peer, token, name),
                 then @ (Then::Refuse(..) | Then::Redo(..)) => then,
@@ -681,7 +737,8 @@ impl Values {
     }
 }
 
-/// The node of this site that keeps a value for the others. Where `main` runs it is that node: it has made most of them.
+/// The node of this site that keeps a value for the others. If `main` runs at this site, it is that node: it
+/// has made most of them.
 fn keeper(view: &View, name: ValueName) -> Peer {
     let maker = maker(view);
     if view.is_near(maker) {
@@ -689,11 +746,13 @@ fn keeper(view: &View, name: ValueName) -> Peer {
     }
     let members = view.site(&view.me().site);
     let [a, b, c, d, ..] = name.0;
+    // All nodes of the site must find the same keeper without asking: the name decides.
     let place = u32::from_le_bytes([a, b, c, d]) as usize % members.len();
     members[place]
 }
 
-/// Who else may have a value: where `main` made it, most likely, and the next of this site.
+/// The other nodes that may have a value: the one where `main` made it, most likely, and the next ones
+/// of this site.
 fn others(view: &View) -> impl Iterator<Item = Peer> {
     let me = view.me().peer;
     let members = view.site(&view.me().site);
@@ -707,7 +766,7 @@ fn others(view: &View) -> impl Iterator<Item = Peer> {
         .filter(move |peer| *peer != me)
 }
 
-/// Where `main` runs: the oldest member.
+/// The node where `main` runs: the oldest member.
 fn maker(view: &View) -> Peer {
     let oldest = view
         .members()

@@ -1,13 +1,14 @@
-//! Stealing: who asks whom for work, and who is served.
+//! Stealing: which node asks which for work, and which is served.
 //!
-//! * `thief`: an idle node asks whom its [`StealPolicy`] says; when a round of requests has failed it leaves lifelines,
-//!   standing requests, and is silent. What it finds is for those too who hang on it.
-//! * `victim`: takes the oldest jobs of its workers for whoever is next among those who ask.
+//! * `thief`: an idle node asks the node that its [`StealPolicy`] names; when a round of requests has
+//!   failed it leaves lifelines, standing requests, and is silent. The jobs that it finds are for those
+//!   too that hang on it.
+//! * `victim`: takes the oldest jobs of its workers for the next of those that ask.
 //! * `trips`: how far the others are.
-//! * `numbers`: and what goes wrong if they are wrong.
+//! * `numbers`: the numbers of stealing, and what goes wrong if they are wrong.
 //!
-//! A theft ends here as soon as its jobs are in the books, on both sides: what becomes of them is the business
-//! of `repair`, which this conversation does not know.
+//! A theft ends here as soon as its jobs are in the books, on both sides: what becomes of them is the
+//! business of `repair`, which this conversation does not know.
 
 mod crs;
 mod mw;
@@ -39,11 +40,12 @@ use trips::Trips;
 pub(crate) use victim::Asker;
 use victim::Victim;
 
-/// Both sides of a theft.
+/// The two sides of a theft, as far as this node has a part in them.
 pub struct Steal {
     thief: Thief,
     victim: Victim,
     trips: Trips,
+    /// Whether the workers were told that some node waits for work: see `satin::hungry`.
     told_hungry: bool,
 }
 
@@ -65,13 +67,19 @@ impl Steal {
     /// The end of a turn: what the workers can spare goes to those who ask, and if they have nothing to do others are asked.
     /// `only_for_others`: jobs are held here that this node is not to run; one is offered even if workers are idle.
     pub(crate) fn flush(&mut self, cx: &mut Context<'_>, only_for_others: bool) {
+        // Jobs may have come back in this turn: nodes that asked in vain are served before this one
+        // goes to rest.
         self.look_again_if_worth(cx);
         let hands = &cx.books.hands;
+        // More hosted jobs than workers: so many can go on to nodes that hang on this one.
         let backlog = hands.running().saturating_sub(cx.view.me().threads);
         let spare = match hands.spare() {
+            // A held job is for others although workers are idle here: without this it would never
+            // be offered.
             Spare::Nothing if only_for_others => Spare::Surplus(1),
             spare => spare,
         };
+        // First the others, then this node itself: what it has need not be asked for elsewhere.
         self.victim.serve(cx, spare, backlog);
         let hands = &cx.books.hands;
         let need = Need {
@@ -80,10 +88,13 @@ impl Steal {
             running: hands.running(),
         };
         match cx.books.draining {
+            // The node asks for work no more, but the requests under way still run out.
             true => self.thief.give_up(cx.now),
             false => self.thief.seek(cx, &self.trips, need),
         }
         if let Some(hungry) = self.victim.is_asked()
+            // Told on a change only: the workers read it at every spawn, and this node looks at
+            // every turn.
             && hungry != self.told_hungry
         {
             self.told_hungry = hungry;
@@ -101,28 +112,34 @@ impl Steal {
     pub(crate) fn say(&mut self, cx: &mut Context<'_>) {
         let mut outboxes = std::mem::take(&mut cx.books.outboxes);
         outboxes.retain(|peer, outbox| {
+            // A word that waits for more words would never be said by a node that is gone.
             if cx.books.leaving || self.is_due(cx, *peer, outbox) {
                 let epoch = cx.links.epoch(*peer);
                 let messages = cx.books.messages(*peer, epoch, std::mem::take(outbox));
                 let messages = messages.map(|message| Action::Send(*peer, message));
                 cx.actions.extend(messages);
             }
+            // An outbox that was said is empty and without a time: it goes. The others keep theirs.
             outbox.due.is_some()
         });
         cx.books.outboxes = outboxes;
     }
 
     fn is_due(&self, cx: &Context<'_>, peer: Peer, outbox: &mut Outbox) -> bool {
+        // Acknowledgements only free memory, so they wait longest.
         let mut wait = ACKNOWLEDGE_WAIT;
         if !outbox.answers.is_empty() {
             let round_trip = self.trips.to(cx.view, peer);
             let hands = &cx.books.hands;
             let more = hands.running() > 0 && thief::is_tiny(hands, round_trip);
+            // A tiny job costs less than the message with its answer. Of a larger one the owner may
+            // wait at its sync: that answer goes at once.
             wait = match more && outbox.answers.len() < ENOUGH {
                 true => round_trip.mul_f64(ANSWERS_WAIT).min(ANSWERS_WAIT_MOST),
                 false => Duration::ZERO,
             };
         }
+        // The earliest word decides: a later acknowledgement must not hold an answer up.
         let due = outbox
             .due
             .map_or(cx.now + wait, |due| due.min(cx.now + wait));
@@ -144,6 +161,7 @@ impl Steal {
         }
         self.trips.connected(cx.view, peer);
         self.thief.connected(peer, epoch);
+        // Requests by the old connection were given up by their senders, which ask anew.
         self.victim.forget_before(peer, epoch);
     }
 
@@ -176,12 +194,12 @@ impl Steal {
         self.trips.life_ended(peer);
     }
 
-    /// Begins to leave: the node asks nobody any more.
+    /// Begins to leave: from here on the node asks no other for work.
     pub(crate) fn drain(&mut self, cx: &mut Context<'_>) {
         self.thief.close(cx);
     }
 
-    /// Leaves at once: the node asks nobody any more, and serves nobody.
+    /// Leaves at once: the node asks no other any more, and serves none.
     pub(crate) fn leave(&mut self, cx: &mut Context<'_>) {
         self.thief.close(cx);
         self.victim.close(cx);
@@ -201,12 +219,15 @@ impl Steal {
         most: u32,
         lifeline: bool,
     ) {
+        // Rule `Liveness`: a request that was under way when its sender died would take a job
+        // along, which nobody puts back any more.
         if !cx.view.is_alive(from) {
             return;
         }
         let round_trip = self.trips.to(cx.view, from);
         self.victim
             .ask(cx, (from, request), (most, lifeline), round_trip);
+        // No turn follows: the asker is told, rather than left waiting.
         if cx.books.leaving {
             self.victim.close(cx);
         }
@@ -260,6 +281,7 @@ impl Steal {
         jobs: Vec<(Token, Parcel)>,
         left: u32,
     ) {
+        // The workers have more, so the next asker can be served without their word.
         if left > 0 {
             self.victim.look_again();
         }

@@ -20,6 +20,7 @@ impl StealPolicy for Mw {
     }
 
     fn round(&self, _lane: usize, _view: &View) -> u32 {
+        // All others are out of the question, so one failure is a round.
         1
     }
 
@@ -31,5 +32,6 @@ impl StealPolicy for Mw {
 
 fn master(view: &View) -> Option<Peer> {
     let master = view.master();
+    // The master itself has nobody to ask.
     (master != view.me().peer).then_some(master)
 }

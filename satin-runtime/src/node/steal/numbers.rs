@@ -1,9 +1,9 @@
-//! The numbers of stealing. Each says what goes wrong if it is too small or too large.
+//! The numbers of stealing. Each doc says what goes wrong if the number is too small or too large.
 
 use std::time::Duration;
 
-/// Jobs for one request, at most. Too small: tiny jobs cannot keep a link busy. Too large: a thief sits on jobs that
-/// others could run, and a reply holds up what comes after it.
+/// Jobs for one request, at most. Too small: tiny jobs cannot keep a link busy. Too large: a thief sits on
+/// jobs that others could run, and a reply holds up what comes after it.
 pub(super) const MOST: u32 = 512;
 
 /// Failed requests at the own site until a node relies on its lifelines there; no more than there are other nodes. Too
@@ -18,20 +18,21 @@ pub(super) const FAR_ROUND: u32 = 2;
 /// while others have jobs.
 pub(super) const PATIENCE: Duration = Duration::from_micros(500);
 
-/// A thief from afar is worth waiting longer for: so much of its round trip is added to [`PATIENCE`]. Too small: it
-/// travels in vain. Too large: it could have asked somebody else meanwhile.
+/// The share of its round trip that a thief from afar is waited for longer, on top of [`PATIENCE`]. Too
+/// small: it travels in vain. Too large: it could have asked another node meanwhile.
 pub(super) const FAR_PATIENCE: f64 = 0.25;
 
 /// After a failed round the first request follows so late; each later one twice as late as the one before. Too small:
 /// noise. Too large: if a lifeline fails to wake a node, it sleeps that long.
 pub(super) const RETRY_FIRST: Duration = Duration::from_millis(50);
 
-/// The slow retries of an idle pool come no slower than this. Too small: an idle pool is not silent. Too large: what
-/// lifelines miss is found late.
+/// The longest pause between the slow retries of an idle pool. Too small: an idle pool is not silent. Too
+/// large: what lifelines miss is found late.
 pub(super) const RETRY_LAST: Duration = Duration::from_secs(4);
 
-/// A request is given up after this and [`REQUEST_ROUND_TRIPS`]: the victim did not know us yet, or stands still. Too
-/// small: a loaded victim is asked twice. Too large: a thief waits for nothing.
+/// The time, besides [`REQUEST_ROUND_TRIPS`], after which a request is given up: the victim did not know this
+/// node yet, or stands still. Too small: a loaded victim is asked twice. Too large: a thief waits
+/// for nothing.
 pub(super) const REQUEST_PATIENCE: Duration = Duration::from_millis(250);
 
 /// See [`REQUEST_PATIENCE`]; the first request to a peer pays for the connection too.
@@ -40,8 +41,8 @@ pub(super) const REQUEST_ROUND_TRIPS: u32 = 5;
 /// Standing requests of one peer, at most; the oldest is answered then. More would be a mistake of the peer.
 pub(super) const ASKS_OF_A_PEER: usize = 8;
 
-/// Hosted jobs are fetched ahead if so many of them fit in a round trip. Too small: jobs wait here that others could
-/// have run. Too large: workers wait for the network between small jobs.
+/// The number of hosted jobs in a round trip from which on more are fetched ahead. Too small: jobs
+/// wait here that others could have run. Too large: workers wait for the network between small jobs.
 pub(super) const TINY: f64 = 1.0;
 
 /// A node of this site whose round trip is longer than this, and than [`SUSPECT_SHARE`] of that to the nearest other
@@ -55,20 +56,22 @@ pub(super) const APART: Duration = Duration::from_millis(2);
 /// See [`SUSPECT`].
 pub(super) const SUSPECT_SHARE: f64 = 0.5;
 
-/// What a round trip is thought to be before one has been measured: at the own site.
+/// The round trip to a node of the own site, before one has been measured.
 pub(super) const NEAR_ROUND_TRIP: Duration = Duration::from_micros(500);
 
-/// The same to other sites.
+/// The round trip to a node of another site, before any has been measured.
 pub(super) const FAR_ROUND_TRIP: Duration = Duration::from_millis(30);
 
 /// Answers of tiny jobs wait for more of them, while there are more, for so much of a round trip. Too small: a message for
 /// each. Too large: the owner waits at its sync.
 pub(super) const ANSWERS_WAIT: f64 = 0.5;
 
-/// They wait no longer than this, however far the owner is.
+/// The longest wait of such answers, however far the owner is. Too small: over long links a message for each.
+/// Too large: the owner waits at its sync.
 pub(super) const ANSWERS_WAIT_MOST: Duration = Duration::from_millis(5);
 
-/// So many answers, or acknowledgements, wait for nothing.
+/// The number of answers, or acknowledgements, that are sent without waiting for more. Too small: many
+/// messages. Too large: late answers.
 pub(super) const ENOUGH: usize = 64;
 
 /// Acknowledgements wait so long for more of them, or for something else that is to be said: they only free memory.
@@ -76,12 +79,13 @@ pub(super) const ENOUGH: usize = 64;
 /// connection breaks.
 pub(super) const ACKNOWLEDGE_WAIT: Duration = Duration::from_millis(20);
 
-/// A node that has connections to so many nodes of other sites mostly asks among them: a new connection costs both sides
-/// a handshake, and the thief two round trips more. Too small: work spreads along few paths. Too large: in a pool of
-/// thousands everybody is connected to everybody.
+/// The number of nodes of other sites to which connections stand, from which on a node mostly asks
+/// among them: a new connection costs both sides a handshake, and the thief two round trips more. Too small:
+/// work spreads along few paths. Too large: in a pool of thousands every node is connected to every other.
 pub(super) const FAR_ACQUAINTANCES: usize = 8;
 
-/// How often it asks a stranger all the same. Too small: nobody new is ever met. Too large: see [`FAR_ACQUAINTANCES`].
+/// The share of requests that go to a stranger all the same. Too small: no new node is ever met. Too large:
+/// see [`FAR_ACQUAINTANCES`].
 pub(super) const FAR_STRANGERS: f64 = 0.05;
 
 /// A far victim that has so many more jobs is asked again; otherwise chance decides. Too small: of the trees of a
@@ -94,6 +98,7 @@ pub(super) const FAR_RICH: u32 = 64;
 /// while others are idle.
 pub(super) const FAR_REST: u32 = 1;
 
-/// Whoever runs an orphan below the repair that is next in line hangs on for so long before that is tried again. Too small:
-/// the repair is taken and put back all the time. Too large: a node is idle although the next job would be for it.
+/// The wait of a lifeline whose node runs an orphan below the repair that is next in line, before that is
+/// tried again. Too small: the repair is taken and put back all the time. Too large: a node is idle although
+/// the next job would be for it.
 pub(super) const DEADLOCK_REST: Duration = Duration::from_millis(20);

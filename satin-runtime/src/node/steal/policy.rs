@@ -1,4 +1,4 @@
-//! Whom to ask.
+//! The choice of victims: the trait of a policy, and the facts that it may look at.
 
 use rand::rngs::SmallRng;
 
@@ -33,20 +33,22 @@ pub trait StealPolicy: Send {
         1
     }
 
-    /// With whom to leave standing requests once a round has failed, and how many jobs each may bring: for this node, and
-    /// for those who wait for it.
+    /// The nodes with which to leave standing requests once a round has failed, and how many jobs each may
+    /// bring: for this node, and for the nodes that wait for it.
     fn lifelines(&self, lane: usize, view: &View, rng: &mut SmallRng) -> Vec<(Peer, u32)>;
 }
 
-/// The members at distances 1, 2, 4, .. from `me` in a ring, and how many nodes a wave of work reaches through `me` from
-/// there: everybody holds as many lifelines as it leaves, and a wave passes the whole ring in a logarithmic number of
-/// steps.
+/// The members at distances 1, 2, 4, .. from `me` in a ring, and how many nodes a wave of work reaches through `me`
+/// from there: everybody holds as many lifelines as it leaves, and a wave passes the whole ring in a logarithmic number
+/// of steps.
 pub(super) fn ring(members: &[Peer], me: Peer) -> Vec<(Peer, u32)> {
+    // A node that is on its way out may not be in the list: any place will do then.
     let place = members.binary_search(&me).unwrap_or(0);
     let mut all = Vec::new();
     let mut distance = 1;
     while distance < members.len() {
         all.push((members[(place + distance) % members.len()], distance as u32));
+        // Doubled, so that a wave of work reaches all nodes in a logarithmic number of steps.
         distance *= 2;
     }
     all

@@ -21,6 +21,7 @@ impl StealPolicy for Rs {
     }
 
     fn round(&self, _lane: usize, view: &View) -> u32 {
+        // No more than there are others: asked twice in a round, the same node has nothing twice.
         NEAR_ROUND.min(view.len() as u32 - 1)
     }
 

@@ -5,8 +5,8 @@ use std::{net::SocketAddr, sync::Arc, time::Duration};
 use rand::{RngExt, SeedableRng, rngs::SmallRng};
 
 use super::super::{
-    Action, Event, Identity, Message, Node, NodeId, Notice, Peer, Policy, ProtocolConfig,
-    RepairMode, Request, Taken, Token, View,
+    Action, Event, Identity, Message, MessageKind, Node, NodeId, Notice, Peer, Policy,
+    ProtocolConfig, RepairMode, Request, Taken, Token, View,
     cluster::{BEST, Cluster, Path, Program, Shape, Smallest},
 };
 use crate::{
@@ -115,7 +115,7 @@ fn siblings_come_together_over_a_long_link_and_are_stolen_on() {
     let shape = Shape::Flat { jobs: 500 };
     let efficiency = efficiency(&mut cluster, Program::new(shape, 50 * MS));
     assert!(efficiency > 0.8, "{efficiency}");
-    let replies = cluster.traffic.of("jobs").far;
+    let replies = cluster.traffic.of(MessageKind::Jobs).far;
     assert!(cluster.traffic.jobs.far >= 2 * replies, "{replies} replies");
     // Leaves have no children, so what was stolen at the other site was hosted there.
     assert!(cluster.traffic.jobs.near > 0);
@@ -198,7 +198,7 @@ fn what_lost_a_race_is_recalled_wherever_it_went() {
         cluster.check(0, &[program]);
         cluster.run_for(Duration::from_secs(1));
         assert_settled(&cluster);
-        recalls += cluster.traffic.of("recall").all();
+        recalls += cluster.traffic.of(MessageKind::Recall).all();
     }
     assert!(recalls > 10, "{recalls} recalls");
 }
@@ -640,7 +640,7 @@ fn any_tree_comes_out_right_whatever_the_network_does() {
             );
         }
         stolen += cluster.traffic.jobs.all();
-        lists += cluster.traffic.of("lists").all();
+        lists += cluster.traffic.of(MessageKind::Lists).all();
     }
     assert!(
         stolen > 10_000 && lists > 3000,

@@ -1,4 +1,4 @@
-//! The thief's side: whom was asked, when to give up, and which lifelines hang where.
+//! The thief's side: which nodes were asked, when to give up, and which lifelines hang where.
 
 use std::time::Duration;
 
@@ -21,19 +21,21 @@ use super::{
 struct Ask {
     peer: Peer,
     request: Request,
-    /// Of the connection it went by; `None` while it waits for one.
+    /// The epoch of the connection it went by; `None` while it waits for one.
     epoch: Option<u64>,
-    /// Given up then.
+    /// When the request is given up.
     until: Duration,
 }
 
 #[derive(Default)]
 struct Lane {
+    /// The ordinary request under way.
     asked: Option<Ask>,
-    /// Requests that have failed, since something was found.
+    /// The number of requests that have failed since the last jobs were found.
     failed: u32,
     /// The node that gave jobs last, and how many more it had.
     giver: Option<(Peer, u32)>,
+    /// The standing requests that were left with other nodes.
     lifelines: Vec<Ask>,
     /// The lifelines of this lane have been chosen, and none of them was lost since.
     moored: bool,
@@ -53,11 +55,11 @@ pub(super) struct Need {
 /// The answer of a victim.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Reply {
-    /// Any jobs?
+    /// Whether jobs came.
     pub(super) found: bool,
-    /// Jobs that it has beside those.
+    /// The number of jobs that the victim has beside those, about.
     pub(super) left: u32,
-    /// How far it is.
+    /// The round trip to the victim.
     pub(super) round_trip: Duration,
 }
 
@@ -76,14 +78,17 @@ pub(super) fn is_tiny(hands: &Hands, round_trip: Duration) -> bool {
 pub(super) struct Thief {
     policy: Box<dyn StealPolicy>,
     lanes: Vec<Lane>,
+    /// The number of the last request.
     requests: u64,
+    /// When a resting node asks once more.
     retry: Option<Duration>,
+    /// The pause before that; it doubles each time, up to [`RETRY_LAST`].
     pause: Duration,
     /// A request for more of the tiny jobs, before the last ones are done.
     ahead: Option<Ask>,
-    /// Where the last jobs came from, if it had more, and how far that is.
+    /// The node that the last jobs came from, if it had more, and the round trip to it.
     giver: Option<(Peer, Duration)>,
-    /// How many nodes were in when it went to rest.
+    /// The number of nodes in the pool when this node went to rest.
     crowd: usize,
 }
 
@@ -114,10 +119,12 @@ impl Thief {
 
     // ---- looking for work
 
-    /// Asks whoever is to be asked now.
+    /// Asks the nodes that are to be asked now.
     pub(super) fn seek(&mut self, cx: &mut Context<'_>, trips: &Trips, need: Need) {
         cx.books.hands.measure(cx.now);
+        // Requests that ran out leave their lane free for another victim in this same turn.
         self.give_up(cx.now);
+        // Lifelines of a node that has work would draw jobs away from nodes that have none.
         if need.idle == 0 {
             self.rest(cx);
         } else {
@@ -131,6 +138,7 @@ impl Thief {
         self.retry = None;
         self.pause = RETRY_FIRST;
         for lane in &mut self.lanes {
+            // The next time without work begins with requests again, not with lifelines.
             lane.failed = 0;
             lane.moored = false;
             for lifeline in lane.lifelines.drain(..) {
@@ -141,6 +149,8 @@ impl Thief {
     }
 
     fn hunt(&mut self, cx: &mut Context<'_>, trips: &Trips, need: Need) {
+        // A slow retry remains: lifelines may be lost, and the node that holds one may never have
+        // work.
         if self.retry.is_some_and(|retry| retry <= cx.now) {
             self.retry = None;
             self.pause = (self.pause * 2).min(RETRY_LAST);
@@ -148,10 +158,12 @@ impl Thief {
         }
         let mut rests = true;
         for lane in 0..self.lanes.len() {
+            // A lane has one request under way at a time: see [`StealPolicy`].
             if self.lanes[lane].asked.is_some() {
                 rests = false;
                 continue;
             }
+            // After a round in vain the lane goes over to lifelines: an idle pool must be silent.
             if self.lanes[lane].failed < self.policy.round(lane, cx.view)
                 && let Some(victim) = self.victim(cx, trips, lane)
             {
@@ -164,6 +176,7 @@ impl Thief {
         }
         if rests && self.retry.is_none() {
             self.crowd = cx.view.len();
+            // By chance, so that the nodes of an idle pool do not all ask at the same moment.
             let around = cx.rng.random_range(0.75..1.25);
             self.retry = Some(cx.now + self.pause.mul_f64(around));
         }
@@ -183,8 +196,11 @@ impl Thief {
         self.lanes[lane].moored = true;
         for (peer, others) in self.policy.lifelines(lane, cx.view, cx.rng) {
             let hang = |lifeline: &Ask| lifeline.peer == peer;
+            // A lifeline that still hangs there is enough: a second one would bring jobs twice.
             if !self.lanes[lane].lifelines.iter().any(hang) {
                 let most = self.most(cx, trips, peer, lane, need);
+                // A lifeline also brings jobs for those that hang on this node: a burst of work
+                // passes through it.
                 let most = most.max(others).min(MOST);
                 let lifeline = self.ask(cx, trips, peer, most, true);
                 self.lanes[lane].lifelines.push(lifeline);
@@ -195,12 +211,15 @@ impl Thief {
     fn try_once_more(&mut self, cx: &Context<'_>) {
         for (number, lane) in self.lanes.iter_mut().enumerate() {
             let round = self.policy.round(number, cx.view);
+            // A single further request in each lane: if it fails too, the lane rests again.
             lane.failed = lane.failed.min(round.saturating_sub(1));
         }
     }
 
     fn most(&self, cx: &Context<'_>, trips: &Trips, victim: Peer, lane: usize, need: Need) -> u32 {
         let share = self.policy.share(lane, cx.view);
+        // Of tiny jobs twice as many as fit in a round trip: the workers go on while the next
+        // request travels.
         let tiny = 2.0 * cover(&cx.books.hands, trips.to(cx.view, victim));
         let most = (need.idle + need.others).max(share).max(tiny as u32);
         most.min(MOST)
@@ -222,6 +241,7 @@ impl Thief {
             lifeline,
         };
         cx.actions.push_back(Action::Send(peer, steal));
+        // Longer over a long link; and the first request pays for the connection too.
         let patience = REQUEST_PATIENCE + REQUEST_ROUND_TRIPS * trips.to(cx.view, peer);
         Ask {
             peer,
@@ -231,9 +251,11 @@ impl Thief {
         }
     }
 
-    /// Asks for more before it is needed: if the jobs here will be done sooner than others come, or if somebody hangs on
-    /// this node in vain while it knows where there are more.
+    /// Asks for more before it is needed: if the jobs here will be done sooner than others come, or if somebody hangs
+    /// on this node in vain while it knows where there are more.
     fn fetch_ahead(&mut self, cx: &mut Context<'_>, trips: &Trips, need: Need) {
+        // Without a job under way the ordinary request asks already. Only a node that said that it
+        // has more is worth it.
         let giver = self.giver.filter(|_| need.running > 0);
         let Some((giver, round_trip)) = giver.filter(|_| self.ahead.is_none()) else {
             return;
@@ -241,6 +263,7 @@ impl Thief {
         let cover = cover(&cx.books.hands, round_trip);
         let soon_done = cover > 0.0 && f64::from(need.running) <= cover;
         let most = if soon_done { 2.0 * cover } else { 0.0 };
+        // Nodes that hang here in vain are served too, as this node knows where there is more.
         let most = (most as u32).max(need.others).min(MOST);
         if most > 0 {
             self.ahead = Some(self.ask(cx, trips, giver, most, false));
@@ -256,37 +279,49 @@ impl Thief {
             left,
             round_trip,
         } = reply;
+        // The answer to a request that was given up meanwhile finds no request, but its jobs are
+        // taken.
         let is_it = |ask: &Ask| ask.peer == from && ask.request == request;
         if self.ahead.take_if(|ask| is_it(ask)).is_some() && !found {
+            // The jobs that it had beside are gone by now.
             self.giver = None;
         }
         for lane in &mut self.lanes {
             let asked = lane.asked.take_if(|ask| is_it(ask)).is_some();
             let before = lane.lifelines.len();
+            // With an answer a request is over, lifelines too.
             lane.lifelines.retain(|lifeline| !is_it(lifeline));
             let hung = lane.lifelines.len() < before;
             if found {
+                // The lifeline that brought the jobs is used up: another is to be left when this
+                // node rests again.
                 lane.moored &= !hung;
                 lane.failed = 0;
+                // A node that has more is asked again, before chance decides.
                 if asked || (hung && left > 0) {
                     lane.giver = (left > 0).then_some((from, left));
                 }
             } else if asked {
+                // A round is made of ordinary requests: an empty answer to a lifeline is no
+                // failure.
                 lane.failed += 1;
                 lane.giver.take_if(|(giver, _)| *giver == from);
             }
         }
         if found {
             self.giver = (left > 0).then_some((from, round_trip));
+            // The pool has work again: the next rest begins with short pauses.
             self.pause = RETRY_FIRST;
             self.retry = None;
         }
     }
 
-    /// Requests that nobody will answer.
+    /// Gives up requests that will not be answered any more.
     pub(super) fn give_up(&mut self, now: Duration) {
         for lane in &mut self.lanes {
             if lane.asked.take_if(|ask| ask.until <= now).is_some() {
+                // A failure like an answer without jobs: otherwise a victim that stands still would
+                // block the lane for ever.
                 ran_out(Expiry::Request);
                 lane.failed += 1;
                 lane.giver = None;
@@ -305,12 +340,13 @@ impl Thief {
             }
             let before = lane.lifelines.len();
             lane.lifelines.retain(|lifeline| !lost(lifeline));
+            // A lifeline that was lost must be left anew, or no burst of work will wake this node.
             lane.moored &= lane.lifelines.len() == before;
         }
         self.ahead.take_if(|ask| lost(ask));
     }
 
-    /// The peer is gone.
+    /// Forgets a peer whose life is over.
     pub(super) fn life_ended(&mut self, peer: Peer) {
         self.lose(|ask| ask.peer == peer);
         for lane in &mut self.lanes {
@@ -324,7 +360,7 @@ impl Thief {
         self.lose(|ask| ask.peer == peer && ask.epoch.is_some_and(|asked| asked < epoch));
     }
 
-    /// A connection stands, so what waited for one went by it.
+    /// Notes the epoch of a new connection: the requests that waited for one went by it.
     pub(super) fn connected(&mut self, peer: Peer, epoch: u64) {
         self.forget_before(peer, epoch);
         let asked = self.lanes.iter_mut().flat_map(|lane| {
@@ -338,23 +374,24 @@ impl Thief {
         }
     }
 
-    /// Requests that wait for a connection to that peer wait in vain.
+    /// Gives up requests that wait for a connection to that peer: none can be made.
     pub(super) fn unreachable(&mut self, peer: Peer) {
         self.lose(|ask| ask.peer == peer && ask.epoch.is_none());
     }
 
-    /// A new node is in: if the pool has grown much, it is worth a try.
+    /// Asks once more when new nodes are in, if the pool has grown much.
     pub(super) fn joined(&mut self, cx: &Context<'_>) {
         if cx.view.len() >= 2 * self.crowd {
             self.crowd = cx.view.len();
             for lane in &mut self.lanes {
+                // Lifelines stand in a ring of all nodes, which has other neighbours now.
                 lane.moored = false;
             }
             self.try_once_more(cx);
         }
     }
 
-    /// No more.
+    /// Ends all requests: the node asks for no more work.
     pub(super) fn close(&mut self, cx: &mut Context<'_>) {
         self.rest(cx);
         self.ahead = None;

@@ -10,12 +10,15 @@ use super::{
 /// Round trips, as measured.
 #[derive(Default)]
 pub(super) struct Trips {
+    /// The round trip that was measured last, for each peer.
     peers: BTreeMap<Peer, Duration>,
     /// The shortest ones: load makes them longer, and nothing shorter.
     shortest: BTreeMap<Peer, Duration>,
+    /// The shortest round trip to any node of another site.
     nearest_far: Option<Duration>,
     /// Nodes of other sites to which a connection stands, in order.
     far: Vec<Peer>,
+    /// Whether the user was told of a suspicious site name.
     warned: bool,
 }
 
@@ -24,6 +27,7 @@ impl Trips {
         self.peers.insert(peer, round_trip);
         let shortest = self.shortest.entry(peer).or_insert(round_trip);
         *shortest = round_trip.min(*shortest);
+        // Load makes a round trip longer: only the shortest says how far away a node is.
         let round_trip = *shortest;
         let Some(identity) = cx.view.get(peer) else {
             return;
@@ -39,6 +43,7 @@ impl Trips {
             && round_trip > SUSPECT
             && round_trip > far.mul_f64(SUSPECT_SHARE)
         {
+            // Said once: a wrong name is wrong for every job that comes from there.
             self.warned = true;
             let text = format!(
                 "{} is said to stand at this site ({}), but is as far away ({round_trip:.1?}) as another site \
@@ -49,11 +54,12 @@ impl Trips {
         }
     }
 
-    /// To that peer and back.
+    /// The round trip to that peer: as measured, or else the usual one.
     pub(super) fn to(&self, view: &View, peer: Peer) -> Duration {
         let usual = if view.is_near(peer) {
             NEAR_ROUND_TRIP
         } else {
+            // The nearest other site that is known is a better guess than a number.
             self.nearest_far.unwrap_or(FAR_ROUND_TRIP)
         };
         self.peers.get(&peer).copied().unwrap_or(usual)
@@ -81,6 +87,7 @@ impl Trips {
 
     pub(super) fn life_ended(&mut self, peer: Peer) {
         self.peers.remove(&peer);
+        // But `nearest_far` stays: how far the other sites are does not depend on one node.
         self.shortest.remove(&peer);
         self.disconnected(peer);
     }

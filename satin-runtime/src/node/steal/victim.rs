@@ -1,4 +1,4 @@
-//! The victim's side: who asks, and who is served next.
+//! The victim's side: which nodes ask, and which is served next.
 
 use std::{cmp::Reverse, collections::VecDeque, time::Duration};
 
@@ -12,13 +12,16 @@ use super::{
 pub(crate) struct Asker {
     pub(crate) peer: Peer,
     pub(super) request: Request,
+    /// The number of jobs that are asked for, at most.
     pub(super) most: u32,
     pub(super) lifeline: bool,
+    /// Whether the asker stands at this site.
     pub(super) near: bool,
-    /// The connection it came on: with that, it goes.
+    /// The epoch of the connection it came on: with that, it goes.
     epoch: u64,
+    /// The round trip to the asker.
     pub(super) round_trip: Duration,
-    /// An ordinary request waits so long at most.
+    /// When an ordinary request is answered at the latest, once it has begun to wait.
     until: Option<Duration>,
 }
 
@@ -32,11 +35,14 @@ struct Taking {
 /// The side of a node that is asked for work.
 #[derive(Default)]
 pub(super) struct Victim {
+    /// The requests that wait to be served, in the order of arrival.
     askers: VecDeque<Asker>,
-    /// Lifelines that hang on until then, because what there was was not for them.
+    /// Lifelines that hang on until `parked_until`, because the jobs that were there were not for them.
     parked: Vec<Asker>,
     parked_until: Duration,
+    /// The question to the workers that is not answered yet.
     taking: Option<Taking>,
+    /// The number of the last question to the workers.
     takes: u64,
     /// The workers were asked and had too little: they will say when there is something.
     armed: bool,
@@ -51,6 +57,8 @@ impl Victim {
         round_trip: Duration,
     ) {
         let mut of_peer = self.askers.iter().filter(|asker| asker.peer == peer);
+        // A peer that leaves more requests than it needs, by mistake, must not fill the memory
+        // of this node.
         if let Some(oldest) = of_peer.next()
             && of_peer.count() + 1 >= ASKS_OF_A_PEER
         {
@@ -58,7 +66,8 @@ impl Victim {
             self.remove(peer, oldest);
             none(cx, peer, oldest);
         }
-        // Whatever the workers said when they were asked last, a request asks them anew.
+        // The last word of the workers may be old: an ordinary request asks them anew. A lifeline
+        // can wait for their word.
         self.armed &= lifeline;
         self.askers.push_back(Asker {
             peer,
@@ -78,8 +87,10 @@ impl Victim {
         self.parked.retain(|asker| !is_it(asker));
     }
 
-    /// The peer is gone.
+    /// Forgets a peer whose life is over.
     pub(super) fn life_ended(&mut self, peer: Peer) {
+        // Parked lifelines go back into the queue, so that one search finds all requests of the
+        // peer.
         self.unpark();
         self.askers.retain(|asker| asker.peer != peer);
     }
@@ -95,14 +106,16 @@ impl Victim {
         self.askers.extend(self.parked.drain(..));
     }
 
-    /// The workers may have something to give: they can be asked again.
+    /// Notes that the workers may have something to give: they can be asked again.
     pub(super) fn look_again(&mut self) {
         self.armed = false;
     }
 
-    /// Does anybody wait? `None` while that is being found out.
+    /// Is any asker waiting? `None` while that is being found out.
     pub(super) fn is_asked(&self) -> Option<bool> {
         let any = !self.askers.is_empty() || !self.parked.is_empty();
+        // The asker that is being served is in no queue: it may be satisfied in a moment, or wait
+        // again.
         self.taking.is_none().then_some(any)
     }
 
@@ -118,22 +131,31 @@ impl Victim {
         until.chain(parked).min()
     }
 
-    /// Serves the next who asks, if there may be something. So many hosted jobs wait for a worker.
+    /// Serves the next asker, if there may be something. `backlog` is the number of hosted jobs that wait for
+    /// a worker.
     pub(super) fn serve(&mut self, cx: &mut Context<'_>, spare: Spare, backlog: u32) {
         if self.parked_until <= cx.now && !self.parked.is_empty() {
             self.armed = false;
             self.unpark();
         }
+        // The workers are asked one question at a time: the answer says what is left for the next
+        // asker.
         if self.taking.is_some() || self.askers.is_empty() {
             return;
         }
+        // Workers here are idle themselves, or have said that they have nothing: they are not asked
+        // again.
         if spare == Spare::Nothing || self.armed {
             let now = cx.now;
             let armed = self.armed && spare != Spare::Nothing;
             self.askers.retain_mut(|asker| {
+                // A lifeline waits for work, however long that takes.
                 if asker.lifeline {
                     return true;
                 }
+                // Busy workers may be about to publish something: an ordinary request waits a
+                // moment for that. If workers are idle there will be nothing, and the thief is told
+                // at once.
                 if armed {
                     let until = *asker.until.get_or_insert(now + patience(asker));
                     if now < until {
@@ -145,9 +167,10 @@ impl Victim {
             });
             return;
         }
-        // The own site first: what is given there is soon done, and soon back. Who waits for an answer before who does not.
-        // Of lifelines first that which passes most on; but of what was given to us to pass on, nobody gets more than there
-        // is: it would go round, away from those who hang on us.
+        // The own site first: jobs that are given there are soon done, and soon back. Ordinary
+        // requests before lifelines, as their senders wait. Of lifelines first the one that passes
+        // most on; but of jobs that were given to this node to pass on, no asker gets more
+        // than there is: the jobs would go round, away from the nodes that hang on this one.
         let order = |(_, asker): &(usize, &Asker)| {
             let too_much = backlog > 0 && asker.most > backlog;
             let more_first = Reverse(if asker.lifeline { asker.most } else { 0 });
@@ -159,6 +182,7 @@ impl Victim {
         let next = next.expect("somebody asks");
         self.takes += 1;
         let most = match spare {
+            // Hosted jobs that the own workers will need stay here.
             Spare::Surplus(surplus) => next.most.min(surplus),
             _ => next.most,
         };
@@ -171,7 +195,7 @@ impl Victim {
         });
     }
 
-    /// For whom that was taken, if it was found.
+    /// Returns the asker for which the jobs were taken; `None` if that question is not under way.
     pub(super) fn took(&mut self, request: u64, found: usize) -> Option<Asker> {
         let taking = self.taking.take_if(|taking| taking.request == request)?;
         // Then, and only then, the workers will say when there is more.
@@ -181,6 +205,8 @@ impl Victim {
 
     /// Passes over an asker that the jobs were not for: it is told so, or hangs on for a while.
     pub(super) fn pass_over(&mut self, cx: &mut Context<'_>, asker: Asker, wait: Duration) {
+        // Put back into the queue at once, it would be served with the same job again in this very
+        // turn.
         if asker.lifeline {
             self.parked_until = cx.now + wait;
             self.parked.push(asker);
@@ -191,11 +217,13 @@ impl Victim {
 
     /// Puts an asker back for which there was nothing.
     pub(super) fn wait(&mut self, asker: Asker) {
+        // In front: it was first, and has not been served.
         self.askers.push_front(asker);
     }
 
     /// Tells all askers that there is nothing.
     pub(super) fn close(&mut self, cx: &mut Context<'_>) {
+        // Lifelines too: their owners are to leave them with somebody else.
         self.unpark();
         for asker in self.askers.drain(..) {
             none(cx, asker.peer, asker.request);
@@ -207,6 +235,8 @@ fn patience(asker: &Asker) -> Duration {
     if asker.near {
         PATIENCE
     } else {
+        // A thief from afar has a long way back: a little more waiting may save it a second
+        // journey.
         PATIENCE + asker.round_trip.mul_f64(FAR_PATIENCE)
     }
 }

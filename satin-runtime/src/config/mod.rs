@@ -1,6 +1,11 @@
 //! Where settings come from. Lowest first: defaults, `satin.toml` in the working directory, `SATIN_*` in the
 //! environment, then what the program says.
 
+#[cfg(feature = "clap")]
+mod args;
+mod form;
+mod table;
+
 use std::{
     collections::BTreeMap,
     fmt, fs,
@@ -13,68 +18,11 @@ use std::{
 use serde::Deserialize;
 use tracing_subscriber::EnvFilter;
 
-/// Settings; what is `None` is left to the next lower source.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Config {
-    /// Workers. Too many compete for the cores, too few leave some idle. Default: the cores that this process may use.
-    pub threads: Option<usize>,
-    /// Stack of a worker in MiB, reserved and committed as it is used. Too small, and deep recursion ends in a panic
-    /// that says so; too large, and the address space of a small machine runs out. Default: 256.
-    pub stack: Option<usize>,
-    /// Print the table of figures at the end. Default: no.
-    pub stats: Option<bool>,
-    /// The `tracing` filter of the log on stderr. Default: `warn`.
-    pub log: Option<String>,
-    /// Where to find the pool: `HOST:PORT[,HOST:PORT..]`, `dns:NAME:PORT`, `file:PATH` or `slurm`. Default: nowhere.
-    pub join: Option<String>,
-    /// The address to listen on, `IP:PORT`. With this and nowhere to find a pool the node founds one. Default: no
-    /// network, or with `join` any port of the address from which this machine reaches the pool; the loopback interface's where
-    /// nobody is to be reached yet.
-    pub listen: Option<String>,
-    /// The address that others are told. Default: the one that the node listens on. Needed behind a translator of
-    /// addresses.
-    pub advertise: Option<String>,
-    /// The site: nodes of one site have fast links between them. Where it is wrong, work travels far that could stay
-    /// near. Default: `default`.
-    pub site: Option<String>,
-    /// The credential file, the same for all nodes. No pool without one; `satin keygen` writes it.
-    pub credential: Option<PathBuf>,
-    /// The pool's name; nodes of another are refused. Default: the program's name.
-    pub pool: Option<String>,
-    /// The master starts its first root job when so many nodes are in. Too many, and it waits for ever. Default: 1.
-    pub nodes: Option<u32>,
-    /// Whom an idle node asks for work: `crs`, `rs` or `mw`. Default: `crs`.
-    pub steal: Option<String>,
-    /// What people call this node. Default: host name and process number.
-    pub name: Option<String>,
-    /// Append what happens to this file, a JSON object per line. Default: nothing is written.
-    pub events: Option<PathBuf>,
-    /// So long a node that is asked to leave may take to finish what it can and to hand over the rest; in the file a
-    /// number of seconds. Too short, and work is given up that was nearly done; longer than what a system waits before it
-    /// kills, and nothing is handed over. Default: 20 s.
-    #[serde(default, deserialize_with = "in_seconds")]
-    pub grace: Option<Duration>,
-    /// What is done with jobs whose origin is gone: `running` (they run on), `finished` (only their finished children
-    /// are kept) or `naive` (nothing is kept); the last two to compare with. Default: `running`.
-    pub repair: Option<String>,
-    /// Nodes that one job may take down before it is given up with a panic. Default: 3.
-    pub max_crashes: Option<u32>,
-    /// So long the part of a broken pool that is without the master waits before it elects its own; in the file a
-    /// number of seconds. Too short, and a short break of the network makes two pools; too long, and the loss of the
-    /// master's site is made good late. Default: 30 s.
-    #[serde(default, deserialize_with = "in_seconds")]
-    pub partition_wait: Option<Duration>,
-    /// The node leaves when this is there: `file:PATH`, once the file exists, or `http://..`, once that answers with
-    /// status 200. Default: never.
-    pub drain_when: Option<String>,
-    /// Where each value came from, so that an error can name it. What is not in there the program has set.
-    #[doc(hidden)]
-    #[serde(skip)]
-    pub sources: SettingSources,
-}
+#[cfg(feature = "clap")]
+pub use args::Args;
+pub use form::Form;
 
-/// Who gave a setting its value.
+/// The source of a setting's value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum SettingSource {
     /// A flag, of the program or of `satin node`.
@@ -84,11 +32,11 @@ pub enum SettingSource {
     Program,
     /// A variable of the environment.
     Variable,
-    /// `satin.toml`.
+    /// The file `satin.toml`.
     File,
 }
 
-/// Where the values of settings came from, by their keys; those that are not in here the program has set in its code.
+/// The sources of settings' values, by their keys; a setting without an entry has been set by the program in its code.
 #[doc(hidden)]
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SettingSources(BTreeMap<&'static str, SettingSource>);
@@ -105,14 +53,14 @@ impl SettingSources {
 /// A setting, as the one who has set it calls it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Setting {
-    /// As in `satin.toml`.
+    /// The key, as in `satin.toml`.
     pub key: &'static str,
-    /// Who gave it its value.
+    /// The source of the value.
     pub source: SettingSource,
 }
 
 impl Setting {
-    /// What it is called in the environment.
+    /// The name of the variable in the environment.
     fn variable(self) -> String {
         format!("SATIN_{}", self.key.to_uppercase())
     }
@@ -145,14 +93,37 @@ impl fmt::Display for Setting {
     }
 }
 
-/// What is to be done for every setting is written once, here.
-macro_rules! settings {
-    ($($key:ident),* $(,)?) => {
-        /// The keys of all settings.
-        const KEYS: &[&str] = &[$(stringify!($key)),*];
+macro_rules! config {
+    ($(
+        $(#[$doc:meta])*
+        $key:ident: $form:ident, $variable:literal, $value:literal, $help:literal, $default:literal, $expected:literal;
+    )*) => {
+        /// Settings; a setting that is `None` is left to the next lower source.
+        #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+        #[serde(deny_unknown_fields)]
+        pub struct Config {
+            $(
+                $(#[$doc])*
+                #[serde(default, deserialize_with = "form::in_file")]
+                pub $key: Option<$form>,
+            )*
+            /// Sources of the values, so that an error can name them. A value without a source was set by the program.
+            #[doc(hidden)]
+            #[serde(skip)]
+            pub sources: SettingSources,
+        }
+
+        /// All settings, in the order of the README.
+        pub const SETTINGS: &[Row] = &[$(Row {
+            key: stringify!($key),
+            variable: $variable,
+            takes_value: <$form as Form>::ARGUMENTS > 0,
+            help: $help,
+            default: $default,
+        }),*];
 
         impl Config {
-            /// These settings, and where they say nothing those of `lower`.
+            /// The settings here, and where they have no value those of `lower`.
             #[must_use]
             pub fn or(mut self, lower: Config) -> Config {
                 $(if self.$key.is_none() {
@@ -175,13 +146,68 @@ macro_rules! settings {
                 })*
                 self
             }
+
+            /// The settings that are set, as variables of the environment: names and values.
+            #[must_use]
+            pub fn variables(&self) -> Vec<(&'static str, String)> {
+                let all = [$((
+                    $variable,
+                    self.$key.as_ref().map(Form::write),
+                )),*];
+                let set = all.into_iter().filter_map(|(name, value)| Some((name, value?)));
+                set.collect()
+            }
+
+            fn from_variables(
+                get: impl Fn(&'static str) -> Option<String>,
+            ) -> Result<Config, ConfigError> {
+                let flags = get(FLAGS).unwrap_or_default();
+                let source = |key: &str| match flags.split(',').any(|flag| flag == key) {
+                    true => SettingSource::Flag,
+                    false => SettingSource::Variable,
+                };
+                let setting = |key| Setting { key, source: source(key) };
+                let config = Config {
+                    $($key: read(setting(stringify!($key)), get($variable), $expected)?,)*
+                    sources: SettingSources::default(),
+                };
+                Ok(config.given_by(source))
+            }
         }
     };
 }
 
-settings! {
-    threads, stack, stats, log, join, listen, advertise, site, credential, pool, nodes, steal, name, events, grace, repair,
-    max_crashes, partition_wait, drain_when,
+crate::settings!(config);
+
+/// A row of the table of settings, for those who show it.
+#[derive(Clone, Copy, Debug)]
+pub struct Row {
+    /// The key in `satin.toml`; with hyphens, the flag.
+    pub key: &'static str,
+    /// The variable of the environment.
+    pub variable: &'static str,
+    /// Whether the flag has a value.
+    pub takes_value: bool,
+    /// The help of the setting, in Markdown.
+    pub help: &'static str,
+    /// The value of a setting that is not set, in words, in Markdown.
+    pub default: &'static str,
+}
+
+fn read<F: Form>(
+    setting: Setting,
+    value: Option<String>,
+    expected: &'static str,
+) -> Result<Option<F>, ConfigError> {
+    let Some(value) = value else { return Ok(None) };
+    match F::read(&value) {
+        Some(read) => Ok(Some(read)),
+        None => Err(ConfigError::Value {
+            setting,
+            value,
+            expected,
+        }),
+    }
 }
 
 /// The variable by which `satin node` tells which settings were flags of its own: their keys, with commas between. Errors
@@ -204,26 +230,24 @@ const OF_TESTS: [&str; 4] = ["SATIN_TEST_", "SATIN_CHAOS", "SATIN_STRESS_", "SAT
 
 /// The flags that programs and `satin node` have for settings; true for those with a value.
 pub(crate) fn flags() -> impl Iterator<Item = (String, bool)> {
-    KEYS.iter().map(|key| {
-        let source = SettingSource::Flag;
-        (Setting { key, source }.flag(), *key != "stats")
+    SETTINGS.iter().map(|row| {
+        let (key, source) = (row.key, SettingSource::Flag);
+        (Setting { key, source }.flag(), row.takes_value)
     })
 }
 
-/// What is wrong with the name of a variable that begins with `SATIN_`, if anything is.
+/// The objection to the name of a variable that begins with `SATIN_`, if there is any.
 fn objection(variable: &str) -> Option<String> {
     let rest = variable.strip_prefix("SATIN_")?;
-    let settings = KEYS
-        .iter()
-        .map(|key| format!("SATIN_{}", key.to_uppercase()));
-    let known: Vec<String> = settings.chain(NO_SETTINGS.map(String::from)).collect();
+    let settings = SETTINGS.iter().map(|row| row.variable);
+    let known: Vec<&str> = settings.chain(NO_SETTINGS).collect();
     let is_test = OF_TESTS.iter().any(|test| variable.starts_with(test));
-    if is_test || known.iter().any(|name| name == variable) {
+    if is_test || known.contains(&variable) {
         return None;
     }
     // The common beginning says nothing about likeness.
     let likeness =
-        |name: &String| strsim::jaro_winkler(&rest.to_uppercase(), &name["SATIN_".len()..]);
+        |name: &&str| strsim::jaro_winkler(&rest.to_uppercase(), &name["SATIN_".len()..]);
     let nearest = known
         .iter()
         .max_by(|a, b| likeness(a).total_cmp(&likeness(b)));
@@ -239,56 +263,6 @@ fn objection(variable: &str) -> Option<String> {
 /// A name that is less like a known one is not taken for it.
 const LIKE: f64 = 0.8;
 
-/// A number of seconds, with or without a fraction.
-fn seconds(text: &str) -> Option<Duration> {
-    Duration::try_from_secs_f64(text.parse().ok()?).ok()
-}
-
-fn in_seconds<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Option<Duration>, D::Error> {
-    let number = Option::<f64>::deserialize(from)?;
-    let seconds = number.map(Duration::try_from_secs_f64).transpose();
-    seconds.map_err(serde::de::Error::custom)
-}
-
-/// The settings of the network as they were written, whoever wrote them. Each field is one variable of the
-/// environment.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Words {
-    /// `SATIN_JOIN`
-    pub join: Option<String>,
-    /// `SATIN_LISTEN`
-    pub listen: Option<String>,
-    /// `SATIN_ADVERTISE`
-    pub advertise: Option<String>,
-    /// `SATIN_SITE`
-    pub site: Option<String>,
-    /// `SATIN_CREDENTIAL`
-    pub credential: Option<PathBuf>,
-    /// `SATIN_POOL`
-    pub pool: Option<String>,
-    /// `SATIN_NODES`
-    pub nodes: Option<u32>,
-    /// `SATIN_STEAL`
-    pub steal: Option<String>,
-    /// `SATIN_NAME`
-    pub name: Option<String>,
-    /// `SATIN_EVENTS`
-    pub events: Option<PathBuf>,
-    /// `SATIN_GRACE`
-    pub grace: Option<Duration>,
-    /// `SATIN_REPAIR`
-    pub repair: Option<String>,
-    /// `SATIN_MAX_CRASHES`
-    pub max_crashes: Option<u32>,
-    /// `SATIN_PARTITION_WAIT`
-    pub partition_wait: Option<Duration>,
-    /// `SATIN_DRAIN_WHEN`
-    pub drain_when: Option<String>,
-    /// Who set each of them.
-    #[doc(hidden)]
-    pub sources: SettingSources,
-}
-
 /// A setting that makes no sense. Nothing has been started.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
@@ -301,11 +275,11 @@ pub enum ConfigError {
     /// A value of the wrong form.
     #[error("{}: expected {expected}", setting.with(value))]
     Value {
-        /// Which.
+        /// The setting with the wrong value.
         setting: Setting,
-        /// What it is set to.
+        /// The value that it was set to.
         value: String,
-        /// What it may be.
+        /// The values that are allowed.
         expected: &'static str,
     },
 }
@@ -315,8 +289,8 @@ pub(crate) struct Resolved {
     pub(crate) threads: u32,
     pub(crate) stack_mib: usize,
     pub(crate) stats: bool,
-    /// For the network, which checks them.
-    pub(crate) words: Words,
+    /// All settings, for the network, which checks its own.
+    pub(crate) config: Config,
 }
 
 const DEFAULT_STACK_MIB: usize = 256;
@@ -327,7 +301,7 @@ impl Default for Resolved {
             threads: 1,
             stack_mib: DEFAULT_STACK_MIB,
             stats: false,
-            words: Words::default(),
+            config: Config::default(),
         }
     }
 }
@@ -338,7 +312,7 @@ const MOST_THREADS: usize = 1 << 16;
 const STACK_MIB: std::ops::RangeInclusive<usize> = 1..=65_536;
 
 impl Config {
-    /// `satin.toml` and the environment.
+    /// The settings in `satin.toml` and the environment.
     ///
     /// # Errors
     /// If either says something that makes no sense.
@@ -370,94 +344,6 @@ impl Config {
         }
     }
 
-    fn from_variables(get: impl Fn(&'static str) -> Option<String>) -> Result<Config, ConfigError> {
-        fn parse<T>(
-            setting: Setting,
-            value: Option<String>,
-            expected: &'static str,
-            parse: impl Fn(&str) -> Option<T>,
-        ) -> Result<Option<T>, ConfigError> {
-            let Some(value) = value else { return Ok(None) };
-            match parse(value.trim()) {
-                Some(parsed) => Ok(Some(parsed)),
-                None => Err(ConfigError::Value {
-                    setting,
-                    value,
-                    expected,
-                }),
-            }
-        }
-        let flags = get(FLAGS).unwrap_or_default();
-        let source = |key: &str| match flags.split(',').any(|flag| flag == key) {
-            true => SettingSource::Flag,
-            false => SettingSource::Variable,
-        };
-        let setting = |key| Setting {
-            key,
-            source: source(key),
-        };
-        let number = |text: &str| text.parse().ok();
-        let number_of = |text: &str| text.parse().ok().filter(|number: &u32| *number > 0);
-        let switch = |text: &str| match text {
-            "1" | "true" | "on" | "yes" => Some(true),
-            "" | "0" | "false" | "off" | "no" => Some(false),
-            _ => None,
-        };
-        let config = Config {
-            threads: parse(
-                setting("threads"),
-                get("SATIN_THREADS"),
-                "a number of workers, 1 or more",
-                number,
-            )?,
-            stack: parse(
-                setting("stack"),
-                get("SATIN_STACK"),
-                "a number of MiB, 1 or more",
-                number,
-            )?,
-            stats: parse(setting("stats"), get("SATIN_STATS"), "1 or 0", switch)?,
-            log: get("SATIN_LOG"),
-            join: get("SATIN_JOIN"),
-            listen: get("SATIN_LISTEN"),
-            advertise: get("SATIN_ADVERTISE"),
-            site: get("SATIN_SITE"),
-            credential: get("SATIN_CREDENTIAL").map(PathBuf::from),
-            pool: get("SATIN_POOL"),
-            nodes: parse(
-                setting("nodes"),
-                get("SATIN_NODES"),
-                "a number of nodes, 1 or more",
-                number_of,
-            )?,
-            steal: get("SATIN_STEAL"),
-            name: get("SATIN_NAME"),
-            events: get("SATIN_EVENTS").map(PathBuf::from),
-            grace: parse(
-                setting("grace"),
-                get("SATIN_GRACE"),
-                "a number of seconds",
-                seconds,
-            )?,
-            repair: get("SATIN_REPAIR"),
-            max_crashes: parse(
-                setting("max_crashes"),
-                get("SATIN_MAX_CRASHES"),
-                "a number of nodes, 1 or more",
-                number_of,
-            )?,
-            partition_wait: parse(
-                setting("partition_wait"),
-                get(MARK),
-                "a number of seconds",
-                seconds,
-            )?,
-            drain_when: get("SATIN_DRAIN_WHEN"),
-            sources: SettingSources::default(),
-        };
-        Ok(config.given_by(source))
-    }
-
     pub(crate) fn resolve(self) -> Result<Resolved, ConfigError> {
         let threads = self
             .threads
@@ -482,24 +368,7 @@ impl Config {
             threads: threads as u32,
             stack_mib,
             stats: self.stats.unwrap_or(false),
-            words: Words {
-                join: self.join,
-                listen: self.listen,
-                advertise: self.advertise,
-                site: self.site,
-                credential: self.credential,
-                pool: self.pool,
-                nodes: self.nodes,
-                steal: self.steal,
-                name: self.name,
-                events: self.events,
-                grace: self.grace,
-                repair: self.repair,
-                max_crashes: self.max_crashes,
-                partition_wait: self.partition_wait,
-                drain_when: self.drain_when,
-                sources: self.sources,
-            },
+            config: self,
         })
     }
 
@@ -549,64 +418,52 @@ mod tests {
         assert_eq!((both.threads, both.stack), (Some(5), Some(64)));
     }
 
+    /// A value that is of every form, in each source.
     #[test]
-    fn every_setting_has_a_variable_and_a_key() {
-        let network = [
-            ("JOIN", "a:1"),
-            ("LISTEN", "127.0.0.1:0"),
-            ("ADVERTISE", "192.0.2.7:7"),
-            ("SITE", "delft"),
-            ("CREDENTIAL", "pool.pem"),
-            ("POOL", "p"),
-            ("NODES", "3"),
-            ("STEAL", "rs"),
-            ("NAME", "n"),
-            ("EVENTS", "e.jsonl"),
-            ("GRACE", "7"),
-            ("REPAIR", "naive"),
-            ("MAX_CRASHES", "5"),
-            ("PARTITION_WAIT", "9"),
-            ("DRAIN_WHEN", "file:/gone"),
-            ("LOG", "info"),
-            ("THREADS", "2"),
-            ("STACK", "8"),
-            ("STATS", "1"),
-        ];
-        let environment = Config::from_variables(|name| {
-            // Where flags come from is no setting.
-            if name == FLAGS {
-                return None;
-            }
-            let key = name.strip_prefix("SATIN_").expect("a prefix");
-            let set = network.iter().find(|(of, _)| *of == key);
-            Some(set.expect("a setting that is tested").1.into())
-        })
-        .expect("valid");
-        let file: String = network
+    fn every_setting_has_a_variable_a_key_and_a_flag() {
+        let environment = Config::from_variables(|name| (name != FLAGS).then(|| "1".into()));
+        let environment = environment.expect("valid");
+        let all: Vec<(&str, String)> = SETTINGS
             .iter()
-            .map(|(key, value)| match *value {
-                "1" => format!("{} = true\n", key.to_lowercase()),
-                number if number.parse::<u32>().is_ok() => {
-                    format!("{} = {number}\n", key.to_lowercase())
-                }
-                text => format!("{} = {text:?}\n", key.to_lowercase()),
+            .map(|row| (row.variable, "1".into()))
+            .collect();
+        assert_eq!(environment.variables(), all);
+        let in_file = |row: &Row| {
+            let forms = ["1", "\"1\"", "true"].map(|value| format!("{} = {value}\n", row.key));
+            let valid = |line: &String| toml::from_str::<Config>(line).is_ok();
+            forms.into_iter().find(valid).expect("a form fits")
+        };
+        let file: String = SETTINGS.iter().map(in_file).collect();
+        let file: Config = toml::from_str(&file).expect("valid");
+        let given = file.clone().given_by(|_| SettingSource::Variable);
+        assert_eq!(given, environment);
+        assert_eq!(Config::default().or(file.clone()), file);
+        for row in SETTINGS {
+            assert_eq!(row.variable, format!("SATIN_{}", row.key.to_uppercase()));
+        }
+    }
+
+    #[test]
+    fn the_readme_has_the_table_of_settings() {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../README.md");
+        let readme = fs::read_to_string(path).expect("the README");
+        let rows: Vec<&str> = (readme.lines())
+            .filter(|line| line.starts_with("| `SATIN_"))
+            .collect();
+        let table: Vec<String> = SETTINGS
+            .iter()
+            .map(|row| {
+                let flag = Setting {
+                    key: row.key,
+                    source: SettingSource::Flag,
+                };
+                format!(
+                    "| `{}` | `{}` | `{flag}` | {} | {} |",
+                    row.variable, row.key, row.help, row.default
+                )
             })
             .collect();
-        let file: Config = toml::from_str(&file).expect("valid");
-        assert_eq!(
-            file.clone().given_by(|_| SettingSource::Variable),
-            environment
-        );
-        assert_eq!(network.len(), KEYS.len());
-        assert_eq!(Config::default().or(file.clone()), file);
-        let words = file.resolve().expect("valid").words;
-        assert_eq!(words.join.as_deref(), Some("a:1"));
-        assert_eq!(
-            (words.nodes, words.events),
-            (Some(3), Some("e.jsonl".into()))
-        );
-        assert_eq!(words.grace, Some(Duration::from_secs(7)));
-        assert_eq!(words.drain_when.as_deref(), Some("file:/gone"));
+        assert_eq!(rows.join("\n"), table.join("\n"));
     }
 
     #[test]
@@ -637,9 +494,9 @@ mod tests {
             assert_eq!(said(by(source)), format!("{name}{rest}"));
         }
         // `satin node` hands its flags over as variables.
-        let flag = variables(&[("SATIN_MAX_CRASHES", "0"), (FLAGS, "join,max_crashes")]);
+        let flag = variables(&[("SATIN_MAX_CRASHES", "many"), (FLAGS, "join,max_crashes")]);
         let said = flag.expect_err("none").to_string();
-        assert!(said.starts_with("--max-crashes 0: expected"), "{said}");
+        assert!(said.starts_with("--max-crashes many: expected"), "{said}");
         // The one that counts is named, not the one below it.
         let file = Config {
             threads: Some(0),
@@ -678,7 +535,7 @@ mod tests {
         ] {
             assert_eq!(objection(known), None);
         }
-        assert!(KEYS.contains(&&*MARK["SATIN_".len()..].to_lowercase()));
+        assert!(SETTINGS.iter().any(|row| row.variable == MARK));
     }
 
     #[test]
@@ -702,10 +559,9 @@ mod tests {
             "SATIN_THREADS=\"many\": expected a number of workers, 1 or more"
         );
         assert!(variables(&[("SATIN_STATS", "perhaps")]).is_err());
-        assert!(variables(&[("SATIN_NODES", "0")]).is_err());
         assert!(variables(&[("SATIN_GRACE", "-1")]).is_err());
         assert!(variables(&[("SATIN_GRACE", "20s")]).is_err());
-        assert!(variables(&[("SATIN_MAX_CRASHES", "0")]).is_err());
+        assert!(variables(&[("SATIN_MAX_CRASHES", "-1")]).is_err());
         assert!(toml::from_str::<Config>("grace = -1").is_err());
         assert!(toml::from_str::<Config>("thraeds = 3").is_err());
         assert!(

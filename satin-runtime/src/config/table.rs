@@ -1,0 +1,108 @@
+//! The table of all settings: a new setting is a row here, and its use.
+
+/// Calls the macro `$then` with a row for each setting: documentation, key in `satin.toml`, form, variable of the environment,
+/// name of the flag's value, help, default in words, and what the value may be. From these rows come [`Config`](crate::config::Config)
+/// and all that reads it, `satin::Args` with its `--help`, the methods of `satin::Builder`, and, held by a test, the table in the
+/// README.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! settings {
+    ($then:ident) => {
+        $then! {
+            /// Worker threads. Too many compete for the cores, too few leave some idle. Default: the cores that this process may
+            /// use.
+            threads: usize, "SATIN_THREADS", "N",
+                "Worker threads",
+                "the cores that this process may use", "a number of workers, 1 or more";
+            /// Addresses at which to find the pool: `HOST:PORT[,HOST:PORT..]`, `dns:NAME:PORT`, `file:PATH` or `slurm`. Default:
+            /// none.
+            join: String, "SATIN_JOIN", "WHERE",
+                "Where to find the pool: `HOST:PORT[,HOST:PORT..]`, `dns:NAME:PORT` (every address the name has), `file:PATH` \
+                 (members append themselves) or `slurm`",
+                "this process alone", "HOST:PORT[,HOST:PORT..], dns:NAME:PORT, file:PATH or slurm";
+            /// The address to listen on, `IP:PORT`. With an address and nowhere to find a pool the node founds one. Default: no
+            /// network, or with `join` any port of the address from which this machine reaches the pool; the loopback
+            /// interface's where no other node has been reached yet.
+            listen: String, "SATIN_LISTEN", "IP:PORT",
+                "Address to listen on; with it and nowhere to join, the node founds a pool",
+                "any port of the address from which this machine reaches the pool", "IP:PORT";
+            /// The address that other nodes are told. Default: the one that the node listens on. Needed behind a translator of
+            /// addresses.
+            advertise: String, "SATIN_ADVERTISE", "IP:PORT",
+                "Address that other nodes are told",
+                "the listening one; where that is `0.0.0.0` or `[::]`, the one that leads to the pool, or that of the default route",
+                "IP:PORT";
+            /// The site: nodes of one site have fast links between them. Where it is wrong, work travels far that could stay
+            /// near. Default: `default`.
+            site: String, "SATIN_SITE", "NAME",
+                "Name of the site: nodes of one site have fast links between them",
+                "`default`", "a name";
+            /// The credential file, the same for all nodes. No pool without one; `satin keygen` writes it.
+            credential: PathBuf, "SATIN_CREDENTIAL", "FILE",
+                "Credential file of the pool, as `satin keygen` writes it",
+                "none; a pool needs one", "the path of a file";
+            /// The pool's name; nodes of another are refused. Default: the program's name.
+            pool: String, "SATIN_POOL", "NAME",
+                "Name of the pool; nodes of another are refused",
+                "the program's name", "a name";
+            /// Number of nodes at which the master starts its first root job. Too many, and it waits for ever. Default: 1.
+            nodes: u32, "SATIN_NODES", "N",
+                "Number of nodes at which the first root job starts",
+                "1", "a number of nodes, 1 or more";
+            /// Steal policy, which says whom an idle node asks for work: `crs`, `rs` or `mw`. Default: `crs`.
+            steal: String, "SATIN_STEAL", "POLICY",
+                "Whom an idle node asks for work: `crs` (its own site, and beside that one request to another site), `rs` (any \
+                 node) or `mw` (the master only)",
+                "`crs`", "crs, rs or mw";
+            /// The name that people call this node. Default: host name and process number.
+            name: String, "SATIN_NAME", "NAME",
+                "Name of this node",
+                "host name and process number", "a name";
+            /// Time that a node which is asked to leave may take to finish what it can and to hand over the rest; in the
+            /// file a number of seconds. Too short, and work is given up that was nearly done; longer than what a system
+            /// waits before it kills, and nothing is handed over. Default: 20 s.
+            grace: Duration, "SATIN_GRACE", "SECONDS",
+                "Seconds that a node may take to leave when it is asked to",
+                "20", "a number of seconds";
+            /// Notice at which the node leaves: `file:PATH`, once the file exists, or `http://..`, once that answers with status
+            /// 200. Default: never.
+            drain_when: String, "SATIN_DRAIN_WHEN", "WHAT",
+                "Notice at which the node leaves: `file:PATH`, once it exists (looked for each second), or `http://HOST/..`, once \
+                 it answers with status 200 (asked every 5 s; no https)",
+                "never", "file:PATH or http://HOST[:PORT]/PATH";
+            /// Treatment of jobs whose origin is gone: `running` (they run on), `finished` (only their finished children are
+            /// kept) or `naive` (nothing is kept); the last two to compare with. Default: `running`.
+            repair: String, "SATIN_REPAIR", "MODE",
+                "What is done with jobs whose origin is gone: `running` (they run on), `finished` (only their finished children \
+                 are kept) or `naive` (nothing is kept); the last two to compare with",
+                "`running`", "running, finished or naive";
+            /// Nodes that one job may take down before it is given up with a panic. Default: 3.
+            max_crashes: u32, "SATIN_MAX_CRASHES", "N",
+                "Number of nodes that one job may take down before it is given up with a panic",
+                "3", "a number of nodes, 1 or more";
+            /// Time that the part of a broken pool that is without the master waits before it elects its own; in the file a
+            /// number of seconds. Too short, and a short break of the network makes two pools; too long, and the loss of the
+            /// master's site is made good late. Default: 30 s.
+            partition_wait: Duration, "SATIN_PARTITION_WAIT", "SECONDS",
+                "Seconds before the part of a broken pool that is without the master elects its own",
+                "30", "a number of seconds";
+            /// File to which the node appends what happens, a JSON object per line. Default: nothing is written.
+            events: PathBuf, "SATIN_EVENTS", "FILE",
+                "File to which the node appends what happens, as JSON Lines",
+                "none", "the path of a file";
+            /// Stack of a worker in MiB, reserved and committed as it is used. Too small, and deep recursion ends in a
+            /// panic that says so; too large, and the address space of a small machine runs out. Default: 256.
+            stack: usize, "SATIN_STACK", "MIB",
+                "Stack of each worker in MiB, reserved, committed as it is used",
+                "256", "a number of MiB, 1 or more";
+            /// Print the table of figures at the end. Default: no.
+            stats: bool, "SATIN_STATS", "SWITCH",
+                "Print what each worker did at the end",
+                "no", "1 or 0";
+            /// The `tracing` filter of the log on stderr. Default: `warn`.
+            log: String, "SATIN_LOG", "FILTER",
+                "`tracing` filter of the log on stderr, such as `info` or `satin_runtime=debug`",
+                "`warn`", "a tracing filter such as `info` or `satin=debug`";
+        }
+    };
+}
