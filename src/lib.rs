@@ -16,8 +16,8 @@
 //! assert_eq!(fib(20), 6765);
 //! ```
 //!
-//! Calling a spawnable function from ordinary code runs it on the pool and waits for the result. With nothing
-//! configured that is all cores of this machine. [`macro@spawnable`] says where a spawned call may stand, what it may
+//! Calling a spawnable function from ordinary code runs it on the pool and waits for the result. Without settings the
+//! pool is all cores of this machine. [`macro@spawnable`] tells where a spawned call may stand, which arguments it may
 //! take, and what is refused; the README has the rest.
 //!
 //! * A program: [`macro@main`], or [`run`] with the settings of its own command line ([`Args`]).

@@ -10,7 +10,7 @@ use plotters::prelude::*;
 pub struct Line {
     /// The name of the line, for the legend.
     pub name: String,
-    /// In the order in which they are joined.
+    /// The points, in the order in which they are joined.
     pub points: Vec<(f64, f64)>,
 }
 
@@ -51,7 +51,7 @@ pub fn draw(path: &Path, axes: &Axes<'_>, lines: &[Line]) -> anyhow::Result<()> 
         .map_err(|error| anyhow!("cannot write {}: {error}", path.display()))
 }
 
-/// Draws panels side by side, so many in a row, under a common title; the legend is in the first.
+/// Draws panels in rows of a given length, under a common title; the legend is in the first.
 pub fn draw_grid(
     path: &Path,
     title: &str,

@@ -40,7 +40,7 @@ pub struct Args {
     /// Sites and their nodes, with one worker each
     #[arg(long, default_value = "4x4")]
     sites: Sites,
-    /// Round trip between sites
+    /// Round-trip time between sites
     #[arg(long, value_name = "TIME", default_value = "10ms", value_parser = units::duration)]
     rtt: Duration,
     /// Treatment of the jobs of nodes that are gone
@@ -49,7 +49,7 @@ pub struct Args {
     /// Nodes that are killed
     #[arg(long, value_enum, value_delimiter = ',', default_values_t = [Victim::Node, Victim::Site, Victim::Master])]
     victim: Vec<Victim>,
-    /// When, in percent of the time of the undisturbed run
+    /// Moments of the kill, in percent of the time of the undisturbed run
     #[arg(long, value_name = "PERCENT", value_delimiter = ',', default_values_t = [25, 50, 75], value_parser = clap::value_parser!(u32).range(1..100))]
     at: Vec<u32>,
     #[command(flatten)]

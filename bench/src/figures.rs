@@ -50,7 +50,7 @@ impl Spread {
 /// and none is idle. A phase is the time at which it begins and the number of workers from then on; the first begins at 0.
 ///
 /// # Panics
-/// If there are no phases, or nobody is left in the last.
+/// No phase is given, or no node is left in the last.
 pub fn ideal(undisturbed: f64, phases: &[(f64, f64)]) -> f64 {
     let mut left = undisturbed * phases[0].1;
     for (index, &(begin, workers)) in phases.iter().enumerate() {

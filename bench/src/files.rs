@@ -1,4 +1,4 @@
-//! Files of figures: where a bench writes what it measured, and reads what an earlier run wrote.
+//! Files of figures: a bench writes its measurements there, and reads those of an earlier run.
 
 use std::path::{Path, PathBuf};
 
@@ -13,10 +13,10 @@ pub struct Files {
     /// Also write the figures to this file, as JSON Lines
     #[arg(long, value_name = "FILE", conflicts_with = "from")]
     json: Option<PathBuf>,
-    /// Also draw them
+    /// Also draw the figures to this file, as SVG
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
-    /// Measure nothing: show what an earlier run wrote by --json
+    /// Measure nothing: show the figures that an earlier run wrote by --json
     #[arg(long, value_name = "FILE")]
     from: Option<PathBuf>,
 }

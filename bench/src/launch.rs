@@ -1,4 +1,4 @@
-//! Runs of examples on pools of processes of this machine, one after the other, until somebody presses Ctrl-C.
+//! Runs of examples on pools of processes of this machine, one after the other, until the user presses Ctrl-C.
 //!
 //! Knows how a run is started, watched and read; not what is measured by it.
 
@@ -218,7 +218,7 @@ impl Story {
         (at_ms as f64 - self.started_ms as f64) / 1000.0
     }
 
-    /// When so many nodes were in, and so the clock of the schedule of faults began.
+    /// The time at which this number of nodes was in, and so the clock of the schedule of faults began.
     pub fn all_in_ms(&self, nodes: usize) -> Option<u64> {
         let mut names = BTreeSet::new();
         let mut ins = self
@@ -281,7 +281,7 @@ impl Work {
         Launcher::new(self.profile.clone())
     }
 
-    /// knary with leaves of so many milliseconds.
+    /// Builds knary with leaves of `ms` milliseconds.
     ///
     /// # Errors
     /// Builds the program, as [`Knary::build`].
@@ -308,7 +308,7 @@ enum Leaf {
 }
 
 impl Leaf {
-    /// Sleeping or computing leaves of so many milliseconds.
+    /// Sleeping or computing leaves of `ms` milliseconds.
     fn new(computes: bool, ms: u32) -> Leaf {
         let time = Duration::from_millis(ms.into());
         match computes {
@@ -327,7 +327,8 @@ impl Leaf {
 /// Children of every inner node.
 const WIDTH: u32 = 5;
 
-/// A run may take so many times the ideal, and [`START`] more, before it counts as hung.
+/// Factor on the ideal after which, with [`START`] more, a run counts as hung. Too small: slow machines fail. Too large:
+/// a hung run costs time.
 const PATIENCE: f64 = 5.0;
 /// Time that a run may take beyond [`PATIENCE`] times the ideal before it counts as hung.
 const START: Duration = Duration::from_secs(60);
@@ -368,7 +369,7 @@ impl Knary {
         u64::from(WIDTH).pow(self.depth)
     }
 
-    /// How many of so many workers work at the same time: computing ones need a core.
+    /// Number of `workers` that work at the same time: computing workers need a core.
     pub fn at_once(&self, workers: u32) -> f64 {
         let cores = std::thread::available_parallelism().map_or(1, usize::from) as u32;
         f64::from(match self.leaf {
@@ -382,7 +383,7 @@ impl Knary {
         repair.plan(self.arguments.clone(), sites)
     }
 
-    /// Runs a [`plan`](Knary::plan); what happened, and how many leaves were done.
+    /// Runs a [`plan`](Knary::plan); returns the story, and how many leaves were done.
     ///
     /// # Errors
     /// As [`Launcher::run`]; if fewer leaves were done than there are.
@@ -412,8 +413,8 @@ fn count(folder: &tempfile::TempDir) -> PathBuf {
     folder.path().join("count")
 }
 
-/// Steps of a leaf that takes so long, as knary says. They are measured once: were `main` to measure them, a new master would have
-/// other jobs than the old one.
+/// Steps of a leaf that takes so long, as knary measures them. They are measured once: were `main` to measure them, a new
+/// master would have other jobs than the old one.
 fn steps(knary: &Path, time: Duration) -> Result<u64> {
     let micros = time.as_micros().to_string();
     let output = Command::new(knary)

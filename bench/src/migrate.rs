@@ -37,10 +37,10 @@ pub struct Args {
     /// Nodes of each of the two sites, with one worker each
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=64))]
     nodes: u32,
-    /// Round trip between the sites
+    /// Round-trip time between the sites
     #[arg(long, value_name = "TIME", default_value = "10ms", value_parser = units::duration)]
     rtt: Duration,
-    /// When, in percent of the time of the undisturbed run
+    /// Moment of the move, in percent of the time of the undisturbed run
     #[arg(long, value_name = "PERCENT", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..100))]
     at: u32,
     #[command(flatten)]

@@ -1,7 +1,7 @@
 //! The cost of slow links: knary with sleeping leaves at four sites of four nodes, emulated on this machine by `satin
 //! run`, for each steal policy; beside it a site of sixteen nodes, and the ideal.
 //!
-//! Leaves sleep, so that sixteen workers need no sixteen cores: what is measured is who waits for whom.
+//! Leaves sleep, so that sixteen workers need no sixteen cores: the waiting of nodes for each other is measured.
 
 use std::{
     path::{Path, PathBuf},
@@ -34,13 +34,13 @@ pub struct Args {
     /// Also write the figures to this file, as JSON Lines
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// Also draw them
+    /// Also draw the figures to this file, as SVG
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
-    /// Draw the figures of the simulator too: what `satin-sim sites --json` wrote
+    /// Draw the figures of the simulator too, from the file that `satin-sim sites --json` wrote
     #[arg(long, value_name = "FILE", requires = "svg")]
     simulated: Option<PathBuf>,
-    /// Measure nothing: draw what an earlier run wrote by --json
+    /// Measure nothing: draw the figures that an earlier run wrote by --json
     #[arg(long, value_name = "FILE", requires = "svg")]
     from: Option<PathBuf>,
 }

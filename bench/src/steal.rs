@@ -55,7 +55,7 @@ enum Row {
 /// Bodies of small jobs, in microseconds.
 const BODIES: [u64; 3] = [0, 10, 100];
 
-/// Between two round trips: what a thief computes meanwhile.
+/// Time between two round trips, in which a thief would compute.
 const PAUSE: Duration = Duration::from_millis(1);
 
 /// About what a steal and its answer carry.
@@ -157,7 +157,7 @@ fn measure(
     Ok((quinn, satin, jobs))
 }
 
-/// Runs `program` on a node with one worker, beside another that steals; what the other one counted.
+/// Runs `program` on a node with one worker, beside another that steals; returns the counts of the other.
 fn pair(
     credential: &std::path::Path,
     program: impl FnOnce(),

@@ -1,7 +1,7 @@
 //! The cost of repair when no node crashes: fib and uts on a pool of nodes, with repair on and off, turn by turn.
 //!
-//! Machines drift, so what counts is the ratio of two runs one right after the other, in alternating order. With valgrind there are
-//! instruction counts of a single process too, which do not depend on what else the machine does.
+//! Machines drift, so the ratio of two runs one right after the other counts, in alternating order. With valgrind there
+//! are instruction counts of a single process too, which do not depend on other work of the machine.
 
 use std::{
     path::{Path, PathBuf},
@@ -37,7 +37,7 @@ pub struct Args {
     /// Nodes, with one worker each
     #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=64))]
     nodes: u32,
-    /// Programs
+    /// Programs to run
     #[arg(long, value_enum, value_delimiter = ',', default_values_t = [Case::Fib, Case::Uts])]
     case: Vec<Case>,
     /// Index of the Fibonacci number
@@ -77,7 +77,7 @@ impl Case {
         }
     }
 
-    /// For runs that are timed.
+    /// Arguments for runs that are timed.
     fn arguments(self, args: &Args) -> Vec<String> {
         match self {
             Case::Fib => vec![args.fib.to_string()],
@@ -85,7 +85,7 @@ impl Case {
         }
     }
 
-    /// For runs under valgrind, which is fifty times as slow.
+    /// Arguments for runs under valgrind, which is fifty times as slow.
     fn small(self) -> &'static [&'static str] {
         match self {
             Case::Fib => &["27"],

@@ -19,14 +19,14 @@ pub enum BuildTarget {
     Bin(String),
 }
 
-/// How it is to be built; what is not said here cargo decides.
+/// Options of the build; cargo decides on all others.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct BuildOptions {
     /// Package of the workspace that has the target.
     pub package: Option<String>,
     /// Features to build with.
     pub features: Vec<String>,
-    /// In this profile. Default: `release`.
+    /// Profile to build in. Default: `release`.
     pub profile: Option<String>,
 }
 
@@ -37,7 +37,7 @@ const SILENT: Duration = Duration::from_secs(2);
 /// long.
 ///
 /// # Errors
-/// If it cannot be built; cargo has said why.
+/// Cargo cannot build the target, and has printed why.
 pub fn build(target: &BuildTarget, options: &BuildOptions) -> Result<PathBuf> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let (kind, name) = match target {
@@ -114,7 +114,7 @@ fn put(bytes: &[u8]) {
     let _ = std::io::stderr().lock().write_all(bytes);
 }
 
-/// Reads to the end; what came in the first seconds is shown only when they are over.
+/// Reads to the end; text that comes in the first seconds is shown only when they are over.
 fn show_if_long(from: Option<impl Read + Send + 'static>) -> Shown {
     let mut shown = Shown { kept: Vec::new() };
     let Some(mut from) = from else { return shown };

@@ -1,7 +1,7 @@
 //! The events that the nodes have told so far, for the pool and for threads that read the nodes' output.
 //!
-//! A node that becomes master writes that to the events file before it calls `main`. So whoever has read something that
-//! `main` printed, and looks here after that, finds that the node is master.
+//! A node that becomes master writes that to the events file before it calls `main`. So a reader that has seen output of
+//! `main`, and looks here after that, finds that the node is master.
 
 use std::{
     io,

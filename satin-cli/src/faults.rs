@@ -139,11 +139,11 @@ impl fmt::Display for Who {
     }
 }
 
-/// Whether all that can happen in a pool that begins with these sites. Nodes that are to join count from then on; they are
-/// numbered like those that are there from the beginning.
+/// Checks that all faults can happen in a pool that begins with these sites. Nodes that are to join count from then
+/// on; they are numbered like those that are there from the beginning.
 ///
 /// # Errors
-/// If somebody is meant who is not there. Says who is.
+/// A fault concerns a node or site that is not there. The error names those that are.
 pub fn check(faults: &[Fault], sites: &Sites) -> Result<()> {
     let mut nodes: BTreeMap<String, u32> = BTreeMap::new();
     for site in &sites.0 {

@@ -1,7 +1,7 @@
 //! The library behind the command `satin`: tests and benches start pools with it too.
 //!
 //! * [`pool`]: pools of processes on this machine.
-//! * [`faults`]: what is to happen to them.
+//! * [`faults`]: the faults that happen to pools.
 //! * [`wan`]: slow links between their sites.
 //! * [`build`]: the program that is to run, by cargo.
 //!

@@ -19,7 +19,7 @@ pub struct Readers {
     running: u32,
 }
 
-/// A longer line is cut in pieces: nothing may fill our memory.
+/// Bytes of the longest line; a longer line is cut in pieces, so that it cannot fill our memory.
 const LINE_MAX: usize = 64 << 10;
 
 impl Readers {
@@ -90,8 +90,8 @@ impl Readers {
         });
     }
 
-    /// Waits until everything has been read. The nodes have ended; what they left behind and still holds its end of the
-    /// pipe is not waited for.
+    /// Waits until all output has been read. The nodes have ended; processes that they left behind and that still
+    /// hold their end of the pipe are not waited for.
     pub fn finish(&mut self, patience: Duration) {
         let until = Instant::now() + patience;
         while self.running > 0 {
@@ -116,9 +116,9 @@ fn next_line(bytes: &[u8]) -> Option<usize> {
 pub enum Sink {
     /// Memory: the output is kept.
     Kept(Text),
-    /// To where this process prints.
+    /// The standard output of this process.
     Stdout,
-    /// To where this process complains.
+    /// The standard error of this process.
     Stderr,
 }
 

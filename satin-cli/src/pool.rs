@@ -1,9 +1,10 @@
 //! Pools of processes on this machine, for trying things out.
 //!
 //! The first node of the first site starts first and founds the pool; when it listens, the others start and join it. Each
-//! node is the leader of a process group of its own, so whatever it starts goes when it goes. Between sites there may be
-//! a [`wan`](crate::wan). A pool goes on as long as somebody may be master: when the first one is gone another node runs
-//! `main`, and the events say which. Whatever happens, even if this process is killed, nothing is left behind: no process, no file.
+//! node is the leader of a process group of its own, so all processes that it starts go when it goes. Between sites there
+//! may be a [`wan`](crate::wan). A pool goes on as long as a node may be master: when the first one is gone another node
+//! runs `main`, and the events say which. Whatever happens, even if this process is killed, nothing is left behind: no
+//! process, no file.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -51,13 +52,14 @@ pub struct Plan {
     pub threads: Option<u32>,
     /// The policy by which an idle node chooses whom to ask for work: `crs`, `rs` or `mw`.
     pub steal: Option<String>,
-    /// The links between sites; `None`: those of this machine, without relays unless a partition is to come.
+    /// The links between sites; `None`: this machine's own, without relays unless a partition is to come.
     pub wan: Option<WanLink>,
     /// The faults that happen while the pool runs.
     pub faults: Vec<Fault>,
     /// Events are written to this file, which is made anew.
     pub events: Option<PathBuf>,
-    /// More for the environment of every node. Stands above what this process has, below what makes the pool.
+    /// More variables for the environment of every node. They stand above the environment of this process, and below the
+    /// variables that define the pool.
     pub env: Vec<(OsString, OsString)>,
     /// The use that is made of the nodes' output.
     pub output: Output,
@@ -66,9 +68,9 @@ pub struct Plan {
 /// The use that is made of the nodes' output.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Output {
-    /// The master's is that of this process, the others' goes to stderr, each line with the node's name and site. When
-    /// another node becomes master, what it prints from then on goes to stdout. What the first one printed has been
-    /// printed.
+    /// Shows all output: the master's goes where this process prints, the other nodes' goes to stderr, each line with the
+    /// node's name and site. When another node becomes master, its output from then on goes to stdout. Output that the
+    /// first master has printed stays printed.
     Show,
     /// Kept: the output is in the [`PoolOutcome`].
     Keep,
@@ -235,17 +237,20 @@ enum EndingStep {
     Killed,
 }
 
-/// When `main` is over and its process has ended, the others get so long to end by themselves,
+/// Time for the other nodes to end by themselves when `main` is over and its process has ended. Too short: nodes that
+/// still say goodbye are told to end. Too long: the command hangs behind a node that does not end.
 const EXPECTED: Duration = Duration::from_secs(5);
-/// after being told twice, with so much time between (a node may take a second signal for the first if they come at once),
+/// Time between the first and the second signal, after that. Too short: a node may take both for a single signal.
 const TWICE: Duration = Duration::from_millis(150);
-/// and so long when they have been told to, before they are killed.
+/// Time for the nodes to end when they have been told twice, before they are killed. Too short: nodes are killed that
+/// would end. Too long: the command hangs.
 const TOLD: Duration = Duration::from_secs(3);
-/// The others start when the first node listens, or after so long: perhaps the program does not use satin.
+/// Longest wait for the first node to listen before the others start: perhaps the program does not use satin.
 const FOUNDING: Duration = Duration::from_secs(5);
-/// A node that ends so long before the master is reported, even if nothing was wrong with it.
+/// A node that ends longer than this before the master is reported, even if its exit code is 0. Too short: nodes that see
+/// the end before the master ends are reported. Too long: a node that left early goes unnoticed.
 const EARLY: Duration = Duration::from_secs(1);
-/// Between two looks at the events while somebody waits for one.
+/// Time between two looks at the events while the caller waits for an event.
 const LOOK: Duration = Duration::from_millis(2);
 /// Between two looks at the clock otherwise.
 const TICK: Duration = Duration::from_millis(100);
@@ -495,7 +500,7 @@ impl LocalPool {
             // We hold a sender ourselves.
             Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {}
         }
-        // An error will come again, when somebody asks for the records.
+        // An error will come again, when the caller asks for the records.
         let _ = self.records();
         let now = Instant::now();
         self.act(now);
@@ -610,7 +615,7 @@ impl LocalPool {
         }
     }
 
-    /// `main` is over. Those who cannot find out by themselves are ended.
+    /// `main` is over. Ends the nodes that cannot find out by themselves.
     fn expect_the_end(&mut self) {
         self.stopping = Some(Stopping::new(EndingStep::Expected, None));
         for index in 0..self.nodes.len() {
@@ -627,7 +632,7 @@ impl LocalPool {
         }
     }
 
-    /// Says so if a node has ended before its time.
+    /// Prints a message if a node has ended before its time.
     fn report(&mut self, now: Instant) {
         let end = (self
             .stopping
@@ -917,7 +922,7 @@ fn raw(signal: Signal) -> i32 {
 
 const CREDENTIAL: &str = "credential.pem";
 
-/// A node that joins is told so many addresses, in case that one of them is gone.
+/// Number of addresses that a node that joins is told, in case that some of them are gone.
 const JOIN_AT: usize = 4;
 
 /// Variables that define a pool: never inherited from our own environment.

@@ -18,7 +18,7 @@ pub struct Port {
 }
 
 impl Port {
-    /// A port that nobody uses.
+    /// Claims a port that is not in use.
     ///
     /// # Errors
     /// No port is free.

@@ -30,11 +30,17 @@ pub fn table(records: &[Record]) -> Option<String> {
         *count += 1;
         add(sum, figures);
     }
+    let mut all = NodeFigures::default();
+    for (.., figures) in &nodes {
+        add(&mut all, figures);
+    }
+    let counts = all.tally.rows().into_iter();
     let columns = Columns {
-        spawns: nodes.iter().any(|(.., figures)| figures.spawns.is_some()),
-        repair: nodes
-            .iter()
-            .any(|(.., figures)| figures.repairs + figures.claims + figures.orphans > 0),
+        spawns: all.spawns.is_some(),
+        tally: counts
+            .filter(|(_, count)| *count > 0)
+            .map(|(name, _)| name)
+            .collect(),
     };
     let mut table = Table::new();
     table.load_style(presets::NOTHING);
@@ -52,25 +58,21 @@ pub fn table(records: &[Record]) -> Option<String> {
         "received",
         "idle",
     ]);
-    if columns.repair {
-        header.extend(["repairs", "claims", "orphans"]);
-    }
+    header.extend(&columns.tally);
     let width = header.len();
     table.set_header(header);
     let mut nodes = nodes;
     nodes.sort_by_key(|(site, name, _)| (*site, name.len(), *name));
     for (site, name, figures) in &nodes {
-        table.add_row(row(name, site, figures, columns));
+        table.add_row(row(name, site, figures, &columns));
     }
     if by_site.len() > 1 {
-        let mut all = NodeFigures::default();
         table.add_row(vec![""; width]);
         for (site, (count, figures)) in &by_site {
-            add(&mut all, figures);
             let name = format!("{count} node{}", if *count == 1 { "" } else { "s" });
-            table.add_row(row(&name, site, figures, columns));
+            table.add_row(row(&name, site, figures, &columns));
         }
-        table.add_row(row("all", "", &all, columns));
+        table.add_row(row("all", "", &all, &columns));
     }
     for column in table.column_iter_mut().skip(2) {
         column.set_cell_alignment(CellAlignment::Right);
@@ -82,10 +84,10 @@ pub fn table(records: &[Record]) -> Option<String> {
 }
 
 /// Columns that only some pools need.
-#[derive(Clone, Copy)]
 struct Columns {
     spawns: bool,
-    repair: bool,
+    /// The counts of deaths and departures that are not zero everywhere.
+    tally: Vec<&'static str>,
 }
 
 /// Sums; the time is the longest.
@@ -106,12 +108,7 @@ fn add(sum: &mut NodeFigures, more: &NodeFigures) {
         // Percentiles do not add up.
         steal_us_p50: _,
         steal_us_p99: _,
-        repairs,
-        claims,
-        hits,
-        misses,
-        withdrawn,
-        orphans,
+        tally,
     } = more;
     sum.threads += threads;
     sum.seconds = sum.seconds.max(*seconds);
@@ -127,15 +124,10 @@ fn add(sum: &mut NodeFigures, more: &NodeFigures) {
     sum.bytes_sent += bytes_sent;
     sum.bytes_received += bytes_received;
     sum.idle_s += idle_s;
-    sum.repairs += repairs;
-    sum.claims += claims;
-    sum.hits += hits;
-    sum.misses += misses;
-    sum.withdrawn += withdrawn;
-    sum.orphans += orphans;
+    sum.tally.add(tally);
 }
 
-fn row(name: &str, site: &str, figures: &NodeFigures, columns: Columns) -> Vec<String> {
+fn row(name: &str, site: &str, figures: &NodeFigures, columns: &Columns) -> Vec<String> {
     let mut row = vec![
         name.into(),
         site.into(),
@@ -167,13 +159,9 @@ fn row(name: &str, site: &str, figures: &NodeFigures, columns: Columns) -> Vec<S
         bytes(figures.bytes_received),
         idle,
     ]);
-    if columns.repair {
-        row.extend([
-            figures.repairs.to_string(),
-            format!("{} of {}", figures.hits, figures.claims),
-            figures.orphans.to_string(),
-        ]);
-    }
+    let counts = figures.tally.rows().into_iter();
+    let shown = counts.filter(|(name, _)| columns.tally.contains(name));
+    row.extend(shown.map(|(_, count)| count.to_string()));
     row
 }
 
@@ -261,17 +249,18 @@ mod tests {
         let Event::Stats(figures) = &mut records[3].event else {
             panic!("figures");
         };
-        figures.repairs = 2;
-        figures.claims = 5;
-        figures.hits = 4;
+        figures.tally.repairs = 2;
+        figures.tally.claims = 5;
+        figures.tally.hits = 4;
         let table = table(&records).expect("figures");
         let line = table.lines().nth(3).expect("leiden");
-        assert!(table.lines().next().expect("a header").contains("repairs"));
-        assert!(
-            line.split_whitespace()
-                .collect::<Vec<_>>()
-                .ends_with(&["2", "4", "of", "5", "0"])
-        );
+        let last = |line: &str, count: usize| {
+            let words: Vec<String> = line.split_whitespace().map(Into::into).collect();
+            words[words.len() - count..].join(" ")
+        };
+        let header = table.lines().next().expect("a header");
+        assert_eq!(last(header, 4), "idle repairs claims hits");
+        assert_eq!(last(line, 3), "2 5 4");
     }
 
     #[test]

@@ -1,9 +1,10 @@
 //! Slow links between sites, emulated on one machine without any privilege.
 //!
-//! A [relay](Wan::relay) is a UDP socket of the loopback interface. What comes in there goes on to one node, and what
-//! the node answers comes back, each way with the delay, the loss and the rate of the [`WanLink`] between the two sites. A node that
-//! dials relays instead of the nodes of other sites (see `satin_runtime::net::relay`) has all its traffic with them emulated, and that
-//! within its site untouched: protocols such as QUIC do not care about the addresses that datagrams pass.
+//! A [relay](Wan::relay) is a UDP socket of the loopback interface. Datagrams that come in there go on to a node, and
+//! the node's answers come back, each way with the delay, the loss and the rate of the [`WanLink`] between the two
+//! sites. A node that dials relays instead of the nodes of other sites (see `satin_runtime::net::relay`) has all its
+//! traffic with them emulated, and its traffic within the site untouched: protocols such as QUIC do not care about the
+//! addresses that datagrams pass.
 //!
 //! Two threads do the work: the first receives and decides each datagram's fate, the second sends when its time has come.
 //! The sender sleeps on a condition variable, whose timeouts are exact to some microseconds on Linux (event queues round
@@ -29,13 +30,13 @@ use rand::{RngExt, SeedableRng, rngs::SmallRng};
 pub struct WanLink {
     /// The round trip; half of it each way.
     pub rtt: Duration,
-    /// Bits a second, headers of IP and UDP included. What comes faster waits in a queue as long as a round trip (or
-    /// [`QUEUE_MIN`]), and is lost beyond that.
+    /// Bits a second, headers of IP and UDP included. Datagrams that come faster wait in a queue as long as a round trip
+    /// (or [`QUEUE_MIN`]), and are lost beyond that.
     pub rate: Option<u64>,
     /// The share of datagrams that is lost, from 0 to 1.
     pub loss: f64,
-    /// The delay of each datagram varies by up to so much, up or down. Datagrams keep their order, as on most real
-    /// links: who would overtake waits.
+    /// Largest variation of a datagram's delay, up or down. Datagrams keep their order, as on most real links: a
+    /// datagram that would overtake waits.
     pub jitter: Duration,
 }
 
@@ -210,7 +211,7 @@ impl Wan {
         Ok(addr)
     }
 
-    /// All links are like this from now on. What is under way arrives as it would have.
+    /// Changes the properties of all links from now on. Datagrams under way arrive as they would have.
     pub fn set(&self, link: WanLink) {
         let mut links = lock(&self.shared.links);
         links.all = link;
@@ -319,7 +320,7 @@ impl WanLinks {
         }
     }
 
-    /// When a datagram of so many bytes arrives, or `None` if it is lost.
+    /// The time at which a datagram of `bytes` bytes arrives, or `None` if it is lost.
     fn send(&mut self, direction: usize, bytes: usize, now: Instant) -> Option<Instant> {
         let direction = &mut self.state[direction];
         let due = direction.due(bytes, now, &mut self.random);
@@ -527,7 +528,7 @@ fn next(
     mut receive: impl FnMut(&mut [u8]) -> io::Result<(usize, SocketAddr)>,
     buffer: &mut [u8],
 ) -> Option<(usize, SocketAddr)> {
-    // Each error that is not the end is the answer to one datagram sent before ("nobody listens there"): as many at most.
+    // Each error but the last is the answer to a datagram sent before (no process listens there): as many at most.
     for _ in 0..1024 {
         match receive(buffer) {
             Ok(datagram) => return Some(datagram),

@@ -27,8 +27,9 @@ use proc_macro::TokenStream;
 /// The function keeps its signature. Called from ordinary code it runs as a root job and blocks for the result.
 ///
 /// # Which calls spawn
-/// Calls to itself (`fib(..)`; in methods `self.solve(..)` and `Self::solve(..)`), and every call in [`spawn!`]. A call in tail position
-/// is a plain call. Any other call of another spawnable function is an ordinary nested call, which waits: it is warned of once at run time.
+/// Calls to itself (`fib(..)`; in methods `self.solve(..)` and `Self::solve(..)`), and every call in [`spawn!`]. A call
+/// in tail position is a plain call. Any other call of another spawnable function is an ordinary nested call, which
+/// waits: it is warned of once at run time.
 ///
 /// # Where a spawned call may stand
 /// In the function's body, and in any block, loop, `if` or `match` in it:
@@ -67,8 +68,8 @@ use proc_macro::TokenStream;
 /// not compile.
 ///
 /// # Arguments and results
-/// `T`, `&T`, `&[T]`, `&str`, `&Path`, `&mut T` and `&mut [T]`, where `T` is `Serialize + DeserializeOwned + Send + 'static` (and `Sync` behind a `&`).
-/// On one machine nothing is copied. Results are owned. Functions cannot be generic.
+/// `T`, `&T`, `&[T]`, `&str`, `&Path`, `&mut T` and `&mut [T]`, where `T` is `Serialize + DeserializeOwned + Send +
+/// 'static` (and `Sync` behind a `&`). On one machine nothing is copied. Results are owned. Functions cannot be generic.
 ///
 /// # Methods
 /// On an inherent `impl` block every method with `#[spawn]` becomes a job:
@@ -100,10 +101,10 @@ use proc_macro::TokenStream;
 ///
 /// # Options
 /// * `#[spawnable(sequential_if = n < 20)]`: where the condition holds, runs the sequential twin (see [`seq!`]).
-/// * `#[spawnable(order = program)]`: the children of a loop that a worker runs itself run as the program spawns them. So they do
-///   wherever results are more than added up, or the body has a `?` or calls a method of a static such as a bound; elsewhere, in
-///   a loop that adds up unsigned numbers, the last child runs first, which is about a tenth faster where jobs are tiny. Say it
-///   where the bound is looked at in another function. `order = last` is the opposite.
+/// * `#[spawnable(order = program)]`: the children of a loop that a worker runs itself run as the program spawns them.
+///   So they do wherever results are more than added up, or the body has a `?` or calls a method of a static such as a
+///   bound; elsewhere, in a loop that adds up unsigned numbers, the last child runs first, which is about a tenth faster
+///   where jobs are tiny. Say it where the bound is looked at in another function. `order = last` is the opposite.
 /// * `#[spawnable(name = "fibonacci")]`: the name by which nodes know the function, if two would have the same.
 ///
 /// Methods take them on `#[spawn(..)]`.
@@ -133,10 +134,12 @@ pub fn main(options: TokenStream, item: TokenStream) -> TokenStream {
     }
 }
 
-/// Spawns a call of another spawnable function, or of the same on another receiver: `spawn!(even(n - 1))`, `spawn!(left.sum())`.
+/// Spawns a call of another spawnable function, or of the same on another receiver: `spawn!(even(n - 1))`,
+/// `spawn!(left.sum())`.
 ///
-/// Works in a [`macro@spawnable`] function, wherever a call to itself would spawn. It takes the function by its name in the same module, or by its path
-/// (`spawn!(module::even(n))`): a `use` of the function alone does not bring along what the macro has made beside it.
+/// Works in a [`macro@spawnable`] function, wherever a call to itself would spawn. It takes the function by its name in
+/// the same module, or by its path (`spawn!(module::even(n))`): a `use` of the function alone does not bring along what
+/// the macro has made beside it.
 ///
 /// ```
 /// use satin::{spawn, spawnable};
@@ -239,10 +242,11 @@ pub fn seq(call: TokenStream) -> TokenStream {
 /// A job that finds something offers it, and jobs everywhere see it soon. Each root job starts the bound afresh.
 ///
 /// # Why `Min` does not prune ties
-/// The offer of a job survives it. If the job's node dies, the job is done again, and its own first offer stands. Were what only
-/// equals the best left out, the job would not find its solution a second time, and nobody would have it. So `Min`
-/// leaves out what is strictly worse, and what the calls return is right on its own account. [`MinWith`] keeps the solution
-/// beside its cost: it is safe, so ties are left out too, and the answer is what the bound has in the end.
+/// The offer of a job survives the job. If the job's node dies, the job is done again, and its own first offer stands.
+/// Were jobs left out that can only equal the best, the job would not find its solution a second time, and no job would
+/// have it. So `Min` leaves out what is strictly worse, and the results of the calls are right on their own account.
+/// [`MinWith`] keeps the solution beside its cost: it is safe, so ties are left out too, and the answer is the bound's
+/// value in the end.
 ///
 /// ```
 /// # use satin::{MinWith, spawnable};
@@ -284,8 +288,8 @@ pub fn bound(bounds: TokenStream) -> TokenStream {
 
 /// Waits for every child that this invocation has spawned.
 ///
-/// Works in a [`macro@spawnable`] function. It is implied wherever a result is needed, so it is written for the reader, or to bound how many children
-/// a loop has under way.
+/// Works in a [`macro@spawnable`] function. It is implied wherever a result is needed, so it is written for the reader,
+/// or to bound how many children a loop has under way.
 ///
 /// ```
 /// use satin::{spawnable, sync};

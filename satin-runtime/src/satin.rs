@@ -310,9 +310,9 @@ enum Goodbye {
 /// instead, and exit with code 0 when the pool has ended. If the master is gone another node is elected and calls `main`
 /// from the start; a node may be elected more than once, which is why `main` is `FnMut`.
 ///
-/// Asked to leave by SIGTERM, Ctrl-C or the end of its terminal, a node of a pool hands over what it has, for `SATIN_GRACE` seconds at most, and
-/// exits with code 0; if it is master, another node becomes that first. At the second request it goes at once, with
-/// code 143, 130 or 129, as a node does that is alone.
+/// Asked to leave by SIGTERM, Ctrl-C or the end of its terminal, a node of a pool hands over what it has, for
+/// `SATIN_GRACE` seconds at most, and exits with code 0; if it is master, another node becomes that first. At the second
+/// request it goes at once, with code 143, 130 or 129, as a node does that is alone.
 ///
 /// If the settings make no sense, or this node is not let into the pool, says so on stderr and exits with code 2.
 pub fn run<R>(program: Config, main: impl FnMut() -> R) -> R {

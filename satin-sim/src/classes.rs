@@ -78,7 +78,7 @@ pub struct About {
     pub name: &'static str,
     /// A description in a line.
     pub what: &'static str,
-    /// Is it tried by default?
+    /// True if the class is tried by default.
     pub standing: Standing,
 }
 
@@ -203,7 +203,7 @@ impl Class {
         CLASSES.iter().map(|about| about.class).collect()
     }
 
-    /// How it is called on the command line.
+    /// The name on the command line.
     ///
     /// # Panics
     /// If it is not one of [`CLASSES`].
@@ -213,7 +213,7 @@ impl Class {
         about.expect("all classes are listed").name
     }
 
-    /// Can something happen to the master, or can somebody be cut off?
+    /// True if faults of the class neither hit the master nor cut a node off.
     #[must_use]
     pub fn spares_master(self) -> bool {
         !matches!(

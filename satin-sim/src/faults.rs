@@ -1,4 +1,4 @@
-//! Faults: what happens to a pool, and when. A [`Schedule`] follows from a seed.
+//! Faults that happen to a pool, with their times. A [`Schedule`] follows from a seed.
 
 use std::{collections::BTreeSet, fmt, time::Duration};
 
@@ -30,7 +30,7 @@ impl Dice {
         self.throw() % bound
     }
 
-    /// True in so many of a hundred cases.
+    /// True with a chance of `percent`.
     pub fn chance(&mut self, percent: u64) -> bool {
         self.below(100) < percent
     }
@@ -89,9 +89,9 @@ pub enum Who {
 pub enum Fault {
     /// A node dies without a word.
     Crash(Who),
-    /// A node stops, as by SIGSTOP, and goes on after so long.
+    /// A node stops, as by SIGSTOP, and goes on after this time.
     Freeze(Who, Duration),
-    /// A node is told to go within so long.
+    /// A node is told to go within this time.
     Drain(Who, Duration),
     /// All nodes of a site are.
     DrainSite(u64, Duration),
@@ -101,13 +101,13 @@ pub enum Fault {
     Partition(u64, Duration),
     /// No message passes to and from a node, for this time.
     Isolate(Who, Duration),
-    /// The link between two nodes breaks; the second notices so much later.
+    /// The link between two nodes breaks; the second notices this much later.
     Break(u64, Duration),
     /// The network becomes as bad as this, until everything heals.
     Network {
         /// The share of gossip that is lost.
         loss: f64,
-        /// Each way takes up to so much longer.
+        /// Largest extra time of a message, each way.
         jitter: Duration,
     },
     /// No message passes between two nodes, for this time.
@@ -122,13 +122,13 @@ pub enum Fault {
     OtherRoot(u64),
     /// Any node dies: rather one that drains, or is about to come in.
     CrashAny(u64),
-    /// Any node stops for so long: rather one that drains, or is about to come in.
+    /// Any node stops for this time: rather a node that drains, or is about to come in.
     FreezeAny(u64, Duration),
-    /// Any node is told to go within so long: rather one that has been told already, or is about to come in.
+    /// Any node is told to go within this time: rather a node that has been told already, or is about to come in.
     DrainAny(u64, Duration),
     /// No message passes between two nodes any more, and that does not heal.
     LastingCut(u64),
-    /// Each node reaches only its neighbours in a line, for so long: some pairs have no third that reaches both.
+    /// Each node reaches only its neighbours in a line, for this time: some pairs have no third that reaches both.
     Line(u64, Duration),
 }
 
@@ -194,7 +194,7 @@ impl fmt::Display for Fault {
 /// The faults of a seed, with their times.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Schedule {
-    /// In the order of time.
+    /// The faults with their times, in the order of time.
     pub faults: Vec<(Duration, Fault)>,
     /// The time of healing: from then on all messages pass, all nodes run and none dies any more.
     pub heal: Duration,
@@ -203,11 +203,11 @@ pub struct Schedule {
 /// The times to which those of faults are fitted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Span {
-    /// The pool works for about so long.
+    /// Time for which the pool works, about.
     pub works: Duration,
-    /// A silent node is suspected for so long.
+    /// Time for which a silent node is suspected.
     pub suspicion: Duration,
-    /// A quarter of the faults last so many times as long.
+    /// Factor by which a quarter of the faults last longer.
     pub stretch: u32,
 }
 
@@ -215,7 +215,7 @@ pub struct Span {
 struct Adds {
     /// The greatest number of such faults.
     most: u32,
-    /// Each of them in so many of a hundred cases.
+    /// Chance of each of them, in percent.
     percent: u64,
     /// The fault, of a number that picks and a duration.
     fault: fn(u64, Duration) -> Fault,
@@ -373,7 +373,7 @@ pub struct Mischief {
     pub done: [u64; KINDS.len()],
     /// Number of nodes that died.
     pub deaths: u64,
-    /// Faults after which somebody may be taken for dead who is not.
+    /// Number of faults after which a live node may be taken for dead.
     pub absences: u64,
     /// The programs that other threads than main's call.
     pub programs: Vec<u32>,
@@ -388,7 +388,7 @@ enum Ended {
 }
 
 impl Mischief {
-    /// For nodes with that configuration.
+    /// Mischief for nodes with that configuration.
     #[must_use]
     pub fn new(
         config: &ProtocolConfig,
@@ -506,7 +506,7 @@ impl Mischief {
         Some((all[first as usize], all[((first + steps) % count) as usize]))
     }
 
-    /// Does it, if that leaves somebody; what was done, in words.
+    /// Brings a fault about, if that leaves a node; returns in words what was done.
     pub fn bring(&mut self, cluster: &mut Cluster, fault: Fault) -> Option<String> {
         let done = match fault {
             Fault::Crash(who) => self.crash_one(cluster, self.who(cluster, who)?),

@@ -55,7 +55,7 @@ pub struct Settings {
     pub near: Duration,
     /// Round-trip time between sites.
     pub round_trip: Duration,
-    /// Between sites each way takes up to so much longer.
+    /// Largest extra time of a message between sites, each way.
     pub jitter: Duration,
     /// Bytes a second on each link.
     pub rate: Option<u64>,
@@ -118,7 +118,7 @@ pub struct Report {
     pub ideal_seconds: f64,
     /// The second over the first.
     pub efficiency: f64,
-    /// A worker had nothing to do for so long, on average.
+    /// Time that a worker had nothing to do, on average, in seconds.
     pub idle_seconds: f64,
     /// Number of jobs stolen within sites.
     pub stolen_near: u64,

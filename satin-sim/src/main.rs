@@ -328,7 +328,7 @@ fn main() -> anyhow::Result<ExitCode> {
 
 // ---- faults
 
-/// Panics of nodes are violations: they are told as such.
+/// Silences panics of nodes: they are violations, and reported as such.
 fn hush() {
     std::panic::set_hook(Box::new(|_| {}));
 }
@@ -412,7 +412,7 @@ fn print_violation(trial: &Trial, options: &Options) {
     ));
 }
 
-/// On stdout. Nobody may be reading any more: `| head`.
+/// Prints on stdout. The reader may be gone: `| head`.
 fn say(text: &dyn std::fmt::Display) {
     let _ = writeln!(std::io::stdout(), "{text}");
 }

@@ -10,8 +10,8 @@ use crate::{
     trial::{Options, Trial},
 };
 
-/// The difference in work done twice must be so many times its standard error. (A seed whose schedule is changed only by
-/// chance does as often less as more.)
+/// Factor by which the difference in work done twice must exceed its standard error. (A seed whose schedule is changed
+/// only by chance does as often less as more.) Too small: chance passes for a fault. Too large: faults need more seeds.
 const SIGNIFICANT: f64 = 4.5;
 
 /// Number of seeds that are tried before the mutation may count as found; then as many as before again, and so on. Most
@@ -49,7 +49,7 @@ pub struct Mutations {
 }
 
 impl Mutations {
-    /// On these seeds, on so many threads.
+    /// Mutations on these seeds, tried on `jobs` threads.
     #[must_use]
     pub fn new(seeds: Range<u64>, jobs: u32, options: Options) -> Mutations {
         Mutations {

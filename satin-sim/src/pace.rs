@@ -13,7 +13,7 @@ use crate::faults::Dice;
 /// How fast time runs in a seed.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) struct Pace {
-    /// Work takes so many times as long.
+    /// Factor by which work takes longer.
     work: u32,
     /// Factor by which faults of several kinds last longer.
     pub(crate) faults: u32,
@@ -59,7 +59,7 @@ impl Pace {
         program.inner *= self.work;
     }
 
-    /// A link over which nothing comes for so long is given up.
+    /// Time without messages after which a link is given up.
     pub(crate) fn idle_timeout(self) -> Duration {
         match self.is_long() {
             false => Duration::from_millis(600),

@@ -13,7 +13,7 @@ use crate::{
 /// Parses a duration such as `10ms`, `1.5s`, `200us`.
 ///
 /// # Errors
-/// Says what it should look like.
+/// The text is no duration; the error says what one looks like.
 pub fn duration(text: &str) -> Result<Duration, String> {
     let unit = text.trim_start_matches(|c: char| c.is_ascii_digit() || c == '.');
     let scale = match unit {
@@ -30,7 +30,7 @@ pub fn duration(text: &str) -> Result<Duration, String> {
 /// Parses a shape: `knary:WIDTH,HEIGHT[,SERIAL]`, `uts:BRANCHING,HEIGHT`, `flat:JOBS`, `random:WIDTH,HEIGHT[,RACES]`.
 ///
 /// # Errors
-/// Says what it should look like.
+/// The text is no shape; the error says what one looks like.
 pub fn shape(text: &str) -> Result<Shape, String> {
     let (kind, numbers) = text.split_once(':').unwrap_or((text, ""));
     let numbers: Result<Vec<f64>, _> = numbers.split(',').map(str::parse).collect();
@@ -72,7 +72,7 @@ fn random(width: f64, height: f64, races: f64) -> Shape {
 /// `A..B`, without B; `N` is `0..N`.
 ///
 /// # Errors
-/// Says what it should look like.
+/// The text is no range of seeds; the error says what one looks like.
 pub fn seeds(text: &str) -> Result<Range<u64>, String> {
     let (from, to) = text.split_once("..").unwrap_or(("0", text));
     match (from.parse(), to.parse()) {

@@ -24,9 +24,9 @@ pub struct Summary {
     pub seeds: u64,
     /// Trials that violated an invariant, the smallest seed first; at most [`Summary::KEEP`] of them.
     pub violations: Vec<Trial>,
-    /// And how many they are in all.
+    /// Number of violations in all.
     pub violated: u64,
-    /// And how many of each invariant.
+    /// Number of violations of each invariant.
     pub of_each: BTreeMap<&'static str, u64>,
     /// Number of faults done, by kind.
     pub faults: [u64; KINDS.len()],
@@ -94,7 +94,7 @@ impl Summary {
     }
 }
 
-/// Tries all these seeds on so many threads. `progress` is told each time how far it is.
+/// Tries all these seeds on `jobs` threads. `progress` is told each time how far it is.
 #[must_use]
 pub fn run(
     seeds: Range<u64>,
@@ -116,7 +116,7 @@ pub fn run(
     summary
 }
 
-/// Tries all these seeds on so many threads, about in their order, until one is enough.
+/// Tries all these seeds on `jobs` threads, about in their order, until one is enough.
 pub fn each(
     seeds: Range<u64>,
     jobs: u32,

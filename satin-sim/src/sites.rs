@@ -1,4 +1,4 @@
-//! The experiment of `bench -- sites`: what slow links cost, and which policy hides them.
+//! The experiment of `bench -- sites`: the cost of slow links, and the policies that hide it.
 
 use std::time::Duration;
 
@@ -35,8 +35,8 @@ pub const ROUND_TRIPS: [Duration; 4] = [
     Duration::from_millis(100),
 ];
 
-/// Runs it: each policy at each round trip, on average over so many seeds. `base` says how many nodes and sites there
-/// are and what they compute.
+/// Runs the experiment: each policy at each round trip, on average over so many seeds. The settings in `base` tell how
+/// many nodes and sites there are and what they compute.
 #[must_use]
 pub fn rows(base: &Settings, seeds: u64) -> Vec<Row> {
     let average = |settings: &Settings| {

@@ -1,5 +1,5 @@
-//! Stories with the usual settings and real time scales, told over many seeds: what random schedules, which are short,
-//! come to seldom. `satin-sim story NAME` tells one.
+//! Stories with the usual settings and real time scales, told over many seeds: cases that random schedules, which are
+//! short, seldom reach. `satin-sim story NAME` tells one.
 
 use std::{fmt::Write, ops::Range, time::Duration};
 
@@ -125,7 +125,7 @@ fn pool(seed: u64, nodes: u32, config: &ProtocolConfig, program: Program) -> Clu
     cluster
 }
 
-/// Ends a run in which nobody was to be blamed: the panic of main, if it saw one, or that it has no end.
+/// Ends a run in which no fault was brought: the panic of main, if it saw one, or that it has no end.
 fn blame(cluster: &mut Cluster, limit: Duration) -> Option<String> {
     let ended = cluster.run_until(limit, is_over);
     let mut panics = (0..cluster.nodes()).flat_map(|node| cluster.panics(node));
@@ -232,7 +232,7 @@ fn poison(seeds: Range<u64>) -> Telling {
     telling
 }
 
-/// A node that runs a job of another, and nobody else has it.
+/// A node that runs a job of another which is no orphan.
 fn host_of_others(cluster: &Cluster) -> Option<u32> {
     (1..cluster.nodes()).find(|node| {
         let books = cluster.node(*node).inspect();

@@ -22,7 +22,8 @@ use crate::{
 
 /// Virtual time after the healing within which the root jobs must be done. Virtual time is cheap.
 const PATIENCE: Duration = Duration::from_secs(180);
-/// And so many times as long as all of it takes one worker: it may be left alone with all of it, be slow, and begin anew.
+/// Factor on the time of one worker for all the work, which is added to the limits: a worker may be left alone with all
+/// of it, be slow, and begin anew.
 const ALONE: u32 = 10;
 /// Virtual time after that within which everything must be at rest: facts about a process that does not come back go
 /// after a minute, and a moment before that a node may ask for them once more.
@@ -31,7 +32,7 @@ const REST: Duration = Duration::from_secs(200);
 const END: Duration = Duration::from_secs(60);
 /// More events than this are a pool that talks to itself, unless they are no more than [`EVENTS_A_SECOND`].
 const EVENTS: u64 = 3_000_000;
-/// The usual chatter of nodes that have nothing to do: they may idle for hours.
+/// Events a second that nodes without work may cause: they may idle for hours.
 const EVENTS_A_SECOND: u64 = 500;
 
 /// The options of a trial.
@@ -59,7 +60,7 @@ impl Default for Options {
 }
 
 impl Options {
-    /// In so many of a hundred seeds there is something of a class, if there may be: then its dice.
+    /// The dice of a class that a seed has, with a chance of `percent`, if the options allow the class.
     fn dice(&self, class: Class, percent: u64, seed: u64) -> Option<Dice> {
         let may = self.classes.contains(&class) && (!self.spare_master || class.spares_master());
         let mut dice = class.dice(seed);
@@ -122,7 +123,8 @@ struct Setting {
     shy: Option<Duration>,
     /// How slow a node is, by its number.
     slowness: fn(u64) -> f64,
-    /// The network threads of some nodes need so long for a message; at ten probes a second no longer than they can keep up with.
+    /// Time that the network threads of some nodes need for a message; at ten probes a second no longer than they can
+    /// keep up with.
     handling: Duration,
     /// Clocks differ, by that number.
     clocks: Option<u64>,
@@ -247,8 +249,9 @@ impl Setting {
                 Policy::Mw,
             ];
             config.policy = dice.one_of(&policies);
-            // Hardly anybody finds no way to a peer that others see for as long as that usually is. Shorter than some calls by
-            // circuit it must not be: then two that never reach each other directly are reborn without end.
+            // A node hardly ever finds no way to a peer that others see for the usual time, so the limit is lowered. It
+            // must not be shorter than some calls by circuit: then two nodes that never reach each other directly are
+            // reborn without end.
             if dice.chance(20) && config.hurry > 1 {
                 config.cut_off /= 4;
             }
@@ -313,7 +316,7 @@ impl Setting {
         }
     }
 
-    /// How long a leaf takes, if all together take so long.
+    /// Time of a leaf, if all together take `whole`.
     fn leaf(program: &Program, whole: Duration) -> Duration {
         let leaf = whole.as_secs_f64() / program.sequential().leaves as f64;
         Duration::from_secs_f64(leaf).min(Duration::from_secs(1))
@@ -346,7 +349,7 @@ impl Setting {
         program.feeds = dice.chance(30);
         program.changing = dice.chance(30);
         program.inner = Duration::from_micros(dice.below(3000));
-        // Together it takes about so long.
+        // Together the leaves take about that time.
         let whole = dice.between(Duration::from_millis(100), Duration::from_secs(6));
         program.leaf = Setting::leaf(&program, whole);
         if program.sequential().jobs > 2000 {
@@ -541,7 +544,8 @@ impl Stage {
         self.needed + others.sum::<Duration>()
     }
 
-    /// No main is under way, nor what another thread has called, and one came to its end with somebody who still runs.
+    /// True if neither a main nor a call of another thread is under way, and a main has come to its end on a node that
+    /// still runs.
     fn is_done(&self) -> bool {
         let is = |is: MainIs| self.running().any(|node| self.cluster.main_of(node) == is);
         let mut others = self.running().flat_map(|node| self.cluster.others(node));

@@ -1,4 +1,4 @@
-//! `bench spawn`: what a spawn costs, and what a second worker gains.
+//! `bench spawn`: the cost of a spawn, and the gain of a second worker.
 //!
 //! Five programs ([`Case`]), each written four times ([`Impl`]). All implementations of a case run in one process,
 //! interleaved: a round runs each of them once in turn, so that a machine that changes its speed changes it for
@@ -31,10 +31,10 @@ use report::Row;
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// Only these cases [default: all]
+    /// Cases to measure [default: all]
     #[arg(long = "case", value_name = "NAME", value_delimiter = ',')]
     cases: Vec<CaseName>,
-    /// Only these implementations; without `seq` there are no ratios [default: all]
+    /// Implementations to measure; without `seq` there are no ratios [default: all]
     #[arg(long = "impl", value_name = "NAME", value_delimiter = ',')]
     impls: Vec<Impl>,
     /// Threads per pool, one measurement each (`seq` is measured once, on one thread)
@@ -48,7 +48,7 @@ pub struct Args {
     /// Rounds; each runs every implementation of a case once, in turn
     #[arg(long, value_name = "N", default_value = "9")]
     rounds: NonZeroUsize,
-    /// Write the figures to FILE as JSON Lines, too
+    /// Also write the figures to FILE, as JSON Lines
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
     #[command(flatten)]

@@ -101,9 +101,9 @@ fn median_of_3(a: u32, b: u32, c: u32) -> u32 {
     a.min(b).max(a.max(b).min(c))
 }
 
-/// Splits by Hoare's partition: nothing on the left is larger than anything on the right, and neither is empty.
-/// `v` has at least nine elements. The pivot is the ninther of Bentley and McIlroy (1993), because one unlucky
-/// pivot near the root would make the case one of load balancing rather than of spawns.
+/// Splits by Hoare's partition: no element on the left is larger than any on the right, and neither side is empty. `v`
+/// has at least nine elements. The pivot is the ninther of Bentley and McIlroy (1993), because one unlucky pivot near the
+/// root would make the case one of load balancing rather than of spawns.
 fn partition(v: &mut [u32]) -> (&mut [u32], &mut [u32]) {
     let sample = |eighths: usize| v[eighths * (v.len() - 1) / 8];
     let third = |from| median_of_3(sample(from), sample(from + 1), sample(from + 2));

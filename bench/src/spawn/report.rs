@@ -143,7 +143,7 @@ impl Requirement {
             new(Fib, 2, Impl::Seq, 0.8, None),
             new(Nqueens, 1, Impl::Seq, 1.35, None),
         ];
-        // Faster, but for the coarse leaves, where nobody can be faster: there as fast, within 2 %.
+        // Faster, but for the coarse leaves, where no library can be faster: there as fast, within 2 %.
         for (case, at_most) in [
             (Fib, 1.0),
             (Nqueens, 1.0),

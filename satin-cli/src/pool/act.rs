@@ -12,7 +12,8 @@ use satin_runtime::observe::events::{self, Event, Record};
 use super::{LocalPool, Pause, code, raw};
 use crate::faults::{self, Fault, What, Who};
 
-/// When a whole site is asked to leave, its other nodes have so long to say so before the master is asked.
+/// Time for the other nodes of a site that is asked to leave to say so, before the master is asked. Too short: the master
+/// may hand over to a node that leaves too.
 const AFTER_OTHERS: Duration = Duration::from_millis(100);
 
 /// The acts that are still to happen, and the counts of those that have.
@@ -59,7 +60,7 @@ impl Schedule {
         }
     }
 
-    /// How long somebody may sleep who is not to miss what comes next.
+    /// Longest sleep that does not miss the next act of the schedule.
     pub(super) fn patience(&self, now: Instant) -> Option<Duration> {
         /// Between two looks whether all nodes are in.
         const LOOK: Duration = Duration::from_millis(10);
@@ -313,7 +314,7 @@ impl LocalPool {
                 _ => None,
             });
         let (again, reused) = figures.fold((0, 0), |(again, reused), figures| {
-            (again + figures.repairs, reused + figures.hits)
+            (again + figures.tally.repairs, reused + figures.tally.hits)
         });
         for (count, what) in [(again, "done again"), (reused, "kept by others and reused")] {
             if count > 0 {

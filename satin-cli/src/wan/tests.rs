@@ -29,8 +29,8 @@ impl Path {
         Path { wan, near, far }
     }
 
-    /// Sends numbered datagrams of that size, so many at once, and receives at the far end what is not lost: the numbers
-    /// that come. (What the sockets cannot hold would be lost too, so not too many at once.)
+    /// Sends numbered datagrams of that size, `at_once` of them at a time, and returns the numbers that come at the far
+    /// end. (Datagrams that the sockets cannot hold would be lost too, so not too many at a time.)
     fn stream(&self, count: u32, size: usize, at_once: u32) -> Vec<u32> {
         let mut numbers = Vec::new();
         let mut bytes = vec![0; size];
@@ -51,7 +51,7 @@ impl Path {
         numbers
     }
 
-    /// Waits until the relay has decided on so many more datagrams, and says how many of them will arrive.
+    /// Waits until the relay has decided on `count` more datagrams, and returns how many of them will arrive.
     fn settle(&self, before: &LinkTraffic, count: u32) -> u64 {
         let began = Instant::now();
         loop {
@@ -149,7 +149,7 @@ fn a_partition_stops_everything_and_healing_ends_it() {
     path.wan.partition("b", "a");
     assert!(path.stream(20, 64, 20).is_empty());
     let client = {
-        // What the node behind the relay sends does not come back either.
+        // Datagrams from the node behind the relay do not come back either.
         path.wan.heal();
         path.near.send(b"hello").expect("sent");
         path.far.recv_from(&mut [0; 16]).expect("a datagram").1

@@ -1,7 +1,8 @@
 //! May the children of a loop or a branch outlive it?
 //!
-//! `for x in xs { total += f(x); }` is parallel because its children are synced after the loop: the loop's spawns *escape* to the
-//! block that the loop stands in. They may, if the places that they write were there before, and nobody looks at them inside.
+//! `for x in xs { total += f(x); }` is parallel because its children are synced after the loop: the loop's
+//! spawns *escape* to the block that the loop stands in. They may, if the places that they write were there before, and
+//! no code inside looks at those.
 
 use std::collections::HashSet;
 

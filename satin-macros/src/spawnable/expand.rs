@@ -1,8 +1,8 @@
 //! Lowers a body: from statements that spawn to statements that the runtime understands.
 //!
-//! The unit is the *segment*, the spawns of one block between two syncs. A child of a `let` is a guard of its own; [`guards`](super::guards)
-//! tells in which order they are pushed. Children whose results go to places, and all those of loops, share a [group](super::group). `README.md` goes
-//! through the forms one by one.
+//! The unit is the *segment*, the spawns of one block between two syncs. A child of a `let` is a guard of its own;
+//! [`guards`](super::guards) tells in which order they are pushed. Children whose results go to places, and all those of
+//! loops, share a [group](super::group). `README.md` goes through the forms one by one.
 
 use std::collections::HashSet;
 
@@ -187,11 +187,11 @@ struct Finish {
 
 /// The place of a finished child's value.
 enum ChildValue {
-    /// In the variable of its guard.
+    /// The variable of its guard.
     Guard { name: Ident, speculative: bool },
-    /// In the variable that a group has delivered it to.
+    /// The variable that a group has delivered it to.
     Late { name: Ident, speculative: bool },
-    /// In the vector that an iterator form has filled.
+    /// The vector that an iterator form has filled.
     Collected(Ident),
 }
 
@@ -442,8 +442,8 @@ impl Lower<'_> {
             || mentions(reads, &segment.places)
     }
 
-    /// Whether children of this statement belong to a segment further out. Those of this block must be settled first: last in,
-    /// first out.
+    /// True if children of this statement belong to a segment further out. The children of this block must be settled
+    /// first: last in, first out.
     fn leaves_this_block(&self, stmt: &Stmt) -> bool {
         let here = self.blocks.len() - 1;
         let goes_out = |path: Option<&PlacePath>| self.home_of(path) < here;
@@ -476,7 +476,8 @@ impl Lower<'_> {
         home
     }
 
-    /// Whether a bare call in this place is a child of a group: in a loop or branch that it outlives, or after a group's children.
+    /// Whether a bare call in this place is a child of a group: in a loop or branch that it outlives, or after a group's
+    /// children.
     fn bare_joins_group(&self) -> bool {
         let top = self
             .blocks
@@ -789,7 +790,7 @@ impl Lower<'_> {
         self.top().segment.guards.push(follows, base)
     }
 
-    /// Whether the statement after this one begins with a sync, so that nobody could take the last child in time.
+    /// True if the statement after this one begins with a sync, so that no thief could take the last child in time.
     fn syncs_next(&mut self, rest: &[Stmt], would_watch: &[PlacePath]) -> bool {
         match rest {
             [] => self.top().hop == Hop::Nowhere || self.top().segment.group.is_none(),
@@ -972,7 +973,7 @@ impl Lower<'_> {
         Some(out)
     }
 
-    /// Evaluates the operands of a site; what keeps them, and the pattern that gives them back.
+    /// Evaluates the operands of a site; returns the value that keeps them, and the pattern that gives them back.
     fn operands(
         &mut self,
         site: &DeferredStatement,
@@ -1344,7 +1345,8 @@ impl Lower<'_> {
         }
     }
 
-    /// An expression whose value is needed here and now: all its calls are spawned, the last one is called, and all are settled.
+    /// An expression whose value is needed here and now: all its calls are spawned, the last one is called, and all are
+    /// settled.
     fn expr(&mut self, expr: &Expr) -> TokenStream {
         if !has_marks(expr) && !has_sync(expr) {
             return expr.to_token_stream();
@@ -1649,7 +1651,7 @@ impl Lower<'_> {
 }
 
 impl SpawnableFn {
-    /// For each argument, the receiver first, whether it is lent to be changed.
+    /// Tells for each argument, the receiver first, whether it is lent to be changed.
     fn lent_arguments(&self) -> Vec<bool> {
         let receiver = self
             .receiver

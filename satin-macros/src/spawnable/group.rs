@@ -1,7 +1,7 @@
 //! Groups: any number of children whose results go to places, and the one closure that takes them there.
 //!
-//! The closure stands before the first spawn, and it has an arm for each site, also for those that come later. So the statements
-//! of a group are written with *holes*, which are filled when the whole body is known.
+//! The closure stands before the first spawn, and it has an arm for each site, also for those that come later. So the
+//! statements of a group are written with *holes*, which are filled when the whole body is known.
 
 use proc_macro2::{Group as TokenGroup, Ident, Span, TokenStream, TokenTree};
 use quote::format_ident;

@@ -1,9 +1,10 @@
 //! Guards: the children of `let`s and bare calls, and in which order they are pushed, so that they run in program order.
 //!
-//! A call is *planned* where it stands: its arguments are evaluated, and it gets its number. As long as nothing else stands
-//! between them, calls stay planned; at the sync the later ones are pushed, the last of them first, and the first is called. What
-//! is popped next is then the second. If something else runs in between, what was planned is pushed before, so that others can
-//! take it meanwhile: the last first if nothing follows, else as they come, and the sync turns them round.
+//! A call is *planned* where it stands: its arguments are evaluated, and it gets its number. As long as no other code
+//! stands between them, calls stay planned; at the sync the later ones are pushed, the last of them first, and the first
+//! is called. The next job that is popped is then the second. If other code runs in between, the planned calls are pushed
+//! before it, so that thieves can take them meanwhile: the last first if no spawn follows, else as they come, and the
+//! sync turns them round.
 
 use proc_macro2::{Ident, TokenStream};
 
@@ -23,7 +24,7 @@ pub struct ChildGuard {
 
 /// The target of a child's result.
 pub enum Assign {
-    /// To the variable, or the place, that the statement names.
+    /// The variable, or the place, that the statement names.
     To(TokenStream),
     /// No target: the result is dropped.
     Nowhere,
@@ -46,7 +47,7 @@ enum PushedGuards {
     None,
     /// The first in program order is the youngest.
     LastFirst,
-    /// The last is; they begin at this position.
+    /// The last guard is the youngest; they begin at this position.
     AsTheyCame(Ident),
 }
 

@@ -381,7 +381,8 @@ fn signature_text(types: &[Type], output: &Type) -> String {
     format!("({}) -> {}", types.join(", "), output.to_token_stream())
 }
 
-/// How often the body is expanded into itself: LLVM does not inline recursion, and a small body is mostly the price of its calls.
+/// How often the body is expanded into itself: LLVM does not inline recursion, and a small body is mostly the price
+/// of its calls.
 fn unroll_level(marked: &Block) -> usize {
     struct OwnCalls(usize);
     impl<'ast> Visit<'ast> for OwnCalls {

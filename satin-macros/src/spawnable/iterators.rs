@@ -1,5 +1,5 @@
-//! The iterator form: `xs.iter().map(|x| f(x)).sum()` is written out as a loop that fills a vector, which other passes lower like
-//! any loop: its children are under way together, and the vector is filled in order.
+//! The iterator form: `xs.iter().map(|x| f(x)).sum()` is written out as a loop that fills a vector, which other passes
+//! lower like any loop: its children are under way together, and the vector is filled in order.
 
 use proc_macro2::{Ident, Span, TokenStream, TokenTree};
 use quote::{ToTokens, format_ident};

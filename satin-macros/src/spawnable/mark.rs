@@ -180,7 +180,8 @@ pub fn has_sync(expr: &Expr) -> bool {
 pub struct MarkedBody {
     /// The body, with marks.
     pub block: Block,
-    /// The macros of satin in it that were imported. They are gone now, so the compiler must be told that the imports are used.
+    /// The macros of satin in the body that were imported. They are gone now, so the compiler must be told that the
+    /// imports are used.
     pub imported: Vec<Path>,
 }
 
@@ -363,7 +364,7 @@ impl VisitMut for Marker<'_> {
             *expr = self.marked(Verb::Spawn, expr);
         }
         match expr {
-            // The call inside the mark has been dealt with; what it is called on and with has not.
+            // The call inside the mark has been dealt with; its receiver and its arguments have not.
             Expr::Call(mark) if is_other(mark) => {
                 if let Some(call) = mark.args.first_mut() {
                     self.visit_parts_of_call(call);

@@ -1,8 +1,8 @@
 //! Does this piece of the program mention that place?
 //!
-//! Decides where a sync is implied. It looks at tokens, so it also sees into macros and into `"{x}"`, and it may err on the safe
-//! side. It may also miss a mention (one that a macro makes up): such a program does not compile, because until the sync a
-//! spawned `let` is unassigned and a place is borrowed. Safety never rests on this file.
+//! Decides where a sync is implied. It looks at tokens, so it also sees into macros and into `"{x}"`, and it may err on
+//! the safe side. It may also miss a mention (one that a macro makes up): such a program does not compile, because until
+//! the sync a spawned `let` is unassigned and a place is borrowed. Safety never rests on this file.
 
 use proc_macro2::{Delimiter, TokenStream, TokenTree};
 use syn::{Expr, ExprField, ExprIndex, ExprParen, ExprReference, ExprUnary, Member, UnOp};

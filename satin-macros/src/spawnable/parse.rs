@@ -22,10 +22,10 @@ pub struct SpawnableOptions {
     pub order: Option<OrderOption>,
 }
 
-/// The order in which a worker runs those children of a loop that nobody has stolen.
+/// The order in which a worker runs those children of a loop that have not been stolen.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum OrderOption {
-    /// As the program spawns them.
+    /// The order in which the program spawns them.
     Program,
     /// The last child first, where results are merely added up.
     Last,
@@ -192,7 +192,7 @@ impl SpawnableFn {
 pub enum AttributeTarget {
     /// A free function.
     Function(Box<SpawnableFn>),
-    /// An `impl` block: what stays in it, and its spawnable methods.
+    /// An `impl` block: the items that stay in it, and its spawnable methods.
     Impl(Box<ItemImpl>, Vec<SpawnableFn>),
 }
 

@@ -1,8 +1,8 @@
 //! Variables that borrow a place mutably: `left` and `right` of `let (left, right) = xs.split_at_mut(m);`, `chunk` of
 //! `for chunk in xs.chunks_mut(100)`.
 //!
-//! A child that such a variable is lent to has the place lent too. So a mention of the place waits for the child, where it would
-//! otherwise be refused by the borrow checker, in words that name no sync.
+//! A child that such a variable is lent to has the place lent too. So a mention of the place waits for the child,
+//! where it would otherwise be refused by the borrow checker, in words that name no sync.
 //!
 //! Only what is sure to borrow is taken: a mention of the place would not compile anyhow, so nothing waits that need not.
 

@@ -278,7 +278,7 @@ pub fn visit_marks<'e>(expr: &'e Expr, visit: &mut dyn FnMut(Marked<'e>)) {
     Marks(visit).visit_expr(expr);
 }
 
-/// The tokens of `stmt` without the places that its sites will write: what it reads when it runs.
+/// The tokens of `stmt` without the places that its sites will write: the places that it reads when it runs.
 pub fn reads(stmt: &Stmt) -> TokenStream {
     struct Strip;
     impl Strip {

@@ -1,21 +1,21 @@
 //! The table of all settings: a new setting is a row here, and its use.
 
-/// Calls the macro `$then` with a row for each setting: documentation, key in `satin.toml`, form, variable of the environment,
-/// name of the flag's value, help, default in words, and what the value may be. From these rows come [`Config`](crate::config::Config)
-/// and all that reads it, `satin::Args` with its `--help`, the methods of `satin::Builder`, and, held by a test, the table in the
-/// README.
+/// Calls the macro `$then` with a row for each setting: documentation, key in `satin.toml`, form, variable of
+/// the environment, name of the flag's value, help, default in words, and what the value may be. From these rows
+/// come [`Config`](crate::config::Config) and all that reads it, `satin::Args` with its `--help`, the methods of
+/// `satin::Builder`, and, held by a test, the table in the README.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! settings {
     ($then:ident) => {
         $then! {
-            /// Worker threads. Too many compete for the cores, too few leave some idle. Default: the cores that this process may
-            /// use.
+            /// Worker threads. Too many compete for the cores, too few leave some idle. Default: the cores that this
+            /// process may use.
             threads: usize, "SATIN_THREADS", "N",
                 "Worker threads",
                 "the cores that this process may use", "a number of workers, 1 or more";
-            /// Addresses at which to find the pool: `HOST:PORT[,HOST:PORT..]`, `dns:NAME:PORT`, `file:PATH` or `slurm`. Default:
-            /// none.
+            /// Addresses at which to find the pool: `HOST:PORT[,HOST:PORT..]`, `dns:NAME:PORT`, `file:PATH` or `slurm`.
+            /// Default: none.
             join: String, "SATIN_JOIN", "WHERE",
                 "Where to find the pool: `HOST:PORT[,HOST:PORT..]`, `dns:NAME:PORT` (every address the name has), `file:PATH` \
                  (members append themselves) or `slurm`",
@@ -64,7 +64,8 @@ macro_rules! settings {
             grace: Duration, "SATIN_GRACE", "SECONDS",
                 "Seconds that a node may take to leave when it is asked to",
                 "20", "a number of seconds";
-            /// Notice at which the node leaves: `file:PATH`, once the file exists, or `http://..`, once that answers with status
+            /// Notice at which the node leaves: `file:PATH`, once the file exists, or `http://..`, once that answers with
+            /// status
             /// 200. Default: never.
             drain_when: String, "SATIN_DRAIN_WHEN", "WHAT",
                 "Notice at which the node leaves: `file:PATH`, once it exists (looked for each second), or `http://HOST/..`, once \

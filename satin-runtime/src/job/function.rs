@@ -245,7 +245,7 @@ unsafe fn run<F: Function>(slot: &Slot, cx: Cx) -> SlotState {
 }
 
 unsafe fn export<F: Function>(slot: &Slot, effort: Effort) -> Result<Packed, CodecError> {
-    // SAFETY: the caller has moved the slot to `Leaving`: the arguments of `F` are there, and nobody takes them.
+    // SAFETY: the caller has moved the slot to `Leaving`: the arguments of `F` are there, and no thread takes them.
     let args = unsafe { slot.peek::<Args<'_, F>>() };
     pack(WRITING_ARGUMENTS, &F::Kinds::sent(args), effort)
 }
@@ -272,7 +272,7 @@ pub(crate) fn fingerprint_of<F: Function>(args: &Args<'_, F>) -> Option<Fingerpr
 }
 
 unsafe fn save<F: Function>(slot: &Slot) -> Result<Packed, CodecError> {
-    // SAFETY: the caller says that the job of `F` is done, so its result is there, and that nobody takes it.
+    // SAFETY: the caller says that the job of `F` is done, so its result is there, and that no thread takes it.
     let out = unsafe { slot.peek::<F::Out>() };
     // The result alone: jobs with `&mut` arguments, which would travel back too, have no fingerprint.
     pack(WRITING_RESULT, &CarriedRef(out), Effort::ANY)

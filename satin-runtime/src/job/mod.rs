@@ -10,6 +10,7 @@
 //! * [`parcel`]: a job as it travels.
 //! * [`repair`]: facts about earlier runs of a job.
 //! * [`record`]: the 64 bytes in which a job waits to be run.
+//! * [`tally`]: what a node counts of deaths and departures.
 //! * [`travel`]: the names that a job has while it is between nodes.
 //!
 //! Knows nothing of threads, deques or other nodes.
@@ -24,6 +25,7 @@ pub mod orphans;
 pub mod parcel;
 pub mod record;
 pub mod repair;
+pub mod tally;
 pub mod travel;
 
 pub use function::{Function, Info, VTable, by_number, number_of, program_hash, registered};
@@ -34,4 +36,5 @@ pub use parcel::{
     Answer, BoundName, History, Offer, Parcel, RootName, RootRun, RootTag, ValueName,
 };
 pub use repair::{Back, Deadly, OrphanNews, Recall, Saved};
+pub use tally::Tally;
 pub use travel::{DepartureId, HostedId, Taken};

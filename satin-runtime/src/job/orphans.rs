@@ -121,8 +121,8 @@ pub fn may_claim<'a>(id: &JobId, mut hosted: impl Iterator<Item = &'a JobId>) ->
     !hosted.any(|orphan| orphan == id)
 }
 
-/// Would a repair, run to help out by a worker on whose stack these hosted jobs are, come to lie on top of an orphan that it will
-/// claim? Each would wait for the other.
+/// Would a repair, run to help out by a worker on whose stack these hosted jobs are, come to lie on top of an
+/// orphan that it will claim? Each would wait for the other.
 pub fn would_deadlock<'a>(id: &JobId, mut hosted: impl Iterator<Item = &'a JobId>) -> bool {
     hosted.any(|orphan| id.is_ancestor_of(orphan))
 }

@@ -239,7 +239,7 @@ impl Slot {
 
     /// Moves to a state; true if the owner is parked and has to be woken.
     ///
-    /// For a settled state this is the last access of whoever is not the owner: neither slot nor parent may be
+    /// For a settled state this is the last access of a thread that is not the owner: neither slot nor parent may be
     /// touched after it.
     pub fn enter(&self, state: SlotState) -> bool {
         self.meta.enter(state)
@@ -269,7 +269,7 @@ impl Slot {
     pub fn judge(&self) -> Option<&'static Judge> {
         let speculative = self.meta.has(SPECULATIVE);
         // SAFETY: `fill` stored a `&'static Judge` whenever it set the flag, and `extra` is overwritten only by an
-        // answer, after which nobody asks for the judge.
+        // answer, after which the judge is not asked for.
         speculative.then(|| unsafe {
             &*self
                 .extra

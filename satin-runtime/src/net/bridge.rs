@@ -1,4 +1,4 @@
-//! Between the gate and the node: what workers tell, and what the node wants of them.
+//! The bridge between the gate and the node: events from the workers, and orders of the node for them.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -296,8 +296,8 @@ impl Bridge {
         self.gate.aside(move || data::forget_values(pool, root));
     }
 
-    /// Keeps a piece of a shared value; what has become of the value comes with the news. A worker may be decoding it
-    /// just now, for another root job, and nobody here waits for that.
+    /// Keeps a piece of a shared value; the fate of the value comes with the news. A worker may be decoding the value
+    /// just now, for another root job, and the network thread does not wait for that.
     pub(super) fn store(
         &self,
         name: ValueName,

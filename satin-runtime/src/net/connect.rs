@@ -31,7 +31,7 @@ pub(super) enum Failure {
     Silence(String),
     /// We were refused, or refuse the other; trying again is of no use.
     Permanent(String),
-    /// As it is, but it may change.
+    /// The other side refuses as things are now; that may change.
     Refused(Reason, String),
     /// The other side prefers another connection; the highest number it knows.
     Crossed(u64),
@@ -206,7 +206,8 @@ fn dial_ended(
     }
 }
 
-/// A node that is refused by everybody does not try for ever. True if it is the first time.
+/// Notes that the node at `addr` refuses this node; a node that is refused by all candidates gives up. True if this is
+/// the first refusal from there.
 fn refused_for_good(
     driver: &mut Driver,
     now: std::time::Duration,
@@ -243,7 +244,7 @@ fn refused_for_good(
     fresh
 }
 
-/// Says why nobody lets us in, and ends.
+/// Ends this node with an error that says why no node lets it in.
 pub(super) fn give_up_joining(driver: &mut Driver) {
     let DriverState::Joining { refused, .. } = &driver.state else {
         return;
@@ -346,8 +347,8 @@ async fn attempt_patiently(net: &Rc<Net>, addr: SocketAddr, at_least: u64) -> Re
     Ok(())
 }
 
-/// Comes back when the machine at `addr` says that nobody listens there. An empty datagram is no QUIC and no noise: nodes
-/// pass it over.
+/// Returns when the machine at `addr` answers that no process listens there. An empty datagram is neither QUIC nor noise:
+/// nodes pass it over.
 pub(super) async fn nobody_listens(addr: SocketAddr) {
     let knock = async {
         let any: SocketAddr = match addr {
@@ -365,7 +366,7 @@ pub(super) async fn nobody_listens(addr: SocketAddr) {
     }
 }
 
-/// Does anybody listen at that address?
+/// Probes whether a process listens at that address.
 pub(super) fn probe_peer(net: &Rc<Net>, addr: SocketAddr, peer: Peer) {
     let net = Rc::clone(net);
     tokio::task::spawn_local(async move {
@@ -462,7 +463,7 @@ impl Drop for UnderWay {
     }
 }
 
-/// Tells of somebody who was refused.
+/// Logs that a caller was refused.
 fn complain(net: &Rc<Net>, addr: SocketAddr, why: &str) {
     let driver = net.driver.borrow();
     driver.progress.refused(format!("{addr}: {why}"));
@@ -536,7 +537,7 @@ async fn greet(net: &Rc<Net>, incoming: Incoming) -> Result<(), Failure> {
     }
 }
 
-/// Says no, and gives the other side time to hear it.
+/// Refuses a greeting, and gives the other side time to hear it.
 async fn decline(connection: &Connection, mut send: SendStream, refusal: Refusal) {
     let text = refusal.text.clone();
     let say = async {

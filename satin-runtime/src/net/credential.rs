@@ -65,7 +65,7 @@ pub enum CredentialError {
     /// A file exists at the place where a new credential is to be written. Nothing was written.
     #[error("{} exists already, and a credential is never overwritten; remove it or choose another name", .0.display())]
     Exists(PathBuf),
-    /// A new one could not be written. Nothing was left behind.
+    /// A new credential could not be written. Nothing was left behind.
     #[error("cannot write the credential {}: {source}", path.display())]
     Unwritable {
         /// The credential file.

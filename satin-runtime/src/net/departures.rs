@@ -15,8 +15,8 @@ use crate::{
 /// memory.
 const MOST: usize = 1024;
 
-/// A master that died may have been dead for so long before that was noticed. What happened in between is told, though it
-/// may have been told: rather twice than never.
+/// Longest time for which a master may have been dead before that was noticed. Events in between are told, though they
+/// may have been told: rather twice than never. Too short: events are lost. Too long: more are told twice.
 const DOUBT: Duration = Duration::from_secs(10);
 
 /// The arrivals and departures that this node has noticed and not told, as it was not master.

@@ -1,4 +1,4 @@
-//! Where the pool may be found: from the words of `SATIN_JOIN` to addresses.
+//! Discovery of the pool: from the words of `SATIN_JOIN` to addresses.
 //!
 //! Every function here may block, on name servers or on a lock; the network thread calls them from a helper thread, again
 //! and again until the node is in: names get addresses, files get lines.
@@ -29,7 +29,7 @@ pub struct Candidates {
     pub may_found: bool,
 }
 
-/// Why nobody can be found at present.
+/// Reasons why no node can be found at present.
 #[derive(Debug, thiserror::Error)]
 pub enum DiscoveryError {
     /// No name server knows any of the names now. Worth another try.
@@ -87,7 +87,7 @@ impl DiscoveryError {
 /// file: also makes sure that the file has a line for `me`, so call this only when the socket stands.
 ///
 /// # Errors
-/// If nobody can be found at present.
+/// No node can be found at present.
 pub fn addresses(
     join: Option<&Join>,
     listening: SocketAddr,
@@ -114,7 +114,7 @@ pub fn addresses(
 /// Addresses of a pool, for a caller that is no part of it.
 ///
 /// # Errors
-/// If nobody can be found at present, or for `slurm`, where only a node knows the port.
+/// No node can be found at present, or the pool is found by `slurm`, where only a node knows the port.
 pub fn look(join: &Join) -> Result<Vec<SocketAddr>, DiscoveryError> {
     match join {
         Join::File(path) => {
@@ -131,7 +131,7 @@ pub fn look(join: &Join) -> Result<Vec<SocketAddr>, DiscoveryError> {
 }
 
 /// The address to bind where the settings name none: any port of the address from which this node reaches the pool. The
-/// loopback interface's where the pool is on this machine, as far as is known, or where there is nobody to reach yet.
+/// loopback interface's where the pool is on this machine, as far as is known, or where there is no node to reach yet.
 ///
 /// IPv4 goes before IPv6: a node that listens on all addresses of either is reached by it.
 ///
@@ -147,7 +147,7 @@ pub fn bind_address(join: Option<&Join>) -> Result<SocketAddr, DiscoveryError> {
     let in_file = matches!(join, None | Some(Join::File(_)));
     match (sources.first(), join) {
         (Some(source), _) => Ok((*source, 0).into()),
-        // Lines of a file may be of another day, and a node that finds nobody there founds.
+        // Lines of a file may be of another day, and a node that finds no pool there founds one.
         (None, Some(join)) if !in_file && !found.is_empty() => Err(DiscoveryError::NoRoute {
             names: join.to_string(),
         }),
@@ -182,7 +182,7 @@ impl From<SocketAddr> for Advertised {
 /// on the list, or the one that its interfaces suggest.
 ///
 /// # Errors
-/// If nobody on the list can be found at present.
+/// No node on the list can be found at present.
 pub fn advertised(
     join: Option<&Join>,
     listening: SocketAddr,
@@ -373,7 +373,7 @@ fn in_file(
             if !text.is_empty() {
                 text.push('\n');
             }
-            // A reader takes the lock too, so nobody sees the file half written.
+            // A reader takes the lock too, so the file is never seen half written.
             file.rewind()?;
             file.set_len(0)?;
             file.write_all(text.as_bytes())?;
@@ -579,7 +579,8 @@ mod tests {
         assert_eq!(known(None, everywhere, Some(told)), told.into());
     }
 
-    /// A founder, one beside others in a file, and one that joins on the same machine: somebody may come from another one.
+    /// A founder, a node beside others in a file, and a node that joins on the same machine: others may come from another
+    /// machine.
     #[test]
     fn who_listens_everywhere_tells_an_address_of_an_interface() {
         let everywhere: SocketAddr = ([0, 0, 0, 0], 6).into();

@@ -28,7 +28,7 @@ pub(super) struct Door {
     mixed_builds: bool,
 }
 
-/// Why somebody is refused, from both sides.
+/// The reason why a peer is refused, from both sides.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Objection {
     pub(super) reason: Reason,
@@ -263,7 +263,7 @@ impl KnockQuota {
         if crowd.connections >= limits::CONNECTIONS {
             return Reception::Refuse("there are too many connections");
         }
-        // Before the sources are counted: the table is not filled with addresses that somebody made up.
+        // Before the sources are counted: the table is not filled with made-up addresses.
         if !is_proven && crowd.unproven >= limits::UNPROVEN_HANDSHAKES {
             return Reception::Prove;
         }

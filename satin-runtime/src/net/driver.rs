@@ -1,5 +1,5 @@
-//! Drives the node: everything happens on the network thread, and everything that the node has to know or to say passes
-//! through [`Driver`].
+//! The driver of the node: it runs on the network thread, and all that the node has to know or to say passes through
+//! [`Driver`].
 //!
 //! A message that comes in is handed to the node by the very task that has read it, and what the node answers is written
 //! to the streams before that task goes back to sleep: a steal costs no more hops than an echo.
@@ -32,7 +32,7 @@ use super::{
 };
 use crate::{
     job::{Answer, Offer},
-    node::{Action, Event, Identity, Message, Node, NodeId, Notice, Peer, Tally, message::Cargo},
+    node::{Action, Event, Identity, Message, Node, NodeId, Notice, Peer, message::Cargo},
     observe::{
         events::{self, EventLog, NodeFigures},
         repeats,
@@ -139,7 +139,7 @@ pub(super) struct Driver {
     master: Option<Identity>,
     departures: NoticedDepartures,
     join: Option<Join>,
-    /// The address that others are told, as long as nobody has shown that it is right.
+    /// The address that others are told, as long as no peer has shown that it is right.
     guessed: Option<SocketAddr>,
     grace: Duration,
     /// True if this node was asked to leave.
@@ -375,7 +375,7 @@ impl Driver {
 
     // ---------------------------------------------------------------------------------------------------- what happened
 
-    /// For the figures and the events file.
+    /// Notes an event of the node for the figures and the events file.
     fn watch(&mut self, event: &Event, now: Duration) {
         match event {
             Event::Idle(workers) => {
@@ -402,23 +402,10 @@ impl Driver {
         let now = self.now();
         self.watch(&Event::Idle(0), now);
         let (steal_us_p50, steal_us_p99) = self.thefts.percentiles();
-        let Tally {
-            repairs,
-            orphans,
-            claims,
-            hits,
-            misses,
-            withdrawn,
-        } = self.node.tally();
         NodeFigures {
             steal_us_p50,
             steal_us_p99,
-            repairs,
-            orphans,
-            claims,
-            hits,
-            misses,
-            withdrawn,
+            tally: self.node.tally(),
             seconds: now.as_secs_f64(),
             given: self.bridge.given,
             bytes_sent: self.traffic.sent.load(std::sync::atomic::Ordering::Relaxed),
@@ -483,8 +470,8 @@ impl Driver {
         }
     }
 
-    /// Asks this node to leave, within the grace of its settings or that one. False if that makes no sense: it is not in,
-    /// or it is master and nobody would be left to go on.
+    /// Asks this node to leave, within the given grace or its settings'. False if that makes no sense: the node is not
+    /// in, or it is master and no node would be left to go on.
     pub(super) fn drain(&mut self, now: Duration, grace: Option<Duration>) -> bool {
         let makes_sense = match self.state {
             DriverState::In => !self.is_master() || self.heirs() > 0,
@@ -521,7 +508,7 @@ impl Driver {
         self.progress.set_heirs(self.heirs());
     }
 
-    /// Tells of somebody else, if that is our task; if not, it may become ours.
+    /// Writes an event of another node, if this node is master; if not, keeps it, as this node may become master.
     fn tell_of(&mut self, who: &Identity, event: events::Event) {
         if self.is_master() {
             self.write_about(who, event);
@@ -721,8 +708,8 @@ impl Driver {
         next
     }
 
-    /// The number of a connection that `dialler` proposed to call `proposed`. Two that were made at the same time by both
-    /// sides get different numbers, whoever looks at it.
+    /// The number of a connection for which `dialler` proposed the number `proposed`. Two connections that were made at
+    /// the same time from both sides get different numbers, the same on both sides.
     pub(super) fn settle_epoch(&mut self, dialler: NodeId, proposed: u64) -> u64 {
         let known = self.epochs.get(&dialler).copied().unwrap_or(0);
         let mut epoch = known.max(proposed) / 2 * 2 + u64::from(dialler < self.me.id);
@@ -818,7 +805,7 @@ impl Driver {
         }
     }
 
-    /// Closes those that have been silent longest, if there are too many. Nobody died: the node is not told.
+    /// Closes the links that have been silent longest, if there are too many. No peer died: the node is not told.
     fn make_room(&mut self) {
         let too_many = self.links.len().saturating_sub(limits::LINKS);
         if too_many == 0 {
@@ -1009,7 +996,7 @@ async fn read(net: Rc<Net>, peer: Peer, epoch: u64, mut recv: RecvStream, mut fr
 async fn read_large(net: Rc<Net>, peer: Peer, epoch: u64, connection: Connection) {
     while let Ok(mut stream) = connection.accept_uni().await {
         let net = Rc::clone(&net);
-        // QUIC allows so many at once as `limits::TRANSFERS`.
+        // QUIC allows `limits::TRANSFERS` of them at once.
         tokio::task::spawn_local(async move {
             let message = match stream.read_to_end(limits::TRANSFER).await {
                 Ok(body) => wire::decode(&body),

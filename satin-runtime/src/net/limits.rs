@@ -1,4 +1,4 @@
-//! The limits of what nodes say to each other, and what happens at each.
+//! The limits of messages between nodes, and the consequences at each limit.
 //!
 //! A node that holds the pool's credential may still be broken: a limit keeps its mistakes from harming the others.
 
@@ -25,7 +25,7 @@ pub const TRANSFERS: usize = 16;
 /// The longest greeting. It carries a command line, which is cut so that it fits.
 pub const GREETING: usize = 256 << 10;
 
-/// The longest command line in a greeting; what is beyond is not compared.
+/// Bytes of the longest command line in a greeting; the rest is not compared.
 pub const COMMAND_LINE: usize = 64 << 10;
 
 /// The longest name of a node, site or pool, in bytes.
@@ -34,11 +34,13 @@ pub const NAME: usize = super::settings::NAME_MAX;
 /// Peers that a node may know: the members of a pool. A node that comes beyond that is refused.
 pub const PEERS: usize = super::settings::NODES_MAX as usize;
 
-/// Connections kept open. Beyond that, the ones that have been silent longest are closed, as soon as they have been so for
-/// [`SILENT`]; they are made again when there is something to say. Each costs about 50 KiB and a packet a few seconds.
+/// Number of connections kept open. Beyond that, the connections that have been silent longest are closed, as soon
+/// as they have been so for [`SILENT`]; they are made again for the next message. Each costs about 50 KiB and a packet a
+/// few seconds.
 pub const LINKS: usize = 1024;
 
-/// A connection over which nothing was said for so long may be closed to make room.
+/// Time without messages after which a connection may be closed to make room. Too short: connections are closed that are
+/// needed again at once. Too long: there are more than [`LINKS`] for long.
 pub const SILENT: Duration = Duration::from_secs(10);
 
 /// Connections, of members or not, that others may have to this node at once. Further ones are refused at the door.
@@ -56,18 +58,19 @@ pub const HANDSHAKES_AT_ONCE: f64 = 512.0;
 /// if none has been, new ones are refused.
 pub const SOURCES: usize = 16_384;
 
-/// Handshakes under way with addresses of which nobody knows whether they are what they say: a spoofed one costs as much
-/// as a real one, some 20 KiB until [`HANDSHAKE`] has passed. At that number callers are sent back once, to prove that they
-/// can be reached (a stateless retry, which costs them a round trip and us nothing). Fewer, and a pool that starts at once
-/// pays the round trip; more, and so many times 20 KiB are anybody's.
+/// Handshakes under way with addresses that may be spoofed: a spoofed one costs as much as a real one, some 20 KiB until
+/// [`HANDSHAKE`] has passed. At that number callers are sent back once, to prove that they can be reached (a stateless
+/// retry, which costs them a round trip and us nothing). Fewer, and a pool that starts at once pays the round trip; more,
+/// and an attacker takes so many times 20 KiB.
 pub const UNPROVEN_HANDSHAKES: usize = 64;
 
 /// Handshakes under way with addresses that can be reached. Beyond that, callers are refused, and come again.
 pub const PROVEN_HANDSHAKES: usize = 1024;
 
-/// First flights a second that are looked at, and as many again that bring the proof of a retry. What comes beyond that is
-/// dropped as it is read from the socket, so that those who are in are served first. One costs some 50 microseconds, so
-/// all of them cost two fifths of the network thread at most; a caller whose flight was dropped sends it again.
+/// First flights a second that are looked at, and as many again that bring the proof of a retry. Flights beyond that
+/// are dropped as they are read from the socket, so that nodes that are in are served first. A flight costs some 50
+/// microseconds, so all of them cost two fifths of the network thread at most; a caller whose flight was dropped sends it
+/// again.
 pub const FLIGHTS_PER_SECOND: f64 = 4096.0;
 
 /// First flights at once, when it has been quiet.
@@ -89,14 +92,17 @@ pub const WAITING: usize = if cfg!(test) { 4 << 20 } else { 256 << 20 };
 /// Messages that may wait for one peer to which no connection stands. Beyond that the oldest are dropped.
 pub const WAITING_MESSAGES: usize = 65_536;
 
-/// When two nodes have called each other at the same time, the one whose connection goes waits so long for the other, times
-/// the number of such attempts.
+/// Time that a node whose connection goes waits for the other's, when two nodes have called each other at the same time,
+/// times the number of such attempts. Too short: they cross again. Too long: a connection that is lost on its way is
+/// replaced late.
 pub const CROSSED: Duration = Duration::from_millis(50);
 
-/// A node that is refused by somebody, and let in by nobody for so long, gives up.
+/// Time after which a node that is refused by a node, and let in by none, gives up. Too short: a node that comes while
+/// another leaves gives up. Too long: an error shows late.
 pub const REFUSED: Duration = Duration::from_secs(5);
 
-/// A connection without a sign of life for so long has broken.
+/// Time without a sign of life after which a connection has broken. Too short: a busy machine loses its connections. Too
+/// long: a death is noticed late.
 pub const IDLE: Duration = Duration::from_secs(10);
 
 /// A quiet connection says so often that it is there.
@@ -105,5 +111,5 @@ pub const KEEP_ALIVE: Duration = Duration::from_secs(3);
 /// Longest time for leaving, whatever settings and observers say. A node that needs longer need not leave.
 pub const GRACE: Duration = Duration::from_secs(7 * 24 * 3600);
 
-/// Saying goodbye may take so long: what has been said is to arrive, but nobody waits for the dead.
+/// Longest time for saying goodbye: messages are to arrive, but dead peers are not waited for.
 pub const GOODBYE: Duration = Duration::from_secs(1);

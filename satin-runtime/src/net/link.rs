@@ -111,7 +111,7 @@ impl Link {
         }
     }
 
-    /// Bytes that have not begun to leave. What is under way is as large as it is: large messages have their own limit.
+    /// Bytes that have not begun to leave. Bytes under way are not counted: large messages have their own limit.
     pub(super) fn waiting(&self) -> usize {
         let queued = self.large.iter().skip(1).map(Vec::len);
         self.out.len() - self.written + queued.sum::<usize>()
@@ -144,7 +144,7 @@ impl Link {
         Some(large)
     }
 
-    /// Writes what the stream takes. What it does not take its writer will write.
+    /// Writes as many bytes as the stream takes. The writer writes the rest.
     pub(super) fn flush(&mut self) -> Result<(), WriteError> {
         if self.blocked {
             return Ok(());
@@ -159,7 +159,7 @@ impl Link {
         }
     }
 
-    /// For the writer: done when everything is written.
+    /// For the writer: done when all bytes are written.
     pub(super) fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), WriteError>> {
         let done = self.poll_write(cx);
         self.blocked = done.is_pending();

@@ -1,15 +1,15 @@
 //! The protocol of `node` on QUIC: one thread per node, which owns the node, the socket and all connections.
 //!
-//! * [`settings`], [`discovery`]: what the user says, and where the pool may be.
-//! * [`credential`]: who may come in; [`wire`]: what is said; [`limits`]: how much of it.
-//! * `door`: whom we refuse; `connect`: how connections come to stand, and which of two survives; `link`: the sending side
-//!   of one.
-//! * `driver`: the one owner of the [`Node`](crate::node::Node), what comes in and what goes out; `bridge`: what workers
-//!   tell it, and what it wants of them; `departures`: what a new master has to tell.
+//! * [`settings`], [`discovery`]: the user's settings, and the addresses where the pool may be.
+//! * [`credential`]: the key to the pool; [`wire`]: the bytes of messages; [`limits`]: their greatest numbers and sizes.
+//! * `door`: the peers that we refuse; `connect`: how connections come to stand, and which of two survives; `link`: the
+//!   sending side of a connection.
+//! * `driver`: the owner of the [`Node`](crate::node::Node), its input and its output; `bridge`: events from the workers,
+//!   and orders of the node for them; `departures`: the events that a new master has to tell.
 //! * `thefts`: how long they take.
-//! * [`observer`]: who looks without being part of it.
-//! * `notice`: what tells a node to leave.
-//! * `network`: the thread, from its start to its end; [`priority`]: how it gets its share of the processor.
+//! * [`observer`]: programs that look at a pool without being part of it.
+//! * `notice`: the sign that tells a node to leave.
+//! * `network`: the thread, from its start to its end; [`priority`]: its share of the processor.
 //! * `transport`, `socket`: how QUIC and the socket under it are set up; [`relay`]: detours for emulated links.
 //!
 //! Decides nothing about jobs, members or masters: that is `node`'s.

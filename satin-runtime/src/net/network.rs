@@ -54,7 +54,7 @@ const REFUSALS: usize = 16;
 /// The exit code of a program whose `main` panics.
 const PANIC: i32 = 101;
 
-/// Why this node is in no pool. Nothing is left behind.
+/// Reasons why this node is in no pool. Nothing is left behind.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum NetError {
@@ -162,7 +162,7 @@ impl NetworkProgress {
         });
     }
 
-    /// `main` is to be run here. False if nobody waits for that.
+    /// Gives the turn to run `main` to the main thread. False if that does not wait for its turn.
     pub(super) fn run_main(&self, term: u32) -> bool {
         self.change(|now| now.turn = Some(term));
         self.lock().expects_main
@@ -220,7 +220,7 @@ impl NetworkProgress {
 ///
 /// Dropping it leaves the pool, and ends it if this node is the master: with a goodbye, waiting a moment for it to arrive.
 pub struct Network {
-    /// For what is told after the end.
+    /// The events file, for events after the end.
     events: Option<EventLog>,
     news: Arc<BridgeNews>,
     progress: Arc<NetworkProgress>,
@@ -248,13 +248,13 @@ pub struct Handle {
 }
 
 impl Handle {
-    /// `main` is run by somebody who [waits for its turn](Network::wait_for_turn).
+    /// Notes that a thread runs `main` when its [turn](Network::wait_for_turn) comes.
     pub(crate) fn expect_main(&self) {
         self.progress.lock().expects_main = true;
     }
 
-    /// Asks this node to leave, with time to hand over what it has: returns at once. False if that makes no sense: the node
-    /// is not in, or it is master and nobody would be left to go on.
+    /// Asks this node to leave, with time to hand over its jobs: returns at once. False if that makes no sense: the node
+    /// is not in, or it is master and no node would be left to go on.
     pub fn drain(&self) -> bool {
         let makes_sense = {
             let now = self.progress.lock();
@@ -401,7 +401,7 @@ impl Network {
     /// # Errors
     /// If it did not end as it should have.
     ///
-    /// `begin` is called with the term while nobody can take the turn away again.
+    /// The term goes to `begin` while the turn cannot be taken away again.
     pub(crate) fn wait_for_turn(&self, begin: impl Fn(u32)) -> Result<Turn, NetError> {
         let turn = self.progress.wait(|now| match now.turn.take() {
             Some(term) => {
@@ -433,7 +433,7 @@ impl Network {
         self.events.take()
     }
 
-    /// To end it from elsewhere.
+    /// A handle to end the network from elsewhere.
     #[must_use]
     pub fn handle(&self) -> Handle {
         Handle {
@@ -548,7 +548,7 @@ fn live(setting_up: SettingUp, ready: &mpsc::Sender<Result<SocketAddr, NetError>
             Err(error) => drop(ready.send(Err(error))),
         }
     });
-    // Name servers may keep a helper busy; nobody waits for them.
+    // Name servers may keep a helper busy; it is not waited for.
     runtime.shutdown_background();
 }
 

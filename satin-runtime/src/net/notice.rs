@@ -13,8 +13,8 @@ const LOOK: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(
 /// A server that takes longer says nothing.
 const PATIENCE: Duration = Duration::from_secs(3);
 
-/// Looks again and again, until it is there; then the node is asked to leave. If it cannot, because it is master and nobody
-/// would be left, it is asked again as long as the notice is there.
+/// Looks for the notice again and again, until it is there; then the node is asked to leave. If it cannot, because it is
+/// master and no node would be left, it is asked again as long as the notice is there.
 pub(super) async fn watch(net: Rc<Net>, when: DrainWhen) {
     let pause = match &when {
         DrainWhen::File(_) => LOOK.0,

@@ -1,4 +1,5 @@
-//! Observers: somebody who looks at a pool, and asks nodes to leave, without being part of it. The command line tool is one.
+//! Observers: programs that look at a pool, and ask nodes to leave, without being part of it. The command line tool
+//! is one.
 //!
 //! An observer connects to any node, proves that it holds the pool's credential, and greets as one; the pool's name must be
 //! right, the program need not. After the greetings it asks, as often as it likes, and is answered: a frame each. A node
@@ -151,7 +152,7 @@ async fn next<T: for<'de> Deserialize<'de>>(
 
 // ------------------------------------------------------------------------------------------------ the observer's side
 
-/// Why nothing was seen, or nobody leaves. Nodes that were asked before go on leaving.
+/// Reasons why nothing was seen, or no node leaves. Nodes that were asked before go on leaving.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ObserverError {
@@ -236,7 +237,7 @@ struct Ear {
 }
 
 impl Observer {
-    /// For the pool of that name, to be found as `join` says, with its credential. Connects to nobody yet.
+    /// For the pool of that name, to be found as `join` says, with its credential. Does not connect yet.
     ///
     /// # Errors
     /// If the credential cannot be used, or the system does not give what is needed.

@@ -7,8 +7,8 @@
 #[cfg(target_os = "linux")]
 const NICE: i32 = 5;
 
-/// Called by a worker thread when there is a network: others of this process go before it. Does nothing on systems other
-/// than Linux, where priorities belong to processes.
+/// Lets the other threads of this process go before the calling worker thread, when there is a network. Does nothing on
+/// systems other than Linux, where priorities belong to processes.
 pub fn step_back() {
     #[cfg(target_os = "linux")]
     {

@@ -24,7 +24,7 @@ pub struct Settings {
     pub credential: Option<PathBuf>,
     /// The pool's name; nodes of another are refused. Default: the name of the executable.
     pub pool: String,
-    /// The first root job waits until so many nodes are in. Default: 1.
+    /// Number of nodes that must be in before the first root job starts. Default: 1.
     pub nodes: u32,
     /// The policy by which an idle node chooses whom to ask for work. Default: [`Policy::Crs`].
     pub policy: Policy,
@@ -98,7 +98,7 @@ pub enum SettingsError {
     SlurmWithoutPort,
 }
 
-/// A node that is asked to leave may take so long, unless it is told otherwise.
+/// Time that a node may take to leave when it is asked to, unless a setting says otherwise.
 pub const GRACE: Duration = Duration::from_secs(20);
 
 /// The longest name of a node, a site or a pool, in bytes: names travel with every piece of news about a node.
@@ -109,7 +109,7 @@ pub const NODES_MAX: u32 = 65_536;
 
 impl Settings {
     /// The settings that `config` means; `None` if it asks for no network: neither `SATIN_JOIN` nor `SATIN_LISTEN` is
-    /// set. What is set is checked even then.
+    /// set. Settings with values are checked even then.
     ///
     /// # Errors
     /// If one makes no sense, or a pool is asked for without a credential.

@@ -1,4 +1,4 @@
-//! The UDP socket under QUIC: counts what passes, and what is not QUIC at all, and drops the handshakes of a flood.
+//! The UDP socket under QUIC: counts datagrams, and those that are not QUIC at all, and drops the handshakes of a flood.
 //!
 //! An attacker that spoofs addresses can begin more handshakes than QUIC can even refuse. The first bytes of a datagram
 //! tell whether it begins a handshake, and of those only a limited number a second get any further: open connections do
@@ -134,7 +134,8 @@ pub(super) struct Counted {
     inner: Arc<dyn AsyncUdpSocket>,
     traffic: Arc<SocketTraffic>,
     names: Names,
-    /// Without a token, and with one: who has been sent away to prove its address does not stand in line with all others.
+    /// First flights without a token, and with a token: a caller that has been sent away to prove its address does not
+    /// stand in line with all others.
     flights: Mutex<[Flights; 2]>,
 }
 
@@ -179,7 +180,7 @@ impl Counted {
         }
     }
 
-    /// Counts what was received. True if it is to be dropped.
+    /// Counts received datagrams. True if they are to be dropped.
     fn is_shed(&self, received: &[u8], stride: usize, now: Instant) -> bool {
         let mut flights = None;
         let mut noise = 0;

@@ -1,4 +1,4 @@
-//! Networks in one process, over real sockets: who gets in, who does not, and what that does to those who are in.
+//! Networks in one process, over real sockets: peers that get in, peers that do not, and the nodes that are in already.
 
 use std::{
     net::{SocketAddr, UdpSocket},
@@ -39,7 +39,7 @@ use crate::{
     worker::Workers,
 };
 
-/// Nothing here takes as long; a test that does has failed.
+/// Longest wait of a test here: a test that takes longer has failed.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A credential file that goes with the test.
@@ -95,7 +95,7 @@ impl TestNode {
         });
     }
 
-    /// It still lets in who belongs to it.
+    /// Checks that the node still lets in nodes that belong to it.
     fn is_unharmed(&self, key: &Key) {
         let more = start(settings("guest", key, Some(self.addr())));
         assert!(!more.network.wait_until_in().expect("let in"));
@@ -168,7 +168,7 @@ fn error_of(settings: Settings) -> String {
 
 // ------------------------------------------------------------------------------------------------------------- strangers
 
-/// Somebody who speaks the protocol by hand.
+/// A peer that speaks the protocol by hand.
 struct Stranger {
     runtime: tokio::runtime::Runtime,
     endpoint: Endpoint,
@@ -262,7 +262,7 @@ fn encode(hello: Hello) -> Vec<u8> {
     Greeting::Hello(Box::new(hello)).encode()
 }
 
-/// Believes anybody.
+/// A verifier that accepts any certificate.
 #[derive(Debug)]
 struct Gullible;
 
@@ -301,7 +301,7 @@ impl ServerCertVerifier for Gullible {
     }
 }
 
-/// TLS without a certificate, that believes anybody.
+/// TLS without a certificate, which accepts any.
 fn gullible_tls(protocol: &[u8]) -> rustls::ClientConfig {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let mut tls = rustls::ClientConfig::builder_with_provider(provider)
@@ -314,7 +314,7 @@ fn gullible_tls(protocol: &[u8]) -> rustls::ClientConfig {
     tls
 }
 
-/// Somebody without a certificate, who believes anybody.
+/// A peer without a certificate, which accepts any.
 fn without_certificate(protocol: &[u8]) -> Stranger {
     let quic = QuicClientConfig::try_from(gullible_tls(protocol)).expect("QUIC");
     Stranger::new(ClientConfig::new(Arc::new(quic)))
@@ -322,7 +322,7 @@ fn without_certificate(protocol: &[u8]) -> Stranger {
 
 // ----------------------------------------------------------------------------------------------------------------- tests
 
-/// Who waits until a node says where it is, and then begins others, has them look into a file that names it.
+/// A user who waits until a node tells its address, and then begins others, has them look into a file that names it.
 #[test]
 fn a_file_names_a_node_as_soon_as_it_says_where_it_is() {
     let key = Key::new();
@@ -335,7 +335,7 @@ fn a_file_names_a_node_as_soon_as_it_says_where_it_is() {
     let node = start(settings);
     let lines = std::fs::read_to_string(&file).expect("there");
     let line = format!("{}\n", node.addr());
-    // It may write there once more until it is gone.
+    // The node may write there once more until it is gone.
     drop(node);
     let _ = std::fs::remove_file(&file);
     assert_eq!(lines, line);
@@ -686,7 +686,7 @@ fn a_broken_connection_is_made_again_and_nobody_dies_of_it() {
     };
     first.wait_for_nodes(2);
     assert_eq!(first.network.connections(), 1);
-    // Somebody takes the second node's place, and hangs up.
+    // A stranger takes the second node's place, and hangs up.
     let stranger = Stranger::with(&key);
     let mut hello = hello(second.standing.now().id, second.addr());
     hello.epoch = 100;
@@ -763,7 +763,7 @@ fn a_node_that_an_observer_asks_to_leave_leaves() {
     assert_eq!(steps, [step(Parting::Leaving), step(Parting::Left)]);
     assert_eq!(second.network.wait_until_over().expect("a good end"), 0);
     first.wait_for_nodes(1);
-    // Nobody is left to take over from the master.
+    // No node is left to take over from the master.
     let error = observer
         .drain(&nodes[..1], None, |_, _| ())
         .expect_err("it stays");

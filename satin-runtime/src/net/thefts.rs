@@ -10,7 +10,8 @@ use crate::node::{Message, Peer, Request};
 /// Number of thefts that are remembered, the latest. Too small: the figures say little. Too large: memory.
 const REMEMBERED: usize = 1 << 14;
 
-/// Requests that were never answered are forgotten when there are so many.
+/// Number of unanswered requests at which all of them are forgotten. Too small: slow thefts are not measured. Too large:
+/// memory.
 const OPEN: usize = 1 << 10;
 
 /// Requests under way, and how long the last ones took that brought something.

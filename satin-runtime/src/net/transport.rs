@@ -12,7 +12,7 @@ use super::{credential::Credential, limits, socket::Names};
 const STREAM_WINDOW: u32 = 16 << 20;
 /// Bytes that one connection may have under way.
 const WINDOW: u32 = 64 << 20;
-/// Datagrams carry gossip only: what does not fit in here may be lost.
+/// Bytes of datagrams that may wait: they carry gossip only, and the rest may be lost.
 const DATAGRAMS: usize = 1 << 20;
 
 fn transport() -> Arc<TransportConfig> {

@@ -1,8 +1,8 @@
 //! The bytes on the wire: frames, and the greeting with which every connection begins.
 //!
-//! A control stream is a sequence of frames: a length of four bytes, little-endian, and so many bytes. The first one each
-//! way is a [`Greeting`]; it begins with the same eight bytes in all versions, so that versions can tell each other
-//! apart. All others are a [`Message`] each, by postcard. A stream for a large message, and a datagram, hold one message
+//! A control stream is a sequence of frames: a length of four bytes, little-endian, and so many bytes. The first frame
+//! each way is a [`Greeting`]; it begins with the same eight bytes in all versions, so that versions can tell each other
+//! apart. All others are a [`Message`] each, by postcard. A stream for a large message, and a datagram, hold a message
 //! without a length.
 //!
 //! Decoding never panics, never allocates more than a small multiple of the bytes that came, and leaves no byte
@@ -347,7 +347,7 @@ pub struct Frames {
 }
 
 impl Frames {
-    /// For a stream on which no frame is longer than `limit`.
+    /// Makes the frames of a stream, none of which is longer than `limit`.
     #[must_use]
     pub fn new(limit: usize) -> Frames {
         Frames {
@@ -380,7 +380,7 @@ impl Frames {
     /// The body of the next frame, if it is there in full.
     ///
     /// # Errors
-    /// If its length is above the limit; the stream cannot be read any further.
+    /// The frame's length is above the limit; the stream cannot be read any further.
     pub fn next_frame(&mut self) -> Result<Option<&[u8]>, WireError> {
         let rest = &self.buffer[self.start..];
         let Some((header, rest)) = rest.split_first_chunk::<HEADER>() else {

@@ -6,7 +6,8 @@
 /// times that are over before a pool stands.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Expiry {
-    /// [`ProtocolConfig::partition_wait`](super::ProtocolConfig::partition_wait): a master is chosen although half of the pool is away.
+    /// [`ProtocolConfig::partition_wait`](super::ProtocolConfig::partition_wait): a master is chosen although
+    /// half of the pool is away.
     PartitionWait,
     /// The network has been quiet for a moment since the master fell silent: it was alone.
     Settle,

@@ -2,7 +2,7 @@
 //! `satin-sim`.
 
 pub use super::books::OutstandingKind;
-use super::{HostedId, Node, Peer, Token, books::Tally};
+use super::{HostedId, Node, Peer, Tally, Token};
 use crate::job::{Fingerprint, JobId};
 
 /// A job that is away.

@@ -44,7 +44,6 @@ pub mod view;
 #[cfg(test)]
 mod tests;
 
-pub use books::Tally;
 pub use config::{Policy, ProtocolConfig, RepairMode, Rule};
 pub use identity::{Identity, NodeId, Peer};
 use message::Cargo;
@@ -53,7 +52,7 @@ pub use message::{
 };
 pub use view::View;
 
-pub use crate::job::{DepartureId, HostedId, Lattices, Taken};
+pub use crate::job::{DepartureId, HostedId, Lattices, Taken, Tally};
 
 /// An event: the driver tells the node what happened.
 #[derive(Clone, Debug)]

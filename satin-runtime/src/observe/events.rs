@@ -15,7 +15,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use crate::job::RootTag;
+use crate::job::{RootTag, Tally};
 
 /// The variable that names the moment from which [`Record::at_ms`] counts, in milliseconds since 1970, so that all
 /// nodes that one launcher starts count from the same moment.
@@ -133,18 +133,9 @@ pub struct NodeFigures {
     pub bytes_received: u64,
     /// Time that workers had nothing to do, summed over them.
     pub idle_s: f64,
-    /// Jobs of its own that were done again, because the node that ran them was gone.
-    pub repairs: u64,
-    /// Results of orphans that it asked for instead of computing them again.
-    pub claims: u64,
-    /// Claims that brought the result.
-    pub hits: u64,
-    /// Claims that came too late: no node had the result any more.
-    pub misses: u64,
-    /// Claims that it withdrew, to run the job itself.
-    pub withdrawn: u64,
-    /// Jobs of others that it kept when those they came from were gone.
-    pub orphans: u64,
+    /// Counts of what the node did about deaths and departures; in JSON they stand beside the others.
+    #[serde(flatten)]
+    pub tally: Tally,
 }
 
 /// Writes events. Any thread may.

@@ -28,7 +28,7 @@ impl Counter {
 /// The figures of a worker. Spawns that are not stolen are not counted: that would cost as much as they do.
 #[derive(Default)]
 pub struct Counters {
-    pub(crate) steals: CachePadded<Counter>,
+    pub(crate) local_thefts: CachePadded<Counter>,
     pub(crate) publications: Counter,
     pub(crate) sleeps: Counter,
 }
@@ -37,7 +37,7 @@ pub struct Counters {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Figures {
     /// Jobs that this worker took from another.
-    pub steals: u64,
+    pub local_thefts: u64,
     /// Number of times that it made private jobs public, because a thief asked.
     pub publications: u64,
     /// How often it went to sleep.
@@ -47,7 +47,7 @@ pub struct Figures {
 impl Counters {
     pub(crate) fn read(&self) -> Figures {
         Figures {
-            steals: self.steals.get(),
+            local_thefts: self.local_thefts.get(),
             publications: self.publications.get(),
             sleeps: self.sleeps.get(),
         }
@@ -58,19 +58,19 @@ impl Counters {
 #[must_use]
 pub fn table(figures: &[Figures]) -> String {
     let mut table = format!(
-        "{:>8} {:>12} {:>14} {:>10}\n",
-        "worker", "steals", "publications", "sleeps"
+        "{:>8} {:>14} {:>14} {:>10}\n",
+        "worker", "local thefts", "publications", "sleeps"
     );
     for (
         worker,
         Figures {
-            steals,
+            local_thefts,
             publications,
             sleeps,
         },
     ) in figures.iter().enumerate()
     {
-        table += &format!("{worker:>8} {steals:>12} {publications:>14} {sleeps:>10}\n");
+        table += &format!("{worker:>8} {local_thefts:>14} {publications:>14} {sleeps:>10}\n");
     }
     table
 }

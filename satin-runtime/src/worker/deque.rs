@@ -241,7 +241,7 @@ impl Deque {
         overwrite(&self.poll.guard, position);
     }
 
-    // ---------------------------------------------------------------- everybody
+    // ---------------------------------------------------------------- all threads
 
     /// Thief: takes the oldest public job, or asks the owner to publish. Acquires what was written before the job
     /// was published.

@@ -183,7 +183,7 @@ impl Absent {
     /// The shallowest that came back, of those that fit.
     fn first_returned(&self, fits: impl Fn(&Slot, Back) -> bool) -> Option<(u16, SlotRef)> {
         let fits = |(_, slot): &&(u16, SlotRef)| match self.places.get(slot) {
-            // SAFETY: the books are locked, so nobody takes the job, and its owner waits for it.
+            // SAFETY: the books are locked, so no thread takes the job, and its owner waits for it.
             Some(AbsentPlace::Returned { back, .. }) => fits(unsafe { &*slot.0 }, *back),
             _ => false,
         };
@@ -222,7 +222,7 @@ enum HostedJob {
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 struct SlotRef(*const Slot);
-// SAFETY: the slot lives as long as its entry: its owner removes the entry, or waits until somebody has, before it frees
+// SAFETY: the slot lives as long as its entry: its owner removes the entry, or waits until another has, before it frees
 // the slot.
 unsafe impl Send for SlotRef {}
 
@@ -551,7 +551,7 @@ impl Gate {
             }
             TakeFrom::Returned => self.pool.take_returned(|books| {
                 let &(level, slot) = books.returned.first()?;
-                // SAFETY: under the lock nobody takes the job, so its owner waits for it.
+                // SAFETY: under the lock no thread takes the job, so its owner waits for it.
                 let here = unsafe { (*slot.0).parent.get() };
                 let fits = level == depth && parent.is_none_or(|parent| parent == here);
                 fits.then_some((level, slot))
@@ -1437,7 +1437,7 @@ pub(super) fn pack(
 ) -> Result<Parcel, CodecError> {
     let vtable = job.function.get();
     let function = function::number_of(vtable).ok_or(CodecError::Unregistered)?;
-    // SAFETY: the caller has taken the job and not run it, so its arguments are there and nobody else takes them.
+    // SAFETY: the caller has taken the job and not run it, so its arguments are there and no other thread takes them.
     let packed = unsafe { (vtable.export)(job, effort) }?;
     let own = Fingerprint::of(vtable.info.name, &packed.bytes);
     Ok(Parcel {

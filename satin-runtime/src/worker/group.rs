@@ -126,7 +126,7 @@ unsafe impl<'s, F: Function> Entry<'s> for Ticket<F> {
         let pushed = unsafe { Pushed::below(scope.head.get()) };
         let here = settle(pushed.slot, frame);
         scope.head.set(pushed.slot);
-        // SAFETY: the job is `F`'s, and popped, so that nobody settles it again.
+        // SAFETY: the job is `F`'s, and popped, so that it is not settled again.
         unsafe {
             if here {
                 run_here::<F>(pushed, frame)
@@ -492,7 +492,7 @@ impl<E> Drop for Entries<E> {
     #[inline(always)]
     fn drop(&mut self) {
         if const { Self::KEPT } {
-            // SAFETY: `new` has made the vector, and nobody uses it any more.
+            // SAFETY: `new` has made the vector, and it is not used any more.
             unsafe { self.0.assume_init_drop() };
         }
     }
@@ -605,7 +605,7 @@ impl<'g, 's, E: Entry<'s>, D: FnMut(E::Done), O: Order> Group<'g, 's, E, D, O> {
         if !worker.deque().may_pop(base.addr()) {
             return worker.turn_all(base, head);
         }
-        // SAFETY: nobody has asked, and all of the jobs are private: above the split.
+        // SAFETY: no thief has asked, and all of the jobs are private: above the split.
         unsafe { turn(base, head, |a, b| E::exchange(a, b)) };
         true
     }

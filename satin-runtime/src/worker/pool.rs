@@ -166,8 +166,10 @@ impl Pool {
     }
 
     /// Jobs that workers of this pool have taken from one another.
-    pub(super) fn steals(&self) -> u64 {
-        self.all().map(|worker| worker.counters.steals.get()).sum()
+    pub(super) fn local_thefts(&self) -> u64 {
+        self.all()
+            .map(|worker| worker.counters.local_thefts.get())
+            .sum()
     }
 
     /// How many workers have found nothing for a while.

@@ -233,7 +233,7 @@ impl Pool {
         let mut others = Vec::new();
         while let Some(root) = self.roots.pop() {
             match root.refuse {
-                // SAFETY: the caller of the root job waits, and nobody else has the job.
+                // SAFETY: the caller of the root job waits, and no other thread has the job.
                 Some(refuse) => unsafe { refuse(root.task) },
                 None => others.push(root),
             }
@@ -275,7 +275,7 @@ pub(super) fn enter_root<'s, P: Prepared<'s>>(call: P, place: CallSite) -> P::Ou
     let vtable = <P::Function as Function>::VTABLE;
     function::assert_registered(vtable);
     pool.assert_running();
-    let (began, steals) = (Instant::now(), pool.steals());
+    let (began, steals) = (Instant::now(), pool.local_thefts());
     let parker = Parker::new();
     let is_main = IS_MAIN.get();
     let task = RootTask::<P::Function> {
@@ -329,7 +329,7 @@ pub(super) fn enter_root<'s, P: Prepared<'s>>(call: P, place: CallSite) -> P::Ou
     let run = Waiting {
         took: began.elapsed(),
         had_helpers: pool.workers() > 1 && !pool.is_heard(),
-        was_shared: pool.steals() != steals,
+        was_shared: pool.local_thefts() != steals,
     };
     advice::root_call(vtable.info.name, place, &run);
     match task

@@ -190,7 +190,7 @@ impl<'f> Scope<'f> {
     pub fn turn(&self, base: Position) -> bool {
         let head = self.head.get();
         if Worker::of(head).deque().may_pop(base.0.addr()) {
-            // SAFETY: nobody has asked, and all of the jobs are private: above the split.
+            // SAFETY: no thief has asked, and all of the jobs are private: above the split.
             unsafe { turn(base.0, head, |a, b| a.exchange(b)) };
             return true;
         }
@@ -309,7 +309,7 @@ impl<F: Function> Child<'_, '_, F> {
         self.head.set(pushed.slot);
         let frame: *const Frame = self.frame;
         forget(self);
-        // SAFETY: `settle` said where the job is; the guard is gone, so nobody settles it again.
+        // SAFETY: `settle` said where the job is; the guard is gone, so it is not settled again.
         unsafe {
             if here {
                 run_here::<F>(pushed, frame)
@@ -414,7 +414,7 @@ pub(super) unsafe fn try_finish<F: Function>(
 ) -> Option<F::Out> {
     if here && frame.has(flag::ABORT) {
         Worker::of(pushed.slot).head.set(pushed.slot);
-        // SAFETY: the job is the caller's and has not run; a sibling failed, so nobody wants it any more.
+        // SAFETY: the job is the caller's and has not run; a sibling failed, so it is not wanted any more.
         unsafe { ((*pushed.slot).function.get().drop_args)(&*pushed.slot) };
         return None;
     }

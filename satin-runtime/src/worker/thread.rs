@@ -432,7 +432,7 @@ impl Worker {
         drop(idle);
         let mut returned = state == SlotState::Returned;
         if returned && mode == While::Helping && self.is_stopped(frame) {
-            // A sibling failed, and nobody wants the job: it ends like one that was stopped in this pool.
+            // A sibling failed, and the job is not wanted: it ends like one that was stopped in this pool.
             // SAFETY: the job came back undone, so its arguments are there, and ours.
             quietly(|| unsafe { (job.function.get().drop_args)(job) });
             job.enter(SlotState::Aborted);
@@ -495,7 +495,7 @@ impl Worker {
         let job = unsafe { &*slot };
         let owner = Worker::of(slot).index;
         if owner != self.index {
-            self.counters.steals.add(1);
+            self.counters.local_thefts.add(1);
         }
         job.enter(SlotState::Taken(self.index));
         let parent = job.parent.get();
@@ -872,7 +872,7 @@ impl Worker {
     /// The depth of the oldest public job, as far as it is known, and how many are public.
     pub(super) fn public(&self) -> Option<(u16, u64)> {
         let (oldest, count) = self.deque.public()?;
-        // SAFETY: the slot is within the area, and the depth is atomic, whoever has the slot now.
+        // SAFETY: the slot is within the area, and the depth is atomic, whichever thread has the slot now.
         let depth = unsafe { &*self.slot(oldest) }.depth();
         Some((depth, count))
     }

@@ -1,4 +1,4 @@
-//! I1: what is outstanding or claimed at a peer implies that the peer's life goes on in my view.
+//! I1: a job that is outstanding or claimed at a peer implies that the peer's life goes on in the node's view.
 
 use super::{Invariant, Seen};
 

@@ -1,5 +1,5 @@
-//! I4: what runs here, or is done, is never settled by an answer from elsewhere: with `&mut` it would be written while it
-//! runs.
+//! I4: a job that runs here, or is done, is never settled by an answer from elsewhere: with `&mut` it would be written
+//! while it runs.
 
 use super::{Invariant, Seen};
 

@@ -1,5 +1,5 @@
-//! I5: the owner of an entry of the orphan table has that orphan, or withdraws the entry; at rest everybody knows what there
-//! is.
+//! I5: the owner of an entry of the orphan table has that orphan, or withdraws the entry; at rest every node knows all
+//! entries.
 
 use std::collections::BTreeSet;
 
@@ -21,7 +21,7 @@ impl Invariant for OwnersHave {
         "the owner of an entry has that orphan, or withdraws the entry"
     }
 
-    /// On its own sheet nobody says what is not so.
+    /// On its own sheet no node enters an orphan that it does not have.
     fn check_step(&mut self, seen: &Seen<'_>) -> Result<(), String> {
         let me = seen.cluster.peer(seen.node);
         for entry in seen.books.entries.iter().filter(|entry| entry.owner == me) {
@@ -38,7 +38,7 @@ impl Invariant for OwnersHave {
         Ok(())
     }
 
-    /// Once all is said, the others know what is so.
+    /// Once all messages have come, the other nodes know the sheets as they are.
     fn check_end(&mut self, run: &Run<'_>) -> Result<(), String> {
         match strange_belief(run.cluster, run.books).filter(|_| run.done) {
             None => Ok(()),
@@ -47,7 +47,8 @@ impl Invariant for OwnersHave {
     }
 }
 
-/// Does anybody believe that somebody has what he does not have, or not know what he has?
+/// A node that believes that another has an orphan which that does not have, or that does not know of an orphan which
+/// another has; in words.
 pub(crate) fn strange_belief(cluster: &Cluster, books: &[(u32, Inspection)]) -> Option<String> {
     let own: BTreeSet<_> = (books.iter())
         .flat_map(|(node, books)| {

@@ -1,4 +1,4 @@
-//! I6: nothing is sent to a life after its end was processed.
+//! I6: no message is sent to a life after its end was processed.
 
 use super::{Invariant, Seen};
 

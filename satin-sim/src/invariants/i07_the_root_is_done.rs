@@ -1,4 +1,4 @@
-//! I7: once everything has healed, the root jobs are done within a bound; and whoever was told to go is gone.
+//! I7: once all faults have healed, the root jobs are done within a bound; and the nodes that were told to go are gone.
 
 use super::{Invariant, Run};
 

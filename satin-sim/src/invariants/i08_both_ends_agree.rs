@@ -1,4 +1,4 @@
-//! I8: at rest both ends of every pair agree: what one has outstanding at the other, that one hosts.
+//! I8: at rest both ends of every pair agree: a job that one has outstanding at the other is hosted by that one.
 
 use std::collections::BTreeSet;
 

@@ -1,5 +1,5 @@
-//! I10: whoever hears that a job is closed has no orphan at or below it any more, at once; but for the results of root jobs.
-//! The end of a root job closes its id: nobody works on after the end of all.
+//! I10: a node that hears that a job is closed has no orphan at or below it any more, at once; but for the results of
+//! root jobs. The end of a root job closes its id: no node works on after the end of all.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,8 +18,8 @@ use super::{Invariant, Run, Seen};
 #[derive(Default)]
 pub(super) struct ClosedStop {
     heard: BTreeMap<u32, BTreeSet<JobId>>,
-    /// The orphans that each node had a step before: several things happen in one step, and what is kept after it was closed was
-    /// kept knowing that.
+    /// The orphans that each node had a step before: several things happen in one step, and what is kept after it was
+    /// closed was kept knowing that.
     had: BTreeMap<u32, BTreeSet<HostedId>>,
 }
 

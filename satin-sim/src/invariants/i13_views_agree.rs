@@ -1,6 +1,6 @@
-//! I13: at rest every node sees exactly the nodes that run, and all follow the same master: parts of a pool that had lost each
-//! other have met again. Two parts are pools of their own if no way leads from the one to the other, or if nobody of the one
-//! has ever heard of those of the other whom it can reach, and the other way round.
+//! I13: at rest every node sees exactly the nodes that run, and all follow the same master: parts of a pool that had lost
+//! each other have met again. Two parts are pools of their own if no way leads from the one to the other, or if no node
+//! of the one has ever heard of those nodes of the other that it can reach, and the other way round.
 
 use std::collections::BTreeSet;
 
@@ -28,8 +28,8 @@ impl Invariant for ViewsAgree {
     }
 }
 
-/// Does any of these nodes see somebody else than all who can be reached from it, directly or through others, or follow
-/// another master than they?
+/// A node that does not see exactly the nodes that can be reached from it, directly or through others, or that follows
+/// another master than they; in words.
 pub(crate) fn differing_views(cluster: &Cluster, nodes: &[u32]) -> Option<String> {
     let mut parts: Vec<Vec<u32>> = Vec::new();
     for node in nodes {
@@ -44,8 +44,8 @@ pub(crate) fn differing_views(cluster: &Cluster, nodes: &[u32]) -> Option<String
     parts.find_map(|part| differing_in_part(cluster, part))
 }
 
-/// Must two parts of a pool find each other? Members of a part tell each other whom they miss: one of them can reach a node
-/// of the other part of which one of them has heard.
+/// True if two parts of a pool must find each other. Members of a part tell each other whom they miss: one of them can
+/// reach a node of the other part of which one of them has heard.
 fn meet(cluster: &Cluster, one: &[u32], other: &[u32]) -> bool {
     let knows =
         |part: &[u32], node| (part.iter()).any(|member| cluster.has_heard_of(*member, node));

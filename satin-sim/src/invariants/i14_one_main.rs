@@ -1,6 +1,7 @@
-//! I14: a pool has one main. Two that come to their end, on nodes that both are still there, are there only if somebody was
-//! stopped or cut off: then both answers are right, which I12 checks, and there are two of them. Here a pool goes on after the
-//! end of `main`; so a node that had run it may hear only then who was named in its term, and later run it once more.
+//! I14: a pool has one main. Two mains that come to their end, on nodes that are both still there, are allowed only if
+//! a node was stopped or cut off: then both answers are right, which I12 checks, and there are two of them. Here a pool
+//! goes on after the end of `main`; so a node that had run it may hear only then which node was named in its term, and
+//! later run it once more.
 
 use std::collections::BTreeSet;
 

@@ -1,5 +1,5 @@
-//! I15: no node keeps the result of a job below one whose result it keeps too: nobody can ask for that. So what a node keeps does
-//! not grow with what has happened, but only with what is under way.
+//! I15: no node keeps the result of a job below one whose result it keeps too: no node can ask for that. So the
+//! results that a node keeps do not grow with the past of the run, but only with the jobs under way.
 
 use std::collections::BTreeSet;
 

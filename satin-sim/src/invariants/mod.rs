@@ -56,16 +56,16 @@ pub struct Run<'c> {
     pub panics: bool,
     /// Nodes that were told to go.
     pub drained: &'c [u32],
-    /// Did the root jobs end in time?
+    /// True if the root jobs ended in time.
     pub done: bool,
     /// Is everything at rest since?
     pub rests: bool,
     /// Books of all nodes that run.
     pub books: &'c [(u32, Inspection)],
-    /// Lives that ended in somebody's view: deaths, false ones too, and departures; withdrawals, misses, and mains that
+    /// Lives that ended in a node's view: deaths, false ones too, and departures; withdrawals, misses, and mains that
     /// began anew.
     pub ends: u64,
-    /// Was anybody stopped or cut off, so that a live node may have been taken for dead?
+    /// True if a node was stopped or cut off, so that a live node may have been taken for dead.
     pub apart: bool,
 }
 

@@ -13,14 +13,14 @@ use super::*;
 /// Addresses that begin a handshake, each once.
 const SOURCES: u32 = 20_000;
 
-/// What a flood may cost. It took 312 MiB when each source got a handshake.
+/// Bytes of memory that a flood may cost. It took 312 MiB when each source got a handshake.
 const MOST_MEMORY: u64 = 64 << 20;
 
 /// A client's hello, as rustls writes it for QUIC.
 fn client_hello() -> Vec<u8> {
     let tls = gullible_tls(super::super::credential::ALPN);
     let name = ServerName::try_from("satin").expect("a name");
-    // One transport parameter: initial_source_connection_id, which is empty.
+    // The only transport parameter: initial_source_connection_id, which is empty.
     let params = vec![0x0f, 0];
     let connection = ClientConnection::new(Arc::new(tls), Version::V1, name, params);
     let mut hello = Vec::new();
@@ -58,7 +58,7 @@ fn first_flight(hello: &[u8], name: [u8; 8]) -> Vec<u8> {
     [header, payload].concat()
 }
 
-/// One first flight from each source, as fast as they can be sent.
+/// Sends a first flight from each source, as fast as they can be sent.
 fn flood(to: SocketAddr) {
     let hello = client_hello();
     for source in 0..SOURCES {
@@ -66,7 +66,7 @@ fn flood(to: SocketAddr) {
         let from = Ipv4Addr::new(127, a + 1, b, c);
         let socket = UdpSocket::bind((from, 0)).expect("every address of 127/8 is ours");
         let name = (u64::from(source) << 32 | 0x5a71).to_be_bytes();
-        // What the node has no room for is lost.
+        // Flights for which the node has no room are lost.
         let _ = socket.send_to(&first_flight(&hello, name), to);
     }
 }
@@ -112,7 +112,7 @@ fn a_flood_of_first_flights_costs_little_and_keeps_nobody_out() {
     let told = std::fs::read_to_string(&events).expect("the founder writes it");
     let _ = std::fs::remove_file(&events);
     assert!(!told.contains("dead"), "{told}");
-    // The handshakes that nobody finished are gone, and so is what they held.
+    // The unfinished handshakes are gone, and so is the memory that they held.
     wait_for("the end of the handshakes", || {
         first.network.unfinished() == 0
     });

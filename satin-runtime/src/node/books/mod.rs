@@ -24,29 +24,12 @@ use std::{
 };
 
 use super::{DepartureId, HostedId, Peer, Then, Token};
-use crate::job::{Fingerprint, JobId, RootName};
+use crate::job::{Fingerprint, JobId, RootName, Tally};
 
 /// The number of recalls of a peer, at most, that wait for jobs which come by a stream of their own. Too
 /// small: such a job runs although it is not wanted. Too large: memory, for a withdrawn claim crosses its
 /// answer and is waited for in vain.
 const EARLY_RECALLS: usize = 256;
-
-/// Counts of what this node did about deaths and departures.
-#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
-pub struct Tally {
-    /// Jobs put back because the node that had them was gone, or gave them up.
-    pub repairs: u64,
-    /// Jobs that became orphans here, or whose results are kept here for others.
-    pub orphans: u64,
-    /// Results that this node claimed.
-    pub claims: u64,
-    /// Claims that brought the result.
-    pub hits: u64,
-    /// Claims whose owner did not have the result any more.
-    pub misses: u64,
-    /// Claims that were withdrawn, because nothing else was to be done.
-    pub withdrawn: u64,
-}
 
 /// All jobs that are under way between this node and others.
 #[derive(Default)]

@@ -21,7 +21,7 @@ impl BestLeaf {
         [self.cost, self.witness].map(u64::to_le_bytes).concat()
     }
 
-    /// As it was written. A number alone is one that no leaf has.
+    /// Reads a leaf from its bytes. A number alone is a bound that no leaf has.
     pub(super) fn read(bytes: &[u8]) -> BestLeaf {
         let witness = bytes.get(8..).and_then(|rest| rest.first_chunk());
         BestLeaf {
@@ -31,7 +31,8 @@ impl BestLeaf {
     }
 }
 
-/// The bounds of imaginary programs: numbers, little-endian, the smaller the better; what follows comes with the number.
+/// The bounds of imaginary programs: numbers, little-endian, the smaller the better; the bytes behind a number come
+/// with it.
 #[derive(Clone, Copy, Debug)]
 pub struct Smallest;
 

@@ -1,4 +1,4 @@
-//! Clocks of nodes: nobody promises that two of them agree.
+//! Clocks of nodes: no two of them need agree.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ const MILLION: u128 = 1_000_000;
 pub(super) struct Clock {
     /// The clock's reading when the virtual time began.
     ahead: Duration,
-    /// In a million ticks it gains so many.
+    /// Ticks that the clock gains in a million.
     gains: i32,
 }
 

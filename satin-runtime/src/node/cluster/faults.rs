@@ -77,18 +77,19 @@ impl Cluster {
         }
     }
 
-    /// A datagram comes a second time, so much later.
+    /// The delay after which a datagram comes a second time, if it does.
     pub(super) fn again(&mut self) -> Option<Duration> {
         let twice = self.wire.gossip_twice > 0.0 && self.rng.random_bool(self.wire.gossip_twice);
         twice.then(|| self.wire.gossip_late.mul_f64(self.rng.random()))
     }
 
-    /// Computing takes so many times as long on that node.
+    /// Makes computing on that node take `times` as long.
     pub fn set_slowness(&mut self, node: u32, times: f64) {
         self.slot_mut(node).slowness = times;
     }
 
-    /// The network thread of that node needs so long for every message: what comes meanwhile waits its turn.
+    /// Sets the time that the network thread of that node needs for every message: messages that come meanwhile
+    /// wait their turn.
     pub fn set_handling(&mut self, node: u32, time: Duration) {
         self.slot_mut(node).handling = time;
     }

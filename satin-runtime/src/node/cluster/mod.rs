@@ -1,6 +1,6 @@
 //! A pool in memory: real [`Node`]s, an imaginary network, imaginary workers, a virtual clock.
 //!
-//! Tests of the protocol are stories on a [`Cluster`]; `satin-sim` is the same, grown up. What happens next is decided by
+//! Tests of the protocol are stories on a [`Cluster`]; `satin-sim` is the same, grown up. The next event is decided by
 //! (time, sequence) alone and all randomness comes from one seed, so every story replays the same.
 //!
 //! ```
@@ -53,7 +53,7 @@ use crate::job::{Answer, BoundName, JobId, Offer, RootName, RootRun, RootTag, Sa
 use clock::Clock;
 use workers::{Finished, ImaginaryWorkers};
 
-/// A peer to whom no connection can be made is given up after so long.
+/// Time after which a peer to whom no connection can be made is given up.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// An event in the queue.
@@ -63,7 +63,7 @@ enum Happening {
         from: u32,
         sender: Peer,
         epoch: u64,
-        /// In a box: what is scheduled is moved about a lot.
+        /// In a box, as scheduled events are moved about a lot.
         message: Box<Message>,
     },
     Timeout(u32),
@@ -81,7 +81,7 @@ enum Happening {
         peer: Option<Peer>,
         attempt: u32,
     },
-    /// A node hears that nobody listens where a peer was.
+    /// A node hears that no process listens where a peer was.
     Gone {
         node: u32,
         peer: Peer,
@@ -92,7 +92,7 @@ enum Happening {
         other: u32,
         epoch: u64,
     },
-    /// If nothing can pass between two nodes by now, both lose their link.
+    /// If no message can pass between two nodes by now, both lose their link.
     Silent {
         a: u32,
         b: u32,
@@ -145,7 +145,7 @@ struct ImaginaryLink {
     epoch: u64,
     up: bool,
     connecting: bool,
-    /// Counts the attempts to connect: what becomes of one that has been overtaken says nothing of the next.
+    /// Number of attempts to connect: the end of an attempt that has been overtaken says nothing of the next.
     attempts: u32,
     /// The peers that the node meant as well, since it has been connecting.
     meant: Vec<Option<Peer>>,
@@ -155,7 +155,8 @@ struct ImaginaryLink {
     again: Option<(SocketAddr, Option<Peer>)>,
     /// When the last message on the ordered stream arrives.
     last: Duration,
-    /// When everything has arrived, what may overtake other messages too: whoever closes the link waits for that.
+    /// The time at which all messages have arrived, also those that may overtake others: a side that closes the link
+    /// waits for that.
     arrived: Duration,
     /// When the link is free to send again.
     free: Duration,
@@ -202,14 +203,14 @@ struct ImaginaryNode {
     born: Duration,
     /// Root jobs that other threads than main's have called here.
     others: BTreeMap<RootRun, OtherRoot>,
-    /// Computing takes so many times as long here.
+    /// Factor by which computing takes longer here.
     slowness: f64,
     /// Addresses dialled without a peer in mind.
     dials: u64,
     clock: Clock,
     /// Time that its network thread needs for a message,
     handling: Duration,
-    /// and has done what came before at that time.
+    /// and the time at which it has done what came before.
     handled: Duration,
 }
 
@@ -454,8 +455,8 @@ impl Cluster {
         }
     }
 
-    /// A pool that stands beforehand: so many nodes at each site, numbered on from those there are, with so many workers
-    /// each. The first is master. With [`ProtocolConfig::fixed_members`] nobody looks for the dead.
+    /// Makes a pool that stands beforehand: so many nodes at each site, numbered on from those there are, with so many
+    /// workers each. The first is master. With [`ProtocolConfig::fixed_members`] no node looks for the dead.
     ///
     /// # Panics
     /// If there are nodes already.
@@ -634,7 +635,7 @@ impl Cluster {
         self.slot(node).alive
     }
 
-    /// As what it came in, if it did.
+    /// The identity under which the node came in, if it did.
     #[must_use]
     pub fn joined(&self, node: u32) -> Option<&Identity> {
         self.slot(node).joined.as_ref()
@@ -691,7 +692,7 @@ impl Cluster {
     /// Is each child of each frame there in exactly one place: queued, running, away or done?
     ///
     /// # Errors
-    /// Says what is not so.
+    /// A child is in none of these places, or in several; the error says which.
     pub fn audit(&self, node: u32) -> Result<(), String> {
         self.slot(node).workers.audit()
     }
@@ -740,7 +741,7 @@ impl Cluster {
         nodes.map(|node| self.slot(node).workers.unsettled()).sum()
     }
 
-    /// Results of finished orphans that live nodes keep for whoever will claim them.
+    /// Number of results of finished orphans that live nodes keep for later claims.
     #[must_use]
     pub fn kept(&self) -> usize {
         let nodes = (0..self.nodes()).filter(|node| self.is_alive(*node));
@@ -845,14 +846,15 @@ impl Cluster {
         tag
     }
 
-    /// Once that node may start roots it calls these, one after another, and then ends the pool with that code.
+    /// Sets the programs that the node's main calls once it may start roots, one after another; then the main ends the
+    /// pool with that code.
     pub fn set_main(&mut self, node: u32, programs: &[u32], code: i32) {
         self.slot_mut(node).main = Some(Main::new(programs, Some(code)));
         self.go_on_with_main(node);
         self.run_node(node);
     }
 
-    /// As [`set_main`](Cluster::set_main) for whoever is, or becomes, master: also for nodes to come. Without a code the
+    /// As [`set_main`](Cluster::set_main) for each node that is, or becomes, master: also for nodes to come. Without a code the
     /// pool does not end before [`end_main`](Cluster::end_main).
     pub fn set_main_everywhere(&mut self, programs: &[u32], code: Option<i32>) {
         let main = Main::new(programs, code);
@@ -959,7 +961,7 @@ impl Cluster {
         self.run_node(node);
     }
 
-    /// A message comes that nobody of this cluster sent, on the link that stands between the two if there is one.
+    /// Delivers a message that no node of this cluster has sent, on the link that stands between the two if there is one.
     pub fn forge(&mut self, to: u32, from: Peer, message: Message) {
         let other = self.index(from);
         let link = self.slot(to).links.get(&other);
@@ -972,7 +974,7 @@ impl Cluster {
         self.tell(to, event);
     }
 
-    /// Fine-grained code: jobs can be taken only so long after somebody asked.
+    /// Makes the code of a node fine-grained: its jobs can be taken only `delay` after they were asked for.
     pub fn set_shy(&mut self, node: u32, delay: Option<Duration>) {
         self.slot_mut(node).workers.shy = delay;
     }
@@ -1069,7 +1071,7 @@ impl Cluster {
         })
     }
 
-    /// A node dies without a word. Others lose their links to it when nothing came for [`Wire::idle_timeout`].
+    /// Lets a node die without a word. Others lose their links to it when no message came for [`Wire::idle_timeout`].
     pub fn crash(&mut self, node: u32) {
         self.slot_mut(node).alive = false;
         let others: Vec<(u32, u64)> = (self.slot(node).links.iter())
@@ -1088,7 +1090,7 @@ impl Cluster {
         self.tell(node, Event::Leave);
     }
 
-    /// A node stops as by `SIGSTOP`: what happens to it waits.
+    /// Stops a node as by `SIGSTOP`: its events wait.
     pub fn freeze(&mut self, node: u32) {
         self.slot_mut(node).frozen = true;
     }
@@ -1230,7 +1232,7 @@ impl Cluster {
         self.now = end;
     }
 
-    /// Time passes until the condition holds, at most so long; false if it did not come to hold.
+    /// Runs until the condition holds, but at most for `limit`; false if it did not come to hold.
     pub fn run_until(&mut self, limit: Duration, condition: impl Fn(&Cluster) -> bool) -> bool {
         let end = self.now + limit;
         while !condition(self) {
@@ -1411,7 +1413,8 @@ impl Cluster {
         }
     }
 
-    /// The machine of a dead process says that nobody listens; one that is cut off says nothing.
+    /// Probes an address: the machine of a dead process answers that no process listens; a machine that is cut off does
+    /// not answer.
     fn probe(&mut self, node: u32, addr: SocketAddr, peer: Peer) {
         let other = index_of(addr);
         if other as usize >= self.slots.len() || self.slot(other).alive || self.is_cut(node, other)
@@ -1543,7 +1546,7 @@ impl Cluster {
         let mut leaves = now;
         if let Some(rate) = path.rate {
             let takes = Duration::from_secs_f64(size as f64 / rate as f64);
-            // A large transfer shares the link: what is small need not wait for its end.
+            // A large transfer shares the link: a small message need not wait for its end.
             leaves = link.free.max(now) + takes;
             link.free = if large { now + takes / 2 } else { leaves };
         }

@@ -22,7 +22,7 @@ pub struct Work {
 const PACKED: usize = 24;
 
 impl Work {
-    /// As it travels, in so many bytes at least.
+    /// The job as bytes, `size` of them at least.
     pub(super) fn pack(self, size: usize) -> Vec<u8> {
         let size = size.max(PACKED);
         let mut bytes = Vec::with_capacity(size);
@@ -69,14 +69,14 @@ pub enum Shape {
         serial: u32,
     },
     /// Unbalanced tree search: the number of children is geometrically distributed around `branching`, `height` levels
-    /// deep at most. Subtrees differ by orders of magnitude, and nobody knows beforehand.
+    /// deep at most. Subtrees differ by orders of magnitude, and their sizes are not known beforehand.
     Uts {
         /// Number of children on average.
         branching: f64,
         /// Number of levels below the root.
         height: u32,
     },
-    /// A root with so many leaves, spawned by one loop.
+    /// A root with this number of leaves, spawned by one loop.
     Flat {
         /// Number of leaves.
         jobs: u32,
@@ -91,8 +91,8 @@ pub enum Shape {
         /// Share of inner jobs that are races, in percent: the first child that is done aborts the others.
         races: u32,
     },
-    /// Branch and bound: the cheapest leaf is looked for, and many cost the same. What already costs more than the
-    /// cheapest leaf known so far is cut off; so the jobs of two runs are not the same, and the result is.
+    /// Branch and bound: the cheapest leaf is looked for, and many cost the same. Jobs that already cost more than the
+    /// cheapest leaf known so far are cut off; so the jobs of two runs are not the same, and the result is.
     Best {
         /// Children of each inner job.
         width: u32,
@@ -120,7 +120,7 @@ pub struct Program {
     pub changing: bool,
     /// Number of leaves of a thousand that panic.
     pub panics: u64,
-    /// Leaves offer what they cost as a bound. Those of a [`Shape::Best`] always do.
+    /// True if leaves offer their cost as a bound. Leaves of a [`Shape::Best`] always do.
     pub bounded: bool,
     /// The job with this [`Work::seed`] ends the process of every node that runs it.
     pub poison: Option<u64>,

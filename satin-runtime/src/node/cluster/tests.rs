@@ -91,7 +91,7 @@ fn knary(serial: u32) -> Program {
     program
 }
 
-/// Workers, and whoever stands outside.
+/// Workers, and the side outside of them.
 struct Outside {
     workers: ImaginaryWorkers,
     programs: [Program; 1],
@@ -109,7 +109,7 @@ impl Outside {
         }
     }
 
-    /// Which results the given up job saved.
+    /// The ids of the results that the given up job saved.
     fn saved(&self) -> Vec<String> {
         let saved = self.events.iter().find_map(|event| match event {
             Event::Saved(KEY, saved) => Some(saved),
@@ -119,7 +119,7 @@ impl Outside {
         saved.iter().map(|saved| saved.id.to_string()).collect()
     }
 
-    /// At most so many bursts end, one after the other.
+    /// Ends at most `bursts` bursts, one after the other.
     fn run(&mut self, bursts: usize) {
         for burst in 0..=bursts {
             self.workers.run(&self.programs);
@@ -206,7 +206,7 @@ fn a_child_of_a_marked_job_is_claimed_where_it_is_known() {
         panic!("{:?}", outside.events);
     };
     assert_eq!(*claimed, id);
-    // It, 2 children and 3 grandchildren each; the third child waits for the claim.
+    // The job, 2 children and 3 grandchildren each; the third child waits for the claim.
     assert_eq!(outside.workers.done.started, 9);
     let (departure, programs) = (*departure, outside.programs.clone());
     outside
@@ -343,7 +343,7 @@ fn children_run_in_program_order_and_others_take_the_last_first() {
     let taken = outside.take();
     let ids: Vec<String> = taken.iter().map(|(_, job)| job.id.to_string()).collect();
     assert_eq!(ids, ["0.2"], "half of two, and the first has begun");
-    // What is being run: the root, its first child, and its first leaf.
+    // The running jobs: the root, its first child, and its first leaf.
     assert_eq!(outside.workers.on_stack(0), ["0", "0.0", "0.0.0"]);
     outside.run(1);
     assert_eq!(outside.workers.on_stack(0), ["0", "0.0", "0.0.1"]);
@@ -430,7 +430,7 @@ fn what_a_process_says_last_is_heard_before_its_end() {
         let mut cluster = Cluster::new(seed);
         cluster.form(&ProtocolConfig::default(), &[("here", 4)], 1);
         for node in 1..4 {
-            // It has a lot to read.
+            // Slow, as if the node had a lot to read.
             cluster.set_handling(node, Duration::from_millis(20));
         }
         let shape = Shape::Flat { jobs: 40 };

@@ -1,4 +1,4 @@
-//! Root jobs that other threads than main's call: nothing brings them back when their node dies.
+//! Root jobs that other threads than main's call: they are lost when their node dies.
 
 use super::{Cluster, Event, workers::Finished};
 use crate::job::{RootName, RootRun};

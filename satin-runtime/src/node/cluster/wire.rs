@@ -13,7 +13,7 @@ use crate::job::{Answer, Offer, Parcel, Saved};
 pub struct Path {
     /// Time for a message there and one back.
     pub round_trip: Duration,
-    /// Each way takes up to so much longer, evenly distributed.
+    /// Largest extra time of a message each way, evenly distributed.
     pub jitter: Duration,
     /// The share of [`Message::Gossip`] that is lost; the rest goes by streams, which repeat what was lost.
     pub loss: f64,
@@ -43,7 +43,7 @@ pub struct Wire {
     pub far: Path,
     /// Messages with more bytes than this go on a stream of their own, and others overtake them.
     pub large: usize,
-    /// A link over which nothing comes for so long is given up.
+    /// Time without messages after which a link is given up.
     pub idle_timeout: Duration,
     /// Number of round trips until a connection stands.
     pub handshake: f64,
@@ -61,7 +61,7 @@ pub struct Wire {
     pub stray: Duration,
     /// Share of [`Message::Gossip`] that comes a second time.
     pub gossip_twice: f64,
-    /// A tenth of [`Message::Gossip`], and everything that comes a second time, takes up to so much longer.
+    /// Largest extra time of a tenth of [`Message::Gossip`], and of all that comes a second time.
     pub gossip_late: Duration,
 }
 

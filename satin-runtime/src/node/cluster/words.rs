@@ -10,7 +10,7 @@ use super::super::{
 };
 use crate::job::{Answer, JobId, Offer, OrphanNews, Parcel, Saved};
 
-/// A line of the trace. Whether anybody reads it does not matter.
+/// Prints a line of the trace; a reader that has gone does not matter.
 pub(super) fn say(now: Duration, who: &str, what: &str) {
     let now = now.as_secs_f64();
     let _ = writeln!(io::stdout(), "{now:>12.6} {who:<9} {what}");
@@ -99,7 +99,7 @@ fn page(page: &Page) -> String {
     format!("[{} {after}-{version}: {changes}]", name(page.owner))
 }
 
-/// A message; nothing for those that only look after the membership.
+/// A message in words; none for messages that only look after the membership.
 pub(super) fn message(message: &Message) -> Option<String> {
     use Message as M;
     Some(match message {

@@ -178,7 +178,7 @@ pub struct WorkDone {
 enum RunVerdict {
     /// Claimed where it is an orphan.
     Claim,
-    /// Held for others, or run by nobody; and whether there may be something to look up below it.
+    /// Held for others, or given up; and whether there may be an orphan below it.
     KeepOff(Deadly, bool),
     /// Run, with a mark or without.
     Run(bool),
@@ -212,16 +212,16 @@ pub(super) struct ImaginaryWorkers {
     pub(super) needs: Vec<ValueName>,
     /// A worker with more frames than this on its stack takes no more while it waits.
     pub(super) nesting: usize,
-    /// Jobs can be taken only so long after somebody asked; `None`: at any time.
+    /// Time after a request until jobs can be taken; `None`: at any time.
     pub(super) shy: Option<Duration>,
     pub(super) events: VecDeque<Event>,
     pub(super) finished: Vec<(RootRun, Finished)>,
     /// Bursts that began: the worker, and how long it computes.
     pub(super) bursts: Vec<(u32, Duration)>,
-    /// Publish so long from now.
+    /// Delay after which jobs are to become public, for the cluster to schedule.
     pub(super) publish: Option<Duration>,
     pub(super) done: WorkDone,
-    /// Invocations begun, by a hash of the id; if anybody wants to know.
+    /// Invocations begun, by a hash of the id, if the caller counts them.
     pub(super) begun: Option<Vec<u64>>,
     /// A job that kills its host has begun.
     pub(super) poisoned: bool,
@@ -745,8 +745,8 @@ impl ImaginaryWorkers {
 
     // ---- stopping
 
-    /// The children of a frame are not waited for: they are aborted, or given up with it. What is finished below it is
-    /// saved then.
+    /// Stops the children of a frame, which are not waited for: they are aborted, or given up with it. Results that are
+    /// finished below are saved then.
     fn stop_children(&mut self, parent: u32, why: &Stop, saved: &mut Vec<Saved>) {
         let give_up = *why == Stop::GivenUp;
         if give_up {
@@ -943,7 +943,7 @@ impl ImaginaryWorkers {
 
     // ---- jobs that are for others
 
-    /// A job of ours is for other nodes, or for nobody.
+    /// Keeps a job of this node for other nodes, or gives it up.
     fn keep_off(&mut self, programs: &[Program], job: AwayWork, is: Deadly) {
         match (is, job) {
             (Deadly::Not, _) => {}

@@ -58,8 +58,8 @@ impl Life {
 
 impl PartialEq for Life {
     fn eq(&self, other: &Life) -> bool {
-        // The rest of an identity does not change within a life, and the ending must count: only
-        // as another identity can it replace what foca knows.
+        // Stamp and address may change within a life. The ending must count: only as another
+        // identity can it replace what foca knows.
         (self.peer(), self.ending) == (other.peer(), other.ending)
     }
 }

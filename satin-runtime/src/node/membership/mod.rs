@@ -455,8 +455,9 @@ impl Membership {
             self.lost.met(cx, now, identity.peer.id);
             let dead = Message::DeclaredDead(identity.peer);
             cx.actions.push_back(Action::Send(identity.peer, dead));
-        // Without a stamp the node is not in yet: its welcome will make it known.
         } else if identity.stamp != Identity::NOT_YET && !detector.is_active(identity.peer) {
+            // With a stamp the node is in: perhaps it is known to others only. Without, its welcome
+            // will make it known.
             detector.insert(now, [Arc::new(identity)]);
             detector.spread(now);
         }
@@ -735,8 +736,8 @@ impl Membership {
         if cx.view.is_alive(who.peer) {
             let dead = Message::DeclaredDead(who.peer);
             cx.actions.push_back(Action::Send(who.peer, dead));
-        // A node that is known to be dead here is looked for already, or is dead for certain.
         } else if !detector.is_known(who.peer.id) && who.peer.id != cx.view.me().peer.id {
+            // Of a node that is known here, dead, the end is certain, or it is looked for already.
             self.lost.hear(cx, now, who);
         }
     }

@@ -69,10 +69,10 @@ impl Repair {
                     // ends here.
                     if hosted.unwanted {
                         cx.books.forget(key);
-                    // A node must not get as work the job that it waits for: it does that job
-                    // itself, without a round trip, and the two ends of the theft cannot wait for
-                    // each other.
                     } else if hosted.is_waited_for_by(to) {
+                        // The thief waits for this very job: refused, it does the job itself,
+                        // without a round trip, and the two ends of the theft cannot wait for each
+                        // other.
                         self.finish(cx, key, Answer::refused("who waits for it asks for work"));
                     } else {
                         let source = (JobSource::Hosted(key), OutstandingKind::Theft);

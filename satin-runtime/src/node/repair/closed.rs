@@ -152,8 +152,8 @@ impl Repair {
     pub(crate) fn forget_root(&mut self, cx: &mut Context<'_>, root: RootName) {
         cx.table.acquit(cx.now, &JobId::ROOT.child(root.number));
         self.forget_undone(|number| number == root.number);
-        // Another root job may have the same number, in a run of `main` that went another way: its
-        // orphans stay.
+        // Each process numbers the root jobs of its threads from the same number on: orphans
+        // of another process's stay.
         for key in cx.books.orphans_below(&JobId::ROOT.child(root.number)) {
             let belongs = |hosted: &Hosted| hosted.root == root;
             if cx.books.look(key).is_some_and(belongs) {

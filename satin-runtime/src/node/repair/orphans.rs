@@ -96,21 +96,29 @@ impl Repair {
                 if hosted.state == HostedState::Started {
                     self.give_up(cx, key);
                 } else {
-                    self.adopt(cx, key, false);
+                    self.adopt_bereaved(cx, key, false);
                 }
             }
-            (_, Some(finished)) => self.adopt(cx, key, finished),
+            (_, Some(finished)) => self.adopt_bereaved(cx, key, finished),
         }
     }
 
-    /// Makes a hosted job an orphan of this node, and announces it.
-    pub(super) fn adopt(&mut self, cx: &mut Context<'_>, key: HostedId, finished: bool) {
+    /// The origin of a hosted job has gone, and the job is wanted: it becomes an orphan of this node.
+    fn adopt_bereaved(&mut self, cx: &mut Context<'_>, key: HostedId, finished: bool) {
+        let is_orphan = self.adopt(cx, key, finished);
+        cx.books.tally.orphans += u64::from(is_orphan);
+    }
+
+    /// Enters a hosted job in the orphan table as this node's, and announces it. False if no claim will come, or another
+    /// entry of the name is as good.
+    fn adopt(&mut self, cx: &mut Context<'_>, key: HostedId, finished: bool) -> bool {
         let over = |hosted: &Hosted| {
             self.over.is_past(cx.term, &hosted.id) || cx.homes.is_gone(cx.view, hosted.root)
         };
         // The root job is over, or its process has been gone for a minute: no claim will ever come.
         if (cx.books.look(key)).is_some_and(|hosted| hosted.waiters.is_empty() && over(hosted)) {
-            return self.abandon(cx, key);
+            self.abandon(cx, key);
+            return false;
         }
         if !cx.books.orphan(key) {
             // Another orphan of that name is here, which is as good.
@@ -118,11 +126,10 @@ impl Repair {
             if cx.books.look(key).is_some_and(is_alone) {
                 self.abandon(cx, key);
             }
-            return;
+            return false;
         }
-        cx.books.tally.orphans += 1;
         let Some(hosted) = cx.books.look(key) else {
-            return;
+            return false;
         };
         let id = hosted.id.clone();
         if cx.config.obeys(Rule::Announce) {
@@ -133,6 +140,7 @@ impl Repair {
         if finished {
             self.drop_spare(cx, &id);
         }
+        true
     }
 
     /// A node has the result of that job: some results that are kept here, at or below it, are useless.
@@ -203,7 +211,8 @@ impl Repair {
             if let Some(before) = before {
                 self.hand_over(cx, before, key);
             }
-            self.adopt(cx, key, true);
+            let is_kept = self.adopt(cx, key, true);
+            cx.books.tally.kept += u64::from(is_kept);
             if name.0.is_root_job() {
                 self.limit_root_results(cx);
             }

@@ -608,7 +608,7 @@ fn weight_of(offers: &[Offer]) -> usize {
 fn near_targets(view: &View, from: Option<Peer>) -> Vec<Peer> {
     let me = view.me().peer;
     let members = view.site(&view.me().site);
-    // The sender knows it.
+    // The sender knows the offer.
     let others = |peer: &&Peer| **peer != me && Some(**peer) != from;
     if members.len() <= SMALL_SITE {
         return members.iter().filter(others).copied().collect();

@@ -223,7 +223,7 @@ impl Victim {
 
     /// Tells all askers that there is nothing.
     pub(super) fn close(&mut self, cx: &mut Context<'_>) {
-        // Lifelines too: their owners are to leave them with somebody else.
+        // Lifelines too: no work will ever come from here.
         self.unpark();
         for asker in self.askers.drain(..) {
             none(cx, asker.peer, asker.request);
