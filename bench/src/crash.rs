@@ -96,7 +96,7 @@ struct Row {
     sites: String,
     rtt_ms: f64,
     victim: Victim,
-    /// When it was meant to be killed.
+    /// Moment of the kill, in percent of the undisturbed time.
     at_percent: u32,
     runs: usize,
     /// Run time of the undisturbed run, in seconds.
@@ -107,7 +107,7 @@ struct Row {
     ideal_s: f64,
     /// Time beyond the ideal, in seconds.
     extra_s: f64,
-    /// The same by the undisturbed time.
+    /// Extra time in percent of the undisturbed time.
     extra_percent: f64,
     /// Time from the kill until the master said `dead`, of the last of the victims, in seconds.
     detection_s: Option<f64>,
@@ -115,7 +115,7 @@ struct Row {
     main_again_s: Option<f64>,
     /// Leaves that were done more than once.
     again: f64,
-    /// The same by the leaves of the tree.
+    /// Leaves that were done again, in percent of the leaves of the tree.
     again_percent: f64,
 }
 

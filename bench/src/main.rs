@@ -1,7 +1,7 @@
 //! Side-by-side benches: satin against sequential code and against other fork-join libraries.
 //!
-//! Each bench is a subcommand and a module. A new bench is a module with an `Args` (clap) and a `run(&Args) ->
-//! anyhow::Result<()>`, a variant of [`Bench`], and an arm in [`main`].
+//! Each bench is a subcommand and a module. A new bench is a module with an `Args` (clap) and a
+//! `run(&Args) -> anyhow::Result<()>`, a variant of [`Bench`], and an arm in [`main`].
 
 mod chart;
 mod crash;

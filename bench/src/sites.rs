@@ -1,5 +1,5 @@
-//! The cost of slow links: knary with sleeping leaves at four sites of four nodes, emulated on this machine by `satin
-//! run`, for each steal policy; beside it a site of sixteen nodes, and the ideal.
+//! The cost of slow links: knary with sleeping leaves at four sites of four nodes, emulated on this machine by
+//! `satin run`, for each steal policy; beside it a site of sixteen nodes, and the ideal.
 //!
 //! Leaves sleep, so that sixteen workers need no sixteen cores: the waiting of nodes for each other is measured.
 

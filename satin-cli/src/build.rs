@@ -13,9 +13,9 @@ use anyhow::{Context, Result, bail};
 /// The target that cargo builds.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum BuildTarget {
-    /// `--example NAME`
+    /// The example of this name: `--example NAME`.
     Example(String),
-    /// `--bin NAME`
+    /// The binary of this name: `--bin NAME`.
     Bin(String),
 }
 

@@ -46,7 +46,7 @@ mod act;
 pub struct Plan {
     /// The program, and its arguments. All nodes run the same.
     pub program: Vec<OsString>,
-    /// How many nodes at which sites.
+    /// The sites, and the number of nodes at each.
     pub sites: Sites,
     /// Workers of each node. Default: the cores of this machine divided by the nodes, at least 1.
     pub threads: Option<u32>,
@@ -107,7 +107,7 @@ pub struct PoolOutcome {
     pub code: i32,
     /// All events of the run, in the order in which they were written.
     pub records: Vec<Record>,
-    /// How each node's process ended.
+    /// The exit status of each node's process.
     pub nodes: BTreeMap<String, ExitStatus>,
     /// The output of the masters on stdout, if it was kept.
     pub stdout: String,
@@ -172,7 +172,7 @@ pub struct LocalPool {
     records: Vec<Record>,
     since_ms: u64,
     began: Instant,
-    /// How many nodes there are from the beginning.
+    /// Number of nodes that are there from the beginning.
     first: usize,
     /// The node that runs `main`, as far as is known.
     master: usize,
@@ -199,7 +199,7 @@ struct StartedNode {
     pause: Option<Pause>,
 }
 
-/// Why a node does nothing.
+/// The way in which a node is stopped.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Pause {
     ForAWhile,
@@ -252,7 +252,7 @@ const FOUNDING: Duration = Duration::from_secs(5);
 const EARLY: Duration = Duration::from_secs(1);
 /// Time between two looks at the events while the caller waits for an event.
 const LOOK: Duration = Duration::from_millis(2);
-/// Between two looks at the clock otherwise.
+/// Time between two looks at the clock otherwise.
 const TICK: Duration = Duration::from_millis(100);
 /// Time in which the rest of the pipes' contents arrives when all nodes have ended. Too short: the end of the output is
 /// lost. Too long: a process left behind, which holds the pipe, delays the end.

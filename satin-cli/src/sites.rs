@@ -38,7 +38,7 @@ impl Sites {
         Sites((0..sites).map(site).collect())
     }
 
-    /// How many nodes there are in all.
+    /// Number of nodes in all.
     #[must_use]
     pub fn nodes(&self) -> u32 {
         self.0.iter().map(|site| site.nodes).sum()

@@ -68,8 +68,9 @@ use proc_macro::TokenStream;
 /// not compile.
 ///
 /// # Arguments and results
-/// `T`, `&T`, `&[T]`, `&str`, `&Path`, `&mut T` and `&mut [T]`, where `T` is `Serialize + DeserializeOwned + Send +
-/// 'static` (and `Sync` behind a `&`). On one machine nothing is copied. Results are owned. Functions cannot be generic.
+/// `T`, `&T`, `&[T]`, `&str`, `&Path`, `&mut T` and `&mut [T]`, where `T` is
+/// `Serialize + DeserializeOwned + Send + 'static` (and `Sync` behind a `&`). On one machine nothing is copied. Results
+/// are owned. Functions cannot be generic.
 ///
 /// # Methods
 /// On an inherent `impl` block every method with `#[spawn]` becomes a job:

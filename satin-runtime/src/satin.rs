@@ -294,7 +294,7 @@ fn name_of(pool: u64) -> String {
     standing.map_or_else(|| "this node".into(), |standing| standing.now().name)
 }
 
-/// When the others hear that `main` is over.
+/// The moment at which the other nodes hear that `main` is over.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Goodbye {
     /// At once, before the program goes on.

@@ -307,7 +307,7 @@ impl Schedule {
         }
     }
 
-    /// The same seed with what these classes bring.
+    /// The schedule of the same seed, with the faults that these classes bring.
     #[must_use]
     pub fn with(mut self, classes: &BTreeSet<Class>, seed: u64, span: Span) -> Schedule {
         let healing = self.heal.saturating_sub(self.end());
@@ -355,7 +355,7 @@ impl Schedule {
     }
 }
 
-/// No more nodes than this come, all together.
+/// Greatest number of nodes in all: no more join.
 const NODES: u32 = 12;
 
 /// Brings faults to a pool, and remembers what was done.
@@ -369,7 +369,7 @@ pub struct Mischief {
     ends: Vec<(Duration, Ended)>,
     /// Nodes that were told to go.
     pub drained: Vec<u32>,
-    /// How often each of [`KINDS`] was done.
+    /// Number of times that each of [`KINDS`] was done.
     pub done: [u64; KINDS.len()],
     /// Number of nodes that died.
     pub deaths: u64,
@@ -411,7 +411,7 @@ impl Mischief {
         }
     }
 
-    /// When the next fault that lasts is over.
+    /// The time at which the next fault that lasts is over.
     #[must_use]
     pub fn next_end(&self) -> Option<Duration> {
         self.ends.iter().map(|(at, _)| *at).min()

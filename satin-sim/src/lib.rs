@@ -63,7 +63,7 @@ pub struct Settings {
     pub policy: Policy,
     /// The shape of the tree of jobs.
     pub shape: Shape,
-    /// How long a leaf takes.
+    /// Time that a leaf takes.
     pub leaf: Duration,
     /// How long an inner job takes before it spawns.
     pub inner: Duration,
@@ -97,7 +97,7 @@ impl Default for Settings {
     }
 }
 
-/// How well a pool did.
+/// The figures of a run.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Report {
     /// Number of nodes in the pool.

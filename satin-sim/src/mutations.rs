@@ -18,7 +18,7 @@ const SIGNIFICANT: f64 = 4.5;
 /// missing rules show within tens of seeds.
 const FIRST_BATCH: u64 = 125;
 
-/// How a mutation was found.
+/// The way in which a mutation was found.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Found {
     /// An invariant was violated that holds in that seed with all rules.

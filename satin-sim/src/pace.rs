@@ -10,7 +10,7 @@ use satin_runtime::node::{
 
 use crate::faults::Dice;
 
-/// How fast time runs in a seed.
+/// The pace of time in a seed.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) struct Pace {
     /// Factor by which work takes longer.

@@ -46,7 +46,7 @@ pub struct Summary {
     pub reborn: u64,
     /// Number of masters that were chosen.
     pub terms: u64,
-    /// How often each of [`LIMITS`](satin_runtime::node::expiry::LIMITS) ran out.
+    /// Number of times that each of [`LIMITS`](satin_runtime::node::expiry::LIMITS) ran out.
     pub expired: Expired,
     /// Seeds in which more than one main came to its end: each with the right answer, or that is a violation.
     pub several_mains: u64,

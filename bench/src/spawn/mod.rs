@@ -109,11 +109,11 @@ pub enum CaseName {
 pub enum Impl {
     /// A plain Rust function
     Seq,
-    /// The same function with `#[satin::spawnable]`
+    /// The same Rust function with `#[satin::spawnable]`
     Satin,
     /// `rayon::join`, parallel iterators for loops
     Rayon,
-    /// `chili::Scope::join`
+    /// The function with `chili::Scope::join`
     Chili,
 }
 

@@ -19,7 +19,7 @@ Examples:
     --pool fib
   satin drain n1 n2 --grace 60 --join n7:7777 --credential pool.pem --pool fib")]
 pub struct Drain {
-    /// Names of nodes
+    /// Names of the nodes that are to leave
     #[arg(value_name = "NODE", required_unless_present = "site")]
     nodes: Vec<String>,
     /// All nodes of this site
@@ -28,7 +28,7 @@ pub struct Drain {
     /// Any node of the pool: HOST:PORT[,HOST:PORT..], dns:NAME:PORT or file:PATH
     #[arg(long, value_name = "WHERE", env = "SATIN_JOIN", hide_env_values = true)]
     join: String,
-    /// The pool's credential
+    /// The pool's credential file
     #[arg(
         long,
         value_name = "FILE",

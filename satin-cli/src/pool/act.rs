@@ -21,7 +21,7 @@ const AFTER_OTHERS: Duration = Duration::from_millis(100);
 pub(super) struct Schedule {
     /// The acts that are still to happen, by time; at the same time the first goes first.
     queue: Vec<(Duration, Act)>,
-    /// When all nodes of the plan were in.
+    /// The moment when all nodes of the plan were in.
     began: Option<Instant>,
     done: Done,
     /// Nodes that have been in the pool at some time.
@@ -62,7 +62,7 @@ impl Schedule {
 
     /// Longest sleep that does not miss the next act of the schedule.
     pub(super) fn patience(&self, now: Instant) -> Option<Duration> {
-        /// Between two looks whether all nodes are in.
+        /// Time between two looks whether all nodes are in.
         const LOOK: Duration = Duration::from_millis(10);
         let (at, _) = self.queue.first()?;
         Some(match self.began {

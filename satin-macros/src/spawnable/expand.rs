@@ -135,7 +135,7 @@ struct Segment {
     guards: Guards,
     group: Option<OpenGroup>,
     finishes: Vec<Finish>,
-    /// No statement may mention these before the sync.
+    /// Places that no statement may mention before the sync.
     watched: Vec<PlacePath>,
     /// Nor these, except to have another child write there.
     places: Vec<PlacePath>,

@@ -39,7 +39,7 @@ pub enum Follows {
     Nothing,
 }
 
-/// How the pushed guards stand.
+/// The order in which the pushed guards stand.
 #[derive(Default)]
 enum PushedGuards {
     /// No guards are pushed.

@@ -64,9 +64,8 @@ macro_rules! settings {
             grace: Duration, "SATIN_GRACE", "SECONDS",
                 "Seconds that a node may take to leave when it is asked to",
                 "20", "a number of seconds";
-            /// Notice at which the node leaves: `file:PATH`, once the file exists, or `http://..`, once that answers with
-            /// status
-            /// 200. Default: never.
+            /// Notice at which the node leaves: `file:PATH`, once the file exists, or `http://..`, once that answers
+            /// with status 200. Default: never.
             drain_when: String, "SATIN_DRAIN_WHEN", "WHAT",
                 "Notice at which the node leaves: `file:PATH`, once it exists (looked for each second), or `http://HOST/..`, once \
                  it answers with status 200 (asked every 5 s; no https)",

@@ -282,9 +282,9 @@ impl<S: Set> Lattice for Union<S> {
 
 /// A set of values, for [`Union`].
 pub trait Set: Portable {
-    /// How many elements it has.
+    /// Number of elements in the set.
     fn len(&self) -> usize;
-    /// None?
+    /// True if the set has no elements.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }

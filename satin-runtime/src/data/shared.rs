@@ -42,7 +42,7 @@ impl<T> Shared<T> {
         }))
     }
 
-    /// Are the two the same value in memory?
+    /// True if the two are the same value in memory.
     #[must_use]
     pub fn ptr_eq(this: &Shared<T>, other: &Shared<T>) -> bool {
         Arc::ptr_eq(&this.0, &other.0)
@@ -78,7 +78,7 @@ impl<T: Serialize + Send + Sync + 'static> Shared<T> {
     }
 }
 
-/// How large a value may be.
+/// Largest size of a value.
 const MOST: Effort = Effort::up_to(LARGEST_VALUE as usize);
 
 /// Notes that the bytes which are being serialized or read mention this value, and the values that it mentions in turn.

@@ -28,7 +28,7 @@ const QUICK_STACK: usize = 64 << 10;
 /// Bytes of stack that are assumed on a thread whose stack has not been measured.
 const UNMEASURED_STACK: usize = 1 << 20;
 
-/// Why something could not be written or read.
+/// Reasons why a value could not be written or read.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum CodecError {
     /// Code of the user panicked.

@@ -110,7 +110,7 @@ impl<'s, F: Function> Prepared<'s> for Call<'s, F> {
 pub trait Speculative {
     /// The type that `?` yields.
     type Value;
-    /// Would `?` return?
+    /// True if `?` would return.
     fn failed(&self) -> bool;
     /// The value that `?` yields.
     ///

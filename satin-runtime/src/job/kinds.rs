@@ -112,11 +112,11 @@ where
 
 /// A value as serde is to see it.
 pub struct Carried<T>(pub T);
-/// The same, of a value that is only looked at.
+/// A value that is only looked at, as serde is to see it.
 pub struct CarriedRef<'a, T>(pub &'a T);
-/// The same, of what a job borrows.
+/// A borrowed argument of a job, as serde is to see it.
 pub struct CarriedLoan<'a, T: ?Sized>(&'a T);
-/// The same, of the elements of a slice.
+/// The elements of a borrowed slice, as serde is to see them.
 pub struct CarriedSlice<'a, T>(&'a [T]);
 
 impl<T: Travels> Serialize for Carried<T> {

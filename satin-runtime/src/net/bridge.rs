@@ -180,7 +180,7 @@ impl Bridge {
         self.gate.after_offers(move |gate| gate.abort_hosted(key));
     }
 
-    /// Before the node hears of it.
+    /// Notes an event before the node hears of it.
     pub(super) fn note(&mut self, event: &Event) {
         match event {
             Event::Done(key, _) | Event::Saved(key, _) => drop(self.hosted.remove(key)),

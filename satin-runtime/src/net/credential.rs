@@ -38,7 +38,7 @@ impl fmt::Debug for Credential {
     }
 }
 
-/// Why there is no credential.
+/// Reasons why there is no credential.
 #[derive(Debug, thiserror::Error)]
 pub enum CredentialError {
     /// The file is not there.

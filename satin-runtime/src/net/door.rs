@@ -194,7 +194,7 @@ fn command_line(words: impl Iterator<Item = String>) -> Vec<String> {
     kept
 }
 
-/// How often one source may knock.
+/// Quota of handshakes that each source may begin.
 #[derive(Default)]
 pub(super) struct KnockQuota {
     /// The handshakes that each source has left, and when that was counted.

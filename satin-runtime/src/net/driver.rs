@@ -19,13 +19,12 @@ use tokio::sync::Notify;
 use super::{
     Join,
     bridge::{Bridge, BridgeNews, Pair},
-    connect,
     departures::NoticedDepartures,
-    discovery,
+    dial, discovery,
     door::{Crowd, Door, KnockQuota},
     limits,
     link::{Close, Link, write_large},
-    network::NetworkProgress,
+    progress::NetworkProgress,
     socket::SocketTraffic,
     thefts::Thefts,
     wire::{self, Frames},
@@ -127,7 +126,7 @@ pub(super) struct Driver {
     pub(super) state: DriverState,
     began: Instant,
     me: Peer,
-    /// When the timer will ring.
+    /// The time at which the timer will ring.
     armed: Option<Duration>,
     pub(super) progress: Arc<NetworkProgress>,
     standing: Arc<Standing>,
@@ -300,8 +299,8 @@ impl Driver {
 
     fn perform(&mut self, net: &Rc<Net>, now: Duration, action: Action) {
         match action {
-            Action::Connect { addr, peer } => connect::dial(net, self, addr, peer),
-            Action::Probe { addr, peer } => connect::probe_peer(net, addr, peer),
+            Action::Connect { addr, peer } => dial::dial(net, self, addr, peer),
+            Action::Probe { addr, peer } => dial::probe_peer(net, addr, peer),
             Action::Send(to, message) => self.send(net, to, message),
             Action::Disconnect(peer) => self.disconnect(peer),
             Action::Take { request, most } => {
@@ -491,7 +490,7 @@ impl Driver {
         self.leaving && !self.main_ended
     }
 
-    /// How many others are to stay.
+    /// Number of other nodes that are to stay.
     fn heirs(&self) -> usize {
         let view = self.node.view();
         view.len().saturating_sub(
@@ -638,7 +637,7 @@ impl Driver {
         }
         // The node has asked for the connection; should it not, the messages are not to wait for ever.
         match self.node.view().get(to).map(|identity| identity.addr) {
-            Some(addr) => connect::dial(net, self, addr, Some(to)),
+            Some(addr) => dial::dial(net, self, addr, Some(to)),
             None => {
                 let dialled = |dial: &Dial| dial.meant.contains(&Some(to));
                 if !self.dials.values().any(dialled) {

@@ -63,7 +63,7 @@ pub(super) struct Link {
     pub(super) taken: Rc<Cell<u64>>,
     /// More waits than may wait: since when nothing has been taken, and how much had been until then.
     full: Option<(u64, Instant)>,
-    /// When something was said last, in either direction.
+    /// The time of the last message, in either direction.
     pub(super) used: Instant,
     /// The round trip that the node was told last, and when.
     pub(super) measured: Instant,

@@ -2,32 +2,36 @@
 //!
 //! * [`settings`], [`discovery`]: the user's settings, and the addresses where the pool may be.
 //! * [`credential`]: the key to the pool; [`wire`]: the bytes of messages; [`limits`]: their greatest numbers and sizes.
-//! * `door`: the peers that we refuse; `connect`: how connections come to stand, and which of two survives; `link`: the
-//!   sending side of a connection.
+//! * `door`: the peers that we refuse; `greeting`, `dial` and `accept`: how connections come to stand, and which of two
+//!   survives; `link`: the sending side of a connection.
 //! * `driver`: the owner of the [`Node`](crate::node::Node), its input and its output; `bridge`: events from the workers,
 //!   and orders of the node for them; `departures`: the events that a new master has to tell.
 //! * `thefts`: how long they take.
-//! * [`observer`]: programs that look at a pool without being part of it.
+//! * [`observer`]: programs that look at a pool without being part of it; `observed`: the node's side of that.
 //! * `notice`: the sign that tells a node to leave.
-//! * `network`: the thread, from its start to its end; [`priority`]: its share of the processor.
+//! * `network`: the thread, from its start to its end; `progress`: what other threads see of it; [`priority`]: its share of the processor.
 //! * `transport`, `socket`: how QUIC and the socket under it are set up; [`relay`]: detours for emulated links.
 //!
 //! Decides nothing about jobs, members or masters: that is `node`'s.
 
+mod accept;
 mod bridge;
-mod connect;
 pub mod credential;
 mod departures;
+mod dial;
 pub mod discovery;
 mod door;
 mod driver;
+mod greeting;
 mod interfaces;
 pub mod limits;
 mod link;
 mod network;
 mod notice;
+mod observed;
 pub mod observer;
 pub mod priority;
+mod progress;
 pub mod relay;
 pub mod settings;
 mod socket;

@@ -2,11 +2,10 @@
 
 use std::{
     cell::RefCell,
-    collections::VecDeque,
     io,
     net::SocketAddr,
     rc::Rc,
-    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, mpsc},
+    sync::{Arc, mpsc},
     thread::JoinHandle,
     time::{Duration, Instant},
 };
@@ -19,17 +18,18 @@ use tokio::{
 };
 
 use super::{
-    Join, Settings,
+    Join, Settings, accept,
     bridge::{Bridge, BridgeNews, Here, Joins},
-    connect,
     credential::{Credential, CredentialError},
+    dial,
     discovery::{self, Advertised, DiscoveryError},
     door::Door,
     driver::{Beginning, Driver, DriverState, Net},
     limits,
     link::Close,
     notice,
-    socket::{Counted, Names, SocketTraffic},
+    progress::{NetworkProgress, NodeStage},
+    socket::{self, Counted, Names, SocketTraffic},
     transport,
 };
 use crate::{
@@ -47,9 +47,6 @@ use crate::{
 
 /// Between two looks at where the pool may be, while this node is on its way in.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
-
-/// Number of refusals that are kept for reports. Too small: the interesting one may be gone. Too large: memory.
-const REFUSALS: usize = 16;
 
 /// The exit code of a program whose `main` panics.
 const PANIC: i32 = 101;
@@ -88,132 +85,6 @@ pub enum NetError {
     /// Joining failed: this node was not let in, or its pool is gone.
     #[error("{0}")]
     Failed(String),
-}
-
-/// The stage of this node on its way from outside to the end.
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum NodeStage {
-    Joining,
-    In { is_master: bool },
-    Ended(i32),
-    Failed(String),
-}
-
-#[derive(Debug)]
-struct Now {
-    stage: NodeStage,
-    /// The term in which `main` is to be run here, until it begins.
-    turn: Option<u32>,
-    /// True while the main thread waits for its turn to run `main`.
-    expects_main: bool,
-    /// Number of other nodes that are to stay.
-    heirs: usize,
-    /// True if this node was asked to leave, has handed over its jobs, and has not run `main` to its end.
-    drained: bool,
-    /// The thread has done all it will do.
-    closed: bool,
-    connections: u64,
-    refused: u64,
-    refusals: VecDeque<String>,
-    figures: NodeFigures,
-}
-
-/// The progress of the network thread, for other threads.
-#[derive(Debug)]
-pub(super) struct NetworkProgress {
-    now: Mutex<Now>,
-    changed: Condvar,
-}
-
-impl NetworkProgress {
-    fn new() -> NetworkProgress {
-        NetworkProgress {
-            now: Mutex::new(Now {
-                stage: NodeStage::Joining,
-                turn: None,
-                expects_main: false,
-                heirs: 0,
-                drained: false,
-                closed: false,
-                connections: 0,
-                refused: 0,
-                refusals: VecDeque::new(),
-                figures: NodeFigures::default(),
-            }),
-            changed: Condvar::new(),
-        }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Now> {
-        self.now.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn change(&self, change: impl FnOnce(&mut Now)) {
-        change(&mut self.lock());
-        self.changed.notify_all();
-    }
-
-    /// Notes that this node is in, and whether it is master.
-    pub(super) fn is_in(&self, is_master: bool) {
-        self.change(|now| {
-            if !matches!(now.stage, NodeStage::Ended(_) | NodeStage::Failed(_)) {
-                now.stage = NodeStage::In { is_master };
-            }
-        });
-    }
-
-    /// Gives the turn to run `main` to the main thread. False if that does not wait for its turn.
-    pub(super) fn run_main(&self, term: u32) -> bool {
-        self.change(|now| now.turn = Some(term));
-        self.lock().expects_main
-    }
-
-    /// Another node is to run `main`.
-    pub(super) fn yield_main(&self) {
-        self.change(|now| now.turn = None);
-    }
-
-    pub(super) fn set_heirs(&self, heirs: usize) {
-        self.lock().heirs = heirs;
-    }
-
-    fn is_master(&self) -> bool {
-        matches!(self.lock().stage, NodeStage::In { is_master: true })
-    }
-
-    pub(super) fn connected(&self) {
-        self.lock().connections += 1;
-    }
-
-    pub(super) fn refused(&self, text: String) {
-        let mut now = self.lock();
-        now.refused += 1;
-        now.refusals.push_back(text);
-        if now.refusals.len() > REFUSALS {
-            now.refusals.pop_front();
-        }
-    }
-
-    fn wait<R>(&self, until: impl Fn(&mut Now) -> Option<R>) -> R {
-        let mut now = self.lock();
-        loop {
-            if let Some(result) = until(&mut now) {
-                return result;
-            }
-            now = self
-                .changed
-                .wait(now)
-                .unwrap_or_else(PoisonError::into_inner);
-        }
-    }
-
-    fn wait_for(&self, most: Duration, until: impl Fn(&Now) -> bool) -> bool {
-        let now = self.lock();
-        let waited = self
-            .changed
-            .wait_timeout_while(now, most, |now| !until(now));
-        !waited.unwrap_or_else(PoisonError::into_inner).1.timed_out()
-    }
 }
 
 /// The network of one pool of workers: a thread of its own, which runs the node.
@@ -684,7 +555,7 @@ async fn take_up(settings: &Settings) -> Result<Standpoint, NetError> {
     };
     loop {
         let listen = |source| listen_error(settings, addr, source);
-        let socket = connect::bind(addr).map_err(listen)?;
+        let socket = socket::bind(addr).map_err(listen)?;
         socket.set_nonblocking(true).map_err(listen)?;
         let listening = socket.local_addr().map_err(listen)?;
         let (join, advertise) = (settings.join.clone(), settings.advertise);
@@ -742,7 +613,7 @@ async fn ask<R: Send + 'static>(
 
 async fn run(net: Rc<Net>, settings: Settings) {
     let join = settings.join.clone();
-    tokio::task::spawn_local(connect::accept(Rc::clone(&net)));
+    tokio::task::spawn_local(accept::accept(Rc::clone(&net)));
     tokio::task::spawn_local(keep_time(Rc::clone(&net)));
     tokio::task::spawn_local(keep_count(Rc::clone(&net)));
     if let Some(when) = settings.drain_when.clone() {
@@ -848,7 +719,7 @@ async fn look(net: Rc<Net>, settings: Settings) {
             DriverState::Joining {
                 since: Some(since), ..
             } if since.elapsed() >= limits::REFUSED => {
-                connect::give_up_joining(driver);
+                dial::give_up_joining(driver);
                 false
             }
             DriverState::Joining { .. } => true,

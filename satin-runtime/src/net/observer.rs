@@ -9,7 +9,6 @@ use std::{
     fmt,
     net::{Ipv4Addr, Ipv6Addr, SocketAddr},
     path::Path,
-    rc::Rc,
     sync::Arc,
     time::Duration,
 };
@@ -19,10 +18,9 @@ use serde::{Deserialize, Serialize};
 use tokio::{task::JoinSet, time::timeout};
 
 use super::{
-    connect::{self, Failure},
     credential::{Credential, CredentialError},
     discovery::{self, DiscoveryError},
-    driver::{Driver, Net},
+    greeting::{self, Failure},
     limits,
     link::Close,
     relay,
@@ -30,10 +28,7 @@ use super::{
     socket, transport,
     wire::{self, Frames, Greeting, Hello, Role, WireError},
 };
-use crate::{
-    node::{Identity, NodeId, Peer},
-    observe::repeats,
-};
+use crate::node::{Identity, NodeId, Peer};
 
 /// A question of an observer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -75,67 +70,8 @@ pub struct SeenNode {
     pub is_leaving: bool,
 }
 
-// ---------------------------------------------------------------------------------------------------- the node's side
-
-/// Answers an observer as long as it wants.
-pub(super) async fn serve(
-    net: Rc<Net>,
-    connection: Connection,
-    (mut send, mut recv): (SendStream, RecvStream),
-    mut frames: Frames,
-) {
-    frames.set_limit(limits::GREETING);
-    loop {
-        let question = match next(&mut recv, &mut frames).await {
-            Ok(Some(question)) => question,
-            Ok(None) => return,
-            Err(error) => {
-                let text = error.to_string();
-                repeats::warn(
-                    "an observer said something that cannot be understood",
-                    connection.remote_address().ip(),
-                    &text,
-                );
-                return connection.close(Close::Malformed.code(), text.as_bytes());
-            }
-        };
-        let answer = net.turn(|driver, now| answer(driver, now, question));
-        if send.write_all(&wire::frame(&answer)).await.is_err() {
-            return;
-        }
-    }
-}
-
-fn answer(driver: &mut Driver, now: Duration, question: Question) -> ObserverAnswer {
-    match question {
-        Question::Status => {
-            let view = driver.node.view();
-            let master = driver.master().map(|master| master.peer.id);
-            let seen = view.members().map(|member| SeenNode {
-                name: member.name.to_string(),
-                site: member.site.to_string(),
-                addr: member.addr,
-                threads: member.threads,
-                is_master: Some(member.peer.id) == master,
-                is_leaving: view.is_draining(member.peer),
-            });
-            ObserverAnswer::Status(seen.collect())
-        }
-        Question::Drain { grace } => {
-            if driver.drain(now, grace) {
-                tracing::info!("an observer asks this node to leave");
-                ObserverAnswer::Leaving
-            } else {
-                ObserverAnswer::Staying(
-                    "it runs `main`, and no other node is there to take over; end it with Ctrl-C or SIGTERM".into(),
-                )
-            }
-        }
-    }
-}
-
 /// The next question or answer; `None` at the end.
-async fn next<T: for<'de> Deserialize<'de>>(
+pub(super) async fn next<T: for<'de> Deserialize<'de>>(
     recv: &mut RecvStream,
     frames: &mut Frames,
 ) -> Result<Option<T>, WireError> {
@@ -363,12 +299,12 @@ impl Dialler {
             .map_err(|error| Failure::Silence(error.to_string()))?;
         let connection = tokio::select! {
             connected = connecting => connected?,
-            () = connect::nobody_listens(route) => return Err(Failure::Silence("nobody listens there".into())),
+            () = greeting::nobody_listens(route) => return Err(Failure::Silence("nobody listens there".into())),
         };
         let (mut send, mut recv) = connection.open_bi().await?;
         let hello = Greeting::Hello(Box::new(self.hello()));
-        connect::write_greeting(&mut send, &hello).await?;
-        match connect::read_greeting(&mut recv).await? {
+        greeting::write_greeting(&mut send, &hello).await?;
+        match greeting::read_greeting(&mut recv).await? {
             (Greeting::Hello(_), frames) => Ok(Ear {
                 _endpoint: endpoint,
                 connection,

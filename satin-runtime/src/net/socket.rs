@@ -101,7 +101,7 @@ pub fn first_flight(datagram: &[u8]) -> Option<FirstFlight<'_>> {
     })
 }
 
-/// How many first flights are let through.
+/// A budget of first flights that are let through.
 #[derive(Debug)]
 struct Flights {
     left: f64,

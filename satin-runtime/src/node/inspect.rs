@@ -2,6 +2,7 @@
 //! `satin-sim`.
 
 pub use super::books::OutstandingKind;
+use super::books::{HERE, Hosted, HostedState};
 use super::{HostedId, Node, Peer, Tally, Token};
 use crate::job::{Fingerprint, JobId};
 
@@ -103,6 +104,26 @@ impl Inspection {
     }
 }
 
+impl InspectedHosted {
+    fn new(key: HostedId, hosted: &Hosted) -> InspectedHosted {
+        let waiters = hosted.waiters.keys().copied();
+        InspectedHosted {
+            key,
+            id: hosted.id.clone(),
+            fingerprint: hosted.fingerprint,
+            waiters: waiters.filter(|(peer, _)| *peer != HERE).collect(),
+            stage: match hosted.state {
+                HostedState::Coming => InspectedStage::Coming,
+                HostedState::Started => InspectedStage::Started,
+                HostedState::Onwards(..) => InspectedStage::Onwards,
+                HostedState::Done(..) => InspectedStage::Done,
+            },
+            orphan: hosted.orphan,
+            unwanted: hosted.unwanted,
+        }
+    }
+}
+
 impl Node {
     /// Copies the contents of the books.
     #[must_use]
@@ -117,7 +138,19 @@ impl Node {
         inspection.outstanding.clear();
         inspection.hosted.clear();
         inspection.entries.clear();
-        self.books.inspect(inspection);
+        let away = self.books.all_outstanding();
+        let away = away.map(|(peer, token, away)| InspectedOutstanding {
+            peer,
+            token,
+            kind: away.kind,
+        });
+        inspection.outstanding.extend(away);
+        let hosted = self.books.all_hosted();
+        inspection
+            .hosted
+            .extend(hosted.map(|(key, hosted)| InspectedHosted::new(key, hosted)));
+        inspection.unsaid = self.books.outboxes.len();
+        inspection.tally = self.books.tally;
         inspection.undone = self.repair.undone();
         inspection.fetches = self.shared.fetches();
         inspection.waiting = self.shared.waiting();

@@ -74,7 +74,7 @@ pub enum Event {
     Master {
         /// The node's site.
         site: String,
-        /// How many masters there were before.
+        /// Number of masters before this one.
         #[serde(default)]
         term: u32,
     },
@@ -107,7 +107,7 @@ pub enum Event {
 pub struct NodeFigures {
     /// Number of workers.
     pub threads: u32,
-    /// How long it was there.
+    /// Time for which the node was there, in seconds.
     pub seconds: f64,
     /// Jobs from other nodes that it ran.
     pub jobs: u64,
@@ -125,7 +125,7 @@ pub struct NodeFigures {
     pub got_far: u64,
     /// Time from a request until jobs were here, lifelines aside: the median of the last thefts, in microseconds.
     pub steal_us_p50: f64,
-    /// The 99th percentile of the same.
+    /// The 99th percentile of these times, in microseconds.
     pub steal_us_p99: f64,
     /// Bytes sent to other nodes, with all overheads.
     pub bytes_sent: u64,

@@ -40,7 +40,7 @@ pub struct Figures {
     pub local_thefts: u64,
     /// Number of times that it made private jobs public, because a thief asked.
     pub publications: u64,
-    /// How often it went to sleep.
+    /// Number of times that the worker went to sleep.
     pub sleeps: u64,
 }
 

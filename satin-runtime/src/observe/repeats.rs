@@ -44,7 +44,7 @@ pub struct Sum {
     pub kind: &'static str,
     /// Warnings that got no line.
     pub more: u64,
-    /// How many sources they had, at least.
+    /// Number of their sources, at least.
     pub sources: usize,
     /// Since the first of them.
     pub within: Duration,

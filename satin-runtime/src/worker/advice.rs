@@ -54,13 +54,13 @@ fn tell_of_plain_call(function: &'static str, place: CallSite) {
     }
 }
 
-/// How a root job went.
+/// The figures of a root job.
 pub(super) struct RootFigures {
-    /// How long its caller waited.
+    /// Time for which its caller waited.
     pub(super) took: Duration,
     /// Whether another worker, or another node, could have taken some of it.
     pub(super) had_helpers: bool,
-    /// Whether any job was stolen meanwhile.
+    /// True if any job was stolen meanwhile.
     pub(super) was_shared: bool,
 }
 

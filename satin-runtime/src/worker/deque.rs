@@ -33,7 +33,7 @@ fn overwrite(word: &AtomicUsize, value: usize) {
     word.swap(value, Relaxed);
 }
 
-/// How many private jobs a publication makes public.
+/// The number of private jobs that a publication makes public.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Publish {
     /// Half of the private jobs, rounded up.
@@ -261,7 +261,7 @@ impl Deque {
         Some(self.position(tail))
     }
 
-    /// Is anything public?
+    /// True if any job is public.
     pub(crate) fn has_public(&self) -> bool {
         self.public().is_some()
     }

@@ -117,9 +117,9 @@ pub(super) struct Ledger {
     /// How many jobs in the books have come back: workers look at it before they lock.
     returned: AtomicUsize,
     hosted: Mutex<HostedJobs>,
-    /// How many hosted jobs have not been started.
+    /// Number of hosted jobs that have not been started.
     waiting: AtomicUsize,
-    /// How many jobs are for other nodes.
+    /// Number of jobs that are for other nodes.
     held: AtomicUsize,
     /// Held by the thread that is telling `outside` of the held jobs, so that only one tells at a time.
     told_held: Mutex<()>,
@@ -252,7 +252,7 @@ enum TakeFrom {
 struct Leavers {
     hosted: Vec<Taken>,
     own: Vec<Leaver>,
-    /// How many the caller wants.
+    /// Number of jobs that the caller wants.
     most: u32,
     /// About how many there were.
     all: usize,
@@ -919,7 +919,7 @@ impl HostedTask {
     }
 }
 
-/// How a hosted job ended.
+/// The end of a hosted job.
 enum HostedEnd {
     Answered(Answer),
     GivenUp(Vec<Saved>),

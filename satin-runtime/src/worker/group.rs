@@ -32,7 +32,7 @@ pub unsafe trait Entry<'s> {
     /// How alike the jobs of an entry are.
     const JOBS: Jobs;
 
-    /// How many jobs belong to it.
+    /// Number of jobs that belong to the entry.
     fn jobs(&self) -> usize;
 
     /// Exchanges the places of two jobs.

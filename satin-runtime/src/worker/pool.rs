@@ -38,7 +38,7 @@ pub(crate) struct Pool {
     workers: Vec<*mut Worker>,
     /// Keeps the workers' memory alive.
     _areas: Vec<Area>,
-    /// No other pool of this process has it.
+    /// The number of the pool: no other pool of this process has it.
     pub(super) number: u64,
     pub(super) roots: SegQueue<QueuedRoot>,
     /// Root jobs are not to start yet.
@@ -242,7 +242,7 @@ pub struct Workers {
     stats: bool,
 }
 
-/// Why workers could not be started. None runs.
+/// Reasons why workers could not be started. None runs.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     /// No address space for a worker's slots.

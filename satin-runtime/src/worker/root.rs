@@ -103,7 +103,7 @@ struct MainCallsState {
     unkept: Option<(RootRun, Arc<Bell>)>,
 }
 
-/// How a root job of `main` ended.
+/// The end of a root job of `main`.
 enum RootEnd {
     /// The caller may go on.
     Over,

@@ -564,44 +564,18 @@ impl Books {
         }
     }
 
-    /// Enters what is outstanding and what is hosted.
+    /// The entries of all outstanding jobs, without those that this node waits for at itself.
     #[cfg(any(test, feature = "harness"))]
-    pub(super) fn inspect_entries(&self, inspection: &mut super::super::inspect::Inspection) {
-        use super::super::inspect;
-        let away = self
-            .outstanding
-            .iter()
-            // Claims at this very node have no other side to compare with.
-            .filter(|((peer, _), _)| *peer != HERE);
-        let away = away.map(|((peer, token), away)| inspect::InspectedOutstanding {
-            peer: *peer,
-            token: *token,
-            kind: away.kind,
-        });
-        inspection.outstanding.extend(away);
-        let hosted = self
-            .hosted
-            .iter()
-            .map(|(key, hosted)| inspect::InspectedHosted {
-                key: *key,
-                id: hosted.id.clone(),
-                fingerprint: hosted.fingerprint,
-                waiters: hosted
-                    .waiters
-                    .keys()
-                    .copied()
-                    .filter(|(peer, _)| *peer != HERE)
-                    .collect(),
-                stage: match hosted.state {
-                    HostedState::Coming => inspect::InspectedStage::Coming,
-                    HostedState::Started => inspect::InspectedStage::Started,
-                    HostedState::Onwards(..) => inspect::InspectedStage::Onwards,
-                    HostedState::Done(..) => inspect::InspectedStage::Done,
-                },
-                orphan: hosted.orphan,
-                unwanted: hosted.unwanted,
-            });
-        inspection.hosted.extend(hosted);
+    pub(crate) fn all_outstanding(&self) -> impl Iterator<Item = (Peer, Token, &Outstanding)> {
+        let away = self.outstanding.iter();
+        let elsewhere = away.filter(|((peer, _), _)| *peer != HERE);
+        elsewhere.map(|((peer, token), away)| (*peer, *token, away))
+    }
+
+    /// The entries of all hosted jobs.
+    #[cfg(any(test, feature = "harness"))]
+    pub(crate) fn all_hosted(&self) -> impl Iterator<Item = (HostedId, &Hosted)> {
+        self.hosted.iter().map(|(key, hosted)| (*key, hosted))
     }
 
     /// Is no job under way? Results that are kept for later claims do not count.

@@ -158,14 +158,6 @@ impl Books {
         self.find(&id, root.fingerprint).is_some()
     }
 
-    /// Enters what is in the books.
-    #[cfg(any(test, feature = "harness"))]
-    pub(crate) fn inspect(&self, inspection: &mut super::inspect::Inspection) {
-        self.inspect_entries(inspection);
-        inspection.unsaid = self.outboxes.len();
-        inspection.tally = self.tally;
-    }
-
     /// Is nothing of others here, and nothing of this node away?
     #[cfg(any(test, feature = "harness"))]
     pub(crate) fn is_settled(&self) -> bool {

@@ -158,7 +158,7 @@ struct ImaginaryLink {
     /// The time at which all messages have arrived, also those that may overtake others: a side that closes the link
     /// waits for that.
     arrived: Duration,
-    /// When the link is free to send again.
+    /// The time at which the link is free to send again.
     free: Duration,
     /// Wait for a connection to that life of the other.
     waiting: Vec<(Peer, Message)>,
@@ -194,7 +194,7 @@ struct ImaginaryNode {
     notices: Vec<Notice>,
     /// Terms for which it was to run `main` from the start.
     mains: Vec<u32>,
-    /// How often it was to stop it.
+    /// Number of times that the node was to stop it.
     yielded: u32,
     values: HeldValues,
     parts: BTreeMap<ValueName, ValueParts>,
@@ -284,7 +284,7 @@ struct ValueParts {
 /// Number of messages of a kind.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct Count {
-    /// Between nodes of one site.
+    /// Messages between nodes of one site.
     pub near: u64,
     /// Messages between sites.
     pub far: u64,
@@ -593,7 +593,7 @@ impl Cluster {
         self.now
     }
 
-    /// How many nodes there have been.
+    /// Number of nodes there have been.
     #[must_use]
     pub fn nodes(&self) -> u32 {
         self.slots.len() as u32
@@ -629,7 +629,7 @@ impl Cluster {
         (peer.id.0 >> 96) as u32 ^ self.scrambled
     }
 
-    /// Does it run?
+    /// True if the node runs.
     #[must_use]
     pub fn is_alive(&self, node: u32) -> bool {
         self.slot(node).alive
@@ -683,7 +683,7 @@ impl Cluster {
         self.slot(node).dials
     }
 
-    /// Why root jobs there panicked.
+    /// The panics of root jobs on a node.
     #[must_use]
     pub fn panics(&self, node: u32) -> &[String] {
         &self.slot(node).panics
@@ -1036,7 +1036,7 @@ impl Cluster {
         self.promises = Some(Promises { bound, root, made });
     }
 
-    /// How many promises have been made.
+    /// Number of promises made.
     #[must_use]
     pub fn promises(&self) -> usize {
         let made = |promises: &Promises| promises.made.len();
@@ -1244,7 +1244,7 @@ impl Cluster {
         true
     }
 
-    /// When the next event happens.
+    /// The time of the next event.
     #[must_use]
     pub fn next_at(&self) -> Option<Duration> {
         self.queue.peek().map(|Reverse(next)| next.at)

@@ -106,7 +106,7 @@ pub enum Shape {
 pub struct Program {
     /// The shape of the tree.
     pub shape: Shape,
-    /// How long a leaf takes.
+    /// Time that a leaf takes.
     pub leaf: Duration,
     /// How long each phase of an inner job takes before it spawns.
     pub inner: Duration,
@@ -145,7 +145,7 @@ impl Program {
         }
     }
 
-    /// The same with other random numbers.
+    /// The same program with other random numbers.
     #[must_use]
     pub fn seeded(self, seed: u64) -> Program {
         Program { seed, ..self }

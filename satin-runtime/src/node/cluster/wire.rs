@@ -37,7 +37,7 @@ impl Path {
 /// The network between the nodes.
 #[derive(Clone, Debug)]
 pub struct Wire {
-    /// Between nodes of one site.
+    /// The path between nodes of one site.
     pub near: Path,
     /// Between sites that have no path of their own.
     pub far: Path,

@@ -1005,7 +1005,7 @@ impl ImaginaryWorkers {
         }
     }
 
-    /// The same for one job of ours.
+    /// Releases a single job of ours in the same way.
     pub(super) fn release_one(&mut self, name: &(JobId, Fingerprint)) {
         let is_it = |held: &HeldWork| match held {
             HeldWork::Hosted(..) => false,

@@ -1,0 +1,138 @@
+//! The progress of the network thread, for other threads to look at and to wait for.
+
+use std::{
+    collections::VecDeque,
+    sync::{Condvar, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use crate::observe::events::NodeFigures;
+
+/// Number of refusals that are kept for reports. Too small: the interesting one may be gone. Too large: memory.
+const REFUSALS: usize = 16;
+
+/// The stage of this node on its way from outside to the end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum NodeStage {
+    Joining,
+    In { is_master: bool },
+    Ended(i32),
+    Failed(String),
+}
+
+#[derive(Debug)]
+pub(super) struct Now {
+    pub(super) stage: NodeStage,
+    /// The term in which `main` is to be run here, until it begins.
+    pub(super) turn: Option<u32>,
+    /// True while the main thread waits for its turn to run `main`.
+    pub(super) expects_main: bool,
+    /// Number of other nodes that are to stay.
+    pub(super) heirs: usize,
+    /// True if this node was asked to leave, has handed over its jobs, and has not run `main` to its end.
+    pub(super) drained: bool,
+    /// The thread has done all it will do.
+    pub(super) closed: bool,
+    pub(super) connections: u64,
+    pub(super) refused: u64,
+    pub(super) refusals: VecDeque<String>,
+    pub(super) figures: NodeFigures,
+}
+
+/// The progress of the network thread, for other threads.
+#[derive(Debug)]
+pub(super) struct NetworkProgress {
+    now: Mutex<Now>,
+    pub(super) changed: Condvar,
+}
+
+impl NetworkProgress {
+    pub(super) fn new() -> NetworkProgress {
+        NetworkProgress {
+            now: Mutex::new(Now {
+                stage: NodeStage::Joining,
+                turn: None,
+                expects_main: false,
+                heirs: 0,
+                drained: false,
+                closed: false,
+                connections: 0,
+                refused: 0,
+                refusals: VecDeque::new(),
+                figures: NodeFigures::default(),
+            }),
+            changed: Condvar::new(),
+        }
+    }
+
+    pub(super) fn lock(&self) -> MutexGuard<'_, Now> {
+        self.now.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn change(&self, change: impl FnOnce(&mut Now)) {
+        change(&mut self.lock());
+        self.changed.notify_all();
+    }
+
+    /// Notes that this node is in, and whether it is master.
+    pub(super) fn is_in(&self, is_master: bool) {
+        self.change(|now| {
+            if !matches!(now.stage, NodeStage::Ended(_) | NodeStage::Failed(_)) {
+                now.stage = NodeStage::In { is_master };
+            }
+        });
+    }
+
+    /// Gives the turn to run `main` to the main thread. False if that does not wait for its turn.
+    pub(super) fn run_main(&self, term: u32) -> bool {
+        self.change(|now| now.turn = Some(term));
+        self.lock().expects_main
+    }
+
+    /// Another node is to run `main`.
+    pub(super) fn yield_main(&self) {
+        self.change(|now| now.turn = None);
+    }
+
+    pub(super) fn set_heirs(&self, heirs: usize) {
+        self.lock().heirs = heirs;
+    }
+
+    pub(super) fn is_master(&self) -> bool {
+        matches!(self.lock().stage, NodeStage::In { is_master: true })
+    }
+
+    pub(super) fn connected(&self) {
+        self.lock().connections += 1;
+    }
+
+    pub(super) fn refused(&self, text: String) {
+        let mut now = self.lock();
+        now.refused += 1;
+        now.refusals.push_back(text);
+        if now.refusals.len() > REFUSALS {
+            now.refusals.pop_front();
+        }
+    }
+
+    pub(super) fn wait<R>(&self, until: impl Fn(&mut Now) -> Option<R>) -> R {
+        let mut now = self.lock();
+        loop {
+            if let Some(result) = until(&mut now) {
+                return result;
+            }
+            now = self
+                .changed
+                .wait(now)
+                .unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    pub(super) fn wait_for(&self, most: Duration, until: impl Fn(&Now) -> bool) -> bool {
+        let now = self.lock();
+        let waited = self
+            .changed
+            .wait_timeout_while(now, most, |now| !until(now));
+        !waited.unwrap_or_else(PoisonError::into_inner).1.timed_out()
+    }
+}
