@@ -102,3 +102,27 @@ fn sources(folder: &Path) -> Vec<(String, String)> {
     }
     files
 }
+
+/// GLOSSARY.md says where each word's type is.
+#[test]
+fn the_glossary_is_true() {
+    let crate_root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let glossary = fs::read_to_string(crate_root.join("../GLOSSARY.md")).expect("the glossary");
+    let rows = glossary.lines().filter(|line| line.contains("` in `"));
+    let mut words = 0;
+    for row in rows {
+        for entry in row.split("` in `").collect::<Vec<_>>().windows(2) {
+            let name = entry[0].rsplit('`').next().expect("a name before");
+            let file = entry[1].split('`').next().expect("a file behind");
+            let text = fs::read_to_string(crate_root.join("src").join(file));
+            let text = text.unwrap_or_else(|error| panic!("{file}: {error}"));
+            let is_there = ["struct", "enum", "trait"].iter().any(|kind| {
+                let definition = format!("pub {kind} {name}");
+                text.contains(&definition) || text.contains(&format!(") {kind} {name}"))
+            });
+            assert!(is_there, "{name} is not in {file}");
+            words += 1;
+        }
+    }
+    assert!(words > 20, "{words} words were found");
+}

@@ -10,11 +10,8 @@
 //! A theft ends here as soon as its jobs are in the books, on both sides: what becomes of them is the
 //! business of `repair`, which this conversation does not know.
 
-mod crs;
-mod mw;
 mod numbers;
 mod policy;
-mod rs;
 mod thief;
 mod trips;
 mod victim;
@@ -22,10 +19,7 @@ mod victim;
 #[cfg(test)]
 mod tests;
 
-pub use crs::Crs;
-pub use mw::Mw;
 pub use policy::{Around, StealPolicy};
-pub use rs::Rs;
 
 use std::time::Duration;
 

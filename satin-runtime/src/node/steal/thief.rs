@@ -6,13 +6,12 @@ use rand::RngExt;
 
 use super::{
     super::{
-        Action, Context, Message, Peer, Policy, ProtocolConfig, Request,
+        Action, Context, Message, Peer, ProtocolConfig, Request,
         books::Hands,
         expiry::{Expiry, ran_out},
     },
-    Crs, Mw, Rs,
     numbers::{MOST, REQUEST_PATIENCE, REQUEST_ROUND_TRIPS, RETRY_FIRST, RETRY_LAST, TINY},
-    policy::{Around, StealPolicy},
+    policy::{self, Around, StealPolicy},
     trips::Trips,
 };
 
@@ -94,11 +93,7 @@ pub(super) struct Thief {
 
 impl Thief {
     pub(super) fn new(config: &ProtocolConfig) -> Thief {
-        let policy: Box<dyn StealPolicy> = match config.policy {
-            Policy::Crs => Box::new(Crs),
-            Policy::Rs => Box::new(Rs),
-            Policy::Mw => Box::new(Mw),
-        };
+        let policy = policy::of(config.policy);
         Thief {
             lanes: (0..policy.lanes()).map(|_| Lane::default()).collect(),
             policy,

@@ -4,9 +4,11 @@
 use rand::{Rng, RngExt, rngs::SmallRng};
 
 use super::{
-    super::{Peer, View},
-    numbers::{FAR_ACQUAINTANCES, FAR_RICH, FAR_ROUND, FAR_STRANGERS, NEAR_ROUND},
-    policy::{Around, StealPolicy, ring},
+    super::{
+        super::{Peer, View},
+        numbers::{FAR_ACQUAINTANCES, FAR_RICH, FAR_ROUND, FAR_STRANGERS, NEAR_ROUND},
+    },
+    Around, StealPolicy, ring,
 };
 
 /// The policy `crs`.

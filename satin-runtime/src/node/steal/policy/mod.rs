@@ -1,8 +1,12 @@
 //! The choice of victims: the trait of a policy, and the facts that it may look at.
 
+mod crs;
+mod mw;
+mod rs;
+
 use rand::rngs::SmallRng;
 
-use super::super::{Peer, View};
+use super::super::{Peer, Policy, View};
 
 /// The facts that a policy may look at.
 pub struct Around<'a> {
@@ -36,6 +40,15 @@ pub trait StealPolicy: Send {
     /// The nodes with which to leave standing requests once a round has failed, and how many jobs each may
     /// bring: for this node, and for the nodes that wait for it.
     fn lifelines(&self, lane: usize, view: &View, rng: &mut SmallRng) -> Vec<(Peer, u32)>;
+}
+
+/// The implementation of a policy.
+pub(super) fn of(policy: Policy) -> Box<dyn StealPolicy> {
+    match policy {
+        Policy::Crs => Box::new(crs::Crs),
+        Policy::Rs => Box::new(rs::Rs),
+        Policy::Mw => Box::new(mw::Mw),
+    }
 }
 
 /// The members at distances 1, 2, 4, .. from `me` in a ring, and how many nodes a wave of work reaches through `me`

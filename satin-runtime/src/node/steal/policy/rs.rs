@@ -3,9 +3,11 @@
 use rand::rngs::SmallRng;
 
 use super::{
-    super::{Peer, View},
-    numbers::NEAR_ROUND,
-    policy::{Around, StealPolicy, ring},
+    super::{
+        super::{Peer, View},
+        numbers::NEAR_ROUND,
+    },
+    Around, StealPolicy, ring,
 };
 
 /// The policy `rs`.

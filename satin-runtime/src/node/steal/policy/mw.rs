@@ -3,8 +3,8 @@
 use rand::rngs::SmallRng;
 
 use super::{
-    super::{Peer, View},
-    policy::{Around, StealPolicy},
+    super::super::{Peer, View},
+    Around, StealPolicy,
 };
 
 /// The policy `mw`.
