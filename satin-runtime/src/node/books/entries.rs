@@ -9,7 +9,7 @@ use super::{
     super::{Departure, HostKey, NodeId, Peer, Token},
     Books,
 };
-use crate::job::{Answer, Fingerprint, JobId, Parcel, Repair, RootName, Saved};
+use crate::job::{Answer, Fingerprint, JobId, Parcel, Repair, RootName, RootRun, Saved};
 
 /// Where a job that is away came from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -99,6 +99,8 @@ pub(crate) struct Hosted {
     pub(crate) fingerprint: Fingerprint,
     /// The root job that it belongs to.
     pub(crate) root: RootName,
+    /// The term of the run of that root job of which it is a part.
+    pub(crate) term: u32,
     pub(crate) waiters: BTreeMap<(Peer, Token), Waiter>,
     /// The job is in the orphan table of this node: a claim may come.
     pub(crate) orphan: bool,
@@ -266,7 +268,7 @@ impl Books {
         let key = self.enter(
             parcel.id.clone(),
             parcel.fingerprint,
-            parcel.root_run().name,
+            parcel.root_run(),
             State::Coming,
         );
         self.wait(key, (origin, token), came, true);
@@ -281,7 +283,7 @@ impl Books {
         &mut self,
         id: JobId,
         fingerprint: Fingerprint,
-        root: RootName,
+        run: RootRun,
         state: State,
     ) -> HostKey {
         self.host_keys += 1;
@@ -289,7 +291,8 @@ impl Books {
         let hosted = Hosted {
             id,
             fingerprint,
-            root,
+            root: run.name,
+            term: run.term,
             waiters: BTreeMap::new(),
             orphan: false,
             state,
@@ -306,8 +309,8 @@ impl Books {
         key
     }
 
-    /// A result that is to be kept here; `None` if there is one, or it is on its way.
-    pub(crate) fn keep(&mut self, saved: &Saved) -> Option<HostKey> {
+    /// A result that is to be kept here from that term on; `None` if there is one, or it is on its way.
+    pub(crate) fn keep(&mut self, term: u32, saved: &Saved) -> Option<HostKey> {
         let name = (saved.id.clone(), saved.fingerprint);
         if let Some(key) = self.orphans.get(&name)
             && matches!(self.hosted[key].state, State::Done(_))
@@ -315,7 +318,11 @@ impl Books {
             return None;
         }
         let state = State::Done(saved.answer.clone());
-        Some(self.enter(name.0, name.1, saved.root_name(), state))
+        let run = RootRun {
+            term,
+            name: saved.root_name(),
+        };
+        Some(self.enter(name.0, name.1, run, state))
     }
 
     /// Enters a waiter for the answer of a hosted job.

@@ -3,7 +3,7 @@
 use super::{
     super::{
         Action, Context, Departure, HostKey, Peer, Rule, Token, Wanted,
-        books::{HERE, Job, Kind, Source},
+        books::{HERE, Hosted, Job, Kind, Source},
     },
     Repair, Why,
 };
@@ -124,6 +124,10 @@ impl Repair {
         let Some(key) = cx.books.find(&parcel.id, parcel.fingerprint) else {
             return false;
         };
+        let is_past = |hosted: &Hosted| self.over.is_past(hosted.term, &hosted.id);
+        if cx.books.look(key).is_some_and(is_past) {
+            return false; // its bounds are gone
+        }
         cx.books.outbox(from).have.push(token);
         Repair::wait_too(cx, key, (from, token), came);
         true

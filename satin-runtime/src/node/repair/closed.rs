@@ -1,6 +1,6 @@
 //! What is over: a job that is done needs nothing any more of what was kept at or below it.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::{
     super::{
@@ -15,39 +15,52 @@ use crate::job::{JobId, RootName, RootTag};
 /// ones again. Too large: memory, as long as `main` runs.
 const ROOT_RESULTS: u32 = 4096;
 
-/// Root jobs that are over, the last few.
+/// Terms of which it is remembered which root jobs are over, the latest. Too small: what is left of an earlier run is used again
+/// without the bounds that it had. Too large: memory.
+const TERMS: usize = 1024;
+
+/// Root jobs that are over.
 #[derive(Default)]
 pub(super) struct Over {
-    tags: BTreeSet<RootTag>,
-    /// In the order in which they ended.
-    order: VecDeque<RootTag>,
+    /// Those of `main`, up to which number, by the term of the run. They are called one after another.
+    of_main: BTreeMap<u32, u32>,
+    /// Those of other threads, the last few. They are not called again in the next term.
+    others: BTreeSet<u32>,
+    /// The same in the order in which they ended.
+    order: VecDeque<u32>,
 }
 
 impl Over {
     pub(super) fn insert(&mut self, tag: RootTag) {
-        let tag = Over::name(tag);
-        if self.tags.insert(tag) {
-            self.order.push_back(tag);
+        if tag.number < RootName::OTHERS {
+            let highest = self.of_main.entry(tag.term).or_default();
+            *highest = tag.number.max(*highest);
+            if self.of_main.len() > TERMS {
+                self.of_main.pop_first();
+            }
+            return;
+        }
+        if self.others.insert(tag.number) {
+            self.order.push_back(tag.number);
         }
         if self.order.len() > ROOT_RESULTS as usize
             && let Some(oldest) = self.order.pop_front()
         {
-            self.tags.remove(&oldest);
+            self.others.remove(&oldest);
         }
     }
 
-    /// Root jobs of other threads are not called again in the next term.
-    pub(super) fn name(tag: RootTag) -> RootTag {
-        match tag.number < RootName::OTHERS {
-            true => tag,
-            false => RootTag { term: 0, ..tag },
-        }
-    }
-
-    /// Is the root job over of which that job is a part? A root job itself never is: its result stays.
+    /// Is that job, of a run in that term, a part of a root job that is over since? A root job itself never is: its result stays.
     pub(super) fn is_past(&self, term: u32, id: &JobId) -> bool {
-        let number = id.path().next().filter(|_| !id.is_root_job());
-        number.is_some_and(|number| self.tags.contains(&Over::name(RootTag { term, number })))
+        let Some(number) = id.path().next().filter(|_| !id.is_root_job()) else {
+            return false;
+        };
+        if number >= RootName::OTHERS {
+            return self.others.contains(&number);
+        }
+        // `main` calls one root job after another: with this number all smaller ones are over.
+        let mut since = self.of_main.range(term..);
+        since.any(|(_, highest)| number <= *highest)
     }
 }
 

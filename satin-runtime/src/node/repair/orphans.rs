@@ -88,11 +88,18 @@ impl Repair {
 
     /// Makes a hosted job an orphan of this node, and announces it.
     pub(super) fn adopt(&mut self, cx: &mut Context<'_>, key: HostKey, finished: bool) {
-        let over = |hosted: &Hosted| {
-            self.over.is_past(cx.term, &hosted.id) || cx.homes.is_gone(cx.view, hosted.root)
+        let Some(hosted) = cx.books.look(key) else {
+            return;
         };
-        if (cx.books.look(key)).is_some_and(|hosted| hosted.waiters.is_empty() && over(hosted)) {
+        // A root job that was over took the bounds of its parts along: what was under way then is not used again, not in a later
+        // term either.
+        let is_past = self.over.is_past(hosted.term, &hosted.id);
+        let is_awaited = !hosted.waiters.is_empty();
+        if !is_awaited && (is_past || cx.homes.is_gone(cx.view, hosted.root)) {
             return self.abandon(cx, key);
+        }
+        if is_past {
+            return;
         }
         if !cx.books.orphan(key) {
             // Another orphan of that name is here, which is as good.
@@ -168,7 +175,7 @@ impl Repair {
         for saved in saved {
             let name = (saved.id.clone(), saved.fingerprint);
             let before = cx.books.orphan_of(&name.0, name.1);
-            let Some(key) = cx.books.keep(&saved) else {
+            let Some(key) = cx.books.keep(cx.term, &saved) else {
                 continue;
             };
             // The waiters of the orphan that still runs get the result that is there.
