@@ -10,7 +10,7 @@ use super::{
     super::{DepartureId, HostedId, NodeId, Peer, Token},
     Books,
 };
-use crate::job::{Answer, Fingerprint, History, JobId, Parcel, RootName, Saved};
+use crate::job::{Answer, Fingerprint, History, JobId, Parcel, RootName, RootRun, Saved};
 
 /// The place that a job that is away came from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -100,6 +100,8 @@ pub(crate) struct Hosted {
     pub(crate) fingerprint: Fingerprint,
     /// The root job that it belongs to.
     pub(crate) root: RootName,
+    /// The term of the run of that root job of which it is a part.
+    pub(crate) term: u32,
     pub(crate) waiters: BTreeMap<(Peer, Token), Waiter>,
     /// The job is in the orphan table of this node: a claim may come.
     pub(crate) orphan: bool,
@@ -276,7 +278,7 @@ impl Books {
         let key = self.enter(
             parcel.id.clone(),
             parcel.fingerprint,
-            parcel.root_run().name,
+            parcel.root_run(),
             HostedState::Coming,
         );
         self.wait(key, (origin, token), came, true);
@@ -291,7 +293,7 @@ impl Books {
         &mut self,
         id: JobId,
         fingerprint: Fingerprint,
-        root: RootName,
+        run: RootRun,
         state: HostedState,
     ) -> HostedId {
         self.host_keys += 1;
@@ -299,7 +301,8 @@ impl Books {
         let hosted = Hosted {
             id,
             fingerprint,
-            root,
+            root: run.name,
+            term: run.term,
             waiters: BTreeMap::new(),
             orphan: false,
             state,
@@ -316,8 +319,8 @@ impl Books {
         key
     }
 
-    /// Enters a result that is to be kept here; `None` if it is here already.
-    pub(crate) fn keep(&mut self, saved: &Saved) -> Option<HostedId> {
+    /// A result that is to be kept here from that term on; `None` if there is one, or it is on its way.
+    pub(crate) fn keep(&mut self, term: u32, saved: &Saved) -> Option<HostedId> {
         let name = (saved.id.clone(), saved.fingerprint);
         // An orphan that still runs does not count: the result that is there is better.
         if let Some(key) = self.orphans.get(&name)
@@ -326,7 +329,11 @@ impl Books {
             return None;
         }
         let state = HostedState::Done(saved.answer.clone());
-        Some(self.enter(name.0, name.1, saved.root_name(), state))
+        let run = RootRun {
+            term,
+            name: saved.root_name(),
+        };
+        Some(self.enter(name.0, name.1, run, state))
     }
 
     /// Enters a waiter for the answer of a hosted job.

@@ -3,7 +3,7 @@
 use super::{
     super::{
         Action, Context, DepartureId, HostedId, Peer, Rule, Token, Wanted,
-        books::{HERE, Job, JobSource, OutstandingKind},
+        books::{HERE, Hosted, Job, JobSource, OutstandingKind},
     },
     Repair, ReturnReason,
 };
@@ -139,6 +139,11 @@ impl Repair {
         let Some(key) = cx.books.find(&parcel.id, parcel.fingerprint) else {
             return false;
         };
+        // The bounds of a root job that was over went with it: a part of it is not used for another run.
+        let is_past = |hosted: &Hosted| self.over.is_past(hosted.term, &hosted.id);
+        if cx.books.look(key).is_some_and(is_past) {
+            return false;
+        }
         // The origin enters the theft as a claim, which it may withdraw if it has nothing else to
         // do.
         cx.books.outbox(from).have.push(token);

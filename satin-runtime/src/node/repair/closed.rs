@@ -1,6 +1,6 @@
 //! Jobs that are over: a job that is done needs none of the results any more that were kept at or below it.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::{
     super::{
@@ -15,45 +15,52 @@ use crate::job::{JobId, RootName, RootTag};
 /// again does older ones again. Too large: memory, as long as `main` runs.
 const ROOT_RESULTS: u32 = 4096;
 
-/// Root jobs that are over, the last few.
+/// Terms of which it is remembered which root jobs are over, the latest. Too small: what is left of an earlier run is used again
+/// without the bounds that it had. Too large: memory.
+const TERMS: usize = 1024;
+
+/// Root jobs that are over.
 #[derive(Default)]
 pub(super) struct FinishedRoots {
-    tags: BTreeSet<RootTag>,
-    /// The same tags, in the order in which they ended: the first is forgotten first.
-    order: VecDeque<RootTag>,
+    /// The highest number of a root job of `main` that is over, by the term of the run. `main` calls them one after another.
+    of_main: BTreeMap<u32, u32>,
+    /// The numbers of root jobs of other threads, the last few. They are not called again in the next term.
+    others: BTreeSet<u32>,
+    /// The same numbers, in the order in which they ended: the first is forgotten first.
+    order: VecDeque<u32>,
 }
 
 impl FinishedRoots {
     pub(super) fn insert(&mut self, tag: RootTag) {
-        let tag = FinishedRoots::name(tag);
-        // The end of a root job is told by several nodes: its place in the order is that of the
-        // first word.
-        if self.tags.insert(tag) {
-            self.order.push_back(tag);
+        if tag.number < RootName::OTHERS {
+            let highest = self.of_main.entry(tag.term).or_default();
+            *highest = tag.number.max(*highest);
+            if self.of_main.len() > TERMS {
+                self.of_main.pop_first();
+            }
+            return;
+        }
+        if self.others.insert(tag.number) {
+            self.order.push_back(tag.number);
         }
         if self.order.len() > ROOT_RESULTS as usize
             && let Some(oldest) = self.order.pop_front()
         {
-            self.tags.remove(&oldest);
+            self.others.remove(&oldest);
         }
     }
 
-    /// The name under which the end of a root job is remembered. Root jobs of other threads are not called
-    /// again in the next term, so theirs is without a term.
-    pub(super) fn name(tag: RootTag) -> RootTag {
-        match tag.number < RootName::OTHERS {
-            true => tag,
-            false => RootTag { term: 0, ..tag },
-        }
-    }
-
-    /// Is the root job over of which that job is a part? A root job itself never is: its result stays.
+    /// Is that job, of a run in that term, a part of a root job that is over since? A root job itself never is: its result stays.
     pub(super) fn is_past(&self, term: u32, id: &JobId) -> bool {
-        let number = id.path().next().filter(|_| !id.is_root_job());
-        number.is_some_and(|number| {
-            self.tags
-                .contains(&FinishedRoots::name(RootTag { term, number }))
-        })
+        let Some(number) = id.path().next().filter(|_| !id.is_root_job()) else {
+            return false;
+        };
+        if number >= RootName::OTHERS {
+            return self.others.contains(&number);
+        }
+        // `main` calls one root job after another: with this number all smaller ones are over.
+        let mut since = self.of_main.range(term..);
+        since.any(|(_, highest)| number <= *highest)
     }
 }
 

@@ -112,12 +112,19 @@ impl Repair {
     /// Enters a hosted job in the orphan table as this node's, and announces it. False if no claim will come, or another
     /// entry of the name is as good.
     fn adopt(&mut self, cx: &mut Context<'_>, key: HostedId, finished: bool) -> bool {
-        let over = |hosted: &Hosted| {
-            self.over.is_past(cx.term, &hosted.id) || cx.homes.is_gone(cx.view, hosted.root)
+        let Some(hosted) = cx.books.look(key) else {
+            return false;
         };
-        // The root job is over, or its process has been gone for a minute: no claim will ever come.
-        if (cx.books.look(key)).is_some_and(|hosted| hosted.waiters.is_empty() && over(hosted)) {
+        // A root job that was over took the bounds of its parts along: a part that was under way
+        // then is not used again, not in a later term either.
+        let is_past = self.over.is_past(hosted.term, &hosted.id);
+        let is_awaited = !hosted.waiters.is_empty();
+        // The process of the root job has been gone for a minute: no claim will ever come.
+        if !is_awaited && (is_past || cx.homes.is_gone(cx.view, hosted.root)) {
             self.abandon(cx, key);
+            return false;
+        }
+        if is_past {
             return false;
         }
         if !cx.books.orphan(key) {
@@ -204,7 +211,7 @@ impl Repair {
             // Looked up now: after `keep` the name may stand for the new entry.
             let before = cx.books.orphan_of(&name.0, name.1);
             // `None`: the result is here, perhaps said twice.
-            let Some(key) = cx.books.keep(&saved) else {
+            let Some(key) = cx.books.keep(cx.term, &saved) else {
                 continue;
             };
             // The waiters of the orphan that still runs get the result that is there.

@@ -15,6 +15,9 @@
 //!   and which has dropped them, has the result alone.
 //! * The bounds of a root job that is over stay where its result is kept, as long as that is. Without that
 //!   the next `main` gets the result, and `BEST.get()` says `None`.
+//! * A part of a root job that was under way when that was over has lost its bounds with it, so it never
+//!   becomes an orphan, not in a later term either. Without that the next `main` claims it, and the optimum
+//!   that it found is missing.
 //! * A new term begins with the known bounds: those of the root jobs under way stay, and everybody is told
 //!   again. Without the first a re-run loses the optimum that will not be found again, without the second a
 //!   node that has dropped them never hears.

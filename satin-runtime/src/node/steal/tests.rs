@@ -934,6 +934,38 @@ fn orphans_of_a_root_job_go_when_its_process_does_not_come_back() {
     assert!(node.inspect().entries.is_empty());
 }
 
+/// Seed 110709651: the bounds of a root job go when it is over, and a part that was under way then came back in the next term
+/// without them.
+#[test]
+fn what_was_under_way_when_a_root_job_ended_is_not_used_again_in_a_later_term() {
+    let (mut node, [master, _, origin]) = by_hand_as(1, fixed());
+    let job = parcel();
+    let jobs = jobs_of(Request(1), vec![(Token(5), job.clone())]);
+    node.handle(MS, received(origin, jobs));
+    let started = actions(&mut node).into_iter();
+    let key = started
+        .filter_map(|action| match action {
+            Action::Start(key, _) => Some(key),
+            _ => None,
+        })
+        .next();
+    node.handle(2 * MS, Event::Done(key.expect("it runs"), one_byte()));
+    node.handle(
+        3 * MS,
+        received(master, Message::RootsDone(vec![job.root_run()])),
+    );
+    let named = node.view().get(master).expect("it is in").clone();
+    let news = Message::Master {
+        term: 1,
+        master: named,
+    };
+    node.handle(4 * MS, received(master, news));
+    node.declare_dead(5 * MS, origin);
+    actions(&mut node);
+    assert!(node.inspect().entries.is_empty(), "its bounds are gone");
+    assert!(node.inspect().hosted.is_empty());
+}
+
 #[test]
 fn what_is_left_of_the_root_job_of_another_thread_is_not_kept_once_it_is_over_in_any_term() {
     let (mut node, [_, home, other]) = by_hand();
@@ -953,6 +985,13 @@ fn what_is_left_of_the_root_job_of_another_thread_is_not_kept_once_it_is_over_in
     node.declare_dead(4 * MS, other);
     actions(&mut node);
     assert!(node.inspect().entries.is_empty());
+}
+
+fn one_byte() -> Answer {
+    Answer::Result {
+        bytes: vec![1],
+        needs: Vec::new(),
+    }
 }
 
 /// Gives the thief these jobs; under which tokens.
@@ -1175,10 +1214,7 @@ fn the_answer_of_an_orphan_that_had_gone_on_is_kept() {
     let jobs = vec![Taken::Hosted(key.expect("it runs"), parcel())];
     let token = give_at(&mut node, late, thief, jobs)[0][0];
     node.declare_dead(late + MS, origin);
-    let answer = Answer::Result {
-        bytes: vec![1],
-        needs: Vec::new(),
-    };
+    let answer = one_byte();
     let answers = Message::Answers(vec![(token, answer)]);
     node.handle(late + 2 * MS, received(thief, answers));
     let entries = node.inspect().entries;
