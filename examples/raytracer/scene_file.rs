@@ -80,7 +80,7 @@ pub fn load(path: &Path) -> Result<Scene> {
     let text = std::fs::read_to_string(path)
         .with_context(|| format!("cannot read the scene file {}", path.display()))?;
     let folder = path.parent().unwrap_or(Path::new(""));
-    parse(&text, folder).with_context(|| format!("the scene file {} is not right", path.display()))
+    parse(&text, folder).with_context(|| format!("cannot use the scene file {}", path.display()))
 }
 
 fn parse(text: &str, folder: &Path) -> Result<Scene> {

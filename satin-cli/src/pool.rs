@@ -310,7 +310,7 @@ impl LocalPool {
             .flat_map(|site| (0..site.nodes).map(|_| site.name.as_str()))
             .map(|site| Ok((site, Port::claim()?)))
             .collect::<io::Result<_>>()
-            .context("no free port")?;
+            .context("cannot find a free port")?;
         let all: Vec<(&str, SocketAddr)> = seats
             .iter()
             .map(|(site, port)| (*site, port.addr))
@@ -330,7 +330,7 @@ impl LocalPool {
     /// # Errors
     /// If it cannot be started.
     pub fn add(&mut self, site: &str) -> Result<String> {
-        let port = Port::claim().context("no free port")?;
+        let port = Port::claim().context("cannot find a free port")?;
         let new = self.nodes.iter().all(|node| node.site != site);
         self.add_routes(&[(site, port.addr)])?;
         if new {
@@ -460,7 +460,7 @@ impl LocalPool {
                 processes => format!("its {processes} processes ran alone"),
             };
             self.say(format_args!(
-                "{program} was never a node of the pool: {alone}. A program that is to be one begins with #[satin::main] \
+                "{program} was never a node of the pool: {alone}. A program that is to be a node begins with #[satin::main] \
                  or satin::run"
             ));
         }
@@ -739,7 +739,7 @@ impl LocalPool {
         let Some(wan) = &self.wan else { return Ok(()) };
         let relay = wan
             .relay(from, to, addr)
-            .with_context(|| format!("no relay from {from} to {to}"))?;
+            .with_context(|| format!("cannot make a relay from {from} to {to}"))?;
         let mut text = fs::read_to_string(self.routes(from)).unwrap_or_default();
         text += &format!("{addr} {relay}\n");
         self.write_routes(from, &text)

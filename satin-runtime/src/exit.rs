@@ -134,7 +134,9 @@ pub(crate) fn on_request(
     let thread = std::thread::Builder::new().name("satin-signals".into());
     let started = thread.spawn(wait);
     if started.is_err() || is_listening.recv().is_err() {
-        tracing::warn!("cannot wait for signals: Ctrl-C ends this node without a goodbye");
+        tracing::warn!(
+            "cannot wait for signals: Ctrl-C ends this node at once, and its jobs are not handed over"
+        );
     }
 }
 

@@ -344,7 +344,7 @@ fn leave_when_drained(network: Handle) {
     let thread = std::thread::Builder::new().name("satin-exit".into());
     if let Err(error) = thread.spawn(wait) {
         tracing::warn!(
-            "no thread ({error}): a drained master may stay until its `main` waits for a job"
+            "cannot start a thread ({error}): if this node is the master and is asked to leave, it may stay until its `main` waits for a job"
         );
     }
 }

@@ -286,7 +286,7 @@ impl Output {
             return Ok(());
         };
         let text = serde_json::to_string_pretty(figures)?;
-        fs::write(file, text).with_context(|| format!("writing {}", file.display()))
+        fs::write(file, text).with_context(|| format!("cannot write {}", file.display()))
     }
 }
 

@@ -77,7 +77,7 @@ pub fn seeds(text: &str) -> Result<Range<u64>, String> {
     let (from, to) = text.split_once("..").unwrap_or(("0", text));
     match (from.parse(), to.parse()) {
         (Ok(from), Ok(to)) if from < to => Ok(from..to),
-        _ => Err("seeds are a range such as 0..5000, without its end".into()),
+        _ => Err("seeds are a range such as 0..5000, which is without 5000".into()),
     }
 }
 

@@ -76,7 +76,7 @@ pub const STORIES: [Story; 8] = [
     ),
     story(
         "false",
-        "a host pauses for 20 s, three times: nobody counts crashes",
+        "a host pauses for 20 s, three times: no crash is counted",
         Standing::Tried,
         false_deaths,
     ),
@@ -88,7 +88,7 @@ pub const STORIES: [Story; 8] = [
     ),
     story(
         "flaky",
-        "the link between two sites fails now and then: nobody counts crashes",
+        "the link between two sites fails now and then: no crash is counted",
         Standing::Tried,
         flaky,
     ),

@@ -64,7 +64,7 @@ impl Drain {
                 Parting::Left => "has left",
                 Parting::Lost => {
                     lost += 1;
-                    "is gone, without a goodbye"
+                    "is gone without a goodbye: it left or crashed"
                 }
             };
             eprintln!("{}{master} {how}", node.name);

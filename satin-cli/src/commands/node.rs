@@ -70,7 +70,7 @@ fn ensure_pool(flags: &[(&str, String)]) -> Result<()> {
     };
     ensure!(
         is_set("SATIN_JOIN", &config.join) || is_set("SATIN_LISTEN", &config.listen),
-        "a node of which pool? `--listen IP:PORT` founds one, `--join WHERE` joins one; see `satin node --help`"
+        "no pool is given: `--listen IP:PORT` founds one, `--join WHERE` joins one; see `satin node --help`"
     );
     Ok(())
 }
@@ -93,7 +93,7 @@ fn warn_of_strangers(program: &OsStr) {
     let is_script = bytes.starts_with(b"#!");
     if !is_script && memchr::memmem::find(&bytes, MARK.as_bytes()).is_none() {
         eprintln!(
-            "satin: {} does not use Satin: unless it starts a program that does, no node comes of it",
+            "satin: {} does not use Satin: it is no node of the pool unless it starts a program that uses Satin",
             path.display()
         );
     }

@@ -188,7 +188,7 @@ impl Run {
         let wan = self.wan.link();
         if wan.is_some() && sites.0.len() == 1 {
             bail!(
-                "--wan-.. is about links between sites, and there is one site: add --sites 2x{}",
+                "--wan-.. needs links between sites, but there is only one site: add --sites 2x{}",
                 sites.nodes().div_ceil(2)
             );
         }
@@ -211,7 +211,7 @@ impl Run {
         if self.stats {
             match stats::table(&outcome.records) {
                 Some(table) => eprintln!("{table}"),
-                None => eprintln!("satin: no node told any figures"),
+                None => eprintln!("satin: no node reported its figures"),
             }
         }
         // A code that does not fit into a byte is not a success.
@@ -223,7 +223,7 @@ impl Run {
         let Some(target) = self.build.target() else {
             if self.arguments.is_empty() {
                 bail!(
-                    "what shall run? `--example NAME`, `--bin NAME`, or `-- PROGRAM [ARGS]`; see `satin run --help`"
+                    "no program is given: use `--example NAME`, `--bin NAME`, or `-- PROGRAM [ARGS]`; see `satin run --help`"
                 );
             }
             return Ok(self.arguments.clone());

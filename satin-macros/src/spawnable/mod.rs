@@ -7,7 +7,7 @@
 //! | refuse those in places where none may stand | `check.rs` |
 //! | warn of loops that wait in each round | `waits.rs` |
 //! | write iterator forms out as loops | `iterators.rs` |
-//! | lower the body, statement by statement | `expand.rs`, with `site.rs`, `escape.rs`, `mentions.rs`, `reborrow.rs`, `group.rs`, `order.rs` |
+//! | lower the body, statement by statement | `expand/` (blocks, statements, syncs, expressions, control flow), with `site.rs`, `escape.rs`, `mentions.rs`, `reborrow.rs`, `group.rs`, `order.rs` |
 //! | the items around it | `items.rs`, `twin.rs`, `leaf.rs` |
 
 mod check;

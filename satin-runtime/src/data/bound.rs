@@ -204,7 +204,11 @@ impl<L: Lattice> Bound<L> {
                 value,
             }),
             Err(error) => {
-                repeats::warn("an offer stays on this node", self.info.name, error);
+                repeats::warn(
+                    "an offer to a bound stays on this node",
+                    self.info.name,
+                    error,
+                );
                 None
             }
         }
@@ -338,7 +342,7 @@ impl<L: Lattice> Bound<L> {
             Ok(result) => Some(result),
             Err(error) => {
                 repeats::warn(
-                    "an offer from another node is refused",
+                    "refused an offer that another node sent to a bound",
                     self.info.name,
                     error,
                 );
@@ -351,9 +355,9 @@ impl<L: Lattice> Bound<L> {
     fn join_by_measure(&self, have: &[u8], new: &[u8]) -> Option<Vec<u8>> {
         let Some(measure) = L::measure_of_bytes(new) else {
             repeats::warn(
-                "an offer from another node is refused",
+                "refused an offer that another node sent to a bound",
                 self.info.name,
-                "it does not begin with a number",
+                "the offer does not begin with a number",
             );
             return None;
         };

@@ -41,7 +41,7 @@ pub enum CodecError {
     },
     /// The stack was nearly used up.
     #[error(
-        "{what} failed: they are nested too deeply for what was left of the stack of {stack_mib} MiB; set SATIN_STACK to \
+        "{what} failed: the value is nested too deeply for the rest of the stack of {stack_mib} MiB; set SATIN_STACK to \
          more MiB, or nest less (indices into a `Vec` instead of boxes)"
     )]
     TooDeep {
@@ -51,7 +51,7 @@ pub enum CodecError {
         stack_mib: usize,
     },
     /// More bytes than were allowed.
-    #[error("{what} failed: they take more than {most} bytes; divide the job, or pass a `Shared`")]
+    #[error("{what} failed: more than {most} bytes; divide the job, or pass a `Shared`")]
     TooLong {
         /// The action that failed.
         what: &'static str,

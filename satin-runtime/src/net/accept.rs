@@ -108,7 +108,7 @@ async fn let_in(net: Rc<Net>, incoming: Incoming, _under_way: UnderWay) {
     let addr = incoming.remote_address();
     let outcome = match timeout(limits::HANDSHAKE, greet(&net, incoming)).await {
         Ok(outcome) => outcome,
-        Err(_) => Err(Failure::Permanent("it did not greet in time".into())),
+        Err(_) => Err(Failure::Permanent("it sent no greeting in time".into())),
     };
     match outcome {
         Ok(()) | Err(Failure::Crossed(_)) => {}
@@ -241,7 +241,7 @@ fn judge(driver: &mut Driver, hello: &Hello) -> GreetingVerdict {
         return crossed(proposed.max(driver.epoch_of(peer.id)));
     }
     if let Some(warning) = driver.door.other_command_line(hello) {
-        repeats::warn("another command line", &hello.identity.name, warning);
+        repeats::warn("different arguments", &hello.identity.name, warning);
     }
     let epoch = driver.settle_epoch(peer.id, hello.epoch);
     let answer = Greeting::Hello(Box::new(driver.door.hello(me, epoch, Some(peer))));

@@ -43,7 +43,7 @@ impl fmt::Debug for Credential {
 pub enum CredentialError {
     /// The file is not there.
     #[error(
-        "the credential {} is not there; `satin keygen {}` writes one, and all nodes of a pool need the same", .0.display(), .0.display()
+        "the credential {} does not exist; `satin keygen {}` writes a new one, and all nodes of a pool need a copy of the same file", .0.display(), .0.display()
     )]
     Missing(PathBuf),
     /// The file cannot be read.
@@ -141,8 +141,8 @@ impl Credential {
             let mode = fs::metadata(path).map_err(unreadable)?.permissions().mode();
             if mode & 0o077 != 0 {
                 tracing::warn!(
-                    "others than you can read the credential {0} (mode {1:o}), and whoever can read it can join the pool; \
-                     `chmod 600 {0}` closes it",
+                    "other users can read the credential {0} (mode {1:o}), and a user who can read it can join the pool; \
+                     `chmod 600 {0}` makes it private",
                     path.display(),
                     mode & 0o777
                 );
@@ -392,7 +392,7 @@ mod tests {
                 .expect_err("no credential")
                 .to_string()
         };
-        assert!(error(None).contains("is not there; `satin keygen"));
+        assert!(error(None).contains("does not exist; `satin keygen"));
         assert!(error(Some(b"")).contains("no private key"));
         assert!(
             error(Some(

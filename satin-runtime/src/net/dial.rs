@@ -148,7 +148,7 @@ pub(super) fn give_up_joining(driver: &mut Driver) {
 async fn attempt(net: &Rc<Net>, addr: SocketAddr, at_least: u64) -> Result<(), Failure> {
     match timeout(limits::HANDSHAKE, attempt_patiently(net, addr, at_least)).await {
         Ok(outcome) => outcome,
-        Err(_) => Err(Failure::Silence("nobody answers".into())),
+        Err(_) => Err(Failure::Silence("no answer came".into())),
     }
 }
 
@@ -159,7 +159,7 @@ async fn attempt_patiently(net: &Rc<Net>, addr: SocketAddr, at_least: u64) -> Re
         .map_err(|error| Failure::Silence(error.to_string()))?;
     let connection = tokio::select! {
         connected = connecting => connected?,
-        () = nobody_listens(route) => return Err(Failure::Silence("nobody listens there".into())),
+        () = nobody_listens(route) => return Err(Failure::Silence("no process listens there".into())),
     };
     let refuse = |connection: &Connection, text: &str| {
         connection.close(Close::Refused.code(), text.as_bytes());
@@ -204,7 +204,7 @@ async fn attempt_patiently(net: &Rc<Net>, addr: SocketAddr, at_least: u64) -> Re
     let checked = net.turn(|driver, _| {
         driver.door.check(&other, driver.me())?;
         if let Some(warning) = driver.door.other_command_line(&other) {
-            repeats::warn("another command line", &other.identity.name, warning);
+            repeats::warn("different arguments", &other.identity.name, warning);
         }
         Ok::<(), Objection>(())
     });

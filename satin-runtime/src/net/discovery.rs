@@ -33,7 +33,7 @@ pub struct Candidates {
 #[derive(Debug, thiserror::Error)]
 pub enum DiscoveryError {
     /// No name server knows any of the names now. Worth another try.
-    #[error("{names}: no addresses found ({source}); trying again")]
+    #[error("{names}: no addresses found ({source})")]
     Names {
         /// The names that were looked up.
         names: String,
@@ -62,10 +62,10 @@ pub enum DiscoveryError {
         reason: &'static str,
     },
     /// Slurm tells names of hosts, but no port.
-    #[error("only nodes know the port of a pool that is found by `slurm`: say --join HOST:PORT")]
+    #[error("only nodes know the port of a pool that is found by `slurm`: use --join HOST:PORT")]
     NoPort,
     /// No way leads from this machine to any address of the pool. Worth another try: a network may come up.
-    #[error("no way from this machine to {names}; trying again")]
+    #[error("no network route leads from this machine to {names}")]
     NoRoute {
         /// The names or addresses of the pool.
         names: String,

@@ -51,7 +51,7 @@ impl Door {
             Ok(hash) => hash,
             Err(error) => {
                 tracing::warn!(
-                    "cannot read the own executable ({error}): other builds of it are not recognised"
+                    "cannot read the executable of this process ({error}): nodes that run another build of it are not recognised"
                 );
                 [0; 32]
             }
@@ -150,7 +150,8 @@ impl Door {
         let same = other.role == Role::Observer || other.command_line == self.command_line;
         (!same).then(|| {
             format!(
-                "{} was started with other arguments than this node: `{}` instead of `{}`",
+                "{} was started with other arguments than this node: `{}` instead of `{}`; start all nodes with the same \
+                 arguments",
                 other.identity.name,
                 super::wire::printable(&other.command_line.join(" ")),
                 self.command_line.join(" ")

@@ -533,12 +533,12 @@ impl Driver {
         self.node.handle(now, Event::Readdressed(new));
         if self.me().addr != new {
             tracing::warn!(
-                "a node reaches this one by {new}, and others are told {old}: if they cannot reach that, start this node \
-                 with --advertise (SATIN_ADVERTISE) {new}"
+                "another node reaches this node at {new}, but this node tells other nodes the address {old}. If they cannot \
+                 reach {old}, start this node with --advertise (SATIN_ADVERTISE) {new}"
             );
             return;
         }
-        tracing::info!("a node reaches this one by {new}: others are told that, instead of {old}");
+        tracing::info!("this node tells other nodes the address {new} from now on, not {old}");
         let me = self.me().clone();
         if let Some(master) = self.master.as_mut().filter(|master| master.peer == me.peer) {
             *master = me;
@@ -585,15 +585,15 @@ impl Driver {
             Notice::Dead(who) => {
                 // Once is enough: the others know it too.
                 if self.is_master() {
-                    tracing::warn!(name = %who.name, site = %who.site, "a node died");
+                    tracing::warn!(name = %who.name, site = %who.site, "a node died; its jobs are run again");
                 } else {
-                    tracing::info!(name = %who.name, site = %who.site, "a node died");
+                    tracing::info!(name = %who.name, site = %who.site, "a node died; its jobs are run again");
                 }
                 self.tell_of(&who, events::Event::Dead { site: site(&who) });
                 self.forget(&who);
             }
             Notice::Master(who) => {
-                tracing::info!(name = %who.name, site = %who.site, "that node runs `main`");
+                tracing::info!(name = %who.name, site = %who.site, "a node is the master now: it runs `main`");
             }
             Notice::Failed(text) => self.fail(text),
             Notice::Warning(text) => tracing::warn!("{text}"),
@@ -675,11 +675,11 @@ impl Driver {
             }
             if link.is_stuck(now) {
                 repeats::warn(
-                    "a connection is closed",
+                    "closed the connection to a node",
                     &link.identity.name,
-                    "the node takes nothing any more",
+                    "the node has stopped reading what this node sends",
                 );
-                link.close(Close::Slow, "you take nothing any more");
+                link.close(Close::Slow, "you have stopped reading what this node sends");
             }
         }
     }
@@ -925,7 +925,7 @@ impl Driver {
             return;
         };
         repeats::warn(
-            "a node said something that cannot be understood; the connection is closed",
+            "closed the connection to a node that sent malformed data",
             format_args!("{} at {}", link.identity.name, link.identity.addr),
             error,
         );

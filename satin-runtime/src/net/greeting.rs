@@ -46,7 +46,7 @@ impl From<ConnectionError> for Failure {
             code if CRYPTO.contains(&code) => Some(Failure::Permanent(CREDENTIALS.into())),
             _ if code == TransportErrorCode::CONNECTION_REFUSED => Some(Failure::Refused(
                 Reason::Busy,
-                "too many connections were made at once, or it has no room for more".into(),
+                "too many connections at once, or the node has no room for more".into(),
             )),
             _ => None,
         };
@@ -62,7 +62,7 @@ impl From<ConnectionError> for Failure {
                     "it closed the connection: {text}"
                 )))
             }
-            ConnectionError::TimedOut => Some(Failure::Silence("nobody answers".into())),
+            ConnectionError::TimedOut => Some(Failure::Silence("no answer came".into())),
             _ => None,
         };
         known.unwrap_or_else(|| Failure::Silence(error.to_string()))
@@ -101,7 +101,7 @@ pub(super) async fn read_greeting(recv: &mut RecvStream) -> Result<(Greeting, Fr
         }
         match recv.read_chunk(limits::LARGE, true).await {
             Ok(Some(chunk)) => frames.push(&chunk.bytes),
-            Ok(None) => return Err(Failure::Silence("it hung up without a word".into())),
+            Ok(None) => return Err(Failure::Silence("no greeting came".into())),
             Err(quinn::ReadError::ConnectionLost(error)) => return Err(error.into()),
             Err(error) => return Err(Failure::Silence(error.to_string())),
         }

@@ -161,7 +161,9 @@ impl Handle {
     fn await_close(&self) {
         let most = limits::GOODBYE * 2;
         if !self.progress.wait_for(most, |now| now.closed) {
-            tracing::warn!("the network thread does not come to an end; going without it");
+            tracing::warn!(
+                "the network thread does not end in time; this node no longer waits for it"
+            );
         }
     }
 }
@@ -458,8 +460,8 @@ async fn set_up(setting_up: SettingUp) -> Result<(Rc<Net>, Settings), NetError> 
             .map(|ip| SocketAddr::from((*ip, addr.port())).to_string())
             .collect();
         tracing::warn!(
-            "this node listens on all addresses of this machine, and tells the others {addr}. If they cannot reach that, \
-             say which: --advertise (SATIN_ADVERTISE) {}",
+            "this node listens on all addresses of this machine, and tells other nodes the address {addr}. If they cannot \
+             reach it, name another address with --advertise (SATIN_ADVERTISE) {}",
             others.join(" or ")
         );
     }
@@ -586,7 +588,7 @@ async fn take_up(settings: &Settings) -> Result<Standpoint, NetError> {
 fn listen_error(settings: &Settings, addr: SocketAddr, source: io::Error) -> NetError {
     let remedy = match settings.listen {
         Some(_) => format!("correct {}", settings.sources.setting("listen")),
-        None => "say which with --listen IP:PORT (or SATIN_LISTEN)".into(),
+        None => "name an address with --listen IP:PORT (or SATIN_LISTEN)".into(),
     };
     NetError::Listen {
         remedy,
@@ -603,7 +605,7 @@ async fn ask<R: Send + 'static>(
         let asked = tokio::task::spawn_blocking(question.clone()).await;
         match asked.map_err(|error| NetError::Thread(error.into()))? {
             Err(error) if error.is_temporary() => {
-                repeats::warn("joining", error, "tried again");
+                repeats::warn("cannot join the pool yet", error, "the node tries again");
                 sleep(LOOK_AGAIN).await;
             }
             other => return Ok(other?),
@@ -666,8 +668,8 @@ async fn keep_count(net: Rc<Net>) {
         if shed > known {
             let more = shed - known;
             let text =
-                format_args!("{more} first flights were dropped; those who mean it call again");
-            repeats::warn("more handshakes than can be answered", "network", text);
+                format_args!("{more} first packets were dropped; nodes of the pool try again");
+            repeats::warn("more handshakes than this node can answer", "network", text);
             known = shed;
         }
         repeats::tell_sums(false);
@@ -709,7 +711,7 @@ async fn look(net: Rc<Net>, settings: Settings) {
                 }
             }
             Ok(Err(error)) if error.is_temporary() => {
-                repeats::warn("joining", error, "tried again")
+                repeats::warn("cannot join the pool yet", error, "the node tries again")
             }
             Ok(Err(error)) => return net.turn(|driver, _| driver.fail(error.to_string())),
             Err(error) => return net.turn(|driver, _| driver.fail(error.to_string())),

@@ -30,7 +30,7 @@ pub(super) async fn watch(net: Rc<Net>, when: DrainWhen) {
             if !std::mem::replace(&mut warned, true) {
                 tracing::warn!(
                     ?when,
-                    "this node is asked to leave, but nobody is there to take over what it does: it stays until somebody is"
+                    "this node is asked to leave, but no other node is there to take over its work: it stays until another node joins"
                 );
             }
         }

@@ -28,7 +28,7 @@ pub(super) async fn serve(
             Err(error) => {
                 let text = error.to_string();
                 repeats::warn(
-                    "an observer said something that cannot be understood",
+                    "closed the connection to an observer that sent malformed data",
                     connection.remote_address().ip(),
                     &text,
                 );

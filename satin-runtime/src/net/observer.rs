@@ -124,7 +124,7 @@ struct TriedAddresses<'t>(&'t [(SocketAddr, String)]);
 impl fmt::Display for TriedAddresses<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.0.is_empty() {
-            return f.write_str("there is nobody to ask");
+            return f.write_str("no address of the pool is known");
         }
         for (index, (addr, why)) in self.0.iter().take(3).enumerate() {
             let comma = if index > 0 { "; " } else { "" };
@@ -202,7 +202,7 @@ impl Observer {
                 let mut ear = self.dialler.connect(addr).await?;
                 match ear.ask(Question::Status).await? {
                     ObserverAnswer::Status(seen) => Ok(seen),
-                    other => Err(format!("an answer that makes no sense: {other:?}")),
+                    other => Err(format!("its answer makes no sense: {other:?}")),
                 }
             });
             match seen {
@@ -269,7 +269,7 @@ impl Dialler {
         match asked.await {
             Ok((ear, ObserverAnswer::Leaving)) => Ok(ear),
             Ok((_, ObserverAnswer::Staying(why))) => Err(stays(wire::printable(&why))),
-            Ok((_, other)) => Err(stays(format!("an answer that makes no sense: {other:?}"))),
+            Ok((_, other)) => Err(stays(format!("its answer makes no sense: {other:?}"))),
             Err(why) => Err(stays(format!("it cannot be asked at {}: {why}", seen.addr))),
         }
     }
@@ -278,7 +278,7 @@ impl Dialler {
         match timeout(limits::HANDSHAKE, self.greet(addr)).await {
             Ok(Ok(ear)) => Ok(ear),
             Ok(Err(failure)) => Err(failure.text().into()),
-            Err(_) => Err("nobody answers".into()),
+            Err(_) => Err("no answer came".into()),
         }
     }
 
@@ -299,7 +299,7 @@ impl Dialler {
             .map_err(|error| Failure::Silence(error.to_string()))?;
         let connection = tokio::select! {
             connected = connecting => connected?,
-            () = greeting::nobody_listens(route) => return Err(Failure::Silence("nobody listens there".into())),
+            () = greeting::nobody_listens(route) => return Err(Failure::Silence("no process listens there".into())),
         };
         let (mut send, mut recv) = connection.open_bi().await?;
         let hello = Greeting::Hello(Box::new(self.hello()));
@@ -349,7 +349,7 @@ impl Ear {
             let answer = next(&mut self.recv, &mut self.frames).await;
             answer
                 .map_err(|error| error.to_string())?
-                .ok_or_else(|| "it hung up".to_owned())
+                .ok_or_else(|| "it closed the connection".to_owned())
         };
         match timeout(limits::HANDSHAKE, asked).await {
             Ok(answer) => answer,

@@ -86,13 +86,13 @@ pub enum SettingsError {
     },
     /// A pool without a credential.
     #[error(
-        "no credential is given, and a pool needs one: `satin keygen FILE` writes it; give all nodes a copy, and say \
-         --credential FILE (or SATIN_CREDENTIAL)"
+        "no credential is given, and a pool needs one: `satin keygen FILE` writes one; give all nodes a copy of the file, \
+         and name it with --credential FILE (or SATIN_CREDENTIAL)"
     )]
     NoCredential,
     /// Slurm tells names of hosts, but no port.
     #[error(
-        "who joins by `slurm` listens on the same port on all nodes (one node per host): say --listen 0.0.0.0:PORT \
+        "nodes that join by `slurm` all listen on the same port (one node per host): add --listen 0.0.0.0:PORT \
          (or SATIN_LISTEN)"
     )]
     SlurmWithoutPort,

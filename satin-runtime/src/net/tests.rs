@@ -741,7 +741,7 @@ fn an_observer_needs_the_credential_and_the_name_of_the_pool() {
     let text = error(observer(&key, "others", first.addr()));
     assert!(text.contains("belongs to the pool `tests`"), "{text}");
     let text = error(observer(&key, "tests", nowhere()));
-    assert!(text.contains("nobody listens there"), "{text}");
+    assert!(text.contains("no process listens there"), "{text}");
 }
 
 #[test]

@@ -31,19 +31,19 @@ pub enum WireError {
         limit: usize,
     },
     /// The bytes end in the middle.
-    #[error("it ends in the middle")]
+    #[error("the data ends in the middle")]
     Truncated,
     /// No greeting of this protocol, whatever its version.
-    #[error("it does not begin with a greeting of Satin")]
+    #[error("the data does not begin with a greeting of Satin")]
     NoGreeting,
     /// A greeting of another version.
     #[error("it speaks version {0} of the protocol, and this node version {VERSION}")]
     Version(u16),
     /// The bytes cannot be decoded.
-    #[error("it cannot be decoded ({0})")]
+    #[error("the data cannot be decoded ({0})")]
     Malformed(postcard::Error),
     /// Bytes are left after the end.
-    #[error("there are {0} bytes too many at its end")]
+    #[error("there are {0} bytes too many at the end of the data")]
     Trailing(usize),
     /// A value is out of bounds.
     #[error("{0} is out of bounds")]

@@ -193,7 +193,9 @@ impl EventLog {
         if let Err(error) = written
             && !self.failed.swap(true, Ordering::Relaxed)
         {
-            tracing::warn!("cannot write to the events file: {error}; events are lost");
+            tracing::warn!(
+                "cannot write to the events file: {error}; events are missing there, the run goes on"
+            );
         }
     }
 }

@@ -156,7 +156,7 @@ impl Clerk {
             Ok(thread) => Thread::Runs(thread),
             Err(error) => {
                 tracing::warn!(
-                    "cannot start the thread that serializes what is stolen ({error}): the network thread does it"
+                    "cannot start the thread that serializes stolen jobs ({error}): the network thread serializes them instead"
                 );
                 Thread::Gone
             }

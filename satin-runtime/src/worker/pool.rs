@@ -385,9 +385,9 @@ impl Drop for Workers {
 /// alone.
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "{0} asks for a node of a pool, but this program has called a spawnable function without being one. Begin `main` with \
-     #[satin::main], or call satin::run(satin::Config::default(), || ..) in it; what starts `main` otherwise, such as \
-     #[tokio::main], goes inside. To run the program alone, unset SATIN_JOIN and SATIN_LISTEN, also in satin.toml"
+    "{0} asks for a node of a pool, but this program has called a spawnable function before it became a node. Begin `main` \
+     with #[satin::main], or call satin::run(satin::Config::default(), || ..) in it, and start any other runtime, such as \
+     that of #[tokio::main], inside. To run the program alone, unset SATIN_JOIN and SATIN_LISTEN, also in satin.toml"
 )]
 struct NoMain(String);
 

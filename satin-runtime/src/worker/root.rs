@@ -195,7 +195,7 @@ impl Pool {
     fn assert_running(&self) {
         assert!(
             !self.has_ended(),
-            "a spawnable function was called on a pool that has ended"
+            "a spawnable function was called on a pool that has ended; call it earlier"
         );
     }
 

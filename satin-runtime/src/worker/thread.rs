@@ -194,7 +194,8 @@ impl Worker {
         let area = std::ptr::from_ref(self).addr();
         assert!(
             head.addr() < area + AREA - AREA / 64,
-            "the recursion is too deep: {} million jobs wait for their parents' sync",
+            "the recursion is too deep: {} million jobs wait for their parents' sync; recurse less deeply, or check that the \
+             recursion ends",
             (AREA / size_of::<Slot>()) >> 20
         );
         head.addr() >= area + AREA / 2
@@ -815,7 +816,7 @@ impl Worker {
     #[inline(never)]
     pub(super) fn too_deep(&self) -> ! {
         panic!(
-            "the recursion is too deep for the stack of {} MiB: set SATIN_STACK to more MiB, or the recursion has no end",
+            "the recursion is too deep for the stack of {} MiB: set SATIN_STACK to more MiB, or check that the recursion ends",
             self.stack_mib.get()
         );
     }

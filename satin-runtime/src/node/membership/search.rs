@@ -181,7 +181,7 @@ impl Search {
             ran_out(Expiry::Search);
             let places: Vec<String> = self.join.iter().map(SocketAddr::to_string).collect();
             let text = format!(
-                "no node of the pool answers at {}: still trying (is one running there, with the same pool name, \
+                "no node of the pool answers at {}: this node keeps trying (does a node run there, with the same pool name, \
                  program and credential? If the pool has ended, Ctrl-C ends this node)",
                 if places.is_empty() {
                     "any known address".to_owned()

@@ -824,7 +824,7 @@ pub(crate) const GIVEN_UP: &str = "a job was given up";
 /// The panic message for a job that has taken down so many nodes.
 pub(crate) fn given_up(id: &JobId, nodes: u32) -> String {
     format!(
-        "{GIVEN_UP}: {nodes} nodes died while they ran it; if it was not its fault, raise SATIN_MAX_CRASHES (job {id})"
+        "{GIVEN_UP}: {nodes} nodes died while they ran it; if the job was not the cause, raise SATIN_MAX_CRASHES (job {id})"
     )
 }
 

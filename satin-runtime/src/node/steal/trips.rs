@@ -46,8 +46,8 @@ impl Trips {
             // Said once: a wrong name is wrong for every job that comes from there.
             self.warned = true;
             let text = format!(
-                "{} is said to stand at this site ({}), but is as far away ({round_trip:.1?}) as another site \
-                 ({far:.1?}): is its SATIN_SITE right, and ours?",
+                "the node {} has the same site name as this node ({}), but is as far away ({round_trip:.1?}) as another site \
+                 ({far:.1?}): check SATIN_SITE of both nodes",
                 identity.name, identity.site
             );
             cx.actions.push_back(Action::Tell(Notice::Warning(text)));
