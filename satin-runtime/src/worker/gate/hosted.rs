@@ -1,0 +1,218 @@
+//! Hosted jobs: jobs of other nodes that wait here, run here, and end here.
+
+use std::{
+    collections::{HashMap, VecDeque},
+    sync::atomic::Ordering,
+};
+
+use super::super::{
+    pool::Pool,
+    thread::{Bottom, RootFrame, Worker},
+};
+use super::ledger::{FrameRef, lock};
+use crate::job::{
+    Answer, HostedId, JobId, Parcel, Saved, Taken,
+    codec::{self},
+    function::{self, RemoteFailure},
+    record::{Cx, Slot, flag},
+};
+
+/// The hosted jobs of this process: jobs of other nodes, each under its key.
+#[derive(Default)]
+pub(super) struct HostedJobs {
+    pub(super) jobs: HashMap<HostedId, HostedJob>,
+    /// Keys of the jobs that wait; a job may be gone meanwhile.
+    pub(super) queue: VecDeque<HostedId>,
+    /// Keys of the jobs that are for other nodes; a job may be gone meanwhile.
+    pub(super) held: VecDeque<HostedId>,
+}
+
+pub(super) enum HostedJob {
+    Waiting(Parcel),
+    Held(Parcel),
+    /// A worker is about to run it.
+    Starting {
+        /// Flags that the job's frame gets when it starts, see [`flag`].
+        flags: u32,
+    },
+    Running(FrameRef),
+}
+
+/// A hosted job that a worker is about to run.
+pub(in crate::worker) struct HostedTask {
+    pub(super) key: HostedId,
+    pub(super) parcel: Parcel,
+}
+
+impl HostedTask {
+    pub(in crate::worker) fn run(self, worker: &Worker, head: *const Slot) {
+        let key = self.key;
+        match self.end(worker, head) {
+            HostedEnd::Answered(answer) => worker.pool().tell(|outside| outside.done(key, answer)),
+            HostedEnd::GivenUp(saved) => worker.pool().tell(|outside| outside.saved(key, saved)),
+        }
+    }
+
+    pub(super) fn end(self, worker: &Worker, head: *const Slot) -> HostedEnd {
+        let pool = worker.pool();
+        let HostedTask { key, parcel } = self;
+        let refused = |why| {
+            pool.forget_hosted(key);
+            HostedEnd::Answered(Answer::Refused(why))
+        };
+        let root_run = parcel.root_run();
+        let mut above = parcel.id;
+        let Some(index) = above.pop() else {
+            return refused("a job without an id".into());
+        };
+        let Some(function) = function::by_number(parcel.function) else {
+            return refused(format!("no function has the number {}", parcel.function));
+        };
+        // Whether it is an orphan itself the node has seen to.
+        let marked = parcel.history.marked && !pool.ledger.orphans.clears(&above.child(index));
+        let id = above.child(index);
+        let root = RootFrame::new(above, root_run);
+        let parent = &raw const root.frame;
+        if let Some(stage) = lock(&pool.ledger.hosted).jobs.get_mut(&key) {
+            if let HostedJob::Starting { flags } = *stage
+                && flags != 0
+            {
+                pool.stop_children(&root.frame, flags);
+            }
+            *stage = HostedJob::Running(FrameRef(parent));
+        }
+        let run = || {
+            if worker.is_stopped(parent) {
+                return Err(RemoteFailure::Aborted);
+            }
+            (function.run_bytes)(Cx { head, parent }, index, &parcel.arguments)
+        };
+        let bottom = Bottom {
+            head,
+            parent,
+            index,
+            marked,
+        };
+        let outcome = worker.hosting(id, || worker.on_bottom(bottom, None, run));
+        pool.forget_hosted(key);
+        let aborted = matches!(outcome, Err(RemoteFailure::Aborted));
+        if root.frame.has(flag::SAVE) && (aborted || root.frame.has(flag::TORN)) {
+            return HostedEnd::GivenUp(root.take_saved());
+        }
+        HostedEnd::Answered(match outcome {
+            Ok(packed) => Answer::Result {
+                bytes: packed.bytes,
+                needs: packed.needs,
+            },
+            Err(RemoteFailure::Codec(error)) => Answer::Refused(error.to_string()),
+            Err(RemoteFailure::Aborted) => Answer::Aborted,
+            Err(RemoteFailure::Panicked(payload)) => {
+                let id = root.prefix().child(index);
+                Answer::Panicked(named(message(&*payload), &id))
+            }
+        })
+    }
+}
+
+/// The end of a hosted job.
+pub(super) enum HostedEnd {
+    Answered(Answer),
+    GivenUp(Vec<Saved>),
+}
+
+/// The text of a panic's payload, or a general sentence if the payload has no text.
+pub(super) fn message(payload: &(dyn std::any::Any + Send)) -> &str {
+    codec::message(payload).unwrap_or("a job panicked")
+}
+
+/// A panic that has crossed from one node to another ends with the job that it began in.
+pub(super) const OF_JOB: &str = " (job ";
+
+/// The text with the name of the job, unless the text comes from a job further down, which has a name already.
+pub(super) fn named(text: &str, id: &JobId) -> String {
+    match came_from_afar(text) {
+        true => text.into(),
+        false => format!("{text}{OF_JOB}{id})"),
+    }
+}
+
+/// True if that panic has come from another node.
+pub(crate) fn came_from_afar(text: &str) -> bool {
+    text.contains(OF_JOB)
+}
+
+impl Pool {
+    pub(in crate::worker) fn has_hosted(&self) -> bool {
+        self.ledger.waiting.load(Ordering::Relaxed) > 0
+    }
+
+    /// A hosted job, for a worker that can run one.
+    pub(in crate::worker) fn next_hosted(&self, can_run: impl Fn() -> bool) -> Option<HostedTask> {
+        if !self.has_hosted() || !can_run() {
+            return None;
+        }
+        let mut hosted = lock(&self.ledger.hosted);
+        while let Some(key) = hosted.queue.pop_front() {
+            let Some(stage) = hosted.jobs.get_mut(&key) else {
+                continue;
+            };
+            if let HostedJob::Waiting(_) = stage {
+                let start = HostedJob::Starting { flags: 0 };
+                let HostedJob::Waiting(parcel) = std::mem::replace(stage, start) else {
+                    unreachable!("it waited a line ago");
+                };
+                self.ledger.waiting.fetch_sub(1, Ordering::Relaxed);
+                return Some(HostedTask { key, parcel });
+            }
+        }
+        None
+    }
+
+    /// Takes back up to `most` hosted jobs that have not been started: the last one, and siblings of it.
+    pub(super) fn unstart(&self, most: usize) -> Vec<Taken> {
+        let mut jobs: Vec<Taken> = Vec::new();
+        if most == 0 {
+            return jobs;
+        }
+        let mut hosted = lock(&self.ledger.hosted);
+        let mut parent: Option<JobId> = None;
+        while jobs.len() < most
+            && let Some(&key) = hosted.queue.back()
+        {
+            if let Some(HostedJob::Waiting(parcel)) = hosted.jobs.get(&key) {
+                if parent
+                    .as_ref()
+                    .is_some_and(|id| !id.is_sibling_of(&parcel.id))
+                {
+                    break;
+                }
+                let Some(HostedJob::Waiting(parcel)) = hosted.jobs.remove(&key) else {
+                    unreachable!("it waited a line ago");
+                };
+                self.ledger.waiting.fetch_sub(1, Ordering::Relaxed);
+                parent.get_or_insert_with(|| parcel.id.clone());
+                jobs.push(Taken::Hosted(key, parcel));
+            }
+            hosted.queue.pop_back();
+        }
+        jobs
+    }
+
+    /// The job's frame is about to die.
+    pub(super) fn forget_hosted(&self, key: HostedId) {
+        lock(&self.ledger.hosted).jobs.remove(&key);
+    }
+
+    /// The pool has ended: refuses the hosted jobs that are held, and those that wait to be started.
+    pub(in crate::worker) fn refuse_hosted(&self) {
+        while let Some(Taken::Hosted(key, _)) = self.unhold() {
+            let answer = Answer::Refused("the pool has ended".into());
+            self.tell(|outside| outside.done(key, answer));
+        }
+        while let Some(task) = self.next_hosted(|| true) {
+            self.forget_hosted(task.key);
+            let answer = Answer::Refused("the pool has ended".into());
+            self.tell(|outside| outside.done(task.key, answer));
+        }
+    }
+}

@@ -1,0 +1,439 @@
+//! The ledger of the gate: the jobs of this process that stand in no deque, away or come back.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
+    hash::{BuildHasher, RandomState},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError, RwLock,
+        atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering},
+    },
+};
+
+use super::super::{
+    pool::Pool,
+    repair::Orphans,
+    thread::{Found, Worker, place_of},
+};
+use super::Outside;
+use super::hosted::{HostedJob, HostedJobs};
+use super::pack::length_of;
+use crate::job::{
+    Answer, Back, DepartureId, Fingerprint, JobId, Recall, Taken,
+    record::{Frame, STAYS, Slot, SlotState},
+};
+
+/// Number of held jobs that the node is told of. Too small: a job that kills this node is not known. Too large: each
+/// change tells long lists.
+pub(super) const TOLD_MOST: usize = 64;
+
+/// The books of the gate, and the words that workers and the outside leave for each other there.
+#[derive(Default)]
+pub(in crate::worker) struct Ledger {
+    pub(super) next: AtomicU64,
+    pub(super) books: Mutex<Absent>,
+    /// How many jobs in the books have come back: workers look at it before they lock.
+    pub(super) returned: AtomicUsize,
+    pub(super) hosted: Mutex<HostedJobs>,
+    /// Number of hosted jobs that have not been started.
+    pub(super) waiting: AtomicUsize,
+    /// Number of jobs that are for other nodes.
+    pub(super) held: AtomicUsize,
+    /// Held by the thread that is telling `outside` of the held jobs, so that only one tells at a time.
+    pub(super) told_held: Mutex<()>,
+    pub(super) outside: RwLock<Option<Arc<dyn Outside>>>,
+    /// Is there an `outside`?
+    pub(super) heard: AtomicBool,
+    /// True once a gate has existed. Until then no worker measures depths.
+    pub(super) open: AtomicBool,
+    /// A take found too little: the next worker that publishes tells.
+    pub(super) wanted: AtomicBool,
+    /// The number of idle workers that was told last.
+    pub(super) told: Mutex<u32>,
+    pub(in crate::worker) hungry: AtomicBool,
+    pub(in crate::worker) term: AtomicU32,
+    pub(super) home: LocalRoots,
+    pub(in crate::worker) orphans: Orphans,
+}
+
+/// The name of this process for root jobs that no other node will ever run again: no other process uses the same.
+pub(super) struct LocalRoots(pub(super) AtomicU64);
+
+impl Default for LocalRoots {
+    fn default() -> LocalRoots {
+        LocalRoots(AtomicU64::new(
+            RandomState::new().hash_one(std::process::id()),
+        ))
+    }
+}
+
+/// Jobs of this process that stand in no deque.
+#[derive(Default)]
+pub(super) struct Absent {
+    pub(super) away: HashMap<DepartureId, AwayJob>,
+    /// Jobs that came back and can be taken, the shallowest first; jobs that must stay in this process are last.
+    pub(super) returned: BTreeSet<(u16, SlotRef)>,
+    /// Jobs that came back and are for other nodes, the shallowest first.
+    pub(super) held: BTreeMap<(u16, SlotRef), (JobId, Fingerprint)>,
+    pub(super) places: HashMap<SlotRef, AbsentPlace>,
+    /// Jobs that came back with a mark and are not done. (An aborted job stays until its slot is used by the next
+    /// job that comes back.)
+    pub(super) repairs: HashSet<SlotRef>,
+    /// Number of times that all jobs were called home: jobs that were about to leave then come back too.
+    pub(super) called_home: u64,
+}
+
+pub(super) struct AwayJob {
+    pub(super) slot: SlotRef,
+    pub(super) depth: u16,
+    /// The state in which the job was before it left.
+    pub(super) back: Back,
+    pub(super) fingerprint: Fingerprint,
+}
+
+/// An answer in the record of its job, until the owner collects it.
+pub(in crate::worker) struct Delivered {
+    pub(in crate::worker) answer: Answer,
+    pub(in crate::worker) fingerprint: Fingerprint,
+}
+
+impl Absent {
+    /// The shallowest that came back, of those that fit.
+    pub(super) fn first_returned(
+        &self,
+        fits: impl Fn(&Slot, Back) -> bool,
+    ) -> Option<(u16, SlotRef)> {
+        let fits = |(_, slot): &&(u16, SlotRef)| match self.places.get(slot) {
+            // SAFETY: the books are locked, so no thread takes the job, and its owner waits for it.
+            Some(AbsentPlace::Returned { back, .. }) => fits(unsafe { &*slot.0 }, *back),
+            _ => false,
+        };
+        self.returned.iter().find(fits).copied()
+    }
+}
+
+/// The place of a job in the books.
+#[derive(Clone, Copy)]
+pub(super) enum AbsentPlace {
+    Away(DepartureId),
+    Returned { depth: u16, back: Back },
+    Held { depth: u16, back: Back },
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) struct SlotRef(pub(super) *const Slot);
+// SAFETY: the slot lives as long as its entry: its owner removes the entry, or waits until another has, before it frees
+// the slot.
+unsafe impl Send for SlotRef {}
+
+pub(in crate::worker) struct FrameRef(pub(in crate::worker) *const Frame);
+// SAFETY: the frame lives as long as its entry: its worker removes the entry before the frame dies.
+unsafe impl Send for FrameRef {}
+
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Pool {
+    pub(in crate::worker) fn has_returned(&self) -> bool {
+        self.ledger.returned.load(Ordering::Relaxed) > 0
+    }
+
+    /// Worker: a job that has come back undone, to be run.
+    pub(in crate::worker) fn next_returned(
+        &self,
+        fits: impl Fn(&Slot, Back) -> bool,
+    ) -> Option<Found> {
+        if !self.has_returned() {
+            return None;
+        }
+        self.take_returned(|books| books.first_returned(fits))
+    }
+
+    /// Is there one of those for that worker?
+    pub(in crate::worker) fn has_returned_for(&self, worker: &Worker) -> bool {
+        let fits = |job: &Slot, back| !worker.would_deadlock(job, back);
+        self.has_returned() && lock(&self.ledger.books).first_returned(fits).is_some()
+    }
+
+    /// Is there a job of this node that is for others?
+    pub(super) fn holds_own(&self) -> bool {
+        self.ledger.held.load(Ordering::Relaxed) > 0 && !lock(&self.ledger.books).held.is_empty()
+    }
+
+    pub(super) fn take_held(&self) -> Option<Found> {
+        let mut books = lock(&self.ledger.books);
+        let first = *books.held.first_key_value()?.0;
+        Some(self.strike_held(&mut books, first))
+    }
+
+    /// Strikes the held job at `place` off the books: from now on the caller has it.
+    pub(super) fn strike_held(&self, books: &mut Absent, place: (u16, SlotRef)) -> Found {
+        books.held.remove(&place);
+        self.ledger.held.fetch_sub(1, Ordering::Relaxed);
+        let (_, slot) = place;
+        let Some(AbsentPlace::Held { back, .. }) = books.places.remove(&slot) else {
+            unreachable!("the books contradict themselves");
+        };
+        Found { slot: slot.0, back }
+    }
+
+    /// The job, which the caller has taken, is for other nodes, which know it by that name.
+    pub(in crate::worker) fn hold(
+        &self,
+        job: &Slot,
+        depth: u16,
+        back: Back,
+        name: (JobId, Fingerprint),
+    ) {
+        let books = lock(&self.ledger.books);
+        if books.called_home > 0 {
+            return self.come_back_under(books, job, depth, back); // nobody else is there any more
+        }
+        self.hold_under(books, job, (depth, back), name);
+    }
+
+    /// The job, which the caller has taken, panics with that story.
+    pub(in crate::worker) fn give_up(&self, job: &Slot, story: String, fingerprint: Fingerprint) {
+        let answer = Answer::Panicked(story);
+        let delivered = Delivered {
+            answer,
+            fingerprint,
+        };
+        self.answer(SlotRef(job), delivered);
+    }
+
+    pub(super) fn hold_under(
+        &self,
+        mut books: MutexGuard<'_, Absent>,
+        job: &Slot,
+        (depth, back): (u16, Back),
+        name: (JobId, Fingerprint),
+    ) {
+        let owner = Worker::of(job).index;
+        let slot = SlotRef(job);
+        books.held.insert((depth, slot), name);
+        books.places.insert(slot, AbsentPlace::Held { depth, back });
+        self.ledger.held.fetch_add(1, Ordering::Relaxed);
+        // The last access, as when it comes back. For its owner it is away.
+        let awaited = job.enter(SlotState::Away);
+        drop(books);
+        if awaited {
+            self.sleep.unpark(owner);
+        }
+        self.tell_held();
+    }
+
+    pub(super) fn come_back_or_hold(
+        &self,
+        books: MutexGuard<'_, Absent>,
+        job: &Slot,
+        (depth, back): (u16, Back),
+        fingerprint: Fingerprint,
+    ) {
+        if back.held && books.called_home == 0 {
+            // The job has been away, so it stands in the tree; and it can leave, a root job too.
+            if let Some((id, _)) = place_of(job.parent.get(), job.index()) {
+                let depth = length_of(&id);
+                return self.hold_under(books, job, (depth, back), (id, fingerprint));
+            }
+        }
+        self.come_back_under(books, job, depth, back);
+    }
+
+    /// Tells the outside which jobs are held, one call after the other, so that the last list told is the newest.
+    pub(super) fn tell_held(&self) {
+        if !self.is_heard() {
+            return;
+        }
+        let _last = lock(&self.ledger.told_held);
+        let books = lock(&self.ledger.books);
+        let mut names: Vec<_> = books.held.values().take(TOLD_MOST).cloned().collect();
+        drop(books);
+        let hosted = lock(&self.ledger.hosted);
+        let held = hosted
+            .held
+            .iter()
+            .filter_map(|key| match hosted.jobs.get(key) {
+                Some(HostedJob::Held(parcel)) => Some((parcel.id.clone(), parcel.fingerprint)),
+                _ => None,
+            });
+        names.extend(held.take(TOLD_MOST));
+        drop(hosted);
+        self.tell(|outside| outside.held(names));
+    }
+
+    /// A hosted job that is for other nodes: it leaves.
+    pub(super) fn unhold(&self) -> Option<Taken> {
+        if self.ledger.held.load(Ordering::Relaxed) == 0 {
+            return None;
+        }
+        let mut hosted = lock(&self.ledger.hosted);
+        while let Some(key) = hosted.held.pop_front() {
+            if let Some(HostedJob::Held(_)) = hosted.jobs.get(&key)
+                && let Some(HostedJob::Held(parcel)) = hosted.jobs.remove(&key)
+            {
+                self.ledger.held.fetch_sub(1, Ordering::Relaxed);
+                return Some(Taken::Hosted(key, parcel));
+            }
+        }
+        None
+    }
+
+    pub(super) fn take_returned(
+        &self,
+        choose: impl FnOnce(&Absent) -> Option<(u16, SlotRef)>,
+    ) -> Option<Found> {
+        let mut books = lock(&self.ledger.books);
+        let (depth, slot) = choose(&books)?;
+        books.returned.remove(&(depth, slot));
+        let place = books.places.remove(&slot);
+        self.ledger.returned.fetch_sub(1, Ordering::Relaxed);
+        let Some(AbsentPlace::Returned { back, .. }) = place else {
+            unreachable!("the books contradict themselves");
+        };
+        Some(Found { slot: slot.0, back })
+    }
+
+    /// True if that job came back with a mark. The job is done now, and its mark is struck off.
+    pub(in crate::worker) fn is_repaired(&self, job: &Slot) -> bool {
+        lock(&self.ledger.books).repairs.remove(&SlotRef(job))
+    }
+
+    /// The job, which the caller has taken, is to be had again.
+    pub(in crate::worker) fn come_back(&self, job: &Slot, depth: u16, back: Back) {
+        self.come_back_under(lock(&self.ledger.books), job, depth, back);
+    }
+
+    pub(super) fn come_back_under(
+        &self,
+        mut books: MutexGuard<'_, Absent>,
+        job: &Slot,
+        depth: u16,
+        back: Back,
+    ) {
+        let owner = Worker::of(job).index;
+        books.returned.insert((depth, SlotRef(job)));
+        books
+            .places
+            .insert(SlotRef(job), AbsentPlace::Returned { depth, back });
+        self.ledger.returned.fetch_add(1, Ordering::Relaxed);
+        // The last access: once the lock is gone, so may be the job.
+        let awaited = job.enter(SlotState::Returned);
+        drop(books);
+        if awaited {
+            self.sleep.unpark(owner);
+        }
+        if back.history.marked {
+            self.wake_all_for_task(); // not everybody can run it, see `would_deadlock`
+        } else {
+            self.wake_for_any_task();
+        }
+        if depth != STAYS {
+            self.tell_public();
+        }
+    }
+
+    /// Enters a job, which the caller has taken, as away. `tell` gets the token of the job before any other thread can
+    /// act on it.
+    pub(in crate::worker) fn enter_away(
+        &self,
+        job: &Slot,
+        depth: u16,
+        back: Back,
+        fingerprint: Fingerprint,
+        tell: impl FnOnce(DepartureId),
+    ) -> DepartureId {
+        let owner = Worker::of(job).index;
+        let mut books = lock(&self.ledger.books);
+        let (token, awaited) = self.enter_away_under(&mut books, job, depth, back, fingerprint);
+        tell(token);
+        drop(books);
+        if awaited {
+            self.sleep.unpark(owner);
+        }
+        token
+    }
+
+    /// The token, and whether the owner waits for the job: it is to be woken once the books are unlocked.
+    pub(super) fn enter_away_under(
+        &self,
+        books: &mut Absent,
+        job: &Slot,
+        depth: u16,
+        back: Back,
+        fingerprint: Fingerprint,
+    ) -> (DepartureId, bool) {
+        let token = DepartureId(self.ledger.next.fetch_add(1, Ordering::Relaxed));
+        let slot = SlotRef(job);
+        books.away.insert(
+            token,
+            AwayJob {
+                slot,
+                depth,
+                back,
+                fingerprint,
+            },
+        );
+        books.places.insert(slot, AbsentPlace::Away(token));
+        // Under the lock, so that a thread that finds the entry finds the job away. Its owner perhaps waits for it.
+        (token, job.enter(SlotState::Away))
+    }
+
+    /// Brings the answer to a job that has been taken off the books.
+    pub(super) fn answer(&self, slot: SlotRef, delivered: Delivered) {
+        // SAFETY: the caller has the job, which is on no books: its owner waits until it is answered, or is this very thread.
+        let job = unsafe { &*slot.0 };
+        let owner = Worker::of(slot.0).index;
+        let delivered = Box::into_raw(Box::new(delivered));
+        job.extra.store(delivered.cast(), Ordering::Relaxed);
+        if job.enter(SlotState::Answered) {
+            self.sleep.unpark(owner);
+        }
+    }
+
+    /// The same for a speculative job: a failure stops its siblings.
+    pub(super) fn judge(&self, slot: SlotRef, delivered: Delivered) {
+        // SAFETY: as for `answer`.
+        let job = unsafe { &*slot.0 };
+        if let (Some(judge), Answer::Result { bytes, .. }) = (job.judge(), &delivered.answer)
+            && (judge.in_bytes)(bytes)
+        {
+            let owner = Worker::of(slot.0).index;
+            self.worker(owner).abort_children(job.parent.get());
+        }
+        self.answer(slot, delivered);
+    }
+
+    /// Owner: takes a job off the books, if it has come back, or is away or held and recalled for this reason. Gives its
+    /// state if it was there: the job and its arguments are the owner's again.
+    pub(in crate::worker) fn take_home(
+        &self,
+        slot: *const Slot,
+        recall: Option<Recall>,
+    ) -> Option<Back> {
+        let slot = SlotRef(slot);
+        let mut books = lock(&self.ledger.books);
+        match (books.places.get(&slot).copied()?, recall) {
+            (AbsentPlace::Returned { depth, back }, _) => {
+                books.places.remove(&slot);
+                books.returned.remove(&(depth, slot));
+                self.ledger.returned.fetch_sub(1, Ordering::Relaxed);
+                Some(back)
+            }
+            (AbsentPlace::Held { depth, .. }, Some(_)) => {
+                let Found { back, .. } = self.strike_held(&mut books, (depth, slot));
+                drop(books);
+                self.tell_held();
+                Some(back)
+            }
+            (AbsentPlace::Away(token), Some(why)) => {
+                books.places.remove(&slot);
+                books.away.remove(&token);
+                drop(books);
+                self.tell(|outside| outside.recalled(token, why));
+                Some(Back::default())
+            }
+            (AbsentPlace::Away(_) | AbsentPlace::Held { .. }, None) => None,
+        }
+    }
+}

@@ -1,0 +1,153 @@
+//! Jobs and answers as bytes: written when a job leaves, read by the owner of what comes back.
+
+use std::{panic::resume_unwind, sync::atomic::Ordering, time::Instant};
+
+use super::ledger::{Delivered, SlotRef};
+use crate::job::{
+    Answer, Back, Fingerprint, History, JobId, Parcel, RootRun, Taken,
+    codec::{CodecError, Effort},
+    function::{self, Args, Function},
+    record::{STAYS, Slot},
+};
+
+/// Jobs on their way out. They have left their deques and stay in their slots until their arguments are written.
+pub(super) struct Leavers {
+    pub(super) hosted: Vec<Taken>,
+    pub(super) own: Vec<Leaver>,
+    /// Number of jobs that the caller wants.
+    pub(super) most: u32,
+    /// About how many there were.
+    pub(super) all: usize,
+    /// True if held jobs are among them: then the outside is told which are still held.
+    pub(super) had_held: bool,
+    pub(super) called_home: u64,
+}
+
+pub(super) struct Leaver {
+    pub(super) slot: SlotRef,
+    pub(super) id: JobId,
+    pub(super) root: RootRun,
+    pub(super) back: Back,
+    /// The job as bytes, once the arguments are written.
+    pub(super) parcel: Option<Parcel>,
+}
+
+impl Leaver {
+    pub(super) fn job(&self) -> &Slot {
+        // SAFETY: the job was taken to leave: its slot and the frames above it live until it is settled.
+        unsafe { &*self.slot.0 }
+    }
+
+    /// Writes the arguments, if that is known to be quick for this function. False if it is not.
+    pub(super) fn pack_quickly(&mut self) -> bool {
+        let number = function::number_of(self.job().function.get());
+        let Some(number) = number.filter(|number| function::is_quick(*number)) else {
+            return false;
+        };
+        let packed = self.pack(Effort::QUICK);
+        if packed.is_err() {
+            function::note_effort(number, None);
+        }
+        packed.is_ok()
+    }
+
+    /// Writes the arguments, however long it takes, and notes how long that was.
+    pub(super) fn pack_patiently(&mut self) -> Result<(), CodecError> {
+        let began = Instant::now();
+        self.pack(Effort::ANY)?;
+        if let Some(parcel) = &self.parcel {
+            let is_short = parcel.arguments.len() <= Effort::QUICK.most();
+            let took = is_short.then(|| began.elapsed());
+            function::note_effort(parcel.function, took);
+        }
+        Ok(())
+    }
+
+    pub(super) fn pack(&mut self, effort: Effort) -> Result<(), CodecError> {
+        let (id, history) = (self.id.clone(), self.back.history);
+        self.parcel = Some(pack(self.job(), id, self.root, history, effort)?);
+        Ok(())
+    }
+}
+
+/// The length of an id, which is how deep its job stands.
+pub(in crate::worker) fn length_of(id: &JobId) -> u16 {
+    id.path().count().min(usize::from(STAYS) - 1) as u16
+}
+
+/// A job as it travels. The caller has taken it; its arguments stay.
+pub(in crate::worker) fn pack(
+    job: &Slot,
+    id: JobId,
+    root: RootRun,
+    history: History,
+    effort: Effort,
+) -> Result<Parcel, CodecError> {
+    let vtable = job.function.get();
+    let function = function::number_of(vtable).ok_or(CodecError::Unregistered)?;
+    // SAFETY: the caller has taken the job and not run it, so its arguments are there and no other thread takes them.
+    let packed = unsafe { (vtable.export)(job, effort) }?;
+    let own = Fingerprint::of(vtable.info.name, &packed.bytes);
+    Ok(Parcel {
+        fingerprint: match id.is_root_job() {
+            true => own,
+            false => own.within(root.name.fingerprint),
+        },
+        id,
+        function,
+        arguments: packed.bytes,
+        needs: packed.needs,
+        term: root.term,
+        root: root.name.fingerprint,
+        history,
+    })
+}
+
+/// Owner: takes the answer off an answered job.
+pub(in crate::worker) fn take_answer(job: &Slot) -> Delivered {
+    let delivered: *mut Delivered = job
+        .extra
+        .swap(std::ptr::null_mut(), Ordering::Relaxed)
+        .cast();
+    // SAFETY: the job is answered, so `deliver` put a box there, and each is taken once.
+    *unsafe { Box::from_raw(delivered) }
+}
+
+/// Owner: the result of an answered job, with its `&mut` arguments copied back.
+///
+/// # Safety
+/// The slot holds an answered job of `F`, the caller's.
+pub(in crate::worker) unsafe fn import<F: Function>(job: &Slot) -> F::Out {
+    // SAFETY: an answered job keeps its arguments.
+    let args = unsafe { job.take::<Args<'_, F>>() };
+    match take_answer(job).answer {
+        Answer::Result { bytes, .. } => function::import::<F>(args, &bytes)
+            .unwrap_or_else(|error| panic!("{}", unreadable(F::VTABLE.info.name, &error))),
+        Answer::Panicked(message) => resume_unwind(Box::new(message)),
+        Answer::Aborted | Answer::Refused(_) => super::super::thread::raise_abort(),
+    }
+}
+
+pub(super) fn unreadable(function: &str, error: &CodecError) -> String {
+    format!("the result of `{function}`, which another node has sent, cannot be read: {error}")
+}
+
+/// Owner: as [`import`], by the vtable, with the result dropped; the panic of the job is returned.
+///
+/// # Safety
+/// The slot holds an answered job, the caller's.
+pub(in crate::worker) unsafe fn finish(job: &Slot) -> Result<(), String> {
+    let function = job.function.get();
+    let answer = take_answer(job).answer;
+    if let Answer::Result { bytes, .. } = &answer {
+        // SAFETY: an answered job keeps its arguments.
+        let finished = unsafe { (function.finish)(job, bytes) };
+        return finished.map_err(|error| unreadable(function.info.name, &error));
+    }
+    // SAFETY: as above.
+    unsafe { (function.drop_args)(job) };
+    match answer {
+        Answer::Panicked(message) => Err(message),
+        _ => Ok(()),
+    }
+}
