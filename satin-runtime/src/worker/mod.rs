@@ -4,6 +4,7 @@
 //! * `thread`: a worker: looking for work, running what was stolen, waiting at a sync.
 //! * `scope`: an invocation and its children: spawn, sync, call; the guards that keep borrows sound.
 //! * `group`: any number of children with one closure that delivers their results in spawn order.
+//! * `frames`: walks along the chain of frames, from an invocation up to where its job came from.
 //! * `pool`: the threads of a pool, how they sleep, how root jobs come in.
 //! * `advice`: warnings about calls that run in sequence by accident.
 //! * `root`: root jobs, and what `main` has on top of them.
@@ -21,6 +22,7 @@ mod area;
 #[cfg(not(loom))]
 mod clerk;
 mod deque;
+mod frames;
 #[cfg(not(loom))]
 mod gate;
 #[cfg(not(loom))]
@@ -41,9 +43,8 @@ mod sleep;
 mod thread;
 
 #[cfg(not(loom))]
-pub(crate) use self::{gate::came_from_afar, pool::current_pool};
-#[cfg(not(loom))]
 pub use self::{
+    frames::walked,
     gate::{Gate, Haul, Outside},
     group::{
         Accumulate, AccumulateInOrder, AnyOrder, Delivery, Either, Entry, Group, InOrder, Jobs,
@@ -55,7 +56,8 @@ pub use self::{
     },
     root::as_main,
     scope::{Child, Planned, Position, Scope},
-    thread::walked,
 };
+#[cfg(not(loom))]
+pub(crate) use self::{gate::came_from_afar, pool::current_pool};
 #[cfg(not(loom))]
 pub use crate::job::record::{Cx, Frame};

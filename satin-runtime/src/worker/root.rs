@@ -17,10 +17,11 @@ use crossbeam::sync::{Parker, Unparker};
 
 use super::{
     advice::{self, CallSite, RootFigures as Waiting},
+    frames::RootFrame,
     gate::FrameRef,
     pool::{Pool, ROOT_WATCH, RootKey, target},
     scope::Scope,
-    thread::{Bottom, RootFrame, Worker, raise_abort},
+    thread::{Bottom, Worker, raise_abort},
 };
 use crate::job::{
     Answer, JobId, RootName, RootRun, RootTag, Saved,

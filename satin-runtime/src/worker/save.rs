@@ -6,8 +6,9 @@
 //! and its result worth much. Jobs that an invocation runs by itself, inside its sync, are not saved.
 
 use super::{
+    frames::{place_of, root_of},
     gate::Delivered,
-    thread::{Worker, place_of, root_of},
+    thread::Worker,
 };
 use crate::job::{
     Answer, Fingerprint, Saved,

@@ -6,8 +6,9 @@ use std::{
 };
 
 use super::super::{
+    frames::RootFrame,
     pool::Pool,
-    thread::{Bottom, RootFrame, Worker},
+    thread::{Bottom, Worker},
 };
 use super::ledger::{FrameRef, lock};
 use crate::job::{

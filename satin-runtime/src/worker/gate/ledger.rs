@@ -10,9 +10,10 @@ use std::{
 };
 
 use super::super::{
+    frames::place_of,
     pool::Pool,
     repair::Orphans,
-    thread::{Found, Worker, place_of},
+    thread::{Found, Worker},
 };
 use super::Outside;
 use super::hosted::{HostedJob, HostedJobs};

@@ -15,9 +15,10 @@ use std::sync::{
 };
 
 use super::{
+    frames::place_of,
     pool::Pool,
     repair::depth_of,
-    thread::{Found, Worker, place_of},
+    thread::{Found, Worker},
 };
 use crate::{
     job::{

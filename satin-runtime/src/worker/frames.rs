@@ -1,0 +1,152 @@
+//! Walks along the chain of frames: from an invocation up to the job from outside in which it runs.
+
+use std::sync::{
+    Mutex, PoisonError,
+    atomic::{AtomicU64, Ordering},
+};
+
+use crate::job::{
+    JobId, RootRun, Saved,
+    record::{Frame, STAYS, UNKNOWN, flag},
+};
+
+/// True if an invocation from `frame` up to the root has said that its children are to stop.
+pub(super) fn children_aborted(mut frame: *const Frame) -> bool {
+    // SAFETY: frames live as long as an invocation below them runs, and one of those asks.
+    while let Some(here) = unsafe { frame.as_ref() } {
+        if here.has(flag::ABORT) {
+            return true;
+        }
+        frame = here.parent();
+    }
+    false
+}
+
+/// Frames that were walked for the places of jobs, in all pools of this process.
+static WALKED: AtomicU64 = AtomicU64::new(0);
+
+pub(super) fn frames_walked(count: usize) {
+    WALKED.fetch_add(count as u64, Ordering::Relaxed);
+}
+
+/// How many frames have been walked so far in order to tell where in the tree jobs stand. For tests.
+#[doc(hidden)]
+#[must_use]
+pub fn walked() -> u64 {
+    WALKED.load(Ordering::Relaxed)
+}
+
+/// The path of child `index` of an invocation, and its root job; `None` below a nested entry, where nothing has an id.
+pub(super) fn place_of(mut frame: *const Frame, index: u32) -> Option<(JobId, RootRun)> {
+    let mut up = vec![index];
+    loop {
+        // SAFETY: the caller holds an unsettled child of the invocation, so the chain above it lives.
+        let here = unsafe { &*frame };
+        if here.has(flag::NESTED) {
+            return None;
+        }
+        if here.has(flag::ROOT) {
+            // SAFETY: the flag says that the frame is the first field of a root frame.
+            let root = unsafe { &*frame.cast::<RootFrame>() };
+            frames_walked(up.len());
+            return Some((root.prefix.descendant(up.into_iter().rev()), root.run));
+        }
+        up.push(here.index());
+        frame = here.parent();
+    }
+}
+
+/// The length of the id of an invocation, or [`STAYS`]. Frames remember it.
+pub(super) fn depth_of(frame: *const Frame) -> u16 {
+    let (mut here, mut steps) = (frame, 0);
+    let known = loop {
+        // SAFETY: the caller has an unsettled child of the invocation, so the chain above it lives.
+        let frame = unsafe { &*here };
+        if frame.depth() != UNKNOWN {
+            break frame.depth();
+        }
+        if frame.has(flag::NESTED) {
+            break STAYS;
+        }
+        if frame.has(flag::ROOT) {
+            break 0; // a longer prefix is noted
+        }
+        steps += 1;
+        here = frame.parent();
+    };
+    here = frame;
+    for more in (1..=steps).rev() {
+        // SAFETY: as above.
+        let frame = unsafe { &*here };
+        frame.note_depth(below(known, more));
+        here = frame.parent();
+    }
+    below(known, steps)
+}
+
+/// The depth that lies `levels` levels below `depth`.
+pub(super) fn below(depth: u16, levels: u32) -> u16 {
+    if depth == STAYS {
+        return STAYS;
+    }
+    u32::from(depth)
+        .saturating_add(levels)
+        .min(u32::from(STAYS) - 1) as u16
+}
+
+/// The bottom of a chain of frames.
+///
+/// The reference must not be kept any longer than the caller knows that an invocation of the chain runs.
+pub(super) fn root_of<'f>(mut frame: *const Frame) -> Option<&'f RootFrame> {
+    // SAFETY: frames live as long as an invocation below them runs, and one of those asks.
+    while let Some(here) = unsafe { frame.as_ref() } {
+        if here.has(flag::ROOT) {
+            // SAFETY: the flag says that the frame is the first field of a root frame.
+            return Some(unsafe { &*frame.cast::<RootFrame>() });
+        }
+        frame = here.parent();
+    }
+    None
+}
+
+/// The bottom of a chain of frames: a job that came from outside.
+#[repr(C)]
+pub(super) struct RootFrame {
+    pub(super) frame: Frame,
+    /// The id of the job's parent.
+    prefix: JobId,
+    /// The root job that it belongs to.
+    pub(super) run: RootRun,
+    /// The results that were finished below the job when it was given up.
+    saved: Mutex<Vec<Saved>>,
+}
+
+impl RootFrame {
+    pub(super) fn new(prefix: JobId, run: RootRun) -> RootFrame {
+        let frame = Frame::special(std::ptr::null(), flag::ROOT);
+        frame.note_depth(below(0, prefix.path().count() as u32));
+        RootFrame {
+            frame,
+            prefix,
+            run,
+            saved: Mutex::default(),
+        }
+    }
+
+    /// Keeps a result of a job below.
+    pub(super) fn save(&self, saved: Saved) {
+        let mut all = self.saved.lock().unwrap_or_else(PoisonError::into_inner);
+        all.push(saved);
+    }
+
+    /// Takes the saved results.
+    pub(super) fn take_saved(&self) -> Vec<Saved> {
+        let mut all = self.saved.lock().unwrap_or_else(PoisonError::into_inner);
+        std::mem::take(&mut *all)
+    }
+
+    /// The id of the job's parent.
+    pub(super) fn prefix(&self) -> &JobId {
+        &self.prefix
+    }
+}
