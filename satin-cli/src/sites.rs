@@ -58,7 +58,7 @@ impl Sites {
             ensure!(site.nodes > 0, "the site `{}` has no nodes", site.name);
             ensure!(
                 self.0[..index].iter().all(|other| other.name != site.name),
-                "the site `{}` is there twice",
+                "the site `{}` is named twice",
                 site.name
             );
         }
@@ -80,7 +80,7 @@ impl FromStr for Sites {
                 let name = name.trim();
                 if !is_name(name) {
                     bail!(
-                        "`{name}` is no name for a site: letters, digits, `-`, `_` and `.` make one"
+                        "`{name}` is no valid name for a site: use letters, digits, `-`, `_` and `.`"
                     );
                 }
                 sites.push(Site {

@@ -12,11 +12,11 @@ use satin_runtime::config::{Args, Config, FLAGS, MARK};
 #[derive(clap::Args)]
 #[command(override_usage = "satin node [OPTIONS] -- PROGRAM [ARGS]...")]
 #[command(after_help = "\
-Each option of Satin is the variable of the environment named beside it; without
-it the variable counts, then satin.toml.
+Each option of Satin sets the environment variable that is named beside it.
+Without the option the variable counts, then satin.toml.
 
-The program has to begin with #[satin::main] or satin::run: it is a node of the
-pool from there on. This command becomes the program, with its exit code.
+The program has to begin with #[satin::main] or satin::run: from there on it is
+a node of the pool. This command becomes the program, with its exit code.
 
 Examples:
   found a pool of four nodes, and start working when they all are there:

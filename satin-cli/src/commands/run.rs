@@ -17,14 +17,15 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
        satin run [OPTIONS] --bin NAME [-- ARGS...]
        satin run [OPTIONS] -- PROGRAM [ARGS...]")]
 #[command(after_help = "\
-The first node of the first site is the master: it runs `main`, its output and
-its exit code are those of this command. What the other nodes print comes on
-stderr, with their names. When the master is gone another node runs `main` from
-the start: what that prints and its exit code are those of this command then.
-Ctrl-C ends all; nothing is left behind.
+The first node of the first site is the master: it runs `main`, and its output
+and exit code are those of this command. The output of the other nodes goes to
+stderr, with their names. When the master is gone, another node runs `main` from
+the start: its output and exit code are those of this command from then on.
+Ctrl-C ends all nodes; nothing is left behind.
 
-The program has to begin with #[satin::main] or satin::run. One that ends well
-without ever having been a node of the pool is told of; its exit code counts.
+The program has to begin with #[satin::main] or satin::run. A warning tells when
+a program ends well without ever having been a node of the pool; its exit code
+is that of this command.
 
 Examples:
   satin run --nodes 4 --example fib -- 42
@@ -34,7 +35,7 @@ Examples:
   satin run --sites 4x4 --threads 1 --wan-rtt 100ms --steal rs \\
     --events events.jsonl --bin myprogram
 
-Crashes, at moments that are the same each time:
+Faults, at the same moments in each run:
   satin run --sites 2x2 --kill s0-1@1s --example raytracer
   satin run --nodes 4 --kill master@1s --stats \\
     --example knary -- 6 5 10000 --sleep

@@ -205,7 +205,7 @@ impl<L: Lattice> Bound<L> {
             }),
             Err(error) => {
                 repeats::warn(
-                    "an offer to a bound stays on this node",
+                    "an offer to a bound is not sent",
                     self.info.name,
                     error,
                 );

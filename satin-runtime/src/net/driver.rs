@@ -679,7 +679,7 @@ impl Driver {
                     &link.identity.name,
                     "the node has stopped reading what this node sends",
                 );
-                link.close(Close::Slow, "you have stopped reading what this node sends");
+                link.close(Close::Slow, "you have stopped reading what is sent");
             }
         }
     }

@@ -669,7 +669,7 @@ async fn keep_count(net: Rc<Net>) {
             let more = shed - known;
             let text =
                 format_args!("{more} first packets were dropped; nodes of the pool try again");
-            repeats::warn("more handshakes than this node can answer", "network", text);
+            repeats::warn("too many handshakes arrive", "network", text);
             known = shed;
         }
         repeats::tell_sums(false);

@@ -511,8 +511,9 @@ impl Membership {
             // Alive means reachable: jobs that are at such a peer would be waited for without end.
             // The user is told, since this is a fault of the network, which somebody can repair.
             let text = format!(
-                "{} at {} can be reached neither directly nor through other nodes: it is taken for dead. Check that the \
-                 nodes reach each other at the addresses that they advertise (SATIN_ADVERTISE), and firewalls",
+                "{} at {} can be reached neither directly nor through other nodes: it is declared dead, and its jobs are run \
+                 again. Check firewalls, and that the nodes reach each other at the addresses that they advertise \
+                 (SATIN_ADVERTISE)",
                 identity.name, identity.addr
             );
             cx.actions.push_back(Action::Tell(Notice::Warning(text)));
