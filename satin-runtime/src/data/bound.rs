@@ -204,11 +204,7 @@ impl<L: Lattice> Bound<L> {
                 value,
             }),
             Err(error) => {
-                repeats::warn(
-                    "an offer to a bound is not sent",
-                    self.info.name,
-                    error,
-                );
+                repeats::warn("an offer to a bound is not sent", self.info.name, error);
                 None
             }
         }
