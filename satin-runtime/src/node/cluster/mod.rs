@@ -5,10 +5,10 @@
 //!
 //! ```
 //! use std::time::Duration;
-//! use satin_runtime::node::{Config, cluster::{Cluster, Program, Shape}};
+//! use satin_runtime::node::{ProtocolConfig, cluster::{Cluster, Program, Shape}};
 //!
 //! let mut cluster = Cluster::new(1);
-//! cluster.form(&Config::default(), &[("amsterdam", 2), ("delft", 2)], 1);
+//! cluster.form(&ProtocolConfig::default(), &[("amsterdam", 2), ("delft", 2)], 1);
 //! let shape = Shape::Knary { width: 4, height: 3, serial: 0 };
 //! let program = cluster.program(Program::new(shape, Duration::from_millis(10)));
 //! cluster.start_root(0, program);
