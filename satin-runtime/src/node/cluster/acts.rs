@@ -1,0 +1,419 @@
+//! What a story, or the simulator, may do to a pool.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use super::super::{Event, Message, Peer};
+use super::{
+    Cluster, Happening, ImaginaryNode, KnownProgram, Main, MainEnd, MainIs, Outcome, Path, Program,
+    Promises, Running, Smallest, lock,
+};
+use crate::job::{Answer, BoundName, Offer, RootName, RootRun, ValueName};
+
+impl Cluster {
+    /// A program that nodes can run; its result is computed at once, to compare.
+    pub fn program(&mut self, program: Program) -> u32 {
+        let outcome = program.sequential();
+        self.programs.push(program);
+        self.known.push(KnownProgram { outcome });
+        self.programs.len() as u32 - 1
+    }
+
+    /// The right outcome of a program.
+    #[must_use]
+    pub fn outcome(&self, program: u32) -> Outcome {
+        self.known[program as usize].outcome
+    }
+
+    /// `main` of that node calls a root job, now. Its result is compared with the right one.
+    pub fn start_root(&mut self, node: u32, program: u32) -> RootRun {
+        let tag = self.begin_root(node, program);
+        self.run_node(node);
+        tag
+    }
+
+    pub(super) fn begin_root(&mut self, node: u32, program: u32) -> RootRun {
+        let work = self.programs[program as usize].root();
+        let now = self.now;
+        let slot = self.slot_mut(node);
+        let tag = RootRun {
+            term: slot.term,
+            name: RootName {
+                number: slot.roots,
+                fingerprint: work.fingerprint(),
+            },
+        };
+        slot.roots += 1;
+        slot.running = Some(Running {
+            tag,
+            program,
+            since: now,
+            result: None,
+        });
+        slot.workers.events.push_back(Event::RootStarted(tag));
+        slot.workers.start_root(tag, program, work);
+        tag
+    }
+
+    /// Sets the programs that the node's main calls once it may start roots, one after another; then the main ends the
+    /// pool with that code.
+    pub fn set_main(&mut self, node: u32, programs: &[u32], code: i32) {
+        self.slot_mut(node).main = Some(Main::new(programs, Some(code)));
+        self.go_on_with_main(node);
+        self.run_node(node);
+    }
+
+    /// As [`set_main`](Cluster::set_main) for each node that is, or becomes, master: also for nodes to come. Without a code the
+    /// pool does not end before [`end_main`](Cluster::end_main).
+    pub fn set_main_everywhere(&mut self, programs: &[u32], code: Option<i32>) {
+        let main = Main::new(programs, code);
+        for node in 0..self.nodes() {
+            self.slot_mut(node).main = Some(main.clone());
+        }
+        self.main = Some(main);
+        for node in 0..self.nodes() {
+            self.go_on_with_main(node);
+            self.run_node(node);
+        }
+    }
+
+    /// The mains that came to their end so far: more than one if there were two pools for a while.
+    #[must_use]
+    pub fn endings(&self) -> &[MainEnd] {
+        &self.endings
+    }
+
+    pub(super) fn go_on_with_main(&mut self, node: u32) {
+        let slot = &mut self.slots[node as usize];
+        if slot.running.is_some() || !slot.may_start || slot.yields || !slot.alive {
+            return;
+        }
+        let Some(main) = &mut slot.main else {
+            return;
+        };
+        if let Some(program) = main.programs.pop_front() {
+            self.begin_root(node, program);
+        } else {
+            let (code, term) = (main.code, slot.term);
+            if !std::mem::replace(&mut main.over, true) {
+                let results = slot.results.iter().filter(|(tag, _)| tag.term == term);
+                let results = results.map(|(_, result)| *result).collect();
+                self.endings.push(MainEnd {
+                    node,
+                    term,
+                    panicked: !slot.panics.is_empty(),
+                    results,
+                });
+            }
+            if let Some(code) = code {
+                slot.main = None;
+                slot.workers.events.push_back(Event::MainEnded(code));
+            }
+        }
+    }
+
+    /// Every main ends the pool with that code, at once or when it comes to its end.
+    pub fn end_main(&mut self, code: i32) {
+        if let Some(main) = &mut self.main {
+            main.code = Some(code);
+        }
+        for node in 0..self.nodes() {
+            if let Some(main) = &mut self.slot_mut(node).main {
+                main.code = Some(code);
+                self.go_on_with_main(node);
+                self.run_node(node);
+            }
+        }
+    }
+
+    /// The stage of a node's main.
+    #[must_use]
+    pub fn main_of(&self, node: u32) -> MainIs {
+        let slot = self.slot(node);
+        match &slot.main {
+            Some(main) if main.over => MainIs::Over,
+            Some(_) if slot.may_start && slot.alive => MainIs::Running,
+            _ => MainIs::Nowhere,
+        }
+    }
+
+    /// Another node is to run `main`.
+    pub(super) fn yield_main(&mut self, node: u32) {
+        let slot = self.slot_mut(node);
+        slot.main = None;
+        slot.may_start = false;
+        slot.yields = true;
+        slot.yielded += 1;
+        let running = slot.running.map(|running| running.tag);
+        if !running.is_some_and(|tag| slot.workers.give_up_root(tag)) {
+            slot.have_yielded(Vec::new());
+        }
+    }
+
+    /// The node is to run `main`, from the start.
+    pub(super) fn run_main(&mut self, node: u32, term: u32) {
+        let main = self.main.clone();
+        let slot = self.slot_mut(node);
+        slot.main = main;
+        slot.may_start = false;
+        slot.yields = false;
+        slot.term = term;
+        slot.mains.push(term);
+        slot.roots = 0;
+        slot.running = None;
+        self.make_shared(node);
+    }
+
+    /// Gives an event to a node.
+    pub fn tell(&mut self, node: u32, event: Event) {
+        self.slot_mut(node).workers.events.push_back(event);
+        self.run_node(node);
+    }
+
+    /// Delivers a message that no node of this cluster has sent, on the link that stands between the two if there is one.
+    pub fn forge(&mut self, to: u32, from: Peer, message: Message) {
+        let other = self.index(from);
+        let link = self.slot(to).links.get(&other);
+        let epoch = link.map_or(0, |link| link.epoch);
+        let event = Event::Received {
+            from,
+            epoch,
+            message,
+        };
+        self.tell(to, event);
+    }
+
+    /// Makes the code of a node fine-grained: its jobs can be taken only `delay` after they were asked for.
+    pub fn set_shy(&mut self, node: u32, delay: Option<Duration>) {
+        self.slot_mut(node).workers.shy = delay;
+    }
+
+    /// Workers there with more frames than this on their stacks take no more while they wait.
+    pub fn set_nesting(&mut self, node: u32, frames: usize) {
+        self.slot_mut(node).workers.nesting = frames;
+    }
+
+    /// Counts every beginning of a job from now on, see [`runs`](Cluster::runs). To be called before there are nodes.
+    pub fn count_runs(&mut self) {
+        self.runs = Some(BTreeMap::new());
+    }
+
+    /// A value is made there.
+    pub fn make_value(&mut self, node: u32, bytes: Vec<u8>) -> ValueName {
+        let name = ValueName(*blake3::hash(&bytes).as_bytes());
+        lock(&self.slot(node).values).insert(name, bytes);
+        name
+    }
+
+    /// A byte of a value flips there.
+    ///
+    /// # Panics
+    /// If the value is not there, or empty.
+    pub fn spoil_value(&mut self, node: u32, name: ValueName) {
+        let mut held = lock(&self.slot(node).values);
+        let bytes = held.get_mut(&name).expect("a value that is there");
+        bytes[0] ^= 1;
+    }
+
+    /// A value is dropped there.
+    pub fn drop_value(&mut self, node: u32, name: ValueName) {
+        lock(&self.slot(node).values).remove(&name);
+    }
+
+    /// All jobs that leave that node need these values.
+    pub fn set_needs(&mut self, node: u32, needs: &[ValueName]) {
+        self.slot_mut(node).workers.needs = needs.to_vec();
+    }
+
+    /// A job there has found something better.
+    pub fn offer(&mut self, node: u32, bound: BoundName, root: impl Into<RootName>, value: u64) {
+        let root = root.into();
+        let have = self.bound(node, bound, root);
+        if have.is_some_and(|have| have <= value) {
+            return;
+        }
+        let value = Smallest::write(value);
+        let bounds = &mut self.slot_mut(node).bounds;
+        bounds.insert((bound, root), value.clone());
+        self.tell(node, Event::Offered(Offer { bound, root, value }));
+    }
+
+    /// Makes every hosted job improve that bound from now on, as the last act of the job. A node that has the job's
+    /// answer must know the bound.
+    pub fn promise(&mut self, bound: BoundName, root: impl Into<RootName>) {
+        let (root, made) = (root.into(), BTreeMap::new());
+        self.promises = Some(Promises { bound, root, made });
+    }
+
+    /// Number of promises made.
+    #[must_use]
+    pub fn promises(&self) -> usize {
+        let made = |promises: &Promises| promises.made.len();
+        self.promises.as_ref().map_or(0, made)
+    }
+
+    pub(super) fn make_promise(
+        promises: &mut Promises,
+        slot: &mut ImaginaryNode,
+        answer: &Answer,
+    ) -> Option<Event> {
+        let Answer::Result { bytes, .. } = answer else {
+            return None;
+        };
+        let Promises { bound, root, made } = promises;
+        let better = u64::MAX - made.len() as u64;
+        made.insert(bytes.clone(), better);
+        let value = Smallest::write(better);
+        slot.bounds.insert((*bound, *root), value.clone());
+        let (bound, root) = (*bound, *root);
+        Some(Event::Offered(Offer { bound, root, value }))
+    }
+
+    pub(super) fn is_kept(promises: &Promises, slot: &ImaginaryNode, answer: &Answer) -> bool {
+        let made = match answer {
+            Answer::Result { bytes, .. } => promises.made.get(bytes),
+            _ => None,
+        };
+        made.is_none_or(|promised| {
+            let known = slot.bounds.get(&(promises.bound, promises.root));
+            known.is_some_and(|known| Smallest::read(known) <= *promised)
+        })
+    }
+
+    /// Lets a node die without a word. Others lose their links to it when no message came for [`Wire::idle_timeout`].
+    pub fn crash(&mut self, node: u32) {
+        self.slot_mut(node).alive = false;
+        let others: Vec<(u32, u64)> = (self.slot(node).links.iter())
+            .filter(|(_, link)| link.up)
+            .map(|(other, link)| (*other, link.epoch))
+            .collect();
+        for (other, epoch) in others {
+            let (node, other) = (other, node);
+            let lost = Happening::Lost { node, other, epoch };
+            self.schedule(self.now + self.wire.idle_timeout, lost);
+        }
+    }
+
+    /// A node is told to go.
+    pub fn leave(&mut self, node: u32) {
+        self.tell(node, Event::Leave);
+    }
+
+    /// Stops a node as by `SIGSTOP`: its events wait.
+    pub fn freeze(&mut self, node: u32) {
+        self.slot_mut(node).frozen = true;
+    }
+
+    /// Lets a stopped node go on.
+    pub fn thaw(&mut self, node: u32) {
+        let slot = self.slot_mut(node);
+        slot.frozen = false;
+        let held = std::mem::take(&mut slot.held);
+        for what in held {
+            if !matches!(what, Happening::Timeout(_)) {
+                self.schedule(self.now, what);
+            }
+        }
+        let now = self.now;
+        self.slot_mut(node).timer = Some(now);
+        self.schedule(now, Happening::Timeout(node));
+    }
+
+    /// Tells every live node that a node is dead, as if membership had found out.
+    pub fn declare_dead(&mut self, node: u32) {
+        let peer = self.peer(node);
+        for other in (0..self.nodes()).filter(|other| *other != node) {
+            if self.slot(other).alive {
+                let now = self.now;
+                let slot = self.slot_mut(other);
+                slot.node.declare_dead(slot.clock.reads(now), peer);
+                self.run_node(other);
+            }
+        }
+    }
+
+    /// Sets the path between two sites from now on.
+    pub fn set_path(&mut self, a: &str, b: &str, path: Path) {
+        let (a, b) = (self.site(a), self.site(b));
+        self.wire.set_path(a, b, path);
+    }
+
+    /// Cuts two sites off from each other: messages wait, connections end after [`Wire::idle_timeout`].
+    pub fn partition(&mut self, a: &str, b: &str) {
+        let (a, b) = (self.site(a), self.site(b));
+        self.wire.cut(a, b);
+        self.watch_silence();
+    }
+
+    /// Cuts a node off from all others.
+    pub fn isolate(&mut self, node: u32) {
+        self.wire.isolate(node);
+        self.watch_silence();
+    }
+
+    pub(super) fn watch_silence(&mut self) {
+        for a in 0..self.nodes() {
+            let links = self.slot(a).links.iter();
+            let cut: Vec<(u32, u64)> = links
+                .filter(|(b, link)| link.up && a < **b && self.is_cut(a, **b))
+                .map(|(b, link)| (*b, link.epoch))
+                .collect();
+            for (b, epoch) in cut {
+                let at = self.now + self.wire.idle_timeout;
+                self.schedule(at, Happening::Silent { a, b, epoch });
+            }
+        }
+    }
+
+    /// Ends all faults of the network: messages that waited arrive.
+    pub fn heal(&mut self) {
+        self.wire.heal();
+        for node in 0..self.nodes() {
+            let others: Vec<u32> = self.slot(node).links.keys().copied().collect();
+            for other in others {
+                let link = self.link(node, other);
+                for (sender, message) in std::mem::take(&mut link.stalled) {
+                    self.transmit(node, other, sender, message);
+                }
+            }
+        }
+    }
+
+    /// The link between two nodes breaks, with everything on it; the second notices `later`.
+    pub fn break_link(&mut self, a: u32, b: u32, later: Duration) {
+        let link = self.link(a, b);
+        if !link.up {
+            return;
+        }
+        let epoch = link.epoch;
+        self.lose(a, b, epoch);
+        let (node, other) = (b, a);
+        let lost = Happening::Lost { node, other, epoch };
+        self.schedule(self.now + later, lost);
+    }
+
+    /// The sites that have had a node.
+    #[must_use]
+    pub fn sites(&self) -> &[Arc<str>] {
+        &self.sites
+    }
+
+    /// The links that stand, each once.
+    #[must_use]
+    pub fn links(&self) -> Vec<(u32, u32)> {
+        let mut all = Vec::new();
+        for a in 0..self.nodes() {
+            let links = self.slot(a).links.iter();
+            all.extend(
+                links
+                    .filter(|(b, link)| link.up && a < **b)
+                    .map(|(b, _)| (a, *b)),
+            );
+        }
+        all
+    }
+
+    pub(super) fn site(&self, name: &str) -> u32 {
+        let place = self.sites.iter().position(|site| **site == *name);
+        place.expect("a site that has had a node") as u32
+    }
+}

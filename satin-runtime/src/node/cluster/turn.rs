@@ -1,0 +1,340 @@
+//! A node's turn: what follows at one moment from what happened to it.
+
+use std::time::Duration;
+
+use super::super::{Action, Event, Lattices, Message};
+use super::workers::Finished;
+use super::{
+    BEST, BestLeaf, Cluster, Happening, Promises, Running, Smallest, ValueParts, lock, words,
+};
+use crate::job::{Answer, JobId, RootRun, RootTag, Saved};
+
+impl Cluster {
+    /// Carries out all that follows at this moment from an event of a node.
+    pub(super) fn run_node(&mut self, index: u32) {
+        loop {
+            let now = self.now;
+            let slot = &mut self.slots[index as usize];
+            if !slot.alive {
+                return;
+            }
+            slot.workers.run(&self.programs);
+            let bursts = std::mem::take(&mut slot.workers.bursts);
+            let slowness = slot.slowness;
+            for (lane, time) in &bursts {
+                self.schedule(
+                    now + time.mul_f64(slowness),
+                    Happening::BurstOver(index, *lane),
+                );
+            }
+            let slot = &mut self.slots[index as usize];
+            slot.workers.bursts = bursts;
+            slot.workers.bursts.clear();
+            if let Some(delay) = slot.workers.publish.take() {
+                self.schedule(now + delay, Happening::Publish(index));
+            }
+            let slot = &mut self.slots[index as usize];
+            if let Some(begun) = &mut slot.workers.begun
+                && let Some(runs) = &mut self.runs
+            {
+                for path in begun.drain(..) {
+                    *runs.entry(path).or_default() += 1;
+                }
+            }
+            if let Some((tag, finished)) = slot.workers.finished.pop() {
+                self.finish_root(index, tag, finished);
+            }
+            let slot = &mut self.slots[index as usize];
+            while let Some(event) = slot.workers.events.pop_front() {
+                if let Event::Done(_, answer) = &event
+                    && let Some(promises) = &mut self.promises
+                    && let Some(offered) = Cluster::make_promise(promises, slot, answer)
+                {
+                    slot.node.handle(slot.clock.reads(now), offered);
+                }
+                if self.trace
+                    && let Some(words) = words::event(&event)
+                {
+                    let who = words::name(slot.node.view().me().peer);
+                    words::say(now, &who, &words);
+                }
+                slot.node.handle(slot.clock.reads(now), event);
+            }
+            let mut any = false;
+            while let Some(action) = self.slots[index as usize].node.poll_action() {
+                any = true;
+                self.perform(index, action);
+            }
+            if !any && self.slots[index as usize].workers.events.is_empty() {
+                break;
+            }
+        }
+        if self.slots[index as usize].workers.poisoned {
+            return self.crash(index);
+        }
+        let slot = &mut self.slots[index as usize];
+        let due = slot.node.poll_timeout();
+        if let Some(due) = due.map(|due| slot.clock.moment(due))
+            && slot.timer.is_none_or(|timer| due < timer)
+        {
+            let due = due.max(self.now);
+            slot.timer = Some(due);
+            self.schedule(due, Happening::Timeout(index));
+        }
+    }
+
+    pub(super) fn finish_root(&mut self, node: u32, tag: RootRun, finished: Finished) {
+        let (now, keep_after) = (self.now, self.keep_after);
+        let slot = self.slot_mut(node);
+        if let Some(other) = slot.others.get_mut(&tag) {
+            other.finish(finished);
+            slot.workers.events.push_back(Event::RootFinished(tag));
+            return;
+        }
+        let Some(running) = slot.running.filter(|running| running.tag == tag) else {
+            // The root job had to be given up before the next main could start.
+            return;
+        };
+        match finished {
+            Finished::GivenUp(saved) => slot.have_yielded(saved),
+            _ if slot.yields => slot.have_yielded(Vec::new()),
+            Finished::Result(result, ours) => {
+                if slot.keeps && ours && now >= running.since + keep_after {
+                    slot.running = Some(Running {
+                        result: Some(result),
+                        ..running
+                    });
+                    let saved = Saved {
+                        id: JobId::ROOT.child(tag.name.number),
+                        fingerprint: self.programs[running.program as usize].root().fingerprint(),
+                        root: tag.name.fingerprint,
+                        answer: Answer::Result {
+                            bytes: result.to_le_bytes().to_vec(),
+                            needs: Vec::new(),
+                        },
+                    };
+                    let events = &mut self.slot_mut(node).workers.events;
+                    events.push_back(Event::RootResult(tag.tag(), saved));
+                } else {
+                    self.main_sees(node, tag, result);
+                }
+            }
+            Finished::Panicked(story) => {
+                slot.panics.push(story);
+                slot.running = None;
+                if let Some(main) = &mut slot.main {
+                    main.programs.clear();
+                    main.code = main.code.map(|_| 101);
+                }
+                slot.workers.events.push_back(Event::RootFinished(tag));
+                self.go_on_with_main(node);
+            }
+        }
+    }
+
+    pub(super) fn root_kept(&mut self, node: u32, tag: RootTag) {
+        let running = self.slot(node).running;
+        if let Some(running) = running.filter(|running| running.tag.tag() == tag)
+            && let Some(result) = running.result
+        {
+            self.main_sees(node, running.tag, result);
+        }
+    }
+
+    pub(super) fn main_sees(&mut self, node: u32, tag: RootRun, result: u64) {
+        self.look_at_bound(node, tag, result);
+        let slot = self.slot_mut(node);
+        slot.workers.events.push_back(Event::RootFinished(tag));
+        slot.results.insert(tag, result);
+        slot.running = None;
+        self.go_on_with_main(node);
+    }
+
+    /// Are all results of all roots right?
+    ///
+    /// # Panics
+    /// If a root's result is wrong. `programs` are those that the node was given, in order.
+    pub fn check(&self, node: u32, programs: &[u32]) {
+        let slot = self.slot(node);
+        let results = slot.results.iter().filter(|(tag, _)| tag.term == slot.term);
+        let results = results.map(|(_, result)| result);
+        let right = programs.iter().map(|program| self.outcome(*program).result);
+        assert!(results.copied().eq(right), "a result is wrong");
+    }
+
+    /// A line of the trace.
+    pub fn say(&self, who: &str, what: &str) {
+        words::say(self.now, who, what);
+    }
+
+    pub(super) fn perform(&mut self, node: u32, action: Action) {
+        if self.trace {
+            let slot = self.slot_mut(node);
+            let away = match &action {
+                Action::Deliver(departure, _) | Action::PutBack(departure, _) => {
+                    slot.workers.id_of(*departure)
+                }
+                _ => None,
+            };
+            if let Some(words) = words::action(&action, away) {
+                self.say(&words::name(self.peer(node)), &words);
+            }
+        }
+        let programs = &self.programs;
+        let slot = &mut self.slots[node as usize];
+        match action {
+            Action::Connect { addr, peer } => {
+                slot.dials += u64::from(peer.is_none());
+                self.connect(node, addr, peer);
+            }
+            Action::Probe { addr, peer } => self.probe(node, addr, peer),
+            Action::Send(to, message) => {
+                if !message.is_about_membership() && !slot.node.view().is_alive(to) {
+                    let kind = message.kind();
+                    let story = format!("node {node} sends {kind} to {to:?}, whose life is over");
+                    self.to_the_dead.get_or_insert(story);
+                }
+                self.send(node, to, message);
+            }
+            Action::Disconnect(peer) => {
+                let other = self.index(peer);
+                let half = self.path(node, other).round_trip / 2;
+                let link = self.link(node, other);
+                if link.up && !std::mem::replace(&mut link.closing, true) {
+                    let (epoch, arrived) = (link.epoch, link.arrived);
+                    let at = (self.now + half).max(arrived);
+                    for (node, other) in [(node, other), (other, node)] {
+                        self.schedule(at, Happening::Lost { node, other, epoch });
+                    }
+                }
+            }
+            Action::Take { request, most } => slot.workers.take(programs, request, most),
+            Action::Start(key, parcel) => {
+                let here = |name| lock(&slot.values).contains_key(name);
+                assert!(
+                    parcel.needs.iter().all(here),
+                    "a job starts with its values"
+                );
+                slot.workers.start(key, parcel);
+            }
+            Action::Abort(key) => slot.workers.abort(key),
+            Action::Deliver(departure, answer) => {
+                let kept = |promises: &Promises| Cluster::is_kept(promises, slot, &answer);
+                assert!(
+                    self.promises.as_ref().is_none_or(kept),
+                    "an answer arrives before what its job had offered"
+                );
+                slot.workers.deliver(programs, departure, &answer);
+            }
+            Action::Hold(key, parcel) => slot.workers.hold(key, parcel),
+            Action::Release => slot.workers.release(),
+            Action::ReleaseOne(id, fingerprint) => slot.workers.release_one(&(id, fingerprint)),
+            Action::PutBack(departure, back) => slot.workers.put_back(departure, back),
+            Action::Orphan(news) => slot.workers.orphan(news),
+            Action::Save(key) => slot.workers.save(key),
+            Action::KeepRoots(keep) => slot.keeps = keep,
+            Action::RootKept(tag) => self.root_kept(node, tag),
+            Action::YieldMain => self.yield_main(node),
+            Action::RunMain { term } => self.run_main(node, term),
+            Action::GiveBack => slot.workers.give_back(),
+            Action::Hungry(hungry) => slot.hungry = hungry,
+            Action::SendPart {
+                to,
+                name,
+                offset,
+                length,
+            } => {
+                let message = match lock(&slot.values).get(&name) {
+                    None => Message::Unavailable(name),
+                    Some(value) => {
+                        let total = value.len() as u64;
+                        let from = offset.min(total) as usize;
+                        let end = (offset + length).min(total) as usize;
+                        let bytes = value[from..end].to_vec();
+                        Message::Part {
+                            name,
+                            offset,
+                            total,
+                            bytes,
+                        }
+                    }
+                };
+                slot.node.send(to, message);
+            }
+            Action::Store {
+                name,
+                root: _,
+                offset,
+                total,
+                bytes,
+            } => {
+                let parts = slot.parts.entry(name).or_insert_with(|| ValueParts {
+                    bytes: vec![0; total as usize],
+                    missing: total,
+                });
+                let place = offset as usize..offset as usize + bytes.len();
+                parts.bytes[place].copy_from_slice(&bytes);
+                parts.missing -= bytes.len() as u64;
+                if parts.missing == 0 {
+                    let all = slot.parts.remove(&name).expect("it was there").bytes;
+                    let right = *blake3::hash(&all).as_bytes() == name.0;
+                    slot.workers.events.push_back(match right {
+                        true => Event::Stored(name),
+                        false => Event::Corrupt(name),
+                    });
+                    if right {
+                        lock(&slot.values).insert(name, all);
+                    }
+                }
+            }
+            Action::DropPieces(name) => _ = slot.parts.remove(&name),
+            Action::ForgetRoot(tag) => {
+                slot.bounds.retain(|(_, root), _| !tag.ends(*root));
+                slot.workers.forget_root(tag);
+            }
+            Action::Improve(offer) => {
+                if offer.bound == BEST {
+                    slot.workers
+                        .improve(offer.root, BestLeaf::read(&offer.value));
+                }
+                let place = slot.bounds.entry((offer.bound, offer.root));
+                let have = place.or_insert_with(|| offer.value.clone());
+                if let Some(better) = Smallest.join(offer.bound, have, &offer.value) {
+                    *have = better;
+                }
+            }
+            Action::Joined { me, .. } => slot.joined = Some(me),
+            Action::StartRoots => {
+                slot.may_start = true;
+                self.go_on_with_main(node);
+            }
+            Action::End(code) => self.end(node, code),
+            Action::Tell(notice) => slot.notices.push(notice),
+        }
+    }
+
+    /// The process exits, after what it sent has arrived.
+    pub(super) fn end(&mut self, node: u32, code: i32) {
+        self.slot_mut(node).ended = Some(code);
+        // Actions that the node was about to take at this moment still happen.
+        while let Some(action) = self.slot_mut(node).node.poll_action() {
+            if let Action::Send(to, message) = action {
+                self.send(node, to, message);
+            } else if let Action::Tell(notice) = action {
+                self.slot_mut(node).notices.push(notice);
+            }
+        }
+        let slot = self.slot_mut(node);
+        slot.alive = false;
+        let links: Vec<(u32, u64, Duration)> = (slot.links.iter())
+            .filter(|(_, link)| link.up)
+            .map(|(other, link)| (*other, link.epoch, link.arrived))
+            .collect();
+        for (other, epoch, arrived) in links {
+            let half = self.path(node, other).round_trip / 2;
+            let at = (self.now + half).max(arrived);
+            let (node, other) = (other, node);
+            self.schedule(at, Happening::Lost { node, other, epoch });
+        }
+    }
+}
