@@ -5,7 +5,7 @@ use quote::{ToTokens, format_ident};
 use syn::{Attribute, Block, Expr, Lifetime, Path, Receiver, Type, TypeReference};
 
 use super::hygiene::quote;
-use super::leaf;
+use super::leaf::{self, count_tokens};
 use super::mark::{Marked, MarkedBody, Verb};
 use super::parse::SpawnableFn;
 use super::signature::{ArgumentKind, with_lifetime, without_self};
@@ -407,14 +407,4 @@ fn unroll_level(marked: &Block) -> usize {
         copies(*level) <= MOST_COPIES && tokens.saturating_mul(copies(*level)) <= MOST_TOKENS
     };
     (1..=2).rev().find(affordable).unwrap_or(0) as usize
-}
-
-pub(super) fn count_tokens(tokens: TokenStream) -> usize {
-    tokens
-        .into_iter()
-        .map(|token| match token {
-            proc_macro2::TokenTree::Group(group) => 2 + count_tokens(group.stream()),
-            _ => 1,
-        })
-        .sum()
 }

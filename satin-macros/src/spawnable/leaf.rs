@@ -8,7 +8,6 @@ use proc_macro2::{TokenStream, TokenTree};
 use quote::ToTokens;
 use syn::{Block, Expr, LocalInit, Stmt, Type};
 
-use super::items::count_tokens;
 use super::parse::SpawnableFn;
 
 /// The most tokens of a test.
@@ -125,4 +124,15 @@ fn is_plain_type(ty: &Type) -> bool {
             .is_some_and(|name| PLAIN.iter().any(|plain| name == plain)),
         _ => false,
     }
+}
+
+/// The tokens of an expansion, with those in groups.
+pub(super) fn count_tokens(tokens: TokenStream) -> usize {
+    tokens
+        .into_iter()
+        .map(|token| match token {
+            proc_macro2::TokenTree::Group(group) => 2 + count_tokens(group.stream()),
+            _ => 1,
+        })
+        .sum()
 }
