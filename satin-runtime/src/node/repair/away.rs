@@ -271,7 +271,7 @@ impl Repair {
         if let Some(heir) = heir.filter(other) {
             // Heard before the job comes back: its repair looks itself up at once, long before the
             // sheet of the heir gets here by gossip.
-            cx.table.hear((cx.actions, cx.now), heir, below);
+            cx.table.hear(cx.actions, cx.now, heir, below);
         }
         self.bring_back(cx, from, token, ReturnReason::Abandoned);
     }

@@ -36,7 +36,7 @@ impl Repair {
                 .map(|(waiter, is)| (*waiter, is.origin))
                 .collect();
             // No new claim may come for what ends here.
-            cx.table.withdraw((cx.actions, cx.now), (&name.0, name.1));
+            cx.table.withdraw(cx.actions, cx.now, (&name.0, name.1));
             for ((peer, token), origin) in waiters {
                 cx.books.unwait(peer, token);
                 match (peer == HERE, origin) {

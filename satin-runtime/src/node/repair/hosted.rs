@@ -224,9 +224,9 @@ impl Repair {
             let name = (&hosted.id, hosted.fingerprint);
             // An entry in the table needs an answer, or a run, behind it.
             if undone {
-                cx.table.withdraw((cx.actions, cx.now), name);
+                cx.table.withdraw(cx.actions, cx.now, name);
             } else if cx.config.obeys(Rule::Announce) {
-                cx.table.announce((cx.actions, cx.now), name, true);
+                cx.table.announce(cx.actions, cx.now, name, true);
             }
         }
         if undone {

@@ -32,7 +32,7 @@ impl Repair {
         // as the next generation, the peer lives on, and its sheet with it.
         if end != LifeEnd::Ours {
             let died = end == LifeEnd::Died;
-            cx.table.life_ended((cx.actions, cx.now), peer, died);
+            cx.table.life_ended(cx.actions, cx.now, peer, died);
             let strict = cx.config.obeys(Rule::Flushed);
             cx.table.refresh_settled(cx.actions, cx.view, strict);
         }
@@ -141,7 +141,7 @@ impl Repair {
         let id = hosted.id.clone();
         if cx.config.obeys(Rule::Announce) {
             let name = (&id, hosted.fingerprint);
-            cx.table.announce((cx.actions, cx.now), name, finished);
+            cx.table.announce(cx.actions, cx.now, name, finished);
         }
         // A whole result makes those of its parts, kept here too, useless.
         if finished {
@@ -184,7 +184,7 @@ impl Repair {
         };
         let name = (&hosted.id, hosted.fingerprint);
         // The name goes on under the new entry, which is announced as finished right after.
-        cx.table.withdraw((cx.actions, cx.now), name);
+        cx.table.withdraw(cx.actions, cx.now, name);
         let waiters: Vec<((Peer, Token), u64)> = (hosted.waiters.iter())
             .map(|(waiter, is)| (*waiter, is.came))
             .collect();
@@ -254,7 +254,7 @@ impl Repair {
             return;
         };
         let name = (&hosted.id, hosted.fingerprint);
-        cx.table.withdraw((cx.actions, cx.now), name);
+        cx.table.withdraw(cx.actions, cx.now, name);
         // Read before the entry changes. With waiters the job goes on: they were promised its
         // answer.
         let unwanted = hosted.waiters.is_empty();

@@ -138,7 +138,7 @@ impl Spread {
         let mut gap = false;
         for page in pages {
             let owner = page.owner;
-            match cx.table.read((cx.actions, cx.now), cx.view, page) {
+            match cx.table.read(cx.actions, cx.now, cx.view, page) {
                 Read::Old => {}
                 // Changes in between were missed: asked for once, whatever the number of pages.
                 Read::Gap => gap = true,

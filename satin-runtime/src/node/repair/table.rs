@@ -214,7 +214,8 @@ impl Table {
     /// Announces that this node has that orphan.
     pub(crate) fn announce(
         &mut self,
-        (actions, now): (&mut VecDeque<Action>, Duration),
+        actions: &mut VecDeque<Action>,
+        now: Duration,
         (id, fingerprint): (&JobId, Fingerprint),
         finished: bool,
     ) {
@@ -235,7 +236,8 @@ impl Table {
     /// Withdraws an orphan: this node does not have it any more.
     pub(crate) fn withdraw(
         &mut self,
-        (actions, now): (&mut VecDeque<Action>, Duration),
+        actions: &mut VecDeque<Action>,
+        now: Duration,
         (id, fingerprint): (&JobId, Fingerprint),
     ) {
         let own = self.sheets.get(&self.me);
@@ -394,7 +396,8 @@ impl Table {
     /// A life is over, and everything that this node hosted of it has been announced.
     pub(crate) fn life_ended(
         &mut self,
-        (actions, now): (&mut VecDeque<Action>, Duration),
+        actions: &mut VecDeque<Action>,
+        now: Duration,
         peer: Peer,
         died: bool,
     ) {
@@ -436,7 +439,7 @@ impl Table {
         // The orphans are still here, so they are announced again. Flushings and closings are
         // not: they were about lives and repairs of which the other nodes have heard.
         for ((id, fingerprint), finished) in &old.orphans {
-            self.announce((actions, now), (id, *fingerprint), *finished);
+            self.announce(actions, now, (id, *fingerprint), *finished);
         }
         for ((id, fingerprint), whom) in &old.deadly {
             for who in whom {
@@ -453,7 +456,8 @@ impl Table {
     /// A page came in.
     pub(crate) fn read(
         &mut self,
-        (actions, now): (&mut VecDeque<Action>, Duration),
+        actions: &mut VecDeque<Action>,
+        now: Duration,
         view: &View,
         page: Page,
     ) -> Read {
@@ -540,7 +544,8 @@ impl Table {
     /// Takes in hearsay about an owner: its sheet will say so too.
     pub(crate) fn hear(
         &mut self,
-        (actions, now): (&mut VecDeque<Action>, Duration),
+        actions: &mut VecDeque<Action>,
+        now: Duration,
         owner: Peer,
         below: &[(JobId, Fingerprint)],
     ) {

@@ -86,8 +86,10 @@ fn compare(all: &mut [One], from: usize, to: usize) {
     let (pages, _) = all[from].table.compare(&theirs, &all[from].view);
     let to = &mut all[to];
     for page in pages {
-        let at = (&mut to.actions, Duration::ZERO);
-        assert_ne!(to.table.read(at, &to.view, page), Read::Gap);
+        let read = to
+            .table
+            .read(&mut to.actions, Duration::ZERO, &to.view, page);
+        assert_ne!(read, Read::Gap);
     }
     to.tell_workers();
 }
@@ -125,12 +127,12 @@ proptest! {
                 Step::Announce(node, id, is, finished) => {
                     let One { table, actions, .. } = &mut all[node];
                     let id = JobId::ROOT.child(id);
-                    table.announce((actions, Duration::ZERO), (&id, Fingerprint(is)), finished);
+                    table.announce(actions, Duration::ZERO, (&id, Fingerprint(is)), finished);
                 }
                 Step::Withdraw(node, id, is) => {
                     let One { table, actions, .. } = &mut all[node];
                     let id = JobId::ROOT.child(id);
-                    table.withdraw((actions, Duration::ZERO), (&id, Fingerprint(is)));
+                    table.withdraw(actions, Duration::ZERO, (&id, Fingerprint(is)));
                 }
                 Step::Close(node, id) => {
                     all[node].table.close(Duration::ZERO, &JobId::ROOT.child(id));
@@ -139,7 +141,7 @@ proptest! {
                     let me = all[from].table.me();
                     if let Some(page) = all[from].table.page(me, after) {
                         let to = &mut all[to];
-                        to.table.read((&mut to.actions, Duration::ZERO), &to.view, page);
+                        to.table.read(&mut to.actions, Duration::ZERO, &to.view, page);
                     }
                 }
                 Step::Compare(from, to) => compare(&mut all, from, to),
@@ -171,7 +173,7 @@ fn a_mark_stays_until_everybody_has_flushed() {
     }
     all[0]
         .table
-        .life_ended((&mut VecDeque::new(), Duration::ZERO), dead, true);
+        .life_ended(&mut VecDeque::new(), Duration::ZERO, dead, true);
     let settle = |one: &mut One| {
         one.table.refresh_settled(&mut one.actions, &one.view, true);
         one.tell_workers();
@@ -180,7 +182,7 @@ fn a_mark_stays_until_everybody_has_flushed() {
     assert!(!settle(&mut all[0]), "node 1 has not spoken");
     all[1]
         .table
-        .life_ended((&mut VecDeque::new(), Duration::ZERO), dead, true);
+        .life_ended(&mut VecDeque::new(), Duration::ZERO, dead, true);
     compare(&mut all, 1, 0);
     assert!(settle(&mut all[0]));
 }
@@ -191,7 +193,7 @@ fn who_never_speaks_is_not_waited_for_for_ever() {
     let dead = identity(2).peer;
     one.view.remove(dead);
     one.table
-        .life_ended((&mut VecDeque::new(), Duration::ZERO), dead, true);
+        .life_ended(&mut VecDeque::new(), Duration::ZERO, dead, true);
     let due = one.table.next_timeout().expect("it waits");
     one.table.handle_timeout(&mut one.actions, due);
     one.table.refresh_settled(&mut one.actions, &one.view, true);
@@ -208,7 +210,7 @@ fn what_a_dead_node_had_is_not_looked_for_there() {
     let mut all = One::all();
     let id = JobId::ROOT.child(0);
     let One { table, actions, .. } = &mut all[2];
-    table.announce((actions, Duration::ZERO), (&id, Fingerprint(1)), true);
+    table.announce(actions, Duration::ZERO, (&id, Fingerprint(1)), true);
     compare(&mut all, 2, 0);
     let one = &mut all[0];
     let dead = identity(2).peer;
@@ -216,7 +218,7 @@ fn what_a_dead_node_had_is_not_looked_for_there() {
     assert_eq!(one.table.owner(&id, Fingerprint(2), &one.view), None);
     one.view.remove(dead);
     one.table
-        .life_ended((&mut one.actions, Duration::ZERO), dead, true);
+        .life_ended(&mut one.actions, Duration::ZERO, dead, true);
     one.tell_workers();
     assert!(one.index.is_empty());
     assert_eq!(one.table.owner(&id, Fingerprint(1), &one.view), None);
@@ -241,8 +243,8 @@ fn whom_a_job_took_down_is_known_when_its_origin_is_gone() {
         let one = &mut all[1];
         assert_eq!(one.table.victims((&id, print), &one.view), 1);
         one.view.remove(me);
-        let at = (&mut one.actions, Duration::ZERO);
-        one.table.life_ended(at, me, died);
+        one.table
+            .life_ended(&mut one.actions, Duration::ZERO, me, died);
         assert_eq!(one.table.victims((&id, print), &one.view), victims);
         assert_eq!(one.table.victims((&id, Fingerprint(8)), &one.view), 0);
         one.table.acquit(Duration::ZERO, &JobId::ROOT.child(0));
