@@ -81,7 +81,7 @@ macro_rules! builder {
     };
 }
 
-crate::settings!(builder);
+crate::config::settings!(builder);
 
 impl Builder {
     /// Starts from these settings.

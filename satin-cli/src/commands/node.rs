@@ -6,7 +6,10 @@ use std::{
 };
 
 use anyhow::{Context, Result, ensure};
-use satin_runtime::config::{Args, Config, FLAGS, MARK};
+use satin_runtime::{
+    config::{Args, Config, FLAGS, MARK},
+    net::{Settings, settings::SettingsError},
+};
 
 /// Run a program as a node of a pool, here
 #[derive(clap::Args)]
@@ -43,8 +46,10 @@ pub struct NodeCommand {
 impl NodeCommand {
     /// Becomes the program: returns only if that fails.
     pub fn run(self) -> Result<ExitCode> {
-        let set = Config::from(self.settings).variables();
+        let config = Config::from(self.settings);
+        let set = config.variables();
         ensure_pool(&set)?;
+        ensure_sense(config)?;
         let (program, arguments) = self.program.split_first().context("no program")?;
         warn_of_strangers(program);
         let mut command = Command::new(program);
@@ -60,12 +65,22 @@ impl NodeCommand {
     }
 }
 
+/// A value that makes no sense is told before the program starts, which need not be one of Satin's.
+fn ensure_sense(flags: Config) -> Result<()> {
+    match Settings::new(flags, 1) {
+        Err(error @ SettingsError::Value { .. }) => Err(error.into()),
+        // The rest may come from other sources: the environment, the file, the program.
+        _ => Ok(()),
+    }
+}
+
 /// A node without a pool to found or to join would run the program alone.
-fn ensure_pool(flags: &[(&str, String)]) -> Result<()> {
+fn ensure_pool(flags: &[(&str, OsString)]) -> Result<()> {
     let config = Config::load()?;
     let is_set = |name: &str, lower: &Option<String>| {
         let flag = flags.iter().find(|(flag, _)| *flag == name);
-        let value = flag.map(|(_, value)| value.as_str()).or(lower.as_deref());
+        let lower = lower.as_deref().map(OsStr::new);
+        let value = flag.map(|(_, value)| value.as_os_str()).or(lower);
         value.is_some_and(|value| !value.is_empty())
     };
     ensure!(

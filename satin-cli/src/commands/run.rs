@@ -1,6 +1,7 @@
 use std::{ffi::OsString, path::PathBuf, process::ExitCode, time::Duration};
 
 use anyhow::{Context, Result, bail};
+use clap::builder::PossibleValuesParser;
 use satin_cli::{
     build::{self, BuildTarget},
     faults::{self, Fault},
@@ -9,7 +10,9 @@ use satin_cli::{
     stats, units,
     wan::WanLink,
 };
+use satin_runtime::node::Policy;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use strum::VariantNames;
 
 /// Run a program on a pool of processes on this machine, to try it out
 #[derive(clap::Args)]
@@ -55,7 +58,7 @@ pub struct Run {
     threads: Option<u32>,
     /// The policy by which an idle node chooses whom to ask for work: its own site first and others beside it (crs), any
     /// node (rs), the master (mw) [default: crs]
-    #[arg(long, value_name = "POLICY", value_parser = ["crs", "rs", "mw"], hide_possible_values = true)]
+    #[arg(long, value_name = "POLICY", value_parser = PossibleValuesParser::new(Policy::VARIANTS), hide_possible_values = true)]
     steal: Option<String>,
     /// Write the events of the run to this file, a JSON object per line
     #[arg(long, value_name = "FILE")]

@@ -2,8 +2,6 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use clap::builder::TypedValueParser;
-
 use super::{Config, SettingSource, form::Form};
 
 macro_rules! args {
@@ -22,7 +20,7 @@ macro_rules! args {
                 help = help($help, $variable, $default),
                 num_args = <$form as Form>::ARGUMENTS,
                 default_missing_value = "true",
-                value_parser = parser::<$form>($expected),
+                value_parser = <$form as Form>::parser($expected),
             )]
             pub $key: Option<$form>,
         )*}
@@ -39,13 +37,48 @@ macro_rules! args {
     };
 }
 
-crate::settings!(args);
+super::settings!(args);
 
 /// The line of `--help`. The table is written for the README, in Markdown.
 fn help(help: &str, variable: &str, default: &str) -> String {
     format!("{help} [default: {variable}, else {default}]").replace('`', "")
 }
 
-fn parser<F: Form>(expected: &'static str) -> impl TypedValueParser<Value = F> {
-    move |text: &str| F::read(text).ok_or_else(|| format!("expected {expected}"))
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+    use crate::config::SETTINGS;
+
+    #[derive(Parser)]
+    struct Cli {
+        #[command(flatten)]
+        satin: Args,
+    }
+
+    #[test]
+    fn every_setting_has_a_flag() {
+        for row in SETTINGS {
+            let flag = format!("--{}", row.key.replace('_', "-"));
+            let words = ["program", &flag, "1"];
+            let words = &words[..if row.takes_value { 3 } else { 2 }];
+            let cli = Cli::try_parse_from(words).unwrap_or_else(|error| panic!("{flag}: {error}"));
+            let config = Config::from(cli.satin);
+            assert_eq!(config.variables(), [(row.variable, "1".into())]);
+        }
+    }
+
+    #[test]
+    fn wrong_values_of_flags_are_refused() {
+        for words in [
+            ["--threads", "many"],
+            ["--grace", "-1"],
+            ["--credential", ""],
+            ["--events", ""],
+        ] {
+            let parsed = Cli::try_parse_from(["program"].into_iter().chain(words));
+            assert!(parsed.is_err(), "{words:?}");
+        }
+    }
 }

@@ -1,7 +1,9 @@
 //! The forms that values of settings have: as text, and in `satin.toml`.
 
-use std::{path::PathBuf, time::Duration};
+use std::{ffi::OsString, path::PathBuf, time::Duration};
 
+#[cfg(feature = "clap")]
+use clap::builder::ValueParser;
 use serde::{Deserialize, de::DeserializeOwned};
 
 /// A type of settings.
@@ -16,7 +18,15 @@ pub trait Form: Sized + Clone + Send + Sync + 'static {
     fn read(text: &str) -> Option<Self>;
 
     /// The text that [`Form::read`] reads as this value.
-    fn write(&self) -> String;
+    fn write(&self) -> OsString;
+
+    /// The parser of a flag of this form; `expected` says what a value may be.
+    #[cfg(feature = "clap")]
+    fn parser(expected: &'static str) -> ValueParser {
+        let parse =
+            move |text: &str| Self::read(text).ok_or_else(|| format!("expected {expected}"));
+        ValueParser::new(parse)
+    }
 
     /// The value that stands in the file, or why it is none.
     ///
@@ -34,8 +44,8 @@ macro_rules! by_itself {
                 text.trim().parse().ok()
             }
 
-            fn write(&self) -> String {
-                self.to_string()
+            fn write(&self) -> OsString {
+                self.to_string().into()
             }
 
             fn from_file(value: $number) -> Result<Self, String> {
@@ -54,8 +64,8 @@ impl Form for String {
         Some(text.into())
     }
 
-    fn write(&self) -> String {
-        self.clone()
+    fn write(&self) -> OsString {
+        self.into()
     }
 
     fn from_file(value: String) -> Result<Self, String> {
@@ -70,8 +80,13 @@ impl Form for PathBuf {
         Some(text.into())
     }
 
-    fn write(&self) -> String {
-        self.to_string_lossy().into_owned()
+    fn write(&self) -> OsString {
+        self.clone().into_os_string()
+    }
+
+    #[cfg(feature = "clap")]
+    fn parser(_: &'static str) -> ValueParser {
+        clap::value_parser!(PathBuf)
     }
 
     fn from_file(value: PathBuf) -> Result<Self, String> {
@@ -87,8 +102,8 @@ impl Form for Duration {
         Duration::try_from_secs_f64(text.trim().parse().ok()?).ok()
     }
 
-    fn write(&self) -> String {
-        self.as_secs_f64().to_string()
+    fn write(&self) -> OsString {
+        self.as_secs_f64().to_string().into()
     }
 
     fn from_file(seconds: f64) -> Result<Self, String> {
@@ -110,8 +125,8 @@ impl Form for bool {
         }
     }
 
-    fn write(&self) -> String {
-        u8::from(*self).to_string()
+    fn write(&self) -> OsString {
+        u8::from(*self).to_string().into()
     }
 
     fn from_file(value: bool) -> Result<Self, String> {

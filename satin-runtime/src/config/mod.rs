@@ -8,6 +8,7 @@ mod table;
 
 use std::{
     collections::BTreeMap,
+    ffi::OsString,
     fmt, fs,
     io::{self, IsTerminal},
     path::{Path, PathBuf},
@@ -21,6 +22,7 @@ use tracing_subscriber::EnvFilter;
 #[cfg(feature = "clap")]
 pub use args::Args;
 pub use form::Form;
+pub(crate) use table::settings;
 
 /// The source of a setting's value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -114,7 +116,7 @@ macro_rules! config {
         }
 
         /// All settings, in the order of the README.
-        pub const SETTINGS: &[Row] = &[$(Row {
+        pub const SETTINGS: &[SettingRow] = &[$(SettingRow {
             key: stringify!($key),
             variable: $variable,
             takes_value: <$form as Form>::ARGUMENTS > 0,
@@ -149,7 +151,7 @@ macro_rules! config {
 
             /// The settings that are set, as variables of the environment: names and values.
             #[must_use]
-            pub fn variables(&self) -> Vec<(&'static str, String)> {
+            pub fn variables(&self) -> Vec<(&'static str, OsString)> {
                 let all = [$((
                     $variable,
                     self.$key.as_ref().map(Form::write),
@@ -171,17 +173,17 @@ macro_rules! config {
                     $($key: read(setting(stringify!($key)), get($variable), $expected)?,)*
                     sources: SettingSources::default(),
                 };
-                Ok(config.given_by(source))
+                config.given_by(source).counted()
             }
         }
     };
 }
 
-crate::settings!(config);
+settings!(config);
 
 /// A row of the table of settings, for those who show it.
 #[derive(Clone, Copy, Debug)]
-pub struct Row {
+pub struct SettingRow {
     /// The key in `satin.toml`; with hyphens, the flag.
     pub key: &'static str,
     /// The variable of the environment.
@@ -344,6 +346,20 @@ impl Config {
         }
     }
 
+    /// These settings, if what is counted in nodes is at least one.
+    fn counted(self) -> Result<Config, ConfigError> {
+        for (key, count) in [("nodes", self.nodes), ("max_crashes", self.max_crashes)] {
+            if count == Some(0) {
+                return Err(ConfigError::Value {
+                    setting: self.sources.setting(key),
+                    value: "0".into(),
+                    expected: "a number of nodes, 1 or more",
+                });
+            }
+        }
+        Ok(self)
+    }
+
     pub(crate) fn resolve(self) -> Result<Resolved, ConfigError> {
         let threads = self
             .threads
@@ -423,12 +439,12 @@ mod tests {
     fn every_setting_has_a_variable_a_key_and_a_flag() {
         let environment = Config::from_variables(|name| (name != FLAGS).then(|| "1".into()));
         let environment = environment.expect("valid");
-        let all: Vec<(&str, String)> = SETTINGS
+        let all: Vec<(&str, OsString)> = SETTINGS
             .iter()
             .map(|row| (row.variable, "1".into()))
             .collect();
         assert_eq!(environment.variables(), all);
-        let in_file = |row: &Row| {
+        let in_file = |row: &SettingRow| {
             let forms = ["1", "\"1\"", "true"].map(|value| format!("{} = {value}\n", row.key));
             let valid = |line: &String| toml::from_str::<Config>(line).is_ok();
             forms.into_iter().find(valid).expect("a form fits")
@@ -494,9 +510,9 @@ mod tests {
             assert_eq!(said(by(source)), format!("{name}{rest}"));
         }
         // `satin node` hands its flags over as variables.
-        let flag = variables(&[("SATIN_MAX_CRASHES", "many"), (FLAGS, "join,max_crashes")]);
+        let flag = variables(&[("SATIN_MAX_CRASHES", "0"), (FLAGS, "join,max_crashes")]);
         let said = flag.expect_err("none").to_string();
-        assert!(said.starts_with("--max-crashes many: expected"), "{said}");
+        assert!(said.starts_with("--max-crashes 0: expected"), "{said}");
         // The one that counts is named, not the one below it.
         let file = Config {
             threads: Some(0),
@@ -561,7 +577,8 @@ mod tests {
         assert!(variables(&[("SATIN_STATS", "perhaps")]).is_err());
         assert!(variables(&[("SATIN_GRACE", "-1")]).is_err());
         assert!(variables(&[("SATIN_GRACE", "20s")]).is_err());
-        assert!(variables(&[("SATIN_MAX_CRASHES", "-1")]).is_err());
+        assert!(variables(&[("SATIN_MAX_CRASHES", "0")]).is_err());
+        assert!(variables(&[("SATIN_NODES", "0")]).is_err());
         assert!(toml::from_str::<Config>("grace = -1").is_err());
         assert!(toml::from_str::<Config>("thraeds = 3").is_err());
         assert!(

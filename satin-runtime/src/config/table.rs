@@ -4,8 +4,6 @@
 /// the environment, name of the flag's value, help, default in words, and what the value may be. From these rows
 /// come [`Config`](crate::config::Config) and all that reads it, `satin::Args` with its `--help`, the methods of
 /// `satin::Builder`, and, held by a test, the table in the README.
-#[doc(hidden)]
-#[macro_export]
 macro_rules! settings {
     ($then:ident) => {
         $then! {
@@ -25,7 +23,7 @@ macro_rules! settings {
             /// interface's where no other node has been reached yet.
             listen: String, "SATIN_LISTEN", "IP:PORT",
                 "Address to listen on; with it and nowhere to join, the node founds a pool",
-                "any port of the address from which this machine reaches the pool", "IP:PORT";
+                "with `--join` any port of the address from which this machine reaches the pool", "IP:PORT";
             /// The address that other nodes are told. Default: the one that the node listens on. Needed behind a translator of
             /// addresses.
             advertise: String, "SATIN_ADVERTISE", "IP:PORT",
@@ -106,3 +104,5 @@ macro_rules! settings {
         }
     };
 }
+
+pub(crate) use settings;

@@ -585,9 +585,9 @@ impl Driver {
             Notice::Dead(who) => {
                 // Once is enough: the others know it too.
                 if self.is_master() {
-                    tracing::warn!(name = %who.name, site = %who.site, "a node died; its jobs are run again");
+                    tracing::warn!(name = %who.name, site = %who.site, "a node died; jobs that it had taken from others come back to them");
                 } else {
-                    tracing::info!(name = %who.name, site = %who.site, "a node died; its jobs are run again");
+                    tracing::info!(name = %who.name, site = %who.site, "a node died; jobs that it had taken from others come back to them");
                 }
                 self.tell_of(&who, events::Event::Dead { site: site(&who) });
                 self.forget(&who);

@@ -180,9 +180,9 @@ impl Pool {
                 at_once: false,
                 held: false,
             };
-            self.enter_away(job, depth, back, fingerprint, |token| {
+            self.enter_away(job, depth, back, fingerprint, |departure| {
                 // Before any thread can recall the job: the outside hears of the claim first.
-                self.tell(|outside| outside.claimed(token, parcel));
+                self.tell(|outside| outside.claimed(departure, parcel));
             });
         });
         if claimed.is_none() {

@@ -418,7 +418,7 @@ impl Worker {
                     || now == SlotState::Returned
                     || now == SlotState::Away && unwanted()
                 {
-                    continue; // also one that the gate has taken on once more, and is not in the books for a moment
+                    continue; // also one that the gate has taken on once more, and is not in the ledger for a moment
                 }
                 if may_help() {
                     self.pool()
@@ -487,7 +487,7 @@ impl Worker {
         Some(Found { slot, back })
     }
 
-    /// Runs a job that was taken, from another worker or off the books, on top of what waits here; or claims it.
+    /// Runs a job that was taken, from another worker or from the ledger, on top of what waits here; or claims it.
     pub(super) fn run_taken(&self, found: Found, head: *const Slot) {
         let Found { slot, back } = found;
         // SAFETY: we have just taken the job, so its slot is ours until we settle it.

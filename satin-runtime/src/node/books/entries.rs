@@ -426,7 +426,7 @@ impl Books {
     }
 
     /// Makes a theft a claim, as the thief has the job already. True if that is news.
-    pub(crate) fn is_claim(&mut self, peer: Peer, token: Token) -> bool {
+    pub(crate) fn make_claim(&mut self, peer: Peer, token: Token) -> bool {
         let Some(away) = self.outstanding.get_mut(&(peer, token)) else {
             return false;
         };

@@ -197,7 +197,7 @@ struct ImaginaryNode {
     notices: Vec<Notice>,
     /// Terms for which it was to run `main` from the start.
     mains: Vec<u32>,
-    /// Number of times that the node was to stop it.
+    /// Number of times that the node had to stop `main`.
     yielded: u32,
     values: HeldValues,
     parts: BTreeMap<ValueName, ValueParts>,
@@ -211,9 +211,9 @@ struct ImaginaryNode {
     /// Addresses dialled without a peer in mind.
     dials: u64,
     clock: Clock,
-    /// Time that its network thread needs for a message,
+    /// Time that its network thread needs for a message.
     handling: Duration,
-    /// and the time at which it has done what came before.
+    /// The time at which its network thread has handled all that came before.
     handled: Duration,
 }
 
@@ -228,7 +228,7 @@ impl ImaginaryNode {
 #[derive(Clone, Debug)]
 struct Main {
     programs: VecDeque<u32>,
-    /// Not before it is told to, if there is none.
+    /// The exit code of `main`; `None`: it ends only when it is told to.
     code: Option<i32>,
     /// All root jobs are done.
     over: bool,

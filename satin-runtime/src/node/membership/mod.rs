@@ -603,8 +603,8 @@ impl Membership {
                     let MembershipState::In(detector, _) = &mut self.state else {
                         return;
                     };
-                    // Told to all at once: the joiner will steal as soon as it is in, and messages
-                    // of strangers are dropped.
+                    // Told at once, to a few which tell the others: the joiner will steal as soon as it is in,
+                    // and messages of strangers are dropped.
                     detector.insert(now, [Arc::new(identity)]);
                     detector.spread(now);
                     welcome

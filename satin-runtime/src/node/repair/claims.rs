@@ -117,7 +117,7 @@ impl Repair {
     pub(crate) fn have(cx: &mut Context<'_>, from: Peer, tokens: &[Token]) {
         for token in tokens {
             // Said again after a broken link: counted once.
-            cx.books.tally.claims += u64::from(cx.books.is_claim(from, *token));
+            cx.books.tally.claims += u64::from(cx.books.make_claim(from, *token));
         }
     }
 

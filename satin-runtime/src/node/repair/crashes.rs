@@ -121,7 +121,7 @@ impl Repair {
 
     /// Writes on the own sheet that the held jobs take down this node, if it dies from now on. True if that is news.
     fn blame_self(&self, cx: &mut Context<'_>) -> bool {
-        // The own life stands there only if it ends: who lives is not counted as a victim.
+        // The own life counts only once it is over: nodes that live are not counted as victims.
         let me = cx.view.me().peer;
         let mut news = false;
         for (id, fingerprint) in &self.held {

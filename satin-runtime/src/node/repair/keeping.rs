@@ -130,7 +130,8 @@ impl Keeping {
     /// Is the legacy on its way?
     pub(crate) fn is_bequeathing(&self) -> bool {
         let mut pending = self.pending.values();
-        // The origins are told only then: nobody may do again what is on its way into safe hands.
+        // Until no part is on its way the origins are not told: they would do again what is on its way
+        // into safe hands.
         pending.any(|pending| pending.purpose == Purpose::Legacy)
     }
 
@@ -253,8 +254,8 @@ impl Keeping {
             };
             let others = self.pending.values();
             let others = others.filter(|pending| pending.purpose == purpose);
-            // The new keeper must be another than those that were asked: two copies on one node
-            // are one.
+            // Two copies on one node are one, so a node that is being asked is not asked twice. A node that
+            // has said already that it keeps the result is not remembered here, and may be chosen again.
             let asked: BTreeSet<Peer> = others.map(|pending| pending.to).collect();
             let next = match purpose {
                 Purpose::Legacy => {

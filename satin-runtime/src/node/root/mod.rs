@@ -94,7 +94,7 @@ pub struct Roots {
     /// Set while this node, as master, leaves its first root job to others; it holds that root job once it
     /// has begun.
     careful: Option<Option<RootName>>,
-    /// The last root job of `main` that was over, whoever was master: its predecessors did not die of it, nor of those before.
+    /// The last root job of `main` that was over, whoever was master: no former master died of it, nor of those before.
     highest_over: Option<u32>,
     /// When the others are asked again, once this node is in.
     ask: Option<Duration>,
@@ -688,7 +688,7 @@ impl Roots {
         if run.name.is_of_main() {
             self.last_over = Some(run);
         }
-        // The root job has ended, so its predecessor did not die of it: the following ones are run
+        // The root job has ended, so the former master did not die of it: the following ones are run
         // as ever.
         if self.careful == Some(Some(run.name)) {
             self.careful = None;

@@ -27,12 +27,12 @@ use crate::job::{
 /// change tells long lists.
 pub(super) const TOLD_MOST: usize = 64;
 
-/// The books of the gate, and the words that workers and the outside leave for each other there.
+/// The ledger of the gate, and the words that workers and the outside leave for each other there.
 #[derive(Default)]
 pub(in crate::worker) struct Ledger {
     pub(super) next: AtomicU64,
-    pub(super) books: Mutex<Absent>,
-    /// How many jobs in the books have come back: workers look at it before they lock.
+    pub(super) absent: Mutex<Absent>,
+    /// How many jobs in the ledger have come back: workers look at it before they lock.
     pub(super) returned: AtomicUsize,
     pub(super) hosted: Mutex<HostedJobs>,
     /// Number of hosted jobs that have not been started.
@@ -52,16 +52,16 @@ pub(in crate::worker) struct Ledger {
     pub(super) told: Mutex<u32>,
     pub(in crate::worker) hungry: AtomicBool,
     pub(in crate::worker) term: AtomicU32,
-    pub(super) home: LocalRoots,
+    pub(super) home: HomeName,
     pub(in crate::worker) orphans: Orphans,
 }
 
 /// The name of this process for root jobs that no other node will ever run again: no other process uses the same.
-pub(super) struct LocalRoots(pub(super) AtomicU64);
+pub(super) struct HomeName(pub(super) AtomicU64);
 
-impl Default for LocalRoots {
-    fn default() -> LocalRoots {
-        LocalRoots(AtomicU64::new(
+impl Default for HomeName {
+    fn default() -> HomeName {
+        HomeName(AtomicU64::new(
             RandomState::new().hash_one(std::process::id()),
         ))
     }
@@ -104,7 +104,7 @@ impl Absent {
         fits: impl Fn(&Slot, Back) -> bool,
     ) -> Option<(u16, SlotRef)> {
         let fits = |(_, slot): &&(u16, SlotRef)| match self.places.get(slot) {
-            // SAFETY: the books are locked, so no thread takes the job, and its owner waits for it.
+            // SAFETY: the ledger are locked, so no thread takes the job, and its owner waits for it.
             Some(AbsentPlace::Returned { back, .. }) => fits(unsafe { &*slot.0 }, *back),
             _ => false,
         };
@@ -112,7 +112,7 @@ impl Absent {
     }
 }
 
-/// The place of a job in the books.
+/// The place of a job in the ledger.
 #[derive(Clone, Copy)]
 pub(super) enum AbsentPlace {
     Away(DepartureId),
@@ -147,33 +147,33 @@ impl Pool {
         if !self.has_returned() {
             return None;
         }
-        self.take_returned(|books| books.first_returned(fits))
+        self.take_returned(|absent| absent.first_returned(fits))
     }
 
     /// Is there one of those for that worker?
     pub(in crate::worker) fn has_returned_for(&self, worker: &Worker) -> bool {
         let fits = |job: &Slot, back| !worker.would_deadlock(job, back);
-        self.has_returned() && lock(&self.ledger.books).first_returned(fits).is_some()
+        self.has_returned() && lock(&self.ledger.absent).first_returned(fits).is_some()
     }
 
     /// Is there a job of this node that is for others?
     pub(super) fn holds_own(&self) -> bool {
-        self.ledger.held.load(Ordering::Relaxed) > 0 && !lock(&self.ledger.books).held.is_empty()
+        self.ledger.held.load(Ordering::Relaxed) > 0 && !lock(&self.ledger.absent).held.is_empty()
     }
 
     pub(super) fn take_held(&self) -> Option<Found> {
-        let mut books = lock(&self.ledger.books);
-        let first = *books.held.first_key_value()?.0;
-        Some(self.strike_held(&mut books, first))
+        let mut absent = lock(&self.ledger.absent);
+        let first = *absent.held.first_key_value()?.0;
+        Some(self.strike_held(&mut absent, first))
     }
 
-    /// Strikes the held job at `place` off the books: from now on the caller has it.
-    pub(super) fn strike_held(&self, books: &mut Absent, place: (u16, SlotRef)) -> Found {
-        books.held.remove(&place);
+    /// Strikes the held job at `place` off the ledger: from now on the caller has it.
+    pub(super) fn strike_held(&self, absent: &mut Absent, place: (u16, SlotRef)) -> Found {
+        absent.held.remove(&place);
         self.ledger.held.fetch_sub(1, Ordering::Relaxed);
         let (_, slot) = place;
-        let Some(AbsentPlace::Held { back, .. }) = books.places.remove(&slot) else {
-            unreachable!("the books contradict themselves");
+        let Some(AbsentPlace::Held { back, .. }) = absent.places.remove(&slot) else {
+            unreachable!("the ledger contradicts itself");
         };
         Found { slot: slot.0, back }
     }
@@ -186,11 +186,11 @@ impl Pool {
         back: Back,
         name: (JobId, Fingerprint),
     ) {
-        let books = lock(&self.ledger.books);
-        if books.called_home > 0 {
-            return self.come_back_under(books, job, depth, back); // nobody else is there any more
+        let absent = lock(&self.ledger.absent);
+        if absent.called_home > 0 {
+            return self.come_back_under(absent, job, depth, back); // nobody else is there any more
         }
-        self.hold_under(books, job, (depth, back), name);
+        self.hold_under(absent, job, (depth, back), name);
     }
 
     /// The job, which the caller has taken, panics with that story.
@@ -205,19 +205,21 @@ impl Pool {
 
     pub(super) fn hold_under(
         &self,
-        mut books: MutexGuard<'_, Absent>,
+        mut absent: MutexGuard<'_, Absent>,
         job: &Slot,
         (depth, back): (u16, Back),
         name: (JobId, Fingerprint),
     ) {
         let owner = Worker::of(job).index;
         let slot = SlotRef(job);
-        books.held.insert((depth, slot), name);
-        books.places.insert(slot, AbsentPlace::Held { depth, back });
+        absent.held.insert((depth, slot), name);
+        absent
+            .places
+            .insert(slot, AbsentPlace::Held { depth, back });
         self.ledger.held.fetch_add(1, Ordering::Relaxed);
         // The last access, as when it comes back. For its owner it is away.
         let awaited = job.enter(SlotState::Away);
-        drop(books);
+        drop(absent);
         if awaited {
             self.sleep.unpark(owner);
         }
@@ -226,19 +228,19 @@ impl Pool {
 
     pub(super) fn come_back_or_hold(
         &self,
-        books: MutexGuard<'_, Absent>,
+        absent: MutexGuard<'_, Absent>,
         job: &Slot,
         (depth, back): (u16, Back),
         fingerprint: Fingerprint,
     ) {
-        if back.held && books.called_home == 0 {
+        if back.held && absent.called_home == 0 {
             // The job has been away, so it stands in the tree; and it can leave, a root job too.
             if let Some((id, _)) = place_of(job.parent.get(), job.index()) {
                 let depth = length_of(&id);
-                return self.hold_under(books, job, (depth, back), (id, fingerprint));
+                return self.hold_under(absent, job, (depth, back), (id, fingerprint));
             }
         }
-        self.come_back_under(books, job, depth, back);
+        self.come_back_under(absent, job, depth, back);
     }
 
     /// Tells the outside which jobs are held, one call after the other, so that the last list told is the newest.
@@ -247,9 +249,9 @@ impl Pool {
             return;
         }
         let _last = lock(&self.ledger.told_held);
-        let books = lock(&self.ledger.books);
-        let mut names: Vec<_> = books.held.values().take(TOLD_MOST).cloned().collect();
-        drop(books);
+        let absent = lock(&self.ledger.absent);
+        let mut names: Vec<_> = absent.held.values().take(TOLD_MOST).cloned().collect();
+        drop(absent);
         let hosted = lock(&self.ledger.hosted);
         let held = hosted
             .held
@@ -284,43 +286,43 @@ impl Pool {
         &self,
         choose: impl FnOnce(&Absent) -> Option<(u16, SlotRef)>,
     ) -> Option<Found> {
-        let mut books = lock(&self.ledger.books);
-        let (depth, slot) = choose(&books)?;
-        books.returned.remove(&(depth, slot));
-        let place = books.places.remove(&slot);
+        let mut absent = lock(&self.ledger.absent);
+        let (depth, slot) = choose(&absent)?;
+        absent.returned.remove(&(depth, slot));
+        let place = absent.places.remove(&slot);
         self.ledger.returned.fetch_sub(1, Ordering::Relaxed);
         let Some(AbsentPlace::Returned { back, .. }) = place else {
-            unreachable!("the books contradict themselves");
+            unreachable!("the ledger contradicts itself");
         };
         Some(Found { slot: slot.0, back })
     }
 
     /// True if that job came back with a mark. The job is done now, and its mark is struck off.
     pub(in crate::worker) fn is_repaired(&self, job: &Slot) -> bool {
-        lock(&self.ledger.books).repairs.remove(&SlotRef(job))
+        lock(&self.ledger.absent).repairs.remove(&SlotRef(job))
     }
 
     /// The job, which the caller has taken, is to be had again.
     pub(in crate::worker) fn come_back(&self, job: &Slot, depth: u16, back: Back) {
-        self.come_back_under(lock(&self.ledger.books), job, depth, back);
+        self.come_back_under(lock(&self.ledger.absent), job, depth, back);
     }
 
     pub(super) fn come_back_under(
         &self,
-        mut books: MutexGuard<'_, Absent>,
+        mut absent: MutexGuard<'_, Absent>,
         job: &Slot,
         depth: u16,
         back: Back,
     ) {
         let owner = Worker::of(job).index;
-        books.returned.insert((depth, SlotRef(job)));
-        books
+        absent.returned.insert((depth, SlotRef(job)));
+        absent
             .places
             .insert(SlotRef(job), AbsentPlace::Returned { depth, back });
         self.ledger.returned.fetch_add(1, Ordering::Relaxed);
         // The last access: once the lock is gone, so may be the job.
         let awaited = job.enter(SlotState::Returned);
-        drop(books);
+        drop(absent);
         if awaited {
             self.sleep.unpark(owner);
         }
@@ -334,7 +336,7 @@ impl Pool {
         }
     }
 
-    /// Enters a job, which the caller has taken, as away. `tell` gets the token of the job before any other thread can
+    /// Enters a job, which the caller has taken, as away. `tell` gets its departure before any other thread can
     /// act on it.
     pub(in crate::worker) fn enter_away(
         &self,
@@ -345,29 +347,30 @@ impl Pool {
         tell: impl FnOnce(DepartureId),
     ) -> DepartureId {
         let owner = Worker::of(job).index;
-        let mut books = lock(&self.ledger.books);
-        let (token, awaited) = self.enter_away_under(&mut books, job, depth, back, fingerprint);
-        tell(token);
-        drop(books);
+        let mut absent = lock(&self.ledger.absent);
+        let (departure, awaited) =
+            self.enter_away_under(&mut absent, job, depth, back, fingerprint);
+        tell(departure);
+        drop(absent);
         if awaited {
             self.sleep.unpark(owner);
         }
-        token
+        departure
     }
 
-    /// The token, and whether the owner waits for the job: it is to be woken once the books are unlocked.
+    /// The departure, and whether the owner waits for the job: it is to be woken once the ledger is unlocked.
     pub(super) fn enter_away_under(
         &self,
-        books: &mut Absent,
+        absent: &mut Absent,
         job: &Slot,
         depth: u16,
         back: Back,
         fingerprint: Fingerprint,
     ) -> (DepartureId, bool) {
-        let token = DepartureId(self.ledger.next.fetch_add(1, Ordering::Relaxed));
+        let departure = DepartureId(self.ledger.next.fetch_add(1, Ordering::Relaxed));
         let slot = SlotRef(job);
-        books.away.insert(
-            token,
+        absent.away.insert(
+            departure,
             AwayJob {
                 slot,
                 depth,
@@ -375,14 +378,14 @@ impl Pool {
                 fingerprint,
             },
         );
-        books.places.insert(slot, AbsentPlace::Away(token));
+        absent.places.insert(slot, AbsentPlace::Away(departure));
         // Under the lock, so that a thread that finds the entry finds the job away. Its owner perhaps waits for it.
-        (token, job.enter(SlotState::Away))
+        (departure, job.enter(SlotState::Away))
     }
 
-    /// Brings the answer to a job that has been taken off the books.
+    /// Brings the answer to a job that has been taken off the ledger.
     pub(super) fn answer(&self, slot: SlotRef, delivered: Delivered) {
-        // SAFETY: the caller has the job, which is on no books: its owner waits until it is answered, or is this very thread.
+        // SAFETY: the caller has the job, which is in no ledger: its owner waits until it is answered, or is this very thread.
         let job = unsafe { &*slot.0 };
         let owner = Worker::of(slot.0).index;
         let delivered = Box::into_raw(Box::new(delivered));
@@ -405,7 +408,7 @@ impl Pool {
         self.answer(slot, delivered);
     }
 
-    /// Owner: takes a job off the books, if it has come back, or is away or held and recalled for this reason. Gives its
+    /// Owner: takes a job off the ledger, if it has come back, or is away or held and recalled for this reason. Gives its
     /// state if it was there: the job and its arguments are the owner's again.
     pub(in crate::worker) fn take_home(
         &self,
@@ -413,25 +416,25 @@ impl Pool {
         recall: Option<Recall>,
     ) -> Option<Back> {
         let slot = SlotRef(slot);
-        let mut books = lock(&self.ledger.books);
-        match (books.places.get(&slot).copied()?, recall) {
+        let mut absent = lock(&self.ledger.absent);
+        match (absent.places.get(&slot).copied()?, recall) {
             (AbsentPlace::Returned { depth, back }, _) => {
-                books.places.remove(&slot);
-                books.returned.remove(&(depth, slot));
+                absent.places.remove(&slot);
+                absent.returned.remove(&(depth, slot));
                 self.ledger.returned.fetch_sub(1, Ordering::Relaxed);
                 Some(back)
             }
             (AbsentPlace::Held { depth, .. }, Some(_)) => {
-                let Found { back, .. } = self.strike_held(&mut books, (depth, slot));
-                drop(books);
+                let Found { back, .. } = self.strike_held(&mut absent, (depth, slot));
+                drop(absent);
                 self.tell_held();
                 Some(back)
             }
-            (AbsentPlace::Away(token), Some(why)) => {
-                books.places.remove(&slot);
-                books.away.remove(&token);
-                drop(books);
-                self.tell(|outside| outside.recalled(token, why));
+            (AbsentPlace::Away(departure), Some(why)) => {
+                absent.places.remove(&slot);
+                absent.away.remove(&departure);
+                drop(absent);
+                self.tell(|outside| outside.recalled(departure, why));
                 Some(Back::default())
             }
             (AbsentPlace::Away(_) | AbsentPlace::Held { .. }, None) => None,

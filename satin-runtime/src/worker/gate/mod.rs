@@ -62,11 +62,11 @@ pub trait Outside: Send + Sync {
     /// A hosted job is done.
     fn done(&self, key: HostedId, answer: Answer);
     /// A job that is away is not waited for any more; an answer would be dropped.
-    fn recalled(&self, token: DepartureId, why: Recall);
+    fn recalled(&self, departure: DepartureId, why: Recall);
     /// A marked job found itself among the orphans (see [`Gate::orphan`]): from now on it is away, waiting for the
     /// orphan's answer, or to be put back.
-    fn claimed(&self, token: DepartureId, parcel: Parcel) {
-        let _ = (token, parcel);
+    fn claimed(&self, departure: DepartureId, parcel: Parcel) {
+        let _ = (departure, parcel);
     }
     /// Tells the jobs that are held for other nodes, or many of them, when they have changed.
     fn held(&self, jobs: Vec<(JobId, Fingerprint)>) {
@@ -172,7 +172,7 @@ impl Gate {
     /// Chooses jobs that may leave, at most `most` of them.
     fn choose(&self, most: u32) -> Leavers {
         let (pool, ledger) = (&*self.pool, &self.pool.ledger);
-        let called_home = lock(&ledger.books).called_home;
+        let called_home = lock(&ledger.absent).called_home;
         // Set before the look: a worker that publishes after it tells.
         ledger.wanted.store(true, Ordering::Relaxed);
         fence(Ordering::SeqCst);
@@ -211,7 +211,7 @@ impl Gate {
         }
     }
 
-    /// Writes the arguments of the jobs where that has not been done, enters all jobs in the books as away, and tells
+    /// Writes the arguments of the jobs where that has not been done, enters all jobs in the ledger as away, and tells
     /// before any other thread can act on them. A job whose arguments cannot be written stays; if all stay, other jobs
     /// are chosen.
     fn send_off(&self, mut leavers: Leavers, tell: impl FnOnce(Haul)) {
@@ -254,9 +254,9 @@ impl Gate {
     fn enter_all(&self, leavers: Leavers, tell: impl FnOnce(Haul)) {
         let Leavers { hosted, own, .. } = leavers;
         let mut jobs = hosted;
-        let mut books = lock(&self.pool.ledger.books);
-        if books.called_home != leavers.called_home {
-            drop(books);
+        let mut absent = lock(&self.pool.ledger.absent);
+        if absent.called_home != leavers.called_home {
+            drop(absent);
             for leaver in own {
                 let depth = length_of(&leaver.id);
                 self.pool.come_back(leaver.job(), depth, leaver.back);
@@ -270,17 +270,17 @@ impl Gate {
             };
             let (job, depth, print) = (leaver.job(), length_of(&leaver.id), parcel.fingerprint);
             let owner = Worker::of(job).index;
-            let (token, is_awaited) =
-                (self.pool).enter_away_under(&mut books, job, depth, leaver.back, print);
+            let (departure, is_awaited) =
+                (self.pool).enter_away_under(&mut absent, job, depth, leaver.back, print);
             if is_awaited {
                 awaited.push(owner);
             }
-            jobs.extend(leaver.parcel.map(|parcel| Taken::Own(token, parcel)));
+            jobs.extend(leaver.parcel.map(|parcel| Taken::Own(departure, parcel)));
         }
         let left = leavers.all.saturating_sub(jobs.len());
         let left = u32::try_from(left).unwrap_or(u32::MAX);
         tell(Haul { jobs, left });
-        drop(books);
+        drop(absent);
         for owner in awaited {
             self.pool.sleep.unpark(owner);
         }
@@ -364,8 +364,8 @@ impl Gate {
                 let back = Back::default();
                 Some(Found { slot, back })
             }
-            TakeFrom::Returned => self.pool.take_returned(|books| {
-                let &(level, slot) = books.returned.first()?;
+            TakeFrom::Returned => self.pool.take_returned(|absent| {
+                let &(level, slot) = absent.returned.first()?;
                 // SAFETY: under the lock no thread takes the job, so its owner waits for it.
                 let here = unsafe { (*slot.0).parent.get() };
                 let fits = level == depth && parent.is_none_or(|parent| parent == here);
@@ -394,9 +394,9 @@ impl Gate {
     }
 
     /// Brings an answer. False if the job is not away any more: it has been answered or recalled.
-    pub fn deliver(&self, token: DepartureId, answer: Answer) -> bool {
-        let mut books = lock(&self.pool.ledger.books);
-        let Some(away) = books.away.remove(&token) else {
+    pub fn deliver(&self, departure: DepartureId, answer: Answer) -> bool {
+        let mut absent = lock(&self.pool.ledger.absent);
+        let Some(away) = absent.away.remove(&departure) else {
             return false;
         };
         let AwayJob {
@@ -405,7 +405,7 @@ impl Gate {
             mut back,
             fingerprint,
         } = away;
-        books.places.remove(&slot);
+        absent.places.remove(&slot);
         // SAFETY: the job was away, and under the lock its owner cannot recall it: the slot waits for us.
         let job = unsafe { &*slot.0 };
         match answer {
@@ -414,13 +414,13 @@ impl Gate {
                 // Elsewhere it would be refused again.
                 back.at_once = true;
                 back.held = false;
-                self.pool.come_back_under(books, job, STAYS, back);
+                self.pool.come_back_under(absent, job, STAYS, back);
             }
             Answer::Aborted => {
-                (self.pool).come_back_or_hold(books, job, (depth, back), fingerprint);
+                (self.pool).come_back_or_hold(absent, job, (depth, back), fingerprint);
             }
             answer => {
-                drop(books);
+                drop(absent);
                 let delivered = Delivered {
                     answer,
                     fingerprint,
@@ -441,9 +441,9 @@ impl Gate {
 
     /// Brings a job back undone: it can be stolen again, by workers and through the gate, until its owner takes it.
     /// False as for [`Gate::deliver`].
-    pub fn put_back(&self, token: DepartureId, back: Back) -> bool {
-        let mut books = lock(&self.pool.ledger.books);
-        let Some(away) = books.away.remove(&token) else {
+    pub fn put_back(&self, departure: DepartureId, back: Back) -> bool {
+        let mut absent = lock(&self.pool.ledger.absent);
+        let Some(away) = absent.away.remove(&departure) else {
             return false;
         };
         let (slot, depth) = (away.slot, away.depth);
@@ -451,10 +451,10 @@ impl Gate {
         let job = unsafe { &*slot.0 };
         let is = (depth, back.after(away.back));
         if back.history.marked {
-            books.repairs.insert(slot);
+            absent.repairs.insert(slot);
         }
         self.pool
-            .come_back_or_hold(books, job, is, away.fingerprint);
+            .come_back_or_hold(absent, job, is, away.fingerprint);
         true
     }
 
@@ -467,12 +467,12 @@ impl Gate {
     pub fn call_home(&self) {
         self.pool.ledger.orphans.forget();
         self.keep_roots(false);
-        lock(&self.pool.ledger.books).called_home += 1;
+        lock(&self.pool.ledger.absent).called_home += 1;
         self.release();
         loop {
-            let token = lock(&self.pool.ledger.books).away.keys().next().copied();
-            let Some(token) = token else { return };
-            self.put_back(token, Back::default());
+            let departure = lock(&self.pool.ledger.absent).away.keys().next().copied();
+            let Some(departure) = departure else { return };
+            self.put_back(departure, Back::default());
         }
     }
 
@@ -570,16 +570,16 @@ impl Gate {
 
     /// The same for one job of this node: it is an orphan somewhere, and will be claimed.
     pub fn release_one(&self, name: &(JobId, Fingerprint)) {
-        let mut books = lock(&self.pool.ledger.books);
-        let place = books.held.iter().find(|(_, is)| *is == name);
+        let mut absent = lock(&self.pool.ledger.absent);
+        let place = absent.held.iter().find(|(_, is)| *is == name);
         let Some(place) = place.map(|(place, _)| *place) else {
             return;
         };
-        let Found { slot, mut back } = self.pool.strike_held(&mut books, place);
+        let Found { slot, mut back } = self.pool.strike_held(&mut absent, place);
         back.held = false;
         // SAFETY: the job was held, and under the lock its owner cannot recall it: the slot waits for us.
         let job = unsafe { &*slot };
-        self.pool.come_back_under(books, job, place.0, back);
+        self.pool.come_back_under(absent, job, place.0, back);
         self.pool.tell_held();
     }
 
@@ -738,7 +738,7 @@ impl Pool {
             Some((TakeFrom::Deque(victim), depth))
         });
         let returned = self.has_returned().then(|| {
-            let depth = lock(&self.ledger.books).returned.first()?.0;
+            let depth = lock(&self.ledger.absent).returned.first()?.0;
             Some((TakeFrom::Returned, depth))
         });
         let all = deques.chain(returned.flatten());
