@@ -256,7 +256,10 @@ fn recursion_without_an_end_is_a_clear_panic_soon() {
             .build()
             .expect("a pool");
         let message = large.run(|| panic_of(|| endless(0)));
-        assert!(message.contains("check that the recursion ends"), "{message}");
+        assert!(
+            message.contains("check that the recursion ends"),
+            "{message}"
+        );
         assert_eq!(large.run(|| fib(10)), 55, "the pool still works");
     }
 }

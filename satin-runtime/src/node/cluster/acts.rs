@@ -279,7 +279,7 @@ impl Cluster {
         })
     }
 
-    /// Lets a node die without a word. Others lose their links to it when no message came for [`Wire::idle_timeout`].
+    /// Lets a node die without a word. Others lose their links to it when no message came for [`Wire::idle_timeout`](super::Wire::idle_timeout).
     pub fn crash(&mut self, node: u32) {
         self.slot_mut(node).alive = false;
         let others: Vec<(u32, u64)> = (self.slot(node).links.iter())
@@ -337,7 +337,7 @@ impl Cluster {
         self.wire.set_path(a, b, path);
     }
 
-    /// Cuts two sites off from each other: messages wait, connections end after [`Wire::idle_timeout`].
+    /// Cuts two sites off from each other: messages wait, connections end after [`Wire::idle_timeout`](super::Wire::idle_timeout).
     pub fn partition(&mut self, a: &str, b: &str) {
         let (a, b) = (self.site(a), self.site(b));
         self.wire.cut(a, b);
