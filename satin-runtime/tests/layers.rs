@@ -1,4 +1,5 @@
-//! No layer of this crate knows of one above it: the arrows that ARCHITECTURE.md draws are all there are.
+//! What the source of this crate promises about itself: the arrows that ARCHITECTURE.md draws are all there are, the protocol is
+//! pure, and the glossary's types exist.
 
 use std::{collections::BTreeSet, fs, path::Path};
 
@@ -21,14 +22,59 @@ const LAYERS: [(&str, &[&str]); 6] = [
 #[test]
 fn no_layer_knows_of_one_above_it() {
     for (layer, may_use) in LAYERS {
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
-        let files = sources(&folder.join(layer));
-        assert!(!files.is_empty(), "{layer} is not there");
-        for (path, text) in files {
-            let strangers: Vec<String> = (used(&text).into_iter())
+        for (path, text) in files_of(layer) {
+            let Some(code) = without_tests(&path, &text) else {
+                continue;
+            };
+            let strangers: Vec<String> = (used(code).into_iter())
                 .filter(|part| !may_use.contains(&part.as_str()))
                 .collect();
             assert!(strangers.is_empty(), "{path} uses {strangers:?}");
+        }
+    }
+}
+
+/// "No socket, no clock, no thread, no randomness of its own", and nothing whose order differs from run to run. In the tests of
+/// the protocol neither.
+#[test]
+fn the_protocol_keeps_its_promise() {
+    let forbidden = [
+        "std::time::Instant",
+        "Instant::now",
+        "SystemTime",
+        "std::thread",
+        "thread::spawn",
+        "HashMap",
+        "HashSet",
+        "std::env",
+        "UdpSocket",
+        "TcpStream",
+        "tokio",
+        "rand::rng(",
+        "thread_rng",
+        "OsRng",
+    ];
+    for (path, text) in files_of("node") {
+        for word in forbidden {
+            assert!(!text.contains(word), "{word} in {path}");
+        }
+    }
+}
+
+/// Who asks whom for work, and what becomes of a job then, are told apart; both keep the books, which know neither.
+#[test]
+fn stealing_and_repair_know_nothing_of_each_other() {
+    for (room, others) in [
+        ("node/steal", &["repair::", "Repair", "cx.table"][..]),
+        ("node/repair", &["steal::", "Steal", "Thief", "Victim"]),
+        ("node/books", &["repair::", "steal::"]),
+    ] {
+        for (path, text) in files_of(room) {
+            let is_test = path.ends_with("tests.rs") || path.ends_with("stories.rs");
+            for line in code_lines(&text).filter(|_| !is_test) {
+                let stranger = others.iter().find(|other| line.contains(**other));
+                assert_eq!(stranger, None, "{path}: {line}");
+            }
         }
     }
 }
@@ -42,11 +88,7 @@ fn use_trees_are_read() {
 
 /// The parts of the crate that a file mentions: the names behind `crate::`, in `use` trees too.
 fn used(text: &str) -> BTreeSet<String> {
-    let code: String = text
-        .lines()
-        .filter(|line| !line.trim_start().starts_with("//"))
-        .flat_map(|line| [line, "\n"])
-        .collect();
+    let code: String = code_lines(text).flat_map(|line| [line, "\n"]).collect();
     let mut parts = BTreeSet::new();
     for behind in code.split("crate::").skip(1) {
         match behind.strip_prefix('{') {
@@ -89,21 +131,38 @@ fn first_name(text: &str) -> Option<String> {
     (!name.is_empty()).then_some(name)
 }
 
-/// The files below a folder, without tests: their paths and texts.
-fn sources(folder: &Path) -> Vec<(String, String)> {
+/// The lines of a text that are no comments.
+fn code_lines(text: &str) -> impl Iterator<Item = &str> {
+    let lines = text.lines();
+    lines.filter(|line| !line.trim_start().starts_with("//"))
+}
+
+/// The text without the tests at its end; `None` if the file has nothing else.
+fn without_tests<'t>(path: &str, text: &'t str) -> Option<&'t str> {
+    let is_test =
+        path.contains("/tests/") || path.ends_with("tests.rs") || path.ends_with("stories.rs");
+    let tests = text.find("#[cfg(test)]\nmod tests {");
+    (!is_test).then(|| &text[..tests.unwrap_or(text.len())])
+}
+
+/// The files of a part of the source: their paths below `src`, and their texts.
+fn files_of(part: &str) -> Vec<(String, String)> {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let mut folders = vec![source.join(part)];
     let mut files = Vec::new();
-    for entry in fs::read_dir(folder).expect("the source is here") {
-        let path = entry.expect("a folder can be read").path();
-        let name = path.file_name().unwrap_or_default().to_string_lossy();
-        if path.is_dir() && name != "tests" {
-            files.extend(sources(&path));
-        } else if name.ends_with(".rs") && name != "tests.rs" && name != "stories.rs" {
-            let text = fs::read_to_string(&path).expect("source is text");
-            let tests = text.find("#[cfg(test)]\nmod tests {");
-            let text = text[..tests.unwrap_or(text.len())].to_owned();
-            files.push((path.display().to_string(), text));
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).expect("the source is here") {
+            let path = entry.expect("a folder can be read").path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                let text = fs::read_to_string(&path).expect("source is text");
+                let path = path.strip_prefix(&source).expect("below the source");
+                files.push((path.display().to_string(), text));
+            }
         }
     }
+    assert!(!files.is_empty(), "{part} is not there");
     files
 }
 

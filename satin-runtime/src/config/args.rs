@@ -49,7 +49,7 @@ mod tests {
     use clap::Parser;
 
     use super::*;
-    use crate::config::SETTINGS;
+    use crate::config::{SETTINGS, flags};
 
     #[derive(Parser)]
     struct Cli {
@@ -59,10 +59,9 @@ mod tests {
 
     #[test]
     fn every_setting_has_a_flag() {
-        for row in SETTINGS {
-            let flag = format!("--{}", row.key.replace('_', "-"));
+        for (row, (flag, takes_value)) in SETTINGS.iter().zip(flags()) {
             let words = ["program", &flag, "1"];
-            let words = &words[..if row.takes_value { 3 } else { 2 }];
+            let words = &words[..if takes_value { 3 } else { 2 }];
             let cli = Cli::try_parse_from(words).unwrap_or_else(|error| panic!("{flag}: {error}"));
             let config = Config::from(cli.satin);
             assert_eq!(config.variables(), [(row.variable, "1".into())]);

@@ -4,13 +4,13 @@ use std::{ffi::OsString, path::PathBuf, time::Duration};
 
 #[cfg(feature = "clap")]
 use clap::builder::ValueParser;
-use serde::{Deserialize, de::DeserializeOwned};
+use serde::{
+    Deserialize, Deserializer,
+    de::{DeserializeOwned, Error as _},
+};
 
-/// A type of settings.
-pub trait Form: Sized + Clone + Send + Sync + 'static {
-    /// The value as it stands in `satin.toml`.
-    type InFile: DeserializeOwned;
-
+/// A type of settings. In `satin.toml` a value stands as serde reads it, unless its form says otherwise.
+pub trait Form: DeserializeOwned + Clone + Send + Sync + 'static {
     /// Arguments of a flag of this form.
     const ARGUMENTS: usize = 1;
 
@@ -28,28 +28,24 @@ pub trait Form: Sized + Clone + Send + Sync + 'static {
         ValueParser::new(parse)
     }
 
-    /// The value that stands in the file, or why it is none.
+    /// Reads the value that stands in `satin.toml`.
     ///
     /// # Errors
-    /// If the value is out of range.
-    fn from_file(value: Self::InFile) -> Result<Self, String>;
+    /// If there is another kind of value, or the value is out of range.
+    fn in_file<'de, D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        Self::deserialize(from)
+    }
 }
 
 macro_rules! by_itself {
     ($($number:ty),*) => {$(
         impl Form for $number {
-            type InFile = $number;
-
             fn read(text: &str) -> Option<Self> {
                 text.trim().parse().ok()
             }
 
             fn write(&self) -> OsString {
                 self.to_string().into()
-            }
-
-            fn from_file(value: $number) -> Result<Self, String> {
-                Ok(value)
             }
         }
     )*};
@@ -58,8 +54,6 @@ macro_rules! by_itself {
 by_itself!(usize, u32);
 
 impl Form for String {
-    type InFile = String;
-
     fn read(text: &str) -> Option<Self> {
         Some(text.into())
     }
@@ -67,15 +61,9 @@ impl Form for String {
     fn write(&self) -> OsString {
         self.into()
     }
-
-    fn from_file(value: String) -> Result<Self, String> {
-        Ok(value)
-    }
 }
 
 impl Form for PathBuf {
-    type InFile = PathBuf;
-
     fn read(text: &str) -> Option<Self> {
         Some(text.into())
     }
@@ -88,16 +76,10 @@ impl Form for PathBuf {
     fn parser(_: &'static str) -> ValueParser {
         clap::value_parser!(PathBuf)
     }
-
-    fn from_file(value: PathBuf) -> Result<Self, String> {
-        Ok(value)
-    }
 }
 
 /// A number of seconds, with or without a fraction.
 impl Form for Duration {
-    type InFile = f64;
-
     fn read(text: &str) -> Option<Self> {
         Duration::try_from_secs_f64(text.trim().parse().ok()?).ok()
     }
@@ -106,15 +88,13 @@ impl Form for Duration {
         self.as_secs_f64().to_string().into()
     }
 
-    fn from_file(seconds: f64) -> Result<Self, String> {
-        Duration::try_from_secs_f64(seconds).map_err(|error| error.to_string())
+    fn in_file<'de, D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        Duration::try_from_secs_f64(f64::deserialize(from)?).map_err(D::Error::custom)
     }
 }
 
 /// A switch. Its flag has no argument.
 impl Form for bool {
-    type InFile = bool;
-
     const ARGUMENTS: usize = 0;
 
     fn read(text: &str) -> Option<Self> {
@@ -128,19 +108,9 @@ impl Form for bool {
     fn write(&self) -> OsString {
         u8::from(*self).to_string().into()
     }
-
-    fn from_file(value: bool) -> Result<Self, String> {
-        Ok(value)
-    }
 }
 
 /// Reads a setting that stands in `satin.toml`.
-pub(super) fn in_file<'de, D, F>(from: D) -> Result<Option<F>, D::Error>
-where
-    D: serde::Deserializer<'de>,
-    F: Form,
-{
-    let value = F::InFile::deserialize(from)?;
-    let value = F::from_file(value).map_err(serde::de::Error::custom)?;
-    Ok(Some(value))
+pub(super) fn in_file<'de, D: Deserializer<'de>, F: Form>(from: D) -> Result<Option<F>, D::Error> {
+    F::in_file(from).map(Some)
 }

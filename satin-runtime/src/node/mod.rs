@@ -41,9 +41,6 @@ pub mod shared;
 pub mod steal;
 pub mod view;
 
-#[cfg(test)]
-mod tests;
-
 pub use config::{Policy, ProtocolConfig, RepairMode, Rule};
 pub use identity::{Identity, NodeId, Peer};
 use message::Cargo;

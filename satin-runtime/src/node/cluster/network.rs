@@ -208,28 +208,16 @@ impl Cluster {
         }
         let (to, from) = (other, node);
         let message = Box::new(message);
+        let arrival = |message| Happening::Arrive {
+            to,
+            from,
+            sender,
+            epoch,
+            message,
+        };
         if let Some(later) = again {
-            let message = message.clone();
-            self.schedule(
-                arrives + later,
-                Happening::Arrive {
-                    to,
-                    from,
-                    sender,
-                    epoch,
-                    message,
-                },
-            );
+            self.schedule(arrives + later, arrival(message.clone()));
         }
-        self.schedule(
-            arrives,
-            Happening::Arrive {
-                to,
-                from,
-                sender,
-                epoch,
-                message,
-            },
-        );
+        self.schedule(arrives, arrival(message));
     }
 }

@@ -3,7 +3,7 @@
 use super::{
     super::{
         Action, Context, DepartureId, HostedId, Peer, Rule, Token, Wanted,
-        books::{HERE, Hosted, Job, JobSource, OutstandingKind},
+        books::{HERE, Job, JobSource, OutstandingKind},
     },
     Repair, ReturnReason,
 };
@@ -140,8 +140,11 @@ impl Repair {
             return false;
         };
         // The bounds of a root job that was over went with it: a part of it is not used for another run.
-        let is_past = |hosted: &Hosted| self.over.is_past(hosted.term, &hosted.id);
-        if cx.books.look(key).is_some_and(is_past) {
+        if cx
+            .books
+            .look(key)
+            .is_some_and(|hosted| self.is_past(hosted))
+        {
             return false;
         }
         // The origin enters the theft as a claim, which it may withdraw if it has nothing else to

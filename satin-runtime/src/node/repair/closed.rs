@@ -65,6 +65,11 @@ impl FinishedRoots {
 }
 
 impl Repair {
+    /// True if the root job of which that hosted job is a part has been over since it came.
+    pub(super) fn is_past(&self, hosted: &Hosted) -> bool {
+        self.over.is_past(hosted.term, &hosted.id)
+    }
+
     /// A job that had come back is done here.
     pub(crate) fn repaired(&mut self, cx: &mut Context<'_>, id: &JobId) {
         self.close_below(cx, id, false);

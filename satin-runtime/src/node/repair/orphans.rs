@@ -117,7 +117,7 @@ impl Repair {
         };
         // A root job that was over took the bounds of its parts along: a part that was under way
         // then is not used again, not in a later term either.
-        let is_past = self.over.is_past(hosted.term, &hosted.id);
+        let is_past = self.is_past(hosted);
         let is_awaited = !hosted.waiters.is_empty();
         // The process of the root job has been gone for a minute: no claim will ever come.
         if !is_awaited && (is_past || cx.homes.is_gone(cx.view, hosted.root)) {
