@@ -17,8 +17,8 @@ use common::{
 use satin::{
     Satin,
     job::{
-        Answer, Back, Deadly, DepartureId, Fingerprint, History, HostedId, JobId, OrphanNews,
-        Parcel, Recall,
+        Answer, Back, Deadly, DepartureId, Fingerprint, History, HostedId, JobId, JobName,
+        OrphanNews, Parcel, Recall,
     },
     spawn, spawnable, sync,
     worker::Gate,
@@ -114,14 +114,17 @@ fn bereaved(
 }
 
 fn is_here(gate: &Gate, parcel: &Parcel) {
-    gate.orphan(OrphanNews::Here(parcel.id.clone(), parcel.fingerprint));
+    gate.orphan(OrphanNews::Here(parcel.name()));
 }
 
 /// These children of a family are orphans.
 fn are_here(gate: &Gate, family: &Parcel, numbers: &[u32], ran: usize) {
     for number in numbers {
         let print = fingerprint("unit", &(number, ran)).within(family.root);
-        gate.orphan(OrphanNews::Here(family.id.child(*number), print));
+        gate.orphan(OrphanNews::Here(JobName::new(
+            family.id.child(*number),
+            print,
+        )));
     }
 }
 
@@ -159,7 +162,10 @@ fn that_a_job_that_came_back_is_done_is_told() {
         let mut id = None;
         let result = bereaved(&pool, 5, |gate, flags, token, parcel| {
             // Its other children are run as if nothing had happened.
-            gate.orphan(OrphanNews::Here(parcel.id.child(9), Fingerprint(1)));
+            gate.orphan(OrphanNews::Here(JobName::new(
+                parcel.id.child(9),
+                Fingerprint(1),
+            )));
             assert!(gate.put_back(token, back));
             raise(flags.go);
             await_flag(flags.ready);
@@ -213,9 +219,12 @@ fn children_of_a_marked_job_are_claimed() {
         let result = bereaved(&pool, 10, |gate, flags, token, parcel| {
             are_here(gate, &parcel, &[2, 5, 8], flags.ran);
             // This one has another fingerprint: a miss.
-            gate.orphan(OrphanNews::Here(parcel.id.child(7), Fingerprint(1)));
+            gate.orphan(OrphanNews::Here(JobName::new(
+                parcel.id.child(7),
+                Fingerprint(1),
+            )));
             let gone = fingerprint("unit", &(8u32, flags.ran)).within(parcel.root);
-            gate.orphan(OrphanNews::Gone(parcel.id.child(8), gone));
+            gate.orphan(OrphanNews::Gone(JobName::new(parcel.id.child(8), gone)));
             assert!(gate.put_back(token, LOST));
             raise(flags.go);
             let [two, five] = [claimed(&told), claimed(&told)];
@@ -244,7 +253,10 @@ fn spawned_again(pool: &Satin, settled: bool) -> Vec<(DepartureId, Parcel)> {
         // Elsewhere in the tree.
         let mut cousin = parcel.id.clone();
         let index = cousin.pop().expect("a family is below its root");
-        gate.orphan(OrphanNews::Here(cousin.child(index + 1), Fingerprint(1)));
+        gate.orphan(OrphanNews::Here(JobName::new(
+            cousin.child(index + 1),
+            Fingerprint(1),
+        )));
         assert!(gate.put_back(token, LOST));
         raise(flags.go);
         await_flag(flags.ready);
@@ -321,7 +333,7 @@ fn marks_go_down_to_the_orphans_and_no_further() {
         |gate, token, parcel| {
             let orphan = parcel.id.child(1).child(0);
             let print = fingerprint("tree", &(1u32, ready, on, ran)).within(parcel.root);
-            gate.orphan(OrphanNews::Here(orphan.clone(), print));
+            gate.orphan(OrphanNews::Here(JobName::new(orphan.clone(), print)));
             gate.orphan(OrphanNews::Settled(true));
             assert!(gate.put_back(token, LOST));
             raise(go);
@@ -384,7 +396,7 @@ fn what_is_called_inherits_the_mark() {
                 // On the fifth level, below four calls.
                 let called = (0..4).fold(parcel.id, |id, _| id.child(1));
                 let print = fingerprint("unit", &(6u32, ran)).within(parcel.root);
-                gate.orphan(OrphanNews::Here(called.child(0), print));
+                gate.orphan(OrphanNews::Here(JobName::new(called.child(0), print)));
                 gate.orphan(OrphanNews::Settled(settled));
                 assert!(gate.put_back(token, LOST));
                 raise(go);
@@ -428,7 +440,7 @@ fn a_marked_job_looks_up_again_after_what_is_not_marked() {
             |gate, token, parcel| {
                 // The one before is called, so it was never away.
                 let print = fingerprint("unit", &(2000u32, ran)).within(parcel.root);
-                gate.orphan(OrphanNews::Here(parcel.id.child(2), print));
+                gate.orphan(OrphanNews::Here(JobName::new(parcel.id.child(2), print)));
                 gate.orphan(OrphanNews::Settled(true));
                 assert!(gate.put_back(token, LOST));
                 raise(go);
@@ -630,13 +642,13 @@ fn a_held_job_is_for_others_until_it_is_released() {
         let pool = pool(workers);
         let told = listen(&pool);
         let result = bereaved(&pool, 5, |gate, flags, token, parcel| {
-            let name = (parcel.id.clone(), parcel.fingerprint);
+            let name = parcel.name();
             assert!(gate.put_back(token, FOR_OTHERS));
             assert_eq!(held(&told, 1), std::slice::from_ref(&name));
             // Its owner waits for it, as if it were away.
             raise(flags.go);
             let (token, again) = own(take(gate, 3)).remove(0);
-            assert_eq!((again.id, again.fingerprint), name);
+            assert_eq!(again.name(), name);
             assert_eq!(held(&told, 0), []);
             // Nobody was there for it after all.
             assert!(gate.put_back(token, Back::default()));
@@ -659,8 +671,8 @@ fn one_held_job_is_released_to_be_claimed() {
             assert!(gate.put_back(token, FOR_OTHERS));
             raise(flags.go);
             is_here(gate, &parcel);
-            gate.release_one(&(parcel.id.clone(), Fingerprint(1)));
-            gate.release_one(&(parcel.id.clone(), parcel.fingerprint));
+            gate.release_one(&JobName::new(parcel.id.clone(), Fingerprint(1)));
+            gate.release_one(&parcel.name());
             let (claim, _) = claimed(&told);
             assert!(gate.deliver(claim, answer(1000)));
         });
@@ -677,7 +689,10 @@ fn a_child_that_took_down_nodes_is_held_by_its_name() {
         let result = bereaved(&pool, 10, |gate, flags, token, parcel| {
             let deadly = |number: u32, print: Fingerprint| {
                 let is = Deadly::Held(2);
-                gate.orphan(OrphanNews::Deadly(parcel.id.child(number), print, is));
+                gate.orphan(OrphanNews::Deadly(
+                    JobName::new(parcel.id.child(number), print),
+                    is,
+                ));
             };
             let print = fingerprint("unit", &(7u32, flags.ran)).within(parcel.root);
             deadly(7, print);
@@ -685,7 +700,7 @@ fn a_child_that_took_down_nodes_is_held_by_its_name() {
             deadly(3, Fingerprint(1));
             assert!(gate.put_back(token, LOST));
             raise(flags.go);
-            assert_eq!(held(&told, 1), [(parcel.id.child(7), print)]);
+            assert_eq!(held(&told, 1), [JobName::new(parcel.id.child(7), print)]);
             await_flag(flags.ready);
             let (token, child) = own(take(gate, 4)).remove(0);
             assert_eq!((child.id, child.history.crashes), (parcel.id.child(7), 2));
@@ -708,7 +723,10 @@ fn a_child_that_took_down_too_many_panics_and_does_not_run() {
             |gate, token, parcel| {
                 let print = fingerprint("unit", &(0u32, ran)).within(parcel.root);
                 let story = Deadly::GivenUp("it is given up".into());
-                gate.orphan(OrphanNews::Deadly(parcel.id.child(0), print, story));
+                gate.orphan(OrphanNews::Deadly(
+                    JobName::new(parcel.id.child(0), print),
+                    story,
+                ));
                 assert!(gate.put_back(token, LOST));
                 raise(go);
                 raise(on);

@@ -22,7 +22,9 @@ use common::{
 };
 use satin::{
     Satin,
-    job::{Answer, Back, History, JobId, OrphanNews, Recall, RootTag, Saved, record::Aborted},
+    job::{
+        Answer, Back, History, JobId, JobName, OrphanNews, Recall, RootTag, Saved, record::Aborted,
+    },
     spawnable,
     worker::{Gate, as_main},
 };
@@ -118,10 +120,10 @@ fn main_sees_a_result_once_it_is_kept() {
                 slow_on_two(ran)
             });
             let (tag, saved) = result(&told);
+            let print = fingerprint("slow", &([1u32, 2].to_vec(), ran));
             let expected = Saved {
-                id: root(1),
-                fingerprint: fingerprint("slow", &([1u32, 2].to_vec(), ran)),
-                root: fingerprint("slow", &([1u32, 2].to_vec(), ran)),
+                name: JobName::new(root(1), print),
+                root: print,
                 answer: answer_of_slow(4, &[1, 2, 3]),
             };
             assert_eq!(saved, expected);
@@ -169,9 +171,9 @@ fn a_main_that_is_stopped_unwinds() {
         let abandoned = [tokens[0], tokens[2]].map(|token| (token, Recall::Abandoned));
         assert_eq!(lost, abandoned);
         let root_print = fingerprint("family", &(3u32, ready, on, ran));
+        let print = fingerprint("unit", &(1u32, ran)).within(root_print);
         let expected = Saved {
-            id: root(0).child(1),
-            fingerprint: fingerprint("unit", &(1u32, ran)).within(root_print),
+            name: JobName::new(root(0).child(1), print),
             root: root_print,
             answer: answer(11),
         };
@@ -230,10 +232,10 @@ fn main_stops_wherever_it_is() {
         let since = Instant::now();
         wait_for("a while", || since.elapsed() > Duration::from_millis(60));
         raise(until);
+        let print = fingerprint("hold", &(begun, until));
         let expected = Saved {
-            id: root(0),
-            fingerprint: fingerprint("hold", &(begun, until)),
-            root: fingerprint("hold", &(begun, until)),
+            name: JobName::new(root(0), print),
+            root: print,
             answer: answer(1),
         };
         assert_eq!(yielded(&told), [expected]);
@@ -258,7 +260,7 @@ fn a_main_that_begins_again_claims_what_is_left() {
         assert_eq!(raised(ran), 2 + 4);
         gate.stop_main();
         gate.begin_main(1);
-        let here = |id: JobId, print| gate.orphan(OrphanNews::Here(id, print));
+        let here = |id: JobId, print| gate.orphan(OrphanNews::Here(JobName::new(id, print)));
         here(root(0), fingerprint("slow", &([1u32, 2].to_vec(), ran)));
         here(root(1), fingerprint("unit", &(7u32, ran)));
         let third = fingerprint("family", &(4u32, ready, on, ran));
@@ -308,7 +310,7 @@ fn a_claim_of_main_is_recalled_when_it_is_stopped() {
     let [ran] = flags();
     gate.begin_main(1);
     let print = fingerprint("unit", &(7u32, ran));
-    gate.orphan(OrphanNews::Here(root(0), print));
+    gate.orphan(OrphanNews::Here(JobName::new(root(0), print)));
     std::thread::scope(|scope| {
         let main = main_on(scope, &pool, || is_aborted(|| unit(7, ran)));
         let (claim, _) = claimed(&told);

@@ -18,7 +18,7 @@ use common::{
     wait_for,
 };
 use satin::{
-    job::{Answer, Back, DepartureId, Fingerprint, HostedId, JobId, Recall, Saved},
+    job::{Answer, Back, DepartureId, Fingerprint, HostedId, JobId, JobName, Recall, Saved},
     spawn, spawnable, sync,
     worker::Gate,
 };
@@ -37,7 +37,7 @@ fn saved(told: &mpsc::Receiver<Told>) -> Vec<Saved> {
         _ => None,
     });
     assert_eq!(saved.0, KEY);
-    saved.1.sort_by(|a, b| a.id.cmp(&b.id));
+    saved.1.sort_by(|a, b| a.name.cmp(&b.name));
     saved.1
 }
 
@@ -50,8 +50,7 @@ fn recalled(told: &mpsc::Receiver<Told>) -> (DepartureId, Recall) {
 
 fn unit_of(parent: &JobId, number: u32, ran: usize, answer: Answer) -> Saved {
     Saved {
-        id: parent.child(number),
-        fingerprint: fingerprint("unit", &(number, ran)),
+        name: JobName::new(parent.child(number), fingerprint("unit", &(number, ran))),
         root: Fingerprint(0),
         answer,
     }

@@ -19,8 +19,8 @@ use std::{
 use satin::{
     Satin,
     job::{
-        Answer, Back, DepartureId, Fingerprint, History, HostedId, JobId, OrphanNews, Parcel,
-        Recall, Saved, Taken, by_number,
+        Answer, Back, DepartureId, Fingerprint, History, HostedId, JobId, JobName, OrphanNews,
+        Parcel, Recall, Saved, Taken, by_number,
     },
     worker::Outside,
 };
@@ -241,9 +241,6 @@ impl Outside for Ear {
     }
 }
 
-/// What an orphan is known by.
-type Name = (JobId, Fingerprint);
-
 /// A job that the other pool does, or has done, and the first one does again.
 #[derive(Default)]
 struct Orphan {
@@ -260,9 +257,9 @@ struct Thief<'t> {
     rng: Rng,
     report: Report,
     hosted: HashSet<DepartureId>,
-    orphans: HashMap<Name, Orphan>,
+    orphans: HashMap<JobName, Orphan>,
     /// Those that the other pool runs, and the poll at which it gives them up.
-    running: HashMap<DepartureId, (Name, u64)>,
+    running: HashMap<DepartureId, (JobName, u64)>,
     /// Kept jobs, and the poll at which they are put back.
     kept: Vec<(DepartureId, u64)>,
     recalled: HashSet<DepartureId>,
@@ -384,7 +381,7 @@ impl<'t> Thief<'t> {
 
     fn claimed(&mut self, token: DepartureId, parcel: &Parcel) {
         assert!(parcel.history.marked, "only marked jobs claim");
-        let name = (parcel.id.clone(), parcel.fingerprint);
+        let name = parcel.name();
         let Some(orphan) = self.orphans.get_mut(&name) else {
             return self.withdraw(token); // it has just been given up
         };
@@ -397,7 +394,7 @@ impl<'t> Thief<'t> {
         }
     }
 
-    fn orphan_done(&mut self, name: Name, answer: Answer) {
+    fn orphan_done(&mut self, name: JobName, answer: Answer) {
         if matches!(answer, Answer::Refused(_)) {
             return self.orphan_gone(&name);
         }
@@ -410,12 +407,11 @@ impl<'t> Thief<'t> {
     }
 
     /// A run of it has ended without a result; perhaps it is not the only one.
-    fn orphan_gone(&mut self, name: &Name) {
+    fn orphan_gone(&mut self, name: &JobName) {
         let mut others = self.running.values();
         let orphan = &self.orphans[name];
         if orphan.answer.is_none() && others.all(|(other, _)| other != name) {
-            let (id, fingerprint) = name.clone();
-            self.a.gate().orphan(OrphanNews::Gone(id, fingerprint));
+            self.a.gate().orphan(OrphanNews::Gone(name.clone()));
             let orphan = self.orphans.remove(name);
             for claim in orphan.map_or(vec![], |orphan| orphan.claims) {
                 self.withdraw(claim);
@@ -427,19 +423,14 @@ impl<'t> Thief<'t> {
     fn saved(&mut self, token: DepartureId, saved: Vec<Saved>) {
         assert!(self.hosted.remove(&token), "done twice");
         let (name, _) = self.running.remove(&token).expect("it is an orphan");
-        for Saved {
-            id,
-            fingerprint,
-            answer,
-            ..
-        } in saved
-        {
+        for saved in saved {
             self.report.saved += 1;
-            assert!(name.0.is_ancestor_of(&id) && id != name.0);
-            let here = OrphanNews::Here(id.clone(), fingerprint);
+            let id = &saved.name.id;
+            assert!(name.id.is_ancestor_of(id) && *id != name.id);
+            let here = OrphanNews::Here(saved.name.clone());
             self.a.gate().orphan(here);
-            let orphan = self.orphans.entry((id, fingerprint)).or_default();
-            orphan.answer = Some(answer);
+            let orphan = self.orphans.entry(saved.name).or_default();
+            orphan.answer = Some(saved.answer);
         }
         self.orphan_gone(&name);
     }
@@ -467,10 +458,8 @@ impl<'t> Thief<'t> {
 
     /// The other pool runs the job, and so does the first.
     fn orphan(&mut self, token: DepartureId, parcel: Parcel, poll: u64) {
-        let name = (parcel.id.clone(), parcel.fingerprint);
-        self.a
-            .gate()
-            .orphan(OrphanNews::Here(name.0.clone(), name.1));
+        let name = parcel.name();
+        self.a.gate().orphan(OrphanNews::Here(name.clone()));
         // Sometimes those who do it again do not know yet that there is nothing else.
         let settled = self.rng.below(2) == 0;
         self.a.gate().orphan(OrphanNews::Settled(settled));

@@ -13,8 +13,8 @@ use std::{
 use satin::{
     Satin,
     job::{
-        Answer, DepartureId, Fingerprint, History, HostedId, JobId, Offer, Parcel, Recall, RootRun,
-        RootTag, Saved, Taken, VTable, number_of, registered,
+        Answer, DepartureId, Fingerprint, History, HostedId, JobId, JobName, Offer, Parcel, Recall,
+        RootRun, RootTag, Saved, Taken, VTable, number_of, registered,
     },
     spawn, spawnable, sync,
     worker::{Gate, Haul, Outside},
@@ -88,7 +88,7 @@ pub enum Told {
     Done(HostedId, Answer),
     Recalled(DepartureId, Recall),
     Claimed(DepartureId, Parcel),
-    Held(Vec<(JobId, Fingerprint)>),
+    Held(Vec<JobName>),
     Repaired(JobId),
     Saved(HostedId, Vec<Saved>),
     Result(RootTag, Saved),
@@ -122,7 +122,7 @@ impl Outside for Ear {
     fn claimed(&self, token: DepartureId, parcel: Parcel) {
         self.tell(Told::Claimed(token, parcel));
     }
-    fn held(&self, jobs: Vec<(JobId, Fingerprint)>) {
+    fn held(&self, jobs: Vec<JobName>) {
         self.tell(Told::Held(jobs));
     }
     fn repaired(&self, job: JobId) {
@@ -172,7 +172,7 @@ pub fn done(told: &mpsc::Receiver<Told>) -> (HostedId, Answer) {
 }
 
 /// The next time that so many jobs are held.
-pub fn held(told: &mpsc::Receiver<Told>, jobs: usize) -> Vec<(JobId, Fingerprint)> {
+pub fn held(told: &mpsc::Receiver<Told>, jobs: usize) -> Vec<JobName> {
     hear(told, |told| match told {
         Told::Held(held) if held.len() == jobs => Some(held.clone()),
         _ => None,

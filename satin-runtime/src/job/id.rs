@@ -241,6 +241,24 @@ impl Fingerprint {
     }
 }
 
+/// The name of a job: its place in the execution tree, and what it computes there. A result is used again only under the
+/// name that it was computed for.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
+pub struct JobName {
+    /// The job's place in the execution tree.
+    pub id: JobId,
+    /// The fingerprint of what it computes.
+    pub fingerprint: Fingerprint,
+}
+
+impl JobName {
+    /// The name of the job of that id which computes that.
+    #[must_use]
+    pub fn new(id: JobId, fingerprint: Fingerprint) -> JobName {
+        JobName { id, fingerprint }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -327,6 +345,21 @@ mod tests {
             let child = parent.child(index);
             prop_assert!(parent < child && parent.is_ancestor_of(&child));
             prop_assert_eq!(child.path().last(), Some(index));
+        }
+    }
+
+    /// Names travel, and stand in the orphan table in the order of ids.
+    #[test]
+    fn a_name_is_written_and_sorted_as_its_two_parts_are() {
+        let names = [([0, 1], 2), ([0, 1], 3), ([0, 2], 1)].map(|(path, bits)| {
+            let id: JobId = path.into_iter().collect();
+            (id, Fingerprint(bits))
+        });
+        let of = |(id, fingerprint): &(JobId, Fingerprint)| JobName::new(id.clone(), *fingerprint);
+        assert!(names.is_sorted() && names.each_ref().map(of).is_sorted());
+        for parts in &names {
+            let written = postcard::to_stdvec(parts).expect("written");
+            assert_eq!(postcard::to_stdvec(&of(parts)), Ok(written));
         }
     }
 

@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Deadly, Fingerprint, JobId, OrphanNews, RootName};
+use super::{Deadly, Fingerprint, JobId, JobName, OrphanNews, RootName};
 
 /// The orphan table, as far as the workers of a node must know it.
 #[derive(Clone, Default, Debug)]
@@ -34,10 +34,10 @@ impl OrphanIndex {
     /// The node has told its workers this.
     pub fn learn(&mut self, news: OrphanNews) {
         match news {
-            OrphanNews::Here(id, fingerprint) => {
+            OrphanNews::Here(JobName { id, fingerprint }) => {
                 self.known.entry(id).or_default().insert(fingerprint);
             }
-            OrphanNews::Gone(id, fingerprint) => {
+            OrphanNews::Gone(JobName { id, fingerprint }) => {
                 if let Some(there) = self.known.get_mut(&id) {
                     there.remove(&fingerprint);
                     if there.is_empty() {
@@ -47,7 +47,7 @@ impl OrphanIndex {
             }
             OrphanNews::Settled(settled) => self.unsettled = !settled,
             OrphanNews::Careful(careful) => self.careful = careful,
-            OrphanNews::Deadly(id, fingerprint, is) => {
+            OrphanNews::Deadly(JobName { id, fingerprint }, is) => {
                 let there = self.deadly.entry(id.clone()).or_default();
                 match is {
                     Deadly::Not => there.remove(&fingerprint),
@@ -137,10 +137,14 @@ mod tests {
         path.iter().fold(JobId::ROOT, |id, place| id.child(*place))
     }
 
+    fn name(path: &[u32]) -> JobName {
+        JobName::new(id(path), PRINT)
+    }
+
     fn settled(orphans: &[&[u32]]) -> OrphanIndex {
         let mut index = OrphanIndex::default();
         for path in orphans {
-            index.learn(OrphanNews::Here(id(path), PRINT));
+            index.learn(OrphanNews::Here(name(path)));
         }
         index
     }
@@ -170,16 +174,17 @@ mod tests {
         let mut index = settled(&[&[0, 1]]);
         assert!(index.is_known(&id(&[0, 1]), PRINT));
         assert!(!index.is_known(&id(&[0, 1]), Fingerprint(8)));
-        index.learn(OrphanNews::Gone(id(&[0, 1]), Fingerprint(8)));
+        let other = JobName::new(id(&[0, 1]), Fingerprint(8));
+        index.learn(OrphanNews::Gone(other));
         assert!(!index.is_void());
-        index.learn(OrphanNews::Gone(id(&[0, 1]), PRINT));
+        index.learn(OrphanNews::Gone(name(&[0, 1])));
         assert!(index.is_void());
     }
 
     #[test]
     fn a_job_above_a_deadly_one_keeps_its_mark() {
         let mut index = OrphanIndex::default();
-        let deadly = OrphanNews::Deadly(id(&[0, 1, 2]), PRINT, Deadly::Held(2));
+        let deadly = OrphanNews::Deadly(name(&[0, 1, 2]), Deadly::Held(2));
         index.learn(deadly);
         assert_eq!(index.kin(&id(&[0, 1])), Kin::Perhaps);
         assert!(index.is_suspect(&id(&[0, 1, 2])) && !index.is_suspect(&id(&[0, 1])));
@@ -195,7 +200,7 @@ mod tests {
         let mut index = OrphanIndex::default();
         let given_up = Deadly::GivenUp("it took down three".into());
         for (place, is) in [(1, Deadly::Held(2)), (2, given_up.clone())] {
-            index.learn(OrphanNews::Deadly(id(&[0, place]), PRINT, is));
+            index.learn(OrphanNews::Deadly(name(&[0, place]), is));
         }
         assert_eq!(index.deadly(&id(&[0, 1]), PRINT, 2), Deadly::Not);
         assert_eq!(index.deadly(&id(&[0, 2]), PRINT, 2), given_up);

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Fingerprint, JobId};
+use super::{Fingerprint, JobId, JobName};
 
 /// Facts about earlier runs of a job.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
@@ -38,6 +38,12 @@ pub struct Parcel {
 }
 
 impl Parcel {
+    /// The name of the job.
+    #[must_use]
+    pub fn name(&self) -> JobName {
+        JobName::new(self.id.clone(), self.fingerprint)
+    }
+
     /// The run of a root job that it belongs to.
     #[must_use]
     pub fn root_run(&self) -> RootRun {
@@ -131,6 +137,12 @@ impl RootName {
     #[must_use]
     pub fn is_of_main(self) -> bool {
         self.number < RootName::OTHERS
+    }
+
+    /// The name of the root job as a job.
+    #[must_use]
+    pub fn job_name(self) -> JobName {
+        JobName::new(JobId::ROOT.child(self.number), self.fingerprint)
     }
 
     /// True if that root job is over when this one is. Root jobs of a `main` run one after another: so all

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Answer, Fingerprint, History, JobId, RootName};
+use super::{Answer, Fingerprint, History, JobName, RootName};
 
 /// How a job that was away comes back undone.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -45,9 +45,7 @@ pub enum Recall {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Saved {
     /// The job whose result is saved.
-    pub id: JobId,
-    /// The fingerprint of that job.
-    pub fingerprint: Fingerprint,
+    pub name: JobName,
     /// The fingerprint of its root job, as in [`Parcel::root`](super::Parcel::root).
     pub root: Fingerprint,
     /// A result or a panic.
@@ -59,7 +57,7 @@ impl Saved {
     #[must_use]
     pub fn root_name(&self) -> RootName {
         RootName {
-            number: self.id.root_number(),
+            number: self.name.id.root_number(),
             fingerprint: self.root,
         }
     }
@@ -80,11 +78,11 @@ pub enum Deadly {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum OrphanNews {
     /// A node has, or computes, the result of that job: a marked job is claimed there instead of being run.
-    Here(JobId, Fingerprint),
+    Here(JobName),
     /// No node has the result any more.
-    Gone(JobId, Fingerprint),
+    Gone(JobName),
     /// The decision on a marked job of that name.
-    Deadly(JobId, Fingerprint, Deadly),
+    Deadly(JobName, Deadly),
     /// True if the master before this one died. Perhaps the root job of `main` that was under way killed it: then that
     /// job is for other nodes, so that this master lives to count.
     Careful(bool),

@@ -15,7 +15,7 @@ use super::limits;
 use crate::{
     data::{self, Manners},
     job::{
-        Answer, Back, BoundName, Fingerprint, JobId, Offer, OrphanNews, Parcel, Recall, RootName,
+        Answer, Back, BoundName, JobId, JobName, Offer, OrphanNews, Parcel, Recall, RootName,
         RootRun, RootTag, Saved, ValueName,
     },
     node::{DepartureId, Event, HostedId, Lattices, Taken},
@@ -92,7 +92,7 @@ impl Outside for BridgeNews {
         self.tell(Event::Claimed(departure, parcel));
     }
 
-    fn held(&self, jobs: Vec<(JobId, Fingerprint)>) {
+    fn held(&self, jobs: Vec<JobName>) {
         self.tell(Event::Held(jobs));
     }
 
@@ -228,8 +228,7 @@ impl Bridge {
         self.gate.after_offers(Gate::release);
     }
 
-    pub(super) fn release_one(&self, id: JobId, fingerprint: Fingerprint) {
-        let name = (id, fingerprint);
+    pub(super) fn release_one(&self, name: JobName) {
         self.gate.after_offers(move |gate| gate.release_one(&name));
     }
 

@@ -314,7 +314,7 @@ impl Driver {
             }
             Action::Hold(key, parcel) => self.bridge.hold(key, parcel),
             Action::Release => self.bridge.release(),
-            Action::ReleaseOne(id, fingerprint) => self.bridge.release_one(id, fingerprint),
+            Action::ReleaseOne(name) => self.bridge.release_one(name),
             Action::Abort(key) => self.bridge.abort(key),
             Action::Deliver(departure, answer) => self.bridge.deliver(departure, answer),
             Action::PutBack(departure, back) => self.bridge.put_back(departure, back),

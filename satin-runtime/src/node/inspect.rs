@@ -4,7 +4,7 @@
 pub use super::books::OutstandingKind;
 use super::books::{HERE, Hosted, HostedState};
 use super::{HostedId, Node, Peer, Tally, Token};
-use crate::job::{Fingerprint, JobId};
+use crate::job::{JobId, JobName};
 
 /// A job that is away.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -33,12 +33,10 @@ pub enum InspectedStage {
 /// A hosted job.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct InspectedHosted {
-    /// The job's name between the node and the workers.
+    /// The job's id between the node and the workers.
     pub key: HostedId,
-    /// The job's place in the tree.
-    pub id: JobId,
-    /// The fingerprint of what it computes.
-    pub fingerprint: Fingerprint,
+    /// The name of the job.
+    pub name: JobName,
     /// The other nodes that wait for its answer, and the token of each.
     pub waiters: Vec<(Peer, Token)>,
     /// The stage that the job has reached.
@@ -54,10 +52,8 @@ pub struct InspectedHosted {
 pub struct InspectedEntry {
     /// The owner of the sheet.
     pub owner: Peer,
-    /// The job's place in the tree.
-    pub id: JobId,
-    /// The fingerprint of what it computes, see [`Fingerprint`].
-    pub fingerprint: u64,
+    /// The name of the job.
+    pub name: JobName,
     /// Is its result there?
     pub finished: bool,
 }
@@ -97,8 +93,11 @@ impl Inspection {
     pub fn under_way(&self) -> usize {
         let hosted = self.hosted.iter();
         let hosted =
-            hosted.filter(|hosted| !(hosted.waiters.is_empty() && hosted.id.is_root_job()));
-        let entries = self.entries.iter().filter(|entry| !entry.id.is_root_job());
+            hosted.filter(|hosted| !(hosted.waiters.is_empty() && hosted.name.id.is_root_job()));
+        let entries = self
+            .entries
+            .iter()
+            .filter(|entry| !entry.name.id.is_root_job());
         let books = self.outstanding.len() + hosted.count() + entries.count();
         books + self.unsaid + self.undone + self.fetches + self.waiting + self.bounds + self.sharing
     }
@@ -109,8 +108,7 @@ impl InspectedHosted {
         let waiters = hosted.waiters.keys().copied();
         InspectedHosted {
             key,
-            id: hosted.id.clone(),
-            fingerprint: hosted.fingerprint,
+            name: hosted.name.clone(),
             waiters: waiters.filter(|(peer, _)| *peer != HERE).collect(),
             stage: match hosted.state {
                 HostedState::Coming => InspectedStage::Coming,
@@ -159,10 +157,9 @@ impl Node {
         inspection.closed.clear();
         inspection.closed.extend(self.table.all_closed().cloned());
         let entries = self.table.orphans();
-        let entries = entries.map(|(id, fingerprint, owner, finished)| InspectedEntry {
+        let entries = entries.map(|(name, owner, finished)| InspectedEntry {
             owner,
-            id: id.clone(),
-            fingerprint: fingerprint.0,
+            name,
             finished,
         });
         inspection.entries.extend(entries);

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use strum::{Display, EnumCount, EnumDiscriminants, VariantArray};
 
 use super::identity::{Identity, NodeId, Peer};
-use crate::job::{Answer, Fingerprint, JobId, Offer, Parcel, RootName, RootRun, Saved, ValueName};
+use crate::job::{Answer, JobId, JobName, Offer, Parcel, RootName, RootRun, Saved, ValueName};
 
 /// The name of a theft. Given by the victim, new for each: a job that is taken again gets another.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
@@ -92,7 +92,7 @@ pub enum Message {
         /// The node that keeps the results.
         heir: Option<Peer>,
         /// The results that are kept.
-        below: Vec<(JobId, Fingerprint)>,
+        below: Vec<JobName>,
     },
     /// "I have a worker for these stolen jobs, which have taken down nodes before." Answered by [`Message::Go`]: from then on
     /// the death of the sender counts.
@@ -308,10 +308,8 @@ pub enum Relayed {
 pub struct Wanted {
     /// The token by which the claimant knows it.
     pub token: Token,
-    /// The id of the job whose result is claimed.
-    pub id: JobId,
-    /// The fingerprint of what it is to have computed.
-    pub fingerprint: Fingerprint,
+    /// The job whose result is claimed.
+    pub name: JobName,
 }
 
 /// A part of one node's orphan table, from one version to another.
@@ -332,23 +330,21 @@ pub struct Page {
 pub enum SheetChange {
     /// The owner has that orphan, or what it left.
     Orphan {
-        /// The job's id.
-        id: JobId,
-        /// The fingerprint of what it computes.
-        fingerprint: Fingerprint,
+        /// The job's name.
+        name: JobName,
         /// Is its result there?
         finished: bool,
     },
     /// The owner does not have that orphan any more.
-    Withdrawn(JobId, Fingerprint),
+    Withdrawn(JobName),
     /// The owner has announced everything that it hosts of that life.
     Flushed(Peer),
     /// A repair of its own is over: nobody wants anything at or below that job any more.
     Closed(JobId),
     /// A job has taken down that life; or, if it is the owner's own life, would have if the owner died now.
-    Deadly(JobId, Fingerprint, Peer),
+    Deadly(JobName, Peer),
     /// The owner says it of no node any more.
-    Harmless(JobId, Fingerprint),
+    Harmless(JobName),
 }
 
 /// How a value is to be had.

@@ -19,8 +19,8 @@ use std::{
 use rand::{SeedableRng, rngs::SmallRng};
 
 use crate::job::{
-    Answer, Back, Fingerprint, JobId, Offer, OrphanNews, Parcel, Recall, RootName, RootRun,
-    RootTag, Saved, ValueName,
+    Answer, Back, JobId, JobName, Offer, OrphanNews, Parcel, Recall, RootName, RootRun, RootTag,
+    Saved, ValueName,
 };
 
 pub(crate) mod books;
@@ -131,7 +131,7 @@ pub enum Event {
     Saved(HostedId, Vec<Saved>),
     /// The jobs that are held here now, or many of them: only other nodes may run them before [`Action::Release`]. Told
     /// whenever they change.
-    Held(Vec<(JobId, Fingerprint)>),
+    Held(Vec<JobName>),
     /// A job that had come back with a mark has been run here and is done.
     Repaired(JobId),
 
@@ -202,7 +202,7 @@ pub enum Action {
     /// Let the workers here run the jobs that are held.
     Release,
     /// The same for one job of this node: it is an orphan somewhere, and will be claimed.
-    ReleaseOne(JobId, Fingerprint),
+    ReleaseOne(JobName),
     /// Abort a hosted job, started or not; answered by `Done`, which may say something else than `Aborted`.
     Abort(HostedId),
     /// Bring an answer to a job of ours.
@@ -987,12 +987,12 @@ impl Parts<'_> {
         if !cx.config.obeys(Rule::Replicate) || cx.table.is_blank() {
             return;
         }
-        for (id, fingerprint) in cx.books.root_results() {
-            let owners = cx.table.owners(&id, fingerprint);
+        for name in cx.books.root_results() {
+            let owners = cx.table.owners(&name);
             // A result with one owner dies with it. The only owner sees to a second one, so that
             // not all nodes do.
             if owners.len() == 1
-                && let Some(saved) = repair::Repair::kept(cx, &id, fingerprint)
+                && let Some(saved) = repair::Repair::kept(cx, &name)
             {
                 self.keeping.again(cx, saved, &owners);
             }
@@ -1010,8 +1010,7 @@ impl Parts<'_> {
     }
 
     fn root_begins(&mut self, cx: &mut Context<'_>, root: RootName) {
-        let id = JobId::ROOT.child(root.number);
-        let is_kept = cx.table.owner(&id, root.fingerprint, cx.view).is_some();
+        let is_kept = cx.table.owner(&root.job_name(), cx.view).is_some();
         // A root job whose result is kept is claimed, not run: it takes nobody down.
         if root.is_of_main() && !is_kept {
             self.root.begins(root);

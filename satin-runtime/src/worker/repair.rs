@@ -13,7 +13,7 @@ use super::{
     thread::Worker,
 };
 use crate::job::{
-    Back, Deadly, Fingerprint, History, JobId, Kin, OrphanIndex, OrphanNews, RootRun,
+    Back, Deadly, History, JobId, JobName, Kin, OrphanIndex, OrphanNews, RootRun,
     codec::Effort,
     orphans::{may_claim, would_deadlock},
     record::{Frame, STAYS, Slot, flag},
@@ -60,19 +60,17 @@ impl Orphans {
         self.read().index.is_suspect(id)
     }
 
-    fn deadly(&self, id: &JobId, fingerprint: Fingerprint, crashes: u32) -> Deadly {
-        self.read().index.deadly(id, fingerprint, crashes)
+    fn deadly(&self, name: &JobName, crashes: u32) -> Deadly {
+        self.read()
+            .index
+            .deadly(&name.id, name.fingerprint, crashes)
     }
 
     /// If that job is known, does what must be done before it can become unknown.
-    fn if_known<R>(
-        &self,
-        id: &JobId,
-        fingerprint: Fingerprint,
-        act: impl FnOnce() -> R,
-    ) -> Option<R> {
+    fn if_known<R>(&self, name: &JobName, act: impl FnOnce() -> R) -> Option<R> {
         let known = self.read();
-        known.index.is_known(id, fingerprint).then(act)
+        let is_known = known.index.is_known(&name.id, name.fingerprint);
+        is_known.then(act)
     }
 
     fn read(&self) -> RwLockReadGuard<'_, KnownOrphans> {
@@ -144,12 +142,12 @@ impl Pool {
         let Ok(parcel) = pack(job, id.clone(), root, history, Effort::ANY) else {
             return false; // nobody else can run it
         };
-        let (name, fingerprint) = (parcel.id, parcel.fingerprint);
-        let crashes = match orphans.deadly(id, fingerprint, history.crashes) {
+        let name = JobName::new(parcel.id, parcel.fingerprint);
+        let crashes = match orphans.deadly(&name, history.crashes) {
             Deadly::Not => return false,
             Deadly::Held(nodes) => nodes,
             Deadly::GivenUp(story) => {
-                self.give_up(job, story, fingerprint);
+                self.give_up(job, story, name.fingerprint);
                 return true;
             }
         };
@@ -158,7 +156,7 @@ impl Pool {
             at_once: false,
             held: true,
         };
-        self.hold(job, length_of(id), back, (name, fingerprint));
+        self.hold(job, length_of(id), back, name);
         true
     }
 
@@ -173,20 +171,20 @@ impl Pool {
                 return false;
             }
         };
-        let (id, fingerprint) = (parcel.id.clone(), parcel.fingerprint);
-        let claimed = self.ledger.orphans.if_known(&id, fingerprint, || {
+        let name = parcel.name();
+        let claimed = self.ledger.orphans.if_known(&name, || {
             let back = Back {
                 history,
                 at_once: false,
                 held: false,
             };
-            self.enter_away(job, depth, back, fingerprint, |departure| {
+            self.enter_away(job, depth, back, name.fingerprint, |departure| {
                 // Before any thread can recall the job: the outside hears of the claim first.
                 self.tell(|outside| outside.claimed(departure, parcel));
             });
         });
         if claimed.is_none() {
-            tracing::info!(job = %id, "the orphan of this id has other arguments");
+            tracing::info!(job = %name.id, "the orphan of this id has other arguments");
         }
         claimed.is_some()
     }

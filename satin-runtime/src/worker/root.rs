@@ -24,7 +24,7 @@ use super::{
     thread::{Bottom, Worker, raise_abort},
 };
 use crate::job::{
-    Answer, JobId, RootName, RootRun, RootTag, Saved,
+    Answer, JobId, JobName, RootName, RootRun, RootTag, Saved,
     function::{self, Args, Call, Function, Prepared},
     kinds::Kinds,
     record::{Aborted, Cx, Frame, Payload, Slot, flag},
@@ -419,8 +419,7 @@ unsafe fn run_root<F: Function>(task: *const (), worker: &Worker, head: *const S
         (Ok(out), Some(fingerprint)) if is_wanted() => {
             let packed = function::answer_of::<F>(out, &held);
             packed.ok().map(|packed| Saved {
-                id,
-                fingerprint,
+                name: JobName::new(id, fingerprint),
                 root: fingerprint,
                 answer: Answer::Result {
                     bytes: packed.bytes,

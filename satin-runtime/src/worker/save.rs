@@ -11,7 +11,7 @@ use super::{
     thread::Worker,
 };
 use crate::job::{
-    Answer, Fingerprint, Saved,
+    Answer, Fingerprint, JobName, Saved,
     record::{Frame, Slot, flag},
 };
 
@@ -72,8 +72,7 @@ fn save(job: &Slot, fingerprint: Fingerprint, answer: Answer) {
     let parent = job.parent.get();
     if let (Some((id, _)), Some(root)) = (place_of(parent, job.index()), root_of(parent)) {
         root.save(Saved {
-            id,
-            fingerprint,
+            name: JobName::new(id, fingerprint),
             root: root.run.name.fingerprint,
             answer,
         });

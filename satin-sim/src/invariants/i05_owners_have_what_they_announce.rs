@@ -25,13 +25,15 @@ impl Invariant for OwnersHave {
     fn check_step(&mut self, seen: &Seen<'_>) -> Result<(), String> {
         let me = seen.cluster.peer(seen.node);
         for entry in seen.books.entries.iter().filter(|entry| entry.owner == me) {
-            let here = seen.books.hosted.iter().any(|hosted| {
-                hosted.orphan && hosted.id == entry.id && hosted.fingerprint.0 == entry.fingerprint
-            });
+            let here = seen
+                .books
+                .hosted
+                .iter()
+                .any(|hosted| hosted.orphan && hosted.name == entry.name);
             if !here {
                 return Err(format!(
                     "node {} announces {}, and has it not",
-                    seen.node, entry.id
+                    seen.node, entry.name.id
                 ));
             }
         }
@@ -55,28 +57,28 @@ pub(crate) fn strange_belief(cluster: &Cluster, books: &[(u32, Inspection)]) -> 
             let me = cluster.peer(*node);
             books.entries.iter().filter(move |entry| entry.owner == me)
         })
-        .map(|entry| (entry.owner, &entry.id, entry.fingerprint))
+        .map(|entry| (entry.owner, &entry.name))
         .collect();
     let strange = books.iter().find_map(|(node, books)| {
         let mut entries = books.entries.iter();
-        let strange =
-            entries.find(|entry| !own.contains(&(entry.owner, &entry.id, entry.fingerprint)));
-        strange.map(|InspectedEntry { id, owner, .. }| {
-            format!("node {node} still believes that {owner:?} has {id}")
+        let strange = entries.find(|entry| !own.contains(&(entry.owner, &entry.name)));
+        strange.map(|InspectedEntry { name, owner, .. }| {
+            format!("node {node} still believes that {owner:?} has {}", name.id)
         })
     });
     strange.or_else(|| {
         books.iter().find_map(|(node, books)| {
             let here = books.entries.iter();
-            let here: BTreeSet<_> = here
-                .map(|entry| (entry.owner, &entry.id, entry.fingerprint))
-                .collect();
+            let here: BTreeSet<_> = here.map(|entry| (entry.owner, &entry.name)).collect();
             let view = cluster.node(*node).view();
             let mut missed = own
                 .difference(&here)
-                .filter(|(owner, ..)| view.is_alive(*owner));
-            let (owner, id, _) = missed.next()?;
-            Some(format!("node {node} has not heard that {owner:?} has {id}"))
+                .filter(|(owner, _)| view.is_alive(*owner));
+            let (owner, name) = missed.next()?;
+            Some(format!(
+                "node {node} has not heard that {owner:?} has {}",
+                name.id
+            ))
         })
     })
 }

@@ -24,7 +24,7 @@ impl Invariant for NothingStays {
             if left > 0 {
                 let (away, hosted) = (&books.outstanding, &books.hosted);
                 let entries: Vec<String> = (books.entries.iter())
-                    .map(|entry| format!("{} of {:?}", entry.id, entry.owner))
+                    .map(|entry| format!("{} of {:?}", entry.name.id, entry.owner))
                     .collect();
                 return Err(format!(
                     "node {node} has something left: outstanding {away:?}, hosted {hosted:?}, in the orphan table {entries:?}, {} peers to be told something, {} jobs that came back, {} fetches, {} wait for values, {} root jobs with bounds, {} with shared values",

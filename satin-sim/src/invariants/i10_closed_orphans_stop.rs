@@ -43,11 +43,12 @@ impl Invariant for ClosedStop {
         let heard = self.heard.entry(seen.node).or_default();
         let news = seen.books.closed.iter().filter(|id| !heard.contains(id));
         for closed in news {
-            let mut below = own()
-                .filter(|hosted| closed.is_ancestor_of(&hosted.id) && had.contains(&hosted.key));
+            let mut below = own().filter(|hosted| {
+                closed.is_ancestor_of(&hosted.name.id) && had.contains(&hosted.key)
+            });
             let is_done = |hosted: &InspectedHosted| hosted.stage == InspectedStage::Done;
-            if let Some(left) = below.find(|left| !(left.id.is_root_job() && is_done(left))) {
-                let (node, id) = (seen.node, &left.id);
+            if let Some(left) = below.find(|left| !(left.name.id.is_root_job() && is_done(left))) {
+                let (node, id) = (seen.node, &left.name.id);
                 return Err(format!(
                     "node {node} hears that {closed} is closed, and has the orphan {id} on"
                 ));

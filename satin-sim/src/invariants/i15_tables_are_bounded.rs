@@ -23,7 +23,7 @@ impl Invariant for Bounded {
         let me = seen.cluster.peer(seen.node);
         let own = seen.books.entries.iter().filter(|entry| entry.owner == me);
         let own: BTreeSet<&JobId> = (own.filter(|entry| entry.finished))
-            .map(|entry| &entry.id)
+            .map(|entry| &entry.name.id)
             .collect();
         // In the order of ids a job stands right before all that is below it.
         let mut pairs = own.iter().zip(own.iter().skip(1));

@@ -10,7 +10,7 @@ use super::{
     super::{DepartureId, HostedId, NodeId, Peer, Token},
     Books,
 };
-use crate::job::{Answer, Fingerprint, History, JobId, Parcel, RootName, RootRun, Saved};
+use crate::job::{Answer, Fingerprint, History, JobId, JobName, Parcel, RootName, RootRun, Saved};
 
 /// The place that a job that is away came from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -24,16 +24,14 @@ pub(crate) enum JobSource {
 /// A job without its arguments: its name, and the history of earlier runs.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Job {
-    pub(crate) id: JobId,
-    pub(crate) fingerprint: Fingerprint,
+    pub(crate) name: JobName,
     pub(crate) history: History,
 }
 
 impl Job {
     pub(crate) fn of(parcel: &Parcel) -> Job {
         Job {
-            id: parcel.id.clone(),
-            fingerprint: parcel.fingerprint,
+            name: parcel.name(),
             history: parcel.history,
         }
     }
@@ -96,8 +94,7 @@ pub(crate) struct Waiter {
 /// A hosted job.
 #[derive(Clone, Debug)]
 pub(crate) struct Hosted {
-    pub(crate) id: JobId,
-    pub(crate) fingerprint: Fingerprint,
+    pub(crate) name: JobName,
     /// The root job that it belongs to.
     pub(crate) root: RootName,
     /// The term of the run of that root job of which it is a part.
@@ -140,8 +137,7 @@ impl Hosted {
     /// Returns an answer under the job's name, as others keep it.
     pub(crate) fn saved(&self, answer: Answer) -> Saved {
         Saved {
-            id: self.id.clone(),
-            fingerprint: self.fingerprint,
+            name: self.name.clone(),
             root: self.root.fingerprint,
             answer,
         }
@@ -201,11 +197,12 @@ impl Books {
         if !self.had_crashes {
             return 0;
         }
-        let above = |hosted: &&Hosted| hosted.crashes > 0 && hosted.id.is_ancestor_of(id);
+        let above = |hosted: &&Hosted| hosted.crashes > 0 && hosted.name.id.is_ancestor_of(id);
         let above = self.hosted.values().filter(above);
         // The job itself counts through the table. One that has not started cannot have
         // spawned this one.
-        let above = above.filter(|hosted| hosted.id != *id && hosted.state == HostedState::Started);
+        let above =
+            above.filter(|hosted| hosted.name.id != *id && hosted.state == HostedState::Started);
         above.map(|hosted| hosted.crashes).max().unwrap_or(0)
     }
 
@@ -275,12 +272,7 @@ impl Books {
         if self.keys.contains_key(&(origin, token)) {
             return None;
         }
-        let key = self.enter(
-            parcel.id.clone(),
-            parcel.fingerprint,
-            parcel.root_run(),
-            HostedState::Coming,
-        );
+        let key = self.enter(parcel.name(), parcel.root_run(), HostedState::Coming);
         self.wait(key, (origin, token), came, true);
         if let Some(hosted) = self.hosted.get_mut(&key) {
             hosted.crashes = parcel.history.crashes;
@@ -289,18 +281,11 @@ impl Books {
         Some(key)
     }
 
-    fn enter(
-        &mut self,
-        id: JobId,
-        fingerprint: Fingerprint,
-        run: RootRun,
-        state: HostedState,
-    ) -> HostedId {
+    fn enter(&mut self, name: JobName, run: RootRun, state: HostedState) -> HostedId {
         self.host_keys += 1;
         let key = HostedId(self.host_keys);
         let hosted = Hosted {
-            id,
-            fingerprint,
+            name,
             root: run.name,
             term: run.term,
             waiters: BTreeMap::new(),
@@ -321,9 +306,8 @@ impl Books {
 
     /// A result that is to be kept here from that term on; `None` if there is one, or it is on its way.
     pub(crate) fn keep(&mut self, term: u32, saved: &Saved) -> Option<HostedId> {
-        let name = (saved.id.clone(), saved.fingerprint);
         // An orphan that still runs does not count: the result that is there is better.
-        if let Some(key) = self.orphans.get(&name)
+        if let Some(key) = self.orphans.get(&saved.name)
             && matches!(self.hosted[key].state, HostedState::Done(_))
         {
             return None;
@@ -333,7 +317,7 @@ impl Books {
             term,
             name: saved.root_name(),
         };
-        Some(self.enter(name.0, name.1, run, state))
+        Some(self.enter(saved.name.clone(), run, state))
     }
 
     /// Enters a waiter for the answer of a hosted job.
@@ -360,9 +344,8 @@ impl Books {
         let Some(hosted) = self.hosted.get_mut(&key) else {
             return false;
         };
-        let name = (hosted.id.clone(), hosted.fingerprint);
         // A claim names the job alone, so the table and the books have one orphan of a name.
-        let first = *self.orphans.entry(name).or_insert(key) == key;
+        let first = *self.orphans.entry(hosted.name.clone()).or_insert(key) == key;
         hosted.orphan |= first;
         first
     }
@@ -373,28 +356,27 @@ impl Books {
             // Only the orphan of that name is struck out, not another job with the same name.
             && std::mem::take(&mut hosted.orphan)
         {
-            self.orphans
-                .remove(&(hosted.id.clone(), hosted.fingerprint));
+            self.orphans.remove(&hosted.name);
         }
     }
 
     /// The orphan of that name.
-    pub(crate) fn orphan_of(&self, id: &JobId, fingerprint: Fingerprint) -> Option<HostedId> {
-        self.orphans.get(&(id.clone(), fingerprint)).copied()
+    pub(crate) fn orphan_of(&self, name: &JobName) -> Option<HostedId> {
+        self.orphans.get(name).copied()
     }
 
     /// Orphans at or below that job.
     pub(crate) fn orphans_below(&self, id: &JobId) -> Vec<HostedId> {
-        let from = (id.clone(), Fingerprint(0));
+        let from = JobName::new(id.clone(), Fingerprint(0));
         let below = self.orphans.range(from..);
-        let below = below.take_while(|((at, _), _)| id.is_ancestor_of(at));
+        let below = below.take_while(|(name, _)| id.is_ancestor_of(&name.id));
         below.map(|(_, key)| *key).collect()
     }
 
     /// Finds a job of that name that is here, orphan or not, and whose answer may be waited for. A job that
     /// was refused is not found: its new waiter would be refused too, and try again, as often as words
     /// go there and back.
-    pub(crate) fn find(&self, id: &JobId, fingerprint: Fingerprint) -> Option<HostedId> {
+    pub(crate) fn find(&self, name: &JobName) -> Option<HostedId> {
         let undone = |hosted: &Hosted| {
             let answer = &hosted.state;
             matches!(
@@ -402,12 +384,9 @@ impl Books {
                 HostedState::Done(Answer::Refused(_) | Answer::Aborted)
             )
         };
-        let here = |hosted: &Hosted| {
-            let named = hosted.fingerprint == fingerprint && hosted.id == *id;
-            named && !hosted.unwanted && !undone(hosted)
-        };
+        let here = |hosted: &Hosted| hosted.name == *name && !hosted.unwanted && !undone(hosted);
         // The orphan first, which is one look-up, and may be finished.
-        self.orphan_of(id, fingerprint).or_else(|| {
+        self.orphan_of(name).or_else(|| {
             let mut all = self.hosted.iter();
             all.find(|(_, hosted)| here(hosted)).map(|(key, _)| *key)
         })
@@ -493,10 +472,10 @@ impl Books {
     }
 
     /// The finished orphans that are root jobs.
-    pub(crate) fn root_results(&self) -> Vec<(JobId, Fingerprint)> {
+    pub(crate) fn root_results(&self) -> Vec<JobName> {
         let orphans = self.orphans.iter();
-        let roots = orphans.filter(|((id, _), key)| {
-            id.is_root_job() && matches!(self.hosted[key].state, HostedState::Done(_))
+        let roots = orphans.filter(|(name, key)| {
+            name.id.is_root_job() && matches!(self.hosted[key].state, HostedState::Done(_))
         });
         roots.map(|(name, _)| name.clone()).collect()
     }
@@ -504,7 +483,7 @@ impl Books {
     /// The finished orphans that are root jobs, the oldest first, and how large their results are.
     pub(crate) fn root_results_by_size(&self) -> Vec<(HostedId, usize)> {
         // In the order of ids, which is that of the root jobs' numbers.
-        let roots = (self.orphans.iter()).filter(|((id, _), _)| id.is_root_job());
+        let roots = (self.orphans.iter()).filter(|(name, _)| name.id.is_root_job());
         let sizes = roots.filter_map(|(_, key)| match &self.hosted[key].state {
             HostedState::Done(answer) => Some((*key, answer.size())),
             _ => None,

@@ -24,7 +24,7 @@ use std::{
 };
 
 use super::{DepartureId, HostedId, Peer, Then, Token};
-use crate::job::{Fingerprint, JobId, RootName, Tally};
+use crate::job::{JobName, RootName, Tally};
 
 /// The number of recalls of a peer, at most, that wait for jobs which come by a stream of their own. Too
 /// small: such a job runs although it is not wanted. Too large: memory, for a withdrawn claim crosses its
@@ -43,7 +43,7 @@ pub(crate) struct Books {
     /// The hosted job that each waiter waits for.
     keys: BTreeMap<(Peer, Token), HostedId>,
     /// The hosted jobs that are in the orphan table.
-    orphans: BTreeMap<(JobId, Fingerprint), HostedId>,
+    orphans: BTreeMap<JobName, HostedId>,
     /// The claims among the outstanding entries, the oldest first.
     claims: BTreeSet<(Token, Peer)>,
     /// True once a hosted job came that had taken down nodes.
@@ -134,10 +134,10 @@ impl Books {
     pub(crate) fn root_number_of(&self, then: &Then) -> u32 {
         match then {
             Then::Start(_, parcel) => parcel.id.root_number(),
-            Then::Refuse(key, _) => self.look(*key).map_or(0, |job| job.id.root_number()),
+            Then::Refuse(key, _) => self.look(*key).map_or(0, |job| job.name.id.root_number()),
             Then::Answer(peer, token, _) | Then::Redo(peer, token, _) => {
                 let away = self.look_away(*peer, *token);
-                away.map_or(0, |away| away.job.id.root_number())
+                away.map_or(0, |away| away.job.name.id.root_number())
             }
         }
     }
@@ -148,14 +148,13 @@ impl Books {
         let hosted = self.look(self.key(peer, token)?)?;
         let waiter = hosted.waiters.get(&(peer, token))?;
         // An origin has waited all the time, so it has the bounds.
-        (!waiter.origin).then(|| hosted.id.root_number())
+        (!waiter.origin).then(|| hosted.name.id.root_number())
     }
 
     /// Is the result of that root job kept here? Or may it be, because the job was run here for a master that
     /// has not said yet that it has the result?
     pub(crate) fn keeps(&self, root: RootName) -> bool {
-        let id = JobId::ROOT.child(root.number);
-        self.find(&id, root.fingerprint).is_some()
+        self.find(&root.job_name()).is_some()
     }
 
     /// Is nothing of others here, and nothing of this node away?

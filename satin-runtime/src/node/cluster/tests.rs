@@ -5,7 +5,7 @@ use super::{
     workers::{Finished, ImaginaryWorkers},
     *,
 };
-use crate::job::{Answer, Back, Fingerprint, History, JobId, OrphanNews, Parcel, Recall};
+use crate::job::{Answer, Back, Fingerprint, History, JobId, JobName, OrphanNews, Parcel, Recall};
 
 #[test]
 fn a_node_alone_computes_a_tree() {
@@ -116,7 +116,10 @@ impl Outside {
             _ => None,
         });
         let saved = saved.expect("it is given up");
-        saved.iter().map(|saved| saved.id.to_string()).collect()
+        saved
+            .iter()
+            .map(|saved| saved.name.id.to_string())
+            .collect()
     }
 
     /// Ends at most `bursts` bursts, one after the other.
@@ -150,11 +153,11 @@ impl Outside {
         self.workers.start(KEY, parcel);
     }
 
-    fn child(&self, index: u32) -> (JobId, Fingerprint, u64) {
+    fn child(&self, index: u32) -> (JobName, u64) {
         let child = self.programs[0].child(self.programs[0].root(), index, 0);
         let outcome = self.programs[0].below(child);
         let id = JobId::ROOT.child(0).child(index);
-        (id, child.fingerprint(), outcome.result)
+        (JobName::new(id, child.fingerprint()), outcome.result)
     }
 
     fn claims(&self) -> Vec<(DepartureId, JobId)> {
@@ -196,16 +199,14 @@ fn result(value: u64) -> Answer {
 #[test]
 fn a_child_of_a_marked_job_is_claimed_where_it_is_known() {
     let mut outside = Outside::new(knary(0));
-    let (id, fingerprint, value) = outside.child(1);
-    outside
-        .workers
-        .orphan(OrphanNews::Here(id.clone(), fingerprint));
+    let (name, value) = outside.child(1);
+    outside.workers.orphan(OrphanNews::Here(name.clone()));
     outside.host(true);
     outside.run(100);
     let [(departure, claimed)] = &outside.claims()[..] else {
         panic!("{:?}", outside.events);
     };
-    assert_eq!(*claimed, id);
+    assert_eq!(*claimed, name.id);
     // The job, 2 children and 3 grandchildren each; the third child waits for the claim.
     assert_eq!(outside.workers.done.started, 9);
     let (departure, programs) = (*departure, outside.programs.clone());
@@ -220,15 +221,14 @@ fn a_child_of_a_marked_job_is_claimed_where_it_is_known() {
 #[test]
 fn a_withdrawn_claim_runs_at_once_and_its_children_look_themselves_up() {
     let mut outside = Outside::new(knary(0));
-    let (id, fingerprint, _) = outside.child(1);
-    outside
-        .workers
-        .orphan(OrphanNews::Here(id.clone(), fingerprint));
+    let (name, _) = outside.child(1);
+    let id = name.id.clone();
+    outside.workers.orphan(OrphanNews::Here(name.clone()));
     let grandchild = outside.programs[0].child(outside.programs[0].root(), 1, 0);
     let grandchild = outside.programs[0].child(grandchild, 2, 0).fingerprint();
     outside
         .workers
-        .orphan(OrphanNews::Here(id.child(2), grandchild));
+        .orphan(OrphanNews::Here(JobName::new(id.child(2), grandchild)));
     outside.host(true);
     outside.run(100);
     let departure = outside.claims()[0].0;
@@ -260,8 +260,9 @@ fn a_withdrawn_claim_runs_at_once_and_its_children_look_themselves_up() {
 #[test]
 fn another_fingerprint_is_a_miss() {
     let mut outside = Outside::new(knary(0));
-    let (id, ..) = outside.child(1);
-    outside.workers.orphan(OrphanNews::Here(id, Fingerprint(1)));
+    let (mut name, _) = outside.child(1);
+    name.fingerprint = Fingerprint(1);
+    outside.workers.orphan(OrphanNews::Here(name));
     outside.host(true);
     outside.run(100);
     assert_eq!(outside.claims(), []);
@@ -275,10 +276,11 @@ fn another_fingerprint_is_a_miss() {
 fn marks_are_inherited_as_long_as_there_may_be_something() {
     let marks = |unsettled: bool, below: u32| {
         let mut outside = Outside::new(knary(0));
-        let (id, fingerprint, _) = outside.child(below);
-        outside
-            .workers
-            .orphan(OrphanNews::Here(id.child(0), fingerprint));
+        let (name, _) = outside.child(below);
+        outside.workers.orphan(OrphanNews::Here(JobName::new(
+            name.id.child(0),
+            name.fingerprint,
+        )));
         outside.workers.orphan(OrphanNews::Settled(!unsettled));
         outside.host(true);
         outside.run(0);
@@ -305,7 +307,7 @@ fn what_finished_before_a_sync_is_saved_when_a_job_is_given_up() {
     outside.run(0);
     let taken = outside.take();
     let programs = outside.programs.clone();
-    let (_, _, value) = outside.child(2);
+    let (_, value) = outside.child(2);
     outside
         .workers
         .deliver(&programs, taken[0].0, &result(value));
@@ -355,7 +357,7 @@ fn a_root_of_a_later_term_is_claimed_and_can_be_given_up() {
         let mut outside = Outside::new(knary(0));
         let work = outside.programs[0].root();
         let id = JobId::ROOT.child(0);
-        let news = OrphanNews::Here(id.clone(), work.fingerprint());
+        let news = OrphanNews::Here(JobName::new(id.clone(), work.fingerprint()));
         outside.workers.orphan(news);
         let name = RootName {
             number: 0,

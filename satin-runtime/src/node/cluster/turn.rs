@@ -7,7 +7,7 @@ use super::workers::Finished;
 use super::{
     BEST, BestLeaf, Cluster, Happening, Promises, Running, Smallest, ValueParts, lock, words,
 };
-use crate::job::{Answer, JobId, RootRun, RootTag, Saved};
+use crate::job::{Answer, JobId, JobName, RootRun, RootTag, Saved};
 
 impl Cluster {
     /// Carries out all that follows at this moment from an event of a node.
@@ -105,8 +105,10 @@ impl Cluster {
                         ..running
                     });
                     let saved = Saved {
-                        id: JobId::ROOT.child(tag.name.number),
-                        fingerprint: self.programs[running.program as usize].root().fingerprint(),
+                        name: JobName::new(
+                            JobId::ROOT.child(tag.name.number),
+                            self.programs[running.program as usize].root().fingerprint(),
+                        ),
                         root: tag.name.fingerprint,
                         answer: Answer::Result {
                             bytes: result.to_le_bytes().to_vec(),
@@ -228,7 +230,7 @@ impl Cluster {
             }
             Action::Hold(key, parcel) => slot.workers.hold(key, parcel),
             Action::Release => slot.workers.release(),
-            Action::ReleaseOne(id, fingerprint) => slot.workers.release_one(&(id, fingerprint)),
+            Action::ReleaseOne(name) => slot.workers.release_one(&name),
             Action::PutBack(departure, back) => slot.workers.put_back(departure, back),
             Action::Orphan(news) => slot.workers.orphan(news),
             Action::Save(key) => slot.workers.save(key),

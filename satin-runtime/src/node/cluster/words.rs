@@ -78,22 +78,20 @@ fn answers(answers: &[(Token, Answer)]) -> String {
 }
 
 fn saved(saved: &[Saved]) -> String {
-    list(saved, |saved| saved.id.to_string())
+    list(saved, |saved| saved.name.id.to_string())
 }
 
 fn page(page: &Page) -> String {
     let changes = list(&page.changes, |change| match change {
-        SheetChange::Orphan { id, finished, .. } => {
-            format!(
-                "orphan {id} {}",
-                if *finished { "finished" } else { "running" }
-            )
+        SheetChange::Orphan { name, finished } => {
+            let stage = if *finished { "finished" } else { "running" };
+            format!("orphan {} {stage}", name.id)
         }
-        SheetChange::Withdrawn(id, _) => format!("{id} withdrawn"),
+        SheetChange::Withdrawn(job) => format!("{} withdrawn", job.id),
         SheetChange::Flushed(peer) => format!("flushed {}", name(*peer)),
         SheetChange::Closed(id) => format!("closed {id}"),
-        SheetChange::Deadly(id, _, who) => format!("{id} has taken down {}", name(*who)),
-        SheetChange::Harmless(id, _) => format!("{id} is harmless"),
+        SheetChange::Deadly(job, who) => format!("{} has taken down {}", job.id, name(*who)),
+        SheetChange::Harmless(job) => format!("{} is harmless", job.id),
     });
     let (after, version) = (page.after, page.version);
     format!("[{} {after}-{version}: {changes}]", name(page.owner))
@@ -138,7 +136,7 @@ pub(super) fn message(message: &Message) -> Option<String> {
         M::Disown(tokens) => format!("disowns {}", list(tokens, number)),
         M::Claim(wanted) => {
             let all = list(wanted, |wanted| {
-                format!("{} {}", number(&wanted.token), wanted.id)
+                format!("{} {}", number(&wanted.token), wanted.name.id)
             });
             format!("claims {all}")
         }
@@ -154,7 +152,7 @@ pub(super) fn message(message: &Message) -> Option<String> {
         M::Kept(number) => format!("kept ({number})"),
         M::Abandon { token, heir, below } => {
             let heir = heir.map_or("nobody".into(), name);
-            let below = list(below, |(id, _)| id.to_string());
+            let below = list(below, |job| job.id.to_string());
             format!("abandons {}, {heir} has {below}", number(token))
         }
         M::Draining => "drains".into(),
@@ -235,8 +233,8 @@ pub(super) fn action(action: &Action, away: Option<JobId>) -> Option<String> {
                 departure.0
             )
         }
-        Action::Orphan(OrphanNews::Here(id, _)) => format!("knows orphan {id}"),
-        Action::Orphan(OrphanNews::Gone(id, _)) => format!("forgets orphan {id}"),
+        Action::Orphan(OrphanNews::Here(job)) => format!("knows orphan {}", job.id),
+        Action::Orphan(OrphanNews::Gone(job)) => format!("forgets orphan {}", job.id),
         Action::Orphan(OrphanNews::Settled(settled)) => match settled {
             true => "knows that all orphans are announced".into(),
             false => "waits for orphans to be announced".into(),
@@ -244,10 +242,10 @@ pub(super) fn action(action: &Action, away: Option<JobId>) -> Option<String> {
         Action::Orphan(OrphanNews::Careful(is)) => {
             format!("leaves root jobs of main to others: {is}")
         }
-        Action::Orphan(OrphanNews::Deadly(id, _, is)) => format!("has {id} as deadly: {is:?}"),
+        Action::Orphan(OrphanNews::Deadly(job, is)) => format!("has {} as deadly: {is:?}", job.id),
         Action::Hold(key, job) => format!("holds {} as hosted {}", parcel(job), key.0),
         Action::Release => "may run what is held".into(),
-        Action::ReleaseOne(id, _) => format!("may claim {id}, which is held"),
+        Action::ReleaseOne(job) => format!("may claim {}, which is held", job.id),
         Action::Save(key) => format!("gives up hosted {}", key.0),
         Action::GiveBack => "gives back what has not begun".into(),
         Action::Joined { me, master } => {

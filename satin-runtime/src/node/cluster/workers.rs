@@ -14,8 +14,8 @@ use super::{
     program::{Program, Work, mix},
 };
 use crate::job::{
-    Answer, Back, Deadly, Fingerprint, History, JobId, Kin, Offer, OrphanIndex, OrphanNews, Parcel,
-    Recall, RootName, RootRun, Saved, ValueName,
+    Answer, Back, Deadly, Fingerprint, History, JobId, JobName, Kin, Offer, OrphanIndex,
+    OrphanNews, Parcel, Recall, RootName, RootRun, Saved, ValueName,
     orphans::{may_claim, would_deadlock},
 };
 
@@ -825,8 +825,7 @@ impl ImaginaryWorkers {
         for (index, child) in children {
             if let ChildState::Done(Some(result)) = child.is {
                 saved.push(Saved {
-                    id: id.child(index),
-                    fingerprint: self.fingerprint(child.work),
+                    name: JobName::new(id.child(index), self.fingerprint(child.work)),
                     root: frame.tag.name.fingerprint,
                     answer: answer_of(result),
                 });
@@ -1006,7 +1005,7 @@ impl ImaginaryWorkers {
     }
 
     /// Releases a single job of ours in the same way.
-    pub(super) fn release_one(&mut self, name: &(JobId, Fingerprint)) {
+    pub(super) fn release_one(&mut self, name: &JobName) {
         let is_it = |held: &HeldWork| match held {
             HeldWork::Hosted(..) => false,
             held => self.name_of(held) == *name,
@@ -1024,17 +1023,17 @@ impl ImaginaryWorkers {
         self.events.push_back(Event::Held(names));
     }
 
-    fn name_of(&self, held: &HeldWork) -> (JobId, Fingerprint) {
+    fn name_of(&self, held: &HeldWork) -> JobName {
         match held {
             HeldWork::Own(job) => {
                 let id = self.id(job.frame).child(job.index);
-                (id, self.fingerprint(job.work))
+                JobName::new(id, self.fingerprint(job.work))
             }
             HeldWork::Root(root) => {
                 let id = JobId::ROOT.child(root.tag.name.number);
-                (id, self.fingerprint(root.work))
+                JobName::new(id, self.fingerprint(root.work))
             }
-            HeldWork::Hosted(_, parcel) => (parcel.id.clone(), parcel.fingerprint),
+            HeldWork::Hosted(_, parcel) => parcel.name(),
         }
     }
 

@@ -9,7 +9,7 @@ use super::{
     crashes::is_company,
     given_up,
 };
-use crate::job::{Answer, Back, Fingerprint, JobId, Parcel, Recall};
+use crate::job::{Answer, Back, JobName, Parcel, Recall};
 
 impl Repair {
     /// Is one of these jobs better not taken by that thief now? It would come to lie on top of what it will claim; or it
@@ -47,15 +47,18 @@ impl Repair {
             // Counts go down the tree: without that, each level of a deadly job takes down as many
             // nodes again.
             let above = cx.books.crashes_above(&parcel.id);
-            let victims = above + cx.table.victims((&parcel.id, parcel.fingerprint), cx.view);
+            let name = parcel.name();
+            let victims = above + cx.table.victims(&name, cx.view);
             parcel.history.crashes = parcel.history.crashes.max(victims);
             // From here on the job waits with the thief. If it comes back and is held again, its
             // time begins anew.
-            self.no_more_held(&parcel.id, parcel.fingerprint);
+            self.no_more_held(&name);
+            let history = parcel.history;
+            let entry = Job { name, history };
             match job {
                 Taken::Own(departure, parcel) => {
                     let source = (JobSource::Own(departure), OutstandingKind::Theft);
-                    let token = cx.books.away(to, source, Job::of(&parcel), sent);
+                    let token = cx.books.away(to, source, entry, sent);
                     cx.books.count_above(to, token, above);
                     leaving.push((token, parcel));
                 }
@@ -76,7 +79,7 @@ impl Repair {
                         self.finish(cx, key, Answer::refused("who waits for it asks for work"));
                     } else {
                         let source = (JobSource::Hosted(key), OutstandingKind::Theft);
-                        let token = cx.books.away(to, source, Job::of(&parcel), sent);
+                        let token = cx.books.away(to, source, entry, sent);
                         cx.books.count_above(to, token, above);
                         // The parcel stays here: if the thief dies, the job is done again without
                         // asking its origin.
@@ -158,13 +161,13 @@ impl Repair {
             cx.books.tally.repairs += 1;
             // Of a root job that is over no end of a repair will be told: the repair would be
             // remembered for ever.
-            if !self.over.is_past(cx.term, &job.id) {
-                self.repairs.insert(job.id.clone());
+            if !self.over.is_past(cx.term, &job.name.id) {
+                self.repairs.insert(job.name.id.clone());
             }
         }
         // Counted afresh, not added up: a node that was declared dead by mistake does not count any
         // more.
-        let victims = away.above + cx.table.victims((&job.id, job.fingerprint), cx.view);
+        let victims = away.above + cx.table.victims(&job.name, cx.view);
         back.history.crashes = victims;
         // Alone there is nobody to leave it to. What is needed at once does not wait 5 s.
         back.held = victims > 0 && !back.at_once && is_company(cx.view);
@@ -189,7 +192,7 @@ impl Repair {
             cx.books.tally.hits += u64::from(away.kind == OutstandingKind::Claim);
             // A job that was given up ends in a panic that names its dead: those still count.
             if !matches!(answer, Answer::Panicked(_)) {
-                cx.table.acquit(cx.now, &away.job.id);
+                cx.table.acquit(cx.now, &away.job.name.id);
             }
             // Of an orphan the answer is kept here.
             let keeps = match away.source {
@@ -198,9 +201,9 @@ impl Repair {
             };
             // A claim came out of a repair: what others keep of it is closed with that repair.
             if away.kind == OutstandingKind::Theft && !keeps {
-                self.close_if_kept(cx, &away.job.id);
+                self.close_if_kept(cx, &away.job.name.id);
             }
-            self.close_below(cx, &away.job.id, keeps);
+            self.close_below(cx, &away.job.name.id, keeps);
             self.answer_source(cx, away.source, answer);
         }
     }
@@ -223,7 +226,7 @@ impl Repair {
         };
         // The story names the last victim here, where its name and site are still known.
         let last = format!(", {} at {} was the last;", gone.name, gone.site);
-        let story = given_up(&away.job.id, victims).replacen(';', &last, 1);
+        let story = given_up(&away.job.name.id, victims).replacen(';', &last, 1);
         self.answer_source(cx, away.source, Answer::Panicked(story));
     }
 
@@ -248,12 +251,12 @@ impl Repair {
             self.let_go(cx, peer, token);
         }
         if why == Recall::Unwanted {
-            cx.table.acquit(cx.now, &away.job.id);
-            self.close_below(cx, &away.job.id, false);
+            cx.table.acquit(cx.now, &away.job.name.id);
+            self.close_below(cx, &away.job.name.id, false);
             // The orphan is for nobody else: a new run of the parent does not ask for it, or runs the job again.
             if away.kind == OutstandingKind::Claim && cx.config.obeys(Rule::Closed) {
-                cx.table.close(cx.now, &away.job.id);
-                self.closed(cx, &away.job.id);
+                cx.table.close(cx.now, &away.job.name.id);
+                self.closed(cx, &away.job.name.id);
             }
         }
     }
@@ -264,7 +267,7 @@ impl Repair {
         cx: &mut Context<'_>,
         (from, token): (Peer, Token),
         heir: Option<Peer>,
-        below: &[(JobId, Fingerprint)],
+        below: &[JobName],
     ) {
         // A node knows better what it keeps itself: it may be gone already.
         let other = |heir: &Peer| *heir != cx.view.me().peer && cx.view.is_alive(*heir);

@@ -17,10 +17,11 @@ impl Repair {
         let mut job = Job::of(&parcel);
         // Simulations leave the rule out, to show that a result of other work is delivered then.
         if !cx.config.obeys(Rule::Fingerprint) {
-            job.fingerprint = cx.table.any(&job.id).unwrap_or(job.fingerprint);
+            let other = cx.table.any(&job.name.id);
+            job.name.fingerprint = other.unwrap_or(job.name.fingerprint);
         }
         let me = cx.table.me();
-        let owner = cx.table.owner(&job.id, job.fingerprint, cx.view);
+        let owner = cx.table.owner(&job.name, cx.view);
         let source = (JobSource::Own(departure), OutstandingKind::Claim);
         // Put back, the job runs at once: its worker was about to begin with it.
         let back = Back {
@@ -28,7 +29,7 @@ impl Repair {
             at_once: true,
             held: false,
         };
-        let mine = || cx.books.orphan_of(&job.id, job.fingerprint);
+        let mine = || cx.books.orphan_of(&job.name);
         match owner {
             Some(owner) if owner == me => {
                 // Without an entry in the books there is no answer to wait for, whatever the sheet
@@ -51,14 +52,10 @@ impl Repair {
             }
             Some(owner) => {
                 cx.books.tally.claims += 1;
-                let (id, fingerprint) = (job.id.clone(), job.fingerprint);
+                let name = job.name.clone();
                 let sent = cx.links.epoch(owner);
                 let token = cx.books.away(owner, source, job, sent);
-                let wanted = Wanted {
-                    token,
-                    id,
-                    fingerprint,
-                };
+                let wanted = Wanted { token, name };
                 cx.books.outbox(owner).claim.push(wanted);
             }
             // The orphan went while the workers told of the claim.
@@ -70,18 +67,13 @@ impl Repair {
 
     pub(crate) fn claim(&mut self, cx: &mut Context<'_>, from: Peer, wanted: Vec<Wanted>) {
         let came = cx.links.epoch(from).unwrap_or(0);
-        for Wanted {
-            token,
-            id,
-            fingerprint,
-        } in wanted
-        {
+        for Wanted { token, name } in wanted {
             // Withdrawn before it came; or said twice, and entered already.
             if cx.books.was_recalled(from, token) || cx.books.key(from, token).is_some() {
                 continue;
             }
             // A miss at once, never a wait: the claimant does the job itself.
-            let Some(key) = cx.books.orphan_of(&id, fingerprint) else {
+            let Some(key) = cx.books.orphan_of(&name) else {
                 cx.books.outbox(from).miss.push(token);
                 continue;
             };
@@ -92,11 +84,10 @@ impl Repair {
     /// Releases held jobs that are orphans somewhere: each will be claimed there.
     pub(super) fn claim_held(&mut self, cx: &mut Context<'_>) {
         // Said once; the workers tell what is still held then.
-        self.held.retain(|(id, fingerprint)| {
-            let claimed = cx.table.owner(id, *fingerprint, cx.view).is_some();
+        self.held.retain(|name| {
+            let claimed = cx.table.owner(name, cx.view).is_some();
             if claimed {
-                cx.actions
-                    .push_back(Action::ReleaseOne(id.clone(), *fingerprint));
+                cx.actions.push_back(Action::ReleaseOne(name.clone()));
             }
             !claimed
         });
@@ -105,10 +96,9 @@ impl Repair {
     pub(crate) fn missed(&mut self, cx: &mut Context<'_>, from: Peer, tokens: &[Token]) {
         for token in tokens {
             if let Some(away) = cx.books.outstanding(from, *token) {
-                let name = (&away.job.id, away.job.fingerprint);
                 // Struck out before the job starts again, or it would find the same owner in the
                 // table and claim there once more, until that sheet's news arrive.
-                cx.table.miss(cx.actions, from, name);
+                cx.table.miss(cx.actions, from, &away.job.name);
                 self.bring_back(cx, from, *token, ReturnReason::Missed);
             }
         }
@@ -136,7 +126,7 @@ impl Repair {
         if cx.books.key(from, token).is_some() {
             return true; // a token is given once
         }
-        let Some(key) = cx.books.find(&parcel.id, parcel.fingerprint) else {
+        let Some(key) = cx.books.find(&parcel.name()) else {
             return false;
         };
         // The bounds of a root job that was over went with it: a part of it is not used for another run.

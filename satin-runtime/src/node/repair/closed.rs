@@ -67,7 +67,7 @@ impl FinishedRoots {
 impl Repair {
     /// True if the root job of which that hosted job is a part has been over since it came.
     pub(super) fn is_past(&self, hosted: &Hosted) -> bool {
-        self.over.is_past(hosted.term, &hosted.id)
+        self.over.is_past(hosted.term, &hosted.name.id)
     }
 
     /// A job that had come back is done here.
@@ -125,7 +125,7 @@ impl Repair {
         for key in cx.books.orphans_below(id) {
             // The next master calls the root jobs of `main` again, and finds their results here.
             let stays = |hosted: &Hosted| {
-                hosted.id.is_root_job() && matches!(hosted.state, HostedState::Done(_))
+                hosted.name.id.is_root_job() && matches!(hosted.state, HostedState::Done(_))
             };
             if !cx.books.look(key).is_some_and(stays) {
                 self.withdraw_entry(cx, key);

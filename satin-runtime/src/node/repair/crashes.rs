@@ -10,7 +10,7 @@ use super::{
     },
     Repair,
 };
-use crate::job::{Fingerprint, JobId, Parcel};
+use crate::job::{JobName, Parcel};
 
 /// The wait of a job that has taken down nodes for another node, before it is run where it is. Too small: the
 /// job takes down the node that waits for it, and what that node knows. Too large: after a crash a job waits
@@ -56,14 +56,14 @@ impl Repair {
         else {
             return 0;
         };
-        let name = (&away.job.id, away.job.fingerprint);
+        let name = &away.job.name;
         // Written on the sheet, not in the books: the count must outlive this node too.
         cx.table.blame(cx.now, name, peer);
         away.above + cx.table.victims(name, cx.view)
     }
 
     /// All the jobs that are held here. If no other node takes them soon, they are run here after all.
-    pub(crate) fn held(&mut self, cx: &mut Context<'_>, names: Vec<(JobId, Fingerprint)>) {
+    pub(crate) fn held(&mut self, cx: &mut Context<'_>, names: Vec<JobName>) {
         // A node that asked in vain may be served with what is held for others.
         if names.len() > self.held.len() {
             cx.books.look_again();
@@ -91,11 +91,8 @@ impl Repair {
     }
 
     /// A job leaves: if it is held once more, others are asked once more.
-    pub(super) fn no_more_held(&mut self, id: &JobId, fingerprint: Fingerprint) {
-        // As a rule no job is held, and a name is not made up for every job that leaves.
-        if !self.held_since.is_empty() {
-            self.held_since.remove(&(id.clone(), fingerprint));
-        }
+    pub(super) fn no_more_held(&mut self, name: &JobName) {
+        self.held_since.remove(name);
     }
 
     /// Runs the held jobs that no other node has taken. Before, all nodes are told which jobs it was if this node dies now.
@@ -124,8 +121,8 @@ impl Repair {
         // The own life counts only once it is over: nodes that live are not counted as victims.
         let me = cx.view.me().peer;
         let mut news = false;
-        for (id, fingerprint) in &self.held {
-            news |= cx.table.blame(cx.now, (id, *fingerprint), me);
+        for name in &self.held {
+            news |= cx.table.blame(cx.now, name, me);
         }
         news
     }
@@ -218,7 +215,6 @@ impl Repair {
     /// Is that job only for others?
     pub(super) fn is_held(&self, job: &Taken) -> bool {
         let (Taken::Own(_, parcel) | Taken::Hosted(_, parcel)) = job;
-        let name = (parcel.id.clone(), parcel.fingerprint);
-        self.held_since.contains_key(&name)
+        self.held_since.contains_key(&parcel.name())
     }
 }

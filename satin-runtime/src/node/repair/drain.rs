@@ -31,12 +31,11 @@ impl Repair {
             if matches!(state, HostedState::Done(_)) {
                 continue;
             }
-            let name = (hosted.id.clone(), hosted.fingerprint);
             let waiters: Vec<((Peer, Token), bool)> = (hosted.waiters.iter())
                 .map(|(waiter, is)| (*waiter, is.origin))
                 .collect();
             // No new claim may come for what ends here.
-            cx.table.withdraw(cx.actions, cx.now, (&name.0, name.1));
+            cx.table.withdraw(cx.actions, cx.now, &hosted.name);
             for ((peer, token), origin) in waiters {
                 cx.books.unwait(peer, token);
                 match (peer == HERE, origin) {

@@ -94,10 +94,10 @@ impl Repair {
         let hosted = cx.books.look(key);
         // Values and leave to begin may arrive after the job was recalled or started another way:
         // the workers must not get the same parcel twice.
-        if hosted.is_none_or(|hosted| hosted.state != HostedState::Coming) {
+        let Some(hosted) = hosted.filter(|hosted| hosted.state == HostedState::Coming) else {
             return;
-        }
-        let victims = cx.table.victims((&parcel.id, parcel.fingerprint), cx.view);
+        };
+        let victims = cx.table.victims(&hosted.name, cx.view);
         // The count may have grown while the job was on its way. The last check is here, before a
         // worker touches it: given up, the job takes down nobody else.
         if victims >= cx.config.max_crashes {
@@ -198,7 +198,7 @@ impl Repair {
         if let Some(hosted) = cx.books.forget(key) {
             // Repairs below it would stay in the memory of this node for good: the workers tell the
             // end of a repair only if it comes to one.
-            self.forget_below(&hosted.id);
+            self.forget_below(&hosted.name.id);
         }
     }
 
@@ -212,16 +212,16 @@ impl Repair {
         if matches!(answer, Answer::Result { .. }) {
             // The job came to its end, so it does not kill its hosts after all: what follows at or
             // below it is not held for others.
-            cx.table.acquit(cx.now, &hosted.id);
+            cx.table.acquit(cx.now, &hosted.name.id);
         }
         hosted.state = HostedState::Done(answer);
         // Taken down now: what follows changes the entry, and may forget it.
         let waiters: Vec<((Peer, Token), bool)> = (hosted.waiters.iter())
             .map(|(waiter, is)| (*waiter, is.origin))
             .collect();
-        let kept = (hosted.orphan && !undone).then(|| hosted.id.clone());
+        let kept = (hosted.orphan && !undone).then(|| hosted.name.id.clone());
         if hosted.orphan {
-            let name = (&hosted.id, hosted.fingerprint);
+            let name = &hosted.name;
             // An entry in the table needs an answer, or a run, behind it.
             if undone {
                 cx.table.withdraw(cx.actions, cx.now, name);
@@ -235,7 +235,7 @@ impl Repair {
         } else {
             // Repairs below this job were only needed for its result. The own name stays open if
             // the result is kept here: others are to find it.
-            let (id, keeps) = (hosted.id.clone(), hosted.orphan);
+            let (id, keeps) = (hosted.name.id.clone(), hosted.orphan);
             self.close_below(cx, &id, keeps);
         }
         for ((peer, token), origin) in waiters {

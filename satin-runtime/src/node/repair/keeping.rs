@@ -11,7 +11,7 @@ use super::super::{
     Action, Context, Message, Peer, Rule,
     expiry::{Expiry, ran_out},
 };
-use crate::job::{Answer, JobId, RootName, RootTag, Saved};
+use crate::job::{Answer, RootName, RootTag, Saved};
 
 /// A root job's result is kept by so many others; at two sites, if there are two. Too small: it is lost with them. Too
 /// large: `main` waits for more round trips.
@@ -86,8 +86,7 @@ impl Keeping {
 
     /// Has a root job's result kept by one more node, as too few have it.
     pub(crate) fn again(&mut self, cx: &mut Context<'_>, saved: Saved, owners: &BTreeSet<Peer>) {
-        let is_it =
-            |other: &Saved| (&other.id, other.fingerprint) == (&saved.id, saved.fingerprint);
+        let is_it = |other: &Saved| other.name == saved.name;
         if (self.pending.values()).any(|pending| pending.saved.iter().any(is_it)) {
             return; // it is on its way
         }
@@ -197,9 +196,9 @@ impl Keeping {
 
     /// Is the result of that root job on its way to somebody who is to keep it?
     pub(crate) fn hands_out(&self, root: RootName) -> bool {
-        let id = JobId::ROOT.child(root.number);
+        let name = root.job_name();
         // The bounds of the root job are kept until the keepers have them with the result.
-        let is_of = |saved: &Saved| saved.id == id && saved.fingerprint == root.fingerprint;
+        let is_of = |saved: &Saved| saved.name == name;
         let mut pending = self.pending.values();
         pending.any(|pending| pending.saved.iter().any(is_of))
     }

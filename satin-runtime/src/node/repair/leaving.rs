@@ -229,9 +229,7 @@ impl Leaving {
     fn tell_origins(&mut self, cx: &mut Context<'_>, heir: Option<Peer>) {
         // Without an heir nothing is saved, and a list of it would lead to claims in vain.
         let below = self.saved.iter().filter(|_| heir.is_some());
-        let below: Vec<_> = below
-            .map(|saved| (saved.id.clone(), saved.fingerprint))
-            .collect();
+        let below: Vec<_> = below.map(|saved| saved.name.clone()).collect();
         for Given { origin, token } in std::mem::take(&mut self.given) {
             let abandon = Message::Abandon {
                 token,

@@ -46,7 +46,7 @@ use std::{
 };
 
 use super::{Context, Peer};
-use crate::job::{Fingerprint, JobId};
+use crate::job::{JobId, JobName};
 use closed::FinishedRoots;
 use crashes::Release;
 
@@ -92,10 +92,10 @@ pub(crate) struct Repair {
     /// When a claim is withdrawn, if the workers can do nothing but wait until then.
     withdraw_at: Option<Duration>,
     /// Jobs here that have taken down nodes: others are to run them.
-    held: Vec<(JobId, Fingerprint)>,
+    held: Vec<JobName>,
     /// A job that was about to leave, and stayed, is told by the workers once more as held: its time
     /// goes on from here, or it would wait for others without end.
-    held_since: BTreeMap<(JobId, Fingerprint), Duration>,
+    held_since: BTreeMap<JobName, Duration>,
     release_at: Option<Release>,
     /// The connection by which our lists went last.
     listed: BTreeMap<Peer, u64>,

@@ -7,7 +7,7 @@ use super::{
     },
     LifeEnd, Repair, ReturnReason,
 };
-use crate::job::{Answer, Fingerprint, JobId, Saved};
+use crate::job::{Answer, JobId, JobName, Saved};
 
 impl Repair {
     /// The peer's life is over: what it hosted is done again, what is hosted for it becomes an orphan.
@@ -138,10 +138,9 @@ impl Repair {
         let Some(hosted) = cx.books.look(key) else {
             return false;
         };
-        let id = hosted.id.clone();
+        let id = hosted.name.id.clone();
         if cx.config.obeys(Rule::Announce) {
-            let name = (&id, hosted.fingerprint);
-            cx.table.announce(cx.actions, cx.now, name, finished);
+            (cx.table).announce(cx.actions, cx.now, &hosted.name, finished);
         }
         // A whole result makes those of its parts, kept here too, useless.
         if finished {
@@ -165,13 +164,13 @@ impl Repair {
         let Some(hosted) = cx.books.look(key).filter(|hosted| hosted.orphan) else {
             return;
         };
-        let (id, fingerprint) = (&hosted.id, hosted.fingerprint);
+        let name = &hosted.name;
         // Running orphans stay: their owner is told to stop by a closing, not by another's result.
-        let is_kept = matches!(hosted.state, HostedState::Done(_)) && !id.is_root_job();
+        let is_kept = matches!(hosted.state, HostedState::Done(_)) && !name.id.is_root_job();
         // Of two that keep the same result, the one that comes later in order drops it, so that
         // not both do.
         let is_spare =
-            cx.table.is_covered(id, cx.view) || cx.table.is_kept_before(id, fingerprint, cx.view);
+            cx.table.is_covered(&name.id, cx.view) || cx.table.is_kept_before(name, cx.view);
         if is_kept && is_spare {
             self.withdraw_entry(cx, key);
         }
@@ -182,9 +181,8 @@ impl Repair {
         let Some(hosted) = cx.books.hosted(old) else {
             return;
         };
-        let name = (&hosted.id, hosted.fingerprint);
         // The name goes on under the new entry, which is announced as finished right after.
-        cx.table.withdraw(cx.actions, cx.now, name);
+        cx.table.withdraw(cx.actions, cx.now, &hosted.name);
         let waiters: Vec<((Peer, Token), u64)> = (hosted.waiters.iter())
             .map(|(waiter, is)| (*waiter, is.came))
             .collect();
@@ -207,9 +205,8 @@ impl Repair {
     /// Results that somebody will claim.
     pub(crate) fn keep(&mut self, cx: &mut Context<'_>, saved: Vec<Saved>) {
         for saved in saved {
-            let name = (saved.id.clone(), saved.fingerprint);
             // Looked up now: after `keep` the name may stand for the new entry.
-            let before = cx.books.orphan_of(&name.0, name.1);
+            let before = cx.books.orphan_of(&saved.name);
             // `None`: the result is here, perhaps said twice.
             let Some(key) = cx.books.keep(cx.term, &saved) else {
                 continue;
@@ -220,15 +217,15 @@ impl Repair {
             }
             let is_kept = self.adopt(cx, key, true);
             cx.books.tally.kept += u64::from(is_kept);
-            if name.0.is_root_job() {
+            if saved.name.id.is_root_job() {
                 self.limit_root_results(cx);
             }
         }
     }
 
     /// The result that is kept here under that name.
-    pub(crate) fn kept(cx: &Context<'_>, id: &JobId, fingerprint: Fingerprint) -> Option<Saved> {
-        let key = cx.books.orphan_of(id, fingerprint)?;
+    pub(crate) fn kept(cx: &Context<'_>, name: &JobName) -> Option<Saved> {
+        let key = cx.books.orphan_of(name)?;
         let answer = Repair::answer_of(cx, key)?;
         Some(cx.books.look(key)?.saved(answer))
     }
@@ -253,8 +250,7 @@ impl Repair {
         let Some(hosted) = cx.books.hosted(key) else {
             return;
         };
-        let name = (&hosted.id, hosted.fingerprint);
-        cx.table.withdraw(cx.actions, cx.now, name);
+        cx.table.withdraw(cx.actions, cx.now, &hosted.name);
         // Read before the entry changes. With waiters the job goes on: they were promised its
         // answer.
         let unwanted = hosted.waiters.is_empty();

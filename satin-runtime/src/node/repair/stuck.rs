@@ -69,9 +69,9 @@ impl Repair {
         // The job, done here, must not be stolen by the node that still runs the orphan: it would
         // come to lie on top of that.
         if let Some(away) = &away
-            && !self.over.is_past(cx.term, &away.job.id)
+            && !self.over.is_past(cx.term, &away.job.name.id)
         {
-            self.withdrawn.insert(away.job.id.clone(), owner);
+            self.withdrawn.insert(away.job.name.id.clone(), owner);
         }
         self.bring_back(cx, owner, token, ReturnReason::Withdrawn);
         match away {

@@ -14,7 +14,7 @@ use super::super::{
     Action, NodeId, Page, Peer, SheetChange, View,
     expiry::{Expiry, ran_out},
 };
-use crate::job::{Deadly, Fingerprint, JobId, OrphanNews};
+use crate::job::{Deadly, Fingerprint, JobId, JobName, OrphanNews};
 
 /// Changes of a sheet that are remembered one by one; who has missed more gets the whole sheet. Too small: whole sheets
 /// go round. Too large: memory.
@@ -41,13 +41,13 @@ struct Sheet {
     version: u64,
     /// The changes that made the last versions, one each.
     log: VecDeque<SheetChange>,
-    orphans: BTreeMap<(JobId, Fingerprint), bool>,
+    orphans: BTreeMap<JobName, bool>,
     /// The ended lives whose orphans the owner has announced, and when that was written here.
     flushed: BTreeMap<Peer, Duration>,
     /// The jobs whose orphans nobody needs any more, and when that was written here.
     closed: BTreeMap<JobId, Duration>,
     /// The lives that each of these jobs has taken down.
-    deadly: BTreeMap<(JobId, Fingerprint), BTreeSet<Peer>>,
+    deadly: BTreeMap<JobName, BTreeSet<Peer>>,
 }
 
 impl Sheet {
@@ -60,15 +60,11 @@ impl Sheet {
 
     fn write(&mut self, change: SheetChange, now: Duration) {
         match &change {
-            SheetChange::Orphan {
-                id,
-                fingerprint,
-                finished,
-            } => {
-                self.orphans.insert((id.clone(), *fingerprint), *finished);
+            SheetChange::Orphan { name, finished } => {
+                self.orphans.insert(name.clone(), *finished);
             }
-            SheetChange::Withdrawn(id, fingerprint) => {
-                self.orphans.remove(&(id.clone(), *fingerprint));
+            SheetChange::Withdrawn(name) => {
+                self.orphans.remove(name);
             }
             SheetChange::Flushed(peer) => {
                 self.flushed.insert(*peer, now);
@@ -76,12 +72,11 @@ impl Sheet {
             SheetChange::Closed(id) => {
                 self.closed.insert(id.clone(), now);
             }
-            SheetChange::Deadly(id, fingerprint, who) => {
-                let name = (id.clone(), *fingerprint);
-                self.deadly.entry(name).or_default().insert(*who);
+            SheetChange::Deadly(name, who) => {
+                self.deadly.entry(name.clone()).or_default().insert(*who);
             }
-            SheetChange::Harmless(id, fingerprint) => {
-                self.deadly.remove(&(id.clone(), *fingerprint));
+            SheetChange::Harmless(name) => {
+                self.deadly.remove(name);
             }
         }
         self.version += 1;
@@ -105,16 +100,15 @@ impl Sheet {
             };
         }
         let orphans = self.orphans.iter();
-        let orphans = orphans.map(|((id, fingerprint), finished)| SheetChange::Orphan {
-            id: id.clone(),
-            fingerprint: *fingerprint,
+        let orphans = orphans.map(|(name, finished)| SheetChange::Orphan {
+            name: name.clone(),
             finished: *finished,
         });
         let flushed = self.flushed.keys().copied().map(SheetChange::Flushed);
         let closed = self.closed.keys().cloned().map(SheetChange::Closed);
-        let deadly = self.deadly.iter().flat_map(|((id, fingerprint), whom)| {
+        let deadly = self.deadly.iter().flat_map(|(name, whom)| {
             let whom = whom.iter();
-            whom.map(|who| SheetChange::Deadly(id.clone(), *fingerprint, *who))
+            whom.map(|who| SheetChange::Deadly(name.clone(), *who))
         });
         Page {
             owner,
@@ -151,9 +145,9 @@ pub(crate) struct Table {
     /// Orphans that other nodes have announced, not looked at yet.
     announced: Vec<JobId>,
     /// Hearsay about owners, and how long it is believed if the owner's sheet does not say so.
-    hearsay: VecDeque<(Duration, Peer, JobId, Fingerprint)>,
+    hearsay: VecDeque<(Duration, Peer, JobName)>,
     /// The deadly jobs that the workers were told of.
-    deadly: BTreeMap<(JobId, Fingerprint), u32>,
+    deadly: BTreeMap<JobName, u32>,
     /// Is there a deadly job on any sheet?
     any_deadly: bool,
     /// Have sheets changed, as to deadly jobs, since the workers were told?
@@ -182,13 +176,14 @@ impl Table {
         self.dead.is_empty() && self.sheets.values().all(Sheet::is_blank)
     }
 
-    /// All orphans of all sheets: id, fingerprint, owner, and whether each is finished.
+    /// All orphans of all sheets: name, owner, and whether each is finished.
     #[cfg(any(test, feature = "harness"))]
-    pub(crate) fn orphans(&self) -> impl Iterator<Item = (&JobId, Fingerprint, Peer, bool)> {
+    pub(crate) fn orphans(&self) -> impl Iterator<Item = (JobName, Peer, bool)> {
         self.index.iter().flat_map(|(id, entries)| {
-            let entries = entries.iter();
-            entries
-                .map(move |((fingerprint, owner), finished)| (id, *fingerprint, *owner, *finished))
+            entries.iter().map(|((fingerprint, owner), finished)| {
+                let name = JobName::new(id.clone(), *fingerprint);
+                (name, *owner, *finished)
+            })
         })
     }
 
@@ -216,21 +211,20 @@ impl Table {
         &mut self,
         actions: &mut VecDeque<Action>,
         now: Duration,
-        (id, fingerprint): (&JobId, Fingerprint),
+        name: &JobName,
         finished: bool,
     ) {
         // Never announced, never found: its work is done again, which costs less than to spread
         // such an id.
-        if id.as_bytes().len() > ID_MOST {
+        if name.id.as_bytes().len() > ID_MOST {
             return;
         }
         let change = SheetChange::Orphan {
-            id: id.clone(),
-            fingerprint,
+            name: name.clone(),
             finished,
         };
         self.write(now, change);
-        self.enter(actions, id, (fingerprint, self.me), finished);
+        self.enter(actions, name, self.me, finished);
     }
 
     /// Withdraws an orphan: this node does not have it any more.
@@ -238,14 +232,13 @@ impl Table {
         &mut self,
         actions: &mut VecDeque<Action>,
         now: Duration,
-        (id, fingerprint): (&JobId, Fingerprint),
+        name: &JobName,
     ) {
         let own = self.sheets.get(&self.me);
-        let key = (id.clone(), fingerprint);
         // A sheet grows a version with each change: what it never said need not be taken back.
-        if own.is_some_and(|own| own.orphans.contains_key(&key)) {
-            self.write(now, SheetChange::Withdrawn(id.clone(), fingerprint));
-            self.strike(actions, id, (fingerprint, self.me));
+        if own.is_some_and(|own| own.orphans.contains_key(name)) {
+            self.write(now, SheetChange::Withdrawn(name.clone()));
+            self.strike(actions, name, self.me);
         }
     }
 
@@ -257,21 +250,15 @@ impl Table {
     // ---- jobs that take down whoever runs them
 
     /// Writes down that a job has taken down that life; or would, if it is this node's own. True if that is news.
-    pub(crate) fn blame(
-        &mut self,
-        now: Duration,
-        (id, fingerprint): (&JobId, Fingerprint),
-        who: Peer,
-    ) -> bool {
-        let name = (id.clone(), fingerprint);
+    pub(crate) fn blame(&mut self, now: Duration, name: &JobName, who: Peer) -> bool {
         let own = self.sheets.entry(self.me).or_default();
-        let known = own.deadly.get(&name);
+        let known = own.deadly.get(name);
         // Words about one death come from several sides, and from the sheets of the dead: one entry
         // is enough.
         let news =
-            id.as_bytes().len() <= ID_MOST && known.is_none_or(|known| !known.contains(&who));
+            name.id.as_bytes().len() <= ID_MOST && known.is_none_or(|known| !known.contains(&who));
         if news {
-            self.write(now, SheetChange::Deadly(name.0, fingerprint, who));
+            self.write(now, SheetChange::Deadly(name.clone(), who));
         }
         news
     }
@@ -293,20 +280,20 @@ impl Table {
         let Some(own) = self.sheets.get(&self.me).filter(|_| self.any_deadly) else {
             return;
         };
-        let names = own.deadly.keys().filter(|(at, _)| is_it(at));
-        for (id, fingerprint) in names.cloned().collect::<Vec<_>>() {
-            self.write(now, SheetChange::Harmless(id, fingerprint));
+        let names = own.deadly.keys().filter(|name| is_it(&name.id));
+        for name in names.cloned().collect::<Vec<_>>() {
+            self.write(now, SheetChange::Harmless(name));
         }
     }
 
     /// How many that job has taken down. Who lives has not been.
-    pub(crate) fn victims(&self, (id, fingerprint): (&JobId, Fingerprint), view: &View) -> u32 {
+    pub(crate) fn victims(&self, name: &JobName, view: &View) -> u32 {
         // Asked for every job that leaves or comes: the common case reads one flag.
         if !self.any_deadly {
             return 0;
         }
         let all = self.sheets.values();
-        let here = all.filter_map(|sheet| sheet.deadly.get(&(id.clone(), fingerprint)));
+        let here = all.filter_map(|sheet| sheet.deadly.get(name));
         // A node that seemed to die twice was there in between.
         let dead = here.flatten().filter(|who| !lives_on(view, **who));
         let dead = dead.map(|who| who.id);
@@ -321,7 +308,7 @@ impl Table {
         // Only here the flag is taken back: until then it may be true for nothing, which costs a
         // search.
         self.any_deadly = self.sheets.values().any(|sheet| !sheet.deadly.is_empty());
-        let mut all: BTreeMap<(JobId, Fingerprint), BTreeSet<NodeId>> = BTreeMap::new();
+        let mut all: BTreeMap<JobName, BTreeSet<NodeId>> = BTreeMap::new();
         for (name, whom) in self.sheets.values().flat_map(|sheet| &sheet.deadly) {
             let whom = whom.iter().filter(|who| !lives_on(view, **who));
             let whom = whom.map(|who| who.id);
@@ -331,8 +318,8 @@ impl Table {
             .into_iter()
             .map(|(name, whom)| (name, whom.len() as u32));
         let deadly: BTreeMap<_, u32> = all.filter(|(_, count)| *count > 0).collect();
-        let mut tell = |(id, fingerprint): &(JobId, Fingerprint), is: Deadly| {
-            let news = OrphanNews::Deadly(id.clone(), *fingerprint, is);
+        let mut tell = |name: &JobName, is: Deadly| {
+            let news = OrphanNews::Deadly(name.clone(), is);
             actions.push_back(Action::Orphan(news));
         };
         // The workers keep what they are told, so they must hear of a name that was acquitted.
@@ -344,7 +331,7 @@ impl Table {
                 tell(
                     name,
                     match *count >= most {
-                        true => Deadly::GivenUp(given_up(&name.0, *count)),
+                        true => Deadly::GivenUp(given_up(&name.id, *count)),
                         false => Deadly::Held(*count),
                     },
                 );
@@ -371,12 +358,12 @@ impl Table {
             let others = whom.iter().filter(|who| !is_it(who));
             (name.clone(), others.copied().collect::<Vec<Peer>>())
         });
-        for ((id, fingerprint), others) in blamed.collect::<Vec<_>>() {
+        for (name, others) in blamed.collect::<Vec<_>>() {
             // A sheet can only take back a whole name. What it says of other nodes is written once
             // more.
-            self.write(now, SheetChange::Harmless(id.clone(), fingerprint));
+            self.write(now, SheetChange::Harmless(name.clone()));
             for who in others {
-                self.blame(now, (&id, fingerprint), who);
+                self.blame(now, &name, who);
             }
         }
     }
@@ -384,11 +371,11 @@ impl Table {
     /// Takes over what the sheet of an ended life said of deadly jobs; if it died, also that they took it
     /// down itself.
     fn inherit(&mut self, now: Duration, peer: Peer, sheet: Sheet, died: bool) {
-        for ((id, fingerprint), whom) in sheet.deadly {
+        for (name, whom) in sheet.deadly {
             // The entry of a node about itself counts only if it died: it was about to run the job
             // itself.
             for who in whom.into_iter().filter(|who| *who != peer || died) {
-                self.blame(now, (&id, fingerprint), who);
+                self.blame(now, &name, who);
             }
         }
     }
@@ -409,10 +396,10 @@ impl Table {
         // Hearsay is in the index alone, so the index is searched rather than the sheet.
         let all = self.index.iter().flat_map(|(id, entries)| {
             let of_peer = entries.keys().filter(|(_, owner)| *owner == peer);
-            of_peer.map(move |(fingerprint, _)| (id.clone(), *fingerprint))
+            of_peer.map(|(fingerprint, _)| JobName::new(id.clone(), *fingerprint))
         });
-        for (id, fingerprint) in all.collect::<Vec<_>>() {
-            self.strike(actions, &id, (fingerprint, peer));
+        for name in all.collect::<Vec<_>>() {
+            self.strike(actions, &name, peer);
         }
         self.dead.insert(peer, now + FLUSH_WAIT);
         // The caller has announced its orphans of that life before: this says that there are no
@@ -432,21 +419,21 @@ impl Table {
     pub(crate) fn rename(&mut self, actions: &mut VecDeque<Action>, now: Duration, me: Peer) {
         let old = self.sheets.remove(&self.me).unwrap_or_default();
         // Under the old name the other nodes drop the whole sheet, with the life that wrote it.
-        for (id, fingerprint) in old.orphans.keys() {
-            self.strike(actions, id, (*fingerprint, self.me));
+        for name in old.orphans.keys() {
+            self.strike(actions, name, self.me);
         }
         self.me = me;
         // The orphans are still here, so they are announced again. Flushings and closings are
         // not: they were about lives and repairs of which the other nodes have heard.
-        for ((id, fingerprint), finished) in &old.orphans {
-            self.announce(actions, now, (id, *fingerprint), *finished);
+        for (name, finished) in &old.orphans {
+            self.announce(actions, now, name, *finished);
         }
-        for ((id, fingerprint), whom) in &old.deadly {
+        for (name, whom) in &old.deadly {
             for who in whom {
                 // A warning about the own death goes on: the held job may still take this node
                 // down, in its new life.
                 let who = if who.id == me.id { me } else { *who };
-                self.blame(now, (id, *fingerprint), who);
+                self.blame(now, name, who);
             }
         }
     }
@@ -493,8 +480,8 @@ impl Table {
             let old = std::mem::take(sheet);
             // Entries that the owner withdrew while this node missed its changes are not in the new
             // sheet.
-            for (id, fingerprint) in old.orphans.keys() {
-                self.strike(actions, id, (*fingerprint, owner));
+            for name in old.orphans.keys() {
+                self.strike(actions, name, owner);
             }
             closed_before = old.closed;
             self.deadly_changed |= self.any_deadly;
@@ -505,17 +492,11 @@ impl Table {
         }
         for change in fresh {
             match &change {
-                SheetChange::Orphan {
-                    id,
-                    fingerprint,
-                    finished,
-                } => {
-                    self.announced.push(id.clone());
-                    self.enter(actions, id, (*fingerprint, owner), *finished);
+                SheetChange::Orphan { name, finished } => {
+                    self.announced.push(name.id.clone());
+                    self.enter(actions, name, owner, *finished);
                 }
-                SheetChange::Withdrawn(id, fingerprint) => {
-                    self.strike(actions, id, (*fingerprint, owner));
-                }
+                SheetChange::Withdrawn(name) => self.strike(actions, name, owner),
                 // A life that is not in the view any more, or never was, has left nothing here that
                 // is not announced. So this node says so too: the nodes that wait for all words
                 // wait for its word as well.
@@ -547,63 +528,52 @@ impl Table {
         actions: &mut VecDeque<Action>,
         now: Duration,
         owner: Peer,
-        below: &[(JobId, Fingerprint)],
+        below: &[JobName],
     ) {
-        for (id, fingerprint) in below {
+        for name in below {
             // Finished: an heir keeps results only.
-            self.enter(actions, id, (*fingerprint, owner), true);
-            let hearsay = (now + HEARSAY, owner, id.clone(), *fingerprint);
-            self.hearsay.push_back(hearsay);
+            self.enter(actions, name, owner, true);
+            self.hearsay.push_back((now + HEARSAY, owner, name.clone()));
         }
     }
 
     /// The owner says that it has it no more; its sheet will say so too.
-    pub(crate) fn miss(
-        &mut self,
-        actions: &mut VecDeque<Action>,
-        owner: Peer,
-        (id, fingerprint): (&JobId, Fingerprint),
-    ) {
-        self.strike(actions, id, (fingerprint, owner));
+    pub(crate) fn miss(&mut self, actions: &mut VecDeque<Action>, owner: Peer, name: &JobName) {
+        self.strike(actions, name, owner);
     }
 
     fn enter(
         &mut self,
         actions: &mut VecDeque<Action>,
-        id: &JobId,
-        (fingerprint, owner): (Fingerprint, Peer),
+        name: &JobName,
+        owner: Peer,
         finished: bool,
     ) {
-        let entries = self.index.entry(id.clone()).or_default();
+        let entries = self.index.entry(name.id.clone()).or_default();
         // The workers know names, not owners: a second owner is no news to them.
-        let known = entries.keys().any(|(is, _)| *is == fingerprint);
-        entries.insert((fingerprint, owner), finished);
+        let known = entries.keys().any(|(is, _)| *is == name.fingerprint);
+        entries.insert((name.fingerprint, owner), finished);
         if !known {
-            let news = OrphanNews::Here(id.clone(), fingerprint);
+            let news = OrphanNews::Here(name.clone());
             actions.push_back(Action::Orphan(news));
         }
     }
 
-    fn strike(
-        &mut self,
-        actions: &mut VecDeque<Action>,
-        id: &JobId,
-        (fingerprint, owner): (Fingerprint, Peer),
-    ) {
-        let Some(entries) = self.index.get_mut(id) else {
+    fn strike(&mut self, actions: &mut VecDeque<Action>, name: &JobName, owner: Peer) {
+        let Some(entries) = self.index.get_mut(&name.id) else {
             return;
         };
         // Withdrawn twice, by a miss and by the sheet: the workers are told once.
-        if entries.remove(&(fingerprint, owner)).is_none() {
+        if entries.remove(&(name.fingerprint, owner)).is_none() {
             return;
         }
-        let known = entries.keys().any(|(is, _)| *is == fingerprint);
+        let known = entries.keys().any(|(is, _)| *is == name.fingerprint);
         if entries.is_empty() {
-            self.index.remove(id);
+            self.index.remove(&name.id);
         }
         // Another owner still has it: a marked job is to find that one.
         if !known {
-            let news = OrphanNews::Gone(id.clone(), fingerprint);
+            let news = OrphanNews::Gone(name.clone());
             actions.push_back(Action::Orphan(news));
         }
     }
@@ -621,10 +591,10 @@ impl Table {
     // ---- questions
 
     /// The owner of that orphan: this node if it has it; else a node that has finished it rather than one that computes it.
-    pub(crate) fn owner(&self, id: &JobId, fingerprint: Fingerprint, view: &View) -> Option<Peer> {
-        let entries = self.index.get(id)?.iter();
+    pub(crate) fn owner(&self, name: &JobName, view: &View) -> Option<Peer> {
+        let entries = self.index.get(&name.id)?.iter();
         let entries = entries.filter(|((is, owner), _)| {
-            *is == fingerprint && (*owner == self.me || view.is_alive(*owner))
+            *is == name.fingerprint && (*owner == self.me || view.is_alive(*owner))
         });
         // A result that is finished beats one that is near but still computed; the order of the
         // peers decides the rest, the same on every run of a simulation.
@@ -684,11 +654,11 @@ impl Table {
     }
 
     /// Does another node keep that result, that stays, and that comes before this one in the order of peers?
-    pub(crate) fn is_kept_before(&self, id: &JobId, fingerprint: Fingerprint, view: &View) -> bool {
-        let mut entries = self.index.get(id).into_iter().flatten();
+    pub(crate) fn is_kept_before(&self, name: &JobName, view: &View) -> bool {
+        let mut entries = self.index.get(&name.id).into_iter().flatten();
         entries.any(|((is, owner), finished)| {
             let stays = view.is_alive(*owner) && !view.is_draining(*owner);
-            *is == fingerprint && *finished && *owner < self.me && stays
+            *is == name.fingerprint && *finished && *owner < self.me && stays
         })
     }
 
@@ -699,9 +669,10 @@ impl Table {
     }
 
     /// The owners of that orphan.
-    pub(crate) fn owners(&self, id: &JobId, fingerprint: Fingerprint) -> BTreeSet<Peer> {
-        let entries = self.index.get(id).into_iter().flat_map(BTreeMap::keys);
-        let entries = entries.filter(|(is, _)| *is == fingerprint);
+    pub(crate) fn owners(&self, name: &JobName) -> BTreeSet<Peer> {
+        let entries = self.index.get(&name.id);
+        let entries = entries.into_iter().flat_map(BTreeMap::keys);
+        let entries = entries.filter(|(is, _)| *is == name.fingerprint);
         entries.map(|(_, owner)| *owner).collect()
     }
 
@@ -788,17 +759,16 @@ impl Table {
 
     /// Forgets what is old.
     pub(crate) fn handle_timeout(&mut self, actions: &mut VecDeque<Action>, now: Duration) {
-        while let Some((until, owner, id, fingerprint)) = self.hearsay.front().cloned()
+        while let Some((until, owner, name)) = self.hearsay.front().cloned()
             && until <= now
         {
             self.hearsay.pop_front();
             let sheet = self.sheets.get(&owner);
-            let name = (id, fingerprint);
             // By now the owner's own sheet would say so. If it does not, a claim there would be a
             // miss.
             if sheet.is_none_or(|sheet| !sheet.orphans.contains_key(&name)) {
                 ran_out(Expiry::Hearsay);
-                self.strike(actions, &name.0, (fingerprint, owner));
+                self.strike(actions, &name, owner);
             }
         }
         let dead = self.dead.len();

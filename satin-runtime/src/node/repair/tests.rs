@@ -14,7 +14,7 @@ use super::{
     Table,
     table::Read,
 };
-use crate::job::{Deadly, Fingerprint, JobId, OrphanNews};
+use crate::job::{Deadly, Fingerprint, JobId, JobName, OrphanNews};
 
 const NODES: u64 = 3;
 
@@ -37,7 +37,7 @@ struct One {
     view: View,
     actions: VecDeque<Action>,
     /// What its workers know.
-    index: BTreeSet<(JobId, u64)>,
+    index: BTreeSet<JobName>,
     settled: bool,
 }
 
@@ -60,11 +60,11 @@ impl One {
     fn tell_workers(&mut self) {
         for action in self.actions.drain(..) {
             match action {
-                Action::Orphan(OrphanNews::Here(id, Fingerprint(is))) => {
-                    assert!(self.index.insert((id, is)), "told twice");
+                Action::Orphan(OrphanNews::Here(name)) => {
+                    assert!(self.index.insert(name), "told twice");
                 }
-                Action::Orphan(OrphanNews::Gone(id, Fingerprint(is))) => {
-                    assert!(self.index.remove(&(id, is)), "it was not there");
+                Action::Orphan(OrphanNews::Gone(name)) => {
+                    assert!(self.index.remove(&name), "it was not there");
                 }
                 Action::Orphan(OrphanNews::Settled(settled)) => self.settled = settled,
                 action => panic!("a table does not ask for {action:?}"),
@@ -72,11 +72,9 @@ impl One {
         }
     }
 
-    fn known(&self) -> BTreeSet<(JobId, u64)> {
+    fn known(&self) -> BTreeSet<JobName> {
         let orphans = self.table.orphans();
-        orphans
-            .map(|(id, fingerprint, _, _)| (id.clone(), fingerprint.0))
-            .collect()
+        orphans.map(|(name, ..)| name).collect()
     }
 }
 
@@ -126,13 +124,13 @@ proptest! {
             match step {
                 Step::Announce(node, id, is, finished) => {
                     let One { table, actions, .. } = &mut all[node];
-                    let id = JobId::ROOT.child(id);
-                    table.announce(actions, Duration::ZERO, (&id, Fingerprint(is)), finished);
+                    let name = JobName::new(JobId::ROOT.child(id), Fingerprint(is));
+                    table.announce(actions, Duration::ZERO, &name, finished);
                 }
                 Step::Withdraw(node, id, is) => {
                     let One { table, actions, .. } = &mut all[node];
-                    let id = JobId::ROOT.child(id);
-                    table.withdraw(actions, Duration::ZERO, (&id, Fingerprint(is)));
+                    let name = JobName::new(JobId::ROOT.child(id), Fingerprint(is));
+                    table.withdraw(actions, Duration::ZERO, &name);
                 }
                 Step::Close(node, id) => {
                     all[node].table.close(Duration::ZERO, &JobId::ROOT.child(id));
@@ -208,80 +206,81 @@ fn who_never_speaks_is_not_waited_for_for_ever() {
 #[test]
 fn what_a_dead_node_had_is_not_looked_for_there() {
     let mut all = One::all();
-    let id = JobId::ROOT.child(0);
+    let [name, other] = [1, 2].map(|is| JobName::new(JobId::ROOT.child(0), Fingerprint(is)));
     let One { table, actions, .. } = &mut all[2];
-    table.announce(actions, Duration::ZERO, (&id, Fingerprint(1)), true);
+    table.announce(actions, Duration::ZERO, &name, true);
     compare(&mut all, 2, 0);
     let one = &mut all[0];
     let dead = identity(2).peer;
-    assert_eq!(one.table.owner(&id, Fingerprint(1), &one.view), Some(dead));
-    assert_eq!(one.table.owner(&id, Fingerprint(2), &one.view), None);
+    assert_eq!(one.table.owner(&name, &one.view), Some(dead));
+    assert_eq!(one.table.owner(&other, &one.view), None);
     one.view.remove(dead);
     one.table
         .life_ended(&mut one.actions, Duration::ZERO, dead, true);
     one.tell_workers();
     assert!(one.index.is_empty());
-    assert_eq!(one.table.owner(&id, Fingerprint(1), &one.view), None);
+    assert_eq!(one.table.owner(&name, &one.view), None);
 }
 
 /// A job, and a node that is not there any more.
-fn poison() -> (JobId, Fingerprint, Peer) {
-    let gone = identity(9).peer;
-    (JobId::ROOT.child(0).child(3), Fingerprint(7), gone)
+fn poison() -> (JobName, Peer) {
+    let id = JobId::ROOT.child(0).child(3);
+    (JobName::new(id, Fingerprint(7)), identity(9).peer)
 }
 
 #[test]
 fn whom_a_job_took_down_is_known_when_its_origin_is_gone() {
-    let (id, print, gone) = poison();
+    let (name, gone) = poison();
+    let other = JobName::new(name.id.clone(), Fingerprint(8));
     for (died, victims) in [(true, 2), (false, 1)] {
         let mut all = One::all();
         let me = all[0].table.me();
-        all[0].table.blame(Duration::ZERO, (&id, print), gone);
+        all[0].table.blame(Duration::ZERO, &name, gone);
         // And it is about to run the job itself.
-        all[0].table.blame(Duration::ZERO, (&id, print), me);
+        all[0].table.blame(Duration::ZERO, &name, me);
         compare(&mut all, 0, 1);
         let one = &mut all[1];
-        assert_eq!(one.table.victims((&id, print), &one.view), 1);
+        assert_eq!(one.table.victims(&name, &one.view), 1);
         one.view.remove(me);
         one.table
             .life_ended(&mut one.actions, Duration::ZERO, me, died);
-        assert_eq!(one.table.victims((&id, print), &one.view), victims);
-        assert_eq!(one.table.victims((&id, Fingerprint(8)), &one.view), 0);
+        assert_eq!(one.table.victims(&name, &one.view), victims);
+        assert_eq!(one.table.victims(&other, &one.view), 0);
         one.table.acquit(Duration::ZERO, &JobId::ROOT.child(0));
-        assert_eq!(one.table.victims((&id, print), &one.view), 0);
+        assert_eq!(one.table.victims(&name, &one.view), 0);
     }
 }
 
 #[test]
 fn who_comes_back_was_not_taken_down() {
-    let (id, print, _) = poison();
+    let (name, _) = poison();
     let mut all = One::all();
     let one = &mut all[0];
     let first = identity(2).peer;
     one.view.remove(first);
-    one.table.blame(Duration::ZERO, (&id, print), first);
-    assert_eq!(one.table.victims((&id, print), &one.view), 1);
+    one.table.blame(Duration::ZERO, &name, first);
+    assert_eq!(one.table.victims(&name, &one.view), 1);
     let mut again = identity(2);
     again.peer.generation = 1;
     let second = again.peer;
     one.view.insert(Arc::new(again));
-    assert_eq!(one.table.victims((&id, print), &one.view), 0);
+    assert_eq!(one.table.victims(&name, &one.view), 0);
     one.table.came_back(Duration::ZERO, second);
     // If it dies now, that was another job.
     one.view.remove(second);
-    assert_eq!(one.table.victims((&id, print), &one.view), 0);
+    assert_eq!(one.table.victims(&name, &one.view), 0);
 }
 
 #[test]
 fn workers_are_told_whose_jobs_are_for_others_and_whose_for_nobody() {
-    let (id, print, gone) = poison();
+    let (name, gone) = poison();
     let mut all = One::all();
     let one = &mut all[0];
     let told = |one: &mut One| {
         one.table.tell_deadly(&mut one.actions, &one.view, 2);
         let told = one.actions.drain(..).map(|action| match action {
-            Action::Orphan(OrphanNews::Deadly(told, is, deadly)) => {
-                assert_eq!((&told, is), (&id, print));
+            Action::Orphan(OrphanNews::Deadly(told, deadly)) => {
+                assert_eq!(told, name);
                 deadly
             }
             action => panic!("a table does not ask for {action:?}"),
@@ -289,15 +288,14 @@ fn workers_are_told_whose_jobs_are_for_others_and_whose_for_nobody() {
         told.collect::<Vec<Deadly>>()
     };
     assert_eq!(told(one), []);
-    one.table.blame(Duration::ZERO, (&id, print), gone);
+    one.table.blame(Duration::ZERO, &name, gone);
     assert_eq!(told(one), [Deadly::Held(1)]);
     assert_eq!(told(one), []);
-    one.table
-        .blame(Duration::ZERO, (&id, print), identity(8).peer);
+    one.table.blame(Duration::ZERO, &name, identity(8).peer);
     let [Deadly::GivenUp(story)] = &told(one)[..] else {
         panic!("it has taken down two");
     };
     assert!(story.contains("2 nodes died"), "{story}");
-    one.table.acquit(Duration::ZERO, &id);
+    one.table.acquit(Duration::ZERO, &name.id);
     assert_eq!(told(one), [Deadly::Not]);
 }

@@ -570,7 +570,7 @@ fn reused_of(cargo: &Cargo, to: Peer, books: &Books) -> BTreeSet<u32> {
             answers.iter().filter_map(claimed).collect()
         }
         Cargo::Keep { saved, .. } => {
-            let roots = saved.iter().map(|saved| saved.id.root_number());
+            let roots = saved.iter().map(|saved| saved.name.id.root_number());
             roots.collect()
         }
     }
@@ -595,7 +595,8 @@ fn weight(cargo: &Cargo) -> usize {
         }
         Cargo::Answers(answers) => answers.iter().map(|(_, is)| AROUND + answer(is)).sum(),
         Cargo::Keep { saved, .. } => {
-            let one = |saved: &Saved| AROUND + saved.id.as_bytes().len() + answer(&saved.answer);
+            let one =
+                |saved: &Saved| AROUND + saved.name.id.as_bytes().len() + answer(&saved.answer);
             saved.iter().map(one).sum()
         }
     };

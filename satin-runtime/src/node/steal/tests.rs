@@ -11,8 +11,8 @@ use super::super::{
 };
 use crate::{
     job::{
-        Answer, Fingerprint, History, JobId, Offer, Parcel, Recall, RootName, RootRun, RootTag,
-        Saved,
+        Answer, Fingerprint, History, JobId, JobName, Offer, Parcel, Recall, RootName, RootRun,
+        RootTag, Saved,
     },
     node::{DepartureId, Page, SheetChange},
 };
@@ -727,8 +727,7 @@ fn a_claim_that_was_aborted_closes_its_orphan() {
         after: 0,
         version: 1,
         changes: vec![SheetChange::Orphan {
-            id: job.id.clone(),
-            fingerprint: job.fingerprint,
+            name: job.name(),
             finished: false,
         }],
     };
@@ -753,10 +752,10 @@ fn is_closed(actions: &[Action], id: &JobId) -> bool {
 }
 
 fn root_result(number: u32, bytes: usize) -> Saved {
+    let print = Fingerprint(u64::from(number));
     Saved {
-        id: JobId::ROOT.child(number),
-        fingerprint: Fingerprint(u64::from(number)),
-        root: Fingerprint(u64::from(number)),
+        name: JobName::new(JobId::ROOT.child(number), print),
+        root: print,
         answer: Answer::Result {
             bytes: vec![0; bytes],
             needs: Vec::new(),
@@ -792,7 +791,7 @@ fn the_results_of_root_jobs_that_are_kept_are_bounded_by_bytes() {
         actions(&mut node);
         let hosted = node.inspect().hosted;
         let kept: Vec<u32> = (hosted.iter())
-            .filter_map(|hosted| hosted.id.path().next())
+            .filter_map(|hosted| hosted.name.id.path().next())
             .collect();
         let expected: &[u32] = match number {
             0 => &[0],
@@ -805,10 +804,9 @@ fn the_results_of_root_jobs_that_are_kept_are_bounded_by_bytes() {
 }
 
 /// The first page of the owner's sheet: these orphans are finished there.
-fn finished(owner: Peer, names: &[(JobId, Fingerprint)]) -> Event {
-    let entries = names.iter().map(|(id, fingerprint)| SheetChange::Orphan {
-        id: id.clone(),
-        fingerprint: *fingerprint,
+fn finished(owner: Peer, names: &[JobName]) -> Event {
+    let entries = names.iter().map(|name| SheetChange::Orphan {
+        name: name.clone(),
         finished: true,
     });
     let changes: Vec<SheetChange> = entries.collect();
@@ -822,12 +820,16 @@ fn finished(owner: Peer, names: &[(JobId, Fingerprint)]) -> Event {
     received(owner, Message::Table(vec![page]))
 }
 
+fn result_of(id: &JobId) -> Saved {
+    Saved {
+        name: JobName::new(id.clone(), Fingerprint(7)),
+        ..root_result(7, 10)
+    }
+}
+
 /// The node keeps the result of that job for whoever will claim it.
 fn keep(node: &mut Node, from: Peer, id: &JobId) {
-    let saved = vec![Saved {
-        id: id.clone(),
-        ..root_result(7, 10)
-    }];
+    let saved = vec![result_of(id)];
     node.handle(MS, received(from, Message::Keep { number: 1, saved }));
     actions(node);
     assert_eq!(node.inspect().hosted.len(), 1);
@@ -840,17 +842,17 @@ fn a_kept_result_goes_when_somebody_has_that_of_a_job_around_it() {
     let child = parent.child(2);
     keep(&mut node, owner, &child);
     let sibling = JobId::ROOT.child(0).child(2);
-    let elsewhere = [(sibling, Fingerprint(1)), (child.child(0), Fingerprint(2))];
+    let elsewhere = [
+        JobName::new(sibling, Fingerprint(1)),
+        JobName::new(child.child(0), Fingerprint(2)),
+    ];
     node.handle(2 * MS, finished(owner, &elsewhere));
     assert_eq!(node.inspect().hosted.len(), 1, "nobody else has it");
-    let around = [&elsewhere[..], &[(parent, Fingerprint(3))]].concat();
+    let around = [&elsewhere[..], &[JobName::new(parent, Fingerprint(3))]].concat();
     node.handle(3 * MS, finished(owner, &around));
     assert!(node.inspect().hosted.is_empty(), "nobody will ask for it");
     // And what comes later does not stay.
-    let saved = vec![Saved {
-        id: child,
-        ..root_result(7, 10)
-    }];
+    let saved = vec![result_of(&child)];
     node.handle(4 * MS, received(owner, Message::Keep { number: 2, saved }));
     assert!(node.inspect().hosted.is_empty());
 }
@@ -860,7 +862,7 @@ fn of_two_nodes_that_keep_a_result_one_does_so() {
     let (mut node, [before, _, after]) = by_hand_as(1, fixed());
     let id = JobId::ROOT.child(0).child(1);
     keep(&mut node, before, &id);
-    let name = (id, Fingerprint(7));
+    let name = JobName::new(id, Fingerprint(7));
     node.handle(2 * MS, finished(after, std::slice::from_ref(&name)));
     assert_eq!(node.inspect().hosted.len(), 1, "the other one gives way");
     node.handle(3 * MS, finished(before, &[name]));
@@ -872,7 +874,10 @@ fn the_answer_of_a_job_closes_what_others_keep_of_it() {
     let (mut node, [_, thief, owner]) = by_hand();
     let token = give(&mut node, thief, vec![parcel()])[0][0];
     let below = parcel().id.child(3);
-    node.handle(2 * MS, finished(owner, &[(below, Fingerprint(1))]));
+    node.handle(
+        2 * MS,
+        finished(owner, &[JobName::new(below, Fingerprint(1))]),
+    );
     let answer = Answer::Panicked("so be it".into());
     let answers = Message::Answers(vec![(token, answer)]);
     node.handle(3 * MS, received(thief, answers));
@@ -886,7 +891,7 @@ fn what_a_dead_node_had_is_forgotten_in_all_modes() {
     for repair in [RepairMode::Running, RepairMode::Finished, RepairMode::Naive] {
         let config = ProtocolConfig { repair, ..fixed() };
         let (mut node, [_, owner, _]) = by_hand_as(0, config);
-        let name = (parcel().id, parcel().fingerprint);
+        let name = parcel().name();
         node.handle(MS, finished(owner, &[name]));
         assert_eq!(node.inspect().entries.len(), 1);
         node.declare_dead(2 * MS, owner);
@@ -1054,7 +1059,10 @@ fn what_others_keep_of_a_job_is_closed_when_that_has_been_done_again_here() {
     give(&mut node, thief, vec![parcel()]);
     node.declare_dead(2 * MS, thief);
     let below = parcel().id.child(3);
-    node.handle(3 * MS, finished(owner, &[(below, Fingerprint(1))]));
+    node.handle(
+        3 * MS,
+        finished(owner, &[JobName::new(below, Fingerprint(1))]),
+    );
     // Another job is done first.
     for done in [JobId::ROOT.child(0).child(0), parcel().id] {
         node.handle_timeout(50 * MS);
@@ -1100,7 +1108,10 @@ fn a_main_that_is_about_to_stop_closes_nothing_that_the_next_one_may_claim() {
         let root = RootRun { term: 0, name };
         node.handle(MS, Event::RootStarted(root));
         let below = JobId::ROOT.child(0).child(1);
-        node.handle(2 * MS, finished(owner, &[(below, Fingerprint(1))]));
+        node.handle(
+            2 * MS,
+            finished(owner, &[JobName::new(below, Fingerprint(1))]),
+        );
         if is_followed {
             let master = node.view().get(master).unwrap().clone();
             let told = Message::Master { term: 1, master };

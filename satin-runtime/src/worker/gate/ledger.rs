@@ -19,7 +19,7 @@ use super::Outside;
 use super::hosted::{HostedJob, HostedJobs};
 use super::pack::length_of;
 use crate::job::{
-    Answer, Back, DepartureId, Fingerprint, JobId, Recall, Taken,
+    Answer, Back, DepartureId, Fingerprint, JobName, Recall, Taken,
     record::{Frame, STAYS, Slot, SlotState},
 };
 
@@ -74,7 +74,7 @@ pub(super) struct Absent {
     /// Jobs that came back and can be taken, the shallowest first; jobs that must stay in this process are last.
     pub(super) returned: BTreeSet<(u16, SlotRef)>,
     /// Jobs that came back and are for other nodes, the shallowest first.
-    pub(super) held: BTreeMap<(u16, SlotRef), (JobId, Fingerprint)>,
+    pub(super) held: BTreeMap<(u16, SlotRef), JobName>,
     pub(super) places: HashMap<SlotRef, AbsentPlace>,
     /// Jobs that came back with a mark and are not done. (An aborted job stays until its slot is used by the next
     /// job that comes back.)
@@ -179,13 +179,7 @@ impl Pool {
     }
 
     /// The job, which the caller has taken, is for other nodes, which know it by that name.
-    pub(in crate::worker) fn hold(
-        &self,
-        job: &Slot,
-        depth: u16,
-        back: Back,
-        name: (JobId, Fingerprint),
-    ) {
+    pub(in crate::worker) fn hold(&self, job: &Slot, depth: u16, back: Back, name: JobName) {
         let absent = lock(&self.ledger.absent);
         if absent.called_home > 0 {
             return self.come_back_under(absent, job, depth, back); // nobody else is there any more
@@ -208,7 +202,7 @@ impl Pool {
         mut absent: MutexGuard<'_, Absent>,
         job: &Slot,
         (depth, back): (u16, Back),
-        name: (JobId, Fingerprint),
+        name: JobName,
     ) {
         let owner = Worker::of(job).index;
         let slot = SlotRef(job);
@@ -237,7 +231,8 @@ impl Pool {
             // The job has been away, so it stands in the tree; and it can leave, a root job too.
             if let Some((id, _)) = place_of(job.parent.get(), job.index()) {
                 let depth = length_of(&id);
-                return self.hold_under(absent, job, (depth, back), (id, fingerprint));
+                let name = JobName::new(id, fingerprint);
+                return self.hold_under(absent, job, (depth, back), name);
             }
         }
         self.come_back_under(absent, job, depth, back);
@@ -257,7 +252,7 @@ impl Pool {
             .held
             .iter()
             .filter_map(|key| match hosted.jobs.get(key) {
-                Some(HostedJob::Held(parcel)) => Some((parcel.id.clone(), parcel.fingerprint)),
+                Some(HostedJob::Held(parcel)) => Some(parcel.name()),
                 _ => None,
             });
         names.extend(held.take(TOLD_MOST));

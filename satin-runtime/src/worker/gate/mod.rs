@@ -22,8 +22,8 @@ use super::{
 };
 use crate::{
     job::{
-        Answer, Back, DepartureId, Fingerprint, HostedId, JobId, Offer, OrphanNews, Parcel, Recall,
-        RootName, RootRun, RootTag, Saved, Taken,
+        Answer, Back, DepartureId, Fingerprint, HostedId, JobId, JobName, Offer, OrphanNews,
+        Parcel, Recall, RootName, RootRun, RootTag, Saved, Taken,
         record::{Frame, STAYS, Slot, SlotState, flag},
     },
     observe::repeats,
@@ -69,7 +69,7 @@ pub trait Outside: Send + Sync {
         let _ = (departure, parcel);
     }
     /// Tells the jobs that are held for other nodes, or many of them, when they have changed.
-    fn held(&self, jobs: Vec<(JobId, Fingerprint)>) {
+    fn held(&self, jobs: Vec<JobName>) {
         let _ = jobs;
     }
     /// A job that came back undone with a mark has been run here and is done.
@@ -569,7 +569,7 @@ impl Gate {
     }
 
     /// The same for one job of this node: it is an orphan somewhere, and will be claimed.
-    pub fn release_one(&self, name: &(JobId, Fingerprint)) {
+    pub fn release_one(&self, name: &JobName) {
         let mut absent = lock(&self.pool.ledger.absent);
         let place = absent.held.iter().find(|(_, is)| *is == name);
         let Some(place) = place.map(|(place, _)| *place) else {
