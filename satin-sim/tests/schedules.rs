@@ -47,7 +47,7 @@ const UNEVEN: Shape = Shape::Random {
 fn hosts(cluster: &Cluster, thief: u32, victim: u32) -> bool {
     let victim = cluster.peer(victim);
     cluster.node(thief).inspect().hosted.iter().any(|hosted| {
-        let waits = hosted.waiters.iter().any(|(peer, _)| *peer == victim);
+        let waits = hosted.waiters.iter().any(|deal| deal.peer == victim);
         waits && hosted.stage == InspectedStage::Started
     })
 }

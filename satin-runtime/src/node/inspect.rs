@@ -3,7 +3,7 @@
 
 pub use super::books::OutstandingKind;
 use super::books::{HERE, Hosted, HostedState};
-use super::{HostedId, Node, Peer, Tally, Token};
+use super::{Deal, HostedId, Node, Peer, Tally, Token};
 use crate::job::{JobId, JobName};
 
 /// A job that is away.
@@ -37,8 +37,8 @@ pub struct InspectedHosted {
     pub key: HostedId,
     /// The name of the job.
     pub name: JobName,
-    /// The other nodes that wait for its answer, and the token of each.
-    pub waiters: Vec<(Peer, Token)>,
+    /// The deals with the other nodes that wait for its answer.
+    pub waiters: Vec<Deal>,
     /// The stage that the job has reached.
     pub stage: InspectedStage,
     /// Is it in the orphan table of this node?
@@ -109,7 +109,7 @@ impl InspectedHosted {
         InspectedHosted {
             key,
             name: hosted.name.clone(),
-            waiters: waiters.filter(|(peer, _)| *peer != HERE).collect(),
+            waiters: waiters.filter(|deal| deal.peer != HERE).collect(),
             stage: match hosted.state {
                 HostedState::Coming => InspectedStage::Coming,
                 HostedState::Started => InspectedStage::Started,
@@ -137,7 +137,7 @@ impl Node {
         inspection.hosted.clear();
         inspection.entries.clear();
         let away = self.books.all_outstanding();
-        let away = away.map(|(peer, token, away)| InspectedOutstanding {
+        let away = away.map(|(Deal { peer, token }, away)| InspectedOutstanding {
             peer,
             token,
             kind: away.kind,

@@ -9,9 +9,27 @@ use strum::{Display, EnumCount, EnumDiscriminants, VariantArray};
 use super::identity::{Identity, NodeId, Peer};
 use crate::job::{Answer, JobId, JobName, Offer, Parcel, RootName, RootRun, Saved, ValueName};
 
-/// The name of a theft. Given by the victim, new for each: a job that is taken again gets another.
+/// The name of a theft or a claim. Given by the node that waits for the answer, new for each: a job that is taken again
+/// gets another.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 pub struct Token(pub u64);
+
+/// A theft or a claim, as one of its two nodes knows it: the other node, and the token.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Deal {
+    /// The other node, in the life in which the deal was made.
+    pub peer: Peer,
+    /// The token, whichever of the two has given it.
+    pub token: Token,
+}
+
+impl Deal {
+    /// The deal with that peer under that token.
+    #[must_use]
+    pub const fn new(peer: Peer, token: Token) -> Deal {
+        Deal { peer, token }
+    }
+}
 
 /// The number of a request of a thief; each thief counts its own.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]

@@ -45,7 +45,7 @@ pub use config::{Policy, ProtocolConfig, RepairMode, Rule};
 pub use identity::{Identity, NodeId, Peer};
 use message::Cargo;
 pub use message::{
-    Envelope, Message, MessageKind, Page, Relayed, Request, SheetChange, Token, Wanted,
+    Deal, Envelope, Message, MessageKind, Page, Relayed, Request, SheetChange, Token, Wanted,
 };
 pub use view::View;
 
@@ -1244,7 +1244,8 @@ impl Parts<'_> {
             }
             M::Kept(number) => self.keeping.kept(cx, from, number),
             M::Abandon { token, heir, below } => {
-                self.repair.abandoned(cx, (from, token), heir, &below);
+                let deal = Deal::new(from, token);
+                self.repair.abandoned(cx, deal, heir, &below);
             }
             M::Offers(offers) => self.bounds.improve(cx, from, offers, self.lattices),
             M::OffersWith(offers, cargo @ Cargo::Keep { .. }) => {
@@ -1282,11 +1283,11 @@ pub(crate) enum Then {
     /// A hosted job starts.
     Start(HostedId, Parcel),
     /// An answer is delivered.
-    Answer(Peer, Token, Answer),
+    Answer(Deal, Answer),
     /// The hosted job is refused, as one of its values cannot be had any more.
     Refuse(HostedId, ValueName),
     /// The answer mentions a value that cannot be had any more: the job is done again here.
-    Redo(Peer, Token, ValueName),
+    Redo(Deal, ValueName),
 }
 
 impl Then {
@@ -1294,7 +1295,7 @@ impl Then {
     pub(crate) fn needs(&self) -> &[ValueName] {
         match self {
             Then::Start(_, parcel) => &parcel.needs,
-            Then::Answer(_, _, Answer::Result { needs, .. }) => needs,
+            Then::Answer(_, Answer::Result { needs, .. }) => needs,
             _ => &[],
         }
     }

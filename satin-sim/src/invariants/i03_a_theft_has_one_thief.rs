@@ -3,14 +3,14 @@
 
 use std::collections::BTreeMap;
 
-use satin_runtime::node::{Peer, Token};
+use satin_runtime::node::Deal;
 
 use super::{Invariant, Seen};
 
-/// The node that was seen to host the theft with that token of that victim.
+/// The node that was seen to host the job of each deal, as the thief knows it.
 #[derive(Default)]
 pub(super) struct OneThief {
-    thieves: BTreeMap<(Peer, Token), u32>,
+    thieves: BTreeMap<Deal, u32>,
 }
 
 impl Invariant for OneThief {
@@ -24,9 +24,10 @@ impl Invariant for OneThief {
 
     fn check_step(&mut self, seen: &Seen<'_>) -> Result<(), String> {
         for hosted in &seen.books.hosted {
-            for (peer, token) in &hosted.waiters {
-                let thief = *self.thieves.entry((*peer, *token)).or_insert(seen.node);
+            for deal in &hosted.waiters {
+                let thief = *self.thieves.entry(*deal).or_insert(seen.node);
                 if thief != seen.node {
+                    let Deal { peer, token } = deal;
                     return Err(format!(
                         "nodes {thief} and {} both host {token:?} of {peer:?}",
                         seen.node

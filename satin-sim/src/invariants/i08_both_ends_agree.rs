@@ -26,7 +26,7 @@ impl Invariant for BothEnds {
         let hosted: BTreeSet<_> = (run.books.iter())
             .flat_map(|(node, books)| {
                 let waiters = books.hosted.iter().flat_map(|hosted| &hosted.waiters);
-                waiters.map(move |(origin, token)| (*origin, peer(node), *token))
+                waiters.map(move |deal| (deal.peer, peer(node), deal.token))
             })
             .collect();
         if let Some((origin, thief, token)) = outstanding.difference(&hosted).next() {

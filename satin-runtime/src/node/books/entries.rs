@@ -1,13 +1,13 @@
 //! The entries of the books: the jobs that were stolen from here (outstanding), and those that were stolen
 //! by here (hosted).
 //!
-//! A theft is named by the other side and the token that the victim gave it, never by a job's id: a job
-//! and its second execution may both be here.
+//! A theft or a claim is named by the other side and the token that the node which waits gave it ([`Deal`]), never by a job's
+//! id: a job and its second execution may both be here.
 
 use std::{collections::BTreeMap, time::Duration};
 
 use super::{
-    super::{DepartureId, HostedId, NodeId, Peer, Token},
+    super::{Deal, DepartureId, HostedId, NodeId, Peer, Token},
     Books,
 };
 use crate::job::{Answer, Fingerprint, History, JobId, JobName, Parcel, RootName, RootRun, Saved};
@@ -70,7 +70,7 @@ pub(crate) enum HostedState {
     /// The workers have the job.
     Started,
     /// A node took it onwards before it was started. The parcel is kept in case the job comes back.
-    Onwards(Peer, Token, Box<Parcel>),
+    Onwards(Deal, Box<Parcel>),
     /// Done; the answer is kept until all who wait for it have it, and as long as it may be claimed.
     Done(Answer),
 }
@@ -99,7 +99,7 @@ pub(crate) struct Hosted {
     pub(crate) root: RootName,
     /// The term of the run of that root job of which it is a part.
     pub(crate) term: u32,
-    pub(crate) waiters: BTreeMap<(Peer, Token), Waiter>,
+    pub(crate) waiters: BTreeMap<Deal, Waiter>,
     /// The job is in the orphan table of this node: a claim may come.
     pub(crate) orphan: bool,
     pub(crate) state: HostedState,
@@ -150,8 +150,9 @@ pub(crate) const HERE: Peer = Peer {
     generation: u32::MAX,
 };
 
-const fn all_of(peer: Peer) -> std::ops::RangeInclusive<(Peer, Token)> {
-    (peer, Token(0))..=(peer, Token(u64::MAX))
+/// The deals with that peer.
+pub(super) const fn all_of(peer: Peer) -> std::ops::RangeInclusive<Deal> {
+    Deal::new(peer, Token(0))..=Deal::new(peer, Token(u64::MAX))
 }
 
 impl Books {
@@ -164,12 +165,12 @@ impl Books {
         (source, kind): (JobSource, OutstandingKind),
         job: Job,
         sent: Option<u64>,
-    ) -> Token {
+    ) -> Deal {
         self.tokens += 1;
-        let token = Token(self.tokens);
+        let deal = Deal::new(peer, Token(self.tokens));
         // A hosted job that goes onwards has its whereabouts in its own entry.
         if let JobSource::Own(departure) = source {
-            self.departures.insert(departure, (peer, token));
+            self.departures.insert(departure, deal);
         }
         // The thief of a job that has taken down nodes says `Begin`; of any other job the theft counts as the beginning.
         let job_is_new = job.history.crashes == 0;
@@ -182,13 +183,13 @@ impl Books {
             begun: job_is_new,
             above: 0,
         };
-        self.outstanding.insert((peer, token), outstanding);
+        self.outstanding.insert(deal, outstanding);
         // Claims stand apart too, in the order of their tokens: a node that is stuck withdraws the
         // youngest.
         if kind == OutstandingKind::Claim {
-            self.claims.insert((token, peer));
+            self.claims.insert((deal.token, deal.peer));
         }
-        token
+        deal
     }
 
     /// The number of nodes that the hosted jobs around that one took down before they came.
@@ -207,25 +208,25 @@ impl Books {
     }
 
     /// Notes how many nodes the jobs around an outstanding one have taken down.
-    pub(crate) fn count_above(&mut self, peer: Peer, token: Token, above: u32) {
-        if let Some(away) = self.outstanding.get_mut(&(peer, token)) {
+    pub(crate) fn count_above(&mut self, deal: Deal, above: u32) {
+        if let Some(away) = self.outstanding.get_mut(&deal) {
             away.above = above;
         }
     }
 
-    pub(crate) fn outstanding(&mut self, peer: Peer, token: Token) -> Option<&mut Outstanding> {
-        self.outstanding.get_mut(&(peer, token))
+    pub(crate) fn outstanding(&mut self, deal: Deal) -> Option<&mut Outstanding> {
+        self.outstanding.get_mut(&deal)
     }
 
-    pub(crate) fn look_away(&self, peer: Peer, token: Token) -> Option<&Outstanding> {
-        self.outstanding.get(&(peer, token))
+    pub(crate) fn look_away(&self, deal: Deal) -> Option<&Outstanding> {
+        self.outstanding.get(&deal)
     }
 
     /// Strikes out an outstanding job: it is not away any more.
-    pub(crate) fn back(&mut self, peer: Peer, token: Token) -> Option<Outstanding> {
-        let outstanding = self.outstanding.remove(&(peer, token))?;
+    pub(crate) fn back(&mut self, deal: Deal) -> Option<Outstanding> {
+        let outstanding = self.outstanding.remove(&deal)?;
         // From here on the token is void: an answer that still comes changes nothing.
-        self.claims.remove(&(token, peer));
+        self.claims.remove(&(deal.token, deal.peer));
         if let JobSource::Own(departure) = outstanding.source {
             self.departures.remove(&departure);
         }
@@ -233,47 +234,42 @@ impl Books {
     }
 
     /// Undoes [`Books::back`]: simulations show what goes wrong if a token stays valid.
-    pub(crate) fn restore(&mut self, peer: Peer, token: Token, away: Outstanding) {
-        self.claims.insert((token, peer));
-        self.outstanding.insert((peer, token), away);
+    pub(crate) fn restore(&mut self, deal: Deal, away: Outstanding) {
+        self.claims.insert((deal.token, deal.peer));
+        self.outstanding.insert(deal, away);
     }
 
     /// The youngest claim without an answer; claims at this very node come first.
-    pub(crate) fn youngest_claim(&self) -> Option<(Peer, Token)> {
-        let claims = self.claims.iter().map(|(token, peer)| (*peer, *token));
+    pub(crate) fn youngest_claim(&self) -> Option<Deal> {
+        let claims = self.claims.iter();
+        let claims = claims.map(|(token, peer)| Deal::new(*peer, *token));
         // An answer that is here, and only waits for its values, will end the claim by itself.
-        let waits = |key: &(Peer, Token)| !self.outstanding[key].answering;
+        let waits = |deal: &Deal| !self.outstanding[deal].answering;
         claims
             .filter(waits)
-            .max_by_key(|(peer, token)| (*peer == HERE, *token))
+            .max_by_key(|deal| (deal.peer == HERE, deal.token))
     }
 
-    pub(crate) fn whereabouts(&self, departure: DepartureId) -> Option<(Peer, Token)> {
+    pub(crate) fn whereabouts(&self, departure: DepartureId) -> Option<Deal> {
         self.departures.get(&departure).copied()
     }
 
     /// The outstanding jobs that a peer has.
-    pub(crate) fn at(&self, peer: Peer) -> impl Iterator<Item = (Token, &Outstanding)> {
+    pub(crate) fn at(&self, peer: Peer) -> impl Iterator<Item = (Deal, &Outstanding)> {
         let range = self.outstanding.range(all_of(peer));
-        range.map(|((_, token), outstanding)| (*token, outstanding))
+        range.map(|(deal, outstanding)| (*deal, outstanding))
     }
 
     // ---- hosted
 
     /// A job came from a peer; `None` if it is here already.
-    pub(crate) fn host(
-        &mut self,
-        origin: Peer,
-        token: Token,
-        came: u64,
-        parcel: &Parcel,
-    ) -> Option<HostedId> {
+    pub(crate) fn host(&mut self, deal: Deal, came: u64, parcel: &Parcel) -> Option<HostedId> {
         // A token is given once: the same job was said twice.
-        if self.keys.contains_key(&(origin, token)) {
+        if self.keys.contains_key(&deal) {
             return None;
         }
         let key = self.enter(parcel.name(), parcel.root_run(), HostedState::Coming);
-        self.wait(key, (origin, token), came, true);
+        self.wait(key, deal, came, true);
         if let Some(hosted) = self.hosted.get_mut(&key) {
             hosted.crashes = parcel.history.crashes;
             self.had_crashes |= hosted.crashes > 0;
@@ -321,20 +317,20 @@ impl Books {
     }
 
     /// Enters a waiter for the answer of a hosted job.
-    pub(crate) fn wait(&mut self, key: HostedId, waiter: (Peer, Token), came: u64, origin: bool) {
+    pub(crate) fn wait(&mut self, key: HostedId, deal: Deal, came: u64, origin: bool) {
         if let Some(hosted) = self.hosted.get_mut(&key) {
             let sent = Err(NotSent);
-            let is = Waiter { origin, came, sent };
-            hosted.waiters.insert(waiter, is);
-            self.keys.insert(waiter, key);
+            let waiter = Waiter { origin, came, sent };
+            hosted.waiters.insert(deal, waiter);
+            self.keys.insert(deal, key);
         }
     }
 
     /// Strikes out a waiter.
-    pub(crate) fn unwait(&mut self, peer: Peer, token: Token) -> Option<HostedId> {
-        let key = self.keys.remove(&(peer, token))?;
+    pub(crate) fn unwait(&mut self, deal: Deal) -> Option<HostedId> {
+        let key = self.keys.remove(&deal)?;
         if let Some(hosted) = self.hosted.get_mut(&key) {
-            hosted.waiters.remove(&(peer, token));
+            hosted.waiters.remove(&deal);
         }
         Some(key)
     }
@@ -400,17 +396,18 @@ impl Books {
         self.hosted.get_mut(&key)
     }
 
-    pub(crate) fn key(&self, origin: Peer, token: Token) -> Option<HostedId> {
-        self.keys.get(&(origin, token)).copied()
+    /// The hosted job that is the subject of that deal.
+    pub(crate) fn key(&self, deal: Deal) -> Option<HostedId> {
+        self.keys.get(&deal).copied()
     }
 
     /// Makes a theft a claim, as the thief has the job already. True if that is news.
-    pub(crate) fn make_claim(&mut self, peer: Peer, token: Token) -> bool {
-        let Some(away) = self.outstanding.get_mut(&(peer, token)) else {
+    pub(crate) fn make_claim(&mut self, deal: Deal) -> bool {
+        let Some(away) = self.outstanding.get_mut(&deal) else {
             return false;
         };
         away.kind = OutstandingKind::Claim;
-        self.claims.insert((token, peer))
+        self.claims.insert((deal.token, deal.peer))
     }
 
     /// Lets this node run the hosted jobs that were held for others.
@@ -502,9 +499,9 @@ impl Books {
     }
 
     /// The hosted jobs that a peer waits for.
-    pub(crate) fn of(&self, origin: Peer) -> impl Iterator<Item = (Token, HostedId)> {
+    pub(crate) fn of(&self, origin: Peer) -> impl Iterator<Item = (Deal, HostedId)> {
         let range = self.keys.range(all_of(origin));
-        range.map(|((_, token), key)| (*token, *key))
+        range.map(|(deal, key)| (*deal, *key))
     }
 
     /// The hosted jobs that a peer waits for, and that came by connections before this epoch.
@@ -512,19 +509,18 @@ impl Books {
         &self,
         origin: Peer,
         epoch: u64,
-    ) -> impl Iterator<Item = (Token, HostedId)> {
-        let came =
-            move |token: Token, key: HostedId| self.hosted[&key].waiters[&(origin, token)].came;
+    ) -> impl Iterator<Item = (Deal, HostedId)> {
+        let came = move |deal: &Deal, key: &HostedId| self.hosted[key].waiters[deal].came;
         self.of(origin)
-            .filter(move |(token, key)| came(*token, *key) < epoch)
+            .filter(move |(deal, key)| came(deal, key) < epoch)
     }
 
     pub(crate) fn hosted_keys(&self) -> impl Iterator<Item = HostedId> {
         self.hosted.keys().copied()
     }
 
-    /// The names of all outstanding jobs.
-    pub(crate) fn all_away(&self) -> impl Iterator<Item = (Peer, Token)> {
+    /// The deals of all outstanding jobs.
+    pub(crate) fn all_away(&self) -> impl Iterator<Item = Deal> {
         self.outstanding.keys().copied()
     }
 
@@ -541,9 +537,9 @@ impl Books {
             // An older epoch stays: words that went by that connection may be lost.
             outstanding.sent.get_or_insert(epoch);
         }
-        for (waiter, key) in self.keys.range(all_of(peer)) {
+        for (deal, key) in self.keys.range(all_of(peer)) {
             if let Some(hosted) = self.hosted.get_mut(key)
-                && let Some(Waiter { sent: Ok(sent), .. }) = hosted.waiters.get_mut(waiter)
+                && let Some(Waiter { sent: Ok(sent), .. }) = hosted.waiters.get_mut(deal)
             {
                 sent.get_or_insert(epoch);
             }
@@ -552,10 +548,9 @@ impl Books {
 
     /// The entries of all outstanding jobs, without those that this node waits for at itself.
     #[cfg(any(test, feature = "harness"))]
-    pub(crate) fn all_outstanding(&self) -> impl Iterator<Item = (Peer, Token, &Outstanding)> {
-        let away = self.outstanding.iter();
-        let elsewhere = away.filter(|((peer, _), _)| *peer != HERE);
-        elsewhere.map(|((peer, token), away)| (*peer, *token, away))
+    pub(crate) fn all_outstanding(&self) -> impl Iterator<Item = (Deal, &Outstanding)> {
+        let away = self.outstanding.iter().map(|(deal, away)| (*deal, away));
+        away.filter(|(deal, _)| deal.peer != HERE)
     }
 
     /// The entries of all hosted jobs.

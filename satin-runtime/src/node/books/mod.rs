@@ -14,6 +14,7 @@ mod hands;
 mod outbox;
 
 pub use entries::OutstandingKind;
+use entries::all_of;
 pub(crate) use entries::{HERE, Hosted, HostedState, Job, JobSource, NotSent, Outstanding};
 pub(crate) use hands::{Hands, Spare};
 pub(crate) use outbox::{Outbox, in_pieces};
@@ -23,7 +24,7 @@ use std::{
     time::Duration,
 };
 
-use super::{DepartureId, HostedId, Peer, Then, Token};
+use super::{Deal, DepartureId, HostedId, Peer, Then, Token};
 use crate::job::{JobName, RootName, Tally};
 
 /// The number of recalls of a peer, at most, that wait for jobs which come by a stream of their own. Too
@@ -35,13 +36,13 @@ const EARLY_RECALLS: usize = 256;
 #[derive(Default)]
 pub(crate) struct Books {
     /// Outstanding jobs, by the peer that has the job and the token that this node gave.
-    outstanding: BTreeMap<(Peer, Token), Outstanding>,
+    outstanding: BTreeMap<Deal, Outstanding>,
     /// The whereabouts of the own jobs that are away.
-    departures: BTreeMap<DepartureId, (Peer, Token)>,
+    departures: BTreeMap<DepartureId, Deal>,
     /// Hosted jobs.
     hosted: BTreeMap<HostedId, Hosted>,
     /// The hosted job that each waiter waits for.
-    keys: BTreeMap<(Peer, Token), HostedId>,
+    keys: BTreeMap<Deal, HostedId>,
     /// The hosted jobs that are in the orphan table.
     orphans: BTreeMap<JobName, HostedId>,
     /// The claims among the outstanding entries, the oldest first.
@@ -57,7 +58,7 @@ pub(crate) struct Books {
     pub(crate) outboxes: BTreeMap<Peer, Outbox>,
     pub(crate) tally: Tally,
     /// Recalls that overtook the jobs they are about.
-    early_recalls: BTreeSet<(Peer, Token)>,
+    early_recalls: BTreeSet<Deal>,
     /// A job has come back, or a worker has taken one: there may be something for those who ask.
     look_again: bool,
     /// Set once this node is about to leave: it takes no more jobs.
@@ -105,9 +106,9 @@ impl Books {
     }
 
     /// A job that is not wanted any more will come, or has been answered already.
-    pub(crate) fn expect(&mut self, from: Peer, token: Token) {
-        self.early_recalls.insert((from, token));
-        let of_peer = (from, Token(0))..=(from, Token(u64::MAX));
+    pub(crate) fn expect(&mut self, deal: Deal) {
+        self.early_recalls.insert(deal);
+        let of_peer = all_of(deal.peer);
         // A claim that was withdrawn as its answer left never comes again: its recall would stay
         // for ever.
         if self.early_recalls.range(of_peer.clone()).count() > EARLY_RECALLS {
@@ -117,12 +118,12 @@ impl Books {
     }
 
     /// Was what comes now recalled before it came?
-    pub(crate) fn was_recalled(&mut self, from: Peer, token: Token) -> bool {
-        self.early_recalls.remove(&(from, token))
+    pub(crate) fn was_recalled(&mut self, deal: Deal) -> bool {
+        self.early_recalls.remove(&deal)
     }
 
     pub(crate) fn forget_early_recalls(&mut self, peer: Peer) {
-        self.early_recalls.retain(|(from, _)| *from != peer);
+        self.early_recalls.retain(|deal| deal.peer != peer);
     }
 
     /// Has every peer whose answer is here said that it has it?
@@ -135,8 +136,8 @@ impl Books {
         match then {
             Then::Start(_, parcel) => parcel.id.root_number(),
             Then::Refuse(key, _) => self.look(*key).map_or(0, |job| job.name.id.root_number()),
-            Then::Answer(peer, token, _) | Then::Redo(peer, token, _) => {
-                let away = self.look_away(*peer, *token);
+            Then::Answer(deal, _) | Then::Redo(deal, _) => {
+                let away = self.look_away(*deal);
                 away.map_or(0, |away| away.job.name.id.root_number())
             }
         }
@@ -144,9 +145,9 @@ impl Books {
 
     /// The number of the root job whose result, or a part of it, that answer brings to a claimant; `None` for
     /// a theft.
-    pub(crate) fn claimed_of(&self, peer: Peer, token: Token) -> Option<u32> {
-        let hosted = self.look(self.key(peer, token)?)?;
-        let waiter = hosted.waiters.get(&(peer, token))?;
+    pub(crate) fn claimed_of(&self, deal: Deal) -> Option<u32> {
+        let hosted = self.look(self.key(deal)?)?;
+        let waiter = hosted.waiters.get(&deal)?;
         // An origin has waited all the time, so it has the bounds.
         (!waiter.origin).then(|| hosted.name.id.root_number())
     }

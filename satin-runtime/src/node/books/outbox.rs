@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::{
-    super::{Message, Peer, Token, Wanted},
+    super::{Deal, Message, Peer, Token, Wanted},
     Books, HostedState,
 };
 use crate::job::Answer;
@@ -66,12 +66,13 @@ impl Books {
     ) -> impl Iterator<Item = Message> + use<> {
         let mut answers = Vec::with_capacity(outbox.answers.len() + outbox.refused.len());
         for token in outbox.answers {
+            let deal = Deal::new(peer, token);
             // The job may have been recalled later in the same turn: then there is no waiter any
             // more.
-            if let Some(key) = self.key(peer, token)
+            if let Some(key) = self.key(deal)
                 && let Some(hosted) = self.hosted(key)
                 && let HostedState::Done(answer) = &hosted.state
-                && let Some(waiter) = hosted.waiters.get_mut(&(peer, token))
+                && let Some(waiter) = hosted.waiters.get_mut(&deal)
             {
                 // Noted with the connection: if a newer one stands before the acknowledgement, the
                 // answer is said again.

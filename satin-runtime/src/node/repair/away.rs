@@ -2,7 +2,7 @@
 
 use super::{
     super::{
-        Action, Context, DepartureId, Identity, Peer, RepairMode, Rule, Taken, Then, Token,
+        Action, Context, Deal, DepartureId, Identity, Peer, RepairMode, Rule, Taken, Then, Token,
         books::{HostedState, Job, JobSource, OutstandingKind},
     },
     Repair, ReturnReason,
@@ -58,9 +58,9 @@ impl Repair {
             match job {
                 Taken::Own(departure, parcel) => {
                     let source = (JobSource::Own(departure), OutstandingKind::Theft);
-                    let token = cx.books.away(to, source, entry, sent);
-                    cx.books.count_above(to, token, above);
-                    leaving.push((token, parcel));
+                    let deal = cx.books.away(to, source, entry, sent);
+                    cx.books.count_above(deal, above);
+                    leaving.push((deal.token, parcel));
                 }
                 Taken::Hosted(key, parcel) => {
                     // The workers gave it out, wanted or not: they do not have it any more.
@@ -79,16 +79,15 @@ impl Repair {
                         self.finish(cx, key, Answer::refused("who waits for it asks for work"));
                     } else {
                         let source = (JobSource::Hosted(key), OutstandingKind::Theft);
-                        let token = cx.books.away(to, source, entry, sent);
-                        cx.books.count_above(to, token, above);
+                        let deal = cx.books.away(to, source, entry, sent);
+                        cx.books.count_above(deal, above);
                         // The parcel stays here: if the thief dies, the job is done again without
                         // asking its origin.
                         if let Some(hosted) = cx.books.hosted(key) {
                             hosted.held = false;
-                            hosted.state =
-                                HostedState::Onwards(to, token, Box::new(parcel.clone()));
+                            hosted.state = HostedState::Onwards(deal, Box::new(parcel.clone()));
                         }
-                        leaving.push((token, parcel));
+                        leaving.push((deal.token, parcel));
                     }
                 }
             }
@@ -115,31 +114,26 @@ impl Repair {
             cx.books.outbox(from).acknowledge.push(token);
             // An answer is said again after a connection broke. While its values are fetched, the
             // first one counts, and the second must not be delivered too.
-            if let Some(away) = cx.books.outstanding(from, token)
+            let deal = Deal::new(from, token);
+            if let Some(away) = cx.books.outstanding(deal)
                 && !std::mem::replace(&mut away.answering, true)
             {
-                then.push(Then::Answer(from, token, answer));
+                then.push(Then::Answer(deal, answer));
             }
         }
         then
     }
 
-    /// Did that peer begin with a job that has taken down others? Then it has run it, and lives.
-    pub(super) fn has_survived(cx: &Context<'_>, peer: Peer, token: Token) -> bool {
-        let away = cx.books.look_away(peer, token);
+    /// Did the peer begin with a job that has taken down others? Then it has run it, and lives.
+    pub(super) fn has_survived(cx: &Context<'_>, deal: Deal) -> bool {
+        let away = cx.books.look_away(deal);
         away.is_some_and(|away| away.begun && away.job.history.crashes > 0)
     }
 
     /// A job that is away comes back undone.
-    pub(super) fn bring_back(
-        &mut self,
-        cx: &mut Context<'_>,
-        peer: Peer,
-        token: Token,
-        why: ReturnReason,
-    ) {
+    pub(super) fn bring_back(&mut self, cx: &mut Context<'_>, deal: Deal, why: ReturnReason) {
         // A stale token changes nothing: the job has come back, or been answered, another way.
-        let Some(away) = cx.books.back(peer, token) else {
+        let Some(away) = cx.books.back(deal) else {
             return;
         };
         // The job that comes back may be given to a node that asked in vain before.
@@ -181,14 +175,8 @@ impl Repair {
     }
 
     /// The answer of a job that was away is here, and whole.
-    pub(super) fn take_answer(
-        &mut self,
-        cx: &mut Context<'_>,
-        peer: Peer,
-        token: Token,
-        answer: Answer,
-    ) {
-        if let Some(away) = cx.books.back(peer, token) {
+    pub(super) fn take_answer(&mut self, cx: &mut Context<'_>, deal: Deal, answer: Answer) {
+        if let Some(away) = cx.books.back(deal) {
             cx.books.tally.hits += u64::from(away.kind == OutstandingKind::Claim);
             // A job that was given up ends in a panic that names its dead: those still count.
             if !matches!(answer, Answer::Panicked(_)) {
@@ -221,7 +209,7 @@ impl Repair {
         gone: &Identity,
         (token, victims): (Token, u32),
     ) {
-        let Some(away) = cx.books.back(gone.peer, token) else {
+        let Some(away) = cx.books.back(Deal::new(gone.peer, token)) else {
             return;
         };
         // The story names the last victim here, where its name and site are still known.
@@ -233,10 +221,10 @@ impl Repair {
     /// A job of ours that is away is not waited for any more.
     pub(crate) fn recalled(&mut self, cx: &mut Context<'_>, departure: DepartureId, why: Recall) {
         // The job has come back while the workers said so.
-        let Some((peer, token)) = cx.books.whereabouts(departure) else {
+        let Some(deal) = cx.books.whereabouts(departure) else {
             return;
         };
-        let Some(away) = cx.books.back(peer, token) else {
+        let Some(away) = cx.books.back(deal) else {
             return;
         };
         // A frame that is given up, on a drain or by a master that yields, is done again somewhere,
@@ -246,9 +234,9 @@ impl Repair {
             && cx.config.obeys(Rule::Disown);
         // Of a claim the orphan stays in its owner's table in any case.
         if wanted && away.kind == OutstandingKind::Theft {
-            cx.books.outbox(peer).disown.push(token);
+            cx.books.outbox(deal.peer).disown.push(deal.token);
         } else {
-            self.let_go(cx, peer, token);
+            self.let_go(cx, deal);
         }
         if why == Recall::Unwanted {
             cx.table.acquit(cx.now, &away.job.name.id);
@@ -265,7 +253,7 @@ impl Repair {
     pub(crate) fn abandoned(
         &mut self,
         cx: &mut Context<'_>,
-        (from, token): (Peer, Token),
+        deal: Deal,
         heir: Option<Peer>,
         below: &[JobName],
     ) {
@@ -276,6 +264,6 @@ impl Repair {
             // sheet of the heir gets here by gossip.
             cx.table.hear(cx.actions, cx.now, heir, below);
         }
-        self.bring_back(cx, from, token, ReturnReason::Abandoned);
+        self.bring_back(cx, deal, ReturnReason::Abandoned);
     }
 }

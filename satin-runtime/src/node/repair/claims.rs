@@ -2,7 +2,7 @@
 
 use super::{
     super::{
-        Action, Context, DepartureId, HostedId, Peer, Rule, Token, Wanted,
+        Action, Context, Deal, DepartureId, HostedId, Peer, Rule, Token, Wanted,
         books::{HERE, Job, JobSource, OutstandingKind},
     },
     Repair, ReturnReason,
@@ -39,22 +39,22 @@ impl Repair {
                     return;
                 };
                 cx.books.tally.claims += 1;
-                let token = cx.books.away(HERE, source, job, None);
+                let deal = cx.books.away(HERE, source, job, None);
                 // A claim at this node is entered like any other, so it can be withdrawn: an orphan
                 // may lie below its own repair on one stack, and each would wait for the other.
-                cx.books.wait(key, (HERE, token), 0, false);
+                cx.books.wait(key, deal, 0, false);
                 // Done already: nobody would tell this waiter, as the answer went out before it
                 // came.
                 if let Some(answer) = Repair::answer_of(cx, key) {
-                    cx.books.unwait(HERE, token);
-                    self.take_answer(cx, HERE, token, answer);
+                    cx.books.unwait(deal);
+                    self.take_answer(cx, deal, answer);
                 }
             }
             Some(owner) => {
                 cx.books.tally.claims += 1;
                 let name = job.name.clone();
                 let sent = cx.links.epoch(owner);
-                let token = cx.books.away(owner, source, job, sent);
+                let Deal { token, .. } = cx.books.away(owner, source, job, sent);
                 let wanted = Wanted { token, name };
                 cx.books.outbox(owner).claim.push(wanted);
             }
@@ -68,8 +68,9 @@ impl Repair {
     pub(crate) fn claim(&mut self, cx: &mut Context<'_>, from: Peer, wanted: Vec<Wanted>) {
         let came = cx.links.epoch(from).unwrap_or(0);
         for Wanted { token, name } in wanted {
+            let deal = Deal::new(from, token);
             // Withdrawn before it came; or said twice, and entered already.
-            if cx.books.was_recalled(from, token) || cx.books.key(from, token).is_some() {
+            if cx.books.was_recalled(deal) || cx.books.key(deal).is_some() {
                 continue;
             }
             // A miss at once, never a wait: the claimant does the job itself.
@@ -77,7 +78,7 @@ impl Repair {
                 cx.books.outbox(from).miss.push(token);
                 continue;
             };
-            Repair::wait_too(cx, key, (from, token), came);
+            Repair::wait_too(cx, key, deal, came);
         }
     }
 
@@ -95,19 +96,21 @@ impl Repair {
 
     pub(crate) fn missed(&mut self, cx: &mut Context<'_>, from: Peer, tokens: &[Token]) {
         for token in tokens {
-            if let Some(away) = cx.books.outstanding(from, *token) {
+            let deal = Deal::new(from, *token);
+            if let Some(away) = cx.books.outstanding(deal) {
                 // Struck out before the job starts again, or it would find the same owner in the
                 // table and claim there once more, until that sheet's news arrive.
                 cx.table.miss(cx.actions, from, &away.job.name);
-                self.bring_back(cx, from, *token, ReturnReason::Missed);
+                self.bring_back(cx, deal, ReturnReason::Missed);
             }
         }
     }
 
     pub(crate) fn have(cx: &mut Context<'_>, from: Peer, tokens: &[Token]) {
         for token in tokens {
+            let is_news = cx.books.make_claim(Deal::new(from, *token));
             // Said again after a broken link: counted once.
-            cx.books.tally.claims += u64::from(cx.books.make_claim(from, *token));
+            cx.books.tally.claims += u64::from(is_news);
         }
     }
 
@@ -115,7 +118,7 @@ impl Repair {
     pub(super) fn has_already(
         &mut self,
         cx: &mut Context<'_>,
-        (from, token): (Peer, Token),
+        deal: Deal,
         came: u64,
         parcel: &Parcel,
     ) -> bool {
@@ -123,7 +126,7 @@ impl Repair {
         if !parcel.history.marked || !cx.config.obeys(Rule::Have) {
             return false;
         }
-        if cx.books.key(from, token).is_some() {
+        if cx.books.key(deal).is_some() {
             return true; // a token is given once
         }
         let Some(key) = cx.books.find(&parcel.name()) else {
@@ -139,31 +142,31 @@ impl Repair {
         }
         // The origin enters the theft as a claim, which it may withdraw if it has nothing else to
         // do.
-        cx.books.outbox(from).have.push(token);
-        Repair::wait_too(cx, key, (from, token), came);
+        cx.books.outbox(deal.peer).have.push(deal.token);
+        Repair::wait_too(cx, key, deal, came);
         true
     }
 
     /// Adds a peer that waits for the answer of a hosted job, which may be here already.
-    fn wait_too(cx: &mut Context<'_>, key: HostedId, waiter: (Peer, Token), came: u64) {
-        cx.books.wait(key, waiter, came, false);
+    fn wait_too(cx: &mut Context<'_>, key: HostedId, deal: Deal, came: u64) {
+        cx.books.wait(key, deal, came, false);
         // The answer went out before this waiter came, so it is said again, to this one.
         if cx
             .books
             .look(key)
             .is_some_and(|hosted| hosted.answer().is_some())
         {
-            let (peer, token) = waiter;
-            cx.books.outbox(peer).answers.push(token);
+            cx.books.outbox(deal.peer).answers.push(deal.token);
         }
     }
 
     pub(crate) fn disowned(&mut self, cx: &mut Context<'_>, from: Peer, tokens: &[Token]) {
         for token in tokens {
-            match cx.books.unwait(from, *token) {
+            let deal = Deal::new(from, *token);
+            match cx.books.unwait(deal) {
                 Some(key) => self.bereave(cx, key),
                 // The job has not come yet, so nothing is lost.
-                None => cx.books.expect(from, *token),
+                None => cx.books.expect(deal),
             }
         }
     }

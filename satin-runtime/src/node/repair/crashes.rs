@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::{
     super::{
-        Action, Context, HostedId, Peer, Taken, Token, View,
+        Action, Context, Deal, HostedId, Peer, Taken, Token, View,
         books::OutstandingKind,
         expiry::{Expiry, ran_out},
     },
@@ -45,10 +45,10 @@ pub(super) fn is_company(view: &View) -> bool {
 }
 
 impl Repair {
-    /// If that peer had begun a job of this node when it died, everybody is told so. How many nodes the job has taken down by
+    /// If the peer had begun a job of this node when it died, everybody is told so. How many nodes the job has taken down by
     /// now.
-    pub(super) fn blame(&mut self, cx: &mut Context<'_>, peer: Peer, token: Token) -> u32 {
-        let away = cx.books.outstanding(peer, token);
+    pub(super) fn blame(&mut self, cx: &mut Context<'_>, deal: Deal) -> u32 {
+        let away = cx.books.outstanding(deal);
         // A claim has not been run by its owner for this node, and a job that did not begin cannot
         // have taken it down: when half of a pool dies at one moment, the jobs on their way there
         // are not to blame.
@@ -58,7 +58,7 @@ impl Repair {
         };
         let name = &away.job.name;
         // Written on the sheet, not in the books: the count must outlive this node too.
-        cx.table.blame(cx.now, name, peer);
+        cx.table.blame(cx.now, name, deal.peer);
         away.above + cx.table.victims(name, cx.view)
     }
 
@@ -146,15 +146,15 @@ impl Repair {
             return false;
         };
         let origins = hosted.waiters.iter().filter(|(_, is)| is.origin);
-        let origins: Vec<(Peer, Token)> = origins.map(|(waiter, _)| *waiter).collect();
+        let origins: Vec<Deal> = origins.map(|(deal, _)| *deal).collect();
         // Claimants only: nobody is left who could give leave.
         if origins.is_empty() {
             return false;
         }
         hosted.asks = Some(Box::new(parcel.clone()));
         // A job has one origin as a rule; the first leave will do.
-        for (origin, token) in origins {
-            cx.books.outbox(origin).begin.push(token);
+        for deal in origins {
+            cx.books.outbox(deal.peer).begin.push(deal.token);
         }
         true
     }
@@ -183,7 +183,7 @@ impl Repair {
     /// A thief has a worker for these jobs: from now on its death counts.
     pub(crate) fn begin(cx: &mut Context<'_>, from: Peer, tokens: &[Token]) {
         for token in tokens {
-            match cx.books.outstanding(from, *token) {
+            match cx.books.outstanding(Deal::new(from, *token)) {
                 Some(away) => {
                     // Noted before leave is given: if the thief dies as soon as it begins, the job
                     // is blamed.
@@ -199,7 +199,7 @@ impl Repair {
     /// The origin of these jobs knows that they begin here.
     pub(crate) fn go(&mut self, cx: &mut Context<'_>, from: Peer, tokens: &[Token]) {
         for token in tokens {
-            if let Some(key) = cx.books.key(from, *token) {
+            if let Some(key) = cx.books.key(Deal::new(from, *token)) {
                 self.begin_here(cx, key);
             }
         }

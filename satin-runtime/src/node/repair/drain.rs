@@ -2,10 +2,10 @@
 
 use super::{
     super::{
-        Action, Context, HostedId, Peer, Rule, Token,
+        Action, Context, Deal, HostedId, Rule,
         books::{HERE, HostedState},
     },
-    Given, Repair, ReturnReason,
+    Repair, ReturnReason,
 };
 
 impl Repair {
@@ -17,8 +17,8 @@ impl Repair {
         cx.actions.push_back(Action::GiveBack);
     }
 
-    /// Gives up the jobs that still run; the origins that wait for them are returned, to be told.
-    pub(crate) fn give_all_up(&mut self, cx: &mut Context<'_>) -> Vec<Given> {
+    /// Gives up the jobs that still run; their deals with the origins that wait for them are returned: they are to be told.
+    pub(crate) fn give_all_up(&mut self, cx: &mut Context<'_>) -> Vec<Deal> {
         let mut given = Vec::new();
         let keys: Vec<HostedId> = cx.books.hosted_keys().collect();
         for key in keys {
@@ -31,35 +31,32 @@ impl Repair {
             if matches!(state, HostedState::Done(_)) {
                 continue;
             }
-            let waiters: Vec<((Peer, Token), bool)> = (hosted.waiters.iter())
-                .map(|(waiter, is)| (*waiter, is.origin))
+            let waiters: Vec<(Deal, bool)> = (hosted.waiters.iter())
+                .map(|(deal, waiter)| (*deal, waiter.origin))
                 .collect();
             // No new claim may come for what ends here.
             cx.table.withdraw(cx.actions, cx.now, &hosted.name);
-            for ((peer, token), origin) in waiters {
-                cx.books.unwait(peer, token);
-                match (peer == HERE, origin) {
+            for (deal, origin) in waiters {
+                cx.books.unwait(deal);
+                match (deal.peer == HERE, origin) {
                     // Of what this node claims at itself there is no answer any more: the
                     // worker that waits must go on.
-                    (true, _) => self.bring_back(cx, HERE, token, ReturnReason::Missed),
+                    (true, _) => self.bring_back(cx, deal, ReturnReason::Missed),
                     // An origin hears of it only when the heir has the results: told earlier, it
                     // would do again what is being saved.
-                    (false, true) => given.push(Given {
-                        origin: peer,
-                        token,
-                    }),
+                    (false, true) => given.push(deal),
                     // A claimant has the job itself, and does it.
-                    (false, false) => cx.books.outbox(peer).miss.push(token),
+                    (false, false) => cx.books.outbox(deal.peer).miss.push(deal.token),
                 }
             }
             match state {
                 HostedState::Started => self.give_up(cx, key),
-                HostedState::Onwards(peer, token, _) => {
+                HostedState::Onwards(deal, _) => {
                     // The thief goes on as the owner of an orphan: its work is not lost with the
                     // node between.
                     cx.books.forget(key);
-                    cx.books.back(peer, token);
-                    cx.books.outbox(peer).disown.push(token);
+                    cx.books.back(deal);
+                    cx.books.outbox(deal.peer).disown.push(deal.token);
                 }
                 // Not begun, so nothing is lost with it.
                 HostedState::Coming | HostedState::Done(_) => self.abandon(cx, key),
@@ -92,18 +89,18 @@ impl Repair {
                 && !matches!(hosted.state, HostedState::Done(..))
             {
                 // The own claims need no word: this process ends.
-                let waiters: Vec<(Peer, Token)> = hosted.waiters.keys().copied().collect();
-                for (peer, token) in waiters.into_iter().filter(|(peer, _)| *peer != HERE) {
-                    cx.books.outbox(peer).refused.push(token);
+                let waiters: Vec<Deal> = hosted.waiters.keys().copied().collect();
+                for deal in waiters.into_iter().filter(|deal| deal.peer != HERE) {
+                    cx.books.outbox(deal.peer).refused.push(deal.token);
                 }
                 self.abandon(cx, key);
             }
         }
         // Thieves are told now, in this last turn: later words of a life that has left are dropped.
-        let away: Vec<(Peer, Token)> = cx.books.all_away().collect();
-        for (peer, token) in away.into_iter().filter(|(peer, _)| *peer != HERE) {
-            cx.books.back(peer, token);
-            cx.books.outbox(peer).recall.push(token);
+        let away: Vec<Deal> = cx.books.all_away().collect();
+        for deal in away.into_iter().filter(|deal| deal.peer != HERE) {
+            cx.books.back(deal);
+            cx.books.outbox(deal.peer).recall.push(deal.token);
         }
     }
 }

@@ -3,7 +3,7 @@
 
 use super::{
     super::{
-        Action, Context, HostedId, Peer, Rule, Taken, Then, Token,
+        Action, Context, Deal, HostedId, Peer, Rule, Taken, Then, Token,
         books::{HERE, HostedState},
     },
     Repair, ReturnReason, given_up,
@@ -29,18 +29,19 @@ impl Repair {
         let came = cx.links.epoch(from).unwrap_or(0);
         let mut then = Vec::with_capacity(jobs.len());
         for (token, parcel) in jobs {
+            let deal = Deal::new(from, token);
             // Large jobs travel by streams of their own, so a recall may overtake its job.
             // Without this check the job would run although its origin has forgotten the token.
-            if cx.books.was_recalled(from, token) {
+            if cx.books.was_recalled(deal) {
                 continue;
             }
             // Rule `Have`: were the job entered a second time, the orphan and its repair would run
             // side by side on this node.
-            if self.has_already(cx, (from, token), came, &parcel) {
+            if self.has_already(cx, deal, came, &parcel) {
                 continue;
             }
             // `None`: the token is known. A job that is said twice is hosted once.
-            if let Some(key) = cx.books.host(from, token, came, &parcel) {
+            if let Some(key) = cx.books.host(deal, came, &parcel) {
                 // Counted while its values are fetched: the worker that will run it is idle, but
                 // spoken for, so no further job is asked for on its behalf.
                 cx.books.hands.expect();
@@ -69,23 +70,23 @@ impl Repair {
                     );
                 }
             }
-            Then::Answer(peer, token, answer) => match answer {
+            Then::Answer(deal, answer) => match answer {
                 // A job that had taken down nodes was begun there and came back with its host
                 // alive. Here it is run at once: to hold it for others once more would send it
                 // round without end.
-                Answer::Refused(_) if Repair::has_survived(cx, peer, token) => {
-                    self.bring_back(cx, peer, token, ReturnReason::Refused);
+                Answer::Refused(_) if Repair::has_survived(cx, deal) => {
+                    self.bring_back(cx, deal, ReturnReason::Refused);
                 }
                 // The host did not do the job, so it is still to be done, and whoever waits
                 // for it here must not get this for an answer.
                 Answer::Refused(_) | Answer::Aborted => {
-                    self.bring_back(cx, peer, token, ReturnReason::Undone);
+                    self.bring_back(cx, deal, ReturnReason::Undone);
                 }
-                answer => self.take_answer(cx, peer, token, answer),
+                answer => self.take_answer(cx, deal, answer),
             },
             // A shared value of the answer is to be had nowhere: only a run of the job makes it
             // again.
-            Then::Redo(peer, token, _) => self.bring_back(cx, peer, token, ReturnReason::Undone),
+            Then::Redo(deal, _) => self.bring_back(cx, deal, ReturnReason::Undone),
         }
     }
 
@@ -143,7 +144,7 @@ impl Repair {
         if let Some(hosted) = cx.books.hosted(key)
             // Only a job that went onwards can come back. If it was abandoned meanwhile, nobody
             // wants it.
-            && let HostedState::Onwards(_, _, parcel) =
+            && let HostedState::Onwards(_, parcel) =
                 std::mem::replace(&mut hosted.state, HostedState::Coming)
         {
             // The history may have grown on the way: the mark, and the nodes that the job took
@@ -216,8 +217,8 @@ impl Repair {
         }
         hosted.state = HostedState::Done(answer);
         // Taken down now: what follows changes the entry, and may forget it.
-        let waiters: Vec<((Peer, Token), bool)> = (hosted.waiters.iter())
-            .map(|(waiter, is)| (*waiter, is.origin))
+        let waiters: Vec<(Deal, bool)> = (hosted.waiters.iter())
+            .map(|(deal, waiter)| (*deal, waiter.origin))
             .collect();
         let kept = (hosted.orphan && !undone).then(|| hosted.name.id.clone());
         if hosted.orphan {
@@ -238,27 +239,27 @@ impl Repair {
             let (id, keeps) = (hosted.name.id.clone(), hosted.orphan);
             self.close_below(cx, &id, keeps);
         }
-        for ((peer, token), origin) in waiters {
+        for (deal, origin) in waiters {
             // A claim fails where the orphan was not done, and the claimant does the job itself. An
             // origin gets the refusal as an answer. What waits on this very node needs no message.
-            match (peer == HERE, undone && !origin) {
+            match (deal.peer == HERE, undone && !origin) {
                 (true, true) => {
-                    cx.books.unwait(HERE, token);
-                    self.bring_back(cx, HERE, token, ReturnReason::Missed);
+                    cx.books.unwait(deal);
+                    self.bring_back(cx, deal, ReturnReason::Missed);
                 }
                 (true, false) => {
-                    cx.books.unwait(HERE, token);
+                    cx.books.unwait(deal);
                     if let Some(answer) = Repair::answer_of(cx, key) {
-                        self.take_answer(cx, HERE, token, answer);
+                        self.take_answer(cx, deal, answer);
                     }
                 }
                 (false, true) => {
-                    cx.books.unwait(peer, token);
-                    cx.books.outbox(peer).miss.push(token);
+                    cx.books.unwait(deal);
+                    cx.books.outbox(deal.peer).miss.push(deal.token);
                 }
                 // A peer stays a waiter until it acknowledges: the answer may be lost with the
                 // connection.
-                (false, false) => cx.books.outbox(peer).answers.push(token),
+                (false, false) => cx.books.outbox(deal.peer).answers.push(deal.token),
             }
         }
         Repair::forget_if_idle(cx, key);
@@ -286,12 +287,13 @@ impl Repair {
 
     pub(crate) fn acknowledged(cx: &mut Context<'_>, from: Peer, tokens: &[Token]) {
         for token in tokens {
-            if let Some(key) = cx.books.key(from, *token)
+            let deal = Deal::new(from, *token);
+            if let Some(key) = cx.books.key(deal)
                 && let Some(hosted) = cx.books.hosted(key)
                 // Only an answer can be acknowledged: an entry without one is still needed.
                 && matches!(hosted.state, HostedState::Done(..))
             {
-                cx.books.unwait(from, *token);
+                cx.books.unwait(deal);
                 Repair::forget_if_idle(cx, key);
             }
         }
@@ -299,18 +301,19 @@ impl Repair {
 
     pub(crate) fn recall(&mut self, cx: &mut Context<'_>, from: Peer, tokens: &[Token]) {
         for token in tokens {
-            match cx.books.key(from, *token) {
+            let deal = Deal::new(from, *token);
+            match cx.books.key(deal) {
                 // Of several that wait one may go: the job is aborted only when the last one does.
-                Some(_) => self.unwait(cx, from, *token),
+                Some(_) => self.unwait(cx, deal),
                 // The job went by a stream of its own, and comes later.
-                None => cx.books.expect(from, *token),
+                None => cx.books.expect(deal),
             }
         }
     }
 
     /// A waiter does not wait for a hosted job any more.
-    pub(super) fn unwait(&mut self, cx: &mut Context<'_>, peer: Peer, token: Token) {
-        let Some(key) = cx.books.unwait(peer, token) else {
+    pub(super) fn unwait(&mut self, cx: &mut Context<'_>, deal: Deal) {
+        let Some(key) = cx.books.unwait(deal) else {
             return;
         };
         // An orphan goes on without waiters: somebody may claim it later.
@@ -340,13 +343,13 @@ impl Repair {
                     cx.actions.push_back(Action::Abort(key));
                 }
             }
-            HostedState::Onwards(peer, token, _) => {
+            HostedState::Onwards(deal, _) => {
                 // The token is void before the thief is told: an answer that is on its way
                 // changes nothing.
-                let (peer, token) = (*peer, *token);
+                let deal = *deal;
                 cx.books.forget(key);
-                cx.books.back(peer, token);
-                self.let_go(cx, peer, token);
+                cx.books.back(deal);
+                self.let_go(cx, deal);
             }
             HostedState::Coming => {
                 // The idle worker that was counted for it is free to be asked for again.
@@ -360,12 +363,12 @@ impl Repair {
     }
 
     /// Tells the peer that has a job of this node that the job is not wanted any more.
-    pub(super) fn let_go(&mut self, cx: &mut Context<'_>, peer: Peer, token: Token) {
+    pub(super) fn let_go(&mut self, cx: &mut Context<'_>, deal: Deal) {
         // A claim at this very node: no message leaves, but the orphan loses a waiter all the same.
-        if peer == HERE {
-            self.unwait(cx, HERE, token);
+        if deal.peer == HERE {
+            self.unwait(cx, deal);
         } else {
-            cx.books.outbox(peer).recall.push(token);
+            cx.books.outbox(deal.peer).recall.push(deal.token);
         }
     }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::{
     super::{
-        Action, Context, Message, Peer, Token,
+        Action, Context, Deal, Message, Peer,
         expiry::{Expiry, ran_out},
         root::Roots,
     },
@@ -36,13 +36,6 @@ enum LeavingStage {
     Gone,
 }
 
-/// A job that is given up: its origin, and the token under which the origin waits for it.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Given {
-    pub(crate) origin: Peer,
-    pub(crate) token: Token,
-}
-
 /// The answer to a request to leave.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Begun {
@@ -61,8 +54,8 @@ pub(crate) struct Leaving {
     end: Duration,
     /// `main` is being stopped here.
     yielding: bool,
-    /// The jobs that were given up, whose origins are still to be told.
-    given: Vec<Given>,
+    /// The deals whose jobs were given up, and whose origins are still to be told.
+    given: Vec<Deal>,
     /// The finished results that the node leaves behind.
     saved: Vec<Saved>,
     /// The number of results in `saved` that have been sent to an heir.
@@ -230,13 +223,13 @@ impl Leaving {
         // Without an heir nothing is saved, and a list of it would lead to claims in vain.
         let below = self.saved.iter().filter(|_| heir.is_some());
         let below: Vec<_> = below.map(|saved| saved.name.clone()).collect();
-        for Given { origin, token } in std::mem::take(&mut self.given) {
+        for Deal { peer, token } in std::mem::take(&mut self.given) {
             let abandon = Message::Abandon {
                 token,
                 heir,
                 below: below.clone(),
             };
-            cx.actions.push_back(Action::Send(origin, abandon));
+            cx.actions.push_back(Action::Send(peer, abandon));
         }
         // The heir has it, or nobody: it is not handed over twice.
         self.saved.clear();

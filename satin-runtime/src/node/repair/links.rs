@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::{
     super::{
-        Action, Context, HostedId, Message, Peer, Token,
+        Action, Context, Deal, HostedId, Message, Peer, Token,
         books::{HostedState, NotSent},
         expiry::{Expiry, ran_out},
         links::Way,
@@ -29,10 +29,11 @@ impl Repair {
             self.list(cx, peer, epoch);
         }
         // Answers and questions that went by an older connection may not have arrived.
-        let waiting: Vec<(Token, HostedId)> = cx.books.of(peer).collect();
-        for (token, key) in waiting {
+        let waiting: Vec<(Deal, HostedId)> = cx.books.of(peer).collect();
+        for (deal, key) in waiting {
+            let token = deal.token;
             if let Some(hosted) = cx.books.hosted(key)
-                && let Some(waiter) = hosted.waiters.get_mut(&(peer, token))
+                && let Some(waiter) = hosted.waiters.get_mut(&deal)
             {
                 match &hosted.state {
                     HostedState::Done(_) if matches!(waiter.sent, Ok(Some(sent)) if sent < epoch) =>
@@ -83,8 +84,8 @@ impl Repair {
         // not again.
         self.listed.insert(peer, epoch);
         let lists = Message::Lists {
-            outstanding: cx.books.at(peer).map(|(token, _)| token).collect(),
-            hosted: cx.books.of(peer).map(|(token, _)| token).collect(),
+            outstanding: cx.books.at(peer).map(|(deal, _)| deal.token).collect(),
+            hosted: cx.books.of(peer).map(|(deal, _)| deal.token).collect(),
         };
         cx.actions.push_back(Action::Send(peer, lists));
     }
@@ -107,23 +108,23 @@ impl Repair {
         outstanding.sort_unstable();
         hosted.sort_unstable();
         // Thefts of which the thief knows nothing: the reply was lost. Those of this connection may be on their way.
-        let lost = cx.books.at(from).filter(|(token, away)| {
+        let lost = cx.books.at(from).filter(|(deal, away)| {
             // An answer that waits for its values proves that the theft arrived: the thief may have
             // forgotten it after the acknowledgement.
             let old = away.sent.is_some_and(|sent| sent < epoch);
-            old && !away.answering && hosted.binary_search(token).is_err()
+            old && !away.answering && hosted.binary_search(&deal.token).is_err()
         });
-        let lost: Vec<Token> = lost.map(|(token, _)| token).collect();
-        for token in lost {
-            self.bring_back(cx, from, token, ReturnReason::Lost);
+        let lost: Vec<Deal> = lost.map(|(deal, _)| deal).collect();
+        for deal in lost {
+            self.bring_back(cx, deal, ReturnReason::Lost);
         }
         // Jobs that the origin does not wait for: the acknowledgement, or the recall, was lost. Those that came by this
         // connection may have overtaken the list.
         let unwanted = cx.books.of_before(from, epoch);
-        let unwanted = unwanted.filter(|(token, _)| outstanding.binary_search(token).is_err());
-        let unwanted: Vec<Token> = unwanted.map(|(token, _)| token).collect();
-        for token in unwanted {
-            self.unwait(cx, from, token);
+        let unwanted = unwanted.filter(|(deal, _)| outstanding.binary_search(&deal.token).is_err());
+        let unwanted: Vec<Deal> = unwanted.map(|(deal, _)| deal).collect();
+        for deal in unwanted {
+            self.unwait(cx, deal);
         }
     }
 

@@ -36,7 +36,7 @@ mod stories;
 mod tests;
 
 pub(crate) use keeping::Keeping;
-pub(crate) use leaving::{Begun, Given, Leaving};
+pub(crate) use leaving::{Begun, Leaving};
 pub(crate) use spread::Spread;
 pub(crate) use table::{GIVEN_UP, Table, given_up};
 

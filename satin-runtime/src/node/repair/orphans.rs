@@ -2,7 +2,7 @@
 
 use super::{
     super::{
-        Context, HostedId, Identity, Peer, RepairMode, Rule, Token,
+        Context, Deal, HostedId, Identity, RepairMode, Rule,
         books::{HERE, Hosted, HostedState},
     },
     LifeEnd, Repair, ReturnReason,
@@ -14,13 +14,13 @@ impl Repair {
     pub(crate) fn life_ended(&mut self, cx: &mut Context<'_>, gone: &Identity, end: LifeEnd) {
         let peer = gone.peer;
         // First the announcements, then that they are all; and both before anything is looked up.
-        let waiting: Vec<(Token, HostedId)> = cx.books.of(peer).collect();
-        for (token, key) in waiting {
+        let waiting: Vec<(Deal, HostedId)> = cx.books.of(peer).collect();
+        for (deal, key) in waiting {
             let origin = cx.books.hosted(key);
-            let origin = origin.and_then(|hosted| hosted.waiters.get(&(peer, token)).copied());
+            let origin = origin.and_then(|hosted| hosted.waiters.get(&deal).copied());
             // Struck out before the job is looked at: the dead one must not count among those who
             // wait.
-            cx.books.unwait(peer, token);
+            cx.books.unwait(deal);
             // Only the end of an origin makes an orphan. A claimant's end leaves the entry for the
             // next.
             match origin {
@@ -38,18 +38,18 @@ impl Repair {
         }
         // Only now, after the orphans of this node are in the table: a repair looks itself up
         // when it starts, and would miss an orphan of this node that is not announced yet.
-        let away: Vec<Token> = cx.books.at(peer).map(|(token, _)| token).collect();
+        let away: Vec<Deal> = cx.books.at(peer).map(|(deal, _)| deal).collect();
         let away = away.into_iter().filter(|_| cx.config.obeys(Rule::PutBack));
-        for token in away {
+        for deal in away {
             // A departure takes nothing down. The count of a death may be the one too many.
             let victims = match end {
-                LifeEnd::Died => self.blame(cx, peer, token),
+                LifeEnd::Died => self.blame(cx, deal),
                 LifeEnd::Left | LifeEnd::Ours => 0,
             };
             if victims >= cx.config.max_crashes {
-                self.give_up_on(cx, gone, (token, victims));
+                self.give_up_on(cx, gone, (deal.token, victims));
             } else {
-                self.bring_back(cx, peer, token, ReturnReason::Ended(end));
+                self.bring_back(cx, deal, ReturnReason::Ended(end));
             }
         }
         // The outbox goes too: no word may go to a life whose end was dealt with.
@@ -183,20 +183,20 @@ impl Repair {
         };
         // The name goes on under the new entry, which is announced as finished right after.
         cx.table.withdraw(cx.actions, cx.now, &hosted.name);
-        let waiters: Vec<((Peer, Token), u64)> = (hosted.waiters.iter())
-            .map(|(waiter, is)| (*waiter, is.came))
+        let waiters: Vec<(Deal, u64)> = (hosted.waiters.iter())
+            .map(|(deal, waiter)| (*deal, waiter.came))
             .collect();
         // The books know one orphan of a name: the old one makes room before the new one is
         // adopted.
         cx.books.no_orphan(old);
-        for ((peer, token), came) in waiters {
-            cx.books.unwait(peer, token);
+        for (deal, came) in waiters {
+            cx.books.unwait(deal);
             // The token stays the same: the claimant does not see which run its answer comes from.
-            if peer != HERE {
-                cx.books.wait(new, (peer, token), came, false);
-                cx.books.outbox(peer).answers.push(token);
+            if deal.peer != HERE {
+                cx.books.wait(new, deal, came, false);
+                cx.books.outbox(deal.peer).answers.push(deal.token);
             } else if let Some(answer) = Repair::answer_of(cx, new) {
-                self.take_answer(cx, HERE, token, answer);
+                self.take_answer(cx, deal, answer);
             }
         }
         self.abandon(cx, old);

@@ -26,7 +26,7 @@ impl Repair {
             // The owner is this very node, and all its workers are idle: the orphan lies below on
             // the same stack, and will not end before the claim is withdrawn. A short wait is for
             // an orphan that is about to be done.
-            (true, Some((HERE, _))) => cx.config.claim_patience / 10,
+            (true, Some(claim)) if claim.peer == HERE => cx.config.claim_patience / 10,
             (true, Some(_)) => cx.config.claim_patience,
             // The workers compute; or they wait, and have no room on their stacks for another job.
             (false, Some(_)) => cx.config.claim_patience * SILENT,
@@ -55,7 +55,7 @@ impl Repair {
         }
         self.withdraw_at = None;
         let claim = cx.books.youngest_claim();
-        let Some((owner, token)) = claim.filter(|_| cx.config.obeys(Rule::Withdraw)) else {
+        let Some(claim) = claim.filter(|_| cx.config.obeys(Rule::Withdraw)) else {
             // Hosted jobs that no worker can begin go back to where they are waited for.
             ran_out(Expiry::FullStack);
             cx.actions.push_back(Action::GiveBack);
@@ -65,20 +65,20 @@ impl Repair {
         cx.books.tally.withdrawn += 1;
         // The token is void first: an answer that is on its way changes nothing.
         let void = cx.config.obeys(Rule::Tokens);
-        let away = cx.books.outstanding(owner, token).cloned();
+        let away = cx.books.outstanding(claim).cloned();
         // The job, done here, must not be stolen by the node that still runs the orphan: it would
         // come to lie on top of that.
         if let Some(away) = &away
             && !self.over.is_past(cx.term, &away.job.name.id)
         {
-            self.withdrawn.insert(away.job.name.id.clone(), owner);
+            self.withdrawn.insert(away.job.name.id.clone(), claim.peer);
         }
-        self.bring_back(cx, owner, token, ReturnReason::Withdrawn);
+        self.bring_back(cx, claim, ReturnReason::Withdrawn);
         match away {
             // Simulations leave the rule `Tokens` out here: the old token stays valid, and the
             // child is delivered twice.
-            Some(away) if !void => cx.books.restore(owner, token, away),
-            _ => self.let_go(cx, owner, token),
+            Some(away) if !void => cx.books.restore(claim, away),
+            _ => self.let_go(cx, claim),
         }
     }
 }

@@ -31,7 +31,8 @@ use std::{
 };
 
 use super::super::{
-    Action, Context, Lattices, Message, Peer, ProtocolConfig, View, books::Books, message::Cargo,
+    Action, Context, Deal, Lattices, Message, Peer, ProtocolConfig, View, books::Books,
+    message::Cargo,
 };
 use crate::job::{Answer, BoundName, Offer, RootName, RootRun, Saved};
 
@@ -566,7 +567,7 @@ fn reused_of(cargo: &Cargo, to: Peer, books: &Books) -> BTreeSet<u32> {
         // A job that is handed on is computed under the bounds that come later, too: news suffice.
         Cargo::Jobs { .. } => BTreeSet::new(),
         Cargo::Answers(answers) => {
-            let claimed = |(token, _): &(_, Answer)| books.claimed_of(to, *token);
+            let claimed = |(token, _): &(_, Answer)| books.claimed_of(Deal::new(to, *token));
             answers.iter().filter_map(claimed).collect()
         }
         Cargo::Keep { saved, .. } => {

@@ -730,7 +730,7 @@ impl Values {
                 // A job goes back to its origin, which has the value, or makes it again. An answer
                 // is worth nothing without the value: its job is done again here.
                 Then::Start(key, _) => Then::Refuse(key, name),
-                Then::Answer(peer, token, _) => Then::Redo(peer, token, name),
+                Then::Answer(deal, _) => Then::Redo(deal, name),
                 then @ (Then::Refuse(..) | Then::Redo(..)) => then,
             });
         }
