@@ -36,8 +36,17 @@ pub fn walked() -> u64 {
     WALKED.load(Ordering::Relaxed)
 }
 
-/// The path of child `index` of an invocation, and its root job; `None` below a nested entry, where nothing has an id.
-pub(super) fn place_of(mut frame: *const Frame, index: u32) -> Option<(JobId, RootRun)> {
+/// The place of a job among all jobs of the pool.
+#[derive(Clone, Debug)]
+pub(super) struct JobPlace {
+    /// The job's place in the execution tree.
+    pub(super) id: JobId,
+    /// The run of the root job that it is, or belongs to.
+    pub(super) run: RootRun,
+}
+
+/// The place of child `index` of an invocation; `None` below a nested entry, where nothing has an id.
+pub(super) fn place_of(mut frame: *const Frame, index: u32) -> Option<JobPlace> {
     let mut up = vec![index];
     loop {
         // SAFETY: the caller holds an unsettled child of the invocation, so the chain above it lives.
@@ -49,7 +58,8 @@ pub(super) fn place_of(mut frame: *const Frame, index: u32) -> Option<(JobId, Ro
             // SAFETY: the flag says that the frame is the first field of a root frame.
             let root = unsafe { &*frame.cast::<RootFrame>() };
             frames_walked(up.len());
-            return Some((root.prefix.descendant(up.into_iter().rev()), root.run));
+            let id = root.prefix.descendant(up.into_iter().rev());
+            return Some(JobPlace { id, run: root.run });
         }
         up.push(here.index());
         frame = here.parent();

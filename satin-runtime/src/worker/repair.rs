@@ -8,12 +8,13 @@
 use std::sync::{PoisonError, RwLock, RwLockReadGuard};
 
 use super::{
+    frames::JobPlace,
     gate::{length_of, pack},
     pool::Pool,
     thread::Worker,
 };
 use crate::job::{
-    Back, Deadly, History, JobId, JobName, Kin, OrphanIndex, OrphanNews, RootRun,
+    Back, Deadly, History, JobId, JobName, Kin, OrphanIndex, OrphanNews,
     codec::Effort,
     orphans::{may_claim, would_deadlock},
     record::{Frame, STAYS, Slot, flag},
@@ -85,7 +86,7 @@ pub(super) enum LookUp {
     Run {
         marked: bool,
         /// The job's place in the tree, if that was asked: its children need not ask again.
-        place: Option<(JobId, RootRun)>,
+        place: Option<JobPlace>,
     },
 }
 
@@ -104,42 +105,37 @@ impl Pool {
             return LookUp::run(marked);
         }
         match worker.place_of(job.parent.get(), job.index()) {
-            Some((id, root)) => self.look_up(worker, job, (id, root), back.history),
+            Some(place) => self.look_up(worker, job, place, back.history),
             None => LookUp::run(false),
         }
     }
 
-    fn look_up(
-        &self,
-        worker: &Worker,
-        job: &Slot,
-        (id, root): (JobId, RootRun),
-        history: History,
-    ) -> LookUp {
-        let kin = self.ledger.orphans.kin(&id);
+    fn look_up(&self, worker: &Worker, job: &Slot, place: JobPlace, history: History) -> LookUp {
+        let id = &place.id;
+        let kin = self.ledger.orphans.kin(id);
         let is_claimed = match kin {
             Kin::Nothing | Kin::Perhaps => false,
-            Kin::Here if !worker.with_hosted(|hosted| may_claim(&id, hosted.iter())) => false,
-            Kin::Here => self.is_heard() && self.claim(job, id.clone(), root, history),
+            Kin::Here if !worker.with_hosted(|hosted| may_claim(id, hosted.iter())) => false,
+            Kin::Here => self.is_heard() && self.claim(job, place.clone(), history),
         };
         let marked = kin != Kin::Nothing;
-        if is_claimed || self.hold_if_deadly(job, &id, root, History { marked, ..history }) {
+        if is_claimed || self.hold_if_deadly(job, &place, History { marked, ..history }) {
             return LookUp::Elsewhere;
         }
         LookUp::Run {
             marked,
-            place: marked.then_some((id, root)),
+            place: marked.then_some(place),
         }
     }
 
     /// Holds a job that has taken down nodes before for other nodes, unless they have been asked already; after too many
     /// crashes gives the job up. True if the job is not the caller's any more.
-    fn hold_if_deadly(&self, job: &Slot, id: &JobId, root: RootRun, history: History) -> bool {
+    fn hold_if_deadly(&self, job: &Slot, place: &JobPlace, history: History) -> bool {
         let orphans = &self.ledger.orphans;
-        if !self.is_heard() || !orphans.is_suspect(id) {
+        if !self.is_heard() || !orphans.is_suspect(&place.id) {
             return false;
         }
-        let Ok(parcel) = pack(job, id.clone(), root, history, Effort::ANY) else {
+        let Ok(parcel) = pack(job, place.clone(), history, Effort::ANY) else {
             return false; // nobody else can run it
         };
         let name = JobName::new(parcel.id, parcel.fingerprint);
@@ -156,14 +152,14 @@ impl Pool {
             at_once: false,
             held: true,
         };
-        self.hold(job, length_of(id), back, name);
+        self.hold(job, length_of(&place.id), back, name);
         true
     }
 
     /// False if the job is not the orphan that has its id.
-    fn claim(&self, job: &Slot, id: JobId, root: RootRun, history: History) -> bool {
-        let depth = depth_of(job, &id);
-        let parcel = match pack(job, id, root, history, Effort::ANY) {
+    fn claim(&self, job: &Slot, place: JobPlace, history: History) -> bool {
+        let depth = depth_of(job, &place.id);
+        let parcel = match pack(job, place, history, Effort::ANY) {
             Ok(parcel) => parcel,
             Err(error) => {
                 let function = job.function.get().info.name;
@@ -210,15 +206,17 @@ impl Worker {
             return false;
         }
         let place = self.place_of(job.parent.get(), job.index());
-        place.is_some_and(|(id, _)| self.with_hosted(|hosted| would_deadlock(&id, hosted.iter())))
+        place.is_some_and(|place| {
+            self.with_hosted(|hosted| would_deadlock(&place.id, hosted.iter()))
+        })
     }
 
     /// A marked job is done: if it had come back, what others keep of it is not wanted any more.
     pub(super) fn tell_repaired(&self, job: &Slot) {
         if self.pool().is_repaired(job)
-            && let Some((id, _)) = self.place_of(job.parent.get(), job.index())
+            && let Some(place) = self.place_of(job.parent.get(), job.index())
         {
-            self.pool().tell(|outside| outside.repaired(id));
+            self.pool().tell(|outside| outside.repaired(place.id));
         }
     }
 
@@ -258,7 +256,7 @@ impl Worker {
         let called = unsafe { &*frame };
         let clear = self
             .place_of(called.parent(), called.index())
-            .is_none_or(|(id, _)| self.pool().ledger.orphans.clears(&id));
+            .is_none_or(|place| self.pool().ledger.orphans.clears(&place.id));
         called.raise(if clear { flag::CLEAN } else { flag::MARKED });
         !clear
     }
@@ -270,14 +268,14 @@ impl Worker {
         self.deque().restart(head.addr());
         // SAFETY: the slot below the head has just been filled, and is private.
         let job = unsafe { &*head.wrapping_sub(1) };
-        let Some((id, root)) = self.place_of(frame, job.index()) else {
+        let Some(place) = self.place_of(frame, job.index()) else {
             unreachable!("nothing below a nested entry is marked");
         };
-        let depth = depth_of(job, &id);
+        let depth = depth_of(job, &place.id);
         let verdict = self.pool().look_up(
             self,
             job,
-            (id, root),
+            place,
             History {
                 marked: true,
                 crashes: 0,

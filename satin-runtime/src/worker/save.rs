@@ -70,9 +70,9 @@ pub(super) fn save_answer(job: &Slot, delivered: Delivered) {
 
 fn save(job: &Slot, fingerprint: Fingerprint, answer: Answer) {
     let parent = job.parent.get();
-    if let (Some((id, _)), Some(root)) = (place_of(parent, job.index()), root_of(parent)) {
+    if let (Some(place), Some(root)) = (place_of(parent, job.index()), root_of(parent)) {
         root.save(Saved {
-            name: JobName::new(id, fingerprint),
+            name: JobName::new(place.id, fingerprint),
             root: root.run.name.fingerprint,
             answer,
         });

@@ -11,7 +11,9 @@ use std::{
 
 use super::{
     deque::{Deque, Publish},
-    frames::{RootFrame, below, children_aborted, depth_of, frames_walked, place_of, root_of},
+    frames::{
+        JobPlace, RootFrame, below, children_aborted, depth_of, frames_walked, place_of, root_of,
+    },
     gate::{self, HostedTask},
     pool::{Awaits, Pool},
     repair::LookUp,
@@ -21,7 +23,7 @@ use super::{
 };
 use crate::{
     job::{
-        Back, JobId, Recall, RootName, RootRun,
+        Back, JobId, Recall, RootName,
         codec::{self, stack_pointer},
         record::{AREA, Aborted, Cx, Frame, Payload, STAYS, Slot, SlotState, flag},
     },
@@ -50,7 +52,7 @@ pub(crate) struct Worker {
     /// The root job that the running job belongs to, once it has been asked for.
     root: Cell<Option<RootName>>,
     /// The place of the running job in the tree, once a look-up below a mark has asked.
-    place: RefCell<Option<(JobId, RootRun)>>,
+    place: RefCell<Option<JobPlace>>,
     /// The bottom of the running job's chain of frames, once it has been asked for; null before.
     root_frame: Cell<*const RootFrame>,
     /// Jobs of other nodes that are under way on this stack.
@@ -563,7 +565,7 @@ impl Worker {
     pub(super) fn on_bottom<R>(
         &self,
         bottom: Bottom,
-        place: Option<(JobId, RootRun)>,
+        place: Option<JobPlace>,
         run: impl FnOnce() -> R,
     ) -> R {
         let head = bottom.head;
@@ -584,7 +586,7 @@ impl Worker {
 
     /// As [`place_of`], of a child of an invocation, as a rule the running job's: then only the calls since the running
     /// job began are walked, not the whole chain above it.
-    pub(super) fn place_of(&self, frame: *const Frame, index: u32) -> Option<(JobId, RootRun)> {
+    pub(super) fn place_of(&self, frame: *const Frame, index: u32) -> Option<JobPlace> {
         let Bottom {
             parent: bottom,
             index: own,
@@ -613,8 +615,9 @@ impl Worker {
         if place.is_none() {
             *place = place_of(bottom, own);
         }
-        let (id, root) = place.as_ref()?;
-        Some((id.descendant(up.into_iter().rev()), *root))
+        let JobPlace { id, run } = place.as_ref()?;
+        let id = id.descendant(up.into_iter().rev());
+        Some(JobPlace { id, run: *run })
     }
 
     /// The root job that the running job belongs to. Read off the frames at the first question.
@@ -678,7 +681,7 @@ impl Worker {
         if parent.is_null() {
             return None;
         }
-        place_of(parent, index).map(|(id, _)| id)
+        place_of(parent, index).map(|place| place.id)
     }
 
     // ------------------------------------------------------------- leaving early

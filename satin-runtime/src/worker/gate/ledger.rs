@@ -229,9 +229,9 @@ impl Pool {
     ) {
         if back.held && absent.called_home == 0 {
             // The job has been away, so it stands in the tree; and it can leave, a root job too.
-            if let Some((id, _)) = place_of(job.parent.get(), job.index()) {
-                let depth = length_of(&id);
-                let name = JobName::new(id, fingerprint);
+            if let Some(place) = place_of(job.parent.get(), job.index()) {
+                let depth = length_of(&place.id);
+                let name = JobName::new(place.id, fingerprint);
                 return self.hold_under(absent, job, (depth, back), name);
             }
         }

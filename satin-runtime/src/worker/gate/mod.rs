@@ -258,7 +258,7 @@ impl Gate {
         if absent.called_home != leavers.called_home {
             drop(absent);
             for leaver in own {
-                let depth = length_of(&leaver.id);
+                let depth = length_of(&leaver.place.id);
                 self.pool.come_back(leaver.job(), depth, leaver.back);
             }
             return tell(Haul { jobs, left: 0 });
@@ -268,10 +268,15 @@ impl Gate {
             let Some(parcel) = &leaver.parcel else {
                 unreachable!("its arguments have been written");
             };
-            let (job, depth, print) = (leaver.job(), length_of(&leaver.id), parcel.fingerprint);
+            let (job, depth) = (leaver.job(), length_of(&leaver.place.id));
             let owner = Worker::of(job).index;
-            let (departure, is_awaited) =
-                (self.pool).enter_away_under(&mut absent, job, depth, leaver.back, print);
+            let (departure, is_awaited) = (self.pool).enter_away_under(
+                &mut absent,
+                job,
+                depth,
+                leaver.back,
+                parcel.fingerprint,
+            );
             if is_awaited {
                 awaited.push(owner);
             }
@@ -378,7 +383,7 @@ impl Gate {
     }
 
     fn prepare(&self, job: &Slot, back: Back) -> Option<Leaver> {
-        let Some((id, root)) = place_of(job.parent.get(), job.index()) else {
+        let Some(place) = place_of(job.parent.get(), job.index()) else {
             // Below a nested entry.
             self.pool.come_back(job, STAYS, back);
             return None;
@@ -386,8 +391,7 @@ impl Gate {
         job.enter(SlotState::Leaving);
         Some(Leaver {
             slot: SlotRef(job),
-            id,
-            root,
+            place,
             back,
             parcel: None,
         })
@@ -559,7 +563,7 @@ impl Gate {
             let job = unsafe { &*slot };
             back.held = false;
             let place = place_of(job.parent.get(), job.index());
-            let depth = place.map_or(STAYS, |(id, _)| depth_of(job, &id));
+            let depth = place.map_or(STAYS, |place| depth_of(job, &place.id));
             self.pool.come_back(job, depth, back);
         }
         while let Some(Taken::Hosted(key, parcel)) = self.pool.unhold() {

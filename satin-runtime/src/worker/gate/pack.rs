@@ -2,9 +2,12 @@
 
 use std::{panic::resume_unwind, sync::atomic::Ordering, time::Instant};
 
-use super::ledger::{Delivered, SlotRef};
+use super::{
+    super::frames::JobPlace,
+    ledger::{Delivered, SlotRef},
+};
 use crate::job::{
-    Answer, Back, Fingerprint, History, JobId, Parcel, RootRun, Taken,
+    Answer, Back, Fingerprint, History, JobId, Parcel, Taken,
     codec::{CodecError, Effort},
     function::{self, Args, Function},
     record::{STAYS, Slot},
@@ -25,8 +28,7 @@ pub(super) struct Leavers {
 
 pub(super) struct Leaver {
     pub(super) slot: SlotRef,
-    pub(super) id: JobId,
-    pub(super) root: RootRun,
+    pub(super) place: JobPlace,
     pub(super) back: Back,
     /// The job as bytes, once the arguments are written.
     pub(super) parcel: Option<Parcel>,
@@ -64,8 +66,8 @@ impl Leaver {
     }
 
     pub(super) fn pack(&mut self, effort: Effort) -> Result<(), CodecError> {
-        let (id, history) = (self.id.clone(), self.back.history);
-        self.parcel = Some(pack(self.job(), id, self.root, history, effort)?);
+        let (place, history) = (self.place.clone(), self.back.history);
+        self.parcel = Some(pack(self.job(), place, history, effort)?);
         Ok(())
     }
 }
@@ -78,8 +80,7 @@ pub(in crate::worker) fn length_of(id: &JobId) -> u16 {
 /// A job as it travels. The caller has taken it; its arguments stay.
 pub(in crate::worker) fn pack(
     job: &Slot,
-    id: JobId,
-    root: RootRun,
+    place: JobPlace,
     history: History,
     effort: Effort,
 ) -> Result<Parcel, CodecError> {
@@ -87,18 +88,19 @@ pub(in crate::worker) fn pack(
     let function = function::number_of(vtable).ok_or(CodecError::Unregistered)?;
     // SAFETY: the caller has taken the job and not run it, so its arguments are there and no other thread takes them.
     let packed = unsafe { (vtable.export)(job, effort) }?;
+    let JobPlace { id, run } = place;
     let own = Fingerprint::of(vtable.info.name, &packed.bytes);
     Ok(Parcel {
         fingerprint: match id.is_root_job() {
             true => own,
-            false => own.within(root.name.fingerprint),
+            false => own.within(run.name.fingerprint),
         },
         id,
         function,
         arguments: packed.bytes,
         needs: packed.needs,
-        term: root.term,
-        root: root.name.fingerprint,
+        term: run.term,
+        root: run.name.fingerprint,
         history,
     })
 }
