@@ -1063,8 +1063,9 @@ impl Parts<'_> {
 
     /// Lets an arrival go on once its shared values are here; they may be already.
     fn bring(&mut self, cx: &mut Context<'_>, from: Peer, then: Then) {
-        let root = cx.books.root_number_of(&then);
-        if let Some(then) = self.shared.bring(cx, from, (root, then), self.lattices) {
+        let root_number = cx.books.root_number_of(&then);
+        let ready = (self.shared).bring(cx, from, root_number, then, self.lattices);
+        if let Some(then) = ready {
             self.repair.go_on(cx, then);
         }
     }
@@ -1105,7 +1106,7 @@ impl Parts<'_> {
                 // Also where simulations leave the rule `Liveness` out: a job from the dead would
                 // wait for ever.
                 if cx.view.is_alive(from) {
-                    (self.steal).answered(cx, from, (request, left), !jobs.is_empty());
+                    (self.steal).answered(cx, from, request, left, !jobs.is_empty());
                     for arrival in self.repair.arrived(cx, from, jobs) {
                         self.bring(cx, from, arrival);
                     }
@@ -1122,7 +1123,7 @@ impl Parts<'_> {
             M::Lists {
                 outstanding,
                 hosted,
-            } => self.repair.compare(cx, from, (outstanding, hosted)),
+            } => self.repair.compare(cx, from, outstanding, hosted),
             M::Gossip(packet) => self.membership.gossip(cx, &packet),
             M::Join(identity) => self
                 .membership
@@ -1171,7 +1172,7 @@ impl Parts<'_> {
                 // A node that leaves keeps nothing any more: another is asked.
                 self.keeping.life_ended(cx, from);
             }
-            M::Ended { term, master, code } => self.root.ended(cx, from, (term, master), code),
+            M::Ended { term, master, code } => self.root.ended(cx, from, term, master, code),
             M::RootsDone(runs) => {
                 // After a partition there may be two mains in one term: a root job that is over for
                 // the other one is not over for this one.
@@ -1211,7 +1212,7 @@ impl Parts<'_> {
             M::Soon(name) => self.shared.soon(cx, from, name),
             M::Unavailable(name) => self.shared.unavailable(cx, from, name),
             M::Available(name) => self.shared.available(cx, from, name),
-            M::Waits { name, who, hops } => self.shared.waits(cx, (name, who), hops),
+            M::Waits { name, who, hops } => self.shared.waits(cx, name, who, hops),
             M::Have(tokens) => repair::Repair::have(cx, from, &tokens),
             M::Begin(tokens) => repair::Repair::begin(cx, from, &tokens),
             M::Go(tokens) => self.repair.go(cx, from, &tokens),

@@ -162,7 +162,8 @@ impl Books {
     pub(crate) fn away(
         &mut self,
         peer: Peer,
-        (source, kind): (JobSource, OutstandingKind),
+        source: JobSource,
+        kind: OutstandingKind,
         job: Job,
         sent: Option<u64>,
     ) -> Deal {

@@ -34,8 +34,8 @@ impl Cluster {
 
     /// Does anything pass from the first node to the second?
     pub(super) fn is_cut_way(&self, from: u32, to: u32) -> bool {
-        let with_site = |node: u32| (node, self.slot(node).site);
-        self.wire.is_cut(with_site(from), with_site(to))
+        let [site, other_site] = [from, to].map(|node| self.slot(node).site);
+        self.wire.is_cut(from, to) || self.wire.are_sites_cut(site, other_site)
     }
 
     /// Can a link stand between two nodes?

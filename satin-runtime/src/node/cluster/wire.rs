@@ -123,17 +123,17 @@ impl Wire {
         self.lasting.insert((from, to));
     }
 
-    /// Does nothing come through from the first node to the second, given with their sites?
-    pub(super) fn is_cut(&self, (a, site_a): (u32, u32), (b, site_b): (u32, u32)) -> bool {
-        if self.ways.contains(&(a, b)) || self.lasting.contains(&(a, b)) {
-            return true;
-        }
-        if self.cut.is_empty() && self.isolated.is_empty() {
-            return false;
-        }
-        self.cut.contains(&(site_a.min(site_b), site_a.max(site_b)))
-            || self.isolated.contains(&a)
-            || self.isolated.contains(&b)
+    /// Does nothing come through from the first node to the second, whatever their sites are?
+    pub(super) fn is_cut(&self, from: u32, to: u32) -> bool {
+        self.ways.contains(&(from, to))
+            || self.lasting.contains(&(from, to))
+            || self.isolated.contains(&from)
+            || self.isolated.contains(&to)
+    }
+
+    /// Does nothing come through between the two sites?
+    pub(super) fn are_sites_cut(&self, a: u32, b: u32) -> bool {
+        self.cut.contains(&(a.min(b), a.max(b)))
     }
 }
 

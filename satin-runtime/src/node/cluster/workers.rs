@@ -313,7 +313,8 @@ impl ImaginaryWorkers {
     fn push(
         &mut self,
         lane: u32,
-        program: (u32, RootRun),
+        program: u32,
+        tag: RootRun,
         work: Work,
         home: ResultPlace,
         marked: bool,
@@ -328,10 +329,10 @@ impl ImaginaryWorkers {
         };
         self.nonce = mix(self.nonce);
         let frame = Invocation {
-            program: program.0,
+            program,
             work,
             home,
-            tag: program.1,
+            tag,
             lane,
             depth,
             nonce: self.nonce,
@@ -560,7 +561,7 @@ impl ImaginaryWorkers {
             });
         }
         if let Some(job) = job {
-            let program = self.program_of(job.frame);
+            let (program, tag) = self.program_of(job.frame);
             if let Some(marked) = self.may_start(programs, lane, AwayWork::Spawned(job)) {
                 let Spawned {
                     frame, index, work, ..
@@ -569,6 +570,7 @@ impl ImaginaryWorkers {
                 self.push(
                     lane,
                     program,
+                    tag,
                     work,
                     ResultPlace::Child { frame, index },
                     marked,
@@ -584,10 +586,10 @@ impl ImaginaryWorkers {
         }
         if let Some(root) = self.roots.pop_front() {
             if let Some(marked) = self.may_start(programs, lane, AwayWork::Root(root)) {
-                let program = (root.program, root.tag);
                 self.push(
                     lane,
-                    program,
+                    root.program,
+                    root.tag,
                     root.work,
                     ResultPlace::Root(root.tag),
                     marked,
@@ -595,7 +597,7 @@ impl ImaginaryWorkers {
             }
         } else if let Some((key, parcel)) = self.hosted.pop_front() {
             let work = Work::unpack(&parcel.arguments);
-            let program = (parcel.function, parcel.root_run());
+            let (program, tag) = (parcel.function, parcel.root_run());
             // Whether it is here already its host has looked, before it took it in.
             let marked = parcel.history.marked
                 && !self.index.is_void()
@@ -603,6 +605,7 @@ impl ImaginaryWorkers {
             self.push(
                 lane,
                 program,
+                tag,
                 work,
                 ResultPlace::Hosted(key, parcel.id),
                 marked,

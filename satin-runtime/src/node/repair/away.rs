@@ -40,7 +40,7 @@ impl Repair {
         to: Peer,
         jobs: Vec<Taken>,
     ) -> Vec<(Token, Parcel)> {
-        let sent = cx.links.epoch(to);
+        let (kind, sent) = (OutstandingKind::Theft, cx.links.epoch(to));
         let mut leaving = Vec::with_capacity(jobs.len());
         for mut job in jobs {
             let (Taken::Own(_, parcel) | Taken::Hosted(_, parcel)) = &mut job;
@@ -57,8 +57,8 @@ impl Repair {
             let entry = Job { name, history };
             match job {
                 Taken::Own(departure, parcel) => {
-                    let source = (JobSource::Own(departure), OutstandingKind::Theft);
-                    let deal = cx.books.away(to, source, entry, sent);
+                    let source = JobSource::Own(departure);
+                    let deal = cx.books.away(to, source, kind, entry, sent);
                     cx.books.count_above(deal, above);
                     leaving.push((deal.token, parcel));
                 }
@@ -78,8 +78,8 @@ impl Repair {
                         // other.
                         self.finish(cx, key, Answer::refused("who waits for it asks for work"));
                     } else {
-                        let source = (JobSource::Hosted(key), OutstandingKind::Theft);
-                        let deal = cx.books.away(to, source, entry, sent);
+                        let source = JobSource::Hosted(key);
+                        let deal = cx.books.away(to, source, kind, entry, sent);
                         cx.books.count_above(deal, above);
                         // The parcel stays here: if the thief dies, the job is done again without
                         // asking its origin.
@@ -207,7 +207,8 @@ impl Repair {
         &mut self,
         cx: &mut Context<'_>,
         gone: &Identity,
-        (token, victims): (Token, u32),
+        token: Token,
+        victims: u32,
     ) {
         let Some(away) = cx.books.back(Deal::new(gone.peer, token)) else {
             return;

@@ -22,7 +22,7 @@ impl Repair {
         }
         let me = cx.table.me();
         let owner = cx.table.owner(&job.name, cx.view);
-        let source = (JobSource::Own(departure), OutstandingKind::Claim);
+        let (source, kind) = (JobSource::Own(departure), OutstandingKind::Claim);
         // Put back, the job runs at once: its worker was about to begin with it.
         let back = Back {
             history: job.history,
@@ -39,7 +39,7 @@ impl Repair {
                     return;
                 };
                 cx.books.tally.claims += 1;
-                let deal = cx.books.away(HERE, source, job, None);
+                let deal = cx.books.away(HERE, source, kind, job, None);
                 // A claim at this node is entered like any other, so it can be withdrawn: an orphan
                 // may lie below its own repair on one stack, and each would wait for the other.
                 cx.books.wait(key, deal, 0, false);
@@ -54,7 +54,7 @@ impl Repair {
                 cx.books.tally.claims += 1;
                 let name = job.name.clone();
                 let sent = cx.links.epoch(owner);
-                let Deal { token, .. } = cx.books.away(owner, source, job, sent);
+                let Deal { token, .. } = cx.books.away(owner, source, kind, job, sent);
                 let wanted = Wanted { token, name };
                 cx.books.outbox(owner).claim.push(wanted);
             }

@@ -95,7 +95,8 @@ impl Repair {
         &mut self,
         cx: &mut Context<'_>,
         from: Peer,
-        (mut outstanding, mut hosted): (Vec<Token>, Vec<Token>),
+        mut outstanding: Vec<Token>,
+        mut hosted: Vec<Token>,
     ) {
         let Some(epoch) = cx.links.epoch(from).filter(|_| cx.view.is_alive(from)) else {
             return;

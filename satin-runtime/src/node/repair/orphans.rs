@@ -47,7 +47,7 @@ impl Repair {
                 LifeEnd::Left | LifeEnd::Ours => 0,
             };
             if victims >= cx.config.max_crashes {
-                self.give_up_on(cx, gone, (deal.token, victims));
+                self.give_up_on(cx, gone, deal.token, victims);
             } else {
                 self.bring_back(cx, deal, ReturnReason::Ended(end));
             }

@@ -732,7 +732,8 @@ impl Roots {
         &mut self,
         cx: &mut Context<'_>,
         from: Peer,
-        (term, master): (u32, NodeId),
+        term: u32,
+        master: NodeId,
         code: i32,
     ) {
         // The end of a run that another master has begun anew is no end: that one's `main` goes on.

@@ -237,7 +237,8 @@ impl Values {
         &mut self,
         cx: &mut Context<'_>,
         from: Peer,
-        (root, then): (u32, Then),
+        root_number: u32,
+        then: Then,
         lattices: &dyn Lattices,
     ) -> Option<Then> {
         // An answer knows only the number of its root job: the name is taken down from jobs.
@@ -253,10 +254,10 @@ impl Values {
             return Some(then);
         }
         let unknown = RootName {
-            number: root,
+            number: root_number,
             fingerprint: Fingerprint(0),
         };
-        let root = self.roots.get(&root).copied().unwrap_or(unknown);
+        let root = self.roots.get(&root_number).copied().unwrap_or(unknown);
         let number = self.number;
         self.number += 1;
         for name in &missing {
@@ -522,7 +523,7 @@ impl Values {
 
     /// Passes on that `who` waits for a node that waits for this one. If `who` is this node, it waits for
     /// itself.
-    pub(crate) fn waits(&mut self, cx: &mut Context<'_>, (name, who): (ValueName, Peer), hops: u8) {
+    pub(crate) fn waits(&mut self, cx: &mut Context<'_>, name: ValueName, who: Peer, hops: u8) {
         let Some(fetch) = self
             .fetches
             .get(&name)

@@ -220,7 +220,7 @@ impl Steal {
         }
         let round_trip = self.trips.to(cx.view, from);
         self.victim
-            .ask(cx, (from, request), (most, lifeline), round_trip);
+            .ask(cx, from, request, most, lifeline, round_trip);
         // No turn follows: the asker is told, rather than left waiting.
         if cx.books.leaving {
             self.victim.close(cx);
@@ -298,7 +298,8 @@ impl Steal {
         &mut self,
         cx: &Context<'_>,
         from: Peer,
-        (request, left): (Request, u32),
+        request: Request,
+        left: u32,
         found: bool,
     ) {
         let reply = Reply {

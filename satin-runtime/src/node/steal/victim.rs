@@ -52,8 +52,10 @@ impl Victim {
     pub(super) fn ask(
         &mut self,
         cx: &mut Context<'_>,
-        (peer, request): (Peer, Request),
-        (most, lifeline): (u32, bool),
+        peer: Peer,
+        request: Request,
+        most: u32,
+        lifeline: bool,
         round_trip: Duration,
     ) {
         let mut of_peer = self.askers.iter().filter(|asker| asker.peer == peer);

@@ -184,7 +184,7 @@ impl Pool {
         if absent.called_home > 0 {
             return self.come_back_under(absent, job, depth, back); // nobody else is there any more
         }
-        self.hold_under(absent, job, (depth, back), name);
+        self.hold_under(absent, job, depth, back, name);
     }
 
     /// The job, which the caller has taken, panics with that story.
@@ -201,7 +201,8 @@ impl Pool {
         &self,
         mut absent: MutexGuard<'_, Absent>,
         job: &Slot,
-        (depth, back): (u16, Back),
+        depth: u16,
+        back: Back,
         name: JobName,
     ) {
         let owner = Worker::of(job).index;
@@ -224,7 +225,8 @@ impl Pool {
         &self,
         absent: MutexGuard<'_, Absent>,
         job: &Slot,
-        (depth, back): (u16, Back),
+        depth: u16,
+        back: Back,
         fingerprint: Fingerprint,
     ) {
         if back.held && absent.called_home == 0 {
@@ -232,7 +234,7 @@ impl Pool {
             if let Some(place) = place_of(job.parent.get(), job.index()) {
                 let depth = length_of(&place.id);
                 let name = JobName::new(place.id, fingerprint);
-                return self.hold_under(absent, job, (depth, back), name);
+                return self.hold_under(absent, job, depth, back, name);
             }
         }
         self.come_back_under(absent, job, depth, back);

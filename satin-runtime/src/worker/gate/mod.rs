@@ -421,7 +421,7 @@ impl Gate {
                 self.pool.come_back_under(absent, job, STAYS, back);
             }
             Answer::Aborted => {
-                (self.pool).come_back_or_hold(absent, job, (depth, back), fingerprint);
+                (self.pool).come_back_or_hold(absent, job, depth, back, fingerprint);
             }
             answer => {
                 drop(absent);
@@ -453,12 +453,12 @@ impl Gate {
         let (slot, depth) = (away.slot, away.depth);
         // SAFETY: the job was away, and under the lock its owner cannot recall it: the slot waits for us.
         let job = unsafe { &*slot.0 };
-        let is = (depth, back.after(away.back));
+        let back_after = back.after(away.back);
         if back.history.marked {
             absent.repairs.insert(slot);
         }
         self.pool
-            .come_back_or_hold(absent, job, is, away.fingerprint);
+            .come_back_or_hold(absent, job, depth, back_after, away.fingerprint);
         true
     }
 
