@@ -724,6 +724,7 @@ fn run(seed: u64, pools: &Pools) -> (Outcome, [usize; 3]) {
         most: 3,
         may_refuse: false,
         wanted: 0,
+        beat: [0, 1, 16][(seed % 3) as usize],
     };
     let (result, counts) = match remote {
         true => {
@@ -774,6 +775,7 @@ fn random_trees() {
         satin::builder()
             .threads(threads)
             .stack(64)
+            .store_grain(Duration::ZERO)
             .build()
             .expect("a pool")
     };

@@ -19,7 +19,7 @@ use std::{
         Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::SeqCst},
     },
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use common::{Habits, PATIENCE, Report, Watchdog, beside, give_way, mix, until, wait_for};
@@ -31,6 +31,7 @@ fn pools(workers: usize) -> (Satin, Satin) {
         satin::builder()
             .threads(threads)
             .stack(16)
+            .store_grain(Duration::ZERO)
             .build()
             .expect("a pool")
     };
@@ -46,12 +47,14 @@ fn travels(mut program: impl FnMut()) {
             put_back: 20,
             refuse: 20,
             lose: 20,
+            beat: 1,
             ..Habits::default()
         };
         let crashing = Habits {
             seed: 8,
             lose: 10,
             orphan: 60,
+            beat: 8,
             ..Habits::default()
         };
         for habits in [Habits::default(), bad, crashing] {

@@ -71,6 +71,23 @@ fn a_node_that_is_killed_takes_nothing_with_it() {
     assert!(outcome.nodes["b-2"].success());
 }
 
+/// The results that a pool of four keeps for others when one of them has been killed.
+fn kept_after_a_death(buddy: &str) -> u64 {
+    let mut plan = knary("a:4", &["kill a-1@2s"]);
+    plan.env.push(("SATIN_BUDDY".into(), buddy.into()));
+    plan.env.push(("SATIN_STORE_EVERY".into(), "0.1".into()));
+    let outcome = run(plan);
+    answers(&outcome);
+    let kept = ["a-0", "a-2", "a-3"].map(|node| figures(&outcome, node).tally.kept);
+    kept.into_iter().sum()
+}
+
+#[test]
+fn what_a_killed_node_had_finished_is_found_at_its_buddy() {
+    assert!(kept_after_a_death("1") > 0);
+    assert_eq!(kept_after_a_death("0"), 0);
+}
+
 #[test]
 fn a_whole_site_can_be_lost() {
     let outcome = run(knary("a:2,b:2", &["kill b@0.5s"]));

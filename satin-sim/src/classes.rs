@@ -58,6 +58,8 @@ pub enum Class {
     Lasting,
     /// Nodes reach only their neighbours in a line.
     Lines,
+    /// Neighbours have copies of finished results.
+    Copies,
 }
 
 /// Is a class among those that are tried by default?
@@ -103,7 +105,12 @@ const fn open(class: Class, name: &'static str, what: &'static str) -> About {
 }
 
 /// All of them. A class whose faults have been mended moves from `open` to `tried` here, and nowhere else.
-pub const CLASSES: [About; 24] = [
+pub const CLASSES: [About; 25] = [
+    tried(
+        Class::Copies,
+        "copies",
+        "neighbours have copies of finished results",
+    ),
     tried(Class::Ids, "ids", "ids are not in the order of joining"),
     tried(
         Class::Late,

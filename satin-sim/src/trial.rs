@@ -12,11 +12,10 @@ use satin_runtime::node::{
     expiry::{self, Expired},
     inspect::Inspection,
 };
-use strum::EnumCount;
 
 use crate::{
     classes::Class,
-    faults::{Allow, Dice, FaultKind, Mischief, Schedule, Span},
+    faults::{Allow, Dice, KINDS, Mischief, Schedule, Span},
     invariants::{self, Invariant, Run, Seen, Violation},
     pace::Pace,
 };
@@ -85,7 +84,7 @@ pub struct Trial {
     /// The violation, if there was any.
     pub violation: Option<Violation>,
     /// Number of faults done, by kind.
-    pub faults: [u64; FaultKind::COUNT],
+    pub faults: [u64; KINDS.len()],
     /// Time computed beyond what the program needs.
     pub twice: Duration,
     /// Time that the program needs.
@@ -163,6 +162,7 @@ impl Setting {
             claim_patience: dice.between(Duration::from_millis(1), Duration::from_millis(200)),
             max_crashes: 1000,
             hurry: 10,
+            copy_every: Duration::ZERO,
             without: options.without.clone(),
             ..ProtocolConfig::default()
         };
@@ -259,6 +259,9 @@ impl Setting {
         }
         if options.dice(Class::Crashes, 80, seed).is_some() {
             config.max_crashes = ProtocolConfig::default().max_crashes;
+        }
+        if let Some(mut dice) = options.dice(Class::Copies, 60, seed) {
+            config.copy_every = Duration::from_millis(dice.one_of(&[5, 20, 100, 1000]));
         }
         // Nodes know what may be overtaken, and leave room for the envelopes of relays, as with the usual numbers.
         if let Some(mut dice) = options.dice(Class::Stray, 50, seed) {
@@ -366,7 +369,7 @@ pub fn run(seed: u64, options: &Options) -> Trial {
     let mut trial = Trial {
         seed,
         violation: None,
-        faults: [0; FaultKind::COUNT],
+        faults: [0; KINDS.len()],
         twice: Duration::ZERO,
         needed: Duration::ZERO,
         claims: 0,

@@ -78,6 +78,8 @@ pub struct Habits {
     pub most: usize,
     /// The other pool may refuse.
     pub may_refuse: bool,
+    /// In one of that number of polls the pools get a beat, see `Gate::beat`; 0 means in none.
+    pub beat: u64,
     /// Until so many jobs have left, leaves give way to the thief: see [`give_way`].
     pub wanted: usize,
 }
@@ -274,6 +276,8 @@ impl<'t> Thief<'t> {
         let ear = Arc::new(Ear(tell));
         a.gate().listen(ear.clone());
         b.gate().listen(ear);
+        a.gate().harvest();
+        b.gate().harvest();
         Thief {
             a,
             b,
@@ -298,6 +302,10 @@ impl<'t> Thief<'t> {
             poll += 1;
             self.watch.at_work.store(true, SeqCst);
             let busy = self.hear(poll) | self.fetch(poll);
+            if self.habits.beat > 0 && self.rng.below(self.habits.beat) == 0 {
+                self.a.gate().beat();
+                self.b.gate().beat();
+            }
             if !busy {
                 std::thread::yield_now();
             }

@@ -151,6 +151,7 @@ impl Outside for Ear {
 pub fn listen(pool: &Satin) -> mpsc::Receiver<Told> {
     let (tell, told) = mpsc::channel();
     pool.gate().listen(Arc::new(Ear(tell)));
+    pool.gate().harvest();
     told
 }
 

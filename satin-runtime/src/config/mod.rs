@@ -290,6 +290,7 @@ pub enum ConfigError {
 pub(crate) struct Resolved {
     pub(crate) threads: u32,
     pub(crate) stack_mib: usize,
+    pub(crate) store_grain: Duration,
     pub(crate) stats: bool,
     /// All settings, for the network, which checks its own.
     pub(crate) config: Config,
@@ -297,11 +298,14 @@ pub(crate) struct Resolved {
 
 const DEFAULT_STACK_MIB: usize = 256;
 
+const DEFAULT_STORE_GRAIN: Duration = Duration::from_millis(1);
+
 impl Default for Resolved {
     fn default() -> Resolved {
         Resolved {
             threads: 1,
             stack_mib: DEFAULT_STACK_MIB,
+            store_grain: DEFAULT_STORE_GRAIN,
             stats: false,
             config: Config::default(),
         }
@@ -383,6 +387,7 @@ impl Config {
         Ok(Resolved {
             threads: threads as u32,
             stack_mib,
+            store_grain: self.store_grain.unwrap_or(DEFAULT_STORE_GRAIN),
             stats: self.stats.unwrap_or(false),
             config: self,
         })

@@ -88,6 +88,21 @@ macro_rules! settings {
             events: PathBuf, "SATIN_EVENTS", "FILE",
                 "File to which the node appends what happens, as JSON Lines",
                 "none", "the path of a file";
+            /// Number of neighbours to which copies of finished results go, so that a crash costs a period of work and not all
+            /// that lay on the stacks: 1, or 0 for none. Default: 1.
+            buddy: u32, "SATIN_BUDDY", "N",
+                "Number of neighbours, 1 or 0, to which copies of finished results go in case that this node crashes",
+                "1", "1 or 0";
+            /// Period in which finished results are sent to a neighbour; in the file a number of seconds. Too short, and there is
+            /// traffic for nothing; too long, and a crash costs that time of each worker. Default: 10 s.
+            store_every: Duration, "SATIN_STORE_EVERY", "SECONDS",
+                "Seconds after which finished results are sent to a neighbour again",
+                "10", "a number of seconds";
+            /// Shortest time that a job takes whose result is kept, so that it is not lost with its node; in the file a number of
+            /// seconds. Too short, and keeping takes time and memory; too long, and more is done again. Default: 1 ms.
+            store_grain: Duration, "SATIN_STORE_GRAIN", "SECONDS",
+                "Seconds that a job takes at least whose result is kept in case that its node is lost",
+                "0.001", "a number of seconds";
             /// Stack of a worker in MiB, reserved and committed as it is used. Too small, and deep recursion ends in a
             /// panic that says so; too large, and the address space of a small machine runs out. Default: 256.
             stack: usize, "SATIN_STACK", "MIB",

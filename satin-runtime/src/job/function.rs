@@ -9,7 +9,7 @@ use std::{
         OnceLock,
         atomic::{AtomicBool, Ordering},
     },
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use serde::Serialize;
@@ -170,12 +170,8 @@ pub struct Info {
 pub struct VTable {
     /// The names of the function.
     pub info: Info,
-    pub(crate) run: unsafe fn(&Slot, Cx) -> SlotState,
+    pub(crate) run: unsafe fn(&Slot, Cx, &mut Sieve) -> SlotState,
     pub(crate) export: unsafe fn(&Slot, Effort) -> Result<Packed, CodecError>,
-    /// The fingerprint of a job, if its result could be saved.
-    pub(crate) fingerprint: unsafe fn(&Slot) -> Option<Fingerprint>,
-    /// The answer of a job that is done and has a fingerprint.
-    pub(crate) save: unsafe fn(&Slot) -> Result<Packed, CodecError>,
     pub(crate) run_bytes: RunBytes,
     pub(crate) finish: unsafe fn(&Slot, &[u8]) -> Result<(), CodecError>,
     pub(crate) drop_args: unsafe fn(&Slot),
@@ -214,8 +210,6 @@ impl VTable {
             info,
             run: run::<F>,
             export: export::<F>,
-            fingerprint: fingerprint::<F>,
-            save: save::<F>,
             run_bytes: run_bytes::<F>,
             finish: finish::<F>,
             drop_args: drop_as::<Args<'static, F>>,
@@ -224,12 +218,105 @@ impl VTable {
     }
 }
 
-/// Runs the job in the slot, which the caller has taken, and leaves result or payload there.
-unsafe fn run<F: Function>(slot: &Slot, cx: Cx) -> SlotState {
+/// Decides whether the result of a job that runs here is kept, and holds it then.
+pub(crate) struct Sieve {
+    /// Greatest number of bytes of arguments that are hashed. Without their fingerprint a result is of no use.
+    most_hashed: usize,
+    /// A result that took less time is not kept.
+    grain: Duration,
+    /// The time that the job took.
+    pub(crate) took: Duration,
+    /// The fate of its result.
+    pub(crate) caught: Caught,
+}
+
+/// The fate of a result at the sieve.
+pub(crate) enum Caught {
+    /// The result is not kept: there is none, or it is made again as quickly.
+    Nothing,
+    /// The job took long, but its arguments are too many bytes to be hashed, or its result to be kept.
+    TooLarge,
+    /// The result, with the fingerprint of the call: its arguments were hashed before the job ran.
+    Fact(Fingerprint, Packed),
+}
+
+/// Arguments and results up to this size may be kept of every job. Too small: results of short jobs with large arguments are
+/// lost. Too large: hashing takes longer than the jobs.
+const MOST_KEPT: usize = 64 << 10;
+
+/// The number of bytes that may be hashed, or kept, for each second that a job takes. Too small: nothing is kept of programs
+/// with large values. Too large: harvesting costs more than it saves.
+const KEPT_PER_SECOND: f64 = 5e6;
+
+impl Sieve {
+    /// Lets results of jobs through that take at least `grain`; `before` is the time that a sibling took, or zero.
+    pub(crate) fn new(grain: Duration, before: Duration) -> Sieve {
+        Sieve {
+            most_hashed: most_kept(before),
+            grain,
+            took: Duration::ZERO,
+            caught: Caught::Nothing,
+        }
+    }
+
+    /// Keeps nothing.
+    pub(crate) fn closed() -> Sieve {
+        Sieve {
+            most_hashed: 0,
+            ..Sieve::new(Duration::MAX, Duration::ZERO)
+        }
+    }
+
+    fn is_closed(&self) -> bool {
+        self.grain == Duration::MAX
+    }
+
+    fn catch<F: Function>(
+        &self,
+        print: Result<Fingerprint, CodecError>,
+        out: &F::Out,
+        held: &<F::Kinds as Kinds>::Held<'_>,
+    ) -> Caught {
+        if self.took < self.grain {
+            return Caught::Nothing;
+        }
+        let effort = Effort::up_to(most_kept(self.took));
+        let fact = print.and_then(|print| Ok((print, answer_of::<F>(out, held, effort)?)));
+        match fact {
+            Ok((print, packed)) => Caught::Fact(print, packed),
+            Err(CodecError::TooLong { .. }) => Caught::TooLarge,
+            Err(_) => Caught::Nothing,
+        }
+    }
+}
+
+/// The number of bytes that are worth keeping of a job that took, or probably takes, that time.
+pub(crate) fn most_kept(took: Duration) -> usize {
+    MOST_KEPT.max((took.as_secs_f64() * KEPT_PER_SECOND) as usize)
+}
+
+/// Runs the job in the slot, which the caller has taken, and leaves result or payload there. A result that is kept is in the
+/// sieve too.
+unsafe fn run<F: Function>(slot: &Slot, cx: Cx, sieve: &mut Sieve) -> SlotState {
     // SAFETY: the caller has taken this job of `F`, so its arguments are there and its own.
     let args = unsafe { slot.take::<Args<'_, F>>() };
     let index = slot.index();
-    match catch_unwind(AssertUnwindSafe(|| F::call(cx, index, args))) {
+    let outcome = if sieve.is_closed() {
+        catch_unwind(AssertUnwindSafe(|| F::call(cx, index, args)))
+    } else {
+        // Before the job runs: afterwards its arguments have been moved or changed.
+        let print = fingerprint_of::<F>(&args, sieve.most_hashed);
+        let mut held = F::Kinds::held(args);
+        let began = Instant::now();
+        let call = || F::call(cx, index, F::Kinds::relend(&mut held));
+        let outcome = catch_unwind(AssertUnwindSafe(call));
+        sieve.took = began.elapsed();
+        if let Ok(out) = &outcome {
+            sieve.caught = sieve.catch::<F>(print, out, &held);
+        }
+        outcome
+    };
+    match outcome {
         Ok(out) => {
             // SAFETY: the arguments have been taken, so the data is empty.
             unsafe { slot.put(out) };
@@ -255,36 +342,21 @@ const READING_ARGUMENTS: &str = "deserializing the arguments";
 const WRITING_RESULT: &str = "serializing the result";
 const READING_RESULT: &str = "deserializing the result";
 
-/// The fingerprint of a job; none if it has `&mut` arguments, as their old values are gone once it has run here.
-unsafe fn fingerprint<F: Function>(slot: &Slot) -> Option<Fingerprint> {
-    if F::Kinds::GIVES_BACK {
-        return None;
-    }
-    // SAFETY: the caller has taken the job and not run it: the arguments of `F` are there.
-    fingerprint_of::<F>(unsafe { slot.peek::<Args<'_, F>>() })
-}
-
-/// The fingerprint of a call with these arguments, if they are small enough to be hashed on the way.
-pub(crate) fn fingerprint_of<F: Function>(args: &Args<'_, F>) -> Option<Fingerprint> {
+/// The fingerprint of a call with these arguments, if they are no more than that many bytes.
+fn fingerprint_of<F: Function>(args: &Args<'_, F>, most: usize) -> Result<Fingerprint, CodecError> {
     let sent = F::Kinds::sent(args);
-    let bytes = codec::write(WRITING_ARGUMENTS, &sent, Effort::up_to(MOST_HASHED)).ok()?;
-    Some(Fingerprint::of(F::VTABLE.info.name, &bytes))
-}
-
-unsafe fn save<F: Function>(slot: &Slot) -> Result<Packed, CodecError> {
-    // SAFETY: the caller says that the job of `F` is done, so its result is there, and that no thread takes it.
-    let out = unsafe { slot.peek::<F::Out>() };
-    // The result alone: jobs with `&mut` arguments, which would travel back too, have no fingerprint.
-    pack(WRITING_RESULT, &CarriedRef(out), Effort::ANY)
+    let bytes = codec::write(WRITING_ARGUMENTS, &sent, Effort::up_to(most))?;
+    Ok(Fingerprint::of(F::VTABLE.info.name, &bytes))
 }
 
 /// The answer of a call that has returned here, as [`import`] reads it.
 pub(crate) fn answer_of<F: Function>(
     out: &F::Out,
     held: &<F::Kinds as Kinds>::Held<'_>,
+    effort: Effort,
 ) -> Result<Packed, CodecError> {
     let answer = (CarriedRef(out), F::Kinds::seen(held));
-    pack(WRITING_RESULT, &answer, Effort::ANY)
+    pack(WRITING_RESULT, &answer, effort)
 }
 
 /// The fingerprint of a call with these arguments, however many bytes they are; none if they cannot be serialized.
@@ -294,9 +366,6 @@ pub(crate) fn fingerprint_of_all<F: Function>(args: &Args<'_, F>) -> Option<Fing
     codec::stream(WRITING_ARGUMENTS, &F::Kinds::sent(args), &mut hash).ok()?;
     Some(Fingerprint::from_hash(&hasher))
 }
-
-/// Greatest number of bytes of arguments that are hashed in advance, before any node asks for the hash.
-const MOST_HASHED: usize = 64 << 10;
 
 fn run_bytes<F: Function>(cx: Cx, index: u32, arguments: &[u8]) -> Result<Packed, RemoteFailure> {
     let own: <F::Kinds as Kinds>::Own =

@@ -193,9 +193,6 @@ pub trait Kind: 'static {
     /// The part that travels back beside the result: the changed value of a `&mut`, nothing otherwise.
     type Back: Serialize + DeserializeOwned + Send;
 
-    /// Does anything travel back?
-    const GIVES_BACK: bool = false;
-
     /// Looks at an argument to serialize it.
     fn sent<'a>(arg: &'a Self::Arg<'_>) -> Self::Sent<'a>;
     /// Lends the owned value to the function, on the node that took the job.
@@ -270,7 +267,6 @@ impl<F: Argument<AT>, const AT: usize> Kind for Mut<F, AT> {
     type Sent<'a> = CarriedRef<'a, F::Type>;
     type Own = Carried<F::Type>;
     type Back = Carried<F::Type>;
-    const GIVES_BACK: bool = true;
     fn sent<'a>(arg: &'a &mut F::Type) -> CarriedRef<'a, F::Type> {
         CarriedRef(arg)
     }
@@ -297,7 +293,6 @@ impl<F: Argument<AT>, const AT: usize> Kind for MutSlice<F, AT> {
     type Sent<'a> = CarriedSlice<'a, F::Type>;
     type Own = CarriedVec<F::Type>;
     type Back = CarriedVec<F::Type>;
-    const GIVES_BACK: bool = true;
     fn sent<'a>(arg: &'a &mut [F::Type]) -> CarriedSlice<'a, F::Type> {
         CarriedSlice(arg)
     }
@@ -340,9 +335,6 @@ pub trait Kinds: 'static {
     type Lent: Send;
     /// The tuple of what travels back.
     type Back: Serialize + DeserializeOwned + Send;
-    /// Does anything travel back?
-    const GIVES_BACK: bool;
-
     /// Looks at the arguments to serialize them.
     fn sent<'a>(args: &'a Self::Args<'_>) -> Self::Sent<'a>;
     /// Prepares the decoded arguments for [`Kinds::lend`].
@@ -373,7 +365,6 @@ impl Kinds for () {
     type Own = ();
     type Lent = ();
     type Back = ();
-    const GIVES_BACK: bool = false;
     fn sent((): &()) {}
     fn hold((): ()) {}
     fn lend((): &mut ()) {}
@@ -394,7 +385,6 @@ macro_rules! tuple_of_kinds {
             type Own = ($($kind::Own,)+);
             type Lent = ($(Option<$kind::Own>,)+);
             type Back = ($($kind::Back,)+);
-            const GIVES_BACK: bool = $($kind::GIVES_BACK)||+;
             fn sent<'a>(($($arg,)+): &'a Self::Args<'_>) -> Self::Sent<'a> {
                 ($($kind::sent($arg),)+)
             }

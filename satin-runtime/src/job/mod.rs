@@ -4,6 +4,7 @@
 //! * [`id`]: the path from the root to the job, and the fingerprint that says what it computes.
 //! * [`kinds`]: how each kind of argument is lent, sent and copied back.
 //! * [`function`]: spawnable functions as the runtime sees them, their vtables and their registry.
+//! * [`harvest`]: results of finished jobs that are kept, in case that those who wait for them are lost.
 //! * [`lattices`]: questions of the layers that carry values as bytes to the layer that knows their types.
 //! * [`needs`]: the shared values that a job mentions.
 //! * [`orphans`]: the orphan table as far as workers know it, and the rules by which a marked job looks itself up.
@@ -17,6 +18,7 @@
 
 pub mod codec;
 pub mod function;
+pub mod harvest;
 pub mod id;
 pub mod kinds;
 pub mod lattices;
@@ -29,6 +31,7 @@ pub mod tally;
 pub mod travel;
 
 pub use function::{Function, Info, VTable, by_number, number_of, program_hash, registered};
+pub use harvest::{Fact, Gathered, Harvest};
 pub use id::{Fingerprint, JobId, JobName};
 pub use lattices::Lattices;
 pub use orphans::{Kin, OrphanIndex};

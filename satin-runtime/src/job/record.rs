@@ -13,7 +13,7 @@ use std::{
 
 use crate::atomic::{AtomicU64, Ordering};
 
-use super::{Fingerprint, function::VTable};
+use super::function::VTable;
 
 /// Size and alignment of a worker's area, in bytes of address space: its header, then its slots.
 pub const AREA: usize = if usize::BITS == 64 { 1 << 31 } else { 1 << 24 };
@@ -29,8 +29,7 @@ pub struct Slot {
     /// The invocation that spawned this job; written by a spawn.
     pub parent: Cell<*const Frame>,
     meta: Meta,
-    /// For a speculative spawn its [`Judge`], until the result of a remote run takes this place, or the fingerprint of a
-    /// job that another worker has done.
+    /// For a speculative spawn its [`Judge`], until the result of a remote run takes this place.
     pub extra: AtomicPtr<()>,
     data: UnsafeCell<MaybeUninit<[u8; IN_PLACE]>>,
 }
@@ -67,8 +66,6 @@ pub const UNKNOWN: u16 = 0;
 const AWAITED: u64 = 1 << 63;
 /// A thief should judge the result and stop the siblings if it is a failure.
 const SPECULATIVE: u64 = 1 << 62;
-/// The job is done, and `extra` holds the fingerprint of its arguments.
-const RECORDED: u64 = 1 << 61;
 
 impl SlotState {
     const fn bits(self) -> u64 {
@@ -132,10 +129,6 @@ impl Meta {
         self.0.load(Ordering::Relaxed) & flag != 0
     }
 
-    fn raise(&self, flag: u64) {
-        self.0.fetch_or(flag, Ordering::Relaxed);
-    }
-
     #[inline(always)]
     fn exchange(&self, other: &Meta) {
         let meta = self.0.load(Ordering::Relaxed);
@@ -170,7 +163,7 @@ impl Meta {
             } else {
                 meta & AWAITED
             };
-            let kept = meta & (SPECULATIVE | RECORDED | u64::from(u32::MAX));
+            let kept = meta & (SPECULATIVE | u64::from(u32::MAX));
             let next = kept | state.bits() | awaited;
             // Release: a thread that sees the state sees the result. Acquire: the owner announced its wait before.
             match self
@@ -276,21 +269,6 @@ impl Slot {
                 .load(std::sync::atomic::Ordering::Relaxed)
                 .cast::<Judge>()
         })
-    }
-
-    /// Notes what the job, which is about to be [`SlotState::Done`], has computed. Its judge is not asked any more.
-    pub(crate) fn record(&self, Fingerprint(bits): Fingerprint) {
-        if let Ok(bits) = usize::try_from(bits) {
-            let bits = std::ptr::without_provenance_mut(bits);
-            self.extra.store(bits, std::sync::atomic::Ordering::Relaxed);
-            self.meta.raise(RECORDED);
-        }
-    }
-
-    /// The fingerprint that was recorded of a job that is done.
-    pub(crate) fn recorded(&self) -> Option<Fingerprint> {
-        let bits = || self.extra.load(std::sync::atomic::Ordering::Relaxed).addr();
-        self.meta.has(RECORDED).then(|| Fingerprint(bits() as u64))
     }
 
     /// Exchanges two jobs of one invocation.
@@ -418,7 +396,17 @@ pub mod flag {
     pub const SAVE: u32 = 32;
     /// At the bottom: a child below has been given up, so whatever the job returns now is not its result.
     pub const TORN: u32 = 64;
+    /// The invocation was under way at a beat.
+    pub const SEEN: u32 = 128;
+    /// The invocation lives long: results of its children are harvested.
+    pub const HARVEST: u32 = 256;
+    /// At the bottom: no other node will ever run a job of this chain again, so nothing is harvested.
+    pub const FLEETING: u32 = 512;
 }
+
+/// The bits of a frame's flags that hold its stride.
+const STRIDE: u32 = 0b111 << 10;
+const STRIDE_SHIFT: u32 = STRIDE.trailing_zeros();
 
 impl Frame {
     /// The frame of an invocation that is about to spawn.
@@ -453,6 +441,19 @@ impl Frame {
             .flags
             .fetch_or(flags, std::sync::atomic::Ordering::Relaxed);
         before & flags != flags
+    }
+
+    /// How many of its children are tried at the harvest: one in 2^n.
+    pub(crate) fn stride(&self) -> u32 {
+        (self.flags.load(std::sync::atomic::Ordering::Relaxed) & STRIDE) >> STRIDE_SHIFT
+    }
+
+    /// Owner: sets the exponent that [`Frame::stride`] gives, at most 7.
+    pub(crate) fn set_stride(&self, exponent: u32) {
+        let change = (self.stride() ^ exponent) << STRIDE_SHIFT & STRIDE;
+        // Other threads may raise other flags meanwhile.
+        self.flags
+            .fetch_xor(change, std::sync::atomic::Ordering::Relaxed);
     }
 
     /// The length of the invocation's id, if it has been noted, or [`STAYS`].

@@ -219,6 +219,12 @@ impl Bridge {
         self.gate.after_offers(move |gate| gate.save_hosted(key));
     }
 
+    pub(super) fn harvest(&self, since: u64) {
+        let news = Arc::clone(&self.news);
+        // A result that is told has had its offers told before.
+        (self.gate).after_offers(move |gate| news.tell(Event::Harvested(gate.gather(since))));
+    }
+
     pub(super) fn hold(&mut self, key: HostedId, parcel: Parcel) {
         self.hosted.insert(key);
         self.gate.after_offers(move |gate| gate.hold(key, parcel));

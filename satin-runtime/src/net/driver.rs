@@ -320,6 +320,7 @@ impl Driver {
             Action::PutBack(departure, back) => self.bridge.put_back(departure, back),
             Action::Orphan(news) => self.bridge.orphan(news),
             Action::Save(key) => self.bridge.save(key),
+            Action::Harvest(since) => self.bridge.harvest(since),
             Action::GiveBack => self.bridge.give_back(),
             Action::KeepRoots(keep) => self.bridge.keep_roots(keep),
             Action::RootKept(root) => self.bridge.root_kept(root),

@@ -36,7 +36,7 @@ use crate::{
     config::Setting,
     data,
     job::codec,
-    node::{self, Event, Identity, Node, NodeId, Peer},
+    node::{self, Event, Identity, Node, NodeId, Peer, RepairMode},
     observe::{
         events::{Event as Record, EventLog, NodeFigures},
         repeats,
@@ -199,6 +199,7 @@ impl Network {
             .map_err(|source| NetError::Events { setting, source })?;
         let late_events = (events.as_ref().map(EventLog::try_clone).transpose())
             .map_err(|source| NetError::Events { setting, source })?;
+        let keeps_results = settings.repair != RepairMode::Naive;
         let setting_up = SettingUp {
             settings,
             credential,
@@ -231,6 +232,9 @@ impl Network {
             Err(_) => return Err(NetError::Thread(io::Error::other("it panicked"))),
         };
         gate.listen(Arc::clone(&news) as _);
+        if keeps_results {
+            gate.harvest();
+        }
         Ok(Network {
             events: late_events,
             news,
@@ -487,6 +491,7 @@ async fn set_up(setting_up: SettingUp) -> Result<(Rc<Net>, Settings), NetError> 
         repair: settings.repair,
         max_crashes: settings.max_crashes,
         partition_wait: settings.partition_wait,
+        copy_every: settings.copy_every,
         // Empty until the search has found where the pool may be.
         join: Vec::new(),
         may_found: false,

@@ -42,6 +42,8 @@ pub struct Settings {
     pub max_crashes: u32,
     /// Before a part without the master elects its own. Default: see [`node::ProtocolConfig`].
     pub partition_wait: Duration,
+    /// Copies of finished results go to a neighbour in this time; zero: never. Default: see [`node::ProtocolConfig`].
+    pub copy_every: Duration,
     /// The node leaves when this is there. Default: it stays.
     pub drain_when: Option<DrainWhen>,
     /// The source of each setting, for errors that come later.
@@ -137,6 +139,11 @@ impl Settings {
                 "a number of nodes, 1 or more",
             ));
         }
+        let copy_every = match config.buddy {
+            Some(0) => Duration::ZERO,
+            None | Some(1) => config.store_every.unwrap_or(default.copy_every),
+            Some(more) => return Err(wrong("buddy", more, "1 or 0")),
+        };
         let nodes = config.nodes.unwrap_or(1);
         if !(1..=NODES_MAX).contains(&nodes) {
             return Err(wrong("nodes", nodes, "a number of nodes from 1 to 65536"));
@@ -167,6 +174,7 @@ impl Settings {
             repair,
             max_crashes,
             partition_wait: config.partition_wait.unwrap_or(default.partition_wait),
+            copy_every,
             drain_when,
             sources: config.sources,
         }))

@@ -149,6 +149,9 @@ pub struct ProtocolConfig {
     /// A claim is withdrawn when its node has had nothing else to do for so long. Too small: work is done twice that
     /// was nearly done. Too large: an orphan that lies on a stack below its own repair costs that much time.
     pub claim_patience: Duration,
+    /// Each node sends copies of what it has harvested to a neighbour in that time; zero: never. Too small: traffic. Too large:
+    /// a death costs that time, of each worker.
+    pub copy_every: Duration,
     /// A node keeps so many bytes of results of root jobs for a `main` that is started again, the last ones; the very
     /// last whatever its size. Too small: such a `main` does older ones again. Too large: memory, as long as `main`
     /// runs.
@@ -182,6 +185,7 @@ impl Default for ProtocolConfig {
             redial: Duration::from_secs(8),
             cut_off: Duration::from_secs(20),
             claim_patience: Duration::from_millis(500),
+            copy_every: Duration::from_secs(10),
             root_results: 256 << 20,
             may_stray: 32 << 10,
             #[cfg(any(test, feature = "harness"))]

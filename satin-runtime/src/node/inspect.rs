@@ -79,6 +79,8 @@ pub struct Inspection {
     pub sharing: usize,
     /// Jobs that came back undone, or whose claims were withdrawn, and that are not known to be done.
     pub undone: usize,
+    /// Copies of results of other nodes, in case that these die.
+    pub copies: usize,
     /// Jobs that a node has said lately to be closed: neither they nor any job below them are wanted any
     /// more.
     pub closed: Vec<JobId>,
@@ -99,7 +101,14 @@ impl Inspection {
             .iter()
             .filter(|entry| !entry.name.id.is_root_job());
         let books = self.outstanding.len() + hosted.count() + entries.count();
-        books + self.unsaid + self.undone + self.fetches + self.waiting + self.bounds + self.sharing
+        books
+            + self.unsaid
+            + self.undone
+            + self.fetches
+            + self.waiting
+            + self.bounds
+            + self.sharing
+            + self.copies
     }
 }
 
@@ -154,6 +163,7 @@ impl Node {
         inspection.waiting = self.shared.waiting();
         inspection.bounds = self.bounds.under_way();
         inspection.sharing = self.shared.roots().count();
+        inspection.copies = self.buddies.len();
         inspection.closed.clear();
         inspection.closed.extend(self.table.all_closed().cloned());
         let entries = self.table.orphans();

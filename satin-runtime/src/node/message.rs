@@ -103,6 +103,17 @@ pub enum Message {
     },
     /// "They are safe with me": the number of the request to keep results.
     Kept(u64),
+    /// "Have copies of these results, in case that I die." Answered by [`Message::Copied`].
+    Copies {
+        /// The number of the request, which the answer gives back.
+        number: u64,
+        /// The jobs that the sender has under way: copies of results that are parts of none can go.
+        under: Vec<JobId>,
+        /// The results that the sender has gathered since the last that the receiver acknowledged.
+        saved: Vec<Saved>,
+    },
+    /// "I have them": the number of the request to have copies.
+    Copied(u64),
     /// "I have to give up this job that I stole from you", with what others keep of it.
     Abandon {
         /// The token of the theft.
@@ -247,6 +258,7 @@ impl Message {
             Message::OffersWith(_, Cargo::Jobs { .. }) => MessageKind::Jobs,
             Message::OffersWith(_, Cargo::Answers(_)) => MessageKind::Answers,
             Message::OffersWith(_, Cargo::Keep { .. }) => MessageKind::Keep,
+            Message::OffersWith(_, Cargo::Copies { .. }) => MessageKind::Copies,
             message => message.into(),
         }
     }
@@ -397,6 +409,15 @@ pub enum Cargo {
         /// The results.
         saved: Vec<Saved>,
     },
+    /// As [`Message::Copies`].
+    Copies {
+        /// The number of the request, which the answer gives back.
+        number: u64,
+        /// The jobs that the sender has under way.
+        under: Vec<JobId>,
+        /// The results.
+        saved: Vec<Saved>,
+    },
 }
 
 impl From<Cargo> for Message {
@@ -413,6 +434,15 @@ impl From<Cargo> for Message {
             },
             Cargo::Answers(answers) => Message::Answers(answers),
             Cargo::Keep { number, saved } => Message::Keep { number, saved },
+            Cargo::Copies {
+                number,
+                under,
+                saved,
+            } => Message::Copies {
+                number,
+                under,
+                saved,
+            },
         }
     }
 }

@@ -19,8 +19,8 @@ use std::{
 use rand::{SeedableRng, rngs::SmallRng};
 
 use crate::job::{
-    Answer, Back, JobId, JobName, Offer, OrphanNews, Parcel, Recall, RootName, RootRun, RootTag,
-    Saved, ValueName,
+    Answer, Back, Gathered, JobId, JobName, Offer, OrphanNews, Parcel, Recall, RootName, RootRun,
+    RootTag, Saved, ValueName,
 };
 
 pub(crate) mod books;
@@ -132,6 +132,8 @@ pub enum Event {
     /// The jobs that are held here now, or many of them: only other nodes may run them before [`Action::Release`]. Told
     /// whenever they change.
     Held(Vec<JobName>),
+    /// The workers have answered an [`Action::Harvest`].
+    Harvested(Gathered),
     /// A job that had come back with a mark has been run here and is done.
     Repaired(JobId),
 
@@ -213,6 +215,8 @@ pub enum Action {
     Orphan(OrphanNews),
     /// Give a hosted job up, but save what is finished below it; answered by `Saved`, or by `Done` if it was quicker.
     Save(HostedId),
+    /// Tell what the workers have harvested since the fact of that number: answered by `Harvested`.
+    Harvest(u64),
     /// Hosted jobs that have not been started come back: answered by `Done` with [`Answer::Aborted`] for each.
     GiveBack,
     /// Tell the workers whether any node looks for work (`satin::hungry`).
@@ -335,6 +339,7 @@ pub struct Node {
     spread: repair::Spread,
     keeping: repair::Keeping,
     leaving: repair::Leaving,
+    buddies: repair::Buddies,
     keeps_roots: bool,
     /// Messages that came before this node knew that it is in, with their senders.
     early: VecDeque<(Peer, Message)>,
@@ -383,6 +388,7 @@ impl Node {
             spread: repair::Spread::default(),
             keeping: repair::Keeping::default(),
             leaving: repair::Leaving::default(),
+            buddies: repair::Buddies::default(),
             keeps_roots: false,
             config,
             view,
@@ -482,6 +488,7 @@ impl Node {
             self.spread.next_timeout(),
             self.leaving.next_timeout(),
             self.keeping.next_timeout(),
+            self.buddies.next_timeout(),
         ];
         all.into_iter().flatten().min()
     }
@@ -529,6 +536,7 @@ impl Node {
             spread: &mut self.spread,
             keeping: &mut self.keeping,
             leaving: &mut self.leaving,
+            buddies: &mut self.buddies,
             keeps_roots: &mut self.keeps_roots,
             early: &mut self.early,
             lattices: &*self.lattices,
@@ -556,6 +564,7 @@ impl Node {
         cx.table.handle_timeout(cx.actions, now);
         parts.spread.handle_timeout(&mut cx);
         parts.keeping.handle_timeout(&mut cx);
+        parts.buddies.handle_timeout(&mut cx);
         self.pass_on(now);
     }
 
@@ -628,21 +637,25 @@ impl Node {
                 parts.save(cx, saved);
             }
             Event::Held(names) => parts.repair.held(cx, names),
+            Event::Harvested(gathered) => parts.gathered(cx, gathered),
             Event::Repaired(id) => parts.repair.repaired(cx, &id),
             Event::RootResult(tag, saved) => parts.keeping.root(cx, tag, saved),
             Event::Yielded(saved) => {
-                // A node that leaves waits for this word, and hands the results to its heir with
+                // A node that leaves waits for this word. Until it goes they are to be had here; then they go to its heir with
                 // all others.
-                if parts.leaving.is_leaving() {
-                    parts.leaving.yielded(saved);
-                } else {
+                if !parts.leaving.is_leaving() {
                     parts.save(cx, saved);
+                } else if let Some(saved) = parts.leaving.yielded(saved) {
+                    parts.repair.keep(cx, cx.term, saved);
                 }
             }
             Event::Drain(grace) => match parts.leaving.begin(cx, parts.root, grace) {
                 repair::Begun::Now => {
                     parts.steal.drain(cx);
                     repair::Repair::drain(cx);
+                    if parts.leaving.is_yielding() {
+                        repair::Repair::disown_main(cx);
+                    }
                 }
                 repair::Begun::Before => {}
                 // No node could take over anything.
@@ -744,6 +757,7 @@ struct Parts<'n> {
     spread: &'n mut repair::Spread,
     keeping: &'n mut repair::Keeping,
     leaving: &'n mut repair::Leaving,
+    buddies: &'n mut repair::Buddies,
     keeps_roots: &'n mut bool,
     early: &'n mut VecDeque<(Peer, Message)>,
     lattices: &'n dyn Lattices,
@@ -760,6 +774,7 @@ impl Parts<'_> {
             let only_for_others = self.repair.offers_held(cx);
             self.steal.flush(cx, only_for_others);
             self.repair.look_if_stuck(cx);
+            self.buddies.look(cx, self.root.is_master(cx.view));
         }
         // Last: all of this turn's orphans go in one piece of news.
         self.spread.look(cx);
@@ -956,9 +971,32 @@ impl Parts<'_> {
         self.shared.life_ended(cx, gone.peer);
         self.bounds.life_ended(cx, gone.peer);
         cx.homes.life_ended(cx.now, gone.peer);
+        // Copies of what the dead one had are announced with the orphans, before anybody looks for them.
+        let died = end == repair::LifeEnd::Died;
+        for (term, saved) in self.buddies.life_ended(gone.peer, died) {
+            self.repair.keep(cx, term, saved);
+        }
         self.repair.life_ended(cx, gone, end);
         self.steal.life_ended(gone.peer);
         self.keeping.life_ended(cx, gone.peer);
+    }
+
+    /// The workers have told what they have gathered.
+    fn gathered(&mut self, cx: &mut Context<'_>, gathered: Gathered) {
+        let Some((term, asked)) = self.leaving.gathered(&gathered) else {
+            return self.buddies.gathered(cx, gathered);
+        };
+        // Hosted jobs go on here as long as there is time: what is below them is not for others yet.
+        let hosted: Vec<_> = (gathered.under.iter())
+            .filter(|job| !job.is_root_job())
+            .collect();
+        let facts = gathered.facts.into_iter().map(|(_, fact)| fact);
+        let of_main =
+            facts.filter(|fact| !hosted.iter().any(|job| job.is_ancestor_of(&fact.name.id)));
+        self.repair.keep(cx, term, of_main.collect());
+        for peer in asked {
+            self.spread.versions(cx, peer, &[]);
+        }
     }
 
     /// Says goodbye, whatever is left undone.
@@ -976,7 +1014,7 @@ impl Parts<'_> {
             return;
         }
         if let Some(saved) = self.leaving.takes(saved) {
-            self.repair.keep(cx, saved);
+            self.repair.keep(cx, cx.term, saved);
         }
     }
 
@@ -1024,6 +1062,7 @@ impl Parts<'_> {
             return;
         }
         self.repair.root_over(cx, run.tag());
+        self.buddies.root_over(run.name);
         self.root.is_over(run.name);
         // The node that was to keep the result may not have it: if it is sent once more, so are the bounds.
         let keeps = |root: RootName| cx.books.keeps(root) || self.keeping.hands_out(root);
@@ -1038,6 +1077,7 @@ impl Parts<'_> {
             return;
         }
         let known = self.bounds.roots().chain(self.shared.roots());
+        let known = known.chain(self.buddies.roots());
         let known: BTreeSet<_> = known.chain(cx.books.roots_of_orphans()).collect();
         // Other nodes may have asked for a value, or offered a bound, of a root job that is
         // over here, and no message will say so.
@@ -1052,9 +1092,11 @@ impl Parts<'_> {
     /// Forgets root jobs of processes that did not come back: no word will ever end them.
     fn forget_homes(&mut self, cx: &mut Context<'_>) {
         let known = self.bounds.roots().chain(self.shared.roots());
+        let known = known.chain(self.buddies.roots());
         let known = known.chain(cx.books.roots_of_orphans());
         for root in cx.homes.orphaned(cx.now, cx.view, known) {
             self.repair.forget_root(cx, root);
+            self.buddies.root_over(root);
             self.bounds.forget(root);
             self.shared.forget_roots(|other| other == root);
             cx.actions.push_back(Action::ForgetRoot(root));
@@ -1168,6 +1210,10 @@ impl Parts<'_> {
                 }
             }
             M::Draining => {
+                let is_master = self.root.master(cx.view).map(|master| master.peer) == Some(from);
+                if is_master && !cx.view.is_draining(from) {
+                    self.repair.master_leaves(cx, from);
+                }
                 self.root.draining(cx, from, self.membership);
                 // A node that leaves keeps nothing any more: another is asked.
                 self.keeping.life_ended(cx, from);
@@ -1233,6 +1279,8 @@ impl Parts<'_> {
                 // Last: `main` may begin now, and is to find what these pages said.
                 self.root.heard_table(cx, from);
             }
+            // A new master asks like that.
+            M::Versions(theirs) if theirs.is_empty() && self.leaving.must_wait(from) => {}
             M::Versions(theirs) => self.spread.versions(cx, from, &theirs),
             // A node that leaves keeps nothing: the sender, which has missed that, is to ask another.
             M::Keep { .. } if self.leaving.is_leaving() => {
@@ -1244,6 +1292,19 @@ impl Parts<'_> {
                 cx.actions.push_back(Action::Send(from, M::Kept(number)));
             }
             M::Kept(number) => self.keeping.kept(cx, from, number),
+            M::Copies { .. } if self.leaving.is_leaving() => {
+                cx.actions.push_back(Action::Send(from, M::Draining));
+            }
+            M::Copies {
+                number,
+                under,
+                mut saved,
+            } => {
+                // The word may have been on its way when the root job ended.
+                saved.retain(|fact| !self.repair.is_over(cx.term, &fact.name.id));
+                self.buddies.copies(cx, from, number, &under, saved);
+            }
+            M::Copied(number) => self.buddies.copied(from, number),
             M::Abandon { token, heir, below } => {
                 let deal = Deal::new(from, token);
                 self.repair.abandoned(cx, deal, heir, &below);

@@ -31,6 +31,7 @@ pub struct Counters {
     pub(crate) local_thefts: CachePadded<Counter>,
     pub(crate) publications: Counter,
     pub(crate) sleeps: Counter,
+    pub(crate) harvested: Counter,
 }
 
 /// The figures of one worker, read at one moment.
@@ -42,6 +43,8 @@ pub struct Figures {
     pub publications: u64,
     /// Number of times that the worker went to sleep.
     pub sleeps: u64,
+    /// Results that the worker has kept, in case that those who wait for them are lost.
+    pub harvested: u64,
 }
 
 impl Counters {
@@ -50,6 +53,7 @@ impl Counters {
             local_thefts: self.local_thefts.get(),
             publications: self.publications.get(),
             sleeps: self.sleeps.get(),
+            harvested: self.harvested.get(),
         }
     }
 }
@@ -58,8 +62,8 @@ impl Counters {
 #[must_use]
 pub fn table(figures: &[Figures]) -> String {
     let mut table = format!(
-        "{:>8} {:>14} {:>14} {:>10}\n",
-        "worker", "local thefts", "publications", "sleeps"
+        "{:>8} {:>14} {:>14} {:>10} {:>10}\n",
+        "worker", "local thefts", "publications", "sleeps", "harvested"
     );
     for (
         worker,
@@ -67,10 +71,13 @@ pub fn table(figures: &[Figures]) -> String {
             local_thefts,
             publications,
             sleeps,
+            harvested,
         },
     ) in figures.iter().enumerate()
     {
-        table += &format!("{worker:>8} {local_thefts:>14} {publications:>14} {sleeps:>10}\n");
+        table += &format!(
+            "{worker:>8} {local_thefts:>14} {publications:>14} {sleeps:>10} {harvested:>10}\n"
+        );
     }
     table
 }

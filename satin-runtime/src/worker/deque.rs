@@ -11,6 +11,9 @@
 //! the two words that the owner compares with anyway; the owner then publishes. `worker/README.md` tells why each race is
 //! harmless.
 //!
+//! A *floor* in the private part makes the owner look up at each pop below it: those jobs belong to invocations whose
+//! children are harvested.
+//!
 //! After Lace (van Dijk, van de Pol 2014) and Acar, Charguéraud, Rainey (2013).
 
 use crossbeam::utils::CachePadded;
@@ -47,10 +50,13 @@ pub(crate) enum Publish {
 struct Poll {
     /// A spawn below this position may go on without a look: the soft end of the slots, or 0 if a thief asks.
     limit: AtomicUsize,
-    /// A sync at or above this position finds its job private: the split, or `usize::MAX` if a thief asks.
+    /// A sync at or above this position finds its job private, and takes it without a look: the higher of split and floor,
+    /// or `usize::MAX` if a thief asks.
     guard: AtomicUsize,
     /// The owner's copy of the split.
     split: Cell<usize>,
+    /// The owner looks up before it pops a job below this position.
+    floor: Cell<usize>,
 }
 
 /// The positions of one worker's deque; see the module's documentation.
@@ -82,6 +88,7 @@ impl Deque {
                 limit: AtomicUsize::new(ASKED_LIMIT),
                 guard: AtomicUsize::new(base),
                 split: Cell::new(base),
+                floor: Cell::new(base),
             }),
             public: CachePadded::new(AtomicU64::new(0)),
             base,
@@ -238,7 +245,24 @@ impl Deque {
 
     fn set_split(&self, position: usize) {
         self.poll.split.set(position);
-        overwrite(&self.poll.guard, position);
+        overwrite(&self.poll.guard, position.max(self.poll.floor.get()));
+    }
+
+    /// Owner: where the jobs end whose pops must look up.
+    pub(crate) fn floor(&self) -> usize {
+        self.poll.floor.get()
+    }
+
+    /// Owner: from now on pops below this position must look up, and no others for that reason.
+    pub(crate) fn set_floor(&self, position: usize) {
+        self.poll.floor.set(position);
+        let guard = self.poll.split.get().max(position);
+        let old = self.poll.guard.load(Relaxed);
+        // Unlike a publication this answers no request: one that stands, or comes now, must stand afterwards. If the exchange
+        // fails it has just come, and then the next pop looks up in any case.
+        if old != ASKED_GUARD {
+            let _ = (self.poll.guard).compare_exchange(old, guard, Relaxed, Relaxed);
+        }
     }
 
     // ---------------------------------------------------------------- all threads
@@ -519,6 +543,55 @@ mod loom_tests {
                 seen || jobs.deque.is_asked(),
                 "the request was overwritten unseen"
             );
+        });
+    }
+
+    /// `Worker::harvest`: jobs below the floor are looked at one by one, while a thief takes some.
+    #[test]
+    fn loom_jobs_below_a_floor_are_run_once() {
+        model(|| {
+            let jobs = Jobs::new();
+            let thief = {
+                let jobs = Arc::clone(&jobs);
+                thread::spawn(move || jobs.steal() + jobs.steal())
+            };
+            (0..3).for_each(|number| jobs.push(number));
+            jobs.deque.set_floor(BASE + 2 * STEP);
+            let mut own = 0;
+            for number in (0..3).rev() {
+                let position = BASE + number * STEP;
+                let looks = !jobs.deque.may_pop(position);
+                assert!(
+                    looks || position >= jobs.deque.floor(),
+                    "a pop below the floor"
+                );
+                own += u32::from(jobs.pop(number));
+                if jobs.deque.floor() > position {
+                    jobs.deque.set_floor(position);
+                }
+            }
+            assert_eq!(own + thief.join().expect("the thief ends"), 3);
+        });
+    }
+
+    /// Raising and lowering the floor overwrites the word that a request poisons.
+    #[test]
+    fn loom_a_floor_hides_no_request() {
+        model(|| {
+            let jobs = Jobs::new();
+            jobs.push(0); // answers the request that every deque starts with
+            let asker = {
+                let jobs = Arc::clone(&jobs);
+                thread::spawn(move || jobs.deque.ask())
+            };
+            jobs.deque.set_floor(BASE + STEP);
+            jobs.deque.set_floor(BASE);
+            asker.join().expect("the asker ends");
+            assert!(
+                !jobs.deque.may_pop(BASE + 9 * STEP),
+                "the next pop looks up"
+            );
+            assert!(jobs.deque.is_asked(), "the request stands");
         });
     }
 

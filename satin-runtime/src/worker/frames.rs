@@ -1,12 +1,12 @@
 //! Walks along the chain of frames: from an invocation up to the job from outside in which it runs.
 
 use std::sync::{
-    Mutex, PoisonError,
+    Mutex, MutexGuard, PoisonError,
     atomic::{AtomicU64, Ordering},
 };
 
 use crate::job::{
-    JobId, RootRun, Saved,
+    Harvest, JobId, RootRun, Saved,
     record::{Frame, STAYS, UNKNOWN, flag},
 };
 
@@ -20,6 +20,44 @@ pub(super) fn children_aborted(mut frame: *const Frame) -> bool {
         frame = here.parent();
     }
     false
+}
+
+/// The invocation's children are to stop: is what is finished of the whole job to be handed on? The innermost that stops them
+/// decides.
+pub(super) fn hands_on(mut frame: *const Frame) -> bool {
+    // SAFETY: frames live as long as an invocation below them runs, and one of those asks.
+    while let Some(here) = unsafe { frame.as_ref() } {
+        if here.has(flag::ABORT) {
+            return here.has(flag::SAVE);
+        }
+        frame = here.parent();
+    }
+    false
+}
+
+/// A child of the invocation has been stopped without a result: if its root or hosted job is being given up, whatever that
+/// returns from now on means nothing.
+pub(super) fn tear(frame: *const Frame) {
+    if hands_on(frame)
+        && let Some(root) = root_of(frame)
+    {
+        root.frame.raise(flag::TORN);
+    }
+}
+
+/// A job leaves the process that is far up in the tree: from now on the children of the invocations around it are harvested.
+pub(super) fn harvest_above(mut frame: *const Frame) {
+    if root_of(frame).is_none_or(|root| root.frame.has(flag::FLEETING)) {
+        return;
+    }
+    // SAFETY: the caller has a job of the invocation, so the chain above it lives.
+    while let Some(here) = unsafe { frame.as_ref() } {
+        if here.has(flag::HARVEST | flag::ROOT | flag::NESTED) {
+            break; // all further up are harvested too
+        }
+        here.raise(flag::HARVEST);
+        frame = here.parent();
+    }
 }
 
 /// Frames that were walked for the places of jobs, in all pools of this process.
@@ -125,34 +163,36 @@ pub(super) struct RootFrame {
     pub(super) frame: Frame,
     /// The id of the job's parent.
     prefix: JobId,
+    /// The id of the job.
+    pub(super) job: JobId,
     /// The root job that it belongs to.
     pub(super) run: RootRun,
-    /// The results that were finished below the job when it was given up.
-    saved: Mutex<Vec<Saved>>,
+    /// Results of jobs below.
+    harvest: Mutex<Harvest>,
 }
 
 impl RootFrame {
-    pub(super) fn new(prefix: JobId, run: RootRun) -> RootFrame {
+    /// The bottom below child `index` of the job `prefix`.
+    pub(super) fn new(prefix: JobId, index: u32, run: RootRun) -> RootFrame {
         let frame = Frame::special(std::ptr::null(), flag::ROOT);
         frame.note_depth(below(0, prefix.path().count() as u32));
         RootFrame {
             frame,
+            job: prefix.child(index),
             prefix,
             run,
-            saved: Mutex::default(),
+            harvest: Mutex::default(),
         }
     }
 
-    /// Keeps a result of a job below.
-    pub(super) fn save(&self, saved: Saved) {
-        let mut all = self.saved.lock().unwrap_or_else(PoisonError::into_inner);
-        all.push(saved);
+    /// The results of jobs below that are kept.
+    pub(super) fn harvest(&self) -> MutexGuard<'_, Harvest> {
+        (self.harvest.lock()).unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes the saved results.
-    pub(super) fn take_saved(&self) -> Vec<Saved> {
-        let mut all = self.saved.lock().unwrap_or_else(PoisonError::into_inner);
-        std::mem::take(&mut *all)
+    /// Takes the results of jobs below.
+    pub(super) fn take_harvest(&self) -> Vec<Saved> {
+        self.harvest().take(self.run.name.fingerprint)
     }
 
     /// The id of the job's parent.

@@ -10,7 +10,7 @@
 //! * `root`: root jobs, and what `main` has on top of them.
 //! * `gate`: the narrow door through which jobs leave and enter the process as bytes.
 //! * `clerk`: a thread with a worker's stack for code of the user that the network thread would have to run otherwise.
-//! * `save`: the results that are left of a job that is given up.
+//! * `harvest`: results of finished jobs that are kept, in case that their parents are lost.
 //! * `repair`: marked jobs, which look themselves up among the orphans before they run.
 //!
 //! Knows nothing of nodes. Together with `job/record.rs` the only unsafe code of Satin.
@@ -28,13 +28,13 @@ mod gate;
 #[cfg(not(loom))]
 mod group;
 #[cfg(not(loom))]
+mod harvest;
+#[cfg(not(loom))]
 mod pool;
 #[cfg(not(loom))]
 mod repair;
 #[cfg(not(loom))]
 mod root;
-#[cfg(not(loom))]
-mod save;
 #[cfg(not(loom))]
 mod scope;
 #[cfg(not(loom))]

@@ -8,7 +8,7 @@ use std::{
         atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence},
     },
     thread::JoinHandle,
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use crossbeam::{queue::SegQueue, utils::CachePadded};
@@ -18,6 +18,7 @@ use super::{
     area::Area,
     clerk::Clerk,
     gate::{Gate, Ledger},
+    harvest::Beats,
     root::{MainCalls, QueuedRoot, as_main, enter_root},
     sleep::Sleep,
     thread::Worker,
@@ -51,6 +52,9 @@ pub(crate) struct Pool {
     aborted: AtomicBool,
     pub(super) ledger: Ledger,
     pub(super) clerk: Clerk,
+    pub(super) beats: Beats,
+    /// The shortest time that a job takes whose result is kept.
+    pub(super) grain: Duration,
     born: Instant,
     pub(super) main: MainCalls,
     pub(super) other_roots: AtomicU32,
@@ -74,7 +78,8 @@ pub(super) enum Awaits {
 static NUMBER: AtomicU64 = AtomicU64::new(0);
 
 impl Pool {
-    fn new(threads: u32, stack: usize) -> std::io::Result<Arc<Pool>> {
+    fn new(config: &Resolved) -> std::io::Result<Arc<Pool>> {
+        let (threads, stack) = (config.threads, config.stack_mib << 20);
         let mut areas = (0..threads)
             .map(|_| Area::reserve())
             .collect::<Result<Vec<_>, _>>()?;
@@ -98,6 +103,8 @@ impl Pool {
                 aborted: AtomicBool::new(false),
                 ledger: Ledger::default(),
                 clerk: Clerk::new(stack),
+                beats: Beats::default(),
+                grain: config.store_grain,
                 born: Instant::now(),
                 main: MainCalls::default(),
                 other_roots: AtomicU32::new(0),
@@ -114,7 +121,7 @@ impl Pool {
         unsafe { &*self.workers[index as usize] }
     }
 
-    fn all(&self) -> impl Iterator<Item = &Worker> {
+    pub(super) fn all(&self) -> impl Iterator<Item = &Worker> {
         (0..self.workers()).map(|index| self.worker(index))
     }
 
@@ -270,7 +277,7 @@ impl Workers {
     pub(crate) fn start(config: &Resolved, begin: fn()) -> Result<Workers, StartError> {
         MADE.store(true, Ordering::Relaxed);
         let size = config.stack_mib << 20;
-        let pool = Pool::new(config.threads, size).map_err(StartError::Area)?;
+        let pool = Pool::new(config).map_err(StartError::Area)?;
         let mut workers = Workers {
             pool,
             threads: Vec::new(),
@@ -373,6 +380,7 @@ impl Drop for Workers {
                 tracing::error!("a worker thread panicked");
             }
         }
+        self.pool.beats.stop();
         self.pool.clerk.close();
         self.pool.refuse_hosted();
         if self.stats {

@@ -118,6 +118,7 @@ impl Pool {
             Kin::Here if !worker.with_hosted(|hosted| may_claim(id, hosted.iter())) => false,
             Kin::Here => self.is_heard() && self.claim(job, place.clone(), history),
         };
+        tracing::debug!(job = %place.id, ?kin, is_claimed, "a marked job has looked itself up");
         let marked = kin != Kin::Nothing;
         if is_claimed || self.hold_if_deadly(job, &place, History { marked, ..history }) {
             return LookUp::Elsewhere;
@@ -143,7 +144,7 @@ impl Pool {
             Deadly::Not => return false,
             Deadly::Held(nodes) => nodes,
             Deadly::GivenUp(story) => {
-                self.give_up(job, story, name.fingerprint);
+                self.give_up(job, story);
                 return true;
             }
         };

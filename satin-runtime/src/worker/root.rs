@@ -24,7 +24,8 @@ use super::{
     thread::{Bottom, Worker, raise_abort},
 };
 use crate::job::{
-    Answer, JobId, JobName, RootName, RootRun, RootTag, Saved,
+    Answer, Gathered, JobId, JobName, RootName, RootRun, RootTag, Saved,
+    codec::Effort,
     function::{self, Args, Call, Function, Prepared},
     kinds::Kinds,
     record::{Aborted, Cx, Frame, Payload, Slot, flag},
@@ -147,6 +148,15 @@ impl MainCalls {
         self.lock().keep
     }
 
+    /// Gathers the facts of the root job that is under way.
+    pub(super) fn gather(&self, gathered: &mut Gathered) {
+        let state = self.lock();
+        if let Some(running) = &state.running {
+            // SAFETY: the frame lives as long as it is noted, and we hold the lock.
+            unsafe { running.gather(gathered) };
+        }
+    }
+
     fn is_stopped(&self) -> bool {
         self.lock().stopped
     }
@@ -173,7 +183,7 @@ impl MainCalls {
         state.running = None;
         match result {
             result if root.frame.has(flag::SAVE) => {
-                RootEnd::Stopped(root.take_saved().into_iter().chain(result).collect())
+                RootEnd::Stopped(root.take_harvest().into_iter().chain(result).collect())
             }
             Some(result) if state.keep => {
                 state.unkept = Some((run, Arc::clone(bell)));
@@ -371,7 +381,10 @@ unsafe fn run_root<F: Function>(task: *const (), worker: &Worker, head: *const S
         None if task.is_main && pool.is_heard() => pool.root_run(number, pool.unrepeatable()),
         print => pool.root_run(number, print.unwrap_or_else(|| pool.home())),
     };
-    let root = RootFrame::new(JobId::ROOT, root_run);
+    let root = RootFrame::new(JobId::ROOT, number, root_run);
+    if print.is_none() {
+        root.frame.raise(flag::FLEETING);
+    }
     let (frame, parent) = (&root.frame, &raw const root.frame);
     let id = JobId::ROOT.child(number);
     let mut marked = false;
@@ -417,7 +430,7 @@ unsafe fn run_root<F: Function>(task: *const (), worker: &Worker, head: *const S
     };
     let result = match (&outcome, print) {
         (Ok(out), Some(fingerprint)) if is_wanted() => {
-            let packed = function::answer_of::<F>(out, &held);
+            let packed = function::answer_of::<F>(out, &held, Effort::ANY);
             packed.ok().map(|packed| Saved {
                 name: JobName::new(id, fingerprint),
                 root: fingerprint,

@@ -12,13 +12,14 @@ use std::{
 use super::{
     deque::{Deque, Publish},
     frames::{
-        JobPlace, RootFrame, below, children_aborted, depth_of, frames_walked, place_of, root_of,
+        JobPlace, RootFrame, below, children_aborted, depth_of, frames_walked, hands_on, place_of,
+        root_of, tear,
     },
     gate::{self, HostedTask},
+    harvest::Reaper,
     pool::{Awaits, Pool},
     repair::LookUp,
     root::QueuedRoot,
-    save::{save_answer, save_result, saves, tear},
     scope::turn,
 };
 use crate::{
@@ -47,6 +48,7 @@ pub(crate) struct Worker {
     stack_top: Cell<usize>,
     stack_mib: Cell<usize>,
     pace: Cell<Coarseness>,
+    pub(super) reaper: Reaper,
     /// When the last unanswered request came, in nanoseconds of the pool's life; 0 if there is none.
     asked_at: AtomicU64,
     /// The root job that the running job belongs to, once it has been asked for.
@@ -149,6 +151,7 @@ impl Worker {
                 quick: 0,
                 last: None,
             }),
+            reaper: Reaper::default(),
             asked_at: AtomicU64::new(0),
             root: Cell::new(None),
             place: RefCell::new(None),
@@ -162,7 +165,7 @@ impl Worker {
     }
 
     /// The slot at that position of the deque.
-    fn slot(&self, position: usize) -> *const Slot {
+    pub(super) fn slot(&self, position: usize) -> *const Slot {
         self.area.with_addr(position).cast()
     }
 
@@ -189,6 +192,7 @@ impl Worker {
             self.set_aside(head, frame);
         } else {
             self.answer(head);
+            self.look_at_harvest(head, frame);
         }
         self.raise_if_aborted(frame);
         let area = std::ptr::from_ref(self).addr();
@@ -310,7 +314,7 @@ impl Worker {
         // Taking back overwrites requests, so we look for what they wanted after it: see `answer`.
         fence(Ordering::SeqCst);
         self.raise_if_aborted(frame);
-        mine || self.wait(slot, frame, While::Helping)
+        (mine || self.wait(slot, frame, While::Helping)) && !self.harvest(slot, frame)
     }
 
     /// Makes the youngest job ours, if it has not been stolen; answers requests with the older ones.
@@ -393,7 +397,7 @@ impl Worker {
                 break state;
             }
             if state == SlotState::Away && unwanted() {
-                let why = if saves(frame) {
+                let why = if hands_on(frame) {
                     Recall::Abandoned
                 } else {
                     Recall::Unwanted
@@ -501,7 +505,7 @@ impl Worker {
         job.enter(SlotState::Taken(self.index));
         let parent = job.parent.get();
         let function = job.function.get();
-        let mut print = None;
+        let mut sieve = self.sieve_of_taken();
         let repairs = back.history.marked;
         let state = if CAN_UNWIND && self.pool().has_aborted() && children_aborted(parent) {
             // SAFETY: the job has not run, so its arguments are there, and ours.
@@ -513,7 +517,6 @@ impl Worker {
                 LookUp::Elsewhere => return,
                 LookUp::Run { marked, place } => (marked, place),
             };
-            print = self.print_to_record(job);
             let bottom = Bottom {
                 head,
                 parent,
@@ -522,18 +525,16 @@ impl Worker {
             };
             // SAFETY: as above; `head` is above everything of ours that waits.
             self.on_bottom(bottom, place, || unsafe {
-                (function.run)(job, Cx { head, parent })
+                (function.run)(job, Cx { head, parent }, &mut sieve)
             })
         };
+        self.keep_of_taken(job, sieve);
         if state == SlotState::Done
             && let Some(judge) = job.judge()
             // SAFETY: the result has just been put there.
             && unsafe { (judge.in_slot)(job) }
         {
             self.abort_children(parent);
-        }
-        if let (SlotState::Done, Some(print)) = (state, print) {
-            job.record(print);
         }
         if repairs && state == SlotState::Done {
             self.tell_repaired(job);
@@ -633,17 +634,22 @@ impl Worker {
         self.root.get()
     }
 
-    /// As [`saves`], of an invocation of the running job. Walks only if the whole job is being given up: an invocation that
-    /// unwinds asks for each child that it leaves.
-    fn saves(&self, frame: *const Frame) -> bool {
+    /// The bottom of the running job's chain of frames. Walked to at the first question.
+    pub(super) fn root_frame(&self) -> Option<&RootFrame> {
         if self.root_frame.get().is_null() {
             let root = root_of(self.bottom.get().parent);
             self.root_frame
                 .set(root.map_or(std::ptr::null(), std::ptr::from_ref));
         }
         // SAFETY: the root frame lives as long as the job that runs here.
-        let root = unsafe { self.root_frame.get().as_ref() };
-        root.is_none_or(|root| root.frame.has(flag::SAVE)) && saves(frame)
+        unsafe { self.root_frame.get().as_ref() }
+    }
+
+    /// As [`hands_on`], of an invocation of the running job. Walks only if the whole job is being given up: an invocation that
+    /// unwinds asks for each child that it leaves.
+    fn hands_on(&self, frame: *const Frame) -> bool {
+        let is_given_up = |root: &RootFrame| root.frame.has(flag::SAVE);
+        self.root_frame().is_none_or(is_given_up) && hands_on(frame)
     }
 
     /// The innermost invocation that is known to have unsettled children, or else the invocation that this job belongs
@@ -720,7 +726,7 @@ impl Worker {
         let is_unwanted = || panicking() || frame_ref.has(flag::ABORT) || self.is_aborted(frame);
         let abort = is_unwanted();
         if abort && CAN_UNWIND {
-            let save = if self.saves(frame) { flag::SAVE } else { 0 };
+            let save = if self.hands_on(frame) { flag::SAVE } else { 0 };
             frame_ref.raise(flag::ABORT | save);
             if !mine {
                 // Only a thread that runs this child has to hear of it: a child that is still here is run by none.
@@ -744,22 +750,10 @@ impl Worker {
             quietly(|| unsafe { (function.drop_args)(job) });
             SlotState::Aborted
         } else {
-            // SAFETY: the job is ours and has not run.
-            unsafe {
-                (function.run)(
-                    job,
-                    Cx {
-                        head: slot,
-                        parent: frame,
-                    },
-                )
-            }
+            self.run_in_place(slot, frame)
         };
         match state {
             SlotState::Done => {
-                if abort && self.saves(frame) {
-                    save_result(job);
-                }
                 // SAFETY: the state says that a result of the function is there.
                 quietly(|| unsafe { (function.drop_out)(job) });
             }
@@ -772,10 +766,7 @@ impl Worker {
                 }
             }
             SlotState::Answered if abort => {
-                let delivered = gate::take_answer(job);
-                if self.saves(frame) {
-                    save_answer(job, delivered);
-                }
+                drop(gate::take_answer(job));
                 // SAFETY: an answered job keeps its arguments.
                 quietly(|| unsafe { (function.drop_args)(job) });
             }

@@ -27,13 +27,14 @@ impl Invariant for NothingStays {
                     .map(|entry| format!("{} of {:?}", entry.name.id, entry.owner))
                     .collect();
                 return Err(format!(
-                    "node {node} has something left: outstanding {away:?}, hosted {hosted:?}, in the orphan table {entries:?}, {} peers to be told something, {} jobs that came back, {} fetches, {} wait for values, {} root jobs with bounds, {} with shared values",
+                    "node {node} has something left: outstanding {away:?}, hosted {hosted:?}, in the orphan table {entries:?}, {} peers to be told something, {} jobs that came back, {} fetches, {} wait for values, {} root jobs with bounds, {} with shared values, {} copies for others",
                     books.unsaid,
                     books.undone,
                     books.fetches,
                     books.waiting,
                     books.bounds,
-                    books.sharing
+                    books.sharing,
+                    books.copies
                 ));
             }
         }

@@ -446,6 +446,11 @@ impl Books {
         self.outstanding.is_empty() && self.hosted.values().all(done)
     }
 
+    /// Is any job here that came from another node, or any result that is kept?
+    pub(crate) fn hosts_any(&self) -> bool {
+        !self.hosted.is_empty()
+    }
+
     /// Does this node wait for a job at another?
     pub(crate) fn waits(&self) -> bool {
         !self.outstanding.is_empty()

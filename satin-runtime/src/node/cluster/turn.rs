@@ -234,6 +234,7 @@ impl Cluster {
             Action::PutBack(departure, back) => slot.workers.put_back(departure, back),
             Action::Orphan(news) => slot.workers.orphan(news),
             Action::Save(key) => slot.workers.save(key),
+            Action::Harvest(since) => slot.workers.harvest(since),
             Action::KeepRoots(keep) => slot.keeps = keep,
             Action::RootKept(tag) => self.root_kept(node, tag),
             Action::YieldMain => self.yield_main(node),

@@ -169,7 +169,7 @@ pub fn size(message: &Message) -> usize {
                 + match cargo {
                     Cargo::Jobs { jobs: these, .. } => jobs(these),
                     Cargo::Answers(these) => answers(these),
-                    Cargo::Keep { saved, .. } => kept(saved),
+                    Cargo::Keep { saved, .. } | Cargo::Copies { saved, .. } => kept(saved),
                 }
         }
         Message::Acknowledge(tokens) | Message::Recall(tokens) => 4 * tokens.len(),
@@ -186,7 +186,7 @@ pub fn size(message: &Message) -> usize {
         } => 64 * (members.len() + lost.len()) + offered(offers),
         Message::Offers(offers) | Message::LargeOffers { offers, .. } => offered(offers),
         Message::Table(pages) => pages.iter().map(|page| 32 + 40 * page.changes.len()).sum(),
-        Message::Keep { saved, .. } => kept(saved),
+        Message::Keep { saved, .. } | Message::Copies { saved, .. } => kept(saved),
         Message::Claim(wanted) => 40 * wanted.len(),
         Message::Relay(Envelope {
             what: Relayed::Message(bytes),

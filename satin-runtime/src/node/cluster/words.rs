@@ -119,6 +119,9 @@ pub(super) fn message(message: &Message) -> Option<String> {
         M::OffersWith(best, Cargo::Keep { number, saved: all }) => {
             format!("{} with keep ({number}): {}", offers(best), saved(all))
         }
+        M::OffersWith(best, Cargo::Copies { saved: all, .. }) => {
+            format!("{} with copies: {}", offers(best), saved(all))
+        }
         M::Cut(_) => "cuts a lifeline".into(),
         M::Acknowledge(tokens) => format!("has {}", list(tokens, number)),
         M::Begin(tokens) => format!("may begin with {}?", list(tokens, number)),
@@ -150,6 +153,10 @@ pub(super) fn message(message: &Message) -> Option<String> {
         }
         M::Keep { number, saved: all } => format!("keep ({number}): {}", saved(all)),
         M::Kept(number) => format!("kept ({number})"),
+        M::Copies {
+            number, saved: all, ..
+        } => format!("copies ({number}): {}", saved(all)),
+        M::Copied(number) => format!("copied ({number})"),
         M::Abandon { token, heir, below } => {
             let heir = heir.map_or("nobody".into(), name);
             let below = list(below, |job| job.id.to_string());
@@ -246,6 +253,7 @@ pub(super) fn action(action: &Action, away: Option<JobId>) -> Option<String> {
         Action::Hold(key, job) => format!("holds {} as hosted {}", parcel(job), key.0),
         Action::Release => "may run what is held".into(),
         Action::ReleaseOne(job) => format!("may claim {}, which is held", job.id),
+        Action::Harvest(since) => format!("asks for results since {since}"),
         Action::Save(key) => format!("gives up hosted {}", key.0),
         Action::GiveBack => "gives back what has not begun".into(),
         Action::Joined { me, master } => {

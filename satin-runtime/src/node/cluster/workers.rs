@@ -1,7 +1,7 @@
 //! Imaginary workers: real stacks of frames and deques, durations instead of work.
 //!
 //! Imaginary workers behave towards the node as real ones do: marked jobs look themselves up, a frame that waits can be
-//! buried under others, a job that is given up saves the results of its finished children.
+//! buried under others, and results of finished jobs are harvested.
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -14,8 +14,8 @@ use super::{
     program::{Program, Work, mix},
 };
 use crate::job::{
-    Answer, Back, Deadly, Fingerprint, History, JobId, JobName, Kin, Offer, OrphanIndex,
-    OrphanNews, Parcel, Recall, RootName, RootRun, Saved, ValueName,
+    Answer, Back, Deadly, Fact, Fingerprint, Gathered, Harvest, History, JobId, JobName, Kin,
+    Offer, OrphanIndex, OrphanNews, Parcel, Recall, RootName, RootRun, Saved, ValueName,
     orphans::{may_claim, would_deadlock},
 };
 
@@ -28,6 +28,13 @@ enum ResultPlace {
     Root(RootRun),
     Child { frame: u32, index: u32 },
     Hosted(HostedId, JobId),
+}
+
+/// A job that did not come from a job of the same node.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum BottomJob {
+    Root(RootRun),
+    Hosted(HostedId),
 }
 
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -193,10 +200,10 @@ pub(super) struct ImaginaryWorkers {
     hosted: VecDeque<(HostedId, Parcel)>,
     held: VecDeque<HeldWork>,
     running: BTreeMap<HostedId, u32>,
-    /// The results that were saved of hosted jobs that are being given up.
-    saved: BTreeMap<HostedId, Vec<Saved>>,
-    /// The results that were saved of root jobs that are being given up.
-    yielded: BTreeMap<RootRun, Vec<Saved>>,
+    /// The results that are kept of jobs below each root or hosted job.
+    harvests: BTreeMap<BottomJob, Harvest>,
+    /// Number of results that have been kept.
+    facts: u64,
     away: BTreeMap<DepartureId, AwayWork>,
     recalled: BTreeSet<DepartureId>,
     departures: u64,
@@ -241,8 +248,8 @@ impl ImaginaryWorkers {
             hosted: VecDeque::new(),
             held: VecDeque::new(),
             running: BTreeMap::new(),
-            saved: BTreeMap::new(),
-            yielded: BTreeMap::new(),
+            harvests: BTreeMap::new(),
+            facts: 0,
             away: BTreeMap::new(),
             recalled: BTreeSet::new(),
             departures: 0,
@@ -661,11 +668,14 @@ impl ImaginaryWorkers {
         }
         match frame.home {
             ResultPlace::Root(tag) => {
-                let saved = self.yielded.remove(&tag);
+                let saved = self.end_harvest(BottomJob::Root(tag), frame.tag);
                 let finished = match frame.stop {
                     None => Finished::Result(result, true),
                     Some(Stop::Panicked(story)) => Finished::Panicked(story),
-                    Some(_) => Finished::GivenUp(saved.unwrap_or_default()),
+                    Some(_) => {
+                        self.done.saved += saved.len() as u64;
+                        Finished::GivenUp(saved)
+                    }
                 };
                 self.finished.push((tag, finished));
             }
@@ -686,12 +696,15 @@ impl ImaginaryWorkers {
             }
             ResultPlace::Hosted(key, _) => {
                 self.running.remove(&key);
-                let saved = self.saved.remove(&key);
+                let saved = self.end_harvest(BottomJob::Hosted(key), frame.tag);
                 let event = match frame.stop {
                     None => Event::Done(key, answer_of(result)),
                     Some(Stop::Panicked(story)) => Event::Done(key, Answer::Panicked(story)),
                     Some(Stop::Aborted) => Event::Done(key, Answer::Aborted),
-                    Some(Stop::GivenUp) => Event::Saved(key, saved.unwrap_or_default()),
+                    Some(Stop::GivenUp) => {
+                        self.done.saved += saved.len() as u64;
+                        Event::Saved(key, saved)
+                    }
                 };
                 self.events.push_back(event);
             }
@@ -708,6 +721,9 @@ impl ImaginaryWorkers {
     ) {
         let result = *outcome.as_ref().unwrap_or(&None);
         self.set_child(parent, index, ChildState::Done(result));
+        if let Some(result) = result {
+            self.keep(parent, index, result);
+        }
         let frame = self.frame(parent);
         let program = &programs[frame.program as usize];
         frame.pending -= 1;
@@ -717,7 +733,7 @@ impl ImaginaryWorkers {
         match outcome {
             Err(story) => {
                 frame.stop = Some(Stop::Panicked(story));
-                self.stop_children(parent, &Stop::Aborted, &mut Vec::new());
+                self.stop_children(parent, &Stop::Aborted);
             }
             Ok(Some(result)) if !program.races(frame.work) => {
                 let natural = frame.children[(index - frame.passed) as usize].natural;
@@ -725,7 +741,7 @@ impl ImaginaryWorkers {
             }
             Ok(Some(_)) if !frame.won => {
                 frame.won = true;
-                self.stop_children(parent, &Stop::Aborted, &mut Vec::new());
+                self.stop_children(parent, &Stop::Aborted);
             }
             Ok(_) => {}
         }
@@ -748,13 +764,9 @@ impl ImaginaryWorkers {
 
     // ---- stopping
 
-    /// Stops the children of a frame, which are not waited for: they are aborted, or given up with it. Results that are
-    /// finished below are saved then.
-    fn stop_children(&mut self, parent: u32, why: &Stop, saved: &mut Vec<Saved>) {
+    /// Stops the children of a frame, which are not waited for: they are aborted, or given up with it.
+    fn stop_children(&mut self, parent: u32, why: &Stop) {
         let give_up = *why == Stop::GivenUp;
-        if give_up {
-            self.save_children(parent, saved);
-        }
         let mut settled = Vec::new();
         for lane in &mut self.lanes {
             lane.deque.retain(|job| {
@@ -795,16 +807,16 @@ impl ImaginaryWorkers {
         let is_child = |frame: &Invocation| matches!(frame.home, ResultPlace::Child { frame, .. } if frame == parent);
         for place in 0..self.frames.len() {
             if self.frames[place].as_ref().is_some_and(is_child) {
-                self.stop(place as u32, why, saved);
+                self.stop(place as u32, why);
             }
         }
     }
 
-    fn stop(&mut self, place: u32, why: &Stop, saved: &mut Vec<Saved>) {
+    fn stop(&mut self, place: u32, why: &Stop) {
         let frame = self.frame(place);
         if frame.stop.is_none() {
             frame.stop = Some(why.clone());
-            self.stop_children(place, why, saved);
+            self.stop_children(place, why);
         }
     }
 
@@ -818,23 +830,71 @@ impl ImaginaryWorkers {
         self.events.push_back(Event::Recalled(departure, why));
     }
 
-    /// The results of finished children of the phase under way: its sync has not been passed.
-    fn save_children(&mut self, parent: u32, saved: &mut Vec<Saved>) {
-        let id = self.id(parent);
+    // ---- the harvest
+
+    /// Keeps the result of a child, unless the child was too quick for that: of four one is.
+    fn keep(&mut self, parent: u32, index: u32, result: u64) {
         let frame = self.frames[parent as usize].as_ref();
-        let frame = frame.expect("it is being stopped");
-        let children = (frame.passed..).zip(&frame.children);
-        let before = saved.len();
-        for (index, child) in children {
-            if let ChildState::Done(Some(result)) = child.is {
-                saved.push(Saved {
-                    name: JobName::new(id.child(index), self.fingerprint(child.work)),
-                    root: frame.tag.name.fingerprint,
-                    answer: answer_of(result),
-                });
+        let frame = frame.expect("it has children");
+        // Something above has been stopped, and what the child has computed may be anything.
+        if frame.stop.is_some() || mix(frame.nonce ^ u64::from(index)).is_multiple_of(4) {
+            return;
+        }
+        let Some(child) =
+            (index.checked_sub(frame.passed)).and_then(|at| frame.children.get(at as usize))
+        else {
+            return; // it is broken, and that has been noted
+        };
+        let name = JobName::new(self.id(parent).child(index), self.fingerprint(child.work));
+        let bottom = self.bottom(parent);
+        self.facts += 1;
+        let fact = Fact {
+            name,
+            answer: answer_of(result),
+            took: Duration::ZERO,
+            number: self.facts,
+        };
+        (self.harvests.entry(bottom).or_default()).insert(fact, usize::MAX);
+    }
+
+    /// The root or hosted job that a frame is a part of.
+    fn bottom(&self, frame: u32) -> BottomJob {
+        let mut at = frame;
+        loop {
+            let frame = self.frames[at as usize].as_ref();
+            match &frame.expect("a frame outlives what refers to it").home {
+                ResultPlace::Root(run) => return BottomJob::Root(*run),
+                ResultPlace::Hosted(key, _) => return BottomJob::Hosted(*key),
+                ResultPlace::Child { frame, .. } => at = *frame,
             }
         }
-        self.done.saved += (saved.len() - before) as u64;
+    }
+
+    /// A root or hosted job is over: what was kept below.
+    fn end_harvest(&mut self, job: BottomJob, run: RootRun) -> Vec<Saved> {
+        let harvest = self.harvests.remove(&job);
+        harvest.unwrap_or_default().take(run.name.fingerprint)
+    }
+
+    /// Tells what has been kept since the fact of that number.
+    pub(super) fn harvest(&mut self, since: u64) {
+        let mut gathered = Gathered::since(since);
+        let none = Harvest::default();
+        for frame in self.frames.iter().flatten() {
+            let (id, bottom) = match &frame.home {
+                // No other node will run the root jobs of other threads.
+                ResultPlace::Root(run) if run.name.is_of_main() => {
+                    let id = JobId::ROOT.child(run.name.number);
+                    (id, BottomJob::Root(*run))
+                }
+                ResultPlace::Hosted(key, id) => (id.clone(), BottomJob::Hosted(*key)),
+                _ => continue,
+            };
+            let harvest = self.harvests.get(&bottom).unwrap_or(&none);
+            gathered.add(id, harvest, frame.tag.name.fingerprint);
+        }
+        let harvested = Event::Harvested(gathered.sorted());
+        self.events.push_back(harvested);
     }
 
     /// Gives a hosted job up. Answered by `Saved`, or `Done`.
@@ -845,9 +905,7 @@ impl ImaginaryWorkers {
         } else if self.unhold(key) {
             self.events.push_back(Event::Saved(key, Vec::new()));
         } else if let Some(frame) = self.running.get(&key).copied() {
-            let mut saved = Vec::new();
-            self.stop(frame, &Stop::GivenUp, &mut saved);
-            self.saved.entry(key).or_insert(saved);
+            self.stop(frame, &Stop::GivenUp);
         }
     }
 
@@ -867,9 +925,7 @@ impl ImaginaryWorkers {
         let is_root = |frame: &Invocation| frame.home == ResultPlace::Root(tag);
         let place = (self.frames.iter()).position(|frame| frame.as_ref().is_some_and(is_root));
         if let Some(place) = place {
-            let mut saved = Vec::new();
-            self.stop(place as u32, &Stop::GivenUp, &mut saved);
-            self.yielded.entry(tag).or_insert(saved);
+            self.stop(place as u32, &Stop::GivenUp);
         }
         place.is_some()
     }
@@ -882,7 +938,7 @@ impl ImaginaryWorkers {
         } else if self.unhold(key) {
             self.events.push_back(Event::Done(key, Answer::Aborted));
         } else if let Some(frame) = self.running.get(&key) {
-            self.stop(*frame, &Stop::Aborted, &mut Vec::new());
+            self.stop(*frame, &Stop::Aborted);
         }
     }
 

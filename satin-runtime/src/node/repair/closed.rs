@@ -19,9 +19,7 @@ const ROOT_RESULTS: u32 = 4096;
 /// without the bounds that it had. Too large: memory.
 const TERMS: usize = 1024;
 
-/// Root jobs that are over, for the question whether an orphan may still be wanted. Orphans outlive terms, so what ended is
-/// remembered by the term of its run, and a new `main` takes nothing back. `EndedRoots` in `node/shared/bounds.rs` answers for
-/// bounds, which begin anew with every `main`: there only the present one counts.
+/// Root jobs that are over.
 #[derive(Default)]
 pub(super) struct FinishedRoots {
     /// The highest number of a root job of `main` that is over, by the term of the run. `main` calls them one after another.
@@ -70,6 +68,11 @@ impl Repair {
     /// True if the root job of which that hosted job is a part has been over since it came.
     pub(super) fn is_past(&self, hosted: &Hosted) -> bool {
         self.over.is_past(hosted.term, &hosted.name.id)
+    }
+
+    /// True if that job is a part of a root job that has been over since that term began.
+    pub(crate) fn is_over(&self, term: u32, id: &JobId) -> bool {
+        self.over.is_past(term, id)
     }
 
     /// A job that had come back is done here.

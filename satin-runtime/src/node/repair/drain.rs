@@ -2,11 +2,12 @@
 
 use super::{
     super::{
-        Action, Context, Deal, HostedId, Rule,
-        books::{HERE, HostedState},
+        Action, Context, Deal, HostedId, RepairMode, Rule,
+        books::{HERE, HostedState, JobSource, OutstandingKind},
     },
     Repair, ReturnReason,
 };
+use crate::job::RootName;
 
 impl Repair {
     /// Begins to leave: the node takes no more jobs, and gives back those that it has not begun.
@@ -15,6 +16,27 @@ impl Repair {
         // Jobs that no worker has begun go back now: others can do them at once, while the grace is
         // for those that run.
         cx.actions.push_back(Action::GiveBack);
+    }
+
+    /// `main` is being stopped here: what others have of it is wanted by the next `main`, and is to be found before that begins.
+    pub(crate) fn disown_main(cx: &mut Context<'_>) {
+        if cx.config.repair == RepairMode::Naive || !cx.config.obeys(Rule::Disown) {
+            return;
+        }
+        let all: Vec<Deal> = cx.books.all_away().collect();
+        let of_main = |deal: &Deal| {
+            cx.books.look_away(*deal).is_some_and(|away| {
+                let number = away.job.name.id.root_number();
+                let is_own = matches!(away.source, JobSource::Own(_));
+                is_own && away.kind == OutstandingKind::Theft && number < RootName::OTHERS
+            })
+        };
+        let deals: Vec<Deal> = all.into_iter().filter(of_main).collect();
+        for deal in deals {
+            // The workers recall it when they unwind, which may take long; it is nothing of theirs any more then.
+            cx.books.back(deal);
+            cx.books.outbox(deal.peer).disown.push(deal.token);
+        }
     }
 
     /// Gives up the jobs that still run; their deals with the origins that wait for them are returned: they are to be told.

@@ -10,7 +10,7 @@ use super::{
     },
     Keeping, Repair,
 };
-use crate::job::Saved;
+use crate::job::{Gathered, Saved};
 
 /// The last part of the grace is for handing over: this share of it, and no more than so long. Too small: what was
 /// saved is not in safe hands in time. Too large: jobs are given up that would have ended.
@@ -54,6 +54,10 @@ pub(crate) struct Leaving {
     end: Duration,
     /// `main` is being stopped here.
     yielding: bool,
+    /// The workers are asked what there is of `main`'s root job, which began in that term.
+    gathering: Option<u32>,
+    /// Nodes that wait for the table of this one, which is to say what there is of `main`.
+    asked: Vec<Peer>,
     /// The deals whose jobs were given up, and whose origins are still to be told.
     given: Vec<Deal>,
     /// The finished results that the node leaves behind.
@@ -68,6 +72,8 @@ impl Default for Leaving {
             stage: LeavingStage::Staying,
             end: Duration::MAX,
             yielding: false,
+            gathering: None,
+            asked: Vec::new(),
             given: Vec::new(),
             saved: Vec::new(),
             handed: 0,
@@ -115,17 +121,52 @@ impl Leaving {
             return Begun::Alone;
         }
         root.drain(cx);
+        // Asked before `main` stops. A worker that is busy on top of it may take long to unwind, and the next `main`, which
+        // does not wait for that, is to find what is done.
+        let term = cx.term;
+        if root.runs_main() {
+            cx.actions.push_back(Action::Harvest(0));
+        }
         // The successor is elected before this node leaves, so the pool is never without a master.
         self.yielding = root.abdicate(cx);
+        self.gathering = self.yielding.then_some(term);
         self.end = end;
         self.stage = LeavingStage::Finishing(end - handing_over);
         Begun::Now
     }
 
-    /// `main` has stopped here.
-    pub(crate) fn yielded(&mut self, saved: Vec<Saved>) {
+    /// Is `main` being stopped here?
+    pub(crate) fn is_yielding(&self) -> bool {
+        self.yielding
+    }
+
+    /// `main` has stopped here. Returns its results, if they are to be found here until the node leaves.
+    pub(crate) fn yielded(&mut self, saved: Vec<Saved>) -> Option<Vec<Saved>> {
         self.yielding = false;
-        self.saved.extend(saved);
+        match self.stage {
+            LeavingStage::Finishing(_) => Some(saved),
+            _ => {
+                self.saved.extend(saved);
+                None
+            }
+        }
+    }
+
+    /// The workers have told what there is of `main`'s root job, if they were asked: the term in which it began, and the nodes that
+    /// wait for that to be in the table.
+    pub(crate) fn gathered(&mut self, gathered: &Gathered) -> Option<(u32, Vec<Peer>)> {
+        // A buddy may have been asked for, before, what is new since the last time.
+        let term = self.gathering.take_if(|_| gathered.since == 0)?;
+        Some((term, std::mem::take(&mut self.asked)))
+    }
+
+    /// Must a node that asks for the whole table wait until there is more in it?
+    pub(crate) fn must_wait(&mut self, from: Peer) -> bool {
+        let waits = self.gathering.is_some();
+        if waits {
+            self.asked.push(from);
+        }
+        waits
     }
 
     /// Does what finished children left go to an heir, rather than stay here?

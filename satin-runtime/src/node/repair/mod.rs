@@ -15,8 +15,10 @@
 //! * `spread`: how the tables come to everybody.
 //! * `keeping`: results that others keep: those of root jobs, and what a node leaves behind.
 //! * `leaving`: how a node leaves on purpose, step by step.
+//! * `buddies`: neighbours that have copies of what a node has harvested.
 
 mod away;
+mod buddies;
 mod claims;
 mod closed;
 mod crashes;
@@ -35,6 +37,7 @@ mod stories;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use buddies::Buddies;
 pub(crate) use keeping::Keeping;
 pub(crate) use leaving::{Begun, Leaving};
 pub(crate) use spread::Spread;

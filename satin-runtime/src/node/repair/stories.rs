@@ -87,6 +87,22 @@ fn orphans_that_run_on_save_more_than_finished_ones_and_those_more_than_nothing(
 }
 
 #[test]
+fn what_a_buddy_has_copies_of_is_not_done_again() {
+    let all = |copy_every| -> u64 {
+        let config = ProtocolConfig {
+            copy_every,
+            ..config(RepairMode::Running)
+        };
+        (0..8).map(|seed| done_twice(seed, &config)).sum()
+    };
+    let (never, seldom, often) = (all(Duration::ZERO), all(ms(1000)), all(ms(50)));
+    assert!(
+        3 * often < never && often < seldom && seldom < never,
+        "without copies {never}, each second {seldom}, each 50 ms {often}"
+    );
+}
+
+#[test]
 fn whoever_dies_when_the_result_is_right_and_nothing_is_left() {
     for seed in 0..200 {
         let mut cluster = Cluster::new(seed);

@@ -647,6 +647,11 @@ impl Roots {
         }
     }
 
+    /// Does `main` run here?
+    pub(crate) fn runs_main(&self) -> bool {
+        self.runs_main
+    }
+
     /// Has the next in line take the place of this node, which is about to leave, if it is master. True if
     /// `main` is being stopped here for that.
     pub(crate) fn abdicate(&mut self, cx: &mut Context<'_>) -> bool {

@@ -102,9 +102,7 @@ pub struct Bounds {
     sweep_at: usize,
 }
 
-/// Root jobs that are over, for the question whether a late word may enter one again. When another `main` begins, in a later
-/// term or in the same, none of its root jobs is over; root jobs of other threads are known by number and fingerprint, as
-/// bounds are. `FinishedRoots` in `node/repair/closed.rs` answers for orphans: of every term, and by number alone.
+/// Root jobs that are over, in the latest term.
 #[derive(Default)]
 struct EndedRoots {
     /// Root jobs of `main` with a smaller number are over.
@@ -559,6 +557,15 @@ fn cargo_of(message: Message) -> ControlFlow<Message, Cargo> {
         }),
         Message::Answers(answers) => ControlFlow::Continue(Cargo::Answers(answers)),
         Message::Keep { number, saved } => ControlFlow::Continue(Cargo::Keep { number, saved }),
+        Message::Copies {
+            number,
+            under,
+            saved,
+        } => ControlFlow::Continue(Cargo::Copies {
+            number,
+            under,
+            saved,
+        }),
         other => ControlFlow::Break(other),
     }
 }
@@ -572,7 +579,7 @@ fn reused_of(cargo: &Cargo, to: Peer, books: &Books) -> BTreeSet<u32> {
             let claimed = |(token, _): &(_, Answer)| books.claimed_of(Deal::new(to, *token));
             answers.iter().filter_map(claimed).collect()
         }
-        Cargo::Keep { saved, .. } => {
+        Cargo::Keep { saved, .. } | Cargo::Copies { saved, .. } => {
             let roots = saved.iter().map(|saved| saved.name.id.root_number());
             roots.collect()
         }
@@ -597,7 +604,7 @@ fn weight(cargo: &Cargo) -> usize {
             jobs.sum()
         }
         Cargo::Answers(answers) => answers.iter().map(|(_, is)| AROUND + answer(is)).sum(),
-        Cargo::Keep { saved, .. } => {
+        Cargo::Keep { saved, .. } | Cargo::Copies { saved, .. } => {
             let one =
                 |saved: &Saved| AROUND + saved.name.id.as_bytes().len() + answer(&saved.answer);
             saved.iter().map(one).sum()

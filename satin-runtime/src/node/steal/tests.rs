@@ -167,7 +167,11 @@ fn an_idle_pool_is_silent() {
 #[test]
 fn a_node_that_computes_says_nothing() {
     let mut cluster = Cluster::new(1);
-    cluster.form(&fixed(), &[("here", 2)], 1);
+    let config = ProtocolConfig {
+        copy_every: Duration::ZERO,
+        ..fixed()
+    };
+    cluster.form(&config, &[("here", 2)], 1);
     let program = cluster.program(Program::new(
         Shape::Flat { jobs: 2 },
         Duration::from_secs(60),

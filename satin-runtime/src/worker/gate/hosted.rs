@@ -12,7 +12,7 @@ use super::super::{
 };
 use super::ledger::{FrameRef, lock};
 use crate::job::{
-    Answer, HostedId, JobId, Parcel, Saved, Taken,
+    Answer, Gathered, HostedId, JobId, Parcel, Saved, Taken,
     codec::{self},
     function::{self, RemoteFailure},
     record::{Cx, Slot, flag},
@@ -72,7 +72,7 @@ impl HostedTask {
         // Whether it is an orphan itself the node has seen to.
         let marked = parcel.history.marked && !pool.ledger.orphans.clears(&above.child(index));
         let id = above.child(index);
-        let root = RootFrame::new(above, root_run);
+        let root = RootFrame::new(above, index, root_run);
         let parent = &raw const root.frame;
         if let Some(stage) = lock(&pool.ledger.hosted).jobs.get_mut(&key) {
             if let HostedJob::Starting { flags } = *stage
@@ -98,7 +98,7 @@ impl HostedTask {
         pool.forget_hosted(key);
         let aborted = matches!(outcome, Err(RemoteFailure::Aborted));
         if root.frame.has(flag::SAVE) && (aborted || root.frame.has(flag::TORN)) {
-            return HostedEnd::GivenUp(root.take_saved());
+            return HostedEnd::GivenUp(root.take_harvest());
         }
         HostedEnd::Answered(match outcome {
             Ok(packed) => Answer::Result {
@@ -143,6 +143,16 @@ pub(crate) fn came_from_afar(text: &str) -> bool {
 }
 
 impl Pool {
+    /// Gathers the facts of the hosted jobs that are under way.
+    pub(super) fn gather_hosted(&self, gathered: &mut Gathered) {
+        for job in lock(&self.ledger.hosted).jobs.values() {
+            if let HostedJob::Running(running) = job {
+                // SAFETY: the frame lives as long as its entry, and we hold the lock.
+                unsafe { running.gather(gathered) };
+            }
+        }
+    }
+
     pub(in crate::worker) fn has_hosted(&self) -> bool {
         self.ledger.waiting.load(Ordering::Relaxed) > 0
     }

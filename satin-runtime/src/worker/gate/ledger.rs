@@ -7,9 +7,11 @@ use std::{
         Arc, Mutex, MutexGuard, PoisonError, RwLock,
         atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering},
     },
+    time::Instant,
 };
 
 use super::super::{
+    frames::RootFrame,
     frames::place_of,
     pool::Pool,
     repair::Orphans,
@@ -19,8 +21,8 @@ use super::Outside;
 use super::hosted::{HostedJob, HostedJobs};
 use super::pack::length_of;
 use crate::job::{
-    Answer, Back, DepartureId, Fingerprint, JobName, Recall, Taken,
-    record::{Frame, STAYS, Slot, SlotState},
+    Answer, Back, DepartureId, Fingerprint, Gathered, JobName, Recall, Taken,
+    record::{Frame, STAYS, Slot, SlotState, flag},
 };
 
 /// Number of held jobs that the node is told of. Too small: a job that kills this node is not known. Too large: each
@@ -89,12 +91,8 @@ pub(super) struct AwayJob {
     /// The state in which the job was before it left.
     pub(super) back: Back,
     pub(super) fingerprint: Fingerprint,
-}
-
-/// An answer in the record of its job, until the owner collects it.
-pub(in crate::worker) struct Delivered {
-    pub(in crate::worker) answer: Answer,
-    pub(in crate::worker) fingerprint: Fingerprint,
+    /// When the job left.
+    pub(super) since: Instant,
 }
 
 impl Absent {
@@ -129,6 +127,22 @@ unsafe impl Send for SlotRef {}
 pub(in crate::worker) struct FrameRef(pub(in crate::worker) *const Frame);
 // SAFETY: the frame lives as long as its entry: its worker removes the entry before the frame dies.
 unsafe impl Send for FrameRef {}
+
+impl FrameRef {
+    /// Gathers the facts that are kept at the frame.
+    ///
+    /// # Safety
+    /// The frame is the first field of a root frame, and lives.
+    pub(in crate::worker) unsafe fn gather(&self, gathered: &mut Gathered) {
+        // SAFETY: the caller's promise.
+        let root = unsafe { &*self.0.cast::<RootFrame>() };
+        // What no other node will run is of no use there.
+        if !root.frame.has(flag::FLEETING) {
+            let print = root.run.name.fingerprint;
+            gathered.add(root.job.clone(), &root.harvest(), print);
+        }
+    }
+}
 
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
@@ -188,13 +202,8 @@ impl Pool {
     }
 
     /// The job, which the caller has taken, panics with that story.
-    pub(in crate::worker) fn give_up(&self, job: &Slot, story: String, fingerprint: Fingerprint) {
-        let answer = Answer::Panicked(story);
-        let delivered = Delivered {
-            answer,
-            fingerprint,
-        };
-        self.answer(SlotRef(job), delivered);
+    pub(in crate::worker) fn give_up(&self, job: &Slot, story: String) {
+        self.answer(SlotRef(job), Answer::Panicked(story));
     }
 
     pub(super) fn hold_under(
@@ -373,6 +382,7 @@ impl Pool {
                 depth,
                 back,
                 fingerprint,
+                since: Instant::now(),
             },
         );
         absent.places.insert(slot, AbsentPlace::Away(departure));
@@ -381,28 +391,29 @@ impl Pool {
     }
 
     /// Brings the answer to a job that has been taken off the ledger.
-    pub(super) fn answer(&self, slot: SlotRef, delivered: Delivered) {
+    pub(super) fn answer(&self, slot: SlotRef, answer: Answer) {
         // SAFETY: the caller has the job, which is in no ledger: its owner waits until it is answered, or is this very thread.
         let job = unsafe { &*slot.0 };
         let owner = Worker::of(slot.0).index;
-        let delivered = Box::into_raw(Box::new(delivered));
-        job.extra.store(delivered.cast(), Ordering::Relaxed);
+        let answer = Box::into_raw(Box::new(answer));
+        // In the record of the job until the owner collects it.
+        job.extra.store(answer.cast(), Ordering::Relaxed);
         if job.enter(SlotState::Answered) {
             self.sleep.unpark(owner);
         }
     }
 
     /// The same for a speculative job: a failure stops its siblings.
-    pub(super) fn judge(&self, slot: SlotRef, delivered: Delivered) {
+    pub(super) fn judge(&self, slot: SlotRef, answer: Answer) {
         // SAFETY: as for `answer`.
         let job = unsafe { &*slot.0 };
-        if let (Some(judge), Answer::Result { bytes, .. }) = (job.judge(), &delivered.answer)
+        if let (Some(judge), Answer::Result { bytes, .. }) = (job.judge(), &answer)
             && (judge.in_bytes)(bytes)
         {
             let owner = Worker::of(slot.0).index;
             self.worker(owner).abort_children(job.parent.get());
         }
-        self.answer(slot, delivered);
+        self.answer(slot, answer);
     }
 
     /// Owner: takes a job off the ledger, if it has come back, or is away or held and recalled for this reason. Gives its

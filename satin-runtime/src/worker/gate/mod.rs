@@ -15,15 +15,15 @@ use std::sync::{
 };
 
 use super::{
-    frames::place_of,
+    frames::{harvest_above, place_of},
     pool::Pool,
     repair::depth_of,
     thread::{Found, Worker},
 };
 use crate::{
     job::{
-        Answer, Back, DepartureId, Fingerprint, HostedId, JobId, JobName, Offer, OrphanNews,
-        Parcel, Recall, RootName, RootRun, RootTag, Saved, Taken,
+        Answer, Back, DepartureId, Fingerprint, Gathered, HostedId, JobId, JobName, Offer,
+        OrphanNews, Parcel, Recall, RootName, RootRun, RootTag, Saved, Taken,
         record::{Frame, STAYS, Slot, SlotState, flag},
     },
     observe::repeats,
@@ -32,7 +32,7 @@ use hosted::HostedJob;
 pub(super) use hosted::HostedTask;
 pub(crate) use hosted::came_from_afar;
 use ledger::{AwayJob, SlotRef, lock};
-pub(super) use ledger::{Delivered, FrameRef, Ledger};
+pub(super) use ledger::{FrameRef, Ledger};
 use pack::{Leaver, Leavers};
 pub(super) use pack::{finish, import, length_of, pack, take_answer};
 
@@ -388,6 +388,7 @@ impl Gate {
             self.pool.come_back(job, STAYS, back);
             return None;
         };
+        harvest_above(job.parent.get());
         job.enter(SlotState::Leaving);
         Some(Leaver {
             slot: SlotRef(job),
@@ -408,6 +409,7 @@ impl Gate {
             depth,
             mut back,
             fingerprint,
+            since,
         } = away;
         absent.places.remove(&slot);
         // SAFETY: the job was away, and under the lock its owner cannot recall it: the slot waits for us.
@@ -425,18 +427,13 @@ impl Gate {
             }
             answer => {
                 drop(absent);
-                let delivered = Delivered {
-                    answer,
-                    fingerprint,
-                };
+                (self.pool).keep_answer(job, fingerprint, &answer, since.elapsed());
                 // A parked owner reads the result at once, and sees for itself whether it is a failure.
                 if job.judge().is_none() || job.is_awaited() {
-                    self.pool.answer(slot, delivered);
+                    self.pool.answer(slot, answer);
                 } else {
                     let gate = self.clone();
-                    self.pool
-                        .clerk
-                        .run(move || gate.pool.judge(slot, delivered));
+                    self.pool.clerk.run(move || gate.pool.judge(slot, answer));
                 }
             }
         }
@@ -632,6 +629,27 @@ impl Gate {
         ledger.heard.store(true, Ordering::SeqCst);
         *lock(&ledger.told) = 0;
         self.pool.tell_idle();
+    }
+
+    /// From now on results of jobs that took a while are kept, so that they can be handed on when the job around them is
+    /// given up (see [`Gate::save_hosted`], [`Gate::stop_main`]).
+    pub fn harvest(&self) {
+        self.pool.beats.start(&self.pool);
+    }
+
+    /// The results of jobs under way here, with higher numbers than `since`.
+    #[must_use]
+    pub fn gather(&self, since: u64) -> Gathered {
+        let mut gathered = Gathered::since(since);
+        self.pool.main.gather(&mut gathered);
+        self.pool.gather_hosted(&mut gathered);
+        gathered.sorted()
+    }
+
+    /// Gives a beat, as the clockwork does each 10 ms: invocations that live for two are harvested. For tests.
+    #[doc(hidden)]
+    pub fn beat(&self) {
+        self.pool.beat();
     }
 
     /// Do other nodes look for work? (`satin::hungry`)

@@ -2,10 +2,7 @@
 
 use std::{panic::resume_unwind, sync::atomic::Ordering, time::Instant};
 
-use super::{
-    super::frames::JobPlace,
-    ledger::{Delivered, SlotRef},
-};
+use super::{super::frames::JobPlace, ledger::SlotRef};
 use crate::job::{
     Answer, Back, Fingerprint, History, JobId, Parcel, Taken,
     codec::{CodecError, Effort},
@@ -106,13 +103,13 @@ pub(in crate::worker) fn pack(
 }
 
 /// Owner: takes the answer off an answered job.
-pub(in crate::worker) fn take_answer(job: &Slot) -> Delivered {
-    let delivered: *mut Delivered = job
+pub(in crate::worker) fn take_answer(job: &Slot) -> Answer {
+    let answer: *mut Answer = job
         .extra
         .swap(std::ptr::null_mut(), Ordering::Relaxed)
         .cast();
     // SAFETY: the job is answered, so `deliver` put a box there, and each is taken once.
-    *unsafe { Box::from_raw(delivered) }
+    *unsafe { Box::from_raw(answer) }
 }
 
 /// Owner: the result of an answered job, with its `&mut` arguments copied back.
@@ -122,7 +119,7 @@ pub(in crate::worker) fn take_answer(job: &Slot) -> Delivered {
 pub(in crate::worker) unsafe fn import<F: Function>(job: &Slot) -> F::Out {
     // SAFETY: an answered job keeps its arguments.
     let args = unsafe { job.take::<Args<'_, F>>() };
-    match take_answer(job).answer {
+    match take_answer(job) {
         Answer::Result { bytes, .. } => function::import::<F>(args, &bytes)
             .unwrap_or_else(|error| panic!("{}", unreadable(F::VTABLE.info.name, &error))),
         Answer::Panicked(message) => resume_unwind(Box::new(message)),
@@ -140,7 +137,7 @@ pub(super) fn unreadable(function: &str, error: &CodecError) -> String {
 /// The slot holds an answered job, the caller's.
 pub(in crate::worker) unsafe fn finish(job: &Slot) -> Result<(), String> {
     let function = job.function.get();
-    let answer = take_answer(job).answer;
+    let answer = take_answer(job);
     if let Answer::Result { bytes, .. } = &answer {
         // SAFETY: an answered job keeps its arguments.
         let finished = unsafe { (function.finish)(job, bytes) };

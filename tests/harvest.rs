@@ -1,4 +1,4 @@
-//! What is saved of jobs that are given up.
+//! The harvest: which results are kept, and what becomes of them when a job is given up.
 #![cfg(not(feature = "serial"))]
 #![forbid(unsafe_code)]
 
@@ -7,21 +7,33 @@ mod common;
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
     sync::mpsc,
+    time::Duration,
 };
 
 use common::{
     Watchdog,
     outside::{
         Told, answer, await_flag, done, family, fingerprint, flags, hear, hold, listen, own,
-        parcel, pool, raise, raised, take,
+        parcel, raise, raised, take,
     },
     wait_for,
 };
 use satin::{
+    Satin,
     job::{Answer, Back, DepartureId, Fingerprint, HostedId, JobId, JobName, Recall, Saved},
     spawn, spawnable, sync,
     worker::Gate,
 };
+
+/// A pool that keeps the result of each job that it looks at, however short.
+fn pool(threads: usize) -> Satin {
+    satin::builder()
+        .threads(threads)
+        .stack(16)
+        .store_grain(Duration::ZERO)
+        .build()
+        .expect("a pool")
+}
 
 fn job() -> JobId {
     JobId::ROOT.child(0).child(1)
@@ -83,13 +95,14 @@ fn answers_are_saved_and_the_rest_is_abandoned() {
             let tokens = take_all(&gate, 5);
             assert!(gate.deliver(tokens[0], answer(10)));
             let panicked = Answer::Panicked("a mine".into());
-            assert!(gate.deliver(tokens[1], panicked.clone()));
+            assert!(gate.deliver(tokens[1], panicked));
             assert!(gate.put_back(tokens[2], Back::default()));
             assert!(gate.deliver(tokens[4], answer(14)));
             gate.save_hosted(KEY);
             raise(on);
             assert_eq!(recalled(&told), (tokens[3], Recall::Abandoned));
-            let expected = [(0, answer(10)), (1, panicked), (4, answer(14))]
+            // That a job panicked is no result: run again it may go well.
+            let expected = [(0, answer(10)), (4, answer(14))]
                 .map(|(number, answer)| unit_of(&job(), number, ran, answer));
             assert_eq!(saved(&told), expected);
             assert!(!gate.deliver(tokens[3], answer(13)));
@@ -135,7 +148,17 @@ fn what_other_workers_have_done_is_saved() {
         wait_for("the other worker", || pool.gate().take(0).left == 0);
         gate.save_hosted(KEY);
         raise(on);
-        let expected = [0, 2].map(|number| unit_of(&job(), number, ran, answer(number)));
+        let counting = Saved {
+            name: JobName::new(job().child(1), fingerprint("count", &(0u32, ran))),
+            root: Fingerprint(0),
+            // With what the job has left in its argument.
+            answer: Answer::Result {
+                bytes: postcard::to_stdvec(&(1u32, 1u32)).expect("numbers"),
+                needs: vec![],
+            },
+        };
+        let [first, last] = [0, 2].map(|number| unit_of(&job(), number, ran, answer(number)));
+        let expected = [first, counting, last];
         let expected = if heard { &expected[..] } else { &[] };
         assert_eq!(saved(told), expected);
     }
@@ -221,4 +244,162 @@ fn what_is_made_of_a_job_that_was_given_up_is_no_result() {
     gate.save_hosted(KEY);
     raise(on);
     assert_eq!(saved(&told), []);
+}
+
+/// Runs children one after the other until it is told to go on.
+#[spawnable]
+fn one_by_one(on: usize, ran: usize) -> u32 {
+    let (mut sum, mut number) = (0u32, 0);
+    while raised(on) == 0 {
+        let a = spawn!(common::outside::unit(number, ran));
+        // The last one before a sync is called, not spawned: it is a part of this job.
+        let b = spawn!(common::outside::unit(number + 1, ran));
+        sync!();
+        sum = sum.wrapping_add(a + b);
+        number += 2;
+    }
+    sum
+}
+
+/// Spawns a row of children, and another, until it is told to go on.
+#[spawnable]
+fn row_by_row(on: usize, ran: usize) -> u32 {
+    let (mut sum, mut number) = (0u64, 0);
+    while raised(on) == 0 {
+        for _ in 0..100 {
+            sum += u64::from(spawn!(common::outside::unit(number, ran)));
+            number += 1;
+        }
+        sync!();
+    }
+    sum as u32
+}
+
+/// As [`one_by_one`], where a child changes what it is lent.
+#[spawnable]
+fn lent_by_turns(on: usize, ran: usize) -> u32 {
+    let mut counted = 0;
+    while raised(on) == 0 {
+        let one = spawn!(count(&mut counted, ran));
+        let two = spawn!(common::outside::unit(2, ran));
+        sync!();
+        assert_eq!((one, two), (1, 2));
+    }
+    counted
+}
+
+fn number_of_harvested(pool: &Satin) -> u64 {
+    pool.figures().iter().map(|worker| worker.harvested).sum()
+}
+
+/// Hosts the job until results have been kept, gives it up, and returns them.
+fn given_up(pool: &Satin, function: &str, on: usize, ran: usize) -> Vec<Saved> {
+    let (gate, told) = (pool.gate(), listen(pool));
+    gate.host(KEY, parcel(job(), function, &(on, ran)));
+    wait_for("the harvest", || number_of_harvested(pool) > 1000);
+    gate.save_hosted(KEY);
+    let saved = saved(&told);
+    raise(on);
+    saved
+}
+
+#[test]
+fn what_a_worker_has_run_itself_is_kept() {
+    let _watchdog = Watchdog::new("what_a_worker_has_run_itself_is_kept");
+    for function in ["one_by_one", "row_by_row"] {
+        let pool = pool(1);
+        let [on, ran] = flags();
+        let saved = given_up(&pool, function, on, ran);
+        assert!(saved.len() > 100, "{function}: {}", saved.len());
+        for kept in saved {
+            let number = kept.name.id.path().last().expect("a child");
+            assert_eq!(
+                kept,
+                unit_of(&job(), number, ran, answer(number)),
+                "{function}"
+            );
+        }
+    }
+}
+
+#[test]
+fn what_a_child_has_changed_is_kept_with_its_result() {
+    let _watchdog = Watchdog::new("what_a_child_has_changed_is_kept_with_its_result");
+    let pool = pool(1);
+    let [on, ran] = flags();
+    let saved = given_up(&pool, "lent_by_turns", on, ran);
+    assert!(saved.len() > 100);
+    for kept in saved {
+        let number = kept.name.id.path().last().expect("a child");
+        if !number.is_multiple_of(2) {
+            continue; // the child that is lent nothing
+        }
+        let before = number / 2;
+        assert_eq!(kept.name.fingerprint, fingerprint("count", &(before, ran)));
+        let bytes = postcard::to_stdvec(&(1u32, before + 1)).expect("numbers");
+        assert_eq!(
+            kept.answer,
+            Answer::Result {
+                bytes,
+                needs: vec![]
+            }
+        );
+    }
+}
+
+#[spawnable]
+fn fibs(on: usize, _ran: usize) -> u32 {
+    let mut sum = 0u32;
+    while raised(on) == 0 {
+        let a = spawn!(fib(20));
+        let b = spawn!(fib(20));
+        sync!();
+        sum = sum.wrapping_add(a + b);
+    }
+    sum
+}
+
+#[spawnable]
+fn fib(n: u32) -> u32 {
+    if n < 2 {
+        return n;
+    }
+    let a = spawn!(fib(n - 1));
+    let b = spawn!(fib(n - 2));
+    sync!();
+    a + b
+}
+
+/// Workers steal from each other meanwhile, and beats come at any moment.
+#[test]
+fn what_is_kept_is_right() {
+    let _watchdog = Watchdog::new("what_is_kept_is_right");
+    let fibonacci: Vec<u32> = std::iter::successors(Some((0, 1)), |(a, b)| Some((*b, a + b)))
+        .map(|(a, _)| a)
+        .take(21)
+        .collect();
+    for workers in [1, 3] {
+        let pool = pool(workers);
+        let [on, ran] = flags();
+        let saved = given_up(&pool, "fibs", on, ran);
+        assert!(!saved.is_empty());
+        for (place, kept) in saved.iter().enumerate() {
+            let path = kept.name.id.path().skip(job().path().count() + 1);
+            let n = path.fold(20, |n, child| n - 1 - child);
+            assert_eq!(
+                kept.name.fingerprint,
+                fingerprint("fib", &n),
+                "{}",
+                kept.name.id
+            );
+            assert_eq!(
+                kept.answer,
+                answer(fibonacci[n as usize]),
+                "{}",
+                kept.name.id
+            );
+            let next = saved.get(place + 1);
+            assert!(next.is_none_or(|next| !kept.name.id.is_ancestor_of(&next.name.id)));
+        }
+    }
 }

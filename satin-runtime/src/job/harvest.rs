@@ -1,0 +1,235 @@
+//! The harvest: results of finished jobs that are kept, in case that those who wait for them are lost.
+//!
+//! A result is a fact, whoever computed it and whenever: the job of this name gives this answer. Of two facts, one below
+//! the other, the upper one suffices; so a harvest holds the children of what is under way, and little else.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use super::{Answer, Fingerprint, JobId, JobName, Saved};
+
+/// A result that is kept.
+#[derive(Clone, Debug)]
+pub struct Fact {
+    /// The job's name.
+    pub name: JobName,
+    /// The job's result.
+    pub answer: Answer,
+    /// The time that the job took.
+    pub took: Duration,
+    /// The number of the fact: higher than those of all facts that the process had before.
+    pub number: u64,
+}
+
+impl Fact {
+    /// Bytes that it takes, about.
+    fn size(&self) -> usize {
+        OVERHEAD + self.name.id.as_bytes().len() + self.answer.size()
+    }
+
+    /// The fact as it goes to another node, about a job of the root job with that fingerprint.
+    #[must_use]
+    pub fn saved(self, root: Fingerprint) -> Saved {
+        Saved {
+            name: self.name,
+            root,
+            answer: self.answer,
+        }
+    }
+}
+
+/// The facts that a process has gathered since a moment.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Gathered {
+    /// The facts are those with higher numbers than this.
+    pub since: u64,
+    /// The jobs under way that the facts are parts of: root jobs, and jobs of other nodes.
+    pub under: Vec<JobId>,
+    /// The facts, each with its number, the lowest first.
+    pub facts: Vec<(u64, Saved)>,
+}
+
+impl Gathered {
+    /// No fact yet; those with higher numbers than that are to come.
+    #[must_use]
+    pub fn since(number: u64) -> Gathered {
+        Gathered {
+            since: number,
+            ..Gathered::default()
+        }
+    }
+
+    /// Adds the facts of a job under way, of that root job.
+    pub fn add(&mut self, job: JobId, harvest: &Harvest, root: Fingerprint) {
+        self.under.push(job);
+        let facts = harvest.since(self.since).cloned();
+        self.facts
+            .extend(facts.map(|fact| (fact.number, fact.saved(root))));
+    }
+
+    /// All of it, in order.
+    #[must_use]
+    pub fn sorted(mut self) -> Gathered {
+        self.under.sort_unstable();
+        self.facts.sort_unstable_by_key(|(number, _)| *number);
+        self
+    }
+}
+
+/// The facts about jobs of one root job.
+#[derive(Default, Debug)]
+pub struct Harvest {
+    facts: BTreeMap<JobId, Fact>,
+    /// The bytes of all facts, about.
+    bytes: usize,
+    /// Number of facts that were dropped for want of room.
+    dropped: u64,
+}
+
+/// The bytes that a fact takes beside its id and its answer, about.
+const OVERHEAD: usize = 128;
+
+impl Harvest {
+    /// Enters a fact; the facts below go. If all take more than `most` bytes then, those go that are computed again soonest
+    /// for their size.
+    pub fn insert(&mut self, fact: Fact, most: usize) {
+        self.remove(&fact.name.id);
+        self.bytes += fact.size();
+        self.facts.insert(fact.name.id.clone(), fact);
+        if self.bytes > most {
+            self.shrink(most / 4 * 3);
+        }
+    }
+
+    /// Drops the facts at and below that job.
+    pub fn remove(&mut self, id: &JobId) {
+        while let Some((at, _)) = self.facts.range(id.clone()..).next()
+            && id.is_ancestor_of(at)
+        {
+            let at = at.clone();
+            if let Some(fact) = self.facts.remove(&at) {
+                self.bytes -= fact.size();
+            }
+        }
+    }
+
+    /// Makes room: down to that number of bytes, so that the search pays.
+    fn shrink(&mut self, most: usize) {
+        let mut worth: Vec<(f64, JobId)> = (self.facts.iter())
+            .map(|(id, fact)| (fact.took.as_secs_f64() / fact.size() as f64, id.clone()))
+            .collect();
+        worth.sort_by(|(a, _), (b, _)| a.total_cmp(b));
+        for (_, id) in worth {
+            if self.bytes <= most {
+                break;
+            }
+            if let Some(fact) = self.facts.remove(&id) {
+                self.bytes -= fact.size();
+                self.dropped += 1;
+            }
+        }
+    }
+
+    /// Number of facts.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.facts.len()
+    }
+
+    /// True if there is no fact.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.facts.is_empty()
+    }
+
+    /// Number of facts that were dropped for want of room.
+    #[must_use]
+    pub fn dropped(&self) -> u64 {
+        self.dropped
+    }
+
+    /// Takes all facts, as facts about jobs of the root job with that fingerprint.
+    pub fn take(&mut self, root: Fingerprint) -> Vec<Saved> {
+        self.bytes = 0;
+        let facts = std::mem::take(&mut self.facts).into_values();
+        facts.map(|fact| fact.saved(root)).collect()
+    }
+
+    /// The facts with higher numbers than that.
+    pub fn since(&self, number: u64) -> impl Iterator<Item = &Fact> {
+        self.facts.values().filter(move |fact| fact.number > number)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::{collection::vec, prelude::*};
+
+    use super::*;
+
+    const ROOT: Fingerprint = Fingerprint(7);
+
+    fn fact(id: JobId, ms: u64, bytes: usize) -> Fact {
+        Fact {
+            name: JobName::new(id, Fingerprint(ms)),
+            number: ms,
+            answer: Answer::Result {
+                bytes: vec![0; bytes],
+                needs: Vec::new(),
+            },
+            took: Duration::from_millis(ms),
+        }
+    }
+
+    fn ids(harvest: &mut Harvest) -> Vec<JobId> {
+        harvest
+            .take(ROOT)
+            .into_iter()
+            .map(|saved| saved.name.id)
+            .collect()
+    }
+
+    proptest! {
+        /// Whatever is entered in whatever order: no fact is below another, and each that was entered is at or below one
+        /// that is there, unless it was entered below a fact of before.
+        #[test]
+        fn of_two_facts_the_upper_one_stays(paths in vec(vec(0..3u32, 1..5), 0..20)) {
+            let mut harvest = Harvest::default();
+            let entered: Vec<JobId> = paths.into_iter().map(JobId::from_iter).collect();
+            for id in &entered {
+                harvest.insert(fact(id.clone(), 1, 0), usize::MAX);
+            }
+            let left = harvest.take(ROOT);
+            for id in &entered {
+                prop_assert!(left.iter().any(|saved| saved.name.id.is_ancestor_of(id)));
+            }
+            prop_assert_eq!(harvest.bytes, 0);
+        }
+    }
+
+    #[test]
+    fn a_fact_replaces_what_is_below() {
+        let mut harvest = Harvest::default();
+        let parent = JobId::ROOT.child(0).child(1);
+        for id in [
+            parent.child(0),
+            parent.child(300),
+            JobId::ROOT.child(0).child(2),
+        ] {
+            harvest.insert(fact(id, 1, 10), usize::MAX);
+        }
+        harvest.insert(fact(parent.clone(), 2, 10), usize::MAX);
+        assert_eq!(harvest.since(1).count(), 1);
+        assert_eq!(ids(&mut harvest), [parent, JobId::ROOT.child(0).child(2)]);
+    }
+
+    #[test]
+    fn what_is_made_again_soonest_goes_first() {
+        let mut harvest = Harvest::default();
+        for (place, ms) in [(0, 1), (1, 1000), (2, 2), (3, 500)] {
+            harvest.insert(fact(JobId::ROOT.child(0).child(place), ms, 1000), 4400);
+        }
+        assert_eq!(harvest.dropped(), 2);
+        let kept = [1, 3].map(|place| JobId::ROOT.child(0).child(place));
+        assert_eq!(ids(&mut harvest), kept);
+    }
+}

@@ -1,0 +1,268 @@
+//! Buddies: neighbours that have copies of what this node has harvested, so that its death costs a period, not its stacks.
+//!
+//! Each period the workers are asked for the facts that they have gathered since the buddy acknowledged the last ones, and for
+//! the jobs under way that these are parts of. The buddy keeps copies apart, in the sender's name, and drops what is a part of
+//! no job that is under way. When the sender dies the copies become results that are kept here, like those that a node hands
+//! over when it leaves: they are announced before anybody looks for them. Every eighth period they go to another site, which
+//! has its own copies.
+//!
+//! A word that is lost costs a period: the next one says the same and more. So nothing waits for an acknowledgement.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
+
+use super::super::{Action, Context, Message, Peer, RepairMode, View};
+use crate::job::{Gathered, JobId, RootName, Saved};
+
+/// Of so many periods one goes to another site. Too small: much goes over the long links. Too large: the loss of a whole site
+/// costs as many periods.
+const FAR: u64 = 8;
+
+/// Bytes of results in one message, about; the rest goes with the next period. Too small: a large harvest is never through.
+/// Too large: a link is busy for long.
+const MESSAGE: usize = 16 << 20;
+
+/// What a buddy knows.
+#[derive(Default)]
+struct Buddy {
+    /// The node, once one has been chosen.
+    peer: Option<Peer>,
+    /// The buddy has all facts up to that number.
+    has: u64,
+    /// The jobs that the buddy knows to be under way.
+    under: Vec<JobId>,
+    /// The last word to the buddy, while that has not been acknowledged.
+    sent: Option<Sent>,
+}
+
+impl Buddy {
+    /// May the buddy have copies?
+    fn may_have_some(&self) -> bool {
+        !self.under.is_empty() || self.sent.is_some()
+    }
+}
+
+/// A word on its way to a buddy.
+struct Sent {
+    number: u64,
+    upto: u64,
+    under: Vec<JobId>,
+}
+
+/// The copies of one life.
+#[derive(Default)]
+struct Copies {
+    /// Each with the term in which it came.
+    facts: BTreeMap<JobId, (u32, Saved)>,
+}
+
+impl Copies {
+    /// Enters a fact; the facts at and below it go.
+    fn insert(&mut self, term: u32, fact: Saved) {
+        let id = fact.name.id.clone();
+        while let Some((at, _)) = self.facts.range(id.clone()..).next()
+            && id.is_ancestor_of(at)
+        {
+            let at = at.clone();
+            self.facts.remove(&at);
+        }
+        self.facts.insert(id, (term, fact));
+    }
+}
+
+/// The buddies of this node, and the nodes whose buddy it is.
+#[derive(Default)]
+pub(crate) struct Buddies {
+    near: Buddy,
+    far: Buddy,
+    /// When the next period begins; `None` while nothing is under way, or the workers are being asked.
+    due: Option<Duration>,
+    /// The number of periods so far.
+    periods: u64,
+    /// Is the far buddy the one for whom the workers are being asked? `None` if they are not.
+    asked_for_far: Option<bool>,
+    /// The copies that this node has of others' facts, by their lives.
+    copies: BTreeMap<Peer, Copies>,
+}
+
+impl Buddies {
+    pub(crate) fn next_timeout(&self) -> Option<Duration> {
+        self.due
+    }
+
+    /// The end of a turn: a period begins when something is under way, or a buddy may believe so.
+    pub(crate) fn look(&mut self, cx: &Context<'_>, runs_main: bool) {
+        let is_on = !cx.config.copy_every.is_zero() && cx.config.repair != RepairMode::Naive;
+        if !is_on || self.due.is_some() || self.asked_for_far.is_some() || cx.view.len() < 2 {
+            return;
+        }
+        let have_some = self.near.may_have_some() || self.far.may_have_some();
+        if runs_main || cx.books.hosts_any() || have_some {
+            self.due = Some(cx.now + cx.config.copy_every);
+        }
+    }
+
+    pub(crate) fn handle_timeout(&mut self, cx: &mut Context<'_>) {
+        if self.due.is_none_or(|due| due > cx.now) {
+            return;
+        }
+        self.due = None;
+        self.periods += 1;
+        let near = choose(cx.view, self.near.peer, true);
+        let far = choose(cx.view, self.far.peer, false);
+        // A node that is alone at its site has far neighbours only; and what only the far buddy has is to go soon.
+        let only_far_has = self.far.may_have_some() && !self.near.may_have_some();
+        let is_far =
+            far.is_some() && (near.is_none() || only_far_has || self.periods.is_multiple_of(FAR));
+        let (buddy, chosen) = match is_far {
+            true => (&mut self.far, far),
+            false => (&mut self.near, near),
+        };
+        if buddy.peer != chosen {
+            // A new one knows nothing, and the former need not have anything any more.
+            let former = std::mem::take(buddy);
+            buddy.peer = chosen;
+            if let Some(peer) = former.peer.filter(|_| former.may_have_some()) {
+                let nothing = Message::Copies {
+                    number: self.periods,
+                    under: Vec::new(),
+                    saved: Vec::new(),
+                };
+                cx.actions.push_back(Action::Send(peer, nothing));
+            }
+        }
+        if buddy.peer.is_some() {
+            self.asked_for_far = Some(is_far);
+            cx.actions.push_back(Action::Harvest(buddy.has));
+        }
+    }
+
+    /// The workers have told what they have.
+    pub(crate) fn gathered(&mut self, cx: &mut Context<'_>, gathered: Gathered) {
+        let buddy = match self.asked_for_far.take() {
+            None => return,
+            Some(true) => &mut self.far,
+            Some(false) => &mut self.near,
+        };
+        // It may have left or died while the workers were asked.
+        let Some(to) = buddy.peer.filter(|peer| cx.view.is_alive(*peer)) else {
+            return;
+        };
+        let Gathered { under, facts, .. } = gathered;
+        if facts.is_empty() && under == buddy.under && buddy.sent.is_none() {
+            return; // no news
+        }
+        let (mut upto, mut bytes, mut saved) = (buddy.has, 0, Vec::new());
+        for (number, fact) in facts {
+            bytes += fact.name.id.as_bytes().len() + fact.answer.size();
+            if bytes > MESSAGE && !saved.is_empty() {
+                break;
+            }
+            upto = number;
+            saved.push(fact);
+        }
+        let number = self.periods;
+        let copies = Message::Copies {
+            number,
+            under: under.clone(),
+            saved,
+        };
+        cx.actions.push_back(Action::Send(to, copies));
+        buddy.sent = Some(Sent {
+            number,
+            upto,
+            under,
+        });
+    }
+
+    /// A buddy has what was sent under that number.
+    pub(crate) fn copied(&mut self, from: Peer, number: u64) {
+        for buddy in [&mut self.near, &mut self.far] {
+            // The answer to an earlier word says nothing: the last one said the same and more.
+            if buddy.peer == Some(from)
+                && let Some(sent) = buddy.sent.take_if(|sent| sent.number == number)
+            {
+                (buddy.has, buddy.under) = (sent.upto, sent.under);
+            }
+        }
+    }
+
+    /// Another node wants copies kept of what it has harvested.
+    pub(crate) fn copies(
+        &mut self,
+        cx: &mut Context<'_>,
+        from: Peer,
+        number: u64,
+        under: &[JobId],
+        saved: Vec<Saved>,
+    ) {
+        let copies = self.copies.entry(from).or_default();
+        // A job that is not under way there any more has been answered, or given up.
+        let is_wanted = |id: &JobId| under.iter().any(|job| job.is_ancestor_of(id));
+        copies.facts.retain(|id, _| is_wanted(id));
+        for fact in saved {
+            copies.insert(cx.term, fact);
+        }
+        if copies.facts.is_empty() {
+            self.copies.remove(&from);
+        }
+        let copied = Message::Copied(number);
+        cx.actions.push_back(Action::Send(from, copied));
+    }
+
+    /// A life is over. The copies that this node has of it, by the terms in which they came; none if it left, as it has handed
+    /// over what it had.
+    pub(crate) fn life_ended(&mut self, peer: Peer, died: bool) -> BTreeMap<u32, Vec<Saved>> {
+        for buddy in [&mut self.near, &mut self.far] {
+            if buddy.peer == Some(peer) {
+                *buddy = Buddy::default();
+            }
+        }
+        let mut by_term: BTreeMap<u32, Vec<Saved>> = BTreeMap::new();
+        let copies = self.copies.remove(&peer).filter(|_| died);
+        for (term, saved) in copies.unwrap_or_default().facts.into_values() {
+            by_term.entry(term).or_default().push(saved);
+        }
+        by_term
+    }
+
+    /// A root job is over, or no node will ever end it: nobody wants its parts.
+    pub(crate) fn root_over(&mut self, root: RootName) {
+        for copies in self.copies.values_mut() {
+            (copies.facts).retain(|_, (_, saved)| !root.ends(saved.root_name()));
+        }
+        self.copies.retain(|_, copies| !copies.facts.is_empty());
+    }
+
+    /// The root jobs of whose parts copies are here.
+    pub(crate) fn roots(&self) -> impl Iterator<Item = RootName> {
+        let all = (self.copies.values()).flat_map(|copies| copies.facts.values());
+        all.map(|(_, saved)| saved.root_name())
+    }
+
+    /// How many facts of others are here.
+    #[cfg(any(test, feature = "harness"))]
+    pub(crate) fn len(&self) -> usize {
+        self.copies.values().map(|copies| copies.facts.len()).sum()
+    }
+}
+
+/// The buddy at the own site, or at another: the one of before, if it stays; otherwise the next node after this one, in the
+/// order of all. A node of another machine goes first.
+fn choose(view: &View, before: Option<Peer>, near: bool) -> Option<Peer> {
+    let me = view.me();
+    let mut fit = BTreeSet::new();
+    for member in view.members() {
+        let peer = member.peer;
+        if peer != me.peer && !view.is_draining(peer) && view.is_near(peer) == near {
+            let on_this_machine = member.addr.ip() == me.addr.ip();
+            // Round the ring: those after this node come before those that precede it.
+            fit.insert((on_this_machine, peer < me.peer, peer));
+        }
+    }
+    let (on_this_machine, _, first) = *fit.first()?;
+    let stays = |peer: &Peer| fit.contains(&(on_this_machine, *peer < me.peer, *peer));
+    Some(before.filter(stays).unwrap_or(first))
+}

@@ -1,0 +1,418 @@
+//! The harvest: results of finished jobs that are kept, in case that their parents are lost.
+//!
+//! What a job has computed below its sync lies in variables of the user, and goes with the worker. So the results of jobs
+//! that took a while are kept beside, as facts about the root or hosted job that they are parts of
+//! ([`RootFrame::harvest`]): if that is given up, or its node dies, what is done is not done again. `worker/README.md`, "The
+//! harvest", tells how that costs the fast path nothing.
+
+use std::{
+    cell::Cell,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError, Weak,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    thread::JoinHandle,
+    time::{Duration, Instant},
+};
+
+use crossbeam::sync::{Parker, Unparker};
+
+use super::{
+    frames::{JobPlace, RootFrame, children_aborted, depth_of, place_of, root_of},
+    pool::Pool,
+    thread::Worker,
+};
+use crate::job::{
+    Answer, Fact, Fingerprint, JobName,
+    function::{Caught, Packed, Sieve, most_kept},
+    record::{Cx, Frame, STAYS, Slot, SlotState, flag},
+};
+
+/// The time from one beat to the next: at a beat each worker looks up, and invocations that were under way at the beat
+/// before count as long-lived. Too short: workers look up in vain. Too long: what an invocation does before it counts is
+/// not kept.
+const BEAT: Duration = Duration::from_millis(10);
+
+/// The stride at which an invocation's children are not tried at all until the next beat. Too small: a few short children
+/// hide long ones for a beat. Too large: a loop of short jobs looks up at too many.
+const MOST_STRIDE: u32 = 6;
+
+/// A child is short if it takes less than this part of the grain. Too small: children are tried in vain. Too large: few are
+/// tried although they are nearly worth it.
+const SHORT: u32 = 8;
+
+/// Keeping a result may take this part of the time that its job took. Too large: harvesting shows in the run. Too small:
+/// results are lost that would have cost little.
+const MOST_COST: u32 = 100;
+
+/// The time that a job must take for each level of its name beyond [`LEVELS`]: names have a part for each. Too short: deep
+/// trees take memory for names. Too long: nothing of them is kept.
+const PER_LEVEL: Duration = Duration::from_micros(10);
+
+/// The levels of a name that count as nothing.
+const LEVELS: u16 = 64;
+
+/// The bytes of facts that a process keeps, at most. Too small: facts are dropped. Too large: memory.
+const ROOM: usize = 64 << 20;
+
+/// A worker's part in the harvest. All but the beat is the owner's.
+#[derive(Default)]
+pub(super) struct Reaper {
+    /// A beat has come, and the worker has not looked up since.
+    beat: AtomicBool,
+    /// The time that the last job took that was tried: its siblings probably take as long.
+    before: Cell<Duration>,
+    /// The time that it takes to keep a result, a running mean.
+    cost: Cell<Duration>,
+}
+
+/// The clockwork that gives the beats: a thread, once results are to be kept.
+#[derive(Default)]
+pub(super) struct Beats {
+    thread: Mutex<Option<(Unparker, JoinHandle<()>)>>,
+    /// Results are to be kept.
+    on: AtomicBool,
+    /// Number of facts that the pool has had.
+    facts: AtomicU64,
+}
+
+impl Beats {
+    pub(super) fn start(&self, pool: &Arc<Pool>) {
+        let mut running = self.lock();
+        if running.is_some() {
+            return;
+        }
+        let parker = Parker::new();
+        let unparker = parker.unparker().clone();
+        let pool = Arc::downgrade(pool);
+        let thread = std::thread::Builder::new()
+            .name("satin-beat".into())
+            .spawn(move || beat(&parker, &pool));
+        match thread {
+            Ok(thread) => {
+                *running = Some((unparker, thread));
+                self.on.store(true, Ordering::Relaxed);
+            }
+            Err(error) => tracing::warn!(
+                "finished work of this node is lost if the node is: no thread for its beats: {error}"
+            ),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<(Unparker, JoinHandle<()>)>> {
+        self.thread.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn are_on(&self) -> bool {
+        self.on.load(Ordering::Relaxed)
+    }
+
+    /// The pool has ended.
+    pub(super) fn stop(&self) {
+        let running = self.lock().take();
+        if let Some((unparker, thread)) = running {
+            unparker.unpark();
+            // The thread may hold the last reference to the pool, and then it is this thread.
+            if thread.thread().id() != std::thread::current().id() && thread.join().is_err() {
+                tracing::error!("the thread of the beats panicked");
+            }
+        }
+    }
+}
+
+fn beat(parker: &Parker, pool: &Weak<Pool>) {
+    loop {
+        parker.park_timeout(BEAT);
+        let Some(pool) = pool.upgrade().filter(|pool| !pool.has_ended()) else {
+            return;
+        };
+        // Idle workers have nothing to look up for.
+        if pool.idle() < pool.workers() {
+            pool.beat();
+        }
+    }
+}
+
+impl Worker {
+    fn beat(&self) {
+        self.reaper.beat.store(true, Ordering::Relaxed);
+        self.ask();
+    }
+
+    /// The job in the invocation's youngest slot has been pushed, or an older one is looked at: invocations that have lived
+    /// for two beats are harvested from now on, and the floor is where their jobs end.
+    pub(super) fn look_at_harvest(&self, head: *const Slot, frame: *const Frame) {
+        self.look_at_beat(head, frame);
+        // SAFETY: the frame is that of an invocation that runs.
+        let parent = unsafe { &*frame };
+        if parent.has(flag::HARVEST) && parent.stride() < MOST_STRIDE {
+            self.deque().set_floor(head.addr());
+            self.deque().stay_asked();
+        }
+    }
+
+    fn look_at_beat(&self, head: *const Slot, frame: *const Frame) {
+        if !self.reaper.beat.load(Ordering::Relaxed) {
+            return;
+        }
+        self.reaper.beat.store(false, Ordering::Relaxed);
+        if (self.root_frame()).is_none_or(|root| root.frame.has(flag::FLEETING)) {
+            return; // no node would ever ask for it
+        }
+        let mut here = frame;
+        // SAFETY: frames live as long as an invocation below them runs, and one of those asks.
+        while let Some(above) = unsafe { here.as_ref() } {
+            if above.has(flag::ROOT | flag::NESTED) {
+                break;
+            }
+            if above.has(flag::HARVEST) {
+                // All further up are harvested too.
+                if above.stride() == MOST_STRIDE {
+                    above.set_stride(MOST_STRIDE - 1);
+                }
+                break;
+            }
+            above.raise(match above.has(flag::SEEN) {
+                true => flag::HARVEST,
+                false => flag::SEEN,
+            });
+            here = above.parent();
+        }
+        self.deque().set_floor(self.harvested_below(head));
+    }
+
+    /// The position below `head` where the jobs of harvested invocations end, among those of the running job.
+    fn harvested_below(&self, head: *const Slot) -> usize {
+        let is_harvested = |job: &Slot| {
+            // SAFETY: the job is unsettled, so its parent lives.
+            unsafe { (*job.parent.get()).has(flag::HARVEST) }
+        };
+        self.first_below(head, is_harvested)
+    }
+
+    /// The position of the running job's first slot below `head` whose job is not `lower`. Lower ones come first.
+    fn first_below(&self, head: *const Slot, lower: impl Fn(&Slot) -> bool) -> usize {
+        let base = self.bottom.get().head;
+        let all = head.addr().saturating_sub(base.addr()) / size_of::<Slot>();
+        let (mut low, mut high) = (0, all);
+        while low < high {
+            let middle = low.midpoint(high);
+            // SAFETY: the slots from the running job's first one to the head hold unsettled jobs.
+            match lower(unsafe { &*base.wrapping_add(middle) }) {
+                true => low = middle + 1,
+                false => high = middle,
+            }
+        }
+        base.wrapping_add(low).addr()
+    }
+
+    /// The job in `slot`, the youngest, is to be run here. If its result may be worth keeping the job is run now, and has
+    /// been settled: true.
+    pub(super) fn harvest(&self, slot: *const Slot, frame: *const Frame) -> bool {
+        self.look_at_beat(slot.wrapping_add(1), frame);
+        if slot.addr() >= self.deque().floor() {
+            return false;
+        }
+        // SAFETY: the frame is that of the invocation that syncs; the slot holds a job of its own.
+        let (parent, job) = unsafe { (&*frame, &*slot) };
+        // The floor may be left over from a job that ran on top of this one.
+        if !parent.has(flag::HARVEST) || parent.has(flag::ABORT) {
+            self.deque().set_floor(self.harvested_below(slot));
+            return false;
+        }
+        let stride = parent.stride();
+        if stride >= MOST_STRIDE {
+            let is_of_others = |job: &Slot| job.parent.get() != frame;
+            self.deque().set_floor(self.first_below(slot, is_of_others));
+            return false;
+        }
+        if !job.index().is_multiple_of(1 << stride) {
+            self.deque()
+                .set_floor(self.next_tried(slot, frame, 1 << stride));
+            return false;
+        }
+        job.enter(self.run_in_place(slot, frame));
+        self.stay_marked();
+        // The invocation's next jobs are to be tried as well.
+        self.deque().set_floor(slot.addr());
+        self.deque().stay_asked();
+        true
+    }
+
+    /// The floor above the next job of that invocation, below `slot`, whose index is divisible by `every`: those between need
+    /// not look up. Siblings stand in order, upwards or downwards.
+    fn next_tried(&self, slot: *const Slot, frame: *const Frame, every: u32) -> usize {
+        let base = self.bottom.get().head.addr();
+        let index_at = |below: u32| {
+            let at = slot.wrapping_sub(below as usize);
+            // SAFETY: the slots from the running job's first one to this hold unsettled jobs.
+            let job = (at.addr() >= base).then(|| unsafe { &*at })?;
+            (job.parent.get() == frame).then(|| job.index())
+        };
+        let Some(index) = index_at(0) else {
+            return slot.addr();
+        };
+        let beyond = index % every;
+        let found = [beyond, every - beyond].into_iter().find(|below| {
+            index_at(*below)
+                .is_some_and(|at| at.abs_diff(index) == *below && at.is_multiple_of(every))
+        });
+        let below = found.unwrap_or(1) as usize;
+        slot.wrapping_sub(below).wrapping_add(1).addr()
+    }
+
+    /// Runs the youngest job, which is ours, in place of its slot as ever, and leaves its result there. The result is kept, if it
+    /// is worth that.
+    pub(super) fn run_in_place(&self, slot: *const Slot, frame: *const Frame) -> SlotState {
+        // SAFETY: the frame is that of the invocation that syncs; the slot holds a job of its own, which is ours.
+        let (parent, job) = unsafe { (&*frame, &*slot) };
+        let (function, index, judge) = (job.function.get(), job.index(), job.judge());
+        self.head.set(slot);
+        let outer = self.in_child_of.replace(frame);
+        let mut sieve = Sieve::closed();
+        let is_harvested = parent.has(flag::HARVEST);
+        if is_harvested {
+            sieve = self.sieve();
+            self.deque().set_floor(slot.addr());
+        }
+        let cx = Cx {
+            head: slot,
+            parent: frame,
+        };
+        // SAFETY: as above; the job has not run.
+        let state = unsafe { (function.run)(job, cx, &mut sieve) };
+        self.in_child_of.set(outer);
+        // What the job has spawned has stood in its slot.
+        job.fill(function, frame, index, judge);
+        self.head.set(slot);
+        if !is_harvested {
+            return state;
+        }
+        let (stride, grain) = (parent.stride(), self.grain());
+        if sieve.took * SHORT < grain || matches!(sieve.caught, Caught::TooLarge) {
+            parent.set_stride(MOST_STRIDE.min(stride + 1));
+        } else if sieve.took >= grain {
+            parent.set_stride(stride.saturating_sub(2));
+        }
+        if let Some(root) = self.root_frame() {
+            self.keep(job, sieve, root);
+        }
+        state
+    }
+
+    /// The sieve for a job that another worker has spawned. There are few of these, so each is tried.
+    pub(super) fn sieve_of_taken(&self) -> Sieve {
+        match self.pool().beats.are_on() {
+            true => self.sieve(),
+            false => Sieve::closed(),
+        }
+    }
+
+    /// Keeps the result of a job that another worker has spawned, if the sieve has caught it. The job's parent still waits.
+    pub(super) fn keep_of_taken(&self, job: &Slot, sieve: Sieve) {
+        if let Caught::Fact(..) = sieve.caught
+            && let Some(root) = root_of(job.parent.get())
+        {
+            self.keep(job, sieve, root);
+        }
+    }
+
+    fn sieve(&self) -> Sieve {
+        Sieve::new(self.grain(), self.reaper.before.get())
+    }
+
+    /// The shortest time that a job takes whose result is kept.
+    fn grain(&self) -> Duration {
+        let grain = self.pool().grain;
+        match grain.is_zero() {
+            true => grain, // all are wanted, whatever that costs
+            false => grain.max(self.reaper.cost.get() * MOST_COST),
+        }
+    }
+
+    fn keep(&self, job: &Slot, sieve: Sieve, root: &RootFrame) {
+        self.reaper.before.set(sieve.took);
+        let Caught::Fact(print, packed) = sieve.caught else {
+            if let Caught::TooLarge = sieve.caught {
+                let function = job.function.get().info.name;
+                tracing::debug!(function, took = ?sieve.took, "a result is not kept: too many bytes; use `Shared`");
+            }
+            return;
+        };
+        let began = Instant::now();
+        let parent = job.parent.get();
+        // A job whose children were stopped may have returned anything.
+        let is_whole = !self.pool().has_aborted() || !children_aborted(parent);
+        let depth = depth_of(parent);
+        let has_name =
+            depth != STAYS && sieve.took >= PER_LEVEL * u32::from(depth.saturating_sub(LEVELS));
+        if is_whole
+            && has_name
+            && !root.frame.has(flag::FLEETING)
+            && let Some(JobPlace { id, run }) = self.place_of(parent, job.index())
+            // The result of a root job is kept elsewhere.
+            && !id.is_root_job()
+        {
+            let name = JobName::new(id, print.within(run.name.fingerprint));
+            self.pool().keep(root, name, answer(packed), sieve.took);
+            self.counters.harvested.add(1);
+        }
+        let cost = self.reaper.cost.get();
+        self.reaper.cost.set((cost * 7 + began.elapsed()) / 8);
+    }
+}
+
+fn answer(packed: Packed) -> Answer {
+    Answer::Result {
+        bytes: packed.bytes,
+        needs: packed.needs,
+    }
+}
+
+impl Pool {
+    pub(super) fn beat(&self) {
+        self.all().for_each(Worker::beat);
+    }
+
+    /// Keeps the answer that a job of this process has got from another node, which took that time.
+    pub(super) fn keep_answer(
+        &self,
+        job: &Slot,
+        fingerprint: Fingerprint,
+        answer: &Answer,
+        took: Duration,
+    ) {
+        if !self.beats.are_on() || took < self.grain || answer.size() > most_kept(took) {
+            return;
+        }
+        let parent = job.parent.get();
+        if let Answer::Result { .. } = answer
+            && let Some(root) = root_of(parent)
+            && !root.frame.has(flag::FLEETING)
+            && let Some(JobPlace { id, .. }) = place_of(parent, job.index())
+            && !id.is_root_job()
+        {
+            self.keep(root, JobName::new(id, fingerprint), answer.clone(), took);
+        }
+    }
+
+    fn keep(&self, root: &RootFrame, name: JobName, answer: Answer, took: Duration) {
+        let fact = Fact {
+            name,
+            answer,
+            took,
+            number: self.beats.facts.fetch_add(1, Ordering::Relaxed) + 1,
+        };
+        let room = ROOM / self.workers() as usize;
+        let mut harvest = root.harvest();
+        let dropped = harvest.dropped();
+        harvest.insert(fact, room);
+        if dropped == 0 && harvest.dropped() > 0 {
+            tracing::warn!(
+                "finished results take more than {} MiB for each worker: those that are made again soonest for their size are \
+                 not kept, and are lost if this node is",
+                room >> 20
+            );
+        }
+    }
+}
