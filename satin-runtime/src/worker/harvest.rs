@@ -55,6 +55,10 @@ const LEVELS: u16 = 64;
 /// The bytes of facts that a process keeps, at most. Too small: facts are dropped. Too large: memory.
 const ROOM: usize = 64 << 20;
 
+/// A worker that has kept nothing of one job for so long says so. Too short: a warning for each long leaf. Too long: people
+/// learn of it from a crash.
+const QUIET: Duration = Duration::from_secs(60);
+
 /// A worker's part in the harvest. All but the beat is the owner's.
 #[derive(Default)]
 pub(super) struct Reaper {
@@ -64,6 +68,8 @@ pub(super) struct Reaper {
     before: Cell<Duration>,
     /// The time that it takes to keep a result, a running mean.
     cost: Cell<Duration>,
+    /// Since when nothing has been kept of the running job, and the invocation that the job belongs to.
+    quiet: Cell<Option<(*const Frame, Instant)>>,
 }
 
 /// The clockwork that gives the beats: a thread, once results are to be kept.
@@ -159,6 +165,7 @@ impl Worker {
         if (self.root_frame()).is_none_or(|root| root.frame.has(flag::FLEETING)) {
             return; // no node would ever ask for it
         }
+        self.warn_if_quiet(frame);
         let mut here = frame;
         // SAFETY: frames live as long as an invocation below them runs, and one of those asks.
         while let Some(above) = unsafe { here.as_ref() } {
@@ -179,6 +186,34 @@ impl Worker {
             here = above.parent();
         }
         self.deque().set_floor(self.harvested_below(head));
+    }
+
+    /// Warns if nothing has been kept of the running job for long: all that it does is lost with the node.
+    fn warn_if_quiet(&self, frame: *const Frame) {
+        let (job, now) = (self.bottom.get().parent, Instant::now());
+        let since = match self.reaper.quiet.get() {
+            Some((of, since)) if of == job => since,
+            _ => {
+                self.reaper.quiet.set(Some((job, now)));
+                return;
+            }
+        };
+        if now.duration_since(since) < QUIET {
+            return;
+        }
+        self.reaper.quiet.set(Some((job, now)));
+        // SAFETY: the frame is that of an invocation that runs.
+        let here = unsafe { &*frame };
+        let id = match here.has(flag::ROOT | flag::NESTED) {
+            true => None,
+            false => self.place_of(here.parent(), here.index()),
+        };
+        tracing::warn!(
+            job = %id.map_or_else(String::new, |place| place.id.to_string()),
+            "no result could be kept for {QUIET:?}: what this job does is done again if the node crashes; results are kept of spawned \
+             jobs that take at least {:?} (SATIN_STORE_GRAIN) and have small arguments: let jobs do more, or pass a `Shared`",
+            self.pool().grain
+        );
     }
 
     /// The position below `head` where the jobs of harvested invocations end, among those of the running job.
@@ -356,6 +391,7 @@ impl Worker {
             let name = JobName::new(id, print.within(run.name.fingerprint));
             self.pool().keep(root, name, answer(packed), sieve.took);
             self.counters.harvested.add(1);
+            self.reaper.quiet.set(None);
         }
         let cost = self.reaper.cost.get();
         self.reaper.cost.set((cost * 7 + began.elapsed()) / 8);
