@@ -7,14 +7,13 @@ mod common;
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
     sync::mpsc,
-    time::Duration,
 };
 
 use common::{
     Watchdog,
     outside::{
         Told, answer, await_flag, done, family, fingerprint, flags, hear, hold, listen, own,
-        parcel, raise, raised, take,
+        parcel, pool, raise, raised, take,
     },
     wait_for,
 };
@@ -24,16 +23,6 @@ use satin::{
     spawn, spawnable, sync,
     worker::Gate,
 };
-
-/// A pool that keeps the result of each job that it looks at, however short.
-fn pool(threads: usize) -> Satin {
-    satin::builder()
-        .threads(threads)
-        .stack(16)
-        .store_grain(Duration::ZERO)
-        .build()
-        .expect("a pool")
-}
 
 fn job() -> JobId {
     JobId::ROOT.child(0).child(1)

@@ -84,8 +84,9 @@ fn kept_after_a_death(buddy: &str) -> u64 {
 
 #[test]
 fn what_a_killed_node_had_finished_is_found_at_its_buddy() {
-    assert!(kept_after_a_death("1") > 0);
-    assert_eq!(kept_after_a_death("0"), 0);
+    // The result of the root job is kept by two nodes.
+    assert!(kept_after_a_death("1") > 2);
+    assert!(kept_after_a_death("0") <= 2);
 }
 
 #[test]

@@ -251,6 +251,6 @@ mod tests {
         assert_eq!(Class::all().len(), CLASSES.len());
         let names: BTreeSet<&str> = CLASSES.iter().map(|about| about.name).collect();
         assert_eq!(names.len(), CLASSES.len());
-        assert_eq!(CLASSES.len(), Class::Lines as usize + 1);
+        assert_eq!(CLASSES.len(), Class::Copies as usize + 1);
     }
 }

@@ -383,8 +383,8 @@ fn newcomers(seeds: Range<u64>) -> Telling {
 
 fn growth(seeds: Range<u64>) -> Telling {
     const ROUNDS: u32 = 120;
-    /// Results that are kept for each job under way.
-    const MOST: f64 = 4.0;
+    /// Results that are kept for each job under way: of a frame that was given up all finished children are, two at most of three.
+    const MOST: f64 = 8.0;
     let mut telling = Telling::default();
     let config = ProtocolConfig {
         max_crashes: 100_000,

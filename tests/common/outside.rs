@@ -7,7 +7,7 @@ use std::{
         atomic::{AtomicU32, AtomicUsize, Ordering::SeqCst},
         mpsc,
     },
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use satin::{
@@ -23,10 +23,12 @@ use serde::Serialize;
 
 use super::{PATIENCE, wait_for};
 
+/// A pool that keeps the result of each job that it looks at, however short.
 pub fn pool(threads: usize) -> Satin {
     satin::builder()
         .threads(threads)
         .stack(16)
+        .store_grain(Duration::ZERO)
         .build()
         .expect("a pool")
 }
