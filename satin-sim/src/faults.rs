@@ -6,6 +6,7 @@ use satin_runtime::node::{
     Event, ProtocolConfig,
     cluster::{Cluster, MainIs, Path, mix},
 };
+use strum::{Display, EnumCount, EnumDiscriminants, VariantArray};
 
 use crate::classes::Class;
 
@@ -50,29 +51,6 @@ impl Dice {
     }
 }
 
-/// The kinds of faults, in the order of [`Fault::kind`].
-pub const KINDS: [&str; 19] = [
-    "crash",
-    "freeze",
-    "drain",
-    "drained site",
-    "join",
-    "partition",
-    "isolation",
-    "broken link",
-    "bad network",
-    "pair cut",
-    "one-way cut",
-    "burst",
-    "leave",
-    "other root",
-    "crash of any",
-    "lasting cut",
-    "freeze of any",
-    "drain of any",
-    "line",
-];
-
 /// The choice of a node.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Who {
@@ -85,7 +63,14 @@ pub enum Who {
 }
 
 /// A fault, with the numbers by which its place is chosen.
-#[derive(Clone, Copy, PartialEq, Debug)]
+#[derive(Clone, Copy, PartialEq, Debug, EnumDiscriminants)]
+#[strum_discriminants(
+    name(FaultKind),
+    doc = "The kind of a fault.",
+    allow(missing_docs),
+    derive(Display, EnumCount, VariantArray),
+    strum(serialize_all = "lowercase")
+)]
 pub enum Fault {
     /// A node dies without a word.
     Crash(Who),
@@ -94,16 +79,20 @@ pub enum Fault {
     /// A node is told to go within this time.
     Drain(Who, Duration),
     /// All nodes of a site are.
+    #[strum_discriminants(strum(serialize = "drained site"))]
     DrainSite(u64, Duration),
     /// A node comes in at a site.
     Join(u64),
     /// No message passes between two sites, for this time.
     Partition(u64, Duration),
     /// No message passes to and from a node, for this time.
+    #[strum_discriminants(strum(serialize = "isolation"))]
     Isolate(Who, Duration),
     /// The link between two nodes breaks; the second notices this much later.
+    #[strum_discriminants(strum(serialize = "broken link"))]
     Break(u64, Duration),
     /// The network becomes as bad as this, until everything heals.
+    #[strum_discriminants(strum(serialize = "bad network"))]
     Network {
         /// The share of gossip that is lost.
         loss: f64,
@@ -111,58 +100,45 @@ pub enum Fault {
         jitter: Duration,
     },
     /// No message passes between two nodes, for this time.
+    #[strum_discriminants(strum(serialize = "pair cut"))]
     PairCut(u64, Duration),
     /// No message passes from one node to another, for this time.
+    #[strum_discriminants(strum(serialize = "one-way cut"))]
     WayCut(u64, Duration),
     /// A share of the nodes, in percent, dies at once.
     Burst(u64, u64),
     /// A node goes at once, also one that drains.
     Leave(u64),
     /// Another thread of the master calls a root job.
+    #[strum_discriminants(strum(serialize = "other root"))]
     OtherRoot(u64),
     /// Any node dies: rather one that drains, or is about to come in.
+    #[strum_discriminants(strum(serialize = "crash of any"))]
     CrashAny(u64),
+    /// No message passes between two nodes any more, and that does not heal.
+    #[strum_discriminants(strum(serialize = "lasting cut"))]
+    LastingCut(u64),
     /// Any node stops for this time: rather a node that drains, or is about to come in.
+    #[strum_discriminants(strum(serialize = "freeze of any"))]
     FreezeAny(u64, Duration),
     /// Any node is told to go within this time: rather a node that has been told already, or is about to come in.
+    #[strum_discriminants(strum(serialize = "drain of any"))]
     DrainAny(u64, Duration),
-    /// No message passes between two nodes any more, and that does not heal.
-    LastingCut(u64),
     /// Each node reaches only its neighbours in a line, for this time: some pairs have no third that reaches both.
     Line(u64, Duration),
 }
 
 impl Fault {
-    /// The fault's place in [`KINDS`].
+    /// The kind of the fault.
     #[must_use]
-    pub fn kind(&self) -> usize {
-        match self {
-            Fault::Crash(_) => 0,
-            Fault::Freeze(..) => 1,
-            Fault::Drain(..) => 2,
-            Fault::DrainSite(..) => 3,
-            Fault::Join(_) => 4,
-            Fault::Partition(..) => 5,
-            Fault::Isolate(..) => 6,
-            Fault::Break(..) => 7,
-            Fault::Network { .. } => 8,
-            Fault::PairCut(..) => 9,
-            Fault::WayCut(..) => 10,
-            Fault::Burst(..) => 11,
-            Fault::Leave(_) => 12,
-            Fault::OtherRoot(_) => 13,
-            Fault::CrashAny(_) => 14,
-            Fault::LastingCut(_) => 15,
-            Fault::FreezeAny(..) => 16,
-            Fault::DrainAny(..) => 17,
-            Fault::Line(..) => 18,
-        }
+    pub fn kind(&self) -> FaultKind {
+        self.into()
     }
 }
 
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let name = KINDS[self.kind()];
+        let name = self.kind();
         match self {
             Fault::Crash(who) => write!(f, "{name} of {who:?}"),
             Fault::Freeze(who, time) => write!(f, "{name} of {who:?} for {time:?}"),
@@ -369,8 +345,8 @@ pub struct Mischief {
     ends: Vec<(Duration, Ended)>,
     /// Nodes that were told to go.
     pub drained: Vec<u32>,
-    /// Number of times that each of [`KINDS`] was done.
-    pub done: [u64; KINDS.len()],
+    /// Number of times that each [`FaultKind`] was done.
+    pub done: [u64; FaultKind::COUNT],
     /// Number of nodes that died.
     pub deaths: u64,
     /// Number of faults after which a live node may be taken for dead.
@@ -403,7 +379,7 @@ impl Mischief {
             spare_master,
             ends: Vec::new(),
             drained: Vec::new(),
-            done: [0; KINDS.len()],
+            done: [0; FaultKind::COUNT],
             deaths: 0,
             absences: 0,
             programs: Vec::new(),
@@ -531,7 +507,7 @@ impl Mischief {
             Fault::OtherRoot(pick) => self.call_other(cluster, pick),
             Fault::Network { loss, jitter } => Some(Mischief::spoil_network(cluster, loss, jitter)),
         }?;
-        self.done[fault.kind()] += 1;
+        self.done[fault.kind() as usize] += 1;
         Some(done)
     }
 
@@ -783,13 +759,13 @@ mod tests {
                 span,
             )
         };
-        let mut kinds = [0; KINDS.len()];
+        let mut kinds = [0; FaultKind::COUNT];
         for seed in 0..2000 {
             let one = schedule(seed);
             assert_eq!(one, schedule(seed));
             assert!(one.faults.iter().all(|(at, _)| *at <= one.heal));
             for (_, fault) in one.faults {
-                kinds[fault.kind()] += 1;
+                kinds[fault.kind() as usize] += 1;
             }
         }
         assert!(kinds.iter().all(|count| *count > 50), "{kinds:?}");

@@ -15,11 +15,11 @@ use std::{
 use anyhow::Context;
 use clap::{Args, Parser, Subcommand};
 use comfy_table::{Table, presets::UTF8_BORDERS_ONLY};
-use satin_runtime::node::{Policy, Rule, cluster::Shape, expiry::LIMITS};
+use satin_runtime::node::{Policy, Rule, cluster::Shape, expiry::Expiry};
 use satin_sim::{
     Report, Settings,
     classes::{About, CLASSES, Class, Standing},
-    faults::KINDS,
+    faults::FaultKind,
     mutations::{Found, Mutations},
     parse::{self, Left},
     run,
@@ -357,8 +357,8 @@ fn print_coverage(summary: &Summary) {
     let mut table = Table::new();
     table.load_style(UTF8_BORDERS_ONLY);
     table.set_header(["time of the protocol", "ran out"]);
-    for ((_, name), times) in LIMITS.iter().zip(summary.expired) {
-        table.add_row([(*name).to_string(), times.to_string()]);
+    for (limit, times) in Expiry::VARIANTS.iter().zip(summary.expired) {
+        table.add_row([limit.to_string(), times.to_string()]);
     }
     say(&table);
 }
@@ -442,7 +442,7 @@ fn print_summary(summary: &Summary) {
     for (invariant, count) in &summary.of_each {
         row(&format!("  of {invariant}"), count.to_string());
     }
-    for (kind, count) in KINDS.into_iter().zip(summary.faults) {
+    for (kind, count) in FaultKind::VARIANTS.iter().zip(summary.faults) {
         row(&format!("  {kind}"), count.to_string());
     }
     let twice = summary.twice.as_secs_f64() / summary.needed.as_secs_f64().max(1e-9);

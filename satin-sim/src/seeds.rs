@@ -11,9 +11,10 @@ use std::{
 };
 
 use satin_runtime::node::expiry::Expired;
+use strum::EnumCount;
 
 use crate::{
-    faults::KINDS,
+    faults::FaultKind,
     trial::{self, Options, Trial},
 };
 
@@ -29,7 +30,7 @@ pub struct Summary {
     /// Number of violations of each invariant.
     pub of_each: BTreeMap<&'static str, u64>,
     /// Number of faults done, by kind.
-    pub faults: [u64; KINDS.len()],
+    pub faults: [u64; FaultKind::COUNT],
     /// Time computed beyond what was needed.
     pub twice: Duration,
     /// Time that the programs need.
@@ -46,7 +47,7 @@ pub struct Summary {
     pub reborn: u64,
     /// Number of masters that were chosen.
     pub terms: u64,
-    /// Number of times that each of [`LIMITS`](satin_runtime::node::expiry::LIMITS) ran out.
+    /// Number of times that each [`Expiry`](satin_runtime::node::expiry::Expiry) ran out.
     pub expired: Expired,
     /// Seeds in which more than one main came to its end: each with the right answer, or that is a violation.
     pub several_mains: u64,

@@ -12,10 +12,11 @@ use satin_runtime::node::{
     expiry::{self, Expired},
     inspect::Inspection,
 };
+use strum::EnumCount;
 
 use crate::{
     classes::Class,
-    faults::{Allow, Dice, KINDS, Mischief, Schedule, Span},
+    faults::{Allow, Dice, FaultKind, Mischief, Schedule, Span},
     invariants::{self, Invariant, Run, Seen, Violation},
     pace::Pace,
 };
@@ -84,7 +85,7 @@ pub struct Trial {
     /// The violation, if there was any.
     pub violation: Option<Violation>,
     /// Number of faults done, by kind.
-    pub faults: [u64; KINDS.len()],
+    pub faults: [u64; FaultKind::COUNT],
     /// Time computed beyond what the program needs.
     pub twice: Duration,
     /// Time that the program needs.
@@ -369,7 +370,7 @@ pub fn run(seed: u64, options: &Options) -> Trial {
     let mut trial = Trial {
         seed,
         violation: None,
-        faults: [0; KINDS.len()],
+        faults: [0; FaultKind::COUNT],
         twice: Duration::ZERO,
         needed: Duration::ZERO,
         claims: 0,

@@ -1,13 +1,17 @@
 //! The times of the protocol that run out. A simulation whose faults are shorter than a time never meets what
 //! follows when it is over, so simulations count; elsewhere they are not counted.
 
+use strum::{Display, EnumCount, VariantArray};
+
 /// A time of the protocol after whose end something else is done. Not among them: rates (of gossip,
 /// comparisons, news), and waits for more of the same, which are over before anything can happen; and
 /// times that are over before a pool stands.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Display, EnumCount, VariantArray)]
+#[strum(serialize_all = "lowercase")]
 pub enum Expiry {
     /// [`ProtocolConfig::partition_wait`](super::ProtocolConfig::partition_wait): a master is chosen although
     /// half of the pool is away.
+    #[strum(serialize = "partition wait")]
     PartitionWait,
     /// The network has been quiet for a moment since the master fell silent: it was alone.
     Settle,
@@ -16,6 +20,7 @@ pub enum Expiry {
     /// A master of whom this node has heard has not come into its view.
     Appears,
     /// A node has not told its orphan table, and `main` begins.
+    #[strum(serialize = "catch up")]
     CatchUp,
     /// [`ProtocolConfig::suspicion`](super::ProtocolConfig::suspicion): a silent node is declared dead.
     Suspicion,
@@ -24,34 +29,45 @@ pub enum Expiry {
     /// [`ProtocolConfig::redial`](super::ProtocolConfig::redial): a node that was lost is dialled.
     Redial,
     /// [`ProtocolConfig::cut_off`](super::ProtocolConfig::cut_off): a peer that nobody can reach is declared dead.
+    #[strum(serialize = "cut off")]
     CutOff,
     /// A third node did not bring a peer to speak that cannot be reached directly.
     Call,
     /// A circuit has carried nothing for so long that it is closed.
+    #[strum(serialize = "idle circuit")]
     CircuitIdle,
     /// A timer is so late that this node must have slept.
     Slept,
     /// A newcomer says that nobody answers.
     Search,
     /// [`ProtocolConfig::claim_patience`](super::ProtocolConfig::claim_patience): a claim is withdrawn.
+    #[strum(serialize = "claim patience")]
     Claim,
     /// No other node has taken a job that has taken down nodes: it is run where it is.
+    #[strum(serialize = "held job")]
     Held,
     /// Workers say nothing, and may have no room on their stacks: hosted jobs that have not begun go back.
+    #[strum(serialize = "full stack")]
     FullStack,
     /// A node has not said that its orphans are announced, and is not waited for.
+    #[strum(serialize = "flush wait")]
     Flush,
     /// Old flushings and closings are forgotten.
+    #[strum(serialize = "remembered")]
     Remember,
     /// Hearsay about an owner is not on its sheet, and is not believed any more.
     Hearsay,
     /// A keeper has not said that it has what it was to keep, and is asked again.
+    #[strum(serialize = "keep again")]
     Keep,
     /// A draining node stops waiting for its jobs to be given up.
+    #[strum(serialize = "giving up")]
     GivingUp,
     /// A draining node stops waiting for its heir.
+    #[strum(serialize = "handing over")]
     HandingOver,
     /// A draining node stops waiting for acknowledgements.
+    #[strum(serialize = "last words")]
     LastWords,
     /// A request for jobs has not been answered.
     Request,
@@ -65,54 +81,24 @@ pub enum Expiry {
     Denied,
     /// A process that was declared dead has not come back, and the root jobs that only it would have ended
     /// go.
+    #[strum(serialize = "comes back")]
     ComesBack,
 }
 
-/// All times of the protocol, with their names.
-pub const LIMITS: [(Expiry, &str); 29] = [
-    (Expiry::PartitionWait, "partition wait"),
-    (Expiry::Settle, "settle"),
-    (Expiry::Precedence, "precedence"),
-    (Expiry::Appears, "appears"),
-    (Expiry::CatchUp, "catch up"),
-    (Expiry::Suspicion, "suspicion"),
-    (Expiry::Refute, "refute"),
-    (Expiry::Redial, "redial"),
-    (Expiry::CutOff, "cut off"),
-    (Expiry::Call, "call"),
-    (Expiry::CircuitIdle, "idle circuit"),
-    (Expiry::Slept, "slept"),
-    (Expiry::Search, "search"),
-    (Expiry::Claim, "claim patience"),
-    (Expiry::Held, "held job"),
-    (Expiry::FullStack, "full stack"),
-    (Expiry::Flush, "flush wait"),
-    (Expiry::Remember, "remembered"),
-    (Expiry::Hearsay, "hearsay"),
-    (Expiry::Keep, "keep again"),
-    (Expiry::GivingUp, "giving up"),
-    (Expiry::HandingOver, "handing over"),
-    (Expiry::LastWords, "last words"),
-    (Expiry::Request, "request"),
-    (Expiry::Reconnect, "reconnect"),
-    (Expiry::Fetch, "fetch"),
-    (Expiry::Soon, "soon"),
-    (Expiry::Denied, "denied"),
-    (Expiry::ComesBack, "comes back"),
-];
-
-/// How often each of [`LIMITS`] ran out.
-pub type Expired = [u64; LIMITS.len()];
+/// Number of times that each [`Expiry`] ran out.
+pub type Expired = [u64; Expiry::COUNT];
 
 #[cfg(any(test, feature = "harness"))]
 mod counts {
     use std::cell::Cell;
 
-    use super::{Expired, Expiry, LIMITS};
+    use strum::EnumCount;
+
+    use super::{Expired, Expiry};
 
     thread_local! {
         /// A simulation runs on one thread, with all its nodes.
-        static COUNTS: Cell<Expired> = const { Cell::new([0; LIMITS.len()]) };
+        static COUNTS: Cell<Expired> = const { Cell::new([0; Expiry::COUNT]) };
     }
 
     pub(super) fn add(limit: Expiry) {
@@ -144,12 +130,12 @@ mod tests {
 
     #[test]
     fn every_limit_is_counted_under_its_own_name() {
-        for (place, (limit, name)) in LIMITS.into_iter().enumerate() {
+        for (place, limit) in Expiry::VARIANTS.iter().enumerate() {
             // Counts that earlier tests of this thread left.
             let _ = take();
-            ran_out(limit);
+            ran_out(*limit);
             let counts = take();
-            assert_eq!((counts[place], counts.iter().sum()), (1, 1), "{name}");
+            assert_eq!((counts[place], counts.iter().sum()), (1, 1), "{limit}");
         }
     }
 }
