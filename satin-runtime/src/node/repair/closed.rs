@@ -19,7 +19,9 @@ const ROOT_RESULTS: u32 = 4096;
 /// without the bounds that it had. Too large: memory.
 const TERMS: usize = 1024;
 
-/// Root jobs that are over.
+/// Root jobs that are over, for the question whether an orphan may still be wanted. Orphans outlive terms, so what ended is
+/// remembered by the term of its run, and a new `main` takes nothing back. `EndedRoots` in `node/shared/bounds.rs` answers for
+/// bounds, which begin anew with every `main`: there only the present one counts.
 #[derive(Default)]
 pub(super) struct FinishedRoots {
     /// The highest number of a root job of `main` that is over, by the term of the run. `main` calls them one after another.

@@ -102,7 +102,9 @@ pub struct Bounds {
     sweep_at: usize,
 }
 
-/// Root jobs that are over, in the latest term.
+/// Root jobs that are over, for the question whether a late word may enter one again. When another `main` begins, in a later
+/// term or in the same, none of its root jobs is over; root jobs of other threads are known by number and fingerprint, as
+/// bounds are. `FinishedRoots` in `node/repair/closed.rs` answers for orphans: of every term, and by number alone.
 #[derive(Default)]
 struct EndedRoots {
     /// Root jobs of `main` with a smaller number are over.
