@@ -103,10 +103,11 @@ impl Effort {
         self.most
     }
 
-    /// At most so many bytes, however long that takes.
+    /// At most that number of bytes, and as with [`Effort::QUICK`] no shared value without a name: to name it, all of it would be
+    /// hashed.
     #[must_use]
     pub const fn up_to(most: usize) -> Effort {
-        Effort { most, quick: false }
+        Effort { most, quick: true }
     }
 }
 
@@ -185,14 +186,14 @@ pub fn write<T: Serialize + ?Sized>(
     let written = guard(what, || postcard::serialize_with_flavor(value, writer));
     QUICK.set(outer);
     written?.map_err(|error| match met.get() {
+        Some(Limit::Bytes) => CodecError::TooLong {
+            what,
+            most: effort.most,
+        },
         _ if effort.quick => CodecError::NotQuick { what },
         Some(Limit::Stack) => CodecError::TooDeep {
             what,
             stack_mib: mib,
-        },
-        Some(Limit::Bytes) => CodecError::TooLong {
-            what,
-            most: effort.most,
         },
         None => CodecError::Failed { what, error },
     })

@@ -226,23 +226,29 @@ pub(crate) struct Sieve {
     grain: Duration,
     /// The time that the job took.
     pub(crate) took: Duration,
+    /// The time that hashing its arguments and writing its result took.
+    pub(crate) cost: Duration,
     /// The fate of its result.
     pub(crate) caught: Caught,
 }
 
 /// The fate of a result at the sieve.
 pub(crate) enum Caught {
-    /// The result is not kept: there is none, or it is made again as quickly.
+    /// The result is not kept: there is none, or it is made again as quickly, or it cannot be kept.
     Nothing,
     /// The job took long, but its arguments are too many bytes to be hashed, or its result to be kept.
     TooLarge,
     /// The result, with the fingerprint of the call: its arguments were hashed before the job ran.
-    Fact(Fingerprint, Packed),
+    Fact(Fingerprint, Vec<u8>),
 }
 
 /// Arguments and results up to this size may be kept of every job. Too small: results of short jobs with large arguments are
 /// lost. Too large: hashing takes longer than the jobs.
-const MOST_KEPT: usize = 64 << 10;
+const LEAST_KEPT: usize = 64 << 10;
+
+/// Arguments and results above this size are kept of no job. Too small: results of long jobs are lost. Too large: the results of
+/// few jobs take all the room.
+const MOST_KEPT: usize = 16 << 20;
 
 /// The number of bytes that may be hashed, or kept, for each second that a job takes. Too small: nothing is kept of programs
 /// with large values. Too large: harvesting costs more than it saves.
@@ -255,16 +261,14 @@ impl Sieve {
             most_hashed: most_kept(before),
             grain,
             took: Duration::ZERO,
+            cost: Duration::ZERO,
             caught: Caught::Nothing,
         }
     }
 
     /// Keeps nothing.
     pub(crate) fn closed() -> Sieve {
-        Sieve {
-            most_hashed: 0,
-            ..Sieve::new(Duration::MAX, Duration::ZERO)
-        }
+        Sieve::new(Duration::MAX, Duration::ZERO)
     }
 
     fn is_closed(&self) -> bool {
@@ -281,18 +285,20 @@ impl Sieve {
             return Caught::Nothing;
         }
         let effort = Effort::up_to(most_kept(self.took));
-        let fact = print.and_then(|print| Ok((print, answer_of::<F>(out, held, effort)?)));
-        match fact {
-            Ok((print, packed)) => Caught::Fact(print, packed),
+        let answer = (CarriedRef(out), F::Kinds::seen(held));
+        let (bytes, needs) = needs::look(|| codec::write(WRITING_RESULT, &answer, effort));
+        match print.and_then(|print| Ok((print, bytes?))) {
+            // The shared values that a result mentions may be gone with this node, and then nobody can read it.
+            Ok((print, bytes)) if needs.is_empty() => Caught::Fact(print, bytes),
             Err(CodecError::TooLong { .. }) => Caught::TooLarge,
-            Err(_) => Caught::Nothing,
+            _ => Caught::Nothing,
         }
     }
 }
 
 /// The number of bytes that are worth keeping of a job that took, or probably takes, that time.
 pub(crate) fn most_kept(took: Duration) -> usize {
-    MOST_KEPT.max((took.as_secs_f64() * KEPT_PER_SECOND) as usize)
+    ((took.as_secs_f64() * KEPT_PER_SECOND) as usize).clamp(LEAST_KEPT, MOST_KEPT)
 }
 
 /// Runs the job in the slot, which the caller has taken, and leaves result or payload there. A result that is kept is in the
@@ -304,16 +310,19 @@ unsafe fn run<F: Function>(slot: &Slot, cx: Cx, sieve: &mut Sieve) -> SlotState 
     let outcome = if sieve.is_closed() {
         catch_unwind(AssertUnwindSafe(|| F::call(cx, index, args)))
     } else {
+        let before = Instant::now();
         // Before the job runs: afterwards its arguments have been moved or changed.
         let print = fingerprint_of::<F>(&args, sieve.most_hashed);
         let mut held = F::Kinds::held(args);
         let began = Instant::now();
         let call = || F::call(cx, index, F::Kinds::relend(&mut held));
         let outcome = catch_unwind(AssertUnwindSafe(call));
-        sieve.took = began.elapsed();
+        let ended = Instant::now();
+        sieve.took = ended - began;
         if let Ok(out) = &outcome {
             sieve.caught = sieve.catch::<F>(print, out, &held);
         }
+        sieve.cost = (began - before) + ended.elapsed();
         outcome
     };
     match outcome {
@@ -353,10 +362,9 @@ fn fingerprint_of<F: Function>(args: &Args<'_, F>, most: usize) -> Result<Finger
 pub(crate) fn answer_of<F: Function>(
     out: &F::Out,
     held: &<F::Kinds as Kinds>::Held<'_>,
-    effort: Effort,
 ) -> Result<Packed, CodecError> {
     let answer = (CarriedRef(out), F::Kinds::seen(held));
-    pack(WRITING_RESULT, &answer, effort)
+    pack(WRITING_RESULT, &answer, Effort::ANY)
 }
 
 /// The fingerprint of a call with these arguments, however many bytes they are; none if they cannot be serialized.

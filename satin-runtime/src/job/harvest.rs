@@ -42,6 +42,8 @@ impl Fact {
 pub struct Gathered {
     /// The facts are those with higher numbers than this.
     pub since: u64,
+    /// All facts up to this number are there.
+    pub upto: u64,
     /// The jobs under way that the facts are parts of: root jobs, and jobs of other nodes.
     pub under: Vec<JobId>,
     /// The facts, each with its number, the lowest first.
@@ -49,11 +51,12 @@ pub struct Gathered {
 }
 
 impl Gathered {
-    /// No fact yet; those with higher numbers than that are to come.
+    /// No fact yet; those with numbers above `since`, up to `upto`, are to come.
     #[must_use]
-    pub fn since(number: u64) -> Gathered {
+    pub fn between(since: u64, upto: u64) -> Gathered {
         Gathered {
-            since: number,
+            since,
+            upto,
             ..Gathered::default()
         }
     }
@@ -61,7 +64,9 @@ impl Gathered {
     /// Adds the facts of a job under way, of that root job.
     pub fn add(&mut self, job: JobId, harvest: &Harvest, root: Fingerprint) {
         self.under.push(job);
-        let facts = harvest.since(self.since).cloned();
+        let upto = self.upto;
+        let facts = harvest.since(self.since).filter(|fact| fact.number <= upto);
+        let facts = facts.cloned();
         self.facts
             .extend(facts.map(|fact| (fact.number, fact.saved(root))));
     }
@@ -92,6 +97,11 @@ impl Harvest {
     /// Enters a fact; the facts below go. If all take more than `most` bytes then, those go that are computed again soonest
     /// for their size.
     pub fn insert(&mut self, fact: Fact, most: usize) {
+        // What is below is worth more than nothing.
+        if fact.size() > most / 4 * 3 {
+            self.dropped += 1;
+            return;
+        }
         self.remove(&fact.name.id);
         self.bytes += fact.size();
         self.facts.insert(fact.name.id.clone(), fact);
@@ -127,6 +137,12 @@ impl Harvest {
                 self.dropped += 1;
             }
         }
+    }
+
+    /// The bytes of all facts, about.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.bytes
     }
 
     /// Number of facts.

@@ -1,13 +1,15 @@
 //! The shared values that a job or a result mentions: noted while it is serialized, fetched by the receiver before it is
 //! read.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 
 use super::ValueName;
 
 thread_local! {
     /// The names gathered so far; `None` as long as no caller gathers.
     static NOTED: RefCell<Option<Vec<ValueName>>> = const { RefCell::new(None) };
+    /// True while a value is only looked at, and goes nowhere.
+    static LOOKING: Cell<bool> = const { Cell::new(false) };
 }
 
 /// Runs `serialize` and gives beside its result the values that it noted, each once.
@@ -26,14 +28,29 @@ pub fn gather<R>(serialize: impl FnOnce() -> R) -> (R, Vec<ValueName>) {
     (result, NOTED.take().unwrap_or_default())
 }
 
-/// Notes that the value which is being serialized mentions this value. False if no caller gathers: then nothing is noted.
+/// As [`gather`], of a value that stays: the values that it mentions need not be kept for a receiver.
+pub fn look<R>(serialize: impl FnOnce() -> R) -> (R, Vec<ValueName>) {
+    /// Restored also if `serialize` panics.
+    struct Outer(bool);
+
+    impl Drop for Outer {
+        fn drop(&mut self) {
+            LOOKING.set(self.0);
+        }
+    }
+
+    let _outer = Outer(LOOKING.replace(true));
+    gather(serialize)
+}
+
+/// Notes that the value which is being serialized mentions this value. False if it need not be kept for a receiver.
 pub fn note(name: ValueName) -> bool {
     NOTED.with_borrow_mut(|noted| {
         let Some(names) = noted else { return false };
         if !names.contains(&name) {
             names.push(name);
         }
-        true
+        !LOOKING.get()
     })
 }
 
@@ -56,6 +73,8 @@ mod tests {
         });
         assert_eq!((result, names), (7, vec![name(2), name(3)]));
         assert_eq!(gather(|| ()).1, vec![]);
+        assert_eq!(look(|| note(name(4))), (false, vec![name(4)]));
+        assert!(gather(|| note(name(5))).0);
     }
 
     #[test]

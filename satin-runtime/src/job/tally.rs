@@ -32,7 +32,7 @@ tally! {
     repairs;
     /// Jobs that became orphans here: their origin died or left.
     orphans;
-    /// Results of other nodes that are kept here: of root jobs, and of nodes that left.
+    /// Results of other nodes that are kept here: of root jobs, of nodes that left, and copies of those of nodes that died.
     kept;
     /// Results that this node claimed.
     claims;

@@ -51,6 +51,10 @@ pub struct Settings {
     pub sources: SettingSources,
 }
 
+/// The periods in which copies may go to a neighbour.
+const PERIODS: std::ops::RangeInclusive<Duration> =
+    Duration::from_millis(10)..=Duration::from_secs(86_400);
+
 /// A sign that tells a node to leave.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DrainWhen {
@@ -141,7 +145,13 @@ impl Settings {
         }
         let copy_every = match config.buddy {
             Some(0) => Duration::ZERO,
-            None | Some(1) => config.store_every.unwrap_or(default.copy_every),
+            None | Some(1) => match config.store_every.unwrap_or(default.copy_every) {
+                every if PERIODS.contains(&every) => every,
+                every => {
+                    let seconds = every.as_secs_f64();
+                    return Err(wrong("store_every", seconds, "from 0.01 to 86400 seconds"));
+                }
+            },
             Some(more) => return Err(wrong("buddy", more, "1 or 0")),
         };
         let nodes = config.nodes.unwrap_or(1);

@@ -1210,10 +1210,6 @@ impl Parts<'_> {
                 }
             }
             M::Draining => {
-                let is_master = self.root.master(cx.view).map(|master| master.peer) == Some(from);
-                if is_master && !cx.view.is_draining(from) {
-                    self.repair.master_leaves(cx, from);
-                }
                 self.root.draining(cx, from, self.membership);
                 // A node that leaves keeps nothing any more: another is asked.
                 self.keeping.life_ended(cx, from);

@@ -1,8 +1,8 @@
 //! Walks along the chain of frames: from an invocation up to the job from outside in which it runs.
 
 use std::sync::{
-    Mutex, MutexGuard, PoisonError,
-    atomic::{AtomicU64, Ordering},
+    Arc, Mutex, MutexGuard, PoisonError,
+    atomic::{AtomicU64, AtomicUsize, Ordering},
 };
 
 use crate::job::{
@@ -45,7 +45,7 @@ pub(super) fn tear(frame: *const Frame) {
     }
 }
 
-/// A job leaves the process that is far up in the tree: from now on the children of the invocations around it are harvested.
+/// A job leaves the process: from now on the children of the invocations around it are harvested.
 pub(super) fn harvest_above(mut frame: *const Frame) {
     if root_of(frame).is_none_or(|root| root.frame.has(flag::FLEETING)) {
         return;
@@ -169,11 +169,18 @@ pub(super) struct RootFrame {
     pub(super) run: RootRun,
     /// Results of jobs below.
     harvest: Mutex<Harvest>,
+    /// The bytes of all results that the process keeps.
+    all_bytes: Arc<AtomicUsize>,
 }
 
 impl RootFrame {
     /// The bottom below child `index` of the job `prefix`.
-    pub(super) fn new(prefix: JobId, index: u32, run: RootRun) -> RootFrame {
+    pub(super) fn new(
+        prefix: JobId,
+        index: u32,
+        run: RootRun,
+        all_bytes: &Arc<AtomicUsize>,
+    ) -> RootFrame {
         let frame = Frame::special(std::ptr::null(), flag::ROOT);
         frame.note_depth(below(0, prefix.path().count() as u32));
         RootFrame {
@@ -182,6 +189,7 @@ impl RootFrame {
             prefix,
             run,
             harvest: Mutex::default(),
+            all_bytes: Arc::clone(all_bytes),
         }
     }
 
@@ -192,11 +200,21 @@ impl RootFrame {
 
     /// Takes the results of jobs below.
     pub(super) fn take_harvest(&self) -> Vec<Saved> {
-        self.harvest().take(self.run.name.fingerprint)
+        let mut harvest = self.harvest();
+        self.all_bytes.fetch_sub(harvest.bytes(), Ordering::Relaxed);
+        harvest.take(self.run.name.fingerprint)
     }
 
     /// The id of the job's parent.
     pub(super) fn prefix(&self) -> &JobId {
         &self.prefix
+    }
+}
+
+impl Drop for RootFrame {
+    /// The job is done: its own result stands for those of its parts.
+    fn drop(&mut self) {
+        let bytes = self.harvest().bytes();
+        self.all_bytes.fetch_sub(bytes, Ordering::Relaxed);
     }
 }

@@ -9,7 +9,7 @@ use std::{
     cell::Cell,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError, Weak,
-        atomic::{AtomicBool, AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
     },
     thread::JoinHandle,
     time::{Duration, Instant},
@@ -24,7 +24,7 @@ use super::{
 };
 use crate::job::{
     Answer, Fact, Fingerprint, JobName,
-    function::{Caught, Packed, Sieve, most_kept},
+    function::{Caught, Sieve, most_kept},
     record::{Cx, Frame, STAYS, Slot, SlotState, flag},
 };
 
@@ -68,8 +68,15 @@ pub(super) struct Reaper {
     before: Cell<Duration>,
     /// The time that it takes to keep a result, a running mean.
     cost: Cell<Duration>,
-    /// Since when nothing has been kept of the running job, and the invocation that the job belongs to.
-    quiet: Cell<Option<(*const Frame, Instant)>>,
+    /// Since when nothing has been kept of the running job.
+    quiet: Cell<Option<Instant>>,
+}
+
+impl Reaper {
+    /// Another job begins on this worker, or the one before goes on.
+    pub(super) fn begin(&self) {
+        self.quiet.set(None);
+    }
 }
 
 /// The clockwork that gives the beats: a thread, once results are to be kept.
@@ -80,6 +87,10 @@ pub(super) struct Beats {
     on: AtomicBool,
     /// Number of facts that the pool has had.
     facts: AtomicU64,
+    /// The bytes of all facts.
+    pub(super) bytes: Arc<AtomicUsize>,
+    /// There was not enough room, and that has been said.
+    is_full: AtomicBool,
 }
 
 impl Beats {
@@ -109,6 +120,11 @@ impl Beats {
         self.thread.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// The number of the last fact so far.
+    pub(super) fn last(&self) -> u64 {
+        self.facts.load(Ordering::Relaxed)
+    }
+
     fn are_on(&self) -> bool {
         self.on.load(Ordering::Relaxed)
     }
@@ -118,8 +134,7 @@ impl Beats {
         let running = self.lock().take();
         if let Some((unparker, thread)) = running {
             unparker.unpark();
-            // The thread may hold the last reference to the pool, and then it is this thread.
-            if thread.thread().id() != std::thread::current().id() && thread.join().is_err() {
+            if thread.join().is_err() {
                 tracing::error!("the thread of the beats panicked");
             }
         }
@@ -173,10 +188,8 @@ impl Worker {
                 break;
             }
             if above.has(flag::HARVEST) {
-                // All further up are harvested too.
-                if above.stride() == MOST_STRIDE {
-                    above.set_stride(MOST_STRIDE - 1);
-                }
+                // All further up are harvested too. The child that runs has lasted until a beat: its siblings may be long.
+                above.set_stride(above.stride().saturating_sub(1));
                 break;
             }
             above.raise(match above.has(flag::SEEN) {
@@ -190,18 +203,14 @@ impl Worker {
 
     /// Warns if nothing has been kept of the running job for long: all that it does is lost with the node.
     fn warn_if_quiet(&self, frame: *const Frame) {
-        let (job, now) = (self.bottom.get().parent, Instant::now());
-        let since = match self.reaper.quiet.get() {
-            Some((of, since)) if of == job => since,
-            _ => {
-                self.reaper.quiet.set(Some((job, now)));
-                return;
-            }
+        let now = Instant::now();
+        let Some(since) = self.reaper.quiet.get() else {
+            return self.reaper.quiet.set(Some(now));
         };
         if now.duration_since(since) < QUIET {
             return;
         }
-        self.reaper.quiet.set(Some((job, now)));
+        self.reaper.quiet.set(Some(now));
         // SAFETY: the frame is that of an invocation that runs.
         let here = unsafe { &*frame };
         let id = match here.has(flag::ROOT | flag::NESTED) {
@@ -324,7 +333,8 @@ impl Worker {
             return state;
         }
         let (stride, grain) = (parent.stride(), self.grain());
-        if sieve.took * SHORT < grain || matches!(sieve.caught, Caught::TooLarge) {
+        let in_vain = sieve.took < grain && sieve.cost * MOST_COST > sieve.took;
+        if sieve.took * SHORT < grain || in_vain || matches!(sieve.caught, Caught::TooLarge) {
             parent.set_stride(MOST_STRIDE.min(stride + 1));
         } else if sieve.took >= grain {
             parent.set_stride(stride.saturating_sub(2));
@@ -336,8 +346,9 @@ impl Worker {
     }
 
     /// The sieve for a job that another worker has spawned. There are few of these, so each is tried.
-    pub(super) fn sieve_of_taken(&self) -> Sieve {
-        match self.pool().beats.are_on() {
+    pub(super) fn sieve_of_taken(&self, parent: *const Frame) -> Sieve {
+        // Below a nested entry no job has a name.
+        match self.pool().beats.are_on() && depth_of(parent) != STAYS {
             true => self.sieve(),
             false => Sieve::closed(),
         }
@@ -345,9 +356,7 @@ impl Worker {
 
     /// Keeps the result of a job that another worker has spawned, if the sieve has caught it. The job's parent still waits.
     pub(super) fn keep_of_taken(&self, job: &Slot, sieve: Sieve) {
-        if let Caught::Fact(..) = sieve.caught
-            && let Some(root) = root_of(job.parent.get())
-        {
+        if let Some(root) = root_of(job.parent.get()).filter(|_| !sieve.took.is_zero()) {
             self.keep(job, sieve, root);
         }
     }
@@ -367,7 +376,7 @@ impl Worker {
 
     fn keep(&self, job: &Slot, sieve: Sieve, root: &RootFrame) {
         self.reaper.before.set(sieve.took);
-        let Caught::Fact(print, packed) = sieve.caught else {
+        let Caught::Fact(print, bytes) = sieve.caught else {
             if let Caught::TooLarge = sieve.caught {
                 let function = job.function.get().info.name;
                 tracing::debug!(function, took = ?sieve.took, "a result is not kept: too many bytes; use `Shared`");
@@ -389,19 +398,16 @@ impl Worker {
             && !id.is_root_job()
         {
             let name = JobName::new(id, print.within(run.name.fingerprint));
-            self.pool().keep(root, name, answer(packed), sieve.took);
+            let answer = Answer::Result {
+                bytes,
+                needs: Vec::new(),
+            };
+            self.pool().keep(root, name, answer, sieve.took);
             self.counters.harvested.add(1);
             self.reaper.quiet.set(None);
         }
-        let cost = self.reaper.cost.get();
-        self.reaper.cost.set((cost * 7 + began.elapsed()) / 8);
-    }
-}
-
-fn answer(packed: Packed) -> Answer {
-    Answer::Result {
-        bytes: packed.bytes,
-        needs: packed.needs,
+        let (mean, cost) = (self.reaper.cost.get(), sieve.cost + began.elapsed());
+        self.reaper.cost.set((mean * 7 + cost) / 8);
     }
 }
 
@@ -422,7 +428,9 @@ impl Pool {
             return;
         }
         let parent = job.parent.get();
-        if let Answer::Result { .. } = answer
+        // The shared values that a result mentions may be gone with this node.
+        if let Answer::Result { needs, .. } = answer
+            && needs.is_empty()
             && let Some(root) = root_of(parent)
             && !root.frame.has(flag::FLEETING)
             && let Some(JobPlace { id, .. }) = place_of(parent, job.index())
@@ -433,21 +441,26 @@ impl Pool {
     }
 
     fn keep(&self, root: &RootFrame, name: JobName, answer: Answer, took: Duration) {
+        let mut harvest = root.harvest();
+        let (before, dropped) = (harvest.bytes(), harvest.dropped());
         let fact = Fact {
             name,
             answer,
             took,
+            // Under the lock of the harvest: who has read the count finds all facts up to there.
             number: self.beats.facts.fetch_add(1, Ordering::Relaxed) + 1,
         };
-        let room = ROOM / self.workers() as usize;
-        let mut harvest = root.harvest();
-        let dropped = harvest.dropped();
-        harvest.insert(fact, room);
-        if dropped == 0 && harvest.dropped() > 0 {
+        let elsewhere = (self.beats.bytes.load(Ordering::Relaxed)).saturating_sub(before);
+        harvest.insert(fact, ROOM.saturating_sub(elsewhere));
+        self.beats
+            .bytes
+            .fetch_add(harvest.bytes(), Ordering::Relaxed);
+        self.beats.bytes.fetch_sub(before, Ordering::Relaxed);
+        if harvest.dropped() > dropped && !self.beats.is_full.swap(true, Ordering::Relaxed) {
             tracing::warn!(
-                "finished results take more than {} MiB for each worker: those that are made again soonest for their size are \
-                 not kept, and are lost if this node is",
-                room >> 20
+                "finished results take more than {} MiB: those that are made again soonest for their size are not kept, and are \
+                 lost if this node crashes",
+                ROOM >> 20
             );
         }
     }

@@ -25,7 +25,6 @@ use super::{
 };
 use crate::job::{
     Answer, Gathered, JobId, JobName, RootName, RootRun, RootTag, Saved,
-    codec::Effort,
     function::{self, Args, Call, Function, Prepared},
     kinds::Kinds,
     record::{Aborted, Cx, Frame, Payload, Slot, flag},
@@ -381,7 +380,7 @@ unsafe fn run_root<F: Function>(task: *const (), worker: &Worker, head: *const S
         None if task.is_main && pool.is_heard() => pool.root_run(number, pool.unrepeatable()),
         print => pool.root_run(number, print.unwrap_or_else(|| pool.home())),
     };
-    let root = RootFrame::new(JobId::ROOT, number, root_run);
+    let root = RootFrame::new(JobId::ROOT, number, root_run, &pool.beats.bytes);
     if print.is_none() {
         root.frame.raise(flag::FLEETING);
     }
@@ -430,7 +429,7 @@ unsafe fn run_root<F: Function>(task: *const (), worker: &Worker, head: *const S
     };
     let result = match (&outcome, print) {
         (Ok(out), Some(fingerprint)) if is_wanted() => {
-            let packed = function::answer_of::<F>(out, &held, Effort::ANY);
+            let packed = function::answer_of::<F>(out, &held);
             packed.ok().map(|packed| Saved {
                 name: JobName::new(id, fingerprint),
                 root: fingerprint,

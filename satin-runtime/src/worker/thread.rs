@@ -505,7 +505,7 @@ impl Worker {
         job.enter(SlotState::Taken(self.index));
         let parent = job.parent.get();
         let function = job.function.get();
-        let mut sieve = self.sieve_of_taken();
+        let mut sieve = self.sieve_of_taken(parent);
         let repairs = back.history.marked;
         let state = if CAN_UNWIND && self.pool().has_aborted() && children_aborted(parent) {
             // SAFETY: the job has not run, so its arguments are there, and ours.
@@ -574,6 +574,7 @@ impl Worker {
         let outer_root = self.root.take();
         let outer_place = self.place.replace(place);
         let outer_root_frame = self.root_frame.replace(std::ptr::null());
+        self.reaper.begin();
         self.head.set(head);
         self.stay_marked();
         let result = run();
@@ -581,6 +582,7 @@ impl Worker {
         self.root.set(outer_root);
         self.place.replace(outer_place);
         self.root_frame.set(outer_root_frame);
+        self.reaper.begin();
         self.bottom.set(outer);
         result
     }

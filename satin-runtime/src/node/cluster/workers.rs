@@ -878,7 +878,7 @@ impl ImaginaryWorkers {
 
     /// Tells what has been kept since the fact of that number.
     pub(super) fn harvest(&mut self, since: u64) {
-        let mut gathered = Gathered::since(since);
+        let mut gathered = Gathered::between(since, self.facts);
         let none = Harvest::default();
         for frame in self.frames.iter().flatten() {
             let (id, bottom) = match &frame.home {

@@ -49,7 +49,16 @@ struct Sent {
     number: u64,
     upto: u64,
     under: Vec<JobId>,
+    /// Until then the answer is waited for.
+    until: Duration,
 }
+
+/// The wait until a word is said again that was not acknowledged. Too small: large words go twice over slow links, and hold each
+/// other up. Too large: a lost word costs more than a period.
+const AGAIN: Duration = Duration::from_secs(1);
+
+/// The rate that a link is thought to have at least, in bytes a second.
+const RATE: f64 = 1e6;
 
 /// The copies of one life.
 #[derive(Default)]
@@ -150,17 +159,28 @@ impl Buddies {
         let Some(to) = buddy.peer.filter(|peer| cx.view.is_alive(*peer)) else {
             return;
         };
-        let Gathered { under, facts, .. } = gathered;
+        let Gathered {
+            under,
+            facts,
+            upto: all,
+            ..
+        } = gathered;
         if facts.is_empty() && under == buddy.under && buddy.sent.is_none() {
             return; // no news
         }
-        let (mut upto, mut bytes, mut saved) = (buddy.has, 0, Vec::new());
+        // What is on its way is not sent twice, nor is anything after it: the next word says all.
+        if buddy.sent.as_ref().is_some_and(|sent| cx.now < sent.until) {
+            return;
+        }
+        let (mut last, mut upto, mut bytes, mut saved) = (buddy.has, all, 0, Vec::new());
         for (number, fact) in facts {
-            bytes += fact.name.id.as_bytes().len() + fact.answer.size();
-            if bytes > MESSAGE && !saved.is_empty() {
+            let size = fact.name.id.as_bytes().len() + fact.answer.size();
+            if bytes + size > MESSAGE && !saved.is_empty() {
+                upto = last;
                 break;
             }
-            upto = number;
+            bytes += size;
+            last = number;
             saved.push(fact);
         }
         let number = self.periods;
@@ -174,6 +194,7 @@ impl Buddies {
             number,
             upto,
             under,
+            until: cx.now + AGAIN + Duration::from_secs_f64(bytes as f64 / RATE),
         });
     }
 

@@ -7,7 +7,7 @@ use super::{
     },
     Repair, ReturnReason,
 };
-use crate::job::RootName;
+use crate::job::{JobId, RootName};
 
 impl Repair {
     /// Begins to leave: the node takes no more jobs, and gives back those that it has not begun.
@@ -24,11 +24,20 @@ impl Repair {
             return;
         }
         let all: Vec<Deal> = cx.books.all_away().collect();
+        // Jobs of other nodes that run here go on as long as there is time, and wait for their children.
+        let keys: Vec<HostedId> = cx.books.hosted_keys().collect();
+        let hosted: Vec<JobId> = (keys.into_iter())
+            .filter_map(|key| Some(cx.books.look(key)?.name.id.clone()))
+            .collect();
         let of_main = |deal: &Deal| {
             cx.books.look_away(*deal).is_some_and(|away| {
                 let number = away.job.name.id.root_number();
                 let is_own = matches!(away.source, JobSource::Own(_));
-                is_own && away.kind == OutstandingKind::Theft && number < RootName::OTHERS
+                let is_of_hosted = hosted.iter().any(|id| id.is_ancestor_of(&away.job.name.id));
+                is_own
+                    && !is_of_hosted
+                    && away.kind == OutstandingKind::Theft
+                    && number < RootName::OTHERS
             })
         };
         let deals: Vec<Deal> = all.into_iter().filter(of_main).collect();
@@ -40,7 +49,7 @@ impl Repair {
     }
 
     /// Gives up the jobs that still run; their deals with the origins that wait for them are returned: they are to be told.
-    pub(crate) fn give_all_up(&mut self, cx: &mut Context<'_>) -> Vec<Deal> {
+    pub(crate) fn give_all_up(&mut self, cx: &mut Context<'_>) -> Vec<(Deal, JobId)> {
         let mut given = Vec::new();
         let keys: Vec<HostedId> = cx.books.hosted_keys().collect();
         for key in keys {
@@ -48,7 +57,7 @@ impl Repair {
             let Some(hosted) = cx.books.hosted(key).filter(|hosted| !hosted.unwanted) else {
                 continue;
             };
-            let state = hosted.state.clone();
+            let (state, id) = (hosted.state.clone(), hosted.name.id.clone());
             // Finished results go to the heir; and who waits for one gets it with the last words.
             if matches!(state, HostedState::Done(_)) {
                 continue;
@@ -66,7 +75,7 @@ impl Repair {
                     (true, _) => self.bring_back(cx, deal, ReturnReason::Missed),
                     // An origin hears of it only when the heir has the results: told earlier, it
                     // would do again what is being saved.
-                    (false, true) => given.push(deal),
+                    (false, true) => given.push((deal, id.clone())),
                     // A claimant has the job itself, and does it.
                     (false, false) => cx.books.outbox(deal.peer).miss.push(deal.token),
                 }

@@ -10,7 +10,7 @@ use super::{
     },
     Keeping, Repair,
 };
-use crate::job::{Gathered, Saved};
+use crate::job::{Gathered, JobId, Saved};
 
 /// The last part of the grace is for handing over: this share of it, and no more than so long. Too small: what was
 /// saved is not in safe hands in time. Too large: jobs are given up that would have ended.
@@ -59,7 +59,7 @@ pub(crate) struct Leaving {
     /// Nodes that wait for the table of this one, which is to say what there is of `main`.
     asked: Vec<Peer>,
     /// The deals whose jobs were given up, and whose origins are still to be told.
-    given: Vec<Deal>,
+    given: Vec<(Deal, JobId)>,
     /// The finished results that the node leaves behind.
     saved: Vec<Saved>,
     /// The number of results in `saved` that have been sent to an heir.
@@ -261,16 +261,17 @@ impl Leaving {
     }
 
     fn tell_origins(&mut self, cx: &mut Context<'_>, heir: Option<Peer>) {
-        // Without an heir nothing is saved, and a list of it would lead to claims in vain.
-        let below = self.saved.iter().filter(|_| heir.is_some());
-        let below: Vec<_> = below.map(|saved| saved.name.clone()).collect();
-        for Deal { peer, token } in std::mem::take(&mut self.given) {
+        for (deal, id) in std::mem::take(&mut self.given) {
+            // Without an heir nothing is saved, and a list of it would lead to claims in vain.
+            let below = (self.saved.iter())
+                .filter(|saved| heir.is_some() && id.is_ancestor_of(&saved.name.id))
+                .map(|saved| saved.name.clone());
             let abandon = Message::Abandon {
-                token,
+                token: deal.token,
                 heir,
-                below: below.clone(),
+                below: below.collect(),
             };
-            cx.actions.push_back(Action::Send(peer, abandon));
+            cx.actions.push_back(Action::Send(deal.peer, abandon));
         }
         // The heir has it, or nobody: it is not handed over twice.
         self.saved.clear();

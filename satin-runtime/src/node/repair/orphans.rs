@@ -2,7 +2,7 @@
 
 use super::{
     super::{
-        Context, Deal, HostedId, Identity, Peer, RepairMode, Rule,
+        Context, Deal, HostedId, Identity, RepairMode, Rule,
         books::{HERE, Hosted, HostedState},
     },
     LifeEnd, Repair, ReturnReason,
@@ -57,25 +57,6 @@ impl Repair {
         self.listed.remove(&peer);
         cx.books.forget_early_recalls(peer);
         self.reconnect.remove(&peer);
-    }
-
-    /// The master is about to leave, and `main` stops there: what is hosted of it for that node will be asked for by the next
-    /// `main`, which may begin before the former master's own word for each job gets here.
-    pub(crate) fn master_leaves(&mut self, cx: &mut Context<'_>, master: Peer) {
-        if !cx.config.obeys(Rule::Disown) {
-            return;
-        }
-        let hosted: Vec<(Deal, HostedId)> = cx.books.of(master).collect();
-        for (deal, key) in hosted {
-            let is_of_main = cx.books.look(key).is_some_and(|hosted| {
-                let waits = hosted.waiters.get(&deal);
-                hosted.root.is_of_main() && waits.is_some_and(|waiter| waiter.origin)
-            });
-            if is_of_main {
-                cx.books.unwait(deal);
-                self.bereave(cx, key);
-            }
-        }
     }
 
     /// The origin of a hosted job does not wait for it any more, but somebody will: it is an orphan.

@@ -72,7 +72,7 @@ impl HostedTask {
         // Whether it is an orphan itself the node has seen to.
         let marked = parcel.history.marked && !pool.ledger.orphans.clears(&above.child(index));
         let id = above.child(index);
-        let root = RootFrame::new(above, index, root_run);
+        let root = RootFrame::new(above, index, root_run, &pool.beats.bytes);
         let parent = &raw const root.frame;
         if let Some(stage) = lock(&pool.ledger.hosted).jobs.get_mut(&key) {
             if let HostedJob::Starting { flags } = *stage

@@ -640,7 +640,7 @@ impl Gate {
     /// The results of jobs under way here, with higher numbers than `since`.
     #[must_use]
     pub fn gather(&self, since: u64) -> Gathered {
-        let mut gathered = Gathered::since(since);
+        let mut gathered = Gathered::between(since, self.pool.beats.last());
         self.pool.main.gather(&mut gathered);
         self.pool.gather_hosted(&mut gathered);
         gathered.sorted()
