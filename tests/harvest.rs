@@ -18,7 +18,7 @@ use common::{
     wait_for,
 };
 use satin::{
-    Satin,
+    Satin, Shared,
     job::{Answer, Back, DepartureId, Fingerprint, HostedId, JobId, JobName, Recall, Saved},
     spawn, spawnable, sync,
     worker::Gate,
@@ -390,5 +390,43 @@ fn what_is_kept_is_right() {
             let next = saved.get(place + 1);
             assert!(next.is_none_or(|next| !kept.name.id.is_ancestor_of(&next.name.id)));
         }
+    }
+}
+
+/// As [`one_by_one`], where a child returns a value that other nodes would have to fetch.
+#[spawnable]
+fn sharing(on: usize, ran: usize) -> u32 {
+    let mut sum = 0u32;
+    while raised(on) == 0 {
+        let a = spawn!(shared(sum));
+        let b = spawn!(common::outside::unit(1, ran));
+        sync!();
+        assert_eq!(*a, sum);
+        sum = sum.wrapping_add(b);
+    }
+    sum
+}
+
+#[spawnable]
+fn shared(value: u32) -> Shared<u32> {
+    Shared::new(value)
+}
+
+/// The value may be gone with its node, and then nobody could read the result.
+#[test]
+fn a_result_that_mentions_a_shared_value_is_not_kept() {
+    let _watchdog = Watchdog::new("a_result_that_mentions_a_shared_value_is_not_kept");
+    let pool = pool(1);
+    let (gate, told) = (pool.gate(), listen(&pool));
+    let [on, ran] = flags();
+    gate.host(KEY, parcel(job(), "sharing", &(on, ran)));
+    wait_for("the harvest", || number_of_harvested(&pool) > 100);
+    gate.save_hosted(KEY);
+    let saved = saved(&told);
+    raise(on);
+    assert!(saved.len() > 100);
+    for kept in saved {
+        let unit = fingerprint("unit", &(1u32, ran));
+        assert_eq!(kept.name.fingerprint, unit, "{}", kept.name.id);
     }
 }

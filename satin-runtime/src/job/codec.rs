@@ -489,12 +489,11 @@ mod tests {
     #[test]
     fn who_must_be_quick_gives_up_early() {
         let long = vec![0u8; QUICK_BYTES + 1];
-        for error in [
-            write(WHAT, &long, Effort::QUICK),
-            write(WHAT, &Nest::of(3000), Effort::QUICK),
-        ] {
-            assert_eq!(error, Err(CodecError::NotQuick { what: WHAT }));
-        }
+        let (what, most) = (WHAT, QUICK_BYTES);
+        let too_long = write(WHAT, &long, Effort::QUICK);
+        assert_eq!(too_long, Err(CodecError::TooLong { what, most }));
+        let too_deep = write(WHAT, &Nest::of(3000), Effort::QUICK);
+        assert_eq!(too_deep, Err(CodecError::NotQuick { what }));
         assert!(write(WHAT, &long[..100], Effort::QUICK).is_ok());
         assert!(may_take_long());
         let long = write(WHAT, &long, Effort::up_to(64));
