@@ -417,13 +417,8 @@ fn shared(value: u32) -> Shared<u32> {
 fn a_result_that_mentions_a_shared_value_is_not_kept() {
     let _watchdog = Watchdog::new("a_result_that_mentions_a_shared_value_is_not_kept");
     let pool = pool(1);
-    let (gate, told) = (pool.gate(), listen(&pool));
     let [on, ran] = flags();
-    gate.host(KEY, parcel(job(), "sharing", &(on, ran)));
-    wait_for("the harvest", || number_of_harvested(&pool) > 100);
-    gate.save_hosted(KEY);
-    let saved = saved(&told);
-    raise(on);
+    let saved = given_up(&pool, "sharing", on, ran);
     assert!(saved.len() > 100);
     for kept in saved {
         let unit = fingerprint("unit", &(1u32, ran));

@@ -82,11 +82,18 @@ fn kept_after_a_death(buddy: &str) -> u64 {
     kept.into_iter().sum()
 }
 
+/// Some results are kept without buddies too: those of jobs that were stolen from the dead node. How many these are, and what the
+/// node has finished when it is killed, depends on the machine, hence several attempts.
 #[test]
 fn what_a_killed_node_had_finished_is_found_at_its_buddy() {
-    // The result of the root job is kept by two nodes.
-    assert!(kept_after_a_death("1") > 2);
-    assert!(kept_after_a_death("0") <= 2);
+    let attempt = || (kept_after_a_death("1"), kept_after_a_death("0"));
+    let attempts = std::iter::repeat_with(attempt).take(8);
+    let found = |&(with, without): &(u64, u64)| with > without + 3;
+    let mut seen = Vec::new();
+    let shown = attempts
+        .inspect(|numbers| seen.push(*numbers))
+        .any(|numbers| found(&numbers));
+    assert!(shown, "kept with and without buddies: {seen:?}");
 }
 
 #[test]

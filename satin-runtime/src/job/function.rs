@@ -271,7 +271,8 @@ impl Sieve {
         Sieve::new(Duration::MAX, Duration::ZERO)
     }
 
-    fn is_closed(&self) -> bool {
+    /// True if nothing is kept.
+    pub(crate) fn is_closed(&self) -> bool {
         self.grain == Duration::MAX
     }
 

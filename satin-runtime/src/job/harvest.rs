@@ -102,23 +102,13 @@ impl Harvest {
             self.dropped += 1;
             return;
         }
-        self.remove(&fact.name.id);
+        for below in fact.name.id.take_below(&mut self.facts) {
+            self.bytes -= below.size();
+        }
         self.bytes += fact.size();
         self.facts.insert(fact.name.id.clone(), fact);
         if self.bytes > most {
             self.shrink(most / 4 * 3);
-        }
-    }
-
-    /// Drops the facts at and below that job.
-    pub fn remove(&mut self, id: &JobId) {
-        while let Some((at, _)) = self.facts.range(id.clone()..).next()
-            && id.is_ancestor_of(at)
-        {
-            let at = at.clone();
-            if let Some(fact) = self.facts.remove(&at) {
-                self.bytes -= fact.size();
-            }
         }
     }
 
@@ -143,18 +133,6 @@ impl Harvest {
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.bytes
-    }
-
-    /// Number of facts.
-    #[must_use]
-    pub fn len(&self) -> usize {
-        self.facts.len()
-    }
-
-    /// True if there is no fact.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.facts.is_empty()
     }
 
     /// Number of facts that were dropped for want of room.

@@ -1,6 +1,6 @@
 //! Job ids: the path from the root to a job, as bytes that sort in execution order.
 
-use std::fmt;
+use std::{collections::BTreeMap, fmt};
 
 use serde::{Deserialize, Serialize};
 
@@ -80,6 +80,18 @@ impl JobId {
     #[must_use]
     pub fn is_ancestor_of(&self, other: &JobId) -> bool {
         other.0.starts_with(&self.0)
+    }
+
+    /// Removes what a map has at and below this job.
+    pub fn take_below<V>(&self, map: &mut BTreeMap<JobId, V>) -> Vec<V> {
+        let mut taken = Vec::new();
+        while let Some((at, _)) = map.range(self.clone()..).next()
+            && self.is_ancestor_of(at)
+        {
+            let at = at.clone();
+            taken.extend(map.remove(&at));
+        }
+        taken
     }
 
     /// The indices, from the root down.

@@ -1071,14 +1071,20 @@ impl Parts<'_> {
         cx.actions.push_back(Action::ForgetRoot(run.name));
     }
 
+    /// The root jobs of which anything is here.
+    fn known_roots(&self, books: &books::Books) -> impl Iterator<Item = RootName> {
+        (self.bounds.roots())
+            .chain(self.shared.roots())
+            .chain(self.buddies.roots())
+            .chain(books.roots_of_orphans())
+    }
+
     /// Asks for words that were lost: who is master, which root jobs are over.
     fn ask_again(&mut self, cx: &mut Context<'_>) {
         if !self.root.asks_again(cx) {
             return;
         }
-        let known = self.bounds.roots().chain(self.shared.roots());
-        let known = known.chain(self.buddies.roots());
-        let known: BTreeSet<_> = known.chain(cx.books.roots_of_orphans()).collect();
+        let known: BTreeSet<_> = self.known_roots(cx.books).collect();
         // Other nodes may have asked for a value, or offered a bound, of a root job that is
         // over here, and no message will say so.
         let over = cx.homes.own_over(cx.view, &known);
@@ -1091,10 +1097,8 @@ impl Parts<'_> {
 
     /// Forgets root jobs of processes that did not come back: no word will ever end them.
     fn forget_homes(&mut self, cx: &mut Context<'_>) {
-        let known = self.bounds.roots().chain(self.shared.roots());
-        let known = known.chain(self.buddies.roots());
-        let known = known.chain(cx.books.roots_of_orphans());
-        for root in cx.homes.orphaned(cx.now, cx.view, known) {
+        let orphaned = (cx.homes).orphaned(cx.now, cx.view, self.known_roots(cx.books));
+        for root in orphaned {
             self.repair.forget_root(cx, root);
             self.buddies.root_over(root);
             self.bounds.forget(root);
@@ -1279,7 +1283,7 @@ impl Parts<'_> {
             M::Versions(theirs) if theirs.is_empty() && self.leaving.must_wait(from) => {}
             M::Versions(theirs) => self.spread.versions(cx, from, &theirs),
             // A node that leaves keeps nothing: the sender, which has missed that, is to ask another.
-            M::Keep { .. } if self.leaving.is_leaving() => {
+            M::Keep { .. } | M::Copies { .. } if self.leaving.is_leaving() => {
                 cx.actions.push_back(Action::Send(from, M::Draining));
             }
             M::Keep { number, saved } => {
@@ -1288,9 +1292,6 @@ impl Parts<'_> {
                 cx.actions.push_back(Action::Send(from, M::Kept(number)));
             }
             M::Kept(number) => self.keeping.kept(cx, from, number),
-            M::Copies { .. } if self.leaving.is_leaving() => {
-                cx.actions.push_back(Action::Send(from, M::Draining));
-            }
             M::Copies {
                 number,
                 under,

@@ -47,10 +47,12 @@ pub(super) fn tear(frame: *const Frame) {
 
 /// A job leaves the process: from now on the children of the invocations around it are harvested.
 pub(super) fn harvest_above(mut frame: *const Frame) {
-    if root_of(frame).is_none_or(|root| root.frame.has(flag::FLEETING)) {
+    // SAFETY: the caller has a job of the invocation, so the chain above it lives.
+    let known = unsafe { (*frame).has(flag::HARVEST) };
+    if known || root_of(frame).is_none_or(|root| root.frame.has(flag::FLEETING)) {
         return;
     }
-    // SAFETY: the caller has a job of the invocation, so the chain above it lives.
+    // SAFETY: as above.
     while let Some(here) = unsafe { frame.as_ref() } {
         if here.has(flag::HARVEST | flag::ROOT | flag::NESTED) {
             break; // all further up are harvested too
@@ -203,11 +205,6 @@ impl RootFrame {
         let mut harvest = self.harvest();
         self.all_bytes.fetch_sub(harvest.bytes(), Ordering::Relaxed);
         harvest.take(self.run.name.fingerprint)
-    }
-
-    /// The id of the job's parent.
-    pub(super) fn prefix(&self) -> &JobId {
-        &self.prefix
     }
 }
 

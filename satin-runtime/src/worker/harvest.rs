@@ -339,9 +339,7 @@ impl Worker {
         } else if sieve.took >= grain {
             parent.set_stride(stride.saturating_sub(2));
         }
-        if let Some(root) = self.root_frame() {
-            self.keep(job, sieve, root);
-        }
+        self.keep(job, sieve, || self.root_frame());
         state
     }
 
@@ -351,13 +349,6 @@ impl Worker {
         match self.pool().beats.are_on() && depth_of(parent) != STAYS {
             true => self.sieve(),
             false => Sieve::closed(),
-        }
-    }
-
-    /// Keeps the result of a job that another worker has spawned, if the sieve has caught it. The job's parent still waits.
-    pub(super) fn keep_of_taken(&self, job: &Slot, sieve: Sieve) {
-        if let Some(root) = root_of(job.parent.get()).filter(|_| !sieve.took.is_zero()) {
-            self.keep(job, sieve, root);
         }
     }
 
@@ -374,7 +365,17 @@ impl Worker {
         }
     }
 
-    fn keep(&self, job: &Slot, sieve: Sieve, root: &RootFrame) {
+    /// Keeps the result of a job that this worker has run, if the sieve has caught it. The job's parent still waits; `root` finds
+    /// the bottom of its chain.
+    pub(super) fn keep<'f>(
+        &self,
+        job: &Slot,
+        sieve: Sieve,
+        root: impl FnOnce() -> Option<&'f RootFrame>,
+    ) {
+        if sieve.is_closed() {
+            return;
+        }
         self.reaper.before.set(sieve.took);
         let Caught::Fact(print, bytes) = sieve.caught else {
             if let Caught::TooLarge = sieve.caught {
@@ -392,6 +393,7 @@ impl Worker {
             depth != STAYS && sieve.took >= PER_LEVEL * u32::from(depth.saturating_sub(LEVELS));
         if is_whole
             && has_name
+            && let Some(root) = root()
             && !root.frame.has(flag::FLEETING)
             && let Some(JobPlace { id, run }) = self.place_of(parent, job.index())
             // The result of a root job is kept elsewhere.

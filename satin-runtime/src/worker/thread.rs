@@ -528,7 +528,7 @@ impl Worker {
                 (function.run)(job, Cx { head, parent }, &mut sieve)
             })
         };
-        self.keep_of_taken(job, sieve);
+        self.keep(job, sieve, || root_of(parent));
         if state == SlotState::Done
             && let Some(judge) = job.judge()
             // SAFETY: the result has just been put there.

@@ -60,26 +60,8 @@ const AGAIN: Duration = Duration::from_secs(1);
 /// The rate that a link is thought to have at least, in bytes a second.
 const RATE: f64 = 1e6;
 
-/// The copies of one life.
-#[derive(Default)]
-struct Copies {
-    /// Each with the term in which it came.
-    facts: BTreeMap<JobId, (u32, Saved)>,
-}
-
-impl Copies {
-    /// Enters a fact; the facts at and below it go.
-    fn insert(&mut self, term: u32, fact: Saved) {
-        let id = fact.name.id.clone();
-        while let Some((at, _)) = self.facts.range(id.clone()..).next()
-            && id.is_ancestor_of(at)
-        {
-            let at = at.clone();
-            self.facts.remove(&at);
-        }
-        self.facts.insert(id, (term, fact));
-    }
-}
+/// The copies of one life, each with the term in which it came.
+type Copies = BTreeMap<JobId, (u32, Saved)>;
 
 /// The buddies of this node, and the nodes whose buddy it is.
 #[derive(Default)]
@@ -222,11 +204,13 @@ impl Buddies {
         let copies = self.copies.entry(from).or_default();
         // A job that is not under way there any more has been answered, or given up.
         let is_wanted = |id: &JobId| under.iter().any(|job| job.is_ancestor_of(id));
-        copies.facts.retain(|id, _| is_wanted(id));
+        copies.retain(|id, _| is_wanted(id));
         for fact in saved {
-            copies.insert(cx.term, fact);
+            // The upper one of two facts suffices.
+            fact.name.id.take_below(copies);
+            copies.insert(fact.name.id.clone(), (cx.term, fact));
         }
-        if copies.facts.is_empty() {
+        if copies.is_empty() {
             self.copies.remove(&from);
         }
         let copied = Message::Copied(number);
@@ -243,7 +227,7 @@ impl Buddies {
         }
         let mut by_term: BTreeMap<u32, Vec<Saved>> = BTreeMap::new();
         let copies = self.copies.remove(&peer).filter(|_| died);
-        for (term, saved) in copies.unwrap_or_default().facts.into_values() {
+        for (term, saved) in copies.unwrap_or_default().into_values() {
             by_term.entry(term).or_default().push(saved);
         }
         by_term
@@ -252,21 +236,21 @@ impl Buddies {
     /// A root job is over, or no node will ever end it: nobody wants its parts.
     pub(crate) fn root_over(&mut self, root: RootName) {
         for copies in self.copies.values_mut() {
-            (copies.facts).retain(|_, (_, saved)| !root.ends(saved.root_name()));
+            copies.retain(|_, (_, saved)| !root.ends(saved.root_name()));
         }
-        self.copies.retain(|_, copies| !copies.facts.is_empty());
+        self.copies.retain(|_, copies| !copies.is_empty());
     }
 
     /// The root jobs of whose parts copies are here.
     pub(crate) fn roots(&self) -> impl Iterator<Item = RootName> {
-        let all = (self.copies.values()).flat_map(|copies| copies.facts.values());
+        let all = self.copies.values().flat_map(BTreeMap::values);
         all.map(|(_, saved)| saved.root_name())
     }
 
     /// How many facts of others are here.
     #[cfg(any(test, feature = "harness"))]
     pub(crate) fn len(&self) -> usize {
-        self.copies.values().map(|copies| copies.facts.len()).sum()
+        self.copies.values().map(BTreeMap::len).sum()
     }
 }
 

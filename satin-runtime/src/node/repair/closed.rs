@@ -110,12 +110,7 @@ impl Repair {
         if self.repairs.is_empty() && self.withdrawn.is_empty() {
             return Vec::new();
         }
-        while let Some((withdrawn, _)) = self.withdrawn.range(id.clone()..).next()
-            && id.is_ancestor_of(withdrawn)
-        {
-            let withdrawn = withdrawn.clone();
-            self.withdrawn.remove(&withdrawn);
-        }
+        id.take_below(&mut self.withdrawn);
         let repairs: Vec<JobId> = (self.repairs.range(id.clone()..))
             .take_while(|repair| id.is_ancestor_of(repair))
             .cloned()

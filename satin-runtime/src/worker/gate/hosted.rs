@@ -71,7 +71,6 @@ impl HostedTask {
         };
         // Whether it is an orphan itself the node has seen to.
         let marked = parcel.history.marked && !pool.ledger.orphans.clears(&above.child(index));
-        let id = above.child(index);
         let root = RootFrame::new(above, index, root_run, &pool.beats.bytes);
         let parent = &raw const root.frame;
         if let Some(stage) = lock(&pool.ledger.hosted).jobs.get_mut(&key) {
@@ -94,7 +93,7 @@ impl HostedTask {
             index,
             marked,
         };
-        let outcome = worker.hosting(id, || worker.on_bottom(bottom, None, run));
+        let outcome = worker.hosting(root.job.clone(), || worker.on_bottom(bottom, None, run));
         pool.forget_hosted(key);
         let aborted = matches!(outcome, Err(RemoteFailure::Aborted));
         if root.frame.has(flag::SAVE) && (aborted || root.frame.has(flag::TORN)) {
@@ -108,8 +107,7 @@ impl HostedTask {
             Err(RemoteFailure::Codec(error)) => Answer::Refused(error.to_string()),
             Err(RemoteFailure::Aborted) => Answer::Aborted,
             Err(RemoteFailure::Panicked(payload)) => {
-                let id = root.prefix().child(index);
-                Answer::Panicked(named(message(&*payload), &id))
+                Answer::Panicked(named(message(&*payload), &root.job))
             }
         })
     }
