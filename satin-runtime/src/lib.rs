@@ -5,6 +5,7 @@
 //! * [`job`]: the parts of a job: its id, its record in memory, the registry of spawnable functions.
 //! * [`worker`]: running jobs on this machine: deque, frame, sync, the pool of threads.
 //! * [`data`]: the data that all jobs need beside their arguments: shared values, bounds.
+//! * [`stable`]: stores that survive all nodes, and what of a run stands in them.
 //! * [`node`]: the protocol between nodes, without sockets, clocks or threads.
 //! * [`satin`]: the pool that a program sees.
 //! * [`config`]: where settings come from.
@@ -26,6 +27,8 @@ pub mod node;
 pub mod observe;
 #[cfg(not(loom))]
 pub mod satin;
+#[cfg(not(loom))]
+pub mod stable;
 pub mod worker;
 
 mod atomic;

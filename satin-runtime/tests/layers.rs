@@ -4,7 +4,7 @@
 use std::{collections::BTreeSet, fs, path::Path};
 
 /// Each layer, and the parts of the crate that it may use.
-const LAYERS: [(&str, &[&str]); 6] = [
+const LAYERS: [(&str, &[&str]); 7] = [
     ("job", &["atomic", "job"]),
     ("observe", &["job", "observe"]),
     (
@@ -13,9 +13,12 @@ const LAYERS: [(&str, &[&str]); 6] = [
     ),
     ("data", &["data", "job", "observe", "worker"]),
     ("node", &["job", "node"]),
+    ("stable", &["job", "stable"]),
     (
         "net",
-        &["config", "data", "job", "net", "node", "observe", "worker"],
+        &[
+            "config", "data", "job", "net", "node", "observe", "stable", "worker",
+        ],
     ),
 ];
 

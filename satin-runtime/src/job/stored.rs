@@ -1,0 +1,57 @@
+//! What stable storage holds of a run: results, and the bounds that they were computed under.
+
+use std::{fmt, num::ParseIntError, str::FromStr, time::Duration};
+
+use serde::{Deserialize, Serialize};
+
+use super::{Offer, Saved};
+
+/// The name of a run: one program, from its first start to its end, however often it is resumed. Random.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct RunName(pub u64);
+
+impl fmt::Display for RunName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:016x}", self.0)
+    }
+}
+
+impl fmt::Debug for RunName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "RunName({self})")
+    }
+}
+
+impl FromStr for RunName {
+    type Err = ParseIntError;
+
+    fn from_str(text: &str) -> Result<RunName, ParseIntError> {
+        u64::from_str_radix(text, 16).map(RunName)
+    }
+}
+
+/// A result in stable storage.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct StoredFact {
+    /// The result. It is whole: a [`Result`](super::Answer::Result) that mentions no shared value.
+    pub saved: Saved,
+    /// The time that the job took; zero if that is not known.
+    pub took: Duration,
+}
+
+/// What is written at once: as a whole, or not at all.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Batch {
+    /// Bounds of the root jobs of the results, read after these were collected.
+    pub offers: Vec<Offer>,
+    /// The results.
+    pub facts: Vec<StoredFact>,
+}
+
+impl Batch {
+    /// True if there is nothing to write.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.offers.is_empty() && self.facts.is_empty()
+    }
+}
