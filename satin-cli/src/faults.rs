@@ -14,8 +14,8 @@ use crate::{
 
 /// A fault, and its time.
 ///
-/// As text it is what the flags of `satin run` say: `kill amsterdam-1@3s`, `stop master@3s..9s`, `drain delft@3s`,
-/// `join delft@5s`, `partition amsterdam|delft@4s..9s`.
+/// As text it is what the flags of `satin run` say: `kill amsterdam-1@3s`, `kill all@5s`, `stop master@3s..9s`,
+/// `drain delft@3s`, `join delft@5s`, `partition amsterdam|delft@4s..9s`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Fault {
     /// When, counted from the moment when all nodes of the plan are in.
@@ -29,6 +29,8 @@ pub struct Fault {
 pub enum What {
     /// SIGKILL: as if the power were gone.
     Kill(Who),
+    /// SIGKILL of every process of the pool at once: the run is over. A store keeps what the nodes had finished.
+    KillAll,
     /// SIGSTOP, and SIGCONT later: as if the machine paused. Without an end it is continued only to be ended with the pool.
     Stop(Who, Option<Duration>),
     /// SIGTERM: it is asked to leave, and hands over what it has.
@@ -48,11 +50,14 @@ pub enum Who {
     Named(String),
 }
 
+/// The word for every node of a pool.
+const ALL: &str = "all";
+
 impl What {
     fn until(&self) -> Option<Duration> {
         match self {
             What::Stop(_, until) | What::Partition(_, _, until) => *until,
-            What::Kill(_) | What::Drain(_) | What::Join(_) => None,
+            What::Kill(_) | What::KillAll | What::Drain(_) | What::Join(_) => None,
         }
     }
 }
@@ -64,7 +69,7 @@ impl FromStr for Fault {
         let (verb, rest) = text.split_once(' ').unwrap_or((text, ""));
         let rest = rest.trim();
         let form = match verb {
-            "kill" => "NODE@TIME, such as amsterdam-1@3s",
+            "kill" => "NODE@TIME or all@TIME, such as amsterdam-1@3s",
             "stop" => "NODE@TIME or NODE@FROM..TO, such as amsterdam-1@3s..9s",
             "drain" => "NODE@TIME or SITE@TIME, such as amsterdam@3s",
             "join" => "SITE@TIME, such as delft@5s",
@@ -94,10 +99,14 @@ impl FromStr for Fault {
         let who = || {
             Ok::<_, anyhow::Error>(match name(whom)? {
                 name if name == "master" => Who::Master,
+                name if name == ALL => bail!(
+                    "`{verb} {rest}`: only `kill` happens to all nodes at once; name a node, a site or master"
+                ),
                 name => Who::Named(name),
             })
         };
         let what = match verb {
+            "kill" if whom.trim() == ALL => What::KillAll,
             "kill" => What::Kill(who()?),
             "stop" => What::Stop(who()?, until),
             "drain" => What::Drain(who()?),
@@ -115,6 +124,7 @@ impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.what {
             What::Kill(who) => write!(f, "kill {who}")?,
+            What::KillAll => write!(f, "kill {ALL}")?,
             What::Stop(who, _) => write!(f, "stop {who}")?,
             What::Drain(who) => write!(f, "drain {who}")?,
             What::Join(site) => write!(f, "join {site}")?,
@@ -155,6 +165,10 @@ pub fn check(faults: &[Fault], sites: &Sites) -> Result<()> {
             What::Kill(who) | What::Stop(who, _) | What::Drain(who) => {
                 check_who(who, &nodes).with_context(about)?;
             }
+            What::KillAll => ensure!(
+                !nodes.contains_key(ALL),
+                "`{fault}`: there is a site called `{ALL}`: give the site another name"
+            ),
             What::Join(site) => *nodes.entry(site.clone()).or_insert(0) += 1,
             What::Partition(a, b, _) => {
                 for site in [a, b] {
@@ -247,6 +261,7 @@ mod tests {
         for (text, at, what) in [
             ("kill amsterdam-1@3s", 3, What::Kill(node("amsterdam-1"))),
             ("kill master@0", 0, What::Kill(Who::Master)),
+            ("kill all@5s", 5, What::KillAll),
             ("stop a-1@3s", 3, What::Stop(node("a-1"), None)),
             (
                 "stop a-1 @ 3s..2m",
@@ -275,7 +290,7 @@ mod tests {
     fn what_means_nothing_is_told_with_an_example() {
         assert_eq!(
             error("kill a-1"),
-            "expected NODE@TIME, such as amsterdam-1@3s, not `a-1`"
+            "expected NODE@TIME or all@TIME, such as amsterdam-1@3s, not `a-1`"
         );
         assert!(error("kill a-1@3").starts_with("expected a time such as"));
         assert!(
@@ -288,6 +303,15 @@ mod tests {
         assert!(error("kill @3s").starts_with("expected NODE@TIME"));
         assert!(error("join a b@3s").starts_with("expected SITE@TIME"));
         assert!(error("burn a@3s").starts_with("expected kill, stop"));
+        assert!(error("kill all@3s..4s").starts_with("expected NODE@TIME"));
+        for verb in ["stop", "drain"] {
+            assert_eq!(
+                error(&format!("{verb} all@3s")),
+                format!(
+                    "`{verb} all@3s`: only `kill` happens to all nodes at once; name a node, a site or master"
+                )
+            );
+        }
     }
 
     #[test]
@@ -305,5 +329,6 @@ mod tests {
         assert!(refused(&["partition a|a@1s..2s"], "a:2,b:1").contains("name two sites"));
         assert!(refused(&["drain a-1@1s"], "a:2,a-1:1").contains("both a node and a site"));
         assert!(refused(&["kill master@1s"], "master:2").contains("master-0"));
+        assert!(refused(&["kill all@1s"], "all:2").contains("a site called `all`"));
     }
 }

@@ -2,6 +2,7 @@
 //!
 //! * [`pool`]: pools of processes on this machine.
 //! * [`faults`]: the faults that happen to pools.
+//! * [`store`]: what outlives a pool, and the credential for it.
 //! * [`wan`]: slow links between their sites.
 //! * [`build`]: the program that is to run, by cargo.
 //!
@@ -13,6 +14,7 @@ pub mod faults;
 pub mod pool;
 pub mod sites;
 pub mod stats;
+pub mod store;
 pub mod units;
 pub mod wan;
 

@@ -36,6 +36,7 @@ use crate::{
     output::{self, Readers, Sink, Text},
     ports::Port,
     sites::Sites,
+    store::{STORE, StoreUse},
     wan::{Wan, WanLink},
 };
 
@@ -56,6 +57,11 @@ pub struct Plan {
     pub wan: Option<WanLink>,
     /// The faults that happen while the pool runs.
     pub faults: Vec<Fault>,
+    /// The store to which the nodes write what they finish, in case that all of them are lost.
+    pub store: Option<StoreUse>,
+    /// The pool's credential file; `None`: a new one, which goes with the pool. A store that is to be read again needs the
+    /// same credential each time, by which its files are authenticated.
+    pub credential: Option<PathBuf>,
     /// Events are written to this file, which is made anew.
     pub events: Option<PathBuf>,
     /// More variables for the environment of every node. They stand above the environment of this process, and below the
@@ -87,6 +93,8 @@ impl Plan {
             steal: None,
             wan: None,
             faults: Vec::new(),
+            store: None,
+            credential: None,
             events: None,
             env: Vec::new(),
             output: Output::Show,
@@ -103,7 +111,7 @@ impl Plan {
 #[derive(Debug)]
 pub struct PoolOutcome {
     /// The exit code: that of `main`, wherever it came to its end; 128 and the signal's number, if the last master or we
-    /// were ended by a signal.
+    /// were ended by a signal; [`ALL_KILLED`] if all nodes were killed at once.
     pub code: i32,
     /// All events of the run, in the order in which they were written.
     pub records: Vec<Record>,
@@ -114,6 +122,10 @@ pub struct PoolOutcome {
     /// The text on stderr, if it was kept: the other nodes' output, the masters' stderr, and messages of the launcher.
     pub stderr: String,
 }
+
+/// The exit code of a pool whose nodes were all killed at once ([`What::KillAll`]) before `main` came to its end: 128 and the
+/// number of SIGKILL, as of a program that was killed.
+pub const ALL_KILLED: i32 = 137;
 
 /// Ends a pool from outside, for instance at Ctrl-C.
 #[derive(Clone)]
@@ -272,7 +284,7 @@ impl LocalPool {
             .tempdir()
             .context("cannot make a temporary directory")?;
         let guard = ProcessGuard::start(scratch.path()).context("cannot start /bin/sh")?;
-        Credential::write_new(&scratch.path().join(CREDENTIAL))?;
+        give_credential(plan.credential.as_deref(), &scratch.path().join(CREDENTIAL))?;
         let events = match &plan.events {
             Some(file) => std::path::absolute(file)?,
             None => scratch.path().join("events"),
@@ -353,7 +365,7 @@ impl LocalPool {
         self.wan.as_ref()
     }
 
-    /// The credential of this pool, which goes with it.
+    /// The file in which this pool has its credential. The file goes with the pool.
     #[must_use]
     pub fn credential(&self) -> PathBuf {
         self.scratch.path().join(CREDENTIAL)
@@ -436,6 +448,7 @@ impl LocalPool {
         self.records()?;
         let code = self.code();
         self.sum_up(code);
+        self.tell_if_lost();
         self.tell_if_no_node(code);
         let ends = self.nodes.iter().filter_map(|node| {
             let (status, _) = node.ended?;
@@ -800,6 +813,9 @@ impl LocalPool {
             .env("SATIN_NODES", self.plan.sites.nodes().to_string())
             .env("SATIN_EVENTS", &self.events)
             .env(events::SINCE, self.since_ms.to_string());
+        if let Some(store) = &self.plan.store {
+            command.envs(store.variables());
+        }
         if let Some(steal) = &self.plan.steal {
             command.env("SATIN_STEAL", steal);
         }
@@ -922,11 +938,24 @@ fn raw(signal: Signal) -> i32 {
 
 const CREDENTIAL: &str = "credential.pem";
 
+/// Puts the pool's credential at `place`: a new one, or a link to the one that is given. Nodes are told `place` in both cases,
+/// as the guard knows them by the name of its directory in their environment.
+fn give_credential(given: Option<&Path>, place: &Path) -> Result<()> {
+    let Some(given) = given else {
+        return Ok(Credential::write_new(place)?);
+    };
+    // What is wrong with the file is told before anything starts.
+    Credential::load(given)?;
+    let given = std::path::absolute(given)?;
+    std::os::unix::fs::symlink(&given, place)
+        .with_context(|| format!("cannot link to {}", given.display()))
+}
+
 /// Number of addresses that a node that joins is told, in case that some of them are gone.
 const JOIN_AT: usize = 4;
 
 /// Variables that define a pool: never inherited from our own environment.
-const OURS: [&str; 8] = [
+const OURS: [&str; 9] = [
     "SATIN_JOIN",
     "SATIN_ADVERTISE",
     "SATIN_POOL",
@@ -935,6 +964,7 @@ const OURS: [&str; 8] = [
     "SATIN_WAN",
     "SATIN_EVENTS",
     "SATIN_EVENTS_SINCE",
+    STORE,
 ];
 
 /// The exit code that stands for how a process ended.

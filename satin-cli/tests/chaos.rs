@@ -216,7 +216,7 @@ impl Touched {
                     None => _ = self.named.insert(name.clone()),
                 },
             },
-            What::Join(_) | What::Partition(..) => {}
+            What::KillAll | What::Join(_) | What::Partition(..) => {}
         }
     }
 

@@ -1,13 +1,15 @@
 use std::{ffi::OsString, path::PathBuf, process::ExitCode, time::Duration};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use clap::builder::PossibleValuesParser;
 use satin_cli::{
     build::{self, BuildTarget},
     faults::{self, Fault},
     pool::{Control, LocalPool, Output, Plan, Stopper},
     sites::Sites,
-    stats, units,
+    stats,
+    store::{self, Resume, STORE, StoreUse},
+    units,
     wan::WanLink,
 };
 use satin_runtime::node::Policy;
@@ -74,6 +76,8 @@ pub struct Run {
     #[command(flatten)]
     faults: FaultFlags,
     #[command(flatten)]
+    store: StoreFlags,
+    #[command(flatten)]
     build: BuildFlags,
 }
 
@@ -100,7 +104,8 @@ struct WanFlags {
 #[command(next_help_heading = "Faults (each may be given several times)")]
 struct FaultFlags {
     /// Kill a node (SIGKILL): NODE is a name such as amsterdam-1, a site (all its nodes), or master (the node that runs
-    /// `main` then). Times count from the moment when all nodes are in, which is when work begins
+    /// `main` then). `all@TIME` kills every process of the pool at once: the exit code is 137 then. Times count from the
+    /// moment when all nodes are in, which is when work begins
     #[arg(long, value_name = "NODE@TIME", value_parser = fault("kill"))]
     kill: Vec<Fault>,
     /// Stop a node (SIGSTOP), and let it go on at TO (SIGCONT); without an end it stays stopped
@@ -115,6 +120,29 @@ struct FaultFlags {
     /// Break all links between two sites; without an end for good
     #[arg(long, value_name = "SITE|SITE@FROM[..TO]", value_parser = fault("partition"))]
     partition: Vec<Fault>,
+}
+
+/// What becomes of finished work if all nodes are lost.
+#[derive(clap::Args)]
+#[command(next_help_heading = "Store")]
+struct StoreFlags {
+    /// Keep what is finished there, in case that all nodes are lost; the same command goes on from there. URL is file:PATH,
+    /// satin://HOST:PORT[,HOST:PORT..][?copies=N] or s3://BUCKET[/PREFIX]
+    #[arg(long, value_name = "URL", env = STORE, hide_env_values = true)]
+    store: Option<String>,
+    /// Go on with this run of the store; without RUN with the newest unfinished one of this program and command line, which
+    /// is the default
+    #[arg(long, value_name = "RUN", num_args = 0..=1, default_missing_value = "")]
+    resume: Option<String>,
+    /// Begin a new run, whatever the store has
+    #[arg(long, conflicts_with_all = ["resume", "force"])]
+    fresh: bool,
+    /// Resume even if the last starts of the run finished nothing
+    #[arg(long)]
+    force: bool,
+    /// Credential file of the pool [default: with a store that of SATIN_CREDENTIAL, or one that is kept for you; else a new one]
+    #[arg(long, value_name = "FILE")]
+    credential: Option<PathBuf>,
 }
 
 fn fault(verb: &'static str) -> impl Fn(&str) -> Result<Fault, String> + Clone {
@@ -175,6 +203,50 @@ impl FaultFlags {
     }
 }
 
+impl StoreFlags {
+    /// The store that the pool is to use, if any.
+    fn plan(&self) -> Result<Option<StoreUse>> {
+        let Some(url) = self.store.as_deref().filter(|url| !url.is_empty()) else {
+            let flags = [
+                ("--resume", self.resume.is_some()),
+                ("--fresh", self.fresh),
+                ("--force", self.force),
+            ];
+            if let Some((flag, _)) = flags.into_iter().find(|(_, given)| *given) {
+                bail!("{flag} needs a store: add `--store URL`, or set {STORE}");
+            }
+            return Ok(None);
+        };
+        Ok(Some(StoreUse {
+            resume: self.resume()?,
+            force: self.force,
+            ..StoreUse::new(store::url(url)?)?
+        }))
+    }
+
+    fn resume(&self) -> Result<Option<Resume>> {
+        Ok(match self.resume.as_deref() {
+            None => self.fresh.then_some(Resume::Never),
+            Some("" | "auto") => Some(Resume::Newest),
+            Some(name) => {
+                ensure!(
+                    name.chars().all(|c| c.is_ascii_hexdigit()),
+                    "--resume {name}: expected the name of a run, as `satin runs ls` shows it"
+                );
+                Some(Resume::Run(name.into()))
+            }
+        })
+    }
+
+    /// The credential file, if it is not to be a new one.
+    fn credential(&self, store: Option<&StoreUse>) -> Result<Option<PathBuf>> {
+        match store {
+            Some(_) => store::credential(self.credential.as_deref()).map(Some),
+            None => Ok(self.credential.clone()),
+        }
+    }
+}
+
 impl BuildFlags {
     fn target(&self) -> Option<BuildTarget> {
         let example = self.example.clone().map(BuildTarget::Example);
@@ -199,12 +271,16 @@ impl Run {
         let faults = self.faults.all();
         // Before anything is built.
         faults::check(&faults, &sites)?;
+        let store = self.store.plan()?;
+        let credential = self.store.credential(store.as_ref())?;
         let program = self.program()?;
         let plan = Plan {
             threads: self.threads,
             steal: self.steal,
             wan,
             faults,
+            store,
+            credential,
             events: self.events,
             output: Output::Show,
             ..Plan::new(program, sites)

@@ -9,8 +9,11 @@ use std::{
 use rustix::process::Signal;
 use satin_runtime::observe::events::{self, Event, Record};
 
-use super::{LocalPool, Pause, code, raw};
-use crate::faults::{self, Fault, What, Who};
+use super::{ALL_KILLED, LocalPool, Pause, code, raw};
+use crate::{
+    faults::{self, Fault, What, Who},
+    store::{Resume, StoreUse},
+};
 
 /// Time for the other nodes of a site that is asked to leave to say so, before the master is asked. Too short: the master
 /// may hand over to a node that leaves too.
@@ -24,6 +27,8 @@ pub(super) struct Schedule {
     /// The moment when all nodes of the plan were in.
     began: Option<Instant>,
     done: Done,
+    /// True if all nodes were killed at once.
+    all_killed: bool,
     /// Nodes that have been in the pool at some time.
     seen: BTreeSet<String>,
 }
@@ -90,10 +95,10 @@ impl Schedule {
 impl LocalPool {
     /// Carries out the acts that are due.
     pub(super) fn act(&mut self, now: Instant) {
-        if self.stopping.is_some() {
-            return;
-        }
-        while let Some((at, act)) = self.schedule.next_due(now) {
+        // Nothing more happens to a pool that is ended.
+        while self.stopping.is_none()
+            && let Some((at, act)) = self.schedule.next_due(now)
+        {
             match act {
                 Act::Begin(fault) => self.begin(at, fault.what),
                 Act::Continue(nodes) => {
@@ -131,6 +136,7 @@ impl LocalPool {
                     self.tell(format_args!("killed {}", self.called(index)));
                 }
             }
+            What::KillAll => self.kill_whole_pool(),
             What::Stop(who, until) => {
                 let nodes = self.meant(&who);
                 for index in nodes.iter().copied() {
@@ -172,6 +178,50 @@ impl LocalPool {
                     self.schedule.insert(until.max(at), Act::Heal(a, b));
                 }
             }
+        }
+    }
+
+    /// Kills every process of the pool, which is its end.
+    fn kill_whole_pool(&mut self) {
+        // First all signals, then the rest: nodes that outlive the others would begin a repair.
+        self.kill_all();
+        self.schedule.all_killed = true;
+        let running = self.nodes.iter_mut().filter(|node| node.ended.is_none());
+        let mut count = 0;
+        for node in running {
+            node.killed = true;
+            count += 1;
+        }
+        self.schedule.done.killed += count;
+        match count {
+            1 => self.tell(format_args!("killed the only node")),
+            _ => self.tell(format_args!("killed all {count} nodes")),
+        }
+    }
+
+    /// Whether all nodes were killed before `main` came to its end.
+    fn was_lost(&self) -> bool {
+        self.schedule.all_killed && self.ended_by.is_none()
+    }
+
+    /// Says what is left of a run whose nodes were all killed.
+    pub(super) fn tell_if_lost(&self) {
+        if !self.was_lost() {
+            return;
+        }
+        match &self.plan.store {
+            Some(StoreUse { url, resume, .. }) => {
+                let without = match resume {
+                    Some(Resume::Never) => ", without --fresh,",
+                    _ => "",
+                };
+                self.say(format_args!(
+                    "all nodes were killed; what they had finished is in {url}: the same command{without} goes on from there"
+                ));
+            }
+            None => self.say(format_args!(
+                "all nodes were killed, and their work is lost; with `--store URL` the same command would go on"
+            )),
         }
     }
 
@@ -342,6 +392,9 @@ impl LocalPool {
     pub(super) fn code(&self) -> i32 {
         if let Some(signal) = self.stopping.and_then(|stopping| stopping.signal) {
             return 128 + signal;
+        }
+        if self.was_lost() {
+            return ALL_KILLED;
         }
         let ended_by = self.ended_by.as_ref();
         let last =

@@ -186,6 +186,13 @@ impl Credential {
         hash[..32].to_owned()
     }
 
+    /// The private key, in DER: what those who may join know, and nobody else does. The files of a store are authenticated by
+    /// it, and sealed. It never leaves the process.
+    #[must_use]
+    pub fn secret(&self) -> &[u8] {
+        self.key.secret_der()
+    }
+
     fn verifier(&self) -> (Arc<CryptoProvider>, Arc<Exactly>) {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let verifier = Exactly {

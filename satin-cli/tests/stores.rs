@@ -1,0 +1,272 @@
+//! Pools that lose all their nodes, the stores that outlive them, and the flags and commands for that.
+
+mod common;
+
+use std::{
+    path::PathBuf,
+    process::{Command, Output},
+    time::{Duration, Instant},
+};
+
+use common::{PATIENCE, example, faults, finish, plan, run, start};
+use satin_cli::{
+    pool::{ALL_KILLED, Plan, PoolOutcome},
+    store::StoreUse,
+};
+
+/// Far more than runs before the end.
+const LONG: [&str; 4] = ["9", "9", "5000", "--sleep"];
+
+/// That example on four nodes, which all are killed.
+fn doomed(what: &[&str]) -> Plan {
+    Plan {
+        wan: None,
+        faults: faults(what),
+        ..plan("knary", &LONG, "a:2,b:2")
+    }
+}
+
+fn last_line(stderr: &str) -> &str {
+    stderr.lines().last().unwrap_or_default()
+}
+
+#[track_caller]
+fn said(outcome: &PoolOutcome, line: &str) {
+    let ends = |said: &str| said.starts_with("satin: ") && said.ends_with(line);
+    let is_there = outcome.stderr.lines().any(ends);
+    assert!(is_there, "expected {line:?}: {outcome:#?}");
+}
+
+/// No process of that group is left.
+#[track_caller]
+fn assert_gone(group: u32) {
+    let pid = rustix::process::Pid::from_raw(group as i32).expect("not 0");
+    let began = Instant::now();
+    while rustix::process::test_kill_process_group(pid).is_ok() {
+        assert!(began.elapsed() < PATIENCE, "{group} is still there");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn all_nodes_can_be_killed_at_once() {
+    let began = Instant::now();
+    let pool = start(doomed(&["kill all@0.5s", "join a@0.5s", "kill a-1@9s"]));
+    let nodes = ["a-0", "a-1", "b-0", "b-1"];
+    let processes = nodes.map(|node| pool.process(node).expect("started"));
+    let outcome = finish(pool);
+    let took = began.elapsed();
+    assert!(took < Duration::from_secs(20), "{took:?}: {outcome:#?}");
+    assert_eq!(outcome.code, ALL_KILLED, "{outcome:#?}");
+    processes.into_iter().for_each(assert_gone);
+    said(&outcome, " s: killed all 4 nodes");
+    said(
+        &outcome,
+        "4 killed, exit code 137; too late to happen, as the pool had ended: join a@0.5s, kill a-1@9s",
+    );
+    let end = last_line(&outcome.stderr);
+    assert!(end.contains("their work is lost"), "{outcome:#?}");
+    let complaints = ["too early", "found dead", "nobody is left"];
+    let is_quiet = complaints.iter().all(|text| !outcome.stderr.contains(text));
+    assert!(is_quiet, "that was to be expected: {outcome:#?}");
+}
+
+#[test]
+fn whoever_is_left_is_killed_too() {
+    let outcome = run(doomed(&["stop b-1@0.2s", "kill a@0.2s", "kill all@0.5s"]));
+    assert_eq!(outcome.code, ALL_KILLED, "{outcome:#?}");
+    said(&outcome, " s: killed all 2 nodes");
+    said(&outcome, "4 killed, 1 stopped, exit code 137");
+}
+
+#[test]
+fn an_answer_that_was_given_before_stays_the_answer() {
+    let outcome = run(Plan {
+        wan: None,
+        faults: faults(&["kill all@50s"]),
+        ..plan("fib", &["20"], "a:2")
+    });
+    assert_eq!(outcome.code, 0, "{outcome:#?}");
+    assert!(!outcome.stderr.contains("killed all"), "{outcome:#?}");
+}
+
+#[test]
+fn with_a_store_the_last_line_tells_how_to_go_on() {
+    let scratch = tempfile::tempdir().expect("a directory");
+    let url = format!("file:{}", scratch.path().join("store").display());
+    let mut plan = doomed(&["kill all@0.2s"]);
+    plan.store = Some(StoreUse::new(url.parse().expect("a URL")).expect("made"));
+    let outcome = run(plan);
+    assert_eq!(
+        last_line(&outcome.stderr),
+        format!(
+            "satin: all nodes were killed; what they had finished is in {url}: the same command goes on from there"
+        )
+    );
+}
+
+// ------------------------------------------------------------------------------------------------------- the command
+
+/// A place of its own for the state of the user who runs the command.
+struct User(tempfile::TempDir);
+
+impl User {
+    fn new() -> User {
+        User(tempfile::tempdir().expect("a directory"))
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    fn credential(&self) -> PathBuf {
+        self.path("state/satin/store.pem")
+    }
+
+    fn satin(&self) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_satin"));
+        command
+            .current_dir(self.0.path())
+            .env("XDG_STATE_HOME", self.path("state"));
+        for variable in ["STORE", "RESUME", "STORE_FORCE", "CREDENTIAL", "POOL"] {
+            command.env_remove(format!("SATIN_{variable}"));
+        }
+        command
+    }
+
+    /// Runs a command of words with spaces between.
+    fn says(&self, words: &str) -> Output {
+        let mut command = self.satin();
+        command.args(words.split_whitespace());
+        command.output().expect("it starts")
+    }
+
+    /// The output of a shell script that stands for the program.
+    #[track_caller]
+    fn run_script(&self, flags: &str, script: &str) -> String {
+        let mut command = self.satin();
+        command.args(["run", "--nodes", "1"]);
+        command.args(flags.split_whitespace());
+        let output = command.args(["--", "sh", "-c", script]).output();
+        let output = output.expect("it starts");
+        assert!(output.status.success(), "{flags}: {output:?}");
+        text(&output.stdout)
+    }
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+#[track_caller]
+fn refuses(user: &User, words: &str, complaint: &str) {
+    let output = user.says(words);
+    let stderr = text(&output.stderr);
+    assert!(!output.status.success(), "{words}");
+    assert!(stderr.contains(complaint), "{words}: {stderr}");
+    assert!(output.stdout.is_empty(), "{words}: {output:?}");
+}
+
+#[test]
+fn flags_that_make_no_sense_are_refused_before_anything_starts() {
+    let user = User::new();
+    for (flags, complaint) in [
+        ("--store /scratch", "--store /scratch: expected file:PATH"),
+        (
+            "--resume",
+            "--resume needs a store: add `--store URL`, or set SATIN_STORE",
+        ),
+        ("--resume 3f2a", "--resume needs a store"),
+        ("--fresh", "--fresh needs a store"),
+        ("--force", "--force needs a store"),
+        ("--store file:s --resume --fresh", "cannot be used with"),
+        ("--store file:s --fresh --force", "cannot be used with"),
+        ("--store file:s --resume ../x", "expected the name of a run"),
+        (
+            "--store file:s --credential nowhere.pem",
+            "nowhere.pem does not exist",
+        ),
+        ("--stop all@1s", "only `kill` happens to all nodes at once"),
+        ("--drain all@1s", "only `kill` happens to all nodes at once"),
+    ] {
+        refuses(&user, &format!("run {flags} -- echo started"), complaint);
+    }
+}
+
+#[test]
+fn nodes_are_told_of_the_store() {
+    let user = User::new();
+    let tell = r#"echo "${SATIN_STORE-}|${SATIN_RESUME-}|${SATIN_STORE_FORCE-}""#;
+    let here = user.0.path().canonicalize().expect("there");
+    let url = format!("file:{}/kept", here.display());
+    for (flags, told) in [
+        ("", "||".to_owned()),
+        ("--store file:kept", format!("{url}||")),
+        ("--store file:kept --resume", format!("{url}|auto|")),
+        (
+            "--store file:kept --resume 3f2a --force",
+            format!("{url}|3f2a|1"),
+        ),
+        ("--store file:kept --fresh", format!("{url}|no|")),
+        (
+            "--store satin://a:7800",
+            "satin://a:7800?copies=1||".to_owned(),
+        ),
+    ] {
+        assert_eq!(user.run_script(flags, tell).trim_end(), told, "{flags}");
+    }
+    let mut by_variable = user.satin();
+    by_variable.env("SATIN_STORE", "file:kept");
+    by_variable.args(["run", "--nodes", "1", "--fresh", "--", "sh", "-c", tell]);
+    let output = by_variable.output().expect("it starts");
+    assert_eq!(text(&output.stdout).trim_end(), format!("{url}|no|"));
+}
+
+#[test]
+fn with_a_store_every_start_has_the_same_credential() {
+    let user = User::new();
+    let show = r#"cat "$SATIN_CREDENTIAL""#;
+    let without = user.run_script("", show);
+    assert!(
+        !user.credential().exists(),
+        "nothing is kept without a store"
+    );
+    let first = user.run_script("--store file:kept", show);
+    let second = user.run_script("--store file:kept --fresh", show);
+    assert_eq!(first, second);
+    assert_ne!(first, without);
+    let kept = std::fs::read_to_string(user.credential()).expect("kept");
+    assert_eq!(first, kept);
+    let own = user.path("own.pem");
+    satin_runtime::net::Credential::write_new(&own).expect("written");
+    let own = std::fs::read_to_string(own).expect("there");
+    let given = user.run_script("--store file:kept --credential own.pem", show);
+    assert_eq!(given, own);
+    assert_eq!(user.run_script("--credential own.pem", show), own);
+}
+
+/// The whole pool is killed from the command line, and scripts can tell from the code.
+#[test]
+fn the_code_says_that_all_nodes_were_killed() {
+    let user = User::new();
+    let mut command = user.satin();
+    command.args([
+        "run",
+        "--nodes",
+        "2",
+        "--threads",
+        "1",
+        "--store",
+        "file:kept",
+    ]);
+    command.args(["--fresh", "--kill", "all@0.3s", "--"]);
+    command.arg(example("knary")).args(LONG);
+    let output = command.output().expect("it starts");
+    assert_eq!(output.status.code(), Some(ALL_KILLED), "{output:?}");
+    let stderr = text(&output.stderr);
+    let end = last_line(&stderr);
+    assert!(
+        end.contains("/kept: the same command, without --fresh, goes on"),
+        "{stderr}"
+    );
+}
