@@ -50,8 +50,8 @@ fn assert_gone(group: u32) {
 
 #[test]
 fn all_nodes_can_be_killed_at_once() {
-    let began = Instant::now();
     let pool = start(doomed(&["kill all@0.5s", "join a@0.5s", "kill a-1@9s"]));
+    let began = Instant::now();
     let nodes = ["a-0", "a-1", "b-0", "b-1"];
     let processes = nodes.map(|node| pool.process(node).expect("started"));
     let outcome = finish(pool);
