@@ -8,6 +8,12 @@
 //! Everything in a store is a set of facts that never change. So nothing is updated, logs are only appended to by the one
 //! life of a node that owns them, and a lost log costs work, never the answer.
 
+pub mod file;
+pub mod format;
+#[cfg(any(test, feature = "harness"))]
+pub mod memory;
+pub mod runs;
+
 use std::{fmt, io, ops::Range, path::PathBuf, str::FromStr};
 
 /// A store. All calls block, and what they have done is durable when they return.
