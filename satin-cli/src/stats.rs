@@ -166,7 +166,8 @@ fn row(name: &str, site: &str, figures: &NodeFigures, columns: &Columns) -> Vec<
 }
 
 /// Three digits or so, and a unit.
-fn bytes(bytes: u64) -> String {
+#[must_use]
+pub fn bytes(bytes: u64) -> String {
     const UNITS: [&str; 5] = ["B", "kB", "MB", "GB", "TB"];
     let mut number = bytes as f64;
     let mut unit = 0;

@@ -7,31 +7,29 @@ use std::{
     fs, io,
     io::Write,
     path::{Path, PathBuf},
+    sync::Arc,
+    time::SystemTime,
 };
 
-use anyhow::{Context, Result};
-use satin_runtime::{net::Credential, stable::StoreUrl};
+use anyhow::{Context, Result, bail, ensure};
+use satin_runtime::{
+    net::Credential,
+    stable::{
+        Stable, StoreUrl,
+        file::Directory,
+        runs::{Resume, RunPlace},
+    },
+};
 
 /// The use that a pool makes of a store.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct StoreUse {
     /// The store. A directory has an absolute path: nodes may run elsewhere.
     pub url: StoreUrl,
-    /// The run with which the pool goes on; `None`: as the nodes' other settings say, by default [`Resume::Newest`].
+    /// The run with which the pool goes on; `None`: as the nodes' other settings say, by default [`Resume::Auto`].
     pub resume: Option<Resume>,
     /// True if a run is resumed in spite of what speaks against it, such as several starts in which nothing was finished.
     pub force: bool,
-}
-
-/// The run of a store with which a pool goes on.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Resume {
-    /// The newest unfinished run of the same pool, program and command line; if there is none, a new run begins.
-    Newest,
-    /// The run of that name.
-    Run(String),
-    /// None: a new run begins.
-    Never,
 }
 
 impl StoreUse {
@@ -51,14 +49,10 @@ impl StoreUse {
     #[must_use]
     pub fn variables(&self) -> Vec<(&'static str, String)> {
         let mut variables = vec![(STORE, self.url.to_string())];
-        variables.extend(self.resume.as_ref().map(|resume| {
-            let value = match resume {
-                Resume::Newest => "auto",
-                Resume::Run(name) => name,
-                Resume::Never => "no",
-            };
-            ("SATIN_RESUME", value.to_owned())
-        }));
+        let resume = self
+            .resume
+            .map(|resume| ("SATIN_RESUME", resume.to_string()));
+        variables.extend(resume);
         if self.force {
             variables.push(("SATIN_STORE_FORCE", "1".into()));
         }
@@ -90,6 +84,42 @@ pub fn absolute(url: StoreUrl) -> Result<StoreUrl> {
         }
         url => url,
     })
+}
+
+/// A store that is there, to be looked at.
+///
+/// # Errors
+/// If it is not there, cannot be opened, or is of a kind that this command does not open.
+pub fn open(url: &StoreUrl) -> Result<Arc<dyn Stable>> {
+    let StoreUrl::File(directory) = url else {
+        bail!("{url}: `satin runs` opens directories only, as file:PATH");
+    };
+    // Opening it would make it: a slip of the finger is not to leave an empty store behind.
+    ensure!(
+        directory.is_dir(),
+        "there is no store {url}: the directory does not exist"
+    );
+    let store = Directory::open(directory).with_context(|| format!("cannot open {url}"))?;
+    Ok(Arc::new(store))
+}
+
+/// The time at which a file of that run was last written; `None` if the store does not tell.
+#[must_use]
+pub fn last_written(url: &StoreUrl, run: &RunPlace) -> Option<SystemTime> {
+    match url {
+        StoreUrl::File(directory) => last_written_below(&directory.join(run.prefix())),
+        StoreUrl::Servers { .. } | StoreUrl::S3 { .. } => None,
+    }
+}
+
+/// The time at which a file below that directory was last written.
+fn last_written_below(directory: &Path) -> Option<SystemTime> {
+    let entries = fs::read_dir(directory).ok()?.flatten();
+    let written = entries.filter_map(|entry| match entry.file_type().ok()?.is_dir() {
+        true => last_written_below(&entry.path()),
+        false => entry.metadata().ok()?.modified().ok(),
+    });
+    written.max()
 }
 
 /// The credential file for a store: the one that is given, else that of `SATIN_CREDENTIAL`, else the one that is kept for this
@@ -167,6 +197,8 @@ fn make_private(directory: &Path) -> io::Result<()> {
 mod tests {
     use std::os::unix::fs::PermissionsExt;
 
+    use satin_runtime::job::RunName;
+
     use super::*;
 
     fn variables(resume: Option<Resume>, force: bool) -> Vec<(&'static str, String)> {
@@ -180,9 +212,9 @@ mod tests {
         assert_eq!(variables(None, false), std::slice::from_ref(&store));
         let resume = |value: &str| ("SATIN_RESUME", value.to_owned());
         for (choice, value) in [
-            (Resume::Newest, "auto"),
-            (Resume::Never, "no"),
-            (Resume::Run("3f2a".into()), "3f2a"),
+            (Resume::Auto, "auto"),
+            (Resume::No, "no"),
+            (Resume::Run(RunName(0x3f2a)), "0000000000003f2a"),
         ] {
             let told = variables(Some(choice), false);
             assert_eq!(told, [store.clone(), resume(value)]);

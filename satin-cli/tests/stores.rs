@@ -204,8 +204,8 @@ fn nodes_are_told_of_the_store() {
         ("--store file:kept", format!("{url}||")),
         ("--store file:kept --resume", format!("{url}|auto|")),
         (
-            "--store file:kept --resume 3f2a --force",
-            format!("{url}|3f2a|1"),
+            "--store file:kept --resume 00000000000f3f2a --force",
+            format!("{url}|00000000000f3f2a|1"),
         ),
         ("--store file:kept --fresh", format!("{url}|no|")),
         (

@@ -1,6 +1,6 @@
 use std::{ffi::OsString, path::PathBuf, process::ExitCode, time::Duration};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, bail};
 use clap::builder::PossibleValuesParser;
 use satin_cli::{
     build::{self, BuildTarget},
@@ -8,11 +8,11 @@ use satin_cli::{
     pool::{Control, LocalPool, Output, Plan, Stopper},
     sites::Sites,
     stats,
-    store::{self, Resume, STORE, StoreUse},
+    store::{self, STORE, StoreUse},
     units,
     wan::WanLink,
 };
-use satin_runtime::node::Policy;
+use satin_runtime::{node::Policy, stable::runs::Resume};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use strum::VariantNames;
 
@@ -226,15 +226,11 @@ impl StoreFlags {
 
     fn resume(&self) -> Result<Option<Resume>> {
         Ok(match self.resume.as_deref() {
-            None => self.fresh.then_some(Resume::Never),
-            Some("" | "auto") => Some(Resume::Newest),
-            Some(name) => {
-                ensure!(
-                    name.chars().all(|c| c.is_ascii_hexdigit()),
-                    "--resume {name}: expected the name of a run, as `satin runs ls` shows it"
-                );
-                Some(Resume::Run(name.into()))
-            }
+            None => self.fresh.then_some(Resume::No),
+            Some("") => Some(Resume::Auto),
+            Some(run) => Some(run.parse().ok().with_context(|| {
+                format!("--resume {run}: expected the name of a run, as `satin runs ls` shows it")
+            })?),
         })
     }
 

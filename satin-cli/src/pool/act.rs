@@ -7,12 +7,15 @@ use std::{
 };
 
 use rustix::process::Signal;
-use satin_runtime::observe::events::{self, Event, Record};
+use satin_runtime::{
+    observe::events::{self, Event, Record},
+    stable::runs::Resume,
+};
 
 use super::{ALL_KILLED, LocalPool, Pause, code, raw};
 use crate::{
     faults::{self, Fault, What, Who},
-    store::{Resume, StoreUse},
+    store::StoreUse,
 };
 
 /// Time for the other nodes of a site that is asked to leave to say so, before the master is asked. Too short: the master
@@ -212,7 +215,7 @@ impl LocalPool {
         match &self.plan.store {
             Some(StoreUse { url, resume, .. }) => {
                 let without = match resume {
-                    Some(Resume::Never) => ", without --fresh,",
+                    Some(Resume::No) => ", without --fresh,",
                     _ => "",
                 };
                 self.say(format_args!(

@@ -10,6 +10,7 @@
 //! All of them are frames of [`format`](super::format): runs of those who have another credential are seen, and not read.
 
 mod begin;
+mod details;
 mod found;
 mod load;
 mod log;
@@ -32,6 +33,7 @@ use super::{
 
 pub use self::{
     begin::{BeginError, BeginRequest, Begun, Resume, ResumeError},
+    details::{EpochDetails, LogDetails, RunDetails},
     load::LoadedRun,
     log::{LogWriter, SEGMENT},
     manifest::Program,
