@@ -16,7 +16,7 @@ mod common;
 
 use common::{PATIENCE, example};
 
-const COMMANDS: [&str; 5] = ["", "run", "node", "drain", "keygen"];
+const COMMANDS: [&str; 6] = ["", "run", "node", "drain", "keygen", "runs"];
 
 const COLUMNS: usize = 80;
 
@@ -221,6 +221,7 @@ impl Machines {
             .current_dir(self.home(machine))
             .env("PATH", format!("{}:{path}", bin.display()))
             .env("SATIN_EVENTS", self.events())
+            .env("XDG_STATE_HOME", self.scratch.path().join("state"))
             .env("SATIN_THREADS", "1")
             .env("SLURM_JOB_NODELIST", "n[1-2]");
         command
@@ -511,9 +512,45 @@ fn run_run(test: &str, run: &str) {
         )
     });
     script(&cargo, &format!("echo '{message}'"));
+    let is_killed = run.contains("--kill all@");
     let mut run = machines.start_with(0, run, &[("CARGO", &cargo.display().to_string())]);
+    if is_killed {
+        assert_eq!(run.status().code(), Some(137), "{}", run.tell());
+        assert!(
+            run.said().contains("the same command goes on"),
+            "{}",
+            run.tell()
+        );
+        return;
+    }
     run.succeeds();
     assert!(run.said().contains("125 leaves"), "{}", run.tell());
+}
+
+/// An example of `satin runs` looks at a store in which there are runs of the names that it gives.
+fn run_runs(test: &str, example: &str) {
+    let Some(machines) = Machines::new(test) else {
+        return;
+    };
+    println!("{example}");
+    let url = value(example, "--store").expect("a store");
+    let shared = machines.scratch.path().join("shared");
+    let store = shared.join(url.strip_prefix("file:/shared/").expect("a directory"));
+    fs::create_dir(&store).expect("made");
+    let names = example.split_whitespace().skip(3);
+    for name in names.take_while(|word| !word.starts_with("--")) {
+        abandoned_run(&store, name);
+    }
+    machines.start(0, example).succeeds();
+}
+
+/// A run that others have left behind an hour ago, whose name begins like that.
+fn abandoned_run(store: &Path, name: &str) {
+    let run = store.join("program").join(format!("{name:0<16}"));
+    fs::create_dir_all(&run).expect("made");
+    let manifest = fs::File::create(run.join("manifest")).expect("written");
+    let then = std::time::SystemTime::now() - Duration::from_secs(3600);
+    manifest.set_modified(then).expect("set");
 }
 
 fn run_all(test: &str, examples: &[String]) {
@@ -521,6 +558,8 @@ fn run_all(test: &str, examples: &[String]) {
     for example in examples {
         if example.starts_with("satin drain") {
             run_drain(test, example);
+        } else if example.starts_with("satin runs") {
+            run_runs(test, example);
         } else if example.starts_with("satin run") && !example.ends_with("--help") {
             run_run(test, example);
         } else if example.starts_with("satin keygen") {
@@ -562,6 +601,11 @@ fn the_examples_of_satin_drain_work() {
 #[test]
 fn the_examples_of_satin_run_work() {
     run_all("the_examples_of_satin_run_work", &examples_of("run"));
+}
+
+#[test]
+fn the_examples_of_satin_runs_work() {
+    run_all("the_examples_of_satin_runs_work", &examples_of("runs"));
 }
 
 #[test]

@@ -13,6 +13,14 @@ use satin_cli::{
     pool::{ALL_KILLED, Plan, PoolOutcome},
     store::StoreUse,
 };
+use satin_runtime::{
+    job::{Answer, Batch, Fingerprint, JobName, Saved, StoredFact},
+    net::Credential,
+    stable::{
+        file::Directory,
+        runs::{BeginRequest, Begun, LogName, Program, Resume, Runs},
+    },
+};
 
 /// Far more than runs before the end.
 const LONG: [&str; 4] = ["9", "9", "5000", "--sleep"];
@@ -269,4 +277,195 @@ fn the_code_says_that_all_nodes_were_killed() {
         end.contains("/kept: the same command, without --fresh, goes on"),
         "{stderr}"
     );
+}
+
+// ------------------------------------------------------------------------------------------------------ satin runs
+
+/// The runs in the directory `kept`, for those who have that credential.
+fn runs(user: &User, credential: &str) -> Runs {
+    let file = user.path(credential);
+    if !file.exists() {
+        Credential::write_new(&file).expect("written");
+    }
+    let credential = Credential::load(&file).expect("there");
+    let store = Directory::open(user.path("kept")).expect("it can be written to");
+    Runs::new(std::sync::Arc::new(store), credential.secret(), true)
+}
+
+fn begin(runs: &Runs, pool: &str, argument: &str, resume: Resume) -> Begun {
+    let program = Program {
+        hash: [1; 32],
+        target: "x86_64-linux".into(),
+        executable: [2; 32],
+        command_line: vec!["--depth".into(), argument.into()],
+        mixed_builds: false,
+    };
+    let request = BeginRequest {
+        pool: pool.into(),
+        program,
+        resume,
+        force: false,
+        max_crashes: 3,
+        by: "delft-0".into(),
+    };
+    runs.begin(&request).expect("it begins")
+}
+
+/// Writes results of jobs of the first root job that took 90 s each.
+fn write(runs: &Runs, begun: &Begun, jobs: std::ops::Range<u32>) {
+    let log = LogName {
+        epoch: begun.epoch,
+        node: 7,
+        generation: 0,
+    };
+    let fact = |index: u32| StoredFact {
+        saved: Saved {
+            name: JobName::new([0, index].into_iter().collect(), Fingerprint(index.into())),
+            root: Fingerprint(9),
+            answer: Answer::Result {
+                bytes: b"result".to_vec(),
+                needs: Vec::new(),
+            },
+        },
+        took: Duration::from_secs(90),
+    };
+    let batch = Batch {
+        offers: Vec::new(),
+        facts: jobs.map(fact).collect(),
+    };
+    let mut writer = runs.writer(&begun.place, log);
+    writer.append(&batch).expect("written");
+}
+
+/// The cells of the row that begins like that.
+#[track_caller]
+fn row(output: &Output, name: &str) -> String {
+    let stdout = text(&output.stdout);
+    let row = stdout.lines().find(|line| line.starts_with(name));
+    let row = row.unwrap_or_else(|| panic!("no {name}: {output:?}"));
+    let words: Vec<&str> = row.split_whitespace().collect();
+    words.join(" ")
+}
+
+#[test]
+fn a_store_without_runs_and_no_store_are_told_apart() {
+    let user = User::new();
+    std::fs::create_dir(user.path("kept")).expect("made");
+    for (flags, said) in [
+        ("", "there are no runs in file:/"),
+        ("--pool fib", "there are no runs of the pool `fib` in"),
+    ] {
+        let output = user.says(&format!("runs ls --store file:kept {flags}"));
+        assert!(output.status.success(), "{output:?}");
+        assert!(text(&output.stderr).contains(said), "{output:?}");
+    }
+    refuses(
+        &user,
+        "runs ls --store file:slip",
+        "the directory does not exist",
+    );
+    assert!(!user.path("slip").exists(), "it is not made");
+    refuses(&user, "runs ls", "--store <URL>");
+    refuses(
+        &user,
+        "runs ls --store kept",
+        "--store kept: expected file:PATH",
+    );
+    refuses(
+        &user,
+        "runs ls --store satin://a:7800",
+        "opens directories only",
+    );
+    refuses(
+        &user,
+        "runs show 3f2a --store file:kept",
+        "is called `3f2a`",
+    );
+}
+
+#[test]
+fn runs_are_listed_with_what_would_be_found_again() {
+    let user = User::new();
+    let (own, others) = (runs(&user, "own.pem"), runs(&user, "others.pem"));
+    let first = begin(&own, "knary", "7", Resume::Auto);
+    write(&own, &first, 0..4);
+    let again = begin(&own, "knary", "7", Resume::Auto);
+    assert_eq!(again.place, first.place, "it is resumed");
+    let done = begin(&own, "fib", "42", Resume::Auto);
+    own.finish(&done.place, 3, true).expect("noted");
+    let foreign = begin(&others, "knary", "8", Resume::Auto);
+    let listed = user.says("runs ls --store file:kept --credential own.pem");
+    let name = |begun: &Begun| begun.place.run.to_string();
+    let unfinished = row(&listed, &name(&first));
+    assert!(unfinished.contains(" knary unfinished 0."), "{unfinished}");
+    assert!(unfinished.contains(" s ago 2 4 6 min "), "{unfinished}");
+    assert!(unfinished.ends_with(" B --depth 7"), "{unfinished}");
+    assert!(row(&listed, &name(&done)).contains(" fib ended with 3 "));
+    assert!(row(&listed, &name(&foreign)).contains(" knary unreadable - 1 - - "));
+    assert!(text(&listed.stderr).contains("started with another credential"));
+    let of_pool = user.says("runs ls --store file:kept --credential own.pem --pool fib");
+    assert_eq!(text(&of_pool.stdout).lines().count(), 2, "{of_pool:?}");
+}
+
+#[test]
+fn all_about_a_run_is_shown() {
+    let user = User::new();
+    let own = runs(&user, "own.pem");
+    let run = begin(&own, "knary", "7", Resume::Auto);
+    write(&own, &run, 0..4);
+    let name = run.place.run.to_string();
+    let segment = user.path("kept/knary").join(&name).join("log");
+    let log = std::fs::read_dir(segment).expect("there").flatten().next();
+    let torn = log.expect("a log").path().join("00000000");
+    let mut bytes = std::fs::read(&torn).expect("there");
+    bytes.extend_from_slice(b"torn");
+    std::fs::write(&torn, bytes).expect("written");
+    let shown = user.says(&format!(
+        "runs show {} --store file:kept --credential own.pem",
+        &name[..9]
+    ));
+    assert!(shown.status.success(), "{shown:?}");
+    assert_eq!(row(&shown, "run"), format!("run {name}"));
+    assert_eq!(row(&shown, "command"), "command --depth 7");
+    let stdout = text(&shown.stdout);
+    for words in [
+        "delft-0",
+        "x86_64-linux",
+        "00000000000000000000000000000007",
+        "/00000000 ends early",
+    ] {
+        assert!(stdout.contains(words), "{words}: {stdout}");
+    }
+    assert_eq!(row(&shown, "root job"), "root job results work kept");
+    assert!(
+        stdout
+            .lines()
+            .any(|line| line.split_whitespace().eq(["0", "4", "6", "min"])),
+        "{stdout}"
+    );
+}
+
+#[test]
+fn a_run_that_may_be_going_on_is_not_removed_by_accident() {
+    let user = User::new();
+    let own = runs(&user, "own.pem");
+    let (one, other) = (
+        begin(&own, "knary", "7", Resume::No),
+        begin(&own, "knary", "7", Resume::No),
+    );
+    let flags = "--store file:kept --credential own.pem";
+    let (one, other) = (one.place.run.to_string(), other.place.run.to_string());
+    refuses(
+        &user,
+        &format!("runs rm {one} {flags}"),
+        "remove it with --force",
+    );
+    let both = format!("runs rm {one} --force nonsense {flags}");
+    refuses(&user, &both, "is called `nonsense`");
+    assert_eq!(own.list(None).expect("there").len(), 2, "all or none");
+    let removed = user.says(&format!("runs rm {one} --force {flags}"));
+    assert!(removed.status.success(), "{removed:?}");
+    let left = own.list(None).expect("there");
+    let left: Vec<String> = left.iter().map(|run| run.place.run.to_string()).collect();
+    assert_eq!(left, [other]);
 }

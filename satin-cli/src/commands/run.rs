@@ -47,7 +47,14 @@ Faults, at the same moments in each run:
   satin run --sites amsterdam:2,delft:2 --join leiden@1s --drain amsterdam@2s \\
     --example raytracer
   satin run --sites a:2,b:2 --partition 'a|b@1s..3s' --stop b-1@4s..5s \\
-    --example fib -- 45")]
+    --example fib -- 45
+
+All nodes may be lost, if there is a store: the same command on any other nodes
+goes on where the run was. When `--kill all@TIME` has happened, the exit code is
+137.
+  satin run --store file:/shared/store --sites 2x2 --kill all@3s -- ./program 42
+  satin run --store file:/shared/store --nodes 2 -- ./program 42
+  satin run --store file:/shared/store --fresh --nodes 2 -- ./program 42")]
 pub struct Run {
     /// Number of nodes at a single site [default: 2]
     #[arg(long, value_name = "N", conflicts_with = "sites", value_parser = clap::value_parser!(u32).range(1..))]

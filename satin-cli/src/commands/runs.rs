@@ -24,9 +24,8 @@ use satin_runtime::{
 #[derive(clap::Args)]
 #[command(after_help = "\
 A run is there from its first start until its program ends, however often all
-its nodes are lost; SATIN_STORE_KEEP keeps it after that too. Runs that were
-started with another credential are listed, but cannot be read. Without
---credential it is the one that `satin run` keeps for you.
+its nodes are lost. Those that were started with another credential are listed,
+but cannot be read. The default is the credential that `satin run` keeps for you.
 
 Examples:
   satin runs ls --store file:/shared/store
@@ -143,6 +142,9 @@ impl OpenStore {
         }
         align_right(&mut table, &[4, 5, 6, 7]);
         println!("{}", table.trim_fmt());
+        if all.iter().any(|run| !run.readable) {
+            eprintln!("{UNREADABLE}");
+        }
         Ok(())
     }
 
@@ -211,8 +213,9 @@ impl OpenStore {
         let details = self.runs.details(&run.place)?;
         show_epochs(&details.epochs);
         show_logs(&details.logs);
-        if run.readable {
-            show_kept(&self.kept(&run.place)?);
+        match run.readable {
+            true => show_kept(&self.kept(&run.place)?),
+            false => eprintln!("{UNREADABLE}"),
         }
         Ok(())
     }
@@ -254,6 +257,10 @@ impl OpenStore {
         Ok(())
     }
 }
+
+/// The reasons why a run may be unreadable.
+const UNREADABLE: &str = "unreadable: started with another credential (`--credential FILE`) or by another version of Satin, or \
+                          what an interrupted removal has left";
 
 /// The longest text from a store that is shown in full.
 const LONG: usize = 2000;
@@ -339,7 +346,7 @@ fn show_kept(kept: &Kept) {
 
 fn state(run: &RunState) -> String {
     match (run.readable, run.done) {
-        (false, _) => "of another credential".into(),
+        (false, _) => "unreadable".into(),
         (true, Some(code)) => format!("ended with {code}"),
         (true, None) => "unfinished".into(),
     }
