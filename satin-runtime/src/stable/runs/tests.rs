@@ -160,6 +160,7 @@ fn a_finished_run_whose_removal_is_interrupted_is_not_resumed() {
         memory.fail_after(StableCall::Delete, deletions, 1);
         let finished = runs.finish(&begun.place, 0, false);
         assert_eq!(finished.is_ok(), deletions >= 4);
+        memory.fail(StableCall::Delete, 0);
         let next = runs.begin(&request()).expect("a new run");
         assert!(next.place != begun.place && next.remarks.is_empty());
         runs.remove(&begun.place).expect("removed");
