@@ -230,7 +230,8 @@ fn another_program_or_command_line_does_not_resume_and_says_why() {
     let (_, runs) = store();
     let begun = runs.begin(&request()).expect("a new run");
     write(&runs, &begun, 1, &[fact(&[0], 1, "one")]);
-    let changes: [(fn(&mut Program), &str); 3] = [
+    type Change = fn(&mut Program);
+    let changes: [(Change, &str); 3] = [
         (
             |program| program.hash = [7; 32],
             "by another program, or before this one was edited",
