@@ -387,3 +387,278 @@ fn allow_missing(done: io::Result<()>) -> io::Result<()> {
         done => done,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+
+    use super::*;
+
+    /// A directory that is gone after the test.
+    struct Scratch(PathBuf);
+
+    impl Scratch {
+        fn new() -> Scratch {
+            let name = format!("satin-test-{:016x}", rand::random::<u64>());
+            Scratch(std::env::temp_dir().join(name))
+        }
+
+        fn open(&self) -> Directory {
+            Directory::open(&self.0).expect("it can be written to")
+        }
+    }
+
+    impl Drop for Scratch {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    fn paths(store: &Directory, prefix: &str) -> Vec<String> {
+        let files = store.list(prefix).expect("it can be listed");
+        files.into_iter().map(|(path, _)| path).collect()
+    }
+
+    #[test]
+    fn what_is_written_is_there_for_others() {
+        let scratch = Scratch::new();
+        let (here, there) = (scratch.open(), scratch.open());
+        here.create("p/run/manifest", b"first").expect("new");
+        here.append("p/run/log/a", b"one").expect("new");
+        here.append("p/run/log/a", b"two").expect("open");
+        assert_eq!(there.read("p/run/log/a", 0..100).expect("there"), b"onetwo");
+        assert_eq!(there.read("p/run/log/a", 2..4).expect("there"), b"et");
+        assert_eq!(there.read("p/run/log/a", 4..4).expect("there"), b"");
+        assert_eq!(there.read("p/run/log/a", 9..u64::MAX).expect("there"), b"");
+        let listed = there.list("p/run/").expect("there");
+        let expected = [("p/run/log/a".to_owned(), 6), ("p/run/manifest".into(), 5)];
+        assert_eq!(listed, expected);
+        // A later life of the process goes on behind what is there.
+        there.append("p/run/log/a", b"!").expect("open");
+        assert_eq!(
+            there.read("p/run/log/a", 0..100).expect("there"),
+            b"onetwo!"
+        );
+    }
+
+    #[test]
+    fn of_many_creators_one_succeeds_and_none_sees_a_part() {
+        let scratch = Scratch::new();
+        scratch.open();
+        let create = |number: u8| {
+            let made = scratch.open().create("p/epoch/1", &[number; 5000]);
+            match made {
+                Ok(()) => Some(number),
+                Err(StableError::Exists(path)) => {
+                    assert_eq!(path, "p/epoch/1");
+                    None
+                }
+                Err(error) => panic!("{error}"),
+            }
+        };
+        let winners: Vec<u8> = thread::scope(|scope| {
+            let creators: Vec<_> = (0..8).map(|n| scope.spawn(move || create(n))).collect();
+            let winners = creators
+                .into_iter()
+                .map(|one| one.join().expect("no panic"));
+            winners.flatten().collect()
+        });
+        let [winner] = winners[..] else {
+            panic!("{winners:?} have created the file");
+        };
+        let store = scratch.open();
+        let bytes = store.read("p/epoch/1", 0..10_000).expect("there");
+        assert_eq!(bytes, [winner; 5000]);
+        assert_eq!(
+            fs::read_dir(scratch.0.join("p/epoch"))
+                .expect("there")
+                .count(),
+            1
+        );
+    }
+
+    #[test]
+    fn a_prefix_need_not_end_with_a_directory_and_temporaries_are_not_listed() {
+        let scratch = Scratch::new();
+        let store = scratch.open();
+        for path in ["p/1/a", "p/10/a", "p/2/a", "q/1"] {
+            store.create(path, b"").expect("new");
+        }
+        fs::write(scratch.0.join("p/1/.tmp-1"), b"").expect("written");
+        assert_eq!(paths(&store, "p/1"), ["p/1/a", "p/10/a"]);
+        assert_eq!(paths(&store, "p/1/"), ["p/1/a"]);
+        assert_eq!(paths(&store, ""), ["p/1/a", "p/10/a", "p/2/a", "q/1"]);
+        assert_eq!(
+            paths(&store, "z/y/").len() + paths(&store, "p/1/a/b/").len(),
+            0
+        );
+    }
+
+    #[test]
+    fn what_is_deleted_leaves_no_empty_directory() {
+        let scratch = Scratch::new();
+        let store = scratch.open();
+        store.append("p/run/log/a/0", b"x").expect("new");
+        store.create("p/run/manifest", b"x").expect("new");
+        store.delete("p/run/log/a/0").expect("there");
+        assert!(!scratch.0.join("p/run/log").exists());
+        store.delete("p/run/log/a/0").expect("gone is gone");
+        // The file that was open is not the one that is appended to.
+        store.append("p/run/log/a/0", b"y").expect("new");
+        assert_eq!(store.read("p/run/log/a/0", 0..9).expect("there"), b"y");
+        for path in ["p/run/log/a/0", "p/run/manifest"] {
+            store.delete(path).expect("there");
+        }
+        assert!(scratch.0.exists() && !scratch.0.join("p").exists());
+    }
+
+    #[test]
+    fn files_come_while_their_directories_go() {
+        let scratch = Scratch::new();
+        let store = scratch.open();
+        thread::scope(|scope| {
+            for thread in 0..4 {
+                let store = &store;
+                scope.spawn(move || {
+                    for turn in 0..50 {
+                        let path = format!("p/d/{thread}-{turn}");
+                        store.create(&path, b"x").expect("new");
+                        store.delete(&path).expect("there");
+                    }
+                });
+            }
+        });
+        assert_eq!(paths(&store, "").len(), 0);
+    }
+
+    #[test]
+    fn missing_files_are_told_from_failures() {
+        let scratch = Scratch::new();
+        let store = scratch.open();
+        assert!(
+            matches!(store.read("p/q", 0..1), Err(StableError::Missing(path)) if path == "p/q")
+        );
+        store.create("p", b"").expect("new");
+        assert!(matches!(
+            store.read("p/q", 0..1),
+            Err(StableError::Missing(_))
+        ));
+        assert!(matches!(
+            store.create("p", b""),
+            Err(StableError::Exists(_))
+        ));
+        assert!(matches!(
+            store.append("p/q", b""),
+            Err(StableError::Failed { .. })
+        ));
+    }
+
+    #[test]
+    fn no_path_leads_out_of_the_store() {
+        let scratch = Scratch::new();
+        let store = scratch.open();
+        for path in [
+            "",
+            "/etc/passwd",
+            "../x",
+            "a/../../x",
+            "a//b",
+            "a/",
+            "a/.tmp-1",
+            "a b",
+            "a\\b",
+            "ä",
+            ".",
+        ] {
+            let failed =
+                |done: Result<(), StableError>| matches!(done, Err(StableError::Failed { .. }));
+            assert!(failed(store.create(path, b"x")), "{path}");
+            assert!(failed(store.append(path, b"x")), "{path}");
+            assert!(failed(store.delete(path)), "{path}");
+            assert!(failed(store.read(path, 0..1).map(drop)), "{path}");
+        }
+        assert!(store.list("../").is_err() && store.list("/etc/").is_err());
+    }
+
+    #[test]
+    fn more_files_are_appended_to_than_are_kept_open() {
+        let scratch = Scratch::new();
+        let store = scratch.open();
+        for byte in [b"x", b"y"] {
+            for file in 0..OPEN_FILES + 5 {
+                store.append(&format!("f{file}"), byte).expect("open");
+            }
+        }
+        assert_eq!(store.open.lock().expect("no panic").len(), OPEN_FILES);
+        let sizes = store.list("").expect("there");
+        assert!(sizes.len() == OPEN_FILES + 5 && sizes.iter().all(|(_, size)| *size == 2));
+    }
+
+    /// Appending to a file opened for reading fails, as it would on a full disk.
+    #[test]
+    fn an_append_that_fails_is_tried_on_a_file_opened_anew() {
+        let scratch = Scratch::new();
+        let store = scratch.open();
+        store.append("a", b"one").expect("new");
+        let broken = Log {
+            file: File::open(scratch.0.join("a")).expect("there"),
+            length: 3,
+        };
+        *store.open.lock().expect("no panic") = vec![("a".into(), Arc::new(Mutex::new(broken)))];
+        assert!(matches!(
+            store.append("a", b"two"),
+            Err(StableError::Failed { .. })
+        ));
+        store.append("a", b"three").expect("opened anew");
+        assert_eq!(store.read("a", 0..100).expect("there"), b"onethree");
+    }
+
+    /// The device takes no byte, as a full disk.
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_full_disk_leaves_no_part_of_a_batch() {
+        let full = OpenOptions::new().append(true).open("/dev/full");
+        let Ok(file) = full else {
+            return;
+        };
+        let mut log = Log { file, length: 0 };
+        let error = log.append(b"batch").expect_err("it is full");
+        assert_eq!((error.kind(), log.length), (ErrorKind::StorageFull, 0));
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn files_are_for_this_user_only() {
+        use std::os::unix::fs::PermissionsExt;
+        let scratch = Scratch::new();
+        let store = scratch.open();
+        store.create("p/a", b"x").expect("new");
+        store.append("p/b", b"x").expect("new");
+        let mode = |path: &str| {
+            let metadata = fs::metadata(scratch.0.join(path)).expect("there");
+            metadata.permissions().mode() & 0o777
+        };
+        assert_eq!(
+            [mode(""), mode("p"), mode("p/a"), mode("p/b")],
+            [0o700, 0o700, 0o600, 0o600]
+        );
+    }
+
+    #[test]
+    fn a_store_that_cannot_be_written_to_says_which_and_what_to_do() {
+        let scratch = Scratch::new();
+        fs::write(&scratch.0, b"a file").expect("written");
+        let error = Directory::open(&scratch.0)
+            .expect_err("it is a file")
+            .to_string();
+        fs::remove_file(&scratch.0).expect("there");
+        assert!(
+            error.starts_with(&scratch.0.display().to_string()),
+            "{error}"
+        );
+        assert!(
+            error.contains("give it a directory that all nodes see"),
+            "{error}"
+        );
+    }
+}

@@ -421,3 +421,257 @@ impl Family<'_> {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::{collection::vec, prelude::*};
+
+    use super::*;
+
+    const PATH: &str = "p/0000000000000001/log/0-1-0/00000000";
+
+    fn keys() -> StoreKeys {
+        StoreKeys::derive(b"secret")
+    }
+
+    fn bytes() -> impl Strategy<Value = Vec<u8>> {
+        vec(any::<u8>(), 0..40)
+    }
+
+    fn fact() -> impl Strategy<Value = StoredFact> {
+        let path = vec(prop_oneof![0..3u32, 246..250u32, any::<u32>()], 1..6);
+        let hashes = (0..3u64, any::<u64>());
+        (path, hashes, bytes(), any::<u32>()).prop_map(
+            |(path, (root, fingerprint), bytes, millis)| StoredFact {
+                saved: Saved {
+                    name: JobName::new(path.into_iter().collect(), Fingerprint(fingerprint)),
+                    root: Fingerprint(root),
+                    answer: Answer::Result {
+                        bytes,
+                        needs: Vec::new(),
+                    },
+                },
+                took: Duration::from_millis(millis.into()),
+            },
+        )
+    }
+
+    fn offer() -> impl Strategy<Value = Offer> {
+        (any::<(u64, u32, u64)>(), bytes()).prop_map(|((bound, number, root), value)| Offer {
+            bound: BoundName(bound),
+            root: RootName {
+                number,
+                fingerprint: Fingerprint(root),
+            },
+            value,
+        })
+    }
+
+    fn batch() -> impl Strategy<Value = Batch> {
+        let parts = (vec(offer(), 0..4), vec(fact(), 0..12));
+        parts.prop_map(|(offers, facts)| sorted(Batch { offers, facts }))
+    }
+
+    /// Facts come back in the order of families.
+    fn sorted(mut batch: Batch) -> Batch {
+        let place = |fact: &StoredFact| {
+            let Answer::Result { bytes, .. } = fact.saved.answer.clone() else {
+                panic!("only results are made");
+            };
+            (fact.saved.name.clone(), fact.saved.root, fact.took, bytes)
+        };
+        batch.facts.sort_by_key(place);
+        batch
+    }
+
+    /// The batches as a segment, and where each of them ends.
+    fn segment(batches: &[Batch], sealing: Sealing) -> (Vec<u8>, Vec<usize>) {
+        let (mut bytes, mut ends) = (Vec::new(), Vec::new());
+        for batch in batches {
+            let place = FramePlace {
+                path: PATH,
+                offset: bytes.len() as u64,
+            };
+            bytes.extend(keys().encode(place, batch, sealing).expect("short enough"));
+            ends.push(bytes.len());
+        }
+        (bytes, ends)
+    }
+
+    fn read(bytes: &[u8]) -> (Vec<Batch>, Option<FrameError>) {
+        let keys = keys();
+        let mut batches = Batches::new(&keys, PATH, bytes);
+        let read = batches.by_ref().map(sorted).collect();
+        (read, batches.torn())
+    }
+
+    fn sealing() -> impl Strategy<Value = Sealing> {
+        prop_oneof![Just(Sealing::Plain), Just(Sealing::Sealed)]
+    }
+
+    proptest! {
+        #[test]
+        fn batches_come_back_whole(batches in vec(batch(), 0..4), sealing in sealing()) {
+            let (bytes, ends) = segment(&batches, sealing);
+            let keys = keys();
+            let mut reader = Batches::new(&keys, PATH, &bytes);
+            let got: Vec<Batch> = reader.by_ref().map(sorted).collect();
+            prop_assert_eq!(got, batches);
+            prop_assert_eq!((reader.torn(), reader.position()), (None, ends.last().map_or(0, |end| *end as u64)));
+        }
+
+        #[test]
+        fn of_a_torn_segment_the_batches_before_come_back(batches in vec(batch(), 1..4), sealing in sealing(), cut in any::<prop::sample::Index>()) {
+            let (bytes, ends) = segment(&batches, sealing);
+            let cut = cut.index(bytes.len());
+            let whole = ends.iter().filter(|end| **end <= cut).count();
+            let (got, torn) = read(&bytes[..cut]);
+            prop_assert_eq!(&got[..], &batches[..whole]);
+            let is_between = cut == 0 || ends.contains(&cut);
+            prop_assert_eq!(torn, (!is_between).then_some(FrameError::Truncated));
+        }
+
+        #[test]
+        fn a_byte_that_flips_costs_its_batch_and_those_behind(batches in vec(batch(), 1..4), sealing in sealing(), at in any::<prop::sample::Index>(), flip in 1..=255u8) {
+            let (mut bytes, ends) = segment(&batches, sealing);
+            let at = at.index(bytes.len());
+            bytes[at] ^= flip;
+            let whole = ends.iter().filter(|end| **end <= at).count();
+            let (got, torn) = read(&bytes);
+            prop_assert_eq!(&got[..], &batches[..whole]);
+            prop_assert!(torn.is_some());
+        }
+
+        #[test]
+        fn noise_does_no_harm(noise in vec(any::<u8>(), 0..200)) {
+            prop_assert_eq!(read(&noise).0, vec![]);
+            if let Ok(batch) = read_batch(&noise) {
+                let again = read_batch(&batch_bytes(&batch)).expect("what was read can be written");
+                prop_assert_eq!(sorted(again), sorted(batch));
+            }
+        }
+
+        #[test]
+        fn a_batch_that_is_cut_or_goes_on_is_none(batch in batch(), cut in any::<prop::sample::Index>()) {
+            let whole = batch_bytes(&batch);
+            prop_assert_eq!(read_batch(&whole[..cut.index(whole.len())]), Err(FrameError::Malformed));
+            prop_assert_eq!(read_batch(&[&whole[..], &[0]].concat()), Err(FrameError::Malformed));
+        }
+    }
+
+    fn result(path: &[u32], answer: Answer) -> StoredFact {
+        StoredFact {
+            saved: Saved {
+                name: JobName::new(path.iter().copied().collect(), Fingerprint(u64::MAX)),
+                root: Fingerprint(1),
+                answer,
+            },
+            took: Duration::from_millis(7),
+        }
+    }
+
+    fn answer(bytes: &[u8]) -> Answer {
+        Answer::Result {
+            bytes: bytes.to_vec(),
+            needs: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn a_frame_counts_in_its_place_and_with_its_keys_only() {
+        for sealing in [Sealing::Plain, Sealing::Sealed] {
+            let place = FramePlace {
+                path: "a",
+                offset: 7,
+            };
+            let frame = keys().frame(place, b"content", sealing).expect("short");
+            let (content, length) = keys().open(place, &frame).expect("a frame");
+            assert_eq!((&*content, length), (&b"content"[..], frame.len()));
+            let elsewhere = FramePlace { offset: 8, ..place };
+            assert_eq!(keys().open(elsewhere, &frame), Err(FrameError::Forged));
+            let elsewhere = FramePlace { path: "b", ..place };
+            assert_eq!(keys().open(elsewhere, &frame), Err(FrameError::Forged));
+            let others = StoreKeys::derive(b"another secret");
+            assert_eq!(others.open(place, &frame), Err(FrameError::Forged));
+        }
+    }
+
+    #[test]
+    fn only_what_is_sealed_cannot_be_read_without_the_credential() {
+        let place = FramePlace {
+            path: "a",
+            offset: 0,
+        };
+        let text = b"the salaries of all employees";
+        let shows = |sealing| {
+            let frame = keys().frame(place, text, sealing).expect("short");
+            frame.windows(text.len()).any(|window| window == text)
+        };
+        assert!(shows(Sealing::Plain) && !shows(Sealing::Sealed));
+    }
+
+    #[test]
+    fn a_length_above_the_limit_is_refused() {
+        let bytes = [0xff; 40];
+        let error = read(&bytes).1;
+        assert_eq!(error, Some(FrameError::TooLong(u32::MAX.into())));
+        let place = FramePlace {
+            path: "a",
+            offset: 0,
+        };
+        let long = keys().frame(place, &vec![0; LONGEST], Sealing::Plain);
+        assert_eq!(long, Err(FrameError::TooLong(LONGEST as u64 + 1)));
+    }
+
+    #[test]
+    fn only_results_that_stand_for_themselves_are_written() {
+        let needy = Answer::Result {
+            bytes: vec![1],
+            needs: vec![crate::job::ValueName([7; 32])],
+        };
+        let kept = result(&[0, 1], answer(b"kept"));
+        let batch = Batch {
+            offers: Vec::new(),
+            facts: vec![
+                result(&[0, 2], Answer::Panicked("no".into())),
+                kept.clone(),
+                result(&[0, 3], needy),
+                result(&[0, 4], Answer::Aborted),
+            ],
+        };
+        let read = read_batch(&batch_bytes(&batch)).expect("a batch");
+        assert_eq!(read.facts, [kept]);
+    }
+
+    /// What is written of a result beside its bytes: the last index, the fingerprint, the time, the length.
+    #[test]
+    fn siblings_share_their_parents_id() {
+        let path: Vec<u32> = (0..1000).collect();
+        let of = |count: u32| {
+            let child = |index| result(&[&path[..], &[index]].concat(), answer(b"1"));
+            let batch = Batch {
+                offers: Vec::new(),
+                facts: (0..count).map(child).collect(),
+            };
+            batch_bytes(&batch).len()
+        };
+        assert!(of(1) > 1000);
+        assert!(of(101) - of(1) < 100 * 16, "{}", of(101) - of(1));
+    }
+
+    #[test]
+    fn results_of_one_root_job_do_not_become_those_of_another() {
+        let kin = |root| StoredFact {
+            saved: Saved {
+                root: Fingerprint(root),
+                ..result(&[0, 1], answer(&[root as u8])).saved
+            },
+            took: Duration::ZERO,
+        };
+        let batch = Batch {
+            offers: Vec::new(),
+            facts: vec![kin(1), kin(2)],
+        };
+        assert_eq!(read_batch(&batch_bytes(&batch)), Ok(batch));
+    }
+}

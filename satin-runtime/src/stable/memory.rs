@@ -33,8 +33,8 @@ pub enum StableCall {
 #[derive(Debug, Default)]
 struct MemoryState {
     files: BTreeMap<String, Vec<u8>>,
-    /// The number of calls of each kind that will fail.
-    failing: BTreeMap<StableCall, u32>,
+    /// Of each kind of call: how many go well yet, and how many fail then.
+    failing: BTreeMap<StableCall, (u32, u32)>,
     /// Bytes that a failing append leaves of its batch.
     torn: usize,
 }
@@ -48,7 +48,12 @@ impl Memory {
 
     /// Lets the next calls of that kind fail: so many, and then no more.
     pub fn fail(&self, call: StableCall, times: u32) {
-        self.state().failing.insert(call, times);
+        self.fail_after(call, 0, times);
+    }
+
+    /// As [`fail`](Memory::fail), after so many calls of that kind that go well.
+    pub fn fail_after(&self, call: StableCall, well: u32, times: u32) {
+        self.state().failing.insert(call, (well, times));
     }
 
     /// Lets appends that fail leave so many bytes of their batch. Without that they leave none.
@@ -79,7 +84,11 @@ impl Memory {
 impl MemoryState {
     fn call(&mut self, call: StableCall, path: &str) -> Result<(), StableError> {
         match self.failing.get_mut(&call) {
-            Some(times) if *times > 0 => {
+            Some((well, _)) if *well > 0 => {
+                *well -= 1;
+                Ok(())
+            }
+            Some((_, times)) if *times > 0 => {
                 *times -= 1;
                 Err(StableError::Failed {
                     path: path.into(),
