@@ -292,6 +292,9 @@ impl Kept {
 }
 
 fn show_epochs(epochs: &[EpochDetails]) {
+    if epochs.is_empty() {
+        return;
+    }
     let mut shown = table(&["epoch", "started", "by node", "on"]);
     for epoch in epochs {
         shown.add_row(vec![
