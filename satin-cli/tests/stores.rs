@@ -307,6 +307,7 @@ fn begin(runs: &Runs, pool: &str, argument: &str, resume: Resume) -> Begun {
         force: false,
         max_crashes: 3,
         by: "delft-0".into(),
+        founder: 1,
     };
     runs.begin(&request).expect("it begins")
 }

@@ -60,6 +60,8 @@ pub enum Class {
     Lines,
     /// Neighbours have copies of finished results.
     Copies,
+    /// There is a store; perhaps all nodes die at once, and others go on.
+    Stores,
 }
 
 /// Is a class among those that are tried by default?
@@ -105,7 +107,12 @@ const fn open(class: Class, name: &'static str, what: &'static str) -> About {
 }
 
 /// All of them. A class whose faults have been mended moves from `open` to `tried` here, and nowhere else.
-pub const CLASSES: [About; 25] = [
+pub const CLASSES: [About; 26] = [
+    tried(
+        Class::Stores,
+        "stores",
+        "a store, which may fail or be silent; all nodes die, and others go on",
+    ),
     tried(
         Class::Copies,
         "copies",
@@ -251,6 +258,6 @@ mod tests {
         assert_eq!(Class::all().len(), CLASSES.len());
         let names: BTreeSet<&str> = CLASSES.iter().map(|about| about.name).collect();
         assert_eq!(names.len(), CLASSES.len());
-        assert_eq!(CLASSES.len(), Class::Copies as usize + 1);
+        assert_eq!(CLASSES.len(), Class::Stores as usize + 1);
     }
 }

@@ -8,7 +8,7 @@ use std::{
 
 use satin_runtime::node::{
     Notice, Peer, Policy, ProtocolConfig, RepairMode, Rule,
-    cluster::{Cluster, MainIs, OtherRoot, Path, Program, Shape, Wire, mix},
+    cluster::{Cluster, ImaginaryStore, MainIs, OtherRoot, Path, Program, Shape, Wire, mix},
     expiry::{self, Expired},
     inspect::Inspection,
 };
@@ -133,9 +133,20 @@ struct Setting {
     patience: u32,
     /// The shared value that all jobs need, if they do.
     shared: Option<Vec<u8>>,
+    /// The store, if there is one, and when all nodes die.
+    store: Option<(ImaginaryStore, Vec<Loss>)>,
     /// A node's number, by bits exclusive or, is in its id.
     scrambled: u32,
     schedule: Schedule,
+}
+
+/// All nodes die at once, and so many others are started.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+struct Loss {
+    at: Duration,
+    nodes: u32,
+    /// Does the store answer nothing from then on?
+    silences: bool,
 }
 
 /// Messages with more bytes than one of these may be overtaken.
@@ -202,8 +213,14 @@ impl Setting {
         let clocks = options.dice(Class::Clocks, 50, seed).is_some();
         let ids = options.dice(Class::Ids, 80, seed);
         let shared = options.dice(Class::Shared, 85, seed);
+        let config = Setting::modes(config, seed, options);
+        let store = config.store_every.and_then(|_| {
+            let dice = options.dice(Class::Stores, 100, seed)?;
+            Some(Setting::store(dice, works * pace.faults, nodes))
+        });
         Setting {
-            config: Setting::modes(config, seed, options),
+            store,
+            config,
             sites,
             threads,
             nesting: shallow.map_or(nesting, |mut dice| dice.one_of(&[2, 2, 3, 4, 5])),
@@ -264,11 +281,34 @@ impl Setting {
         if let Some(mut dice) = options.dice(Class::Copies, 60, seed) {
             config.copy_every = Duration::from_millis(dice.one_of(&[5, 20, 100, 1000]));
         }
+        if let Some(mut dice) = options.dice(Class::Stores, 40, seed) {
+            config.store_every = Some(Duration::from_millis(dice.one_of(&[0, 20, 100, 1000])));
+            if dice.chance(90) && config.repair == RepairMode::Naive {
+                config.repair = RepairMode::Running;
+            }
+        }
         // Nodes know what may be overtaken, and leave room for the envelopes of relays, as with the usual numbers.
         if let Some(mut dice) = options.dice(Class::Stray, 50, seed) {
             config.may_stray = dice.one_of(&STRAYS) / 2;
         }
         config
+    }
+
+    /// The store of a seed, and the moments at which all nodes die.
+    fn store(mut dice: Dice, works: Duration, nodes: u32) -> (ImaginaryStore, Vec<Loss>) {
+        let latency = dice.between(Duration::from_micros(50), Duration::from_millis(100));
+        let mut store = ImaginaryStore::new(latency);
+        store.failing = dice.one_of(&[0, 0, 10, 50]);
+        store.is_silent = dice.chance(4);
+        let mut losses: Vec<Loss> = (0..dice.one_of(&[0, 1, 1, 2]))
+            .map(|_| Loss {
+                at: dice.between(Duration::ZERO, works.mul_f64(1.2)),
+                nodes: 1 + dice.below(u64::from(2 * nodes)) as u32,
+                silences: dice.chance(6),
+            })
+            .collect();
+        losses.sort_unstable();
+        (store, losses)
     }
 
     /// The wire of a seed: delays, losses and reorderings of messages.
@@ -421,6 +461,16 @@ struct Stage {
     patience: u32,
     books: Inspection,
     trace: bool,
+    /// When all nodes die, the first moment last.
+    losses: Vec<Loss>,
+    /// Nodes that died with all others.
+    lost: u64,
+    /// How a node that is started then is set up.
+    config: ProtocolConfig,
+    threads: u32,
+    nesting: usize,
+    slowness: fn(u64) -> f64,
+    sites: Vec<&'static str>,
 }
 
 impl Stage {
@@ -434,6 +484,12 @@ impl Stage {
         }
         cluster.wire = setting.wire;
         cluster.keep_after = setting.keep_after;
+        let mut losses = Vec::new();
+        if let Some((store, all)) = setting.store {
+            cluster.set_store(store);
+            losses = all;
+            losses.reverse();
+        }
         cluster.form(&setting.config, &setting.sites, setting.threads);
         for node in 0..cluster.nodes() {
             cluster.set_nesting(node, setting.nesting);
@@ -449,6 +505,9 @@ impl Stage {
         let programs: Vec<u32> = (setting.programs.iter())
             .map(|program| cluster.program(program.clone()))
             .collect();
+        if cluster.store().is_some() {
+            cluster.know_results();
+        }
         let outcomes = programs.iter().map(|program| cluster.outcome(*program));
         let (right, times): (Vec<u64>, Vec<Duration>) = outcomes
             .map(|outcome| (outcome.result, outcome.time))
@@ -468,6 +527,9 @@ impl Stage {
             }
             for (at, fault) in &setting.schedule.faults {
                 cluster.say("planned", &format!("{at:?}: {fault}"));
+            }
+            for loss in &losses {
+                cluster.say("planned", &format!("{loss:?}"));
             }
             cluster.say(
                 "planned",
@@ -491,6 +553,13 @@ impl Stage {
             patience: setting.patience,
             books: Inspection::default(),
             trace: options.trace,
+            losses,
+            lost: 0,
+            config: setting.config,
+            threads: setting.threads,
+            nesting: setting.nesting,
+            slowness: setting.slowness,
+            sites: setting.sites.iter().map(|(site, _)| *site).collect(),
         }
     }
 
@@ -503,11 +572,13 @@ impl Stage {
     fn play(&mut self, trial: &mut Trial) -> Result<(), Violation> {
         let faults = std::mem::take(&mut self.schedule.faults);
         for (at, fault) in faults {
+            self.lose_all_before(at)?;
             self.run_until(at, |_| false)?;
             if let Some(done) = self.mischief.bring(&mut self.cluster, fault) {
                 self.say(&done);
             }
         }
+        self.lose_all_before(self.schedule.heal)?;
         self.run_until(self.schedule.heal, |_| false)?;
         self.say("all heals");
         self.mischief.heal(&mut self.cluster);
@@ -533,6 +604,45 @@ impl Stage {
             return Err(self.violation("I7", sentence));
         }
         Ok(())
+    }
+
+    /// All nodes die, and others are started, as often as that is to happen before that moment.
+    fn lose_all_before(&mut self, moment: Duration) -> Result<(), Violation> {
+        while let Some(loss) = self.losses.pop_if(|loss| loss.at < moment) {
+            self.run_until(loss.at, |_| false)?;
+            let nodes = 0..self.cluster.nodes();
+            let alive: Vec<u32> = nodes.filter(|node| self.cluster.is_alive(*node)).collect();
+            self.say("all nodes die");
+            for node in alive {
+                self.cluster.crash(node);
+                self.lost += 1;
+            }
+            if let Some(store) = self.cluster.store_mut() {
+                store.is_silent |= loss.silences;
+            }
+            self.start_anew(loss.nodes);
+        }
+        Ok(())
+    }
+
+    /// So many nodes are started: one founds a pool, and the others join.
+    fn start_anew(&mut self, nodes: u32) {
+        let config = ProtocolConfig {
+            nodes: 1,
+            join: Vec::new(),
+            may_found: true,
+            ..self.config.clone()
+        };
+        let founder = self.cluster.boot(&config, self.sites[0], self.threads);
+        for place in 1..nodes {
+            let site = self.sites[place as usize % self.sites.len()];
+            self.cluster.join(&config, site, self.threads, founder);
+        }
+        for node in founder..self.cluster.nodes() {
+            self.cluster.set_nesting(node, self.nesting);
+            self.cluster
+                .set_slowness(node, (self.slowness)(u64::from(node)));
+        }
     }
 
     /// Nodes of the pool; a node that never found its way in, because whom it knew has died, is none.
@@ -676,7 +786,7 @@ impl Stage {
                 _ => None,
             })
             .collect();
-        ended.len() as u64 + tally + u64::from(trial.term)
+        ended.len() as u64 + tally + u64::from(trial.term) + self.lost
     }
 
     fn account(&self, trial: &mut Trial) {

@@ -46,8 +46,27 @@ pub struct Gathered {
     pub upto: u64,
     /// The jobs under way that the facts are parts of: root jobs, and jobs of other nodes.
     pub under: Vec<JobId>,
-    /// The facts, each with its number, the lowest first.
-    pub facts: Vec<(u64, Saved)>,
+    /// The facts, that with the lowest number first.
+    pub facts: Vec<GatheredFact>,
+}
+
+/// A fact that has been gathered.
+#[derive(Clone, PartialEq, Debug)]
+pub struct GatheredFact {
+    /// The number of the fact.
+    pub number: u64,
+    /// The time that the job took.
+    pub took: Duration,
+    /// The result.
+    pub saved: Saved,
+}
+
+impl GatheredFact {
+    /// Bytes of the result and its name.
+    #[must_use]
+    pub fn size(&self) -> usize {
+        self.saved.size()
+    }
 }
 
 impl Gathered {
@@ -66,16 +85,18 @@ impl Gathered {
         self.under.push(job);
         let upto = self.upto;
         let facts = harvest.since(self.since).filter(|fact| fact.number <= upto);
-        let facts = facts.cloned();
-        self.facts
-            .extend(facts.map(|fact| (fact.number, fact.saved(root))));
+        self.facts.extend(facts.map(|fact| GatheredFact {
+            number: fact.number,
+            took: fact.took,
+            saved: fact.clone().saved(root),
+        }));
     }
 
     /// All of it, in order.
     #[must_use]
     pub fn sorted(mut self) -> Gathered {
         self.under.sort_unstable();
-        self.facts.sort_unstable_by_key(|(number, _)| *number);
+        self.facts.sort_unstable_by_key(|fact| fact.number);
         self
     }
 }

@@ -33,7 +33,7 @@ pub mod tally;
 pub mod travel;
 
 pub use function::{Function, Info, VTable, by_number, number_of, program_hash, registered};
-pub use harvest::{Fact, Gathered, Harvest};
+pub use harvest::{Fact, Gathered, GatheredFact, Harvest};
 pub use id::{Fingerprint, JobId, JobName};
 pub use lattices::Lattices;
 pub use orphans::{Kin, OrphanIndex};

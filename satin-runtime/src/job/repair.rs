@@ -53,6 +53,12 @@ pub struct Saved {
 }
 
 impl Saved {
+    /// Bytes of the result and its name.
+    #[must_use]
+    pub fn size(&self) -> usize {
+        self.name.id.as_bytes().len() + self.answer.size()
+    }
+
     /// The root job that it is, or belongs to.
     #[must_use]
     pub fn root_name(&self) -> RootName {

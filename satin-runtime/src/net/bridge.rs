@@ -18,7 +18,7 @@ use crate::{
         Answer, Back, BoundName, JobId, JobName, Offer, OrphanNews, Parcel, Recall, RootName,
         RootRun, RootTag, Saved, ValueName,
     },
-    node::{DepartureId, Event, HostedId, Lattices, Taken},
+    node::{DepartureId, Event, HarvestReader, HostedId, Lattices, Taken},
     worker::{Gate, Haul, Outside, RootKey},
 };
 
@@ -219,10 +219,12 @@ impl Bridge {
         self.gate.after_offers(move |gate| gate.save_hosted(key));
     }
 
-    pub(super) fn harvest(&self, since: u64) {
+    pub(super) fn harvest(&self, since: u64, reader: HarvestReader) {
         let news = Arc::clone(&self.news);
         // A result that is told has had its offers told before.
-        (self.gate).after_offers(move |gate| news.tell(Event::Harvested(gate.gather(since))));
+        (self.gate).after_offers(move |gate| {
+            news.tell(Event::Harvested(reader, gate.gather(since)));
+        });
     }
 
     pub(super) fn hold(&mut self, key: HostedId, parcel: Parcel) {
@@ -268,8 +270,9 @@ impl Bridge {
         self.gate.hold_roots();
     }
 
+    /// After the news of orphans that came before: root jobs look themselves up.
     pub(super) fn release_roots(&self) {
-        self.gate.release_roots();
+        self.gate.after_offers(Gate::release_roots);
     }
 
     /// Joins the pairs aside, on the clerk's thread. The receiver ends when that is done.

@@ -15,6 +15,7 @@ use super::{
 use crate::{
     config, job,
     node::{Identity, Peer},
+    stable::runs::Program,
 };
 
 /// The properties that this node shows in its greeting, and expects of others.
@@ -75,6 +76,17 @@ impl Door {
             ),
             mixed_builds: std::env::var("SATIN_MIXED_BUILDS")
                 .is_ok_and(|value| value.trim() == "1"),
+        }
+    }
+
+    /// The program as a store knows it.
+    pub(super) fn program(&self) -> Program {
+        Program {
+            hash: self.program,
+            target: self.target.clone(),
+            executable: self.executable,
+            command_line: self.command_line.clone(),
+            mixed_builds: self.mixed_builds,
         }
     }
 

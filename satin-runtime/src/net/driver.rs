@@ -26,6 +26,7 @@ use super::{
     link::{Close, Link, write_large},
     progress::NetworkProgress,
     socket::SocketTraffic,
+    storage::Storage,
     thefts::Thefts,
     wire::{self, Frames},
 };
@@ -138,6 +139,7 @@ pub(super) struct Driver {
     master: Option<Identity>,
     departures: NoticedDepartures,
     join: Option<Join>,
+    storage: Option<Storage>,
     /// The address that others are told, as long as no peer has shown that it is right.
     guessed: Option<SocketAddr>,
     grace: Duration,
@@ -160,6 +162,7 @@ pub(super) struct Beginning {
     pub(super) events: Option<EventLog>,
     pub(super) traffic: Arc<SocketTraffic>,
     pub(super) join: Option<Join>,
+    pub(super) storage: Option<Storage>,
     /// The address that others are told, if it is a guess.
     pub(super) guessed: Option<SocketAddr>,
     pub(super) grace: Duration,
@@ -177,6 +180,7 @@ impl Driver {
             events,
             traffic,
             join,
+            storage,
             guessed,
             grace,
         } = beginning;
@@ -213,6 +217,7 @@ impl Driver {
             master: None,
             departures: NoticedDepartures::default(),
             join,
+            storage,
             guessed,
             grace,
             leaving: false,
@@ -256,12 +261,10 @@ impl Driver {
                 && let Some(mut event) = net.news.next()
             {
                 self.sign(&mut event);
-                if let Event::Offered(offer) = &event
-                    && !self.missing_joins(std::slice::from_ref(offer)).is_empty()
-                {
-                    // The events after the offer must not overtake it.
+                if !self.missing_joins(offers_of(&event)).is_empty() {
+                    // The events after the offers must not overtake them.
                     self.compares = true;
-                    tokio::task::spawn_local(offered(Rc::clone(net), offer.clone()));
+                    tokio::task::spawn_local(offered(Rc::clone(net), event));
                     break;
                 }
                 self.bridge.note(&event);
@@ -320,7 +323,7 @@ impl Driver {
             Action::PutBack(departure, back) => self.bridge.put_back(departure, back),
             Action::Orphan(news) => self.bridge.orphan(news),
             Action::Save(key) => self.bridge.save(key),
-            Action::Harvest(since) => self.bridge.harvest(since),
+            Action::Harvest { since, reader } => self.bridge.harvest(since, reader),
             Action::GiveBack => self.bridge.give_back(),
             Action::KeepRoots(keep) => self.bridge.keep_roots(keep),
             Action::RootKept(root) => self.bridge.root_kept(root),
@@ -359,6 +362,10 @@ impl Driver {
             Action::DropPieces(name) => self.bridge.drop_pieces(name),
             Action::ForgetRoot(root) => self.bridge.forget_root(root),
             Action::Improve(offer) => self.bridge.improve(offer),
+            Action::OpenRun { .. }
+            | Action::Write { .. }
+            | Action::Forget(_)
+            | Action::ReadLog { .. } => self.store(action),
             Action::Joined { me, master } => self.joined(me, master),
             Action::StartRoots => self.bridge.release_roots(),
             Action::End(code) => {
@@ -370,6 +377,41 @@ impl Driver {
                 }
             }
             Action::Tell(notice) => self.told(notice),
+        }
+    }
+
+    /// Passes an order on to the thread that talks to the store.
+    fn store(&self, action: Action) {
+        let Some(storage) = &self.storage else {
+            return;
+        };
+        match action {
+            Action::OpenRun {
+                known,
+                founder,
+                alive,
+            } => storage.open(known, founder, alive),
+            Action::Write {
+                number,
+                run,
+                batch,
+                begins,
+            } => {
+                let me = self.me().peer;
+                storage.write(me, self.is_master(), (number, run), batch, begins);
+            }
+            Action::Forget(segment) => storage.forget(segment),
+            Action::ReadLog { run, peer } => storage.read(run, peer),
+            _ => {}
+        }
+    }
+
+    /// If `main` has come to its end here, the run is done, and the store is told. The receiver ends when it knows.
+    pub(super) fn finish_run(&self) -> Option<tokio::sync::oneshot::Receiver<()>> {
+        let storage = self.storage.as_ref()?;
+        match self.state {
+            DriverState::Over(code, None) if self.main_ended => Some(storage.finish(code)),
+            _ => None,
         }
     }
 
@@ -387,6 +429,8 @@ impl Driver {
                 self.write(events::Event::RootFinished { root: root.tag() })
             }
             Event::MainEnded(_) => self.main_ended = true,
+            // The process exits, whatever `main` does meanwhile.
+            Event::Superseded(_) => self.leaving = true,
             Event::Drain(grace) => {
                 tracing::info!(
                     ?grace,
@@ -455,7 +499,8 @@ impl Driver {
                 self.write_about(&who, event);
             }
         }
-        if founded && is_master {
+        // With a store the node says when.
+        if founded && is_master && self.storage.is_none() {
             self.run_main(0);
         }
     }
@@ -952,13 +997,22 @@ async fn compare(net: &Rc<Net>, offers: &[Offer]) {
     }
 }
 
-/// A worker's offer, ahead of the news that wait.
-async fn offered(net: Rc<Net>, offer: Offer) {
-    compare(&net, std::slice::from_ref(&offer)).await;
+/// An event with offers, ahead of the news that wait.
+async fn offered(net: Rc<Net>, event: Event) {
+    compare(&net, offers_of(&event)).await;
     net.turn(|driver, now| {
         driver.compares = false;
-        driver.node.handle(now, Event::Offered(offer));
+        driver.node.handle(now, event);
     });
+}
+
+/// The offers that an event brings.
+fn offers_of(event: &Event) -> &[Offer] {
+    match event {
+        Event::Offered(offer) => std::slice::from_ref(offer),
+        Event::RunOpened { batch, .. } | Event::LogRead { batch, .. } => &batch.offers,
+        _ => &[],
+    }
 }
 
 /// Reads the control stream of a connection until it ends.

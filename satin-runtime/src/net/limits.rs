@@ -113,3 +113,7 @@ pub const GRACE: Duration = Duration::from_secs(7 * 24 * 3600);
 
 /// Longest time for saying goodbye: messages are to arrive, but dead peers are not waited for.
 pub const GOODBYE: Duration = Duration::from_secs(1);
+
+/// Time in which the store is to say that the run is done. Too short: a run that is done is resumed. Too long: the process
+/// of a program that is done stays.
+pub const FINISH: Duration = Duration::from_secs(10);

@@ -35,6 +35,7 @@ mod progress;
 pub mod relay;
 pub mod settings;
 mod socket;
+mod storage;
 mod thefts;
 mod transport;
 pub mod wire;

@@ -29,7 +29,9 @@ use super::{
     link::Close,
     notice,
     progress::{NetworkProgress, NodeStage},
+    settings::StoreSettings,
     socket::{self, Counted, Names, SocketTraffic},
+    storage::{Storage, StorageParts},
     transport,
 };
 use crate::{
@@ -41,6 +43,11 @@ use crate::{
         events::{Event as Record, EventLog, NodeFigures},
         repeats,
         standing::Standing,
+    },
+    stable::{
+        Stable, StableError, StoreUrl,
+        file::Directory,
+        runs::{BeginRequest, Runs},
     },
     worker::Gate,
 };
@@ -159,7 +166,7 @@ impl Handle {
     }
 
     fn await_close(&self) {
-        let most = limits::GOODBYE * 2;
+        let most = limits::GOODBYE * 2 + limits::FINISH;
         if !self.progress.wait_for(most, |now| now.closed) {
             tracing::warn!(
                 "the network thread does not end in time; this node no longer waits for it"
@@ -490,6 +497,7 @@ async fn set_up(setting_up: SettingUp) -> Result<(Rc<Net>, Settings), NetError> 
         nodes: settings.nodes,
         repair: settings.repair,
         max_crashes: settings.max_crashes,
+        store_every: settings.store.as_ref().map(|store| store.every),
         partition_wait: settings.partition_wait,
         copy_every: settings.copy_every,
         // Empty until the search has found where the pool may be.
@@ -516,6 +524,13 @@ async fn set_up(setting_up: SettingUp) -> Result<(Rc<Net>, Settings), NetError> 
     let door = tokio::task::spawn_blocking(|| Door::new(pool));
     let door = door.await.map_err(|error| NetError::Thread(error.into()))?;
     gate.set_home(me.peer.id.home());
+    let storage = match &settings.store {
+        None => None,
+        Some(store) => {
+            let parts = (gate.clone(), Arc::clone(&news));
+            Some(open_store(&settings, store, &credential, &door, parts).await?)
+        }
+    };
     let node = Node::new(config, me, lattices, rand::random(), began.elapsed());
     let bridge = Bridge::new(gate, Arc::clone(&news), joins);
     bridge.hold_roots();
@@ -529,6 +544,7 @@ async fn set_up(setting_up: SettingUp) -> Result<(Rc<Net>, Settings), NetError> 
         events,
         traffic,
         join: settings.join.clone(),
+        storage,
         guessed: advertised.is_guess.then_some(addr),
         grace: settings.grace,
     });
@@ -541,6 +557,52 @@ async fn set_up(setting_up: SettingUp) -> Result<(Rc<Net>, Settings), NetError> 
         driver: RefCell::new(driver),
     };
     Ok((Rc::new(net), settings))
+}
+
+fn open_stable(url: &StoreUrl) -> Result<Arc<dyn Stable>, StableError> {
+    match url {
+        StoreUrl::File(path) => Ok(Arc::new(Directory::open(path)?)),
+        _ => Err(StableError::Missing(url.to_string())),
+    }
+}
+
+/// Opens the store. A node that cannot is in no pool: it would lose what the others think is safe.
+async fn open_store(
+    settings: &Settings,
+    store: &StoreSettings,
+    credential: &Credential,
+    door: &Door,
+    (gate, news): (Gate, Arc<BridgeNews>),
+) -> Result<Storage, NetError> {
+    let url = store.url.clone();
+    let opened = tokio::task::spawn_blocking(move || open_stable(&url)).await;
+    let failed = |error: &dyn std::fmt::Display| {
+        let setting = settings.sources.setting("store");
+        NetError::Failed(format!(
+            "the store {} cannot be used: {error}; correct {setting}",
+            store.url
+        ))
+    };
+    let stable = opened
+        .map_err(|error| NetError::Thread(error.into()))?
+        .map_err(|error| failed(&error))?;
+    let parts = StorageParts {
+        runs: Runs::new(stable, credential.secret(), store.seal),
+        request: BeginRequest {
+            pool: settings.pool.clone(),
+            program: door.program(),
+            resume: store.resume.clone(),
+            force: store.force,
+            max_crashes: settings.max_crashes,
+            by: settings.name.clone(),
+            // The node says when it knows.
+            founder: 0,
+        },
+        keep: store.keep,
+        gate,
+        news,
+    };
+    Storage::start(parts).map_err(NetError::Thread)
 }
 
 /// The addresses of a node: its socket, the address that is bound, and the address that others are told.
@@ -740,6 +802,12 @@ async fn look(net: Rc<Net>, settings: Settings) {
 
 /// Ends the network when all messages have been sent, or are to arrive within a moment.
 async fn wind_up(net: &Rc<Net>) {
+    let finished = net.driver.borrow().finish_run();
+    if let Some(finished) = finished
+        && timeout(limits::FINISH, finished).await.is_err()
+    {
+        tracing::warn!("the store does not say that the run is done: it may be resumed");
+    }
     let (links, figures, progress, drained) = {
         let mut driver = net.driver.borrow_mut();
         let links = driver.take_links();

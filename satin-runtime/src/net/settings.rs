@@ -1,12 +1,20 @@
 //! The settings of the network: from the words of file, environment and program to things with types.
 
-use std::{borrow::Cow, fmt, net::SocketAddr, path::PathBuf, str::FromStr, time::Duration};
+use std::{
+    borrow::Cow,
+    fmt,
+    net::{IpAddr, Ipv4Addr, SocketAddr},
+    path::PathBuf,
+    str::FromStr,
+    time::Duration,
+};
 
 use strum::VariantNames;
 
 use crate::{
     config::{Config, Setting, SettingSource, SettingSources},
     node::{self, Policy, RepairMode},
+    stable::{StoreUrl, runs::Resume},
 };
 
 /// All settings of the network, checked.
@@ -44,6 +52,8 @@ pub struct Settings {
     pub partition_wait: Duration,
     /// Copies of finished results go to a neighbour in this time; zero: never. Default: see [`node::ProtocolConfig`].
     pub copy_every: Duration,
+    /// The store in which finished results survive when all nodes die. Default: none.
+    pub store: Option<StoreSettings>,
     /// The node leaves when this is there. Default: it stays.
     pub drain_when: Option<DrainWhen>,
     /// The source of each setting, for errors that come later.
@@ -51,9 +61,31 @@ pub struct Settings {
     pub sources: SettingSources,
 }
 
-/// The periods in which copies may go to a neighbour.
-const PERIODS: std::ops::RangeInclusive<Duration> =
-    Duration::from_millis(10)..=Duration::from_secs(86_400);
+/// A store, and how it is used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoreSettings {
+    /// Where it is.
+    pub url: StoreUrl,
+    /// Finished results are written in this time; zero: as soon as the last were written.
+    pub every: Duration,
+    /// The run to go on with.
+    pub resume: Resume,
+    /// Go on with a run even if its last starts all ended before anything was stored.
+    pub force: bool,
+    /// What is stored stays when the run is done.
+    pub keep: bool,
+    /// What is stored is sealed.
+    pub seal: bool,
+}
+
+/// The longest period in which copies go to a neighbour, or results to the store.
+const LONGEST_PERIOD: Duration = Duration::from_secs(86_400);
+
+/// Where a node listens that is alone with a store: any port, of this machine only.
+const LOOPBACK: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
+
+/// The shortest period in which copies go to a neighbour: that of the workers' beats.
+const SHORTEST_PERIOD: Duration = Duration::from_millis(10);
 
 /// A sign that tells a node to leave.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -125,6 +157,13 @@ impl Settings {
     }
 
     fn checked(config: Config, threads: u32) -> Result<Option<Settings>, SettingsError> {
+        let default = node::ProtocolConfig::default();
+        let every = config.store_every.unwrap_or(default.copy_every);
+        if every > LONGEST_PERIOD {
+            let seconds = every.as_secs_f64();
+            return Err(wrong("store_every", seconds, "from 0 to 86400 seconds"));
+        }
+        let store = StoreSettings::new(&config, every)?;
         let join = set(config.join.as_deref()).map(Join::parse).transpose()?;
         let listen = address("listen", config.listen.as_deref())?;
         let advertise = advertise(config.advertise.as_deref())?;
@@ -134,7 +173,6 @@ impl Settings {
         let policy = named("steal", config.steal.as_deref())?;
         let repair = named("repair", config.repair.as_deref())?;
         let drain_when = (set(config.drain_when.as_deref()).map(DrainWhen::parse)).transpose()?;
-        let default = node::ProtocolConfig::default();
         let max_crashes = config.max_crashes.unwrap_or(default.max_crashes);
         if max_crashes == 0 {
             return Err(wrong(
@@ -145,19 +183,22 @@ impl Settings {
         }
         let copy_every = match config.buddy {
             Some(0) => Duration::ZERO,
-            None | Some(1) => match config.store_every.unwrap_or(default.copy_every) {
-                every if PERIODS.contains(&every) => every,
-                every => {
-                    let seconds = every.as_secs_f64();
-                    return Err(wrong("store_every", seconds, "from 0.01 to 86400 seconds"));
-                }
-            },
+            None | Some(1) => every.max(SHORTEST_PERIOD),
             Some(more) => return Err(wrong("buddy", more, "1 or 0")),
         };
+        if store.is_some() && repair == RepairMode::Naive {
+            let expected = "running or finished: with a store, results are kept";
+            return Err(wrong("repair", "naive", expected));
+        }
         let nodes = config.nodes.unwrap_or(1);
         if !(1..=NODES_MAX).contains(&nodes) {
             return Err(wrong("nodes", nodes, "a number of nodes from 1 to 65536"));
         }
+        // With a store a node that is alone founds a pool on this machine.
+        let listen = match &store {
+            Some(_) if join.is_none() => listen.or(Some(LOOPBACK)),
+            _ => listen,
+        };
         if join.is_none() && listen.is_none() {
             return Ok(None);
         }
@@ -185,8 +226,35 @@ impl Settings {
             max_crashes,
             partition_wait: config.partition_wait.unwrap_or(default.partition_wait),
             copy_every,
+            store,
             drain_when,
             sources: config.sources,
+        }))
+    }
+}
+
+impl StoreSettings {
+    /// The store that `config` names, if it names one.
+    fn new(config: &Config, every: Duration) -> Result<Option<StoreSettings>, SettingsError> {
+        let resume = match set(config.resume.as_deref()) {
+            None => Resume::Auto,
+            Some(text) => text
+                .parse()
+                .map_err(|_| wrong("resume", text, "auto, no or the 16 digits of a run"))?,
+        };
+        let Some(text) = set(config.store.as_deref()) else {
+            return Ok(None);
+        };
+        let url = text.parse::<StoreUrl>();
+        let url = url.map_err(|_| wrong("store", text, StoreUrl::EXPECTED))?;
+        let is_far = matches!(url, StoreUrl::S3 { .. });
+        Ok(Some(StoreSettings {
+            url,
+            every,
+            resume,
+            force: config.store_force.unwrap_or(false),
+            keep: config.store_keep.unwrap_or(false),
+            seal: config.store_seal.unwrap_or(is_far),
         }))
     }
 }

@@ -126,6 +126,7 @@ fn settings(name: &str, key: &Key, join: Option<SocketAddr>) -> Settings {
         grace: Duration::from_secs(5),
         repair: RepairMode::Running,
         copy_every: Duration::ZERO,
+        store: None,
         max_crashes: 3,
         partition_wait: Duration::from_secs(30),
         drain_when: None,

@@ -107,6 +107,16 @@ pub enum Rule {
     Fingerprint,
     /// Results of root jobs are replicated.
     Replicate,
+    /// Root jobs wait until what stands in the store is in the table.
+    LoadFirst,
+    /// Results are stored with the bounds that they were computed under.
+    StoredBounds,
+    /// The log of a node that died is read.
+    ReadLogs,
+    /// A master that finds a later start of its run ends.
+    Epoch,
+    /// A segment is forgotten only when others have written what was in it.
+    Covered,
 }
 
 /// The numbers of the protocol.
@@ -152,6 +162,10 @@ pub struct ProtocolConfig {
     /// Each node sends copies of what it has harvested to a neighbour in that time; zero: never. Too small: traffic. Too large:
     /// a death costs that time, of each worker.
     pub copy_every: Duration,
+    /// Each node writes what it has harvested to stable storage in that time; zero: as soon as the last was written. `None`:
+    /// there is no store. Too small: the store is busy with small writes. Too large: the loss of all nodes costs that time, of
+    /// each worker.
+    pub store_every: Option<Duration>,
     /// A node keeps so many bytes of results of root jobs for a `main` that is started again, the last ones; the very
     /// last whatever its size. Too small: such a `main` does older ones again. Too large: memory, as long as `main`
     /// runs.
@@ -186,6 +200,7 @@ impl Default for ProtocolConfig {
             cut_off: Duration::from_secs(20),
             claim_patience: Duration::from_millis(500),
             copy_every: Duration::from_secs(10),
+            store_every: None,
             root_results: 256 << 20,
             may_stray: 32 << 10,
             #[cfg(any(test, feature = "harness"))]

@@ -19,6 +19,9 @@ pub enum Expiry {
     Precedence,
     /// A master of whom this node has heard has not come into its view.
     Appears,
+    /// The store has not answered, and `main` begins without what stands in it.
+    #[strum(serialize = "open run")]
+    OpenRun,
     /// A node has not told its orphan table, and `main` begins.
     #[strum(serialize = "catch up")]
     CatchUp,

@@ -6,7 +6,10 @@
 use serde::{Deserialize, Serialize};
 use strum::{Display, EnumCount, EnumDiscriminants, VariantArray};
 
-use super::identity::{Identity, NodeId, Peer};
+use super::{
+    identity::{Identity, NodeId, Peer},
+    stable::RunEpoch,
+};
 use crate::job::{Answer, JobId, JobName, Offer, Parcel, RootName, RootRun, Saved, ValueName};
 
 /// The name of a theft or a claim. Given by the node that waits for the answer, new for each: a job that is taken again
@@ -144,6 +147,8 @@ pub enum Message {
         stamp: u64,
         /// The term: how many masters there have been before.
         term: u32,
+        /// The node that founded the pool.
+        founder: NodeId,
         /// The nodes that are in, the master first.
         members: Vec<Identity>,
         /// Members that are about to leave.
@@ -187,6 +192,8 @@ pub enum Message {
         /// The exit code.
         code: i32,
     },
+    /// "That run goes on": what each node has finished goes to its own log of that run.
+    Run(RunEpoch),
     /// Drop what belongs to these root jobs: they are over.
     RootsDone(Vec<RootRun>),
     /// "Which of these root jobs, which threads of yours have called, are over?" Answered by [`Message::RootsDone`], if any is.

@@ -19,8 +19,8 @@ use std::{
 use rand::{SeedableRng, rngs::SmallRng};
 
 use crate::job::{
-    Answer, Back, Gathered, JobId, JobName, Offer, OrphanNews, Parcel, Recall, RootName, RootRun,
-    RootTag, Saved, ValueName,
+    Answer, Back, Batch, Gathered, JobId, JobName, Offer, OrphanNews, Parcel, Recall, RootName,
+    RootRun, RootTag, Saved, ValueName,
 };
 
 pub(crate) mod books;
@@ -38,6 +38,7 @@ mod relay;
 pub(crate) mod repair;
 pub mod root;
 pub mod shared;
+pub mod stable;
 pub mod steal;
 pub mod view;
 
@@ -47,6 +48,7 @@ use message::Cargo;
 pub use message::{
     Deal, Envelope, Message, MessageKind, Page, Relayed, Request, SheetChange, Token, Wanted,
 };
+pub use stable::RunEpoch;
 pub use view::View;
 
 pub use crate::job::{DepartureId, HostedId, Lattices, Taken, Tally};
@@ -133,7 +135,7 @@ pub enum Event {
     /// whenever they change.
     Held(Vec<JobName>),
     /// The workers have answered an [`Action::Harvest`].
-    Harvested(Gathered),
+    Harvested(HarvestReader, Gathered),
     /// A job that had come back with a mark has been run here and is done.
     Repaired(JobId),
 
@@ -144,6 +146,40 @@ pub enum Event {
     Corrupt(ValueName),
     /// A bound has become better here.
     Offered(Offer),
+
+    // ---- storage
+    /// Answer of an [`Action::OpenRun`].
+    RunOpened {
+        /// The run that goes on.
+        run: RunEpoch,
+        /// What stands in the store.
+        batch: Batch,
+    },
+    /// Answer of an [`Action::OpenRun`]: the run cannot be begun or resumed, for that reason.
+    CannotOpenRun(String),
+    /// Answer of an [`Action::Write`].
+    Written {
+        /// The number of the batch.
+        number: u64,
+        /// The segment of this life's log that it stands in.
+        segment: u32,
+    },
+    /// Answer of an [`Action::Write`]: it did not succeed.
+    NotWritten {
+        /// The number of the batch.
+        number: u64,
+        /// What the store says.
+        text: String,
+    },
+    /// Answer of an [`Action::ReadLog`].
+    LogRead {
+        /// The life whose log it is.
+        peer: Peer,
+        /// What stands there; nothing if it cannot be read.
+        batch: Batch,
+    },
+    /// Another pool has begun that epoch of the run, which is later than this one's.
+    Superseded(u32),
 
     // ---- main
     /// `main` has called a root job.
@@ -215,8 +251,13 @@ pub enum Action {
     Orphan(OrphanNews),
     /// Give a hosted job up, but save what is finished below it; answered by `Saved`, or by `Done` if it was quicker.
     Save(HostedId),
-    /// Tell what the workers have harvested since the fact of that number: answered by `Harvested`.
-    Harvest(u64),
+    /// Tell what the workers have harvested: answered by `Harvested`.
+    Harvest {
+        /// Only facts with higher numbers are wanted.
+        since: u64,
+        /// The conversation that the answer is for.
+        reader: HarvestReader,
+    },
     /// Hosted jobs that have not been started come back: answered by `Done` with [`Answer::Aborted`] for each.
     GiveBack,
     /// Tell the workers whether any node looks for work (`satin::hungry`).
@@ -256,6 +297,38 @@ pub enum Action {
     /// Improve a bound here.
     Improve(Offer),
 
+    // ---- storage
+    /// This node is master: find the run in the store, or begin one, and load what stands there. Answered by `RunOpened` or
+    /// `CannotOpenRun`.
+    OpenRun {
+        /// The run that goes on, if a former master has told.
+        known: Option<RunEpoch>,
+        /// The node that founded this pool: one of its masters may have begun an epoch, and not told.
+        founder: NodeId,
+        /// The lives that still have what they have written in this epoch.
+        alive: Vec<Peer>,
+    },
+    /// Append to this life's log. Answered by `Written` or `NotWritten`.
+    Write {
+        /// A number that the answer gives back.
+        number: u64,
+        /// The run whose log it is.
+        run: RunEpoch,
+        /// What is to be written.
+        batch: Batch,
+        /// The batch begins a segment.
+        begins: bool,
+    },
+    /// The segments of this life's log before that one can go.
+    Forget(u32),
+    /// Read what a life has written in this epoch. Answered by `LogRead`.
+    ReadLog {
+        /// The run.
+        run: RunEpoch,
+        /// The life that is over.
+        peer: Peer,
+    },
+
     // ---- main
     /// The node is in, under that identity; `master` runs `main`.
     Joined {
@@ -281,6 +354,17 @@ pub enum Action {
     End(i32),
     /// Tell people and dashboards.
     Tell(Notice),
+}
+
+/// The conversation that a harvest is for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum HarvestReader {
+    /// Copies go to a neighbour.
+    Buddy,
+    /// This node leaves.
+    Heir,
+    /// Stable storage.
+    Storage,
 }
 
 /// News for people and dashboards.
@@ -340,6 +424,7 @@ pub struct Node {
     keeping: repair::Keeping,
     leaving: repair::Leaving,
     buddies: repair::Buddies,
+    storage: stable::Storage,
     keeps_roots: bool,
     /// Messages that came before this node knew that it is in, with their senders.
     early: VecDeque<(Peer, Message)>,
@@ -375,6 +460,10 @@ impl Node {
         now: Duration,
     ) -> Node {
         let mut rng = SmallRng::seed_from_u64(seed);
+        let mut books = books::Books::default();
+        if config.store_every.is_some() {
+            books.note_kept();
+        }
         Node {
             membership: membership::Membership::new(&config, &view, &mut rng, now),
             root: root::Roots::new(&view),
@@ -382,13 +471,14 @@ impl Node {
             bounds: shared::Bounds::new(&config),
             homes: shared::Homes::default(),
             steal: steal::Steal::new(&config),
-            books: books::Books::default(),
+            books,
             repair: repair::Repair::default(),
             table: repair::Table::new(view.me().peer),
             spread: repair::Spread::default(),
             keeping: repair::Keeping::default(),
             leaving: repair::Leaving::default(),
             buddies: repair::Buddies::default(),
+            storage: stable::Storage::default(),
             keeps_roots: false,
             config,
             view,
@@ -489,6 +579,7 @@ impl Node {
             self.leaving.next_timeout(),
             self.keeping.next_timeout(),
             self.buddies.next_timeout(),
+            self.storage.next_timeout(),
         ];
         all.into_iter().flatten().min()
     }
@@ -537,6 +628,7 @@ impl Node {
             keeping: &mut self.keeping,
             leaving: &mut self.leaving,
             buddies: &mut self.buddies,
+            storage: &mut self.storage,
             keeps_roots: &mut self.keeps_roots,
             early: &mut self.early,
             lattices: &*self.lattices,
@@ -565,6 +657,9 @@ impl Node {
         parts.spread.handle_timeout(&mut cx);
         parts.keeping.handle_timeout(&mut cx);
         parts.buddies.handle_timeout(&mut cx);
+        if parts.storage.handle_timeout(&mut cx) {
+            parts.root.loaded(&mut cx);
+        }
         self.pass_on(now);
     }
 
@@ -637,9 +732,39 @@ impl Node {
                 parts.save(cx, saved);
             }
             Event::Held(names) => parts.repair.held(cx, names),
-            Event::Harvested(gathered) => parts.gathered(cx, gathered),
+            Event::Harvested(reader, gathered) => parts.gathered(cx, reader, gathered),
             Event::Repaired(id) => parts.repair.repaired(cx, &id),
-            Event::RootResult(tag, saved) => parts.keeping.root(cx, tag, saved),
+            Event::RunOpened { run, batch } => {
+                parts.storage.opened(cx, run);
+                parts.load(cx, batch);
+                parts.root.loaded(cx);
+            }
+            Event::CannotOpenRun(text) if parts.root.founder_waits() => {
+                cx.actions.push_back(Action::Tell(Notice::Failed(text)));
+            }
+            Event::CannotOpenRun(text) => {
+                parts.storage.cannot_open(cx, &text);
+                parts.root.loaded(cx);
+            }
+            Event::Written { number, segment } => parts.storage.written(cx, number, segment),
+            Event::NotWritten { number, text } => parts.storage.not_written(cx, number, text),
+            Event::LogRead { peer, batch } => {
+                parts.load(cx, batch);
+                cx.table.log_read(cx.now, peer);
+            }
+            Event::Superseded(epoch) => {
+                if parts.root.is_master(cx.view) && cx.config.obeys(Rule::Epoch) {
+                    let text = format!(
+                        "another start of this program goes on with this run, as epoch {epoch}: this one ends"
+                    );
+                    cx.actions.push_back(Action::Tell(Notice::Warning(text)));
+                    parts.root.superseded(cx);
+                }
+            }
+            Event::RootResult(tag, saved) => {
+                parts.storage.root(cx, &saved, parts.bounds);
+                parts.keeping.root(cx, tag, saved);
+            }
             Event::Yielded(saved) => {
                 // A node that leaves waits for this word. Until it goes they are to be had here; then they go to its heir with
                 // all others.
@@ -720,6 +845,13 @@ impl Node {
         }
     }
 
+    /// The run that goes on, if the node knows it.
+    #[cfg(any(test, feature = "harness"))]
+    #[must_use]
+    pub fn run_epoch(&self) -> Option<RunEpoch> {
+        self.storage.run()
+    }
+
     /// The lives that fell silent, and that this node looks for.
     #[cfg(any(test, feature = "harness"))]
     pub fn misses(&self) -> impl Iterator<Item = Peer> {
@@ -758,6 +890,7 @@ struct Parts<'n> {
     keeping: &'n mut repair::Keeping,
     leaving: &'n mut repair::Leaving,
     buddies: &'n mut repair::Buddies,
+    storage: &'n mut stable::Storage,
     keeps_roots: &'n mut bool,
     early: &'n mut VecDeque<(Peer, Message)>,
     lattices: &'n dyn Lattices,
@@ -775,6 +908,11 @@ impl Parts<'_> {
             self.steal.flush(cx, only_for_others);
             self.repair.look_if_stuck(cx);
             self.buddies.look(cx, self.root.is_master(cx.view));
+            let master_of = self
+                .root
+                .is_master(cx.view)
+                .then(|| self.root.founder(cx.view));
+            self.storage.look(cx, master_of);
         }
         // Last: all of this turn's orphans go in one piece of news.
         self.spread.look(cx);
@@ -938,6 +1076,7 @@ impl Parts<'_> {
                 // vain. The master alone gives it, or every node would.
                 if self.root.is_master(cx.view) {
                     self.spread.welcome(cx, peer);
+                    self.storage.welcome(cx, peer);
                 }
             }
             MemberChange::Out(gone, why) => {
@@ -976,21 +1115,42 @@ impl Parts<'_> {
         for (term, saved) in self.buddies.life_ended(gone.peer, died) {
             self.repair.keep(cx, term, saved);
         }
+        let is_master = self.root.is_master(cx.view);
+        if died && (self.storage).reads_log(cx, gone.peer, is_master) {
+            cx.table.await_log(gone.peer);
+        }
         self.repair.life_ended(cx, gone, end);
         self.steal.life_ended(gone.peer);
         self.keeping.life_ended(cx, gone.peer);
     }
 
+    /// Keeps what stands in the store, as if another node had left it.
+    fn load(&mut self, cx: &mut Context<'_>, batch: Batch) {
+        // Bounds first: the results were computed under them.
+        self.bounds.loaded(cx, batch.offers, self.lattices);
+        let facts = batch.facts.into_iter().map(|fact| fact.saved);
+        self.repair.keep_stored(cx, cx.term, facts.collect());
+    }
+
     /// The workers have told what they have gathered.
-    fn gathered(&mut self, cx: &mut Context<'_>, gathered: Gathered) {
-        let Some((term, asked)) = self.leaving.gathered(&gathered) else {
-            return self.buddies.gathered(cx, gathered);
+    fn gathered(&mut self, cx: &mut Context<'_>, reader: HarvestReader, gathered: Gathered) {
+        match reader {
+            HarvestReader::Buddy => self.buddies.gathered(cx, gathered),
+            HarvestReader::Heir => self.gathered_of_main(cx, gathered),
+            HarvestReader::Storage => self.storage.gathered(cx, gathered, self.bounds),
+        }
+    }
+
+    /// What this node, which leaves, has of `main`'s root job is to be had here until it goes.
+    fn gathered_of_main(&mut self, cx: &mut Context<'_>, gathered: Gathered) {
+        let Some((term, asked)) = self.leaving.gathered() else {
+            return;
         };
         // Hosted jobs go on here as long as there is time: what is below them is not for others yet.
         let hosted: Vec<_> = (gathered.under.iter())
             .filter(|job| !job.is_root_job())
             .collect();
-        let facts = gathered.facts.into_iter().map(|(_, fact)| fact);
+        let facts = gathered.facts.into_iter().map(|fact| fact.saved);
         let of_main =
             facts.filter(|fact| !hosted.iter().any(|job| job.is_ancestor_of(&fact.name.id)));
         self.repair.keep(cx, term, of_main.collect());
@@ -1039,7 +1199,8 @@ impl Parts<'_> {
 
     /// The master keeps the results of root jobs, if there is anybody to keep them with.
     fn keep_roots(&mut self, cx: &mut Context<'_>) {
-        let keep = self.root.is_master(cx.view) && cx.view.len() > 1;
+        let keep =
+            self.root.is_master(cx.view) && (cx.view.len() > 1 || stable::Storage::is_on(cx));
         // Alone, `main` need not wait for keepers, and the workers need not write results down.
         if keep != *self.keeps_roots {
             *self.keeps_roots = keep;
@@ -1178,6 +1339,7 @@ impl Parts<'_> {
             M::Welcome {
                 stamp,
                 term,
+                founder,
                 members,
                 draining,
                 offers,
@@ -1185,7 +1347,8 @@ impl Parts<'_> {
             } => {
                 // A second welcome, after the first was taken for lost, changes nothing.
                 if self.membership.is_searching() {
-                    self.root.welcome(cx.view.me().peer.id, term, &members);
+                    self.root
+                        .welcome(cx.view.me().peer.id, term, founder, &members);
                     (self.membership).welcome(cx, stamp, members, draining, lost);
                     self.bounds.learn(cx, from, offers, self.lattices);
                 }
@@ -1219,6 +1382,7 @@ impl Parts<'_> {
                 self.keeping.life_ended(cx, from);
             }
             M::Ended { term, master, code } => self.root.ended(cx, from, term, master, code),
+            M::Run(run) => self.storage.told(cx, run),
             M::RootsDone(runs) => {
                 // After a partition there may be two mains in one term: a root job that is over for
                 // the other one is not over for this one.

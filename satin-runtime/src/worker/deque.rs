@@ -429,8 +429,8 @@ mod loom_tests {
         }
 
         /// A thread that tries to steal so often, and tells how many jobs it got.
-        fn thief(self: &Arc<Self>, times: u32) -> thread::JoinHandle<u32> {
-            let jobs = Arc::clone(self);
+        fn thief(jobs: &Arc<Jobs>, times: u32) -> thread::JoinHandle<u32> {
+            let jobs = Arc::clone(jobs);
             thread::spawn(move || (0..times).map(|_| jobs.steal()).sum())
         }
 
@@ -444,7 +444,7 @@ mod loom_tests {
     fn loom_every_job_is_run_once() {
         model(|| {
             let jobs = Jobs::new();
-            let thief = jobs.thief(2);
+            let thief = Jobs::thief(&jobs, 2);
             (0..3).for_each(|number| jobs.push(number));
             let own: u32 = (0..3).rev().map(|number| u32::from(jobs.pop(number))).sum();
             assert_eq!(own + thief.join().expect("the thief ends"), 3);
@@ -486,7 +486,7 @@ mod loom_tests {
         model(|| {
             let jobs = Jobs::new();
             (0..2).for_each(|number| jobs.push(number));
-            let thieves: Vec<_> = (0..2).map(|_| jobs.thief(1)).collect();
+            let thieves: Vec<_> = (0..2).map(|_| Jobs::thief(&jobs, 1)).collect();
             let own: u32 = (0..2).rev().map(|number| u32::from(jobs.pop(number))).sum();
             let stolen: u32 = thieves
                 .into_iter()
@@ -500,7 +500,7 @@ mod loom_tests {
     fn loom_slots_are_reused_after_a_theft() {
         model(|| {
             let jobs = Jobs::new();
-            let thief = jobs.thief(1);
+            let thief = Jobs::thief(&jobs, 1);
             let mut own = 0;
             for _ in 0..2 {
                 jobs.push(0);
@@ -546,7 +546,7 @@ mod loom_tests {
     fn loom_jobs_below_a_floor_are_run_once() {
         model(|| {
             let jobs = Jobs::new();
-            let thief = jobs.thief(2);
+            let thief = Jobs::thief(&jobs, 2);
             (0..3).for_each(|number| jobs.push(number));
             jobs.deque.set_floor(BASE + 2 * STEP);
             let mut own = 0;

@@ -95,6 +95,8 @@ struct MainCallsState {
     next: u32,
     /// True if another node has run `main` before: then root jobs are marked.
     marked: bool,
+    /// True if `main` may have run before all nodes were lost: root jobs are marked in each term.
+    resumed: bool,
     /// True while `main` is stopped: until it begins again, all its calls unwind.
     stopped: bool,
     /// Results are to be kept elsewhere before it sees them.
@@ -121,7 +123,13 @@ impl MainCalls {
 
     pub(super) fn begin_again(&self, marked: bool) {
         let mut state = self.lock();
+        let marked = marked || state.resumed;
         (state.next, state.marked, state.stopped) = (0, marked, false);
+    }
+
+    pub(super) fn resume(&self) {
+        let mut state = self.lock();
+        (state.marked, state.resumed) = (true, true);
     }
 
     pub(super) fn keep(&self, keep: bool) {

@@ -4,7 +4,10 @@
 //! A theft or a claim is named by the other side and the token that the node which waits gave it ([`Deal`]), never by a job's
 //! id: a job and its second execution may both be here.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use super::{
     super::{Deal, DepartureId, HostedId, NodeId, Peer, Token},
@@ -354,6 +357,39 @@ impl Books {
             && std::mem::take(&mut hosted.orphan)
         {
             self.orphans.remove(&hosted.name);
+            if let Some(newly_kept) = &mut self.newly_kept {
+                newly_kept.remove(&hosted.name);
+            }
+        }
+    }
+
+    // ---- stable storage
+
+    /// From now on it is noted which finished orphans are not in stable storage yet.
+    pub(crate) fn note_kept(&mut self) {
+        self.newly_kept = Some(BTreeSet::new());
+    }
+
+    /// An orphan is finished.
+    pub(crate) fn kept_one(&mut self, name: &JobName) {
+        if let Some(newly_kept) = &mut self.newly_kept {
+            newly_kept.insert(name.clone());
+        }
+    }
+
+    /// Takes the finished orphans that are to be written.
+    pub(crate) fn take_newly_kept(&mut self) -> BTreeSet<JobName> {
+        let newly_kept = self.newly_kept.as_mut();
+        newly_kept.map(std::mem::take).unwrap_or_default()
+    }
+
+    /// These are to be written still.
+    pub(crate) fn keep_anew(&mut self, names: impl IntoIterator<Item = JobName>) {
+        let names: Vec<JobName> = (names.into_iter())
+            .filter(|name| self.orphans.contains_key(name))
+            .collect();
+        if let Some(newly_kept) = &mut self.newly_kept {
+            newly_kept.extend(names);
         }
     }
 

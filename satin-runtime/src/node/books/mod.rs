@@ -45,6 +45,8 @@ pub(crate) struct Books {
     keys: BTreeMap<Deal, HostedId>,
     /// The hosted jobs that are in the orphan table.
     orphans: BTreeMap<JobName, HostedId>,
+    /// Finished orphans that are not in stable storage yet; `None` if there is none.
+    newly_kept: Option<BTreeSet<JobName>>,
     /// The claims among the outstanding entries, the oldest first.
     claims: BTreeSet<(Token, Peer)>,
     /// True once a hosted job came that had taken down nodes.

@@ -22,6 +22,7 @@ mod faults;
 mod looks;
 mod network;
 mod program;
+mod store;
 mod threads;
 mod turn;
 mod wire;
@@ -33,6 +34,7 @@ mod tests;
 
 pub use bounds::{BEST, BestLeaf, Sighting, Smallest};
 pub use program::{Outcome, Program, Shape, Work, mix};
+pub use store::ImaginaryStore;
 pub use threads::OtherRoot;
 pub use wire::{Path, Wire, size};
 pub use workers::{LEAF_PANICS, WorkDone};
@@ -49,10 +51,10 @@ use rand::{RngExt, SeedableRng, rngs::SmallRng};
 use strum::EnumCount;
 
 use super::{
-    Event, Identity, Lattices, Message, MessageKind, Node, NodeId, Notice, Peer, ProtocolConfig,
-    View,
+    Action, Event, Identity, Lattices, Message, MessageKind, Node, NodeId, Notice, Peer,
+    ProtocolConfig, View,
 };
-use crate::job::{BoundName, RootName, RootRun, Saved, ValueName};
+use crate::job::{BoundName, Fingerprint, RootName, RootRun, Saved, ValueName};
 use clock::Clock;
 use workers::ImaginaryWorkers;
 
@@ -89,6 +91,16 @@ enum Happening {
         node: u32,
         peer: Peer,
     },
+    /// An order of a node comes to the store.
+    Ordered {
+        node: u32,
+        order: Box<Action>,
+    },
+    /// A node hears from the store.
+    Stored {
+        node: u32,
+        answer: Box<Event>,
+    },
     /// A node notices that a link is gone.
     Lost {
         node: u32,
@@ -113,6 +125,8 @@ impl Happening {
             | Happening::Publish(node)
             | Happening::Unreachable { node, .. }
             | Happening::Gone { node, .. }
+            | Happening::Ordered { node, .. }
+            | Happening::Stored { node, .. }
             | Happening::Lost { node, .. } => Some(*node),
             Happening::Open { .. } | Happening::Silent { .. } => None,
         }
@@ -197,6 +211,8 @@ struct ImaginaryNode {
     notices: Vec<Notice>,
     /// Terms for which it was to run `main` from the start.
     mains: Vec<u32>,
+    /// Its main came to its end.
+    ends_main: bool,
     /// Number of times that the node had to stop `main`.
     yielded: u32,
     values: HeldValues,
@@ -386,6 +402,10 @@ pub struct Cluster {
     /// Clocks differ, by that number.
     clocks: Option<u64>,
     sightings: Vec<Sighting>,
+    store: Option<ImaginaryStore>,
+    /// The right result of each job, by its fingerprint.
+    right: Option<BTreeMap<Fingerprint, u64>>,
+    stored_wrong: Option<String>,
 }
 
 /// Hosted jobs that improve a bound just before they are done.
@@ -455,6 +475,9 @@ impl Cluster {
             scrambled: 0,
             clocks: None,
             sightings: Vec::new(),
+            store: None,
+            right: None,
+            stored_wrong: None,
         }
     }
 
@@ -565,6 +588,7 @@ impl Cluster {
             panics: Vec::new(),
             notices: Vec::new(),
             mains: Vec::new(),
+            ends_main: false,
             yielded: 0,
             values,
             parts: BTreeMap::new(),
@@ -730,6 +754,10 @@ impl Cluster {
                 }
                 told.into_iter().for_each(|event| self.tell(node, event));
             }
+            Happening::Ordered { node, order } => {
+                self.obey(node, *order);
+            }
+            Happening::Stored { node, answer } => self.tell(node, *answer),
             Happening::Lost { node, other, epoch } => self.lose(node, other, epoch),
             Happening::Gone { node, peer } => self.tell(node, Event::Gone(peer)),
             Happening::Silent { a, b, epoch } => {

@@ -46,6 +46,7 @@ impl Cluster {
             }
             let slot = &mut self.slots[index as usize];
             while let Some(event) = slot.workers.events.pop_front() {
+                slot.ends_main |= matches!(event, Event::MainEnded(_));
                 if let Event::Done(_, answer) = &event
                     && let Some(promises) = &mut self.promises
                     && let Some(offered) = Cluster::make_promise(promises, slot, answer)
@@ -234,7 +235,7 @@ impl Cluster {
             Action::PutBack(departure, back) => slot.workers.put_back(departure, back),
             Action::Orphan(news) => slot.workers.orphan(news),
             Action::Save(key) => slot.workers.save(key),
-            Action::Harvest(since) => slot.workers.harvest(since),
+            Action::Harvest { since, reader } => slot.workers.harvest(since, reader),
             Action::KeepRoots(keep) => slot.keeps = keep,
             Action::RootKept(tag) => self.root_kept(node, tag),
             Action::YieldMain => self.yield_main(node),
@@ -306,12 +307,23 @@ impl Cluster {
                     *have = better;
                 }
             }
+            Action::OpenRun { .. }
+            | Action::Write { .. }
+            | Action::Forget(_)
+            | Action::ReadLog { .. } => self.order(node, action),
             Action::Joined { me, .. } => slot.joined = Some(me),
             Action::StartRoots => {
                 slot.may_start = true;
                 self.go_on_with_main(node);
             }
-            Action::End(code) => self.end(node, code),
+            Action::End(code) => {
+                if slot.ends_main
+                    && let Some(run) = slot.node.run_epoch()
+                {
+                    self.finish_run(run);
+                }
+                self.end(node, code);
+            }
             Action::Tell(notice) => slot.notices.push(notice),
         }
     }

@@ -207,6 +207,20 @@ pub(super) fn event(event: &Event) -> Option<String> {
         Event::Offered(offer) => offers(std::slice::from_ref(offer)),
         Event::Yielded(all) => format!("main has stopped; saved: {}", saved(all)),
         Event::MainEnded(code) => format!("main ends with {code}"),
+        Event::RunOpened { run, batch } => {
+            let facts = batch.facts.iter().map(|fact| fact.saved.clone());
+            let all = facts.collect::<Vec<_>>();
+            format!("has the run {run:?}; stored: {}", saved(&all))
+        }
+        Event::LogRead { peer, batch } => {
+            let facts = batch.facts.iter().map(|fact| fact.saved.clone());
+            let all = facts.collect::<Vec<_>>();
+            format!("has read the log of {}: {}", name(*peer), saved(&all))
+        }
+        Event::Written { number, segment } => format!("has written {number} to segment {segment}"),
+        Event::NotWritten { number, text } => format!("has not written {number}: {text}"),
+        Event::CannotOpenRun(text) => format!("has no run: {text}"),
+        Event::Superseded(epoch) => format!("hears of epoch {epoch}"),
         Event::Drain(grace) => format!("is to go within {grace:?}"),
         Event::Connected { peer, .. } => format!("has a link to {}", name(peer.peer)),
         Event::Repaired(id) => format!("has done {id} again"),
@@ -253,7 +267,9 @@ pub(super) fn action(action: &Action, away: Option<JobId>) -> Option<String> {
         Action::Hold(key, job) => format!("holds {} as hosted {}", parcel(job), key.0),
         Action::Release => "may run what is held".into(),
         Action::ReleaseOne(job) => format!("may claim {}, which is held", job.id),
-        Action::Harvest(since) => format!("asks for results since {since}"),
+        Action::Harvest { since, reader } => {
+            format!("asks for results since {since} ({reader:?})")
+        }
         Action::Save(key) => format!("gives up hosted {}", key.0),
         Action::GiveBack => "gives back what has not begun".into(),
         Action::Joined { me, master } => {
@@ -264,6 +280,16 @@ pub(super) fn action(action: &Action, away: Option<JobId>) -> Option<String> {
             )
         }
         Action::StartRoots => "may start roots".into(),
+        Action::OpenRun { known, .. } => format!("looks for the run; knows {known:?}"),
+        Action::Write { number, batch, .. } => {
+            let names: Vec<String> = (batch.facts.iter())
+                .map(|fact| fact.saved.name.id.to_string())
+                .collect();
+            let offers = batch.offers.len();
+            format!("writes {number}: {offers} bounds, {}", names.join(" "))
+        }
+        Action::Forget(segment) => format!("forgets segments before {segment}"),
+        Action::ReadLog { peer, .. } => format!("reads the log of {}", name(*peer)),
         Action::KeepRoots(keep) => format!("has results of roots kept by others: {keep}"),
         Action::RootKept(tag) => format!("knows that the result of root {} is kept", tag.number),
         Action::YieldMain => "is to stop main".into(),

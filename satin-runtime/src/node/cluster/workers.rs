@@ -9,7 +9,7 @@ use std::{
 };
 
 use super::{
-    super::{DepartureId, Event, HostedId, Rule, Taken},
+    super::{DepartureId, Event, HarvestReader, HostedId, Rule, Taken},
     bounds::{BEST, BestLeaf},
     program::{Program, Work, mix},
 };
@@ -204,6 +204,8 @@ pub(super) struct ImaginaryWorkers {
     harvests: BTreeMap<BottomJob, Harvest>,
     /// Number of results that have been kept.
     facts: u64,
+    /// Root jobs of `main` are marked in the first term too.
+    pub(super) resumed: bool,
     away: BTreeMap<DepartureId, AwayWork>,
     recalled: BTreeSet<DepartureId>,
     departures: u64,
@@ -250,6 +252,7 @@ impl ImaginaryWorkers {
             running: BTreeMap::new(),
             harvests: BTreeMap::new(),
             facts: 0,
+            resumed: false,
             away: BTreeMap::new(),
             recalled: BTreeSet::new(),
             departures: 0,
@@ -372,7 +375,7 @@ impl ImaginaryWorkers {
 
     /// A root job waits for a worker.
     pub(super) fn start_root(&mut self, tag: RootRun, program: u32, work: Work) {
-        let marked = tag.term > 0 && tag.name.is_of_main();
+        let marked = (tag.term > 0 || self.resumed) && tag.name.is_of_main();
         let history = History { marked, crashes: 0 };
         let back = Back {
             history,
@@ -877,7 +880,7 @@ impl ImaginaryWorkers {
     }
 
     /// Tells what has been kept since the fact of that number.
-    pub(super) fn harvest(&mut self, since: u64) {
+    pub(super) fn harvest(&mut self, since: u64, reader: HarvestReader) {
         let mut gathered = Gathered::between(since, self.facts);
         let none = Harvest::default();
         for frame in self.frames.iter().flatten() {
@@ -893,7 +896,7 @@ impl ImaginaryWorkers {
             let harvest = self.harvests.get(&bottom).unwrap_or(&none);
             gathered.add(id, harvest, frame.tag.name.fingerprint);
         }
-        let harvested = Event::Harvested(gathered.sorted());
+        let harvested = Event::Harvested(reader, gathered.sorted());
         self.events.push_back(harvested);
     }
 

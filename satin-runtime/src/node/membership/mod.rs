@@ -218,7 +218,7 @@ impl Membership {
                         stamp: 0,
                         ..cx.view.me().clone()
                     };
-                    root.founded(&founder);
+                    root.founded(cx, &founder);
                     self.come_in(cx, now, founder, Vec::new());
                 }
             }
@@ -635,6 +635,7 @@ impl Membership {
         Message::Welcome {
             stamp: who.stamp,
             term: root.term(),
+            founder: root.founder(cx.view),
             members: std::iter::once(master).chain(others).cloned().collect(),
             draining: cx.view.draining().collect(),
             offers: bounds.all(),

@@ -13,7 +13,7 @@ use std::{
     time::Duration,
 };
 
-use super::super::{Action, Context, Message, Peer, RepairMode, View};
+use super::super::{Action, Context, HarvestReader, Message, Peer, RepairMode, View};
 use crate::job::{Gathered, JobId, RootName, Saved};
 
 /// Of so many periods one goes to another site. Too small: much goes over the long links. Too large: the loss of a whole site
@@ -126,7 +126,11 @@ impl Buddies {
         }
         if buddy.peer.is_some() {
             self.asked_for_far = Some(is_far);
-            cx.actions.push_back(Action::Harvest(buddy.has));
+            let harvest = Action::Harvest {
+                since: buddy.has,
+                reader: HarvestReader::Buddy,
+            };
+            cx.actions.push_back(harvest);
         }
     }
 
@@ -155,15 +159,14 @@ impl Buddies {
             return;
         }
         let (mut last, mut upto, mut bytes, mut saved) = (buddy.has, all, 0, Vec::new());
-        for (number, fact) in facts {
-            let size = fact.name.id.as_bytes().len() + fact.answer.size();
-            if bytes + size > MESSAGE && !saved.is_empty() {
+        for fact in facts {
+            if bytes + fact.size() > MESSAGE && !saved.is_empty() {
                 upto = last;
                 break;
             }
-            bytes += size;
-            last = number;
-            saved.push(fact);
+            bytes += fact.size();
+            last = fact.number;
+            saved.push(fact.saved);
         }
         let number = self.periods;
         let copies = Message::Copies {

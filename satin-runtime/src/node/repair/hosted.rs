@@ -220,7 +220,7 @@ impl Repair {
         let waiters: Vec<(Deal, bool)> = (hosted.waiters.iter())
             .map(|(deal, waiter)| (*deal, waiter.origin))
             .collect();
-        let kept = (hosted.orphan && !undone).then(|| hosted.name.id.clone());
+        let kept = (hosted.orphan && !undone).then(|| hosted.name.clone());
         if hosted.orphan {
             let name = &hosted.name;
             // An entry in the table needs an answer, or a run, behind it.
@@ -265,8 +265,9 @@ impl Repair {
         Repair::forget_if_idle(cx, key);
         // Last, since it may withdraw entries below this one: results of its parts are
         // worth nothing now.
-        if let Some(id) = kept {
-            self.drop_spare(cx, &id);
+        if let Some(name) = kept {
+            cx.books.keep_anew([name.clone()]);
+            self.drop_spare(cx, &name.id);
         }
     }
 

@@ -4,13 +4,13 @@ use std::time::Duration;
 
 use super::{
     super::{
-        Action, Context, Deal, Message, Peer,
+        Action, Context, Deal, HarvestReader, Message, Peer,
         expiry::{Expiry, ran_out},
         root::Roots,
     },
     Keeping, Repair,
 };
-use crate::job::{Gathered, JobId, Saved};
+use crate::job::{JobId, Saved};
 
 /// The last part of the grace is for handing over: this share of it, and no more than so long. Too small: what was
 /// saved is not in safe hands in time. Too large: jobs are given up that would have ended.
@@ -125,7 +125,11 @@ impl Leaving {
         // does not wait for that, is to find what is done.
         let term = cx.term;
         if root.runs_main() {
-            cx.actions.push_back(Action::Harvest(0));
+            let harvest = Action::Harvest {
+                since: 0,
+                reader: HarvestReader::Heir,
+            };
+            cx.actions.push_back(harvest);
         }
         // The successor is elected before this node leaves, so the pool is never without a master.
         self.yielding = root.abdicate(cx);
@@ -152,11 +156,10 @@ impl Leaving {
         }
     }
 
-    /// The workers have told what there is of `main`'s root job, if they were asked: the term in which it began, and the nodes that
-    /// wait for that to be in the table.
-    pub(crate) fn gathered(&mut self, gathered: &Gathered) -> Option<(u32, Vec<Peer>)> {
-        // A buddy may have been asked for, before, what is new since the last time.
-        let term = self.gathering.take_if(|_| gathered.since == 0)?;
+    /// The workers have told what there is of `main`'s root job: the term in which it began, and the nodes that wait for that to be
+    /// in the table.
+    pub(crate) fn gathered(&mut self) -> Option<(u32, Vec<Peer>)> {
+        let term = self.gathering.take()?;
         Some((term, std::mem::take(&mut self.asked)))
     }
 

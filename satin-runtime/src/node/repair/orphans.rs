@@ -138,12 +138,13 @@ impl Repair {
         let Some(hosted) = cx.books.look(key) else {
             return false;
         };
-        let id = hosted.name.id.clone();
+        let (id, fingerprint) = (hosted.name.id.clone(), hosted.name.fingerprint);
         if cx.config.obeys(Rule::Announce) {
             (cx.table).announce(cx.actions, cx.now, &hosted.name, finished);
         }
         // A whole result makes those of its parts, kept here too, useless.
         if finished {
+            cx.books.kept_one(&JobName::new(id.clone(), fingerprint));
             self.drop_spare(cx, &id);
         }
         true
@@ -221,6 +222,14 @@ impl Repair {
                 self.limit_root_results(cx);
             }
         }
+    }
+
+    /// Keeps results that are in stable storage.
+    pub(crate) fn keep_stored(&mut self, cx: &mut Context<'_>, term: u32, saved: Vec<Saved>) {
+        let unwritten = cx.books.take_newly_kept();
+        self.keep(cx, term, saved);
+        cx.books.take_newly_kept();
+        cx.books.keep_anew(unwritten);
     }
 
     /// The result that is kept here under that name.

@@ -138,6 +138,8 @@ pub(crate) struct Table {
     index: BTreeMap<JobId, BTreeMap<(Fingerprint, Peer), bool>>,
     /// The ended lives whose orphans may not all be announced yet, each with the end of the wait for that.
     dead: BTreeMap<Peer, Duration>,
+    /// The ended lives whose logs in stable storage this node reads.
+    unread: BTreeSet<Peer>,
     /// Whether all nodes have announced everything, as the workers were told last.
     settled: bool,
     /// Ids that other nodes have closed, not looked at yet.
@@ -161,6 +163,7 @@ impl Table {
             sheets: BTreeMap::new(),
             index: BTreeMap::new(),
             dead: BTreeMap::new(),
+            unread: BTreeSet::new(),
             settled: true,
             closed: Vec::new(),
             announced: Vec::new(),
@@ -407,7 +410,22 @@ impl Table {
         self.flush(now, peer);
     }
 
+    /// What an ended life has in stable storage is to be announced here too, when its log has been read.
+    pub(crate) fn await_log(&mut self, peer: Peer) {
+        self.unread.insert(peer);
+    }
+
+    /// The log of an ended life has been read, and what stood in it is announced.
+    pub(crate) fn log_read(&mut self, now: Duration, peer: Peer) {
+        if self.unread.remove(&peer) {
+            self.flush(now, peer);
+        }
+    }
+
     fn flush(&mut self, now: Duration, peer: Peer) {
+        if self.unread.contains(&peer) {
+            return; // there is more to come
+        }
         let own = self.sheets.entry(self.me).or_default();
         // Several nodes tell of one death: said once.
         if !own.flushed.contains_key(&peer) {
@@ -728,7 +746,8 @@ impl Table {
         // The own announcements are in the table before the life is entered among the dead.
         let flushed = |peer: Peer, dead: &Peer| {
             let sheet = self.sheets.get(&peer);
-            peer == self.me || sheet.is_some_and(|sheet| sheet.flushed.contains_key(dead))
+            let has_read = peer == self.me && !self.unread.contains(dead);
+            has_read || sheet.is_some_and(|sheet| sheet.flushed.contains_key(dead))
         };
         let everybody = |dead: &Peer| (view.members()).all(|member| flushed(member.peer, dead));
         let settled = !strict || self.dead.keys().all(everybody);

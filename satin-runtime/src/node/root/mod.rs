@@ -32,9 +32,10 @@
 use std::{collections::BTreeSet, time::Duration};
 
 use super::{
-    Action, Context, Identity, Message, NodeId, Notice, Peer, View,
+    Action, Context, Identity, Message, NodeId, Notice, Peer, Rule, View,
     expiry::{Expiry, ran_out},
     membership::{Absence, Membership},
+    stable::Storage,
 };
 use crate::job::{OrphanNews, RootName, RootRun};
 use election::{Silent, Vacancy, VacancyStep};
@@ -64,10 +65,15 @@ const SMALL: usize = 64;
 /// master that has yielded, or keeps what belongs to a root job that is over, for so long.
 const ASK_AGAIN: Duration = Duration::from_secs(10);
 
+/// The exit code of a pool whose run another goes on with: `EX_TEMPFAIL`.
+const SUPERSEDED: i32 = 75;
+
 /// The master and its root jobs.
 pub struct Roots {
     /// The master of the day, as far as this node knows.
     master: Option<Identity>,
+    /// The node that founded the pool; `None`: this one will.
+    founder: Option<NodeId>,
     /// Counts the masters; the founder's is 0.
     term: u32,
     /// The highest stamp that this node has issued.
@@ -76,6 +82,8 @@ pub struct Roots {
     runs_main: bool,
     /// Root jobs may start.
     released: bool,
+    /// Set while this node, as master, waits for what stands in the store.
+    is_loading: bool,
     /// The pool has ended.
     ended: Option<Ended>,
     /// The master is gone, and nobody has taken its place yet.
@@ -148,11 +156,13 @@ impl Roots {
             .min_by_key(|member| (member.stamp, member.peer))
             .cloned();
         Roots {
+            founder: master.as_ref().map(|master| master.peer.id),
             runs_main: (master.as_ref()).is_some_and(|master| master.peer == view.me().peer),
             master,
             term: 0,
             issued: 0,
             released: false,
+            is_loading: false,
             ended: None,
             vacancy: None,
             silent: Silent::default(),
@@ -170,7 +180,9 @@ impl Roots {
 
     pub(crate) fn next_timeout(&self) -> Option<Duration> {
         let vacancy = self.vacancy.as_ref().map(|vacancy| vacancy.look);
-        let catching_up = self.catching_up.as_ref().map(|catch_up| catch_up.until);
+        let catching_up = (self.catching_up.as_ref())
+            .filter(|catch_up| !catch_up.asked.is_empty())
+            .map(|catch_up| catch_up.until);
         [self.tell, vacancy, catching_up, self.ask]
             .into_iter()
             .flatten()
@@ -189,11 +201,14 @@ impl Roots {
                 self.look(cx, membership);
             }
         }
-        let until = self.catching_up.as_ref().map(|catch_up| catch_up.until);
         // A node that hangs must not keep the others from work.
-        if until.is_some_and(|until| until <= cx.now) {
+        if let Some(catch_up) = &mut self.catching_up
+            && catch_up.until <= cx.now
+            && !catch_up.asked.is_empty()
+        {
             ran_out(Expiry::CatchUp);
-            self.run_main(cx);
+            catch_up.asked.clear();
+            self.run_main_if_all_answered(cx);
         }
     }
 
@@ -212,6 +227,11 @@ impl Roots {
     pub(crate) fn is_master(&self, view: &View) -> bool {
         self.master(view)
             .is_some_and(|master| master.peer == view.me().peer)
+    }
+
+    /// The node that founded the pool.
+    pub(crate) fn founder(&self, view: &View) -> NodeId {
+        self.founder.unwrap_or(view.me().peer.id)
     }
 
     pub(crate) fn term(&self) -> u32 {
@@ -235,9 +255,38 @@ impl Roots {
         self.issued
     }
 
-    pub(crate) fn founded(&mut self, me: &Identity) {
+    /// This node has founded the pool. Its `main` begins at once, unless it is to find first what stands in the store.
+    pub(crate) fn founded(&mut self, cx: &mut Context<'_>, me: &Identity) {
         self.master = Some(me.clone());
         self.runs_main = true;
+        self.is_loading = Storage::is_on(cx);
+        if self.is_loading && !cx.config.obeys(Rule::LoadFirst) {
+            self.loaded(cx);
+        }
+    }
+
+    /// Does the `main` of a founder wait for the store? Another master goes on without it.
+    pub(crate) fn founder_waits(&self) -> bool {
+        self.is_loading && self.term == 0
+    }
+
+    /// What stands in the store is in the table, or will not come: `main` begins.
+    pub(crate) fn loaded(&mut self, cx: &mut Context<'_>) {
+        if !std::mem::take(&mut self.is_loading) {
+            return;
+        }
+        if self.catching_up.is_some() {
+            self.run_main_if_all_answered(cx);
+        } else if self.runs_main {
+            let term = self.term;
+            cx.actions.push_back(Action::RunMain { term });
+            self.release(cx);
+        }
+    }
+
+    /// Another pool goes on with this run: this one ends.
+    pub(crate) fn superseded(&mut self, cx: &mut Context<'_>) {
+        self.main_ended(cx, SUPERSEDED);
     }
 
     /// Takes over the address that others are told of this node from now on.
@@ -248,7 +297,8 @@ impl Roots {
         }
     }
 
-    pub(crate) fn welcome(&mut self, me: NodeId, term: u32, members: &[Identity]) {
+    pub(crate) fn welcome(&mut self, me: NodeId, term: u32, founder: NodeId, members: &[Identity]) {
+        self.founder = Some(founder);
         // The list begins with the master.
         self.master = members.first().cloned();
         self.term = term;
@@ -392,7 +442,7 @@ impl Roots {
     }
 
     fn release(&mut self, cx: &mut Context<'_>) {
-        let enough = cx.view.len() >= cx.config.nodes as usize;
+        let enough = cx.view.len() >= cx.config.nodes as usize && !self.is_loading;
         // Once released, root jobs go on also when nodes leave.
         if enough && !self.released && self.runs_main {
             self.released = true;
@@ -569,6 +619,7 @@ impl Roots {
         self.vacancy = None;
         // A better master came while this one asked for tables: its `main` must not begin.
         self.catching_up = None;
+        self.is_loading = false;
         // Two runs of `main` at once would compute everything twice, and both print.
         if self.runs_main && !is_me {
             self.runs_main = false;
@@ -598,6 +649,7 @@ impl Roots {
             asked: others.filter(|peer| *peer != me).collect(),
             until: cx.now + CATCH_UP,
         });
+        self.is_loading = Storage::is_on(cx) && cx.config.obeys(Rule::LoadFirst);
         // No versions at all: each node answers with its whole table, or with an empty one.
         to_others(cx, &Message::Versions(Vec::new()));
         self.run_main_if_all_answered(cx);
@@ -614,7 +666,7 @@ impl Roots {
 
     fn run_main_if_all_answered(&mut self, cx: &mut Context<'_>) {
         let all = |catch_up: &CatchUp| catch_up.asked.is_empty();
-        if self.catching_up.as_ref().is_some_and(all) {
+        if !self.is_loading && self.catching_up.as_ref().is_some_and(all) {
             self.run_main(cx);
         }
     }

@@ -170,6 +170,21 @@ impl Bounds {
         self.since(0, None)
     }
 
+    /// All bounds of root jobs of `main`: of those under way, and of those whose results are kept here.
+    pub(crate) fn of_main(&self) -> Vec<Offer> {
+        let of_main = self.roots.iter().filter(|(root, _)| root.is_of_main());
+        let offers = of_main.flat_map(|(root, of_root)| of_root.offers(*root, |_| true));
+        offers.collect()
+    }
+
+    /// All bounds of that root job.
+    pub(crate) fn of(&self, root: RootName) -> Vec<Offer> {
+        let of_root = self.roots.get(&root).into_iter();
+        of_root
+            .flat_map(|of_root| of_root.offers(root, |_| true))
+            .collect()
+    }
+
     /// The bounds of root jobs under way that have become better since that version.
     fn since(&self, version: u64, to: Option<Peer>) -> Vec<Offer> {
         // The peer that a bound came from knows it.
@@ -287,6 +302,24 @@ impl Bounds {
             self.pending.extend(targets);
             self.tell(cx);
         }
+    }
+
+    /// Takes in offers that stand in the store; everybody is told.
+    pub(crate) fn loaded(
+        &mut self,
+        cx: &mut Context<'_>,
+        offers: Vec<Offer>,
+        lattices: &dyn Lattices,
+    ) {
+        for offer in offers {
+            if let Some(offer) = self.join(cx, None, offer, lattices) {
+                cx.actions.push_back(Action::Improve(offer));
+            }
+        }
+        let mut targets = near_targets(cx.view, None);
+        targets.extend(gateways(cx.view));
+        self.pending.extend(targets);
+        self.tell(cx);
     }
 
     /// Takes in offers of another node, and passes them on to those that the sender does not tell.

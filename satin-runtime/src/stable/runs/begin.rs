@@ -76,6 +76,8 @@ pub struct BeginRequest {
     pub max_crashes: u32,
     /// The name of the node that asks.
     pub by: String,
+    /// The id of the node that founded its pool: a later master of the same pool goes on with the same epoch.
+    pub founder: u128,
 }
 
 /// An epoch that has begun.
@@ -160,13 +162,43 @@ pub(super) struct Plan {
 }
 
 impl Runs {
-    /// Begins an epoch: of a run that is resumed, or of a new one.
+    /// Begins an epoch: of a run that is resumed, or of a new one. If the pool that asks has begun one already, that goes on.
     ///
     /// # Errors
     /// The run that is to be resumed cannot be, or the store failed.
     pub fn begin(&self, request: &BeginRequest) -> Result<Begun, BeginError> {
+        if let Some(begun) = self.begun_before(request)? {
+            return Ok(begun);
+        }
         let plan = self.plan(request)?;
         self.execute(request, plan)
+    }
+
+    /// The epoch that an earlier master of the same pool has begun.
+    fn begun_before(&self, request: &BeginRequest) -> Result<Option<Begun>, StableError> {
+        for found in self.found(Some(&request.pool))? {
+            let last = found.files.epochs.last().filter(|_| !found.files.is_done);
+            if let Some(epoch) = last
+                && self.is_of_pool(&found.place, *epoch, request)?
+            {
+                return Ok(Some(Begun {
+                    place: found.place,
+                    epoch: *epoch,
+                    remarks: Vec::new(),
+                }));
+            }
+        }
+        Ok(None)
+    }
+
+    fn is_of_pool(
+        &self,
+        place: &RunPlace,
+        epoch: u32,
+        request: &BeginRequest,
+    ) -> Result<bool, StableError> {
+        let start = self.read_record::<Start>(place, RunFile::Epoch(epoch))?;
+        Ok(matches!(start, Some(Ok(start)) if start.founder == request.founder))
     }
 
     pub(super) fn plan(&self, request: &BeginRequest) -> Result<Plan, BeginError> {
@@ -236,12 +268,18 @@ impl Runs {
             epoch,
             remarks,
         } = plan;
-        let start = Start::now(&request.by, &request.program);
+        let start = Start::now(&request.by, request.founder, &request.program);
         if epoch == 0 {
             self.create_manifest(request, &place, start.clone())?;
         }
         match self.create_record(&place, RunFile::Epoch(epoch), &start) {
             Ok(()) => Ok(Begun {
+                place,
+                epoch,
+                remarks,
+            }),
+            // After a partition both parts of a pool may have a master, and these go on with the same epoch.
+            Err(StableError::Exists(_)) if self.is_of_pool(&place, epoch, request)? => Ok(Begun {
                 place,
                 epoch,
                 remarks,

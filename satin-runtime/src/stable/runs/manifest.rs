@@ -43,6 +43,8 @@ pub(super) struct Manifest {
 pub(super) struct Start {
     /// The name of the node that started it.
     pub(super) by: String,
+    /// The id of the node that founded its pool.
+    pub(super) founder: u128,
     /// Milliseconds since 1970.
     millis: u64,
     /// The target platform of the executable.
@@ -52,10 +54,11 @@ pub(super) struct Start {
 }
 
 impl Start {
-    pub(super) fn now(by: &str, program: &Program) -> Start {
+    pub(super) fn now(by: &str, founder: u128, program: &Program) -> Start {
         let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
         Start {
             by: by.into(),
+            founder,
             millis: since.map_or(0, |since| since.as_millis() as u64),
             target: program.target.clone(),
             executable: program.executable,

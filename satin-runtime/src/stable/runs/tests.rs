@@ -41,6 +41,7 @@ fn request() -> BeginRequest {
         force: false,
         max_crashes: 3,
         by: "node".into(),
+        founder: rand::random::<u64>().into(),
     }
 }
 
@@ -432,6 +433,9 @@ fn a_run_lives_and_dies_in_a_directory() {
     strange.pool = "../my pool/ä".into();
     let begun = runs.begin(&strange).expect("a new run");
     write(&runs, &begun, 1, &[fact(&[0, 1], 1, "one")]);
+    let later_master = runs.begin(&strange).expect("the same pool");
+    assert_eq!((&later_master.place, later_master.epoch), (&begun.place, 0));
+    strange.founder += 1;
     let again = runs.begin(&strange).expect("resumed");
     assert_eq!(
         (&again.place, load(&runs, &again.place).batch.facts.len()),

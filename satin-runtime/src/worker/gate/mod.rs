@@ -524,6 +524,11 @@ impl Gate {
         self.pool.main.begin_again(term > 0);
     }
 
+    /// `main` may have run before all nodes were lost: its root jobs are marked in the first term too.
+    pub fn resume_main(&self) {
+        self.pool.main.resume();
+    }
+
     /// Lets a hosted job in, under a key of its own. Any worker runs it, also one that waits in a sync;
     /// [`Outside::done`] has the answer. Until a worker starts it, it may leave again.
     pub fn host(&self, key: HostedId, parcel: Parcel) {

@@ -1,0 +1,278 @@
+//! An imaginary store, which outlives all nodes of a cluster.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use rand::RngExt;
+
+use super::super::{Action, Event, NodeId, Peer, RunEpoch};
+use super::{Cluster, Happening, Program, Shape, Work};
+use crate::job::{Answer, Batch, Fingerprint, RunName, StoredFact};
+
+/// A store that a cluster's nodes use.
+#[derive(Clone, Debug)]
+pub struct ImaginaryStore {
+    /// The time between an order and its effect; and as long again until the node hears of it.
+    pub latency: Duration,
+    /// So many writes of a hundred fail; of these every second is done all the same.
+    pub failing: u32,
+    /// The store takes orders, does nothing, and never answers.
+    pub is_silent: bool,
+    runs: BTreeMap<RunName, ImaginaryRun>,
+}
+
+#[derive(Clone, Default, Debug)]
+struct ImaginaryRun {
+    /// The last epoch, and the pool that began it.
+    epoch: u32,
+    founder: Option<NodeId>,
+    is_done: bool,
+    logs: BTreeMap<(u32, Peer), Vec<StoredBatch>>,
+}
+
+#[derive(Clone, Debug)]
+struct StoredBatch {
+    segment: u32,
+    batch: Batch,
+}
+
+impl ImaginaryStore {
+    /// An empty store.
+    #[must_use]
+    pub fn new(latency: Duration) -> ImaginaryStore {
+        ImaginaryStore {
+            latency,
+            failing: 0,
+            is_silent: false,
+            runs: BTreeMap::new(),
+        }
+    }
+
+    /// Number of runs that are not done.
+    #[must_use]
+    pub fn unfinished(&self) -> usize {
+        self.runs.values().filter(|run| !run.is_done).count()
+    }
+
+    /// Number of results that the store has.
+    #[must_use]
+    pub fn facts(&self) -> usize {
+        let logs = self.runs.values().flat_map(|run| run.logs.values());
+        logs.flatten().map(|stored| stored.batch.facts.len()).sum()
+    }
+
+    fn open(&mut self, known: Option<RunEpoch>, founder: NodeId, alive: &[Peer]) -> Event {
+        let run = known.unwrap_or_else(|| {
+            let unfinished = self.runs.iter().filter(|(_, run)| !run.is_done);
+            match unfinished.last() {
+                Some((name, run)) => RunEpoch {
+                    epoch: run.epoch + u32::from(run.founder != Some(founder)),
+                    run: *name,
+                },
+                None => RunEpoch {
+                    epoch: 0,
+                    run: RunName(self.runs.len() as u64),
+                },
+            }
+        });
+        let stored = self.runs.entry(run.run).or_default();
+        if known.is_none() {
+            (stored.epoch, stored.founder) = (run.epoch, Some(founder));
+        }
+        let batch = stored.load(|epoch, peer| epoch != run.epoch || !alive.contains(&peer));
+        Event::RunOpened { run, batch }
+    }
+
+    fn write(&mut self, run: RunEpoch, writer: Peer, batch: Batch, begins: bool) -> u32 {
+        let log = self.runs.entry(run.run).or_default();
+        let log = log.logs.entry((run.epoch, writer)).or_default();
+        let last = log.last().map_or(0, |stored| stored.segment);
+        let segment = last + u32::from(begins);
+        log.push(StoredBatch { segment, batch });
+        segment
+    }
+}
+
+impl ImaginaryRun {
+    /// What stands in these logs.
+    fn load(&self, wanted: impl Fn(u32, Peer) -> bool) -> Batch {
+        let logs = self.logs.iter();
+        let logs = logs.filter(|((epoch, peer), _)| wanted(*epoch, *peer));
+        let mut all = Batch::default();
+        let mut facts: BTreeMap<_, StoredFact> = BTreeMap::new();
+        for stored in logs.flat_map(|(_, log)| log) {
+            all.offers.extend(stored.batch.offers.iter().cloned());
+            for fact in &stored.batch.facts {
+                facts.insert(fact.saved.name.clone(), fact.clone());
+            }
+        }
+        all.facts = facts.into_values().collect();
+        all
+    }
+}
+
+impl Cluster {
+    /// The store, if the cluster has one.
+    #[must_use]
+    pub fn store(&self) -> Option<&ImaginaryStore> {
+        self.store.as_ref()
+    }
+
+    /// Gives the cluster a store, or changes it.
+    pub fn set_store(&mut self, store: ImaginaryStore) {
+        self.store = Some(store);
+    }
+
+    /// The store, to be changed: faults of its begin and end.
+    pub fn store_mut(&mut self) -> Option<&mut ImaginaryStore> {
+        self.store.as_mut()
+    }
+
+    /// A node's process orders something from the store.
+    pub(super) fn order(&mut self, node: u32, order: Action) {
+        if let Some(store) = &self.store
+            && !store.is_silent
+        {
+            let at = self.now + store.latency;
+            let order = Box::new(order);
+            self.schedule(at, Happening::Ordered { node, order });
+        }
+    }
+
+    /// The order has come to the store. What it does then is durable, though the node may die before it hears.
+    pub(super) fn obey(&mut self, node: u32, order: Action) {
+        let me = self.peer(node);
+        let dice = self.rng.random_range(0..200);
+        let Some(store) = self.store.as_mut().filter(|store| !store.is_silent) else {
+            return;
+        };
+        let mut answers = Vec::new();
+        match order {
+            Action::OpenRun {
+                known,
+                founder,
+                alive,
+            } => {
+                let opened = store.open(known, founder, &alive);
+                if let Event::RunOpened { run, .. } = &opened {
+                    self.slots[node as usize].workers.resumed |= run.epoch > 0;
+                }
+                answers.push(opened);
+            }
+            Action::Write {
+                number,
+                run,
+                batch,
+                begins,
+            } => {
+                let fails = dice / 2 < store.failing;
+                if !fails || dice % 2 == 0 {
+                    let facts = batch.facts.clone();
+                    let segment = store.write(run, me, batch, begins);
+                    answers.push(Event::Written { number, segment });
+                    let later = store.runs[&run.run].epoch;
+                    if later > run.epoch {
+                        answers.push(Event::Superseded(later));
+                    }
+                    self.check_facts(&facts);
+                }
+                if fails {
+                    let text = "the disk is full".into();
+                    answers = vec![Event::NotWritten { number, text }];
+                }
+            }
+            Action::Forget(segment) => {
+                for run in store.runs.values_mut() {
+                    for ((_, peer), log) in &mut run.logs {
+                        if *peer == me {
+                            log.retain(|stored| stored.segment >= segment);
+                        }
+                    }
+                }
+            }
+            Action::ReadLog { run, peer } => {
+                let run = store.runs.get(&run.run);
+                let batch = run.map(|run| run.load(|_, writer| writer == peer));
+                answers.push(Event::LogRead {
+                    peer,
+                    batch: batch.unwrap_or_default(),
+                });
+            }
+            _ => {}
+        }
+        let at = self.now
+            + self
+                .store
+                .as_ref()
+                .map_or(Duration::ZERO, |store| store.latency);
+        for answer in answers {
+            let answer = Box::new(answer);
+            self.schedule(at, Happening::Stored { node, answer });
+        }
+    }
+
+    /// `main` came to its end at that node: the run is done, unless another pool goes on with it.
+    pub(super) fn finish_run(&mut self, run: RunEpoch) {
+        let store = self.store.as_mut();
+        if let Some(stored) = store.and_then(|store| store.runs.get_mut(&run.run))
+            && stored.epoch == run.epoch
+        {
+            stored.is_done = true;
+            stored.logs.clear();
+        }
+    }
+
+    /// Is each of these results what its program computes?
+    fn check_facts(&mut self, facts: &[StoredFact]) {
+        let right = &self.right;
+        let is_wrong = |fact: &&StoredFact| match (&fact.saved.answer, right) {
+            (Answer::Result { bytes, .. }, Some(right)) => {
+                let is = right.get(&fact.saved.name.fingerprint);
+                is.is_some_and(|is| is.to_le_bytes() != bytes[..])
+            }
+            _ => false,
+        };
+        if let Some(wrong) = facts.iter().find(is_wrong) {
+            let story = format!("a wrong result is stored: {wrong:?}");
+            self.stored_wrong.get_or_insert(story);
+        }
+    }
+
+    /// A result that stands in the store and is wrong, if there is one.
+    #[must_use]
+    pub fn stored_wrong(&self) -> Option<&str> {
+        self.stored_wrong.as_deref()
+    }
+
+    /// From now on each result that is stored is compared with what the programs compute. Searches and races are left out:
+    /// what their jobs return depends on what others had found.
+    pub fn know_results(&mut self) {
+        let mut right = BTreeMap::new();
+        for program in &self.programs {
+            if !matches!(
+                program.shape,
+                Shape::Best { .. } | Shape::Random { races: 1.., .. }
+            ) {
+                enter_results(program, program.root(), &mut right);
+            }
+        }
+        self.right = Some(right);
+    }
+}
+
+/// Enters the results of a job and all below it.
+fn enter_results(program: &Program, work: Work, right: &mut BTreeMap<Fingerprint, u64>) -> u64 {
+    let mut result = program.own(work);
+    let (mut phase, mut index) = (0, 0);
+    while let Some((_, children)) = program.phase(work, phase) {
+        let before = program.before(result, phase);
+        for _ in 0..children {
+            let child = program.child(work, index, before);
+            let is = enter_results(program, child, right);
+            result = program.add(result, index, is);
+            index += 1;
+        }
+        phase += 1;
+    }
+    right.insert(work.fingerprint(), result);
+    result
+}

@@ -1,0 +1,389 @@
+//! Stable storage, as a node uses it: what outlives all nodes.
+//!
+//! A run is one program, from its first start to its end. The master of a pool that has begun finds the run in the store, or
+//! makes a new one, and tells all nodes. From then on each node writes, once a period, what it has that no job above has
+//! taken up yet: the facts that its workers have harvested, and the results that it keeps for others. When all nodes have
+//! died, the master of the next pool loads these, keeps them as it would keep those of a node that has left, and calls
+//! `main`: its jobs find themselves in the orphan table.
+//!
+//! The rules, and what goes wrong without them:
+//!
+//! * **Load first** ([`Rule::LoadFirst`]): root jobs wait until what earlier epochs wrote is in the table. Otherwise they are
+//!   begun before it is known what is done, and all of it is done again.
+//! * **Bounds** ([`Rule::StoredBounds`]): a batch begins with the bounds of its root jobs, read after its facts were
+//!   collected. Otherwise a result comes back, and the optimum that it offered, or was pruned by, does not.
+//! * **Values**: a result that mentions shared values is not written, as nobody could resolve them.
+//! * **One writer**: a life appends to its own log only.
+//! * **Inherit** ([`Rule::ReadLogs`]): when a node dies, the master reads its log, and only then says that it has announced
+//!   all that is left of it. Otherwise what was written is done again, although somebody will load it some day.
+//! * **Never wait**: nothing but the first root job waits for the store, and that not for ever. One batch is on its way at a
+//!   time; what cannot be written stays where it is, and goes with the next.
+//! * **Epoch** ([`Rule::Epoch`]): each start of a run is an epoch, which one of several starts gets. A master that finds a
+//!   higher epoch ends, and removes nothing. Otherwise two pools work on one run, and the first that is done deletes it
+//!   under the other's hands.
+//! * **Covered** ([`Rule::Covered`]): now and then a node writes all that is alive anew, and forgets its earlier segments two
+//!   periods later. Forgotten at once, the parts of a job whose result its origin has not written yet would be nowhere.
+//! * **Subsume**: of two facts the upper one suffices. Where they are gathered and where they are loaded the lower one goes.
+//!
+//! The other rules hold elsewhere: that a result is whole, and its fingerprint taken before the job runs, in the harvest; what
+//! a torn log, another program or another credential are worth, in `stable`.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use serde::{Deserialize, Serialize};
+
+use super::{
+    Action, Context, HarvestReader, Message, NodeId, Notice, Peer, RepairMode, Rule,
+    expiry::{Expiry, ran_out},
+    repair::Repair,
+    shared::Bounds,
+};
+use crate::job::{Answer, Batch, Gathered, JobName, Offer, RunName, Saved, StoredFact};
+
+#[cfg(test)]
+mod tests;
+
+/// The shortest period: workers gather once in a beat. Too small: batches without news.
+const SHORTEST: Duration = Duration::from_millis(10);
+
+/// The wait of a new master for the store. Too small: what a slow store has is done again. Too large: a store that never
+/// answers delays every master by that.
+const OPEN_MOST: Duration = Duration::from_secs(60);
+
+/// The wait before what could not be written is tried again, at least. Too small: a store in trouble has no rest.
+const AGAIN: Duration = Duration::from_secs(1);
+
+/// Bytes of results in one batch, about; the rest goes with the next. Too small: a large harvest is never through. Too
+/// large: a node that dies while it writes loses more.
+const BATCH: usize = 32 << 20;
+
+/// All that is alive is written anew once so many times as much has been written since. Too small: the same is written again
+/// and again. Too large: logs grow.
+const GROWTH: usize = 4;
+
+/// But not before so many bytes.
+const SMALL_LOG: usize = 4 << 20;
+
+/// A run, and the start of it that goes on now.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
+pub struct RunEpoch {
+    /// The epoch: counts the starts of the run.
+    pub epoch: u32,
+    /// The run's name.
+    pub run: RunName,
+}
+
+/// A batch on its way to the store.
+struct Writing {
+    number: u64,
+    /// The facts of the workers up to this number are in the batch.
+    upto: u64,
+    /// The results of others that are in the batch.
+    kept: BTreeSet<JobName>,
+    /// So many of the results of root jobs are in the batch.
+    roots: usize,
+    offers: Vec<Offer>,
+    bytes: usize,
+    /// The batch holds all that is alive, and begins a segment.
+    is_whole: bool,
+}
+
+/// What this node has in stable storage.
+#[derive(Default)]
+pub(crate) struct Storage {
+    /// The run that goes on.
+    run: Option<RunEpoch>,
+    /// The term for whose `main` the driver has been told to look for the run.
+    opened_for: Option<u32>,
+    /// The driver is looking for the run until then.
+    opening: Option<Duration>,
+    /// When the next period begins; `None` while there is no run, or one is being served.
+    due: Option<Duration>,
+    /// The workers are being asked; true if for all that is alive.
+    asked: Option<bool>,
+    writing: Option<Writing>,
+    /// The number of the last batch.
+    number: u64,
+    /// The facts of the workers up to this number are written.
+    has: u64,
+    /// Results of root jobs that are not written yet, with the bounds that belong to each: those go when a root job is over.
+    roots: Vec<(StoredFact, Vec<Offer>)>,
+    /// Results of others that are kept here and stand in this life's log.
+    kept: BTreeSet<JobName>,
+    /// The bounds as they were written last.
+    offers: Vec<Offer>,
+    /// Bytes that were written since all was, and then.
+    since_whole: usize,
+    whole: usize,
+    /// The segments before that one are forgotten then.
+    forget: Option<(Duration, u32)>,
+}
+
+impl Storage {
+    /// Is there a store?
+    pub(crate) fn is_on(cx: &Context<'_>) -> bool {
+        cx.config.store_every.is_some() && cx.config.repair != RepairMode::Naive
+    }
+
+    pub(crate) fn next_timeout(&self) -> Option<Duration> {
+        let forget = self.forget.map(|(at, _)| at);
+        [self.opening, self.due, forget].into_iter().flatten().min()
+    }
+
+    /// The run that goes on, if it is known.
+    #[cfg(any(test, feature = "harness"))]
+    pub(crate) fn run(&self) -> Option<RunEpoch> {
+        self.run
+    }
+
+    /// The end of a turn: a new master looks for the run, and a period begins when there is one.
+    /// `master_of` is the founder of the pool whose master this node is.
+    pub(crate) fn look(&mut self, cx: &mut Context<'_>, master_of: Option<NodeId>) {
+        if let Some(founder) = master_of
+            && self.opened_for != Some(cx.term)
+            && Storage::is_on(cx)
+        {
+            self.opened_for = Some(cx.term);
+            self.open(cx, founder);
+        }
+        let is_busy = self.due.is_some() || self.asked.is_some() || self.writing.is_some();
+        if let Some(every) = cx.config.store_every
+            && self.run.is_some()
+            && !is_busy
+        {
+            self.due = Some(cx.now + every.max(SHORTEST));
+        }
+    }
+
+    /// True if the master has waited for the store for long enough.
+    pub(crate) fn handle_timeout(&mut self, cx: &mut Context<'_>) -> bool {
+        if let Some((_, segment)) = self.forget.take_if(|(at, _)| *at <= cx.now) {
+            cx.actions.push_back(Action::Forget(segment));
+        }
+        if self.due.take_if(|due| *due <= cx.now).is_some() {
+            let is_whole = self.since_whole > GROWTH * self.whole + SMALL_LOG;
+            self.asked = Some(is_whole);
+            let harvest = Action::Harvest {
+                since: if is_whole { 0 } else { self.has },
+                reader: HarvestReader::Storage,
+            };
+            cx.actions.push_back(harvest);
+        }
+        let is_late = self.opening.take_if(|until| *until <= cx.now).is_some();
+        if is_late {
+            ran_out(Expiry::OpenRun);
+            let text = "the store does not answer: what earlier nodes have finished is done again";
+            cx.actions
+                .push_back(Action::Tell(Notice::Warning(text.into())));
+        }
+        is_late
+    }
+
+    // ---- the run
+
+    /// This node has become master: the driver looks for the run, and loads what is not with a live node.
+    fn open(&mut self, cx: &mut Context<'_>, founder: NodeId) {
+        self.opening = Some(cx.now + cx.config.paced(OPEN_MOST));
+        let alive = cx.view.members().map(|member| member.peer);
+        cx.actions.push_back(Action::OpenRun {
+            known: self.run,
+            founder,
+            alive: alive.collect(),
+        });
+    }
+
+    /// The run is there.
+    pub(crate) fn opened(&mut self, cx: &mut Context<'_>, run: RunEpoch) {
+        self.opening = None;
+        self.begin(run);
+        let me = cx.view.me().peer;
+        let others = cx.view.members().map(|member| member.peer);
+        for peer in others.filter(|peer| *peer != me).collect::<Vec<_>>() {
+            self.welcome(cx, peer);
+        }
+    }
+
+    /// Tells a node which run goes on.
+    pub(crate) fn welcome(&self, cx: &mut Context<'_>, peer: Peer) {
+        if let Some(run) = self.run {
+            cx.actions.push_back(Action::Send(peer, Message::Run(run)));
+        }
+    }
+
+    /// The store cannot be used: this master, which is not the first, goes on without it.
+    pub(crate) fn cannot_open(&mut self, cx: &mut Context<'_>, text: &str) {
+        self.opening = None;
+        let warning = format!(
+            "{text}; what earlier nodes have finished is done again, unless a live node has it"
+        );
+        cx.actions.push_back(Action::Tell(Notice::Warning(warning)));
+    }
+
+    /// Another node says which run goes on.
+    pub(crate) fn told(&mut self, cx: &mut Context<'_>, run: RunEpoch) {
+        if !Storage::is_on(cx) {
+            let text = "this pool has a store, and this node has not (SATIN_STORE): what it finishes is lost if all nodes die";
+            return cx
+                .actions
+                .push_back(Action::Tell(Notice::Warning(text.into())));
+        }
+        // After a partition two parts may have begun one each: all go on with the later.
+        if self.run.is_none_or(|known| known < run) {
+            self.begin(run);
+        }
+    }
+
+    fn begin(&mut self, run: RunEpoch) {
+        if self.run == Some(run) {
+            return;
+        }
+        // The log is another: what stands in the former may not count for this run.
+        let roots = std::mem::take(&mut self.roots);
+        *self = Storage {
+            run: Some(run),
+            opened_for: self.opened_for,
+            opening: self.opening,
+            number: self.number,
+            roots,
+            ..Storage::default()
+        };
+    }
+
+    // ---- writing
+
+    /// A root job of `main` has this result.
+    pub(crate) fn root(&mut self, cx: &Context<'_>, saved: &Saved, bounds: &Bounds) {
+        if Storage::is_on(cx)
+            && let Some(fact) = stored(saved.clone(), Duration::ZERO)
+        {
+            let offers = match cx.config.obeys(Rule::StoredBounds) {
+                true => bounds.of(saved.root_name()),
+                false => Vec::new(),
+            };
+            self.roots.push((fact, offers));
+        }
+    }
+
+    /// The workers have told what they have.
+    pub(crate) fn gathered(&mut self, cx: &mut Context<'_>, gathered: Gathered, bounds: &Bounds) {
+        let Some(is_whole) = self.asked.take() else {
+            return;
+        };
+        let Some(run) = self.run else {
+            return;
+        };
+        let (mut bytes, mut upto, mut facts) = (0, self.has, Vec::new());
+        let is_all = gathered.facts.iter().all(|fact| {
+            bytes += fact.size();
+            let fits = bytes <= BATCH || facts.is_empty() || is_whole;
+            if fits {
+                upto = fact.number;
+                facts.extend(stored(fact.saved.clone(), fact.took));
+            }
+            fits
+        });
+        if is_all {
+            upto = gathered.upto;
+        }
+        let (kept, results) = self.kept_results(cx, is_whole);
+        bytes += results.iter().map(|fact| fact.saved.size()).sum::<usize>();
+        facts.extend(results);
+        facts.extend(self.roots.iter().map(|(fact, _)| fact.clone()));
+        // Read last: what is in the batch was computed under them.
+        let mut offers = match cx.config.obeys(Rule::StoredBounds) {
+            true => bounds.of_main(),
+            false => Vec::new(),
+        };
+        if facts.is_empty() && (offers == self.offers || offers.is_empty()) && !is_whole {
+            self.has = upto;
+            return;
+        }
+        self.number += 1;
+        self.writing = Some(Writing {
+            number: self.number,
+            upto,
+            kept,
+            roots: self.roots.len(),
+            offers: offers.clone(),
+            bytes,
+            is_whole,
+        });
+        offers.extend(self.roots.iter().flat_map(|(_, offers)| offers.clone()));
+        let batch = Batch { offers, facts };
+        cx.actions.push_back(Action::Write {
+            number: self.number,
+            run,
+            batch,
+            begins: is_whole,
+        });
+    }
+
+    /// The results that this node keeps for others and that are to be written.
+    fn kept_results(
+        &self,
+        cx: &mut Context<'_>,
+        all: bool,
+    ) -> (BTreeSet<JobName>, Vec<StoredFact>) {
+        let mut names = cx.books.take_newly_kept();
+        if all {
+            names.extend(self.kept.iter().cloned());
+        }
+        let results = names.iter().filter_map(|name| Repair::kept(cx, name));
+        let results: Vec<_> = (results.filter_map(|saved| stored(saved, Duration::ZERO))).collect();
+        (names, results)
+    }
+
+    /// The batch of that number is in the store, in that segment of the log.
+    pub(crate) fn written(&mut self, cx: &mut Context<'_>, number: u64, segment: u32) {
+        let Some(writing) = self.writing.take_if(|writing| writing.number == number) else {
+            return;
+        };
+        self.has = writing.upto;
+        self.offers = writing.offers;
+        self.roots.drain(..writing.roots);
+        if writing.is_whole {
+            self.kept.clear();
+            (self.since_whole, self.whole) = (0, writing.bytes);
+            let every = cx.config.store_every.unwrap_or_default().max(SHORTEST);
+            // What is not alive any more went with its job's result to the job's origin, which writes that within a period.
+            let wait = match cx.config.obeys(Rule::Covered) {
+                true => every * 2 + AGAIN,
+                false => Duration::ZERO,
+            };
+            self.forget = Some((cx.now + wait, segment));
+        } else {
+            self.since_whole += writing.bytes;
+        }
+        self.kept.extend(writing.kept);
+    }
+
+    /// The batch of that number could not be written.
+    pub(crate) fn not_written(&mut self, cx: &mut Context<'_>, number: u64, text: String) {
+        let Some(writing) = self.writing.take_if(|writing| writing.number == number) else {
+            return;
+        };
+        cx.books.keep_anew(writing.kept);
+        let every = cx.config.store_every.unwrap_or_default();
+        self.due = Some(cx.now + every.max(AGAIN));
+        let warning = format!("what is finished cannot be stored: {text}; tried again");
+        cx.actions.push_back(Action::Tell(Notice::Warning(warning)));
+    }
+
+    // ---- reading
+
+    /// A node has died. True if the master, which this node is, reads its log.
+    pub(crate) fn reads_log(&self, cx: &mut Context<'_>, peer: Peer, is_master: bool) -> bool {
+        let run = (self.run).filter(|_| is_master && cx.config.obeys(Rule::ReadLogs));
+        if let Some(run) = run {
+            cx.actions.push_back(Action::ReadLog { run, peer });
+        }
+        run.is_some()
+    }
+}
+
+/// The result as it stands in the store, if it may.
+fn stored(saved: Saved, took: Duration) -> Option<StoredFact> {
+    let is_whole = matches!(&saved.answer, Answer::Result { needs, .. } if needs.is_empty());
+    let fits = is_whole && saved.root_name().is_of_main();
+    fits.then_some(StoredFact { saved, took })
+}

@@ -1,0 +1,1 @@
+//! Stories of stable storage: all nodes die, and others go on.
