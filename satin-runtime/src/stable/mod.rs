@@ -1,12 +1,15 @@
 //! Stable storage: what survives when every node of a pool dies. It knows no node.
 //!
 //! * [`Stable`] is a store: five calls that block, on files of its own kind. `file` is a directory that all nodes see.
+//! * [`servers`] uses several stores as one.
 //! * `format` says how batches of results stand in a log, so that whoever has not the credential can neither forge nor, if
 //!   sealed, read them, and a torn end does no harm.
 //! * `runs` says which files a run has, who may resume it, and what is loaded then.
 //!
 //! Everything in a store is a set of facts that never change. So nothing is updated, logs are only appended to by the one
 //! life of a node that owns them, and a lost log costs work, never the answer.
+
+pub mod servers;
 
 use std::{fmt, io, ops::Range, path::PathBuf, str::FromStr};
 
