@@ -16,7 +16,8 @@ Examples:
   satin node --listen 0.0.0.0:7777 --credential pool.pem -- ./program 42
   satin node --join 192.0.2.7:7777 --credential pool.pem -- ./program 42
   satin drain --site delft --join 192.0.2.7:7777 --credential pool.pem \\
-    --pool program")]
+    --pool program
+  satin store --dir /data --listen 0.0.0.0:7800 --credential pool.pem")]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -28,6 +29,7 @@ enum Command {
     Node(commands::node::NodeCommand),
     Drain(commands::drain::Drain),
     Keygen(commands::keygen::Keygen),
+    Store(commands::store::Store),
 }
 
 fn main() -> ExitCode {
@@ -36,6 +38,7 @@ fn main() -> ExitCode {
         Command::Node(node) => node.run(),
         Command::Drain(drain) => drain.run(),
         Command::Keygen(keygen) => keygen.run(),
+        Command::Store(store) => store.run(),
     };
     done.unwrap_or_else(|error| {
         eprintln!("error: {error:#}");

@@ -4,3 +4,4 @@ pub mod drain;
 pub mod keygen;
 pub mod node;
 pub mod run;
+pub mod store;

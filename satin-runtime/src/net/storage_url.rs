@@ -8,6 +8,7 @@ use super::{
 };
 use crate::stable::{
     Stable, StableError, StoreUrl,
+    file::Directory,
     servers::{Member, Servers},
 };
 
@@ -21,7 +22,7 @@ pub fn open(url: &StoreUrl, credential: &Credential) -> Result<Arc<dyn Stable>, 
         source,
     };
     match url {
-        StoreUrl::File(_) => Err(failed(io::ErrorKind::Unsupported.into())),
+        StoreUrl::File(path) => Ok(Arc::new(Directory::open(path)?)),
         StoreUrl::Servers { servers, copies } => {
             let thread = StoreThread::start().map_err(failed)?;
             let member = |name: &String| Member {

@@ -142,7 +142,7 @@ impl From<StableError> for StoreRefusal {
     }
 }
 
-/// True of the path of a file: segments of `[A-Za-z0-9._-]`, none of which leads up or stays.
+/// True of the path of a file: segments of `[A-Za-z0-9._-]`. None begins with a dot: such names are the store's own.
 fn is_path(path: &str) -> bool {
     path.len() <= limits::STORE_PATH && path.split('/').all(is_segment)
 }
@@ -155,7 +155,7 @@ fn is_prefix(prefix: &str) -> bool {
 
 fn is_segment(segment: &str) -> bool {
     let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
-    !["", ".", ".."].contains(&segment) && segment.bytes().all(is_allowed)
+    !segment.is_empty() && !segment.starts_with('.') && segment.bytes().all(is_allowed)
 }
 
 #[cfg(test)]
@@ -201,7 +201,7 @@ mod tests {
     fn no_path_leads_out_of_the_store() {
         for path in [
             "", "/", "/etc", "..", "../a", "a/../b", "a//b", "a/", ".", "a b", "a\\b", "\u{e4}",
-            "a\0",
+            "a\0", ".a", "a/.b",
         ] {
             let request = StoreRequest::Delete { path };
             let bytes = request.encode().expect("short");
@@ -210,7 +210,7 @@ mod tests {
         for prefix in ["/", "../", "a/../b", "..", "//"] {
             assert!(!is_prefix(prefix), "{prefix}");
         }
-        for prefix in ["", "a", "a/", "a/b", "a/b-", ".a/..b"] {
+        for prefix in ["", "a", "a/", "a/b", "a/b-", "a./b..c"] {
             assert!(is_prefix(prefix), "{prefix}");
         }
     }

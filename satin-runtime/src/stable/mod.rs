@@ -9,6 +9,11 @@
 //! Everything in a store is a set of facts that never change. So nothing is updated, logs are only appended to by the one
 //! life of a node that owns them, and a lost log costs work, never the answer.
 
+pub mod file;
+pub mod format;
+#[cfg(any(test, feature = "harness"))]
+pub mod memory;
+pub mod runs;
 pub mod servers;
 
 use std::{fmt, io, ops::Range, path::PathBuf, str::FromStr};

@@ -1,0 +1,110 @@
+//! A run as it is found in a store: which files it has, and what its manifest says.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::SystemTime,
+};
+
+use super::{
+    manifest::{Manifest, Program, RecordError, Start},
+    place::{LogName, RunFile, RunPlace},
+};
+
+/// The files of a run.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub(super) struct RunFiles {
+    /// The bytes of all files.
+    pub(super) bytes: u64,
+    pub(super) epochs: BTreeSet<u32>,
+    /// The segments of each log, with their sizes in bytes.
+    pub(super) logs: BTreeMap<LogName, BTreeMap<u32, u64>>,
+    pub(super) is_done: bool,
+}
+
+impl RunFiles {
+    pub(super) fn add(&mut self, file: RunFile, bytes: u64) {
+        self.bytes += bytes;
+        match file {
+            RunFile::Done => self.is_done = true,
+            RunFile::Epoch(epoch) => {
+                self.epochs.insert(epoch);
+            }
+            RunFile::Segment(log, segment) => {
+                self.logs.entry(log).or_default().insert(segment, bytes);
+            }
+            RunFile::Manifest | RunFile::Other => {}
+        }
+    }
+
+    /// The number of the next epoch.
+    pub(super) fn next_epoch(&self) -> u32 {
+        self.epochs.last().map_or(0, |last| last.saturating_add(1))
+    }
+
+    /// The number of epochs since a node last wrote a batch.
+    pub(super) fn epochs_without_batch(&self) -> u32 {
+        let has_batch = |epoch: &u32| {
+            let mut logs = self.logs.iter().filter(|(log, _)| log.epoch == *epoch);
+            logs.any(|(_, segments)| segments.values().any(|bytes| *bytes > 0))
+        };
+        let latest = self.epochs.iter().rev();
+        latest.take_while(|epoch| !has_batch(epoch)).count() as u32
+    }
+}
+
+/// A run.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct FoundRun {
+    pub(super) place: RunPlace,
+    pub(super) files: RunFiles,
+    pub(super) manifest: Result<Manifest, RecordError>,
+}
+
+impl FoundRun {
+    pub(super) fn started(&self) -> SystemTime {
+        let manifest = self.manifest.as_ref();
+        manifest.map_or(SystemTime::UNIX_EPOCH, |manifest| manifest.start.time())
+    }
+
+    /// What speaks against going on with this run, after "it was started"; `starts` are those of its epochs.
+    pub(super) fn objection(&self, program: &Program, starts: &[Start]) -> Option<String> {
+        let manifest = match &self.manifest {
+            Ok(manifest) => manifest,
+            Err(error) => return Some(error.to_string()),
+        };
+        if manifest.program != program.hash {
+            return Some(
+                "by another program, or before this one was edited: the spawnable functions are not the same".into(),
+            );
+        }
+        if manifest.command_line != program.command_line {
+            return Some(format!(
+                "with other arguments: `{}` instead of `{}`",
+                printable(&manifest.command_line),
+                printable(&program.command_line)
+            ));
+        }
+        let is_other = |start: &Start| {
+            start.target == program.target && start.executable != program.executable
+        };
+        let other_build = is_other(&manifest.start) || starts.iter().any(is_other);
+        (other_build && !program.mixed_builds).then(|| {
+            "by another build of the program, whose functions may do something else (SATIN_MIXED_BUILDS=1 if they do the \
+             same)"
+                .into()
+        })
+    }
+}
+
+/// Arguments as they go to people's terminals: short, and without control characters.
+fn printable(words: &[String]) -> String {
+    const MOST: usize = 200;
+    let text = words.join(" ");
+    let mut shown: String = (text.chars().take(MOST))
+        .map(|c| if c.is_control() { ' ' } else { c })
+        .collect();
+    if shown.len() < text.len() {
+        shown.push_str("..");
+    }
+    shown
+}

@@ -1,0 +1,122 @@
+//! Writing a log.
+
+use std::{collections::BTreeMap, io, sync::Arc};
+
+use super::place::{LogName, RunFile, RunPlace};
+use crate::{
+    job::Batch,
+    stable::{
+        Stable, StableError,
+        format::{FramePlace, Sealing, StoreKeys},
+    },
+};
+
+/// Bytes after which a segment is followed by another. Too small: many files; too large: a damaged byte costs more, and
+/// what is dead in it is kept longer.
+pub const SEGMENT: u64 = 64 << 20;
+
+/// The writer of a log. A log has one.
+pub struct LogWriter {
+    stable: Arc<dyn Stable>,
+    keys: StoreKeys,
+    sealing: Sealing,
+    place: RunPlace,
+    log: LogName,
+    /// The segment that is appended to.
+    segment: u32,
+    /// Bytes in the segments that may be there.
+    segments: BTreeMap<u32, u64>,
+}
+
+impl LogWriter {
+    pub(super) fn new(
+        stable: Arc<dyn Stable>,
+        keys: StoreKeys,
+        sealing: Sealing,
+        place: RunPlace,
+        log: LogName,
+    ) -> LogWriter {
+        LogWriter {
+            stable,
+            keys,
+            sealing,
+            place,
+            log,
+            segment: 0,
+            segments: BTreeMap::new(),
+        }
+    }
+
+    /// Appends a batch; it is durable then. Gives the bytes that it takes; an empty one takes none.
+    ///
+    /// # Errors
+    /// A failure of the store. A part of the batch may stand there, which no reader takes for a batch; the next one goes
+    /// to the next segment.
+    pub fn append(&mut self, batch: &Batch) -> Result<u64, StableError> {
+        if batch.is_empty() {
+            return Ok(0);
+        }
+        if self.offset() >= SEGMENT {
+            self.next_segment();
+        }
+        let (path, offset) = (self.path(self.segment), self.offset());
+        let place = FramePlace {
+            path: &path,
+            offset,
+        };
+        let frame = self.keys.encode(place, batch, self.sealing);
+        let frame = frame.map_err(|error| StableError::Failed {
+            path: path.clone(),
+            source: io::Error::new(io::ErrorKind::InvalidInput, error),
+        })?;
+        // Known before it is written to: what a failure leaves there is removed with the others.
+        self.segments.insert(self.segment, offset);
+        if let Err(error) = self.stable.append(&path, &frame) {
+            self.next_segment();
+            return Err(error);
+        }
+        let bytes = frame.len() as u64;
+        self.segments.insert(self.segment, offset + bytes);
+        Ok(bytes)
+    }
+
+    /// Lets the next batch begin a new segment.
+    pub fn next_segment(&mut self) {
+        self.segment += 1;
+    }
+
+    /// The segment that the next batch goes to, unless it is full.
+    #[must_use]
+    pub fn segment(&self) -> u32 {
+        self.segment
+    }
+
+    /// Removes the segments before that one: what they held is written elsewhere, or not needed any more.
+    ///
+    /// # Errors
+    /// A failure of the store. The next call tries to remove again what is left.
+    pub fn forget_before(&mut self, segment: u32) -> Result<(), StableError> {
+        while let Some(entry) = self.segments.first_entry()
+            && *entry.key() < segment
+        {
+            let path = self.place.path(RunFile::Segment(self.log, *entry.key()));
+            self.stable.delete(&path)?;
+            entry.remove();
+        }
+        Ok(())
+    }
+
+    /// Bytes of the batches that stand in the log.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.segments.values().sum()
+    }
+
+    fn offset(&self) -> u64 {
+        self.segments.get(&self.segment).copied().unwrap_or(0)
+    }
+
+    fn path(&self, segment: u32) -> String {
+        self.place.path(RunFile::Segment(self.log, segment))
+    }
+}

@@ -1,0 +1,260 @@
+//! The runs in a store: who may begin or resume one, what is written of it, and what is loaded then.
+//!
+//! ```text
+//! POOL/RUN/manifest              the program, its command line, when and by whom it was started
+//! POOL/RUN/epoch/E               each start; of several at once, one can create the file
+//! POOL/RUN/log/E-NODE-GEN/S      what one life of a node has written in one epoch, in segments
+//! POOL/RUN/done                  the exit code
+//! ```
+//!
+//! All of them are frames of [`format`](super::format): runs of those who have another credential are seen, and not read.
+
+mod begin;
+mod found;
+mod load;
+mod log;
+mod manifest;
+mod place;
+
+use std::{collections::BTreeMap, fmt, io, sync::Arc, time::SystemTime};
+
+use serde::{Serialize, de::DeserializeOwned};
+
+use self::{
+    found::{FoundRun, RunFiles},
+    manifest::{LONGEST_RECORD, RecordError},
+    place::RunFile,
+};
+use super::{
+    Stable, StableError,
+    format::{FrameError, FramePlace, Sealing, StoreKeys},
+};
+
+pub use self::{
+    begin::{BeginError, BeginRequest, Begun, Resume, ResumeError},
+    load::LoadedRun,
+    log::{LogWriter, SEGMENT},
+    manifest::Program,
+    place::{LogName, LogNameError, RunPlace},
+};
+
+/// The runs in a store, for those who have a credential.
+#[derive(Clone)]
+pub struct Runs {
+    stable: Arc<dyn Stable>,
+    keys: StoreKeys,
+    sealing: Sealing,
+}
+
+impl fmt::Debug for Runs {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Runs")
+            .field("sealing", &self.sealing)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A run, for those who look at a store.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct RunState {
+    /// The pool and the name.
+    pub place: RunPlace,
+    /// The program's arguments; empty if the run cannot be read.
+    pub command_line: Vec<String>,
+    /// The time of the first start; 1970 if the run cannot be read.
+    pub started: SystemTime,
+    /// The number of starts.
+    pub epochs: u32,
+    /// The bytes of all files.
+    pub bytes: u64,
+    /// The number of logs.
+    pub logs: usize,
+    /// The exit code, if the run is finished and is kept all the same.
+    pub done: Option<i32>,
+    /// False if the run was started with another credential or by another version, or if it is what an interrupted
+    /// removal has left.
+    pub readable: bool,
+}
+
+impl Runs {
+    /// The runs in that store, for those who have that secret. What is written is sealed, so that only they can read it, if
+    /// `seals` says so; what others have sealed is read in any case.
+    #[must_use]
+    pub fn new(stable: Arc<dyn Stable>, secret: &[u8], seals: bool) -> Runs {
+        Runs {
+            stable,
+            keys: StoreKeys::derive(secret),
+            sealing: match seals {
+                true => Sealing::Sealed,
+                false => Sealing::Plain,
+            },
+        }
+    }
+
+    /// All runs of a pool, or of all pools, the newest first.
+    ///
+    /// # Errors
+    /// A failure of the store.
+    pub fn list(&self, pool: Option<&str>) -> Result<Vec<RunState>, StableError> {
+        let found = self.found(pool)?;
+        found.iter().map(|found| self.state(found)).collect()
+    }
+
+    /// The highest epoch of a run. A master that finds a higher one than its own has been succeeded, and ends.
+    ///
+    /// # Errors
+    /// [`StableError::Missing`] if the run has no epoch any more, or a failure of the store.
+    pub fn epoch(&self, place: &RunPlace) -> Result<u32, StableError> {
+        let prefix = format!("{}epoch/", place.prefix());
+        let files = self.files(&prefix)?;
+        let last = files.values().find_map(|files| files.epochs.last());
+        last.copied().ok_or(StableError::Missing(prefix))
+    }
+
+    /// The writer of a log of that run. The caller sees to it that there is one only.
+    #[must_use]
+    pub fn writer(&self, place: &RunPlace, log: LogName) -> LogWriter {
+        let (stable, keys) = (self.stable.clone(), self.keys.clone());
+        LogWriter::new(stable, keys, self.sealing, place.clone(), log)
+    }
+
+    /// Notes that a run is finished, and removes it unless it is to be kept. The caller has seen that its epoch is the
+    /// highest: see [`epoch`](Runs::epoch).
+    ///
+    /// # Errors
+    /// A failure of the store. The run is not resumed if its end could be noted.
+    pub fn finish(&self, place: &RunPlace, code: i32, keep: bool) -> Result<(), StableError> {
+        match self.create_record(place, RunFile::Done, &code) {
+            Ok(()) | Err(StableError::Exists(_)) => {}
+            Err(error) => return Err(error),
+        }
+        match keep {
+            true => Ok(()),
+            false => self.remove(place),
+        }
+    }
+
+    /// Removes all files of a run. As any subset of its results is in order, an interrupted removal does no harm; the
+    /// manifest goes last but one, so that what is left is seen, and the exit code last, so that a run that is finished
+    /// is never resumed.
+    ///
+    /// # Errors
+    /// A failure of the store. A part of the run is left then.
+    pub fn remove(&self, place: &RunPlace) -> Result<(), StableError> {
+        let last = [place.path(RunFile::Manifest), place.path(RunFile::Done)];
+        for (path, _) in self.stable.list(&place.prefix())? {
+            if !last.contains(&path) {
+                self.stable.delete(&path)?;
+            }
+        }
+        last.iter().try_for_each(|path| self.stable.delete(path))
+    }
+
+    /// The files below a prefix, by run.
+    fn files(&self, prefix: &str) -> Result<BTreeMap<RunPlace, RunFiles>, StableError> {
+        let mut runs: BTreeMap<RunPlace, RunFiles> = BTreeMap::new();
+        for (path, bytes) in self.stable.list(prefix)? {
+            if let Some((place, file)) = place::parse(&path) {
+                runs.entry(place).or_default().add(file, bytes);
+            }
+        }
+        Ok(runs)
+    }
+
+    /// The runs of a pool, or of all pools, the newest first. Those that cannot be read are last.
+    fn found(&self, pool: Option<&str>) -> Result<Vec<FoundRun>, StableError> {
+        let prefix = pool.map_or(String::new(), place::pool_prefix);
+        let mut found = Vec::new();
+        for (place, files) in self.files(&prefix)? {
+            found.push(self.look_at(place, files)?);
+        }
+        found.sort_by_key(|found| std::cmp::Reverse(found.started()));
+        Ok(found)
+    }
+
+    /// That run, if there is something of it.
+    fn find(&self, place: &RunPlace) -> Result<Option<FoundRun>, StableError> {
+        let files = self.files(&place.prefix())?.into_values().next();
+        let found = files.map(|files| self.look_at(place.clone(), files));
+        found.transpose()
+    }
+
+    fn look_at(&self, place: RunPlace, files: RunFiles) -> Result<FoundRun, StableError> {
+        let manifest = self.read_record(&place, RunFile::Manifest)?;
+        Ok(FoundRun {
+            place,
+            files,
+            manifest: manifest.unwrap_or(Err(RecordError::Missing)),
+        })
+    }
+
+    fn state(&self, found: &FoundRun) -> Result<RunState, StableError> {
+        let manifest = found.manifest.as_ref().ok();
+        Ok(RunState {
+            place: found.place.clone(),
+            command_line: manifest.map_or(Vec::new(), |manifest| manifest.command_line.clone()),
+            started: found.started(),
+            epochs: found.files.epochs.len() as u32,
+            bytes: found.files.bytes,
+            logs: found.files.logs.len(),
+            done: self.exit_code(found)?,
+            readable: manifest.is_some(),
+        })
+    }
+
+    /// The exit code of a run, if it has one that can be read.
+    fn exit_code(&self, found: &FoundRun) -> Result<Option<i32>, StableError> {
+        if !found.files.is_done {
+            return Ok(None);
+        }
+        let code = self.read_record(&found.place, RunFile::Done)?;
+        Ok(code.and_then(Result::ok))
+    }
+
+    /// Reads a file that is one frame. `None` if it is not there.
+    fn read_record<T: DeserializeOwned>(
+        &self,
+        place: &RunPlace,
+        file: RunFile,
+    ) -> Result<Option<Result<T, RecordError>>, StableError> {
+        let path = place.path(file);
+        let bytes = match self.stable.read(&path, 0..LONGEST_RECORD) {
+            Err(StableError::Missing(_)) => return Ok(None),
+            bytes => bytes?,
+        };
+        let place = FramePlace {
+            path: &path,
+            offset: 0,
+        };
+        let record = match self.keys.open(place, &bytes) {
+            Ok((content, length)) if length == bytes.len() => manifest::read(&content),
+            Ok(_) => Err(FrameError::Malformed.into()),
+            Err(error) => Err(error.into()),
+        };
+        Ok(Some(record))
+    }
+
+    fn create_record<T: Serialize>(
+        &self,
+        place: &RunPlace,
+        file: RunFile,
+        record: &T,
+    ) -> Result<(), StableError> {
+        let path = place.path(file);
+        let place = FramePlace {
+            path: &path,
+            offset: 0,
+        };
+        let frame = self
+            .keys
+            .frame(place, &manifest::write(record), self.sealing);
+        let frame = frame.map_err(|error| StableError::Failed {
+            path: path.clone(),
+            source: io::Error::new(io::ErrorKind::InvalidInput, error),
+        })?;
+        self.stable.create(&path, &frame)
+    }
+}
+
+#[cfg(test)]
+mod tests;

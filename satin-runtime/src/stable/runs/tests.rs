@@ -1,0 +1,626 @@
+//! Stories of runs: begun, written, broken off, resumed, finished.
+
+use std::{
+    fs,
+    path::PathBuf,
+    sync::{Arc, Barrier},
+    thread,
+    time::Duration,
+};
+
+use super::*;
+use crate::{
+    job::{
+        Answer, Batch, BoundName, Fingerprint, JobName, Offer, RootName, RunName, Saved, StoredFact,
+    },
+    stable::{
+        file::Directory,
+        memory::{Memory, StableCall},
+    },
+};
+
+const SECRET: &[u8] = b"secret";
+
+fn store() -> (Arc<Memory>, Runs) {
+    let memory = Arc::new(Memory::new());
+    let runs = Runs::new(memory.clone(), SECRET, false);
+    (memory, runs)
+}
+
+fn request() -> BeginRequest {
+    BeginRequest {
+        pool: "pool".into(),
+        program: Program {
+            hash: [1; 32],
+            target: "x86_64-linux-".into(),
+            executable: [2; 32],
+            command_line: vec!["--depth".into(), "7".into()],
+            mixed_builds: false,
+        },
+        resume: Resume::Auto,
+        force: false,
+        max_crashes: 3,
+        by: "node".into(),
+    }
+}
+
+fn log(epoch: u32, node: u128) -> LogName {
+    LogName {
+        epoch,
+        node,
+        generation: 0,
+    }
+}
+
+fn fact(path: &[u32], fingerprint: u64, answer: &str) -> StoredFact {
+    StoredFact {
+        saved: Saved {
+            name: JobName::new(path.iter().copied().collect(), Fingerprint(fingerprint)),
+            root: Fingerprint(9),
+            answer: Answer::Result {
+                bytes: answer.into(),
+                needs: Vec::new(),
+            },
+        },
+        took: Duration::from_millis(5),
+    }
+}
+
+fn offer(value: u8) -> Offer {
+    Offer {
+        bound: BoundName(1),
+        root: RootName {
+            number: 0,
+            fingerprint: Fingerprint(9),
+        },
+        value: vec![value],
+    }
+}
+
+fn batch(facts: &[StoredFact]) -> Batch {
+    Batch {
+        offers: Vec::new(),
+        facts: facts.to_vec(),
+    }
+}
+
+fn write(runs: &Runs, begun: &Begun, node: u128, facts: &[StoredFact]) {
+    let mut writer = runs.writer(&begun.place, log(begun.epoch, node));
+    writer.append(&batch(facts)).expect("written");
+}
+
+fn load(runs: &Runs, place: &RunPlace) -> LoadedRun {
+    runs.load(place, &|_| true).expect("it can be read")
+}
+
+fn segment(place: &RunPlace, log: LogName, segment: u32) -> String {
+    place.path(RunFile::Segment(log, segment))
+}
+
+#[test]
+fn a_run_that_was_broken_off_goes_on_by_itself() {
+    let (_, runs) = store();
+    let first = runs.begin(&request()).expect("a new run");
+    assert_eq!((first.epoch, first.remarks.len()), (0, 0));
+    write(&runs, &first, 1, &[fact(&[0, 1], 1, "one")]);
+    write(&runs, &first, 2, &[fact(&[0, 2], 2, "two")]);
+    let second = runs.begin(&request()).expect("it is resumed");
+    assert_eq!((&second.place, second.epoch), (&first.place, 1));
+    assert_eq!(runs.epoch(&first.place).expect("there"), 1);
+    let loaded = load(&runs, &second.place);
+    assert_eq!(
+        loaded.batch.facts,
+        [fact(&[0, 1], 1, "one"), fact(&[0, 2], 2, "two")]
+    );
+    assert_eq!((loaded.logs, loaded.torn.len()), (2, 0));
+    let own = runs.load(&second.place, &|log| log.node == 2);
+    assert_eq!(own.expect("read").batch.facts, [fact(&[0, 2], 2, "two")]);
+}
+
+#[test]
+fn a_finished_run_leaves_nothing_unless_it_is_to_be_kept() {
+    let (memory, runs) = store();
+    let first = runs.begin(&request()).expect("a new run");
+    write(&runs, &first, 1, &[fact(&[0], 1, "one")]);
+    runs.finish(&first.place, 0, false).expect("finished");
+    assert!(memory.files().is_empty());
+    assert!(matches!(
+        runs.epoch(&first.place),
+        Err(StableError::Missing(_))
+    ));
+
+    let second = runs.begin(&request()).expect("a new run");
+    assert_ne!(second.place, first.place);
+    write(&runs, &second, 1, &[fact(&[0], 1, "one")]);
+    runs.finish(&second.place, 3, true).expect("finished");
+    runs.finish(&second.place, 3, true).expect("told twice");
+    let listed = runs.list(None).expect("listed");
+    assert_eq!((listed.len(), listed[0].done), (1, Some(3)));
+    let third = runs.begin(&request()).expect("a new run");
+    assert!(third.place != second.place && third.epoch == 0 && third.remarks.is_empty());
+    let again = BeginRequest {
+        resume: Resume::Run(second.place.run),
+        ..request()
+    };
+    let error = runs.begin(&again).expect_err("it is finished").to_string();
+    let expected = format!(
+        "run {} is finished, with exit code 3; --fresh starts a new run",
+        second.place.run
+    );
+    assert_eq!(error, expected);
+}
+
+/// The node that removes the run dies after any number of deletions.
+#[test]
+fn a_finished_run_whose_removal_is_interrupted_is_not_resumed() {
+    for deletions in 0..5 {
+        let (memory, runs) = store();
+        let begun = runs.begin(&request()).expect("a new run");
+        write(&runs, &begun, 1, &[fact(&[0], 1, "one")]);
+        memory.fail_after(StableCall::Delete, deletions, 1);
+        let finished = runs.finish(&begun.place, 0, false);
+        assert_eq!(finished.is_ok(), deletions >= 4);
+        let next = runs.begin(&request()).expect("a new run");
+        assert!(next.place != begun.place && next.remarks.is_empty());
+        runs.remove(&begun.place).expect("removed");
+        let left = memory.list(&begun.place.prefix()).expect("listed");
+        assert!(left.is_empty());
+    }
+}
+
+#[test]
+fn those_with_another_credential_see_a_run_and_read_nothing() {
+    let (memory, runs) = store();
+    let begun = runs.begin(&request()).expect("a new run");
+    write(&runs, &begun, 1, &[fact(&[0], 1, "one")]);
+    let others = Runs::new(memory.clone(), b"another", false);
+    let listed = others.list(Some("pool")).expect("listed");
+    assert_eq!(
+        (listed.len(), listed[0].readable, listed[0].logs),
+        (1, false, 1)
+    );
+    let next = others.begin(&request()).expect("a run of their own");
+    assert_ne!(next.place, begun.place);
+    let remark = format!(
+        "run {} is not resumed: it was started with another credential, or its files are damaged",
+        begun.place.run
+    );
+    assert_eq!(next.remarks, [remark]);
+    let loaded = load(&others, &begun.place);
+    assert_eq!((loaded.batch, loaded.torn.len()), (Batch::default(), 1));
+    // Nor can a run be moved to another name.
+    let moved = RunPlace {
+        pool: "pool".into(),
+        run: RunName(7),
+    };
+    for (path, bytes) in memory.files() {
+        if let Some(rest) = path.strip_prefix(&begun.place.prefix()) {
+            memory
+                .create(&format!("{}{rest}", moved.prefix()), &bytes)
+                .expect("new");
+        }
+    }
+    assert_eq!(load(&runs, &moved).batch, Batch::default());
+}
+
+#[test]
+fn sealed_runs_are_read_by_those_who_have_the_credential() {
+    let memory = Arc::new(Memory::new());
+    let runs = Runs::new(memory.clone(), SECRET, true);
+    let begun = runs.begin(&request()).expect("a new run");
+    write(&runs, &begun, 1, &[fact(&[0], 1, "a result in clear text")]);
+    let shows = |text: &str| {
+        let files = memory.files();
+        files.values().any(|bytes| {
+            bytes
+                .windows(text.len())
+                .any(|part| part == text.as_bytes())
+        })
+    };
+    assert!(!shows("a result in clear text") && !shows("--depth"));
+    let plain = Runs::new(memory.clone(), SECRET, false);
+    let next = plain.begin(&request()).expect("it is resumed");
+    assert_eq!((&next.place, next.epoch), (&begun.place, 1));
+    assert_eq!(load(&plain, &begun.place).batch.facts.len(), 1);
+}
+
+#[test]
+fn another_program_or_command_line_does_not_resume_and_says_why() {
+    let (_, runs) = store();
+    let begun = runs.begin(&request()).expect("a new run");
+    write(&runs, &begun, 1, &[fact(&[0], 1, "one")]);
+    let changes: [(fn(&mut Program), &str); 3] = [
+        (
+            |program| program.hash = [7; 32],
+            "by another program, or before this one was edited",
+        ),
+        (
+            |program| program.executable = [7; 32],
+            "by another build of the program",
+        ),
+        (
+            |program| program.command_line = vec!["8\x1b".into()],
+            "with other arguments: `--depth 7` instead of `8 `",
+        ),
+    ];
+    for (change, why) in changes {
+        let mut other = request();
+        change(&mut other.program);
+        other.force = true;
+        let plan = runs.begin(&other).expect("a new run");
+        assert_ne!(plan.place, begun.place);
+        assert!(
+            plan.remarks.iter().any(|remark| remark.contains(why)),
+            "{:?}",
+            plan.remarks
+        );
+        runs.remove(&plan.place).expect("removed");
+        other.resume = Resume::Run(begun.place.run);
+        let error = runs.begin(&other).expect_err("another program");
+        assert!(matches!(error, BeginError::Different { .. }));
+        assert!(error.to_string().contains(why), "{error}");
+    }
+}
+
+#[test]
+fn a_build_is_compared_with_those_of_its_target_in_all_epochs() {
+    let (_, runs) = store();
+    let begin = |target: &str, executable: u8, mixed_builds| {
+        let mut request = request();
+        request.max_crashes = 100;
+        request.program.target = target.into();
+        request.program.executable = [executable; 32];
+        request.program.mixed_builds = mixed_builds;
+        runs.begin(&request).expect("an epoch")
+    };
+    let first = begin("x86", 1, false);
+    let second = begin("arm", 2, false);
+    assert_eq!(
+        (&second.place, second.epoch),
+        (&first.place, 1),
+        "a target that is new"
+    );
+    let third = begin("arm", 2, false);
+    assert_eq!((&third.place, third.epoch), (&first.place, 2));
+    let other = begin("arm", 3, false);
+    assert_ne!(other.place, first.place);
+    runs.remove(&other.place).expect("removed");
+    let mixed = begin("arm", 3, true);
+    assert_eq!((&mixed.place, mixed.epoch), (&first.place, 3));
+    assert_ne!(
+        begin("arm", 2, false).place,
+        first.place,
+        "the other build has been there"
+    );
+}
+
+#[test]
+fn of_the_runs_that_match_the_newest_goes_on_and_other_pools_are_left_alone() {
+    let (_, runs) = store();
+    let fresh = || {
+        thread::sleep(Duration::from_millis(3));
+        let request = BeginRequest {
+            resume: Resume::No,
+            ..request()
+        };
+        runs.begin(&request).expect("a new run")
+    };
+    let (older, newer) = (fresh(), fresh());
+    let elsewhere = BeginRequest {
+        pool: "my pool".into(),
+        ..request()
+    };
+    let elsewhere = runs.begin(&elsewhere).expect("a new run");
+    assert!(elsewhere.remarks.is_empty());
+    assert_eq!(runs.begin(&request()).expect("resumed").place, newer.place);
+    let listed: Vec<RunPlace> = (runs.list(Some("pool")).expect("listed").into_iter())
+        .map(|state| state.place)
+        .collect();
+    assert_eq!(listed, [newer.place, older.place.clone()]);
+    assert_eq!(runs.list(None).expect("listed").len(), 3);
+    let named = BeginRequest {
+        resume: Resume::Run(older.place.run),
+        ..request()
+    };
+    assert_eq!(runs.begin(&named).expect("resumed").place, older.place);
+    let missing = BeginRequest {
+        resume: Resume::Run(RunName(1)),
+        ..request()
+    };
+    let error = runs.begin(&missing).expect_err("no such run");
+    assert_eq!(
+        error.to_string(),
+        "the pool `pool` has no run 0000000000000001; `satin runs ls` shows those that there are"
+    );
+}
+
+#[test]
+fn many_runs_are_not_told_of_one_by_one() {
+    let (_, runs) = store();
+    for number in 0..9 {
+        let mut request = request();
+        request.resume = Resume::No;
+        request.program.command_line = vec![number.to_string()];
+        runs.begin(&request).expect("a new run");
+    }
+    let remarks = runs.begin(&request()).expect("a new run").remarks;
+    assert_eq!(
+        (remarks.len(), &*remarks[5]),
+        (6, "nor are 4 older runs of this pool")
+    );
+}
+
+#[test]
+fn a_run_that_comes_to_nothing_again_and_again_needs_force() {
+    let (_, runs) = store();
+    let first = runs.begin(&request()).expect("a new run");
+    write(&runs, &first, 1, &[fact(&[0, 1], 1, "one")]);
+    for epoch in 1..=3 {
+        let begun = runs.begin(&request()).expect("it is resumed");
+        assert_eq!((&begun.place, begun.epoch), (&first.place, epoch));
+    }
+    let error = runs.begin(&request()).expect_err("no progress");
+    assert!(matches!(error, BeginError::NoProgress { epochs: 3, .. }));
+    assert!(error.to_string().contains("--force") && error.to_string().contains("--fresh"));
+    let forced = BeginRequest {
+        force: true,
+        ..request()
+    };
+    let begun = runs.begin(&forced).expect("by force");
+    assert_eq!((&begun.place, begun.epoch), (&first.place, 4));
+    write(&runs, &begun, 1, &[fact(&[0, 2], 1, "two")]);
+    assert_eq!(runs.begin(&request()).expect("there was progress").epoch, 5);
+}
+
+#[test]
+fn of_eight_resumes_at_once_one_goes_on() {
+    let path = std::env::temp_dir().join(format!("satin-test-{:016x}", rand::random::<u64>()));
+    let runs = || {
+        Runs::new(
+            Arc::new(Directory::open(&path).expect("written to")),
+            SECRET,
+            false,
+        )
+    };
+    let first = runs().begin(&request()).expect("a new run");
+    let ready = Barrier::new(8);
+    let contend = || {
+        let runs = runs();
+        let plan = runs.plan(&request()).expect("it can be resumed");
+        ready.wait();
+        runs.execute(&request(), plan)
+    };
+    let outcomes: Vec<Result<Begun, BeginError>> = thread::scope(|scope| {
+        let contenders: Vec<_> = (0..8).map(|_| scope.spawn(contend)).collect();
+        let outcomes = contenders
+            .into_iter()
+            .map(|one| one.join().expect("no panic"));
+        outcomes.collect()
+    });
+    assert_eq!(runs().epoch(&first.place).expect("there"), 1);
+    remove_directory(path);
+    let (won, lost): (Vec<_>, Vec<_>) = outcomes.into_iter().partition(Result::is_ok);
+    assert_eq!(won.len(), 1);
+    for error in lost.into_iter().filter_map(Result::err) {
+        assert!(
+            matches!(error, BeginError::Race(run) if run == first.place.run),
+            "{error}"
+        );
+        assert!(
+            error
+                .to_string()
+                .contains("another start of this program resumes it just now")
+        );
+    }
+}
+
+fn remove_directory(path: PathBuf) {
+    fs::remove_dir_all(path).expect("it is there");
+}
+
+#[test]
+fn a_run_lives_and_dies_in_a_directory() {
+    let path = std::env::temp_dir().join(format!("satin-test-{:016x}", rand::random::<u64>()));
+    let runs = Runs::new(
+        Arc::new(Directory::open(&path).expect("written to")),
+        SECRET,
+        true,
+    );
+    let mut strange = request();
+    strange.pool = "../my pool/ä".into();
+    let begun = runs.begin(&strange).expect("a new run");
+    write(&runs, &begun, 1, &[fact(&[0, 1], 1, "one")]);
+    let again = runs.begin(&strange).expect("resumed");
+    assert_eq!(
+        (&again.place, load(&runs, &again.place).batch.facts.len()),
+        (&begun.place, 1)
+    );
+    let listed = runs.list(Some("../my pool/ä")).expect("listed");
+    assert_eq!(
+        (listed[0].epochs, listed[0].logs, listed[0].readable),
+        (2, 1, true)
+    );
+    runs.finish(&again.place, 0, false).expect("finished");
+    let left = fs::read_dir(&path).expect("the store is there").count();
+    remove_directory(path);
+    assert_eq!(left, 0);
+}
+
+#[test]
+fn a_torn_segment_costs_what_is_behind_the_tear_and_no_more() {
+    let (memory, runs) = store();
+    let begun = runs.begin(&request()).expect("a new run");
+    let mut writer = runs.writer(&begun.place, log(0, 1));
+    for child in 0..3 {
+        writer
+            .append(&batch(&[fact(&[0, child], 1, "a")]))
+            .expect("written");
+    }
+    let first_three = writer.bytes();
+    writer.next_segment();
+    writer
+        .append(&batch(&[fact(&[0, 3], 1, "b")]))
+        .expect("written");
+    let path = segment(&begun.place, log(0, 1), 0);
+    memory.damage(&path, |bytes| bytes[first_three as usize / 2] ^= 1);
+    let loaded = load(&runs, &begun.place);
+    assert_eq!(
+        loaded.batch.facts,
+        [fact(&[0, 0], 1, "a"), fact(&[0, 3], 1, "b")]
+    );
+    assert_eq!(loaded.torn, [path]);
+}
+
+#[test]
+fn nothing_is_written_behind_an_append_that_failed() {
+    let (memory, runs) = store();
+    let begun = runs.begin(&request()).expect("a new run");
+    let mut writer = runs.writer(&begun.place, log(0, 1));
+    writer
+        .append(&batch(&[fact(&[0, 0], 1, "a")]))
+        .expect("written");
+    memory.tear(7);
+    memory.fail(StableCall::Append, 1);
+    let second = batch(&[fact(&[0, 1], 1, "b")]);
+    assert!(matches!(
+        writer.append(&second),
+        Err(StableError::Failed { .. })
+    ));
+    assert_eq!(writer.segment(), 1);
+    writer.append(&second).expect("written");
+    let loaded = load(&runs, &begun.place);
+    assert_eq!(
+        loaded.batch.facts,
+        [fact(&[0, 0], 1, "a"), fact(&[0, 1], 1, "b")]
+    );
+    assert_eq!(loaded.torn, [segment(&begun.place, log(0, 1), 0)]);
+}
+
+#[test]
+fn segments_that_are_not_needed_any_more_are_forgotten() {
+    let (memory, runs) = store();
+    let begun = runs.begin(&request()).expect("a new run");
+    let mut writer = runs.writer(&begun.place, log(0, 1));
+    assert_eq!(writer.append(&Batch::default()).expect("nothing to do"), 0);
+    let mut bytes = Vec::new();
+    for child in 0..3 {
+        bytes.push(
+            writer
+                .append(&batch(&[fact(&[0, child], 1, "a")]))
+                .expect("written"),
+        );
+        writer.next_segment();
+    }
+    assert_eq!(writer.bytes(), bytes.iter().sum::<u64>());
+    memory.fail(StableCall::Delete, 1);
+    assert!(writer.forget_before(2).is_err());
+    writer.forget_before(2).expect("tried again");
+    assert_eq!(writer.bytes(), bytes[2]);
+    assert_eq!(
+        load(&runs, &begun.place).batch.facts,
+        [fact(&[0, 2], 1, "a")]
+    );
+}
+
+#[test]
+fn an_upper_result_suffices_for_those_below_it() {
+    let (_, runs) = store();
+    let begun = runs.begin(&request()).expect("a new run");
+    let mut other_root = fact(&[0, 1, 3], 1, "of another root job");
+    other_root.saved.root = Fingerprint(10);
+    write(
+        &runs,
+        &begun,
+        1,
+        &[fact(&[0, 1, 2], 1, "below"), fact(&[0, 10], 1, "beside")],
+    );
+    write(
+        &runs,
+        &begun,
+        2,
+        &[
+            fact(&[0, 1], 1, "above"),
+            fact(&[0, 1], 2, "other arguments"),
+        ],
+    );
+    write(
+        &runs,
+        &begun,
+        3,
+        &[
+            fact(&[0, 1], 1, "again"),
+            fact(&[0, 1, 2, 0], 1, "below"),
+            other_root.clone(),
+        ],
+    );
+    let expected = [
+        fact(&[0, 1], 1, "above"),
+        fact(&[0, 1], 2, "other arguments"),
+        fact(&[0, 10], 1, "beside"),
+        other_root,
+    ];
+    assert_eq!(load(&runs, &begun.place).batch.facts, expected);
+}
+
+#[test]
+fn a_long_log_is_tidied_while_it_is_read() {
+    let (_, runs) = store();
+    let begun = runs.begin(&request()).expect("a new run");
+    let mut writer = runs.writer(&begun.place, log(0, 1));
+    for above in 0..30 {
+        let below: Vec<StoredFact> = (0..1000)
+            .map(|child| fact(&[0, above, child], 1, ""))
+            .collect();
+        writer.append(&batch(&below)).expect("written");
+        writer
+            .append(&batch(&[fact(&[0, above], 1, "")]))
+            .expect("written");
+    }
+    let loaded = load(&runs, &begun.place);
+    let expected: Vec<StoredFact> = (0..30).map(|above| fact(&[0, above], 1, "")).collect();
+    assert_eq!(loaded.batch.facts, expected);
+}
+
+#[test]
+fn all_offers_are_loaded_each_once() {
+    let (_, runs) = store();
+    let begun = runs.begin(&request()).expect("a new run");
+    for (node, offers) in [(1, vec![offer(5), offer(3)]), (2, vec![offer(5), offer(1)])] {
+        let mut writer = runs.writer(&begun.place, log(0, node));
+        let batch = Batch {
+            offers,
+            facts: Vec::new(),
+        };
+        writer.append(&batch).expect("written");
+    }
+    let offers = load(&runs, &begun.place).batch.offers;
+    assert_eq!(offers, [offer(5), offer(3), offer(1)]);
+}
+
+#[test]
+fn a_store_that_fails_is_told_from_a_run_that_is_not_there() {
+    let (memory, runs) = store();
+    let begun = runs.begin(&request()).expect("a new run");
+    write(&runs, &begun, 1, &[fact(&[0], 1, "one")]);
+    for call in [StableCall::Create, StableCall::Read, StableCall::List] {
+        memory.fail(call, 1);
+        assert!(
+            matches!(runs.begin(&request()), Err(BeginError::Store(_))),
+            "{call:?}"
+        );
+        assert_eq!(runs.epoch(&begun.place).expect("unchanged"), 0);
+    }
+    memory.fail(StableCall::Read, 1);
+    assert!(runs.load(&begun.place, &|_| true).is_err());
+    assert_eq!(load(&runs, &begun.place).batch.facts.len(), 1);
+}
+
+#[test]
+fn what_is_to_be_resumed_is_read_as_it_is_shown() {
+    for text in ["auto", "no", "0123456789abcdef"] {
+        assert_eq!(text.parse::<Resume>().expect(text).to_string(), text);
+    }
+    for text in ["", "yes", "1", "+123456789abcdef", "0123456789abcdef0"] {
+        assert_eq!(text.parse::<Resume>(), Err(ResumeError), "{text}");
+    }
+}
