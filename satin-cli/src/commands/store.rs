@@ -29,8 +29,10 @@ A process that has the credential may read and remove all that is kept. Ctrl-C
 or SIGTERM ends the server as soon as it has answered what it was asked.
 
 Examples:
-  satin store --dir /data --listen 0.0.0.0:7800 --credential pool.pem
-  SATIN_LOG=info satin store --dir kept --credential pool.pem")]
+  for all machines that reach this one:
+    satin store --dir /data --listen 0.0.0.0:7800 --credential pool.pem
+  for nodes on this machine; SATIN_LOG=info shows who connects:
+    satin store --dir kept --credential pool.pem")]
 pub struct Store {
     /// The directory that holds the files; it is made if need be
     #[arg(long, value_name = "DIR")]
