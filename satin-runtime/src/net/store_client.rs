@@ -151,6 +151,13 @@ impl RemoteStore {
     }
 }
 
+impl Drop for RemoteStore {
+    fn drop(&mut self) {
+        let line = Arc::clone(&self.line);
+        self.thread.wait_for(async move { line.close().await });
+    }
+}
+
 const NO_SENSE: &str = "its answer makes no sense";
 
 impl Stable for RemoteStore {
@@ -223,14 +230,8 @@ struct LineState {
 
 struct OpenLine {
     /// Lives as long as the connection.
-    _endpoint: Endpoint,
+    endpoint: Endpoint,
     connection: Connection,
-}
-
-impl Drop for OpenLine {
-    fn drop(&mut self) {
-        self.connection.close(VarInt::from_u32(0), b"bye");
-    }
 }
 
 /// The failure of a call.
@@ -248,6 +249,14 @@ impl From<ConnectionError> for CallFailure {
 }
 
 impl Line {
+    /// Says goodbye, so that the server does not wait for us when it ends.
+    async fn close(&self) {
+        if let Some(open) = self.state.lock().await.open.take() {
+            open.connection.close(VarInt::from_u32(0), b"bye");
+            let _ = timeout(limits::GOODBYE, open.endpoint.wait_idle()).await;
+        }
+    }
+
     /// Asks the server, a second time on a new connection if the first was lost and the question allows it.
     async fn call(
         &self,
@@ -348,7 +357,7 @@ async fn dial(addr: SocketAddr, client: ClientConfig) -> io::Result<OpenLine> {
         }
     };
     Ok(OpenLine {
-        _endpoint: endpoint,
+        endpoint,
         connection,
     })
 }

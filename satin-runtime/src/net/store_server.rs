@@ -22,7 +22,7 @@ use quinn::{
 use tokio::{
     sync::{OwnedSemaphorePermit, Semaphore, watch},
     task::JoinSet,
-    time::timeout,
+    time::{sleep, timeout},
 };
 
 use super::{
@@ -320,17 +320,26 @@ async fn answer(
     let perform = move || store_wire::encode_reply(&perform(&*files, &body));
     let reply = tokio::task::spawn_blocking(perform).await;
     let reply = reply.map_err(|_| "the store panicked".to_owned())?;
-    let time = time_for(reply.len());
-    let sent = async {
+    let written = async {
         send.write_all(&reply).await.ok()?;
-        send.finish().ok()?;
-        send.stopped().await.ok()
+        send.finish().ok()
     };
-    // A peer that is gone does not need the answer.
-    match timeout(time, sent).await {
-        Ok(_) => Ok(()),
-        Err(_) => Err("it does not take an answer".into()),
+    match timeout(time_for(reply.len()), written).await {
+        Ok(Some(())) => {}
+        // A peer that is gone does not need the answer.
+        Ok(None) => return Ok(()),
+        Err(_) => return Err("it does not take an answer".into()),
     }
+    // An answer that is under way when the server ends has a moment to arrive; a peer that has died would never say so.
+    let given_up = async {
+        asked_to_stop(&mut stopped).await;
+        sleep(limits::GOODBYE).await;
+    };
+    tokio::select! {
+        _ = send.stopped() => {}
+        () = given_up => {}
+    }
+    Ok(())
 }
 
 /// Time that a request or answer of that size may take.

@@ -149,8 +149,11 @@ fn is_path(path: &str) -> bool {
 
 /// True of the beginning of a path.
 fn is_prefix(prefix: &str) -> bool {
-    let (folders, begun) = prefix.rsplit_once('/').unwrap_or(("", prefix));
-    (folders.is_empty() || is_path(folders)) && (begun.is_empty() || is_path(begun))
+    let is_begun = |segment: &str| segment.is_empty() || is_segment(segment);
+    match prefix.rsplit_once('/') {
+        Some((folders, begun)) => is_path(folders) && is_begun(begun),
+        None => prefix.len() <= limits::STORE_PATH && is_begun(prefix),
+    }
 }
 
 fn is_segment(segment: &str) -> bool {
