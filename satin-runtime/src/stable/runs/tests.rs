@@ -160,6 +160,7 @@ fn a_finished_run_whose_removal_is_interrupted_is_not_resumed() {
         memory.fail_after(StableCall::Delete, deletions, 1);
         let finished = runs.finish(&begun.place, 0, false);
         assert_eq!(finished.is_ok(), deletions >= 4);
+        memory.fail(StableCall::Delete, 0);
         let next = runs.begin(&request()).expect("a new run");
         assert!(next.place != begun.place && next.remarks.is_empty());
         runs.remove(&begun.place).expect("removed");
@@ -229,7 +230,8 @@ fn another_program_or_command_line_does_not_resume_and_says_why() {
     let (_, runs) = store();
     let begun = runs.begin(&request()).expect("a new run");
     write(&runs, &begun, 1, &[fact(&[0], 1, "one")]);
-    let changes: [(fn(&mut Program), &str); 3] = [
+    type Change = fn(&mut Program);
+    let changes: [(Change, &str); 3] = [
         (
             |program| program.hash = [7; 32],
             "by another program, or before this one was edited",
