@@ -523,7 +523,8 @@ fn run_store(test: &str, store: &str) {
     };
     machines.give_credential();
     println!("{store}");
-    let mut server = machines.start(0, &store.replace("/data", "data"));
+    // The signal is for the server, not for the shell.
+    let mut server = machines.start(0, &format!("exec {}", store.replace("/data", "data")));
     let began = Instant::now();
     while !server.said().contains("listening on") {
         assert!(began.elapsed() < PATIENCE, "{}", server.tell());
