@@ -17,7 +17,8 @@ Examples:
   satin node --join 192.0.2.7:7777 --credential pool.pem -- ./program 42
   satin drain --site delft --join 192.0.2.7:7777 --credential pool.pem \\
     --pool program
-  satin runs ls --store file:/shared/store")]
+  satin runs ls --store file:/shared/store
+  satin store --dir /data --listen 0.0.0.0:7800 --credential pool.pem")]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -30,6 +31,7 @@ enum Command {
     Drain(commands::drain::Drain),
     Keygen(commands::keygen::Keygen),
     Runs(commands::runs::RunsCommand),
+    Store(commands::store::Store),
 }
 
 fn main() -> ExitCode {
@@ -39,6 +41,7 @@ fn main() -> ExitCode {
         Command::Drain(drain) => drain.run(),
         Command::Keygen(keygen) => keygen.run(),
         Command::Runs(runs) => runs.run(),
+        Command::Store(store) => store.run(),
     };
     done.unwrap_or_else(|error| {
         eprintln!("error: {error:#}");

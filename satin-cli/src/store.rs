@@ -4,19 +4,17 @@
 //! are to read what earlier ones wrote need the same credential: [`user_credential`] keeps one for each user.
 
 use std::{
-    fs, io,
-    io::Write,
+    fs,
     path::{Path, PathBuf},
     sync::Arc,
     time::SystemTime,
 };
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use satin_runtime::{
-    net::Credential,
+    net::{Credential, storage_url, user_credential},
     stable::{
         Stable, StoreUrl,
-        file::Directory,
         runs::{Resume, RunPlace},
     },
 };
@@ -89,18 +87,16 @@ pub fn absolute(url: StoreUrl) -> Result<StoreUrl> {
 /// A store that is there, to be looked at.
 ///
 /// # Errors
-/// If it is not there, cannot be opened, or is of a kind that this command does not open.
-pub fn open(url: &StoreUrl) -> Result<Arc<dyn Stable>> {
-    let StoreUrl::File(directory) = url else {
-        bail!("{url}: `satin runs` opens directories only, as file:PATH");
-    };
+/// If it is not there, or cannot be opened.
+pub fn open(url: &StoreUrl, credential: &Credential) -> Result<Arc<dyn Stable>> {
     // Opening it would make it: a slip of the finger is not to leave an empty store behind.
-    ensure!(
-        directory.is_dir(),
-        "there is no store {url}: the directory does not exist"
-    );
-    let store = Directory::open(directory).with_context(|| format!("cannot open {url}"))?;
-    Ok(Arc::new(store))
+    if let StoreUrl::File(directory) = url {
+        ensure!(
+            directory.is_dir(),
+            "there is no store {url}: the directory does not exist"
+        );
+    }
+    storage_url::open(url, credential).with_context(|| format!("cannot open {url}"))
 }
 
 /// The time at which a file of that run was last written; `None` if the store does not tell.
@@ -130,73 +126,14 @@ fn last_written_below(directory: &Path) -> Option<SystemTime> {
 pub fn credential(given: Option<&Path>) -> Result<PathBuf> {
     let variable = std::env::var_os("SATIN_CREDENTIAL").filter(|value| !value.is_empty());
     let named = given.map(Path::to_owned).or(variable.map(PathBuf::from));
-    named.map_or_else(user_credential, Ok)
-}
-
-/// The credential file that is kept for this user: `$XDG_STATE_HOME/satin/store.pem`, or below `~/.local/state`. It is made
-/// when it is first asked for.
-///
-/// # Errors
-/// If no home directory is known, or the file cannot be written.
-pub fn user_credential() -> Result<PathBuf> {
-    let state = std::env::var_os("XDG_STATE_HOME").map(PathBuf::from);
-    let file = user_credential_in(state, std::env::home_dir())?;
-    keep_credential(&file)?;
-    Ok(file)
-}
-
-/// The place of the user's credential. A path that is not absolute does not count, as the XDG base directory specification says.
-fn user_credential_in(state: Option<PathBuf>, home: Option<PathBuf>) -> Result<PathBuf> {
-    let home = home.map(|home| home.join(".local/state"));
-    let state = [state, home].into_iter().flatten();
-    let state = state.into_iter().find(|state| state.is_absolute());
-    let state = state.context(
-        "no home directory is known in which the credential of your stores could be kept; give one with `--credential FILE`, \
-         as `satin keygen FILE` writes it",
-    )?;
-    Ok(state.join("satin/store.pem"))
-}
-
-/// Writes a credential to `file`, unless there is one. Of several that do so at once, one writes, and all find the same file,
-/// never a part of it.
-///
-/// # Errors
-/// If it cannot be written: then nothing is left behind.
-pub fn keep_credential(file: &Path) -> Result<()> {
-    if file.exists() {
-        return Ok(());
-    }
-    let write = || -> io::Result<()> {
-        let directory = file.parent().unwrap_or(Path::new("."));
-        make_private(directory)?;
-        // Readable for this user only, as all files of this kind.
-        let mut new = tempfile::NamedTempFile::new_in(directory)?;
-        let text = Credential::generate().map_err(io::Error::other)?;
-        new.write_all(text.as_bytes())?;
-        new.as_file().sync_all()?;
-        match new.persist_noclobber(file) {
-            // Without the directory's entry what a store holds could not be read any more.
-            Ok(_) => fs::File::open(directory)?.sync_all(),
-            Err(lost) if lost.error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
-            Err(failed) => Err(failed.error),
-        }
-    };
-    write().with_context(|| format!("cannot write the credential {}", file.display()))
-}
-
-/// Makes a directory for this user only; one that is there already stays as it is.
-fn make_private(directory: &Path) -> io::Result<()> {
-    use std::os::unix::fs::DirBuilderExt;
-    fs::DirBuilder::new()
-        .recursive(true)
-        .mode(0o700)
-        .create(directory)
+    Ok(match named {
+        Some(file) => file,
+        None => user_credential()?,
+    })
 }
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::PermissionsExt;
-
     use satin_runtime::job::RunName;
 
     use super::*;
@@ -232,47 +169,5 @@ mod tests {
         assert_eq!(url, StoreUrl::File(here.join("kept")));
         let servers: StoreUrl = "satin://a:7800".parse().expect("a URL");
         assert_eq!(absolute(servers.clone()).expect("the same"), servers);
-    }
-
-    #[test]
-    fn the_credential_is_kept_where_the_users_state_is() {
-        let place = |state: Option<&str>, home: Option<&str>| {
-            user_credential_in(state.map(PathBuf::from), home.map(PathBuf::from))
-        };
-        let found = |state, home| place(state, home).expect("a place").display().to_string();
-        assert_eq!(
-            found(Some("/state"), Some("/home/a")),
-            "/state/satin/store.pem"
-        );
-        let default = "/home/a/.local/state/satin/store.pem";
-        assert_eq!(found(None, Some("/home/a")), default);
-        assert_eq!(found(Some("relative"), Some("/home/a")), default);
-        let nowhere = place(Some(""), None).expect_err("no place").to_string();
-        assert!(nowhere.contains("--credential FILE"), "{nowhere}");
-    }
-
-    #[test]
-    fn the_credential_is_made_once_however_many_ask_for_it() {
-        let scratch = tempfile::tempdir().expect("a directory");
-        let file = scratch.path().join("deep/state/satin/store.pem");
-        let begin = std::sync::Barrier::new(8);
-        let seen = || {
-            begin.wait();
-            keep_credential(&file).expect("kept");
-            Credential::load(&file).expect("a credential").fingerprint()
-        };
-        let seen: Vec<String> = std::thread::scope(|scope| {
-            let asking: Vec<_> = (0..8).map(|_| scope.spawn(seen)).collect();
-            let asked = asking.into_iter();
-            asked
-                .map(|thread| thread.join().expect("no panic"))
-                .collect()
-        });
-        assert!(seen.iter().all(|print| *print == seen[0]), "{seen:?}");
-        let directory = file.parent().expect("a directory");
-        let left = fs::read_dir(directory).expect("readable").count();
-        assert_eq!(left, 1, "no temporary file is left");
-        let mode = |path: &Path| fs::metadata(path).expect("there").permissions().mode() & 0o777;
-        assert_eq!((mode(&file), mode(directory)), (0o600, 0o700));
     }
 }

@@ -16,7 +16,7 @@ mod common;
 
 use common::{PATIENCE, example};
 
-const COMMANDS: [&str; 6] = ["", "run", "node", "drain", "keygen", "runs"];
+const COMMANDS: [&str; 7] = ["", "run", "node", "drain", "keygen", "runs", "store"];
 
 const COLUMNS: usize = 80;
 
@@ -553,6 +553,25 @@ fn abandoned_run(store: &Path, name: &str) {
     manifest.set_modified(then).expect("set");
 }
 
+/// An example of `satin store` serves until it is asked to end.
+fn run_store(test: &str, store: &str) {
+    let Some(machines) = Machines::new(test) else {
+        return;
+    };
+    machines.give_credential();
+    println!("{store}");
+    // The signal is for the server, not for the shell.
+    let mut server = machines.start(0, &format!("exec {}", store.replace("/data", "data")));
+    let began = Instant::now();
+    while !server.said().contains("listening on") {
+        assert!(began.elapsed() < PATIENCE, "{}", server.tell());
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let pid = rustix::process::Pid::from_child(&server.child);
+    rustix::process::kill_process(pid, rustix::process::Signal::TERM).expect("it runs");
+    server.succeeds();
+}
+
 fn run_all(test: &str, examples: &[String]) {
     run_nodes(test, examples);
     for example in examples {
@@ -562,6 +581,8 @@ fn run_all(test: &str, examples: &[String]) {
             run_runs(test, example);
         } else if example.starts_with("satin run") && !example.ends_with("--help") {
             run_run(test, example);
+        } else if example.starts_with("satin store") {
+            run_store(test, example);
         } else if example.starts_with("satin keygen") {
             let Some(machines) = Machines::new(test) else {
                 return;
@@ -596,6 +617,11 @@ fn the_examples_of_satin_keygen_work() {
 #[test]
 fn the_examples_of_satin_drain_work() {
     run_all("the_examples_of_satin_drain_work", &examples_of("drain"));
+}
+
+#[test]
+fn the_examples_of_satin_store_work() {
+    run_all("the_examples_of_satin_store_work", &examples_of("store"));
 }
 
 #[test]

@@ -281,11 +281,10 @@ impl Setting {
         if let Some(mut dice) = options.dice(Class::Copies, 60, seed) {
             config.copy_every = Duration::from_millis(dice.one_of(&[5, 20, 100, 1000]));
         }
-        if let Some(mut dice) = options.dice(Class::Stores, 40, seed) {
+        if let Some(mut dice) = options.dice(Class::Stores, 40, seed)
+            && config.repair != RepairMode::Naive
+        {
             config.store_every = Some(Duration::from_millis(dice.one_of(&[0, 20, 100, 1000])));
-            if dice.chance(90) && config.repair == RepairMode::Naive {
-                config.repair = RepairMode::Running;
-            }
         }
         // Nodes know what may be overtaken, and leave room for the envelopes of relays, as with the usual numbers.
         if let Some(mut dice) = options.dice(Class::Stray, 50, seed) {

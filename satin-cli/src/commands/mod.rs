@@ -5,3 +5,4 @@ pub mod keygen;
 pub mod node;
 pub mod run;
 pub mod runs;
+pub mod store;

@@ -64,7 +64,7 @@ enum Verb {
 
 #[derive(clap::Args)]
 struct StoreArgs {
-    /// The store: file:PATH
+    /// The store: file:PATH or satin://HOST:PORT[,HOST:PORT..]
     #[arg(long, value_name = "URL", env = STORE, hide_env_values = true)]
     store: String,
     /// Credential file of the runs' pools [default: that of SATIN_CREDENTIAL, or the one that is kept for you]
@@ -89,9 +89,9 @@ impl RunsCommand {
 impl StoreArgs {
     fn open(self) -> Result<OpenStore> {
         let url = store::absolute(store::url(&self.store)?)?;
-        let stable = store::open(&url)?;
         let credential = store::credential(self.credential.as_deref())?;
         let credential = Credential::load(&credential)?;
+        let stable = store::open(&url, &credential)?;
         Ok(OpenStore {
             runs: Runs::new(stable, credential.secret(), false),
             pool: self.pool.filter(|pool| !pool.is_empty()),

@@ -393,8 +393,11 @@ impl Config {
         })
     }
 
-    /// The log goes to stderr, unless the program has set up `tracing` itself.
-    pub(crate) fn start_log(&self) -> Result<(), ConfigError> {
+    /// Starts the log, to stderr, unless the program has set up `tracing` itself.
+    ///
+    /// # Errors
+    /// The setting `log` is no filter.
+    pub fn start_log(&self) -> Result<(), ConfigError> {
         let text = self.log.as_deref().unwrap_or("warn");
         let filter = EnvFilter::try_new(text).map_err(|_| ConfigError::Value {
             setting: self.sources.setting("log"),

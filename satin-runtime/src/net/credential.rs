@@ -26,6 +26,10 @@ use rustls::{
 /// The protocol inside TLS: another protocol, or another version of this protocol, does not get past the handshake.
 pub const ALPN: &[u8] = b"satin/1";
 
+/// The protocol of store servers, by the same credential: a node that calls a store, or the other way round, does not get past
+/// the handshake.
+pub const STORE_ALPN: &[u8] = b"satin-store/1";
+
 /// The pool's credential: a certificate and its key.
 pub struct Credential {
     certificate: CertificateDer<'static>,
@@ -73,6 +77,12 @@ pub enum CredentialError {
         /// The system's error.
         source: io::Error,
     },
+    /// It is not known where the credential of this user is kept.
+    #[error(
+        "no home directory is known in which the credential of your stores could be kept; give one with `--credential FILE` (or \
+         SATIN_CREDENTIAL), as `satin keygen FILE` writes it"
+    )]
+    NoHome,
     /// No key could be made.
     #[error("cannot make a key: {0}")]
     Generation(String),
@@ -172,7 +182,7 @@ impl Credential {
             .map_err(|found| format!("it contains {} certificates instead of one", found.len()))?;
         let credential = Credential { certificate, key };
         // Does the key belong to the certificate?
-        match credential.server_tls() {
+        match credential.server_tls(ALPN) {
             Ok(_) => Ok(credential),
             Err(error) => Err(error.to_string()),
         }
@@ -202,49 +212,67 @@ impl Credential {
         (provider, Arc::new(verifier))
     }
 
-    fn server_tls(&self) -> Result<ServerConfig, Error> {
+    fn server_tls(&self, alpn: &[u8]) -> Result<ServerConfig, Error> {
         let (provider, verifier) = self.verifier();
         let mut config = ServerConfig::builder_with_provider(provider)
             .with_protocol_versions(&[&rustls::version::TLS13])?
             .with_client_cert_verifier(verifier)
             .with_single_cert(vec![self.certificate.clone()], self.key.clone_key())?;
-        config.alpn_protocols = vec![ALPN.to_vec()];
+        config.alpn_protocols = vec![alpn.to_vec()];
         config.send_tls13_tickets = 0;
         Ok(config)
     }
 
-    fn client_tls(&self) -> Result<ClientConfig, Error> {
+    fn client_tls(&self, alpn: &[u8]) -> Result<ClientConfig, Error> {
         let (provider, verifier) = self.verifier();
         let mut config = ClientConfig::builder_with_provider(provider)
             .with_protocol_versions(&[&rustls::version::TLS13])?
             .dangerous()
             .with_custom_certificate_verifier(verifier)
             .with_client_auth_cert(vec![self.certificate.clone()], self.key.clone_key())?;
-        config.alpn_protocols = vec![ALPN.to_vec()];
+        config.alpn_protocols = vec![alpn.to_vec()];
         config.resumption = rustls::client::Resumption::disabled();
         Ok(config)
     }
 
-    /// TLS settings for accepting connections.
+    /// TLS settings of a node for accepting connections.
     ///
     /// # Panics
     /// Never: the credential has been looked at when it was read.
     #[must_use]
     pub fn server(&self) -> Arc<QuicServerConfig> {
-        let tls = self.server_tls().expect("the credential has been checked");
+        self.server_for(ALPN)
+    }
+
+    /// TLS settings for accepting connections with that protocol inside.
+    ///
+    /// # Panics
+    /// Never: the credential has been looked at when it was read.
+    #[must_use]
+    pub fn server_for(&self, alpn: &[u8]) -> Arc<QuicServerConfig> {
+        let tls = (self.server_tls(alpn)).expect("the credential has been checked");
         Arc::new(
             tls.try_into()
                 .expect("ring has QUIC's initial cipher suite"),
         )
     }
 
-    /// TLS settings for dialling.
+    /// TLS settings of a node for dialling.
     ///
     /// # Panics
     /// Never: the credential has been looked at when it was read.
     #[must_use]
     pub fn client(&self) -> Arc<QuicClientConfig> {
-        let tls = self.client_tls().expect("the credential has been checked");
+        self.client_for(ALPN)
+    }
+
+    /// TLS settings for dialling with that protocol inside.
+    ///
+    /// # Panics
+    /// Never: the credential has been looked at when it was read.
+    #[must_use]
+    pub fn client_for(&self, alpn: &[u8]) -> Arc<QuicClientConfig> {
+        let tls = (self.client_tls(alpn)).expect("the credential has been checked");
         Arc::new(
             tls.try_into()
                 .expect("ring has QUIC's initial cipher suite"),

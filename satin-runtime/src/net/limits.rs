@@ -117,3 +117,40 @@ pub const GOODBYE: Duration = Duration::from_secs(1);
 /// Time in which the store is to say that the run is done. Too short: a run that is done is resumed. Too long: the process
 /// of a program that is done stays.
 pub const FINISH: Duration = Duration::from_secs(10);
+
+/// The longest file, or batch, that a store server takes in one request. A longer one is refused by the client already.
+pub const STORE_BYTES: usize = 256 << 20;
+
+/// Bytes of a request to a store around the file's own: a path, lengths.
+pub const STORE_HEADER: usize = 8 << 10;
+
+/// The longest path in a store, in bytes.
+pub const STORE_PATH: usize = 1024;
+
+/// Bytes of a file that a store server sends in one answer, and of a list. Smaller: more round trips. Larger: more memory
+/// for each request.
+pub const STORE_PIECE: usize = 16 << 20;
+
+/// Requests that one connection to a store may have under way.
+pub const STORE_STREAMS: u32 = 4;
+
+/// Connections to a store server at once. Further ones are refused, and come again.
+pub const STORE_CONNECTIONS: usize = 1024;
+
+/// Bytes of all requests and answers that a store server holds at once. Requests beyond that wait for their turn. At least
+/// a request of [`STORE_BYTES`] and its answer; more lets more of them be under way.
+pub const STORE_MEMORY: usize = 1 << 30;
+
+/// A store that does not let us in within that time does not answer.
+pub const STORE_CONNECT: Duration = Duration::from_secs(3);
+
+/// A store that does not answer a request within that time has failed; large requests may take [`STORE_RATE`] longer. Too
+/// short: a busy disk looks dead. Too long: the writer waits while results pile up.
+pub const STORE_CALL: Duration = Duration::from_secs(20);
+
+/// Bytes a second that a connection to a store carries at least.
+pub const STORE_RATE: u32 = 1 << 20;
+
+/// Time for which a store that has failed is not called again. Too short: each call waits for a dead server. Too long: a
+/// server that is back is missed.
+pub const STORE_ALONE: Duration = Duration::from_secs(5);

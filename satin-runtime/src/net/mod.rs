@@ -10,6 +10,8 @@
 //! * [`observer`]: programs that look at a pool without being part of it; `observed`: the node's side of that.
 //! * `notice`: the sign that tells a node to leave.
 //! * `network`: the thread, from its start to its end; `progress`: what other threads see of it; [`priority`]: its share of the processor.
+//! * [`store_server`], [`store_client`]: a store on another machine, by its own protocol, `store_wire`; [`storage_url`]:
+//!   the store that a URL names.
 //! * `transport`, `socket`: how QUIC and the socket under it are set up; [`relay`]: detours for emulated links.
 //!
 //! Decides nothing about jobs, members or masters: that is `node`'s.
@@ -36,8 +38,13 @@ pub mod relay;
 pub mod settings;
 mod socket;
 mod storage;
+pub mod storage_url;
+pub mod store_client;
+pub mod store_server;
+mod store_wire;
 mod thefts;
 mod transport;
+mod user_credential;
 pub mod wire;
 
 #[cfg(test)]
@@ -50,3 +57,5 @@ pub use observer::Observer;
 pub use settings::{DrainWhen, Join, Settings};
 #[doc(hidden)]
 pub use socket::{FirstFlight, first_flight};
+pub use store_server::StoreServer;
+pub use user_credential::user_credential;

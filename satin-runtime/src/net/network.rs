@@ -32,7 +32,8 @@ use super::{
     settings::StoreSettings,
     socket::{self, Counted, Names, SocketTraffic},
     storage::{Storage, StorageParts},
-    transport,
+    storage_url, transport,
+    user_credential::user_credential,
 };
 use crate::{
     config::Setting,
@@ -44,11 +45,7 @@ use crate::{
         repeats,
         standing::Standing,
     },
-    stable::{
-        Stable, StableError, StoreUrl,
-        file::Directory,
-        runs::{BeginRequest, Runs},
-    },
+    stable::runs::{BeginRequest, Runs},
     worker::Gate,
 };
 
@@ -192,6 +189,7 @@ impl Network {
         let traffic = Arc::new(SocketTraffic::default());
         let credential = match &settings.credential {
             Some(path) => Credential::load(path)?,
+            None if settings.store.is_some() => Credential::load(&user_credential()?)?,
             None => {
                 return Err(NetError::Failed(
                     "a pool needs a credential: --credential FILE (or SATIN_CREDENTIAL)".into(),
@@ -528,7 +526,7 @@ async fn set_up(setting_up: SettingUp) -> Result<(Rc<Net>, Settings), NetError> 
         None => None,
         Some(store) => {
             let parts = (gate.clone(), Arc::clone(&news));
-            Some(open_store(&settings, store, &credential, &door, parts).await?)
+            Some(open_store(&settings, store, &credential, &door, parts)?)
         }
     };
     let node = Node::new(config, me, lattices, rand::random(), began.elapsed());
@@ -559,33 +557,22 @@ async fn set_up(setting_up: SettingUp) -> Result<(Rc<Net>, Settings), NetError> 
     Ok((Rc::new(net), settings))
 }
 
-fn open_stable(url: &StoreUrl) -> Result<Arc<dyn Stable>, StableError> {
-    match url {
-        StoreUrl::File(path) => Ok(Arc::new(Directory::open(path)?)),
-        _ => Err(StableError::Missing(url.to_string())),
-    }
-}
-
 /// Opens the store. A node that cannot is in no pool: it would lose what the others think is safe.
-async fn open_store(
+fn open_store(
     settings: &Settings,
     store: &StoreSettings,
     credential: &Credential,
     door: &Door,
     (gate, news): (Gate, Arc<BridgeNews>),
 ) -> Result<Storage, NetError> {
-    let url = store.url.clone();
-    let opened = tokio::task::spawn_blocking(move || open_stable(&url)).await;
-    let failed = |error: &dyn std::fmt::Display| {
+    // Nothing runs yet that could wait for the store.
+    let stable = storage_url::open(&store.url, credential).map_err(|error| {
         let setting = settings.sources.setting("store");
         NetError::Failed(format!(
             "the store {} cannot be used: {error}; correct {setting}",
             store.url
         ))
-    };
-    let stable = opened
-        .map_err(|error| NetError::Thread(error.into()))?
-        .map_err(|error| failed(&error))?;
+    })?;
     let parts = StorageParts {
         runs: Runs::new(stable, credential.secret(), store.seal),
         request: BeginRequest {

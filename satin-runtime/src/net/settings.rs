@@ -28,7 +28,7 @@ pub struct Settings {
     pub advertise: Option<SocketAddr>,
     /// The name of the site. Default: `default`.
     pub site: String,
-    /// The credential file; never `None` in settings that [`Settings::new`] made.
+    /// The credential file. `None` only for a node that is alone with a store: then it is [the user's](super::user_credential).
     pub credential: Option<PathBuf>,
     /// The pool's name; nodes of another are refused. Default: the name of the executable.
     pub pool: String,
@@ -207,14 +207,18 @@ impl Settings {
         }
         let credential = config
             .credential
-            .filter(|path| !path.as_os_str().is_empty())
-            .ok_or(SettingsError::NoCredential)?;
+            .filter(|path| !path.as_os_str().is_empty());
+        // Nobody joins a node that listens on any port of its own machine: its credential is for the store alone.
+        let is_alone = listen == Some(LOOPBACK) && join.is_none() && store.is_some();
+        if credential.is_none() && !is_alone {
+            return Err(SettingsError::NoCredential);
+        }
         Ok(Some(Settings {
             join,
             listen,
             advertise,
             site,
-            credential: Some(credential),
+            credential,
             pool,
             nodes,
             policy,

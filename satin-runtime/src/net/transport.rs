@@ -6,7 +6,11 @@ use quinn::{
     AckFrequencyConfig, ClientConfig, EndpointConfig, ServerConfig, TransportConfig, VarInt,
 };
 
-use super::{credential::Credential, limits, socket::Names};
+use super::{
+    credential::{Credential, STORE_ALPN},
+    limits,
+    socket::Names,
+};
 
 /// Bytes that one stream may have under way: a gigabit a second over 100 milliseconds, and some.
 const STREAM_WINDOW: u32 = 16 << 20;
@@ -48,6 +52,44 @@ pub(super) fn server(credential: &Credential) -> ServerConfig {
     config
         .transport_config(transport())
         // Callers that wait to be let in or refused, which happens at once.
+        .max_incoming(1024)
+        .incoming_buffer_size(limits::INCOMING.0)
+        .incoming_buffer_size_total(limits::INCOMING.1);
+    config
+}
+
+/// Bytes that one connection to a store may have under way: half a gigabit a second over 30 milliseconds. Too small: far
+/// stores are slow. Too large: so many bytes of each connection wait in the server's memory.
+const STORE_WINDOW: u32 = 2 << 20;
+
+fn store_transport() -> Arc<TransportConfig> {
+    let mut config = TransportConfig::default();
+    let idle = limits::IDLE.try_into().expect("seconds fit");
+    config
+        .max_concurrent_bidi_streams(VarInt::from_u32(limits::STORE_STREAMS))
+        .max_concurrent_uni_streams(VarInt::from_u32(0))
+        .stream_receive_window(VarInt::from_u32(STORE_WINDOW))
+        .receive_window(VarInt::from_u32(STORE_WINDOW))
+        .send_window(u64::from(STORE_WINDOW))
+        .datagram_receive_buffer_size(None)
+        .max_idle_timeout(Some(idle))
+        .keep_alive_interval(Some(limits::KEEP_ALIVE))
+        .initial_rtt(Duration::from_millis(100));
+    Arc::new(config)
+}
+
+/// For calling a store.
+pub(super) fn store_client(credential: &Credential) -> ClientConfig {
+    let mut config = ClientConfig::new(credential.client_for(STORE_ALPN));
+    config.transport_config(store_transport());
+    config
+}
+
+/// For a store that is called.
+pub(super) fn store_server(credential: &Credential) -> ServerConfig {
+    let mut config = ServerConfig::with_crypto(credential.server_for(STORE_ALPN));
+    config
+        .transport_config(store_transport())
         .max_incoming(1024)
         .incoming_buffer_size(limits::INCOMING.0)
         .incoming_buffer_size_total(limits::INCOMING.1);

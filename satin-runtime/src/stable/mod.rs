@@ -1,6 +1,7 @@
 //! Stable storage: what survives when every node of a pool dies. It knows no node.
 //!
 //! * [`Stable`] is a store: five calls that block, on files of its own kind. `file` is a directory that all nodes see.
+//! * [`servers`] uses several stores as one.
 //! * `format` says how batches of results stand in a log, so that whoever has not the credential can neither forge nor, if
 //!   sealed, read them, and a torn end does no harm.
 //! * `runs` says which files a run has, who may resume it, and what is loaded then.
@@ -13,6 +14,7 @@ pub mod format;
 #[cfg(any(test, feature = "harness"))]
 pub mod memory;
 pub mod runs;
+pub mod servers;
 
 use std::{fmt, io, ops::Range, path::PathBuf, str::FromStr};
 
