@@ -578,7 +578,7 @@ fn open_store(
         request: BeginRequest {
             pool: settings.pool.clone(),
             program: door.program(),
-            resume: store.resume.clone(),
+            resume: store.resume,
             force: store.force,
             max_crashes: settings.max_crashes,
             by: settings.name.clone(),

@@ -230,12 +230,13 @@ impl Desk {
             .load(&place, &is_gone)
             .map_err(|error| format!("the run {} cannot be loaded: {error}", run.run))?;
         if known.is_none() && run.epoch > 0 {
-            let seconds: f64 = batch.facts.iter().map(|fact| fact.took.as_secs_f64()).sum();
+            let took: Duration = batch.facts.iter().map(|fact| fact.took).sum();
             tracing::warn!(
-                "goes on with run {} (start {}): {} results, which took {seconds:.1} s of a worker, are in the store",
+                "goes on with run {} (start {}): {} results, which took {:.1} s of a worker, are in the store",
                 run.run,
                 run.epoch + 1,
                 batch.facts.len(),
+                took.as_secs_f64(),
             );
         }
         Ok((run, batch))

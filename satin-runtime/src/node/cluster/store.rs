@@ -62,8 +62,8 @@ impl ImaginaryStore {
 
     fn open(&mut self, known: Option<RunEpoch>, founder: NodeId, alive: &[Peer]) -> Event {
         let run = known.unwrap_or_else(|| {
-            let unfinished = self.runs.iter().filter(|(_, run)| !run.is_done);
-            match unfinished.last() {
+            let mut latest = self.runs.iter().rev();
+            match latest.find(|(_, run)| !run.is_done) {
                 Some((name, run)) => RunEpoch {
                     epoch: run.epoch + u32::from(run.founder != Some(founder)),
                     run: *name,

@@ -46,6 +46,10 @@ mod tests;
 /// The shortest period: workers gather once in a beat. Too small: batches without news.
 const SHORTEST: Duration = Duration::from_millis(10);
 
+/// The first period of a node, at most. Too small: batches without results. Too large: a run that is broken off early begins
+/// anew.
+const FIRST: Duration = Duration::from_secs(1);
+
 /// The wait of a new master for the store. Too small: what a slow store has is done again. Too large: a store that never
 /// answers delays every master by that.
 const OPEN_MOST: Duration = Duration::from_secs(60);
@@ -151,7 +155,9 @@ impl Storage {
             && self.run.is_some()
             && !is_busy
         {
-            self.due = Some(cx.now + every.max(SHORTEST));
+            // The first batch goes soon: a run that is broken off early has something to go on with.
+            let wait = if self.number == 0 { every.min(FIRST) } else { every };
+            self.due = Some(cx.now + wait.max(SHORTEST));
         }
     }
 
