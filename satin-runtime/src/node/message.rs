@@ -193,7 +193,12 @@ pub enum Message {
         code: i32,
     },
     /// "That run goes on": what each node has finished goes to its own log of that run.
-    Run(RunEpoch),
+    Run {
+        /// The run; `None` if there is none, as the store does not answer.
+        run: Option<RunEpoch>,
+        /// The version of the sender's sheet that has what stood in the store.
+        version: u64,
+    },
     /// Drop what belongs to these root jobs: they are over.
     RootsDone(Vec<RootRun>),
     /// "Which of these root jobs, which threads of yours have called, are over?" Answered by [`Message::RootsDone`], if any is.

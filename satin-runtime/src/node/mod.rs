@@ -735,8 +735,8 @@ impl Node {
             Event::Harvested(reader, gathered) => parts.gathered(cx, reader, gathered),
             Event::Repaired(id) => parts.repair.repaired(cx, &id),
             Event::RunOpened { run, batch } => {
-                parts.storage.opened(cx, run);
                 parts.load(cx, batch);
+                parts.storage.opened(cx, run);
                 parts.root.loaded(cx);
             }
             Event::CannotOpenRun(text) if parts.root.founder_waits() => {
@@ -1063,6 +1063,7 @@ impl Parts<'_> {
                     self.spread.rename();
                     self.relay.clear(cx);
                 }
+                self.storage.come_in(cx);
                 self.root.come_in(cx);
                 self.keep_roots(cx);
             }
@@ -1382,7 +1383,7 @@ impl Parts<'_> {
                 self.keeping.life_ended(cx, from);
             }
             M::Ended { term, master, code } => self.root.ended(cx, from, term, master, code),
-            M::Run(run) => self.storage.told(cx, run),
+            M::Run { run, version } => self.storage.told(cx, from, run, version),
             M::RootsDone(runs) => {
                 // After a partition there may be two mains in one term: a root job that is over for
                 // the other one is not over for this one.

@@ -130,6 +130,14 @@ pub(crate) enum Read {
     New(u64),
 }
 
+/// The wait for what stands in stable storage.
+struct Loading {
+    /// The end of the wait.
+    until: Duration,
+    /// The sheet on which that is announced, and from which version on; `None`: the master has not told yet.
+    sheet: Option<(Peer, u64)>,
+}
+
 /// The copies of all sheets, the own one among them.
 pub(crate) struct Table {
     me: Peer,
@@ -138,6 +146,8 @@ pub(crate) struct Table {
     index: BTreeMap<JobId, BTreeMap<(Fingerprint, Peer), bool>>,
     /// The ended lives whose orphans may not all be announced yet, each with the end of the wait for that.
     dead: BTreeMap<Peer, Duration>,
+    /// Set while what stands in stable storage may not all be in the table.
+    loading: Option<Loading>,
     /// The ended lives whose logs in stable storage this node reads.
     unread: BTreeSet<Peer>,
     /// Whether all nodes have announced everything, as the workers were told last.
@@ -163,6 +173,7 @@ impl Table {
             sheets: BTreeMap::new(),
             index: BTreeMap::new(),
             dead: BTreeMap::new(),
+            loading: None,
             unread: BTreeSet::new(),
             settled: true,
             closed: Vec::new(),
@@ -408,6 +419,38 @@ impl Table {
         // The caller has announced its orphans of that life before: this says that there are no
         // more.
         self.flush(now, peer);
+    }
+
+    /// This node is in a pool with a store: what stands there is to be in the table before marks are dropped.
+    pub(crate) fn await_load(&mut self, now: Duration) {
+        self.loading = Some(Loading {
+            until: now + FLUSH_WAIT,
+            sheet: None,
+        });
+    }
+
+    /// That version of a node's sheet has all that stood in stable storage.
+    pub(crate) fn load_until(&mut self, now: Duration, owner: Peer, version: u64) {
+        self.loading = Some(Loading {
+            until: now + FLUSH_WAIT,
+            sheet: Some((owner, version)),
+        });
+    }
+
+    /// May there be more in stable storage than in the table?
+    pub(crate) fn is_loading(&mut self, view: &View) -> bool {
+        let sheet = self.loading.as_ref().and_then(|loading| loading.sheet);
+        if let Some((owner, version)) = sheet
+            && (!view.is_alive(owner) || self.version(owner) >= version)
+        {
+            self.loading = None;
+        }
+        self.loading.is_some()
+    }
+
+    /// What stood in stable storage is in the table, or there is nothing.
+    pub(crate) fn has_loaded(&mut self) {
+        self.loading = None;
     }
 
     /// What an ended life has in stable storage is to be announced here too, when its log has been read.
@@ -743,6 +786,7 @@ impl Table {
         view: &View,
         strict: bool,
     ) {
+        let is_loading = self.is_loading(view);
         // The own announcements are in the table before the life is entered among the dead.
         let flushed = |peer: Peer, dead: &Peer| {
             let sheet = self.sheets.get(&peer);
@@ -750,7 +794,8 @@ impl Table {
             has_read || sheet.is_some_and(|sheet| sheet.flushed.contains_key(dead))
         };
         let everybody = |dead: &Peer| (view.members()).all(|member| flushed(member.peer, dead));
-        let settled = !strict || self.dead.keys().all(everybody);
+        let is_announced = self.dead.keys().all(everybody) && !is_loading;
+        let settled = !strict || is_announced;
         // The marks of the workers depend on it, so they hear of both directions: the next death
         // unsettles it.
         if settled != self.settled {
@@ -773,7 +818,9 @@ impl Table {
             written.min().map(|at| *at + REMEMBER)
         });
         let hearsay = self.hearsay.front().map(|(until, ..)| *until);
-        dead.into_iter().chain(own).chain(hearsay).min()
+        let loading = self.loading.as_ref().map(|loading| loading.until);
+        let all = dead.into_iter().chain(own).chain(hearsay).chain(loading);
+        all.min()
     }
 
     /// Forgets what is old.
@@ -790,6 +837,8 @@ impl Table {
                 self.strike(actions, &name, owner);
             }
         }
+        // A master without a store, or one that hangs, must not keep all marks for ever.
+        self.loading.take_if(|loading| loading.until <= now);
         let dead = self.dead.len();
         // A live node that never says that it has flushed must not keep all marks for ever.
         self.dead.retain(|_, until| *until > now);

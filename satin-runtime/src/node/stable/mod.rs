@@ -8,8 +8,9 @@
 //!
 //! The rules, and what goes wrong without them:
 //!
-//! * **Load first** ([`Rule::LoadFirst`]): root jobs wait until what earlier epochs wrote is in the table. Otherwise they are
-//!   begun before it is known what is done, and all of it is done again.
+//! * **Load first** ([`Rule::LoadFirst`]): root jobs wait until what earlier epochs wrote is in the master's table, and no node
+//!   drops a mark before that is in its own. Otherwise jobs are begun before it is known what is done, and all of it is done
+//!   again.
 //! * **Bounds** ([`Rule::StoredBounds`]): a batch begins with the bounds of its root jobs, read after its facts were
 //!   collected. Otherwise a result comes back, and the optimum that it offered, or was pruned by, does not.
 //! * **Values**: a result that mentions shared values is not written, as nobody could resolve them.
@@ -101,6 +102,8 @@ pub(crate) struct Storage {
     opened_for: Option<u32>,
     /// The driver is looking for the run until then.
     opening: Option<Duration>,
+    /// The store does not answer: nobody is to wait for it.
+    is_without: bool,
     /// When the next period begins; `None` while there is no run, or one is being served.
     due: Option<Duration>,
     /// The workers are being asked; true if for all that is alive.
@@ -140,6 +143,13 @@ impl Storage {
         self.run
     }
 
+    /// This node has come in: no mark is dropped before what stands in the store is in its table.
+    pub(crate) fn come_in(&self, cx: &mut Context<'_>) {
+        if Storage::is_on(cx) && self.run.is_none() && cx.config.obeys(Rule::LoadFirst) {
+            cx.table.await_load(cx.now);
+        }
+    }
+
     /// The end of a turn: a new master looks for the run, and a period begins when there is one.
     /// `master_of` is the founder of the pool whose master this node is.
     pub(crate) fn look(&mut self, cx: &mut Context<'_>, master_of: Option<NodeId>) {
@@ -156,7 +166,11 @@ impl Storage {
             && !is_busy
         {
             // The first batch goes soon: a run that is broken off early has something to go on with.
-            let wait = if self.number == 0 { every.min(FIRST) } else { every };
+            let wait = if self.number == 0 {
+                every.min(FIRST)
+            } else {
+                every
+            };
             self.due = Some(cx.now + wait.max(SHORTEST));
         }
     }
@@ -178,6 +192,8 @@ impl Storage {
         let is_late = self.opening.take_if(|until| *until <= cx.now).is_some();
         if is_late {
             ran_out(Expiry::OpenRun);
+            self.is_without = true;
+            self.tell_all(cx);
             let text = "the store does not answer: what earlier nodes have finished is done again";
             cx.actions
                 .push_back(Action::Tell(Notice::Warning(text.into())));
@@ -202,6 +218,22 @@ impl Storage {
     pub(crate) fn opened(&mut self, cx: &mut Context<'_>, run: RunEpoch) {
         self.opening = None;
         self.begin(run);
+        self.tell_all(cx);
+    }
+
+    /// Tells a node which run goes on.
+    pub(crate) fn welcome(&self, cx: &mut Context<'_>, peer: Peer) {
+        if self.run.is_some() || self.is_without {
+            let version = cx.table.version(cx.table.me());
+            let run = self.run;
+            let told = Message::Run { run, version };
+            cx.actions.push_back(Action::Send(peer, told));
+        }
+    }
+
+    /// Tells all others which run goes on, or that none does.
+    fn tell_all(&self, cx: &mut Context<'_>) {
+        cx.table.has_loaded();
         let me = cx.view.me().peer;
         let others = cx.view.members().map(|member| member.peer);
         for peer in others.filter(|peer| *peer != me).collect::<Vec<_>>() {
@@ -209,16 +241,11 @@ impl Storage {
         }
     }
 
-    /// Tells a node which run goes on.
-    pub(crate) fn welcome(&self, cx: &mut Context<'_>, peer: Peer) {
-        if let Some(run) = self.run {
-            cx.actions.push_back(Action::Send(peer, Message::Run(run)));
-        }
-    }
-
     /// The store cannot be used: this master, which is not the first, goes on without it.
     pub(crate) fn cannot_open(&mut self, cx: &mut Context<'_>, text: &str) {
         self.opening = None;
+        self.is_without = true;
+        self.tell_all(cx);
         let warning = format!(
             "{text}; what earlier nodes have finished is done again, unless a live node has it"
         );
@@ -226,15 +253,26 @@ impl Storage {
     }
 
     /// Another node says which run goes on.
-    pub(crate) fn told(&mut self, cx: &mut Context<'_>, run: RunEpoch) {
+    pub(crate) fn told(
+        &mut self,
+        cx: &mut Context<'_>,
+        from: Peer,
+        run: Option<RunEpoch>,
+        version: u64,
+    ) {
         if !Storage::is_on(cx) {
             let text = "this pool has a store, and this node has not (SATIN_STORE): what it finishes is lost if all nodes die";
             return cx
                 .actions
                 .push_back(Action::Tell(Notice::Warning(text.into())));
         }
+        if cx.config.obeys(Rule::LoadFirst) {
+            cx.table.load_until(cx.now, from, version);
+        }
         // After a partition two parts may have begun one each: all go on with the later.
-        if self.run.is_none_or(|known| known < run) {
+        if let Some(run) = run
+            && self.run.is_none_or(|known| known < run)
+        {
             self.begin(run);
         }
     }

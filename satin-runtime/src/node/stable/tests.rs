@@ -1,1 +1,203 @@
 //! Stories of stable storage: all nodes die, and others go on.
+
+use std::time::Duration;
+
+use super::super::{
+    Notice, ProtocolConfig, Rule,
+    cluster::{Cluster, ImaginaryStore, MainIs, Program, Shape},
+};
+
+const LONG: Duration = Duration::from_secs(300);
+
+const fn ms(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+fn config() -> ProtocolConfig {
+    ProtocolConfig {
+        store_every: Some(ms(200)),
+        copy_every: Duration::ZERO,
+        max_crashes: 100,
+        ..ProtocolConfig::default()
+    }
+}
+
+/// Each leaf takes 20 ms, and all together 44 s.
+fn tree() -> Program {
+    let shape = Shape::Knary {
+        width: 3,
+        height: 7,
+        serial: 0,
+    };
+    let mut tree = Program::new(shape, ms(20));
+    tree.bounded = true;
+    tree
+}
+
+/// A cluster with a store, whose every main calls that program.
+fn cluster(seed: u64, store: ImaginaryStore) -> (Cluster, u32) {
+    let mut cluster = Cluster::new(seed);
+    cluster.set_store(store);
+    let program = cluster.program(tree());
+    cluster.know_results();
+    cluster.set_main_everywhere(&[program], None);
+    (cluster, program)
+}
+
+/// Starts a pool of so many nodes: one founds it. Returns the founder.
+fn start(cluster: &mut Cluster, config: &ProtocolConfig, nodes: u32) -> u32 {
+    let founder = cluster.boot(config, "amsterdam", 1);
+    for place in 1..nodes {
+        let site = ["amsterdam", "delft"][place as usize % 2];
+        cluster.join(config, site, 1, founder);
+    }
+    founder
+}
+
+fn kill_all(cluster: &mut Cluster) {
+    for node in 0..cluster.nodes() {
+        if cluster.is_alive(node) {
+            cluster.crash(node);
+        }
+    }
+}
+
+fn is_over(cluster: &Cluster) -> bool {
+    let mut nodes = (0..cluster.nodes()).filter(|node| cluster.is_alive(*node));
+    nodes.any(|node| cluster.main_of(node) == MainIs::Over)
+}
+
+/// Jobs begun by nodes from that number on.
+fn begun_from(cluster: &Cluster, first: u32) -> u64 {
+    let nodes = first..cluster.nodes();
+    nodes.map(|node| cluster.effort(node).started).sum()
+}
+
+/// All of a pool die after a while, so many others go on. Returns how many jobs there are, and how many of them the others begin.
+fn gone_on(seed: u64, config: &ProtocolConfig, before: u32, after: u32) -> (u64, u64) {
+    let (mut cluster, program) = cluster(seed, ImaginaryStore::new(ms(5)));
+    start(&mut cluster, config, before);
+    cluster.run_for(ms(5000 + 300 * seed));
+    assert!(!is_over(&cluster));
+    kill_all(&mut cluster);
+    let founder = start(&mut cluster, config, after);
+    assert!(cluster.run_until(LONG, is_over), "seed {seed} hangs");
+    cluster.check(founder, &[program]);
+    assert!(cluster.stored_wrong().is_none());
+    let right = cluster.outcome(program).bound;
+    let seen = cluster.sightings().last().expect("main looks");
+    assert_eq!(seen.bound.map(|bound| bound.cost), right);
+    (cluster.outcome(program).jobs, begun_from(&cluster, founder))
+}
+
+#[test]
+fn others_go_on_where_a_pool_was_lost() {
+    for (seed, before, after) in [(1, 4, 4), (2, 4, 1), (3, 4, 8), (4, 1, 3), (5, 2, 2)] {
+        let (jobs, begun) = gone_on(seed, &config(), before, after);
+        // At least 5 of the 44 s that all takes were done.
+        assert!(
+            begun < jobs,
+            "{before} to {after}: {begun} of {jobs} begun again"
+        );
+    }
+}
+
+#[test]
+fn who_begins_before_it_is_loaded_does_more_again() {
+    let jobs_of = |rule: Option<Rule>| {
+        let mut config = config();
+        config.without.extend(rule);
+        let (mut cluster, _) = cluster(1, ImaginaryStore::new(ms(1000)));
+        start(&mut cluster, &config, 4);
+        cluster.run_for(ms(6000));
+        kill_all(&mut cluster);
+        let founder = start(&mut cluster, &config, 4);
+        assert!(cluster.run_until(LONG, is_over));
+        begun_from(&cluster, founder)
+    };
+    let (with, without) = (jobs_of(None), jobs_of(Some(Rule::LoadFirst)));
+    assert!(
+        with < without,
+        "{with} jobs with the rule, {without} without"
+    );
+}
+
+#[test]
+fn the_log_of_a_node_that_dies_is_read() {
+    let jobs_of = |rule: Option<Rule>| {
+        let mut config = config();
+        config.without.extend(rule);
+        let (mut cluster, _) = cluster(1, ImaginaryStore::new(ms(5)));
+        start(&mut cluster, &config, 4);
+        cluster.run_for(ms(5000));
+        cluster.crash(1);
+        assert!(cluster.run_until(LONG, is_over));
+        begun_from(&cluster, 0)
+    };
+    let (with, without) = (jobs_of(None), jobs_of(Some(Rule::ReadLogs)));
+    assert!(
+        with < without,
+        "{with} jobs with the rule, {without} without"
+    );
+}
+
+#[test]
+fn the_next_master_goes_on_with_the_same_epoch() {
+    let (mut cluster, program) = cluster(1, ImaginaryStore::new(ms(5)));
+    let founder = start(&mut cluster, &config(), 4);
+    cluster.run_for(ms(6000));
+    cluster.crash(founder);
+    assert!(cluster.run_until(LONG, is_over));
+    let master = (1..4).find(|node| cluster.main_of(*node) == MainIs::Over);
+    let master = master.expect("another node has become master");
+    cluster.check(master, &[program]);
+    let run = cluster.node(master).run_epoch().expect("it goes on");
+    assert_eq!(run.epoch, 0);
+}
+
+#[test]
+fn of_two_pools_that_go_on_with_a_run_the_earlier_one_ends() {
+    let (mut cluster, program) = cluster(1, ImaginaryStore::new(ms(5)));
+    let earlier = start(&mut cluster, &config(), 2);
+    cluster.run_for(ms(3000));
+    let later = start(&mut cluster, &config(), 2);
+    assert!(cluster.run_until(LONG, |cluster| !cluster.is_alive(earlier)));
+    assert_eq!(cluster.ended(earlier), Some(75));
+    assert_eq!(cluster.store().expect("there").unfinished(), 1);
+    assert!(cluster.run_until(LONG, is_over));
+    cluster.check(later, &[program]);
+    cluster.end_main(0);
+    assert!(cluster.run_until(LONG, |cluster| !cluster.is_alive(later)));
+    let store = cluster.store().expect("there");
+    assert_eq!((store.unfinished(), store.facts()), (0, 0));
+}
+
+#[test]
+fn a_store_that_never_answers_stops_nobody() {
+    let mut store = ImaginaryStore::new(ms(5));
+    store.is_silent = true;
+    let (mut cluster, program) = cluster(1, store);
+    let founder = start(&mut cluster, &config(), 4);
+    assert!(cluster.run_until(LONG, is_over));
+    cluster.check(founder, &[program]);
+    let warned =
+        |notice: &Notice| matches!(notice, Notice::Warning(text) if text.contains("store"));
+    assert!(cluster.notices(founder).iter().any(warned));
+}
+
+#[test]
+fn what_could_not_be_written_goes_with_the_next_batch() {
+    let mut store = ImaginaryStore::new(ms(5));
+    store.failing = 100;
+    let (mut cluster, _) = cluster(1, store);
+    start(&mut cluster, &config(), 2);
+    cluster.run_for(ms(5000));
+    cluster.store_mut().expect("there").failing = 0;
+    cluster.run_for(ms(3000));
+    kill_all(&mut cluster);
+    let founder = start(&mut cluster, &config(), 2);
+    assert!(cluster.run_until(LONG, is_over));
+    let (jobs, begun) = (cluster.outcome(0).jobs, begun_from(&cluster, founder));
+    // Two workers had 8 of the 22 s that they need.
+    assert!(begun < jobs * 3 / 4, "{begun} of {jobs} begun again");
+}
