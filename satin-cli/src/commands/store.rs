@@ -21,7 +21,7 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 #[derive(clap::Args)]
 #[command(after_help = "\
 Nodes write to the server what they have finished. Started on machines that
-survive the nodes, two or three servers keep each result on two of them:
+survive the nodes, three servers keep each result on two of them:
 --store satin://s1:7800,s2:7800,s3:7800?copies=2. Of three servers one may be
 lost; of two none, if a run is to go on.
 

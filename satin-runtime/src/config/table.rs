@@ -94,18 +94,18 @@ macro_rules! settings {
                 "Number of neighbours, 1 or 0, to which copies of finished results go in case that this node crashes",
                 "1", "1 or 0";
             /// The store in which finished results survive when all nodes die: `file:PATH`, a directory that all nodes see;
-            /// `satin://HOST:PORT,..`, servers that `satin store` runs; or `s3://BUCKET/PREFIX`. Default: none.
+            /// or `satin://HOST:PORT,..`, servers that `satin store` runs. Default: none.
             store: String, "SATIN_STORE", "URL",
                 "Where finished results survive when all nodes die: `file:PATH` (a directory that all nodes see), \
-                 `satin://HOST:PORT[,HOST:PORT..][?copies=N]` (servers, see `satin store`) or `s3://BUCKET[/PREFIX]`",
-                "none", "file:PATH, satin://HOST:PORT[,HOST:PORT..][?copies=N] or s3://BUCKET[/PREFIX]";
+                 `satin://HOST:PORT[,HOST:PORT..][?copies=N]` (servers, see `satin store`)",
+                "none", "file:PATH or satin://HOST:PORT[,HOST:PORT..][?copies=N]";
             /// The run in the store to go on with: `auto`, the newest one of this program with this command line that is not
             /// done; `no`, a new one; or a run's name. Default: `auto`.
             resume: String, "SATIN_RESUME", "RUN",
                 "The run in the store to go on with: `auto` (the newest one of this program with this command line that is not \
                  done), `no` (begin a new one) or a run's name",
                 "`auto`", "auto, no or the 16 digits of a run";
-            /// Go on with a run although every start of it ended before anything was stored. Default: no.
+            /// Go on with a run although its last starts all ended before anything was stored. Default: no.
             store_force: bool, "SATIN_STORE_FORCE", "SWITCH",
                 "Go on with a run although its last starts all ended before anything was stored",
                 "no", "1 or 0";
@@ -113,11 +113,11 @@ macro_rules! settings {
             store_keep: bool, "SATIN_STORE_KEEP", "SWITCH",
                 "Keep what is stored of a run when the run is done",
                 "no", "1 or 0";
-            /// Seal what is stored, so that only those who have the credential can read it. Default: yes for `s3://`, otherwise
-            /// no; it costs little.
+            /// Seal what is stored, so that only those who have the credential can read it. Default: no; it
+            /// costs little.
             store_seal: bool, "SATIN_STORE_SEAL", "SWITCH",
                 "Seal what is stored, so that only holders of the credential can read it",
-                "1 for `s3://`, otherwise 0", "1 or 0";
+                "0", "1 or 0";
             /// Period in which finished results are sent to a neighbour, and written to the store if there is one; in the file a
             /// number of seconds; 0: as soon as the last were written. Too short, and there is traffic for nothing; too long,
             /// and a crash costs that time of each worker. Default: 10 s.

@@ -33,7 +33,7 @@ pub fn open(url: &StoreUrl, credential: &Credential) -> Result<Arc<dyn Stable>, 
             Ok(Arc::new(Servers::new(members, *copies)))
         }
         StoreUrl::S3 { .. } => {
-            let text = "this build has no S3: build satin-runtime with the feature `s3`";
+            let text = "S3 is not built yet: use a directory (file:PATH) or servers (satin://HOST:PORT, see `satin store`)";
             Err(failed(io::Error::new(io::ErrorKind::Unsupported, text)))
         }
     }

@@ -101,8 +101,7 @@ pub struct StoreUrlError;
 
 impl StoreUrl {
     /// The forms that a URL may have.
-    pub const EXPECTED: &str =
-        "file:PATH, satin://HOST:PORT[,HOST:PORT..][?copies=N] or s3://BUCKET[/PREFIX]";
+    pub const EXPECTED: &str = "file:PATH or satin://HOST:PORT[,HOST:PORT..][?copies=N]";
 
     /// The number of servers that hold each log, unless the URL says otherwise.
     pub const COPIES: u32 = 2;
