@@ -327,7 +327,7 @@ fn run_until<R>(program: Config, main: impl FnMut() -> R, goodbye: Goodbye) -> R
         Satin::start(config.resolve()?, |network| {
             network.expect_main();
             let (asked, stopped) = (network.clone(), network.clone());
-            exit::on_request(move || asked.drain(), move |code| stopped.end(code));
+            exit::on_request(move || asked.drain(), move |code| stopped.break_off(code));
             leave_when_drained(network.clone());
             exit::at_exit(move |code| network.end(code.unwrap_or(0)));
         })

@@ -409,8 +409,9 @@ impl Driver {
     /// If `main` has come to its end here, the run is done, and the store is told. The receiver ends when it knows.
     pub(super) fn finish_run(&self) -> Option<tokio::sync::oneshot::Receiver<()>> {
         let storage = self.storage.as_ref()?;
+        let is_done = self.main_ended && self.is_master() && !self.progress.lock().broken_off;
         match self.state {
-            DriverState::Over(code, None) if self.main_ended => Some(storage.finish(code)),
+            DriverState::Over(code, None) if is_done => Some(storage.finish(code)),
             _ => None,
         }
     }

@@ -162,6 +162,12 @@ impl Handle {
         self.await_close();
     }
 
+    /// As [`end`](Handle::end), before `main` has come to its end: with a store, the same program goes on from there.
+    pub fn break_off(&self, code: i32) {
+        self.progress.lock().broken_off = true;
+        self.end(code);
+    }
+
     fn await_close(&self) {
         let most = limits::GOODBYE * 2 + limits::FINISH;
         if !self.progress.wait_for(most, |now| now.closed) {
@@ -366,8 +372,10 @@ impl Network {
 
 impl Drop for Network {
     fn drop(&mut self) {
-        self.handle()
-            .end(if std::thread::panicking() { PANIC } else { 0 });
+        match std::thread::panicking() {
+            true => self.handle().break_off(PANIC),
+            false => self.handle().end(0),
+        }
         let closed = self.progress.lock().closed;
         if let Some(thread) = self.thread.take()
             && closed

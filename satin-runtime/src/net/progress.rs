@@ -31,6 +31,8 @@ pub(super) struct Now {
     pub(super) heirs: usize,
     /// True if this node was asked to leave, has handed over its jobs, and has not run `main` to its end.
     pub(super) drained: bool,
+    /// True if a person or a system has asked this process to end, or `main` has panicked: a stored run is not done then.
+    pub(super) broken_off: bool,
     /// The thread has done all it will do.
     pub(super) closed: bool,
     pub(super) connections: u64,
@@ -55,6 +57,7 @@ impl NetworkProgress {
                 expects_main: false,
                 heirs: 0,
                 drained: false,
+                broken_off: false,
                 closed: false,
                 connections: 0,
                 refused: 0,

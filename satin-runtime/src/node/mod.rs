@@ -797,6 +797,7 @@ impl Node {
             Event::RootStarted(run) => {
                 cx.homes.root_started(run.name);
                 parts.shared.root_started(run.name);
+                parts.repair.forget_other_root(cx, run.name);
                 parts.bounds.root_started(cx, run);
                 parts.root_begins(cx, run.name);
             }

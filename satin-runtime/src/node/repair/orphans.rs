@@ -7,7 +7,7 @@ use super::{
     },
     LifeEnd, Repair, ReturnReason,
 };
-use crate::job::{Answer, JobId, JobName, Saved};
+use crate::job::{Answer, JobId, JobName, RootName, Saved};
 
 impl Repair {
     /// The peer's life is over: what it hosted is done again, what is hosted for it becomes an orphan.
@@ -230,6 +230,22 @@ impl Repair {
         self.keep(cx, term, saved);
         cx.books.take_newly_kept();
         cx.books.keep_anew(unwritten);
+    }
+
+    /// `main` calls a root job. What is kept here of another one of that number, which had other arguments, is no result of
+    /// its jobs: bounds that belong to that one may have pruned them.
+    pub(crate) fn forget_other_root(&mut self, cx: &mut Context<'_>, root: RootName) {
+        if !root.is_of_main() {
+            return;
+        }
+        for key in cx.books.orphans_below(&root.job_name().id) {
+            let is_other = |hosted: &Hosted| {
+                hosted.root != root && matches!(hosted.state, HostedState::Done(_))
+            };
+            if cx.books.look(key).is_some_and(is_other) {
+                self.withdraw_entry(cx, key);
+            }
+        }
     }
 
     /// The result that is kept here under that name.

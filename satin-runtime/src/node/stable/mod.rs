@@ -144,7 +144,9 @@ impl Storage {
     }
 
     /// This node has come in: no mark is dropped before what stands in the store is in its table.
-    pub(crate) fn come_in(&self, cx: &mut Context<'_>) {
+    pub(crate) fn come_in(&mut self, cx: &mut Context<'_>) {
+        // The next life has a log of its own.
+        self.forget = None;
         if Storage::is_on(cx) && self.run.is_none() && cx.config.obeys(Rule::LoadFirst) {
             cx.table.await_load(cx.now);
         }
@@ -153,6 +155,10 @@ impl Storage {
     /// The end of a turn: a new master looks for the run, and a period begins when there is one.
     /// `master_of` is the founder of the pool whose master this node is.
     pub(crate) fn look(&mut self, cx: &mut Context<'_>, master_of: Option<NodeId>) {
+        if master_of.is_none() {
+            // The next master asks the store itself.
+            self.opening = None;
+        }
         if let Some(founder) = master_of
             && self.opened_for != Some(cx.term)
             && Storage::is_on(cx)
