@@ -593,10 +593,45 @@ impl Mischief {
             may_found: false,
             ..self.config.clone()
         };
-        let node = cluster.boot(&config, &site, self.threads);
+        let node = self.boot(cluster, &config, &site, pick);
+        Some(format!("node {node} comes to {site}"))
+    }
+
+    /// Starts a node; how slow it is follows from `pick`.
+    fn boot(&self, cluster: &mut Cluster, config: &ProtocolConfig, site: &str, pick: u64) -> u32 {
+        let node = cluster.boot(config, site, self.threads);
         cluster.set_nesting(node, self.nesting);
         cluster.set_slowness(node, (self.slowness)(pick));
-        Some(format!("node {node} comes to {site}"))
+        node
+    }
+
+    /// All nodes die at once. Returns how many they were.
+    pub fn crash_all(&self, cluster: &mut Cluster) -> u64 {
+        let nodes = 0..cluster.nodes();
+        let alive: Vec<u32> = nodes.filter(|node| cluster.is_alive(*node)).collect();
+        alive.iter().for_each(|node| cluster.crash(*node));
+        alive.len() as u64
+    }
+
+    /// So many nodes are started: one founds a pool, and the others join.
+    pub fn start_anew(&self, cluster: &mut Cluster, sites: &[&str], nodes: u32) {
+        let founder = cluster.nodes();
+        let founds = ProtocolConfig {
+            nodes: 1,
+            join: Vec::new(),
+            may_found: true,
+            ..self.config.clone()
+        };
+        self.boot(cluster, &founds, sites[0], u64::from(founder));
+        let joins = ProtocolConfig {
+            join: vec![cluster.addr(founder)],
+            may_found: false,
+            ..founds
+        };
+        for place in 1..nodes {
+            let (site, pick) = (sites[place as usize % sites.len()], founder + place);
+            self.boot(cluster, &joins, site, u64::from(pick));
+        }
     }
 
     /// Kills a share of the nodes, in percent, but never all.

@@ -464,11 +464,7 @@ struct Stage {
     losses: Vec<Loss>,
     /// Nodes that died with all others.
     lost: u64,
-    /// How a node that is started then is set up.
-    config: ProtocolConfig,
-    threads: u32,
-    nesting: usize,
-    slowness: fn(u64) -> f64,
+    /// Where nodes are started then.
     sites: Vec<&'static str>,
 }
 
@@ -554,10 +550,6 @@ impl Stage {
             trace: options.trace,
             losses,
             lost: 0,
-            config: setting.config,
-            threads: setting.threads,
-            nesting: setting.nesting,
-            slowness: setting.slowness,
             sites: setting.sites.iter().map(|(site, _)| *site).collect(),
         }
     }
@@ -609,39 +601,15 @@ impl Stage {
     fn lose_all_before(&mut self, moment: Duration) -> Result<(), Violation> {
         while let Some(loss) = self.losses.pop_if(|loss| loss.at < moment) {
             self.run_until(loss.at, |_| false)?;
-            let nodes = 0..self.cluster.nodes();
-            let alive: Vec<u32> = nodes.filter(|node| self.cluster.is_alive(*node)).collect();
             self.say("all nodes die");
-            for node in alive {
-                self.cluster.crash(node);
-                self.lost += 1;
-            }
+            self.lost += self.mischief.crash_all(&mut self.cluster);
             if let Some(store) = self.cluster.store_mut() {
                 store.is_silent |= loss.silences;
             }
-            self.start_anew(loss.nodes);
+            let sites = &self.sites;
+            (self.mischief).start_anew(&mut self.cluster, sites, loss.nodes);
         }
         Ok(())
-    }
-
-    /// So many nodes are started: one founds a pool, and the others join.
-    fn start_anew(&mut self, nodes: u32) {
-        let config = ProtocolConfig {
-            nodes: 1,
-            join: Vec::new(),
-            may_found: true,
-            ..self.config.clone()
-        };
-        let founder = self.cluster.boot(&config, self.sites[0], self.threads);
-        for place in 1..nodes {
-            let site = self.sites[place as usize % self.sites.len()];
-            self.cluster.join(&config, site, self.threads, founder);
-        }
-        for node in founder..self.cluster.nodes() {
-            self.cluster.set_nesting(node, self.nesting);
-            self.cluster
-                .set_slowness(node, (self.slowness)(u64::from(node)));
-        }
     }
 
     /// Nodes of the pool; a node that never found its way in, because whom it knew has died, is none.

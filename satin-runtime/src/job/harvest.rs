@@ -61,14 +61,6 @@ pub struct GatheredFact {
     pub saved: Saved,
 }
 
-impl GatheredFact {
-    /// Bytes of the result and its name.
-    #[must_use]
-    pub fn size(&self) -> usize {
-        self.saved.size()
-    }
-}
-
 impl Gathered {
     /// No fact yet; those with numbers above `since`, up to `upto`, are to come.
     #[must_use]

@@ -362,10 +362,11 @@ impl Driver {
             Action::DropPieces(name) => self.bridge.drop_pieces(name),
             Action::ForgetRoot(root) => self.bridge.forget_root(root),
             Action::Improve(offer) => self.bridge.improve(offer),
-            Action::OpenRun { .. }
-            | Action::Write { .. }
-            | Action::Forget(_)
-            | Action::ReadLog { .. } => self.store(action),
+            Action::Storage(order) => {
+                if let Some(storage) = &self.storage {
+                    storage.order(self.me().peer, self.is_master(), order);
+                }
+            }
             Action::Joined { me, master } => self.joined(me, master),
             Action::StartRoots => self.bridge.release_roots(),
             Action::End(code) => {
@@ -377,32 +378,6 @@ impl Driver {
                 }
             }
             Action::Tell(notice) => self.told(notice),
-        }
-    }
-
-    /// Passes an order on to the thread that talks to the store.
-    fn store(&self, action: Action) {
-        let Some(storage) = &self.storage else {
-            return;
-        };
-        match action {
-            Action::OpenRun {
-                known,
-                founder,
-                alive,
-            } => storage.open(known, founder, alive),
-            Action::Write {
-                number,
-                run,
-                batch,
-                begins,
-            } => {
-                let me = self.me().peer;
-                storage.write(me, self.is_master(), (number, run), batch, begins);
-            }
-            Action::Forget(segment) => storage.forget(segment),
-            Action::ReadLog { run, peer } => storage.read(run, peer),
-            _ => {}
         }
     }
 

@@ -533,8 +533,15 @@ async fn set_up(setting_up: SettingUp) -> Result<(Rc<Net>, Settings), NetError> 
     let storage = match &settings.store {
         None => None,
         Some(store) => {
-            let parts = (gate.clone(), Arc::clone(&news));
-            Some(open_store(&settings, store, &credential, &door, parts)?)
+            let (gate, news) = (gate.clone(), Arc::clone(&news));
+            Some(open_store(
+                &settings,
+                store,
+                &credential,
+                &door,
+                gate,
+                news,
+            )?)
         }
     };
     let node = Node::new(config, me, lattices, rand::random(), began.elapsed());
@@ -571,7 +578,8 @@ fn open_store(
     store: &StoreSettings,
     credential: &Credential,
     door: &Door,
-    (gate, news): (Gate, Arc<BridgeNews>),
+    gate: Gate,
+    news: Arc<BridgeNews>,
 ) -> Result<Storage, NetError> {
     // Nothing runs yet that could wait for the store.
     let stable = storage_url::open(&store.url, credential).map_err(|error| {

@@ -13,7 +13,7 @@ use super::bridge::BridgeNews;
 use crate::{
     data,
     job::{Batch, BoundName, Offer, RootName},
-    node::{Event, NodeId, Peer, RunEpoch},
+    node::{Event, Peer, RunEpoch, StorageOrder},
     stable::{
         StableError,
         runs::{BeginRequest, LogName, LogWriter, RunPlace, Runs},
@@ -26,31 +26,20 @@ use crate::{
 const LOOK: Duration = Duration::from_secs(1);
 
 /// What the thread is asked to do.
-enum Order {
-    Open {
-        known: Option<RunEpoch>,
-        founder: NodeId,
-        alive: Vec<Peer>,
-    },
-    Write {
-        writer: Peer,
+enum Request {
+    /// An order of the node, in the life that it lives and perhaps as master.
+    Node {
+        me: Peer,
         is_master: bool,
-        number: u64,
-        run: RunEpoch,
-        batch: Batch,
-        begins: bool,
+        order: StorageOrder,
     },
-    Forget(u32),
-    Read {
-        run: RunEpoch,
-        peer: Peer,
-    },
+    /// The run is done, with that exit code.
     Finish(i32, oneshot::Sender<()>),
 }
 
 /// The node's way to the store. Dropping it lets what was ordered be done, and does not wait for that.
 pub(super) struct Storage {
-    orders: mpsc::Sender<Order>,
+    requests: mpsc::Sender<Request>,
     _thread: JoinHandle<()>,
 }
 
@@ -66,7 +55,7 @@ pub(super) struct StorageParts {
 
 impl Storage {
     pub(super) fn start(parts: StorageParts) -> std::io::Result<Storage> {
-        let (orders, queue) = mpsc::channel();
+        let (requests, queue) = mpsc::channel();
         let mut desk = Desk {
             parts,
             writer: None,
@@ -77,60 +66,33 @@ impl Storage {
             // Bounds of the user's are joined here.
             .stack_size(desk.parts.gate.stack_size())
             .spawn(move || {
-                while let Ok(order) = queue.recv() {
-                    desk.serve(order);
+                while let Ok(request) = queue.recv() {
+                    desk.serve(request);
                 }
             })?;
         Ok(Storage {
-            orders,
+            requests,
             _thread: thread,
         })
     }
 
-    fn order(&self, order: Order) {
+    fn ask(&self, request: Request) {
         // If the thread has panicked, the node goes on without a store.
-        let _ = self.orders.send(order);
+        let _ = self.requests.send(request);
     }
 
-    pub(super) fn open(&self, known: Option<RunEpoch>, founder: NodeId, alive: Vec<Peer>) {
-        self.order(Order::Open {
-            known,
-            founder,
-            alive,
-        });
-    }
-
-    /// Appends to the log of that life.
-    pub(super) fn write(
-        &self,
-        writer: Peer,
-        is_master: bool,
-        (number, run): (u64, RunEpoch),
-        batch: Batch,
-        begins: bool,
-    ) {
-        self.order(Order::Write {
-            writer,
+    pub(super) fn order(&self, me: Peer, is_master: bool, order: StorageOrder) {
+        self.ask(Request::Node {
+            me,
             is_master,
-            number,
-            run,
-            batch,
-            begins,
+            order,
         });
-    }
-
-    pub(super) fn forget(&self, segment: u32) {
-        self.order(Order::Forget(segment));
-    }
-
-    pub(super) fn read(&self, run: RunEpoch, peer: Peer) {
-        self.order(Order::Read { run, peer });
     }
 
     /// The run is done, with that exit code. The receiver ends when the store knows.
     pub(super) fn finish(&self, code: i32) -> oneshot::Receiver<()> {
         let (done, is_done) = oneshot::channel();
-        self.order(Order::Finish(code, done));
+        self.ask(Request::Finish(code, done));
         is_done
     }
 }
@@ -145,9 +107,23 @@ struct Desk {
 }
 
 impl Desk {
-    fn serve(&mut self, order: Order) {
+    fn serve(&mut self, request: Request) {
+        match request {
+            Request::Node {
+                me,
+                is_master,
+                order,
+            } => self.obey(me, is_master, order),
+            Request::Finish(code, done) => {
+                self.finish(code);
+                let _ = done.send(()); // the network thread may be on its way out
+            }
+        }
+    }
+
+    fn obey(&mut self, me: Peer, is_master: bool, order: StorageOrder) {
         match order {
-            Order::Open {
+            StorageOrder::Open {
                 known,
                 founder,
                 alive,
@@ -159,15 +135,13 @@ impl Desk {
                     Err(text) => Event::CannotOpenRun(text),
                 });
             }
-            Order::Write {
-                writer,
-                is_master,
+            StorageOrder::Write {
                 number,
                 run,
                 batch,
                 begins,
             } => {
-                let written = self.write(writer, run, &batch, begins);
+                let written = self.write(me, run, &batch, begins);
                 self.parts.news.tell(match written {
                     Ok(segment) => Event::Written { number, segment },
                     Err(error) => Event::NotWritten {
@@ -179,14 +153,14 @@ impl Desk {
                     self.look(run);
                 }
             }
-            Order::Forget(segment) => {
+            StorageOrder::Forget(segment) => {
                 if let Some((_, _, writer)) = &mut self.writer
                     && let Err(error) = writer.forget_before(segment)
                 {
                     tracing::debug!("old segments stay in the store: {error}");
                 }
             }
-            Order::Read { run, peer } => {
+            StorageOrder::ReadLog { run, peer } => {
                 let place = self.place(run);
                 let is_of_life =
                     |log: &LogName| log.node == peer.id.0 && log.generation == peer.generation;
@@ -195,10 +169,6 @@ impl Desk {
                     Batch::default()
                 });
                 self.parts.news.tell(Event::LogRead { peer, batch });
-            }
-            Order::Finish(code, done) => {
-                self.finish(code);
-                let _ = done.send(()); // the network thread may be on its way out
             }
         }
     }

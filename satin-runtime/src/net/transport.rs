@@ -4,6 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use quinn::{
     AckFrequencyConfig, ClientConfig, EndpointConfig, ServerConfig, TransportConfig, VarInt,
+    crypto::rustls::{QuicClientConfig, QuicServerConfig},
 };
 
 use super::{
@@ -42,15 +43,23 @@ fn transport() -> Arc<TransportConfig> {
 }
 
 pub(super) fn client(credential: &Credential) -> ClientConfig {
-    let mut config = ClientConfig::new(credential.client());
-    config.transport_config(transport());
-    config
+    calling(credential.client(), transport())
 }
 
 pub(super) fn server(credential: &Credential) -> ServerConfig {
-    let mut config = ServerConfig::with_crypto(credential.server());
+    called(credential.server(), transport())
+}
+
+fn calling(crypto: Arc<QuicClientConfig>, transport: Arc<TransportConfig>) -> ClientConfig {
+    let mut config = ClientConfig::new(crypto);
+    config.transport_config(transport);
     config
-        .transport_config(transport())
+}
+
+fn called(crypto: Arc<QuicServerConfig>, transport: Arc<TransportConfig>) -> ServerConfig {
+    let mut config = ServerConfig::with_crypto(crypto);
+    config
+        .transport_config(transport)
         // Callers that wait to be let in or refused, which happens at once.
         .max_incoming(1024)
         .incoming_buffer_size(limits::INCOMING.0)
@@ -80,20 +89,12 @@ fn store_transport() -> Arc<TransportConfig> {
 
 /// For calling a store.
 pub(super) fn store_client(credential: &Credential) -> ClientConfig {
-    let mut config = ClientConfig::new(credential.client_for(STORE_ALPN));
-    config.transport_config(store_transport());
-    config
+    calling(credential.client_for(STORE_ALPN), store_transport())
 }
 
 /// For a store that is called.
 pub(super) fn store_server(credential: &Credential) -> ServerConfig {
-    let mut config = ServerConfig::with_crypto(credential.server_for(STORE_ALPN));
-    config
-        .transport_config(store_transport())
-        .max_incoming(1024)
-        .incoming_buffer_size(limits::INCOMING.0)
-        .incoming_buffer_size_total(limits::INCOMING.1);
-    config
+    called(credential.server_for(STORE_ALPN), store_transport())
 }
 
 pub(super) fn endpoint(names: &Names) -> EndpointConfig {

@@ -223,6 +223,11 @@ impl ProtocolConfig {
         usual
     }
 
+    /// Is there a store that results go to?
+    pub(crate) fn has_store(&self) -> bool {
+        self.store_every.is_some() && self.repair != RepairMode::Naive
+    }
+
     /// Does that rule hold?
     pub(crate) fn obeys(&self, rule: Rule) -> bool {
         #[cfg(any(test, feature = "harness"))]

@@ -48,7 +48,7 @@ use message::Cargo;
 pub use message::{
     Deal, Envelope, Message, MessageKind, Page, Relayed, Request, SheetChange, Token, Wanted,
 };
-pub use stable::RunEpoch;
+pub use stable::{RunEpoch, StorageOrder};
 pub use view::View;
 
 pub use crate::job::{DepartureId, HostedId, Lattices, Taken, Tally};
@@ -148,30 +148,30 @@ pub enum Event {
     Offered(Offer),
 
     // ---- storage
-    /// Answer of an [`Action::OpenRun`].
+    /// Answer of a [`StorageOrder::Open`].
     RunOpened {
         /// The run that goes on.
         run: RunEpoch,
         /// What stands in the store.
         batch: Batch,
     },
-    /// Answer of an [`Action::OpenRun`]: the run cannot be begun or resumed, for that reason.
+    /// Answer of a [`StorageOrder::Open`]: the run cannot be begun or resumed, for that reason.
     CannotOpenRun(String),
-    /// Answer of an [`Action::Write`].
+    /// Answer of a [`StorageOrder::Write`].
     Written {
         /// The number of the batch.
         number: u64,
         /// The segment of this life's log that it stands in.
         segment: u32,
     },
-    /// Answer of an [`Action::Write`]: it did not succeed.
+    /// Answer of a [`StorageOrder::Write`]: it did not succeed.
     NotWritten {
         /// The number of the batch.
         number: u64,
         /// What the store says.
         text: String,
     },
-    /// Answer of an [`Action::ReadLog`].
+    /// Answer of a [`StorageOrder::ReadLog`].
     LogRead {
         /// The life whose log it is.
         peer: Peer,
@@ -297,37 +297,8 @@ pub enum Action {
     /// Improve a bound here.
     Improve(Offer),
 
-    // ---- storage
-    /// This node is master: find the run in the store, or begin one, and load what stands there. Answered by `RunOpened` or
-    /// `CannotOpenRun`.
-    OpenRun {
-        /// The run that goes on, if a former master has told.
-        known: Option<RunEpoch>,
-        /// The node that founded this pool: one of its masters may have begun an epoch, and not told.
-        founder: NodeId,
-        /// The lives that still have what they have written in this epoch.
-        alive: Vec<Peer>,
-    },
-    /// Append to this life's log. Answered by `Written` or `NotWritten`.
-    Write {
-        /// A number that the answer gives back.
-        number: u64,
-        /// The run whose log it is.
-        run: RunEpoch,
-        /// What is to be written.
-        batch: Batch,
-        /// The batch begins a segment.
-        begins: bool,
-    },
-    /// The segments of this life's log before that one can go.
-    Forget(u32),
-    /// Read what a life has written in this epoch. Answered by `LogRead`.
-    ReadLog {
-        /// The run.
-        run: RunEpoch,
-        /// The life that is over.
-        peer: Peer,
-    },
+    /// Something is to be done in the store.
+    Storage(StorageOrder),
 
     // ---- main
     /// The node is in, under that identity; `master` runs `main`.
@@ -461,7 +432,7 @@ impl Node {
     ) -> Node {
         let mut rng = SmallRng::seed_from_u64(seed);
         let mut books = books::Books::default();
-        if config.store_every.is_some() {
+        if config.has_store() {
             books.note_kept();
         }
         Node {
@@ -1201,8 +1172,7 @@ impl Parts<'_> {
 
     /// The master keeps the results of root jobs, if there is anybody to keep them with.
     fn keep_roots(&mut self, cx: &mut Context<'_>) {
-        let keep =
-            self.root.is_master(cx.view) && (cx.view.len() > 1 || stable::Storage::is_on(cx));
+        let keep = self.root.is_master(cx.view) && (cx.view.len() > 1 || cx.config.has_store());
         // Alone, `main` need not wait for keepers, and the workers need not write results down.
         if keep != *self.keeps_roots {
             *self.keeps_roots = keep;

@@ -370,20 +370,13 @@ impl Books {
         self.newly_kept = Some(BTreeSet::new());
     }
 
-    /// An orphan is finished.
-    pub(crate) fn kept_one(&mut self, name: &JobName) {
-        if let Some(newly_kept) = &mut self.newly_kept {
-            newly_kept.insert(name.clone());
-        }
-    }
-
     /// Takes the finished orphans that are to be written.
     pub(crate) fn take_newly_kept(&mut self) -> BTreeSet<JobName> {
         let newly_kept = self.newly_kept.as_mut();
         newly_kept.map(std::mem::take).unwrap_or_default()
     }
 
-    /// These are to be written still.
+    /// These orphans are finished, and to be written.
     pub(crate) fn keep_anew(&mut self, names: impl IntoIterator<Item = JobName>) {
         let names: Vec<JobName> = (names.into_iter())
             .filter(|name| self.orphans.contains_key(name))

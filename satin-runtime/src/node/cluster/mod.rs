@@ -51,8 +51,8 @@ use rand::{RngExt, SeedableRng, rngs::SmallRng};
 use strum::EnumCount;
 
 use super::{
-    Action, Event, Identity, Lattices, Message, MessageKind, Node, NodeId, Notice, Peer,
-    ProtocolConfig, View,
+    Event, Identity, Lattices, Message, MessageKind, Node, NodeId, Notice, Peer, ProtocolConfig,
+    StorageOrder, View,
 };
 use crate::job::{BoundName, Fingerprint, RootName, RootRun, Saved, ValueName};
 use clock::Clock;
@@ -94,7 +94,7 @@ enum Happening {
     /// An order of a node comes to the store.
     Ordered {
         node: u32,
-        order: Box<Action>,
+        order: Box<StorageOrder>,
     },
     /// A node hears from the store.
     Stored {

@@ -342,6 +342,11 @@ impl Program {
     }
 
     pub(super) fn below(&self, work: Work) -> Outcome {
+        self.each_below(work, &mut |_, _| ())
+    }
+
+    /// The outcome of a job; `see` gets that of each job at and below it.
+    pub(super) fn each_below(&self, work: Work, see: &mut impl FnMut(Work, &Outcome)) -> Outcome {
         let mut all = Outcome {
             result: self.own(work),
             jobs: 1,
@@ -355,7 +360,7 @@ impl Program {
             all.time += time;
             let before = self.before(all.result, phase);
             for _ in 0..children {
-                let child = self.below(self.child(work, index, before));
+                let child = self.each_below(self.child(work, index, before), see);
                 if !race {
                     all.result = self.add(all.result, index, child.result);
                 }
@@ -368,6 +373,7 @@ impl Program {
             phase += 1;
         }
         all.leaves += u64::from(index == 0);
+        see(work, &all);
         all
     }
 }

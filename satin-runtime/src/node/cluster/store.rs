@@ -4,9 +4,9 @@ use std::{collections::BTreeMap, time::Duration};
 
 use rand::RngExt;
 
-use super::super::{Action, Event, NodeId, Peer, RunEpoch};
-use super::{Cluster, Happening, Program, Shape, Work};
-use crate::job::{Answer, Batch, Fingerprint, RunName, StoredFact};
+use super::super::{Event, NodeId, Peer, RunEpoch, StorageOrder};
+use super::{Cluster, Happening, Shape};
+use crate::job::{Answer, Batch, RunName, StoredFact};
 
 /// A store that a cluster's nodes use.
 #[derive(Clone, Debug)]
@@ -128,7 +128,7 @@ impl Cluster {
     }
 
     /// A node's process orders something from the store.
-    pub(super) fn order(&mut self, node: u32, order: Action) {
+    pub(super) fn order(&mut self, node: u32, order: StorageOrder) {
         if let Some(store) = &self.store
             && !store.is_silent
         {
@@ -139,7 +139,7 @@ impl Cluster {
     }
 
     /// The order has come to the store. What it does then is durable, though the node may die before it hears.
-    pub(super) fn obey(&mut self, node: u32, order: Action) {
+    pub(super) fn obey(&mut self, node: u32, order: StorageOrder) {
         let me = self.peer(node);
         let dice = self.rng.random_range(0..200);
         let Some(store) = self.store.as_mut().filter(|store| !store.is_silent) else {
@@ -147,7 +147,7 @@ impl Cluster {
         };
         let mut answers = Vec::new();
         match order {
-            Action::OpenRun {
+            StorageOrder::Open {
                 known,
                 founder,
                 alive,
@@ -158,7 +158,7 @@ impl Cluster {
                 }
                 answers.push(opened);
             }
-            Action::Write {
+            StorageOrder::Write {
                 number,
                 run,
                 batch,
@@ -180,7 +180,7 @@ impl Cluster {
                     answers = vec![Event::NotWritten { number, text }];
                 }
             }
-            Action::Forget(segment) => {
+            StorageOrder::Forget(segment) => {
                 for run in store.runs.values_mut() {
                     for ((_, peer), log) in &mut run.logs {
                         if *peer == me {
@@ -189,7 +189,7 @@ impl Cluster {
                     }
                 }
             }
-            Action::ReadLog { run, peer } => {
+            StorageOrder::ReadLog { run, peer } => {
                 let run = store.runs.get(&run.run);
                 let batch = run.map(|run| run.load(|_, writer| writer == peer));
                 answers.push(Event::LogRead {
@@ -197,7 +197,6 @@ impl Cluster {
                     batch: batch.unwrap_or_default(),
                 });
             }
-            _ => {}
         }
         let at = self.now
             + self
@@ -252,27 +251,11 @@ impl Cluster {
                 program.shape,
                 Shape::Best { .. } | Shape::Random { races: 1.., .. }
             ) {
-                enter_results(program, program.root(), &mut right);
+                program.each_below(program.root(), &mut |work, outcome| {
+                    right.insert(work.fingerprint(), outcome.result);
+                });
             }
         }
         self.right = Some(right);
     }
-}
-
-/// Enters the results of a job and all below it.
-fn enter_results(program: &Program, work: Work, right: &mut BTreeMap<Fingerprint, u64>) -> u64 {
-    let mut result = program.own(work);
-    let (mut phase, mut index) = (0, 0);
-    while let Some((_, children)) = program.phase(work, phase) {
-        let before = program.before(result, phase);
-        for _ in 0..children {
-            let child = program.child(work, index, before);
-            let is = enter_results(program, child, right);
-            result = program.add(result, index, is);
-            index += 1;
-        }
-        phase += 1;
-    }
-    right.insert(work.fingerprint(), result);
-    result
 }

@@ -307,10 +307,7 @@ impl Cluster {
                     *have = better;
                 }
             }
-            Action::OpenRun { .. }
-            | Action::Write { .. }
-            | Action::Forget(_)
-            | Action::ReadLog { .. } => self.order(node, action),
+            Action::Storage(order) => self.order(node, order),
             Action::Joined { me, .. } => slot.joined = Some(me),
             Action::StartRoots => {
                 slot.may_start = true;

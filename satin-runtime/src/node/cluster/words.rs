@@ -6,9 +6,9 @@ use std::{
 };
 
 use super::super::{
-    Action, Event, Message, Notice, Page, Peer, SheetChange, Token, message::Cargo,
+    Action, Event, Message, Notice, Page, Peer, SheetChange, StorageOrder, Token, message::Cargo,
 };
-use crate::job::{Answer, JobId, Offer, OrphanNews, Parcel, Saved};
+use crate::job::{Answer, Batch, JobId, Offer, OrphanNews, Parcel, Saved};
 
 /// Prints a line of the trace; a reader that has gone does not matter.
 pub(super) fn say(now: Duration, who: &str, what: &str) {
@@ -190,6 +190,12 @@ pub(super) fn message(message: &Message) -> Option<String> {
     })
 }
 
+/// The results in a batch, in words.
+fn stored(batch: &Batch) -> String {
+    let facts = batch.facts.iter().map(|fact| fact.saved.clone());
+    saved(&facts.collect::<Vec<_>>())
+}
+
 /// An event from the workers, or main, for a node, in words.
 pub(super) fn event(event: &Event) -> Option<String> {
     Some(match event {
@@ -208,14 +214,10 @@ pub(super) fn event(event: &Event) -> Option<String> {
         Event::Yielded(all) => format!("main has stopped; saved: {}", saved(all)),
         Event::MainEnded(code) => format!("main ends with {code}"),
         Event::RunOpened { run, batch } => {
-            let facts = batch.facts.iter().map(|fact| fact.saved.clone());
-            let all = facts.collect::<Vec<_>>();
-            format!("has the run {run:?}; stored: {}", saved(&all))
+            format!("has the run {run:?}; stored: {}", stored(batch))
         }
         Event::LogRead { peer, batch } => {
-            let facts = batch.facts.iter().map(|fact| fact.saved.clone());
-            let all = facts.collect::<Vec<_>>();
-            format!("has read the log of {}: {}", name(*peer), saved(&all))
+            format!("has read the log of {}: {}", name(*peer), stored(batch))
         }
         Event::Written { number, segment } => format!("has written {number} to segment {segment}"),
         Event::NotWritten { number, text } => format!("has not written {number}: {text}"),
@@ -280,16 +282,19 @@ pub(super) fn action(action: &Action, away: Option<JobId>) -> Option<String> {
             )
         }
         Action::StartRoots => "may start roots".into(),
-        Action::OpenRun { known, .. } => format!("looks for the run; knows {known:?}"),
-        Action::Write { number, batch, .. } => {
-            let names: Vec<String> = (batch.facts.iter())
-                .map(|fact| fact.saved.name.id.to_string())
-                .collect();
-            let offers = batch.offers.len();
-            format!("writes {number}: {offers} bounds, {}", names.join(" "))
+        Action::Storage(StorageOrder::Open { known, .. }) => {
+            format!("looks for the run; knows {known:?}")
         }
-        Action::Forget(segment) => format!("forgets segments before {segment}"),
-        Action::ReadLog { peer, .. } => format!("reads the log of {}", name(*peer)),
+        Action::Storage(StorageOrder::Write { number, batch, .. }) => {
+            let offers = batch.offers.len();
+            format!("writes {number}: {offers} bounds, {}", stored(batch))
+        }
+        Action::Storage(StorageOrder::Forget(segment)) => {
+            format!("forgets segments before {segment}")
+        }
+        Action::Storage(StorageOrder::ReadLog { peer, .. }) => {
+            format!("reads the log of {}", name(*peer))
+        }
         Action::KeepRoots(keep) => format!("has results of roots kept by others: {keep}"),
         Action::RootKept(tag) => format!("knows that the result of root {} is kept", tag.number),
         Action::YieldMain => "is to stop main".into(),

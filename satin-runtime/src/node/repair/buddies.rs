@@ -160,11 +160,11 @@ impl Buddies {
         }
         let (mut last, mut upto, mut bytes, mut saved) = (buddy.has, all, 0, Vec::new());
         for fact in facts {
-            if bytes + fact.size() > MESSAGE && !saved.is_empty() {
+            if bytes + fact.saved.size() > MESSAGE && !saved.is_empty() {
                 upto = last;
                 break;
             }
-            bytes += fact.size();
+            bytes += fact.saved.size();
             last = fact.number;
             saved.push(fact.saved);
         }

@@ -138,14 +138,14 @@ impl Repair {
         let Some(hosted) = cx.books.look(key) else {
             return false;
         };
-        let (id, fingerprint) = (hosted.name.id.clone(), hosted.name.fingerprint);
+        let name = hosted.name.clone();
         if cx.config.obeys(Rule::Announce) {
-            (cx.table).announce(cx.actions, cx.now, &hosted.name, finished);
+            (cx.table).announce(cx.actions, cx.now, &name, finished);
         }
         // A whole result makes those of its parts, kept here too, useless.
         if finished {
-            cx.books.kept_one(&JobName::new(id.clone(), fingerprint));
-            self.drop_spare(cx, &id);
+            cx.books.keep_anew([name.clone()]);
+            self.drop_spare(cx, &name.id);
         }
         true
     }

@@ -35,7 +35,6 @@ use super::{
     Action, Context, Identity, Message, NodeId, Notice, Peer, Rule, View,
     expiry::{Expiry, ran_out},
     membership::{Absence, Membership},
-    stable::Storage,
 };
 use crate::job::{OrphanNews, RootName, RootRun};
 use election::{Silent, Vacancy, VacancyStep};
@@ -259,7 +258,7 @@ impl Roots {
     pub(crate) fn founded(&mut self, cx: &mut Context<'_>, me: &Identity) {
         self.master = Some(me.clone());
         self.runs_main = true;
-        self.is_loading = Storage::is_on(cx);
+        self.is_loading = cx.config.has_store();
         if self.is_loading && !cx.config.obeys(Rule::LoadFirst) {
             self.loaded(cx);
         }
@@ -649,7 +648,7 @@ impl Roots {
             asked: others.filter(|peer| *peer != me).collect(),
             until: cx.now + CATCH_UP,
         });
-        self.is_loading = Storage::is_on(cx) && cx.config.obeys(Rule::LoadFirst);
+        self.is_loading = cx.config.has_store() && cx.config.obeys(Rule::LoadFirst);
         // No versions at all: each node answers with its whole table, or with an empty one.
         to_others(cx, &Message::Versions(Vec::new()));
         self.run_main_if_all_answered(cx);

@@ -297,11 +297,15 @@ impl Bounds {
     pub(crate) fn offered(&mut self, cx: &mut Context<'_>, offer: Offer, lattices: &dyn Lattices) {
         // An offer that is no better is not passed on: in a search most are not.
         if self.join(cx, None, offer, lattices).is_some() {
-            let mut targets = near_targets(cx.view, None);
-            targets.extend(gateways(cx.view));
-            self.pending.extend(targets);
-            self.tell(cx);
+            self.tell_everybody(cx);
         }
+    }
+
+    /// Something found here is to be known everywhere.
+    fn tell_everybody(&mut self, cx: &mut Context<'_>) {
+        self.pending.extend(near_targets(cx.view, None));
+        self.pending.extend(gateways(cx.view));
+        self.tell(cx);
     }
 
     /// Takes in offers that stand in the store; everybody is told.
@@ -316,10 +320,7 @@ impl Bounds {
                 cx.actions.push_back(Action::Improve(offer));
             }
         }
-        let mut targets = near_targets(cx.view, None);
-        targets.extend(gateways(cx.view));
-        self.pending.extend(targets);
-        self.tell(cx);
+        self.tell_everybody(cx);
     }
 
     /// Takes in offers of another node, and passes them on to those that the sender does not tell.

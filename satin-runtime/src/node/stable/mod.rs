@@ -34,7 +34,7 @@ use std::{collections::BTreeSet, time::Duration};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Action, Context, HarvestReader, Message, NodeId, Notice, Peer, RepairMode, Rule,
+    Action, Context, HarvestReader, Message, NodeId, Notice, Peer, Rule,
     expiry::{Expiry, ran_out},
     repair::Repair,
     shared::Bounds,
@@ -76,6 +76,42 @@ pub struct RunEpoch {
     pub epoch: u32,
     /// The run's name.
     pub run: RunName,
+}
+
+/// What a driver is to do in the store.
+#[derive(Clone, PartialEq, Debug)]
+pub enum StorageOrder {
+    /// This node is master: find the run, or begin one, and load what stands there. Answered by
+    /// [`RunOpened`](super::Event::RunOpened) or [`CannotOpenRun`](super::Event::CannotOpenRun).
+    Open {
+        /// The run that goes on, if a former master has told.
+        known: Option<RunEpoch>,
+        /// The node that founded this pool: one of its masters may have begun an epoch, and not told.
+        founder: NodeId,
+        /// The lives that still have what they have written in this epoch.
+        alive: Vec<Peer>,
+    },
+    /// Append to this life's log. Answered by [`Written`](super::Event::Written) or
+    /// [`NotWritten`](super::Event::NotWritten).
+    Write {
+        /// A number that the answer gives back.
+        number: u64,
+        /// The run whose log it is.
+        run: RunEpoch,
+        /// What is to be written.
+        batch: Batch,
+        /// The batch begins a segment.
+        begins: bool,
+    },
+    /// The segments of this life's log before that one can go.
+    Forget(u32),
+    /// Read what a life has written in this epoch. Answered by [`LogRead`](super::Event::LogRead).
+    ReadLog {
+        /// The run.
+        run: RunEpoch,
+        /// The life that is over.
+        peer: Peer,
+    },
 }
 
 /// A batch on its way to the store.
@@ -127,11 +163,6 @@ pub(crate) struct Storage {
 }
 
 impl Storage {
-    /// Is there a store?
-    pub(crate) fn is_on(cx: &Context<'_>) -> bool {
-        cx.config.store_every.is_some() && cx.config.repair != RepairMode::Naive
-    }
-
     pub(crate) fn next_timeout(&self) -> Option<Duration> {
         let forget = self.forget.map(|(at, _)| at);
         [self.opening, self.due, forget].into_iter().flatten().min()
@@ -147,7 +178,7 @@ impl Storage {
     pub(crate) fn come_in(&mut self, cx: &mut Context<'_>) {
         // The next life has a log of its own.
         self.forget = None;
-        if Storage::is_on(cx) && self.run.is_none() && cx.config.obeys(Rule::LoadFirst) {
+        if cx.config.has_store() && self.run.is_none() && cx.config.obeys(Rule::LoadFirst) {
             cx.table.await_load(cx.now);
         }
     }
@@ -161,7 +192,7 @@ impl Storage {
         }
         if let Some(founder) = master_of
             && self.opened_for != Some(cx.term)
-            && Storage::is_on(cx)
+            && cx.config.has_store()
         {
             self.opened_for = Some(cx.term);
             self.open(cx, founder);
@@ -184,7 +215,7 @@ impl Storage {
     /// True if the master has waited for the store for long enough.
     pub(crate) fn handle_timeout(&mut self, cx: &mut Context<'_>) -> bool {
         if let Some((_, segment)) = self.forget.take_if(|(at, _)| *at <= cx.now) {
-            cx.actions.push_back(Action::Forget(segment));
+            order(cx, StorageOrder::Forget(segment));
         }
         if self.due.take_if(|due| *due <= cx.now).is_some() {
             let is_whole = self.since_whole > GROWTH * self.whole + SMALL_LOG;
@@ -213,11 +244,12 @@ impl Storage {
     fn open(&mut self, cx: &mut Context<'_>, founder: NodeId) {
         self.opening = Some(cx.now + cx.config.paced(OPEN_MOST));
         let alive = cx.view.members().map(|member| member.peer);
-        cx.actions.push_back(Action::OpenRun {
+        let open = StorageOrder::Open {
             known: self.run,
             founder,
             alive: alive.collect(),
-        });
+        };
+        order(cx, open);
     }
 
     /// The run is there.
@@ -266,7 +298,7 @@ impl Storage {
         run: Option<RunEpoch>,
         version: u64,
     ) {
-        if !Storage::is_on(cx) {
+        if !cx.config.has_store() {
             let text = "this pool has a store, and this node has not (SATIN_STORE): what it finishes is lost if all nodes die";
             return cx
                 .actions
@@ -303,7 +335,7 @@ impl Storage {
 
     /// A root job of `main` has this result.
     pub(crate) fn root(&mut self, cx: &Context<'_>, saved: &Saved, bounds: &Bounds) {
-        if Storage::is_on(cx)
+        if cx.config.has_store()
             && let Some(fact) = stored(saved.clone(), Duration::ZERO)
         {
             let offers = match cx.config.obeys(Rule::StoredBounds) {
@@ -324,7 +356,7 @@ impl Storage {
         };
         let (mut bytes, mut upto, mut facts) = (0, self.has, Vec::new());
         let is_all = gathered.facts.iter().all(|fact| {
-            bytes += fact.size();
+            bytes += fact.saved.size();
             let fits = bytes <= BATCH || facts.is_empty() || is_whole;
             if fits {
                 upto = fact.number;
@@ -360,12 +392,13 @@ impl Storage {
         });
         offers.extend(self.roots.iter().flat_map(|(_, offers)| offers.clone()));
         let batch = Batch { offers, facts };
-        cx.actions.push_back(Action::Write {
+        let write = StorageOrder::Write {
             number: self.number,
             run,
             batch,
             begins: is_whole,
-        });
+        };
+        order(cx, write);
     }
 
     /// The results that this node keeps for others and that are to be written.
@@ -425,10 +458,14 @@ impl Storage {
     pub(crate) fn reads_log(&self, cx: &mut Context<'_>, peer: Peer, is_master: bool) -> bool {
         let run = (self.run).filter(|_| is_master && cx.config.obeys(Rule::ReadLogs));
         if let Some(run) = run {
-            cx.actions.push_back(Action::ReadLog { run, peer });
+            order(cx, StorageOrder::ReadLog { run, peer });
         }
         run.is_some()
     }
+}
+
+fn order(cx: &mut Context<'_>, order: StorageOrder) {
+    cx.actions.push_back(Action::Storage(order));
 }
 
 /// The result as it stands in the store, if it may.

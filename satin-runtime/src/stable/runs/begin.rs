@@ -167,22 +167,27 @@ impl Runs {
     /// # Errors
     /// The run that is to be resumed cannot be, or the store failed.
     pub fn begin(&self, request: &BeginRequest) -> Result<Begun, BeginError> {
-        if let Some(begun) = self.begun_before(request)? {
+        let found = self.found(Some(&request.pool))?;
+        if let Some(begun) = self.begun_before(request, &found)? {
             return Ok(begun);
         }
-        let plan = self.plan(request)?;
+        let plan = self.plan(request, &found)?;
         self.execute(request, plan)
     }
 
     /// The epoch that an earlier master of the same pool has begun.
-    fn begun_before(&self, request: &BeginRequest) -> Result<Option<Begun>, StableError> {
-        for found in self.found(Some(&request.pool))? {
+    fn begun_before(
+        &self,
+        request: &BeginRequest,
+        found: &[FoundRun],
+    ) -> Result<Option<Begun>, StableError> {
+        for found in found {
             let last = found.files.epochs.last().filter(|_| !found.files.is_done);
             if let Some(epoch) = last
                 && self.is_of_pool(&found.place, *epoch, request)?
             {
                 return Ok(Some(Begun {
-                    place: found.place,
+                    place: found.place.clone(),
                     epoch: *epoch,
                     remarks: Vec::new(),
                 }));
@@ -201,7 +206,12 @@ impl Runs {
         Ok(matches!(start, Some(Ok(start)) if start.founder == request.founder))
     }
 
-    pub(super) fn plan(&self, request: &BeginRequest) -> Result<Plan, BeginError> {
+    /// `found` are the runs of the pool, the newest first.
+    pub(super) fn plan(
+        &self,
+        request: &BeginRequest,
+        found: &[FoundRun],
+    ) -> Result<Plan, BeginError> {
         let new_run = |remarks| Plan {
             place: RunPlace {
                 pool: request.pool.clone(),
@@ -215,12 +225,12 @@ impl Runs {
             Resume::Run(run) => self.plan_run(request, run),
             Resume::Auto => {
                 let mut objections = Vec::new();
-                for found in self.found(Some(&request.pool))? {
+                for found in found {
                     if found.files.is_done {
                         continue;
                     }
-                    match self.objection(&found, request)? {
-                        None => return resumption(&found, request),
+                    match self.objection(found, request)? {
+                        None => return resumption(found, request),
                         Some(why) => objections.push((found.place.run, why)),
                     }
                 }

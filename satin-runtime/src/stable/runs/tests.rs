@@ -389,7 +389,8 @@ fn of_eight_resumes_at_once_one_goes_on() {
     let ready = Barrier::new(8);
     let contend = || {
         let runs = runs();
-        let plan = runs.plan(&request()).expect("it can be resumed");
+        let found = runs.found(Some(&request().pool)).expect("listed");
+        let plan = runs.plan(&request(), &found).expect("it can be resumed");
         ready.wait();
         runs.execute(&request(), plan)
     };
