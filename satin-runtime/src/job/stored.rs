@@ -1,10 +1,10 @@
 //! What stable storage holds of a run: results, and the bounds that they were computed under.
 
-use std::{fmt, num::ParseIntError, str::FromStr, time::Duration};
+use std::{collections::HashSet, fmt, num::ParseIntError, str::FromStr, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
-use super::{Offer, Saved};
+use super::{Offer, RootName, Saved};
 
 /// The name of a run: one program, from its first start to its end, however often it is resumed. Random.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -53,5 +53,20 @@ impl Batch {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.offers.is_empty() && self.facts.is_empty()
+    }
+
+    /// The results of root jobs with the bounds of these, and the rest. No later result takes up that of a root job.
+    #[must_use]
+    pub fn apart(self) -> (Batch, Batch) {
+        let is_root = |fact: &StoredFact| fact.saved.name.id.is_root_job();
+        let (roots, facts): (Vec<_>, Vec<_>) = self.facts.into_iter().partition(is_root);
+        let names: HashSet<RootName> = roots.iter().map(|fact| fact.saved.root_name()).collect();
+        let is_of_roots = |offer: &Offer| names.contains(&offer.root);
+        let (of_roots, offers) = self.offers.into_iter().partition(is_of_roots);
+        let of_roots = Batch {
+            offers: of_roots,
+            facts: roots,
+        };
+        (of_roots, Batch { offers, facts })
     }
 }

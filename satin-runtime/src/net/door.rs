@@ -27,6 +27,7 @@ pub(super) struct Door {
     target: String,
     command_line: Vec<String>,
     mixed_builds: bool,
+    has_store: bool,
 }
 
 /// The reason why a peer is refused, from both sides.
@@ -47,7 +48,7 @@ impl Objection {
 
 impl Door {
     /// Looks at the running process.
-    pub(super) fn new(pool: String) -> Door {
+    pub(super) fn new(pool: String, has_store: bool) -> Door {
         let executable = match std::env::current_exe().and_then(|path| hash_file(&path)) {
             Ok(hash) => hash,
             Err(error) => {
@@ -76,6 +77,7 @@ impl Door {
             ),
             mixed_builds: std::env::var("SATIN_MIXED_BUILDS")
                 .is_ok_and(|value| value.trim() == "1"),
+            has_store,
         }
     }
 
@@ -101,6 +103,7 @@ impl Door {
             command_line: self.command_line.clone(),
             epoch,
             meant,
+            has_store: self.has_store,
         }
     }
 
@@ -152,6 +155,25 @@ impl Door {
                 "that node runs another build of the program; copy the same executable to all machines, or set \
                  SATIN_MIXED_BUILDS=1 on all nodes if you are sure that the types are the same"
                     .into(),
+            );
+        }
+        // What such a node finishes would be lost with all nodes, although the user has been promised that it is not.
+        if other.has_store != self.has_store {
+            let (here, there) = match self.has_store {
+                true => (
+                    "it has none, and this node has one",
+                    "that node has one, and this one has none",
+                ),
+                false => (
+                    "it has one, and this node has none",
+                    "that node has none, and this one has one",
+                ),
+            };
+            let what = "all nodes of a pool use the same store, or none";
+            return object(
+                Reason::Store,
+                format!("{what}: {here}"),
+                format!("{what}: {there}; start all with the same --store (SATIN_STORE)"),
             );
         }
         Ok(())
@@ -311,7 +333,7 @@ mod tests {
 
     #[test]
     fn the_same_program_in_the_same_pool_is_let_in_and_nothing_else() {
-        let door = Door::new("p".into());
+        let door = Door::new("p".into(), false);
         let hello = || door.hello(identity(2), 0, None);
         let reason = |hello: &Hello| door.check(hello, &identity(1)).map_err(|why| why.reason);
         assert_eq!(reason(&hello()), Ok(()));
@@ -334,6 +356,11 @@ mod tests {
             reason(&build),
             Ok(()),
             "another processor has another executable"
+        );
+        let with_store = Door::new("p".into(), true);
+        assert_eq!(
+            reason(&with_store.hello(identity(2), 0, None)),
+            Err(Reason::Store)
         );
         assert_eq!(
             reason(&door.hello(identity(1), 0, None)),

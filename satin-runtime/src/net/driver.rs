@@ -364,7 +364,7 @@ impl Driver {
             Action::Improve(offer) => self.bridge.improve(offer),
             Action::Storage(order) => {
                 if let Some(storage) = &self.storage {
-                    storage.order(self.me().peer, self.is_master(), order);
+                    storage.order(self.me().peer, order);
                 }
             }
             Action::Joined { me, master } => self.joined(me, master),

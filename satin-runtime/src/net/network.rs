@@ -527,7 +527,8 @@ async fn set_up(setting_up: SettingUp) -> Result<(Rc<Net>, Settings), NetError> 
         joins: Arc::clone(&joins),
     });
     let pool = settings.pool.clone();
-    let door = tokio::task::spawn_blocking(|| Door::new(pool));
+    let has_store = settings.store.is_some();
+    let door = tokio::task::spawn_blocking(move || Door::new(pool, has_store));
     let door = door.await.map_err(|error| NetError::Thread(error.into()))?;
     gate.set_home(me.peer.id.home());
     let storage = match &settings.store {
@@ -601,6 +602,7 @@ fn open_store(
             // The node says when it knows.
             founder: 0,
         },
+        every: store.every,
         keep: store.keep,
         gate,
         news,

@@ -337,6 +337,7 @@ impl Dialler {
             command_line: Vec::new(),
             epoch: 0,
             meant: None,
+            has_store: false,
         }
     }
 }

@@ -2,7 +2,11 @@
 
 use std::{
     collections::BTreeMap,
-    sync::{Arc, mpsc},
+    panic::{self, AssertUnwindSafe},
+    sync::{
+        Arc,
+        mpsc::{self, RecvTimeoutError},
+    },
     thread::JoinHandle,
     time::{Duration, Instant},
 };
@@ -16,23 +20,19 @@ use crate::{
     node::{Event, Peer, RunEpoch, StorageOrder},
     stable::{
         StableError,
-        runs::{BeginRequest, LogName, LogWriter, RunPlace, Runs},
+        runs::{BeginError, BeginRequest, LogName, LogWriter, RunPlace, Runs},
     },
     worker::Gate,
 };
 
-/// Between two looks of a master whether another pool goes on with its run. Too short: a store is asked for nothing. Too
-/// long: two pools do the same work.
+/// Between two looks of a master whether another pool goes on with its run, at least: a period, if that is longer. Too short:
+/// a store is asked for nothing. Too long: two pools do the same work.
 const LOOK: Duration = Duration::from_secs(1);
 
 /// What the thread is asked to do.
 enum Request {
     /// An order of the node, in the life that it lives and perhaps as master.
-    Node {
-        me: Peer,
-        is_master: bool,
-        order: StorageOrder,
-    },
+    Node { me: Peer, order: StorageOrder },
     /// The run is done, with that exit code.
     Finish(i32, oneshot::Sender<()>),
 }
@@ -47,6 +47,8 @@ pub(super) struct Storage {
 pub(super) struct StorageParts {
     pub(super) runs: Runs,
     pub(super) request: BeginRequest,
+    /// The period of writing.
+    pub(super) every: Duration,
     /// What is stored stays when the run is done.
     pub(super) keep: bool,
     pub(super) gate: Gate,
@@ -66,8 +68,13 @@ impl Storage {
             // Bounds of the user's are joined here.
             .stack_size(desk.parts.gate.stack_size())
             .spawn(move || {
-                while let Ok(request) = queue.recv() {
-                    desk.serve(request);
+                loop {
+                    match queue.recv_timeout(desk.until_look()) {
+                        Ok(request) => desk.serve(request),
+                        Err(RecvTimeoutError::Timeout) => {}
+                        Err(RecvTimeoutError::Disconnected) => break,
+                    }
+                    desk.look();
                 }
             })?;
         Ok(Storage {
@@ -77,16 +84,12 @@ impl Storage {
     }
 
     fn ask(&self, request: Request) {
-        // If the thread has panicked, the node goes on without a store.
+        // The thread ends after this end of the queue.
         let _ = self.requests.send(request);
     }
 
-    pub(super) fn order(&self, me: Peer, is_master: bool, order: StorageOrder) {
-        self.ask(Request::Node {
-            me,
-            is_master,
-            order,
-        });
+    pub(super) fn order(&self, me: Peer, order: StorageOrder) {
+        self.ask(Request::Node { me, order });
     }
 
     /// The run is done, with that exit code. The receiver ends when the store knows.
@@ -109,11 +112,14 @@ struct Desk {
 impl Desk {
     fn serve(&mut self, request: Request) {
         match request {
-            Request::Node {
-                me,
-                is_master,
-                order,
-            } => self.obey(me, is_master, order),
+            Request::Node { me, order } => {
+                // Bounds are joined by code of the user's, and values of a damaged store may be any.
+                let failed = failed(&order);
+                let answer = panic::catch_unwind(AssertUnwindSafe(|| self.obey(me, order)));
+                if let Some(answer) = answer.unwrap_or(failed) {
+                    self.parts.news.tell(answer);
+                }
+            }
             Request::Finish(code, done) => {
                 self.finish(code);
                 let _ = done.send(()); // the network thread may be on its way out
@@ -121,7 +127,7 @@ impl Desk {
         }
     }
 
-    fn obey(&mut self, me: Peer, is_master: bool, order: StorageOrder) {
+    fn obey(&mut self, me: Peer, order: StorageOrder) -> Option<Event> {
         match order {
             StorageOrder::Open {
                 known,
@@ -129,46 +135,42 @@ impl Desk {
                 alive,
             } => {
                 self.parts.request.founder = founder.0;
-                let opened = self.open(known, &alive);
-                self.parts.news.tell(match opened {
+                Some(match self.open(known, &alive) {
                     Ok((run, batch)) => Event::RunOpened { run, batch },
-                    Err(text) => Event::CannotOpenRun(text),
-                });
+                    Err(error) => Event::CannotOpenRun {
+                        text: error.to_string(),
+                        is_refused: !matches!(error, BeginError::Store(_)),
+                    },
+                })
             }
             StorageOrder::Write {
                 number,
                 run,
                 batch,
                 begins,
-            } => {
-                let written = self.write(me, run, &batch, begins);
-                self.parts.news.tell(match written {
-                    Ok(segment) => Event::Written { number, segment },
-                    Err(error) => Event::NotWritten {
-                        number,
-                        text: error.to_string(),
-                    },
-                });
-                if is_master {
-                    self.look(run);
-                }
-            }
+            } => Some(match self.write(me, run, batch, begins) {
+                Ok(segment) => Event::Written { number, segment },
+                Err(error) => Event::NotWritten {
+                    number,
+                    text: error.to_string(),
+                },
+            }),
             StorageOrder::Forget(segment) => {
                 if let Some((_, _, writer)) = &mut self.writer
                     && let Err(error) = writer.forget_before(segment)
                 {
                     tracing::debug!("old segments stay in the store: {error}");
                 }
+                None
             }
             StorageOrder::ReadLog { run, peer } => {
                 let place = self.place(run);
-                let is_of_life =
-                    |log: &LogName| log.node == peer.id.0 && log.generation == peer.generation;
-                let batch = self.load(&place, &is_of_life).unwrap_or_else(|error| {
+                let is_of_process = |log: &LogName| is_of_process(log, &peer);
+                let batch = self.load(&place, &is_of_process).unwrap_or_else(|error| {
                     tracing::warn!("what a dead node had stored cannot be read: {error}");
                     Batch::default()
                 });
-                self.parts.news.tell(Event::LogRead { peer, batch });
+                Some(Event::LogRead { peer, batch })
             }
         }
     }
@@ -185,7 +187,7 @@ impl Desk {
         &mut self,
         known: Option<RunEpoch>,
         alive: &[Peer],
-    ) -> Result<(RunEpoch, Batch), String> {
+    ) -> Result<(RunEpoch, Batch), BeginError> {
         let run = match known {
             Some(run) => run,
             None => self.begin()?,
@@ -193,12 +195,9 @@ impl Desk {
         self.looked = Some((run, Instant::now()));
         let place = self.place(run);
         let is_gone = |log: &LogName| {
-            let is_it = |peer: &Peer| peer.id.0 == log.node && peer.generation == log.generation;
-            log.epoch != run.epoch || !alive.iter().any(is_it)
+            log.epoch != run.epoch || !alive.iter().any(|peer| is_of_process(log, peer))
         };
-        let batch = self
-            .load(&place, &is_gone)
-            .map_err(|error| format!("the run {} cannot be loaded: {error}", run.run))?;
+        let batch = self.load(&place, &is_gone)?;
         if known.is_none() && run.epoch > 0 {
             let took: Duration = batch.facts.iter().map(|fact| fact.took).sum();
             tracing::warn!(
@@ -212,9 +211,8 @@ impl Desk {
         Ok((run, batch))
     }
 
-    fn begin(&self) -> Result<RunEpoch, String> {
-        let begun = self.parts.runs.begin(&self.parts.request);
-        let begun = begun.map_err(|error| error.to_string())?;
+    fn begin(&self) -> Result<RunEpoch, BeginError> {
+        let begun = self.parts.runs.begin(&self.parts.request)?;
         for remark in &begun.remarks {
             tracing::warn!("begins a new run: {remark}");
         }
@@ -246,7 +244,7 @@ impl Desk {
         &mut self,
         me: Peer,
         run: RunEpoch,
-        batch: &Batch,
+        batch: Batch,
         begins: bool,
     ) -> Result<u32, StableError> {
         let is_it = |(of, life, _): &(RunEpoch, Peer, LogWriter)| (*of, *life) == (run, me);
@@ -271,29 +269,42 @@ impl Desk {
         Ok(writer.segment())
     }
 
-    /// Looks now and then whether another pool goes on with the run.
-    fn look(&mut self, run: RunEpoch) {
-        let is_due = |(of, at): (RunEpoch, Instant)| of != run || at.elapsed() >= LOOK;
-        if !self.looked.is_none_or(is_due) {
+    /// The time until the next look for another pool.
+    fn until_look(&self) -> Duration {
+        let every = self.parts.every.max(LOOK);
+        let left = |(_, at): (RunEpoch, Instant)| every.saturating_sub(at.elapsed());
+        self.looked.map_or(Duration::MAX, left)
+    }
+
+    /// Looks now and then whether another pool goes on with the run that this node has opened as master.
+    fn look(&mut self) {
+        let Some((run, _)) = self.looked.filter(|_| self.until_look().is_zero()) else {
             return;
-        }
+        };
         self.looked = Some((run, Instant::now()));
-        if let Some(epoch) = self.later_epoch(run) {
-            self.parts.news.tell(Event::Superseded(epoch));
+        match self.later_epoch(run) {
+            Ok(Some(epoch)) => self.parts.news.tell(Event::Superseded(epoch)),
+            Ok(None) => {}
+            Err(error) => tracing::debug!("no look at the run {}: {error}", run.run),
         }
     }
 
-    fn later_epoch(&self, run: RunEpoch) -> Option<u32> {
-        let epoch = self.parts.runs.epoch(&self.place(run)).ok()?;
-        (epoch > run.epoch).then_some(epoch)
+    fn later_epoch(&self, run: RunEpoch) -> Result<Option<u32>, StableError> {
+        let founder = self.parts.request.founder;
+        let runs = &self.parts.runs;
+        runs.later_epoch(&self.place(run), run.epoch, founder)
     }
 
     fn finish(&mut self, code: i32) {
-        let Some((run, _)) = self.looked else {
+        let Some((run, _)) = self.looked.take() else {
             return;
         };
-        if self.later_epoch(run).is_some() {
-            return; // it is another pool's by now
+        match self.later_epoch(run) {
+            Ok(None) => {}
+            Ok(Some(_)) | Err(StableError::Missing(_)) => return, // it is another pool's by now
+            Err(error) => {
+                return tracing::warn!("the run {} stays in the store: {error}", run.run);
+            }
         }
         self.writer = None;
         let place = self.place(run);
@@ -301,6 +312,31 @@ impl Desk {
             tracing::warn!("the run {} stays in the store: {error}", run.run);
         }
     }
+}
+
+/// The answer to an order in which user code has panicked.
+fn failed(order: &StorageOrder) -> Option<Event> {
+    let text = "code of the program panicked while bounds were joined";
+    match order {
+        StorageOrder::Open { .. } => Some(Event::CannotOpenRun {
+            text: text.into(),
+            is_refused: false,
+        }),
+        StorageOrder::Write { number, .. } => Some(Event::NotWritten {
+            number: *number,
+            text: text.into(),
+        }),
+        StorageOrder::Forget(_) => None,
+        StorageOrder::ReadLog { peer, .. } => Some(Event::LogRead {
+            peer: *peer,
+            batch: Batch::default(),
+        }),
+    }
+}
+
+/// Was that log written by the process of this life? A process keeps what it had in earlier lives.
+fn is_of_process(log: &LogName, life: &Peer) -> bool {
+    log.node == life.id.0 && log.generation <= life.generation
 }
 
 /// The join of all offers for each bound.

@@ -253,7 +253,7 @@ fn hello(id: u128, addr: SocketAddr) -> Hello {
         stamp: Identity::NOT_YET,
         threads: 1,
     };
-    Door::new("tests".into()).hello(identity, 2, None)
+    Door::new("tests".into(), false).hello(identity, 2, None)
 }
 
 fn nowhere() -> SocketAddr {

@@ -80,6 +80,8 @@ pub struct Hello {
     pub epoch: u64,
     /// The peer that the dialling side means to reach, if known.
     pub meant: Option<Peer>,
+    /// The peer has a store.
+    pub has_store: bool,
 }
 
 /// Why a connection was refused. The numbers are the same in all versions.
@@ -105,11 +107,13 @@ pub enum Reason {
     Malformed,
     /// The node is about to go.
     Leaving,
+    /// One of the two has a store, and the other has none.
+    Store,
     /// A reason of a later version.
     Other(u16),
 }
 
-const REASONS: [Reason; 10] = [
+const REASONS: [Reason; 11] = [
     Reason::Version,
     Reason::Pool,
     Reason::Program,
@@ -120,6 +124,7 @@ const REASONS: [Reason; 10] = [
     Reason::Crossed,
     Reason::Malformed,
     Reason::Leaving,
+    Reason::Store,
 ];
 
 impl From<u16> for Reason {
@@ -153,6 +158,7 @@ impl Reason {
                 | Reason::Pool
                 | Reason::Program
                 | Reason::Executable
+                | Reason::Store
                 | Reason::Malformed
         )
     }
@@ -570,7 +576,7 @@ mod tests {
             hashes,
             texts,
             identity(),
-            any::<bool>(),
+            any::<(bool, bool)>(),
             0..u64::MAX / 2,
             proptest::option::of(peer()),
         )
@@ -579,7 +585,7 @@ mod tests {
                     (program, executable),
                     (pool, target, command_line),
                     identity,
-                    observes,
+                    (observes, has_store),
                     epoch,
                     meant,
                 )| Hello {
@@ -596,6 +602,7 @@ mod tests {
                     command_line,
                     epoch,
                     meant,
+                    has_store,
                 },
             )
     }

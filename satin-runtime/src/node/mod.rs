@@ -155,8 +155,13 @@ pub enum Event {
         /// What stands in the store.
         batch: Batch,
     },
-    /// Answer of a [`StorageOrder::Open`]: the run cannot be begun or resumed, for that reason.
-    CannotOpenRun(String),
+    /// Answer of a [`StorageOrder::Open`]: the run cannot be begun or resumed.
+    CannotOpenRun {
+        /// The reason.
+        text: String,
+        /// The store is in order, and the run is not for this pool. False if the store failed.
+        is_refused: bool,
+    },
     /// Answer of a [`StorageOrder::Write`].
     Written {
         /// The number of the batch.
@@ -710,10 +715,10 @@ impl Node {
                 parts.storage.opened(cx, run);
                 parts.root.loaded(cx);
             }
-            Event::CannotOpenRun(text) if parts.root.founder_waits() => {
-                cx.actions.push_back(Action::Tell(Notice::Failed(text)));
+            Event::CannotOpenRun { text, is_refused } if parts.root.must_end(is_refused) => {
+                parts.root.cannot_begin(cx, text);
             }
-            Event::CannotOpenRun(text) => {
+            Event::CannotOpenRun { text, .. } => {
                 parts.storage.cannot_open(cx, &text);
                 parts.root.loaded(cx);
             }

@@ -110,6 +110,14 @@ impl ImaginaryRun {
     }
 }
 
+/// Forgets what stands in earlier segments, except results of root jobs.
+fn forget_before(log: &mut Vec<StoredBatch>, segment: u32) {
+    for stored in log.iter_mut().filter(|stored| stored.segment < segment) {
+        (stored.batch, _) = std::mem::take(&mut stored.batch).apart();
+    }
+    log.retain(|stored| !stored.batch.is_empty());
+}
+
 impl Cluster {
     /// The store, if the cluster has one.
     #[must_use]
@@ -184,7 +192,7 @@ impl Cluster {
                 for run in store.runs.values_mut() {
                     for ((_, peer), log) in &mut run.logs {
                         if *peer == me {
-                            log.retain(|stored| stored.segment >= segment);
+                            forget_before(log, segment);
                         }
                     }
                 }

@@ -221,7 +221,7 @@ pub(super) fn event(event: &Event) -> Option<String> {
         }
         Event::Written { number, segment } => format!("has written {number} to segment {segment}"),
         Event::NotWritten { number, text } => format!("has not written {number}: {text}"),
-        Event::CannotOpenRun(text) => format!("has no run: {text}"),
+        Event::CannotOpenRun { text, .. } => format!("has no run: {text}"),
         Event::Superseded(epoch) => format!("hears of epoch {epoch}"),
         Event::Drain(grace) => format!("is to go within {grace:?}"),
         Event::Connected { peer, .. } => format!("has a link to {}", name(peer.peer)),

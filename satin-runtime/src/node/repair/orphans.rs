@@ -205,6 +205,14 @@ impl Repair {
 
     /// Results that somebody will claim. They came in that term.
     pub(crate) fn keep(&mut self, cx: &mut Context<'_>, term: u32, saved: Vec<Saved>) {
+        let has_roots = saved.iter().any(|saved| saved.name.id.is_root_job());
+        self.keep_all(cx, term, saved);
+        if has_roots {
+            self.limit_root_results(cx);
+        }
+    }
+
+    fn keep_all(&mut self, cx: &mut Context<'_>, term: u32, saved: Vec<Saved>) {
         for saved in saved {
             // Looked up now: after `keep` the name may stand for the new entry.
             let before = cx.books.orphan_of(&saved.name);
@@ -218,16 +226,14 @@ impl Repair {
             }
             let is_kept = self.adopt(cx, key, true);
             cx.books.tally.kept += u64::from(is_kept);
-            if saved.name.id.is_root_job() {
-                self.limit_root_results(cx);
-            }
         }
     }
 
     /// Keeps results that are in stable storage.
     pub(crate) fn keep_stored(&mut self, cx: &mut Context<'_>, term: u32, saved: Vec<Saved>) {
         let unwritten = cx.books.take_newly_kept();
-        self.keep(cx, term, saved);
+        // All results of root jobs, however large together: `main` will call the oldest first.
+        self.keep_all(cx, term, saved);
         cx.books.take_newly_kept();
         cx.books.keep_anew(unwritten);
     }

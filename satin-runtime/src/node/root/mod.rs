@@ -264,9 +264,16 @@ impl Roots {
         }
     }
 
-    /// Does the `main` of a founder wait for the store? Another master goes on without it.
-    pub(crate) fn founder_waits(&self) -> bool {
-        self.is_loading && self.term == 0
+    /// Does a pool whose master cannot open its run end? If the store failed, a master that is not the first goes on without.
+    pub(crate) fn must_end(&self, is_refused: bool) -> bool {
+        self.is_loading && (is_refused || self.term == 0)
+    }
+
+    /// The run is not for this pool, or its first master cannot reach the store: the pool ends. Without that, the next master
+    /// would run `main` beside another pool's, or without the store that the user has asked for.
+    pub(crate) fn cannot_begin(&mut self, cx: &mut Context<'_>, text: String) {
+        self.main_ended(cx, 1);
+        cx.actions.push_back(Action::Tell(Notice::Failed(text)));
     }
 
     /// What stands in the store is in the table, or will not come: `main` begins.

@@ -58,9 +58,16 @@ const OPEN_MOST: Duration = Duration::from_secs(60);
 /// The wait before what could not be written is tried again, at least. Too small: a store in trouble has no rest.
 const AGAIN: Duration = Duration::from_secs(1);
 
+/// The wait before a master that could not find the run looks again. Too small: a store in trouble has no rest. Too large:
+/// nothing is written for so long after the trouble.
+const LOOK_AGAIN: Duration = Duration::from_secs(60);
+
 /// Bytes of results in one batch, about; the rest goes with the next. Too small: a large harvest is never through. Too
 /// large: a node that dies while it writes loses more.
 const BATCH: usize = 32 << 20;
+
+/// A larger result is not written: a batch may have 256 MiB.
+const LARGEST: usize = 240 << 20;
 
 /// All that is alive is written anew once so many times as much has been written since. Too small: the same is written again
 /// and again. Too large: logs grow.
@@ -125,8 +132,37 @@ struct Writing {
     roots: usize,
     offers: Vec<Offer>,
     bytes: usize,
-    /// The batch holds all that is alive, and begins a segment.
-    is_whole: bool,
+    /// There was no room for more in the batch.
+    is_full: bool,
+}
+
+/// A batch that is being filled.
+#[derive(Default)]
+struct Filling {
+    facts: Vec<StoredFact>,
+    bytes: usize,
+    is_full: bool,
+}
+
+impl Filling {
+    /// Is there room for that result? The first one goes whatever its size.
+    fn has_room(&mut self, saved: &Saved) -> bool {
+        self.is_full |= !self.facts.is_empty() && self.bytes + saved.size() > BATCH;
+        !self.is_full
+    }
+
+    fn add(&mut self, fact: StoredFact) {
+        self.bytes += fact.saved.size();
+        self.facts.push(fact);
+    }
+}
+
+/// All that is alive is being written anew.
+#[derive(Clone, Copy, Default)]
+struct Rewrite {
+    /// The segment that it begins with, once the first batch stands there.
+    first: Option<u32>,
+    bytes: usize,
 }
 
 /// What this node has in stable storage.
@@ -140,18 +176,21 @@ pub(crate) struct Storage {
     opening: Option<Duration>,
     /// The store does not answer: nobody is to wait for it.
     is_without: bool,
+    /// When a master without a store looks for the run once more.
+    again: Option<Duration>,
     /// When the next period begins; `None` while there is no run, or one is being served.
     due: Option<Duration>,
-    /// The workers are being asked; true if for all that is alive.
-    asked: Option<bool>,
+    /// The workers are being asked for facts above that number.
+    asked: Option<u64>,
     writing: Option<Writing>,
+    rewrite: Option<Rewrite>,
     /// The number of the last batch.
     number: u64,
     /// The facts of the workers up to this number are written.
     has: u64,
     /// Results of root jobs that are not written yet, with the bounds that belong to each: those go when a root job is over.
     roots: Vec<(StoredFact, Vec<Offer>)>,
-    /// Results of others that are kept here and stand in this life's log.
+    /// Results of others that are kept here and stand in this life's log, without those of root jobs, which stay there.
     kept: BTreeSet<JobName>,
     /// The bounds as they were written last.
     offers: Vec<Offer>,
@@ -165,7 +204,8 @@ pub(crate) struct Storage {
 impl Storage {
     pub(crate) fn next_timeout(&self) -> Option<Duration> {
         let forget = self.forget.map(|(at, _)| at);
-        [self.opening, self.due, forget].into_iter().flatten().min()
+        let times = [self.opening, self.again, self.due, forget];
+        times.into_iter().flatten().min()
     }
 
     /// The run that goes on, if it is known.
@@ -188,7 +228,7 @@ impl Storage {
     pub(crate) fn look(&mut self, cx: &mut Context<'_>, master_of: Option<NodeId>) {
         if master_of.is_none() {
             // The next master asks the store itself.
-            self.opening = None;
+            (self.opening, self.again) = (None, None);
         }
         if let Some(founder) = master_of
             && self.opened_for != Some(cx.term)
@@ -218,13 +258,21 @@ impl Storage {
             order(cx, StorageOrder::Forget(segment));
         }
         if self.due.take_if(|due| *due <= cx.now).is_some() {
-            let is_whole = self.since_whole > GROWTH * self.whole + SMALL_LOG;
-            self.asked = Some(is_whole);
+            if self.rewrite.is_none() && self.since_whole > GROWTH * self.whole + SMALL_LOG {
+                self.rewrite = Some(Rewrite::default());
+                self.has = 0;
+                cx.books.keep_anew(std::mem::take(&mut self.kept));
+            }
+            self.asked = Some(self.has);
             let harvest = Action::Harvest {
-                since: if is_whole { 0 } else { self.has },
+                since: self.has,
                 reader: HarvestReader::Storage,
             };
             cx.actions.push_back(harvest);
+        }
+        if self.again.take_if(|again| *again <= cx.now).is_some() {
+            ran_out(Expiry::OpenRun);
+            self.opened_for = None;
         }
         let is_late = self.opening.take_if(|until| *until <= cx.now).is_some();
         if is_late {
@@ -242,7 +290,10 @@ impl Storage {
 
     /// This node has become master: the driver looks for the run, and loads what is not with a live node.
     fn open(&mut self, cx: &mut Context<'_>, founder: NodeId) {
-        self.opening = Some(cx.now + cx.config.paced(OPEN_MOST));
+        // Only a `main` that has not begun waits.
+        if !self.is_without {
+            self.opening = Some(cx.now + cx.config.paced(OPEN_MOST));
+        }
         let alive = cx.view.members().map(|member| member.peer);
         let open = StorageOrder::Open {
             known: self.run,
@@ -255,7 +306,7 @@ impl Storage {
     /// The run is there.
     pub(crate) fn opened(&mut self, cx: &mut Context<'_>, run: RunEpoch) {
         self.opening = None;
-        self.begin(run);
+        self.begin(cx, run);
         self.tell_all(cx);
     }
 
@@ -282,10 +333,14 @@ impl Storage {
     /// The store cannot be used: this master, which is not the first, goes on without it.
     pub(crate) fn cannot_open(&mut self, cx: &mut Context<'_>, text: &str) {
         self.opening = None;
-        self.is_without = true;
+        self.again = Some(cx.now + cx.config.paced(LOOK_AGAIN));
+        if std::mem::replace(&mut self.is_without, true) {
+            return; // all have been told
+        }
         self.tell_all(cx);
         let warning = format!(
-            "{text}; what earlier nodes have finished is done again, unless a live node has it"
+            "{text}; what earlier nodes have finished is done again, unless a live node has it; nothing is stored until the \
+             store answers"
         );
         cx.actions.push_back(Action::Tell(Notice::Warning(warning)));
     }
@@ -298,28 +353,30 @@ impl Storage {
         run: Option<RunEpoch>,
         version: u64,
     ) {
-        if !cx.config.has_store() {
-            let text = "this pool has a store, and this node has not (SATIN_STORE): what it finishes is lost if all nodes die";
-            return cx
-                .actions
-                .push_back(Action::Tell(Notice::Warning(text.into())));
-        }
         if cx.config.obeys(Rule::LoadFirst) {
             cx.table.load_until(cx.now, from, version);
         }
         // After a partition two parts may have begun one each: all go on with the later.
-        if let Some(run) = run
-            && self.run.is_none_or(|known| known < run)
-        {
-            self.begin(run);
+        match (run, self.run) {
+            (Some(run), known) if known.is_none_or(|known| known < run) => self.begin(cx, run),
+            // The sender, who is master, has not heard of it.
+            (told, Some(known)) if told != Some(known) => self.welcome(cx, from),
+            _ => {}
         }
     }
 
-    fn begin(&mut self, run: RunEpoch) {
+    fn begin(&mut self, cx: &mut Context<'_>, run: RunEpoch) {
         if self.run == Some(run) {
+            self.is_without = false;
             return;
         }
-        // The log is another: what stands in the former may not count for this run.
+        // What stands in the log of another run does not count for this one.
+        let written = std::mem::take(&mut self.kept);
+        let writing = self.writing.take().into_iter();
+        cx.books.keep_anew(written);
+        cx.books.keep_anew(writing.flat_map(|writing| writing.kept));
+        let roots = cx.books.root_results();
+        cx.books.keep_anew(roots);
         let roots = std::mem::take(&mut self.roots);
         *self = Storage {
             run: Some(run),
@@ -336,6 +393,7 @@ impl Storage {
     /// A root job of `main` has this result.
     pub(crate) fn root(&mut self, cx: &Context<'_>, saved: &Saved, bounds: &Bounds) {
         if cx.config.has_store()
+            && !self.is_without
             && let Some(fact) = stored(saved.clone(), Duration::ZERO)
         {
             let offers = match cx.config.obeys(Rule::StoredBounds) {
@@ -348,72 +406,95 @@ impl Storage {
 
     /// The workers have told what they have.
     pub(crate) fn gathered(&mut self, cx: &mut Context<'_>, gathered: Gathered, bounds: &Bounds) {
-        let Some(is_whole) = self.asked.take() else {
+        // The answer to an earlier question may lack facts that are to be written.
+        let asked = self.asked.take_if(|since| *since == gathered.since);
+        let (Some(_), Some(run)) = (asked, self.run) else {
             return;
         };
-        let Some(run) = self.run else {
-            return;
-        };
-        let (mut bytes, mut upto, mut facts) = (0, self.has, Vec::new());
-        let is_all = gathered.facts.iter().all(|fact| {
-            bytes += fact.saved.size();
-            let fits = bytes <= BATCH || facts.is_empty() || is_whole;
+        let mut filling = Filling::default();
+        let mut upto = self.has;
+        let is_all = gathered.facts.into_iter().all(|fact| {
+            let fits = filling.has_room(&fact.saved);
             if fits {
                 upto = fact.number;
-                facts.extend(stored(fact.saved.clone(), fact.took));
+                add(cx, &mut filling, stored(fact.saved, fact.took));
             }
             fits
         });
         if is_all {
             upto = gathered.upto;
         }
-        let (kept, results) = self.kept_results(cx, is_whole);
-        bytes += results.iter().map(|fact| fact.saved.size()).sum::<usize>();
-        facts.extend(results);
-        facts.extend(self.roots.iter().map(|(fact, _)| fact.clone()));
+        let kept = self.fill_with_kept(cx, &mut filling);
+        let roots = self.fill_with_roots(cx, &mut filling);
+        let Filling {
+            facts,
+            mut bytes,
+            is_full,
+        } = filling;
         // Read last: what is in the batch was computed under them.
         let mut offers = match cx.config.obeys(Rule::StoredBounds) {
             true => bounds.of_main(),
             false => Vec::new(),
         };
-        if facts.is_empty() && (offers == self.offers || offers.is_empty()) && !is_whole {
-            self.has = upto;
-            return;
+        let begins = self.rewrite.is_some_and(|rewrite| rewrite.first.is_none());
+        let is_news = !facts.is_empty() || (offers != self.offers && !offers.is_empty());
+        let now_offered = offers.clone();
+        for (_, of_root) in self.roots.iter().take(roots) {
+            offers.extend(of_root.iter().cloned());
         }
-        self.number += 1;
-        self.writing = Some(Writing {
-            number: self.number,
+        bytes += offers.iter().map(|offer| offer.value.len()).sum::<usize>();
+        let writing = Writing {
+            number: self.number + 1,
             upto,
             kept,
-            roots: self.roots.len(),
-            offers: offers.clone(),
+            roots,
+            offers: now_offered,
             bytes,
-            is_whole,
-        });
-        offers.extend(self.roots.iter().flat_map(|(_, offers)| offers.clone()));
-        let batch = Batch { offers, facts };
+            is_full,
+        };
+        if !is_news && !begins {
+            // Nothing is to be written: as good as written.
+            return self.have(cx, writing, None);
+        }
+        self.number += 1;
+        self.writing = Some(writing);
         let write = StorageOrder::Write {
             number: self.number,
             run,
-            batch,
-            begins: is_whole,
+            batch: Batch { offers, facts },
+            begins,
         };
         order(cx, write);
     }
 
-    /// The results that this node keeps for others and that are to be written.
-    fn kept_results(
-        &self,
-        cx: &mut Context<'_>,
-        all: bool,
-    ) -> (BTreeSet<JobName>, Vec<StoredFact>) {
-        let mut names = cx.books.take_newly_kept();
-        if all {
-            names.extend(self.kept.iter().cloned());
+    /// Adds the results that this node keeps for others and that are to be written. Returns their names.
+    fn fill_with_kept(&self, cx: &mut Context<'_>, filling: &mut Filling) -> BTreeSet<JobName> {
+        let mut kept = BTreeSet::new();
+        for name in cx.books.take_newly_kept() {
+            let Some(saved) = Repair::kept(cx, &name) else {
+                continue;
+            };
+            if filling.has_room(&saved) {
+                add(cx, filling, stored(saved, Duration::ZERO));
+                kept.insert(name);
+            } else {
+                cx.books.keep_anew([name]);
+            }
         }
-        let results = names.iter().filter_map(|name| Repair::kept(cx, name));
-        let results: Vec<_> = (results.filter_map(|saved| stored(saved, Duration::ZERO))).collect();
-        (names, results)
+        kept
+    }
+
+    /// Adds the results of root jobs that are to be written. Returns how many of them are done with.
+    fn fill_with_roots(&self, cx: &mut Context<'_>, filling: &mut Filling) -> usize {
+        let mut count = 0;
+        for (fact, _) in &self.roots {
+            if !filling.has_room(&fact.saved) {
+                break;
+            }
+            add(cx, filling, Some(fact.clone()));
+            count += 1;
+        }
+        count
     }
 
     /// The batch of that number is in the store, in that segment of the log.
@@ -421,23 +502,37 @@ impl Storage {
         let Some(writing) = self.writing.take_if(|writing| writing.number == number) else {
             return;
         };
+        self.have(cx, writing, Some(segment));
+    }
+
+    /// What was in that batch stands in the store, in that segment; `None` if there was nothing to write.
+    fn have(&mut self, cx: &mut Context<'_>, writing: Writing, segment: Option<u32>) {
         self.has = writing.upto;
         self.offers = writing.offers;
         self.roots.drain(..writing.roots);
-        if writing.is_whole {
-            self.kept.clear();
-            (self.since_whole, self.whole) = (0, writing.bytes);
-            let every = cx.config.store_every.unwrap_or_default().max(SHORTEST);
-            // What is not alive any more went with its job's result to the job's origin, which writes that within a period.
-            let wait = match cx.config.obeys(Rule::Covered) {
-                true => every * 2 + AGAIN,
-                false => Duration::ZERO,
-            };
-            self.forget = Some((cx.now + wait, segment));
-        } else {
-            self.since_whole += writing.bytes;
+        let kept = writing.kept.into_iter();
+        self.kept.extend(kept.filter(|name| !name.id.is_root_job()));
+        if writing.is_full {
+            self.due = Some(cx.now + SHORTEST);
         }
-        self.kept.extend(writing.kept);
+        let Some(mut rewrite) = self.rewrite.take() else {
+            self.since_whole += writing.bytes;
+            return;
+        };
+        rewrite.first = rewrite.first.or(segment);
+        rewrite.bytes += writing.bytes;
+        if writing.is_full {
+            self.rewrite = Some(rewrite);
+            return;
+        }
+        (self.since_whole, self.whole) = (0, rewrite.bytes);
+        let every = cx.config.store_every.unwrap_or_default().max(SHORTEST);
+        // What is not alive any more went with its job's result to the job's origin, which writes that within a period.
+        let wait = match cx.config.obeys(Rule::Covered) {
+            true => every * 2 + AGAIN,
+            false => Duration::ZERO,
+        };
+        self.forget = rewrite.first.map(|first| (cx.now + wait, first));
     }
 
     /// The batch of that number could not be written.
@@ -466,6 +561,23 @@ impl Storage {
 
 fn order(cx: &mut Context<'_>, order: StorageOrder) {
     cx.actions.push_back(Action::Storage(order));
+}
+
+/// Adds a result to a batch, unless it is too large for any.
+fn add(cx: &mut Context<'_>, filling: &mut Filling, fact: Option<StoredFact>) {
+    let Some(fact) = fact else {
+        return;
+    };
+    let bytes = fact.saved.size();
+    if bytes <= LARGEST {
+        return filling.add(fact);
+    }
+    let text = format!(
+        "a result of {} MiB is not stored, as it has more than {} MiB: if all nodes die, it is computed again",
+        bytes >> 20,
+        LARGEST >> 20,
+    );
+    cx.actions.push_back(Action::Tell(Notice::Warning(text)));
 }
 
 /// The result as it stands in the store, if it may.

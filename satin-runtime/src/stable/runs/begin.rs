@@ -175,23 +175,26 @@ impl Runs {
         self.execute(request, plan)
     }
 
-    /// The epoch that an earlier master of the same pool has begun.
+    /// The epoch that an earlier master of the same pool has begun, if no other pool has gone on with the run since.
     fn begun_before(
         &self,
         request: &BeginRequest,
         found: &[FoundRun],
-    ) -> Result<Option<Begun>, StableError> {
-        for found in found {
-            let last = found.files.epochs.last().filter(|_| !found.files.is_done);
-            if let Some(epoch) = last
-                && self.is_of_pool(&found.place, *epoch, request)?
-            {
-                return Ok(Some(Begun {
-                    place: found.place.clone(),
-                    epoch: *epoch,
-                    remarks: Vec::new(),
-                }));
+    ) -> Result<Option<Begun>, BeginError> {
+        for found in found.iter().filter(|found| !found.files.is_done) {
+            let is_own = |start: &Start| start.founder == request.founder;
+            let own = found.starts.iter().filter(|(_, start)| is_own(start));
+            let Some((epoch, _)) = own.last() else {
+                continue;
+            };
+            if found.starts.last_key_value().map(|(last, _)| last) != Some(epoch) {
+                return Err(BeginError::Race(found.place.run));
             }
+            return Ok(Some(Begun {
+                place: found.place.clone(),
+                epoch: *epoch,
+                remarks: Vec::new(),
+            }));
         }
         Ok(None)
     }
@@ -215,7 +218,8 @@ impl Runs {
         let new_run = |remarks| Plan {
             place: RunPlace {
                 pool: request.pool.clone(),
-                run: RunName(rand::random()),
+                // After a partition both parts of a pool may have a master, and these begin the same run.
+                run: new_name(request, found),
             },
             epoch: 0,
             remarks,
@@ -229,7 +233,7 @@ impl Runs {
                     if found.files.is_done {
                         continue;
                     }
-                    match self.objection(found, request)? {
+                    match found.objection(&request.program) {
                         None => return resumption(found, request),
                         Some(why) => objections.push((found.place.run, why)),
                     }
@@ -250,26 +254,10 @@ impl Runs {
             let code = self.exit_code(&found)?;
             return Err(BeginError::Finished { run, code });
         }
-        match self.objection(&found, request)? {
+        match found.objection(&request.program) {
             None => resumption(&found, request),
             Some(why) => Err(BeginError::Different { run, why }),
         }
-    }
-
-    /// What speaks against resuming that run.
-    fn objection(
-        &self,
-        found: &FoundRun,
-        request: &BeginRequest,
-    ) -> Result<Option<String>, StableError> {
-        let mut starts: Vec<Start> = Vec::new();
-        for epoch in found.files.epochs.iter().filter(|_| found.manifest.is_ok()) {
-            // A start that cannot be read was not finished: nothing of that epoch is in the run.
-            if let Some(Ok(start)) = self.read_record(&found.place, RunFile::Epoch(*epoch))? {
-                starts.push(start);
-            }
-        }
-        Ok(found.objection(&request.program, &starts))
     }
 
     pub(super) fn execute(&self, request: &BeginRequest, plan: Plan) -> Result<Begun, BeginError> {
@@ -318,16 +306,37 @@ impl Runs {
     }
 }
 
+/// The name of the run that a pool begins. The founder's id is random, so the name is too.
+fn new_name(request: &BeginRequest, found: &[FoundRun]) -> RunName {
+    let mut hasher = blake3::Hasher::new_derive_key("satin run 1");
+    hasher.update(&request.founder.to_le_bytes());
+    hasher.update(request.pool.as_bytes());
+    let mut name = [0; 8];
+    hasher.finalize_xof().fill(&mut name);
+    let name = RunName(u64::from_le_bytes(name));
+    // The founder's process may have had a pool before.
+    let is_taken = found
+        .iter()
+        .any(|found| found.place.run == name && found.files.is_done);
+    match is_taken {
+        true => RunName(rand::random()),
+        false => name,
+    }
+}
+
 /// The plan to resume a run that nothing but its luck speaks against.
 fn resumption(found: &FoundRun, request: &BeginRequest) -> Result<Plan, BeginError> {
-    let epochs = found.files.epochs_without_batch();
+    let run = found.place.run;
+    let epochs = found.epochs_without_batch();
     if epochs >= request.max_crashes.max(1) && !request.force {
-        let run = found.place.run;
         return Err(BeginError::NoProgress { run, epochs });
     }
     Ok(Plan {
         place: found.place.clone(),
-        epoch: found.files.next_epoch(),
+        epoch: found.next_epoch().ok_or(BeginError::NoProgress {
+            run,
+            epochs: u32::MAX,
+        })?,
         remarks: Vec::new(),
     })
 }

@@ -5,7 +5,7 @@ use std::time::SystemTime;
 use super::{
     Runs,
     manifest::Start,
-    place::{LogName, RunFile, RunPlace},
+    place::{LogName, RunPlace},
 };
 use crate::stable::StableError;
 
@@ -51,29 +51,23 @@ impl Runs {
         let Some(found) = self.find(place)? else {
             return Ok(RunDetails::default());
         };
-        let epochs = found.files.epochs.iter();
-        let epochs = epochs.map(|number| self.epoch_details(place, *number));
+        let epochs = found.files.epochs.iter().map(|number| {
+            let start = found.starts.get(number);
+            EpochDetails {
+                number: *number,
+                started: start.map(Start::time),
+                by: start.map_or(String::new(), |start| start.by.clone()),
+                target: start.map_or(String::new(), |start| start.target.clone()),
+            }
+        });
         let logs = found.files.logs.iter().map(|(name, segments)| LogDetails {
             name: *name,
             segments: segments.len(),
             bytes: segments.values().sum(),
         });
         Ok(RunDetails {
-            epochs: epochs.collect::<Result<_, _>>()?,
+            epochs: epochs.collect(),
             logs: logs.collect(),
-        })
-    }
-
-    fn epoch_details(&self, place: &RunPlace, number: u32) -> Result<EpochDetails, StableError> {
-        let record = self.read_record::<Start>(place, RunFile::Epoch(number))?;
-        let start = record.and_then(Result::ok);
-        Ok(EpochDetails {
-            number,
-            started: start.as_ref().map(Start::time),
-            by: start
-                .as_ref()
-                .map_or(String::new(), |start| start.by.clone()),
-            target: start.map_or(String::new(), |start| start.target),
         })
     }
 }

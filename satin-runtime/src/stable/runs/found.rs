@@ -15,6 +15,7 @@ use super::{
 pub(super) struct RunFiles {
     /// The bytes of all files.
     pub(super) bytes: u64,
+    /// The epochs that have a file, which need not be one that can be read.
     pub(super) epochs: BTreeSet<u32>,
     /// The segments of each log, with their sizes in bytes.
     pub(super) logs: BTreeMap<LogName, BTreeMap<u32, u64>>,
@@ -35,21 +36,6 @@ impl RunFiles {
             RunFile::Manifest | RunFile::Other => {}
         }
     }
-
-    /// The number of the next epoch.
-    pub(super) fn next_epoch(&self) -> u32 {
-        self.epochs.last().map_or(0, |last| last.saturating_add(1))
-    }
-
-    /// The number of epochs since a node last wrote a batch.
-    pub(super) fn epochs_without_batch(&self) -> u32 {
-        let has_batch = |epoch: &u32| {
-            let mut logs = self.logs.iter().filter(|(log, _)| log.epoch == *epoch);
-            logs.any(|(_, segments)| segments.values().any(|bytes| *bytes > 0))
-        };
-        let latest = self.epochs.iter().rev();
-        latest.take_while(|epoch| !has_batch(epoch)).count() as u32
-    }
 }
 
 /// A run.
@@ -58,16 +44,39 @@ pub(super) struct FoundRun {
     pub(super) place: RunPlace,
     pub(super) files: RunFiles,
     pub(super) manifest: Result<Manifest, RecordError>,
+    /// The start of each epoch. A file that cannot be read is none.
+    pub(super) starts: BTreeMap<u32, Start>,
 }
 
 impl FoundRun {
+    /// The number of the next epoch. `None` if all are taken.
+    pub(super) fn next_epoch(&self) -> Option<u32> {
+        let mut epoch = self.starts.keys().last().map_or(Some(0), next);
+        // What somebody has left in its place does not keep a run from going on.
+        while epoch.is_some_and(|epoch| self.files.epochs.contains(&epoch)) {
+            epoch = next(&epoch?);
+        }
+        epoch
+    }
+
+    /// The number of epochs since a node last wrote a batch.
+    pub(super) fn epochs_without_batch(&self) -> u32 {
+        let has_batch = |epoch: &u32| {
+            let logs = self.files.logs.iter();
+            let mut logs = logs.filter(|(log, _)| log.epoch == *epoch);
+            logs.any(|(_, segments)| segments.values().any(|bytes| *bytes > 0))
+        };
+        let latest = self.starts.keys().rev();
+        latest.take_while(|epoch| !has_batch(epoch)).count() as u32
+    }
+
     pub(super) fn started(&self) -> SystemTime {
         let manifest = self.manifest.as_ref();
         manifest.map_or(SystemTime::UNIX_EPOCH, |manifest| manifest.start.time())
     }
 
-    /// What speaks against going on with this run, after "it was started"; `starts` are those of its epochs.
-    pub(super) fn objection(&self, program: &Program, starts: &[Start]) -> Option<String> {
+    /// What speaks against going on with this run, after "it was started".
+    pub(super) fn objection(&self, program: &Program) -> Option<String> {
         let manifest = match &self.manifest {
             Ok(manifest) => manifest,
             Err(error) => return Some(error.to_string()),
@@ -87,13 +96,17 @@ impl FoundRun {
         let is_other = |start: &Start| {
             start.target == program.target && start.executable != program.executable
         };
-        let other_build = is_other(&manifest.start) || starts.iter().any(is_other);
+        let other_build = is_other(&manifest.start) || self.starts.values().any(is_other);
         (other_build && !program.mixed_builds).then(|| {
             "by another build of the program, whose functions may do something else (SATIN_MIXED_BUILDS=1 if they do the \
              same)"
                 .into()
         })
     }
+}
+
+fn next(epoch: &u32) -> Option<u32> {
+    epoch.checked_add(1)
 }
 
 /// Arguments as they go to people's terminals: short, and without control characters.

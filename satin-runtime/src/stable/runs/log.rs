@@ -15,6 +15,10 @@ use crate::{
 /// what is dead in it is kept longer.
 pub const SEGMENT: u64 = 64 << 20;
 
+/// The first of the segments that are never forgotten. Results of root jobs stand there: no other result takes them up, so
+/// that they need not be written twice.
+const LASTING: u32 = 1 << 31;
+
 /// The writer of a log. A log has one.
 pub struct LogWriter {
     stable: Arc<dyn Stable>,
@@ -24,6 +28,8 @@ pub struct LogWriter {
     log: LogName,
     /// The segment that is appended to.
     segment: u32,
+    /// The segment that results of root jobs are appended to.
+    lasting: u32,
     /// Bytes in the segments that may be there.
     segments: BTreeMap<u32, u64>,
 }
@@ -43,6 +49,7 @@ impl LogWriter {
             place,
             log,
             segment: 0,
+            lasting: LASTING,
             segments: BTreeMap::new(),
         }
     }
@@ -50,16 +57,39 @@ impl LogWriter {
     /// Appends a batch; it is durable then. Gives the bytes that it takes; an empty one takes none.
     ///
     /// # Errors
-    /// A failure of the store. A part of the batch may stand there, which no reader takes for a batch; the next one goes
-    /// to the next segment.
-    pub fn append(&mut self, batch: &Batch) -> Result<u64, StableError> {
-        if batch.is_empty() {
-            return Ok(0);
+    /// A failure of the store. A part of the batch may stand there: results of root jobs, which are written first, or what no
+    /// reader takes for a batch. The next one goes to the next segment.
+    pub fn append(&mut self, batch: Batch) -> Result<u64, StableError> {
+        let (lasting, batch) = batch.apart();
+        let mut bytes = 0;
+        if !lasting.is_empty() {
+            let (written, next) = self.append_to(self.lasting, &lasting);
+            self.lasting = next;
+            bytes += written?;
         }
-        if self.offset() >= SEGMENT {
-            self.next_segment();
+        if !batch.is_empty() {
+            let (written, next) = self.append_to(self.segment, &batch);
+            self.segment = next;
+            bytes += written?;
         }
-        let (path, offset) = (self.path(self.segment), self.offset());
+        Ok(bytes)
+    }
+
+    /// Appends to that segment, or to the next if it is full. Gives the bytes, and the segment to which the next batch goes.
+    fn append_to(&mut self, mut segment: u32, batch: &Batch) -> (Result<u64, StableError>, u32) {
+        if self.length(segment) >= SEGMENT {
+            segment += 1;
+        }
+        let written = self.write(segment, batch);
+        let next = match written {
+            Ok(_) => segment,
+            Err(_) => segment + 1,
+        };
+        (written, next)
+    }
+
+    fn write(&mut self, segment: u32, batch: &Batch) -> Result<u64, StableError> {
+        let (path, offset) = (self.path(segment), self.length(segment));
         let place = FramePlace {
             path: &path,
             offset,
@@ -70,13 +100,10 @@ impl LogWriter {
             source: io::Error::new(io::ErrorKind::InvalidInput, error),
         })?;
         // Known before it is written to: what a failure leaves there is removed with the others.
-        self.segments.insert(self.segment, offset);
-        if let Err(error) = self.stable.append(&path, &frame) {
-            self.next_segment();
-            return Err(error);
-        }
+        self.segments.insert(segment, offset);
+        self.stable.append(&path, &frame)?;
         let bytes = frame.len() as u64;
-        self.segments.insert(self.segment, offset + bytes);
+        self.segments.insert(segment, offset + bytes);
         Ok(bytes)
     }
 
@@ -91,7 +118,8 @@ impl LogWriter {
         self.segment
     }
 
-    /// Removes the segments before that one: what they held is written elsewhere, or not needed any more.
+    /// Removes the segments before that one, except those with results of root jobs: what they held is written elsewhere, or
+    /// not needed any more.
     ///
     /// # Errors
     /// A failure of the store. The next call tries to remove again what is left.
@@ -112,8 +140,8 @@ impl LogWriter {
         self.segments.values().sum()
     }
 
-    fn offset(&self) -> u64 {
-        self.segments.get(&self.segment).copied().unwrap_or(0)
+    fn length(&self, segment: u32) -> u64 {
+        self.segments.get(&segment).copied().unwrap_or(0)
     }
 
     fn path(&self, segment: u32) -> String {

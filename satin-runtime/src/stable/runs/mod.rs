@@ -23,7 +23,7 @@ use serde::{Serialize, de::DeserializeOwned};
 
 use self::{
     found::{FoundRun, RunFiles},
-    manifest::{LONGEST_RECORD, RecordError},
+    manifest::{LONGEST_RECORD, RecordError, Start},
     place::RunFile,
 };
 use super::{
@@ -107,10 +107,35 @@ impl Runs {
     /// # Errors
     /// [`StableError::Missing`] if the run has no epoch any more, or a failure of the store.
     pub fn epoch(&self, place: &RunPlace) -> Result<u32, StableError> {
+        self.last_start(place).map(|(epoch, _)| epoch)
+    }
+
+    /// The epoch by which another pool than that founder's goes on with a run, if one does that is later than `epoch`.
+    ///
+    /// # Errors
+    /// [`StableError::Missing`] if the run has no epoch any more, or a failure of the store.
+    pub fn later_epoch(
+        &self,
+        place: &RunPlace,
+        epoch: u32,
+        founder: u128,
+    ) -> Result<Option<u32>, StableError> {
+        let (last, start) = self.last_start(place)?;
+        Ok((last > epoch && start.founder != founder).then_some(last))
+    }
+
+    /// The last epoch of a run. One that cannot be read is none: whoever can write to the store can leave such a file there,
+    /// but only who has the credential can start a run.
+    fn last_start(&self, place: &RunPlace) -> Result<(u32, Start), StableError> {
         let prefix = format!("{}epoch/", place.prefix());
         let files = self.files(&prefix)?;
-        let last = files.values().find_map(|files| files.epochs.last());
-        last.copied().ok_or(StableError::Missing(prefix))
+        let epochs = files.values().flat_map(|files| &files.epochs);
+        for epoch in epochs.rev() {
+            if let Some(Ok(start)) = self.read_record(place, RunFile::Epoch(*epoch))? {
+                return Ok((*epoch, start));
+            }
+        }
+        Err(StableError::Missing(prefix))
     }
 
     /// The writer of a log of that run. The caller sees to it that there is one only.
@@ -183,10 +208,18 @@ impl Runs {
 
     fn look_at(&self, place: RunPlace, files: RunFiles) -> Result<FoundRun, StableError> {
         let manifest = self.read_record(&place, RunFile::Manifest)?;
+        let manifest = manifest.unwrap_or(Err(RecordError::Missing));
+        let mut starts = BTreeMap::new();
+        for epoch in files.epochs.iter().filter(|_| manifest.is_ok()) {
+            if let Some(Ok(start)) = self.read_record(&place, RunFile::Epoch(*epoch))? {
+                starts.insert(*epoch, start);
+            }
+        }
         Ok(FoundRun {
             place,
             files,
-            manifest: manifest.unwrap_or(Err(RecordError::Missing)),
+            manifest,
+            starts,
         })
     }
 
@@ -196,7 +229,7 @@ impl Runs {
             place: found.place.clone(),
             command_line: manifest.map_or(Vec::new(), |manifest| manifest.command_line.clone()),
             started: found.started(),
-            epochs: found.files.epochs.len() as u32,
+            epochs: found.starts.len() as u32,
             bytes: found.files.bytes,
             logs: found.files.logs.len(),
             done: self.exit_code(found)?,

@@ -87,7 +87,7 @@ fn batch(facts: &[StoredFact]) -> Batch {
 
 fn write(runs: &Runs, begun: &Begun, node: u128, facts: &[StoredFact]) {
     let mut writer = runs.writer(&begun.place, log(begun.epoch, node));
-    writer.append(&batch(facts)).expect("written");
+    writer.append(batch(facts)).expect("written");
 }
 
 fn load(runs: &Runs, place: &RunPlace) -> LoadedRun {
@@ -460,13 +460,13 @@ fn a_torn_segment_costs_what_is_behind_the_tear_and_no_more() {
     let mut writer = runs.writer(&begun.place, log(0, 1));
     for child in 0..3 {
         writer
-            .append(&batch(&[fact(&[0, child], 1, "a")]))
+            .append(batch(&[fact(&[0, child], 1, "a")]))
             .expect("written");
     }
     let first_three = writer.bytes();
     writer.next_segment();
     writer
-        .append(&batch(&[fact(&[0, 3], 1, "b")]))
+        .append(batch(&[fact(&[0, 3], 1, "b")]))
         .expect("written");
     let path = segment(&begun.place, log(0, 1), 0);
     memory.damage(&path, |bytes| bytes[first_three as usize / 2] ^= 1);
@@ -484,17 +484,17 @@ fn nothing_is_written_behind_an_append_that_failed() {
     let begun = runs.begin(&request()).expect("a new run");
     let mut writer = runs.writer(&begun.place, log(0, 1));
     writer
-        .append(&batch(&[fact(&[0, 0], 1, "a")]))
+        .append(batch(&[fact(&[0, 0], 1, "a")]))
         .expect("written");
     memory.tear(7);
     memory.fail(StableCall::Append, 1);
     let second = batch(&[fact(&[0, 1], 1, "b")]);
     assert!(matches!(
-        writer.append(&second),
+        writer.append(second.clone()),
         Err(StableError::Failed { .. })
     ));
     assert_eq!(writer.segment(), 1);
-    writer.append(&second).expect("written");
+    writer.append(second.clone()).expect("written");
     let loaded = load(&runs, &begun.place);
     assert_eq!(
         loaded.batch.facts,
@@ -508,12 +508,12 @@ fn segments_that_are_not_needed_any_more_are_forgotten() {
     let (memory, runs) = store();
     let begun = runs.begin(&request()).expect("a new run");
     let mut writer = runs.writer(&begun.place, log(0, 1));
-    assert_eq!(writer.append(&Batch::default()).expect("nothing to do"), 0);
+    assert_eq!(writer.append(Batch::default()).expect("nothing to do"), 0);
     let mut bytes = Vec::new();
     for child in 0..3 {
         bytes.push(
             writer
-                .append(&batch(&[fact(&[0, child], 1, "a")]))
+                .append(batch(&[fact(&[0, child], 1, "a")]))
                 .expect("written"),
         );
         writer.next_segment();
@@ -578,9 +578,9 @@ fn a_long_log_is_tidied_while_it_is_read() {
         let below: Vec<StoredFact> = (0..1000)
             .map(|child| fact(&[0, above, child], 1, ""))
             .collect();
-        writer.append(&batch(&below)).expect("written");
+        writer.append(batch(&below)).expect("written");
         writer
-            .append(&batch(&[fact(&[0, above], 1, "")]))
+            .append(batch(&[fact(&[0, above], 1, "")]))
             .expect("written");
     }
     let loaded = load(&runs, &begun.place);
@@ -598,7 +598,7 @@ fn all_offers_are_loaded_each_once() {
             offers,
             facts: Vec::new(),
         };
-        writer.append(&batch).expect("written");
+        writer.append(batch).expect("written");
     }
     let offers = load(&runs, &begun.place).batch.offers;
     assert_eq!(offers, [offer(5), offer(3), offer(1)]);
