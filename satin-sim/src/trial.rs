@@ -285,6 +285,9 @@ impl Setting {
             && config.repair != RepairMode::Naive
         {
             config.store_every = Some(Duration::from_millis(dice.one_of(&[0, 20, 100, 1000])));
+            // Imaginary results are small: so are the limits, or they would never be reached.
+            config.store_batch = dice.one_of(&[200, 2000, config.store_batch]);
+            config.store_log = dice.one_of(&[0, 200, 2000, config.store_log]);
         }
         // Nodes know what may be overtaken, and leave room for the envelopes of relays, as with the usual numbers.
         if let Some(mut dice) = options.dice(Class::Stray, 50, seed) {

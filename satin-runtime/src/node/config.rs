@@ -166,6 +166,12 @@ pub struct ProtocolConfig {
     /// there is no store. Too small: the store is busy with small writes. Too large: the loss of all nodes costs that time, of
     /// each worker.
     pub store_every: Option<Duration>,
+    /// Bytes of results in one batch that goes to stable storage, about; the rest goes with the next. Too small: many writes. Too
+    /// large: a node that dies while it writes loses more.
+    pub store_batch: usize,
+    /// What a node has written is not written anew before it is so many bytes. Too small: the same is written again and again.
+    /// Too large: logs grow.
+    pub store_log: usize,
     /// A node keeps so many bytes of results of root jobs for a `main` that is started again, the last ones; the very
     /// last whatever its size. Too small: such a `main` does older ones again. Too large: memory, as long as `main`
     /// runs.
@@ -201,6 +207,8 @@ impl Default for ProtocolConfig {
             claim_patience: Duration::from_millis(500),
             copy_every: Duration::from_secs(10),
             store_every: None,
+            store_batch: 32 << 20,
+            store_log: 4 << 20,
             root_results: 256 << 20,
             may_stray: 32 << 10,
             #[cfg(any(test, feature = "harness"))]

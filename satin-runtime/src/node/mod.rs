@@ -876,6 +876,9 @@ struct Parts<'n> {
 impl Parts<'_> {
     /// The end of a turn: what it brought together is said, and work is sought or given.
     fn flush(&mut self, cx: &mut Context<'_>) {
+        for (from, then) in self.storage.take_put_off(cx) {
+            self.bring(cx, from, then);
+        }
         // First the answers and recalls of this turn: peers wait for them.
         self.steal.say(cx);
         // In the last turn nothing new is begun.
@@ -1247,6 +1250,9 @@ impl Parts<'_> {
 
     /// Lets an arrival go on once its shared values are here; they may be already.
     fn bring(&mut self, cx: &mut Context<'_>, from: Peer, then: Then) {
+        if matches!(then, Then::Start(..)) && cx.table.is_loading(cx.view) {
+            return self.storage.put_off(from, then);
+        }
         let root_number = cx.books.root_number_of(&then);
         let ready = (self.shared).bring(cx, from, root_number, then, self.lattices);
         if let Some(then) = ready {

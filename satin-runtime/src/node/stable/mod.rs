@@ -8,9 +8,9 @@
 //!
 //! The rules, and what goes wrong without them:
 //!
-//! * **Load first** ([`Rule::LoadFirst`]): root jobs wait until what earlier epochs wrote is in the master's table, and no node
-//!   drops a mark before that is in its own. Otherwise jobs are begun before it is known what is done, and all of it is done
-//!   again.
+//! * **Load first** ([`Rule::LoadFirst`]): root jobs wait until what earlier epochs wrote is in the master's table; and no node
+//!   begins a job of another, or drops a mark, before that is in its own. Otherwise jobs are begun before it is known what is
+//!   done, and all of it is done again.
 //! * **Bounds** ([`Rule::StoredBounds`]): a batch begins with the bounds of its root jobs, read after its facts were
 //!   collected. Otherwise a result comes back, and the optimum that it offered, or was pruned by, does not.
 //! * **Values**: a result that mentions shared values is not written, as nobody could resolve them.
@@ -34,7 +34,7 @@ use std::{collections::BTreeSet, time::Duration};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Action, Context, HarvestReader, Message, NodeId, Notice, Peer, Rule,
+    Action, Context, HarvestReader, Message, NodeId, Notice, Peer, Rule, Then,
     expiry::{Expiry, ran_out},
     repair::Repair,
     shared::Bounds,
@@ -62,19 +62,12 @@ const AGAIN: Duration = Duration::from_secs(1);
 /// nothing is written for so long after the trouble.
 const LOOK_AGAIN: Duration = Duration::from_secs(60);
 
-/// Bytes of results in one batch, about; the rest goes with the next. Too small: a large harvest is never through. Too
-/// large: a node that dies while it writes loses more.
-const BATCH: usize = 32 << 20;
-
 /// A larger result is not written: a batch may have 256 MiB.
 const LARGEST: usize = 240 << 20;
 
 /// All that is alive is written anew once so many times as much has been written since. Too small: the same is written again
 /// and again. Too large: logs grow.
 const GROWTH: usize = 4;
-
-/// But not before so many bytes.
-const SMALL_LOG: usize = 4 << 20;
 
 /// A run, and the start of it that goes on now.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
@@ -137,17 +130,18 @@ struct Writing {
 }
 
 /// A batch that is being filled.
-#[derive(Default)]
 struct Filling {
     facts: Vec<StoredFact>,
     bytes: usize,
+    /// The most that it is to have.
+    most: usize,
     is_full: bool,
 }
 
 impl Filling {
     /// Is there room for that result? The first one goes whatever its size.
     fn has_room(&mut self, saved: &Saved) -> bool {
-        self.is_full |= !self.facts.is_empty() && self.bytes + saved.size() > BATCH;
+        self.is_full |= !self.facts.is_empty() && self.bytes + saved.size() > self.most;
         !self.is_full
     }
 
@@ -199,6 +193,8 @@ pub(crate) struct Storage {
     whole: usize,
     /// The segments before that one are forgotten then.
     forget: Option<(Duration, u32)>,
+    /// Jobs of other nodes that begin when what stands in the store is in the table.
+    put_off: Vec<(Peer, Then)>,
 }
 
 impl Storage {
@@ -220,6 +216,19 @@ impl Storage {
         self.forget = None;
         if cx.config.has_store() && self.run.is_none() && cx.config.obeys(Rule::LoadFirst) {
             cx.table.await_load(cx.now);
+        }
+    }
+
+    /// A job of another node has come before what stands in the store: it waits for that.
+    pub(crate) fn put_off(&mut self, from: Peer, job: Then) {
+        self.put_off.push((from, job));
+    }
+
+    /// The jobs that need not wait any more.
+    pub(crate) fn take_put_off(&mut self, cx: &mut Context<'_>) -> Vec<(Peer, Then)> {
+        match self.put_off.is_empty() || cx.table.is_loading(cx.view) {
+            true => Vec::new(),
+            false => std::mem::take(&mut self.put_off),
         }
     }
 
@@ -258,7 +267,8 @@ impl Storage {
             order(cx, StorageOrder::Forget(segment));
         }
         if self.due.take_if(|due| *due <= cx.now).is_some() {
-            if self.rewrite.is_none() && self.since_whole > GROWTH * self.whole + SMALL_LOG {
+            let much = GROWTH * self.whole + cx.config.store_log;
+            if self.rewrite.is_none() && self.since_whole > much {
                 self.rewrite = Some(Rewrite::default());
                 self.has = 0;
                 cx.books.keep_anew(std::mem::take(&mut self.kept));
@@ -384,6 +394,7 @@ impl Storage {
             opening: self.opening,
             number: self.number,
             roots,
+            put_off: std::mem::take(&mut self.put_off),
             ..Storage::default()
         };
     }
@@ -411,7 +422,12 @@ impl Storage {
         let (Some(_), Some(run)) = (asked, self.run) else {
             return;
         };
-        let mut filling = Filling::default();
+        let mut filling = Filling {
+            facts: Vec::new(),
+            bytes: 0,
+            most: cx.config.store_batch,
+            is_full: false,
+        };
         let mut upto = self.has;
         let is_all = gathered.facts.into_iter().all(|fact| {
             let fits = filling.has_room(&fact.saved);
@@ -430,6 +446,7 @@ impl Storage {
             facts,
             mut bytes,
             is_full,
+            ..
         } = filling;
         // Read last: what is in the batch was computed under them.
         let mut offers = match cx.config.obeys(Rule::StoredBounds) {
