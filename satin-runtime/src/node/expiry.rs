@@ -63,6 +63,9 @@ pub enum Expiry {
     /// A keeper has not said that it has what it was to keep, and is asked again.
     #[strum(serialize = "keep again")]
     Keep,
+    /// A node that leaves stops waiting until what it has is in the store.
+    #[strum(serialize = "last batch")]
+    LastBatch,
     /// A draining node stops waiting for its jobs to be given up.
     #[strum(serialize = "giving up")]
     GivingUp,

@@ -750,18 +750,11 @@ impl Node {
                     parts.repair.keep(cx, cx.term, saved);
                 }
             }
-            Event::Drain(grace) => match parts.leaving.begin(cx, parts.root, grace) {
-                repair::Begun::Now => {
-                    parts.steal.drain(cx);
-                    repair::Repair::drain(cx);
-                    if parts.leaving.is_yielding() {
-                        repair::Repair::disown_main(cx);
-                    }
+            Event::Drain(grace) => {
+                if parts.leaving.is_leaving() || !parts.storage.drain(cx, grace) {
+                    parts.drain(cx, grace);
                 }
-                repair::Begun::Before => {}
-                // No node could take over anything.
-                repair::Begun::Alone => parts.go(cx),
-            },
+            }
             Event::Readdressed(addr) => {
                 if parts.membership.readdressed(cx, addr) {
                     parts.root.readdressed(cx);
@@ -811,6 +804,8 @@ impl Node {
                 // A message at a time, after all changes of the view: the sender must be in it to
                 // be heard.
                 parts.receive(cx, from, message);
+            } else if let Some(grace) = parts.storage.leaves(cx) {
+                parts.drain(cx, grace);
             } else if parts.leaving.go_on(cx, parts.repair, parts.keeping) {
                 // Only when there is nothing else to pass on: what this turn brought is saved too.
                 parts.go(cx);
@@ -1137,6 +1132,22 @@ impl Parts<'_> {
         self.repair.keep(cx, term, of_main.collect());
         for peer in asked {
             self.spread.versions(cx, peer, &[]);
+        }
+    }
+
+    /// This node leaves within that time.
+    fn drain(&mut self, cx: &mut Context<'_>, grace: Duration) {
+        match self.leaving.begin(cx, self.root, grace) {
+            repair::Begun::Now => {
+                self.steal.drain(cx);
+                repair::Repair::drain(cx);
+                if self.leaving.is_yielding() {
+                    repair::Repair::disown_main(cx);
+                }
+            }
+            repair::Begun::Before => {}
+            // No node could take over anything.
+            repair::Begun::Alone => self.go(cx),
         }
     }
 

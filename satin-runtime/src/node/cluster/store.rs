@@ -160,7 +160,14 @@ impl Cluster {
                 founder,
                 alive,
             } => {
-                let opened = store.open(known, founder, &alive);
+                // A founder that finds no store ends its pool: a user would start it again.
+                let opened = match dice / 2 < store.failing && founder != me.id {
+                    true => Event::CannotOpenRun {
+                        text: "the store is away".into(),
+                        is_refused: false,
+                    },
+                    false => store.open(known, founder, &alive),
+                };
                 if let Event::RunOpened { run, .. } = &opened {
                     self.slots[node as usize].workers.resumed |= run.epoch > 0;
                 }

@@ -62,6 +62,10 @@ const AGAIN: Duration = Duration::from_secs(1);
 /// nothing is written for so long after the trouble.
 const LOOK_AGAIN: Duration = Duration::from_secs(60);
 
+/// The longest wait of a node that leaves for its last batch, and the part of its grace that it waits at most. Too small: a
+/// period is lost if all nodes leave together. Too large: less time for handing over.
+const LAST_BATCH: (Duration, u32) = (Duration::from_secs(2), 4);
+
 /// A larger result is not written: a batch may have 256 MiB.
 const LARGEST: usize = 240 << 20;
 
@@ -151,6 +155,15 @@ impl Filling {
     }
 }
 
+/// This node is to leave, and writes what it has before it begins with that.
+#[derive(Clone, Copy)]
+struct Leave {
+    /// The batch is waited for until then.
+    until: Duration,
+    /// The end of the grace.
+    end: Duration,
+}
+
 /// All that is alive is being written anew.
 #[derive(Clone, Copy, Default)]
 struct Rewrite {
@@ -193,6 +206,9 @@ pub(crate) struct Storage {
     whole: usize,
     /// The segments before that one are forgotten then.
     forget: Option<(Duration, u32)>,
+    leave: Option<Leave>,
+    /// The next period begins at once.
+    hurries: bool,
     /// Jobs of other nodes that begin when what stands in the store is in the table.
     put_off: Vec<(Peer, Then)>,
 }
@@ -200,7 +216,8 @@ pub(crate) struct Storage {
 impl Storage {
     pub(crate) fn next_timeout(&self) -> Option<Duration> {
         let forget = self.forget.map(|(at, _)| at);
-        let times = [self.opening, self.again, self.due, forget];
+        let leave = self.leave.map(|leave| leave.until);
+        let times = [self.opening, self.again, self.due, forget, leave];
         times.into_iter().flatten().min()
     }
 
@@ -252,10 +269,10 @@ impl Storage {
             && !is_busy
         {
             // The first batch goes soon: a run that is broken off early has something to go on with.
-            let wait = if self.number == 0 {
-                every.min(FIRST)
-            } else {
-                every
+            let wait = match self.number {
+                _ if self.hurries => Duration::ZERO,
+                0 => every.min(FIRST),
+                _ => every,
             };
             self.due = Some(cx.now + wait.max(SHORTEST));
         }
@@ -267,6 +284,7 @@ impl Storage {
             order(cx, StorageOrder::Forget(segment));
         }
         if self.due.take_if(|due| *due <= cx.now).is_some() {
+            self.hurries = false;
             let much = GROWTH * self.whole + cx.config.store_log;
             if self.rewrite.is_none() && self.since_whole > much {
                 self.rewrite = Some(Rewrite::default());
@@ -281,7 +299,6 @@ impl Storage {
             cx.actions.push_back(harvest);
         }
         if self.again.take_if(|again| *again <= cx.now).is_some() {
-            ran_out(Expiry::OpenRun);
             self.opened_for = None;
         }
         let is_late = self.opening.take_if(|until| *until <= cx.now).is_some();
@@ -294,6 +311,41 @@ impl Storage {
                 .push_back(Action::Tell(Notice::Warning(text.into())));
         }
         is_late
+    }
+
+    // ---- leaving
+
+    /// This node is to leave within that time. True if it writes what it has before: all other nodes may have been asked to leave
+    /// too, so that nobody takes over anything.
+    pub(crate) fn drain(&mut self, cx: &mut Context<'_>, grace: Duration) -> bool {
+        if self.run.is_none() {
+            return false;
+        }
+        let end = cx.now + grace;
+        if let Some(leave) = &mut self.leave {
+            leave.end = leave.end.min(end);
+            return true;
+        }
+        let (most, part) = LAST_BATCH;
+        self.leave = Some(Leave {
+            until: cx.now + most.min(grace / part),
+            end,
+        });
+        self.hurries = true;
+        if self.due.is_some() {
+            self.due = Some(cx.now);
+        }
+        true
+    }
+
+    /// The rest of the grace, once this node has written what it had.
+    pub(crate) fn leaves(&mut self, cx: &Context<'_>) -> Option<Duration> {
+        let is_busy = self.hurries || self.asked.is_some() || self.writing.is_some();
+        let leave = (self.leave).take_if(|leave| !is_busy || leave.until <= cx.now)?;
+        if is_busy {
+            ran_out(Expiry::LastBatch);
+        }
+        Some(leave.end.saturating_sub(cx.now))
     }
 
     // ---- the run
@@ -387,13 +439,14 @@ impl Storage {
         cx.books.keep_anew(writing.flat_map(|writing| writing.kept));
         let roots = cx.books.root_results();
         cx.books.keep_anew(roots);
-        let roots = std::mem::take(&mut self.roots);
         *self = Storage {
             run: Some(run),
             opened_for: self.opened_for,
             opening: self.opening,
             number: self.number,
-            roots,
+            roots: std::mem::take(&mut self.roots),
+            leave: self.leave,
+            hurries: self.hurries,
             put_off: std::mem::take(&mut self.put_off),
             ..Storage::default()
         };
@@ -530,7 +583,8 @@ impl Storage {
         let kept = writing.kept.into_iter();
         self.kept.extend(kept.filter(|name| !name.id.is_root_job()));
         if writing.is_full {
-            self.due = Some(cx.now + SHORTEST);
+            // The rest goes at once.
+            self.hurries = true;
         }
         let Some(mut rewrite) = self.rewrite.take() else {
             self.since_whole += writing.bytes;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::super::{
-    Notice, ProtocolConfig, Rule,
+    Event, Notice, ProtocolConfig, Rule,
     cluster::{Cluster, ImaginaryStore, MainIs, Program, Shape},
 };
 
@@ -140,6 +140,33 @@ fn a_lone_node_finds_all_of_its_root_jobs_again() {
     let (jobs, begun) = (40 * 15, begun_from(&cluster, founder));
     // 2.4 of 6.4 s were left.
     assert!(begun < jobs * 9 / 20, "{begun} of {jobs} begun again");
+}
+
+#[test]
+fn a_pool_whose_nodes_all_have_to_leave_writes_what_it_has() {
+    for nodes in [1, 4] {
+        // The next period would be in half an hour.
+        let mut config = config();
+        config.store_every = Some(ms(1_800_000));
+        let (mut cluster, program) = cluster(1, ImaginaryStore::new(ms(5)));
+        start(&mut cluster, &config, nodes);
+        let time = ms(26_000 / u64::from(nodes));
+        cluster.run_for(time);
+        for node in 0..nodes {
+            cluster.tell(node, Event::Drain(ms(30_000)));
+        }
+        let is_gone = |cluster: &Cluster| (0..nodes).all(|node| !cluster.is_alive(node));
+        assert!(cluster.run_until(LONG, is_gone));
+        let founder = start(&mut cluster, &config, 2);
+        assert!(cluster.run_until(LONG, is_over));
+        cluster.check(founder, &[program]);
+        let (jobs, begun) = (cluster.outcome(program).jobs, begun_from(&cluster, founder));
+        // More than half of the 44 s was done.
+        assert!(
+            begun < jobs / 2,
+            "of {nodes} nodes: {begun} of {jobs} begun again"
+        );
+    }
 }
 
 #[test]

@@ -530,6 +530,70 @@ fn segments_that_are_not_needed_any_more_are_forgotten() {
 }
 
 #[test]
+fn results_of_root_jobs_are_not_forgotten_with_the_segments_around_them() {
+    let (_, runs) = store();
+    let begun = runs.begin(&request()).expect("a new run");
+    let mut writer = runs.writer(&begun.place, log(0, 1));
+    for root in 0..2 {
+        let (below, above) = (fact(&[root, 0], 1, "a"), fact(&[root], 1, "b"));
+        writer.append(batch(&[below])).expect("written");
+        writer.append(batch(&[above])).expect("written");
+        writer.next_segment();
+        writer.forget_before(writer.segment()).expect("forgotten");
+    }
+    assert_eq!(
+        load(&runs, &begun.place).batch.facts,
+        [fact(&[0], 1, "b"), fact(&[1], 1, "b")]
+    );
+}
+
+#[test]
+fn who_can_write_to_a_store_but_has_no_credential_neither_stops_a_run_nor_starts_one() {
+    let (memory, runs) = store();
+    let request = request();
+    let begun = runs.begin(&request).expect("a new run");
+    write(&runs, &begun, 1, &[fact(&[0, 1], 1, "one")]);
+    for epoch in [1, 3, u32::MAX] {
+        let path = begun.place.path(RunFile::Epoch(epoch));
+        memory.create(&path, b"forged").expect("anybody can");
+    }
+    let later = runs.later_epoch(&begun.place, 0, request.founder);
+    assert_eq!(later.expect("read"), None);
+    let second = runs.begin(&self::request()).expect("it is resumed");
+    assert_eq!((&second.place, second.epoch), (&begun.place, 2));
+    let later = runs.later_epoch(&begun.place, 0, request.founder);
+    assert_eq!(later.expect("read"), Some(2));
+    let third = runs.begin(&self::request()).expect("it is resumed");
+    assert_eq!((&third.place, third.epoch), (&begun.place, 4));
+}
+
+#[test]
+fn the_masters_of_a_pool_begin_one_run() {
+    let (_, runs) = store();
+    let request = request();
+    // Both have looked before either has begun.
+    let plan = || runs.plan(&request, &[]).expect("a new run");
+    let (one, other) = (plan(), plan());
+    let one = runs.execute(&request, one).expect("begun");
+    let other = runs.execute(&request, other).expect("the same");
+    assert_eq!((&one.place, one.epoch), (&other.place, other.epoch));
+    let resumed = runs.begin(&request).expect("the same once more");
+    assert_eq!((&resumed.place, resumed.epoch), (&one.place, 0));
+    let later = runs.later_epoch(&one.place, 0, request.founder);
+    assert_eq!(later.expect("read"), None);
+}
+
+#[test]
+fn a_pool_whose_run_another_has_taken_does_not_take_it_back() {
+    let (_, runs) = store();
+    let (earlier, later) = (request(), request());
+    let begun = runs.begin(&earlier).expect("a new run");
+    runs.begin(&later).expect("resumed");
+    let error = runs.begin(&earlier).expect_err("it is the other's");
+    assert!(matches!(error, BeginError::Race(run) if run == begun.place.run));
+}
+
+#[test]
 fn an_upper_result_suffices_for_those_below_it() {
     let (_, runs) = store();
     let begun = runs.begin(&request()).expect("a new run");
