@@ -335,7 +335,7 @@ fn write(runs: &Runs, begun: &Begun, jobs: std::ops::Range<u32>) {
         facts: jobs.map(fact).collect(),
     };
     let mut writer = runs.writer(&begun.place, log);
-    writer.append(&batch).expect("written");
+    writer.append(batch).expect("written");
 }
 
 /// The cells of the row that begins like that.
@@ -465,4 +465,41 @@ fn a_run_that_may_be_going_on_is_not_removed_by_accident() {
     let left = own.list(None).expect("there");
     let left: Vec<String> = left.iter().map(|run| run.place.run.to_string()).collect();
     assert_eq!(left, [other]);
+}
+
+/// As a batch system does it at the end of its time.
+#[test]
+fn a_program_that_is_asked_to_end_writes_what_it_has() {
+    let scratch = tempfile::tempdir().expect("a directory");
+    let counted = scratch.path().join("leaves");
+    let leaves = || std::fs::read(&counted).map_or(0, |bytes| bytes.len());
+    let all = 3_usize.pow(5);
+    let start = || {
+        let mut command = Command::new(example("knary"));
+        command.args(["5", "3", "20000", "--sleep", "--threads", "2", "--count"]);
+        command.arg(&counted);
+        command.env("XDG_STATE_HOME", scratch.path());
+        command.env(
+            "SATIN_STORE",
+            format!("file:{}", scratch.path().join("store").display()),
+        );
+        // After the batch of the first second there would be none for an hour.
+        command.env("SATIN_STORE_EVERY", "3600");
+        command.spawn().expect("it starts")
+    };
+    let mut first = start();
+    let began = Instant::now();
+    while leaves() < all * 3 / 4 {
+        assert!(began.elapsed() < PATIENCE, "{} leaves", leaves());
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let pid = rustix::process::Pid::from_child(&first);
+    rustix::process::kill_process(pid, rustix::process::Signal::TERM).expect("it is there");
+    let ended = first.wait().expect("it ends").code();
+    assert_eq!(ended, Some(143));
+    let second = start().wait().expect("it ends").code();
+    assert_eq!(second, Some(0));
+    // What the two workers were in is done again.
+    let twice = leaves() - all;
+    assert!(twice <= 20, "{twice} of {all} leaves were done twice");
 }

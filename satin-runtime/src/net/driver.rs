@@ -404,7 +404,7 @@ impl Driver {
             Event::RootFinished(root) => {
                 self.write(events::Event::RootFinished { root: root.tag() })
             }
-            Event::MainEnded(_) => self.main_ended = true,
+            Event::MainEnded(_) | Event::BrokenOff(_) => self.main_ended = true,
             // The process exits, whatever `main` does meanwhile.
             Event::Superseded(_) => self.leaving = true,
             Event::Drain(grace) => {

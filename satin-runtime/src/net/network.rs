@@ -155,8 +155,13 @@ impl Handle {
     /// Ends this process's part, with this exit code. If this node is master, the pool ends; otherwise the node leaves.
     /// Returns when all peers have been told, or after a while.
     pub fn end(&self, code: i32) {
+        self.end_by(Event::MainEnded(code));
+    }
+
+    /// If this node is master, the pool ends by that event.
+    fn end_by(&self, end: Event) {
         self.news.tell(match self.progress.is_master() {
-            true => Event::MainEnded(code),
+            true => end,
             false => Event::Leave,
         });
         self.await_close();
@@ -165,7 +170,7 @@ impl Handle {
     /// As [`end`](Handle::end), before `main` has come to its end: with a store, the same program goes on from there.
     pub fn break_off(&self, code: i32) {
         self.progress.lock().broken_off = true;
-        self.end(code);
+        self.end_by(Event::BrokenOff(code));
     }
 
     fn await_close(&self) {

@@ -195,6 +195,8 @@ pub enum Event {
     RootResult(RootTag, Saved),
     /// `main` is over.
     MainEnded(i32),
+    /// `main` is stopped before it is over, by a signal or a panic: with a store, another start goes on. The exit code.
+    BrokenOff(i32),
     /// `main` was stopped, see [`Action::YieldMain`]; with the results of the jobs below its root job that
     /// were finished.
     Yielded(Vec<Saved>),
@@ -751,8 +753,15 @@ impl Node {
                 }
             }
             Event::Drain(grace) => {
-                if parts.leaving.is_leaving() || !parts.storage.drain(cx, grace) {
-                    parts.drain(cx, grace);
+                let then = stable::AfterLast::Leave(cx.now + grace);
+                if parts.leaving.is_leaving() || !parts.storage.writes_last(cx, then) {
+                    parts.go_after_last(cx, then);
+                }
+            }
+            Event::BrokenOff(code) => {
+                let then = stable::AfterLast::End(code);
+                if !parts.storage.writes_last(cx, then) {
+                    parts.go_after_last(cx, then);
                 }
             }
             Event::Readdressed(addr) => {
@@ -779,9 +788,8 @@ impl Node {
                 }
                 parts.root_done(cx, run);
             }
-            // Another node runs `main` by now: the end of this one is not that of the pool.
-            Event::MainEnded(code) if parts.root.main_ended(cx, code) => {}
-            Event::MainEnded(_) | Event::Leave => parts.go(cx),
+            Event::MainEnded(code) => parts.main_ended(cx, code),
+            Event::Leave => parts.go(cx),
         }
         self.pass_on(now);
     }
@@ -804,8 +812,8 @@ impl Node {
                 // A message at a time, after all changes of the view: the sender must be in it to
                 // be heard.
                 parts.receive(cx, from, message);
-            } else if let Some(grace) = parts.storage.leaves(cx) {
-                parts.drain(cx, grace);
+            } else if let Some(then) = parts.storage.has_written_last(cx) {
+                parts.go_after_last(cx, then);
             } else if parts.leaving.go_on(cx, parts.repair, parts.keeping) {
                 // Only when there is nothing else to pass on: what this turn brought is saved too.
                 parts.go(cx);
@@ -1132,6 +1140,20 @@ impl Parts<'_> {
         self.repair.keep(cx, term, of_main.collect());
         for peer in asked {
             self.spread.versions(cx, peer, &[]);
+        }
+    }
+
+    fn go_after_last(&mut self, cx: &mut Context<'_>, then: stable::AfterLast) {
+        match then {
+            stable::AfterLast::Leave(end) => self.drain(cx, end.saturating_sub(cx.now)),
+            stable::AfterLast::End(code) => self.main_ended(cx, code),
+        }
+    }
+
+    /// The end of the pool; or, if another node runs `main` by now, of this node's part.
+    fn main_ended(&mut self, cx: &mut Context<'_>, code: i32) {
+        if !self.root.main_ended(cx, code) {
+            self.go(cx);
         }
     }
 

@@ -155,13 +155,21 @@ impl Filling {
     }
 }
 
-/// This node is to leave, and writes what it has before it begins with that.
+/// What follows a node's last batch.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum AfterLast {
+    /// The node leaves, and has to have done so then.
+    Leave(Duration),
+    /// The pool ends with that exit code, although `main` has not come to its end.
+    End(i32),
+}
+
+/// This node is to go, and writes what it has before.
 #[derive(Clone, Copy)]
-struct Leave {
+struct LastBatch {
     /// The batch is waited for until then.
     until: Duration,
-    /// The end of the grace.
-    end: Duration,
+    then: AfterLast,
 }
 
 /// All that is alive is being written anew.
@@ -206,7 +214,7 @@ pub(crate) struct Storage {
     whole: usize,
     /// The segments before that one are forgotten then.
     forget: Option<(Duration, u32)>,
-    leave: Option<Leave>,
+    last: Option<LastBatch>,
     /// The next period begins at once.
     hurries: bool,
     /// Jobs of other nodes that begin when what stands in the store is in the table.
@@ -216,8 +224,8 @@ pub(crate) struct Storage {
 impl Storage {
     pub(crate) fn next_timeout(&self) -> Option<Duration> {
         let forget = self.forget.map(|(at, _)| at);
-        let leave = self.leave.map(|leave| leave.until);
-        let times = [self.opening, self.again, self.due, forget, leave];
+        let last = self.last.map(|last| last.until);
+        let times = [self.opening, self.again, self.due, forget, last];
         times.into_iter().flatten().min()
     }
 
@@ -315,22 +323,24 @@ impl Storage {
 
     // ---- leaving
 
-    /// This node is to leave within that time. True if it writes what it has before: all other nodes may have been asked to leave
-    /// too, so that nobody takes over anything.
-    pub(crate) fn drain(&mut self, cx: &mut Context<'_>, grace: Duration) -> bool {
+    /// This node is to leave. True if it writes what it has before: all other nodes may have been asked to leave too, so that
+    /// nobody takes over anything.
+    pub(crate) fn writes_last(&mut self, cx: &mut Context<'_>, then: AfterLast) -> bool {
         if self.run.is_none() {
             return false;
         }
-        let end = cx.now + grace;
-        if let Some(leave) = &mut self.leave {
-            leave.end = leave.end.min(end);
+        let (most, part) = LAST_BATCH;
+        let wait = match then {
+            AfterLast::Leave(end) => most.min(end.saturating_sub(cx.now) / part),
+            AfterLast::End(_) => most,
+        };
+        let until = cx.now + wait;
+        if let Some(last) = &mut self.last {
+            last.until = last.until.min(until);
+            last.then = then;
             return true;
         }
-        let (most, part) = LAST_BATCH;
-        self.leave = Some(Leave {
-            until: cx.now + most.min(grace / part),
-            end,
-        });
+        self.last = Some(LastBatch { until, then });
         self.hurries = true;
         if self.due.is_some() {
             self.due = Some(cx.now);
@@ -338,14 +348,14 @@ impl Storage {
         true
     }
 
-    /// The rest of the grace, once this node has written what it had.
-    pub(crate) fn leaves(&mut self, cx: &Context<'_>) -> Option<Duration> {
+    /// What follows, once this node has written what it had.
+    pub(crate) fn has_written_last(&mut self, cx: &Context<'_>) -> Option<AfterLast> {
         let is_busy = self.hurries || self.asked.is_some() || self.writing.is_some();
-        let leave = (self.leave).take_if(|leave| !is_busy || leave.until <= cx.now)?;
+        let last = (self.last).take_if(|last| !is_busy || last.until <= cx.now)?;
         if is_busy {
             ran_out(Expiry::LastBatch);
         }
-        Some(leave.end.saturating_sub(cx.now))
+        Some(last.then)
     }
 
     // ---- the run
@@ -445,7 +455,7 @@ impl Storage {
             opening: self.opening,
             number: self.number,
             roots: std::mem::take(&mut self.roots),
-            leave: self.leave,
+            last: self.last,
             hurries: self.hurries,
             put_off: std::mem::take(&mut self.put_off),
             ..Storage::default()

@@ -229,7 +229,10 @@ impl Runs {
             place: found.place.clone(),
             command_line: manifest.map_or(Vec::new(), |manifest| manifest.command_line.clone()),
             started: found.started(),
-            epochs: found.starts.len() as u32,
+            epochs: match manifest {
+                Some(_) => found.starts.len() as u32,
+                None => found.files.epochs.len() as u32,
+            },
             bytes: found.files.bytes,
             logs: found.files.logs.len(),
             done: self.exit_code(found)?,
