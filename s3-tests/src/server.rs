@@ -4,7 +4,7 @@ use std::{
     collections::VecDeque,
     io,
     net::{Ipv4Addr, SocketAddr},
-    path::Path,
+    path::{Path, PathBuf},
     sync::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicBool, Ordering::SeqCst},
@@ -52,6 +52,8 @@ pub struct S3Server {
 /// The server's state, for all connections.
 struct State {
     service: S3Service,
+    /// The directory with the bucket.
+    root: PathBuf,
     /// Conditional writes of `s3s-fs` are not atomic, those of S3 are.
     writes: tokio::sync::Mutex<()>,
     /// What happens to the next requests that write.
@@ -86,6 +88,7 @@ impl S3Server {
         builder.set_auth(SimpleAuth::from_single(KEY, SECRET));
         let state = Arc::new(State {
             service: builder.build(),
+            root: directory.path().to_owned(),
             writes: tokio::sync::Mutex::default(),
             faults: Mutex::default(),
             forgets_conditions: AtomicBool::new(false),
@@ -144,14 +147,13 @@ impl S3Server {
     }
 
     /// The requests since the last call: methods and paths.
-    #[must_use]
     pub fn requests(&self) -> Vec<(Method, String)> {
         std::mem::take(&mut *locked(&self.state.requests))
     }
 
     /// The bucket as a directory: each object is a file.
     #[must_use]
-    pub fn bucket(&self) -> std::path::PathBuf {
+    pub fn bucket(&self) -> PathBuf {
         self.directory.path().join(BUCKET)
     }
 
@@ -229,9 +231,10 @@ impl State {
         }
     }
 
-    async fn serve(&self, mut request: Request<Incoming>) -> Result<Response<Body>, io::Error> {
+    async fn serve(&self, request: Request<Incoming>) -> Result<Response<Body>, io::Error> {
         if self.forgets_conditions.load(SeqCst) {
-            request.headers_mut().remove(header::IF_NONE_MATCH);
+            // The header is signed, so it has to stay.
+            let _ = std::fs::remove_file(self.root.join(&request.uri().path()[1..]));
         }
         let conditional = request.headers().contains_key(header::IF_NONE_MATCH);
         let _guard = match conditional {

@@ -67,12 +67,7 @@ impl Failure {
                 "MissingAccessKeyId",
             ]) {
                 Remedy::SetKey
-            } else if tells(&[
-                "AccessKeyId",
-                "SecretAccessKey",
-                "SECRET_ACCESS_KEY",
-                "ACCESS_KEY_ID",
-            ]) {
+            } else if tells(KEY) {
                 Remedy::OtherKey
             } else if tells(REGION) {
                 Remedy::Region
@@ -91,6 +86,19 @@ impl Failure {
         )
     }
 }
+
+/// Signs that the key is wrong, has run out, or may not do that.
+const KEY: &[&str] = &[
+    "AccessDenied",
+    "AccessKeyId",
+    "ACCESS_KEY",
+    "ExpiredToken",
+    "InvalidToken",
+    "SecretAccessKey",
+    "SignatureDoesNotMatch",
+    "status code: 401",
+    "status code: 403",
+];
 
 /// Signs that the server of another region was asked.
 const REGION: &[&str] = &[
