@@ -101,6 +101,8 @@ fn a_file_ends_at_its_first_gap() {
     std::fs::remove_file(piece(3)).expect("there");
     // Objects of others' have no part in it.
     std::fs::write(piece(3).with_extension("old"), "two").expect("written");
+    let last = server.bucket().join("a/b/p/file@ffffffffffffffff");
+    std::fs::write(last, "two").expect("written");
     std::fs::write(server.bucket().join("a/b/p/file@3"), "two").expect("written");
     assert_eq!(store.read("p/file", 0..100).expect("there"), b"one");
     let other = open(&server);

@@ -10,18 +10,19 @@
 //! The file is what the pieces hold from its first byte to the first gap. An object is written as a whole or not at all, so
 //! an append that fails leaves all of its batch or nothing. No path has an `@`.
 //!
-//! `connect` has the settings and TLS, `failure` the texts for people. Calls run on the thread of [`StoreThread`].
+//! `connect` has the settings and TLS, `failure` the texts for people. Calls run on a [`StoreThread`]. The tests are in the crate
+//! `s3-tests`, as the server that they need is large.
 
 mod connect;
 mod failure;
-#[cfg(test)]
-mod tests;
 
 use std::{
+    borrow::Cow,
     collections::{BTreeMap, HashMap},
+    io,
     ops::Range,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, Ordering::Relaxed},
     },
     thread,
@@ -55,7 +56,7 @@ const ATTEMPTS: u32 = 4;
 const BACK_OFF: Duration = Duration::from_millis(100);
 
 /// The metadata of an object that names the call of `create` which made it: 32 hexadecimal digits.
-const CREATOR: Attribute = Attribute::Metadata(std::borrow::Cow::Borrowed("satin-creator"));
+const CREATOR: Attribute = Attribute::Metadata(Cow::Borrowed("satin-creator"));
 
 /// The separator of a piece's path and its offset.
 const AT: char = '@';
@@ -129,11 +130,11 @@ impl S3Store {
             true => Ok(()),
             false => Err(self
                 .reach
-                .io_error(path, std::io::ErrorKind::InvalidInput.into())),
+                .io_error(path, io::ErrorKind::InvalidInput.into())),
         }
     }
 
-    fn known_lengths(&self) -> std::sync::MutexGuard<'_, HashMap<String, u64>> {
+    fn known_lengths(&self) -> MutexGuard<'_, HashMap<String, u64>> {
         self.lengths.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -183,15 +184,15 @@ impl S3Store {
         Ok(files.remove(path).unwrap_or_default())
     }
 
-    fn fetch(&self, pieces: Vec<ObjectMeta>) -> Result<Vec<Bytes>, Failure> {
+    /// Reads parts of objects.
+    fn fetch(&self, parts: Vec<(Path, Range<u64>)>) -> Result<Vec<Bytes>, Failure> {
         let objects = self.objects.clone();
-        let fetch = move |piece: ObjectMeta| {
-            let objects = objects.clone();
-            within(piece.size as usize, async move {
-                objects.get(&piece.location).await?.bytes().await
-            })
+        let fetch = move |(key, range): (Path, Range<u64>)| {
+            let (objects, length) = (objects.clone(), range.end - range.start);
+            let call = async move { objects.get_range(&key, range).await };
+            within(length as usize, call)
         };
-        let all = stream::iter(pieces).map(fetch).buffered(READ_AT_ONCE);
+        let all = stream::iter(parts).map(fetch).buffered(READ_AT_ONCE);
         let fetched = self.thread.wait_for(all.try_collect());
         fetched.unwrap_or(Err(Failure::ThreadDied))
     }
@@ -294,7 +295,7 @@ impl Pieces {
         let mut end = 0;
         self.0.iter().map_while(move |(offset, object)| {
             let is_next = *offset == end;
-            end = offset + object.size;
+            end = offset.saturating_add(object.size);
             is_next.then_some((*offset..end, object))
         })
     }
@@ -378,24 +379,19 @@ impl Stable for S3Store {
         if pieces.0.is_empty() {
             return Err(StableError::Missing(path.into()));
         }
-        let is_wanted = |place: &Range<u64>| place.start < range.end && range.start < place.end;
-        let wanted: Vec<_> = (pieces.contiguous())
-            .filter(|(place, _)| is_wanted(place))
-            .collect();
-        let begin = wanted.first().map_or(range.start, |(place, _)| place.start);
-        let objects = wanted.iter().map(|(_, object)| (*object).clone());
-        let fetched = self.fetch(objects.collect()).map_err(|failure| {
+        let parts = pieces.contiguous().filter_map(|(place, object)| {
+            let part = range.start.max(place.start)..range.end.min(place.end);
+            (!part.is_empty()).then(|| {
+                let part = part.start - place.start..part.end - place.start;
+                (object.location.clone(), part)
+            })
+        });
+        match self.fetch(parts.collect()) {
+            Ok(parts) => Ok(parts.concat()),
             // Somebody has removed the file meanwhile.
-            match failure {
-                Failure::Object(Error::NotFound { .. }) => StableError::Missing(path.into()),
-                failure => explain(failure),
-            }
-        })?;
-        let mut bytes = fetched.concat();
-        let within = |at: u64| usize::try_from(at.saturating_sub(begin)).unwrap_or(usize::MAX);
-        bytes.truncate(within(range.end));
-        bytes.drain(..within(range.start).min(bytes.len()));
-        Ok(bytes)
+            Err(Failure::Object(Error::NotFound { .. })) => Err(StableError::Missing(path.into())),
+            Err(failure) => Err(explain(failure)),
+        }
     }
 
     fn list(&self, prefix: &str) -> Result<Vec<(String, u64)>, StableError> {
@@ -412,9 +408,9 @@ impl Stable for S3Store {
         let explain = |failure| self.reach.explain(path, failure);
         self.known_lengths().remove(path);
         let pieces = self.pieces(path).map_err(explain)?;
-        let keys = pieces.0.into_iter().map(|(_, piece)| Ok(piece.location));
-        // As many as one request takes: each has its own time.
-        let keys: Vec<_> = keys.collect();
+        let keys: Vec<_> = (pieces.0.into_iter())
+            .map(|(_, piece)| Ok(piece.location))
+            .collect();
         let objects = self.objects.clone();
         let deleted = self.wait_for(0, async move {
             let deleted = objects.delete_stream(stream::iter(keys).boxed());
