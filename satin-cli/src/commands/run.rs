@@ -134,7 +134,7 @@ struct FaultFlags {
 #[command(next_help_heading = "Store")]
 struct StoreFlags {
     /// Keep what is finished there, in case that all nodes are lost; the same command goes on from there. URL is file:PATH,
-    /// satin://HOST:PORT[,HOST:PORT..][?copies=N]
+    /// satin://HOST:PORT[,HOST:PORT..][?copies=N] or s3://BUCKET[/PREFIX]
     #[arg(long, value_name = "URL", env = STORE, hide_env_values = true)]
     store: Option<String>,
     /// Go on with this run of the store; without RUN with the newest unfinished one of this program and command line, which

@@ -64,7 +64,7 @@ enum Verb {
 
 #[derive(clap::Args)]
 struct StoreArgs {
-    /// The store: file:PATH or satin://HOST:PORT[,HOST:PORT..]
+    /// The store: file:PATH, satin://HOST:PORT[,HOST:PORT..] or s3://BUCKET[/PREFIX]
     #[arg(long, value_name = "URL", env = STORE, hide_env_values = true)]
     store: String,
     /// Credential file of the runs' pools [default: that of SATIN_CREDENTIAL, or the one that is kept for you]

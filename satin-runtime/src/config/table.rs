@@ -94,11 +94,12 @@ macro_rules! settings {
                 "Number of neighbours, 1 or 0, to which copies of finished results go in case that this node crashes",
                 "1", "1 or 0";
             /// The store in which finished results survive when all nodes die: `file:PATH`, a directory that all nodes see;
-            /// or `satin://HOST:PORT,..`, servers that `satin store` runs. Default: none.
+            /// `satin://HOST:PORT,..`, servers that `satin store` runs; or, with the feature `s3`, `s3://BUCKET[/PREFIX]`.
+            /// Default: none.
             store: String, "SATIN_STORE", "URL",
                 "Where finished results survive when all nodes die: `file:PATH` (a directory that all nodes see), \
-                 `satin://HOST:PORT[,HOST:PORT..][?copies=N]` (servers, see `satin store`)",
-                "none", "file:PATH or satin://HOST:PORT[,HOST:PORT..][?copies=N]";
+                 `satin://HOST:PORT[,HOST:PORT..][?copies=N]` (servers, see `satin store`), `s3://BUCKET[/PREFIX]` (feature `s3`)",
+                "none", "file:PATH, satin://HOST:PORT[,HOST:PORT..][?copies=N] or s3://BUCKET[/PREFIX]";
             /// The run in the store to go on with: `auto`, the newest one of this program with this command line that is not
             /// done; `no`, a new one; or a run's name. Default: `auto`.
             resume: String, "SATIN_RESUME", "RUN",
@@ -113,18 +114,18 @@ macro_rules! settings {
             store_keep: bool, "SATIN_STORE_KEEP", "SWITCH",
                 "Keep what is stored of a run when the run is done",
                 "no", "1 or 0";
-            /// Seal what is stored, so that only those who have the credential can read it. Default: no; it
+            /// Seal what is stored, so that only those who have the credential can read it. Default: yes in S3, else no; it
             /// costs little.
             store_seal: bool, "SATIN_STORE_SEAL", "SWITCH",
                 "Seal what is stored, so that only holders of the credential can read it",
-                "0", "1 or 0";
+                "0; 1 in S3", "1 or 0";
             /// Period in which finished results are sent to a neighbour, and written to the store if there is one; in the file a
             /// number of seconds; 0: as soon as the last were written. Too short, and there is traffic for nothing; too long,
-            /// and a crash costs that time of each worker. Default: 10 s.
+            /// and a crash costs that time of each worker. Default: 10 s; 60 s for what is written to S3.
             store_every: Duration, "SATIN_STORE_EVERY", "SECONDS",
                 "Seconds after which finished results are sent to a neighbour, and written to the store, again; 0: as soon as \
                  the last were written",
-                "10", "a number of seconds";
+                "10; to S3 60", "a number of seconds";
             /// Shortest time that a job takes whose result is kept, so that it is not lost with its node; in the file a number of
             /// seconds. Too short, and keeping takes time and memory; too long, and more is done again. Default: 1 ms.
             store_grain: Duration, "SATIN_STORE_GRAIN", "SECONDS",

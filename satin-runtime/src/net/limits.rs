@@ -151,6 +151,17 @@ pub const STORE_CALL: Duration = Duration::from_secs(20);
 /// Bytes a second that a connection to a store carries at least.
 pub const STORE_RATE: u32 = 1 << 20;
 
+/// A call of S3 that fails is repeated for that time, by the client for S3. Too short: an overloaded server looks dead. At most
+/// [`STORE_CALL`], after which the whole call has failed.
+pub const S3_RETRY: Duration = Duration::from_secs(10);
+
+/// Times that a call of S3 is repeated.
+pub const S3_RETRIES: usize = 8;
+
+/// Time for which a connection to S3 is kept without use. Too short: each call makes a new one. Too long: a call goes out on
+/// one that something on the way has forgotten.
+pub const S3_IDLE: Duration = Duration::from_secs(10);
+
 /// Time for which a store that has failed is not called again. Too short: each call waits for a dead server. Too long: a
 /// server that is back is missed.
 pub const STORE_ALONE: Duration = Duration::from_secs(5);

@@ -10,8 +10,8 @@
 //! * [`observer`]: programs that look at a pool without being part of it; `observed`: the node's side of that.
 //! * `notice`: the sign that tells a node to leave.
 //! * `network`: the thread, from its start to its end; `progress`: what other threads see of it; [`priority`]: its share of the processor.
-//! * [`store_server`], [`store_client`]: a store on another machine, by its own protocol, `store_wire`; [`storage_url`]:
-//!   the store that a URL names.
+//! * [`store_server`], [`store_client`]: a store on another machine, by its own protocol, `store_wire`; `s3_store`: one in a bucket
+//!   (feature `s3`); [`storage_url`]: the store that a URL names.
 //! * `transport`, `socket`: how QUIC and the socket under it are set up; [`relay`]: detours for emulated links.
 //!
 //! Decides nothing about jobs, members or masters: that is `node`'s.
@@ -35,6 +35,8 @@ pub mod observer;
 pub mod priority;
 mod progress;
 pub mod relay;
+#[cfg(feature = "s3")]
+pub mod s3_store;
 pub mod settings;
 mod socket;
 mod storage;

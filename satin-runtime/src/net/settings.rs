@@ -66,7 +66,8 @@ pub struct Settings {
 pub struct StoreSettings {
     /// Where it is.
     pub url: StoreUrl,
-    /// Finished results are written in this time; zero: as soon as the last were written.
+    /// Finished results are written in this time; zero: as soon as the last were written. Default: that of copies, and
+    /// [`S3_EVERY`] for S3.
     pub every: Duration,
     /// The run to go on with.
     pub resume: Resume,
@@ -80,6 +81,10 @@ pub struct StoreSettings {
 
 /// The longest period in which copies go to a neighbour, or results to the store.
 const LONGEST_PERIOD: Duration = Duration::from_secs(86_400);
+
+/// The period in which results are written to S3, unless a setting says otherwise. Too short: it costs more, as each write of
+/// each node is paid for, and takes some 50 ms. Too long: more is done again after all nodes have died.
+pub const S3_EVERY: Duration = Duration::from_secs(60);
 
 /// Where a node listens that is alone with a store: any port, of this machine only.
 const LOOPBACK: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
@@ -238,7 +243,7 @@ impl Settings {
 }
 
 impl StoreSettings {
-    /// The store that `config` names, if it names one.
+    /// The store that `config` names, if it names one; `every` is the period of copies.
     fn new(config: &Config, every: Duration) -> Result<Option<StoreSettings>, SettingsError> {
         let resume = match set(config.resume.as_deref()) {
             None => Resume::Auto,
@@ -254,7 +259,10 @@ impl StoreSettings {
         let is_far = matches!(url, StoreUrl::S3 { .. });
         Ok(Some(StoreSettings {
             url,
-            every,
+            every: match config.store_every {
+                None if is_far => S3_EVERY,
+                _ => every,
+            },
             resume,
             force: config.store_force.unwrap_or(false),
             keep: config.store_keep.unwrap_or(false),
@@ -483,6 +491,29 @@ mod tests {
             ..Config::default()
         };
         assert_eq!(Settings::new(empty, 2), Ok(None));
+    }
+
+    #[test]
+    fn a_store_in_s3_is_sealed_and_written_to_once_a_minute() {
+        let with = |url: &str, change: fn(&mut Config)| {
+            let mut config = config();
+            config.store = Some(url.into());
+            change(&mut config);
+            let settings = settings(config);
+            let store = settings.store.expect("it is set");
+            (
+                store.every.as_secs(),
+                store.seal,
+                settings.copy_every.as_secs(),
+            )
+        };
+        assert_eq!(with("file:/scratch/s", |_| {}), (10, false, 10));
+        assert_eq!(with("s3://bucket/a", |_| {}), (60, true, 10));
+        let all: fn(&mut Config) = |config| {
+            config.store_every = Some(Duration::from_secs(30));
+            config.store_seal = Some(false);
+        };
+        assert_eq!(with("s3://bucket/a", all), (30, false, 30));
     }
 
     #[test]

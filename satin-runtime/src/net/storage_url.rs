@@ -1,6 +1,6 @@
 //! The store that a URL names.
 
-use std::{io, sync::Arc};
+use std::sync::Arc;
 
 use super::{
     credential::Credential,
@@ -12,10 +12,11 @@ use crate::stable::{
     servers::{Member, Servers},
 };
 
-/// Opens the store that a URL names. Servers are not called before they are needed.
+/// Opens the store that a URL names. Servers are not called before they are needed; S3 is asked once, which may take
+/// [`STORE_CALL`](super::limits::STORE_CALL) if it does not answer.
 ///
 /// # Errors
-/// The directory cannot be used, this build cannot use such a store, or the system gives no thread.
+/// The directory or the bucket cannot be used, this build cannot use such a store, or the system gives no thread.
 pub fn open(url: &StoreUrl, credential: &Credential) -> Result<Arc<dyn Stable>, StableError> {
     let failed = |source| StableError::Failed {
         path: url.to_string(),
@@ -32,9 +33,24 @@ pub fn open(url: &StoreUrl, credential: &Credential) -> Result<Arc<dyn Stable>, 
             let members = servers.iter().map(member).collect();
             Ok(Arc::new(Servers::new(members, *copies)))
         }
+        #[cfg(feature = "s3")]
+        StoreUrl::S3 { bucket, prefix } => {
+            let variables = std::env::vars_os();
+            let texts = variables.filter_map(|(name, value)| {
+                Some((name.into_string().ok()?, value.into_string().ok()?))
+            });
+            let store = super::s3_store::S3Store::open(bucket, prefix, texts)?;
+            Ok(Arc::new(store))
+        }
+        #[cfg(not(feature = "s3"))]
         StoreUrl::S3 { .. } => {
-            let text = "S3 is not built yet: use a directory (file:PATH) or servers (satin://HOST:PORT, see `satin store`)";
-            Err(failed(io::Error::new(io::ErrorKind::Unsupported, text)))
+            let text = "this executable is built without S3: a program needs `satin = { features = [\"s3\"] }` in its Cargo.toml, \
+                        the command `satin` needs `cargo install satin-cli --features s3`; or use a directory (file:PATH) or servers \
+                        (satin://HOST:PORT)";
+            Err(failed(std::io::Error::new(
+                std::io::ErrorKind::Unsupported,
+                text,
+            )))
         }
     }
 }

@@ -66,7 +66,7 @@ impl StoreThread {
     }
 
     /// Does something on the thread, and waits for it. `None` if the thread has died.
-    fn wait_for<T: Send + 'static>(
+    pub(super) fn wait_for<T: Send + 'static>(
         &self,
         call: impl Future<Output = T> + Send + 'static,
     ) -> Option<T> {

@@ -11,7 +11,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use super::{Stable, StableError};
+use super::{Stable, StableError, is_path};
 
 /// Files that are kept open. A node appends to one or two, a server to one for each node: too few cost it an `open` with
 /// each batch, too many use up the process's descriptors.
@@ -71,11 +71,7 @@ impl Directory {
 
     /// The file of that path.
     fn place(&self, path: &str) -> Result<PathBuf, StableError> {
-        let is_regular = |segment: &str| {
-            let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
-            !segment.is_empty() && !segment.starts_with('.') && segment.bytes().all(allowed)
-        };
-        match path.split('/').all(is_regular) {
+        match is_path(path) {
             true => Ok(self.root.join(path)),
             false => Err(failed(path, ErrorKind::InvalidInput.into())),
         }

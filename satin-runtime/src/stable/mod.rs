@@ -1,6 +1,7 @@
 //! Stable storage: what survives when every node of a pool dies. It knows no node.
 //!
-//! * [`Stable`] is a store: five calls that block, on files of its own kind. `file` is a directory that all nodes see.
+//! * [`Stable`] is a store: five calls that block, on files of its own kind. `file` is a directory that all nodes see. Stores
+//!   that need a network are in `net`.
 //! * [`servers`] uses several stores as one.
 //! * `format` says how batches of results stand in a log, so that whoever has not the credential can neither forge nor, if
 //!   sealed, read them, and a torn end does no harm.
@@ -20,7 +21,7 @@ use std::{fmt, io, ops::Range, path::PathBuf, str::FromStr};
 
 /// A store. All calls block, and what they have done is durable when they return.
 ///
-/// Paths are relative, of segments of `[A-Za-z0-9._-]`, separated by `/`.
+/// Paths are relative, of segments of `[A-Za-z0-9._-]`, separated by `/`. No segment begins with a dot.
 pub trait Stable: Send + Sync {
     /// Writes a new file as a whole. Of several that create the same path at once, one succeeds.
     ///
@@ -51,6 +52,15 @@ pub trait Stable: Send + Sync {
     /// # Errors
     /// A failure of the store.
     fn delete(&self, path: &str) -> Result<(), StableError>;
+}
+
+/// True for the paths that files of a store may have.
+pub(crate) fn is_path(path: &str) -> bool {
+    let is_segment = |segment: &str| {
+        let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
+        !segment.is_empty() && !segment.starts_with('.') && segment.bytes().all(allowed)
+    };
+    path.split('/').all(is_segment)
 }
 
 /// Reasons why a store did not do what it was asked for.
@@ -101,7 +111,8 @@ pub struct StoreUrlError;
 
 impl StoreUrl {
     /// The forms that a URL may have.
-    pub const EXPECTED: &str = "file:PATH or satin://HOST:PORT[,HOST:PORT..][?copies=N]";
+    pub const EXPECTED: &str =
+        "file:PATH, satin://HOST:PORT[,HOST:PORT..][?copies=N] or s3://BUCKET[/PREFIX]";
 
     /// The number of servers that hold each log, unless the URL says otherwise.
     pub const COPIES: u32 = 2;
