@@ -13,7 +13,7 @@ use std::{
     time::Duration,
 };
 
-use satin::{Config, MinWith, Shared, bound, spawnable, sync};
+use satin::{Config, MinWith, Shared, bound, spawn, spawnable, sync};
 
 /// Set where this executable is a program: the file that counts leaves.
 pub const COUNT: &str = "SATIN_TEST_LOSSES_COUNT";
@@ -284,13 +284,15 @@ fn best() {
 // ---------------------------------------------------------------------------------------------------------------- a gate
 
 #[spawnable]
-fn tick(of: u64) -> u64 {
-    work(of).min(0)
-}
-
-#[spawnable]
-fn ticks(from: u64) -> u64 {
-    (from..from + 16).map(|of| tick(of)).sum()
+fn ticks(from: u64, to: u64) -> u64 {
+    if to - from == 1 {
+        return work(from).min(0);
+    }
+    let middle = from.midpoint(to);
+    let left = ticks(from, middle);
+    let right = ticks(middle, to);
+    sync!();
+    left + right
 }
 
 /// Something to do, and to store, until somebody opens the gate.
@@ -302,8 +304,8 @@ fn wait_for_the_gate() -> u64 {
         if Path::new(&gate).exists() {
             break;
         }
-        let left = ticks(32 * round);
-        let right = ticks(32 * round + 16);
+        let left = spawn!(ticks(32 * round, 32 * round + 16));
+        let right = spawn!(ticks(32 * round + 16, 32 * round + 32));
         sync!();
         sum += left + right;
     }

@@ -359,9 +359,9 @@ impl Scenario {
         if !runs.is_empty() || !remark.contains("there are no runs in ") {
             complaints.push(format!("the store is not empty: {runs}{remark}"));
         }
-        if matches!(&self.what, What::Example(of) if of.name == RAYTRACER)
-            && fs::read(home.path("picture.png")).ok()
-                != Some(undisturbed_picture(EXAMPLES[7].arguments))
+        if let What::Example(of) = &self.what
+            && of.name == RAYTRACER
+            && fs::read(home.path("picture.png")).ok() != Some(undisturbed_picture(of.arguments))
         {
             complaints.push("the picture is another".into());
         }
