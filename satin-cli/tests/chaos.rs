@@ -12,7 +12,7 @@ mod common;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    fmt::{self, Write as _},
+    fmt,
     ops::Range,
     path::Path,
     process::Command,
@@ -20,7 +20,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use common::{KNAPSACK, QAP, Random, example, say, start};
+use common::{KNAPSACK, QAP, Random, example, say, start, story};
 use satin_cli::{
     faults::{self, Fault, What, Who},
     pool::{LocalPool, Output, Plan, PoolOutcome},
@@ -605,19 +605,6 @@ fn processes(pool: &LocalPool) -> BTreeMap<String, u32> {
     names
         .filter_map(|name| pool.process(&name).map(|process| (name, process)))
         .collect()
-}
-
-fn story(outcome: &PoolOutcome) -> String {
-    let mut story = format!("exit code {}\n--- events\n", outcome.code);
-    for record in &outcome.records {
-        let (at, name) = (record.at_ms, &record.name);
-        let _ = writeln!(story, "{at:6} ms {name}: {:?}", record.event);
-    }
-    story += "--- ends\n";
-    for (name, status) in &outcome.nodes {
-        let _ = writeln!(story, "{name}: {status}");
-    }
-    story + "--- stdout\n" + &outcome.stdout + "--- stderr\n" + &outcome.stderr
 }
 
 /// As one process draws it, alone.

@@ -3,6 +3,7 @@
 
 use std::{
     ffi::OsString,
+    fmt::Write as _,
     io::{BufRead, BufReader, Write as _},
     net::SocketAddr,
     ops::Range,
@@ -157,6 +158,20 @@ pub fn figures(outcome: &PoolOutcome, name: &str) -> NodeFigures {
 /// Prints at once, and whether the test passes or not.
 pub fn say(words: &str) {
     let _ = std::io::stderr().write_all(words.as_bytes());
+}
+
+/// All that a pool has told.
+pub fn story(outcome: &PoolOutcome) -> String {
+    let mut story = format!("exit code {}\n--- events\n", outcome.code);
+    for record in &outcome.records {
+        let (at, name) = (record.at_ms, &record.name);
+        let _ = writeln!(story, "{at:6} ms {name}: {:?}", record.event);
+    }
+    story += "--- ends\n";
+    for (name, status) in &outcome.nodes {
+        let _ = writeln!(story, "{name}: {status}");
+    }
+    story + "--- stdout\n" + &outcome.stdout + "--- stderr\n" + &outcome.stderr
 }
 
 /// SplitMix64 (Steele, Lea, Flood 2014): the same on every machine, in every version.

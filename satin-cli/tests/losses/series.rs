@@ -22,7 +22,7 @@ use std::{
 use satin_cli::pool::{ALL_KILLED, Plan, PoolOutcome};
 
 use crate::{
-    common::{KNAPSACK, QAP, Random, StoreProcess, example, faults, say, start},
+    common::{KNAPSACK, QAP, Random, StoreProcess, example, faults, say, start, story},
     kept::{GOES_ON, Home},
     programs::Program,
 };
@@ -268,18 +268,16 @@ impl Scenario {
             home = home.on_servers(url_of(&servers));
         }
         let mut servers: Vec<Option<StoreProcess>> = servers.into_iter().map(Some).collect();
+        // Seconds of all workers until they were killed.
+        let mut worked = 0.0;
         for (number, (nodes, killed)) in self.starts.iter().enumerate() {
             let lost = self.servers.as_ref().filter(|lost| lost.start == number);
             let plan = self.plan(&home, *nodes, *killed);
             let Some(outcome) = run(plan, lost, &mut servers, &mut series) else {
                 break;
             };
-            let _ = write!(
-                series.story,
-                "=== start {number}\n{}",
-                common_story(&outcome)
-            );
-            note_found(&outcome, &mut series);
+            let _ = write!(series.story, "=== start {number}\n{}", story(&outcome));
+            note_found(&outcome, worked, &mut series);
             if outcome.code != ALL_KILLED || killed.is_none() {
                 self.judge(&home, &outcome, &mut series);
                 break;
@@ -287,6 +285,7 @@ impl Scenario {
             if outcome.stderr.contains("panicked") {
                 series.complaints.push("a panic before the kill".into());
             }
+            worked += (nodes * killed.unwrap_or_default()) as f64 / 1000.0;
         }
         if let What::Own(program) = &self.what {
             let leaves = program.leaves.map(|needed| (home.leaves(), needed));
@@ -390,33 +389,21 @@ fn run(
     }
     let outcome = pool.wait().expect("readable");
     if !ended {
-        series.story += &common_story(&outcome);
+        series.story += &story(&outcome);
         return None;
     }
     Some(outcome)
 }
 
-fn note_found(outcome: &PoolOutcome, series: &mut Series) {
+/// `worked`: the seconds that workers have had so far.
+fn note_found(outcome: &PoolOutcome, worked: f64, series: &mut Series) {
     let said = outcome.stderr.lines().find(|line| line.contains(GOES_ON));
     let found = said.and_then(|line| line.split_once("): "));
     if let Some((_, found)) = found {
         series.resumed += usize::from(!found.starts_with("0 results"));
         let found = found.trim_end_matches(" of a worker, are in the store");
-        series.found.push(found.to_owned());
+        series.found.push(format!("{found} of {worked:.1} s"));
     }
-}
-
-fn common_story(outcome: &PoolOutcome) -> String {
-    let mut story = format!("exit code {}\n--- events\n", outcome.code);
-    for record in &outcome.records {
-        let (at, name) = (record.at_ms, &record.name);
-        let _ = writeln!(story, "{at:6} ms {name}: {:?}", record.event);
-    }
-    story += "--- ends\n";
-    for (name, status) in &outcome.nodes {
-        let _ = writeln!(story, "{name}: {status}");
-    }
-    story + "--- stdout\n" + &outcome.stdout + "--- stderr\n" + &outcome.stderr
 }
 
 /// Three processes, with their files in folders of that home.
