@@ -28,7 +28,7 @@ fn cut_off(bytes: &mut Vec<u8>, random: &mut Random) {
     bytes.truncate(random.below(bytes.len()));
 }
 
-fn flip(bytes: &mut Vec<u8>, random: &mut Random) {
+fn flip(bytes: &mut [u8], random: &mut Random) {
     let at = random.below(bytes.len());
     bytes[at] ^= 1 << random.below(8);
 }
@@ -113,7 +113,7 @@ fn any_file_may_be_empty() {
 
 #[test]
 fn any_byte_may_be_another() {
-    one_file_after_the_other(3, flip);
+    one_file_after_the_other(3, |bytes, random| flip(bytes, random));
 }
 
 /// What a node leaves that is killed while it creates a file.

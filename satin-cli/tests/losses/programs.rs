@@ -89,6 +89,11 @@ pub const GATED: Program = Program {
 impl Program {
     pub const ALL: [Program; 4] = [SUMS, CELLS, TABLES, BEST];
 
+    /// The time that one worker takes at least.
+    pub fn least_ms(self) -> u64 {
+        self.leaves.unwrap_or(LEAVES) * LEAF.as_millis() as u64
+    }
+
     /// The arguments of that executable, which is this one or a copy of it.
     pub fn command(self, executable: &Path) -> Vec<OsString> {
         let test = format!("programs::{}", self.name);
@@ -286,7 +291,8 @@ fn best() {
 #[spawnable]
 fn ticks(from: u64, to: u64) -> u64 {
     if to - from == 1 {
-        return work(from).min(0);
+        work(from);
+        return 0;
     }
     let middle = from.midpoint(to);
     let left = ticks(from, middle);
