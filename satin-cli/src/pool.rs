@@ -190,6 +190,8 @@ pub struct LocalPool {
     master: usize,
     /// The node whose `main` came to its end, and the exit code that it told.
     ended_by: Option<(String, i32)>,
+    /// The moment when that was told: its process may take longer, to note the end of the run in a store.
+    over: Option<Instant>,
     schedule: Schedule,
     /// The last state that was told of each node.
     told: BTreeMap<String, &'static str>,
@@ -299,6 +301,7 @@ impl LocalPool {
             first: plan.sites.nodes() as usize,
             master: 0,
             ended_by: None,
+            over: None,
             schedule: Schedule::new(&plan.faults),
             told: BTreeMap::new(),
             control,
@@ -653,6 +656,7 @@ impl LocalPool {
         .map(|stopping| stopping.since);
         let stopped = self.stopping.is_some() && end.is_none();
         let last = self.ended_by.as_ref().map(|(name, _)| name.clone());
+        let over = self.over.or(end);
         let mut news = Vec::new();
         for (index, node) in self.nodes.iter_mut().enumerate() {
             let Some((status, at)) = node.ended else {
@@ -662,7 +666,7 @@ impl LocalPool {
             if node.reported || node.killed || node.pause.is_some() || is_last {
                 continue;
             }
-            let early = end.is_none_or(|end| at + EARLY < end) && !node.drained;
+            let early = over.is_none_or(|over| at + EARLY < over) && !node.drained;
             let wrong = !status.success();
             if stopped || (!wrong && !early) {
                 node.reported = end.is_some();

@@ -12,8 +12,7 @@ mod common;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    fmt::{self, Write as _},
-    io::Write as _,
+    fmt,
     ops::Range,
     path::Path,
     process::Command,
@@ -21,7 +20,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use common::{KNAPSACK, QAP, example, start};
+use common::{KNAPSACK, QAP, Random, example, say, start, story};
 use satin_cli::{
     faults::{self, Fault, What, Who},
     pool::{LocalPool, Output, Plan, PoolOutcome},
@@ -106,11 +105,6 @@ fn again(seed: u64) -> String {
         "SATIN_CHAOS={seed}..{} cargo test -p satin-cli --test chaos random",
         seed + 1
     )
-}
-
-/// At once, and whether the test passes or not.
-fn say(words: &str) {
-    let _ = std::io::stderr().write_all(words.as_bytes());
 }
 
 // --------------------------------------------------------------------------------------------------------------- seeds
@@ -356,31 +350,6 @@ impl fmt::Display for Scenario {
             if self.link.is_some() { " (far)" } else { "" },
             list(self.faults.iter().map(Fault::to_string).collect()),
         )
-    }
-}
-
-/// SplitMix64 (Steele, Lea, Flood 2014): the same on every machine, in every version.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    }
-
-    fn within(&mut self, range: Range<u64>) -> u64 {
-        range.start + self.next() % (range.end - range.start)
-    }
-
-    fn below(&mut self, limit: usize) -> usize {
-        self.within(0..limit as u64) as usize
-    }
-
-    fn one_in(&mut self, count: usize) -> bool {
-        self.below(count) == 0
     }
 }
 
@@ -636,19 +605,6 @@ fn processes(pool: &LocalPool) -> BTreeMap<String, u32> {
     names
         .filter_map(|name| pool.process(&name).map(|process| (name, process)))
         .collect()
-}
-
-fn story(outcome: &PoolOutcome) -> String {
-    let mut story = format!("exit code {}\n--- events\n", outcome.code);
-    for record in &outcome.records {
-        let (at, name) = (record.at_ms, &record.name);
-        let _ = writeln!(story, "{at:6} ms {name}: {:?}", record.event);
-    }
-    story += "--- ends\n";
-    for (name, status) in &outcome.nodes {
-        let _ = writeln!(story, "{name}: {status}");
-    }
-    story + "--- stdout\n" + &outcome.stdout + "--- stderr\n" + &outcome.stderr
 }
 
 /// As one process draws it, alone.

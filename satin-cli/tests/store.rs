@@ -1,16 +1,16 @@
 //! Stores on servers: three in this process, of which one goes, and a `satin store` of its own.
 
+mod common;
+
 use std::{
     collections::BTreeMap,
-    io::{BufRead, BufReader},
     net::SocketAddr,
     ops::Range,
-    path::Path,
-    process::{Child, ChildStderr, Command, Stdio},
     sync::{Arc, Barrier, Mutex},
     thread,
 };
 
+use common::StoreProcess;
 use satin_runtime::{
     net::{
         Credential, StoreServer, storage_url,
@@ -240,73 +240,13 @@ fn a_server_that_ends_has_done_what_it_acknowledged() {
 
 // -------------------------------------------------------------------------------------------------------- the process
 
-/// A `satin store`. Dropping it kills it.
-struct Process {
-    child: Child,
-    said: BufReader<ChildStderr>,
-    addr: SocketAddr,
-    /// The line that it has begun with.
-    greeting: String,
-}
-
-impl Process {
-    fn start(dir: &Path, listen: SocketAddr) -> Result<Process, String> {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_satin"))
-            .args(["store", "--listen", &listen.to_string(), "--dir"])
-            .arg(dir.join("kept"))
-            .arg("--credential")
-            .arg(dir.join("pool.pem"))
-            .env_remove("SATIN_LOG")
-            .current_dir(dir)
-            .stderr(Stdio::piped())
-            .spawn()
-            .expect("satin starts");
-        let mut said = BufReader::new(child.stderr.take().expect("piped"));
-        let mut greeting = String::new();
-        said.read_line(&mut greeting).expect("text");
-        let addr = greeting
-            .strip_prefix("satin store: listening on ")
-            .and_then(|rest| rest.split(',').next()?.parse().ok());
-        match addr {
-            Some(addr) => Ok(Process {
-                child,
-                said,
-                addr,
-                greeting,
-            }),
-            None => {
-                child.wait().expect("it ends");
-                Err(greeting)
-            }
-        }
-    }
-
-    /// Asks it to end, and returns its exit code.
-    fn terminate(mut self) -> Option<i32> {
-        let pid = rustix::process::Pid::from_child(&self.child);
-        rustix::process::kill_process(pid, rustix::process::Signal::TERM).expect("it runs");
-        let mut rest = String::new();
-        while self.said.read_line(&mut rest).expect("text") > 0 {}
-        let code = self.child.wait().expect("it ends").code();
-        assert_eq!(rest, "satin store: ended\n");
-        code
-    }
-}
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
 #[test]
 fn a_store_that_is_started_again_has_what_was_written() {
     let dir = tempfile::tempdir().expect("a directory");
     let key = dir.path().join("pool.pem");
     Credential::write_new(&key).expect("written");
     let credential = Credential::load(&key).expect("read");
-    let process = Process::start(dir.path(), ([127, 0, 0, 1], 0).into()).expect("it listens");
+    let process = StoreProcess::start(dir.path(), ([127, 0, 0, 1], 0).into()).expect("it listens");
     assert!(
         process.greeting.ends_with("0 runs, 0 KiB\n"),
         "{}",
@@ -319,7 +259,7 @@ fn a_store_that_is_started_again_has_what_was_written() {
         .append("fib/run/log/0-a-0/00000000", &[7; 5000])
         .expect("written");
 
-    let second = Process::start(dir.path(), ([127, 0, 0, 1], 0).into());
+    let second = StoreProcess::start(dir.path(), ([127, 0, 0, 1], 0).into());
     let error = second.err().expect("the directory is taken");
     assert!(
         error.contains("another `satin store` keeps its files in"),
@@ -327,7 +267,7 @@ fn a_store_that_is_started_again_has_what_was_written() {
     );
 
     assert_eq!(process.terminate(), Some(0));
-    let process = Process::start(dir.path(), addr).expect("it listens again");
+    let process = StoreProcess::start(dir.path(), addr).expect("it listens again");
     assert!(
         process.greeting.ends_with("1 run, 5 KiB\n"),
         "{}",

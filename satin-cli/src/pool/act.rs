@@ -291,7 +291,10 @@ impl LocalPool {
             }
             Event::Left { .. } => self.tell_if_faulty(true, name, "has left"),
             Event::PoolEnded { code } => match &mut self.ended_by {
-                None => self.ended_by = Some((name.clone(), *code)),
+                None => {
+                    self.ended_by = Some((name.clone(), *code));
+                    self.over = Some(Instant::now());
+                }
                 // The node has exited with another code than its `main` has told.
                 Some((last, told)) if last == name => *told = *code,
                 Some(_) => {}

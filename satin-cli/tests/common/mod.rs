@@ -3,7 +3,12 @@
 
 use std::{
     ffi::OsString,
+    fmt::Write as _,
+    io::{BufRead, BufReader, Write as _},
+    net::SocketAddr,
+    ops::Range,
     path::{Path, PathBuf},
+    process::{Child, ChildStderr, Command, Stdio},
     sync::{Mutex, PoisonError},
     time::Duration,
 };
@@ -148,4 +153,108 @@ pub fn figures(outcome: &PoolOutcome, name: &str) -> NodeFigures {
     };
     let figures = outcome.records.iter().find_map(of);
     figures.unwrap_or_else(|| panic!("{name} told no figures: {outcome:#?}"))
+}
+
+/// Prints at once, and whether the test passes or not.
+pub fn say(words: &str) {
+    let _ = std::io::stderr().write_all(words.as_bytes());
+}
+
+/// All that a pool has told.
+pub fn story(outcome: &PoolOutcome) -> String {
+    let mut story = format!("exit code {}\n--- events\n", outcome.code);
+    for record in &outcome.records {
+        let (at, name) = (record.at_ms, &record.name);
+        let _ = writeln!(story, "{at:6} ms {name}: {:?}", record.event);
+    }
+    story += "--- ends\n";
+    for (name, status) in &outcome.nodes {
+        let _ = writeln!(story, "{name}: {status}");
+    }
+    story + "--- stdout\n" + &outcome.stdout + "--- stderr\n" + &outcome.stderr
+}
+
+/// SplitMix64 (Steele, Lea, Flood 2014): the same on every machine, in every version.
+pub struct Random(pub u64);
+
+impl Random {
+    pub fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    pub fn within(&mut self, range: Range<u64>) -> u64 {
+        range.start + self.next() % (range.end - range.start)
+    }
+
+    pub fn below(&mut self, limit: usize) -> usize {
+        self.within(0..limit as u64) as usize
+    }
+
+    pub fn one_in(&mut self, count: usize) -> bool {
+        self.below(count) == 0
+    }
+}
+
+/// A `satin store`, with its files in `kept` and the credential `pool.pem`. Dropping it kills it.
+pub struct StoreProcess {
+    child: Child,
+    said: BufReader<ChildStderr>,
+    pub addr: SocketAddr,
+    /// The line that it has begun with.
+    pub greeting: String,
+}
+
+impl StoreProcess {
+    pub fn start(dir: &Path, listen: SocketAddr) -> Result<StoreProcess, String> {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_satin"))
+            .args(["store", "--listen", &listen.to_string(), "--dir"])
+            .arg(dir.join("kept"))
+            .arg("--credential")
+            .arg(dir.join("pool.pem"))
+            .env_remove("SATIN_LOG")
+            .current_dir(dir)
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("satin starts");
+        let mut said = BufReader::new(child.stderr.take().expect("piped"));
+        let mut greeting = String::new();
+        said.read_line(&mut greeting).expect("text");
+        let addr = greeting
+            .strip_prefix("satin store: listening on ")
+            .and_then(|rest| rest.split(',').next()?.parse().ok());
+        match addr {
+            Some(addr) => Ok(StoreProcess {
+                child,
+                said,
+                addr,
+                greeting,
+            }),
+            None => {
+                child.wait().expect("it ends");
+                Err(greeting)
+            }
+        }
+    }
+
+    /// Asks it to end, and returns its exit code.
+    pub fn terminate(mut self) -> Option<i32> {
+        let pid = rustix::process::Pid::from_child(&self.child);
+        rustix::process::kill_process(pid, rustix::process::Signal::TERM).expect("it runs");
+        let mut rest = String::new();
+        while self.said.read_line(&mut rest).expect("text") > 0 {}
+        let code = self.child.wait().expect("it ends").code();
+        assert_eq!(rest, "satin store: ended\n");
+        code
+    }
+}
+
+impl Drop for StoreProcess {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
 }

@@ -228,7 +228,13 @@ const NO_SETTINGS: [&str; 4] = [
 ];
 
 /// Variables that the tests of Satin itself use begin with these.
-const OF_TESTS: [&str; 4] = ["SATIN_TEST_", "SATIN_CHAOS", "SATIN_STRESS_", "SATIN_DATA"];
+const OF_TESTS: [&str; 5] = [
+    "SATIN_TEST_",
+    "SATIN_CHAOS",
+    "SATIN_LOSSES",
+    "SATIN_STRESS_",
+    "SATIN_DATA",
+];
 
 /// The flags that programs and `satin node` have for settings; true for those with a value.
 pub(crate) fn flags() -> impl Iterator<Item = (String, bool)> {

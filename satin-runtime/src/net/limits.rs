@@ -114,9 +114,11 @@ pub const GRACE: Duration = Duration::from_secs(7 * 24 * 3600);
 /// Longest time for saying goodbye: messages are to arrive, but dead peers are not waited for.
 pub const GOODBYE: Duration = Duration::from_secs(1);
 
-/// Time in which the store is to say that the run is done. Too short: a run that is done is resumed. Too long: the process
-/// of a program that is done stays.
-pub const FINISH: Duration = Duration::from_secs(10);
+/// Time in which the store is to say that the run is done. Too short: a run that is done is resumed, as when one of several
+/// servers died a moment ago, which takes [`IDLE`] and [`STORE_CONNECT`] to be found out. Too long: the process of a program
+/// that is done stays.
+pub const FINISH: Duration = Duration::from_secs(20);
+const _: () = assert!(FINISH.as_secs() > IDLE.as_secs() + STORE_CONNECT.as_secs());
 
 /// The longest file, or batch, that a store server takes in one request. A longer one is refused by the client already.
 pub const STORE_BYTES: usize = 256 << 20;
