@@ -2,6 +2,9 @@
 //!
 //! For each run: how much longer it took than it would have at best with those who were left, when the death was known, and how
 //! many leaves were done again. Dead nodes tell nothing, so each leaf is counted in a file when it is done.
+//!
+//! With `running` and `finished` a neighbour of the dead node has copies of what it had finished by its last period, so about a
+//! period of its work is done again. Neighbours are of the same site as a rule: when all of a site dies, most copies die too.
 
 use std::time::Duration;
 
@@ -11,6 +14,7 @@ use comfy_table::{CellAlignment, Table, presets};
 use satin::observe::events::Event;
 use satin_cli::{
     faults::{Fault, What, Who},
+    pool::Plan,
     sites::Sites,
     units,
     wan::WanLink,
@@ -28,13 +32,15 @@ use crate::{
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 The ideal is the time of the undisturbed run, stretched from the kill on for the workers that are gone. Leaves that were done \
-more than once are counted by knary itself, on all nodes, dead ones included.
+more than once are counted by knary itself, on all nodes, dead ones included. Of a node that is killed alone, the work of a period \
+(--every) is to be done again at most, and the leaf that it was in; a run shorter than a period says nothing about that.
 
 Examples:
   bench crash --svg crash.svg                            # all: 40 minutes
   bench crash --compute                                  # leaves that compute
   bench crash --sites 2x2 --depth 4 --runs 1 --at 50     # a short one
   bench crash --repair running --victim master
+  bench crash --repair running --every 1s                # copies each second
   bench crash --from crash.jsonl --svg crash.svg         # draws them again")]
 pub struct Args {
     /// Sites and their nodes, with one worker each
@@ -57,6 +63,9 @@ pub struct Args {
     /// Milliseconds that a leaf takes [default: 20, or 2 if it computes]
     #[arg(long, value_name = "MS")]
     leaf: Option<u32>,
+    /// Period in which copies of finished results go to neighbours: SATIN_STORE_EVERY
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = units::duration)]
+    every: Duration,
     /// Runs of each kind; the medians count
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
     runs: u32,
@@ -113,10 +122,21 @@ struct Row {
     detection_s: Option<f64>,
     /// Time from the kill until another node ran `main`, in seconds.
     main_again_s: Option<f64>,
+    /// Period of the copies, in seconds.
+    #[serde(default = "usual_every_s")]
+    every_s: f64,
     /// Leaves that were done more than once.
     again: f64,
+    /// The time that a worker takes for these, in seconds.
+    #[serde(default)]
+    again_s: f64,
     /// Leaves that were done again, in percent of the leaves of the tree.
     again_percent: f64,
+}
+
+/// The period of rows from before it could be chosen.
+fn usual_every_s() -> f64 {
+    10.0
 }
 
 /// The figures of a run.
@@ -226,11 +246,18 @@ impl Bench<'_> {
         })
     }
 
+    fn plan(&self, repair: Repair) -> Plan {
+        let mut plan = self.knary.plan(self.args.sites.clone(), repair);
+        plan.wan = self.link();
+        let every = self.args.every.as_secs_f64().to_string();
+        plan.env.push(("SATIN_STORE_EVERY".into(), every.into()));
+        plan
+    }
+
     /// Seconds of a run that nothing happens to.
     fn undisturbed(&self) -> Result<f64> {
         let times = (0..self.args.runs).map(|_| {
-            let mut plan = self.knary.plan(self.args.sites.clone(), Repair::Running);
-            plan.wan = self.link();
+            let plan = self.plan(Repair::Running);
             let (story, done) = self.knary.run(&self.launcher, plan, |_| Ok(()))?;
             let seconds = story.seconds();
             eprintln!("undisturbed: {seconds:.2} s");
@@ -248,8 +275,7 @@ impl Bench<'_> {
     fn crash(&self, kind: Kind, undisturbed: f64) -> Result<Figures> {
         let at = Duration::from_secs_f64(undisturbed * f64::from(kind.at) / 100.0);
         let victims = self.victims(kind.victim)?;
-        let mut plan = self.knary.plan(self.args.sites.clone(), kind.repair);
-        plan.wan = self.link();
+        let mut plan = self.plan(kind.repair);
         plan.faults = victims
             .iter()
             .map(|name| Fault {
@@ -325,7 +351,9 @@ impl Bench<'_> {
             extra_percent: extra_s / undisturbed_s * 100.0,
             detection_s: median_of_some(results.iter().map(|run| run.detection_s)),
             main_again_s: median_of_some(results.iter().map(|run| run.main_again_s)),
+            every_s: self.args.every.as_secs_f64(),
             again,
+            again_s: again * self.knary.leaf().as_secs_f64(),
             again_percent: again / self.knary.leaves() as f64 * 100.0,
         }
     }
@@ -387,6 +415,8 @@ fn table(rows: &[Row]) -> Table {
 fn verdicts(rows: &[Row]) -> Vec<String> {
     /// Greatest extra time, as a share of the run.
     const EXTRA: f64 = 0.05;
+    /// Time beyond a period and a leaf, in seconds of a worker.
+    const PERIOD_SLACK_S: f64 = 1.0;
     const KNOWN_S: f64 = 3.0;
     const MAIN_AGAIN_S: f64 = 5.0;
     let mut said = Vec::new();
@@ -408,6 +438,23 @@ fn verdicts(rows: &[Row]) -> Vec<String> {
                 row.at_percent, row.extra_s
             ),
             row.extra_s <= most,
+        );
+    }
+    for row in [Victim::Node, Victim::Master].into_iter().flat_map(running) {
+        let leaf_s = if row.again > 0.0 {
+            row.again_s / row.again
+        } else {
+            0.0
+        };
+        let most = row.every_s + leaf_s + PERIOD_SLACK_S;
+        say(
+            format!(
+                "running, a {} killed at {} %: {:.2} s of its work done again, required at most {most:.2} s (a period, a leaf and 1 s)",
+                row.victim.name(),
+                row.at_percent,
+                row.again_s
+            ),
+            row.again_s <= most,
         );
     }
     // Deaths of single machines: a whole site is found out by fewer nodes, and has no such bound.
@@ -522,7 +569,9 @@ mod tests {
             extra_percent: extra_s * 5.0,
             detection_s: Some(2.0),
             main_again_s: (victim == Victim::Master).then_some(5.5),
+            every_s: 10.0,
             again: again_percent * 100.0,
+            again_s: again_percent * 2.0,
             again_percent,
         }
     }
@@ -537,11 +586,15 @@ mod tests {
             row(Naive, Victim::Node, 9.0, 3.0),
         ];
         let said = verdicts(&rows);
-        assert_eq!(said.len(), 4, "{said:?}");
+        assert_eq!(said.len(), 6, "{said:?}");
         assert!(said[0].contains("at most 3.00 s") && said[0].ends_with(": met"));
-        assert!(said[1].contains("2.00 s at most") && said[1].ends_with(": met"));
-        assert!(said[2].contains("5.50 s at most") && said[2].ends_with(": missed"));
-        assert!(said[3].ends_with(": missed"), "naive did less again");
+        for again in &said[1..3] {
+            let judged = again.contains("2.00 s of its work") && again.contains("at most 11.02 s");
+            assert!(judged && again.ends_with(": met"), "{again}");
+        }
+        assert!(said[3].contains("2.00 s at most") && said[3].ends_with(": met"));
+        assert!(said[4].contains("5.50 s at most") && said[4].ends_with(": missed"));
+        assert!(said[5].ends_with(": missed"), "naive did less again");
         assert!(
             verdicts(&rows[..1])
                 .iter()

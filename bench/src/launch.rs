@@ -457,6 +457,11 @@ impl Knary {
         }
     }
 
+    /// The time that a leaf takes.
+    pub fn leaf(&self) -> Duration {
+        self.leaf.time()
+    }
+
     /// The program and its arguments.
     pub fn words(&self) -> Vec<OsString> {
         self.arguments.clone()

@@ -2,9 +2,9 @@
 //!
 //! The local search of `qap` finds the optimum of the usual instances, so all runs search the same tree.
 
-use std::{path::PathBuf, time::Duration};
+use std::path::PathBuf;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use clap::ValueEnum;
 use satin_cli::{
     faults::{Fault, What, Who},
@@ -152,7 +152,7 @@ impl Design {
             },
             false => Design {
                 processes: vec![2, 4, 8],
-                periods: vec![10.0, 1.0, 0.1],
+                periods: vec![10.0, 1.0],
                 grains: vec![10.0, GRAIN_MS, 0.1],
                 with_faults: vec![Keeping::every(1.0), Keeping::every(0.0)],
             },
@@ -182,7 +182,7 @@ struct Qap<'b> {
 
 /// Measures runs without faults, then with them.
 pub fn measure(bench: &Bench<'_>) -> Result<Vec<super::Row>> {
-    let instance: Option<PathBuf> = bench.args.qap();
+    let instance: Option<PathBuf> = bench.args.qap("data/nug16a.dat");
     let stem = instance.as_deref().and_then(|file| file.file_stem());
     let case = stem.map_or("nug14".into(), |stem| stem.to_string_lossy().into_owned());
     let sizes = Sizes {
@@ -239,7 +239,8 @@ impl Qap<'_> {
     fn with_faults(&self, design: &Design, undisturbed: &[Row]) -> Result<Vec<FaultRow>> {
         let undisturbed: Vec<&Row> = undisturbed.iter().collect();
         let mut rows = Vec::new();
-        for round in 1..=self.bench.args.rounds() {
+        // These runs are long, and each figure has its own ideal: half of the rounds will do.
+        for round in 1..=self.bench.args.rounds().div_ceil(2) {
             for &processes in &design.processes {
                 let Some(undisturbed_s) = middle(&undisturbed, processes, Keeping::Off) else {
                     continue;
@@ -304,8 +305,13 @@ impl Qap<'_> {
         let mut phases = vec![(0.0, computing_at_once(processes))];
         for (Fault { at, .. }, gone) in schedule {
             left -= gone;
-            let at_ms = began_ms + Duration::as_millis(&at) as u64;
-            phases.push((story.since_start(at_ms).max(0.0), computing_at_once(left)));
+            let hit_s = story.since_start(began_ms + at.as_millis() as u64);
+            ensure!(
+                hit_s < story.seconds(),
+                "hit {hit_s:.2} s after the start of a run of {:.2} s: it does not count",
+                story.seconds()
+            );
+            phases.push((hit_s.max(0.0), computing_at_once(left)));
         }
         Ok((story.seconds(), ideal(undisturbed, &phases)))
     }
@@ -487,9 +493,9 @@ mod tests {
     #[test]
     fn every_combination_is_a_way_of_its_own() {
         let ways = Design::new(false).ways();
-        assert_eq!(ways.len(), 7);
+        assert_eq!(ways.len(), 6);
         let names: Vec<String> = ways.iter().map(ToString::to_string).collect();
         let distinct: std::collections::BTreeSet<&String> = names.iter().collect();
-        assert_eq!(distinct.len(), 7, "{names:?}");
+        assert_eq!(distinct.len(), 6, "{names:?}");
     }
 }

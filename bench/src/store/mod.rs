@@ -50,7 +50,7 @@ Examples:
   bench store --quick                                      # all parts, 3 minutes: to see that they work
   bench store --json store.jsonl --svg store.svg           # all parts, 20 minutes
   bench store --part overhead --case fib,uts --rounds 9
-  bench store --part kaapi --qap nug16a.dat                # longer runs
+  bench store --part kaapi --qap nug18.dat                 # longer runs
   bench store --part lost --seed 7
   bench store --from store.jsonl --svg store.svg           # draws them again")]
 pub struct Args {
@@ -66,7 +66,7 @@ pub struct Args {
     /// Rounds of each part [default: 2, or 1 if it is to be quick]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     rounds: Option<u32>,
-    /// Instance for qap, in the format of QAPLIB [default: nug15, or nug14 if it is to be quick]
+    /// Instance for qap, in the format of QAPLIB [default: nug16a, nug15 for the part overhead, nug14 if it is to be quick]
     #[arg(long, value_name = "FILE")]
     qap: Option<PathBuf>,
     /// Number from which the moments of the part lost are drawn
@@ -87,16 +87,10 @@ impl Args {
         self.rounds.unwrap_or(if self.quick { 1 } else { 2 })
     }
 
-    /// The instance of qap; `None`: the one that is built in.
-    fn qap(&self) -> Option<PathBuf> {
-        let nug15 = || {
-            let file = concat!(
-                env!("CARGO_MANIFEST_DIR"),
-                "/../satin-cli/tests/data/nug15.dat"
-            );
-            PathBuf::from(file)
-        };
-        (self.qap.clone()).or_else(|| (!self.quick).then(nug15))
+    /// The instance of qap: the one that is given, or that file of this repository; `None`: the one that is built in.
+    fn qap(&self, usual: &str) -> Option<PathBuf> {
+        let usual = || Path::new(env!("CARGO_MANIFEST_DIR")).join(usual);
+        (self.qap.clone()).or_else(|| (!self.quick).then(usual))
     }
 }
 

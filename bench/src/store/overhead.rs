@@ -46,7 +46,7 @@ const NODES: [u32; 2] = [1, 2];
 pub fn measure(bench: &Bench<'_>) -> Result<Vec<Row>> {
     let args = bench.args;
     let mut sizes = Sizes {
-        qap: args.qap(),
+        qap: args.qap("../satin-cli/tests/data/nug15.dat"),
         queens: 15,
         ..Sizes::default()
     };
@@ -94,7 +94,7 @@ fn timed(
     let plan = keeping.plan(&bench.stores, program.words(), sites)?;
     let seconds = bench.launcher.run(plan, LIMIT, |_| Ok(()))?.seconds();
     eprintln!(
-        "[overhead, round {round} of {}] {}, {nodes} nodes, {keeping}: {seconds:.3} s",
+        "[overhead, round {round} of {}] {} on {nodes}, {keeping}: {seconds:.3} s",
         bench.args.rounds(),
         program.case.name()
     );
