@@ -434,25 +434,29 @@ pub fn draw(rows: &[&Row], faults: &[&FaultRow], panels: &mut Vec<(Axes<'_>, Vec
         });
         chart::lines(points.collect::<Vec<_>>())
     };
-    let fault_points = distinct(faults, |row| (row.keeping, row.fault))
-        .into_iter()
-        .flat_map(|(keeping, fault)| {
+    let of_faults = |keeping: Keeping| {
+        let points = FaultKind::value_variants().iter().flat_map(|fault| {
             processes.iter().filter_map(move |count| {
-                let percent = over(faults, *count, keeping, fault)?;
-                let name = format!("{}, {keeping}", fault.name());
-                Some((name, f64::from(*count), percent))
+                let percent = over(faults, *count, keeping, *fault)?;
+                Some((fault.name().to_owned(), f64::from(*count), percent))
             })
         });
+        chart::lines(points)
+    };
     let beyond = "overhead, % of the time without a store";
-    for (title, y, lines) in [
+    let mut charts = vec![
         ("qap: period", beyond, overheads(&is_period)),
         ("qap: grain of SEL", beyond, overheads(&is_grain)),
-        (
-            "qap: faults at 50 %",
-            "over the ideal, % of the undisturbed time",
-            chart::lines(fault_points),
-        ),
-    ] {
+    ];
+    for keeping in distinct(faults, |row| row.keeping) {
+        let title = match keeping {
+            Keeping::Store { every_s: 0.0, .. } => "qap: faults, SEL",
+            _ => "qap: faults, TIC",
+        };
+        let y = "over the ideal, % of the undisturbed time";
+        charts.push((title, y, of_faults(keeping)));
+    }
+    for (title, y, lines) in charts {
         if lines.is_empty() {
             continue;
         }
