@@ -43,6 +43,14 @@ pub fn lines(points: impl IntoIterator<Item = (String, f64, f64)>) -> Vec<Line> 
     lines
 }
 
+/// The range of the points, which spans `least` in any case, with some room above.
+pub fn range_of(lines: &[Line], least: std::ops::Range<f64>) -> std::ops::Range<f64> {
+    let all = || lines.iter().flat_map(|line| &line.points);
+    let low = all().fold(least.start, |low, point| low.min(point.1));
+    let high = all().fold(least.end, |high, point| high.max(point.1));
+    low..high + (high - low) * 0.1
+}
+
 /// Draws the lines; those whose name ends in `simulated` are thin.
 pub fn draw(path: &Path, axes: &Axes<'_>, lines: &[Line]) -> anyhow::Result<()> {
     let mut picture = String::new();
@@ -51,7 +59,8 @@ pub fn draw(path: &Path, axes: &Axes<'_>, lines: &[Line]) -> anyhow::Result<()> 
         .map_err(|error| anyhow!("cannot write {}: {error}", path.display()))
 }
 
-/// Draws panels in rows of a given length, under a common title; the legend is in the first.
+/// Draws panels in rows of a given length, under a common title. A legend is in the first, and in each whose lines have other
+/// names than those of the panel before.
 pub fn draw_grid(
     path: &Path,
     title: &str,
@@ -69,7 +78,12 @@ pub fn draw_grid(
         let below = root.titled(title, ("sans-serif", 20))?;
         let areas = below.split_evenly((rows, columns));
         for (index, ((axes, lines), area)) in panels.iter().zip(&areas).enumerate() {
-            panel(area, axes, 15, lines, index == 0)?;
+            let before = index.checked_sub(1).map(|before| &panels[before].1);
+            let has_legend = before.is_none_or(|before| {
+                let names = before.iter().map(|line| &line.name);
+                !names.eq(lines.iter().map(|line| &line.name))
+            });
+            panel(area, axes, 15, lines, has_legend)?;
         }
         root.present()?;
         Ok(())

@@ -2,6 +2,10 @@
 //!
 //! For each run: how much longer it took than it would have at best with those who were left, when the death was known, and how
 //! many leaves were done again. Dead nodes tell nothing, so each leaf is counted in a file when it is done.
+//!
+//! With `running` and `finished` a neighbour of the dead node has copies of what that had by its last period: its own results and
+//! those that others had given it. So at most what all workers did in a period is done again. Neighbours are of the same site
+//! as a rule: when all of a site dies, most copies die too.
 
 use std::time::Duration;
 
@@ -11,6 +15,7 @@ use comfy_table::{CellAlignment, Table, presets};
 use satin::observe::events::Event;
 use satin_cli::{
     faults::{Fault, What, Who},
+    pool::Plan,
     sites::Sites,
     units,
     wan::WanLink,
@@ -28,13 +33,16 @@ use crate::{
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 The ideal is the time of the undisturbed run, stretched from the kill on for the workers that are gone. Leaves that were done \
-more than once are counted by knary itself, on all nodes, dead ones included.
+more than once are counted by knary itself, on all nodes, dead ones included. When a node dies alone, its neighbour has copies of \
+the results that it had by its last period (--every), its own and those that others gave it: what all workers did in a period is \
+to be done again at most. A run that is not much longer than a period says nothing about that.
 
 Examples:
   bench crash --svg crash.svg                            # all: 40 minutes
   bench crash --compute                                  # leaves that compute
   bench crash --sites 2x2 --depth 4 --runs 1 --at 50     # a short one
   bench crash --repair running --victim master
+  bench crash --repair running --every 1s                # copies each second
   bench crash --from crash.jsonl --svg crash.svg         # draws them again")]
 pub struct Args {
     /// Sites and their nodes, with one worker each
@@ -57,6 +65,9 @@ pub struct Args {
     /// Milliseconds that a leaf takes [default: 20, or 2 if it computes]
     #[arg(long, value_name = "MS")]
     leaf: Option<u32>,
+    /// Period in which copies of finished results go to neighbours: SATIN_STORE_EVERY
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = units::duration)]
+    every: Duration,
     /// Runs of each kind; the medians count
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
     runs: u32,
@@ -113,11 +124,20 @@ struct Row {
     detection_s: Option<f64>,
     /// Time from the kill until another node ran `main`, in seconds.
     main_again_s: Option<f64>,
+    /// Period of the copies, in seconds.
+    every_s: Option<f64>,
     /// Leaves that were done more than once.
     again: f64,
+    /// The time that a worker takes for these, in seconds.
+    again_s: Option<f64>,
+    /// The most that is allowed of that; `None` if copies may have died with the node.
+    again_most_s: Option<f64>,
     /// Leaves that were done again, in percent of the leaves of the tree.
     again_percent: f64,
 }
+
+/// The work that may be done again beyond a period and a leaf of each worker, in seconds of a worker.
+const AGAIN_SLACK_S: f64 = 1.0;
 
 /// The figures of a run.
 struct Figures {
@@ -226,11 +246,18 @@ impl Bench<'_> {
         })
     }
 
+    fn plan(&self, repair: Repair) -> Plan {
+        let mut plan = self.knary.plan(self.args.sites.clone(), repair);
+        plan.wan = self.link();
+        let every = self.args.every.as_secs_f64().to_string();
+        plan.env.push(("SATIN_STORE_EVERY".into(), every.into()));
+        plan
+    }
+
     /// Seconds of a run that nothing happens to.
     fn undisturbed(&self) -> Result<f64> {
         let times = (0..self.args.runs).map(|_| {
-            let mut plan = self.knary.plan(self.args.sites.clone(), Repair::Running);
-            plan.wan = self.link();
+            let plan = self.plan(Repair::Running);
             let (story, done) = self.knary.run(&self.launcher, plan, |_| Ok(()))?;
             let seconds = story.seconds();
             eprintln!("undisturbed: {seconds:.2} s");
@@ -248,8 +275,7 @@ impl Bench<'_> {
     fn crash(&self, kind: Kind, undisturbed: f64) -> Result<Figures> {
         let at = Duration::from_secs_f64(undisturbed * f64::from(kind.at) / 100.0);
         let victims = self.victims(kind.victim)?;
-        let mut plan = self.knary.plan(self.args.sites.clone(), kind.repair);
-        plan.wan = self.link();
+        let mut plan = self.plan(kind.repair);
         plan.faults = victims
             .iter()
             .map(|name| Fault {
@@ -304,6 +330,9 @@ impl Bench<'_> {
             true => "knary computing",
             false => "knary sleeping",
         };
+        let every_s = self.args.every.as_secs_f64();
+        let leaf_s = self.knary.leaf().as_secs_f64();
+        let workers = f64::from(self.args.sites.nodes());
         let sites = self.args.sites.0.iter();
         let sites: Vec<String> = sites
             .map(|site| format!("{}:{}", site.name, site.nodes))
@@ -325,7 +354,11 @@ impl Bench<'_> {
             extra_percent: extra_s / undisturbed_s * 100.0,
             detection_s: median_of_some(results.iter().map(|run| run.detection_s)),
             main_again_s: median_of_some(results.iter().map(|run| run.main_again_s)),
+            every_s: Some(every_s),
             again,
+            again_s: Some(again * leaf_s),
+            again_most_s: (kind.victim != Victim::Site && kind.repair != Repair::Naive)
+                .then_some(workers * (every_s + leaf_s) + AGAIN_SLACK_S),
             again_percent: again / self.knary.leaves() as f64 * 100.0,
         }
     }
@@ -408,6 +441,20 @@ fn verdicts(rows: &[Row]) -> Vec<String> {
                 row.at_percent, row.extra_s
             ),
             row.extra_s <= most,
+        );
+    }
+    for row in [Victim::Node, Victim::Master].into_iter().flat_map(running) {
+        let Some((again, most)) = row.again_s.zip(row.again_most_s) else {
+            continue;
+        };
+        say(
+            format!(
+                "running, {} killed at {} %: {again:.2} s of a worker done again, required at most {most:.2} s (workers x (period + \
+                 leaf) + 1 s)",
+                row.victim.name(),
+                row.at_percent,
+            ),
+            again <= most,
         );
     }
     // Deaths of single machines: a whole site is found out by fewer nodes, and has no such bound.
@@ -522,7 +569,10 @@ mod tests {
             extra_percent: extra_s * 5.0,
             detection_s: Some(2.0),
             main_again_s: (victim == Victim::Master).then_some(5.5),
+            every_s: Some(1.0),
             again: again_percent * 100.0,
+            again_s: Some(again_percent * 2.0),
+            again_most_s: (repair == Repair::Running).then_some(9.0),
             again_percent,
         }
     }
@@ -537,11 +587,15 @@ mod tests {
             row(Naive, Victim::Node, 9.0, 3.0),
         ];
         let said = verdicts(&rows);
-        assert_eq!(said.len(), 4, "{said:?}");
+        assert_eq!(said.len(), 6, "{said:?}");
         assert!(said[0].contains("at most 3.00 s") && said[0].ends_with(": met"));
-        assert!(said[1].contains("2.00 s at most") && said[1].ends_with(": met"));
-        assert!(said[2].contains("5.50 s at most") && said[2].ends_with(": missed"));
-        assert!(said[3].ends_with(": missed"), "naive did less again");
+        for again in &said[1..3] {
+            let judged = again.contains("2.00 s of a worker") && again.contains("at most 9.00 s");
+            assert!(judged && again.ends_with(": met"), "{again}");
+        }
+        assert!(said[3].contains("2.00 s at most") && said[3].ends_with(": met"));
+        assert!(said[4].contains("5.50 s at most") && said[4].ends_with(": missed"));
+        assert!(said[5].ends_with(": missed"), "naive did less again");
         assert!(
             verdicts(&rows[..1])
                 .iter()

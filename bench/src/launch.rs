@@ -16,7 +16,8 @@ use anyhow::{Context, Result, ensure};
 use satin::observe::events::{Event, Record};
 use satin_cli::{
     build::{self, BuildTarget},
-    pool::{Control, LocalPool, Output, Plan, Stopper},
+    faults::{Fault, What},
+    pool::{ALL_KILLED, Control, LocalPool, Output, Plan, PoolOutcome, Stopper},
     sites::Sites,
 };
 use serde::{Deserialize, Serialize};
@@ -135,6 +136,62 @@ impl Launcher {
         limit: Duration,
         meddle: impl FnOnce(&mut LocalPool) -> Result<()>,
     ) -> Result<Story> {
+        let outcome = self.outcome(plan, limit, meddle)?;
+        check_code(&outcome, 0)?;
+        Story::new(outcome.records, outcome.stdout)
+    }
+
+    /// Runs it until all its nodes are killed, `at` after all of them are in. Gives the time from the first call of the root job
+    /// until then, in seconds.
+    ///
+    /// # Errors
+    /// If it ends before that, or not at all; says what it printed. [`Interrupted`] if a signal came.
+    pub fn lose(&self, mut plan: Plan, at: Duration, limit: Duration) -> Result<f64> {
+        let nodes = plan.sites.nodes() as usize;
+        let what = What::KillAll;
+        plan.faults.push(Fault { at, what });
+        let outcome = self.outcome(plan, limit, |_| Ok(()))?;
+        check_code(&outcome, ALL_KILLED)?;
+        let all_in_ms = all_in_ms(&outcome.records, nodes).context("not all nodes came in")?;
+        let started_ms = outcome.records.iter().find(|record| is_start(record));
+        let started_ms = started_ms.context("the root job was not called")?.at_ms;
+        Ok((all_in_ms as f64 - started_ms as f64) / 1000.0 + at.as_secs_f64())
+    }
+
+    /// Runs it until `meddle` is done, and kills all its nodes.
+    ///
+    /// # Errors
+    /// That of `meddle`, or of the start. [`Interrupted`] if a signal came.
+    pub fn kill(
+        &self,
+        plan: Plan,
+        limit: Duration,
+        meddle: impl FnOnce(&mut LocalPool) -> Result<()>,
+    ) -> Result<()> {
+        // A pool that is dropped is killed.
+        self.watched(limit, plan, |mut pool| meddle(&mut pool))
+    }
+
+    /// Runs it to its end, however it ends.
+    fn outcome(
+        &self,
+        plan: Plan,
+        limit: Duration,
+        meddle: impl FnOnce(&mut LocalPool) -> Result<()>,
+    ) -> Result<PoolOutcome> {
+        self.watched(limit, plan, |mut pool| {
+            meddle(&mut pool)?;
+            pool.wait()
+        })
+    }
+
+    /// Starts the pool, and gives it to `use_it`. The pool is ended if that takes longer than `limit`, or if a signal comes.
+    fn watched<T>(
+        &self,
+        limit: Duration,
+        plan: Plan,
+        use_it: impl FnOnce(LocalPool) -> Result<T>,
+    ) -> Result<T> {
         let control = Control::new();
         let stopper = control.stopper();
         self.signals().pool = Some(stopper.clone());
@@ -149,24 +206,13 @@ impl Launcher {
         let outcome = self
             .go_on()
             .and_then(|()| LocalPool::start(plan, control))
-            .and_then(|mut pool| {
-                meddle(&mut pool)?;
-                pool.wait()
-            });
+            .and_then(use_it);
         drop(over);
         let late = late.join().unwrap_or(false);
         self.signals().pool = None;
         self.go_on()?;
         ensure!(!late, "the run did not end within {} s", limit.as_secs());
-        let outcome = outcome?;
-        ensure!(
-            outcome.code == 0,
-            "the run ended with exit code {}:\n{}{}",
-            outcome.code,
-            outcome.stdout,
-            outcome.stderr
-        );
-        Story::new(outcome.records, outcome.stdout)
+        outcome
     }
 
     /// # Errors
@@ -183,6 +229,36 @@ impl Launcher {
     }
 }
 
+/// # Errors
+/// If the run ended otherwise.
+fn check_code(outcome: &PoolOutcome, expected: i32) -> Result<()> {
+    ensure!(
+        outcome.code == expected,
+        "the run ended with exit code {}, not {expected}:\n{}{}",
+        outcome.code,
+        outcome.stdout,
+        outcome.stderr
+    );
+    Ok(())
+}
+
+fn is_start(record: &Record) -> bool {
+    matches!(record.event, Event::RootStarted { .. })
+}
+
+/// The time at which this number of nodes was in.
+fn all_in_ms(records: &[Record], nodes: usize) -> Option<u64> {
+    let mut names = BTreeSet::new();
+    let is_in =
+        |record: &&Record| matches!(record.event, Event::Joined { .. } | Event::Master { .. });
+    let mut ins = records.iter().filter(is_in);
+    ins.find(|record| {
+        names.insert(record.name.as_str());
+        names.len() == nodes
+    })
+    .map(|record| record.at_ms)
+}
+
 /// The story of a run: its events, and its only root job.
 pub struct Story {
     records: Vec<Record>,
@@ -193,9 +269,8 @@ pub struct Story {
 
 impl Story {
     fn new(records: Vec<Record>, stdout: String) -> Result<Story> {
-        let started = |record: &&Record| matches!(record.event, Event::RootStarted { .. });
         let finished = |record: &&Record| matches!(record.event, Event::RootFinished { .. });
-        let started = records.iter().find(started);
+        let started = records.iter().find(|record| is_start(record));
         let finished = records.iter().rfind(finished);
         let (Some(started), Some(finished)) = (started, finished) else {
             anyhow::bail!("the run had no root job, or did not tell of its end");
@@ -220,16 +295,7 @@ impl Story {
 
     /// The time at which this number of nodes was in, and so the clock of the schedule of faults began.
     pub fn all_in_ms(&self, nodes: usize) -> Option<u64> {
-        let mut names = BTreeSet::new();
-        let mut ins = self
-            .records
-            .iter()
-            .filter(|record| matches!(record.event, Event::Joined { .. } | Event::Master { .. }));
-        ins.find(|record| {
-            names.insert(record.name.as_str());
-            names.len() == nodes
-        })
-        .map(|record| record.at_ms)
+        all_in_ms(&self.records, nodes)
     }
 
     /// The first event of that kind about each of these nodes; the last of these events. `None` if a node has none.
@@ -290,6 +356,12 @@ impl Work {
     }
 }
 
+/// Number of `workers` that compute at the same time: each needs a core.
+pub fn computing_at_once(workers: u32) -> f64 {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from) as u32;
+    f64::from(workers.min(cores))
+}
+
 /// The program knary with a worker per node, and how many leaves it is to have done.
 pub struct Knary {
     arguments: Vec<OsString>,
@@ -334,6 +406,14 @@ const PATIENCE: f64 = 5.0;
 const START: Duration = Duration::from_secs(60);
 
 impl Knary {
+    /// Builds knary with leaves that sleep for `ms` milliseconds.
+    ///
+    /// # Errors
+    /// If it cannot be built.
+    pub fn sleeping(launcher: &Launcher, depth: u32, ms: u32) -> Result<Knary> {
+        Knary::build(launcher, depth, Leaf::new(false, ms))
+    }
+
     /// # Errors
     /// If it cannot be built, or its leaves cannot be calibrated.
     fn build(launcher: &Launcher, depth: u32, leaf: Leaf) -> Result<Knary> {
@@ -371,16 +451,25 @@ impl Knary {
 
     /// Number of `workers` that work at the same time: computing workers need a core.
     pub fn at_once(&self, workers: u32) -> f64 {
-        let cores = std::thread::available_parallelism().map_or(1, usize::from) as u32;
-        f64::from(match self.leaf {
-            Leaf::Sleeps(_) => workers,
-            Leaf::Computes(_) => workers.min(cores),
-        })
+        match self.leaf {
+            Leaf::Sleeps(_) => f64::from(workers),
+            Leaf::Computes(_) => computing_at_once(workers),
+        }
+    }
+
+    /// The time that a leaf takes.
+    pub fn leaf(&self) -> Duration {
+        self.leaf.time()
+    }
+
+    /// The program and its arguments.
+    pub fn words(&self) -> Vec<OsString> {
+        self.arguments.clone()
     }
 
     /// A plan for it; `repair` is what becomes of orphans.
     pub fn plan(&self, sites: Sites, repair: Repair) -> Plan {
-        repair.plan(self.arguments.clone(), sites)
+        repair.plan(self.words(), sites)
     }
 
     /// Runs a [`plan`](Knary::plan); returns the story, and how many leaves were done.
@@ -393,11 +482,59 @@ impl Knary {
         plan: Plan,
         meddle: impl FnOnce(&mut LocalPool) -> Result<()>,
     ) -> Result<(Story, u64)> {
-        fs::write(count(&self.folder), "").context("cannot empty the file of --count")?;
-        let workers = self.at_once(plan.sites.nodes());
-        let ideal = self.leaf.time().mul_f64(self.leaves() as f64 / workers);
-        let story = launcher.run(plan, START + ideal.mul_f64(PATIENCE), meddle)?;
-        let done = fs::metadata(count(&self.folder))?.len();
+        self.forget()?;
+        let limit = self.limit(&plan);
+        self.check(launcher.run(plan, limit, meddle)?)
+    }
+
+    /// Runs a plan until all its nodes are killed, `at` after all of them are in. Gives the time from the first call of the root
+    /// job until then, in seconds.
+    ///
+    /// # Errors
+    /// As [`Launcher::lose`].
+    pub fn lose(&self, launcher: &Launcher, plan: Plan, at: Duration) -> Result<f64> {
+        self.forget()?;
+        let limit = self.limit(&plan);
+        launcher.lose(plan, at, limit)
+    }
+
+    /// Goes on with a run that was [lost](Knary::lose), by a plan with the same store; returns the story, and how many leaves
+    /// were done in all.
+    ///
+    /// # Errors
+    /// As [`Knary::run`].
+    pub fn go_on(&self, launcher: &Launcher, plan: Plan) -> Result<(Story, u64)> {
+        let limit = self.limit(&plan);
+        self.check(launcher.run(plan, limit, |_| Ok(()))?)
+    }
+
+    /// The time of a run at best.
+    pub fn ideal(&self, nodes: u32) -> Duration {
+        let leaves = self.leaves() as f64;
+        self.leaf.time().mul_f64(leaves / self.at_once(nodes))
+    }
+
+    /// The time after which a run counts as hung.
+    fn limit(&self, plan: &Plan) -> Duration {
+        START + self.ideal(plan.sites.nodes()).mul_f64(PATIENCE)
+    }
+
+    /// Number of leaves that were done so far, by all runs since the last one that was not gone on with.
+    ///
+    /// # Errors
+    /// If the file of `--count` cannot be read.
+    pub fn done(&self) -> Result<u64> {
+        Ok(fs::metadata(count(&self.folder))?.len())
+    }
+
+    fn forget(&self) -> Result<()> {
+        fs::write(count(&self.folder), "").context("cannot empty the file of --count")
+    }
+
+    /// # Errors
+    /// If the answer is wrong, or fewer leaves were done than there are.
+    fn check(&self, story: Story) -> Result<(Story, u64)> {
+        let done = self.done()?;
         let answer = format!("= {} leaves", self.leaves());
         ensure!(
             story.stdout().contains(&answer) && done >= self.leaves(),
@@ -415,7 +552,10 @@ fn count(folder: &tempfile::TempDir) -> PathBuf {
 
 /// Steps of a leaf that takes so long, as knary measures them. They are measured once: were `main` to measure them, a new
 /// master would have other jobs than the old one.
-fn steps(knary: &Path, time: Duration) -> Result<u64> {
+///
+/// # Errors
+/// If knary cannot be started, or does not say it.
+pub fn steps(knary: &Path, time: Duration) -> Result<u64> {
     let micros = time.as_micros().to_string();
     let output = Command::new(knary)
         .args(["0", "1", &micros, "--sequential"])

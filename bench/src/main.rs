@@ -11,9 +11,11 @@ mod jsonl;
 mod launch;
 mod migrate;
 mod pools;
+mod programs;
 mod sites;
 mod spawn;
 mod steal;
+mod store;
 mod tax;
 mod thief;
 
@@ -39,6 +41,7 @@ Examples:
   bench sites --svg sites.svg                  # slow links, half an hour
   bench crash --svg crash.svg                  # what a crash costs, 40 minutes
   bench migrate                                # what moving a run costs
+  bench store --quick                          # a store, 3 minutes
   bench tax                                    # the cost of repair";
 
 #[derive(Debug, Subcommand)]
@@ -48,6 +51,7 @@ enum Bench {
     Sites(sites::Args),
     Spawn(spawn::Args),
     Steal(steal::Args),
+    Store(store::Args),
     Tax(tax::Args),
     Thief(thief::Args),
 }
@@ -59,6 +63,7 @@ fn main() -> ExitCode {
         Bench::Sites(args) => sites::run(&args),
         Bench::Spawn(args) => spawn::run(&args),
         Bench::Steal(args) => steal::run(&args),
+        Bench::Store(args) => store::run(&args),
         Bench::Tax(args) => tax::run(&args),
         Bench::Thief(args) => thief::run(&args),
     };

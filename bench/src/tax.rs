@@ -7,7 +7,6 @@
 use std::{
     path::{Path, PathBuf},
     process::Command,
-    time::Duration,
 };
 
 use anyhow::{Context, Result, ensure};
@@ -21,6 +20,7 @@ use crate::{
     figures::Spread,
     files::Files,
     launch::{Launcher, Repair},
+    programs::{Case, LIMIT, Program, Sizes},
 };
 
 /// A run without crashes, with repair on and off: ratios of times, and of instructions if there is valgrind.
@@ -29,8 +29,8 @@ use crate::{
 \"On\" is SATIN_REPAIR=running, \"off\" is naive, which harvests nothing. Of instructions there is little to see in that, as a single \
 process harvests nothing either: to see what repair added to them, build fib and uts of an older commit and name their folder.
 
-Cases: fib; uts, the tree T1L; nqueens; qap, the instance nug14; deep, the tree T3L with its 17,844 levels; flat, a loop of \
-jobs of 1 us.
+Cases: fib; uts, the tree T1L; nqueens; qap, the instance nug14; deep, the tree T3L with its 17,844 levels; knary, a tree of \
+leaves of 40 us; flat, a loop of jobs of 1 us.
 
 Examples:
   bench tax --json tax.jsonl --svg tax.svg                 # 10 minutes
@@ -68,83 +68,27 @@ pub struct Args {
     files: Files,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-enum Case {
-    Fib,
-    Uts,
-    Nqueens,
-    Qap,
-    Deep,
-    Flat,
-}
-
-impl Case {
-    fn name(self) -> &'static str {
-        match self {
-            Case::Fib => "fib",
-            Case::Uts => "uts",
-            Case::Nqueens => "nqueens",
-            Case::Qap => "qap",
-            Case::Deep => "deep",
-            Case::Flat => "flat",
-        }
-    }
-
-    /// The example that is run.
-    fn program(self) -> &'static str {
-        match self {
-            Case::Fib => "fib",
-            Case::Uts | Case::Deep => "uts",
-            Case::Nqueens => "nqueens",
-            Case::Qap => "qap",
-            Case::Flat => "knary",
-        }
-    }
-
-    /// Greatest ratio that is allowed.
-    fn most(self) -> f64 {
-        match self {
-            Case::Fib | Case::Uts | Case::Nqueens | Case::Qap => 1.01,
-            Case::Deep => 1.03,
-            Case::Flat => 1.05,
-        }
-    }
-
-    /// Arguments for runs that are timed.
-    fn arguments(self, args: &Args) -> Vec<String> {
-        let words: &[&str] = match self {
-            Case::Fib => return vec![args.fib.to_string()],
-            Case::Uts => return vec!["--tree".into(), args.tree.clone()],
-            Case::Nqueens => &["14"],
-            Case::Qap => &[],
-            Case::Deep => &["--tree", "T3L"],
-            Case::Flat => &["1", "3000000", "1"],
-        };
-        words.iter().map(|word| (*word).to_owned()).collect()
-    }
-
-    /// Arguments for runs under valgrind, which is fifty times as slow.
-    fn small(self) -> &'static [&'static str] {
-        match self {
-            Case::Fib => &["27"],
-            Case::Nqueens => &["8"],
-            Case::Flat => &["1", "10000", "1"],
-            Case::Qap => &[],
-            // The tree T1, cut at 8 levels.
-            Case::Uts | Case::Deep => &[
-                "-t",
-                "geometric",
-                "-a",
-                "fixed",
-                "-d",
-                "8",
-                "-b",
-                "4",
-                "-r",
-                "19",
-            ],
-        }
+/// Arguments for runs under valgrind, which is fifty times as slow.
+fn small(case: Case) -> &'static [&'static str] {
+    match case {
+        Case::Fib => &["27"],
+        Case::Nqueens => &["8"],
+        Case::Knary => &["3", "6", "40", "--steps", "40000"],
+        Case::Flat => &["1", "10000", "1", "--steps", "1000"],
+        Case::Qap => &[],
+        // The tree T1, cut at 8 levels.
+        Case::Uts | Case::Deep => &[
+            "-t",
+            "geometric",
+            "-a",
+            "fixed",
+            "-d",
+            "8",
+            "-b",
+            "4",
+            "-r",
+            "19",
+        ],
     }
 }
 
@@ -171,9 +115,6 @@ enum Row {
     },
 }
 
-/// A longer run of one of the programs has hung.
-const LIMIT: Duration = Duration::from_secs(600);
-
 /// Measures, and reports the results.
 pub fn run(args: &Args) -> Result<()> {
     let rows = match args.files.earlier()? {
@@ -186,12 +127,18 @@ pub fn run(args: &Args) -> Result<()> {
 
 fn measure(args: &Args) -> Result<Vec<Row>> {
     let launcher = Launcher::new(args.profile.clone())?;
+    let sizes = Sizes {
+        fib: args.fib,
+        tree: args.tree.clone(),
+        ..Sizes::default()
+    };
     let programs = (args.case.iter())
-        .map(|case| Ok((*case, launcher.example(case.program())?)))
+        .map(|case| Program::build(&launcher, *case, &sizes))
         .collect::<Result<Vec<_>>>()?;
     let mut rows = Vec::new();
     for number in 0..args.runs {
-        for (case, program) in &programs {
+        for program in &programs {
+            let case = program.case;
             // First one, then the other goes first.
             let order = match number % 2 {
                 0 => [Repair::Running, Repair::Naive],
@@ -199,10 +146,7 @@ fn measure(args: &Args) -> Result<Vec<Row>> {
             };
             let mut times = [0.0; 2];
             for repair in order {
-                let arguments = case.arguments(args);
-                let words = std::iter::once(program.clone().into_os_string())
-                    .chain(arguments.into_iter().map(Into::into));
-                let plan = repair.plan(words, Sites::alike(1, args.nodes));
+                let plan = repair.plan(program.words(), Sites::alike(1, args.nodes));
                 let story = launcher.run(plan, LIMIT, |_| Ok(()))?;
                 times[usize::from(repair == Repair::Naive)] = story.seconds();
             }
@@ -216,7 +160,7 @@ fn measure(args: &Args) -> Result<Vec<Row>> {
             );
             rows.push(Row::Pair {
                 bench: "tax".into(),
-                case: *case,
+                case,
                 nodes: args.nodes,
                 on_s,
                 off_s,
@@ -230,26 +174,26 @@ fn measure(args: &Args) -> Result<Vec<Row>> {
         eprintln!("no valgrind here: instructions are not counted");
         return Ok(rows);
     }
-    for (case, program) in &programs {
+    for Program { case, path, .. } in &programs {
         let count = |program: &Path, repair: Repair| -> Result<u64> {
             launcher.go_on()?;
             eprintln!(
                 "counting the instructions of {}, {repair}",
                 program.display()
             );
-            let counted = instructions(program, case.small(), repair);
+            let counted = instructions(program, small(*case), repair);
             launcher.go_on()?;
             counted
         };
         let baseline = args
             .baseline
             .as_ref()
-            .map(|folder| folder.join(case.program()));
+            .map(|folder| folder.join(case.example()));
         rows.push(Row::Instructions {
             bench: "tax".into(),
             case: *case,
-            on: count(program, Repair::Running)?,
-            off: count(program, Repair::Naive)?,
+            on: count(path, Repair::Running)?,
+            off: count(path, Repair::Naive)?,
             baseline: baseline
                 .map(|program| count(&program, Repair::Running))
                 .transpose()?,

@@ -1,0 +1,270 @@
+//! `bench store`: what it costs that a run outlives all its nodes, and what is done again when they die.
+//!
+//! Four parts, a module each: `overhead` (nothing dies), `lost` (everything dies), `kaapi` (the experiment of KAAPI in small) and
+//! `record` (the price of one result). The words are those of KAAPI (Jafar, Krings, Gautier, "Flexible rollback recovery in
+//! dynamic heterogeneous grid computing", 2009): TIC writes once in a period, SEL as soon as the last write is durable.
+
+mod kaapi;
+mod keeping;
+mod lost;
+mod overhead;
+mod record;
+
+use std::{
+    cell::Cell,
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Result, ensure};
+use clap::ValueEnum;
+use comfy_table::{CellAlignment, Table, presets};
+use serde::{Deserialize, Serialize};
+
+use self::keeping::Stores;
+use crate::{
+    chart::{self, Axes, Line},
+    files::Files,
+    launch::Launcher,
+    programs::Case,
+};
+
+/// A store: its overhead, the work that is done again when all nodes die, QAP as KAAPI measured it, the cost of a record.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Parts:
+  overhead  programs on one worker and on two nodes: with nothing kept, with harvesting only (no copies, no store), and with a \
+store that is written to each 10 s (TIC 10 s), each second (TIC 1 s), and as often as it can be (SEL). Minima of interleaved rounds
+  lost      knary whose leaves sleep, on 1 to 4 nodes: all are killed at a random moment, and the run goes on on 1 to twice as \
+many. Leaves that were done twice are counted by knary itself, in a file
+  kaapi     qap on 2, 4 and 8 processes: TIC and SEL over the period and the grain; one process killed, several, one of the two \
+clusters withdrawn, all killed and resumed, each at 50 % of the time of a run without a store
+  record    microseconds for a result, in the worker and in the thread that writes; the time from a start until its first new \
+job when 100,000 results are in the store
+
+A computing process needs a core. If there are more processes than cores, which share them, the figures of kaapi show \
+what a store costs an oversubscribed machine: how the time falls with more processes they cannot show.
+
+Stores are directories below --dir; it should be on a disk, as a write to memory is no durable write.
+
+Examples:
+  bench store --quick                                      # all parts, 3 minutes: to see that they work
+  bench store --json store.jsonl --svg store.svg           # all parts, 20 minutes
+  bench store --part overhead --case fib,uts --rounds 9
+  bench store --part kaapi --qap nug18.dat                 # longer runs
+  bench store --part lost --seed 7
+  bench store --from store.jsonl --svg store.svg           # draws them again")]
+pub struct Args {
+    /// Parts to measure
+    #[arg(long, value_enum, value_delimiter = ',', default_values_t = [Part::Overhead, Part::Lost, Part::Kaapi, Part::Record])]
+    part: Vec<Part>,
+    /// Programs of the part overhead [default: all]
+    #[arg(long, value_enum, value_name = "CASE", value_delimiter = ',')]
+    case: Vec<Case>,
+    /// Small programs, few combinations and one round: figures that mean nothing
+    #[arg(long)]
+    quick: bool,
+    /// Rounds of each part [default: 2, or 1 if it is to be quick]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    rounds: Option<u32>,
+    /// Instance for qap, in the format of QAPLIB [default: nug16a, nug15 for the part overhead, nug14 if it is to be quick]
+    #[arg(long, value_name = "FILE")]
+    qap: Option<PathBuf>,
+    /// Number from which the moments of the part lost are drawn
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    /// Directory below which the stores are made [default: that for temporary files]
+    #[arg(long, value_name = "DIR")]
+    dir: Option<PathBuf>,
+    /// Build the programs in this profile [default: release]
+    #[arg(long, value_name = "NAME")]
+    profile: Option<String>,
+    #[command(flatten)]
+    files: Files,
+}
+
+impl Args {
+    fn rounds(&self) -> u32 {
+        self.rounds.unwrap_or(if self.quick { 1 } else { 2 })
+    }
+
+    /// The instance of qap: the one that is given, or that file of this repository; `None`: the one that is built in.
+    fn qap(&self, usual: &str) -> Option<PathBuf> {
+        let usual = || Path::new(env!("CARGO_MANIFEST_DIR")).join(usual);
+        (self.qap.clone()).or_else(|| (!self.quick).then(usual))
+    }
+}
+
+/// The parts of the bench.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+enum Part {
+    /// The cost when nothing dies
+    Overhead,
+    /// The work that is done again when all nodes die
+    Lost,
+    /// The experiment of KAAPI in small
+    Kaapi,
+    /// The cost of one result
+    Record,
+}
+
+/// A line of the results.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(tag = "what", rename_all = "lowercase")]
+enum Row {
+    Overhead(overhead::Row),
+    Lost(lost::Row),
+    Kaapi(kaapi::Row),
+    Faults(kaapi::FaultRow),
+    Append(record::AppendRow),
+    Worker(record::WorkerRow),
+    Resume(record::ResumeRow),
+}
+
+/// What all parts need.
+struct Bench<'a> {
+    args: &'a Args,
+    launcher: Launcher,
+    stores: Stores,
+    /// Number of runs that failed.
+    failed: Cell<u32>,
+}
+
+impl Bench<'_> {
+    /// Does that; `None` if it fails, which is told and counted.
+    ///
+    /// # Errors
+    /// If a signal came.
+    fn attempt<T>(&self, what: &str, run: impl FnOnce() -> Result<T>) -> Result<Option<T>> {
+        let done = run();
+        self.launcher.go_on()?;
+        Ok(match done {
+            Ok(done) => Some(done),
+            Err(error) => {
+                eprintln!("{what}: {error:#}");
+                self.failed.set(self.failed.get() + 1);
+                None
+            }
+        })
+    }
+}
+
+/// Measures, and reports the results.
+pub fn run(args: &Args) -> Result<()> {
+    let (rows, failed) = match args.files.earlier()? {
+        Some(rows) => (rows, 0),
+        None => measure(args)?,
+    };
+    report(&rows);
+    args.files.write(&rows, draw)?;
+    ensure!(failed == 0, "{failed} runs failed, and are not counted");
+    Ok(())
+}
+
+/// The rows, and how many runs failed.
+fn measure(args: &Args) -> Result<(Vec<Row>, u32)> {
+    let bench = Bench {
+        args,
+        launcher: Launcher::new(args.profile.clone())?,
+        stores: Stores::new(args.dir.as_deref())?,
+        failed: Cell::new(0),
+    };
+    let mut rows = Vec::new();
+    for part in [Part::Record, Part::Overhead, Part::Kaapi, Part::Lost] {
+        if !args.part.contains(&part) {
+            continue;
+        }
+        match part {
+            Part::Overhead => {
+                rows.extend(overhead::measure(&bench)?.into_iter().map(Row::Overhead))
+            }
+            Part::Lost => rows.extend(lost::measure(&bench)?.into_iter().map(Row::Lost)),
+            Part::Kaapi => rows.extend(kaapi::measure(&bench)?),
+            Part::Record => rows.extend(record::measure(&bench)?),
+        }
+    }
+    Ok((rows, bench.failed.get()))
+}
+
+/// The rows of one kind.
+fn of_kind<'r, T: 'r>(rows: &'r [Row], kind: impl Fn(&'r Row) -> Option<&'r T>) -> Vec<&'r T> {
+    rows.iter().filter_map(kind).collect()
+}
+
+fn overhead_of(row: &Row) -> Option<&overhead::Row> {
+    match row {
+        Row::Overhead(row) => Some(row),
+        _ => None,
+    }
+}
+
+fn lost_of(row: &Row) -> Option<&lost::Row> {
+    match row {
+        Row::Lost(row) => Some(row),
+        _ => None,
+    }
+}
+
+fn kaapi_of(row: &Row) -> Option<&kaapi::Row> {
+    match row {
+        Row::Kaapi(row) => Some(row),
+        _ => None,
+    }
+}
+
+fn fault_of(row: &Row) -> Option<&kaapi::FaultRow> {
+    match row {
+        Row::Faults(row) => Some(row),
+        _ => None,
+    }
+}
+
+fn report(rows: &[Row]) {
+    let mut said = Vec::new();
+    overhead::report(&of_kind(rows, overhead_of), &mut said);
+    kaapi::report(&of_kind(rows, kaapi_of), &of_kind(rows, fault_of));
+    lost::report(&of_kind(rows, lost_of), &mut said);
+    record::report(rows, &mut said);
+    for line in said {
+        println!("{line}");
+    }
+}
+
+/// A table with that head, empty so far.
+fn table(head: &[&str]) -> Table {
+    let mut table = Table::new();
+    table
+        .load_style(presets::UTF8_FULL_CONDENSED)
+        .set_header(head);
+    table
+}
+
+/// Prints the table, with a title above and the numbers at the right; nothing if it is empty.
+fn show(title: &str, mut table: Table, words: usize) {
+    for column in table.column_iter_mut().skip(words) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    if table.row_count() > 0 {
+        println!("{title}\n{table}");
+    }
+}
+
+/// A requirement, and whether it is met.
+fn verdict(said: &mut Vec<String>, what: String, is_met: bool) {
+    said.push(format!("{what}: {}", if is_met { "met" } else { "missed" }));
+}
+
+fn draw(path: &Path, rows: &[Row]) -> Result<()> {
+    let mut panels: Vec<(Axes<'_>, Vec<Line>)> = Vec::new();
+    overhead::draw(&of_kind(rows, overhead_of), &mut panels);
+    kaapi::draw(
+        &of_kind(rows, kaapi_of),
+        &of_kind(rows, fault_of),
+        &mut panels,
+    );
+    lost::draw(&of_kind(rows, lost_of), &mut panels);
+    ensure!(
+        !panels.is_empty(),
+        "nothing to draw: the part record has figures only"
+    );
+    chart::draw_grid(path, "what a store costs", panels.len().min(2), &panels)
+}

@@ -1,0 +1,243 @@
+//! The cost when nothing dies: programs with nothing kept, and with more and more of it.
+
+use anyhow::Result;
+use clap::ValueEnum;
+use satin_cli::sites::Sites;
+use serde::{Deserialize, Serialize};
+
+use super::{Bench, keeping::Keeping, show, table, verdict};
+use crate::{
+    chart::{self, Axes, Line},
+    programs::{Case, LIMIT, Program, Sizes},
+};
+
+/// A timed run.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Row {
+    bench: String,
+    case: Case,
+    nodes: u32,
+    round: u32,
+    #[serde(flatten)]
+    keeping: Keeping,
+    seconds: f64,
+}
+
+/// The ways that are compared; the first is what the others are compared with.
+const WAYS: [Keeping; 5] = [
+    Keeping::Off,
+    Keeping::Harvest,
+    tic(10.0),
+    tic(1.0),
+    tic(0.0),
+];
+
+const fn tic(every_s: f64) -> Keeping {
+    Keeping::Store {
+        every_s,
+        grain_ms: super::keeping::GRAIN_MS,
+    }
+}
+
+/// Numbers of nodes, with a worker each.
+const NODES: [u32; 2] = [1, 2];
+
+/// Measures all programs.
+pub fn measure(bench: &Bench<'_>) -> Result<Vec<Row>> {
+    let args = bench.args;
+    let mut sizes = Sizes {
+        qap: args.qap("../satin-cli/tests/data/nug15.dat"),
+        queens: 15,
+        ..Sizes::default()
+    };
+    if args.quick {
+        sizes = Sizes {
+            fib: 38,
+            queens: 13,
+            tree: "T1".into(),
+            deep: "T3".into(),
+            levels: 5,
+            jobs: 300_000,
+            ..sizes
+        };
+    }
+    let cases = match args.case[..] {
+        [] => Case::value_variants(),
+        _ => &args.case,
+    };
+    let programs = (cases.iter())
+        .map(|case| Program::build(&bench.launcher, *case, &sizes))
+        .collect::<Result<Vec<_>>>()?;
+    let mut rows = Vec::new();
+    for round in 1..=args.rounds() {
+        for program in &programs {
+            for nodes in NODES {
+                // Each round another way goes first.
+                let first = round as usize % WAYS.len();
+                for keeping in WAYS.into_iter().cycle().skip(first).take(WAYS.len()) {
+                    rows.push(timed(bench, program, nodes, round, keeping)?);
+                }
+            }
+        }
+    }
+    Ok(rows)
+}
+
+fn timed(
+    bench: &Bench<'_>,
+    program: &Program,
+    nodes: u32,
+    round: u32,
+    keeping: Keeping,
+) -> Result<Row> {
+    let sites = Sites::alike(1, nodes);
+    let plan = keeping.plan(&bench.stores, program.words(), sites)?;
+    let seconds = bench.launcher.run(plan, LIMIT, |_| Ok(()))?.seconds();
+    eprintln!(
+        "[overhead, round {round} of {}] {} on {nodes}, {keeping}: {seconds:.3} s",
+        bench.args.rounds(),
+        program.case.name()
+    );
+    Ok(Row {
+        bench: "store".into(),
+        case: program.case,
+        nodes,
+        round,
+        keeping,
+        seconds,
+    })
+}
+
+/// The shortest run, and how many there were.
+fn minimum(rows: &[&Row], case: Case, nodes: u32, keeping: Keeping) -> Option<(f64, usize)> {
+    let is_it = |row: &&&Row| (row.case, row.nodes, row.keeping) == (case, nodes, keeping);
+    let of = rows.iter().filter(is_it);
+    let (shortest, count) = of.fold((f64::INFINITY, 0), |(shortest, count), row| {
+        (row.seconds.min(shortest), count + 1)
+    });
+    (count > 0).then_some((shortest, count))
+}
+
+/// The shortest run in terms of the shortest without anything kept.
+fn ratio(rows: &[&Row], case: Case, nodes: u32, keeping: Keeping) -> Option<f64> {
+    let (off, _) = minimum(rows, case, nodes, Keeping::Off)?;
+    let (on, _) = minimum(rows, case, nodes, keeping)?;
+    Some(on / off)
+}
+
+/// The greatest ratio that is allowed, if any is.
+fn most(case: Case, keeping: Keeping) -> Option<f64> {
+    let store = match keeping {
+        Keeping::Harvest => 0.0,
+        Keeping::Store { every_s: 10.0, .. } => 1.01,
+        Keeping::Store { every_s: 0.0, .. } => 1.025,
+        Keeping::Off | Keeping::Store { .. } => return None,
+    };
+    Some(case.most().max(store))
+}
+
+/// Prints the ratios; the targets are those for one worker.
+pub fn report(rows: &[&Row], said: &mut Vec<String>) {
+    let names = WAYS.map(|keeping| keeping.to_string());
+    let mut head = vec!["program", "nodes", "rounds", "off, s"];
+    head.extend(names[1..].iter().map(String::as_str));
+    let mut ratios = table(&head);
+    for nodes in NODES {
+        for case in Case::value_variants().iter().copied() {
+            let Some((off, rounds)) = minimum(rows, case, nodes, Keeping::Off) else {
+                continue;
+            };
+            let cells = WAYS[1..].iter().map(|keeping| {
+                let ratio = ratio(rows, case, nodes, *keeping);
+                ratio.map_or("-".into(), |ratio| format!("{ratio:.4}"))
+            });
+            let first = [
+                case.name().to_owned(),
+                nodes.to_string(),
+                rounds.to_string(),
+                format!("{off:.3}"),
+            ];
+            ratios.add_row(first.into_iter().chain(cells));
+            for keeping in WAYS {
+                let measured = ratio(rows, case, nodes, keeping);
+                if nodes == 1
+                    && let (Some(ratio), Some(most)) = (measured, most(case, keeping))
+                {
+                    let what = format!(
+                        "{}, one worker, {keeping}: {ratio:.4} of the time with nothing kept, required at most {most}",
+                        case.name()
+                    );
+                    verdict(said, what, ratio <= most);
+                }
+            }
+        }
+    }
+    show(
+        "overhead: the shortest run, in terms of the shortest with nothing kept",
+        ratios,
+        1,
+    );
+}
+
+/// A panel for each number of nodes: the ratios by program.
+pub fn draw(rows: &[&Row], panels: &mut Vec<(Axes<'_>, Vec<Line>)>) {
+    for nodes in NODES {
+        let points = WAYS[1..].iter().flat_map(|keeping| {
+            let cases = Case::value_variants().iter().zip(1..);
+            cases.filter_map(move |(case, number)| {
+                let ratio = ratio(rows, *case, nodes, *keeping)?;
+                Some((keeping.to_string(), f64::from(number), ratio))
+            })
+        });
+        let lines = chart::lines(points);
+        if lines.is_empty() {
+            continue;
+        }
+        let axes = Axes {
+            title: match nodes {
+                1 => "overhead, one worker",
+                _ => "overhead, two nodes",
+            },
+            x: "1 fib, 2 uts, 3 nqueens, 4 qap, 5 deep, 6 knary, 7 flat",
+            y: "time over time with nothing kept",
+            y_range: chart::range_of(&lines, 0.98..1.04),
+            legend: chart::Legend::UpperLeft,
+        };
+        panels.push((axes, lines));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn minima_are_compared_with_those_of_the_same_program_and_nodes() {
+        let row = |case, nodes, keeping, seconds| Row {
+            bench: "store".into(),
+            case,
+            nodes,
+            round: 1,
+            keeping,
+            seconds,
+        };
+        let sel = Keeping::every(0.0);
+        let rows = [
+            row(Case::Fib, 1, Keeping::Off, 2.0),
+            row(Case::Fib, 1, Keeping::Off, 3.0),
+            row(Case::Fib, 2, Keeping::Off, 1.0),
+            row(Case::Uts, 1, Keeping::Off, 1.0),
+            row(Case::Fib, 1, sel, 2.1),
+            row(Case::Fib, 1, sel, 9.0),
+            row(Case::Fib, 1, Keeping::every(10.0), 2.0),
+        ];
+        let rows: Vec<&Row> = rows.iter().collect();
+        assert_eq!(ratio(&rows, Case::Fib, 1, sel), Some(1.05));
+        assert_eq!(ratio(&rows, Case::Uts, 1, sel), None);
+        let mut said = Vec::new();
+        report(&rows, &mut said);
+        assert_eq!(said.len(), 2, "{said:?}");
+        assert!(said[0].starts_with("fib, one worker, TIC 10 s") && said[0].ends_with(": met"));
+        assert!(said[1].contains("SEL: 1.0500") && said[1].ends_with(": missed"));
+    }
+}
