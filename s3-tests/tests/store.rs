@@ -407,7 +407,7 @@ fn write(runs: &Runs, begun: &Begun, node: u128, facts: std::ops::Range<u32>) {
             offers: Vec::new(),
             facts: vec![fact(index)],
         };
-        writer.append(&batch).expect("written");
+        writer.append(batch).expect("written");
     }
 }
 
