@@ -20,6 +20,10 @@ use crate::job::{Gathered, JobId, RootName, Saved};
 /// costs as many periods.
 const FAR: u64 = 8;
 
+/// The first period of a node, at most. Too small: copies without results. Too large: a run that is shorter than a period has no
+/// copies.
+const FIRST: Duration = Duration::from_secs(1);
+
 /// Bytes of results in one message, about; the rest goes with the next period. Too small: a large harvest is never through.
 /// Too large: a link is busy for long.
 const MESSAGE: usize = 16 << 20;
@@ -91,7 +95,14 @@ impl Buddies {
         }
         let have_some = self.near.may_have_some() || self.far.may_have_some();
         if runs_main || cx.books.hosts_any() || have_some {
-            self.due = Some(cx.now + cx.config.copy_every);
+            let every = cx.config.copy_every;
+            // The first copy goes soon: a run may be shorter than a period.
+            let wait = if self.periods == 0 {
+                every.min(FIRST)
+            } else {
+                every
+            };
+            self.due = Some(cx.now + wait);
         }
     }
 
