@@ -300,6 +300,19 @@ fn a_wrong_key_a_wrong_bucket_and_wrong_urls_are_told() {
     );
 }
 
+/// No provider of cryptography has to be set up for the process.
+#[test]
+fn a_server_without_encryption_does_not_pass_for_one_with() {
+    let server = S3Server::start();
+    let url = server.variables()[0].1.replace("http:", "https:");
+    let changed = [("AWS_ENDPOINT_URL", &*url), ("AWS_ALLOW_HTTP", "")];
+    refuses(
+        BUCKET,
+        with(&server, &changed),
+        &["InvalidContentType", "cannot be used from here"],
+    );
+}
+
 #[test]
 fn without_a_key_the_text_names_the_variables() {
     let server = S3Server::start();
