@@ -127,20 +127,12 @@ impl OpenStore {
             return Ok(());
         }
         let mut table = table(&[
-            "run",
-            "pool",
-            "state",
-            "started",
-            "epochs",
-            "results",
-            "work kept",
-            "size",
-            "command",
+            "run", "pool", "state", "started", "epochs", "results", "size", "command",
         ]);
         for run in &all {
             table.add_row(self.row(run)?);
         }
-        align_right(&mut table, &[4, 5, 6, 7]);
+        align_right(&mut table, &[4, 5, 6]);
         println!("{}", table.trim_fmt());
         if all.iter().any(|run| !run.readable) {
             eprintln!("{UNREADABLE}");
@@ -161,7 +153,6 @@ impl OpenStore {
             started(run),
             run.epochs.to_string(),
             number(|kept| kept.results().to_string()),
-            number(|kept| length(kept.time())),
             bytes(run.bytes),
             printable(&run.command_line.join(" "), 60),
         ])
@@ -175,9 +166,7 @@ impl OpenStore {
             ..Kept::default()
         };
         for fact in &loaded.batch.facts {
-            let root = kept.roots.entry(fact.saved.root_name()).or_default();
-            root.results += 1;
-            root.time += fact.took;
+            *kept.roots.entry(fact.saved.root_name()).or_default() += 1;
         }
         Ok(kept)
     }
@@ -268,26 +257,15 @@ const LONG: usize = 2000;
 /// What would be found again of a run.
 #[derive(Default)]
 struct Kept {
-    roots: BTreeMap<RootName, KeptRoot>,
+    /// Number of results below each root job, or 1 for its own.
+    roots: BTreeMap<RootName, usize>,
     /// Segments that end early.
     torn: Vec<String>,
 }
 
-/// What would be found again of a root job.
-#[derive(Clone, Copy, Default)]
-struct KeptRoot {
-    results: usize,
-    /// The time that workers took for the results.
-    time: Duration,
-}
-
 impl Kept {
     fn results(&self) -> usize {
-        self.roots.values().map(|root| root.results).sum()
-    }
-
-    fn time(&self) -> Duration {
-        self.roots.values().map(|root| root.time).sum()
+        self.roots.values().sum()
     }
 }
 
@@ -328,16 +306,11 @@ fn show_logs(logs: &[LogDetails]) {
 
 fn show_kept(kept: &Kept) {
     if !kept.roots.is_empty() {
-        let mut shown = table(&["root job", "results", "work kept"]);
-        for (root, of) in &kept.roots {
-            let row = [
-                root.number.to_string(),
-                of.results.to_string(),
-                length(of.time),
-            ];
-            shown.add_row(row);
+        let mut shown = table(&["root job", "results"]);
+        for (root, results) in &kept.roots {
+            shown.add_row([root.number.to_string(), results.to_string()]);
         }
-        align_right(&mut shown, &[1, 2]);
+        align_right(&mut shown, &[1]);
         println!("\n{}", shown.trim_fmt());
     }
     for segment in &kept.torn {

@@ -199,13 +199,11 @@ impl Desk {
         };
         let batch = self.load(&place, &is_gone)?;
         if known.is_none() && run.epoch > 0 {
-            let took: Duration = batch.facts.iter().map(|fact| fact.took).sum();
             tracing::warn!(
-                "goes on with run {} (start {}): {} results, which took {:.1} s of a worker, are in the store",
+                "goes on with run {} (start {}): {} results are in the store",
                 run.run,
                 run.epoch + 1,
                 batch.facts.len(),
-                took.as_secs_f64(),
             );
         }
         Ok((run, batch))

@@ -399,6 +399,7 @@ fn quiet(sites: &[(&str, u32)]) -> Cluster {
     let mut cluster = Cluster::new(1);
     let config = ProtocolConfig {
         fixed_members: true,
+        copy_every: Duration::ZERO,
         ..ProtocolConfig::default()
     };
     cluster.form(&config, sites, 1);

@@ -25,6 +25,7 @@ const MIB: usize = 1 << 20;
 fn fixed() -> ProtocolConfig {
     ProtocolConfig {
         fixed_members: true,
+        copy_every: Duration::ZERO,
         root_results: MIB,
         ..ProtocolConfig::default()
     }

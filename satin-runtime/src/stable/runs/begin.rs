@@ -168,6 +168,7 @@ impl Runs {
     /// The run that is to be resumed cannot be, or the store failed.
     pub fn begin(&self, request: &BeginRequest) -> Result<Begun, BeginError> {
         let found = self.found(Some(&request.pool))?;
+        self.sweep(&found);
         if let Some(begun) = self.begun_before(request, &found)? {
             return Ok(begun);
         }

@@ -49,6 +49,12 @@ pub(super) struct FoundRun {
 }
 
 impl FoundRun {
+    /// Is this no run any more? A removal takes the epochs before the manifest, and the exit code last.
+    pub(super) fn is_left_over(&self) -> bool {
+        let has_manifest = !matches!(self.manifest, Err(RecordError::Missing));
+        self.files.epochs.is_empty() && (self.files.is_done || !has_manifest)
+    }
+
     /// The number of the next epoch. `None` if all are taken.
     pub(super) fn next_epoch(&self) -> Option<u32> {
         let mut epoch = self.starts.keys().last().map_or(Some(0), next);

@@ -153,11 +153,25 @@ impl Runs {
     pub fn finish(&self, place: &RunPlace, code: i32, keep: bool) -> Result<(), StableError> {
         match self.create_record(place, RunFile::Done, &code) {
             Ok(()) | Err(StableError::Exists(_)) => {}
-            Err(error) => return Err(error),
+            // A full store has no room for the exit code, but it can be emptied.
+            Err(error) if keep => return Err(error),
+            Err(error) => {
+                tracing::debug!("the end of the run {} is not noted: {error}", place.run);
+            }
         }
         match keep {
             true => Ok(()),
             false => self.remove(place),
+        }
+    }
+
+    /// Removes what an interrupted removal has left of runs, and what a node wrote after it.
+    fn sweep(&self, found: &[FoundRun]) {
+        for left in found.iter().filter(|found| found.is_left_over()) {
+            if let Err(error) = self.remove(&left.place) {
+                let run = left.place.run;
+                tracing::debug!("what is left of the run {run} stays in the store: {error}");
+            }
         }
     }
 

@@ -594,6 +594,25 @@ fn a_pool_whose_run_another_has_taken_does_not_take_it_back() {
 }
 
 #[test]
+fn the_next_start_removes_what_is_left_of_runs() {
+    let (memory, runs) = store();
+    // A node was still at its last batch when the run was removed.
+    let begun = runs.begin(&request()).expect("a new run");
+    runs.finish(&begun.place, 0, false).expect("removed");
+    write(&runs, &begun, 1, &[fact(&[0, 1], 1, "one")]);
+    // And a removal was interrupted before its end.
+    let other = runs.begin(&request()).expect("a new run");
+    memory.fail(StableCall::Delete, 100);
+    assert!(runs.finish(&other.place, 0, false).is_err());
+    memory.fail(StableCall::Delete, 0);
+    (memory.delete(&other.place.path(RunFile::Epoch(0)))).expect("as far as it came");
+    let next = runs.begin(&request()).expect("a new run");
+    let listed = runs.list(None).expect("listed");
+    let names: Vec<_> = listed.iter().map(|run| run.place.run).collect();
+    assert_eq!(names, [next.place.run]);
+}
+
+#[test]
 fn an_upper_result_suffices_for_those_below_it() {
     let (_, runs) = store();
     let begun = runs.begin(&request()).expect("a new run");
