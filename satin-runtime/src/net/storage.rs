@@ -299,7 +299,7 @@ impl Desk {
         };
         match self.later_epoch(run) {
             Ok(None) => {}
-            Ok(Some(_)) | Err(StableError::Missing(_)) => return, // it is another pool's by now
+            Ok(Some(_)) => return, // it is another pool's by now
             Err(error) => {
                 return tracing::warn!("the run {} stays in the store: {error}", run.run);
             }
