@@ -470,6 +470,27 @@ fn a_run_that_may_be_going_on_is_not_removed_by_accident() {
     assert_eq!(left, [other]);
 }
 
+#[test]
+fn a_pool_that_may_not_begin_its_run_ends_and_says_why() {
+    let user = User::new();
+    let mut command = user.satin();
+    command.args([
+        "run",
+        "--nodes",
+        "2",
+        "--threads",
+        "1",
+        "--store",
+        "file:kept",
+    ]);
+    command.args(["--resume", "0123456789abcdef", "--"]);
+    command.arg(example("knary")).args(LONG);
+    let output = command.output().expect("it starts");
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let stderr = text(&output.stderr);
+    assert!(stderr.contains("has no run 0123456789abcdef"), "{stderr}");
+}
+
 /// As a batch system does it at the end of its time.
 #[test]
 fn a_program_that_is_asked_to_end_writes_what_it_has() {

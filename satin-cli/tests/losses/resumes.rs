@@ -311,6 +311,8 @@ fn of_three_servers_one_may_be_lost() {
     let others = (0..3).filter(|server| *server != lost);
     for server in others {
         let left = files(&home.path(&format!("s{server}/kept")));
-        assert!(left.is_empty(), "{left:?}");
+        // The note that the run is over, for the case that the lost one comes back.
+        let is_note = |(path, _): &(std::path::PathBuf, u64)| path.ends_with("done");
+        assert!(left.iter().all(is_note), "{left:?}");
     }
 }

@@ -294,7 +294,8 @@ impl Desk {
     }
 
     fn finish(&mut self, code: i32) {
-        let Some((run, _)) = self.looked.take() else {
+        let opened = self.looked.take().map(|(run, _)| run);
+        let Some(run) = opened.or(self.writer.as_ref().map(|(run, ..)| *run)) else {
             return;
         };
         match self.later_epoch(run) {

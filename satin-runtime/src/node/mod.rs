@@ -880,7 +880,12 @@ impl Parts<'_> {
     /// The end of a turn: what it brought together is said, and work is sought or given.
     fn flush(&mut self, cx: &mut Context<'_>) {
         for (from, then) in self.storage.take_put_off(cx) {
-            self.bring(cx, from, then);
+            // The job may have been recalled meanwhile.
+            if let Then::Start(key, _) = &then
+                && cx.books.look(*key).is_some_and(books::Hosted::is_coming)
+            {
+                self.bring(cx, from, then);
+            }
         }
         // First the answers and recalls of this turn: peers wait for them.
         self.steal.say(cx);

@@ -3,8 +3,7 @@
 //! * A *log* goes to a few members, which rendezvous hashing of its name chooses. It is durable as soon as one has it: a lost
 //!   log costs work, never the answer.
 //! * All other files decide something (who resumes a run, say). They go to all members, and exist if a majority has created
-//!   them, as far as can be known: members that do not answer count as if they had them. So a file that was removed while one
-//!   member was away does not come back with that member.
+//!   them.
 //!
 //! Knows no network: a member is any [`Stable`], and one that fails is one that does not answer.
 
@@ -95,14 +94,6 @@ impl Servers {
             });
             answers.collect()
         })
-    }
-
-    /// May the file be there, if so many members have it, and so many do not answer?
-    fn exists(&self, path: &str, holders: usize, silent: usize) -> bool {
-        match is_log(path) {
-            true => holders > 0 || silent == self.members.len(),
-            false => (holders + silent) * 2 > self.members.len(),
-        }
     }
 
     fn everybody(&self) -> Vec<usize> {
@@ -283,11 +274,11 @@ impl Stable for Servers {
             }
         }
         let answer = self.members.len() - failures.len();
-        if !self.exists(path, holders.len(), failures.len()) {
-            return Err(StableError::Missing(path.into()));
-        }
         if holders.is_empty() {
-            return Err(self.too_few(path, answer, &failures));
+            return Err(match answer {
+                0 => self.too_few(path, 0, &failures),
+                _ => StableError::Missing(path.into()),
+            });
         }
         // A shorter copy is the beginning of a longer one.
         holders.sort_unstable();
@@ -309,16 +300,14 @@ impl Stable for Servers {
     }
 
     fn list(&self, prefix: &str) -> Result<Vec<(String, u64)>, StableError> {
-        // The size, and the number of members that have the file.
-        let mut files = BTreeMap::<String, (u64, usize)>::new();
+        let mut files = BTreeMap::<String, u64>::new();
         let mut failures = Vec::new();
         for (member, answer) in self.ask(&self.everybody(), |store| store.list(prefix)) {
             match answer {
                 Ok(list) => {
                     for (path, size) in list {
-                        let (largest, holders) = files.entry(path).or_default();
+                        let largest = files.entry(path).or_default();
                         *largest = size.max(*largest);
-                        *holders += 1;
                     }
                 }
                 Err(error) => failures.push((member, error)),
@@ -331,9 +320,7 @@ impl Stable for Servers {
             let error = self.too_few(prefix, self.members.len() - failures.len(), &failures);
             tracing::warn!("parts of what the store holds may be out of reach: {error}");
         }
-        files.retain(|path, (_, holders)| self.exists(path, *holders, failures.len()));
-        let sizes = files.into_iter().map(|(path, (size, _))| (path, size));
-        Ok(sizes.collect())
+        Ok(files.into_iter().collect())
     }
 
     fn delete(&self, path: &str) -> Result<(), StableError> {
@@ -343,12 +330,13 @@ impl Stable for Servers {
                 failures.push((member, error));
             }
         }
-        if failures.len() == self.members.len() {
-            return Err(self.too_few(path, 0, &failures));
-        }
         let mut complete = self.complete.lock().unwrap_or_else(PoisonError::into_inner);
         complete.remove(path);
-        Ok(())
+        // A member that is away brings the file back.
+        match failures.is_empty() {
+            true => Ok(()),
+            false => Err(self.too_few(path, self.members.len() - failures.len(), &failures)),
+        }
     }
 }
 
@@ -362,13 +350,9 @@ fn failed(path: &str, source: io::Error) -> StableError {
 /// The name of the log that a segment belongs to; of another file, its own.
 fn log_of(path: &str) -> &str {
     match path.rsplit_once('/') {
-        Some((log, _)) if is_log(path) => log,
+        Some((log, _)) if path.contains("/log/") => log,
         _ => path,
     }
-}
-
-fn is_log(path: &str) -> bool {
-    path.contains("/log/")
 }
 
 /// The run that a file belongs to.
@@ -662,24 +646,17 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_removed_while_a_member_is_away_does_not_come_back_with_it() {
+    fn a_file_is_removed_where_members_answer_and_that_is_no_removal() {
         let group = Group::new(3, 1);
         let servers = group.open();
         servers.create(EPOCH, b"e").expect("all answer");
         group.set_down(2, true);
-        servers.delete(EPOCH).expect("two answer");
+        let error = servers.delete(EPOCH).expect_err("one is away");
+        assert!(error.to_string().contains("2 of 3 servers"), "{error}");
+        assert!(servers.list("").expect("two answer").is_empty());
         group.set_down(2, false);
-        let error = servers.read(EPOCH, 0..1).expect_err("removed");
-        assert!(matches!(error, StableError::Missing(_)), "{error}");
-        assert_eq!(servers.list("").expect("all answer"), []);
-        // But one that two have is there while any other is away.
-        group.set_down(2, true);
-        let kept = EPOCH.replace('0', "1");
-        servers.create(&kept, b"e").expect("two answer");
-        group.set_down(2, false);
-        group.set_down(0, true);
-        assert_eq!(servers.read(&kept, 0..1).expect("there"), b"e");
-        assert_eq!(servers.list("").expect("two answer").len(), 1);
+        assert_eq!(servers.list("").expect("all answer").len(), 1);
+        servers.delete(EPOCH).expect("all answer");
     }
 
     #[test]
@@ -689,10 +666,7 @@ mod tests {
         group.set_down(0, true);
         let error = servers.read(EPOCH, 0..1).expect_err("missing");
         assert!(matches!(error, StableError::Missing(_)), "{error}");
-        group.set_down(1, true);
-        let error = servers.read(EPOCH, 0..1).expect_err("two may have it");
-        assert!(error.to_string().contains("1 of 3 servers"), "{error}");
-        group.set_down(2, true);
+        (1..3).for_each(|member| group.set_down(member, true));
         for error in [
             servers.read(EPOCH, 0..1).expect_err("nobody answers"),
             servers.list("").expect_err("nobody answers"),

@@ -129,6 +129,11 @@ impl Hosted {
         self.waiters.range(all_of(peer)).next().is_some()
     }
 
+    /// Has the job not begun, as something is missing here?
+    pub(crate) fn is_coming(&self) -> bool {
+        self.state == HostedState::Coming
+    }
+
     /// The answer, once the job is done.
     pub(crate) fn answer(&self) -> Option<&Answer> {
         match &self.state {

@@ -272,8 +272,12 @@ impl Roots {
     /// The run is not for this pool, or its first master cannot reach the store: the pool ends. Without that, the next master
     /// would run `main` beside another pool's, or without the store that the user has asked for.
     pub(crate) fn cannot_begin(&mut self, cx: &mut Context<'_>, text: String) {
-        self.main_ended(cx, 1);
+        let (term, master, code) = (self.term, cx.view.me().peer.id, 1);
+        self.ended = Some(Ended { term, master, code });
+        to_others(cx, &Message::Ended { term, master, code });
+        // After the words to the others, and before the end: this node goes with either.
         cx.actions.push_back(Action::Tell(Notice::Failed(text)));
+        cx.actions.push_back(Action::End(code));
     }
 
     /// What stands in the store is in the table, or will not come: `main` begins.

@@ -142,19 +142,6 @@ struct Filling {
     is_full: bool,
 }
 
-impl Filling {
-    /// Is there room for that result? The first one goes whatever its size.
-    fn has_room(&mut self, saved: &Saved) -> bool {
-        self.is_full |= !self.facts.is_empty() && self.bytes + saved.size() > self.most;
-        !self.is_full
-    }
-
-    fn add(&mut self, fact: StoredFact) {
-        self.bytes += fact.saved.size();
-        self.facts.push(fact);
-    }
-}
-
 /// What follows a node's last batch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum AfterLast {
@@ -162,6 +149,16 @@ pub(crate) enum AfterLast {
     Leave(Duration),
     /// The pool ends with that exit code, although `main` has not come to its end.
     End(i32),
+}
+
+impl AfterLast {
+    /// What follows if this node is asked twice: the end goes before, and else what is sooner.
+    fn or(self, other: AfterLast) -> AfterLast {
+        match (self, other) {
+            (AfterLast::Leave(one), AfterLast::Leave(other)) => AfterLast::Leave(one.min(other)),
+            (end @ AfterLast::End(_), _) | (_, end) => end,
+        }
+    }
 }
 
 /// This node is to go, and writes what it has before.
@@ -238,7 +235,7 @@ impl Storage {
     /// This node has come in: no mark is dropped before what stands in the store is in its table.
     pub(crate) fn come_in(&mut self, cx: &mut Context<'_>) {
         // The next life has a log of its own.
-        self.forget = None;
+        (self.forget, self.rewrite) = (None, None);
         if cx.config.has_store() && self.run.is_none() && cx.config.obeys(Rule::LoadFirst) {
             cx.table.await_load(cx.now);
         }
@@ -337,7 +334,7 @@ impl Storage {
         let until = cx.now + wait;
         if let Some(last) = &mut self.last {
             last.until = last.until.min(until);
-            last.then = then;
+            last.then = last.then.or(then);
             return true;
         }
         self.last = Some(LastBatch { until, then });
@@ -377,7 +374,7 @@ impl Storage {
 
     /// The run is there.
     pub(crate) fn opened(&mut self, cx: &mut Context<'_>, run: RunEpoch) {
-        self.opening = None;
+        (self.opening, self.again) = (None, None);
         self.begin(cx, run);
         self.tell_all(cx);
     }
@@ -439,7 +436,10 @@ impl Storage {
 
     fn begin(&mut self, cx: &mut Context<'_>, run: RunEpoch) {
         if self.run == Some(run) {
-            self.is_without = false;
+            if std::mem::take(&mut self.is_without) {
+                let roots = cx.books.root_results();
+                cx.books.keep_anew(roots);
+            }
             return;
         }
         // What stands in the log of another run does not count for this one.
@@ -453,6 +453,7 @@ impl Storage {
             run: Some(run),
             opened_for: self.opened_for,
             opening: self.opening,
+            again: self.again,
             number: self.number,
             roots: std::mem::take(&mut self.roots),
             last: self.last,
@@ -466,10 +467,8 @@ impl Storage {
 
     /// A root job of `main` has this result.
     pub(crate) fn root(&mut self, cx: &Context<'_>, saved: &Saved, bounds: &Bounds) {
-        if cx.config.has_store()
-            && !self.is_without
-            && let Some(fact) = stored(saved.clone(), Duration::ZERO)
-        {
+        let is_written = cx.config.has_store() && (self.run.is_some() || !self.is_without);
+        if is_written && let Some(fact) = stored(saved.clone(), Duration::ZERO) {
             let offers = match cx.config.obeys(Rule::StoredBounds) {
                 true => bounds.of(saved.root_name()),
                 false => Vec::new(),
@@ -491,20 +490,24 @@ impl Storage {
             most: cx.config.store_batch,
             is_full: false,
         };
+        // What may be large goes first, or there would never be room for it beside what the workers bring anew.
+        let roots = self.fill_with_roots(cx, &mut filling);
+        let kept = self.fill_with_kept(cx, &mut filling);
         let mut upto = self.has;
         let is_all = gathered.facts.into_iter().all(|fact| {
-            let fits = filling.has_room(&fact.saved);
+            let number = fact.number;
+            let fits = match stored(fact.saved, fact.took) {
+                Some(fact) => add(cx, &mut filling, fact),
+                None => true,
+            };
             if fits {
-                upto = fact.number;
-                add(cx, &mut filling, stored(fact.saved, fact.took));
+                upto = number;
             }
             fits
         });
         if is_all {
             upto = gathered.upto;
         }
-        let kept = self.fill_with_kept(cx, &mut filling);
-        let roots = self.fill_with_roots(cx, &mut filling);
         let Filling {
             facts,
             mut bytes,
@@ -551,11 +554,11 @@ impl Storage {
     fn fill_with_kept(&self, cx: &mut Context<'_>, filling: &mut Filling) -> BTreeSet<JobName> {
         let mut kept = BTreeSet::new();
         for name in cx.books.take_newly_kept() {
-            let Some(saved) = Repair::kept(cx, &name) else {
+            let saved = Repair::kept(cx, &name);
+            let Some(fact) = saved.and_then(|saved| stored(saved, Duration::ZERO)) else {
                 continue;
             };
-            if filling.has_room(&saved) {
-                add(cx, filling, stored(saved, Duration::ZERO));
+            if add(cx, filling, fact) {
                 kept.insert(name);
             } else {
                 cx.books.keep_anew([name]);
@@ -566,15 +569,9 @@ impl Storage {
 
     /// Adds the results of root jobs that are to be written. Returns how many of them are done with.
     fn fill_with_roots(&self, cx: &mut Context<'_>, filling: &mut Filling) -> usize {
-        let mut count = 0;
-        for (fact, _) in &self.roots {
-            if !filling.has_room(&fact.saved) {
-                break;
-            }
-            add(cx, filling, Some(fact.clone()));
-            count += 1;
-        }
-        count
+        let mut roots = self.roots.iter();
+        let fits = roots.position(|(fact, _)| !add(cx, filling, fact.clone()));
+        fits.unwrap_or(self.roots.len())
     }
 
     /// The batch of that number is in the store, in that segment of the log.
@@ -644,21 +641,25 @@ fn order(cx: &mut Context<'_>, order: StorageOrder) {
     cx.actions.push_back(Action::Storage(order));
 }
 
-/// Adds a result to a batch, unless it is too large for any.
-fn add(cx: &mut Context<'_>, filling: &mut Filling, fact: Option<StoredFact>) {
-    let Some(fact) = fact else {
-        return;
-    };
+/// Adds a result to a batch, unless it is too large for any. False if there is no room for it in this one.
+fn add(cx: &mut Context<'_>, filling: &mut Filling, fact: StoredFact) -> bool {
     let bytes = fact.saved.size();
-    if bytes <= LARGEST {
-        return filling.add(fact);
+    if bytes > LARGEST {
+        let text = format!(
+            "a result of {} MiB is not stored, as it has more than {} MiB: if all nodes die, it is computed again",
+            bytes >> 20,
+            LARGEST >> 20,
+        );
+        cx.actions.push_back(Action::Tell(Notice::Warning(text)));
+        return true;
     }
-    let text = format!(
-        "a result of {} MiB is not stored, as it has more than {} MiB: if all nodes die, it is computed again",
-        bytes >> 20,
-        LARGEST >> 20,
-    );
-    cx.actions.push_back(Action::Tell(Notice::Warning(text)));
+    // The first one goes whatever its size.
+    filling.is_full |= !filling.facts.is_empty() && filling.bytes + bytes > filling.most;
+    if !filling.is_full {
+        filling.bytes += bytes;
+        filling.facts.push(fact);
+    }
+    !filling.is_full
 }
 
 /// The result as it stands in the store, if it may.

@@ -168,12 +168,15 @@ impl Runs {
     /// The run that is to be resumed cannot be, or the store failed.
     pub fn begin(&self, request: &BeginRequest) -> Result<Begun, BeginError> {
         let found = self.found(Some(&request.pool))?;
-        self.sweep(&found);
+        let (left, found): (Vec<_>, Vec<_>) = found.into_iter().partition(FoundRun::is_left_over);
         if let Some(begun) = self.begun_before(request, &found)? {
             return Ok(begun);
         }
         let plan = self.plan(request, &found)?;
-        self.execute(request, plan)
+        let begun = self.execute(request, plan)?;
+        // Only now is it known that enough of the store answers to tell what is left over from what cannot be seen.
+        self.sweep(&left);
+        Ok(begun)
     }
 
     /// The epoch that an earlier master of the same pool has begun, if no other pool has gone on with the run since.
@@ -252,7 +255,7 @@ impl Runs {
             return Err(BeginError::Missing { pool, run });
         };
         if found.files.is_done {
-            let code = self.exit_code(&found)?;
+            let code = found.end.map(|end| end.code);
             return Err(BeginError::Finished { run, code });
         }
         match found.objection(&request.program) {

@@ -6,7 +6,7 @@ use std::{
 };
 
 use super::{
-    manifest::{Manifest, Program, RecordError, Start},
+    manifest::{Manifest, Program, RecordError, RunEnd, Start},
     place::{LogName, RunFile, RunPlace},
 };
 
@@ -46,13 +46,22 @@ pub(super) struct FoundRun {
     pub(super) manifest: Result<Manifest, RecordError>,
     /// The start of each epoch. A file that cannot be read is none.
     pub(super) starts: BTreeMap<u32, Start>,
+    /// Its end, if that is noted and can be read.
+    pub(super) end: Option<RunEnd>,
 }
 
 impl FoundRun {
-    /// Is this no run any more? A removal takes the epochs before the manifest, and the exit code last.
+    /// Is this no run any more, but what a removal has left, or what a node wrote after it?
     pub(super) fn is_left_over(&self) -> bool {
+        let is_to_go = self.end.is_some_and(|end| !end.keep);
         let has_manifest = !matches!(self.manifest, Err(RecordError::Missing));
-        self.files.epochs.is_empty() && (self.files.is_done || !has_manifest)
+        is_to_go || (self.files.epochs.is_empty() && !has_manifest)
+    }
+
+    /// Is there nothing but the note that the run is over? It stays until all servers have forgotten the rest.
+    pub(super) fn is_note(&self) -> bool {
+        let is_rest = self.files.epochs.is_empty() && self.files.logs.is_empty();
+        is_rest && self.is_left_over() && self.manifest == Err(RecordError::Missing)
     }
 
     /// The number of the next epoch. `None` if all are taken.

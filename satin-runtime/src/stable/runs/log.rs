@@ -124,14 +124,20 @@ impl LogWriter {
     /// # Errors
     /// A failure of the store. The next call tries to remove again what is left.
     pub fn forget_before(&mut self, segment: u32) -> Result<(), StableError> {
-        while let Some(entry) = self.segments.first_entry()
-            && *entry.key() < segment
-        {
-            let path = self.place.path(RunFile::Segment(self.log, *entry.key()));
-            self.stable.delete(&path)?;
-            entry.remove();
+        let mut outcome = Ok(());
+        let before: Vec<u32> = self
+            .segments
+            .range(..segment)
+            .map(|(segment, _)| *segment)
+            .collect();
+        for segment in before {
+            let path = self.place.path(RunFile::Segment(self.log, segment));
+            match self.stable.delete(&path) {
+                Ok(()) => _ = self.segments.remove(&segment),
+                error => outcome = outcome.and(error),
+            }
         }
-        Ok(())
+        outcome
     }
 
     /// Bytes of the batches that stand in the log.

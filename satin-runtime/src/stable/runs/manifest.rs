@@ -72,6 +72,15 @@ impl Start {
     }
 }
 
+/// The end of a run.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub(super) struct RunEnd {
+    /// The exit code.
+    pub(super) code: i32,
+    /// The run is to stay. Otherwise it is being removed, or the removal was interrupted.
+    pub(super) keep: bool,
+}
+
 /// The content of such a file, which is of this version.
 pub(super) fn write<T: Serialize>(record: &T) -> Vec<u8> {
     postcard::to_stdvec(&(VERSION, record)).expect("memory takes all that is written")

@@ -23,7 +23,7 @@ use serde::{Serialize, de::DeserializeOwned};
 
 use self::{
     found::{FoundRun, RunFiles},
-    manifest::{LONGEST_RECORD, RecordError, Start},
+    manifest::{LONGEST_RECORD, RecordError, RunEnd, Start},
     place::RunFile,
 };
 use super::{
@@ -99,7 +99,8 @@ impl Runs {
     /// A failure of the store.
     pub fn list(&self, pool: Option<&str>) -> Result<Vec<RunState>, StableError> {
         let found = self.found(pool)?;
-        found.iter().map(|found| self.state(found)).collect()
+        let runs = found.iter().filter(|found| !found.is_note());
+        runs.map(|found| self.state(found)).collect()
     }
 
     /// The highest epoch of a run. A master that finds a higher one than its own has been succeeded, and ends.
@@ -151,7 +152,8 @@ impl Runs {
     /// # Errors
     /// A failure of the store. The run is not resumed if its end could be noted.
     pub fn finish(&self, place: &RunPlace, code: i32, keep: bool) -> Result<(), StableError> {
-        match self.create_record(place, RunFile::Done, &code) {
+        let end = RunEnd { code, keep };
+        match self.create_record(place, RunFile::Done, &end) {
             Ok(()) | Err(StableError::Exists(_)) => {}
             // A full store has no room for the exit code, but it can be emptied.
             Err(error) if keep => return Err(error),
@@ -165,7 +167,7 @@ impl Runs {
         }
     }
 
-    /// Removes what an interrupted removal has left of runs, and what a node wrote after it.
+    /// Removes what interrupted removals have left of runs, and what a node wrote after one.
     fn sweep(&self, found: &[FoundRun]) {
         for left in found.iter().filter(|found| found.is_left_over()) {
             if let Err(error) = self.remove(&left.place) {
@@ -176,19 +178,25 @@ impl Runs {
     }
 
     /// Removes all files of a run. As any subset of its results is in order, an interrupted removal does no harm; the
-    /// manifest goes last but one, so that what is left is seen, and the exit code last, so that a run that is finished
-    /// is never resumed.
+    /// manifest goes last but one, so that what is left is seen, and the exit code last, and only if nothing else is left: a
+    /// run that is finished is never resumed, not even if a server that was away brings its files back.
     ///
     /// # Errors
     /// A failure of the store. A part of the run is left then.
     pub fn remove(&self, place: &RunPlace) -> Result<(), StableError> {
-        let last = [place.path(RunFile::Manifest), place.path(RunFile::Done)];
+        let (manifest, done) = (place.path(RunFile::Manifest), place.path(RunFile::Done));
+        let mut first_failure = None;
         for (path, _) in self.stable.list(&place.prefix())? {
-            if !last.contains(&path) {
-                self.stable.delete(&path)?;
+            if path != manifest && path != done {
+                let failure = self.stable.delete(&path).err();
+                first_failure = first_failure.or(failure);
             }
         }
-        last.iter().try_for_each(|path| self.stable.delete(path))
+        let failure = self.stable.delete(&manifest).err();
+        match first_failure.or(failure) {
+            Some(error) => Err(error),
+            None => self.stable.delete(&done),
+        }
     }
 
     /// The files below a prefix, by run.
@@ -223,6 +231,12 @@ impl Runs {
     fn look_at(&self, place: RunPlace, files: RunFiles) -> Result<FoundRun, StableError> {
         let manifest = self.read_record(&place, RunFile::Manifest)?;
         let manifest = manifest.unwrap_or(Err(RecordError::Missing));
+        let end = match files.is_done {
+            true => self
+                .read_record(&place, RunFile::Done)?
+                .and_then(Result::ok),
+            false => None,
+        };
         let mut starts = BTreeMap::new();
         for epoch in files.epochs.iter().filter(|_| manifest.is_ok()) {
             if let Some(Ok(start)) = self.read_record(&place, RunFile::Epoch(*epoch))? {
@@ -234,6 +248,7 @@ impl Runs {
             files,
             manifest,
             starts,
+            end,
         })
     }
 
@@ -249,18 +264,9 @@ impl Runs {
             },
             bytes: found.files.bytes,
             logs: found.files.logs.len(),
-            done: self.exit_code(found)?,
+            done: found.end.map(|end| end.code),
             readable: manifest.is_some(),
         })
-    }
-
-    /// The exit code of a run, if it has one that can be read.
-    fn exit_code(&self, found: &FoundRun) -> Result<Option<i32>, StableError> {
-        if !found.files.is_done {
-            return Ok(None);
-        }
-        let code = self.read_record(&found.place, RunFile::Done)?;
-        Ok(code.and_then(Result::ok))
     }
 
     /// Reads a file that is one frame. `None` if it is not there.

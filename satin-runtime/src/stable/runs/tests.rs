@@ -1,6 +1,7 @@
 //! Stories of runs: begun, written, broken off, resumed, finished.
 
 use std::{
+    collections::BTreeSet,
     fs,
     path::PathBuf,
     sync::{Arc, Barrier},
@@ -600,16 +601,18 @@ fn the_next_start_removes_what_is_left_of_runs() {
     let begun = runs.begin(&request()).expect("a new run");
     runs.finish(&begun.place, 0, false).expect("removed");
     write(&runs, &begun, 1, &[fact(&[0, 1], 1, "one")]);
-    // And a removal was interrupted before its end.
+    // And a removal was interrupted.
     let other = runs.begin(&request()).expect("a new run");
-    memory.fail(StableCall::Delete, 100);
+    write(&runs, &other, 1, &[fact(&[0, 1], 1, "one")]);
+    memory.fail(StableCall::Delete, 2);
     assert!(runs.finish(&other.place, 0, false).is_err());
-    memory.fail(StableCall::Delete, 0);
-    (memory.delete(&other.place.path(RunFile::Epoch(0)))).expect("as far as it came");
+    // One that is to stay stays.
+    let kept = runs.begin(&request()).expect("a new run");
+    runs.finish(&kept.place, 0, true).expect("noted");
     let next = runs.begin(&request()).expect("a new run");
     let listed = runs.list(None).expect("listed");
-    let names: Vec<_> = listed.iter().map(|run| run.place.run).collect();
-    assert_eq!(names, [next.place.run]);
+    let names: BTreeSet<_> = listed.iter().map(|run| run.place.run).collect();
+    assert_eq!(names, [next.place.run, kept.place.run].into());
 }
 
 #[test]
