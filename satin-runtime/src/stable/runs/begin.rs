@@ -187,8 +187,8 @@ impl Runs {
     ) -> Result<Option<Begun>, BeginError> {
         for found in found.iter().filter(|found| !found.files.is_done) {
             let is_own = |start: &Start| start.founder == request.founder;
-            let own = found.starts.iter().filter(|(_, start)| is_own(start));
-            let Some((epoch, _)) = own.last() else {
+            let mut starts = found.starts.iter().rev();
+            let Some((epoch, _)) = starts.find(|(_, start)| is_own(start)) else {
                 continue;
             };
             if found.starts.last_key_value().map(|(last, _)| last) != Some(epoch) {
