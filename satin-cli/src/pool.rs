@@ -192,6 +192,8 @@ pub struct LocalPool {
     ended_by: Option<(String, i32)>,
     /// The moment when that was told: its process may take longer, to note the end of the run in a store.
     over: Option<Instant>,
+    /// The node of the plan that failed before it was in, so that the others would have waited for it for ever.
+    missing: Option<usize>,
     schedule: Schedule,
     /// The last state that was told of each node.
     told: BTreeMap<String, &'static str>,
@@ -302,6 +304,7 @@ impl LocalPool {
             master: 0,
             ended_by: None,
             over: None,
+            missing: None,
             schedule: Schedule::new(&plan.faults),
             told: BTreeMap::new(),
             control,
@@ -520,6 +523,7 @@ impl LocalPool {
         let _ = self.records();
         let now = Instant::now();
         self.act(now);
+        self.stop_if_incomplete();
         if let Some(Stopping {
             step,
             since,
@@ -629,6 +633,29 @@ impl LocalPool {
                 self.tell_all(raw(Signal::TERM), None);
             }
         }
+    }
+
+    /// Root jobs begin when all nodes of the plan are in. Ends the pool if one of them has failed before.
+    fn stop_if_incomplete(&mut self) {
+        let waits = self.stopping.is_none() && self.over.is_none() && self.waits_for_nodes();
+        let has_failed = |index: &usize| {
+            let failed = (self.nodes[*index].ended).is_some_and(|(status, _)| !status.success());
+            failed && !self.has_been_in(*index)
+        };
+        let planned = 0..self.first.min(self.nodes.len());
+        let Some(index) = planned.into_iter().find(|index| waits && has_failed(index)) else {
+            return;
+        };
+        self.missing = Some(index);
+        let node = &mut self.nodes[index];
+        node.reported = true;
+        if let Some((status, _)) = node.ended {
+            let (name, how) = (node.name.clone(), ExitReason(status));
+            self.say(format_args!(
+                "{name} {how} before it was in the pool, which begins when all nodes are in: stopping the others"
+            ));
+        }
+        self.tell_all(raw(Signal::TERM), None);
     }
 
     /// `main` is over. Ends the nodes that cannot find out by themselves.

@@ -20,7 +20,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use common::{KNAPSACK, QAP, Random, example, say, start, story};
+use common::{KNAPSACK, QAP, Random, SeedSeries, example, say, start, story};
 use satin_cli::{
     faults::{self, Fault, What, Who},
     pool::{LocalPool, Output, Plan, PoolOutcome},
@@ -30,6 +30,11 @@ use satin_cli::{
 use satin_runtime::{
     job::RootTag,
     observe::events::{Event, Record},
+};
+
+const SERIES: SeedSeries = SeedSeries {
+    variable: "SATIN_CHAOS",
+    test: "chaos",
 };
 
 /// What `cargo test` runs: every program, nearly every kind of fault, and nothing that takes long to be noticed.
@@ -43,13 +48,7 @@ const MOMENTS_MS: Range<u64> = 100..2500;
 
 #[test]
 fn random_faults_change_no_answer() {
-    let chosen = std::env::var("SATIN_CHAOS").ok();
-    let seeds: Vec<u64> = match &chosen {
-        Some(text) => range(text)
-            .unwrap_or_else(|| panic!("SATIN_CHAOS={text:?}: expected FROM..TO, such as 0..100"))
-            .collect(),
-        None => SEEDS.to_vec(),
-    };
+    let seeds = SERIES.seeds(&SEEDS);
     let began = Instant::now();
     let (mut counted, mut wrong) = (0, Vec::new());
     for seed in &seeds {
@@ -63,19 +62,13 @@ fn random_faults_change_no_answer() {
             Verdict::Counted => counted += 1,
             Verdict::TooLate(_) => {}
             Verdict::Wrong(_) => {
-                say(&format!("{}\n{}\n", run.story, again(*seed)));
+                say(&format!("{}\n{}\n", run.story, SERIES.again(*seed)));
                 wrong.push(*seed);
             }
         }
     }
     let runs = seeds.len();
-    say(&format!(
-        "{runs} runs in {:.0} s: {counted} counted, {} wrong\n",
-        began.elapsed().as_secs_f64(),
-        wrong.len()
-    ));
-    let list: Vec<String> = wrong.into_iter().map(again).collect();
-    assert!(list.is_empty(), "to see them again:\n{}", list.join("\n"));
+    SERIES.sum_up(began, runs, counted, &wrong);
     assert!(
         2 * counted >= runs,
         "of {runs} runs, only in {counted} everything happened in time: the programs are too small for this machine"
@@ -91,20 +84,6 @@ fn every_seed_leaves_a_node_alone() {
         let touched = Touched::by(scenario.kinds(), &scenario.sites);
         assert!(touched.worst() < scenario.sites.nodes(), "{scenario}");
     }
-}
-
-fn range(text: &str) -> Option<Range<u64>> {
-    let (from, to) = text.split_once("..")?;
-    let range = from.parse().ok()?..to.parse().ok()?;
-    (!range.is_empty()).then_some(range)
-}
-
-/// The command that repeats a run.
-fn again(seed: u64) -> String {
-    format!(
-        "SATIN_CHAOS={seed}..{} cargo test -p satin-cli --test chaos random",
-        seed + 1
-    )
 }
 
 // --------------------------------------------------------------------------------------------------------------- seeds

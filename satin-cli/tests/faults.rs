@@ -435,6 +435,23 @@ fn when_nobody_is_left_who_could_be_master_the_pool_ends() {
     assert_eq!(outcome.nodes.len(), 3);
 }
 
+/// The others would wait for it for ever.
+#[test]
+fn a_node_that_fails_before_all_are_in_ends_the_pool() {
+    let script = IN.replace("*) tell joined", "s0-2) exit 3 ;;\n    *) tell joined") + "sleep 1000";
+    let plan = Plan {
+        output: Output::Keep,
+        ..Plan::new(["sh", "-c", &script], "1x3".parse().expect("sites"))
+    };
+    let outcome = run(plan);
+    assert_eq!(outcome.code, 3, "{outcome:#?}");
+    said(
+        &outcome,
+        "satin: s0-2 ended with exit code 3 before it was in the pool, which begins when all nodes are in: stopping the others",
+    );
+    assert!(!outcome.stderr.contains("too early"), "{outcome:#?}");
+}
+
 #[test]
 fn who_comes_too_late_to_be_let_in_is_told_to_go() {
     let script = IN.replace("*) tell joined", "s0-3) tell stats ;;\n    *) tell joined")

@@ -253,23 +253,20 @@ fn with_a_store_every_start_has_the_same_credential() {
     assert_eq!(user.run_script("--credential own.pem", show), own);
 }
 
+/// Two nodes with the store `kept` and these flags, and a program that takes long.
+fn run_long(user: &User, flags: &[&str]) -> Output {
+    let mut command = user.satin();
+    command.args(["run", "--nodes", "2", "--threads", "1"]);
+    command.args(["--store", "file:kept"]).args(flags).arg("--");
+    command.arg(example("knary")).args(LONG);
+    command.output().expect("it starts")
+}
+
 /// The whole pool is killed from the command line, and scripts can tell from the code.
 #[test]
 fn the_code_says_that_all_nodes_were_killed() {
     let user = User::new();
-    let mut command = user.satin();
-    command.args([
-        "run",
-        "--nodes",
-        "2",
-        "--threads",
-        "1",
-        "--store",
-        "file:kept",
-    ]);
-    command.args(["--fresh", "--kill", "all@0.3s", "--"]);
-    command.arg(example("knary")).args(LONG);
-    let output = command.output().expect("it starts");
+    let output = run_long(&user, &["--fresh", "--kill", "all@0.3s"]);
     assert_eq!(output.status.code(), Some(ALL_KILLED), "{output:?}");
     let stderr = text(&output.stderr);
     let end = last_line(&stderr);
@@ -473,19 +470,7 @@ fn a_run_that_may_be_going_on_is_not_removed_by_accident() {
 #[test]
 fn a_pool_that_may_not_begin_its_run_ends_and_says_why() {
     let user = User::new();
-    let mut command = user.satin();
-    command.args([
-        "run",
-        "--nodes",
-        "2",
-        "--threads",
-        "1",
-        "--store",
-        "file:kept",
-    ]);
-    command.args(["--resume", "0123456789abcdef", "--"]);
-    command.arg(example("knary")).args(LONG);
-    let output = command.output().expect("it starts");
+    let output = run_long(&user, &["--resume", "0123456789abcdef"]);
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     let stderr = text(&output.stderr);
     assert!(stderr.contains("has no run 0123456789abcdef"), "{stderr}");

@@ -330,6 +330,11 @@ impl LocalPool {
         self.schedule.seen.contains(&self.nodes[index].name)
     }
 
+    /// Is somebody in, but not all nodes of the plan?
+    pub(super) fn waits_for_nodes(&self) -> bool {
+        self.schedule.began.is_none() && self.schedule.anybody_was_in()
+    }
+
     /// Prints a line about the faults, if the plan has any.
     pub(super) fn sum_up(&self, code: i32) {
         if self.plan.faults.is_empty() {
@@ -405,7 +410,8 @@ impl LocalPool {
         let ended_by = self.ended_by.as_ref();
         let last =
             ended_by.and_then(|(name, _)| (self.nodes.iter()).position(|node| node.name == *name));
-        let status = self.nodes[last.unwrap_or(self.master)].ended;
+        let decisive = last.or(self.missing).unwrap_or(self.master);
+        let status = self.nodes[decisive].ended;
         match (status, ended_by) {
             // A crash after `main` is no matter of the pool.
             (Some((status, _)), Some((_, told))) if status.code().is_none() => *told,

@@ -10,7 +10,7 @@ use std::{
     path::{Path, PathBuf},
     process::{Child, ChildStderr, Command, Stdio},
     sync::{Mutex, PoisonError},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use satin_cli::{
@@ -158,6 +158,50 @@ pub fn figures(outcome: &PoolOutcome, name: &str) -> NodeFigures {
 /// Prints at once, and whether the test passes or not.
 pub fn say(words: &str) {
     let _ = std::io::stderr().write_all(words.as_bytes());
+}
+
+/// A test that tries seeds, one after the other: the variable that chooses them, and the name of the test's executable.
+pub struct SeedSeries {
+    pub variable: &'static str,
+    pub test: &'static str,
+}
+
+impl SeedSeries {
+    /// The seeds that are to be tried: those of the variable, or these.
+    pub fn seeds(&self, otherwise: &[u64]) -> Vec<u64> {
+        let variable = self.variable;
+        match std::env::var(variable) {
+            Ok(text) => range(&text)
+                .unwrap_or_else(|| panic!("{variable}={text:?}: expected FROM..TO, such as 0..100"))
+                .collect(),
+            Err(_) => otherwise.to_vec(),
+        }
+    }
+
+    /// The command that repeats a run.
+    pub fn again(&self, seed: u64) -> String {
+        let SeedSeries { variable, test } = self;
+        let next = seed + 1;
+        format!("{variable}={seed}..{next} cargo test -p satin-cli --test {test} random")
+    }
+
+    /// Says how the runs went, and fails if some went wrong.
+    #[track_caller]
+    pub fn sum_up(&self, began: Instant, runs: usize, counted: usize, wrong: &[u64]) {
+        say(&format!(
+            "{runs} runs in {:.0} s: {counted} counted, {} wrong\n",
+            began.elapsed().as_secs_f64(),
+            wrong.len()
+        ));
+        let list: Vec<String> = wrong.iter().map(|seed| self.again(*seed)).collect();
+        assert!(list.is_empty(), "to see them again:\n{}", list.join("\n"));
+    }
+}
+
+fn range(text: &str) -> Option<Range<u64>> {
+    let (from, to) = text.split_once("..")?;
+    let range = from.parse().ok()?..to.parse().ok()?;
+    (!range.is_empty()).then_some(range)
 }
 
 /// All that a pool has told.

@@ -6,7 +6,8 @@ use serde::{Deserialize, Serialize};
 
 use super::{Offer, RootName, Saved};
 
-/// The name of a run: one program, from its first start to its end, however often it is resumed. Random.
+/// The name of a run: one program, from its first start to its end, however often it is resumed. No two
+/// pools begin runs of the same name.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct RunName(pub u64);
 

@@ -391,6 +391,11 @@ impl Driver {
         }
     }
 
+    /// This node ends. The receiver ends when the store has what it was ordered to write.
+    pub(super) fn close_store(&self) -> Option<tokio::sync::oneshot::Receiver<()>> {
+        self.storage.as_ref().map(Storage::close)
+    }
+
     // ---------------------------------------------------------------------------------------------------- what happened
 
     /// Notes an event of the node for the figures and the events file.

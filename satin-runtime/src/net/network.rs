@@ -818,6 +818,7 @@ async fn wind_up(net: &Rc<Net>) {
     {
         tracing::warn!("the store does not say that the run is done: it may be resumed");
     }
+    let closed = net.driver.borrow().close_store();
     let (links, figures, progress, drained) = {
         let mut driver = net.driver.borrow_mut();
         let links = driver.take_links();
@@ -838,6 +839,9 @@ async fn wind_up(net: &Rc<Net>) {
     .await;
     net.endpoint.close(Close::Bye.code(), b"bye");
     let _ = timeout(limits::GOODBYE / 4, net.endpoint.wait_idle()).await;
+    if let Some(closed) = closed {
+        let _ = timeout(limits::CLOSE_STORE, closed).await;
+    }
     repeats::tell_sums(true);
     let driver = net.driver.borrow();
     let stage = match &driver.state {

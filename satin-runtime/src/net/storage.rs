@@ -31,10 +31,12 @@ const LOOK: Duration = Duration::from_secs(1);
 
 /// What the thread is asked to do.
 enum Request {
-    /// An order of the node, in the life that it lives and perhaps as master.
+    /// An order of the node, in the life that it lives.
     Node { me: Peer, order: StorageOrder },
     /// The run is done, with that exit code.
     Finish(i32, oneshot::Sender<()>),
+    /// This node's part in it is over.
+    Close(oneshot::Sender<()>),
 }
 
 /// The node's way to the store. Dropping it lets what was ordered be done, and does not wait for that.
@@ -98,6 +100,13 @@ impl Storage {
         self.ask(Request::Finish(code, done));
         is_done
     }
+
+    /// This node's part in the run is over. The receiver ends when all is written that was ordered.
+    pub(super) fn close(&self) -> oneshot::Receiver<()> {
+        let (done, is_done) = oneshot::channel();
+        self.ask(Request::Close(done));
+        is_done
+    }
 }
 
 /// The thread's own state.
@@ -123,6 +132,10 @@ impl Desk {
             Request::Finish(code, done) => {
                 self.finish(code);
                 let _ = done.send(()); // the network thread may be on its way out
+            }
+            Request::Close(done) => {
+                self.close();
+                let _ = done.send(()); // the same
             }
         }
     }
@@ -301,14 +314,41 @@ impl Desk {
         match self.later_epoch(run) {
             Ok(None) => {}
             Ok(Some(_)) => return, // it is another pool's by now
+            Err(StableError::Missing(_)) => return self.close(),
             Err(error) => {
-                return tracing::warn!("the run {} stays in the store: {error}", run.run);
+                let run = run.run;
+                return tracing::warn!(
+                    "the run {run} stays in the store, and may be resumed: {error}"
+                );
             }
         }
         self.writer = None;
         let place = self.place(run);
-        if let Err(error) = self.parts.runs.finish(&place, code, self.parts.keep) {
-            tracing::warn!("the run {} stays in the store: {error}", run.run);
+        let Err(error) = self.parts.runs.finish(&place, code, self.parts.keep) else {
+            return;
+        };
+        let run = run.run;
+        match self.parts.keep {
+            true => tracing::warn!(
+                "the end of the run {run} is not in the store, so that it may be resumed: {error}"
+            ),
+            false => tracing::warn!(
+                "not all of the run {run} could be removed from the store: {error}; the next start of this pool removes the rest"
+            ),
+        }
+    }
+
+    /// If the run has been removed, what this node was writing meanwhile goes too.
+    fn close(&mut self) {
+        let Some((run, _, mut writer)) = self.writer.take() else {
+            return;
+        };
+        let is_gone = matches!(
+            self.parts.runs.epoch(&self.place(run)),
+            Err(StableError::Missing(_))
+        );
+        if is_gone && let Err(error) = writer.forget_all() {
+            tracing::debug!("segments of a removed run stay in the store: {error}");
         }
     }
 }

@@ -190,6 +190,10 @@ pub struct ProtocolConfig {
     pub fixed_members: bool,
 }
 
+/// The first period of a node, at most. Too small: copies and batches without results. Too large: a run that is shorter, or
+/// broken off sooner, leaves nothing.
+const FIRST_PERIOD: Duration = Duration::from_secs(1);
+
 impl Default for ProtocolConfig {
     fn default() -> ProtocolConfig {
         ProtocolConfig {
@@ -229,6 +233,12 @@ impl ProtocolConfig {
         return usual / self.hurry.max(1);
         #[cfg(not(any(test, feature = "harness")))]
         usual
+    }
+
+    /// The first of the periods in which a node sends or writes what it has, which is short: a run may be shorter than a period,
+    /// or be broken off early.
+    pub(crate) fn first_period(every: Duration) -> Duration {
+        every.min(FIRST_PERIOD)
     }
 
     /// Is there a store that results go to?

@@ -754,15 +754,13 @@ impl Node {
             }
             Event::Drain(grace) => {
                 let then = stable::AfterLast::Leave(cx.now + grace);
-                if parts.leaving.is_leaving() || !parts.storage.writes_last(cx, then) {
-                    parts.go_after_last(cx, then);
+                match parts.leaving.is_leaving() {
+                    true => parts.go_after_last(cx, then),
+                    false => parts.write_last_and_go(cx, then),
                 }
             }
             Event::BrokenOff(code) => {
-                let then = stable::AfterLast::End(code);
-                if !parts.storage.writes_last(cx, then) {
-                    parts.go_after_last(cx, then);
-                }
+                parts.write_last_and_go(cx, stable::AfterLast::End(code));
             }
             Event::Readdressed(addr) => {
                 if parts.membership.readdressed(cx, addr) {
@@ -1145,6 +1143,13 @@ impl Parts<'_> {
         self.repair.keep(cx, term, of_main.collect());
         for peer in asked {
             self.spread.versions(cx, peer, &[]);
+        }
+    }
+
+    /// Goes when what is finished here is in the store; at once if there is none.
+    fn write_last_and_go(&mut self, cx: &mut Context<'_>, then: stable::AfterLast) {
+        if !self.storage.writes_last(cx, then) {
+            self.go_after_last(cx, then);
         }
     }
 

@@ -13,16 +13,14 @@ use std::{
     time::Duration,
 };
 
-use super::super::{Action, Context, HarvestReader, Message, Peer, RepairMode, View};
+use super::super::{
+    Action, Context, HarvestReader, Message, Peer, ProtocolConfig, RepairMode, View,
+};
 use crate::job::{Gathered, JobId, RootName, Saved};
 
 /// Of so many periods one goes to another site. Too small: much goes over the long links. Too large: the loss of a whole site
 /// costs as many periods.
 const FAR: u64 = 8;
-
-/// The first period of a node, at most. Too small: copies without results. Too large: a run that is shorter than a period has no
-/// copies.
-const FIRST: Duration = Duration::from_secs(1);
 
 /// Bytes of results in one message, about; the rest goes with the next period. Too small: a large harvest is never through.
 /// Too large: a link is busy for long.
@@ -96,11 +94,9 @@ impl Buddies {
         let have_some = self.near.may_have_some() || self.far.may_have_some();
         if runs_main || cx.books.hosts_any() || have_some {
             let every = cx.config.copy_every;
-            // The first copy goes soon: a run may be shorter than a period.
-            let wait = if self.periods == 0 {
-                every.min(FIRST)
-            } else {
-                every
+            let wait = match self.periods {
+                0 => ProtocolConfig::first_period(every),
+                _ => every,
             };
             self.due = Some(cx.now + wait);
         }

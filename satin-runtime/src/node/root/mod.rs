@@ -272,9 +272,8 @@ impl Roots {
     /// The run is not for this pool, or its first master cannot reach the store: the pool ends. Without that, the next master
     /// would run `main` beside another pool's, or without the store that the user has asked for.
     pub(crate) fn cannot_begin(&mut self, cx: &mut Context<'_>, text: String) {
-        let (term, master, code) = (self.term, cx.view.me().peer.id, 1);
-        self.ended = Some(Ended { term, master, code });
-        to_others(cx, &Message::Ended { term, master, code });
+        let code = 1;
+        self.tell_end(cx, code);
         // After the words to the others, and before the end: this node goes with either.
         cx.actions.push_back(Action::Tell(Notice::Failed(text)));
         cx.actions.push_back(Action::End(code));
@@ -785,12 +784,17 @@ impl Roots {
             if !self.is_master(cx.view) {
                 return false;
             }
-            let (term, master) = (self.term, cx.view.me().peer.id);
-            self.ended = Some(Ended { term, master, code });
-            to_others(cx, &Message::Ended { term, master, code });
+            self.tell_end(cx, code);
             cx.actions.push_back(Action::End(code));
         }
         true
+    }
+
+    /// The pool of this master is over: the others are told.
+    fn tell_end(&mut self, cx: &mut Context<'_>, code: i32) {
+        let (term, master) = (self.term, cx.view.me().peer.id);
+        self.ended = Some(Ended { term, master, code });
+        to_others(cx, &Message::Ended { term, master, code });
     }
 
     /// Takes in that the pool is over, from its master or from a node that has heard it from there. (The code

@@ -34,7 +34,7 @@ use std::{collections::BTreeSet, time::Duration};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Action, Context, HarvestReader, Message, NodeId, Notice, Peer, Rule, Then,
+    Action, Context, HarvestReader, Message, NodeId, Notice, Peer, ProtocolConfig, Rule, Then,
     expiry::{Expiry, ran_out},
     repair::Repair,
     shared::Bounds,
@@ -46,10 +46,6 @@ mod tests;
 
 /// The shortest period: workers gather once in a beat. Too small: batches without news.
 const SHORTEST: Duration = Duration::from_millis(10);
-
-/// The first period of a node, at most. Too small: batches without results. Too large: a run that is broken off early begins
-/// anew.
-const FIRST: Duration = Duration::from_secs(1);
 
 /// The wait of a new master for the store. Too small: what a slow store has is done again. Too large: a store that never
 /// answers delays every master by that.
@@ -273,10 +269,9 @@ impl Storage {
             && self.run.is_some()
             && !is_busy
         {
-            // The first batch goes soon: a run that is broken off early has something to go on with.
             let wait = match self.number {
                 _ if self.hurries => Duration::ZERO,
-                0 => every.min(FIRST),
+                0 => ProtocolConfig::first_period(every),
                 _ => every,
             };
             self.due = Some(cx.now + wait.max(SHORTEST));

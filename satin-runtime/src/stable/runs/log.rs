@@ -1,6 +1,6 @@
 //! Writing a log.
 
-use std::{collections::BTreeMap, io, sync::Arc};
+use std::{collections::BTreeMap, io, ops::RangeBounds, sync::Arc};
 
 use super::place::{LogName, RunFile, RunPlace};
 use crate::{
@@ -124,13 +124,21 @@ impl LogWriter {
     /// # Errors
     /// A failure of the store. The next call tries to remove again what is left.
     pub fn forget_before(&mut self, segment: u32) -> Result<(), StableError> {
+        self.forget(..segment.min(LASTING))
+    }
+
+    /// Removes all that this writer has written, because the run is no more.
+    ///
+    /// # Errors
+    /// A failure of the store. The next call tries to remove again what is left.
+    pub fn forget_all(&mut self) -> Result<(), StableError> {
+        self.forget(..)
+    }
+
+    fn forget(&mut self, which: impl RangeBounds<u32>) -> Result<(), StableError> {
         let mut outcome = Ok(());
-        let before: Vec<u32> = self
-            .segments
-            .range(..segment)
-            .map(|(segment, _)| *segment)
-            .collect();
-        for segment in before {
+        let segments = self.segments.range(which).map(|(segment, _)| *segment);
+        for segment in segments.collect::<Vec<_>>() {
             let path = self.place.path(RunFile::Segment(self.log, segment));
             match self.stable.delete(&path) {
                 Ok(()) => _ = self.segments.remove(&segment),

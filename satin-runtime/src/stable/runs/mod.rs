@@ -103,7 +103,7 @@ impl Runs {
         runs.map(|found| self.state(found)).collect()
     }
 
-    /// The highest epoch of a run. A master that finds a higher one than its own has been succeeded, and ends.
+    /// The highest epoch of a run.
     ///
     /// # Errors
     /// [`StableError::Missing`] if the run has no epoch any more, or a failure of the store.
@@ -111,7 +111,8 @@ impl Runs {
         self.last_start(place).map(|(epoch, _)| epoch)
     }
 
-    /// The epoch by which another pool than that founder's goes on with a run, if one does that is later than `epoch`.
+    /// The epoch by which another pool than that founder's goes on with a run, if one does that is later than `epoch`. A master
+    /// that hears of one ends.
     ///
     /// # Errors
     /// [`StableError::Missing`] if the run has no epoch any more, or a failure of the store.
@@ -146,8 +147,8 @@ impl Runs {
         LogWriter::new(stable, keys, self.sealing, place.clone(), log)
     }
 
-    /// Notes that a run is finished, and removes it unless it is to be kept. The caller has seen that its epoch is the
-    /// highest: see [`epoch`](Runs::epoch).
+    /// Notes that a run is finished, and removes it unless it is to be kept. The caller has seen that no other pool goes on with
+    /// it: see [`later_epoch`](Runs::later_epoch).
     ///
     /// # Errors
     /// A failure of the store. The run is not resumed if its end could be noted.
@@ -168,8 +169,8 @@ impl Runs {
     }
 
     /// Removes what interrupted removals have left of runs, and what a node wrote after one.
-    fn sweep(&self, found: &[FoundRun]) {
-        for left in found.iter().filter(|found| found.is_left_over()) {
+    fn sweep(&self, left: &[FoundRun]) {
+        for left in left {
             if let Err(error) = self.remove(&left.place) {
                 let run = left.place.run;
                 tracing::debug!("what is left of the run {run} stays in the store: {error}");
@@ -178,6 +179,7 @@ impl Runs {
     }
 
     /// Removes all files of a run. As any subset of its results is in order, an interrupted removal does no harm; the
+    /// epochs go first, so that a node that writes meanwhile sees that its run is gone and removes what it has written; the
     /// manifest goes last but one, so that what is left is seen, and the exit code last, and only if nothing else is left: a
     /// run that is finished is never resumed, not even if a server that was away brings its files back.
     ///
@@ -185,18 +187,17 @@ impl Runs {
     /// A failure of the store. A part of the run is left then.
     pub fn remove(&self, place: &RunPlace) -> Result<(), StableError> {
         let (manifest, done) = (place.path(RunFile::Manifest), place.path(RunFile::Done));
-        let mut first_failure = None;
-        for (path, _) in self.stable.list(&place.prefix())? {
-            if path != manifest && path != done {
-                let failure = self.stable.delete(&path).err();
-                first_failure = first_failure.or(failure);
+        let epochs = format!("{}epoch/", place.prefix());
+        let mut outcome = Ok(());
+        for prefix in [epochs, place.prefix()] {
+            for (path, _) in self.stable.list(&prefix)? {
+                if path != manifest && path != done {
+                    outcome = outcome.and(self.stable.delete(&path));
+                }
             }
         }
-        let failure = self.stable.delete(&manifest).err();
-        match first_failure.or(failure) {
-            Some(error) => Err(error),
-            None => self.stable.delete(&done),
-        }
+        outcome.and(self.stable.delete(&manifest))?;
+        self.stable.delete(&done)
     }
 
     /// The files below a prefix, by run.

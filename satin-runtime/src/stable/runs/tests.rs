@@ -3,8 +3,12 @@
 use std::{
     collections::BTreeSet,
     fs,
+    ops::Range,
     path::PathBuf,
-    sync::{Arc, Barrier},
+    sync::{
+        Arc, Barrier, Mutex,
+        atomic::{AtomicI32, Ordering},
+    },
     thread,
     time::Duration,
 };
@@ -613,6 +617,70 @@ fn the_next_start_removes_what_is_left_of_runs() {
     let listed = runs.list(None).expect("listed");
     let names: BTreeSet<_> = listed.iter().map(|run| run.place.run).collect();
     assert_eq!(names, [next.place.run, kept.place.run].into());
+}
+
+/// A store in which something happens just before the file of that number is removed.
+struct Interrupted {
+    memory: Memory,
+    left: AtomicI32,
+    what: Mutex<Option<Box<dyn FnOnce() + Send>>>,
+}
+
+impl Stable for Interrupted {
+    fn create(&self, path: &str, bytes: &[u8]) -> Result<(), StableError> {
+        self.memory.create(path, bytes)
+    }
+
+    fn append(&self, path: &str, batch: &[u8]) -> Result<(), StableError> {
+        self.memory.append(path, batch)
+    }
+
+    fn read(&self, path: &str, range: Range<u64>) -> Result<Vec<u8>, StableError> {
+        self.memory.read(path, range)
+    }
+
+    fn list(&self, prefix: &str) -> Result<Vec<(String, u64)>, StableError> {
+        self.memory.list(prefix)
+    }
+
+    fn delete(&self, path: &str) -> Result<(), StableError> {
+        if self.left.fetch_sub(1, Ordering::Relaxed) == 0 {
+            let what = self.what.lock().expect("no panic").take();
+            // It may remove files too.
+            what.into_iter().for_each(|what| what());
+        }
+        self.memory.delete(path)
+    }
+}
+
+/// Whenever its batch comes, before or after the list of what is to be removed.
+#[test]
+fn a_node_that_writes_while_its_run_is_removed_takes_that_back() {
+    // An epoch, a log with a segment of each kind, the manifest, the note of the end.
+    for number in 0..5 {
+        let store = Arc::new(Interrupted {
+            memory: Memory::new(),
+            left: AtomicI32::new(number),
+            what: Mutex::new(None),
+        });
+        let runs = Runs::new(store.clone(), SECRET, false);
+        let begun = runs.begin(&request()).expect("a new run");
+        let mut writer = runs.writer(&begun.place, log(0, 1));
+        let all = [fact(&[0], 1, "of a root job"), fact(&[0, 1], 1, "one")];
+        writer.append(batch(&all)).expect("written");
+        let (other, place) = (runs.clone(), begun.place.clone());
+        *store.what.lock().expect("no panic") = Some(Box::new(move || {
+            writer.next_segment();
+            writer.append(batch(&all)).expect("written");
+            if matches!(other.epoch(&place), Err(StableError::Missing(_))) {
+                writer.forget_all().expect("removed");
+            }
+        }));
+        runs.finish(&begun.place, 0, false).expect("removed");
+        assert!(store.what.lock().expect("no panic").is_none());
+        let left: Vec<String> = store.memory.files().into_keys().collect();
+        assert!(left.is_empty(), "before file {number}: {left:?}");
+    }
 }
 
 #[test]
