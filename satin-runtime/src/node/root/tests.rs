@@ -723,3 +723,21 @@ fn who_waits_for_the_first_in_line_asks_it() {
     }
     assert_eq!(asked, BTreeSet::from([all[1].peer]));
 }
+
+#[test]
+fn the_next_in_line_acts_if_those_before_it_do_nothing() {
+    let (mut node, all) = by_hand(3, 2);
+    node.handle(ms(1), received(&all[0], 1, Message::Goodbye));
+    let mut named = None;
+    while let Some(next) = node.poll_timeout().filter(|next| *next < secs(60)) {
+        node.handle_timeout(next);
+        let is_own = |(_, message): &(Peer, Message)| matches!(message, Message::Master { master, .. } if *master == all[2]);
+        if named.is_none() && said(&mut node).iter().any(is_own) {
+            named = Some(next);
+        }
+        // The one before it lives, and believes something else.
+        node.handle(next, received(&all[1], 2, Message::Pong(0)));
+    }
+    let turn = ProtocolConfig::default().partition_wait + secs(10);
+    assert!(named.is_some_and(|at| at >= turn), "{named:?}");
+}
