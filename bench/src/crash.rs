@@ -66,7 +66,7 @@ pub struct Args {
     #[arg(long, value_name = "MS")]
     leaf: Option<u32>,
     /// Period in which copies of finished results go to neighbours: SATIN_STORE_EVERY
-    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = units::duration)]
+    #[arg(long, value_name = "TIME", default_value = "2s", value_parser = units::duration)]
     every: Duration,
     /// Runs of each kind; the medians count
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]

@@ -635,7 +635,8 @@ impl LocalPool {
         }
     }
 
-    /// Root jobs begin when all nodes of the plan are in. Ends the pool if one of them has failed before.
+    /// Root jobs begin when all nodes of the plan are in. Ends the pool if one of them has failed before. (One that has ended
+    /// well may have heard that the program is over.)
     fn stop_if_incomplete(&mut self) {
         let waits = self.stopping.is_none() && self.over.is_none() && self.waits_for_nodes();
         let has_failed = |index: &usize| {

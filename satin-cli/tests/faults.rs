@@ -438,7 +438,9 @@ fn when_nobody_is_left_who_could_be_master_the_pool_ends() {
 /// The others would wait for it for ever.
 #[test]
 fn a_node_that_fails_before_all_are_in_ends_the_pool() {
-    let script = IN.replace("*) tell joined", "s0-2) exit 3 ;;\n    *) tell joined") + "sleep 1000";
+    let fails = r#"s0-2) until grep -q '"master"' "$SATIN_EVENTS"; do sleep 0.01; done; exit 3 ;;"#;
+    let script = IN.replace("*) tell joined", &format!("{fails}\n    *) tell joined"));
+    let script = format!("{script}sleep 1000");
     let plan = Plan {
         output: Output::Keep,
         ..Plan::new(["sh", "-c", &script], "1x3".parse().expect("sites"))

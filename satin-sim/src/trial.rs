@@ -597,6 +597,12 @@ impl Stage {
             let sentence = format!("main has ended, but nodes {left:?} have not");
             return Err(self.violation("I7", sentence));
         }
+        for invariant in &mut self.invariants {
+            if let Err(sentence) = invariant.check_over(&self.cluster) {
+                let name = invariant.name();
+                return Err(self.violation(name, sentence));
+            }
+        }
         Ok(())
     }
 

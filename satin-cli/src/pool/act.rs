@@ -32,6 +32,8 @@ pub(super) struct Schedule {
     done: Done,
     /// True if all nodes were killed at once.
     all_killed: bool,
+    /// Root jobs have begun, or may have: they wait for no node any more.
+    has_begun: bool,
     /// Nodes that have been in the pool at some time.
     seen: BTreeSet<String>,
 }
@@ -268,14 +270,17 @@ impl LocalPool {
         let name = &record.name;
         let index = self.nodes.iter().position(|node| node.name == *name);
         match &record.event {
-            Event::Master { .. } => {
+            Event::Master { term, .. } => {
                 self.enter(record);
+                // The first waits for all nodes of the plan; those after it do not.
+                self.schedule.has_begun |= *term > 0;
                 if let Some(index) = index
                     && std::mem::replace(&mut self.master, index) != index
                 {
                     self.tell(format_args!("{name} is master now"));
                 }
             }
+            Event::RootStarted { .. } => self.schedule.has_begun = true,
             Event::Joined { .. } => {
                 self.enter(record);
                 let late = index.is_some_and(|index| index >= self.first);
@@ -330,9 +335,13 @@ impl LocalPool {
         self.schedule.seen.contains(&self.nodes[index].name)
     }
 
-    /// Is somebody in, but not all nodes of the plan?
+    /// Is there a master that waits until all nodes of the plan are in?
     pub(super) fn waits_for_nodes(&self) -> bool {
-        self.schedule.began.is_none() && self.schedule.anybody_was_in()
+        let Schedule {
+            began, has_begun, ..
+        } = self.schedule;
+        let all_were_in = began.is_some();
+        !all_were_in && !has_begun && self.has_been_in(self.master) && self.is_running(self.master)
     }
 
     /// Prints a line about the faults, if the plan has any.
@@ -408,10 +417,14 @@ impl LocalPool {
             return ALL_KILLED;
         }
         let ended_by = self.ended_by.as_ref();
+        if let Some(missing) = self.missing
+            && let Some((status, _)) = self.nodes[missing].ended
+        {
+            return code(status);
+        }
         let last =
             ended_by.and_then(|(name, _)| (self.nodes.iter()).position(|node| node.name == *name));
-        let decisive = last.or(self.missing).unwrap_or(self.master);
-        let status = self.nodes[decisive].ended;
+        let status = self.nodes[last.unwrap_or(self.master)].ended;
         match (status, ended_by) {
             // A crash after `main` is no matter of the pool.
             (Some((status, _)), Some((_, told))) if status.code().is_none() => *told,

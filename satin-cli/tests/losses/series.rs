@@ -410,7 +410,7 @@ fn note_found(outcome: &PoolOutcome, worked: f64, series: &mut Series) {
     let found = said.and_then(|line| line.split_once("): "));
     if let Some((_, found)) = found {
         series.resumed += usize::from(!found.starts_with("0 results"));
-        let found = found.trim_end_matches(" are in the store");
+        let found = found.split(" are in the store").next().unwrap_or(found);
         series.found.push(format!("{found} after {worked:.1} s"));
     }
 }

@@ -121,11 +121,11 @@ macro_rules! settings {
                 "0; 1 in S3", "1 or 0";
             /// Period in which finished results are sent to a neighbour, and written to the store if there is one; in the file a
             /// number of seconds; 0: as soon as the last were written. Too short, and there is traffic for nothing; too long,
-            /// and a crash costs that time of each worker. Default: 10 s; 60 s for what is written to S3.
+            /// and a crash costs that time of each worker. Default: 2 s for the neighbour, 10 s for the store, 60 s for one in S3.
             store_every: Duration, "SATIN_STORE_EVERY", "SECONDS",
                 "Seconds after which finished results are sent to a neighbour, and written to the store, again; 0: as soon as \
                  the last were written",
-                "10; to S3 60", "a number of seconds";
+                "2; to the store 10, in S3 60", "a number of seconds";
             /// Shortest time that a job takes whose result is kept, so that it is not lost with its node; in the file a number of
             /// seconds. Too short, and keeping takes time and memory; too long, and more is done again. Default: 1 ms.
             store_grain: Duration, "SATIN_STORE_GRAIN", "SECONDS",

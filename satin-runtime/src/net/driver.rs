@@ -391,9 +391,13 @@ impl Driver {
         }
     }
 
-    /// This node ends. The receiver ends when the store has what it was ordered to write.
-    pub(super) fn close_store(&self) -> Option<tokio::sync::oneshot::Receiver<()>> {
-        self.storage.as_ref().map(Storage::close)
+    /// If the pool is over, and this node has not ended it, its log is closed: the run may have been removed while it wrote. The
+    /// receiver ends when that is done.
+    pub(super) fn close_log(&self) -> Option<tokio::sync::oneshot::Receiver<()>> {
+        let is_over = matches!(self.state, DriverState::Over(_, None));
+        let storage = self.storage.as_ref();
+        let storage = storage.filter(|_| is_over && !self.leaving && !self.main_ended);
+        storage.map(Storage::close_log)
     }
 
     // ---------------------------------------------------------------------------------------------------- what happened

@@ -122,7 +122,7 @@ const _: () = assert!(FINISH.as_secs() > IDLE.as_secs() + STORE_CONNECT.as_secs(
 
 /// Time in which the batch that a node was writing when it ended is to be in the store. Too short: a part of it stays there when
 /// the run is removed meanwhile. Too long: the process of a node that is done stays.
-pub const CLOSE_STORE: Duration = Duration::from_secs(2);
+pub const CLOSE_LOG: Duration = Duration::from_secs(2);
 
 /// The longest file, or batch, that a store server takes in one request. A longer one is refused by the client already.
 pub const STORE_BYTES: usize = 256 << 20;

@@ -174,7 +174,7 @@ impl Handle {
     }
 
     fn await_close(&self) {
-        let most = limits::GOODBYE * 2 + limits::FINISH;
+        let most = limits::GOODBYE * 2 + limits::FINISH.max(limits::CLOSE_LOG);
         if !self.progress.wait_for(most, |now| now.closed) {
             tracing::warn!(
                 "the network thread does not end in time; this node no longer waits for it"
@@ -818,7 +818,7 @@ async fn wind_up(net: &Rc<Net>) {
     {
         tracing::warn!("the store does not say that the run is done: it may be resumed");
     }
-    let closed = net.driver.borrow().close_store();
+    let closed = net.driver.borrow().close_log();
     let (links, figures, progress, drained) = {
         let mut driver = net.driver.borrow_mut();
         let links = driver.take_links();
@@ -840,7 +840,7 @@ async fn wind_up(net: &Rc<Net>) {
     net.endpoint.close(Close::Bye.code(), b"bye");
     let _ = timeout(limits::GOODBYE / 4, net.endpoint.wait_idle()).await;
     if let Some(closed) = closed {
-        let _ = timeout(limits::CLOSE_STORE, closed).await;
+        let _ = timeout(limits::CLOSE_LOG, closed).await;
     }
     repeats::tell_sums(true);
     let driver = net.driver.borrow();

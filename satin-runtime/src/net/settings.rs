@@ -66,7 +66,7 @@ pub struct Settings {
 pub struct StoreSettings {
     /// Where it is.
     pub url: StoreUrl,
-    /// Finished results are written in this time; zero: as soon as the last were written. Default: that of copies, and
+    /// Finished results are written in this time; zero: as soon as the last were written. Default: [`STORE_EVERY`], and
     /// [`S3_EVERY`] for S3.
     pub every: Duration,
     /// The run to go on with.
@@ -81,6 +81,10 @@ pub struct StoreSettings {
 
 /// The longest period in which copies go to a neighbour, or results to the store.
 const LONGEST_PERIOD: Duration = Duration::from_secs(86_400);
+
+/// The period in which results are written to a store, unless a setting says otherwise. Too short: the store is busy. Too long:
+/// more is done again after all nodes have died.
+pub const STORE_EVERY: Duration = Duration::from_secs(10);
 
 /// The period in which results are written to S3, unless a setting says otherwise. Too short: it costs more, as each write of
 /// each node is paid for, and takes some 50 ms. Too long: more is done again after all nodes have died.
@@ -163,12 +167,12 @@ impl Settings {
 
     fn checked(config: Config, threads: u32) -> Result<Option<Settings>, SettingsError> {
         let default = node::ProtocolConfig::default();
-        let every = config.store_every.unwrap_or(default.copy_every);
-        if every > LONGEST_PERIOD {
+        let every = config.store_every;
+        if let Some(every) = every.filter(|every| *every > LONGEST_PERIOD) {
             let seconds = every.as_secs_f64();
             return Err(wrong("store_every", seconds, "from 0 to 86400 seconds"));
         }
-        let store = StoreSettings::new(&config, every)?;
+        let store = StoreSettings::new(&config)?;
         let join = set(config.join.as_deref()).map(Join::parse).transpose()?;
         let listen = address("listen", config.listen.as_deref())?;
         let advertise = advertise(config.advertise.as_deref())?;
@@ -188,7 +192,7 @@ impl Settings {
         }
         let copy_every = match config.buddy {
             Some(0) => Duration::ZERO,
-            None | Some(1) => every.max(SHORTEST_PERIOD),
+            None | Some(1) => every.unwrap_or(default.copy_every).max(SHORTEST_PERIOD),
             Some(more) => return Err(wrong("buddy", more, "1 or 0")),
         };
         if store.is_some() && repair == RepairMode::Naive {
@@ -243,8 +247,8 @@ impl Settings {
 }
 
 impl StoreSettings {
-    /// The store that `config` names, if it names one; `every` is the period of copies.
-    fn new(config: &Config, every: Duration) -> Result<Option<StoreSettings>, SettingsError> {
+    /// The store that `config` names, if it names one.
+    fn new(config: &Config) -> Result<Option<StoreSettings>, SettingsError> {
         let resume = match set(config.resume.as_deref()) {
             None => Resume::Auto,
             Some(text) => text
@@ -259,10 +263,10 @@ impl StoreSettings {
         let is_far = matches!(url, StoreUrl::S3 { .. });
         Ok(Some(StoreSettings {
             url,
-            every: match config.store_every {
-                None if is_far => S3_EVERY,
-                _ => every,
-            },
+            every: config.store_every.unwrap_or(match is_far {
+                true => S3_EVERY,
+                false => STORE_EVERY,
+            }),
             resume,
             force: config.store_force.unwrap_or(false),
             keep: config.store_keep.unwrap_or(false),
@@ -507,8 +511,8 @@ mod tests {
                 settings.copy_every.as_secs(),
             )
         };
-        assert_eq!(with("file:/scratch/s", |_| {}), (10, false, 10));
-        assert_eq!(with("s3://bucket/a", |_| {}), (60, true, 10));
+        assert_eq!(with("file:/scratch/s", |_| {}), (10, false, 2));
+        assert_eq!(with("s3://bucket/a", |_| {}), (60, true, 2));
         let all: fn(&mut Config) = |config| {
             config.store_every = Some(Duration::from_secs(30));
             config.store_seal = Some(false);

@@ -35,8 +35,8 @@ enum Request {
     Node { me: Peer, order: StorageOrder },
     /// The run is done, with that exit code.
     Finish(i32, oneshot::Sender<()>),
-    /// This node's part in it is over.
-    Close(oneshot::Sender<()>),
+    /// The pool is over, and with it perhaps the run.
+    CloseLog(oneshot::Sender<()>),
 }
 
 /// The node's way to the store. Dropping it lets what was ordered be done, and does not wait for that.
@@ -101,10 +101,10 @@ impl Storage {
         is_done
     }
 
-    /// This node's part in the run is over. The receiver ends when all is written that was ordered.
-    pub(super) fn close(&self) -> oneshot::Receiver<()> {
+    /// The pool is over. The receiver ends when nothing of this node's is left of a run that has been removed.
+    pub(super) fn close_log(&self) -> oneshot::Receiver<()> {
         let (done, is_done) = oneshot::channel();
-        self.ask(Request::Close(done));
+        self.ask(Request::CloseLog(done));
         is_done
     }
 }
@@ -133,8 +133,8 @@ impl Desk {
                 self.finish(code);
                 let _ = done.send(()); // the network thread may be on its way out
             }
-            Request::Close(done) => {
-                self.close();
+            Request::CloseLog(done) => {
+                self.close_log();
                 let _ = done.send(()); // the same
             }
         }
@@ -213,10 +213,14 @@ impl Desk {
         let batch = self.load(&place, &is_gone)?;
         if known.is_none() && run.epoch > 0 {
             tracing::warn!(
-                "goes on with run {} (start {}): {} results are in the store",
+                "goes on with run {} (start {}): {} results are in the store; done again: what was under way, and {}",
                 run.run,
                 run.epoch + 1,
                 batch.facts.len(),
+                match self.parts.every {
+                    Duration::ZERO => "what each worker did since the last write".to_owned(),
+                    every => format!("of each worker at most its last {every:?}"),
+                },
             );
         }
         Ok((run, batch))
@@ -314,40 +318,29 @@ impl Desk {
         match self.later_epoch(run) {
             Ok(None) => {}
             Ok(Some(_)) => return, // it is another pool's by now
-            Err(StableError::Missing(_)) => return self.close(),
             Err(error) => {
+                // A store that was moved has no run either.
                 let run = run.run;
-                return tracing::warn!(
-                    "the run {run} stays in the store, and may be resumed: {error}"
-                );
+                tracing::warn!("the run {run} stays in the store, and may be resumed: {error}");
+                return self.close_log();
             }
         }
         self.writer = None;
         let place = self.place(run);
-        let Err(error) = self.parts.runs.finish(&place, code, self.parts.keep) else {
-            return;
-        };
-        let run = run.run;
-        match self.parts.keep {
-            true => tracing::warn!(
-                "the end of the run {run} is not in the store, so that it may be resumed: {error}"
-            ),
-            false => tracing::warn!(
-                "not all of the run {run} could be removed from the store: {error}; the next start of this pool removes the rest"
-            ),
+        if let Err(error) = self.parts.runs.finish(&place, code, self.parts.keep) {
+            tracing::warn!("the run {}: {error}", run.run);
         }
     }
 
-    /// If the run has been removed, what this node was writing meanwhile goes too.
-    fn close(&mut self) {
+    /// The pool is over. If its run has been removed, what this node was writing meanwhile goes too.
+    fn close_log(&mut self) {
         let Some((run, _, mut writer)) = self.writer.take() else {
             return;
         };
-        let is_gone = matches!(
-            self.parts.runs.epoch(&self.place(run)),
-            Err(StableError::Missing(_))
-        );
-        if is_gone && let Err(error) = writer.forget_all() {
+        let is_removed = self.parts.runs.is_removed(&self.place(run));
+        if is_removed.is_ok_and(|is_removed| is_removed)
+            && let Err(error) = writer.forget_all()
+        {
             tracing::debug!("segments of a removed run stay in the store: {error}");
         }
     }

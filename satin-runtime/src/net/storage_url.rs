@@ -18,9 +18,9 @@ use crate::stable::{
 /// # Errors
 /// The directory or the bucket cannot be used, this build cannot use such a store, or the system gives no thread.
 pub fn open(url: &StoreUrl, credential: &Credential) -> Result<Arc<dyn Stable>, StableError> {
-    let failed = |source| StableError::Failed {
+    let failed = |error| StableError::Failed {
         path: url.to_string(),
-        source,
+        error,
     };
     match url {
         StoreUrl::File(path) => Ok(Arc::new(Directory::open(path)?)),

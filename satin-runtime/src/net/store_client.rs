@@ -112,9 +112,9 @@ impl RemoteStore {
     }
 
     fn ask(&self, request: &StoreRequest<'_>) -> Result<StoreReply, StableError> {
-        let failed = |source| StableError::Failed {
+        let failed = |error| StableError::Failed {
             path: request.path().into(),
-            source,
+            error,
         };
         let Some(bytes) = request.encode() else {
             let text = format!(
@@ -139,7 +139,7 @@ impl RemoteStore {
     fn senseless(path: &str) -> StableError {
         StableError::Failed {
             path: path.into(),
-            source: io::Error::new(io::ErrorKind::InvalidData, NO_SENSE),
+            error: io::Error::new(io::ErrorKind::InvalidData, NO_SENSE),
         }
     }
 

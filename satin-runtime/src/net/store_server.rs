@@ -49,12 +49,12 @@ const BROKEN: VarInt = VarInt::from_u32(1);
 #[non_exhaustive]
 pub enum StoreServerError {
     /// The address to listen on cannot be used.
-    #[error("cannot listen on {addr}: {source}; choose another with --listen")]
+    #[error("cannot listen on {addr}: {error}; choose another with --listen")]
     Listen {
         /// The address that was to be listened on.
         addr: SocketAddr,
         /// The system's error.
-        source: io::Error,
+        error: io::Error,
     },
     /// The system gives no thread, or what it needs.
     #[error("cannot start the thread of the store: {0}")]
@@ -65,12 +65,12 @@ pub enum StoreServerError {
     )]
     Locked(PathBuf),
     /// The directory cannot be used.
-    #[error("cannot keep files in {}: {source}", dir.display())]
+    #[error("cannot keep files in {}: {error}", dir.display())]
     Directory {
         /// The directory.
         dir: PathBuf,
         /// The system's error.
-        source: io::Error,
+        error: io::Error,
     },
 }
 
@@ -79,9 +79,9 @@ pub enum StoreServerError {
 /// # Errors
 /// Another server uses it, or it cannot be written to.
 pub fn lock(dir: &Path) -> Result<File, StoreServerError> {
-    let unusable = |source| StoreServerError::Directory {
+    let unusable = |error| StoreServerError::Directory {
         dir: dir.into(),
-        source,
+        error,
     };
     fs::create_dir_all(dir).map_err(unusable)?;
     let mut options = fs::OpenOptions::new();
@@ -90,7 +90,7 @@ pub fn lock(dir: &Path) -> Result<File, StoreServerError> {
     match file.try_lock() {
         Ok(()) => Ok(file),
         Err(TryLockError::WouldBlock) => Err(StoreServerError::Locked(dir.into())),
-        Err(TryLockError::Error(source)) => Err(unusable(source)),
+        Err(TryLockError::Error(error)) => Err(unusable(error)),
     }
 }
 
@@ -112,9 +112,9 @@ impl StoreServer {
         credential: &Credential,
         files: Arc<dyn Stable>,
     ) -> Result<StoreServer, StoreServerError> {
-        let unusable = |source| StoreServerError::Listen {
+        let unusable = |error| StoreServerError::Listen {
             addr: listen,
-            source,
+            error,
         };
         let socket = socket::bind(listen).map_err(unusable)?;
         socket.set_nonblocking(true).map_err(unusable)?;

@@ -133,8 +133,8 @@ impl From<StableError> for StoreRefusal {
         match error {
             StableError::Exists(_) => StoreRefusal::Exists,
             StableError::Missing(_) => StoreRefusal::Missing,
-            StableError::Failed { source, .. } => {
-                let mut text = source.to_string();
+            StableError::Failed { error, .. } => {
+                let mut text = error.to_string();
                 text.truncate(text.floor_char_boundary(limits::STORE_HEADER / 2));
                 StoreRefusal::Failed(text)
             }

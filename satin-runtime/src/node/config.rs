@@ -209,7 +209,7 @@ impl Default for ProtocolConfig {
             redial: Duration::from_secs(8),
             cut_off: Duration::from_secs(20),
             claim_patience: Duration::from_millis(500),
-            copy_every: Duration::from_secs(10),
+            copy_every: Duration::from_secs(2),
             store_every: None,
             store_batch: 32 << 20,
             store_log: 4 << 20,

@@ -1120,11 +1120,20 @@ impl Parts<'_> {
     }
 
     /// The workers have told what they have gathered.
-    fn gathered(&mut self, cx: &mut Context<'_>, reader: HarvestReader, gathered: Gathered) {
+    fn gathered(&mut self, cx: &mut Context<'_>, reader: HarvestReader, mut gathered: Gathered) {
         match reader {
             HarvestReader::Buddy => self.buddies.gathered(cx, gathered),
             HarvestReader::Heir => self.gathered_of_main(cx, gathered),
-            HarvestReader::Storage => self.storage.gathered(cx, gathered, self.bounds),
+            HarvestReader::Storage => {
+                // The bounds of root jobs that are over are forgotten, but those beside the results of the root jobs themselves:
+                // what a worker or a `main` that yielded still has of them is not worth keeping.
+                let is_over = |id: &JobId| self.repair.is_over(cx.term, id);
+                gathered.facts.retain(|fact| !is_over(&fact.saved.name.id));
+                let kept = cx.books.take_newly_kept().into_iter();
+                let kept = kept.filter(|name| name.id.is_root_job() || !is_over(&name.id));
+                cx.books.keep_anew(kept.collect::<Vec<_>>());
+                self.storage.gathered(cx, gathered, self.bounds);
+            }
         }
     }
 

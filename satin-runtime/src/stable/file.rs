@@ -49,7 +49,7 @@ impl Directory {
         };
         directory.probe().map_err(|error| StableError::Failed {
             path: directory.root.display().to_string(),
-            source: io::Error::new(
+            error: io::Error::new(
                 error.kind(),
                 format!(
                     "the store cannot be written to ({error}): give it a directory that all nodes see, in which this user \
@@ -365,10 +365,10 @@ fn read_range(place: &Path, range: Range<u64>) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-fn failed(path: &str, source: io::Error) -> StableError {
+fn failed(path: &str, error: io::Error) -> StableError {
     StableError::Failed {
         path: path.into(),
-        source,
+        error,
     }
 }
 

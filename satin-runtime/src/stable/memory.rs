@@ -92,7 +92,7 @@ impl MemoryState {
                 *times -= 1;
                 Err(StableError::Failed {
                     path: path.into(),
-                    source: io::Error::other("the test lets this call fail"),
+                    error: io::Error::other("the test lets this call fail"),
                 })
             }
             _ => Ok(()),

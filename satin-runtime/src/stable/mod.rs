@@ -74,12 +74,12 @@ pub enum StableError {
     #[error("{0} does not exist")]
     Missing(String),
     /// The store failed.
-    #[error("{path}: {source}")]
+    #[error("{path}: {error}")]
     Failed {
         /// The path, or what else the store calls it.
         path: String,
         /// The system's error.
-        source: io::Error,
+        error: io::Error,
     },
 }
 

@@ -107,7 +107,7 @@ impl Servers {
         let mut text = format!("{answer} of {all} servers {verb}");
         for (member, error) in failures {
             let reason = match error {
-                StableError::Failed { source, .. } => source.to_string(),
+                StableError::Failed { error, .. } => error.to_string(),
                 other => other.to_string(),
             };
             text += &format!("; {}: {reason}", self.members[*member].name);
@@ -340,10 +340,10 @@ impl Stable for Servers {
     }
 }
 
-fn failed(path: &str, source: io::Error) -> StableError {
+fn failed(path: &str, error: io::Error) -> StableError {
     StableError::Failed {
         path: path.into(),
-        source,
+        error,
     }
 }
 

@@ -15,6 +15,8 @@ mod i12_the_answer_is_right;
 mod i13_views_agree;
 mod i14_one_main;
 mod i15_tables_are_bounded;
+mod i16_what_is_stored_is_right;
+mod i17_nothing_stays_in_the_store;
 
 use std::time::Duration;
 
@@ -26,7 +28,7 @@ pub(crate) use i13_views_agree::differing_views;
 /// A violation of an invariant.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Violation {
-    /// The invariant: `I1` to `I15`, or `panic`.
+    /// The invariant: `I1` to `I17`, or `panic`.
     pub invariant: &'static str,
     /// The violation in a sentence.
     pub sentence: String,
@@ -71,7 +73,7 @@ pub struct Run<'c> {
 
 /// A property that must hold.
 pub trait Invariant: Send {
-    /// The name: `I1` to `I15`.
+    /// The name: `I1` to `I17`.
     fn name(&self) -> &'static str;
 
     /// The property, in a sentence.
@@ -92,6 +94,15 @@ pub trait Invariant: Send {
     /// The property is violated; the text says how.
     fn check_end(&mut self, run: &Run<'_>) -> Result<(), String> {
         let _ = run;
+        Ok(())
+    }
+
+    /// When main has come to its end, and all nodes have.
+    ///
+    /// # Errors
+    /// The property is violated; the text says how.
+    fn check_over(&mut self, cluster: &Cluster) -> Result<(), String> {
+        let _ = cluster;
         Ok(())
     }
 }
@@ -115,5 +126,7 @@ pub fn all() -> Vec<Box<dyn Invariant>> {
         Box::new(i13_views_agree::ViewsAgree),
         Box::new(i14_one_main::OneMain),
         Box::new(i15_tables_are_bounded::Bounded),
+        Box::new(i16_what_is_stored_is_right::StoredRight),
+        Box::new(i17_nothing_stays_in_the_store::StoreEmpty),
     ]
 }

@@ -132,14 +132,14 @@ impl Reach {
         Reach { url, endpoint }
     }
 
-    pub(super) fn io_error(&self, path: &str, source: io::Error) -> StableError {
+    pub(super) fn io_error(&self, path: &str, error: io::Error) -> StableError {
         let url = &self.url;
         StableError::Failed {
             path: match path {
                 "" => url.to_string(),
                 path => format!("{url}/{path}"),
             },
-            source,
+            error,
         }
     }
 

@@ -403,8 +403,8 @@ pub struct Cluster {
     clocks: Option<u64>,
     sightings: Vec<Sighting>,
     store: Option<ImaginaryStore>,
-    /// The right result of each job, by its fingerprint.
-    right: Option<BTreeMap<Fingerprint, u64>>,
+    /// What is known of the result of each job, by its fingerprint.
+    right: Option<BTreeMap<Fingerprint, store::RightFact>>,
     stored_wrong: Option<String>,
 }
 

@@ -5,7 +5,10 @@ use std::{collections::BTreeMap, time::Duration};
 use rand::RngExt;
 
 use super::super::{Event, NodeId, Peer, RunEpoch, StorageOrder};
-use super::{Cluster, Happening, Shape};
+use super::{
+    Cluster, Happening, Shape,
+    bounds::{BEST, Smallest},
+};
 use crate::job::{Answer, Batch, RunName, StoredFact};
 
 /// A store that a cluster's nodes use.
@@ -179,16 +182,18 @@ impl Cluster {
                 batch,
                 begins,
             } => {
-                let fails = dice / 2 < store.failing;
-                if !fails || dice % 2 == 0 {
-                    let facts = batch.facts.clone();
+                // What is written while a run is removed is removed by its writer.
+                let is_removed = store.runs.get(&run.run).is_some_and(|run| run.is_done);
+                let fails = dice / 2 < store.failing || is_removed;
+                if !is_removed && (!fails || dice % 2 == 0) {
+                    let copy = batch.clone();
                     let segment = store.write(run, me, batch, begins);
                     answers.push(Event::Written { number, segment });
                     let later = store.runs[&run.run].epoch;
                     if later > run.epoch {
                         answers.push(Event::Superseded(later));
                     }
-                    self.check_facts(&facts);
+                    self.check_written(run, &copy);
                 }
                 if fails {
                     let text = "the disk is full".into();
@@ -235,19 +240,45 @@ impl Cluster {
         }
     }
 
-    /// Is each of these results what its program computes?
-    fn check_facts(&mut self, facts: &[StoredFact]) {
-        let right = &self.right;
-        let is_wrong = |fact: &&StoredFact| match (&fact.saved.answer, right) {
-            (Answer::Result { bytes, .. }, Some(right)) => {
-                let is = right.get(&fact.saved.name.fingerprint);
-                is.is_some_and(|is| is.to_le_bytes() != bytes[..])
-            }
-            _ => false,
+    /// Is each result of a batch what its program computes, and does the best stand beside it that its leaves have offered?
+    fn check_written(&mut self, run: RunEpoch, batch: &Batch) {
+        if self.stored_wrong.is_some() {
+            return;
+        }
+        let Some(right) = &self.right else {
+            return;
         };
-        if let Some(wrong) = facts.iter().find(is_wrong) {
-            let story = format!("a wrong result is stored: {wrong:?}");
-            self.stored_wrong.get_or_insert(story);
+        let stored = self
+            .store
+            .as_ref()
+            .and_then(|store| store.runs.get(&run.run));
+        for fact in &batch.facts {
+            let (Answer::Result { bytes, .. }, Some(is)) =
+                (&fact.saved.answer, right.get(&fact.saved.name.fingerprint))
+            else {
+                continue;
+            };
+            let root = fact.saved.root_name();
+            let is_in = |batch: &Batch, best: u64| {
+                let offers = batch.offers.iter();
+                let mut offers = offers.filter(|offer| (offer.bound, offer.root) == (BEST, root));
+                offers.any(|offer| Smallest::read(&offer.value) <= best)
+            };
+            let has_bound = is.bound.is_none_or(|best| {
+                let logs = stored.into_iter().flat_map(|run| run.logs.values());
+                is_in(batch, best) || logs.flatten().any(|stored| is_in(&stored.batch, best))
+            });
+            if is.result.is_some_and(|is| is.to_le_bytes() != bytes[..]) {
+                self.stored_wrong = Some(format!("a wrong result is stored: {fact:?}"));
+                return;
+            }
+            if !has_bound {
+                let story = format!(
+                    "a result is stored, and the bound that its leaves offered is not: {fact:?}"
+                );
+                self.stored_wrong = Some(story);
+                return;
+            }
         }
     }
 
@@ -257,20 +288,33 @@ impl Cluster {
         self.stored_wrong.as_deref()
     }
 
-    /// From now on each result that is stored is compared with what the programs compute. Searches and races are left out:
-    /// what their jobs return depends on what others had found.
+    /// From now on each result that is stored is compared with what the programs compute, and the bounds beside it with what its
+    /// leaves offer. Races are left out, where both depend on which leaf was first, and of searches the results, as they depend
+    /// on what others had found.
     pub fn know_results(&mut self) {
         let mut right = BTreeMap::new();
         for program in &self.programs {
-            if !matches!(
-                program.shape,
-                Shape::Best { .. } | Shape::Random { races: 1.., .. }
-            ) {
-                program.each_below(program.root(), &mut |work, outcome| {
-                    right.insert(work.fingerprint(), outcome.result);
-                });
+            if matches!(program.shape, Shape::Random { races: 1.., .. }) {
+                continue;
             }
+            let is_search = matches!(program.shape, Shape::Best { .. });
+            program.each_below(program.root(), &mut |work, outcome| {
+                let known = RightFact {
+                    result: (!is_search).then_some(outcome.result),
+                    bound: outcome.bound,
+                };
+                right.insert(work.fingerprint(), known);
+            });
         }
         self.right = Some(right);
     }
+}
+
+/// What is known of a job's result.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct RightFact {
+    /// The result, if it is the same in each run.
+    result: Option<u64>,
+    /// The best that the leaves below offer.
+    bound: Option<u64>,
 }

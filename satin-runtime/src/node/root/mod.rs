@@ -64,6 +64,10 @@ const SMALL: usize = 64;
 /// master that has yielded, or keeps what belongs to a root job that is over, for so long.
 const ASK_AGAIN: Duration = Duration::from_secs(10);
 
+/// The time after which a master says that its root jobs wait for nodes, and says so again. Too small: words about nodes that are
+/// on their way. Too large: people wonder why nothing happens.
+const REMIND: Duration = Duration::from_secs(20);
+
 /// The exit code of a pool whose run another goes on with: `EX_TEMPFAIL`.
 const SUPERSEDED: i32 = 75;
 
@@ -81,6 +85,8 @@ pub struct Roots {
     runs_main: bool,
     /// Root jobs may start.
     released: bool,
+    /// When people are told that root jobs wait for nodes.
+    remind: Option<Duration>,
     /// Set while this node, as master, waits for what stands in the store.
     is_loading: bool,
     /// The pool has ended.
@@ -161,6 +167,7 @@ impl Roots {
             term: 0,
             issued: 0,
             released: false,
+            remind: None,
             is_loading: false,
             ended: None,
             vacancy: None,
@@ -182,7 +189,7 @@ impl Roots {
         let catching_up = (self.catching_up.as_ref())
             .filter(|catch_up| !catch_up.asked.is_empty())
             .map(|catch_up| catch_up.until);
-        [self.tell, vacancy, catching_up, self.ask]
+        [self.tell, vacancy, catching_up, self.ask, self.remind]
             .into_iter()
             .flatten()
             .min()
@@ -199,6 +206,15 @@ impl Roots {
             if vacancy.look <= cx.now {
                 self.look(cx, membership);
             }
+        }
+        let is_due = self.remind.take_if(|at| *at <= cx.now).is_some();
+        if is_due && self.runs_main && !self.released {
+            let (wanted, here) = (cx.config.nodes, cx.view.len());
+            let text = format!(
+                "root jobs begin when {wanted} nodes are in the pool (SATIN_NODES), which has {here} so far"
+            );
+            cx.actions.push_back(Action::Tell(Notice::Warning(text)));
+            self.release(cx);
         }
         // A node that hangs must not keep the others from work.
         if let Some(catch_up) = &mut self.catching_up
@@ -451,12 +467,18 @@ impl Roots {
     }
 
     fn release(&mut self, cx: &mut Context<'_>) {
-        let enough = cx.view.len() >= cx.config.nodes as usize && !self.is_loading;
         // Once released, root jobs go on also when nodes leave.
-        if enough && !self.released && self.runs_main {
-            self.released = true;
-            cx.actions.push_back(Action::StartRoots);
+        if self.released || !self.runs_main || self.is_loading {
+            self.remind = None;
+            return;
         }
+        if cx.view.len() < cx.config.nodes as usize {
+            self.remind.get_or_insert(cx.now + REMIND);
+            return;
+        }
+        self.remind = None;
+        self.released = true;
+        cx.actions.push_back(Action::StartRoots);
     }
 
     /// A node is gone. If it was the master, another is elected.

@@ -86,8 +86,13 @@ fn root_jobs_wait_until_enough_nodes_are_in() {
     let leaf = Program::new(Shape::Flat { jobs: 1 }, Duration::from_millis(1));
     let program = cluster.program(leaf);
     cluster.set_main(0, &[program], 0);
-    cluster.run_for(secs(5));
+    cluster.run_for(secs(25));
     assert_eq!(cluster.ended(0), None);
+    // People who wonder are told.
+    let said =
+        |notice: &Notice| matches!(notice, Notice::Warning(text) if text.contains("SATIN_NODES"));
+    let told = cluster.notices(0).iter().filter(|notice| said(notice));
+    assert_eq!(told.count(), 1);
     let config = ProtocolConfig::default();
     cluster.join(&config, "a", 1, 2);
     assert!(cluster.run_until(secs(2), |cluster| cluster.ended(0) == Some(0)));

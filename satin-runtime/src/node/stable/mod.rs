@@ -44,8 +44,9 @@ use crate::job::{Answer, Batch, Gathered, JobName, Offer, RunName, Saved, Stored
 #[cfg(test)]
 mod tests;
 
-/// The shortest period: workers gather once in a beat. Too small: batches without news.
-const SHORTEST: Duration = Duration::from_millis(10);
+/// The shortest period. Too small: the machine is busy with small writes; at 10 ms QAP on all cores took 6 % longer. Too large:
+/// who wants the least to be lost loses more.
+const SHORTEST: Duration = Duration::from_millis(50);
 
 /// The wait of a new master for the store. Too small: what a slow store has is done again. Too large: a store that never
 /// answers delays every master by that.

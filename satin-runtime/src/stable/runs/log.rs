@@ -97,7 +97,7 @@ impl LogWriter {
         let frame = self.keys.encode(place, batch, self.sealing);
         let frame = frame.map_err(|error| StableError::Failed {
             path: path.clone(),
-            source: io::Error::new(io::ErrorKind::InvalidInput, error),
+            error: io::Error::new(io::ErrorKind::InvalidInput, error),
         })?;
         // Known before it is written to: what a failure leaves there is removed with the others.
         self.segments.insert(segment, offset);

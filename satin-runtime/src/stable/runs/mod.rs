@@ -78,6 +78,20 @@ pub struct RunState {
     pub readable: bool,
 }
 
+/// Reasons why a run is still in the store after its end.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum FinishError {
+    /// Its end could not be noted.
+    #[error("its end is not in the store, so that it may be resumed: {0}")]
+    NotNoted(StableError),
+    /// Its end is noted, and not all of it could be removed.
+    #[error(
+        "not all of it could be removed from the store: {0}; the next start of this pool removes the rest"
+    )]
+    NotRemoved(StableError),
+}
+
 impl Runs {
     /// The runs in that store, for those who have that secret. What is written is sealed, so that only they can read it, if
     /// `seals` says so; what others have sealed is read in any case.
@@ -129,7 +143,7 @@ impl Runs {
     /// The last epoch of a run. One that cannot be read is none: whoever can write to the store can leave such a file there,
     /// but only who has the credential can start a run.
     fn last_start(&self, place: &RunPlace) -> Result<(u32, Start), StableError> {
-        let prefix = format!("{}epoch/", place.prefix());
+        let prefix = epochs_of(place);
         let files = self.files(&prefix)?;
         let epochs = files.values().flat_map(|files| &files.epochs);
         for epoch in epochs.rev() {
@@ -147,24 +161,34 @@ impl Runs {
         LogWriter::new(stable, keys, self.sealing, place.clone(), log)
     }
 
+    /// Has that run, of which there was an epoch, been removed?
+    ///
+    /// # Errors
+    /// A failure of the store.
+    pub fn is_removed(&self, place: &RunPlace) -> Result<bool, StableError> {
+        let epochs = self.stable.list(&epochs_of(place))?;
+        Ok(epochs.is_empty())
+    }
+
     /// Notes that a run is finished, and removes it unless it is to be kept. The caller has seen that no other pool goes on with
     /// it: see [`later_epoch`](Runs::later_epoch).
     ///
     /// # Errors
     /// A failure of the store. The run is not resumed if its end could be noted.
-    pub fn finish(&self, place: &RunPlace, code: i32, keep: bool) -> Result<(), StableError> {
+    pub fn finish(&self, place: &RunPlace, code: i32, keep: bool) -> Result<(), FinishError> {
         let end = RunEnd { code, keep };
-        match self.create_record(place, RunFile::Done, &end) {
-            Ok(()) | Err(StableError::Exists(_)) => {}
-            // A full store has no room for the exit code, but it can be emptied.
-            Err(error) if keep => return Err(error),
-            Err(error) => {
-                tracing::debug!("the end of the run {} is not noted: {error}", place.run);
-            }
+        let noted = match self.create_record(place, RunFile::Done, &end) {
+            Err(StableError::Exists(_)) => Ok(()),
+            noted => noted,
+        };
+        if keep {
+            return noted.map_err(FinishError::NotNoted);
         }
-        match keep {
-            true => Ok(()),
-            false => self.remove(place),
+        // A full store has no room for the exit code, but it can be emptied.
+        match (self.remove(place), noted) {
+            (Ok(()), _) => Ok(()),
+            (Err(error), Ok(())) => Err(FinishError::NotRemoved(error)),
+            (Err(_), Err(error)) => Err(FinishError::NotNoted(error)),
         }
     }
 
@@ -187,9 +211,8 @@ impl Runs {
     /// A failure of the store. A part of the run is left then.
     pub fn remove(&self, place: &RunPlace) -> Result<(), StableError> {
         let (manifest, done) = (place.path(RunFile::Manifest), place.path(RunFile::Done));
-        let epochs = format!("{}epoch/", place.prefix());
         let mut outcome = Ok(());
-        for prefix in [epochs, place.prefix()] {
+        for prefix in [epochs_of(place), place.prefix()] {
             for (path, _) in self.stable.list(&prefix)? {
                 if path != manifest && path != done {
                     outcome = outcome.and(self.stable.delete(&path));
@@ -309,10 +332,15 @@ impl Runs {
             .frame(place, &manifest::write(record), self.sealing);
         let frame = frame.map_err(|error| StableError::Failed {
             path: path.clone(),
-            source: io::Error::new(io::ErrorKind::InvalidInput, error),
+            error: io::Error::new(io::ErrorKind::InvalidInput, error),
         })?;
         self.stable.create(&path, &frame)
     }
+}
+
+/// What the paths of a run's epochs begin with.
+fn epochs_of(place: &RunPlace) -> String {
+    format!("{}epoch/", place.prefix())
 }
 
 #[cfg(test)]
