@@ -192,8 +192,8 @@ pub struct LocalPool {
     ended_by: Option<(String, i32)>,
     /// The moment when that was told: its process may take longer, to note the end of the run in a store.
     over: Option<Instant>,
-    /// The node of the plan that failed before it was in, so that the others would have waited for it for ever.
-    missing: Option<usize>,
+    /// How a node of the plan failed before it was in, so that the others would have waited for it for ever.
+    missing: Option<ExitStatus>,
     schedule: Schedule,
     /// The last state that was told of each node.
     told: BTreeMap<String, &'static str>,
@@ -638,24 +638,23 @@ impl LocalPool {
     /// Root jobs begin when all nodes of the plan are in. Ends the pool if one of them has failed before. (One that has ended
     /// well may have heard that the program is over.)
     fn stop_if_incomplete(&mut self) {
-        let waits = self.stopping.is_none() && self.over.is_none() && self.waits_for_nodes();
-        let has_failed = |index: &usize| {
-            let failed = (self.nodes[*index].ended).is_some_and(|(status, _)| !status.success());
-            failed && !self.has_been_in(*index)
-        };
-        let planned = 0..self.first.min(self.nodes.len());
-        let Some(index) = planned.into_iter().find(|index| waits && has_failed(index)) else {
+        if self.stopping.is_some() || self.over.is_some() || !self.waits_for_nodes() {
+            return;
+        }
+        let failed = (0..self.first.min(self.nodes.len())).find_map(|index| {
+            let (status, _) = self.nodes[index].ended?;
+            (!status.success() && !self.has_been_in(index)).then_some((index, status))
+        });
+        let Some((index, status)) = failed else {
             return;
         };
-        self.missing = Some(index);
-        let node = &mut self.nodes[index];
-        node.reported = true;
-        if let Some((status, _)) = node.ended {
-            let (name, how) = (node.name.clone(), ExitReason(status));
-            self.say(format_args!(
-                "{name} {how} before it was in the pool, which begins when all nodes are in: stopping the others"
-            ));
-        }
+        self.missing = Some(status);
+        self.nodes[index].reported = true;
+        self.say(format_args!(
+            "{} {} before it was in the pool, which begins when all nodes are in: stopping the others",
+            self.nodes[index].name,
+            ExitReason(status)
+        ));
         self.tell_all(raw(Signal::TERM), None);
     }
 

@@ -597,13 +597,10 @@ impl Stage {
             let sentence = format!("main has ended, but nodes {left:?} have not");
             return Err(self.violation("I7", sentence));
         }
-        for invariant in &mut self.invariants {
-            if let Err(sentence) = invariant.check_over(&self.cluster) {
-                let name = invariant.name();
-                return Err(self.violation(name, sentence));
-            }
-        }
-        Ok(())
+        let violated = invariants::first_violated(&mut self.invariants, |invariant| {
+            invariant.check_over(&self.cluster)
+        });
+        self.none_but(violated)
     }
 
     /// All nodes die, and others are started, as often as that is to happen before that moment.
@@ -719,13 +716,10 @@ impl Stage {
             books: &self.books,
             panics: self.panics,
         };
-        for invariant in &mut self.invariants {
-            if let Err(sentence) = invariant.check_step(&seen) {
-                let name = invariant.name();
-                return Err(self.violation(name, sentence));
-            }
-        }
-        Ok(())
+        let violated = invariants::first_violated(&mut self.invariants, |invariant| {
+            invariant.check_step(&seen)
+        });
+        self.none_but(violated)
     }
 
     fn check_end(&mut self, done: bool, rests: bool, trial: &Trial) -> Result<(), Violation> {
@@ -741,13 +735,17 @@ impl Stage {
             ends: self.reasons(trial),
             apart: self.mischief.absences > 0,
         };
-        for invariant in &mut self.invariants {
-            if let Err(sentence) = invariant.check_end(&run) {
-                let name = invariant.name();
-                return Err(self.violation(name, sentence));
-            }
+        let violated =
+            invariants::first_violated(&mut self.invariants, |invariant| invariant.check_end(&run));
+        self.none_but(violated)
+    }
+
+    /// The violation of that invariant, if there is one.
+    fn none_but(&self, violated: Option<(&'static str, String)>) -> Result<(), Violation> {
+        match violated {
+            None => Ok(()),
+            Some((name, sentence)) => Err(self.violation(name, sentence)),
         }
-        Ok(())
     }
 
     /// Reasons to run a job again.

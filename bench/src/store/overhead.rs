@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::{Bench, keeping::Keeping, show, table, verdict};
 use crate::{
     chart::{self, Axes, Line},
-    figures,
+    figures::Spread,
     programs::{Case, LIMIT, Program, Sizes},
 };
 
@@ -116,27 +116,27 @@ fn runs(rows: &[&Row], case: Case, nodes: u32, keeping: Keeping) -> Vec<f64> {
     of.map(|row| row.seconds).collect()
 }
 
-fn minimum(runs: &[f64]) -> f64 {
-    runs.iter().copied().fold(f64::INFINITY, f64::min)
-}
-
-fn middle(runs: &[f64]) -> f64 {
-    figures::median(runs.iter().copied())
-}
-
 /// The shortest run, or that in the middle, in terms of the same of those without anything kept.
 fn ratio(
     rows: &[&Row],
     case: Case,
     nodes: u32,
     keeping: Keeping,
-    of: impl Fn(&[f64]) -> f64,
+    of: impl Fn(Spread) -> f64,
 ) -> Option<f64> {
-    let (off, on) = (
-        runs(rows, case, nodes, Keeping::Off),
-        runs(rows, case, nodes, keeping),
-    );
-    (!off.is_empty() && !on.is_empty()).then(|| of(&on) / of(&off))
+    let figure = |keeping| {
+        let runs = runs(rows, case, nodes, keeping);
+        (!runs.is_empty()).then(|| of(Spread::of(runs)))
+    };
+    Some(figure(keeping)? / figure(Keeping::Off)?)
+}
+
+fn shortest(runs: Spread) -> f64 {
+    runs.min
+}
+
+fn middle(runs: Spread) -> f64 {
+    runs.median
 }
 
 /// The greatest ratio that is allowed, if any is.
@@ -163,7 +163,7 @@ pub fn report(rows: &[&Row], said: &mut Vec<String>) {
                 continue;
             }
             let cells = WAYS[1..].iter().map(|keeping| {
-                let shortest = ratio(rows, case, nodes, *keeping, minimum)?;
+                let shortest = ratio(rows, case, nodes, *keeping, shortest)?;
                 let middle = ratio(rows, case, nodes, *keeping, middle)?;
                 Some(format!("{shortest:.3} ({middle:.3})"))
             });
@@ -172,13 +172,13 @@ pub fn report(rows: &[&Row], said: &mut Vec<String>) {
                 case.name().to_owned(),
                 nodes.to_string(),
                 off.len().to_string(),
-                format!("{:.3}", minimum(&off)),
+                format!("{:.3}", Spread::of(off).min),
             ];
             ratios.add_row(first.into_iter().chain(cells));
             for keeping in WAYS {
                 if nodes == 1
                     && let Some(most) = most(case, keeping)
-                    && let Some(shortest) = ratio(rows, case, nodes, keeping, minimum)
+                    && let Some(shortest) = ratio(rows, case, nodes, keeping, shortest)
                     && let Some(middle) = ratio(rows, case, nodes, keeping, middle)
                 {
                     let what = format!(
@@ -251,9 +251,9 @@ mod tests {
             row(Case::Fib, 1, Keeping::every(10.0), 2.0),
         ];
         let rows: Vec<&Row> = rows.iter().collect();
-        assert_eq!(ratio(&rows, Case::Fib, 1, sel, minimum), Some(1.05));
+        assert_eq!(ratio(&rows, Case::Fib, 1, sel, shortest), Some(1.05));
         assert_eq!(ratio(&rows, Case::Fib, 1, sel, middle), Some(2.0));
-        assert_eq!(ratio(&rows, Case::Uts, 1, sel, minimum), None);
+        assert_eq!(ratio(&rows, Case::Uts, 1, sel, shortest), None);
         let mut said = Vec::new();
         report(&rows, &mut said);
         assert_eq!(said.len(), 2, "{said:?}");

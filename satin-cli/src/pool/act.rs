@@ -337,11 +337,9 @@ impl LocalPool {
 
     /// Is there a master that waits until all nodes of the plan are in?
     pub(super) fn waits_for_nodes(&self) -> bool {
-        let Schedule {
-            began, has_begun, ..
-        } = self.schedule;
-        let all_were_in = began.is_some();
-        !all_were_in && !has_begun && self.has_been_in(self.master) && self.is_running(self.master)
+        let all_were_in = self.schedule.began.is_some();
+        let has_begun = all_were_in || self.schedule.has_begun;
+        !has_begun && self.has_been_in(self.master) && self.is_running(self.master)
     }
 
     /// Prints a line about the faults, if the plan has any.
@@ -416,12 +414,10 @@ impl LocalPool {
         if self.was_lost() {
             return ALL_KILLED;
         }
-        let ended_by = self.ended_by.as_ref();
-        if let Some(missing) = self.missing
-            && let Some((status, _)) = self.nodes[missing].ended
-        {
+        if let Some(status) = self.missing {
             return code(status);
         }
+        let ended_by = self.ended_by.as_ref();
         let last =
             ended_by.and_then(|(name, _)| (self.nodes.iter()).position(|node| node.name == *name));
         let status = self.nodes[last.unwrap_or(self.master)].ended;

@@ -174,7 +174,7 @@ impl Handle {
     }
 
     fn await_close(&self) {
-        let most = limits::GOODBYE * 2 + limits::FINISH.max(limits::CLOSE_LOG);
+        let most = limits::GOODBYE * 2 + limits::FINISH;
         if !self.progress.wait_for(most, |now| now.closed) {
             tracing::warn!(
                 "the network thread does not end in time; this node no longer waits for it"

@@ -1129,9 +1129,7 @@ impl Parts<'_> {
                 // what a worker or a `main` that yielded still has of them is not worth keeping.
                 let is_over = |id: &JobId| self.repair.is_over(cx.term, id);
                 gathered.facts.retain(|fact| !is_over(&fact.saved.name.id));
-                let kept = cx.books.take_newly_kept().into_iter();
-                let kept = kept.filter(|name| name.id.is_root_job() || !is_over(&name.id));
-                cx.books.keep_anew(kept.collect::<Vec<_>>());
+                (cx.books).retain_newly_kept(|name| name.id.is_root_job() || !is_over(&name.id));
                 self.storage.gathered(cx, gathered, self.bounds);
             }
         }

@@ -107,6 +107,17 @@ pub trait Invariant: Send {
     }
 }
 
+/// The first of them that does not hold, and how it is violated.
+pub(crate) fn first_violated(
+    invariants: &mut [Box<dyn Invariant>],
+    check: impl Fn(&mut dyn Invariant) -> Result<(), String>,
+) -> Option<(&'static str, String)> {
+    invariants.iter_mut().find_map(|invariant| {
+        let sentence = check(invariant.as_mut()).err()?;
+        Some((invariant.name(), sentence))
+    })
+}
+
 /// All of them, in their order.
 #[must_use]
 pub fn all() -> Vec<Box<dyn Invariant>> {

@@ -381,6 +381,13 @@ impl Books {
         newly_kept.map(std::mem::take).unwrap_or_default()
     }
 
+    /// Of the finished orphans that are to be written, only these are.
+    pub(crate) fn retain_newly_kept(&mut self, retained: impl FnMut(&JobName) -> bool) {
+        if let Some(newly_kept) = &mut self.newly_kept {
+            newly_kept.retain(retained);
+        }
+    }
+
     /// These orphans are finished, and to be written.
     pub(crate) fn keep_anew(&mut self, names: impl IntoIterator<Item = JobName>) {
         let names: Vec<JobName> = (names.into_iter())
