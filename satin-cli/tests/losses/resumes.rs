@@ -17,7 +17,7 @@ use satin_runtime::net::Credential;
 use crate::{
     common::{PATIENCE, example, finish, run, start},
     kept::{GOES_ON, Home, answers, does_not_say, files, kill, logged, lose, run_until, says},
-    programs::{BEST, CELLS, GATED, Program, SUMS, TABLES, bodies, this_executable},
+    programs::{BEST, CELLS, GATED, LEAVES, Program, SUMS, TABLES, bodies, this_executable},
     series::{three_servers, undisturbed_picture, url_of},
 };
 
@@ -64,6 +64,28 @@ fn mutable_borrows_survive_on_more_nodes() {
 #[test]
 fn shared_values_survive_on_fewer_nodes() {
     lost_and_resumed(TABLES, "a:2", "a:1");
+}
+
+/// The second root job of [`TABLES`] gives values that its leaves have made.
+#[test]
+fn values_in_results_survive_with_them() {
+    let home = Home::new();
+    let plan = home.plan(TABLES, "a:1,b:1");
+    let mut pool = start(plan);
+    run_until(&mut pool, || home.leaves() > LEAVES + LEAVES / 4);
+    let before = logged(home.folder());
+    run_until(&mut pool, || logged(home.folder()) > before + SOME);
+    kill(pool, &["a-0", "b-0"]);
+    let done = home.leaves();
+    let outcome = run(home.plan(TABLES, "c:2"));
+    answers(&outcome, &TABLES.answer());
+    says(&outcome, GOES_ON);
+    home.is_empty();
+    let again = home.leaves() - 2 * LEAVES;
+    assert!(
+        again < done - LEAVES,
+        "{again} of {done} leaves were done again"
+    );
 }
 
 #[test]

@@ -65,16 +65,32 @@ impl<T: Serialize + Send + Sync + 'static> Shared<T> {
     }
 
     fn entry(&self) -> Result<&Arc<StoredValue>, &String> {
-        let make = || {
-            let write = || codec::write("serializing a shared value", &self.0.value, MOST);
-            let (bytes, mentions) = needs::gather(write);
-            let bytes = bytes.map_err(|error| error.to_string())?;
-            let name = ValueName(*blake3::hash(&bytes).as_bytes());
-            let entry = store().insert(name, bytes, Some(store().all(&mentions)));
-            entry.remember(&self.0);
-            Ok(entry)
-        };
-        self.0.entry.get_or_init(make).as_ref()
+        self.0.entry.get_or_init(|| self.enter(MOST)).as_ref()
+    }
+
+    /// As [`entry`](Shared::entry), if no more than so many bytes are to be written and hashed for that.
+    fn entry_within(&self, most: usize) -> Result<&Arc<StoredValue>, String> {
+        if self.0.entry.get().is_none() {
+            if most == 0 {
+                return Err("it has no name yet".into());
+            }
+            // Too many bytes now may be few enough another time: the error is not kept.
+            let entry = self.enter(Effort::keeping(most))?;
+            codec::has_named(entry.bytes.len());
+            self.0.entry.get_or_init(|| Ok(entry));
+        }
+        self.entry().map_err(String::clone)
+    }
+
+    /// Enters the value in the store.
+    fn enter(&self, effort: Effort) -> Result<Arc<StoredValue>, String> {
+        let write = || codec::write("serializing a shared value", &self.0.value, effort);
+        let (bytes, mentions) = needs::gather(write);
+        let bytes = bytes.map_err(|error| error.to_string())?;
+        let name = ValueName(*blake3::hash(&bytes).as_bytes());
+        let entry = store().insert(name, bytes, Some(store().all(&mentions)));
+        entry.remember(&self.0);
+        Ok(entry)
     }
 }
 
@@ -83,19 +99,19 @@ const MOST: Effort = Effort::up_to(LARGEST_VALUE as usize);
 
 /// Notes that the bytes which are being serialized or read mention this value, and the values that it mentions in turn.
 /// False if no caller gathers such names.
-fn note(entry: &StoredValue) -> bool {
+fn note(entry: &Arc<StoredValue>) -> bool {
     for mentioned in entry.mentions.get().into_iter().flatten() {
         note(mentioned);
     }
-    needs::note(entry.name)
+    needs::note(entry)
 }
 
 impl<T: Serialize + Send + Sync + 'static> Serialize for Shared<T> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        if self.0.entry.get().is_none() && !codec::may_take_long() {
-            return Err(ser::Error::custom("it has no name yet"));
-        }
-        let entry = self.entry().map_err(ser::Error::custom)?;
+        let entry = match codec::most_named() {
+            Some(most) => self.entry_within(most).map_err(ser::Error::custom)?,
+            None => self.entry().map_err(ser::Error::custom)?,
+        };
         if note(entry) {
             // Perhaps this was the last handle, as in the result of a job.
             store().put_in_transit(entry);
@@ -201,6 +217,62 @@ mod tests {
         let (copy, needs) = over_the_wire(&list);
         assert!(Shared::ptr_eq(&list, &copy.expect("the value is here")));
         assert_eq!(needs, [Shared::name(&list)]);
+    }
+
+    #[test]
+    fn a_value_is_named_for_the_harvest_if_it_is_small_enough() {
+        let write = |value: &Shared<Vec<u8>>, most| {
+            let what = "writing";
+            let write = || codec::write(what, value, Effort::keeping(most));
+            let (bytes, values) = needs::look(write);
+            bytes.map(|_| values)
+        };
+        let long = Shared::new(vec![1; 1000]);
+        write(&long, 500).expect_err("too long to be named");
+        let values = write(&long, 2000).expect("named now");
+        assert_eq!(
+            (values[0].name(), values[0].size()),
+            (Shared::name(&long), 1002)
+        );
+        write(&long, 500).expect("it has a name");
+        // What is inside counts as well.
+        let nested = || Shared::new((Shared::new(vec![2u8; 1000]), Shared::new(vec![3u8; 1000])));
+        let write = |most| {
+            let nested = nested();
+            let (bytes, values) = needs::look(|| codec::write("", &nested, Effort::keeping(most)));
+            bytes.map(|_| values.len())
+        };
+        write(1500).expect_err("too much together");
+        assert_eq!(write(2500), Ok(3));
+        assert_eq!(codec::most_named(), None);
+    }
+
+    #[test]
+    fn a_held_value_stays_and_what_is_handed_over_waits() {
+        let _turn = in_turn();
+        let value = Shared::new("held and handed over".to_owned());
+        let name = Shared::name(&value);
+        let held = store().hold(&[name]).expect("it is here");
+        drop(value);
+        assert!(store().contains(name));
+        held.into_iter().for_each(needs::HeldValue::hand_over);
+        assert!(store().contains(name) && store().hold(&[name]).is_some());
+        let root = |number| RootKey {
+            pool: 7_100,
+            name: RootName {
+                number,
+                fingerprint: Fingerprint(1),
+            },
+        };
+        store().forget_root(root(0));
+        assert!(store().hold(&[name]).is_none());
+        // As it comes from stable storage.
+        let bytes = postcard::to_stdvec("held and handed over").expect("a text");
+        assert!(!store().put(name, b"another".to_vec(), [root(1)]));
+        assert!(store().put(name, bytes, [root(1)]));
+        assert!(store().contains(name));
+        store().forget_root(root(1));
+        assert!(!store().contains(name));
     }
 
     #[test]

@@ -12,7 +12,10 @@ use std::{
 };
 
 use super::roots;
-use crate::{job::ValueName, worker::RootKey};
+use crate::{
+    job::{ValueName, needs},
+    worker::RootKey,
+};
 
 /// No shared value takes more bytes: making a larger one travel is an error, and what claims to be larger is not
 /// accepted.
@@ -102,6 +105,29 @@ impl Store {
     /// Drops the pieces of a value that is not whole: no node will bring the others.
     pub fn drop_pieces(&self, name: ValueName) {
         drop(lock(&self.arriving).remove(&name));
+    }
+
+    /// Keeps a value that comes as a whole as long as these root jobs are not over. False if the bytes do not have that name.
+    pub fn put(
+        &self,
+        name: ValueName,
+        bytes: Vec<u8>,
+        roots: impl IntoIterator<Item = RootKey>,
+    ) -> bool {
+        if blake3::hash(&bytes).as_bytes() != &name.0 {
+            return false;
+        }
+        let _entry = self.insert(name, bytes, None);
+        for root in roots {
+            self.pin(name, root);
+        }
+        true
+    }
+
+    /// Holds these values, unless one of them is not here.
+    pub fn hold(&self, names: &[ValueName]) -> Option<Vec<needs::HeldValue>> {
+        let hold = |name: &ValueName| Some(needs::HeldValue::new(self.get(*name)?));
+        names.iter().map(hold).collect()
     }
 
     /// Keeps the value as long as this root job is not over. False if it is not here.
@@ -199,6 +225,20 @@ struct Decoded {
     pins: usize,
     /// As long as there are pins. Jobs come and go, and each would decode it again.
     kept: Vec<Arc<dyn Any + Send + Sync>>,
+}
+
+impl needs::Value for StoredValue {
+    fn name(&self) -> ValueName {
+        self.name
+    }
+
+    fn size(&self) -> usize {
+        self.bytes.len()
+    }
+
+    fn await_receivers(self: Arc<Self>) {
+        store().put_in_transit(&self);
+    }
 }
 
 impl StoredValue {

@@ -83,6 +83,8 @@ pub struct Effort {
     /// The most bytes that may be written.
     most: usize,
     quick: bool,
+    /// A quick writer may write and hash so many bytes of shared values that have no name yet.
+    named: usize,
 }
 
 impl Effort {
@@ -90,11 +92,13 @@ impl Effort {
     pub const ANY: Effort = Effort {
         most: LARGEST,
         quick: false,
+        named: 0,
     };
     /// A few microseconds: small and flat values, and of shared ones those that have a name already.
     pub const QUICK: Effort = Effort {
         most: QUICK_BYTES,
         quick: true,
+        named: 0,
     };
 
     /// The most bytes that may be written.
@@ -107,7 +111,21 @@ impl Effort {
     /// hashed.
     #[must_use]
     pub const fn up_to(most: usize) -> Effort {
-        Effort { most, quick: true }
+        Effort {
+            most,
+            quick: true,
+            named: 0,
+        }
+    }
+
+    /// At most that number of bytes, and as many again of shared values that have no name yet.
+    #[must_use]
+    pub const fn keeping(most: usize) -> Effort {
+        Effort {
+            most,
+            quick: true,
+            named: most,
+        }
     }
 }
 
@@ -122,8 +140,8 @@ struct Stack {
 thread_local! {
     /// The stack of this thread; `None` on threads whose stack has not been measured.
     static STACK: Cell<Option<Stack>> = const { Cell::new(None) };
-    /// True while a quick writer writes on this thread.
-    static QUICK: Cell<bool> = const { Cell::new(false) };
+    /// While a quick writer writes on this thread: the bytes of shared values without names that it may write and hash.
+    static NAMED: Cell<Option<usize>> = const { Cell::new(None) };
 }
 
 /// The current end of the stack, as an address.
@@ -150,9 +168,15 @@ fn stack() -> Stack {
     })
 }
 
-/// False if what is being written on this thread must not take long: then the caller is to give up with an error.
-pub fn may_take_long() -> bool {
-    !QUICK.get()
+/// The most bytes of a shared value without a name that may be written and hashed for what is being written on this thread; with
+/// more the caller is to give up with an error. `None` if there is no such limit.
+pub fn most_named() -> Option<usize> {
+    NAMED.get()
+}
+
+/// A shared value of so many bytes has been named for what is being written on this thread.
+pub fn has_named(bytes: usize) {
+    NAMED.set(NAMED.get().map(|most| most.saturating_sub(bytes)));
 }
 
 /// The limit that was met.
@@ -182,9 +206,12 @@ pub fn write<T: Serialize + ?Sized>(
         lowest: limit,
         met: &met,
     };
-    let outer = QUICK.replace(effort.quick);
+    let most = effort.quick.then_some(effort.named);
+    let outer = NAMED.replace(most);
     let written = guard(what, || postcard::serialize_with_flavor(value, writer));
-    QUICK.set(outer);
+    // What was named inside a value that is being named counts for both.
+    let used = most.unwrap_or(0) - NAMED.get().unwrap_or(0);
+    NAMED.set(outer.map(|outer| outer.saturating_sub(used)));
     written?.map_err(|error| match met.get() {
         Some(Limit::Bytes) => CodecError::TooLong {
             what,
@@ -495,7 +522,7 @@ mod tests {
         let too_deep = write(WHAT, &Nest::of(3000), Effort::QUICK);
         assert_eq!(too_deep, Err(CodecError::NotQuick { what }));
         assert!(write(WHAT, &long[..100], Effort::QUICK).is_ok());
-        assert!(may_take_long());
+        assert_eq!(most_named(), None);
         let long = write(WHAT, &long, Effort::up_to(64));
         assert!(matches!(long, Err(CodecError::TooLong { most: 64, .. })));
     }

@@ -15,7 +15,7 @@ use std::{
 use serde::Serialize;
 
 use super::{
-    Fingerprint, ValueName,
+    Fingerprint, HeldValue, ValueName,
     codec::{self, CodecError, Effort},
     kinds::{Carried, CarriedRef, Kinds, Travels},
     needs,
@@ -239,7 +239,14 @@ pub(crate) enum Caught {
     /// The job took long, but its arguments are too many bytes to be hashed, or its result to be kept.
     TooLarge,
     /// The result, with the fingerprint of the call: its arguments were hashed before the job ran.
-    Fact(Fingerprint, Vec<u8>),
+    Fact(Fingerprint, Written),
+}
+
+/// A result that is kept.
+pub(crate) struct Written {
+    pub(crate) bytes: Vec<u8>,
+    /// The shared values that it mentions.
+    pub(crate) values: Vec<HeldValue>,
 }
 
 /// Arguments and results up to this size may be kept of every job. Too small: results of short jobs with large arguments are
@@ -285,12 +292,11 @@ impl Sieve {
         if self.took < self.grain {
             return Caught::Nothing;
         }
-        let effort = Effort::up_to(most_kept(self.took));
+        let effort = Effort::keeping(most_kept(self.took));
         let answer = (CarriedRef(out), F::Kinds::seen(held));
-        let (bytes, needs) = needs::look(|| codec::write(WRITING_RESULT, &answer, effort));
+        let (bytes, values) = needs::look(|| codec::write(WRITING_RESULT, &answer, effort));
         match print.and_then(|print| Ok((print, bytes?))) {
-            // The shared values that a result mentions may be gone with this node, and then nobody can read it.
-            Ok((print, bytes)) if needs.is_empty() => Caught::Fact(print, bytes),
+            Ok((print, bytes)) => Caught::Fact(print, Written { bytes, values }),
             Err(CodecError::TooLong { .. }) => Caught::TooLarge,
             _ => Caught::Nothing,
         }

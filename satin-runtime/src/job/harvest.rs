@@ -5,7 +5,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use super::{Answer, Fingerprint, JobId, JobName, Saved};
+use super::{Answer, Fingerprint, HeldValue, JobId, JobName, Saved, ValueName};
 
 /// A result that is kept.
 #[derive(Clone, Debug)]
@@ -18,12 +18,19 @@ pub struct Fact {
     pub took: Duration,
     /// The number of the fact: higher than those of all facts that the process had before.
     pub number: u64,
+    /// The shared values that the result mentions.
+    pub values: Vec<HeldValue>,
 }
 
 impl Fact {
-    /// Bytes that it takes, about.
+    /// Bytes that it takes without its values, about.
     fn size(&self) -> usize {
         OVERHEAD + self.name.id.as_bytes().len() + self.answer.size()
+    }
+
+    /// Bytes that it takes with its values, about.
+    fn whole_size(&self) -> usize {
+        self.size() + self.values.iter().map(HeldValue::size).sum::<usize>()
     }
 
     /// The fact as it goes to another node, about a job of the root job with that fingerprint.
@@ -97,7 +104,9 @@ impl Gathered {
 #[derive(Default, Debug)]
 pub struct Harvest {
     facts: BTreeMap<JobId, Fact>,
-    /// The bytes of all facts, about.
+    /// The number of facts that hold each value.
+    values: BTreeMap<ValueName, usize>,
+    /// The bytes of all facts and their values, about.
     bytes: usize,
     /// Number of facts that were dropped for want of room.
     dropped: u64,
@@ -111,24 +120,57 @@ impl Harvest {
     /// for their size.
     pub fn insert(&mut self, fact: Fact, most: usize) {
         // What is below is worth more than nothing.
-        if fact.size() > most / 4 * 3 {
+        if fact.whole_size() > most / 4 * 3 {
             self.dropped += 1;
             return;
         }
-        for below in fact.name.id.take_below(&mut self.facts) {
-            self.bytes -= below.size();
+        self.add(&fact);
+        let id = fact.name.id.clone();
+        for below in id.take_below(&mut self.facts) {
+            self.remove(&below);
         }
-        self.bytes += fact.size();
-        self.facts.insert(fact.name.id.clone(), fact);
+        self.facts.insert(id, fact);
         if self.bytes > most {
             self.shrink(most / 4 * 3);
+        }
+    }
+
+    /// Counts a fact that comes.
+    fn add(&mut self, fact: &Fact) {
+        self.bytes += fact.size();
+        for value in &fact.values {
+            let facts = self.values.entry(value.name()).or_default();
+            if *facts == 0 {
+                self.bytes += value.size();
+            }
+            *facts += 1;
+        }
+    }
+
+    /// Counts a fact that goes.
+    fn remove(&mut self, fact: &Fact) {
+        self.bytes -= fact.size();
+        for value in &fact.values {
+            let Some(facts) = self.values.get_mut(&value.name()) else {
+                continue;
+            };
+            *facts -= 1;
+            if *facts == 0 {
+                self.values.remove(&value.name());
+                self.bytes -= value.size();
+            }
         }
     }
 
     /// Makes room: down to that number of bytes, so that the search pays.
     fn shrink(&mut self, most: usize) {
         let mut worth: Vec<(f64, JobId)> = (self.facts.iter())
-            .map(|(id, fact)| (fact.took.as_secs_f64() / fact.size() as f64, id.clone()))
+            .map(|(id, fact)| {
+                (
+                    fact.took.as_secs_f64() / fact.whole_size() as f64,
+                    id.clone(),
+                )
+            })
             .collect();
         worth.sort_by(|(a, _), (b, _)| a.total_cmp(b));
         for (_, id) in worth {
@@ -136,13 +178,13 @@ impl Harvest {
                 break;
             }
             if let Some(fact) = self.facts.remove(&id) {
-                self.bytes -= fact.size();
+                self.remove(&fact);
                 self.dropped += 1;
             }
         }
     }
 
-    /// The bytes of all facts, about.
+    /// The bytes of all facts and their values, about.
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.bytes
@@ -154,11 +196,16 @@ impl Harvest {
         self.dropped
     }
 
-    /// Takes all facts, as facts about jobs of the root job with that fingerprint.
+    /// Takes all facts, as facts about jobs of the root job with that fingerprint. Their values wait for those who fetch them.
     pub fn take(&mut self, root: Fingerprint) -> Vec<Saved> {
         self.bytes = 0;
+        self.values.clear();
+        let hand_over = |mut fact: Fact| {
+            fact.values.drain(..).for_each(HeldValue::hand_over);
+            fact.saved(root)
+        };
         let facts = std::mem::take(&mut self.facts).into_values();
-        facts.map(|fact| fact.saved(root)).collect()
+        facts.map(hand_over).collect()
     }
 
     /// The facts with higher numbers than that.
@@ -169,9 +216,63 @@ impl Harvest {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering},
+    };
+
     use proptest::{collection::vec, prelude::*};
 
     use super::*;
+    use crate::job::needs::Value;
+
+    /// A value that counts how often it was handed over.
+    struct Counted(u8, usize, AtomicU32);
+
+    impl Value for Counted {
+        fn name(&self) -> ValueName {
+            ValueName([self.0; 32])
+        }
+
+        fn size(&self) -> usize {
+            self.1
+        }
+
+        fn await_receivers(self: Arc<Self>) {
+            self.2.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    fn mentioning(id: &[u32], values: &[&Arc<Counted>]) -> Fact {
+        let hold = |value: &&Arc<Counted>| HeldValue::new(Arc::<Counted>::clone(value));
+        Fact {
+            values: values.iter().map(hold).collect(),
+            ..fact(id.iter().copied().collect(), 1, 0)
+        }
+    }
+
+    #[test]
+    fn a_value_counts_once_and_lives_as_long_as_what_mentions_it() {
+        let value = |number, size| Arc::new(Counted(number, size, AtomicU32::new(0)));
+        let (large, small) = (value(1, 10_000), value(2, 100));
+        let mut harvest = Harvest::default();
+        harvest.insert(mentioning(&[0, 0, 0], &[&large]), 100_000);
+        harvest.insert(mentioning(&[0, 0, 1], &[&large, &small]), 100_000);
+        assert!((10_100..11_000).contains(&harvest.bytes()));
+        assert_eq!(Arc::strong_count(&large), 3);
+        // It comes before those below go: what both mention stays.
+        harvest.insert(mentioning(&[0, 0], &[&small]), 100_000);
+        assert!((100..1_000).contains(&harvest.bytes()));
+        assert_eq!(
+            (Arc::strong_count(&large), Arc::strong_count(&small)),
+            (1, 2)
+        );
+        // Too large for the room, with what it would hold.
+        harvest.insert(mentioning(&[0, 1], &[&large]), 10_000);
+        assert_eq!((harvest.dropped(), Arc::strong_count(&large)), (1, 1));
+        assert_eq!(harvest.take(ROOT).len(), 1);
+        assert_eq!((harvest.bytes(), small.2.load(Ordering::Relaxed)), (0, 1));
+    }
 
     const ROOT: Fingerprint = Fingerprint(7);
 
@@ -184,6 +285,7 @@ mod tests {
                 needs: Vec::new(),
             },
             took: Duration::from_millis(ms),
+            values: Vec::new(),
         }
     }
 

@@ -36,11 +36,12 @@ pub use function::{Function, Info, VTable, by_number, number_of, program_hash, r
 pub use harvest::{Fact, Gathered, GatheredFact, Harvest};
 pub use id::{Fingerprint, JobId, JobName};
 pub use lattices::Lattices;
+pub use needs::HeldValue;
 pub use orphans::{Kin, OrphanIndex};
 pub use parcel::{
     Answer, BoundName, History, Offer, Parcel, RootName, RootRun, RootTag, ValueName,
 };
 pub use repair::{Back, Deadly, OrphanNews, Recall, Saved};
-pub use stored::{Batch, RunName, StoredFact};
+pub use stored::{Batch, RunName, StoredFact, ValueBytes};
 pub use tally::Tally;
 pub use travel::{DepartureId, HostedId, Taken};

@@ -1,21 +1,76 @@
 //! The shared values that a job or a result mentions: noted while it is serialized, fetched by the receiver before it is
 //! read.
 
-use std::cell::{Cell, RefCell};
+use std::{
+    cell::{Cell, RefCell},
+    fmt,
+    sync::Arc,
+};
 
 use super::ValueName;
 
+/// A shared value of this process.
+pub trait Value: Send + Sync {
+    /// Its name.
+    fn name(&self) -> ValueName;
+
+    /// The number of its bytes.
+    fn size(&self) -> usize;
+
+    /// Nodes are about to fetch it: it stays here until they may have it.
+    fn await_receivers(self: Arc<Self>);
+}
+
+/// Holds a shared value: it stays in this process as long as this does.
+#[derive(Clone)]
+pub struct HeldValue(Arc<dyn Value>);
+
+impl HeldValue {
+    /// Holds that value.
+    pub fn new(value: Arc<dyn Value>) -> HeldValue {
+        HeldValue(value)
+    }
+
+    /// The value's name.
+    #[must_use]
+    pub fn name(&self) -> ValueName {
+        self.0.name()
+    }
+
+    /// The number of its bytes.
+    #[must_use]
+    pub fn size(&self) -> usize {
+        self.0.size()
+    }
+
+    /// Lets it go. It stays here until the nodes that are about to fetch it may have it.
+    pub fn hand_over(self) {
+        self.0.await_receivers();
+    }
+}
+
+impl fmt::Debug for HeldValue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "HeldValue({:?}, {} bytes)", self.name(), self.size())
+    }
+}
+
 thread_local! {
-    /// The names gathered so far; `None` as long as no caller gathers.
-    static NOTED: RefCell<Option<Vec<ValueName>>> = const { RefCell::new(None) };
+    /// The values gathered so far; `None` as long as no caller gathers.
+    static NOTED: RefCell<Option<Vec<HeldValue>>> = const { RefCell::new(None) };
     /// True while a value is only looked at, and goes nowhere.
     static LOOKING: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Runs `serialize` and gives beside its result the values that it noted, each once.
+/// Runs `serialize` and gives beside its result the names of the values that it noted, each once.
 pub fn gather<R>(serialize: impl FnOnce() -> R) -> (R, Vec<ValueName>) {
-    /// The names that a caller further out has gathered so far; restored also if `serialize` panics.
-    struct Outer(Option<Vec<ValueName>>);
+    let (result, values) = gather_values(serialize);
+    (result, values.iter().map(HeldValue::name).collect())
+}
+
+fn gather_values<R>(serialize: impl FnOnce() -> R) -> (R, Vec<HeldValue>) {
+    /// The values that a caller further out has gathered so far; restored also if `serialize` panics.
+    struct Outer(Option<Vec<HeldValue>>);
 
     impl Drop for Outer {
         fn drop(&mut self) {
@@ -28,8 +83,9 @@ pub fn gather<R>(serialize: impl FnOnce() -> R) -> (R, Vec<ValueName>) {
     (result, NOTED.take().unwrap_or_default())
 }
 
-/// As [`gather`], of a value that stays: the values that it mentions need not be kept for a receiver.
-pub fn look<R>(serialize: impl FnOnce() -> R) -> (R, Vec<ValueName>) {
+/// As [`gather`], of a value that stays: the values that it mentions are held for the caller, and need not be kept for a
+/// receiver.
+pub fn look<R>(serialize: impl FnOnce() -> R) -> (R, Vec<HeldValue>) {
     /// Restored also if `serialize` panics.
     struct Outer(bool);
 
@@ -40,15 +96,16 @@ pub fn look<R>(serialize: impl FnOnce() -> R) -> (R, Vec<ValueName>) {
     }
 
     let _outer = Outer(LOOKING.replace(true));
-    gather(serialize)
+    gather_values(serialize)
 }
 
 /// Notes that the value which is being serialized mentions this value. False if it need not be kept for a receiver.
-pub fn note(name: ValueName) -> bool {
+pub fn note<V: Value + 'static>(value: &Arc<V>) -> bool {
     NOTED.with_borrow_mut(|noted| {
-        let Some(names) = noted else { return false };
-        if !names.contains(&name) {
-            names.push(name);
+        let Some(values) = noted else { return false };
+        let name = value.name();
+        if !values.iter().any(|noted| noted.name() == name) {
+            values.push(HeldValue(Arc::<V>::clone(value)));
         }
         !LOOKING.get()
     })
@@ -58,31 +115,50 @@ pub fn note(name: ValueName) -> bool {
 mod tests {
     use super::*;
 
+    struct Numbered(u8);
+
+    impl Value for Numbered {
+        fn name(&self) -> ValueName {
+            name(self.0)
+        }
+
+        fn size(&self) -> usize {
+            1
+        }
+
+        fn await_receivers(self: Arc<Self>) {}
+    }
+
     fn name(number: u8) -> ValueName {
         ValueName([number; 32])
     }
 
+    fn note(number: u8) -> bool {
+        super::note(&Arc::new(Numbered(number)))
+    }
+
     #[test]
     fn each_value_is_noted_once_and_only_inside() {
-        assert!(!note(name(1)));
+        assert!(!note(1));
         let (result, names) = gather(|| {
-            note(name(2));
-            note(name(3));
-            note(name(2));
+            note(2);
+            note(3);
+            note(2);
             7
         });
         assert_eq!((result, names), (7, vec![name(2), name(3)]));
         assert_eq!(gather(|| ()).1, vec![]);
-        assert_eq!(look(|| note(name(4))), (false, vec![name(4)]));
-        assert!(gather(|| note(name(5))).0);
+        let (is_sent, values) = look(|| note(4));
+        assert_eq!((is_sent, values[0].name()), (false, name(4)));
+        assert!(gather(|| note(5)).0);
     }
 
     #[test]
     fn gathering_within_gathering_keeps_the_two_apart() {
         let ((), outer) = gather(|| {
-            note(name(1));
-            assert_eq!(gather(|| note(name(2))), (true, vec![name(2)]));
-            note(name(3));
+            note(1);
+            assert_eq!(gather(|| note(2)), (true, vec![name(2)]));
+            note(3);
         });
         assert_eq!(outer, vec![name(1), name(3)]);
     }
@@ -90,10 +166,10 @@ mod tests {
     #[test]
     fn a_panic_leaves_nothing_behind() {
         let ((), outer) = gather(|| {
-            note(name(1));
+            note(1);
             let inner = std::panic::catch_unwind(|| {
                 gather(|| {
-                    note(name(2));
+                    note(2);
                     std::panic::resume_unwind(Box::new(()));
                 })
             });

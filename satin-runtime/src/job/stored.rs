@@ -1,10 +1,16 @@
 //! What stable storage holds of a run: results, and the bounds that they were computed under.
 
-use std::{collections::HashSet, fmt, num::ParseIntError, str::FromStr, time::Duration};
+use std::{
+    collections::{BTreeSet, HashSet},
+    fmt,
+    num::ParseIntError,
+    str::FromStr,
+    time::Duration,
+};
 
 use serde::{Deserialize, Serialize};
 
-use super::{Offer, RootName, Saved};
+use super::{Answer, Offer, RootName, Saved, ValueName};
 
 /// The name of a run: one program, from its first start to its end, however often it is resumed. No two
 /// pools begin runs of the same name.
@@ -34,15 +40,37 @@ impl FromStr for RunName {
 /// A result in stable storage.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct StoredFact {
-    /// The result. It is whole: a [`Result`](super::Answer::Result) that mentions no shared value.
+    /// The result, an [`Answer::Result`].
     pub saved: Saved,
     /// The time that the job took; zero if that is not known.
     pub took: Duration,
 }
 
+impl StoredFact {
+    /// The shared values that the result mentions.
+    #[must_use]
+    pub fn needs(&self) -> &[ValueName] {
+        match &self.saved.answer {
+            Answer::Result { needs, .. } => needs,
+            _ => &[],
+        }
+    }
+}
+
+/// A shared value in stable storage.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ValueBytes {
+    /// The value's name: the hash of the bytes.
+    pub name: ValueName,
+    /// The value, as postcard writes it.
+    pub bytes: Vec<u8>,
+}
+
 /// What is written at once: as a whole, or not at all.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Batch {
+    /// Shared values that the results mention.
+    pub values: Vec<ValueBytes>,
     /// Bounds of the root jobs of the results, read after these were collected.
     pub offers: Vec<Offer>,
     /// The results.
@@ -53,10 +81,18 @@ impl Batch {
     /// True if there is nothing to write.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.offers.is_empty() && self.facts.is_empty()
+        self.values.is_empty() && self.offers.is_empty() && self.facts.is_empty()
     }
 
-    /// The results of root jobs with the bounds of these, and the rest. No later result takes up that of a root job.
+    /// The shared values that the results mention.
+    #[must_use]
+    pub fn needs(&self) -> BTreeSet<ValueName> {
+        let needs = self.facts.iter().flat_map(StoredFact::needs);
+        needs.copied().collect()
+    }
+
+    /// The results of root jobs with the bounds of these, and the rest. No later result takes up that of a root job. Values stay
+    /// with the rest.
     #[must_use]
     pub fn apart(self) -> (Batch, Batch) {
         let is_root = |fact: &StoredFact| fact.saved.name.id.is_root_job();
@@ -67,7 +103,14 @@ impl Batch {
         let of_roots = Batch {
             offers: of_roots,
             facts: roots,
+            values: Vec::new(),
         };
-        (of_roots, Batch { offers, facts })
+        let values = self.values;
+        let rest = Batch {
+            values,
+            offers,
+            facts,
+        };
+        (of_roots, rest)
     }
 }

@@ -200,7 +200,22 @@ impl Bridge {
     pub(super) fn deliver(&mut self, departure: DepartureId, answer: Answer) {
         self.away.remove(&departure);
         self.gate.after_offers(move |gate| {
-            gate.deliver(departure, answer);
+            // What the answer mentions has been fetched before.
+            let values = match &answer {
+                Answer::Result { needs, .. } => data::store().hold(needs),
+                _ => Some(Vec::new()),
+            };
+            match values {
+                Some(values) => gate.deliver(departure, answer, values),
+                // An answer that was kept here, longer than a value that it mentions: looked up again it would be the same.
+                None => gate.put_back(
+                    departure,
+                    Back {
+                        at_once: true,
+                        ..Back::default()
+                    },
+                ),
+            };
         });
     }
 

@@ -1,7 +1,7 @@
 //! The thread that talks to the store: calls of a store block, and no other thread waits for them.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     panic::{self, AssertUnwindSafe},
     sync::{
         Arc,
@@ -16,13 +16,13 @@ use tokio::sync::oneshot;
 use super::bridge::BridgeNews;
 use crate::{
     data,
-    job::{Batch, BoundName, Offer, RootName},
+    job::{Batch, BoundName, Offer, RootName, ValueBytes},
     node::{Event, Peer, RunEpoch, StorageOrder},
     stable::{
         StableError,
         runs::{BeginError, BeginRequest, LogName, LogWriter, RunPlace, Runs},
     },
-    worker::Gate,
+    worker::{Gate, RootKey},
 };
 
 /// Between two looks of a master whether another pool goes on with its run, at least: a period, if that is longer. Too short:
@@ -250,16 +250,36 @@ impl Desk {
         for segment in &loaded.torn {
             tracing::info!("{segment} ends early: a node died while it wrote");
         }
-        let Batch { offers, facts } = loaded.batch;
-        let offers = best_of(offers);
-        Ok(Batch { offers, facts })
+        let mut batch = loaded.batch;
+        batch.offers = best_of(batch.offers);
+        self.keep_values(&mut batch);
+        Ok(batch)
+    }
+
+    /// Keeps the values of what was loaded as long as the root jobs are not over whose results mention them.
+    fn keep_values(&self, batch: &mut Batch) {
+        let pool = self.parts.gate.number();
+        for ValueBytes { name, bytes } in batch.values.drain(..) {
+            let mention = batch
+                .facts
+                .iter()
+                .filter(|fact| fact.needs().contains(&name));
+            let roots: BTreeSet<RootName> = mention.map(|fact| fact.saved.root_name()).collect();
+            let roots = roots.into_iter().map(|name| RootKey { pool, name });
+            if !data::store().put(name, bytes, roots) {
+                tracing::warn!(
+                    "the shared value {name:?} in the store is damaged: what mentions it is done again"
+                );
+                batch.facts.retain(|fact| !fact.needs().contains(&name));
+            }
+        }
     }
 
     fn write(
         &mut self,
         me: Peer,
         run: RunEpoch,
-        batch: Batch,
+        mut batch: Batch,
         begins: bool,
     ) -> Result<u32, StableError> {
         let is_it = |(of, life, _): &(RunEpoch, Peer, LogWriter)| (*of, *life) == (run, me);
@@ -280,6 +300,12 @@ impl Desk {
         if begins {
             writer.next_segment();
         }
+        // A result whose values are gone by now is a part of one that comes with the next batch, or not wanted any more.
+        let values = writer.lacking(&batch).into_iter().filter_map(|name| {
+            let (bytes, _) = data::store().read(name, 0, u64::MAX)?;
+            Some(ValueBytes { name, bytes })
+        });
+        batch.values = values.collect();
         writer.append(batch)?;
         Ok(writer.segment())
     }

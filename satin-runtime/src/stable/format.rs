@@ -21,6 +21,7 @@ use serde_bytes::Bytes;
 
 use crate::job::{
     Answer, Batch, BoundName, Fingerprint, JobId, JobName, Offer, RootName, Saved, StoredFact,
+    ValueBytes, ValueName,
 };
 
 /// Bytes of a frame before its payload.
@@ -153,7 +154,7 @@ impl StoreKeys {
         Ok((content, HEADER + length))
     }
 
-    /// The batch as a frame for that place. Only results that mention no shared value are written.
+    /// The batch as a frame for that place.
     ///
     /// # Errors
     /// [`FrameError::TooLong`] if no reader would take it.
@@ -275,6 +276,8 @@ impl Iterator for Batches<'_> {
 #[derive(Serialize, Deserialize)]
 struct WrittenBatch<'b> {
     #[serde(borrow)]
+    values: Vec<(ValueName, &'b Bytes)>,
+    #[serde(borrow)]
     bounds: Vec<(RootName, BoundName, &'b Bytes)>,
     #[serde(borrow)]
     families: Vec<Family<'b>>,
@@ -293,8 +296,9 @@ struct Family<'b> {
     children: Vec<Child<'b>>,
 }
 
-/// The last index of the id, the fingerprint, the time that the job took in milliseconds, and the result.
-type Child<'b> = (u32, Fingerprint, u32, &'b Bytes);
+/// The last index of the id, the fingerprint, the time that the job took in milliseconds, the result, and the shared values that it
+/// mentions.
+type Child<'b> = (u32, Fingerprint, u32, &'b Bytes, Cow<'b, [ValueName]>);
 
 /// The content of a batch's frame.
 #[doc(hidden)]
@@ -311,15 +315,20 @@ pub fn batch_bytes(batch: &Batch) -> Vec<u8> {
             root: kin[0].root,
             shared: shared as u32,
             parent: Bytes::new(&parent[shared..]),
-            children: kin.iter().map(|kinsman| kinsman.child).collect(),
+            children: kin.iter().map(|kinsman| kinsman.child.clone()).collect(),
         });
         before = parent;
     }
     let written = WrittenBatch {
+        values: batch.values.iter().map(written_value).collect(),
         bounds: batch.offers.iter().map(written_bound).collect(),
         families,
     };
     postcard::to_stdvec(&written).expect("memory takes all that is written")
+}
+
+fn written_value(value: &ValueBytes) -> (ValueName, &Bytes) {
+    (value.name, Bytes::new(&value.bytes))
 }
 
 fn written_bound(offer: &Offer) -> (RootName, BoundName, &Bytes) {
@@ -343,11 +352,12 @@ impl<'b> Kinsman<'b> {
         let mut parent = id.clone();
         let index = parent.pop()?;
         let millis = u32::try_from(fact.took.as_millis()).unwrap_or(u32::MAX);
-        needs.is_empty().then(|| Kinsman {
+        let (bytes, needs) = (Bytes::new(bytes), Cow::Borrowed(&needs[..]));
+        Some(Kinsman {
             root: fact.saved.root_name(),
             // The id begins with the bytes of its parent's.
             parent: &id.as_bytes()[..parent.as_bytes().len()],
-            child: (index, *fingerprint, millis, Bytes::new(bytes)),
+            child: (index, *fingerprint, millis, bytes, needs),
         })
     }
 
@@ -380,7 +390,12 @@ pub fn read_batch(content: &[u8]) -> Result<Batch, FrameError> {
         root,
         value: value.to_vec(),
     };
+    let value = |(name, bytes): (_, &Bytes)| ValueBytes {
+        name,
+        bytes: bytes.to_vec(),
+    };
     let mut batch = Batch {
+        values: written.values.into_iter().map(value).collect(),
         offers: written.bounds.into_iter().map(offer).collect(),
         facts: Vec::new(),
     };
@@ -400,7 +415,7 @@ pub fn read_batch(content: &[u8]) -> Result<Batch, FrameError> {
 impl Family<'_> {
     fn read(&self, parent: &[u8], facts: &mut Vec<StoredFact>) -> Result<(), FrameError> {
         let parent = JobId::try_from(parent.to_vec()).map_err(|_| FrameError::Malformed)?;
-        for (index, fingerprint, millis, answer) in &self.children {
+        for (index, fingerprint, millis, answer, needs) in &self.children {
             let id = parent.child(*index);
             if id.root_number() != self.root.number {
                 return Err(FrameError::Malformed);
@@ -410,7 +425,7 @@ impl Family<'_> {
                 root: self.root.fingerprint,
                 answer: Answer::Result {
                     bytes: answer.to_vec(),
-                    needs: Vec::new(),
+                    needs: needs.to_vec(),
                 },
             };
             facts.push(StoredFact {
@@ -441,15 +456,13 @@ mod tests {
     fn fact() -> impl Strategy<Value = StoredFact> {
         let path = vec(prop_oneof![0..3u32, 246..250u32, any::<u32>()], 1..6);
         let hashes = (0..3u64, any::<u64>());
-        (path, hashes, bytes(), any::<u32>()).prop_map(
-            |(path, (root, fingerprint), bytes, millis)| StoredFact {
+        let needs = vec(any::<[u8; 32]>().prop_map(ValueName), 0..2);
+        (path, hashes, bytes(), needs, any::<u32>()).prop_map(
+            |(path, (root, fingerprint), bytes, needs, millis)| StoredFact {
                 saved: Saved {
                     name: JobName::new(path.into_iter().collect(), Fingerprint(fingerprint)),
                     root: Fingerprint(root),
-                    answer: Answer::Result {
-                        bytes,
-                        needs: Vec::new(),
-                    },
+                    answer: Answer::Result { bytes, needs },
                 },
                 took: Duration::from_millis(millis.into()),
             },
@@ -468,8 +481,18 @@ mod tests {
     }
 
     fn batch() -> impl Strategy<Value = Batch> {
-        let parts = (vec(offer(), 0..4), vec(fact(), 0..12));
-        parts.prop_map(|(offers, facts)| sorted(Batch { offers, facts }))
+        let value = (any::<[u8; 32]>(), bytes()).prop_map(|(name, bytes)| ValueBytes {
+            name: ValueName(name),
+            bytes,
+        });
+        let parts = (vec(value, 0..3), vec(offer(), 0..4), vec(fact(), 0..12));
+        parts.prop_map(|(values, offers, facts)| {
+            sorted(Batch {
+                values,
+                offers,
+                facts,
+            })
+        })
     }
 
     /// Facts come back in the order of families.
@@ -478,7 +501,14 @@ mod tests {
             let Answer::Result { bytes, .. } = fact.saved.answer.clone() else {
                 panic!("only results are made");
             };
-            (fact.saved.name.clone(), fact.saved.root, fact.took, bytes)
+            let needs = fact.needs().to_vec();
+            (
+                fact.saved.name.clone(),
+                fact.saved.root,
+                fact.took,
+                bytes,
+                needs,
+            )
         };
         batch.facts.sort_by_key(place);
         batch
@@ -624,20 +654,15 @@ mod tests {
     }
 
     #[test]
-    fn only_results_that_stand_for_themselves_are_written() {
-        let needy = Answer::Result {
-            bytes: vec![1],
-            needs: vec![crate::job::ValueName([7; 32])],
-        };
+    fn only_results_are_written() {
         let kept = result(&[0, 1], answer(b"kept"));
         let batch = Batch {
-            offers: Vec::new(),
             facts: vec![
                 result(&[0, 2], Answer::Panicked("no".into())),
                 kept.clone(),
-                result(&[0, 3], needy),
                 result(&[0, 4], Answer::Aborted),
             ],
+            ..Batch::default()
         };
         let read = read_batch(&batch_bytes(&batch)).expect("a batch");
         assert_eq!(read.facts, [kept]);
@@ -650,8 +675,8 @@ mod tests {
         let of = |count: u32| {
             let child = |index| result(&[&path[..], &[index]].concat(), answer(b"1"));
             let batch = Batch {
-                offers: Vec::new(),
                 facts: (0..count).map(child).collect(),
+                ..Batch::default()
             };
             batch_bytes(&batch).len()
         };
@@ -669,8 +694,8 @@ mod tests {
             took: Duration::ZERO,
         };
         let batch = Batch {
-            offers: Vec::new(),
             facts: vec![kin(1), kin(2)],
+            ..Batch::default()
         };
         assert_eq!(read_batch(&batch_bytes(&batch)), Ok(batch));
     }

@@ -23,8 +23,8 @@ use super::{
     thread::Worker,
 };
 use crate::job::{
-    Answer, Fact, Fingerprint, JobName,
-    function::{Caught, Sieve, most_kept},
+    Answer, Fact, Fingerprint, HeldValue, JobName,
+    function::{Caught, Sieve, Written, most_kept},
     record::{Cx, Frame, STAYS, Slot, SlotState, flag},
 };
 
@@ -377,7 +377,7 @@ impl Worker {
             return;
         }
         self.reaper.before.set(sieve.took);
-        let Caught::Fact(print, bytes) = sieve.caught else {
+        let Caught::Fact(print, Written { bytes, values }) = sieve.caught else {
             if let Caught::TooLarge = sieve.caught {
                 let function = job.function.get().info.name;
                 tracing::debug!(function, took = ?sieve.took, "a result is not kept: too many bytes; use `Shared`");
@@ -400,11 +400,9 @@ impl Worker {
             && !id.is_root_job()
         {
             let name = JobName::new(id, print.within(run.name.fingerprint));
-            let answer = Answer::Result {
-                bytes,
-                needs: Vec::new(),
-            };
-            self.pool().keep(root, name, answer, sieve.took);
+            let needs = values.iter().map(HeldValue::name).collect();
+            let answer = Answer::Result { bytes, needs };
+            self.pool().keep(root, name, answer, values, sieve.took);
             self.counters.harvested.add(1);
             self.reaper.quiet.set(None);
         }
@@ -418,31 +416,41 @@ impl Pool {
         self.all().for_each(Worker::beat);
     }
 
-    /// Keeps the answer that a job of this process has got from another node, which took that time.
+    /// Keeps the answer that a job of this process has got from another node, which took that time, with the values that it
+    /// mentions.
     pub(super) fn keep_answer(
         &self,
         job: &Slot,
         fingerprint: Fingerprint,
         answer: &Answer,
+        values: Vec<HeldValue>,
         took: Duration,
     ) {
-        if !self.beats.are_on() || took < self.grain || answer.size() > most_kept(took) {
+        let size = answer.size() + values.iter().map(HeldValue::size).sum::<usize>();
+        if !self.beats.are_on() || took < self.grain || size > most_kept(took) {
             return;
         }
         let parent = job.parent.get();
-        // The shared values that a result mentions may be gone with this node.
         if let Answer::Result { needs, .. } = answer
-            && needs.is_empty()
+            && needs.len() == values.len()
             && let Some(root) = root_of(parent)
             && !root.frame.has(flag::FLEETING)
             && let Some(JobPlace { id, .. }) = place_of(parent, job.index())
             && !id.is_root_job()
         {
-            self.keep(root, JobName::new(id, fingerprint), answer.clone(), took);
+            let name = JobName::new(id, fingerprint);
+            self.keep(root, name, answer.clone(), values, took);
         }
     }
 
-    fn keep(&self, root: &RootFrame, name: JobName, answer: Answer, took: Duration) {
+    fn keep(
+        &self,
+        root: &RootFrame,
+        name: JobName,
+        answer: Answer,
+        values: Vec<HeldValue>,
+        took: Duration,
+    ) {
         let mut harvest = root.harvest();
         let (before, dropped) = (harvest.bytes(), harvest.dropped());
         let fact = Fact {
@@ -451,6 +459,7 @@ impl Pool {
             took,
             // Under the lock of the harvest: who has read the count finds all facts up to there.
             number: self.beats.facts.fetch_add(1, Ordering::Relaxed) + 1,
+            values,
         };
         let elsewhere = (self.beats.bytes.load(Ordering::Relaxed)).saturating_sub(before);
         harvest.insert(fact, ROOM.saturating_sub(elsewhere));

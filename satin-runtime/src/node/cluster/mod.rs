@@ -234,6 +234,10 @@ struct ImaginaryNode {
 }
 
 impl ImaginaryNode {
+    fn has_value(&self, name: &ValueName) -> bool {
+        lock(&self.values).contains_key(name)
+    }
+
     fn have_yielded(&mut self, saved: Vec<Saved>) {
         self.running = None;
         self.workers.events.push_back(Event::Yielded(saved));

@@ -105,16 +105,14 @@ impl Cluster {
                         result: Some(result),
                         ..running
                     });
+                    let answer = slot.workers.answer_of(result);
                     let saved = Saved {
                         name: JobName::new(
                             JobId::ROOT.child(tag.name.number),
                             self.programs[running.program as usize].root().fingerprint(),
                         ),
                         root: tag.name.fingerprint,
-                        answer: Answer::Result {
-                            bytes: result.to_le_bytes().to_vec(),
-                            needs: Vec::new(),
-                        },
+                        answer,
                     };
                     let events = &mut self.slot_mut(node).workers.events;
                     events.push_back(Event::RootResult(tag.tag(), saved));
@@ -213,9 +211,8 @@ impl Cluster {
             }
             Action::Take { request, most } => slot.workers.take(programs, request, most),
             Action::Start(key, parcel) => {
-                let here = |name| lock(&slot.values).contains_key(name);
                 assert!(
-                    parcel.needs.iter().all(here),
+                    parcel.needs.iter().all(|name| slot.has_value(name)),
                     "a job starts with its values"
                 );
                 slot.workers.start(key, parcel);
@@ -227,6 +224,12 @@ impl Cluster {
                     self.promises.as_ref().is_none_or(kept),
                     "an answer arrives before what its job had offered"
                 );
+                if let Answer::Result { needs, .. } = &answer {
+                    assert!(
+                        needs.iter().all(|name| slot.has_value(name)),
+                        "an answer arrives before what it mentions"
+                    );
+                }
                 slot.workers.deliver(programs, departure, &answer);
             }
             Action::Hold(key, parcel) => slot.workers.hold(key, parcel),

@@ -701,7 +701,7 @@ impl ImaginaryWorkers {
                 self.running.remove(&key);
                 let saved = self.end_harvest(BottomJob::Hosted(key), frame.tag);
                 let event = match frame.stop {
-                    None => Event::Done(key, answer_of(result)),
+                    None => Event::Done(key, self.answer_of(result)),
                     Some(Stop::Panicked(story)) => Event::Done(key, Answer::Panicked(story)),
                     Some(Stop::Aborted) => Event::Done(key, Answer::Aborted),
                     Some(Stop::GivenUp) => {
@@ -853,11 +853,20 @@ impl ImaginaryWorkers {
         self.facts += 1;
         let fact = Fact {
             name,
-            answer: answer_of(result),
+            answer: self.answer_of(result),
             took: Duration::ZERO,
             number: self.facts,
+            values: Vec::new(),
         };
         (self.harvests.entry(bottom).or_default()).insert(fact, usize::MAX);
+    }
+
+    /// The result of a job here: it mentions the values that all jobs need.
+    pub(super) fn answer_of(&self, result: u64) -> Answer {
+        Answer::Result {
+            bytes: result.to_le_bytes().to_vec(),
+            needs: self.needs.clone(),
+        }
     }
 
     /// The root or hosted job that a frame is a part of.
@@ -1436,11 +1445,4 @@ impl ImaginaryWorkers {
 /// The hash of a child's id.
 fn descend(path: u64, index: u32) -> u64 {
     mix(path ^ u64::from(index + 1))
-}
-
-fn answer_of(result: u64) -> Answer {
-    Answer::Result {
-        bytes: result.to_le_bytes().to_vec(),
-        needs: Vec::new(),
-    }
 }

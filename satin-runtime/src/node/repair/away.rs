@@ -142,8 +142,11 @@ impl Repair {
         let mut back = Back {
             history: job.history,
             // Withdrawn: this node is idle, and the job is what it does instead. Refused: its host
-            // has survived it, so no other need try first.
-            at_once: matches!(why, ReturnReason::Withdrawn | ReturnReason::Refused),
+            // has survived it, so no other need try first. Unreadable: looked up again, it would get the same answer.
+            at_once: matches!(
+                why,
+                ReturnReason::Withdrawn | ReturnReason::Refused | ReturnReason::Unreadable
+            ),
             held: false,
         };
         // A run elsewhere was cut short, so orphans may lie below it. A job that was lost on the

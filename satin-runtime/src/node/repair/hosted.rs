@@ -86,7 +86,7 @@ impl Repair {
             },
             // A shared value of the answer is to be had nowhere: only a run of the job makes it
             // again.
-            Then::Redo(deal, _) => self.bring_back(cx, deal, ReturnReason::Undone),
+            Then::Redo(deal, _) => self.bring_back(cx, deal, ReturnReason::Unreadable),
         }
     }
 

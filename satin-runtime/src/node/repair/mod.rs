@@ -75,6 +75,8 @@ pub(super) enum ReturnReason {
     Undone,
     /// The job was begun there, and refused: the host did not die of it.
     Refused,
+    /// The answer mentions a shared value that no node has any more.
+    Unreadable,
     /// The peer gave the job up; results of finished children are kept.
     Abandoned,
     /// The orphan is not there any more.

@@ -13,7 +13,8 @@
 //!   done, and all of it is done again.
 //! * **Bounds** ([`Rule::StoredBounds`]): a batch begins with the bounds of its root jobs, read after its facts were
 //!   collected. Otherwise a result comes back, and the optimum that it offered, or was pruned by, does not.
-//! * **Values**: a result that mentions shared values is not written, as nobody could resolve them.
+//! * **Values**: the log has the values that a result mentions before the result, and whoever loads the result has them before
+//!   anybody claims it. Otherwise nobody could read it. (The driver sees to that: the node knows names only.)
 //! * **One writer**: a life appends to its own log only.
 //! * **Inherit** ([`Rule::ReadLogs`]): when a node dies, the master reads its log, and only then says that it has announced
 //!   all that is left of it. Otherwise what was written is done again, although somebody will load it some day.
@@ -540,7 +541,11 @@ impl Storage {
         let write = StorageOrder::Write {
             number: self.number,
             run,
-            batch: Batch { offers, facts },
+            batch: Batch {
+                offers,
+                facts,
+                ..Batch::default()
+            },
             begins,
         };
         order(cx, write);
@@ -660,7 +665,6 @@ fn add(cx: &mut Context<'_>, filling: &mut Filling, fact: StoredFact) -> bool {
 
 /// The result as it stands in the store, if it may.
 fn stored(saved: Saved, took: Duration) -> Option<StoredFact> {
-    let is_whole = matches!(&saved.answer, Answer::Result { needs, .. } if needs.is_empty());
-    let fits = is_whole && saved.root_name().is_of_main();
+    let fits = matches!(saved.answer, Answer::Result { .. }) && saved.root_name().is_of_main();
     fits.then_some(StoredFact { saved, took })
 }

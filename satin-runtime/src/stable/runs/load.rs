@@ -8,7 +8,7 @@ use super::{
     place::{LogName, RunFile, RunPlace},
 };
 use crate::{
-    job::{Batch, BoundName, JobId, JobName, Offer, RootName, StoredFact},
+    job::{Batch, BoundName, JobId, JobName, Offer, RootName, StoredFact, ValueBytes, ValueName},
     stable::{
         StableError,
         format::{Batches, LONGEST},
@@ -22,7 +22,7 @@ const LONGEST_SEGMENT: u64 = SEGMENT + LONGEST as u64 + 12;
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct LoadedRun {
     /// All offers, each once; the results without those below another one of the same root job, in the order of root jobs
-    /// and ids.
+    /// and ids; and the values that these mention.
     pub batch: Batch,
     /// The paths of segments that end early: their nodes died while they wrote, or the store has damaged them.
     pub torn: Vec<String>,
@@ -91,6 +91,7 @@ struct Union {
     /// Offers that are there already.
     known: HashSet<(RootName, BoundName, Vec<u8>)>,
     facts: Vec<StoredFact>,
+    values: BTreeMap<ValueName, Vec<u8>>,
     /// The number of facts after the last tidying.
     tidy: usize,
 }
@@ -103,7 +104,13 @@ impl Union {
                 self.offers.push(offer);
             }
         }
-        self.facts.extend(batch.facts);
+        let values = batch.values.into_iter();
+        (self.values).extend(values.map(|value| (value.name, value.bytes)));
+        // Values stand before what mentions them. Where they do not, a part of the log is gone, and nobody could read the result.
+        let values = &self.values;
+        let is_whole =
+            |fact: &StoredFact| fact.needs().iter().all(|name| values.contains_key(name));
+        self.facts.extend(batch.facts.into_iter().filter(is_whole));
         // Most of a long log is below later results: it is not to take the memory of all that was ever written.
         if self.facts.len() > 2 * self.tidy + 10_000 {
             self.tidy();
@@ -126,10 +133,18 @@ impl Union {
 
     fn into_batch(mut self) -> Batch {
         self.tidy();
-        Batch {
+        let mut batch = Batch {
+            values: Vec::new(),
             offers: self.offers,
             facts: self.facts,
-        }
+        };
+        let needs = batch.needs().into_iter();
+        let values = needs.filter_map(|name| {
+            let bytes = self.values.remove(&name)?;
+            Some(ValueBytes { name, bytes })
+        });
+        batch.values = values.collect();
+        batch
     }
 }
 

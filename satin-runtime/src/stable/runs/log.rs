@@ -1,13 +1,18 @@
 //! Writing a log.
 
-use std::{collections::BTreeMap, io, ops::RangeBounds, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    io,
+    ops::RangeBounds,
+    sync::Arc,
+};
 
 use super::place::{LogName, RunFile, RunPlace};
 use crate::{
-    job::Batch,
+    job::{Batch, StoredFact, ValueBytes, ValueName},
     stable::{
         Stable, StableError,
-        format::{FramePlace, Sealing, StoreKeys},
+        format::{FramePlace, LONGEST, Sealing, StoreKeys},
     },
 };
 
@@ -19,6 +24,13 @@ pub const SEGMENT: u64 = 64 << 20;
 /// that they need not be written twice.
 const LASTING: u32 = 1 << 31;
 
+/// Shared values are written together, up to so many bytes. Too small: many small writes. Too large: memory, and with a large result
+/// more than a frame may have.
+const GROUP: usize = 8 << 20;
+
+/// A larger shared value is not written: no reader would take it.
+const LARGEST_VALUE: usize = LONGEST - (1 << 20);
+
 /// The writer of a log. A log has one.
 pub struct LogWriter {
     stable: Arc<dyn Stable>,
@@ -26,12 +38,28 @@ pub struct LogWriter {
     sealing: Sealing,
     place: RunPlace,
     log: LogName,
-    /// The segment that is appended to.
-    segment: u32,
-    /// The segment that results of root jobs are appended to.
-    lasting: u32,
+    current: Part,
+    /// The segments with results of root jobs.
+    lasting: Part,
     /// Bytes in the segments that may be there.
     segments: BTreeMap<u32, u64>,
+}
+
+/// Segments of a log, one after the other.
+struct Part {
+    /// The segment that is appended to.
+    segment: u32,
+    /// The shared values that stand in segments that are not to be forgotten.
+    values: BTreeSet<ValueName>,
+}
+
+impl Part {
+    fn from(segment: u32) -> Part {
+        Part {
+            segment,
+            values: BTreeSet::new(),
+        }
+    }
 }
 
 impl LogWriter {
@@ -48,44 +76,100 @@ impl LogWriter {
             sealing,
             place,
             log,
-            segment: 0,
-            lasting: LASTING,
+            current: Part::from(0),
+            lasting: Part::from(LASTING),
             segments: BTreeMap::new(),
         }
     }
 
-    /// Appends a batch; it is durable then. Gives the bytes that it takes; an empty one takes none.
+    /// The shared values that the batch is to have for its results, as the log does not have them.
+    #[must_use]
+    pub fn lacking(&self, batch: &Batch) -> BTreeSet<ValueName> {
+        let needs = |is_root: bool, part: &Part| {
+            let facts = (batch.facts.iter())
+                .filter(move |fact| fact.saved.name.id.is_root_job() == is_root);
+            let needs: BTreeSet<ValueName> = facts.flat_map(StoredFact::needs).copied().collect();
+            &needs - &part.values
+        };
+        &needs(true, &self.lasting) | &needs(false, &self.current)
+    }
+
+    /// Appends a batch; it is durable then. Gives the bytes that it takes; an empty one takes none. Results that mention a value
+    /// that is neither in the batch nor in the log are left out.
     ///
     /// # Errors
     /// A failure of the store. A part of the batch may stand there: results of root jobs, which are written first, or what no
     /// reader takes for a batch. The next one goes to the next segment.
     pub fn append(&mut self, batch: Batch) -> Result<u64, StableError> {
-        let (lasting, batch) = batch.apart();
+        let (lasting, mut batch) = batch.apart();
+        let values = std::mem::take(&mut batch.values);
         let mut bytes = 0;
-        if !lasting.is_empty() {
-            let (written, next) = self.append_to(self.lasting, &lasting);
-            self.lasting = next;
-            bytes += written?;
-        }
-        if !batch.is_empty() {
-            let (written, next) = self.append_to(self.segment, &batch);
-            self.segment = next;
-            bytes += written?;
-        }
+        bytes += self.append_to(|writer| &mut writer.lasting, lasting, &values)?;
+        bytes += self.append_to(|writer| &mut writer.current, batch, &values)?;
         Ok(bytes)
     }
 
-    /// Appends to that segment, or to the next if it is full. Gives the bytes, and the segment to which the next batch goes.
-    fn append_to(&mut self, mut segment: u32, batch: &Batch) -> (Result<u64, StableError>, u32) {
+    /// Appends a batch to that part of the log, and before it the values that its results mention: a reader finds these first.
+    fn append_to(
+        &mut self,
+        part: fn(&mut LogWriter) -> &mut Part,
+        mut batch: Batch,
+        values: &[ValueBytes],
+    ) -> Result<u64, StableError> {
+        let mut bytes = 0;
+        let mut lacking = &batch.needs() - &part(self).values;
+        let (mut group, mut grouped) = (Batch::default(), 0);
+        for value in values.iter().filter(|value| lacking.remove(&value.name)) {
+            let size = value.bytes.len();
+            if size > LARGEST_VALUE {
+                tracing::warn!(
+                    "a shared value of {} MiB is not stored, nor is what mentions it: more than {} MiB",
+                    size >> 20,
+                    LARGEST_VALUE >> 20
+                );
+                continue;
+            }
+            if grouped + size > GROUP {
+                bytes += self.append_frame(part, &std::mem::take(&mut group))?;
+                grouped = 0;
+            }
+            grouped += size;
+            group.values.push(value.clone());
+        }
+        if grouped > GROUP {
+            bytes += self.append_frame(part, &std::mem::take(&mut group))?;
+        }
+        // A reader finds them first there too.
+        batch.values = group.values;
+        let come = batch.values.iter().map(|value| value.name);
+        let has = &part(self).values | &come.collect();
+        (batch.facts).retain(|fact| fact.needs().iter().all(|name| has.contains(name)));
+        bytes += self.append_frame(part, &batch)?;
+        Ok(bytes)
+    }
+
+    /// Appends to the segment of that part, or to the next if it is full. Nothing, if the batch is empty.
+    fn append_frame(
+        &mut self,
+        part: fn(&mut LogWriter) -> &mut Part,
+        batch: &Batch,
+    ) -> Result<u64, StableError> {
+        if batch.is_empty() {
+            return Ok(0);
+        }
+        let mut segment = part(self).segment;
         if self.length(segment) >= SEGMENT {
             segment += 1;
         }
         let written = self.write(segment, batch);
-        let next = match written {
-            Ok(_) => segment,
-            Err(_) => segment + 1,
-        };
-        (written, next)
+        let part = part(self);
+        if written.is_ok() {
+            part.segment = segment;
+            (part.values).extend(batch.values.iter().map(|value| value.name));
+        } else {
+            part.segment = segment + 1;
+        }
+        written
     }
 
     fn write(&mut self, segment: u32, batch: &Batch) -> Result<u64, StableError> {
@@ -107,15 +191,15 @@ impl LogWriter {
         Ok(bytes)
     }
 
-    /// Lets the next batch begin a new segment.
+    /// Lets the next batch begin a new segment, with all the values that its results mention.
     pub fn next_segment(&mut self) {
-        self.segment += 1;
+        self.current = Part::from(self.current.segment + 1);
     }
 
     /// The segment that the next batch goes to, unless it is full.
     #[must_use]
     pub fn segment(&self) -> u32 {
-        self.segment
+        self.current.segment
     }
 
     /// Removes the segments before that one, except those with results of root jobs: what they held is written elsewhere, or

@@ -16,7 +16,8 @@ use std::{
 use super::*;
 use crate::{
     job::{
-        Answer, Batch, BoundName, Fingerprint, JobName, Offer, RootName, RunName, Saved, StoredFact,
+        Answer, Batch, BoundName, Fingerprint, JobName, Offer, RootName, RunName, Saved,
+        StoredFact, ValueBytes, ValueName,
     },
     stable::{
         file::Directory,
@@ -85,8 +86,8 @@ fn offer(value: u8) -> Offer {
 
 fn batch(facts: &[StoredFact]) -> Batch {
     Batch {
-        offers: Vec::new(),
         facts: facts.to_vec(),
+        ..Batch::default()
     }
 }
 
@@ -483,6 +484,110 @@ fn a_torn_segment_costs_what_is_behind_the_tear_and_no_more() {
     assert_eq!(loaded.torn, [path]);
 }
 
+/// A value of that many bytes.
+fn value(number: u8, size: usize) -> ValueBytes {
+    let bytes = vec![number; size];
+    let name = ValueName(*blake3::hash(&bytes).as_bytes());
+    ValueBytes { name, bytes }
+}
+
+fn mentioning(path: &[u32], values: &[&ValueBytes]) -> StoredFact {
+    let mut fact = fact(path, 1, "a");
+    fact.saved.answer = Answer::Result {
+        bytes: b"a".to_vec(),
+        needs: values.iter().map(|value| value.name).collect(),
+    };
+    fact
+}
+
+/// Appends the results, and those of the values that the log lacks.
+fn write_with(writer: &mut LogWriter, facts: &[StoredFact], values: &[&ValueBytes]) -> usize {
+    let mut batch = batch(facts);
+    let lacking = writer.lacking(&batch);
+    let given = values.iter().filter(|value| lacking.contains(&value.name));
+    batch.values = given.map(|value| (*value).clone()).collect();
+    writer.append(batch).expect("written");
+    lacking.len()
+}
+
+#[test]
+fn values_stand_in_the_log_once_and_before_what_mentions_them() {
+    let (_, runs) = store();
+    let begun = runs.begin(&request()).expect("a new run");
+    let mut writer = runs.writer(&begun.place, log(0, 1));
+    // Too large for one frame.
+    let values = [value(1, 5 << 20), value(2, 5 << 20), value(3, 100)];
+    let all: Vec<&ValueBytes> = values.iter().collect();
+    let facts = [
+        mentioning(&[0, 0], &all),
+        mentioning(&[0, 1], &all[1..]),
+        mentioning(&[0, 2], &[]),
+    ];
+    assert_eq!(write_with(&mut writer, &facts[..1], &all), 3);
+    let bytes = writer.bytes();
+    assert_eq!(write_with(&mut writer, &facts[1..], &all), 0);
+    assert!(writer.bytes() < bytes + 1000);
+    let mut loaded = load(&runs, &begun.place).batch;
+    assert_eq!(loaded.facts, facts);
+    let mut named = values.to_vec();
+    for values in [&mut named, &mut loaded.values] {
+        values.sort_by_key(|value| value.name);
+    }
+    assert_eq!(loaded.values, named);
+    // What is loaded has the values that it mentions, and no others.
+    write_with(&mut writer, &[fact(&[0], 1, "whole")], &[]);
+    assert_eq!(load(&runs, &begun.place).batch.values, []);
+}
+
+#[test]
+fn a_result_without_its_value_is_not_written() {
+    let (_, runs) = store();
+    let begun = runs.begin(&request()).expect("a new run");
+    let mut writer = runs.writer(&begun.place, log(0, 1));
+    let (gone, there) = (value(1, 10), value(2, 10));
+    let facts = [
+        mentioning(&[0, 0], &[&gone, &there]),
+        mentioning(&[0, 1], &[&there]),
+    ];
+    assert_eq!(write_with(&mut writer, &facts, &[&there]), 2);
+    assert_eq!(load(&runs, &begun.place).batch.facts, facts[1..]);
+}
+
+#[test]
+fn values_are_written_anew_with_what_is_alive() {
+    let (_, runs) = store();
+    let begun = runs.begin(&request()).expect("a new run");
+    let mut writer = runs.writer(&begun.place, log(0, 1));
+    let value = value(1, 10);
+    let (root, part) = (mentioning(&[0], &[&value]), mentioning(&[1, 0], &[&value]));
+    let facts = [root, part];
+    // Once for the results of root jobs, which are not written anew, and once for the others.
+    assert_eq!(write_with(&mut writer, &facts, &[&value]), 1);
+    writer.next_segment();
+    assert_eq!(write_with(&mut writer, &facts[1..], &[&value]), 1);
+    writer.forget_before(writer.segment()).expect("forgotten");
+    assert_eq!(load(&runs, &begun.place).batch.facts, facts);
+}
+
+#[test]
+fn with_a_value_goes_what_mentions_it_and_not_what_is_below() {
+    let (memory, runs) = store();
+    let begun = runs.begin(&request()).expect("a new run");
+    let mut writer = runs.writer(&begun.place, log(0, 1));
+    let value = value(1, 10);
+    write(&runs, &begun, 2, &[fact(&[0, 0, 0], 1, "below")]);
+    write_with(&mut writer, &[mentioning(&[1, 0], &[&value])], &[&value]);
+    // What follows goes to the next segment.
+    memory.fail(StableCall::Append, 1);
+    (writer.append(batch(&[fact(&[2, 0], 1, "never")]))).expect_err("it fails");
+    write_with(&mut writer, &[mentioning(&[0, 0], &[&value])], &[&value]);
+    assert_eq!(load(&runs, &begun.place).batch.facts.len(), 2);
+    let path = segment(&begun.place, log(0, 1), 0);
+    memory.damage(&path, |bytes| bytes[20] ^= 1);
+    let left = load(&runs, &begun.place).batch.facts;
+    assert_eq!(left, [fact(&[0, 0, 0], 1, "below")]);
+}
+
 #[test]
 fn nothing_is_written_behind_an_append_that_failed() {
     let (memory, runs) = store();
@@ -750,7 +855,7 @@ fn all_offers_are_loaded_each_once() {
         let mut writer = runs.writer(&begun.place, log(0, node));
         let batch = Batch {
             offers,
-            facts: Vec::new(),
+            ..Batch::default()
         };
         writer.append(batch).expect("written");
     }

@@ -22,8 +22,8 @@ use super::{
 };
 use crate::{
     job::{
-        Answer, Back, DepartureId, Fingerprint, Gathered, HostedId, JobId, JobName, Offer,
-        OrphanNews, Parcel, Recall, RootName, RootRun, RootTag, Saved, Taken,
+        Answer, Back, DepartureId, Fingerprint, Gathered, HeldValue, HostedId, JobId, JobName,
+        Offer, OrphanNews, Parcel, Recall, RootName, RootRun, RootTag, Saved, Taken,
         record::{Frame, STAYS, Slot, SlotState, flag},
     },
     observe::repeats,
@@ -398,8 +398,9 @@ impl Gate {
         })
     }
 
-    /// Brings an answer. False if the job is not away any more: it has been answered or recalled.
-    pub fn deliver(&self, departure: DepartureId, answer: Answer) -> bool {
+    /// Brings an answer, and the shared values that it mentions. False if the job is not away any more: it has been answered or
+    /// recalled.
+    pub fn deliver(&self, departure: DepartureId, answer: Answer, values: Vec<HeldValue>) -> bool {
         let mut absent = lock(&self.pool.ledger.absent);
         let Some(away) = absent.away.remove(&departure) else {
             return false;
@@ -427,7 +428,7 @@ impl Gate {
             }
             answer => {
                 drop(absent);
-                (self.pool).keep_answer(job, fingerprint, &answer, since.elapsed());
+                (self.pool).keep_answer(job, fingerprint, &answer, values, since.elapsed());
                 // A parked owner reads the result at once, and sees for itself whether it is a failure.
                 if job.judge().is_none() || job.is_awaited() {
                     self.pool.answer(slot, answer);
