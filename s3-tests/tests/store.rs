@@ -417,8 +417,8 @@ fn write(runs: &Runs, begun: &Begun, node: u128, facts: std::ops::Range<u32>) {
     let mut writer = runs.writer(&begun.place, log);
     for index in facts {
         let batch = Batch {
-            offers: Vec::new(),
             facts: vec![fact(index)],
+            ..Batch::default()
         };
         writer.append(batch).expect("written");
     }

@@ -328,8 +328,8 @@ fn write(runs: &Runs, begun: &Begun, jobs: std::ops::Range<u32>) {
         took: Duration::from_secs(90),
     };
     let batch = Batch {
-        offers: Vec::new(),
         facts: jobs.map(fact).collect(),
+        ..Batch::default()
     };
     let mut writer = runs.writer(&begun.place, log);
     writer.append(batch).expect("written");

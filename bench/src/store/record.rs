@@ -142,8 +142,10 @@ fn append(bench: &Bench<'_>, batch: u32, batches: u32) -> Result<AppendRow> {
     };
     let mut writer = runs.writer(&begun.place, log);
     let facts = (0..batch).map(fact).collect();
-    let offers = Vec::new();
-    let batch_of_facts = Batch { offers, facts };
+    let batch_of_facts = Batch {
+        facts,
+        ..Batch::default()
+    };
     let mut shortest = Duration::MAX;
     let mut bytes = 0;
     for _ in 0..bench.args.rounds().max(3) {

@@ -206,7 +206,7 @@ impl Bridge {
                 _ => Some(Vec::new()),
             };
             match values {
-                Some(values) => gate.deliver(departure, answer, values),
+                Some(values) => gate.deliver_with(departure, answer, values),
                 // An answer that was kept here, longer than a value that it mentions: looked up again it would be the same.
                 None => gate.put_back(
                     departure,

@@ -398,9 +398,18 @@ impl Gate {
         })
     }
 
-    /// Brings an answer, and the shared values that it mentions. False if the job is not away any more: it has been answered or
-    /// recalled.
-    pub fn deliver(&self, departure: DepartureId, answer: Answer, values: Vec<HeldValue>) -> bool {
+    /// Brings an answer. False if the job is not away any more: it has been answered or recalled.
+    pub fn deliver(&self, departure: DepartureId, answer: Answer) -> bool {
+        self.deliver_with(departure, answer, Vec::new())
+    }
+
+    /// As [`Gate::deliver`], with the shared values that the answer mentions: without these it would not be kept.
+    pub fn deliver_with(
+        &self,
+        departure: DepartureId,
+        answer: Answer,
+        values: Vec<HeldValue>,
+    ) -> bool {
         let mut absent = lock(&self.pool.ledger.absent);
         let Some(away) = absent.away.remove(&departure) else {
             return false;
