@@ -152,7 +152,7 @@ fn append(bench: &Bench<'_>, batch: u32, batches: u32) -> Result<AppendRow> {
         let all = vec![batch_of_facts.clone(); batches as usize];
         let begin = Instant::now();
         for batch_of_facts in all {
-            bytes = writer.append(batch_of_facts)?;
+            bytes = writer.append(batch_of_facts)?.bytes;
         }
         shortest = shortest.min(begin.elapsed());
         writer.next_segment();

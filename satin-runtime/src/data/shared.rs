@@ -11,7 +11,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de, de::Deserializ
 use super::store::{LARGEST_VALUE, StoredValue, store};
 use crate::job::{
     ValueName,
-    codec::{self, Effort},
+    codec::{self, CodecError, Effort},
     needs,
 };
 
@@ -65,7 +65,8 @@ impl<T: Serialize + Send + Sync + 'static> Shared<T> {
     }
 
     fn entry(&self) -> Result<&Arc<StoredValue>, &String> {
-        self.0.entry.get_or_init(|| self.enter(MOST)).as_ref()
+        let enter = || self.enter(MOST).map_err(|error| error.to_string());
+        self.0.entry.get_or_init(enter).as_ref()
     }
 
     /// As [`entry`](Shared::entry), if no more than so many bytes are to be written and hashed for that.
@@ -75,7 +76,10 @@ impl<T: Serialize + Send + Sync + 'static> Shared<T> {
                 return Err("it has no name yet".into());
             }
             // Too many bytes now may be few enough another time: the error is not kept.
-            let entry = self.enter(Effort::keeping(most))?;
+            let entry = self.enter(Effort::keeping(most)).map_err(|error| {
+                codec::has_failed(&error);
+                error.to_string()
+            })?;
             codec::has_named(entry.bytes.len());
             self.0.entry.get_or_init(|| Ok(entry));
         }
@@ -83,10 +87,10 @@ impl<T: Serialize + Send + Sync + 'static> Shared<T> {
     }
 
     /// Enters the value in the store.
-    fn enter(&self, effort: Effort) -> Result<Arc<StoredValue>, String> {
+    fn enter(&self, effort: Effort) -> Result<Arc<StoredValue>, CodecError> {
         let write = || codec::write("serializing a shared value", &self.0.value, effort);
         let (bytes, mentions) = needs::gather(write);
-        let bytes = bytes.map_err(|error| error.to_string())?;
+        let bytes = bytes?;
         let name = ValueName(*blake3::hash(&bytes).as_bytes());
         let entry = store().insert(name, bytes, Some(store().all(&mentions)));
         entry.remember(&self.0);
@@ -95,7 +99,7 @@ impl<T: Serialize + Send + Sync + 'static> Shared<T> {
 }
 
 /// Largest size of a value.
-const MOST: Effort = Effort::up_to(LARGEST_VALUE as usize);
+const MOST: Effort = Effort::at_most(LARGEST_VALUE as usize);
 
 /// Notes that the bytes which are being serialized or read mention this value, and the values that it mentions in turn.
 /// False if no caller gathers such names.
@@ -248,31 +252,59 @@ mod tests {
     }
 
     #[test]
-    fn a_held_value_stays_and_what_is_handed_over_waits() {
+    fn a_held_value_stays_and_so_does_what_comes_from_a_store() {
         let _turn = in_turn();
-        let value = Shared::new("held and handed over".to_owned());
+        let value = Shared::new("held".to_owned());
         let name = Shared::name(&value);
         let held = store().hold(&[name]).expect("it is here");
         drop(value);
         assert!(store().contains(name));
-        held.into_iter().for_each(needs::HeldValue::hand_over);
-        assert!(store().contains(name) && store().hold(&[name]).is_some());
-        let root = |number| RootKey {
+        assert_eq!(held[0].size(), 5);
+        drop(held);
+        assert!(store().hold(&[name]).is_none());
+        let root = RootKey {
             pool: 7_100,
             name: RootName {
-                number,
+                number: 1,
                 fingerprint: Fingerprint(1),
             },
         };
-        store().forget_root(root(0));
-        assert!(store().hold(&[name]).is_none());
-        // As it comes from stable storage.
-        let bytes = postcard::to_stdvec("held and handed over").expect("a text");
-        assert!(!store().put(name, b"another".to_vec(), [root(1)]));
-        assert!(store().put(name, bytes, [root(1)]));
+        let bytes = postcard::to_stdvec("held").expect("a text");
+        assert!(!store().put(name, b"another".to_vec(), [root]));
+        assert!(store().put(name, bytes, [root]));
+        let held = store().hold(&[name]).expect("it is here");
+        assert_eq!(held[0].size(), 0, "it stays in any case");
+        drop(held);
         assert!(store().contains(name));
-        store().forget_root(root(1));
+        store().forget_root(root);
         assert!(!store().contains(name));
+    }
+
+    #[test]
+    fn a_value_in_a_value_is_named_with_it() {
+        let nested = || Shared::new((7, Shared::new("inside".to_owned())));
+        let name = Shared::name(&nested());
+        let mentions = |value| {
+            let (bytes, needs) = needs::gather(|| postcard::to_stdvec(&value));
+            bytes.expect("it can be serialized");
+            needs
+        };
+        let needs = mentions(nested());
+        assert_eq!((needs.len(), needs.last()), (2, Some(&name)));
+        // Made here after it has come as bytes.
+        let _turn = in_turn();
+        let bytes = nested();
+        let bytes = postcard::to_stdvec(&*bytes).expect("a pair");
+        let root = RootKey {
+            pool: 7_101,
+            name: RootName {
+                number: 1,
+                fingerprint: Fingerprint(1),
+            },
+        };
+        assert!(store().put(name, bytes, [root]));
+        assert_eq!(mentions(nested()), needs);
+        store().forget_root(root);
     }
 
     #[test]

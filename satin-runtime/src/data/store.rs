@@ -8,7 +8,10 @@
 use std::{
     any::{Any, TypeId},
     collections::{BTreeMap, HashMap},
-    sync::{Arc, LazyLock, Mutex, MutexGuard, OnceLock, PoisonError, Weak},
+    sync::{
+        Arc, LazyLock, Mutex, MutexGuard, OnceLock, PoisonError, Weak,
+        atomic::{AtomicUsize, Ordering},
+    },
 };
 
 use super::roots;
@@ -181,10 +184,16 @@ impl Store {
             bytes,
             mentions: mentions.map_or_else(OnceLock::new, OnceLock::from),
             decoded: Mutex::default(),
+            pins: AtomicUsize::new(0),
         });
         let mut values = lock(&self.values);
         let known = values.entries.get(&name).and_then(Weak::upgrade);
-        if known.is_none() {
+        if let Some(known) = &known {
+            // It may have come as bytes.
+            if let Some(mentions) = fresh.mentions.get() {
+                known.mentions.get_or_init(|| mentions.clone());
+            }
+        } else {
             values.entries.insert(name, Arc::downgrade(&fresh));
         }
         drop(values);
@@ -216,13 +225,14 @@ pub(super) struct StoredValue {
     /// The values whose handles are in this value: a node that gets it will want those.
     pub(super) mentions: OnceLock<Vec<Arc<StoredValue>>>,
     decoded: Mutex<Decoded>,
+    /// Changed while `decoded` is locked.
+    pins: AtomicUsize,
 }
 
 /// The values that the bytes have been decoded to, once for each type.
 #[derive(Default)]
 struct Decoded {
     values: HashMap<TypeId, Weak<dyn Any + Send + Sync>>,
-    pins: usize,
     /// As long as there are pins. Jobs come and go, and each would decode it again.
     kept: Vec<Arc<dyn Any + Send + Sync>>,
 }
@@ -233,11 +243,10 @@ impl needs::Value for StoredValue {
     }
 
     fn size(&self) -> usize {
-        self.bytes.len()
-    }
-
-    fn await_receivers(self: Arc<Self>) {
-        store().put_in_transit(&self);
+        match self.is_pinned() {
+            true => 0,
+            false => self.bytes.len(),
+        }
     }
 }
 
@@ -257,22 +266,26 @@ impl StoredValue {
             return Ok(value);
         }
         let value = decode()?;
-        decoded.remember(&value);
+        decoded.remember(&value, self.is_pinned());
         Ok(value)
     }
 
     /// Notes the value from which the bytes were made, so that they need not be decoded.
     pub(super) fn remember<T: Any + Send + Sync>(&self, value: &Arc<T>) {
-        lock(&self.decoded).remember(value);
+        lock(&self.decoded).remember(value, self.is_pinned());
+    }
+
+    fn is_pinned(&self) -> bool {
+        self.pins.load(Ordering::Relaxed) > 0
     }
 }
 
 impl Decoded {
-    fn remember<T: Any + Send + Sync>(&mut self, value: &Arc<T>) {
+    fn remember<T: Any + Send + Sync>(&mut self, value: &Arc<T>, is_pinned: bool) {
         let value: Arc<dyn Any + Send + Sync> = Arc::<T>::clone(value);
         self.values
             .insert(TypeId::of::<T>(), Arc::downgrade(&value));
-        if self.pins > 0 {
+        if is_pinned {
             self.kept.push(value);
         }
     }
@@ -295,7 +308,7 @@ struct Pin(Arc<StoredValue>);
 impl Pin {
     fn new(entry: Arc<StoredValue>) -> Pin {
         let mut decoded = lock(&entry.decoded);
-        decoded.pins += 1;
+        entry.pins.fetch_add(1, Ordering::Relaxed);
         decoded.kept = decoded.values.values().filter_map(Weak::upgrade).collect();
         drop(decoded);
         Pin(entry)
@@ -305,8 +318,7 @@ impl Pin {
 impl Drop for Pin {
     fn drop(&mut self) {
         let mut decoded = lock(&self.0.decoded);
-        decoded.pins -= 1;
-        if decoded.pins == 0 {
+        if self.0.pins.fetch_sub(1, Ordering::Relaxed) == 1 {
             let kept = std::mem::take(&mut decoded.kept);
             drop(decoded);
             drop(kept);

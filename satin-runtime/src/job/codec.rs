@@ -101,6 +101,16 @@ impl Effort {
         named: 0,
     };
 
+    /// At most that number of bytes, however long that takes.
+    #[must_use]
+    pub const fn at_most(most: usize) -> Effort {
+        Effort {
+            most,
+            quick: false,
+            named: 0,
+        }
+    }
+
     /// The most bytes that may be written.
     #[must_use]
     pub const fn most(self) -> usize {
@@ -142,6 +152,8 @@ thread_local! {
     static STACK: Cell<Option<Stack>> = const { Cell::new(None) };
     /// While a quick writer writes on this thread: the bytes of shared values without names that it may write and hash.
     static NAMED: Cell<Option<usize>> = const { Cell::new(None) };
+    /// A shared value had too many bytes for the quick writer.
+    static TOO_LONG: Cell<bool> = const { Cell::new(false) };
 }
 
 /// The current end of the stack, as an address.
@@ -172,6 +184,11 @@ fn stack() -> Stack {
 /// more the caller is to give up with an error. `None` if there is no such limit.
 pub fn most_named() -> Option<usize> {
     NAMED.get()
+}
+
+/// A shared value could not be named for what is being written on this thread.
+pub fn has_failed(error: &CodecError) {
+    TOO_LONG.set(matches!(error, CodecError::TooLong { .. }));
 }
 
 /// A shared value of so many bytes has been named for what is being written on this thread.
@@ -208,14 +225,19 @@ pub fn write<T: Serialize + ?Sized>(
     };
     let most = effort.quick.then_some(effort.named);
     let outer = NAMED.replace(most);
+    TOO_LONG.set(false);
     let written = guard(what, || postcard::serialize_with_flavor(value, writer));
     // What was named inside a value that is being named counts for both.
-    let used = most.unwrap_or(0) - NAMED.get().unwrap_or(0);
+    let used = (most.unwrap_or(0)).saturating_sub(NAMED.get().unwrap_or(0));
     NAMED.set(outer.map(|outer| outer.saturating_sub(used)));
     written?.map_err(|error| match met.get() {
         Some(Limit::Bytes) => CodecError::TooLong {
             what,
             most: effort.most,
+        },
+        _ if effort.quick && TOO_LONG.get() => CodecError::TooLong {
+            what,
+            most: effort.named,
         },
         _ if effort.quick => CodecError::NotQuick { what },
         Some(Limit::Stack) => CodecError::TooDeep {

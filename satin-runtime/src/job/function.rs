@@ -224,6 +224,8 @@ pub(crate) struct Sieve {
     most_hashed: usize,
     /// A result that took less time is not kept.
     grain: Duration,
+    /// Results that mention shared values are kept too.
+    values: bool,
     /// The time that the job took.
     pub(crate) took: Duration,
     /// The time that hashing its arguments and writing its result took.
@@ -267,10 +269,16 @@ impl Sieve {
         Sieve {
             most_hashed: most_kept(before),
             grain,
+            values: false,
             took: Duration::ZERO,
             cost: Duration::ZERO,
             caught: Caught::Nothing,
         }
+    }
+
+    /// Keeps results that mention shared values too, or not.
+    pub(crate) fn with_values(self, values: bool) -> Sieve {
+        Sieve { values, ..self }
     }
 
     /// Keeps nothing.
@@ -292,10 +300,16 @@ impl Sieve {
         if self.took < self.grain {
             return Caught::Nothing;
         }
-        let effort = Effort::keeping(most_kept(self.took));
+        let most = most_kept(self.took);
+        let effort = match self.values {
+            true => Effort::keeping(most),
+            false => Effort::up_to(most),
+        };
         let answer = (CarriedRef(out), F::Kinds::seen(held));
         let (bytes, values) = needs::look(|| codec::write(WRITING_RESULT, &answer, effort));
         match print.and_then(|print| Ok((print, bytes?))) {
+            // The values may be gone with this node, and then nobody could read the result.
+            Ok(_) if !self.values && !values.is_empty() => Caught::Nothing,
             Ok((print, bytes)) => Caught::Fact(print, Written { bytes, values }),
             Err(CodecError::TooLong { .. }) => Caught::TooLarge,
             _ => Caught::Nothing,

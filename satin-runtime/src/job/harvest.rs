@@ -116,8 +116,9 @@ pub struct Harvest {
 const OVERHEAD: usize = 128;
 
 impl Harvest {
-    /// Enters a fact; the facts below go. If all take more than `most` bytes then, those go that are computed again soonest
-    /// for their size.
+    /// Enters a fact; the facts below go. (If it mentions values, those below go that do so too: only a store has values, and
+    /// other nodes are to have the rest.) If all take more than `most` bytes then, those go that are computed again soonest for
+    /// their size.
     pub fn insert(&mut self, fact: Fact, most: usize) {
         // What is below is worth more than nothing.
         if fact.whole_size() > most / 4 * 3 {
@@ -127,7 +128,11 @@ impl Harvest {
         self.add(&fact);
         let id = fact.name.id.clone();
         for below in id.take_below(&mut self.facts) {
-            self.remove(&below);
+            if below.values.is_empty() && !fact.values.is_empty() {
+                self.facts.insert(below.name.id.clone(), below);
+            } else {
+                self.remove(&below);
+            }
         }
         self.facts.insert(id, fact);
         if self.bytes > most {
@@ -196,16 +201,13 @@ impl Harvest {
         self.dropped
     }
 
-    /// Takes all facts, as facts about jobs of the root job with that fingerprint. Their values wait for those who fetch them.
+    /// Takes all facts, as facts about jobs of the root job with that fingerprint. Those that mention values are for a store only.
     pub fn take(&mut self, root: Fingerprint) -> Vec<Saved> {
         self.bytes = 0;
         self.values.clear();
-        let hand_over = |mut fact: Fact| {
-            fact.values.drain(..).for_each(HeldValue::hand_over);
-            fact.saved(root)
-        };
         let facts = std::mem::take(&mut self.facts).into_values();
-        facts.map(hand_over).collect()
+        let facts = facts.filter(|fact| fact.values.is_empty());
+        facts.map(|fact| fact.saved(root)).collect()
     }
 
     /// The facts with higher numbers than that.
@@ -216,20 +218,17 @@ impl Harvest {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::{
-        Arc,
-        atomic::{AtomicU32, Ordering},
-    };
+    use std::sync::Arc;
 
     use proptest::{collection::vec, prelude::*};
 
     use super::*;
     use crate::job::needs::Value;
 
-    /// A value that counts how often it was handed over.
-    struct Counted(u8, usize, AtomicU32);
+    /// Of that name, and so many bytes.
+    struct Sized(u8, usize);
 
-    impl Value for Counted {
+    impl Value for Sized {
         fn name(&self) -> ValueName {
             ValueName([self.0; 32])
         }
@@ -237,14 +236,10 @@ mod tests {
         fn size(&self) -> usize {
             self.1
         }
-
-        fn await_receivers(self: Arc<Self>) {
-            self.2.fetch_add(1, Ordering::Relaxed);
-        }
     }
 
-    fn mentioning(id: &[u32], values: &[&Arc<Counted>]) -> Fact {
-        let hold = |value: &&Arc<Counted>| HeldValue::new(Arc::<Counted>::clone(value));
+    fn mentioning(id: &[u32], values: &[&Arc<Sized>]) -> Fact {
+        let hold = |value: &&Arc<Sized>| HeldValue::new(Arc::<Sized>::clone(value));
         Fact {
             values: values.iter().map(hold).collect(),
             ..fact(id.iter().copied().collect(), 1, 0)
@@ -253,7 +248,7 @@ mod tests {
 
     #[test]
     fn a_value_counts_once_and_lives_as_long_as_what_mentions_it() {
-        let value = |number, size| Arc::new(Counted(number, size, AtomicU32::new(0)));
+        let value = |number, size| Arc::new(Sized(number, size));
         let (large, small) = (value(1, 10_000), value(2, 100));
         let mut harvest = Harvest::default();
         harvest.insert(mentioning(&[0, 0, 0], &[&large]), 100_000);
@@ -270,8 +265,22 @@ mod tests {
         // Too large for the room, with what it would hold.
         harvest.insert(mentioning(&[0, 1], &[&large]), 10_000);
         assert_eq!((harvest.dropped(), Arc::strong_count(&large)), (1, 1));
-        assert_eq!(harvest.take(ROOT).len(), 1);
-        assert_eq!((harvest.bytes(), small.2.load(Ordering::Relaxed)), (0, 1));
+    }
+
+    #[test]
+    fn what_mentions_values_is_for_the_store_and_takes_nothing_from_others() {
+        let value = Arc::new(Sized(1, 100));
+        let mut harvest = Harvest::default();
+        harvest.insert(fact([0, 0, 0].into_iter().collect(), 1, 0), 100_000);
+        harvest.insert(mentioning(&[0, 0, 1], &[&value]), 100_000);
+        harvest.insert(mentioning(&[0, 0], &[&value]), 100_000);
+        assert_eq!(
+            (harvest.since(0).count(), Arc::strong_count(&value)),
+            (2, 2)
+        );
+        let taken = ids(&mut harvest);
+        assert_eq!(taken, [[0, 0, 0].into_iter().collect()]);
+        assert_eq!((harvest.bytes(), Arc::strong_count(&value)), (0, 1));
     }
 
     const ROOT: Fingerprint = Fingerprint(7);

@@ -14,38 +14,34 @@ pub trait Value: Send + Sync {
     /// Its name.
     fn name(&self) -> ValueName;
 
-    /// The number of its bytes.
+    /// The number of bytes that holding it takes: none, if it stays in any case.
     fn size(&self) -> usize;
-
-    /// Nodes are about to fetch it: it stays here until they may have it.
-    fn await_receivers(self: Arc<Self>);
 }
 
 /// Holds a shared value: it stays in this process as long as this does.
 #[derive(Clone)]
-pub struct HeldValue(Arc<dyn Value>);
+pub struct HeldValue {
+    value: Arc<dyn Value>,
+    size: usize,
+}
 
 impl HeldValue {
     /// Holds that value.
     pub fn new(value: Arc<dyn Value>) -> HeldValue {
-        HeldValue(value)
+        let size = value.size();
+        HeldValue { value, size }
     }
 
     /// The value's name.
     #[must_use]
     pub fn name(&self) -> ValueName {
-        self.0.name()
+        self.value.name()
     }
 
-    /// The number of its bytes.
+    /// The number of bytes that holding it took when that began.
     #[must_use]
     pub fn size(&self) -> usize {
-        self.0.size()
-    }
-
-    /// Lets it go. It stays here until the nodes that are about to fetch it may have it.
-    pub fn hand_over(self) {
-        self.0.await_receivers();
+        self.size
     }
 }
 
@@ -105,7 +101,7 @@ pub fn note<V: Value + 'static>(value: &Arc<V>) -> bool {
         let Some(values) = noted else { return false };
         let name = value.name();
         if !values.iter().any(|noted| noted.name() == name) {
-            values.push(HeldValue(Arc::<V>::clone(value)));
+            values.push(HeldValue::new(Arc::<V>::clone(value)));
         }
         !LOOKING.get()
     })
@@ -125,8 +121,6 @@ mod tests {
         fn size(&self) -> usize {
             1
         }
-
-        fn await_receivers(self: Arc<Self>) {}
     }
 
     fn name(number: u8) -> ValueName {

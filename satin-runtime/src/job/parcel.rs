@@ -82,6 +82,15 @@ impl Answer {
         Answer::Refused(why.into())
     }
 
+    /// The shared values that it mentions.
+    #[must_use]
+    pub fn needs(&self) -> &[ValueName] {
+        match self {
+            Answer::Result { needs, .. } => needs,
+            _ => &[],
+        }
+    }
+
     /// Bytes that it takes, about.
     #[must_use]
     pub fn size(&self) -> usize {

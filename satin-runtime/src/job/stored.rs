@@ -10,7 +10,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use super::{Answer, Offer, RootName, Saved, ValueName};
+use super::{Offer, RootName, Saved, ValueName};
 
 /// The name of a run: one program, from its first start to its end, however often it is resumed. No two
 /// pools begin runs of the same name.
@@ -40,7 +40,7 @@ impl FromStr for RunName {
 /// A result in stable storage.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct StoredFact {
-    /// The result, an [`Answer::Result`].
+    /// The result, an [`Answer::Result`](super::Answer::Result).
     pub saved: Saved,
     /// The time that the job took; zero if that is not known.
     pub took: Duration,
@@ -50,10 +50,7 @@ impl StoredFact {
     /// The shared values that the result mentions.
     #[must_use]
     pub fn needs(&self) -> &[ValueName] {
-        match &self.saved.answer {
-            Answer::Result { needs, .. } => needs,
-            _ => &[],
-        }
+        self.saved.answer.needs()
     }
 }
 

@@ -201,11 +201,7 @@ impl Bridge {
         self.away.remove(&departure);
         self.gate.after_offers(move |gate| {
             // What the answer mentions has been fetched before.
-            let values = match &answer {
-                Answer::Result { needs, .. } => data::store().hold(needs),
-                _ => Some(Vec::new()),
-            };
-            match values {
+            match data::store().hold(answer.needs()) {
                 Some(values) => gate.deliver_with(departure, answer, values),
                 // An answer that was kept here, longer than a value that it mentions: looked up again it would be the same.
                 None => gate.put_back(

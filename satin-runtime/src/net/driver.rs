@@ -268,6 +268,11 @@ impl Driver {
                     break;
                 }
                 self.bridge.note(&event);
+                if let Event::RootResult(_, saved) = &event
+                    && let Some(storage) = &self.storage
+                {
+                    storage.hold(saved.answer.needs());
+                }
                 self.watch(&event, now);
                 self.node.handle(now, event);
             }

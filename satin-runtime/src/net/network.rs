@@ -216,6 +216,7 @@ impl Network {
         let late_events = (events.as_ref().map(EventLog::try_clone).transpose())
             .map_err(|source| NetError::Events { setting, source })?;
         let keeps_results = settings.repair != RepairMode::Naive;
+        let has_store = settings.store.is_some();
         let setting_up = SettingUp {
             settings,
             credential,
@@ -250,6 +251,9 @@ impl Network {
         gate.listen(Arc::clone(&news) as _);
         if keeps_results {
             gate.harvest();
+            if has_store {
+                gate.harvest_values();
+            }
         }
         Ok(Network {
             events: late_events,

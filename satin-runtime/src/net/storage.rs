@@ -1,7 +1,7 @@
 //! The thread that talks to the store: calls of a store block, and no other thread waits for them.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     panic::{self, AssertUnwindSafe},
     sync::{
         Arc,
@@ -16,11 +16,11 @@ use tokio::sync::oneshot;
 use super::bridge::BridgeNews;
 use crate::{
     data,
-    job::{Batch, BoundName, Offer, RootName, ValueBytes},
+    job::{Batch, BoundName, HeldValue, Offer, RootName, ValueBytes, ValueName},
     node::{Event, Peer, RunEpoch, StorageOrder},
     stable::{
         StableError,
-        runs::{BeginError, BeginRequest, LogName, LogWriter, RunPlace, Runs},
+        runs::{Appended, BeginError, BeginRequest, LogName, LogWriter, RunPlace, Runs},
     },
     worker::{Gate, RootKey},
 };
@@ -28,6 +28,10 @@ use crate::{
 /// Between two looks of a master whether another pool goes on with its run, at least: a period, if that is longer. Too short:
 /// a store is asked for nothing. Too long: two pools do the same work.
 const LOOK: Duration = Duration::from_secs(1);
+
+/// The bytes of values that are held until the results of root jobs that mention them are written, at most. Too small: such results
+/// are not stored, as the values are gone by then. Too large: memory.
+const MOST_HELD: usize = 256 << 20;
 
 /// What the thread is asked to do.
 enum Request {
@@ -37,6 +41,8 @@ enum Request {
     Finish(i32, oneshot::Sender<()>),
     /// The pool is over, and with it perhaps the run.
     CloseLog(oneshot::Sender<()>),
+    /// A root job has a result that mentions these values: they stay until it is written.
+    Hold(Vec<HeldValue>),
 }
 
 /// The node's way to the store. Dropping it lets what was ordered be done, and does not wait for that.
@@ -63,6 +69,7 @@ impl Storage {
         let mut desk = Desk {
             parts,
             writer: None,
+            held: VecDeque::new(),
             looked: None,
         };
         let thread = std::thread::Builder::new()
@@ -101,6 +108,15 @@ impl Storage {
         is_done
     }
 
+    /// Holds the values that a root job's result mentions until that is written.
+    pub(super) fn hold(&self, needs: &[ValueName]) {
+        if !needs.is_empty()
+            && let Some(values) = data::store().hold(needs)
+        {
+            self.ask(Request::Hold(values));
+        }
+    }
+
     /// The pool is over. The receiver ends when nothing of this node's is left of a run that has been removed.
     pub(super) fn close_log(&self) -> oneshot::Receiver<()> {
         let (done, is_done) = oneshot::channel();
@@ -114,6 +130,8 @@ struct Desk {
     parts: StorageParts,
     /// The log that is written, and whose it is.
     writer: Option<(RunEpoch, Peer, LogWriter)>,
+    /// The values that results of root jobs mention which are not written yet.
+    held: VecDeque<HeldValue>,
     /// The run of this node as master, and when it was looked for a later epoch.
     looked: Option<(RunEpoch, Instant)>,
 }
@@ -133,6 +151,7 @@ impl Desk {
                 self.finish(code);
                 let _ = done.send(()); // the network thread may be on its way out
             }
+            Request::Hold(values) => self.hold(values),
             Request::CloseLog(done) => {
                 self.close_log();
                 let _ = done.send(()); // the same
@@ -162,7 +181,11 @@ impl Desk {
                 batch,
                 begins,
             } => Some(match self.write(me, run, batch, begins) {
-                Ok(segment) => Event::Written { number, segment },
+                Ok(Appended { segment, bytes, .. }) => Event::Written {
+                    number,
+                    segment,
+                    bytes,
+                },
                 Err(error) => Event::NotWritten {
                     number,
                     text: error.to_string(),
@@ -259,13 +282,16 @@ impl Desk {
     /// Keeps the values of what was loaded as long as the root jobs are not over whose results mention them.
     fn keep_values(&self, batch: &mut Batch) {
         let pool = self.parts.gate.number();
+        let mut mentioned: BTreeMap<ValueName, BTreeSet<RootName>> = BTreeMap::new();
+        for fact in &batch.facts {
+            for value in fact.needs() {
+                let roots = mentioned.entry(*value).or_default();
+                roots.insert(fact.saved.root_name());
+            }
+        }
         for ValueBytes { name, bytes } in batch.values.drain(..) {
-            let mention = batch
-                .facts
-                .iter()
-                .filter(|fact| fact.needs().contains(&name));
-            let roots: BTreeSet<RootName> = mention.map(|fact| fact.saved.root_name()).collect();
-            let roots = roots.into_iter().map(|name| RootKey { pool, name });
+            let roots = mentioned.remove(&name).unwrap_or_default().into_iter();
+            let roots = roots.map(|name| RootKey { pool, name });
             if !data::store().put(name, bytes, roots) {
                 tracing::warn!(
                     "the shared value {name:?} in the store is damaged: what mentions it is done again"
@@ -281,7 +307,7 @@ impl Desk {
         run: RunEpoch,
         mut batch: Batch,
         begins: bool,
-    ) -> Result<u32, StableError> {
+    ) -> Result<Appended, StableError> {
         let is_it = |(of, life, _): &(RunEpoch, Peer, LogWriter)| (*of, *life) == (run, me);
         if !self.writer.as_ref().is_some_and(is_it) {
             let place = self.place(run);
@@ -295,19 +321,37 @@ impl Desk {
             self.writer = Some((run, me, self.parts.runs.writer(&place, log)));
         }
         let Some((_, _, writer)) = &mut self.writer else {
-            return Ok(0);
+            unreachable!("it has just been made");
         };
         if begins {
             writer.next_segment();
         }
-        // A result whose values are gone by now is a part of one that comes with the next batch, or not wanted any more.
         let values = writer.lacking(&batch).into_iter().filter_map(|name| {
             let (bytes, _) = data::store().read(name, 0, u64::MAX)?;
             Some(ValueBytes { name, bytes })
         });
         batch.values = values.collect();
-        writer.append(batch)?;
-        Ok(writer.segment())
+        let appended = writer.append(batch)?;
+        if appended.left_out > 0 {
+            // Mostly parts of a result that comes with the next batch.
+            let results = appended.left_out;
+            tracing::debug!(
+                results,
+                "not stored: shared values that they mention are gone"
+            );
+        }
+        self.held.retain(|value| !writer.has_lasting(value.name()));
+        Ok(appended)
+    }
+
+    fn hold(&mut self, values: Vec<HeldValue>) {
+        self.held.extend(values);
+        let mut bytes: usize = self.held.iter().map(HeldValue::size).sum();
+        while bytes > MOST_HELD
+            && let Some(value) = self.held.pop_front()
+        {
+            bytes -= value.size();
+        }
     }
 
     /// The time until the next look for another pool.

@@ -166,8 +166,10 @@ pub enum Event {
     Written {
         /// The number of the batch.
         number: u64,
-        /// The segment of this life's log that it stands in.
+        /// The segment of this life's log that it begins in.
         segment: u32,
+        /// The bytes that it takes there.
+        bytes: u64,
     },
     /// Answer of a [`StorageOrder::Write`]: it did not succeed.
     NotWritten {
@@ -724,7 +726,11 @@ impl Node {
                 parts.storage.cannot_open(cx, &text);
                 parts.root.loaded(cx);
             }
-            Event::Written { number, segment } => parts.storage.written(cx, number, segment),
+            Event::Written {
+                number,
+                segment,
+                bytes,
+            } => parts.storage.written(cx, number, segment, bytes),
             Event::NotWritten { number, text } => parts.storage.not_written(cx, number, text),
             Event::LogRead { peer, batch } => {
                 parts.load(cx, batch);

@@ -19,6 +19,7 @@ use crossbeam::sync::{Parker, Unparker};
 
 use super::{
     frames::{JobPlace, RootFrame, children_aborted, depth_of, place_of, root_of},
+    gate::WholeAnswer,
     pool::Pool,
     thread::Worker,
 };
@@ -85,6 +86,8 @@ pub(super) struct Beats {
     thread: Mutex<Option<(Unparker, JoinHandle<()>)>>,
     /// Results are to be kept.
     on: AtomicBool,
+    /// So are those that mention shared values.
+    values: AtomicBool,
     /// Number of facts that the pool has had.
     facts: AtomicU64,
     /// The bytes of all facts.
@@ -118,6 +121,14 @@ impl Beats {
 
     fn lock(&self) -> MutexGuard<'_, Option<(Unparker, JoinHandle<()>)>> {
         self.thread.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn keep_values(&self) {
+        self.values.store(true, Ordering::Relaxed);
+    }
+
+    fn are_values_kept(&self) -> bool {
+        self.values.load(Ordering::Relaxed)
     }
 
     /// The number of the last fact so far.
@@ -353,7 +364,8 @@ impl Worker {
     }
 
     fn sieve(&self) -> Sieve {
-        Sieve::new(self.grain(), self.reaper.before.get())
+        let sieve = Sieve::new(self.grain(), self.reaper.before.get());
+        sieve.with_values(self.pool().beats.are_values_kept())
     }
 
     /// The shortest time that a job takes whose result is kept.
@@ -416,30 +428,28 @@ impl Pool {
         self.all().for_each(Worker::beat);
     }
 
-    /// Keeps the answer that a job of this process has got from another node, which took that time, with the values that it
-    /// mentions.
+    /// Keeps the answer that a job of this process has got from another node, which took that time.
     pub(super) fn keep_answer(
         &self,
         job: &Slot,
         fingerprint: Fingerprint,
-        answer: &Answer,
-        values: Vec<HeldValue>,
+        whole: &WholeAnswer,
         took: Duration,
     ) {
-        let size = answer.size() + values.iter().map(HeldValue::size).sum::<usize>();
-        if !self.beats.are_on() || took < self.grain || size > most_kept(took) {
+        let WholeAnswer { answer, values } = whole;
+        if !self.beats.are_on() || took < self.grain || answer.size() > most_kept(took) {
             return;
         }
         let parent = job.parent.get();
         if let Answer::Result { needs, .. } = answer
-            && needs.len() == values.len()
+            && (needs.is_empty() || (self.beats.are_values_kept() && needs.len() == values.len()))
             && let Some(root) = root_of(parent)
             && !root.frame.has(flag::FLEETING)
             && let Some(JobPlace { id, .. }) = place_of(parent, job.index())
             && !id.is_root_job()
         {
             let name = JobName::new(id, fingerprint);
-            self.keep(root, name, answer.clone(), values, took);
+            self.keep(root, name, answer.clone(), values.clone(), took);
         }
     }
 

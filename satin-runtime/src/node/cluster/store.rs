@@ -188,7 +188,11 @@ impl Cluster {
                 if !is_removed && (!fails || dice % 2 == 0) {
                     let copy = batch.clone();
                     let segment = store.write(run, me, batch, begins);
-                    answers.push(Event::Written { number, segment });
+                    answers.push(Event::Written {
+                        number,
+                        segment,
+                        bytes: 0,
+                    });
                     let later = store.runs[&run.run].epoch;
                     if later > run.epoch {
                         answers.push(Event::Superseded(later));

@@ -219,7 +219,9 @@ pub(super) fn event(event: &Event) -> Option<String> {
         Event::LogRead { peer, batch } => {
             format!("has read the log of {}: {}", name(*peer), stored(batch))
         }
-        Event::Written { number, segment } => format!("has written {number} to segment {segment}"),
+        Event::Written {
+            number, segment, ..
+        } => format!("has written {number} to segment {segment}"),
         Event::NotWritten { number, text } => format!("has not written {number}: {text}"),
         Event::CannotOpenRun { text, .. } => format!("has no run: {text}"),
         Event::Superseded(epoch) => format!("hears of epoch {epoch}"),

@@ -154,10 +154,12 @@ impl Buddies {
         };
         let Gathered {
             under,
-            facts,
+            mut facts,
             upto: all,
             ..
         } = gathered;
+        // The values may be gone with this node. What is below such a result is there too.
+        facts.retain(|fact| fact.saved.answer.needs().is_empty());
         if facts.is_empty() && under == buddy.under && buddy.sent.is_none() {
             return; // no news
         }

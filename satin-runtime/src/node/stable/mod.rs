@@ -576,10 +576,12 @@ impl Storage {
     }
 
     /// The batch of that number is in the store, in that segment of the log.
-    pub(crate) fn written(&mut self, cx: &mut Context<'_>, number: u64, segment: u32) {
-        let Some(writing) = self.writing.take_if(|writing| writing.number == number) else {
+    pub(crate) fn written(&mut self, cx: &mut Context<'_>, number: u64, segment: u32, bytes: u64) {
+        let Some(mut writing) = self.writing.take_if(|writing| writing.number == number) else {
             return;
         };
+        // With the values that came along, of which a node knows the names only.
+        writing.bytes = writing.bytes.max(bytes as usize);
         self.have(cx, writing, Some(segment));
     }
 

@@ -52,6 +52,7 @@ impl Runs {
                 let path = place.path(RunFile::Segment(log, segment));
                 self.load_segment(path, &mut loaded, &mut union)?;
             }
+            union.end_log();
         }
         loaded.batch = union.into_batch();
         Ok(loaded)
@@ -129,6 +130,16 @@ impl Union {
             }
         }
         self.tidy = self.facts.len();
+    }
+
+    /// All batches of a log are there. It has all values that its results mention.
+    fn end_log(&mut self) {
+        if !self.values.is_empty() {
+            self.tidy();
+            let needs = self.facts.iter().flat_map(StoredFact::needs);
+            let needs: HashSet<ValueName> = needs.copied().collect();
+            self.values.retain(|name, _| needs.contains(name));
+        }
     }
 
     fn into_batch(mut self) -> Batch {

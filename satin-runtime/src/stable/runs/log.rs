@@ -45,12 +45,25 @@ pub struct LogWriter {
     segments: BTreeMap<u32, u64>,
 }
 
+/// A batch in the log.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Appended {
+    /// The segment that it begins in.
+    pub segment: u32,
+    /// The bytes that it takes.
+    pub bytes: u64,
+    /// Results that mention a value that is not there: they have been left out.
+    pub left_out: usize,
+}
+
 /// Segments of a log, one after the other.
 struct Part {
     /// The segment that is appended to.
     segment: u32,
     /// The shared values that stand in segments that are not to be forgotten.
     values: BTreeSet<ValueName>,
+    /// Shared values that are too large.
+    refused: BTreeSet<ValueName>,
 }
 
 impl Part {
@@ -58,6 +71,7 @@ impl Part {
         Part {
             segment,
             values: BTreeSet::new(),
+            refused: BTreeSet::new(),
         }
     }
 }
@@ -89,24 +103,33 @@ impl LogWriter {
             let facts = (batch.facts.iter())
                 .filter(move |fact| fact.saved.name.id.is_root_job() == is_root);
             let needs: BTreeSet<ValueName> = facts.flat_map(StoredFact::needs).copied().collect();
-            &needs - &part.values
+            &(&needs - &part.values) - &part.refused
         };
         &needs(true, &self.lasting) | &needs(false, &self.current)
     }
 
-    /// Appends a batch; it is durable then. Gives the bytes that it takes; an empty one takes none. Results that mention a value
-    /// that is neither in the batch nor in the log are left out.
+    /// Appends a batch; it is durable then. An empty one takes no bytes. Results that mention a value that is neither in the batch
+    /// nor in the log are left out.
     ///
     /// # Errors
     /// A failure of the store. A part of the batch may stand there: results of root jobs, which are written first, or what no
     /// reader takes for a batch. The next one goes to the next segment.
-    pub fn append(&mut self, batch: Batch) -> Result<u64, StableError> {
+    pub fn append(&mut self, batch: Batch) -> Result<Appended, StableError> {
         let (lasting, mut batch) = batch.apart();
         let values = std::mem::take(&mut batch.values);
-        let mut bytes = 0;
-        bytes += self.append_to(|writer| &mut writer.lasting, lasting, &values)?;
-        bytes += self.append_to(|writer| &mut writer.current, batch, &values)?;
-        Ok(bytes)
+        let mut appended = Appended {
+            segment: self.current.segment,
+            bytes: 0,
+            left_out: 0,
+        };
+        self.append_to(
+            |writer| &mut writer.lasting,
+            lasting,
+            &values,
+            &mut appended,
+        )?;
+        self.append_to(|writer| &mut writer.current, batch, &values, &mut appended)?;
+        Ok(appended)
     }
 
     /// Appends a batch to that part of the log, and before it the values that its results mention: a reader finds these first.
@@ -115,13 +138,15 @@ impl LogWriter {
         part: fn(&mut LogWriter) -> &mut Part,
         mut batch: Batch,
         values: &[ValueBytes],
-    ) -> Result<u64, StableError> {
-        let mut bytes = 0;
+        appended: &mut Appended,
+    ) -> Result<(), StableError> {
         let mut lacking = &batch.needs() - &part(self).values;
         let (mut group, mut grouped) = (Batch::default(), 0);
         for value in values.iter().filter(|value| lacking.remove(&value.name)) {
             let size = value.bytes.len();
             if size > LARGEST_VALUE {
+                // Once is enough.
+                part(self).refused.insert(value.name);
                 tracing::warn!(
                     "a shared value of {} MiB is not stored, nor is what mentions it: more than {} MiB",
                     size >> 20,
@@ -130,22 +155,24 @@ impl LogWriter {
                 continue;
             }
             if grouped + size > GROUP {
-                bytes += self.append_frame(part, &std::mem::take(&mut group))?;
+                appended.bytes += self.append_frame(part, &std::mem::take(&mut group))?;
                 grouped = 0;
             }
             grouped += size;
             group.values.push(value.clone());
         }
         if grouped > GROUP {
-            bytes += self.append_frame(part, &std::mem::take(&mut group))?;
+            appended.bytes += self.append_frame(part, &std::mem::take(&mut group))?;
         }
         // A reader finds them first there too.
         batch.values = group.values;
         let come = batch.values.iter().map(|value| value.name);
         let has = &part(self).values | &come.collect();
+        let all = batch.facts.len();
         (batch.facts).retain(|fact| fact.needs().iter().all(|name| has.contains(name)));
-        bytes += self.append_frame(part, &batch)?;
-        Ok(bytes)
+        appended.left_out += all - batch.facts.len();
+        appended.bytes += self.append_frame(part, &batch)?;
+        Ok(())
     }
 
     /// Appends to the segment of that part, or to the next if it is full. Nothing, if the batch is empty.
@@ -193,13 +220,23 @@ impl LogWriter {
 
     /// Lets the next batch begin a new segment, with all the values that its results mention.
     pub fn next_segment(&mut self) {
-        self.current = Part::from(self.current.segment + 1);
+        let refused = std::mem::take(&mut self.current.refused);
+        self.current = Part {
+            refused,
+            ..Part::from(self.current.segment + 1)
+        };
     }
 
     /// The segment that the next batch goes to, unless it is full.
     #[must_use]
     pub fn segment(&self) -> u32 {
         self.current.segment
+    }
+
+    /// Does that value stand where results of root jobs do, or never will?
+    #[must_use]
+    pub fn has_lasting(&self, name: ValueName) -> bool {
+        self.lasting.values.contains(&name) || self.lasting.refused.contains(&name)
     }
 
     /// Removes the segments before that one, except those with results of root jobs: what they held is written elsewhere, or

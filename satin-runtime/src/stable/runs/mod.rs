@@ -35,7 +35,7 @@ pub use self::{
     begin::{BeginError, BeginRequest, Begun, Resume, ResumeError},
     details::{EpochDetails, LogDetails, RunDetails},
     load::LoadedRun,
-    log::{LogWriter, SEGMENT},
+    log::{Appended, LogWriter, SEGMENT},
     manifest::Program,
     place::{LogName, LogNameError, RunPlace},
 };

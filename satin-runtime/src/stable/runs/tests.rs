@@ -570,6 +570,24 @@ fn values_are_written_anew_with_what_is_alive() {
 }
 
 #[test]
+fn a_large_value_is_not_forgotten_with_the_segments_before() {
+    let (_, runs) = store();
+    let begun = runs.begin(&request()).expect("a new run");
+    let mut writer = runs.writer(&begun.place, log(0, 1));
+    write_with(&mut writer, &[fact(&[1, 0], 1, "before")], &[]);
+    writer.next_segment();
+    // The result that mentions it stands in the next segment.
+    let large = value(1, SEGMENT as usize + 1);
+    let mut batch = batch(&[mentioning(&[0, 0], &[&large])]);
+    batch.values.push(large);
+    let appended = writer.append(batch).expect("written");
+    assert_eq!((appended.segment, writer.segment()), (1, 2));
+    writer.forget_before(appended.segment).expect("forgotten");
+    let left = load(&runs, &begun.place).batch;
+    assert_eq!((left.facts.len(), left.values.len()), (1, 1));
+}
+
+#[test]
 fn with_a_value_goes_what_mentions_it_and_not_what_is_below() {
     let (memory, runs) = store();
     let begun = runs.begin(&request()).expect("a new run");
@@ -618,14 +636,12 @@ fn segments_that_are_not_needed_any_more_are_forgotten() {
     let (memory, runs) = store();
     let begun = runs.begin(&request()).expect("a new run");
     let mut writer = runs.writer(&begun.place, log(0, 1));
-    assert_eq!(writer.append(Batch::default()).expect("nothing to do"), 0);
+    let nothing = writer.append(Batch::default()).expect("nothing to do");
+    assert_eq!(nothing.bytes, 0);
     let mut bytes = Vec::new();
     for child in 0..3 {
-        bytes.push(
-            writer
-                .append(batch(&[fact(&[0, child], 1, "a")]))
-                .expect("written"),
-        );
+        let appended = writer.append(batch(&[fact(&[0, child], 1, "a")]));
+        bytes.push(appended.expect("written").bytes);
         writer.next_segment();
     }
     assert_eq!(writer.bytes(), bytes.iter().sum::<u64>());

@@ -19,7 +19,7 @@ use super::super::{
 };
 use super::Outside;
 use super::hosted::{HostedJob, HostedJobs};
-use super::pack::length_of;
+use super::pack::{WholeAnswer, length_of};
 use crate::job::{
     Answer, Back, DepartureId, Fingerprint, Gathered, JobName, Recall, Taken,
     record::{Frame, STAYS, Slot, SlotState, flag},
@@ -203,7 +203,7 @@ impl Pool {
 
     /// The job, which the caller has taken, panics with that story.
     pub(in crate::worker) fn give_up(&self, job: &Slot, story: String) {
-        self.answer(SlotRef(job), Answer::Panicked(story));
+        self.answer(SlotRef(job), Answer::Panicked(story).into());
     }
 
     pub(super) fn hold_under(
@@ -391,29 +391,29 @@ impl Pool {
     }
 
     /// Brings the answer to a job that has been taken off the ledger.
-    pub(super) fn answer(&self, slot: SlotRef, answer: Answer) {
+    pub(super) fn answer(&self, slot: SlotRef, whole: WholeAnswer) {
         // SAFETY: the caller has the job, which is in no ledger: its owner waits until it is answered, or is this very thread.
         let job = unsafe { &*slot.0 };
         let owner = Worker::of(slot.0).index;
-        let answer = Box::into_raw(Box::new(answer));
+        let whole = Box::into_raw(Box::new(whole));
         // In the record of the job until the owner collects it.
-        job.extra.store(answer.cast(), Ordering::Relaxed);
+        job.extra.store(whole.cast(), Ordering::Relaxed);
         if job.enter(SlotState::Answered) {
             self.sleep.unpark(owner);
         }
     }
 
     /// The same for a speculative job: a failure stops its siblings.
-    pub(super) fn judge(&self, slot: SlotRef, answer: Answer) {
+    pub(super) fn judge(&self, slot: SlotRef, whole: WholeAnswer) {
         // SAFETY: as for `answer`.
         let job = unsafe { &*slot.0 };
-        if let (Some(judge), Answer::Result { bytes, .. }) = (job.judge(), &answer)
+        if let (Some(judge), Answer::Result { bytes, .. }) = (job.judge(), &whole.answer)
             && (judge.in_bytes)(bytes)
         {
             let owner = Worker::of(slot.0).index;
             self.worker(owner).abort_children(job.parent.get());
         }
-        self.answer(slot, answer);
+        self.answer(slot, whole);
     }
 
     /// Owner: takes a job off the ledger, if it has come back, or is away or held and recalled for this reason. Gives its

@@ -34,7 +34,7 @@ pub(crate) use hosted::came_from_afar;
 use ledger::{AwayJob, SlotRef, lock};
 pub(super) use ledger::{FrameRef, Ledger};
 use pack::{Leaver, Leavers};
-pub(super) use pack::{finish, import, length_of, pack, take_answer};
+pub(super) use pack::{WholeAnswer, finish, import, length_of, pack, take_answer};
 
 /// The jobs that a [`Gate::take`] found.
 #[derive(Default, Debug)]
@@ -403,7 +403,7 @@ impl Gate {
         self.deliver_with(departure, answer, Vec::new())
     }
 
-    /// As [`Gate::deliver`], with the shared values that the answer mentions: without these it would not be kept.
+    /// As [`Gate::deliver`], with the shared values that the answer mentions: they stay until it has been read.
     pub fn deliver_with(
         &self,
         departure: DepartureId,
@@ -437,13 +437,14 @@ impl Gate {
             }
             answer => {
                 drop(absent);
-                (self.pool).keep_answer(job, fingerprint, &answer, values, since.elapsed());
+                let whole = WholeAnswer { answer, values };
+                (self.pool).keep_answer(job, fingerprint, &whole, since.elapsed());
                 // A parked owner reads the result at once, and sees for itself whether it is a failure.
                 if job.judge().is_none() || job.is_awaited() {
-                    self.pool.answer(slot, answer);
+                    self.pool.answer(slot, whole);
                 } else {
                     let gate = self.clone();
-                    self.pool.clerk.run(move || gate.pool.judge(slot, answer));
+                    self.pool.clerk.run(move || gate.pool.judge(slot, whole));
                 }
             }
         }
@@ -650,6 +651,11 @@ impl Gate {
     /// given up (see [`Gate::save_hosted`], [`Gate::stop_main`]).
     pub fn harvest(&self) {
         self.pool.beats.start(&self.pool);
+    }
+
+    /// Also results that mention shared values are kept from now on: they go to a store, which has the values too.
+    pub fn harvest_values(&self) {
+        self.pool.beats.keep_values();
     }
 
     /// The results of jobs under way here, with higher numbers than `since`.

@@ -4,7 +4,7 @@ use std::{panic::resume_unwind, sync::atomic::Ordering, time::Instant};
 
 use super::{super::frames::JobPlace, ledger::SlotRef};
 use crate::job::{
-    Answer, Back, Fingerprint, History, JobId, Parcel, Taken,
+    Answer, Back, Fingerprint, HeldValue, History, JobId, Parcel, Taken,
     codec::{CodecError, Effort},
     function::{self, Args, Function},
     record::{STAYS, Slot},
@@ -102,14 +102,29 @@ pub(in crate::worker) fn pack(
     })
 }
 
+/// The answer of a job that was away.
+pub(in crate::worker) struct WholeAnswer {
+    pub(in crate::worker) answer: Answer,
+    /// The shared values that it mentions: here until it has been read.
+    pub(in crate::worker) values: Vec<HeldValue>,
+}
+
+impl From<Answer> for WholeAnswer {
+    /// An answer that mentions no value.
+    fn from(answer: Answer) -> WholeAnswer {
+        let values = Vec::new();
+        WholeAnswer { answer, values }
+    }
+}
+
 /// Owner: takes the answer off an answered job.
-pub(in crate::worker) fn take_answer(job: &Slot) -> Answer {
-    let answer: *mut Answer = job
+pub(in crate::worker) fn take_answer(job: &Slot) -> WholeAnswer {
+    let whole: *mut WholeAnswer = job
         .extra
         .swap(std::ptr::null_mut(), Ordering::Relaxed)
         .cast();
     // SAFETY: the job is answered, so `deliver` put a box there, and each is taken once.
-    *unsafe { Box::from_raw(answer) }
+    *unsafe { Box::from_raw(whole) }
 }
 
 /// Owner: the result of an answered job, with its `&mut` arguments copied back.
@@ -119,7 +134,9 @@ pub(in crate::worker) fn take_answer(job: &Slot) -> Answer {
 pub(in crate::worker) unsafe fn import<F: Function>(job: &Slot) -> F::Out {
     // SAFETY: an answered job keeps its arguments.
     let args = unsafe { job.take::<Args<'_, F>>() };
-    match take_answer(job) {
+    let WholeAnswer { answer, values } = take_answer(job);
+    let _until_read = values;
+    match answer {
         Answer::Result { bytes, .. } => function::import::<F>(args, &bytes)
             .unwrap_or_else(|error| panic!("{}", unreadable(F::VTABLE.info.name, &error))),
         Answer::Panicked(message) => resume_unwind(Box::new(message)),
@@ -137,7 +154,8 @@ pub(super) fn unreadable(function: &str, error: &CodecError) -> String {
 /// The slot holds an answered job, the caller's.
 pub(in crate::worker) unsafe fn finish(job: &Slot) -> Result<(), String> {
     let function = job.function.get();
-    let answer = take_answer(job);
+    let WholeAnswer { answer, values } = take_answer(job);
+    let _until_read = values;
     if let Answer::Result { bytes, .. } = &answer {
         // SAFETY: an answered job keeps its arguments.
         let finished = unsafe { (function.finish)(job, bytes) };
