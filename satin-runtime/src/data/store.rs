@@ -10,7 +10,7 @@ use std::{
     collections::{BTreeMap, HashMap},
     sync::{
         Arc, LazyLock, Mutex, MutexGuard, OnceLock, PoisonError, Weak,
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
 };
 
@@ -185,6 +185,7 @@ impl Store {
             mentions: mentions.map_or_else(OnceLock::new, OnceLock::from),
             decoded: Mutex::default(),
             pins: AtomicUsize::new(0),
+            is_for_harvest: AtomicBool::new(false),
         });
         let mut values = lock(&self.values);
         let known = values.entries.get(&name).and_then(Weak::upgrade);
@@ -227,6 +228,8 @@ pub(super) struct StoredValue {
     decoded: Mutex<Decoded>,
     /// Changed while `decoded` is locked.
     pins: AtomicUsize,
+    /// It was entered because a result that mentions it is kept.
+    is_for_harvest: AtomicBool,
 }
 
 /// The values that the bytes have been decoded to, once for each type.
@@ -243,9 +246,13 @@ impl needs::Value for StoredValue {
     }
 
     fn size(&self) -> usize {
-        match self.is_pinned() {
-            true => 0,
-            false => self.bytes.len(),
+        self.bytes.len()
+    }
+
+    fn cost(&self) -> usize {
+        match self.is_for_harvest.load(Ordering::Relaxed) && !self.is_pinned() {
+            true => self.bytes.len(),
+            false => 0,
         }
     }
 }
@@ -273,6 +280,11 @@ impl StoredValue {
     /// Notes the value from which the bytes were made, so that they need not be decoded.
     pub(super) fn remember<T: Any + Send + Sync>(&self, value: &Arc<T>) {
         lock(&self.decoded).remember(value, self.is_pinned());
+    }
+
+    /// Notes that it was entered because a result that mentions it is kept.
+    pub(super) fn is_for_harvest(&self) {
+        self.is_for_harvest.store(true, Ordering::Relaxed);
     }
 
     fn is_pinned(&self) -> bool {

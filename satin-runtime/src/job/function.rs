@@ -300,6 +300,12 @@ impl Sieve {
         if self.took < self.grain {
             return Caught::Nothing;
         }
+        // Without the name of the call a result is of no use.
+        let print = match print {
+            Ok(print) => print,
+            Err(CodecError::TooLong { .. }) => return Caught::TooLarge,
+            Err(_) => return Caught::Nothing,
+        };
         let most = most_kept(self.took);
         let effort = match self.values {
             true => Effort::keeping(most),
@@ -307,10 +313,10 @@ impl Sieve {
         };
         let answer = (CarriedRef(out), F::Kinds::seen(held));
         let (bytes, values) = needs::look(|| codec::write(WRITING_RESULT, &answer, effort));
-        match print.and_then(|print| Ok((print, bytes?))) {
+        match bytes {
             // The values may be gone with this node, and then nobody could read the result.
             Ok(_) if !self.values && !values.is_empty() => Caught::Nothing,
-            Ok((print, bytes)) => Caught::Fact(print, Written { bytes, values }),
+            Ok(bytes) => Caught::Fact(print, Written { bytes, values }),
             Err(CodecError::TooLong { .. }) => Caught::TooLarge,
             _ => Caught::Nothing,
         }

@@ -3,7 +3,10 @@
 //! A result is a fact, whoever computed it and whenever: the job of this name gives this answer. Of two facts, one below
 //! the other, the upper one suffices; so a harvest holds the children of what is under way, and little else.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::{BTreeMap, btree_map::Entry},
+    time::Duration,
+};
 
 use super::{Answer, Fingerprint, HeldValue, JobId, JobName, Saved, ValueName};
 
@@ -30,7 +33,7 @@ impl Fact {
 
     /// Bytes that it takes with its values, about.
     fn whole_size(&self) -> usize {
-        self.size() + self.values.iter().map(HeldValue::size).sum::<usize>()
+        self.size() + self.values.iter().map(HeldValue::cost).sum::<usize>()
     }
 
     /// The fact as it goes to another node, about a job of the root job with that fingerprint.
@@ -104,12 +107,21 @@ impl Gathered {
 #[derive(Default, Debug)]
 pub struct Harvest {
     facts: BTreeMap<JobId, Fact>,
-    /// The number of facts that hold each value.
-    values: BTreeMap<ValueName, usize>,
+    /// The values that facts hold.
+    values: BTreeMap<ValueName, Holding>,
     /// The bytes of all facts and their values, about.
     bytes: usize,
     /// Number of facts that were dropped for want of room.
     dropped: u64,
+}
+
+/// A value that facts hold.
+#[derive(Clone, Copy, Debug)]
+struct Holding {
+    /// The number of these facts.
+    facts: usize,
+    /// The bytes that holding it takes.
+    bytes: usize,
 }
 
 /// The bytes that a fact takes beside its id and its answer, about.
@@ -127,11 +139,19 @@ impl Harvest {
         }
         self.add(&fact);
         let id = fact.name.id.clone();
-        for below in id.take_below(&mut self.facts) {
-            if below.values.is_empty() && !fact.values.is_empty() {
-                self.facts.insert(below.name.id.clone(), below);
-            } else {
+        if fact.values.is_empty() {
+            for below in id.take_below(&mut self.facts) {
                 self.remove(&below);
+            }
+        } else {
+            let below = self.facts.range(id.clone()..);
+            let below = below.take_while(|(below, _)| id.is_ancestor_of(below));
+            let is_for_store = |fact: &Fact| !fact.values.is_empty() || fact.name.id == id;
+            let gone = below.filter(|(_, fact)| is_for_store(fact));
+            for below in gone.map(|(below, _)| below.clone()).collect::<Vec<_>>() {
+                if let Some(below) = self.facts.remove(&below) {
+                    self.remove(&below);
+                }
             }
         }
         self.facts.insert(id, fact);
@@ -144,11 +164,12 @@ impl Harvest {
     fn add(&mut self, fact: &Fact) {
         self.bytes += fact.size();
         for value in &fact.values {
-            let facts = self.values.entry(value.name()).or_default();
-            if *facts == 0 {
-                self.bytes += value.size();
-            }
-            *facts += 1;
+            let holding = self.values.entry(value.name()).or_insert_with(|| {
+                let bytes = value.cost();
+                self.bytes += bytes;
+                Holding { facts: 0, bytes }
+            });
+            holding.facts += 1;
         }
     }
 
@@ -156,13 +177,12 @@ impl Harvest {
     fn remove(&mut self, fact: &Fact) {
         self.bytes -= fact.size();
         for value in &fact.values {
-            let Some(facts) = self.values.get_mut(&value.name()) else {
+            let Entry::Occupied(mut holding) = self.values.entry(value.name()) else {
                 continue;
             };
-            *facts -= 1;
-            if *facts == 0 {
-                self.values.remove(&value.name());
-                self.bytes -= value.size();
+            holding.get_mut().facts -= 1;
+            if holding.get().facts == 0 {
+                self.bytes -= holding.remove().bytes;
             }
         }
     }
@@ -236,6 +256,10 @@ mod tests {
         fn size(&self) -> usize {
             self.1
         }
+
+        fn cost(&self) -> usize {
+            self.1
+        }
     }
 
     fn mentioning(id: &[u32], values: &[&Arc<Sized>]) -> Fact {
@@ -278,6 +302,11 @@ mod tests {
             (harvest.since(0).count(), Arc::strong_count(&value)),
             (2, 2)
         );
+        // The same job once more, and a value that takes nothing by now.
+        let free = Arc::new(Sized(1, 0));
+        harvest.insert(mentioning(&[0, 0], &[&free]), 100_000);
+        harvest.insert(mentioning(&[0, 0, 0], &[&value]), 100_000);
+        harvest.insert(fact([0, 0, 0].into_iter().collect(), 1, 0), 100_000);
         let taken = ids(&mut harvest);
         assert_eq!(taken, [[0, 0, 0].into_iter().collect()]);
         assert_eq!((harvest.bytes(), Arc::strong_count(&value)), (0, 1));

@@ -14,34 +14,43 @@ pub trait Value: Send + Sync {
     /// Its name.
     fn name(&self) -> ValueName;
 
-    /// The number of bytes that holding it takes: none, if it stays in any case.
+    /// The number of its bytes.
     fn size(&self) -> usize;
+
+    /// The number of bytes that are in memory only because it is held.
+    fn cost(&self) -> usize;
 }
 
 /// Holds a shared value: it stays in this process as long as this does.
 #[derive(Clone)]
 pub struct HeldValue {
+    name: ValueName,
     value: Arc<dyn Value>,
-    size: usize,
 }
 
 impl HeldValue {
     /// Holds that value.
     pub fn new(value: Arc<dyn Value>) -> HeldValue {
-        let size = value.size();
-        HeldValue { value, size }
+        let name = value.name();
+        HeldValue { name, value }
     }
 
     /// The value's name.
     #[must_use]
     pub fn name(&self) -> ValueName {
-        self.value.name()
+        self.name
     }
 
-    /// The number of bytes that holding it took when that began.
+    /// The number of its bytes.
     #[must_use]
     pub fn size(&self) -> usize {
-        self.size
+        self.value.size()
+    }
+
+    /// The number of bytes that are in memory only because it is held, as of now.
+    #[must_use]
+    pub fn cost(&self) -> usize {
+        self.value.cost()
     }
 }
 
@@ -119,6 +128,10 @@ mod tests {
         }
 
         fn size(&self) -> usize {
+            1
+        }
+
+        fn cost(&self) -> usize {
             1
         }
     }

@@ -305,7 +305,7 @@ impl Desk {
         &mut self,
         me: Peer,
         run: RunEpoch,
-        mut batch: Batch,
+        batch: Batch,
         begins: bool,
     ) -> Result<Appended, StableError> {
         let is_it = |(of, life, _): &(RunEpoch, Peer, LogWriter)| (*of, *life) == (run, me);
@@ -326,12 +326,13 @@ impl Desk {
         if begins {
             writer.next_segment();
         }
-        let values = writer.lacking(&batch).into_iter().filter_map(|name| {
-            let (bytes, _) = data::store().read(name, 0, u64::MAX)?;
-            Some(ValueBytes { name, bytes })
-        });
-        batch.values = values.collect();
-        let appended = writer.append(batch)?;
+        let value = |name| Some(data::store().read(name, 0, u64::MAX)?.0);
+        let appended = writer.append_with(batch, &value)?;
+        if appended.roots_left_out > 0 {
+            tracing::warn!(
+                "the result of a root job is not stored, as shared values that it mentions are gone: it is done again if all nodes die"
+            );
+        }
         if appended.left_out > 0 {
             // Mostly parts of a result that comes with the next batch.
             let results = appended.left_out;

@@ -1127,6 +1127,10 @@ impl Parts<'_> {
 
     /// The workers have told what they have gathered.
     fn gathered(&mut self, cx: &mut Context<'_>, reader: HarvestReader, mut gathered: Gathered) {
+        if reader != HarvestReader::Storage {
+            // The values may be gone with this node. What is below such a result is there too.
+            (gathered.facts).retain(|fact| fact.saved.answer.needs().is_empty());
+        }
         match reader {
             HarvestReader::Buddy => self.buddies.gathered(cx, gathered),
             HarvestReader::Heir => self.gathered_of_main(cx, gathered),

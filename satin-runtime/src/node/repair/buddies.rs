@@ -154,12 +154,10 @@ impl Buddies {
         };
         let Gathered {
             under,
-            mut facts,
+            facts,
             upto: all,
             ..
         } = gathered;
-        // The values may be gone with this node. What is below such a result is there too.
-        facts.retain(|fact| fact.saved.answer.needs().is_empty());
         if facts.is_empty() && under == buddy.under && buddy.sent.is_none() {
             return; // no news
         }

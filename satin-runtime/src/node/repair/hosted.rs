@@ -4,7 +4,7 @@
 use super::{
     super::{
         Action, Context, Deal, HostedId, Peer, Rule, Taken, Then, Token,
-        books::{HERE, HostedState},
+        books::{HERE, HostedState, OutstandingKind},
     },
     Repair, ReturnReason, given_up,
 };
@@ -86,7 +86,15 @@ impl Repair {
             },
             // A shared value of the answer is to be had nowhere: only a run of the job makes it
             // again.
-            Then::Redo(deal, _) => self.bring_back(cx, deal, ReturnReason::Unreadable),
+            Then::Redo(deal, _) => {
+                if let Some(away) = cx.books.outstanding(deal)
+                    && away.kind == OutstandingKind::Claim
+                {
+                    // As for an owner that has it no more: looked up again, the same would be found.
+                    cx.table.miss(cx.actions, deal.peer, &away.job.name);
+                }
+                self.bring_back(cx, deal, ReturnReason::Unreadable);
+            }
         }
     }
 

@@ -18,6 +18,9 @@ use crate::{
 /// The most that is read of a segment, in bytes: it begins its last batch before [`SEGMENT`].
 const LONGEST_SEGMENT: u64 = SEGMENT + LONGEST as u64 + 12;
 
+/// Bytes of values that nothing may mention any more. Too small: they are looked for after each log. Too large: memory.
+const VALUES: usize = 64 << 20;
+
 /// What earlier epochs have left.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct LoadedRun {
@@ -93,6 +96,8 @@ struct Union {
     known: HashSet<(RootName, BoundName, Vec<u8>)>,
     facts: Vec<StoredFact>,
     values: BTreeMap<ValueName, Vec<u8>>,
+    /// The bytes of the values after those were dropped that nothing mentions.
+    wanted: usize,
     /// The number of facts after the last tidying.
     tidy: usize,
 }
@@ -134,11 +139,13 @@ impl Union {
 
     /// All batches of a log are there. It has all values that its results mention.
     fn end_log(&mut self) {
-        if !self.values.is_empty() {
+        let bytes = |values: &BTreeMap<_, Vec<u8>>| values.values().map(Vec::len).sum::<usize>();
+        if bytes(&self.values) > 2 * self.wanted + VALUES {
             self.tidy();
             let needs = self.facts.iter().flat_map(StoredFact::needs);
             let needs: HashSet<ValueName> = needs.copied().collect();
             self.values.retain(|name, _| needs.contains(name));
+            self.wanted = bytes(&self.values);
         }
     }
 

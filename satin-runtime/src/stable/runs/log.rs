@@ -9,7 +9,7 @@ use std::{
 
 use super::place::{LogName, RunFile, RunPlace};
 use crate::{
-    job::{Batch, StoredFact, ValueBytes, ValueName},
+    job::{Batch, ValueBytes, ValueName},
     stable::{
         Stable, StableError,
         format::{FramePlace, LONGEST, Sealing, StoreKeys},
@@ -52,7 +52,9 @@ pub struct Appended {
     pub segment: u32,
     /// The bytes that it takes.
     pub bytes: u64,
-    /// Results that mention a value that is not there: they have been left out.
+    /// Results of root jobs that mention a value that is not there: they have been left out.
+    pub roots_left_out: usize,
+    /// Other such results.
     pub left_out: usize,
 }
 
@@ -96,57 +98,60 @@ impl LogWriter {
         }
     }
 
-    /// The shared values that the batch is to have for its results, as the log does not have them.
-    #[must_use]
-    pub fn lacking(&self, batch: &Batch) -> BTreeSet<ValueName> {
-        let needs = |is_root: bool, part: &Part| {
-            let facts = (batch.facts.iter())
-                .filter(move |fact| fact.saved.name.id.is_root_job() == is_root);
-            let needs: BTreeSet<ValueName> = facts.flat_map(StoredFact::needs).copied().collect();
-            &(&needs - &part.values) - &part.refused
-        };
-        &needs(true, &self.lasting) | &needs(false, &self.current)
-    }
-
-    /// Appends a batch; it is durable then. An empty one takes no bytes. Results that mention a value that is neither in the batch
-    /// nor in the log are left out.
+    /// As [`append_with`](LogWriter::append_with), with the values that are in the batch.
     ///
     /// # Errors
-    /// A failure of the store. A part of the batch may stand there: results of root jobs, which are written first, or what no
-    /// reader takes for a batch. The next one goes to the next segment.
-    pub fn append(&mut self, batch: Batch) -> Result<Appended, StableError> {
-        let (lasting, mut batch) = batch.apart();
-        let values = std::mem::take(&mut batch.values);
-        let mut appended = Appended {
-            segment: self.current.segment,
-            bytes: 0,
-            left_out: 0,
-        };
-        self.append_to(
-            |writer| &mut writer.lasting,
-            lasting,
-            &values,
-            &mut appended,
-        )?;
-        self.append_to(|writer| &mut writer.current, batch, &values, &mut appended)?;
-        Ok(appended)
+    /// The same.
+    pub fn append(&mut self, mut batch: Batch) -> Result<Appended, StableError> {
+        let values = std::mem::take(&mut batch.values).into_iter();
+        let values: BTreeMap<_, _> = values.map(|value| (value.name, value.bytes)).collect();
+        self.append_with(batch, &|name| values.get(&name).cloned())
     }
 
-    /// Appends a batch to that part of the log, and before it the values that its results mention: a reader finds these first.
+    /// Appends a batch; it is durable then. An empty one takes no bytes. `value` gives the shared values that the log does not have;
+    /// results that mention one that it does not give either are left out.
+    ///
+    /// # Errors
+    /// A failure of the store. A part of the batch may stand there: results of root jobs, which are written first, values, or what no
+    /// reader takes for a batch. The next one goes to the next segment.
+    pub fn append_with(
+        &mut self,
+        batch: Batch,
+        value: &dyn Fn(ValueName) -> Option<Vec<u8>>,
+    ) -> Result<Appended, StableError> {
+        let (lasting, batch) = batch.apart();
+        let segment = self.current.segment;
+        let (of_roots, roots_left_out) =
+            self.append_to(|writer| &mut writer.lasting, lasting, value)?;
+        let (bytes, left_out) = self.append_to(|writer| &mut writer.current, batch, value)?;
+        Ok(Appended {
+            segment,
+            bytes: of_roots + bytes,
+            roots_left_out,
+            left_out,
+        })
+    }
+
+    /// Appends a batch to that part of the log, and before it the values that its results mention: a reader finds these first. Gives
+    /// the bytes that it takes, and the number of results that were left out.
     fn append_to(
         &mut self,
         part: fn(&mut LogWriter) -> &mut Part,
         mut batch: Batch,
-        values: &[ValueBytes],
-        appended: &mut Appended,
-    ) -> Result<(), StableError> {
-        let mut lacking = &batch.needs() - &part(self).values;
+        value: &dyn Fn(ValueName) -> Option<Vec<u8>>,
+    ) -> Result<(u64, usize), StableError> {
+        let of_part = part(self);
+        let lacking = &(&batch.needs() - &of_part.values) - &of_part.refused;
+        let mut written = 0;
         let (mut group, mut grouped) = (Batch::default(), 0);
-        for value in values.iter().filter(|value| lacking.remove(&value.name)) {
-            let size = value.bytes.len();
+        for name in lacking {
+            let Some(bytes) = value(name) else {
+                continue;
+            };
+            let size = bytes.len();
             if size > LARGEST_VALUE {
                 // Once is enough.
-                part(self).refused.insert(value.name);
+                part(self).refused.insert(name);
                 tracing::warn!(
                     "a shared value of {} MiB is not stored, nor is what mentions it: more than {} MiB",
                     size >> 20,
@@ -155,14 +160,14 @@ impl LogWriter {
                 continue;
             }
             if grouped + size > GROUP {
-                appended.bytes += self.append_frame(part, &std::mem::take(&mut group))?;
+                written += self.append_frame(part, &std::mem::take(&mut group))?;
                 grouped = 0;
             }
             grouped += size;
-            group.values.push(value.clone());
+            group.values.push(ValueBytes { name, bytes });
         }
         if grouped > GROUP {
-            appended.bytes += self.append_frame(part, &std::mem::take(&mut group))?;
+            written += self.append_frame(part, &std::mem::take(&mut group))?;
         }
         // A reader finds them first there too.
         batch.values = group.values;
@@ -170,9 +175,9 @@ impl LogWriter {
         let has = &part(self).values | &come.collect();
         let all = batch.facts.len();
         (batch.facts).retain(|fact| fact.needs().iter().all(|name| has.contains(name)));
-        appended.left_out += all - batch.facts.len();
-        appended.bytes += self.append_frame(part, &batch)?;
-        Ok(())
+        let left_out = all - batch.facts.len();
+        written += self.append_frame(part, &batch)?;
+        Ok((written, left_out))
     }
 
     /// Appends to the segment of that part, or to the next if it is full. Nothing, if the batch is empty.
