@@ -102,9 +102,7 @@ fn the_shallowest_of_all_deques_goes_first() {
             assert_eq!(haul.left, 4);
             let first = own(haul);
             let depths = |jobs: &[(DepartureId, Parcel)]| -> Vec<usize> {
-                jobs.iter()
-                    .map(|(_, parcel)| parcel.id.path().count())
-                    .collect()
+                jobs.iter().map(|(_, parcel)| parcel.id.depth()).collect()
             };
             assert_eq!(depths(&first), [2, 2], "{first:?}");
             let second = own(gate.take(100));

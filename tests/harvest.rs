@@ -373,7 +373,7 @@ fn what_is_kept_is_right() {
         let saved = given_up(&pool, "fibs", on, ran);
         assert!(!saved.is_empty());
         for (place, kept) in saved.iter().enumerate() {
-            let path = kept.name.id.path().skip(job().path().count() + 1);
+            let path = kept.name.id.path().skip(job().depth() + 1);
             let n = path.fold(20, |n, child| n - 1 - child);
             assert_eq!(
                 kept.name.fingerprint,

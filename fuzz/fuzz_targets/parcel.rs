@@ -6,7 +6,7 @@ use satin_runtime::job::{Answer, Offer, Parcel};
 
 fuzz_target!(|data: &[u8]| {
     if let Ok(parcel) = postcard::from_bytes::<Parcel>(data) {
-        let _ = (parcel.id.path().count(), parcel.id.to_string());
+        let _ = (parcel.id.depth(), parcel.id.to_string());
         let bytes = postcard::to_stdvec(&parcel).expect("it can be written");
         assert_eq!(postcard::from_bytes::<Parcel>(&bytes).expect("read"), parcel);
     }

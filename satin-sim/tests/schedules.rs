@@ -355,7 +355,7 @@ fn a_job_that_kills_its_hosts_does_not_kill_the_pool() {
             let mut started = hosted
                 .iter()
                 .filter(|hosted| hosted.stage == InspectedStage::Started);
-            *node > 0 && started.any(|hosted| hosted.name.id.path().count() == 2)
+            *node > 0 && started.any(|hosted| hosted.name.id.depth() == 2)
         })
     };
     let over = |cluster: &Cluster| cluster.main_of(0) == MainIs::Over;

@@ -2,6 +2,7 @@
 //! registry of all of them.
 
 use std::{
+    cell::Cell,
     collections::BTreeMap,
     ops::ControlFlow,
     panic::{AssertUnwindSafe, catch_unwind},
@@ -170,7 +171,7 @@ pub struct Info {
 pub struct VTable {
     /// The names of the function.
     pub info: Info,
-    pub(crate) run: unsafe fn(&Slot, Cx, &mut Sieve) -> SlotState,
+    pub(crate) run: unsafe fn(&Slot, Cx, &mut Sieve<'_>) -> SlotState,
     pub(crate) export: unsafe fn(&Slot, Effort) -> Result<Packed, CodecError>,
     pub(crate) run_bytes: RunBytes,
     pub(crate) finish: unsafe fn(&Slot, &[u8]) -> Result<(), CodecError>,
@@ -219,13 +220,17 @@ impl VTable {
 }
 
 /// Decides whether the result of a job that runs here is kept, and holds it then.
-pub(crate) struct Sieve {
+pub(crate) struct Sieve<'w> {
     /// Greatest number of bytes of arguments that are hashed. Without their fingerprint a result is of no use.
     most_hashed: usize,
     /// A result that took less time is not kept.
     grain: Duration,
     /// Results that mention shared values are kept too.
     values: bool,
+    /// The time of the worker's jobs whose results have been kept.
+    covered: Option<&'w Cell<Duration>>,
+    /// What that was before the job ran.
+    pub(crate) covered_before: Duration,
     /// The time that the job took.
     pub(crate) took: Duration,
     /// The time that hashing its arguments and writing its result took.
@@ -263,10 +268,21 @@ const MOST_KEPT: usize = 16 << 20;
 /// with large values. Too large: harvesting costs more than it saves.
 const KEPT_PER_SECOND: f64 = 5e6;
 
-impl Sieve {
-    /// Lets results of jobs through that take at least `grain`; `before` is the time that a sibling took, or zero.
-    pub(crate) fn new(grain: Duration, before: Duration) -> Sieve {
+/// A result is not kept if the results of its parts are, and less than this part of its time, and less than a grain, would be
+/// lost. Too small: much is done again. Too large: of a deep chain of calls the result of each is kept, one after the other.
+const MOST_LOST: u32 = 16;
+
+impl<'w> Sieve<'w> {
+    /// Lets results of jobs through that take at least `grain`; `before` is the time that a sibling took, or zero. `covered`
+    /// tells how long jobs took whose results are kept.
+    pub(crate) fn new(
+        grain: Duration,
+        before: Duration,
+        covered: Option<&'w Cell<Duration>>,
+    ) -> Self {
         Sieve {
+            covered,
+            covered_before: covered.map_or(Duration::ZERO, Cell::get),
             most_hashed: most_kept(before),
             grain,
             values: false,
@@ -277,18 +293,26 @@ impl Sieve {
     }
 
     /// Keeps results that mention shared values too, or not.
-    pub(crate) fn with_values(self, values: bool) -> Sieve {
+    pub(crate) fn with_values(self, values: bool) -> Self {
         Sieve { values, ..self }
     }
 
     /// Keeps nothing.
-    pub(crate) fn closed() -> Sieve {
-        Sieve::new(Duration::MAX, Duration::ZERO)
+    pub(crate) fn closed() -> Self {
+        Sieve::new(Duration::MAX, Duration::ZERO, None)
     }
 
     /// True if nothing is kept.
     pub(crate) fn is_closed(&self) -> bool {
         self.grain == Duration::MAX
+    }
+
+    /// True if the job took long, and not only for parts of it whose results are kept already.
+    fn is_worth_it(&self) -> bool {
+        let covered = self.covered.map_or(Duration::ZERO, Cell::get);
+        let within = covered.saturating_sub(self.covered_before);
+        let lost = self.took.saturating_sub(within);
+        self.took >= self.grain && (lost >= self.grain || lost * MOST_LOST >= self.took)
     }
 
     fn catch<F: Function>(
@@ -297,7 +321,7 @@ impl Sieve {
         out: &F::Out,
         held: &<F::Kinds as Kinds>::Held<'_>,
     ) -> Caught {
-        if self.took < self.grain {
+        if !self.is_worth_it() {
             return Caught::Nothing;
         }
         // Without the name of the call a result is of no use.
@@ -330,7 +354,7 @@ pub(crate) fn most_kept(took: Duration) -> usize {
 
 /// Runs the job in the slot, which the caller has taken, and leaves result or payload there. A result that is kept is in the
 /// sieve too.
-unsafe fn run<F: Function>(slot: &Slot, cx: Cx, sieve: &mut Sieve) -> SlotState {
+unsafe fn run<F: Function>(slot: &Slot, cx: Cx, sieve: &mut Sieve<'_>) -> SlotState {
     // SAFETY: the caller has taken this job of `F`, so its arguments are there and its own.
     let args = unsafe { slot.take::<Args<'_, F>>() };
     let index = slot.index();
@@ -552,4 +576,27 @@ pub(crate) fn assert_registered(vtable: &'static VTable) {
          names something of that crate (`use the_crate as _;`)",
         vtable.info.name
     );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_result_is_worth_keeping_for_what_its_parts_leave_out() {
+        let (ms, covered) = (Duration::from_millis, Cell::new(Duration::from_millis(70)));
+        let is_worth_it = |took, parts| {
+            let mut sieve = Sieve::new(ms(10), ms(0), Some(&covered));
+            covered.set(sieve.covered_before + ms(parts));
+            sieve.took = ms(took);
+            sieve.is_worth_it()
+        };
+        assert!(!is_worth_it(9, 0), "shorter than a grain");
+        assert!(is_worth_it(10, 0));
+        assert!(is_worth_it(1000, 990), "a grain of its own");
+        assert!(is_worth_it(100, 93), "its parts leave a sixteenth out");
+        assert!(!is_worth_it(1000, 995), "a link of a chain");
+        // A job that ran on top while this one waited may have been kept as well.
+        assert!(!is_worth_it(1000, 1200));
+    }
 }

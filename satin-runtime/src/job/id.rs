@@ -104,6 +104,28 @@ impl JobId {
         })
     }
 
+    /// The number of indices: how deep in the execution tree the job stands. Quicker than counting them.
+    #[must_use]
+    pub fn depth(&self) -> usize {
+        /// Bytes that are looked at together.
+        const BLOCK: usize = 32;
+        let (mut rest, mut depth) = (self.0.as_slice(), 0);
+        while !rest.is_empty() {
+            // Nearly all indices are below 248.
+            if let Some((block, more)) = rest.split_first_chunk::<BLOCK>()
+                && u32::from(block.iter().fold(0, |most, byte| *byte.max(&most))) < FIRST_LONG
+            {
+                (rest, depth) = (more, depth + BLOCK);
+                continue;
+            }
+            let Some((_, length)) = first(rest) else {
+                break;
+            };
+            (rest, depth) = (&rest[length..], depth + 1);
+        }
+        depth
+    }
+
     /// The number of the root job that it is, or belongs to.
     #[must_use]
     pub fn root_number(&self) -> u32 {
@@ -285,9 +307,20 @@ mod tests {
 
     proptest! {
         #[test]
+        fn long_paths_are_counted(paths in vec((path(), 0..100_usize), 0..4)) {
+            let level = |(path, zeros): &(Vec<u32>, usize)| {
+                let zeros = std::iter::repeat_n(0, *zeros);
+                path.iter().copied().chain(zeros).collect::<Vec<_>>()
+            };
+            let id: JobId = paths.iter().flat_map(level).collect();
+            prop_assert_eq!(id.depth(), id.path().count());
+        }
+
+        #[test]
         fn ids_read_back_as_the_path_they_were_made_of(path in path()) {
             let id: JobId = path.iter().copied().collect();
             prop_assert_eq!(id.path().collect::<Vec<_>>(), path.clone());
+            prop_assert_eq!(id.depth(), path.len());
             let shown: Vec<String> = path.iter().map(u32::to_string).collect();
             prop_assert_eq!(id.to_string(), shown.join("."));
         }

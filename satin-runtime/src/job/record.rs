@@ -405,7 +405,7 @@ pub mod flag {
 }
 
 /// The bits of a frame's flags that hold its stride.
-const STRIDE: u32 = 0b111 << 10;
+const STRIDE: u32 = 0b1111 << 10;
 const STRIDE_SHIFT: u32 = STRIDE.trailing_zeros();
 
 impl Frame {
@@ -443,14 +443,14 @@ impl Frame {
         before & flags != flags
     }
 
-    /// How many of its children are tried at the harvest: one in 2^n.
+    /// How short its children have been lately, from which follows how many of them are tried at the harvest.
     pub(crate) fn stride(&self) -> u32 {
         (self.flags.load(std::sync::atomic::Ordering::Relaxed) & STRIDE) >> STRIDE_SHIFT
     }
 
-    /// Owner: sets the exponent that [`Frame::stride`] gives, at most 7.
-    pub(crate) fn set_stride(&self, exponent: u32) {
-        let change = (self.stride() ^ exponent) << STRIDE_SHIFT & STRIDE;
+    /// Owner: sets what [`Frame::stride`] gives, at most 15.
+    pub(crate) fn set_stride(&self, stride: u32) {
+        let change = (self.stride() ^ stride) << STRIDE_SHIFT & STRIDE;
         // Other threads may raise other flags meanwhile.
         self.flags
             .fetch_xor(change, std::sync::atomic::Ordering::Relaxed);

@@ -184,7 +184,7 @@ impl RootFrame {
         all_bytes: &Arc<AtomicUsize>,
     ) -> RootFrame {
         let frame = Frame::special(std::ptr::null(), flag::ROOT);
-        frame.note_depth(below(0, prefix.path().count() as u32));
+        frame.note_depth(below(0, prefix.depth() as u32));
         RootFrame {
             frame,
             job: prefix.child(index),

@@ -34,9 +34,18 @@ use crate::job::{
 /// not kept.
 const BEAT: Duration = Duration::from_millis(10);
 
-/// The stride at which an invocation's children are not tried at all until the next beat. Too small: a few short children
+/// The stride up to which all children of an invocation are tried; each one more halves their number. Too small: a short child
+/// hides the long one that comes after it. Too large: children of invocations that have few are tried in vain.
+const PATIENCE: u32 = 4;
+
+/// The stride at which an invocation's children are not tried at all until the next beat. Too small: some short children
 /// hide long ones for a beat. Too large: a loop of short jobs looks up at too many.
-const MOST_STRIDE: u32 = 6;
+const MOST_STRIDE: u32 = PATIENCE + 6;
+
+/// One child in so many is tried at that stride.
+fn one_in(stride: u32) -> u32 {
+    1 << stride.saturating_sub(PATIENCE)
+}
 
 /// A child is short if it takes less than this part of the grain. Too small: children are tried in vain. Too large: few are
 /// tried although they are nearly worth it.
@@ -48,7 +57,7 @@ const MOST_COST: u32 = 100;
 
 /// The time that a job must take for each level of its name beyond [`LEVELS`]: names have a part for each. Too short: deep
 /// trees take memory for names. Too long: nothing of them is kept.
-const PER_LEVEL: Duration = Duration::from_micros(10);
+const PER_LEVEL: Duration = Duration::from_micros(3);
 
 /// The levels of a name that count as nothing.
 const LEVELS: u16 = 64;
@@ -69,6 +78,8 @@ pub(super) struct Reaper {
     before: Cell<Duration>,
     /// The time that it takes to keep a result, a running mean.
     cost: Cell<Duration>,
+    /// The time of finished jobs whose results were kept, those within others not counted.
+    covered: Cell<Duration>,
     /// Since when nothing has been kept of the running job.
     quiet: Cell<Option<Instant>>,
 }
@@ -281,9 +292,9 @@ impl Worker {
             self.deque().set_floor(self.first_below(slot, is_of_others));
             return false;
         }
-        if !job.index().is_multiple_of(1 << stride) {
-            self.deque()
-                .set_floor(self.next_tried(slot, frame, 1 << stride));
+        let every = one_in(stride);
+        if !job.index().is_multiple_of(every) {
+            self.deque().set_floor(self.next_tried(slot, frame, every));
             return false;
         }
         job.enter(self.run_in_place(slot, frame));
@@ -355,7 +366,7 @@ impl Worker {
     }
 
     /// The sieve for a job that another worker has spawned. There are few of these, so each is tried.
-    pub(super) fn sieve_of_taken(&self, parent: *const Frame) -> Sieve {
+    pub(super) fn sieve_of_taken(&self, parent: *const Frame) -> Sieve<'_> {
         // Below a nested entry no job has a name.
         match self.pool().beats.are_on() && depth_of(parent) != STAYS {
             true => self.sieve(),
@@ -363,8 +374,11 @@ impl Worker {
         }
     }
 
-    fn sieve(&self) -> Sieve {
-        let sieve = Sieve::new(self.grain(), self.reaper.before.get());
+    fn sieve(&self) -> Sieve<'_> {
+        let Reaper {
+            before, covered, ..
+        } = &self.reaper;
+        let sieve = Sieve::new(self.grain(), before.get(), Some(covered));
         sieve.with_values(self.pool().beats.are_values_kept())
     }
 
@@ -382,7 +396,7 @@ impl Worker {
     pub(super) fn keep<'f>(
         &self,
         job: &Slot,
-        sieve: Sieve,
+        sieve: Sieve<'_>,
         root: impl FnOnce() -> Option<&'f RootFrame>,
     ) {
         if sieve.is_closed() {
@@ -414,6 +428,10 @@ impl Worker {
             let name = JobName::new(id, print.within(run.name.fingerprint));
             let needs = values.iter().map(HeldValue::name).collect();
             let answer = Answer::Result { bytes, needs };
+            // A neighbour gets no result that mentions values, but perhaps that of a job around it.
+            if values.is_empty() {
+                (self.reaper.covered).set(sieve.covered_before + sieve.took);
+            }
             self.pool().keep(root, name, answer, values, sieve.took);
             self.counters.harvested.add(1);
             self.reaper.quiet.set(None);

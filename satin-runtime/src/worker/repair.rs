@@ -237,27 +237,36 @@ impl Worker {
         if frame == bottom.parent {
             return true; // the place of a root job
         }
-        let mut here = frame;
+        let (mut here, mut below) = (frame, frame);
         loop {
             // SAFETY: between the invocation that runs and the bottom of its job everything lives.
             let above = unsafe { &*here };
             if above.has(flag::CLEAN | flag::NESTED) {
+                clean_up_to(here, frame);
                 return false;
             }
             if above.has(flag::MARKED) || above.parent() == bottom.parent {
                 break;
             }
-            here = above.parent();
+            (below, here) = (here, above.parent());
         }
         if here == frame {
             return true;
         }
         // Called, not spawned, below a marked invocation, and asked for the first time.
+        let clears = |frame: *const Frame| {
+            // SAFETY: as above.
+            let called = unsafe { &*frame };
+            self.place_of(called.parent(), called.index())
+                .is_none_or(|place| self.pool().ledger.orphans.clears(&place.id))
+        };
+        if clears(below) {
+            clean_up_to(here, frame);
+            return false;
+        }
+        let clear = clears(frame);
         // SAFETY: the invocation runs.
         let called = unsafe { &*frame };
-        let clear = self
-            .place_of(called.parent(), called.index())
-            .is_none_or(|place| self.pool().ledger.orphans.clears(&place.id));
         called.raise(if clear { flag::CLEAN } else { flag::MARKED });
         !clear
     }
@@ -291,5 +300,17 @@ impl Worker {
             };
             self.pool().come_back(job, depth, back);
         }
+    }
+}
+
+/// Neither the invocation of `frame` nor any between it and that of `above` need look anything up. Who asks for one of them
+/// next, or for one below, has a short way: deep trees would be walked up again and again.
+fn clean_up_to(above: *const Frame, frame: *const Frame) {
+    let mut here = frame;
+    while here != above {
+        // SAFETY: the caller has come this way, from an invocation that runs.
+        let clean = unsafe { &*here };
+        clean.raise(flag::CLEAN);
+        here = clean.parent();
     }
 }

@@ -337,7 +337,7 @@ impl ImaginaryWorkers {
                 let parent = self.frame(*frame);
                 (parent.depth + 1, descend(parent.path, *index))
             }
-            ResultPlace::Hosted(_, id) => (id.path().count() as u32, id.path().fold(0, descend)),
+            ResultPlace::Hosted(_, id) => (id.depth() as u32, id.path().fold(0, descend)),
         };
         self.nonce = mix(self.nonce);
         let frame = Invocation {

@@ -71,7 +71,7 @@ impl Leaver {
 
 /// The length of an id, which is how deep its job stands.
 pub(in crate::worker) fn length_of(id: &JobId) -> u16 {
-    id.path().count().min(usize::from(STAYS) - 1) as u16
+    id.depth().min(usize::from(STAYS) - 1) as u16
 }
 
 /// A job as it travels. The caller has taken it; its arguments stay.
