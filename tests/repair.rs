@@ -10,7 +10,7 @@ use common::{
     Watchdog,
     outside::{
         Told, answer, await_flag, claimed, done, during, fingerprint, flags, hear, held, hold, ids,
-        listen, own, pool, raise, raised, take,
+        listen, own, pool, raise, raised, take, written,
     },
     wait_for,
 };
@@ -487,7 +487,7 @@ fn an_answer_to_a_claim_changes_mutable_arguments() {
                 raise(go);
                 let (claim, _) = claimed(&told);
                 let answer = (40u32, vec![1u32, 2, 30]);
-                let bytes = postcard::to_stdvec(&answer).expect("bytes");
+                let bytes = written(&answer);
                 let needs = vec![];
                 assert!(gate.deliver(claim, Answer::Result { bytes, needs }));
             },

@@ -16,7 +16,7 @@ use common::{
     Watchdog,
     outside::{
         Told, answer, await_flag, claimed, family, fingerprint, flags, hear, hold, listen, own,
-        pool, raise, raised, take, unit,
+        pool, raise, raised, take, unit, written,
     },
     wait_for,
 };
@@ -49,7 +49,7 @@ fn slow_on_two(ran: usize) -> (Vec<u32>, u32) {
 
 fn answer_of_slow(result: u32, list: &[u32]) -> Answer {
     Answer::Result {
-        bytes: postcard::to_stdvec(&(result, list)).expect("bytes"),
+        bytes: written(&(result, list)),
         needs: vec![],
     }
 }

@@ -14,7 +14,9 @@ use satin::{
     Satin,
     job::{
         Answer, DepartureId, Fingerprint, History, HostedId, JobId, JobName, Offer, Parcel, Recall,
-        RootRun, RootTag, Saved, Taken, VTable, number_of, registered,
+        RootRun, RootTag, Saved, Taken, VTable,
+        codec::{self, Effort},
+        number_of, registered,
     },
     spawn, spawnable, sync,
     worker::{Gate, Haul, Outside},
@@ -216,10 +218,15 @@ pub fn take(gate: &Gate, most: u32) -> Haul {
     }
 }
 
+/// Arguments or a result as a vtable writes them.
+pub fn written(value: &impl Serialize) -> Vec<u8> {
+    codec::write("writing", value, Effort::ANY).expect("bytes")
+}
+
 /// A result as the function's vtable writes it: the arguments, none of them `&mut`, add nothing.
 pub fn answer(result: u32) -> Answer {
     Answer::Result {
-        bytes: postcard::to_stdvec(&result).expect("a number"),
+        bytes: written(&result),
         needs: vec![],
     }
 }
@@ -250,8 +257,7 @@ fn registered_as(function: &str) -> &'static VTable {
 
 /// What a call of that function computes.
 pub fn fingerprint(function: &str, arguments: &impl Serialize) -> Fingerprint {
-    let arguments = postcard::to_stdvec(arguments).expect("bytes");
-    Fingerprint::of(registered_as(function).info.name, &arguments)
+    Fingerprint::of(registered_as(function).info.name, &written(arguments))
 }
 
 /// A call of that function, as it travels.
@@ -259,7 +265,7 @@ pub fn parcel(id: JobId, function: &str, arguments: &impl Serialize) -> Parcel {
     Parcel {
         id,
         function: number_of(registered_as(function)).expect("a number"),
-        arguments: postcard::to_stdvec(arguments).expect("bytes"),
+        arguments: written(arguments),
         fingerprint: fingerprint(function, arguments),
         needs: vec![],
         term: 0,

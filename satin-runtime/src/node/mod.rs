@@ -1119,10 +1119,18 @@ impl Parts<'_> {
 
     /// Keeps what stands in the store, as if another node had left it.
     fn load(&mut self, cx: &mut Context<'_>, batch: Batch) {
+        let (late, offers) = self.bounds.divide(cx, batch.offers);
         // Bounds first: the results were computed under them.
-        self.bounds.loaded(cx, batch.offers, self.lattices);
+        self.bounds.loaded(cx, offers, self.lattices);
         let facts = batch.facts.into_iter().map(|fact| fact.saved);
         self.repair.keep_stored(cx, cx.term, facts.collect());
+        self.keep_bounds(cx, late);
+    }
+
+    /// Keeps bounds of root jobs that are over beside their results, which have come with them and go first.
+    fn keep_bounds(&mut self, cx: &Context<'_>, late: Vec<Offer>) {
+        let late = late.into_iter().filter(|offer| cx.books.keeps(offer.root));
+        self.bounds.keep(late.collect(), self.lattices);
     }
 
     /// The workers have told what they have gathered.
@@ -1515,12 +1523,9 @@ impl Parts<'_> {
             }
             M::Offers(offers) => self.bounds.improve(cx, from, offers, self.lattices),
             M::OffersWith(offers, cargo @ Cargo::Keep { .. }) => {
-                // Bounds of root jobs that are over are kept only beside their results: so the
-                // results go first.
                 self.receive(cx, from, cargo.into());
                 let (late, offers) = self.bounds.divide(cx, offers);
-                let late = late.into_iter().filter(|offer| cx.books.keeps(offer.root));
-                self.bounds.keep(late.collect(), self.lattices);
+                self.keep_bounds(cx, late);
                 self.bounds.improve(cx, from, offers, self.lattices);
             }
             M::OffersWith(offers, cargo) => {

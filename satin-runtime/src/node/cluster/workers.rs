@@ -901,6 +901,8 @@ impl ImaginaryWorkers {
         let none = Harvest::default();
         for frame in self.frames.iter().flatten() {
             let (id, bottom) = match &frame.home {
+                // It is not wanted, but what it waits for has not come back yet.
+                _ if frame.stop == Some(Stop::Aborted) => continue,
                 // No other node will run the root jobs of other threads.
                 ResultPlace::Root(run) if run.name.is_of_main() => {
                     let id = JobId::ROOT.child(run.name.number);

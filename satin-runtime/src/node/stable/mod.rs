@@ -190,8 +190,8 @@ pub(crate) struct Storage {
     again: Option<Duration>,
     /// When the next period begins; `None` while there is no run, or one is being served.
     due: Option<Duration>,
-    /// The workers are being asked for facts above that number.
-    asked: Option<u64>,
+    /// The workers are being asked for facts above that number, since that term.
+    asked: Option<(u64, u32)>,
     writing: Option<Writing>,
     rewrite: Option<Rewrite>,
     /// The number of the last batch.
@@ -293,7 +293,7 @@ impl Storage {
                 self.has = 0;
                 cx.books.keep_anew(std::mem::take(&mut self.kept));
             }
-            self.asked = Some(self.has);
+            self.asked = Some((self.has, cx.term));
             let harvest = Action::Harvest {
                 since: self.has,
                 reader: HarvestReader::Storage,
@@ -477,10 +477,15 @@ impl Storage {
     /// The workers have told what they have.
     pub(crate) fn gathered(&mut self, cx: &mut Context<'_>, gathered: Gathered, bounds: &Bounds) {
         // The answer to an earlier question may lack facts that are to be written.
-        let asked = self.asked.take_if(|since| *since == gathered.since);
-        let (Some(_), Some(run)) = (asked, self.run) else {
+        let asked = self.asked.take_if(|(since, _)| *since == gathered.since);
+        let (Some((_, term)), Some(run)) = (asked, self.run) else {
             return;
         };
+        if term != cx.term {
+            // A root job of the earlier term may be over, and its bounds forgotten: what is left of it is not told again.
+            self.hurries = true;
+            return;
+        }
         let mut filling = Filling {
             facts: Vec::new(),
             bytes: 0,

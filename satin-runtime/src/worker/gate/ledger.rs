@@ -136,8 +136,9 @@ impl FrameRef {
     pub(in crate::worker) unsafe fn gather(&self, gathered: &mut Gathered) {
         // SAFETY: the caller's promise.
         let root = unsafe { &*self.0.cast::<RootFrame>() };
-        // What no other node will run is of no use there.
-        if !root.frame.has(flag::FLEETING) {
+        let is_unwanted = root.frame.has(flag::ABORT) && !root.frame.has(flag::SAVE);
+        // What no other node will run is of no use there. Of what is unwanted the root job may be over, and its bounds forgotten.
+        if !root.frame.has(flag::FLEETING) && !is_unwanted {
             let print = root.run.name.fingerprint;
             gathered.add(root.job.clone(), &root.harvest(), print);
         }
