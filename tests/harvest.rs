@@ -250,6 +250,22 @@ fn one_by_one(on: usize, ran: usize) -> u32 {
     sum
 }
 
+/// As [`one_by_one`], and then waits as a leaf does, without a look at what others want.
+#[spawnable]
+fn one_by_one_and_wait(on: usize, waits: usize, until: usize, ran: usize) -> u32 {
+    let (mut sum, mut number) = (0u32, 0);
+    while raised(on) == 0 {
+        let a = spawn!(common::outside::unit(number, ran));
+        let b = spawn!(common::outside::unit(number + 1, ran));
+        sync!();
+        sum = sum.wrapping_add(a + b);
+        number += 2;
+    }
+    raise(waits);
+    await_flag(until);
+    sum
+}
+
 /// Spawns a row of children, and another, until it is told to go on.
 #[spawnable]
 fn row_by_row(on: usize, ran: usize) -> u32 {
@@ -309,6 +325,25 @@ fn what_a_worker_has_run_itself_is_kept() {
             );
         }
     }
+}
+
+/// Its root job may be over, and the bounds forgotten that the results were computed under.
+#[test]
+fn of_a_job_that_is_not_wanted_nothing_is_told() {
+    let _watchdog = Watchdog::new("of_a_job_that_is_not_wanted_nothing_is_told");
+    let pool = pool(1);
+    let (gate, told) = (pool.gate(), listen(&pool));
+    let [on, waits, until, ran] = flags();
+    let arguments = (on, waits, until, ran);
+    gate.host(KEY, parcel(job(), "one_by_one_and_wait", &arguments));
+    wait_for("the harvest", || number_of_harvested(&pool) > 100);
+    raise(on);
+    await_flag(waits);
+    assert!(gate.gather(0).facts.len() > 100);
+    gate.abort_hosted(KEY);
+    assert_eq!(gate.gather(0).facts.len(), 0);
+    raise(until);
+    done(&told);
 }
 
 #[test]

@@ -12,7 +12,9 @@
 //!   begins a job of another, or drops a mark, before that is in its own. Otherwise jobs are begun before it is known what is
 //!   done, and all of it is done again.
 //! * **Bounds** ([`Rule::StoredBounds`]): a batch begins with the bounds of its root jobs, read after its facts were
-//!   collected. Otherwise a result comes back, and the optimum that it offered, or was pruned by, does not.
+//!   collected. Otherwise a result comes back, and the optimum that it offered, or was pruned by, does not. A log that is read
+//!   when its node dies may have the result of a root job that is over here: its bounds are kept beside that. Of jobs that are
+//!   not wanted any more nothing is collected: their root job may be over, and its bounds forgotten.
 //! * **Values**: the log has the values that a result mentions before the result, and whoever loads the result has them before
 //!   anybody claims it. Otherwise nobody could read it. (The driver sees to that: the node knows names only.)
 //! * **One writer**: a life appends to its own log only.

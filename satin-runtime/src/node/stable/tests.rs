@@ -208,6 +208,36 @@ fn the_log_of_a_node_that_dies_is_read() {
     );
 }
 
+/// The master reads it in the log of the node that kept it, hands it on, and dies when the store is away.
+#[test]
+fn the_result_of_a_root_job_that_is_over_comes_from_a_log_with_its_bounds() {
+    let mut cluster = Cluster::new(1);
+    cluster.set_store(ImaginaryStore::new(ms(5)));
+    let small = Shape::Knary {
+        width: 3,
+        height: 4,
+        serial: 0,
+    };
+    let mut first = Program::new(small, ms(20));
+    first.bounded = true;
+    let programs = [first, tree()].map(|program| cluster.program(program));
+    cluster.set_main_everywhere(&programs, None);
+    start(&mut cluster, &config(), 2);
+    assert!(cluster.run_until(LONG, |cluster| !cluster.sightings().is_empty()));
+    cluster.run_for(ms(1000));
+    cluster.crash(1);
+    cluster.run_for(ms(8000));
+    cluster.join(&config(), "amsterdam", 1, 0);
+    cluster.run_for(ms(1000));
+    cluster.store_mut().expect("there").is_silent = true;
+    cluster.crash(0);
+    assert!(cluster.run_until(LONG, is_over));
+    let seen = cluster.sightings().iter().filter(|seen| seen.node == 2);
+    let seen: Vec<_> = seen.collect();
+    assert_eq!(seen.len(), 2);
+    assert!(seen.iter().all(|seen| seen.is_right(&cluster)), "{seen:?}");
+}
+
 #[test]
 fn the_next_master_goes_on_with_the_same_epoch() {
     let (mut cluster, program) = cluster(1, ImaginaryStore::new(ms(5)));
