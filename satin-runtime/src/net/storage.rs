@@ -383,9 +383,21 @@ impl Desk {
 
     fn finish(&mut self, code: i32) {
         let opened = self.looked.take().map(|(run, _)| run);
-        let Some(run) = opened.or(self.writer.as_ref().map(|(run, ..)| *run)) else {
-            return;
-        };
+        let written = self.writer.as_ref().map(|(run, ..)| *run);
+        if let Some(run) = opened.or(written) {
+            self.finish_run(run, code);
+        }
+        // After a partition this pool may have gone on with the run of the other part.
+        if let Some(run) = written.filter(|run| opened.is_some_and(|opened| opened.run != run.run))
+        {
+            match self.parts.runs.is_removed(&self.place(run)) {
+                Ok(true) => self.close_log(), // the other part is over too
+                _ => self.finish_run(run, code),
+            }
+        }
+    }
+
+    fn finish_run(&mut self, run: RunEpoch, code: i32) {
         match self.later_epoch(run) {
             Ok(None) => {}
             Ok(Some(_)) => return, // it is another pool's by now
@@ -396,7 +408,7 @@ impl Desk {
                 return self.close_log();
             }
         }
-        self.writer = None;
+        self.writer.take_if(|(written, ..)| *written == run);
         let place = self.place(run);
         if let Err(error) = self.parts.runs.finish(&place, code, self.parts.keep) {
             tracing::warn!("the run {}: {error}", run.run);

@@ -52,7 +52,7 @@ use strum::EnumCount;
 
 use super::{
     Event, Identity, Lattices, Message, MessageKind, Node, NodeId, Notice, Peer, ProtocolConfig,
-    StorageOrder, View,
+    RunEpoch, StorageOrder, View,
 };
 use crate::job::{BoundName, Fingerprint, RootName, RootRun, Saved, ValueName};
 use clock::Clock;
@@ -213,6 +213,8 @@ struct ImaginaryNode {
     mains: Vec<u32>,
     /// Its main came to its end.
     ends_main: bool,
+    /// The run that it opened last, as master.
+    opened: Option<RunEpoch>,
     /// Number of times that the node had to stop `main`.
     yielded: u32,
     values: HeldValues,
@@ -593,6 +595,7 @@ impl Cluster {
             notices: Vec::new(),
             mains: Vec::new(),
             ends_main: false,
+            opened: None,
             yielded: 0,
             values,
             parts: BTreeMap::new(),

@@ -172,7 +172,9 @@ impl Cluster {
                     false => store.open(known, founder, &alive),
                 };
                 if let Event::RunOpened { run, .. } = &opened {
-                    self.slots[node as usize].workers.resumed |= run.epoch > 0;
+                    let slot = &mut self.slots[node as usize];
+                    slot.workers.resumed |= run.epoch > 0;
+                    slot.opened = Some(*run);
                 }
                 answers.push(opened);
             }

@@ -317,10 +317,12 @@ impl Cluster {
                 self.go_on_with_main(node);
             }
             Action::End(code) => {
-                if slot.ends_main
-                    && let Some(run) = slot.node.run_epoch()
-                {
-                    self.finish_run(run);
+                if slot.ends_main {
+                    // After a partition the pool may have gone on with the run of the other part.
+                    let runs = [slot.opened, slot.node.run_epoch()];
+                    for run in runs.into_iter().flatten() {
+                        self.finish_run(run);
+                    }
                 }
                 self.end(node, code);
             }
