@@ -12,19 +12,14 @@ fuzz_target!(|data: &[u8]| {
     let keys = StoreKeys::derive(b"secret");
     let mut batches = Batches::new(&keys, PATH, data);
     let whole = batches.by_ref().count();
-    assert_eq!(
-        batches.torn().is_none(),
-        batches.position() == data.len() as u64
-    );
+    assert_eq!(batches.torn().is_none(), batches.position() == data.len() as u64);
     assert_eq!(whole == 0, batches.position() == 0);
     // The mac is not for the fuzzer to guess.
     let place = FramePlace {
         path: PATH,
         offset: 0,
     };
-    let frame = keys
-        .frame(place, data, Sealing::Plain)
-        .expect("it is short");
+    let frame = keys.frame(place, data, Sealing::Plain).expect("it is short");
     let (content, length) = keys.open(place, &frame).expect("it is a frame");
     assert_eq!((&*content, length), (data, frame.len()));
     if let Ok(batch) = read_batch(data) {

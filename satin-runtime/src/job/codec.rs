@@ -15,8 +15,6 @@ use std::{
 use postcard::{Deserializer, de_flavors, ser_flavors};
 use serde::{Serialize, de::DeserializeOwned};
 
-use super::numbers;
-
 /// The most bytes that the arguments or the result of one job may take. Less, and large results are computed at home; more,
 /// and one job fills the memory of two nodes.
 pub const LARGEST: usize = 1 << 30;
@@ -228,7 +226,7 @@ pub fn write<T: Serialize + ?Sized>(
     let most = effort.quick.then_some(effort.named);
     let outer = NAMED.replace(most);
     TOO_LONG.set(false);
-    let written = guard(what, || write_with(value, writer));
+    let written = guard(what, || postcard::serialize_with_flavor(value, writer));
     // What was named inside a value that is being named counts for both.
     let used = (most.unwrap_or(0)).saturating_sub(NAMED.get().unwrap_or(0));
     NAMED.set(outer.map(|outer| outer.saturating_sub(used)));
@@ -250,15 +248,6 @@ pub fn write<T: Serialize + ?Sized>(
     })
 }
 
-fn write_with<T: Serialize + ?Sized, F: ser_flavors::Flavor>(
-    value: &T,
-    output: F,
-) -> postcard::Result<F::Output> {
-    let mut serializer = postcard::Serializer { output };
-    numbers::write(value, &mut serializer)?;
-    serializer.output.finalize()
-}
-
 /// Writes a value piece by piece, so that no caller need keep all of it.
 ///
 /// # Errors
@@ -276,7 +265,7 @@ pub fn stream<T: Serialize + ?Sized>(
         lowest: limit,
         met: &met,
     };
-    let written = guard(what, || write_with(value, streamer))?;
+    let written = guard(what, || postcard::serialize_with_flavor(value, streamer))?;
     written.map_err(|error| match met.get() {
         Some(_) => CodecError::TooDeep {
             what,
@@ -299,7 +288,7 @@ pub fn read<T: DeserializeOwned>(what: &'static str, bytes: &[u8]) -> Result<T, 
         met: &met,
     };
     let read = guard(what, || {
-        numbers::read(&mut Deserializer::from_flavor(reader))
+        T::deserialize(&mut Deserializer::from_flavor(reader))
     })?;
     read.map_err(|error| match met.get() {
         Some(_) => CodecError::TooDeep {
@@ -499,11 +488,11 @@ mod tests {
 
     #[test]
     fn what_is_written_is_what_postcard_writes_and_can_be_read() {
-        let value = (300u64, "text".to_owned(), Some(-7i32));
+        let value = (vec![1u64, 2, 300], "text".to_owned(), Some(-7i32));
         let bytes = write(WHAT, &value, Effort::ANY).expect("written");
         assert_eq!(bytes, postcard::to_stdvec(&value).expect("written"));
         assert_eq!(read(WHAT, &bytes), Ok(value));
-        let cut = read::<(u64, String, Option<i32>)>(WHAT, &bytes[..bytes.len() - 1]);
+        let cut = read::<(Vec<u64>, String, Option<i32>)>(WHAT, &bytes[..bytes.len() - 1]);
         assert!(matches!(cut, Err(CodecError::Failed { .. })), "{cut:?}");
     }
 

@@ -227,10 +227,10 @@ pub(crate) struct Sieve<'w> {
     grain: Duration,
     /// Results that mention shared values are kept too.
     values: bool,
-    /// The time of the worker's jobs whose results have been kept.
-    covered: Option<&'w Cell<Duration>>,
+    /// What the results stand for that the worker has kept.
+    covered: Option<&'w Cell<Covered>>,
     /// What that was before the job ran.
-    pub(crate) covered_before: Duration,
+    pub(crate) before: Covered,
     /// The time that the job took.
     pub(crate) took: Duration,
     /// The time that hashing its arguments and writing its result took.
@@ -268,21 +268,36 @@ const MOST_KEPT: usize = 16 << 20;
 /// with large values. Too large: harvesting costs more than it saves.
 const KEPT_PER_SECOND: f64 = 5e6;
 
-/// A result is not kept if the results of its parts are, and less than this part of its time, and less than a grain, would be
-/// lost. Too small: much is done again. Too large: of a deep chain of calls the result of each is kept, one after the other.
+/// A result is not kept if that of one part is, and less than this part of its time, and less than a grain, would be lost. Too
+/// small: much is done again. Too large: of a deep chain of calls the result of each is kept, one after the other.
 const MOST_LOST: u32 = 16;
+
+/// The most bytes of that part's result. Too small: of chains with such results each is kept. Too large: a large one stays
+/// where the one above might be small.
+const MOST_OF_LINK: usize = 1 << 10;
+
+/// What the results stand for that a worker has kept: those only that no other one replaces.
+#[derive(Clone, Copy, PartialEq, Default, Debug)]
+pub(crate) struct Covered {
+    /// The time that their jobs took.
+    pub(crate) time: Duration,
+    /// Their number.
+    pub(crate) facts: u32,
+    /// The bytes of their answers.
+    pub(crate) bytes: usize,
+}
 
 impl<'w> Sieve<'w> {
     /// Lets results of jobs through that take at least `grain`; `before` is the time that a sibling took, or zero. `covered`
-    /// tells how long jobs took whose results are kept.
+    /// tells what the results stand for that are kept.
     pub(crate) fn new(
         grain: Duration,
         before: Duration,
-        covered: Option<&'w Cell<Duration>>,
+        covered: Option<&'w Cell<Covered>>,
     ) -> Self {
         Sieve {
             covered,
-            covered_before: covered.map_or(Duration::ZERO, Cell::get),
+            before: covered.map(Cell::get).unwrap_or_default(),
             most_hashed: most_kept(before),
             grain,
             values: false,
@@ -307,12 +322,14 @@ impl<'w> Sieve<'w> {
         self.grain == Duration::MAX
     }
 
-    /// True if the job took long, and not only for parts of it whose results are kept already.
+    /// True if the job took long, and not only for a part of it whose result is kept already.
     fn is_worth_it(&self) -> bool {
-        let covered = self.covered.map_or(Duration::ZERO, Cell::get);
-        let within = covered.saturating_sub(self.covered_before);
-        let lost = self.took.saturating_sub(within);
-        self.took >= self.grain && (lost >= self.grain || lost * MOST_LOST >= self.took)
+        let covered = self.covered.map(Cell::get).unwrap_or_default();
+        let lost = (self.took).saturating_sub(covered.time.saturating_sub(self.before.time));
+        let is_link = covered.facts.saturating_sub(self.before.facts) <= 1
+            && covered.bytes.saturating_sub(self.before.bytes) <= MOST_OF_LINK;
+        let loses_much = lost >= self.grain || lost * MOST_LOST >= self.took;
+        self.took >= self.grain && (loses_much || !is_link)
     }
 
     fn catch<F: Function>(
@@ -584,19 +601,31 @@ mod tests {
 
     #[test]
     fn a_result_is_worth_keeping_for_what_its_parts_leave_out() {
-        let (ms, covered) = (Duration::from_millis, Cell::new(Duration::from_millis(70)));
-        let is_worth_it = |took, parts| {
+        let ms = Duration::from_millis;
+        let before = Covered {
+            time: ms(70),
+            facts: 7,
+            bytes: 70_000,
+        };
+        let is_worth_it = |took, parts: u64, facts, bytes| {
+            let covered = Cell::new(before);
             let mut sieve = Sieve::new(ms(10), ms(0), Some(&covered));
-            covered.set(sieve.covered_before + ms(parts));
+            covered.set(Covered {
+                time: before.time + ms(parts),
+                facts: before.facts + facts,
+                bytes: before.bytes + bytes,
+            });
             sieve.took = ms(took);
             sieve.is_worth_it()
         };
-        assert!(!is_worth_it(9, 0), "shorter than a grain");
-        assert!(is_worth_it(10, 0));
-        assert!(is_worth_it(1000, 990), "a grain of its own");
-        assert!(is_worth_it(100, 93), "its parts leave a sixteenth out");
-        assert!(!is_worth_it(1000, 995), "a link of a chain");
+        assert!(!is_worth_it(9, 0, 0, 0), "shorter than a grain");
+        assert!(is_worth_it(10, 0, 0, 0));
+        assert!(is_worth_it(1000, 990, 1, 8), "a grain of its own");
+        assert!(is_worth_it(100, 93, 1, 8), "a sixteenth is left out");
+        assert!(!is_worth_it(1000, 995, 1, 8), "a link of a chain");
+        assert!(is_worth_it(1000, 995, 2, 8), "one result instead of two");
+        assert!(is_worth_it(1000, 995, 1, 5000), "it may be small");
         // A job that ran on top while this one waited may have been kept as well.
-        assert!(!is_worth_it(1000, 1200));
+        assert!(!is_worth_it(1000, 1200, 1, 8));
     }
 }

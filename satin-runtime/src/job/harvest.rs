@@ -1,7 +1,7 @@
 //! The harvest: results of finished jobs that are kept, in case that those who wait for them are lost.
 //!
 //! A result is a fact, whoever computed it and whenever: the job of this name gives this answer. Of two facts, one below
-//! the other, the upper one suffices; so a harvest holds the children of what is under way, and little else.
+//! the other, the upper one suffices; so a harvest holds the children of what is under way, and the last links of chains, and little else.
 
 use std::{
     collections::{BTreeMap, btree_map::Entry},

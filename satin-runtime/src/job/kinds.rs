@@ -29,10 +29,6 @@ pub trait Travels: Sized + 'static {
     fn write<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error>;
     /// Reads a value as its `Deserialize` does.
     fn read<'de, D: Deserializer<'de>>(from: D) -> Result<Self, D::Error>;
-    /// Writes a sequence of values.
-    fn write_all<S: Serializer>(all: &[Self], to: S) -> Result<S::Ok, S::Error>;
-    /// Reads a sequence of values.
-    fn read_all<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<Self>, D::Error>;
 }
 
 impl<T: Serialize + DeserializeOwned + 'static> Travels for T {
@@ -41,12 +37,6 @@ impl<T: Serialize + DeserializeOwned + 'static> Travels for T {
     }
     fn read<'de, D: Deserializer<'de>>(from: D) -> Result<T, D::Error> {
         T::deserialize(from)
-    }
-    fn write_all<S: Serializer>(all: &[T], to: S) -> Result<S::Ok, S::Error> {
-        all.serialize(to)
-    }
-    fn read_all<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<T>, D::Error> {
-        Vec::deserialize(from)
     }
 }
 
@@ -62,12 +52,6 @@ where
         unreachable!("for no type")
     }
     fn read<'de, D: Deserializer<'de>>(_: D) -> Result<T, D::Error> {
-        unreachable!("for no type")
-    }
-    fn write_all<S: Serializer>(_: &[T], _: S) -> Result<S::Ok, S::Error> {
-        unreachable!("for no type")
-    }
-    fn read_all<'de, D: Deserializer<'de>>(_: D) -> Result<Vec<T>, D::Error> {
         unreachable!("for no type")
     }
 }
@@ -161,7 +145,7 @@ impl<T: Lend + ?Sized> Serialize for CarriedLoan<'_, T> {
 
 impl<T: Travels> Serialize for CarriedSlice<'_, T> {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        T::write_all(self.0, to)
+        to.collect_seq(self.0.iter().map(CarriedRef))
     }
 }
 
@@ -176,7 +160,13 @@ impl<T: Travels> Serialize for CarriedVec<T> {
 
 impl<'de, T: Travels> Deserialize<'de> for CarriedVec<T> {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        T::read_all(from).map(CarriedVec)
+        let elements = Vec::<Carried<T>>::deserialize(from)?;
+        Ok(CarriedVec(
+            elements
+                .into_iter()
+                .map(|Carried(element)| element)
+                .collect(),
+        ))
     }
 }
 

@@ -25,7 +25,7 @@ use super::{
 };
 use crate::job::{
     Answer, Fact, Fingerprint, HeldValue, JobName,
-    function::{Caught, Sieve, Written, most_kept},
+    function::{Caught, Covered, Sieve, Written, most_kept},
     record::{Cx, Frame, STAYS, Slot, SlotState, flag},
 };
 
@@ -78,8 +78,8 @@ pub(super) struct Reaper {
     before: Cell<Duration>,
     /// The time that it takes to keep a result, a running mean.
     cost: Cell<Duration>,
-    /// The time of finished jobs whose results were kept, those within others not counted.
-    covered: Cell<Duration>,
+    /// What the results stand for that were kept.
+    covered: Cell<Covered>,
     /// Since when nothing has been kept of the running job.
     quiet: Cell<Option<Instant>>,
 }
@@ -428,11 +428,17 @@ impl Worker {
             let name = JobName::new(id, print.within(run.name.fingerprint));
             let needs = values.iter().map(HeldValue::name).collect();
             let answer = Answer::Result { bytes, needs };
+            let covered = Covered {
+                time: sieve.before.time + sieve.took,
+                facts: sieve.before.facts + 1,
+                bytes: sieve.before.bytes + answer.size(),
+            };
             // A neighbour gets no result that mentions values, but perhaps that of a job around it.
-            if values.is_empty() {
-                (self.reaper.covered).set(sieve.covered_before + sieve.took);
+            let covers = values.is_empty();
+            let is_in = self.pool().keep(root, name, answer, values, sieve.took);
+            if covers && is_in {
+                self.reaper.covered.set(covered);
             }
-            self.pool().keep(root, name, answer, values, sieve.took);
             self.counters.harvested.add(1);
             self.reaper.quiet.set(None);
         }
@@ -471,6 +477,7 @@ impl Pool {
         }
     }
 
+    /// Keeps a result. False if there was not enough room for all.
     fn keep(
         &self,
         root: &RootFrame,
@@ -478,7 +485,7 @@ impl Pool {
         answer: Answer,
         values: Vec<HeldValue>,
         took: Duration,
-    ) {
+    ) -> bool {
         let mut harvest = root.harvest();
         let (before, dropped) = (harvest.bytes(), harvest.dropped());
         let fact = Fact {
@@ -502,5 +509,6 @@ impl Pool {
                 ROOM >> 20
             );
         }
+        harvest.dropped() == dropped
     }
 }
