@@ -1139,14 +1139,14 @@ impl Parts<'_> {
             // The values may be gone with this node. What is below such a result is there too.
             (gathered.facts).retain(|fact| fact.saved.answer.needs().is_empty());
         }
+        // The bounds of root jobs that are over are forgotten, but those beside the results of the root jobs themselves: what a
+        // worker or a `main` that yielded still has of them is not worth keeping.
+        let is_over = |id: &JobId| self.repair.is_over(cx.term, id);
+        gathered.facts.retain(|fact| !is_over(&fact.saved.name.id));
         match reader {
             HarvestReader::Buddy => self.buddies.gathered(cx, gathered),
             HarvestReader::Heir => self.gathered_of_main(cx, gathered),
             HarvestReader::Storage => {
-                // The bounds of root jobs that are over are forgotten, but those beside the results of the root jobs themselves:
-                // what a worker or a `main` that yielded still has of them is not worth keeping.
-                let is_over = |id: &JobId| self.repair.is_over(cx.term, id);
-                gathered.facts.retain(|fact| !is_over(&fact.saved.name.id));
                 (cx.books).retain_newly_kept(|name| name.id.is_root_job() || !is_over(&name.id));
                 self.storage.gathered(cx, gathered, self.bounds);
             }

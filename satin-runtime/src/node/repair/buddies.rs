@@ -55,6 +55,13 @@ struct Sent {
     until: Duration,
 }
 
+/// A question to the workers.
+struct Asked {
+    is_far: bool,
+    /// The term in which it was asked.
+    term: u32,
+}
+
 /// The wait until a word is said again that was not acknowledged. Too small: large words go twice over slow links, and hold each
 /// other up. Too large: a lost word costs more than a period.
 const AGAIN: Duration = Duration::from_secs(1);
@@ -74,8 +81,8 @@ pub(crate) struct Buddies {
     due: Option<Duration>,
     /// The number of periods so far.
     periods: u64,
-    /// Is the far buddy the one for whom the workers are being asked? `None` if they are not.
-    asked_for_far: Option<bool>,
+    /// What the workers are being asked; `None` if they are not.
+    asked: Option<Asked>,
     /// The copies that this node has of others' facts, by their lives.
     copies: BTreeMap<Peer, Copies>,
 }
@@ -88,7 +95,7 @@ impl Buddies {
     /// The end of a turn: a period begins when something is under way, or a buddy may believe so.
     pub(crate) fn look(&mut self, cx: &Context<'_>, runs_main: bool) {
         let is_on = !cx.config.copy_every.is_zero() && cx.config.repair != RepairMode::Naive;
-        if !is_on || self.due.is_some() || self.asked_for_far.is_some() || cx.view.len() < 2 {
+        if !is_on || self.due.is_some() || self.asked.is_some() || cx.view.len() < 2 {
             return;
         }
         let have_some = self.near.may_have_some() || self.far.may_have_some();
@@ -132,7 +139,10 @@ impl Buddies {
             }
         }
         if buddy.peer.is_some() {
-            self.asked_for_far = Some(is_far);
+            self.asked = Some(Asked {
+                is_far,
+                term: cx.term,
+            });
             let harvest = Action::Harvest {
                 since: buddy.has,
                 reader: HarvestReader::Buddy,
@@ -143,10 +153,14 @@ impl Buddies {
 
     /// The workers have told what they have.
     pub(crate) fn gathered(&mut self, cx: &mut Context<'_>, gathered: Gathered) {
-        let buddy = match self.asked_for_far.take() {
-            None => return,
-            Some(true) => &mut self.far,
-            Some(false) => &mut self.near,
+        // A root job of an earlier term may be over, and its bounds forgotten: what is left of it is not told again.
+        let asked = self.asked.take();
+        let Some(asked) = asked.filter(|asked| asked.term == cx.term) else {
+            return;
+        };
+        let buddy = match asked.is_far {
+            true => &mut self.far,
+            false => &mut self.near,
         };
         // It may have left or died while the workers were asked.
         let Some(to) = buddy.peer.filter(|peer| cx.view.is_alive(*peer)) else {
