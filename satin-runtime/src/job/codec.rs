@@ -15,6 +15,8 @@ use std::{
 use postcard::{Deserializer, de_flavors, ser_flavors};
 use serde::{Serialize, de::DeserializeOwned};
 
+use super::size::Sizer;
+
 /// The most bytes that the arguments or the result of one job may take. Less, and large results are computed at home; more,
 /// and one job fills the memory of two nodes.
 pub const LARGEST: usize = 1 << 30;
@@ -246,6 +248,16 @@ pub fn write<T: Serialize + ?Sized>(
         },
         None => CodecError::Failed { what, error },
     })
+}
+
+/// The bytes that a value takes, about, without writing it: at most so many of its parts are looked at, and of long sequences a
+/// few. `None` if there are more, or they cannot be written, or a shared value has no name yet.
+pub fn measure<T: Serialize + ?Sized>(value: &T, steps: u32) -> Option<u64> {
+    let outer = NAMED.replace(Some(0));
+    let sizer = Sizer::new(steps, stack().limit);
+    let size = guard("measuring", || sizer.size_of(value));
+    NAMED.set(outer);
+    size.ok()?.ok()
 }
 
 /// Writes a value piece by piece, so that no caller need keep all of it.

@@ -173,6 +173,7 @@ pub struct VTable {
     pub info: Info,
     pub(crate) run: unsafe fn(&Slot, Cx, &mut Sieve<'_>) -> SlotState,
     pub(crate) export: unsafe fn(&Slot, Effort) -> Result<Packed, CodecError>,
+    pub(crate) measure: unsafe fn(&Slot) -> Option<u64>,
     pub(crate) run_bytes: RunBytes,
     pub(crate) finish: unsafe fn(&Slot, &[u8]) -> Result<(), CodecError>,
     pub(crate) drop_args: unsafe fn(&Slot),
@@ -211,6 +212,7 @@ impl VTable {
             info,
             run: run::<F>,
             export: export::<F>,
+            measure: measure::<F>,
             run_bytes: run_bytes::<F>,
             finish: finish::<F>,
             drop_args: drop_as::<Args<'static, F>>,
@@ -235,6 +237,8 @@ pub(crate) struct Sieve<'w> {
     pub(crate) took: Duration,
     /// The time that hashing its arguments and writing its result took.
     pub(crate) cost: Duration,
+    /// Bytes of its arguments, and of what it gives back, about; `None` if they were not measured.
+    pub(crate) bytes: Option<(u64, u64)>,
     /// The fate of its result.
     pub(crate) caught: Caught,
 }
@@ -267,6 +271,10 @@ const MOST_KEPT: usize = 16 << 20;
 /// The number of bytes that may be hashed, or kept, for each second that a job takes. Too small: nothing is kept of programs
 /// with large values. Too large: harvesting costs more than it saves.
 const KEPT_PER_SECOND: f64 = 5e6;
+
+/// A job that takes at least so long tells something of its function. Too short: each of many small jobs is measured. Too long:
+/// nothing is known of a program of small jobs.
+const TELLING: Duration = Duration::from_micros(500);
 
 /// A result is not kept if that of one part is, and less than this part of its time, and less than a grain, would be lost. Too
 /// small: much is done again. Too large: of a deep chain of calls the result of each is kept, one after the other.
@@ -303,6 +311,7 @@ impl<'w> Sieve<'w> {
             values: false,
             took: Duration::ZERO,
             cost: Duration::ZERO,
+            bytes: None,
             caught: Caught::Nothing,
         }
     }
@@ -381,6 +390,11 @@ unsafe fn run<F: Function>(slot: &Slot, cx: Cx, sieve: &mut Sieve<'_>) -> SlotSt
         let before = Instant::now();
         // Before the job runs: afterwards its arguments have been moved or changed.
         let print = fingerprint_of::<F>(&args, sieve.most_hashed);
+        let bytes = match &print {
+            Ok((_, bytes)) => Some(*bytes as u64),
+            Err(_) => codec::measure(&F::Kinds::sent(&args), FEW_PARTS),
+        };
+        let print = print.map(|(print, _)| print);
         let mut held = F::Kinds::held(args);
         let began = Instant::now();
         let call = || F::call(cx, index, F::Kinds::relend(&mut held));
@@ -389,6 +403,13 @@ unsafe fn run<F: Function>(slot: &Slot, cx: Cx, sieve: &mut Sieve<'_>) -> SlotSt
         sieve.took = ended - began;
         if let Ok(out) = &outcome {
             sieve.caught = sieve.catch::<F>(print, out, &held);
+            let back = || match &sieve.caught {
+                Caught::Fact(_, Written { bytes, .. }) => Some(bytes.len() as u64),
+                _ => codec::measure(&(CarriedRef(out), F::Kinds::seen(&held)), FEW_PARTS),
+            };
+            if sieve.took >= TELLING {
+                sieve.bytes = bytes.and_then(|bytes| Some((bytes, back()?)));
+            }
         }
         sieve.cost = (began - before) + ended.elapsed();
         outcome
@@ -414,16 +435,33 @@ unsafe fn export<F: Function>(slot: &Slot, effort: Effort) -> Result<Packed, Cod
     pack(WRITING_ARGUMENTS, &F::Kinds::sent(args), effort)
 }
 
+/// The parts of arguments that are looked at before a job leaves. Too small: jobs with trees of boxes leave unmeasured. Too
+/// large: measuring takes as long as writing.
+const PARTS: u32 = 1 << 20;
+
+/// The same of a job that only may be of interest.
+const FEW_PARTS: u32 = 200;
+
+/// The bytes of the arguments, about; `None` if that is not easily said.
+unsafe fn measure<F: Function>(slot: &Slot) -> Option<u64> {
+    // SAFETY: as for `export`.
+    let args = unsafe { slot.peek::<Args<'_, F>>() };
+    codec::measure(&F::Kinds::sent(args), PARTS)
+}
+
 const WRITING_ARGUMENTS: &str = "serializing the arguments";
 const READING_ARGUMENTS: &str = "deserializing the arguments";
 const WRITING_RESULT: &str = "serializing the result";
 const READING_RESULT: &str = "deserializing the result";
 
-/// The fingerprint of a call with these arguments, if they are no more than that many bytes.
-fn fingerprint_of<F: Function>(args: &Args<'_, F>, most: usize) -> Result<Fingerprint, CodecError> {
+/// The fingerprint of a call with these arguments, and how many bytes they are, if they are no more than that many.
+fn fingerprint_of<F: Function>(
+    args: &Args<'_, F>,
+    most: usize,
+) -> Result<(Fingerprint, usize), CodecError> {
     let sent = F::Kinds::sent(args);
     let bytes = codec::write(WRITING_ARGUMENTS, &sent, Effort::up_to(most))?;
-    Ok(Fingerprint::of(F::VTABLE.info.name, &bytes))
+    Ok((Fingerprint::of(F::VTABLE.info.name, &bytes), bytes.len()))
 }
 
 /// The answer of a call that has returned here, as [`import`] reads it.

@@ -11,6 +11,7 @@
 //! * [`parcel`]: a job as it travels.
 //! * [`repair`]: facts about earlier runs of a job.
 //! * [`record`]: the 64 bytes in which a job waits to be run.
+//! * [`shape`]: what is known of a job before it runs, and was seen when it ran.
 //! * [`stored`]: what stable storage holds of a run.
 //! * [`tally`]: what a node counts of deaths and departures.
 //! * [`travel`]: the names that a job has while it is between nodes.
@@ -28,6 +29,8 @@ pub mod orphans;
 pub mod parcel;
 pub mod record;
 pub mod repair;
+pub mod shape;
+mod size;
 pub mod stored;
 pub mod tally;
 pub mod travel;
@@ -42,6 +45,7 @@ pub use parcel::{
     Answer, BoundName, History, Offer, Parcel, RootName, RootRun, RootTag, ValueName,
 };
 pub use repair::{Back, Deadly, OrphanNews, Recall, Saved};
+pub use shape::{JobSample, JobShape};
 pub use stored::{Batch, RunName, StoredFact, ValueBytes};
 pub use tally::Tally;
 pub use travel::{DepartureId, HostedId, Taken};

@@ -1,11 +1,11 @@
-//! Counts of what a node did about deaths and departures.
+//! Counts of what a node did about deaths and departures, and of thefts that were not worth it.
 
 use serde::{Deserialize, Serialize};
 
 /// A new count is a row here, and the place that counts: events, sums and the table of `satin run --stats` follow.
 macro_rules! tally {
     ($($(#[$doc:meta])* $name:ident;)*) => {
-        /// Counts of what a node did about deaths and departures.
+        /// Counts of what a node did about deaths and departures, and of thefts that were not worth it.
         #[derive(Clone, Copy, Default, PartialEq, Eq, Debug, Serialize, Deserialize)]
         #[serde(default)]
         pub struct Tally {
@@ -42,4 +42,6 @@ tally! {
     misses;
     /// Claims that were withdrawn, because this node had nothing else to run.
     withdrawn;
+    /// Jobs that other nodes asked for and did not get: to do them here costs less than their way.
+    not_worth;
 }

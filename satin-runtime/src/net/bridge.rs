@@ -15,10 +15,10 @@ use super::limits;
 use crate::{
     data::{self, Manners},
     job::{
-        Answer, Back, BoundName, JobId, JobName, Offer, OrphanNews, Parcel, Recall, RootName,
-        RootRun, RootTag, Saved, ValueName,
+        Answer, Back, BoundName, JobId, JobName, JobShape, Offer, OrphanNews, Parcel, Recall,
+        RootName, RootRun, RootTag, Saved, ValueName,
     },
-    node::{DepartureId, Event, HarvestReader, HostedId, Lattices, Taken},
+    node::{DepartureId, Event, HarvestReader, HostedId, Lattices, Taken, Terms, TookJobs},
     worker::{Gate, Haul, Outside, RootKey},
 };
 
@@ -127,11 +127,13 @@ impl Outside for BridgeNews {
 
 /// The event that tells the node which jobs the workers have given.
 fn took(request: u64, haul: Haul) -> Event {
-    Event::Took {
+    Event::Took(TookJobs {
         request,
         jobs: haul.jobs,
         left: haul.left,
-    }
+        not_worth: haul.not_worth,
+        samples: haul.samples,
+    })
 }
 
 /// The node's side of the gate.
@@ -164,8 +166,9 @@ impl Bridge {
     }
 
     /// Asks the workers for jobs. `None` if that takes longer: then it comes with the news.
-    pub(super) fn take(&mut self, request: u64, most: u32) -> Option<Event> {
-        let event = took(request, self.gate.take_for(request, most)?);
+    pub(super) fn take(&mut self, request: u64, most: u32, terms: Terms) -> Option<Event> {
+        let judge = Arc::new(move |shape: &JobShape| terms.accept(shape));
+        let event = took(request, self.gate.take_for(request, most, judge)?);
         self.note(&event);
         Some(event)
     }
@@ -186,7 +189,7 @@ impl Bridge {
             Event::Done(key, _) | Event::Saved(key, _) => drop(self.hosted.remove(key)),
             Event::Claimed(departure, _) => drop(self.away.insert(*departure)),
             Event::Recalled(departure, _) => drop(self.away.remove(departure)),
-            Event::Took { jobs, .. } => jobs.iter().for_each(|job| match job {
+            Event::Took(TookJobs { jobs, .. }) => jobs.iter().for_each(|job| match job {
                 Taken::Own(departure, _) => {
                     self.away.insert(*departure);
                     self.given += 1;

@@ -311,8 +311,12 @@ impl Driver {
             Action::Probe { addr, peer } => dial::probe_peer(net, addr, peer),
             Action::Send(to, message) => self.send(net, to, message),
             Action::Disconnect(peer) => self.disconnect(peer),
-            Action::Take { request, most } => {
-                if let Some(took) = self.bridge.take(request, most) {
+            Action::Take {
+                request,
+                most,
+                terms,
+            } => {
+                if let Some(took) = self.bridge.take(request, most, terms) {
                     self.node.handle(now, took);
                 }
             }

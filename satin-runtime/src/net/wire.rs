@@ -532,6 +532,10 @@ mod tests {
                 left
             }),
             vec((any::<u64>().prop_map(Token), answer()), 0..5).prop_map(Message::Answers),
+            any::<u64>().prop_map(|request| Message::NotWorth(Request(request))),
+            vec((any::<u64>().prop_map(Token), any::<u64>()), 0..5).prop_map(Message::Spent),
+            vec(any::<u8>(), 0..50).prop_map(Message::Trial),
+            any::<u64>().prop_map(Message::TrialArrived),
             tokens().prop_map(Message::Acknowledge),
             tokens().prop_map(Message::Recall),
             tokens().prop_map(Message::Begin),

@@ -67,8 +67,16 @@ pub enum Message {
         /// The number of jobs that the victim has beside those, about.
         left: u32,
     },
+    /// Of the jobs that are here none is worth the way to the thief. With that the request is over.
+    NotWorth(Request),
     /// The lifeline is not wanted any more.
     Cut(Request),
+    /// So many microseconds these stolen jobs took, whose answers follow: the rest of the time was their way.
+    Spent(Vec<(Token, u64)>),
+    /// Bytes that say nothing: how long do they take? Answered by [`Message::TrialArrived`].
+    Trial(#[serde(with = "serde_bytes")] Vec<u8>),
+    /// So many bytes of a trial have arrived.
+    TrialArrived(u64),
     /// Answers of stolen jobs; the thief keeps them until they are acknowledged.
     Answers(Vec<(Token, Answer)>),
     /// "I have these answers", so they can be forgotten.

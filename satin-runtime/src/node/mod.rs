@@ -19,8 +19,8 @@ use std::{
 use rand::{SeedableRng, rngs::SmallRng};
 
 use crate::job::{
-    Answer, Back, Batch, Gathered, JobId, JobName, Offer, OrphanNews, Parcel, Recall, RootName,
-    RootRun, RootTag, Saved, ValueName,
+    Answer, Back, Batch, Gathered, JobId, JobName, JobSample, Offer, OrphanNews, Parcel, Recall,
+    RootName, RootRun, RootTag, Saved, ValueName,
 };
 
 pub(crate) mod books;
@@ -49,6 +49,7 @@ pub use message::{
     Deal, Envelope, Message, MessageKind, Page, Relayed, Request, SheetChange, Token, Wanted,
 };
 pub use stable::{RunEpoch, StorageOrder};
+pub use steal::Terms;
 pub use view::View;
 
 pub use crate::job::{DepartureId, HostedId, Lattices, Taken, Tally};
@@ -112,16 +113,8 @@ pub enum Event {
     Idle(u32),
     /// After an [`Action::Take`] that found too little: there is something now. Told once.
     Public,
-    /// The workers have answered an [`Action::Take`], with jobs in the order of age; `left` is how many more could have
-    /// been taken.
-    Took {
-        /// The request of the action.
-        request: u64,
-        /// The jobs that were taken; if they are several, siblings.
-        jobs: Vec<Taken>,
-        /// The number of jobs that could have been taken beside those, about.
-        left: u32,
-    },
+    /// The workers have answered an [`Action::Take`].
+    Took(TookJobs),
     /// A hosted job is done.
     Done(HostedId, Answer),
     /// A job of ours that is away is not waited for any more.
@@ -208,6 +201,21 @@ pub enum Event {
     Leave,
 }
 
+/// What the workers answer to an [`Action::Take`].
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct TookJobs {
+    /// The request of the action.
+    pub request: u64,
+    /// The jobs that were taken, the oldest first; if they are several, siblings.
+    pub jobs: Vec<Taken>,
+    /// The number of jobs that could have been taken beside those, about.
+    pub left: u32,
+    /// The number of jobs that stayed, as the terms did not let them go.
+    pub not_worth: u32,
+    /// What the workers have seen of jobs since the last take.
+    pub samples: Vec<JobSample>,
+}
+
 /// An action: the node tells its driver what is to be done.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Action {
@@ -241,6 +249,8 @@ pub enum Action {
         request: u64,
         /// The number of jobs, at most.
         most: u32,
+        /// Which jobs are worth the way to the node that asks.
+        terms: Terms,
     },
     /// Start a hosted job; its values are at hand.
     Start(HostedId, Parcel),
@@ -691,12 +701,9 @@ impl Node {
             }
             Event::Idle(workers) => cx.books.idle(workers),
             Event::Public => parts.steal.public(),
-            Event::Took {
-                request,
-                jobs,
-                left,
-            } => parts.took(cx, request, jobs, left),
+            Event::Took(took) => parts.took(cx, took),
             Event::Done(key, answer) => {
+                parts.steal.done(cx, key, &answer);
                 let saved = parts.repair.done(cx, key, answer);
                 parts.save(cx, saved.into_iter().collect());
             }
@@ -911,13 +918,22 @@ impl Parts<'_> {
     }
 
     /// The workers have given these jobs away, or nothing: they go to the thief that asked, or stay after all.
-    fn took(&mut self, cx: &mut Context<'_>, request: u64, jobs: Vec<Taken>, left: u32) {
+    fn took(&mut self, cx: &mut Context<'_>, took: TookJobs) {
         // An answer to a question that is not under way: there is no asker to take the jobs for.
-        let Some(asker) = self.steal.took(cx, request, jobs.len()) else {
-            return repair::Repair::stay(cx, jobs);
+        let Some(asker) = self.steal.took(cx, &took) else {
+            return repair::Repair::stay(cx, took.jobs);
         };
+        let TookJobs {
+            jobs,
+            left,
+            not_worth,
+            ..
+        } = took;
         let Some(first) = jobs.first() else {
-            return self.steal.wait(asker);
+            return match not_worth {
+                0 => self.steal.wait(asker),
+                _ => self.steal.refuse(cx, asker),
+            };
         };
         // Rule `Liveness`: a job that is sent to the dead is put back by nobody.
         let is_gone = !cx.view.is_alive(asker.peer) || cx.books.leaving;
@@ -1370,8 +1386,16 @@ impl Parts<'_> {
                     }
                 }
             }
+            M::NotWorth(request) => self.steal.refused(cx, from, request),
             M::Cut(request) => self.steal.cut(from, request),
+            M::Spent(spent) => steal::Steal::spent(cx, from, &spent),
+            M::Trial(bytes) => {
+                let arrived = Message::TrialArrived(bytes.len() as u64);
+                cx.actions.push_back(Action::Send(from, arrived));
+            }
+            M::TrialArrived(bytes) => self.steal.tried(cx, from, bytes),
             M::Answers(answers) => {
+                self.steal.returned(cx, from, &answers);
                 for arrival in self.repair.answered(cx, from, answers) {
                     self.bring(cx, from, arrival);
                 }

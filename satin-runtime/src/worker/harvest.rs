@@ -7,6 +7,7 @@
 
 use std::{
     cell::Cell,
+    collections::VecDeque,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError, Weak,
         atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
@@ -24,8 +25,8 @@ use super::{
     thread::Worker,
 };
 use crate::job::{
-    Answer, Fact, Fingerprint, HeldValue, JobName,
-    function::{Caught, Covered, Sieve, Written, most_kept},
+    Answer, Fact, Fingerprint, HeldValue, JobName, JobSample, JobShape,
+    function::{self, Caught, Covered, Sieve, Written, most_kept},
     record::{Cx, Frame, STAYS, Slot, SlotState, flag},
 };
 
@@ -88,6 +89,33 @@ impl Reaper {
     /// Another job begins on this worker, or the one before goes on.
     pub(super) fn begin(&self) {
         self.quiet.set(None);
+    }
+}
+
+/// What the workers have seen of jobs that took a while, until somebody asks.
+#[derive(Default)]
+pub(super) struct Samples(Mutex<VecDeque<JobSample>>);
+
+/// The samples that wait, at most: the newest. Too small: of several functions one is forgotten. Too large: a take brings old
+/// news.
+const MOST_SAMPLES: usize = 64;
+
+impl Samples {
+    fn lock(&self) -> MutexGuard<'_, VecDeque<JobSample>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn note(&self, sample: JobSample) {
+        let mut samples = self.lock();
+        if samples.len() == MOST_SAMPLES {
+            samples.pop_front();
+        }
+        samples.push_back(sample);
+    }
+
+    /// Takes all that wait.
+    pub(super) fn take(&self) -> Vec<JobSample> {
+        self.lock().drain(..).collect()
     }
 }
 
@@ -391,6 +419,23 @@ impl Worker {
         }
     }
 
+    /// Notes what a job took, for those who judge whether jobs like it are worth the way to another node.
+    fn note_sample(&self, job: &Slot, sieve: &Sieve<'_>) {
+        let number = sieve.bytes.and_then(|bytes| {
+            let number = function::number_of(job.function.get())?;
+            Some((number, bytes))
+        });
+        if let Some((function, (bytes, back))) = number {
+            let shape = JobShape {
+                function,
+                depth: depth_of(job.parent.get()).saturating_add(1),
+                bytes,
+            };
+            let took = sieve.took;
+            (self.pool().samples).note(JobSample { shape, took, back });
+        }
+    }
+
     /// Keeps the result of a job that this worker has run, if the sieve has caught it. The job's parent still waits; `root` finds
     /// the bottom of its chain.
     pub(super) fn keep<'f>(
@@ -403,6 +448,7 @@ impl Worker {
             return;
         }
         self.reaper.before.set(sieve.took);
+        self.note_sample(job, &sieve);
         let Caught::Fact(print, Written { bytes, values }) = sieve.caught else {
             if let Caught::TooLarge = sieve.caught {
                 let function = job.function.get().info.name;

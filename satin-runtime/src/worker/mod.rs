@@ -45,7 +45,7 @@ mod thread;
 #[cfg(not(loom))]
 pub use self::{
     frames::walked,
-    gate::{Gate, Haul, Outside},
+    gate::{Gate, Haul, Judge, Outside},
     group::{
         Accumulate, AccumulateInOrder, AnyOrder, Delivery, Either, Entry, Group, InOrder, Jobs,
         Keep, Order, Place, Spec, Stands, Ticket,

@@ -18,7 +18,7 @@ use super::{
     area::Area,
     clerk::Clerk,
     gate::{Gate, Ledger},
-    harvest::Beats,
+    harvest::{Beats, Samples},
     root::{MainCalls, QueuedRoot, as_main, enter_root},
     sleep::Sleep,
     thread::Worker,
@@ -53,6 +53,8 @@ pub(crate) struct Pool {
     pub(super) ledger: Ledger,
     pub(super) clerk: Clerk,
     pub(super) beats: Beats,
+    /// What its workers have seen of jobs.
+    pub(super) samples: Samples,
     /// The shortest time that a job takes whose result is kept.
     pub(super) grain: Duration,
     born: Instant,
@@ -104,6 +106,7 @@ impl Pool {
                 ledger: Ledger::default(),
                 clerk: Clerk::new(stack),
                 beats: Beats::default(),
+                samples: Samples::default(),
                 grain: config.store_grain,
                 born: Instant::now(),
                 main: MainCalls::default(),

@@ -13,7 +13,9 @@ use super::{
     super::{Deal, DepartureId, HostedId, NodeId, Peer, Token},
     Books,
 };
-use crate::job::{Answer, Fingerprint, History, JobId, JobName, Parcel, RootName, RootRun, Saved};
+use crate::job::{
+    Answer, Fingerprint, History, JobId, JobName, JobShape, Parcel, RootName, RootRun, Saved,
+};
 
 /// The place that a job that is away came from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -29,6 +31,7 @@ pub(crate) enum JobSource {
 pub(crate) struct Job {
     pub(crate) name: JobName,
     pub(crate) history: History,
+    pub(crate) shape: JobShape,
 }
 
 impl Job {
@@ -36,8 +39,18 @@ impl Job {
         Job {
             name: parcel.name(),
             history: parcel.history,
+            shape: JobShape::of(parcel),
         }
     }
+}
+
+/// The way of a stolen job there and back, as far as it is behind it.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(crate) struct Trip {
+    /// When it was sent.
+    pub(crate) since: Duration,
+    /// The time that it took there.
+    pub(crate) spent: Option<Duration>,
 }
 
 /// The reason why another node has a job of this one.
@@ -63,6 +76,8 @@ pub(crate) struct Outstanding {
     pub(crate) begun: bool,
     /// Nodes that the hosted job around it had taken down before that came here.
     pub(crate) above: u32,
+    /// Its way; `None` of a claim.
+    pub(crate) trip: Option<Trip>,
 }
 
 /// How far a hosted job is.
@@ -102,6 +117,8 @@ pub(crate) struct Hosted {
     pub(crate) root: RootName,
     /// The term of the run of that root job of which it is a part.
     pub(crate) term: u32,
+    /// What it looked like when it came; `None` if only its result did.
+    pub(crate) shape: Option<JobShape>,
     pub(crate) waiters: BTreeMap<Deal, Waiter>,
     /// The job is in the orphan table of this node: a claim may come.
     pub(crate) orphan: bool,
@@ -191,6 +208,7 @@ impl Books {
             answering: false,
             begun: job_is_new,
             above: 0,
+            trip: None,
         };
         self.outstanding.insert(deal, outstanding);
         // Claims stand apart too, in the order of their tokens: a node that is stuck withdraws the
@@ -281,6 +299,7 @@ impl Books {
         self.wait(key, deal, came, true);
         if let Some(hosted) = self.hosted.get_mut(&key) {
             hosted.crashes = parcel.history.crashes;
+            hosted.shape = Some(JobShape::of(parcel));
             self.had_crashes |= hosted.crashes > 0;
         }
         Some(key)
@@ -293,6 +312,7 @@ impl Books {
             name,
             root: run.name,
             term: run.term,
+            shape: None,
             waiters: BTreeMap::new(),
             orphan: false,
             state,

@@ -15,7 +15,7 @@ mod outbox;
 
 pub use entries::OutstandingKind;
 use entries::all_of;
-pub(crate) use entries::{HERE, Hosted, HostedState, Job, JobSource, NotSent, Outstanding};
+pub(crate) use entries::{HERE, Hosted, HostedState, Job, JobSource, NotSent, Outstanding, Trip};
 pub(crate) use hands::{Hands, Spare};
 pub(crate) use outbox::{Outbox, in_pieces};
 

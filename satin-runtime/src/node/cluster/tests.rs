@@ -1,7 +1,7 @@
 //! The imaginary workers keep the contract of the real ones.
 
 use super::{
-    super::{DepartureId, HostedId, Taken},
+    super::{DepartureId, HostedId, Taken, Terms, TookJobs},
     workers::{Finished, ImaginaryWorkers},
     *,
 };
@@ -176,9 +176,9 @@ impl Outside {
     }
 
     fn take(&mut self) -> Vec<(DepartureId, Parcel)> {
-        self.workers.take(&self.programs, 1, 2);
+        self.workers.take(&self.programs, 1, 2, &Terms::default());
         let took = self.workers.events.pop_back();
-        let Some(Event::Took { jobs, .. }) = took else {
+        let Some(Event::Took(TookJobs { jobs, .. })) = took else {
             panic!("a take is answered: {took:?}");
         };
         let own = jobs.into_iter().map(|job| match job {

@@ -209,7 +209,11 @@ impl Cluster {
                     }
                 }
             }
-            Action::Take { request, most } => slot.workers.take(programs, request, most),
+            Action::Take {
+                request,
+                most,
+                terms,
+            } => slot.workers.take(programs, request, most, &terms),
             Action::Start(key, parcel) => {
                 assert!(
                     parcel.needs.iter().all(|name| slot.has_value(name)),

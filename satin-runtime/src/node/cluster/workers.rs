@@ -10,13 +10,14 @@ use std::{
 };
 
 use super::{
-    super::{DepartureId, Event, HarvestReader, HostedId, Rule, Taken},
+    super::{DepartureId, Event, HarvestReader, HostedId, Rule, Taken, Terms, TookJobs},
     bounds::{BEST, BestLeaf},
     program::{Program, Work, mix},
 };
 use crate::job::{
     Answer, Back, Deadly, Fact, Fingerprint, Gathered, Harvest, HeldValue, History, JobId, JobName,
-    Kin, Offer, OrphanIndex, OrphanNews, Parcel, Recall, RootName, RootRun, Saved, ValueName,
+    JobShape, Kin, Offer, OrphanIndex, OrphanNews, Parcel, Recall, RootName, RootRun, Saved,
+    ValueName,
     needs::Value,
     orphans::{may_claim, would_deadlock},
 };
@@ -1172,9 +1173,9 @@ impl ImaginaryWorkers {
         }
     }
 
-    /// The oldest job and siblings of it, never more than half of them.
-    pub(super) fn take(&mut self, programs: &[Program], request: u64, most: u32) {
-        let mut jobs = Vec::new();
+    /// The oldest job and siblings of it, never more than half of them, as far as the terms let them go.
+    pub(super) fn take(&mut self, programs: &[Program], request: u64, most: u32, terms: &Terms) {
+        let (mut jobs, mut not_worth) = (Vec::new(), 0);
         if let Some(held) = self.held.pop_front() {
             jobs.push(match held {
                 HeldWork::Own(job) => {
@@ -1206,6 +1207,17 @@ impl ImaginaryWorkers {
                 let taken: Vec<Spawned> = lane.deque.drain(..most).collect();
                 let parent = self.id(parent);
                 for job in taken {
+                    let (program, _) = self.program_of(job.frame);
+                    let shape = JobShape {
+                        function: program,
+                        depth: parent.depth() as u16 + 1,
+                        bytes: job.work.pack(programs[program as usize].size).len() as u64,
+                    };
+                    if !terms.accept(&shape) {
+                        not_worth += 1;
+                        self.queue_again(job);
+                        continue;
+                    }
                     let id = parent.child(job.index);
                     let (departure, parcel) = self.depart(programs, AwayWork::Spawned(job), id);
                     jobs.push(Taken::Own(departure, parcel));
@@ -1222,11 +1234,13 @@ impl ImaginaryWorkers {
             self.fresh = false;
             self.ask_to_publish();
         }
-        self.events.push_back(Event::Took {
+        self.events.push_back(Event::Took(TookJobs {
             request,
             jobs,
             left,
-        });
+            not_worth,
+            samples: Vec::new(),
+        }));
     }
 
     fn depart(&mut self, programs: &[Program], job: AwayWork, id: JobId) -> (DepartureId, Parcel) {

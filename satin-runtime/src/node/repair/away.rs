@@ -9,7 +9,7 @@ use super::{
     crashes::is_company,
     given_up,
 };
-use crate::job::{Answer, Back, JobName, Parcel, Recall};
+use crate::job::{Answer, Back, JobName, JobShape, Parcel, Recall};
 
 impl Repair {
     /// Is one of these jobs better not taken by that thief now? It would come to lie on top of what it will claim; or it
@@ -54,7 +54,12 @@ impl Repair {
             // time begins anew.
             self.no_more_held(&name);
             let history = parcel.history;
-            let entry = Job { name, history };
+            let shape = JobShape::of(parcel);
+            let entry = Job {
+                name,
+                history,
+                shape,
+            };
             match job {
                 Taken::Own(departure, parcel) => {
                     let source = JobSource::Own(departure);

@@ -5,6 +5,7 @@
 //!   too that hang on it.
 //! * `victim`: takes the oldest jobs of its workers for the next of those that ask.
 //! * `trips`: how far the others are.
+//! * `worth`: whether a job is worth the way to the node that asks.
 //! * `numbers`: the numbers of stealing, and what goes wrong if they are wrong.
 //!
 //! A theft ends here as soon as its jobs are in the books, on both sides: what becomes of them is the
@@ -15,30 +16,35 @@ mod policy;
 mod thief;
 mod trips;
 mod victim;
+mod worth;
 
 #[cfg(test)]
 mod tests;
 
 pub use policy::{Around, StealPolicy};
+pub use worth::Terms;
 
 use std::time::Duration;
 
 use super::{
-    Action, Context, Message, Peer, ProtocolConfig, Request, Taken, Token,
-    books::{Outbox, Spare, in_pieces},
+    Action, Context, Deal, HostedId, Message, Peer, ProtocolConfig, Request, Taken, Token,
+    TookJobs,
+    books::{HostedState, Outbox, Spare, Trip, in_pieces},
 };
-use crate::job::Parcel;
+use crate::job::{Answer, JobSample, Parcel};
 use numbers::{ACKNOWLEDGE_WAIT, ANSWERS_WAIT, ANSWERS_WAIT_MOST, DEADLOCK_REST, ENOUGH, FAR_REST};
 use thief::{Need, Reply, Thief};
 use trips::Trips;
 pub(crate) use victim::Asker;
 use victim::Victim;
+use worth::Worth;
 
 /// The two sides of a theft, as far as this node has a part in them.
 pub struct Steal {
     thief: Thief,
     victim: Victim,
     trips: Trips,
+    worth: Worth,
     /// Whether the workers were told that some node waits for work: see `satin::hungry`.
     told_hungry: bool,
 }
@@ -49,6 +55,7 @@ impl Steal {
             thief: Thief::new(config),
             victim: Victim::default(),
             trips: Trips::default(),
+            worth: Worth::default(),
             told_hungry: false,
         }
     }
@@ -63,7 +70,7 @@ impl Steal {
     pub(crate) fn flush(&mut self, cx: &mut Context<'_>, only_for_others: bool) {
         // Jobs may have come back in this turn: nodes that asked in vain are served before this one
         // goes to rest.
-        self.look_again_if_worth(cx);
+        self.look_again_if_due(cx);
         let hands = &cx.books.hands;
         // More hosted jobs than workers: so many can go on to nodes that hang on this one.
         let backlog = hands.running().saturating_sub(cx.view.me().threads);
@@ -74,7 +81,7 @@ impl Steal {
             spare => spare,
         };
         // First the others, then this node itself: what it has need not be asked for elsewhere.
-        self.victim.serve(cx, spare, backlog);
+        self.victim.serve(cx, spare, backlog, &mut self.worth);
         let hands = &cx.books.hands;
         let need = Need {
             idle: hands.idle(),
@@ -96,7 +103,7 @@ impl Steal {
         }
     }
 
-    fn look_again_if_worth(&mut self, cx: &mut Context<'_>) {
+    fn look_again_if_due(&mut self, cx: &mut Context<'_>) {
         if cx.books.take_look_again() {
             self.victim.look_again();
         }
@@ -186,6 +193,7 @@ impl Steal {
         self.thief.life_ended(peer);
         self.victim.life_ended(peer);
         self.trips.life_ended(peer);
+        self.worth.life_ended(peer);
     }
 
     /// Begins to leave: from here on the node asks no other for work.
@@ -232,14 +240,85 @@ impl Steal {
     }
 
     /// The workers have answered that request: the asker that it was for; `None` if that request is not under way.
-    pub(crate) fn took(
-        &mut self,
-        cx: &mut Context<'_>,
-        request: u64,
-        found: usize,
-    ) -> Option<Asker> {
-        self.look_again_if_worth(cx);
-        self.victim.took(request, found)
+    pub(crate) fn took(&mut self, cx: &mut Context<'_>, took: &TookJobs) -> Option<Asker> {
+        cx.books.tally.not_worth += u64::from(took.not_worth);
+        took.samples
+            .iter()
+            .for_each(|sample| self.worth.learn(sample));
+        self.look_again_if_due(cx);
+        self.victim.took(took.request, took.jobs.len())
+    }
+
+    /// Nothing that is here is worth the way to that asker: it is told so, or hangs on for a while.
+    pub(crate) fn refuse(&mut self, cx: &mut Context<'_>, asker: Asker) {
+        let wait = self.worth.refused(asker.peer, asker.round_trip);
+        self.victim.pass_over(cx, asker, wait, Message::NotWorth);
+    }
+
+    // ---- what jobs and their ways cost
+
+    /// A hosted job has been done, perhaps.
+    pub(crate) fn done(&mut self, cx: &mut Context<'_>, key: HostedId, answer: &Answer) {
+        let (Some(hosted), Answer::Result { bytes, .. }) = (cx.books.look(key), answer) else {
+            return;
+        };
+        let Some(shape) = hosted
+            .shape
+            .filter(|_| hosted.state == HostedState::Started)
+        else {
+            return;
+        };
+        let sample = JobSample {
+            shape,
+            took: cx.now.saturating_sub(hosted.since),
+            back: bytes.len() as u64,
+        };
+        if worth::is_much(&sample) {
+            let spent = sample.took.as_micros() as u64;
+            let waiters = hosted.waiters.iter().filter(|(_, waiter)| waiter.origin);
+            cx.actions.extend(waiters.map(|(deal, _)| {
+                Action::Send(deal.peer, Message::Spent(vec![(deal.token, spent)]))
+            }));
+        }
+        self.worth.learn(&sample);
+    }
+
+    /// A thief says how long jobs took there.
+    pub(crate) fn spent(cx: &mut Context<'_>, from: Peer, spent: &[(Token, u64)]) {
+        for (token, micros) in spent {
+            if let Some(away) = cx.books.outstanding(Deal::new(from, *token))
+                && let Some(trip) = &mut away.trip
+            {
+                trip.spent = Some(Duration::from_micros(*micros));
+            }
+        }
+    }
+
+    /// Answers have come: what is not the time that the jobs took was their way.
+    pub(crate) fn returned(&mut self, cx: &Context<'_>, from: Peer, answers: &[(Token, Answer)]) {
+        for (token, answer) in answers {
+            if let Answer::Result { bytes, .. } = answer
+                && let Some(away) = cx.books.look_away(Deal::new(from, *token))
+                && !away.answering
+                && let Some(trip) = away.trip
+                && let Some(took) = trip.spent
+            {
+                let (shape, back) = (away.job.shape, bytes.len() as u64);
+                self.worth.learn(&JobSample { shape, took, back });
+                let way = cx.now.saturating_sub(trip.since).saturating_sub(took);
+                let way = way.saturating_sub(self.trips.to(cx.view, from));
+                self.worth.moved(cx.now, from, shape.bytes + back, way);
+            }
+        }
+    }
+
+    /// The bytes of a trial have arrived there.
+    pub(crate) fn tried(&mut self, cx: &Context<'_>, from: Peer, bytes: u64) {
+        if let Some(since) = self.worth.tried(from) {
+            let way = cx.now.saturating_sub(since);
+            let way = way.saturating_sub(self.trips.to(cx.view, from));
+            self.worth.moved(cx.now, from, bytes, way);
+        }
     }
 
     /// The workers had nothing: the asker waits.
@@ -264,7 +343,7 @@ impl Steal {
             true => DEADLOCK_REST.max(asker.round_trip),
             false => asker.round_trip,
         };
-        self.victim.pass_over(cx, asker, wait);
+        self.victim.pass_over(cx, asker, wait, victim::none);
     }
 
     /// The jobs that are outstanding from now on are sent to that asker; so many more could have been taken.
@@ -281,6 +360,15 @@ impl Steal {
         }
         // Answers and jobs that are handed back go first, so that the thief does not look for work elsewhere.
         self.say(cx);
+        self.worth.accepted(asker.peer);
+        for (token, _) in &jobs {
+            if let Some(away) = cx.books.outstanding(Deal::new(asker.peer, *token)) {
+                away.trip = Some(Trip {
+                    since: cx.now,
+                    spent: None,
+                });
+            }
+        }
         for jobs in in_pieces(jobs, |(_, parcel)| parcel.arguments.len()) {
             let jobs = Message::Jobs {
                 request: asker.request,
@@ -292,6 +380,11 @@ impl Steal {
     }
 
     // ---- the thief's side
+
+    /// A victim has jobs, but none is worth the way to here.
+    pub(crate) fn refused(&mut self, cx: &mut Context<'_>, from: Peer, request: Request) {
+        self.answered(cx, from, request, 0, false);
+    }
 
     /// A victim has answered that request: with jobs, or without any.
     pub(crate) fn answered(

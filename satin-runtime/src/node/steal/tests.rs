@@ -6,13 +6,13 @@ use rand::{RngExt, SeedableRng, rngs::SmallRng};
 
 use super::super::{
     Action, Event, Identity, Message, MessageKind, Node, NodeId, Notice, Peer, Policy,
-    ProtocolConfig, RepairMode, Request, Taken, Token, View,
+    ProtocolConfig, RepairMode, Request, Taken, Token, TookJobs, View,
     cluster::{BEST, Cluster, Path, Program, Shape, Smallest},
 };
 use crate::{
     job::{
-        Answer, Fingerprint, History, JobId, JobName, Offer, Parcel, Recall, RootName, RootRun,
-        RootTag, Saved,
+        Answer, Fingerprint, History, JobId, JobName, JobSample, JobShape, Offer, Parcel, Recall,
+        RootName, RootRun, RootTag, Saved,
     },
     node::{DepartureId, Page, SheetChange},
 };
@@ -424,7 +424,12 @@ fn asks_for_one(lifeline: bool) -> Message {
 fn take_for(node: &mut Node, now: Duration, thief: Peer, lifeline: bool) -> u64 {
     node.handle(now, received(thief, asks_for_one(lifeline)));
     let take = actions(node);
-    let [Action::Take { request, most: 1 }] = take[..] else {
+    let [
+        Action::Take {
+            request, most: 1, ..
+        },
+    ] = take[..]
+    else {
         panic!("{take:?}");
     };
     request
@@ -481,11 +486,12 @@ fn a_job_may_pass_through_and_its_answer_comes_back_the_same_way() {
     // It has waited for a while: what comes from another site does not go on to yet another at once.
     let request = take_for(&mut node, 200 * MS, thief, false);
     let (jobs, left) = (vec![Taken::Hosted(key, parcel())], 0);
-    let took = Event::Took {
+    let took = Event::Took(TookJobs {
         request,
         jobs,
         left,
-    };
+        ..TookJobs::default()
+    });
     node.handle(200 * MS, took);
     let given = actions(&mut node);
     let token = match &given[..] {
@@ -549,11 +555,12 @@ fn what_nobody_can_give_makes_the_program_know() {
     let request = take_for(&mut node, MS, thief, true);
     assert_eq!(request, 1);
     let (jobs, left) = (Vec::new(), 0);
-    let took = Event::Took {
+    let took = Event::Took(TookJobs {
         request,
         jobs,
         left,
-    };
+        ..TookJobs::default()
+    });
     node.handle(MS, took);
     assert_eq!(actions(&mut node), [Action::Hungry(true)]);
     node.handle(2 * MS, received(thief, Message::Cut(Request(1))));
@@ -1013,11 +1020,11 @@ fn give(node: &mut Node, thief: Peer, jobs: Vec<Parcel>) -> Vec<Vec<Token>> {
 
 fn give_at(node: &mut Node, now: Duration, thief: Peer, jobs: Vec<Taken>) -> Vec<Vec<Token>> {
     let request = take_for(node, now, thief, false);
-    let took = Event::Took {
+    let took = Event::Took(TookJobs {
         request,
         jobs,
-        left: 0,
-    };
+        ..TookJobs::default()
+    });
     node.handle(now, took);
     let messages = actions(node).into_iter().filter_map(|action| match action {
         Action::Send(_, Message::Jobs { jobs, .. }) => {
@@ -1235,4 +1242,123 @@ fn the_answer_of_an_orphan_that_had_gone_on_is_kept() {
     node.handle(late + 2 * MS, received(thief, answers));
     let entries = node.inspect().entries;
     assert!(entries.len() == 1 && entries[0].finished, "{entries:?}");
+}
+
+// ---- jobs that are worth the way, and others
+
+/// What the workers have seen: a job with so many bytes of arguments, and as many of result, took that long.
+fn sample(bytes: u64, took: Duration) -> JobSample {
+    JobSample {
+        shape: shape(bytes),
+        took,
+        back: bytes,
+    }
+}
+
+fn shape(bytes: u64) -> JobShape {
+    JobShape {
+        function: 0,
+        depth: 1,
+        bytes,
+    }
+}
+
+/// The workers have found nothing that is worth the way, and have seen that.
+fn found_nothing_worth(request: u64, samples: Vec<JobSample>) -> Event {
+    Event::Took(TookJobs {
+        request,
+        not_worth: 1,
+        samples,
+        ..TookJobs::default()
+    })
+}
+
+/// When the lifeline that hangs here is served again.
+fn hangs_until(node: &Node) -> Duration {
+    let victim = &node.steal.victim;
+    victim.next_timeout().expect("the lifeline hangs on")
+}
+
+#[test]
+fn who_asks_in_vain_because_nothing_is_worth_it_is_told_so() {
+    let (mut node, [_, thief, _]) = by_hand();
+    let request = take_for(&mut node, MS, thief, false);
+    node.handle(MS, found_nothing_worth(request, Vec::new()));
+    let told = Action::Send(thief, Message::NotWorth(Request(1)));
+    assert_eq!(actions(&mut node), [told]);
+    assert_eq!(node.tally().not_worth, 1);
+}
+
+#[test]
+fn a_lifeline_to_a_node_whose_jobs_are_not_worth_it_is_served_more_and_more_seldom() {
+    let (mut node, [_, thief, _]) = by_hand();
+    let mut request = take_for(&mut node, MS, thief, true);
+    let (mut now, mut waits) = (MS, Vec::new());
+    for _ in 0..12 {
+        node.handle(now, found_nothing_worth(request, Vec::new()));
+        assert!(!(actions(&mut node).iter()).any(|action| matches!(action, Action::Send(..))));
+        let next = hangs_until(&node);
+        waits.push(next - now);
+        now = next;
+        node.handle_timeout(now);
+        let take = actions(&mut node);
+        let [Action::Take { request: next, .. }] = take[..] else {
+            panic!("{take:?}");
+        };
+        request = next;
+    }
+    assert!(waits.is_sorted(), "{waits:?}");
+    assert_eq!((waits[0], waits[11]), (25 * MS, 250 * MS), "{waits:?}");
+    // When something is worth it at last, the lifeline brings it.
+    let took = TookJobs {
+        request,
+        jobs: vec![Taken::Own(DepartureId(1), parcel())],
+        ..TookJobs::default()
+    };
+    node.handle(now, Event::Took(took));
+    let is_brought =
+        |action: &Action| matches!(action, Action::Send(to, Message::Jobs { .. }) if *to == thief);
+    assert!(actions(&mut node).iter().any(is_brought));
+}
+
+#[test]
+fn a_link_is_tried_once_it_matters_how_fast_it_is() {
+    let (mut node, [_, thief, _]) = by_hand();
+    let request = take_for(&mut node, MS, thief, true);
+    // A job of a megabyte took a second here.
+    let seen = sample(1 << 20, 1000 * MS);
+    node.handle(MS, found_nothing_worth(request, vec![seen]));
+    assert_eq!(actions(&mut node), [Action::Hungry(true)]);
+    let next = hangs_until(&node);
+    node.handle_timeout(next);
+    let trial = actions(&mut node);
+    let [
+        Action::Send(to, Message::Trial(ref bytes)),
+        Action::Take {
+            request, ref terms, ..
+        },
+    ] = trial[..]
+    else {
+        panic!("{trial:?}");
+    };
+    assert_eq!(to, thief);
+    assert!(
+        !terms.accept(&shape(1 << 20)),
+        "nobody knows how far that is"
+    );
+    node.handle(next, found_nothing_worth(request, Vec::new()));
+    // A hundred megabytes a second: two megabytes take 20 ms.
+    let took = Duration::from_secs_f64(bytes.len() as f64 / 1e8);
+    let round_trip = 100 * MS;
+    let arrived = Message::TrialArrived(bytes.len() as u64);
+    node.handle(next + took + round_trip, received(thief, arrived));
+    let next = hangs_until(&node);
+    node.handle_timeout(next);
+    let take = actions(&mut node);
+    let [Action::Take { ref terms, .. }] = take[..] else {
+        panic!("{take:?}");
+    };
+    assert!(terms.accept(&shape(1 << 20)));
+    assert!(terms.accept(&shape(8 << 20)), "more bytes, but more work");
+    assert!(terms.accept(&shape(4 << 10)), "it is next to nothing");
 }

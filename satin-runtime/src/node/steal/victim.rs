@@ -5,6 +5,7 @@ use std::{cmp::Reverse, collections::VecDeque, time::Duration};
 use super::{
     super::{Action, Context, Message, Peer, Request, books::Spare},
     numbers::{ASKS_OF_A_PEER, FAR_PATIENCE, PATIENCE},
+    worth::{TRIAL, Worth},
 };
 
 /// A node that wants a job.
@@ -66,7 +67,7 @@ impl Victim {
         {
             let oldest = oldest.request;
             self.remove(peer, oldest);
-            none(cx, peer, oldest);
+            say_none(cx, peer, oldest);
         }
         // The last word of the workers may be old: an ordinary request asks them anew. A lifeline
         // can wait for their word.
@@ -135,7 +136,13 @@ impl Victim {
 
     /// Serves the next asker, if there may be something. `backlog` is the number of hosted jobs that wait for
     /// a worker.
-    pub(super) fn serve(&mut self, cx: &mut Context<'_>, spare: Spare, backlog: u32) {
+    pub(super) fn serve(
+        &mut self,
+        cx: &mut Context<'_>,
+        spare: Spare,
+        backlog: u32,
+        worth: &mut Worth,
+    ) {
         if self.parked_until <= cx.now && !self.parked.is_empty() {
             self.armed = false;
             self.unpark();
@@ -164,7 +171,7 @@ impl Victim {
                         return true;
                     }
                 }
-                none(cx, asker.peer, asker.request);
+                say_none(cx, asker.peer, asker.request);
                 false
             });
             return;
@@ -189,7 +196,16 @@ impl Victim {
             _ => next.most,
         };
         let request = self.takes;
-        cx.actions.push_back(Action::Take { request, most });
+        let (terms, is_to_be_tried) = worth.terms(cx.now, next.peer, next.round_trip);
+        if is_to_be_tried {
+            let trial = Message::Trial(vec![0; TRIAL]);
+            cx.actions.push_back(Action::Send(next.peer, trial));
+        }
+        cx.actions.push_back(Action::Take {
+            request,
+            most,
+            terms,
+        });
         self.taking = Some(Taking {
             request,
             most,
@@ -205,15 +221,22 @@ impl Victim {
         Some(taking.asker)
     }
 
-    /// Passes over an asker that the jobs were not for: it is told so, or hangs on for a while.
-    pub(super) fn pass_over(&mut self, cx: &mut Context<'_>, asker: Asker, wait: Duration) {
+    /// Passes over an asker that the jobs were not for: it is told so in those words, or hangs on for a while.
+    pub(super) fn pass_over(
+        &mut self,
+        cx: &mut Context<'_>,
+        asker: Asker,
+        wait: Duration,
+        words: impl FnOnce(Request) -> Message,
+    ) {
         // Put back into the queue at once, it would be served with the same job again in this very
         // turn.
         if asker.lifeline {
             self.parked_until = cx.now + wait;
             self.parked.push(asker);
         } else {
-            none(cx, asker.peer, asker.request);
+            cx.actions
+                .push_back(Action::Send(asker.peer, words(asker.request)));
         }
     }
 
@@ -228,7 +251,7 @@ impl Victim {
         // Lifelines too: no work will ever come from here.
         self.unpark();
         for asker in self.askers.drain(..) {
-            none(cx, asker.peer, asker.request);
+            say_none(cx, asker.peer, asker.request);
         }
     }
 }
@@ -243,12 +266,16 @@ fn patience(asker: &Asker) -> Duration {
     }
 }
 
-fn none(cx: &mut Context<'_>, peer: Peer, request: Request) {
+/// There is nothing for that request.
+pub(super) fn none(request: Request) -> Message {
     let (jobs, left) = (Vec::new(), 0);
-    let none = Message::Jobs {
+    Message::Jobs {
         request,
         jobs,
         left,
-    };
-    cx.actions.push_back(Action::Send(peer, none));
+    }
+}
+
+fn say_none(cx: &mut Context<'_>, peer: Peer, request: Request) {
+    cx.actions.push_back(Action::Send(peer, none(request)));
 }

@@ -23,7 +23,8 @@ use super::{
 use crate::{
     job::{
         Answer, Back, DepartureId, Fingerprint, Gathered, HeldValue, HostedId, JobId, JobName,
-        Offer, OrphanNews, Parcel, Recall, RootName, RootRun, RootTag, Saved, Taken,
+        JobSample, JobShape, Offer, OrphanNews, Parcel, Recall, RootName, RootRun, RootTag, Saved,
+        Taken,
         record::{Frame, STAYS, Slot, SlotState, flag},
     },
     observe::repeats,
@@ -43,7 +44,14 @@ pub struct Haul {
     pub jobs: Vec<Taken>,
     /// About how many more could have been taken.
     pub left: u32,
+    /// How many stayed that could have left, as the judge did not let them.
+    pub not_worth: u32,
+    /// What the workers have seen of jobs since the last take.
+    pub samples: Vec<JobSample>,
 }
+
+/// Says which jobs are to leave. Called from any thread; must be quick, must not block, and must not call the gate.
+pub type Judge = Arc<dyn Fn(&JobShape) -> bool + Send + Sync>;
 
 /// The listener outside the gate, as a rule the node's bridge. Called from any thread, also from within calls of the
 /// gate; must be quick, must not block, and must not call the gate.
@@ -147,23 +155,24 @@ impl Gate {
     #[must_use]
     pub fn take(&self, most: u32) -> Haul {
         let mut result = Haul::default();
-        self.send_off(self.choose(most), |haul| result = haul);
+        self.send_off(self.choose(most), None, |haul| result = haul);
         result
     }
 
-    /// As [`Gate::take`], for a thread that must not wait for code of the user. `None` if there is some that is not known
-    /// to be quick: then another thread does it, and [`Outside::took`] tells, with this number.
+    /// As [`Gate::take`], of the jobs that the judge lets go, for a thread that must not wait for code of the user. `None` if
+    /// there is some that is not known to be quick: then another thread does it, and [`Outside::took`] tells, with this number.
     #[must_use]
-    pub fn take_for(&self, request: u64, most: u32) -> Option<Haul> {
+    pub fn take_for(&self, request: u64, most: u32, judge: Judge) -> Option<Haul> {
         let mut leavers = self.choose(most);
         let mut haul = None;
-        if leavers.own.iter_mut().all(Leaver::pack_quickly) {
-            self.send_off(leavers, |quick| haul = Some(quick));
+        let is_quick = |leaver: &mut Leaver| leaver.pack_quickly() && leaver.may_leave(&judge);
+        if leavers.own.iter_mut().all(is_quick) {
+            self.send_off(leavers, None, |quick| haul = Some(quick));
         } else {
             let gate = self.clone();
             self.pool.clerk.run(move || {
                 let tell = |haul| gate.pool.tell(|outside| outside.took(request, haul));
-                gate.send_off(leavers, tell);
+                gate.send_off(leavers, Some(&judge), tell);
             });
         }
         haul
@@ -212,13 +221,22 @@ impl Gate {
     }
 
     /// Writes the arguments of the jobs where that has not been done, enters all jobs in the ledger as away, and tells
-    /// before any other thread can act on them. A job whose arguments cannot be written stays; if all stay, other jobs
-    /// are chosen.
-    fn send_off(&self, mut leavers: Leavers, tell: impl FnOnce(Haul)) {
-        let mut stayed = 0;
+    /// before any other thread can act on them. A job whose arguments cannot be written stays, and so does what the judge does
+    /// not let go; if all stay, other jobs are chosen.
+    fn send_off(&self, mut leavers: Leavers, judge: Option<&Judge>, tell: impl FnOnce(Haul)) {
+        let (mut stayed, mut refused) = (0, Vec::new());
         loop {
             let before = leavers.own.len();
-            leavers.own.retain_mut(|leaver| self.pack_or_stay(leaver));
+            let mut may_leave = Vec::with_capacity(before);
+            for leaver in std::mem::take(&mut leavers.own) {
+                match judge {
+                    // They come back when others have been looked at: if at once, they would be chosen again.
+                    Some(judge) if !leaver.may_leave(judge) => refused.push(leaver),
+                    _ => may_leave.push(leaver),
+                }
+            }
+            may_leave.retain_mut(|leaver| self.pack_or_stay(leaver));
+            leavers.own = may_leave;
             stayed += before - leavers.own.len();
             let is_empty = leavers.own.is_empty() && leavers.hosted.is_empty();
             if !is_empty || before == 0 || stayed > MOST_THAT_STAY {
@@ -228,11 +246,16 @@ impl Gate {
         }
         let found = leavers.hosted.len() + leavers.own.len();
         let had_held = leavers.had_held;
-        self.enter_all(leavers, tell);
+        let not_worth = refused.len();
+        for leaver in refused {
+            let depth = length_of(&leaver.place.id);
+            self.pool.come_back(leaver.job(), depth, leaver.back);
+        }
+        self.enter_all(leavers, not_worth, tell);
         if had_held {
             self.pool.tell_held();
         }
-        if stayed > 0 && found == 0 {
+        if stayed > not_worth && found == 0 {
             self.want_more();
         }
     }
@@ -251,7 +274,7 @@ impl Gate {
         false
     }
 
-    fn enter_all(&self, leavers: Leavers, tell: impl FnOnce(Haul)) {
+    fn enter_all(&self, leavers: Leavers, not_worth: usize, tell: impl FnOnce(Haul)) {
         let Leavers { hosted, own, .. } = leavers;
         let mut jobs = hosted;
         let mut absent = lock(&self.pool.ledger.absent);
@@ -261,7 +284,12 @@ impl Gate {
                 let depth = length_of(&leaver.place.id);
                 self.pool.come_back(leaver.job(), depth, leaver.back);
             }
-            return tell(Haul { jobs, left: 0 });
+            let samples = self.pool.samples.take();
+            return tell(Haul {
+                jobs,
+                samples,
+                ..Haul::default()
+            });
         }
         let mut awaited = Vec::new();
         for leaver in own {
@@ -282,9 +310,13 @@ impl Gate {
             }
             jobs.extend(leaver.parcel.map(|parcel| Taken::Own(departure, parcel)));
         }
-        let left = leavers.all.saturating_sub(jobs.len());
-        let left = u32::try_from(left).unwrap_or(u32::MAX);
-        tell(Haul { jobs, left });
+        let left = leavers.all.saturating_sub(jobs.len() + not_worth);
+        tell(Haul {
+            jobs,
+            left: u32::try_from(left).unwrap_or(u32::MAX),
+            not_worth: u32::try_from(not_worth).unwrap_or(u32::MAX),
+            samples: self.pool.samples.take(),
+        });
         drop(absent);
         for owner in awaited {
             self.pool.sleep.unpark(owner);

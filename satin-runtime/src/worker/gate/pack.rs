@@ -2,9 +2,9 @@
 
 use std::{panic::resume_unwind, sync::atomic::Ordering, time::Instant};
 
-use super::{super::frames::JobPlace, ledger::SlotRef};
+use super::{super::frames::JobPlace, Judge, ledger::SlotRef};
 use crate::job::{
-    Answer, Back, Fingerprint, HeldValue, History, JobId, Parcel, Taken,
+    Answer, Back, Fingerprint, HeldValue, History, JobId, JobShape, Parcel, Taken,
     codec::{CodecError, Effort},
     function::{self, Args, Function},
     record::{STAYS, Slot},
@@ -60,6 +60,25 @@ impl Leaver {
             function::note_effort(parcel.function, took);
         }
         Ok(())
+    }
+
+    /// Does the judge let the job go? Until its arguments are written they are measured.
+    pub(super) fn may_leave(&self, judge: &Judge) -> bool {
+        let job = self.job();
+        let bytes = match &self.parcel {
+            Some(parcel) => Some(parcel.arguments.len() as u64),
+            // SAFETY: the job was taken to leave: its arguments are there, and no other thread takes them.
+            None => unsafe { (job.function.get().measure)(job) },
+        };
+        let number = function::number_of(job.function.get());
+        let (Some(function), Some(bytes)) = (number, bytes) else {
+            return true; // what keeps it is told when it is written
+        };
+        judge(&JobShape {
+            function,
+            depth: length_of(&self.place.id),
+            bytes,
+        })
     }
 
     pub(super) fn pack(&mut self, effort: Effort) -> Result<(), CodecError> {

@@ -1,0 +1,40 @@
+//! What is known of a job before it runs, and what was seen when it ran: by that a node judges whether a job is worth the
+//! way to another.
+
+use std::time::Duration;
+
+use super::Parcel;
+
+/// A job as it looks before it runs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct JobShape {
+    /// The function, by its number.
+    pub function: u32,
+    /// How deep it stands in the tree.
+    pub depth: u16,
+    /// Bytes of its arguments, about.
+    pub bytes: u64,
+}
+
+impl JobShape {
+    /// The shape of a job that travels.
+    #[must_use]
+    pub fn of(parcel: &Parcel) -> JobShape {
+        JobShape {
+            function: parcel.function,
+            depth: u16::try_from(parcel.id.depth()).unwrap_or(u16::MAX),
+            bytes: parcel.arguments.len() as u64,
+        }
+    }
+}
+
+/// A job that has run.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct JobSample {
+    /// What it looked like.
+    pub shape: JobShape,
+    /// How long it took, where it ran.
+    pub took: Duration,
+    /// Bytes of its result and of changed `&mut` arguments.
+    pub back: u64,
+}

@@ -1,0 +1,476 @@
+//! Whether a job is worth the way to another node, and back. See README.md beside this file.
+
+use std::{collections::BTreeMap, ops::RangeInclusive, sync::Arc, time::Duration};
+
+use super::super::Peer;
+use crate::job::{JobSample, JobShape};
+
+/// Bytes, there and back, that cost next to nothing beside the messages. Too small: work of irregular trees, whose jobs are
+/// mostly tiny and now and then huge, is kept at home. Too large: small jobs with much data make the pool slow.
+const FREE: f64 = 16e3;
+
+/// The most bytes, there and back, that are risked for a function, or over a link, of which nothing is known. Too small:
+/// there may be no such job. Too large: the first theft is a loss that shows.
+const RISK: f64 = 64e3;
+
+/// The part of a job's time that its way may take. Too small: jobs stay although others could do them. Too large: a job
+/// of which too much is thought makes the pool slower than one node.
+const SHARE: f64 = 0.5;
+
+/// Arguments of at least so many bytes tell how much work there is; of smaller ones the depth in the tree does.
+const TELLING: u64 = 4 << 10;
+
+/// The seconds that reading and writing a byte take, at both ends together.
+const CODEC: f64 = 2e-9;
+
+/// The weight of the newest sample. Too small: a program's next phase is judged by the one before. Too large: chance decides.
+const NEWEST: f64 = 0.25;
+
+/// The time in which a rate that is not measured again is taken for twice as high. Too short: a slow link is tried again and
+/// again. Too long: a link that was busy once is avoided for long.
+const RATE_DOUBLES: f64 = 20.0;
+
+/// No link is faster, in bytes a second.
+const FASTEST: f64 = 2e10;
+
+/// The wait of a lifeline after a refusal, or this part of its round trip if that is longer; it doubles with each further one. Too
+/// short: workers are asked in vain. Too long: work that has become worth it is found late.
+const PAUSE: Duration = Duration::from_millis(1);
+
+/// See [`PAUSE`].
+const PAUSE_FAR: f64 = 0.25;
+
+/// The longest such wait. Too short: see [`PAUSE`]; too long as well.
+const LONGEST_PAUSE: Duration = Duration::from_millis(250);
+
+/// The bytes that are sent to find out the rate of a link.
+pub(super) const TRIAL: usize = 512 << 10;
+
+/// A trial that was not answered for so long is made again.
+const TRIAL_AGAIN: Duration = Duration::from_secs(10);
+
+/// What a function's jobs took that looked alike.
+#[derive(Clone, Copy, PartialEq, Debug)]
+struct Mean {
+    /// Bytes of the arguments.
+    bytes: f64,
+    /// Seconds.
+    took: f64,
+    /// Bytes of the result and of changed arguments.
+    back: f64,
+}
+
+impl Mean {
+    fn learn(&mut self, newest: Mean) {
+        for (mean, newest) in [
+            (&mut self.bytes, newest.bytes),
+            (&mut self.took, newest.took),
+            (&mut self.back, newest.back),
+        ] {
+            *mean += NEWEST * (newest - *mean);
+        }
+    }
+}
+
+/// How a quantity grows from one place to the next, as far as places lie beyond what was seen: logarithms.
+struct Growth {
+    /// Towards lower places.
+    down: RangeInclusive<f64>,
+    /// Towards higher ones.
+    up: RangeInclusive<f64>,
+    /// If one place was seen only.
+    usual: f64,
+}
+
+const LN_2: f64 = std::f64::consts::LN_2;
+
+/// Time by the logarithm of the size to the base of two. It grows with the size, and at least as fast when jobs get smaller:
+/// what is not known is thought to be less.
+const BY_SIZE: Growth = Growth {
+    down: LN_2..=1.5 * LN_2,
+    up: 0.0..=LN_2,
+    usual: LN_2,
+};
+
+/// Time and bytes by depth: a level halves them, as a rule.
+const BY_DEPTH: Growth = Growth {
+    down: -2.0 * LN_2..=0.0,
+    up: -4.0 * LN_2..=0.0,
+    usual: -LN_2,
+};
+
+/// The value at `x` of what was seen at `points`, in their order.
+fn at(points: &[(f64, f64)], x: f64, growth: &Growth) -> Option<f64> {
+    let after = points.partition_point(|(place, _)| *place < x);
+    let slope = |a: (f64, f64), b: (f64, f64)| (b.1 - a.1) / (b.0 - a.0).max(1e-9);
+    let (from, slope) = match (after.checked_sub(1).map(|at| points[at]), points.get(after)) {
+        (None, None) => return None,
+        (Some(low), Some(high)) => (low, slope(low, *high)),
+        (None, Some(first)) => {
+            let slope = points
+                .get(1)
+                .map_or(growth.usual, |next| slope(*first, *next));
+            (
+                *first,
+                slope.clamp(*growth.down.start(), *growth.down.end()),
+            )
+        }
+        (Some(last), None) => {
+            let before = points.len().checked_sub(2).map(|at| points[at]);
+            let slope = before.map_or(growth.usual, |before| slope(before, last));
+            (last, slope.clamp(*growth.up.start(), *growth.up.end()))
+        }
+    };
+    Some(from.1 + slope * (x - from.0))
+}
+
+/// What is known of a function.
+#[derive(Clone, PartialEq, Default, Debug)]
+struct FunctionCosts {
+    /// By the logarithm of the bytes of the arguments, where they tell.
+    by_size: BTreeMap<u16, Mean>,
+    /// By depth, where they do not.
+    by_depth: BTreeMap<u16, Mean>,
+}
+
+impl FunctionCosts {
+    fn learn(&mut self, sample: &JobSample) {
+        let JobSample { shape, took, back } = sample;
+        let newest = Mean {
+            bytes: shape.bytes as f64,
+            took: took.as_secs_f64().max(1e-9),
+            back: *back as f64,
+        };
+        let means = match shape.bytes >= TELLING {
+            true => self.by_size.entry(shape.bytes.ilog2() as u16),
+            false => self.by_depth.entry(shape.depth),
+        };
+        let is_known = |mean: &mut Mean| mean.learn(newest);
+        means.and_modify(is_known).or_insert(newest);
+    }
+
+    /// The seconds that a job takes, and the bytes that come back; `None` if nothing is known.
+    fn of(&self, shape: &JobShape) -> Option<(f64, f64)> {
+        if shape.bytes < TELLING {
+            let of = |quantity: fn(&Mean) -> f64| -> Option<f64> {
+                let points = self.by_depth.iter();
+                let points: Vec<(f64, f64)> = points
+                    .map(|(depth, mean)| (f64::from(*depth), quantity(mean).max(1e-9).ln()))
+                    .collect();
+                at(&points, f64::from(shape.depth), &BY_DEPTH).map(f64::exp)
+            };
+            return Some((of(|mean| mean.took)?, of(|mean| mean.back)?));
+        }
+        let means: Vec<&Mean> = self.by_size.values().collect();
+        let points: Vec<(f64, f64)> = (means.iter())
+            .map(|mean| (mean.bytes.log2(), mean.took.ln()))
+            .collect();
+        let bytes = shape.bytes as f64;
+        let took = at(&points, bytes.log2(), &BY_SIZE)?.exp();
+        let off = |mean: &Mean| (mean.bytes / bytes).ln().abs();
+        let nearest = means.into_iter().min_by(|a, b| off(a).total_cmp(&off(b)))?;
+        Some((took, nearest.back / nearest.bytes * bytes))
+    }
+}
+
+/// What is known of all functions, by their numbers.
+type Functions = BTreeMap<u32, FunctionCosts>;
+
+/// The link to a peer.
+#[derive(Clone, Copy, Debug, Default)]
+struct Link {
+    /// Bytes a second, and when that was measured.
+    rate: Option<(f64, Duration)>,
+    /// When bytes were sent to find it out.
+    tried: Option<Duration>,
+    /// Refusals in a row.
+    refusals: u32,
+}
+
+/// What a job must fulfil to leave for one thief, at one moment. By default nothing is known.
+#[derive(Clone, PartialEq, Default, Debug)]
+pub struct Terms {
+    functions: Arc<Functions>,
+    /// The round trip, in seconds.
+    round_trip: f64,
+    /// Bytes a second; `None` if that is not known.
+    rate: Option<f64>,
+}
+
+impl Terms {
+    /// Is a job of that shape worth the way?
+    #[must_use]
+    pub fn accept(&self, shape: &JobShape) -> bool {
+        let costs = self.functions.get(&shape.function);
+        let Some((took, back)) = costs.and_then(|costs| costs.of(shape)) else {
+            return shape.bytes as f64 <= RISK;
+        };
+        let moved = shape.bytes as f64 + back;
+        if moved <= FREE {
+            return true;
+        }
+        match self.rate {
+            None => moved <= RISK,
+            Some(rate) => self.round_trip + moved * (1.0 / rate + CODEC) <= SHARE * took,
+        }
+    }
+}
+
+/// Did so much move that the way is worth measuring?
+pub(super) fn is_much(sample: &JobSample) -> bool {
+    (sample.shape.bytes + sample.back) as f64 > FREE
+}
+
+/// What a node has learnt of its program's jobs and of its links.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Worth {
+    functions: Arc<Functions>,
+    links: BTreeMap<Peer, Link>,
+    /// A job was seen that moves much: rates of links matter.
+    moves_much: bool,
+}
+
+impl Worth {
+    /// A job has run, here or elsewhere.
+    pub(super) fn learn(&mut self, sample: &JobSample) {
+        self.moves_much |= is_much(sample);
+        let functions = Arc::make_mut(&mut self.functions);
+        functions
+            .entry(sample.shape.function)
+            .or_default()
+            .learn(sample);
+    }
+
+    /// So many bytes have moved between this node and that peer, in that time.
+    pub(super) fn moved(&mut self, now: Duration, peer: Peer, bytes: u64, took: Duration) {
+        if (bytes as f64) < RISK {
+            return; // latency says nothing of the rate
+        }
+        let newest = (bytes as f64 / took.as_secs_f64().max(1e-6)).min(FASTEST);
+        let link = self.links.entry(peer).or_default();
+        let rate = match link.rate {
+            Some((rate, _)) => rate + NEWEST * (newest - rate),
+            None => newest,
+        };
+        link.rate = Some((rate, now));
+    }
+
+    /// The terms for that peer. True if its link is to be tried.
+    pub(super) fn terms(
+        &mut self,
+        now: Duration,
+        peer: Peer,
+        round_trip: Duration,
+    ) -> (Terms, bool) {
+        let link = self.links.entry(peer).or_default();
+        let rate = link.rate.map(|(rate, at)| {
+            let doubled = (now.saturating_sub(at)).as_secs_f64() / RATE_DOUBLES;
+            (rate * doubled.exp2()).min(FASTEST)
+        });
+        let is_tried = link.tried.is_some_and(|at| now < at + TRIAL_AGAIN);
+        let is_to_be_tried = rate.is_none() && self.moves_much && !is_tried;
+        if is_to_be_tried {
+            link.tried = Some(now);
+        }
+        let terms = Terms {
+            functions: Arc::clone(&self.functions),
+            round_trip: round_trip.as_secs_f64(),
+            rate,
+        };
+        (terms, is_to_be_tried)
+    }
+
+    /// The trial of a link has come to its end; when it had begun.
+    pub(super) fn tried(&self, peer: Peer) -> Option<Duration> {
+        self.links.get(&peer)?.tried
+    }
+
+    /// Nothing that is here was worth the way to that peer: how long to wait until its next try.
+    pub(super) fn refused(&mut self, peer: Peer, round_trip: Duration) -> Duration {
+        let link = self.links.entry(peer).or_default();
+        let first = PAUSE.max(round_trip.mul_f64(PAUSE_FAR));
+        let pause = first * 2u32.pow(link.refusals.min(16));
+        link.refusals += 1;
+        pause.min(LONGEST_PAUSE)
+    }
+
+    /// A job goes to that peer.
+    pub(super) fn accepted(&mut self, peer: Peer) {
+        if let Some(link) = self.links.get_mut(&peer) {
+            link.refusals = 0;
+        }
+    }
+
+    pub(super) fn life_ended(&mut self, peer: Peer) {
+        self.links.remove(&peer);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::node::NodeId;
+
+    const HERE: Duration = Duration::ZERO;
+    const MS: Duration = Duration::from_millis(1);
+
+    fn peer() -> Peer {
+        Peer {
+            id: NodeId(7),
+            generation: 0,
+        }
+    }
+
+    fn shape(depth: u16, bytes: u64) -> JobShape {
+        JobShape {
+            function: 3,
+            depth,
+            bytes,
+        }
+    }
+
+    /// Jobs of these bytes there and back took so many seconds.
+    fn knows(seen: &[(u64, f64)]) -> Worth {
+        let mut worth = Worth::default();
+        for (bytes, took) in seen {
+            worth.learn(&JobSample {
+                shape: shape(1, *bytes),
+                took: Duration::from_secs_f64(*took),
+                back: *bytes,
+            });
+        }
+        worth
+    }
+
+    /// Terms for a link of that rate and round trip.
+    fn terms(worth: &mut Worth, rate: f64, round_trip: Duration) -> Terms {
+        let bytes = 10_000_000;
+        worth.moved(
+            HERE,
+            peer(),
+            bytes,
+            Duration::from_secs_f64(bytes as f64 / rate),
+        );
+        worth.terms(HERE, peer(), round_trip).0
+    }
+
+    #[test]
+    fn what_is_small_goes_anywhere() {
+        let mut worth = knows(&[]);
+        assert!(terms(&mut worth, 1e6, 100 * MS).accept(&shape(9, 100)));
+        worth.learn(&JobSample {
+            shape: shape(9, 100),
+            took: Duration::from_nanos(100),
+            back: 8,
+        });
+        assert!(terms(&mut worth, 1e6, 100 * MS).accept(&shape(9, 100)));
+    }
+
+    #[test]
+    fn of_an_unknown_function_little_is_risked() {
+        let terms = terms(&mut knows(&[]), 1e9, MS);
+        assert!(terms.accept(&shape(1, 60_000)));
+        assert!(!terms.accept(&shape(1, 1_000_000)));
+    }
+
+    #[test]
+    fn a_sort_stays_at_home_and_a_product_goes() {
+        // A million numbers of 8 bytes are sorted in 80 ms; matrices of 8 MB are multiplied in 2 s.
+        let (sort, product) = (knows(&[(8_000_000, 0.08)]), knows(&[(8_000_000, 2.0)]));
+        let gigabit = 1.25e8;
+        assert!(!terms(&mut sort.clone(), gigabit, MS).accept(&shape(1, 8_000_000)));
+        assert!(terms(&mut product.clone(), gigabit, MS).accept(&shape(1, 8_000_000)));
+        // Over a slow line the product stays as well.
+        assert!(!terms(&mut product.clone(), 1e6, 100 * MS).accept(&shape(1, 8_000_000)));
+    }
+
+    #[test]
+    fn a_far_thief_needs_more_work() {
+        let mut worth = knows(&[(100_000, 0.05)]);
+        assert!(terms(&mut worth, 1e9, MS).accept(&shape(1, 100_000)));
+        assert!(!terms(&mut worth, 1e9, 100 * MS).accept(&shape(1, 100_000)));
+    }
+
+    #[test]
+    fn other_sizes_are_judged_by_those_that_were_seen() {
+        // Work grows with the square of the size.
+        let seen = [(100_000, 0.001), (200_000, 0.004), (400_000, 0.016)];
+        let worth = knows(&seen);
+        let (_, costs) = worth.functions.first_key_value().expect("a function");
+        let took = |bytes| costs.of(&shape(1, bytes)).expect("known").0;
+        assert!(
+            (took(283_000) - 0.008).abs() < 0.001,
+            "between: {}",
+            took(283_000)
+        );
+        let doubled = took(800_000);
+        assert!(
+            (0.030..0.034).contains(&doubled),
+            "beyond: no more than in proportion, {doubled}"
+        );
+        assert!(took(50_000) < 0.0005, "below: less than in proportion");
+        let (_, back) = costs.of(&shape(1, 1_000_000)).expect("known");
+        assert!((back - 1e6).abs() < 1.0, "as many bytes come back: {back}");
+    }
+
+    #[test]
+    fn small_arguments_tell_by_their_depth() {
+        let mut worth = Worth::default();
+        // A picture in quarters: each level has a quarter of the work and of the picture.
+        for depth in 2..5 {
+            let part = 0.25f64.powi(i32::from(depth));
+            worth.learn(&JobSample {
+                shape: shape(depth, 40),
+                took: Duration::from_secs_f64(10.0 * part),
+                back: (1e8 * part) as u64,
+            });
+        }
+        let (_, costs) = worth.functions.first_key_value().expect("a function");
+        let (took, back) = costs.of(&shape(1, 40)).expect("known");
+        assert!(
+            (2.4..2.6).contains(&took) && (2.4e7..2.6e7).contains(&back),
+            "{took} {back}"
+        );
+        let (took, _) = costs.of(&shape(6, 40)).expect("known");
+        assert!(took < 0.01, "{took}");
+        // 2 s of work for 25 MB: over 100 Mbit/s that is no gain.
+        assert!(!terms(&mut worth.clone(), 1.25e7, MS).accept(&shape(1, 40)));
+        assert!(terms(&mut worth.clone(), 1.25e8, MS).accept(&shape(1, 40)));
+    }
+
+    #[test]
+    fn what_was_wrong_is_forgotten() {
+        let mut worth = knows(&[(1_000_000, 10.0)]);
+        assert!(terms(&mut worth, 1e8, MS).accept(&shape(1, 1_000_000)));
+        for _ in 0..40 {
+            worth.learn(&JobSample {
+                shape: shape(1, 1_000_000),
+                took: MS,
+                back: 0,
+            });
+        }
+        assert!(!terms(&mut worth, 1e8, MS).accept(&shape(1, 1_000_000)));
+    }
+
+    #[test]
+    fn a_slow_link_is_believed_in_again_after_a_while() {
+        let mut worth = knows(&[(1_000_000, 1.0)]);
+        worth.moved(HERE, peer(), 1_000_000, Duration::from_secs(1));
+        let mut accepts = |now| worth.terms(now, peer(), MS).0.accept(&shape(1, 1_000_000));
+        assert!(!accepts(Duration::from_secs(10)));
+        assert!(accepts(Duration::from_secs(60)));
+    }
+
+    #[test]
+    fn a_link_is_tried_when_much_is_to_move_and_not_all_the_time() {
+        let mut worth = knows(&[(100, 1.0)]);
+        let is_tried = |worth: &mut Worth, now| worth.terms(now, peer(), MS).1;
+        assert!(!is_tried(&mut worth, HERE), "no job moves much");
+        let mut worth = knows(&[(1_000_000, 1.0)]);
+        assert!(is_tried(&mut worth, HERE));
+        assert!(!is_tried(&mut worth, MS));
+        assert!(is_tried(&mut worth, TRIAL_AGAIN), "it was lost");
+        worth.moved(TRIAL_AGAIN, peer(), TRIAL as u64, MS);
+        assert!(!is_tried(&mut worth, 3 * TRIAL_AGAIN), "the rate is known");
+    }
+}
