@@ -473,6 +473,14 @@ pub(crate) fn answer_of<F: Function>(
     pack(WRITING_RESULT, &answer, Effort::ANY)
 }
 
+/// The bytes of that answer, about; `None` if that is not easily said.
+pub(crate) fn size_of_answer<F: Function>(
+    out: &F::Out,
+    held: &<F::Kinds as Kinds>::Held<'_>,
+) -> Option<u64> {
+    codec::measure(&(CarriedRef(out), F::Kinds::seen(held)), PARTS)
+}
+
 /// The fingerprint of a call with these arguments, however many bytes they are; none if they cannot be serialized.
 pub(crate) fn fingerprint_of_all<F: Function>(args: &Args<'_, F>) -> Option<Fingerprint> {
     let mut hasher = Fingerprint::hasher(F::VTABLE.info.name);

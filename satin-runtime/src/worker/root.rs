@@ -34,6 +34,14 @@ use crate::job::{
 /// jobs wait for their copies. Too long: a new master computes long root jobs again.
 const WORTH_KEEPING: Duration = Duration::from_millis(50);
 
+/// A result of a root job is kept if it has no more bytes for each second that the job took. Too small: a new master computes again
+/// what would have fitted through any link. Too large: `main` waits for large results to be written down, which are made again as
+/// quickly.
+const KEPT_A_SECOND: f64 = 5e7;
+
+/// Results up to that size are kept in any case.
+const SMALL: u64 = 256 << 10;
+
 thread_local! {
     /// Are calls from this thread those of the program's `main`?
     static IS_MAIN: Cell<bool> = const { Cell::new(false) };
@@ -430,13 +438,16 @@ unsafe fn run_root<F: Function>(task: *const (), worker: &Worker, head: *const S
         };
         worker.on_bottom(bottom, None, || catch_unwind(AssertUnwindSafe(run)))
     };
+    let took = began.elapsed();
     let is_wanted = || {
-        began.elapsed() > WORTH_KEEPING
+        took > WORTH_KEEPING
             && !frame.has(flag::TORN)
             && (frame.has(flag::SAVE) || pool.main.keeps())
     };
+    let most = SMALL.max((took.as_secs_f64() * KEPT_A_SECOND) as u64);
+    let fits = |out| function::size_of_answer::<F>(out, &held).is_none_or(|size| size <= most);
     let result = match (&outcome, print) {
-        (Ok(out), Some(fingerprint)) if is_wanted() => {
+        (Ok(out), Some(fingerprint)) if is_wanted() && fits(out) => {
             let packed = function::answer_of::<F>(out, &held);
             packed.ok().map(|packed| Saved {
                 name: JobName::new(id, fingerprint),

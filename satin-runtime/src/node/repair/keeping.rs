@@ -17,6 +17,10 @@ use crate::job::{Answer, RootName, RootTag, Saved};
 /// large: `main` waits for more round trips.
 const KEEPERS: usize = 2;
 
+/// For a root job's result of more bytes `main` does not wait: while it goes on, the result is on its way. Too small: a master that
+/// dies in that moment has its successor do the root job again. Too large: `main` waits for the link.
+const WAITED_FOR: usize = 256 << 10;
+
 /// The wait until results that were not acknowledged are sent again: the keeper could not be reached. Too small: large
 /// results go twice. Too large: `main` waits.
 const AGAIN: Duration = Duration::from_secs(1);
@@ -76,11 +80,16 @@ impl Keeping {
         };
         // Without another node, or with a result that cannot be sent, `main` has nothing to wait
         // for.
-        if keepers.is_empty() {
+        let is_awaited = size(&saved) <= WAITED_FOR;
+        if keepers.is_empty() || !is_awaited {
             cx.actions.push_back(Action::RootKept(tag));
         }
+        let purpose = match is_awaited {
+            true => Purpose::Root(tag),
+            false => Purpose::Again,
+        };
         for to in keepers {
-            self.send(cx, to, Purpose::Root(tag), vec![saved.clone()]);
+            self.send(cx, to, purpose, vec![saved.clone()]);
         }
     }
 
