@@ -11,6 +11,8 @@ enum Tree {
     Pair(Box<Tree>, Box<Tree>),
     Many(Vec<Tree>),
     Perhaps(Option<Box<Tree>>),
+    Numbers(Vec<u32>),
+    Bytes(Vec<u8>),
 }
 
 fuzz_target!(|data: &[u8]| {

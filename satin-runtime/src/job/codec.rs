@@ -15,7 +15,7 @@ use std::{
 use postcard::{Deserializer, de_flavors, ser_flavors};
 use serde::{Serialize, de::DeserializeOwned};
 
-use super::size::Sizer;
+use super::{numbers, size::Sizer};
 
 /// The most bytes that the arguments or the result of one job may take. Less, and large results are computed at home; more,
 /// and one job fills the memory of two nodes.
@@ -228,7 +228,7 @@ pub fn write<T: Serialize + ?Sized>(
     let most = effort.quick.then_some(effort.named);
     let outer = NAMED.replace(most);
     TOO_LONG.set(false);
-    let written = guard(what, || postcard::serialize_with_flavor(value, writer));
+    let written = guard(what, || write_with(value, writer));
     // What was named inside a value that is being named counts for both.
     let used = (most.unwrap_or(0)).saturating_sub(NAMED.get().unwrap_or(0));
     NAMED.set(outer.map(|outer| outer.saturating_sub(used)));
@@ -258,6 +258,13 @@ pub fn measure<T: Serialize + ?Sized>(value: &T, steps: u32) -> Option<u64> {
     let size = guard("measuring", || sizer.size_of(value));
     NAMED.set(outer);
     size.ok()?.ok()
+fn write_with<T: Serialize + ?Sized, F: ser_flavors::Flavor>(
+    value: &T,
+    output: F,
+) -> postcard::Result<F::Output> {
+    let mut serializer = postcard::Serializer { output };
+    numbers::write(value, &mut serializer)?;
+    serializer.output.finalize()
 }
 
 /// Writes a value piece by piece, so that no caller need keep all of it.
@@ -277,7 +284,7 @@ pub fn stream<T: Serialize + ?Sized>(
         lowest: limit,
         met: &met,
     };
-    let written = guard(what, || postcard::serialize_with_flavor(value, streamer))?;
+    let written = guard(what, || write_with(value, streamer))?;
     written.map_err(|error| match met.get() {
         Some(_) => CodecError::TooDeep {
             what,
@@ -300,7 +307,7 @@ pub fn read<T: DeserializeOwned>(what: &'static str, bytes: &[u8]) -> Result<T, 
         met: &met,
     };
     let read = guard(what, || {
-        T::deserialize(&mut Deserializer::from_flavor(reader))
+        numbers::read(&mut Deserializer::from_flavor(reader))
     })?;
     read.map_err(|error| match met.get() {
         Some(_) => CodecError::TooDeep {
@@ -376,7 +383,7 @@ impl ser_flavors::Flavor for Writer<'_> {
 /// Bytes that are handed on together: a hasher is ten times as slow with single ones.
 const BLOCK: usize = 16 << 10;
 
-/// Hands bytes on in blocks, and looks at the stack with each.
+/// Hands bytes on in blocks, or in longer pieces, and looks at the stack with each.
 struct Streamer<'s> {
     bytes: Vec<u8>,
     take: &'s mut dyn FnMut(&[u8]),
@@ -398,10 +405,15 @@ impl ser_flavors::Flavor for Streamer<'_> {
             self.met.set(Some(Limit::Stack));
             return Err(postcard::Error::SerializeBufferFull);
         }
-        self.bytes.extend_from_slice(bytes);
-        if self.bytes.len() >= BLOCK {
+        // A long piece is not copied: it may be all of a value of a gibibyte.
+        if self.bytes.len() + bytes.len() > BLOCK {
             (self.take)(&self.bytes);
             self.bytes.clear();
+        }
+        if bytes.len() > BLOCK {
+            (self.take)(bytes);
+        } else {
+            self.bytes.extend_from_slice(bytes);
         }
         Ok(())
     }
@@ -500,11 +512,11 @@ mod tests {
 
     #[test]
     fn what_is_written_is_what_postcard_writes_and_can_be_read() {
-        let value = (vec![1u64, 2, 300], "text".to_owned(), Some(-7i32));
+        let value = (300u64, "text".to_owned(), Some(-7i32));
         let bytes = write(WHAT, &value, Effort::ANY).expect("written");
         assert_eq!(bytes, postcard::to_stdvec(&value).expect("written"));
         assert_eq!(read(WHAT, &bytes), Ok(value));
-        let cut = read::<(Vec<u64>, String, Option<i32>)>(WHAT, &bytes[..bytes.len() - 1]);
+        let cut = read::<(u64, String, Option<i32>)>(WHAT, &bytes[..bytes.len() - 1]);
         assert!(matches!(cut, Err(CodecError::Failed { .. })), "{cut:?}");
     }
 

@@ -15,6 +15,8 @@ use std::{
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::DeserializeOwned};
 
+use super::numbers;
+
 /// Types whose values travel between nodes: all that can be serialized and deserialized.
 ///
 /// Has methods instead of the two traits above it, which the compiler would report one by one as well.
@@ -29,6 +31,10 @@ pub trait Travels: Sized + 'static {
     fn write<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error>;
     /// Reads a value as its `Deserialize` does.
     fn read<'de, D: Deserializer<'de>>(from: D) -> Result<Self, D::Error>;
+    /// Writes a sequence of values.
+    fn write_all<S: Serializer>(all: &[Self], to: S) -> Result<S::Ok, S::Error>;
+    /// Reads a sequence of values.
+    fn read_all<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<Self>, D::Error>;
 }
 
 impl<T: Serialize + DeserializeOwned + 'static> Travels for T {
@@ -36,7 +42,13 @@ impl<T: Serialize + DeserializeOwned + 'static> Travels for T {
         self.serialize(to)
     }
     fn read<'de, D: Deserializer<'de>>(from: D) -> Result<T, D::Error> {
-        T::deserialize(from)
+        numbers::read_part(PhantomData, from)
+    }
+    fn write_all<S: Serializer>(all: &[T], to: S) -> Result<S::Ok, S::Error> {
+        all.serialize(to)
+    }
+    fn read_all<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<T>, D::Error> {
+        numbers::read_part(PhantomData, from)
     }
 }
 
@@ -52,6 +64,12 @@ where
         unreachable!("for no type")
     }
     fn read<'de, D: Deserializer<'de>>(_: D) -> Result<T, D::Error> {
+        unreachable!("for no type")
+    }
+    fn write_all<S: Serializer>(_: &[T], _: S) -> Result<S::Ok, S::Error> {
+        unreachable!("for no type")
+    }
+    fn read_all<'de, D: Deserializer<'de>>(_: D) -> Result<Vec<T>, D::Error> {
         unreachable!("for no type")
     }
 }
@@ -145,7 +163,7 @@ impl<T: Lend + ?Sized> Serialize for CarriedLoan<'_, T> {
 
 impl<T: Travels> Serialize for CarriedSlice<'_, T> {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        to.collect_seq(self.0.iter().map(CarriedRef))
+        T::write_all(self.0, to)
     }
 }
 
@@ -160,13 +178,7 @@ impl<T: Travels> Serialize for CarriedVec<T> {
 
 impl<'de, T: Travels> Deserialize<'de> for CarriedVec<T> {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        let elements = Vec::<Carried<T>>::deserialize(from)?;
-        Ok(CarriedVec(
-            elements
-                .into_iter()
-                .map(|Carried(element)| element)
-                .collect(),
-        ))
+        T::read_all(from).map(CarriedVec)
     }
 }
 
@@ -427,3 +439,35 @@ tuple_of_kinds!(A a x, B b y, C c z, D d w, E e v, F f u, G g t, H h s, I i r);
 tuple_of_kinds!(A a x, B b y, C c z, D d w, E e v, F f u, G g t, H h s, I i r, J j q);
 tuple_of_kinds!(A a x, B b y, C c z, D d w, E e v, F f u, G g t, H h s, I i r, J j q, K k p);
 tuple_of_kinds!(A a x, B b y, C c z, D d w, E e v, F f u, G g t, H h s, I i r, J j q, K k p, L l o);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::job::codec::{self, Effort};
+
+    #[test]
+    fn vectors_and_slices_are_read_as_they_were_written() {
+        fn there_and_back<T>(all: &[T])
+        where
+            T: Serialize + DeserializeOwned + Clone + PartialEq + std::fmt::Debug + 'static,
+        {
+            let owned = Carried(all.to_vec());
+            let bytes = codec::write("writing", &CarriedSlice(all), Effort::ANY).expect("bytes");
+            assert_eq!(
+                codec::write("writing", &owned, Effort::ANY),
+                Ok(bytes.clone())
+            );
+            let CarriedVec::<T>(read) = codec::read("reading", &bytes).expect("a slice");
+            assert_eq!(read, all);
+            let Carried(read) =
+                codec::read::<Carried<Vec<T>>>("reading", &bytes).expect("a vector");
+            assert_eq!(read, all);
+        }
+        for length in [0, 3, 100, 100_000] {
+            there_and_back(&vec![7u8; length]);
+            there_and_back(&vec![-7i8; length]);
+            there_and_back(&vec![7.5f64; length]);
+            there_and_back(&vec!["seven".to_owned(); length]);
+        }
+    }
+}

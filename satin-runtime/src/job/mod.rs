@@ -25,6 +25,7 @@ pub mod id;
 pub mod kinds;
 pub mod lattices;
 pub mod needs;
+mod numbers;
 pub mod orphans;
 pub mod parcel;
 pub mod record;

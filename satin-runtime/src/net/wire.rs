@@ -14,7 +14,7 @@ use super::limits;
 use crate::node::{Identity, Message, Peer};
 
 /// The version of all that is said. Nodes of another are refused.
-pub const VERSION: u16 = 2;
+pub const VERSION: u16 = 3;
 
 const MAGIC: [u8; 5] = *b"satin";
 const HEADER: usize = 4;

@@ -1,0 +1,483 @@
+//! Reading: hands on all that is read but sequences and byte strings, which may be blocks.
+
+use std::{fmt, marker::PhantomData};
+
+use serde::{
+    Deserialize, Deserializer,
+    de::{self, DeserializeSeed, EnumAccess, MapAccess, SeqAccess, VariantAccess, Visitor},
+};
+use serde_bytes::ByteBuf;
+
+use super::{BLOCK, Class, FORMS, ITEMS, SEQUENCE, codec::LARGEST, slices::from_bytes};
+
+/// The most elements that are expected because the bytes say so, before any of them has come. Too small: vectors grow in more
+/// steps. Too large: a short message takes much memory.
+const MOST_EXPECTED: usize = 4096;
+
+/// Hands on all but sequences. Around a deserializer, what gives access to the parts of a value, or a seed or
+/// visitor, all of which see to it that the parts below are read in the same way.
+pub(super) struct Unpacking<D>(pub(super) D);
+
+/// Reads what a seed reads; a vector of bytes in one piece, as serde would take them one by one.
+#[inline]
+pub(in crate::job) fn read_part<'de, T: DeserializeSeed<'de>, D: Deserializer<'de>>(
+    seed: T,
+    from: D,
+) -> Result<T::Value, D::Error> {
+    // The seed decides how a value is read. With this one it is as the type `Vec<u8>` says.
+    if typeid::of::<T>() != typeid::of::<PhantomData<Vec<u8>>>() {
+        return seed.deserialize(from);
+    }
+    let bytes = ByteBuf::deserialize(from)?.into_vec();
+    Ok(from_bytes(bytes).expect("the seed is one for vectors of bytes"))
+}
+
+macro_rules! hand_back {
+    ($($method:ident)*) => {
+        $(
+            #[inline]
+            fn $method<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, D::Error> {
+                self.0.$method(visitor)
+            }
+        )*
+    };
+}
+
+impl<'de, D: Deserializer<'de>> Deserializer<'de> for Unpacking<D> {
+    type Error = D::Error;
+
+    hand_back! {
+        deserialize_bool deserialize_char deserialize_str deserialize_string
+        deserialize_i8 deserialize_i16 deserialize_i32 deserialize_i64 deserialize_i128
+        deserialize_u8 deserialize_u16 deserialize_u32 deserialize_u64 deserialize_u128
+        deserialize_f32 deserialize_f64 deserialize_unit deserialize_identifier
+    }
+
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, D::Error> {
+        self.0.deserialize_any(Unpacking(visitor))
+    }
+
+    fn deserialize_ignored_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, D::Error> {
+        self.0.deserialize_ignored_any(Unpacking(visitor))
+    }
+
+    #[inline]
+    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, D::Error> {
+        self.0.deserialize_option(Unpacking(visitor))
+    }
+
+    fn deserialize_unit_struct<V: Visitor<'de>>(
+        self,
+        name: &'static str,
+        visitor: V,
+    ) -> Result<V::Value, D::Error> {
+        self.0.deserialize_unit_struct(name, visitor)
+    }
+
+    #[inline]
+    fn deserialize_newtype_struct<V: Visitor<'de>>(
+        self,
+        name: &'static str,
+        visitor: V,
+    ) -> Result<V::Value, D::Error> {
+        (self.0).deserialize_newtype_struct(name, Unpacking(visitor))
+    }
+
+    fn deserialize_bytes<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, D::Error> {
+        (self.0).deserialize_enum(SEQUENCE, FORMS, BytesVisitor(visitor))
+    }
+
+    fn deserialize_byte_buf<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, D::Error> {
+        self.deserialize_bytes(visitor)
+    }
+
+    #[inline]
+    fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, D::Error> {
+        (self.0).deserialize_enum(SEQUENCE, FORMS, SequenceVisitor(visitor))
+    }
+
+    #[inline]
+    fn deserialize_tuple<V: Visitor<'de>>(
+        self,
+        length: usize,
+        visitor: V,
+    ) -> Result<V::Value, D::Error> {
+        self.0.deserialize_tuple(length, Unpacking(visitor))
+    }
+
+    #[inline]
+    fn deserialize_tuple_struct<V: Visitor<'de>>(
+        self,
+        name: &'static str,
+        length: usize,
+        visitor: V,
+    ) -> Result<V::Value, D::Error> {
+        (self.0).deserialize_tuple_struct(name, length, Unpacking(visitor))
+    }
+
+    fn deserialize_map<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, D::Error> {
+        self.0.deserialize_map(Unpacking(visitor))
+    }
+
+    #[inline]
+    fn deserialize_struct<V: Visitor<'de>>(
+        self,
+        name: &'static str,
+        fields: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, D::Error> {
+        (self.0).deserialize_struct(name, fields, Unpacking(visitor))
+    }
+
+    #[inline]
+    fn deserialize_enum<V: Visitor<'de>>(
+        self,
+        name: &'static str,
+        variants: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, D::Error> {
+        (self.0).deserialize_enum(name, variants, Unpacking(visitor))
+    }
+
+    fn is_human_readable(&self) -> bool {
+        self.0.is_human_readable()
+    }
+}
+
+impl<'de, T: DeserializeSeed<'de>> DeserializeSeed<'de> for Unpacking<T> {
+    type Value = T::Value;
+
+    #[inline]
+    fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<T::Value, D::Error> {
+        read_part(self.0, Unpacking(from))
+    }
+}
+
+/// Values of several parts, the only ones that deserializers get such a visitor for.
+impl<'de, V: Visitor<'de>> Visitor<'de> for Unpacking<V> {
+    type Value = V::Value;
+
+    fn expecting(&self, text: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.expecting(text)
+    }
+
+    fn visit_unit<E: de::Error>(self) -> Result<V::Value, E> {
+        self.0.visit_unit()
+    }
+
+    fn visit_none<E: de::Error>(self) -> Result<V::Value, E> {
+        self.0.visit_none()
+    }
+
+    #[inline]
+    fn visit_some<D: Deserializer<'de>>(self, from: D) -> Result<V::Value, D::Error> {
+        self.0.visit_some(Unpacking(from))
+    }
+
+    #[inline]
+    fn visit_newtype_struct<D: Deserializer<'de>>(self, from: D) -> Result<V::Value, D::Error> {
+        self.0.visit_newtype_struct(Unpacking(from))
+    }
+
+    #[inline]
+    fn visit_seq<A: SeqAccess<'de>>(self, parts: A) -> Result<V::Value, A::Error> {
+        self.0.visit_seq(Unpacking(parts))
+    }
+
+    #[inline]
+    fn visit_map<A: MapAccess<'de>>(self, parts: A) -> Result<V::Value, A::Error> {
+        if parts.size_hint().is_some_and(|entries| entries > LARGEST) {
+            return Err(too_many());
+        }
+        self.0.visit_map(Unpacking(parts))
+    }
+
+    #[inline]
+    fn visit_enum<A: EnumAccess<'de>>(self, parts: A) -> Result<V::Value, A::Error> {
+        self.0.visit_enum(Unpacking(parts))
+    }
+}
+
+impl<'de, A: SeqAccess<'de>> SeqAccess<'de> for Unpacking<A> {
+    type Error = A::Error;
+
+    #[inline]
+    fn next_element_seed<T: DeserializeSeed<'de>>(
+        &mut self,
+        seed: T,
+    ) -> Result<Option<T::Value>, A::Error> {
+        self.0.next_element_seed(Unpacking(seed))
+    }
+
+    fn size_hint(&self) -> Option<usize> {
+        self.0.size_hint()
+    }
+}
+
+impl<'de, A: MapAccess<'de>> MapAccess<'de> for Unpacking<A> {
+    type Error = A::Error;
+
+    fn next_key_seed<T: DeserializeSeed<'de>>(
+        &mut self,
+        seed: T,
+    ) -> Result<Option<T::Value>, A::Error> {
+        self.0.next_key_seed(Unpacking(seed))
+    }
+
+    fn next_value_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<T::Value, A::Error> {
+        self.0.next_value_seed(Unpacking(seed))
+    }
+
+    fn size_hint(&self) -> Option<usize> {
+        self.0.size_hint().map(|entries| entries.min(MOST_EXPECTED))
+    }
+}
+
+impl<'de, A: EnumAccess<'de>> EnumAccess<'de> for Unpacking<A> {
+    type Error = A::Error;
+    type Variant = Unpacking<A::Variant>;
+
+    #[inline]
+    fn variant_seed<T: DeserializeSeed<'de>>(
+        self,
+        seed: T,
+    ) -> Result<(T::Value, Self::Variant), A::Error> {
+        let (value, variant) = self.0.variant_seed(seed)?;
+        Ok((value, Unpacking(variant)))
+    }
+}
+
+impl<'de, A: VariantAccess<'de>> VariantAccess<'de> for Unpacking<A> {
+    type Error = A::Error;
+
+    fn unit_variant(self) -> Result<(), A::Error> {
+        self.0.unit_variant()
+    }
+
+    #[inline]
+    fn newtype_variant_seed<T: DeserializeSeed<'de>>(self, seed: T) -> Result<T::Value, A::Error> {
+        self.0.newtype_variant_seed(Unpacking(seed))
+    }
+
+    fn tuple_variant<V: Visitor<'de>>(
+        self,
+        length: usize,
+        visitor: V,
+    ) -> Result<V::Value, A::Error> {
+        self.0.tuple_variant(length, Unpacking(visitor))
+    }
+
+    fn struct_variant<V: Visitor<'de>>(
+        self,
+        fields: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, A::Error> {
+        self.0.struct_variant(fields, Unpacking(visitor))
+    }
+}
+
+/// Reads a sequence in either form, for a visitor that expects one.
+struct SequenceVisitor<V>(V);
+
+impl<'de, V: Visitor<'de>> Visitor<'de> for SequenceVisitor<V> {
+    type Value = V::Value;
+
+    fn expecting(&self, text: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.expecting(text)
+    }
+
+    #[inline]
+    fn visit_enum<A: EnumAccess<'de>>(self, sequence: A) -> Result<V::Value, A::Error> {
+        match sequence.variant()? {
+            // How many fields there are is said by the first of them.
+            (ITEMS, items) => items.tuple_variant(usize::MAX, ItemsVisitor(self.0)),
+            (BLOCK, block) => block.tuple_variant(usize::MAX, BlockVisitor(self.0)),
+            (other, _) => Err(unknown_form(other)),
+        }
+    }
+}
+
+/// Reads a sequence of items.
+struct ItemsVisitor<V>(V);
+
+impl<'de, V: Visitor<'de>> Visitor<'de> for ItemsVisitor<V> {
+    type Value = V::Value;
+
+    fn expecting(&self, text: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.expecting(text)
+    }
+
+    #[inline]
+    fn visit_seq<A: SeqAccess<'de>>(self, mut fields: A) -> Result<V::Value, A::Error> {
+        let left = fields.next_element()?.unwrap_or(0);
+        if left > LARGEST {
+            return Err(too_many());
+        }
+        self.0.visit_seq(Items { fields, left })
+    }
+}
+
+/// The items of a sequence that have not been read yet.
+struct Items<A> {
+    fields: A,
+    left: usize,
+}
+
+impl<'de, A: SeqAccess<'de>> SeqAccess<'de> for Items<A> {
+    type Error = A::Error;
+
+    #[inline]
+    fn next_element_seed<T: DeserializeSeed<'de>>(
+        &mut self,
+        seed: T,
+    ) -> Result<Option<T::Value>, A::Error> {
+        let Some(left) = self.left.checked_sub(1) else {
+            return Ok(None);
+        };
+        self.left = left;
+        self.fields.next_element_seed(Unpacking(seed))
+    }
+
+    fn size_hint(&self) -> Option<usize> {
+        Some(self.left.min(MOST_EXPECTED))
+    }
+}
+
+/// Reads a block, for a visitor that expects a sequence.
+struct BlockVisitor<V>(V);
+
+impl<'de, V: Visitor<'de>> Visitor<'de> for BlockVisitor<V> {
+    type Value = V::Value;
+
+    fn expecting(&self, text: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.expecting(text)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, fields: A) -> Result<V::Value, A::Error> {
+        self.0.visit_seq(Block::begin(fields)?)
+    }
+}
+
+/// The numbers of a block that have not been read yet.
+struct Block<'de, A> {
+    class: Class,
+    /// Whole numbers of that class.
+    chunk: &'de [u8],
+    /// The number of numbers in further chunks.
+    left: usize,
+    chunks: A,
+}
+
+impl<'de, A: SeqAccess<'de>> Block<'de, A> {
+    /// Reads what a block begins with, and its first chunk.
+    fn begin(mut fields: A) -> Result<Self, A::Error> {
+        let class = fields.next_element()?.and_then(Class::from_index);
+        let class = class.ok_or_else(|| de::Error::custom("a block of unknown numbers"))?;
+        let left = fields.next_element()?.unwrap_or(0);
+        let (chunk, left) = next_chunk(class, left, &mut fields)?;
+        Ok(Block {
+            class,
+            chunk,
+            left,
+            chunks: fields,
+        })
+    }
+}
+
+/// The next chunk of a block, empty if there is none, and the number of numbers in further ones.
+#[cold]
+fn next_chunk<'de, A: SeqAccess<'de>>(
+    class: Class,
+    left: usize,
+    chunks: &mut A,
+) -> Result<(&'de [u8], usize), A::Error> {
+    if left == 0 {
+        return Ok((&[], 0));
+    }
+    let chunk: &'de [u8] = chunks.next_element()?.unwrap_or_default();
+    let (count, size) = (chunk.len() / class.size(), class.size());
+    if count == 0 || count > left || !chunk.len().is_multiple_of(size) {
+        return Err(de::Error::custom("a block with a piece of a number"));
+    }
+    Ok((chunk, left - count))
+}
+
+impl<'de, A: SeqAccess<'de>> SeqAccess<'de> for Block<'de, A> {
+    type Error = A::Error;
+
+    #[inline]
+    fn next_element_seed<T: DeserializeSeed<'de>>(
+        &mut self,
+        seed: T,
+    ) -> Result<Option<T::Value>, A::Error> {
+        if self.chunk.is_empty() {
+            (self.chunk, self.left) = next_chunk(self.class, self.left, &mut self.chunks)?;
+        }
+        let (number, rest) = self.class.read(self.chunk, seed)?;
+        self.chunk = rest;
+        Ok(number)
+    }
+
+    /// The numbers of this chunk are there; of others that is only said.
+    fn size_hint(&self) -> Option<usize> {
+        let here = self.chunk.len() / self.class.size();
+        Some(here.saturating_add(self.left.min(MOST_EXPECTED)))
+    }
+}
+
+/// Reads a sequence in either form, for a visitor that expects bytes.
+struct BytesVisitor<V>(V);
+
+impl<'de, V: Visitor<'de>> Visitor<'de> for BytesVisitor<V> {
+    type Value = V::Value;
+
+    fn expecting(&self, text: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.expecting(text)
+    }
+
+    fn visit_enum<A: EnumAccess<'de>>(self, sequence: A) -> Result<V::Value, A::Error> {
+        match sequence.variant()? {
+            // To postcard a number of `u8`s and each of them are the same as a byte string.
+            (ITEMS, items) => self.0.visit_borrowed_bytes(items.newtype_variant()?),
+            (BLOCK, block) => block.tuple_variant(usize::MAX, BytesBlockVisitor(self.0)),
+            (other, _) => Err(unknown_form(other)),
+        }
+    }
+}
+
+/// Reads a block, for a visitor that expects bytes.
+struct BytesBlockVisitor<V>(V);
+
+impl<'de, V: Visitor<'de>> Visitor<'de> for BytesBlockVisitor<V> {
+    type Value = V::Value;
+
+    fn expecting(&self, text: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.expecting(text)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, fields: A) -> Result<V::Value, A::Error> {
+        let mut block = Block::begin(fields)?;
+        if block.class != Class::U8 {
+            return Err(de::Error::custom("a block of other numbers than bytes"));
+        }
+        if block.left == 0 {
+            return self.0.visit_borrowed_bytes(block.chunk);
+        }
+        let mut bytes = block.chunk.to_vec();
+        while block.left > 0 {
+            (block.chunk, block.left) = next_chunk(block.class, block.left, &mut block.chunks)?;
+            bytes.extend_from_slice(block.chunk);
+        }
+        self.0.visit_byte_buf(bytes)
+    }
+}
+
+#[cold]
+fn unknown_form<E: de::Error>(form: u32) -> E {
+    E::custom(format_args!("a sequence of the unknown form {form}"))
+}
+
+#[cold]
+fn too_many<E: de::Error>() -> E {
+    E::custom("more elements than there can be")
+}
