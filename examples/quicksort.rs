@@ -5,10 +5,10 @@
 
 mod common;
 
-use anyhow::ensure;
 use clap::Parser;
 use common::Mode;
-use common::random::{Random, mix};
+use common::random::Random;
+use common::sorted::Checksum;
 
 /// Below this length a slice is sorted in one go: 32 KiB of numbers, what fits the first cache.
 const SMALL: usize = 4096;
@@ -48,22 +48,11 @@ fn run(cli: &Cli) -> anyhow::Result<()> {
             satin::seq!(quicksort(&mut numbers));
             numbers
         },
-        |sorted| {
-            ensure!(
-                sorted.is_sorted(),
-                "wrong answer: the numbers are not in order"
-            );
-            ensure!(
-                Checksum::of(sorted.iter().copied()) == expected,
-                "wrong answer: in order, but these are not the numbers that were to be sorted"
-            );
-            Ok(())
-        },
+        |sorted| expected.check(sorted),
     )?;
     println!(
-        "quicksort({}) in order, checksum {:016x}",
-        run.answer.len(),
-        expected.sum
+        "quicksort({}) in order, checksum {expected:016x}",
+        run.answer.len()
     );
     run.report();
     Ok(())
@@ -103,23 +92,5 @@ fn partition(numbers: &mut [u64]) -> usize {
         numbers.swap(front, back);
         front += 1;
         back -= 1;
-    }
-}
-
-/// The same for two sequences if they hold the same numbers, in whatever order.
-#[derive(Clone, Copy, Default, PartialEq)]
-struct Checksum {
-    count: usize,
-    sum: u64,
-    sum_of_mixed: u64,
-}
-
-impl Checksum {
-    fn of(numbers: impl Iterator<Item = u64>) -> Self {
-        numbers.fold(Self::default(), |checksum, number| Self {
-            count: checksum.count + 1,
-            sum: checksum.sum.wrapping_add(number),
-            sum_of_mixed: checksum.sum_of_mixed.wrapping_add(mix(number)),
-        })
     }
 }

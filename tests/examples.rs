@@ -15,7 +15,7 @@ const FAILURE: i32 = 1;
 /// Exit code of clap for arguments that make no sense.
 const USAGE: i32 = 2;
 
-const ALL: [&str; 10] = [
+const ALL: [&str; 16] = [
     "fib",
     "fib_expression",
     "nqueens",
@@ -26,6 +26,12 @@ const ALL: [&str; 10] = [
     "knary",
     "qap",
     "knapsack",
+    "mergesort",
+    "cilksort",
+    "fft",
+    "strassen",
+    "mandelbrot",
+    "treesum",
 ];
 
 #[test]
@@ -101,15 +107,74 @@ fn nqueens_of_several_sizes() {
 }
 
 #[test]
-fn quicksort_of_nothing_little_and_much() {
-    for n in ["0", "1", "2", "1000", "300000"] {
-        run("quicksort", [n])
+fn sorts_of_nothing_little_and_much() {
+    for example in ["quicksort", "mergesort", "cilksort"] {
+        for n in ["0", "1", "2", "1000", "300000"] {
+            run(example, [n])
+                .succeeds()
+                .prints(&format!("{example}({n}) in order"));
+        }
+        run(example, ["100000", "--seed", "5", "--compare"])
             .succeeds()
-            .prints(&format!("quicksort({n}) in order"));
+            .prints(&format!("{example}(100000) in order"));
     }
-    run("quicksort", ["100000", "--seed", "5", "--compare"])
+}
+
+/// Spectra, too, are the same to the last bit, however they were computed.
+#[test]
+fn fft_of_one_sample_and_of_many() {
+    for n in ["0", "1", "5", "15"] {
+        let parallel = run("fft", [n]).succeeds();
+        parallel.prints(&format!("fft(2^{n}) right, checksum "));
+        let sequential = run("fft", [n, "--sequential"]).succeeds();
+        assert_eq!(parallel.line("fft"), sequential.line("fft"));
+    }
+    run("fft", ["14", "--compare"])
         .succeeds()
-        .prints("quicksort(100000) in order");
+        .prints("(measured, ");
+    run("fft", ["29"]).fails(USAGE, "29");
+}
+
+#[test]
+fn strassen_and_the_plain_product() {
+    for n in ["1", "64", "65", "130", "256"] {
+        run("strassen", [n])
+            .succeeds()
+            .prints(&format!("strassen({n}) right, checksum "));
+        run("strassen", [n, "--plain"])
+            .succeeds()
+            .prints(&format!("plain({n}) right, checksum "));
+    }
+    run("strassen", ["128", "--seed", "2", "--compare"])
+        .succeeds()
+        .prints("(measured, ");
+    run("strassen", ["0"]).fails(USAGE, "0");
+}
+
+/// Nothing but additions and products of 64 bits: all machines take the same number of steps.
+#[test]
+fn mandelbrot_takes_the_known_number_of_steps() {
+    run("mandelbrot", ["8", "--compare"])
+        .succeeds()
+        .prints("mandelbrot(256 x 256) right, 4324824 steps, area 1.5211\n");
+    run("mandelbrot", ["1", "--steps", "7"])
+        .succeeds()
+        .prints("mandelbrot(2 x 2) right");
+    run("mandelbrot", ["16"]).fails(USAGE, "16");
+}
+
+#[test]
+fn treesum_moves_the_tree_or_shares_it() {
+    for how in [&[][..], &["--shared"]] {
+        run("treesum", [&["20000"][..], how].concat())
+            .succeeds()
+            .prints("treesum(20000) = 9803927361871283201 (ok)\n");
+        let small = ["7", "--seed", "3", "--work", "0", "--compare"];
+        run("treesum", [&small[..], how].concat())
+            .succeeds()
+            .prints("(measured, ");
+    }
+    run("treesum", ["0"]).fails(USAGE, "0");
 }
 
 #[test]
@@ -536,7 +601,19 @@ fn help_has_examples() {
 
 #[test]
 fn nonsense_is_refused() {
-    for example in ["fib", "fib_expression", "nqueens", "quicksort", "knary"] {
+    for example in [
+        "fib",
+        "fib_expression",
+        "nqueens",
+        "quicksort",
+        "knary",
+        "mergesort",
+        "cilksort",
+        "fft",
+        "strassen",
+        "mandelbrot",
+        "treesum",
+    ] {
         run(example, ["many"]).fails(USAGE, "invalid value 'many'");
         run(example, ["-1"]).fails(USAGE, "-1");
     }

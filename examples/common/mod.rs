@@ -1,10 +1,11 @@
 //! What all examples share: `--sequential` and `--compare`, the closing lines with the time and the speed-up, the live
-//! line of progress, random numbers, and the reading of input files. Knows nothing of any single example.
+//! line of progress, random numbers, checks of sorted ones, and the reading of input files. Knows nothing of any single example.
 #![allow(dead_code, reason = "every example uses its own part of this module")]
 
 pub mod input;
 pub mod progress;
 pub mod random;
+pub mod sorted;
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -21,6 +22,9 @@ pub struct Mode {
     /// Run sequentially too, and print the measured speed-up
     #[arg(long)]
     compare: bool,
+    /// Start the clock when all nodes of the pool are in; otherwise the time contains their coming
+    #[arg(long)]
+    gathered: bool,
 }
 
 impl Mode {
@@ -58,6 +62,9 @@ impl Mode {
         };
 
         let input = setup();
+        if self.gathered {
+            gather();
+        }
         let (start, cpu_before) = (Instant::now(), cpu_time());
         let answer = parallel(input);
         let (time, cpu_after) = (start.elapsed(), cpu_time());
@@ -79,6 +86,10 @@ impl Mode {
         })
     }
 }
+
+/// Does nothing. The first root job of a pool waits until all its nodes are in.
+#[satin::spawnable]
+fn gather() {}
 
 /// A finished run whose answer was found right.
 pub struct Run<R> {

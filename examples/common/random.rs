@@ -14,6 +14,11 @@ impl Random {
         ((u128::from(self.draw()) * limit as u128) >> 64) as usize
     }
 
+    /// Evenly distributed from -1 up to 1, with 53 bits.
+    pub fn signed(&mut self) -> f64 {
+        (self.draw() >> 11) as f64 / (1u64 << 52) as f64 - 1.0
+    }
+
     fn draw(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         mix(self.0)

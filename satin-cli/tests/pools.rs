@@ -23,6 +23,20 @@ fn prints(name: &str, arguments: &[&str], expected: &str) {
     );
 }
 
+/// What that example prints before its time on one process, to the last bit, it prints on two sites of two nodes.
+#[track_caller]
+fn prints_as_alone(name: &str, arguments: &[&str]) {
+    let alone = std::process::Command::new(example(name))
+        .args(arguments)
+        .output()
+        .expect("it starts");
+    let alone = String::from_utf8_lossy(&alone.stdout).into_owned();
+    let (answer, _) = alone
+        .split_once("time ")
+        .unwrap_or_else(|| panic!("no time: {alone}"));
+    prints(name, arguments, answer);
+}
+
 #[test]
 fn fib() {
     prints("fib", &["33"], "fib(33) = 3524578\n");
@@ -41,6 +55,36 @@ fn nqueens() {
 #[test]
 fn quicksort() {
     prints("quicksort", &["300000"], "quicksort(300000) in order");
+}
+
+#[test]
+fn sorts_by_value_and_with_a_buffer() {
+    prints_as_alone("mergesort", &["100000"]);
+    prints_as_alone("cilksort", &["100000", "--gathered"]);
+}
+
+#[test]
+fn fft() {
+    prints_as_alone("fft", &["15"]);
+}
+
+#[test]
+fn products_of_matrices() {
+    prints_as_alone("strassen", &["256"]);
+    prints_as_alone("strassen", &["256", "--plain"]);
+}
+
+#[test]
+fn mandelbrot() {
+    let steps = "mandelbrot(512 x 512) right, 17296704 steps, area ";
+    prints("mandelbrot", &["9"], steps);
+}
+
+#[test]
+fn treesum_of_a_tree_that_is_moved_or_shared() {
+    let sum = "treesum(20000) = 9803927361871283201 (ok)\n";
+    prints("treesum", &["20000"], sum);
+    prints("treesum", &["20000", "--shared"], sum);
 }
 
 #[test]

@@ -258,6 +258,8 @@ pub fn measure<T: Serialize + ?Sized>(value: &T, steps: u32) -> Option<u64> {
     let size = guard("measuring", || sizer.size_of(value));
     NAMED.set(outer);
     size.ok()?.ok()
+}
+
 fn write_with<T: Serialize + ?Sized, F: ser_flavors::Flavor>(
     value: &T,
     output: F,
