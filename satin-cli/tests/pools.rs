@@ -220,6 +220,23 @@ fn a_node_that_joins_later_helps() {
 }
 
 #[test]
+fn a_sort_is_not_dragged_to_a_site_that_is_not_worth_it() {
+    let mut slow = plan("mergesort", &["4000000"], "a:1,b:1");
+    slow.wan = Some(WanLink {
+        rtt: Duration::from_millis(20),
+        rate: Some(100_000_000),
+        ..WanLink::default()
+    });
+    let outcome = run(slow);
+    ended_well(&outcome);
+    assert!(outcome.stdout.contains("mergesort(4000000) in order"));
+    assert!(figures(&outcome, "a-0").tally.not_worth > 0, "{outcome:#?}");
+    // Half of the numbers are 16 MB: there and back they would take 2.6 s.
+    let back = figures(&outcome, "b-0").bytes_sent;
+    assert!(back < 8_000_000, "{back} bytes: {outcome:#?}");
+}
+
+#[test]
 fn a_link_that_loses_and_delays_loses_no_job() {
     let mut bad = plan("nqueens", &["12"], "2x2");
     bad.wan = Some(WanLink {

@@ -62,6 +62,8 @@ pub enum Class {
     Copies,
     /// There is a store; perhaps all nodes die at once, and others go on.
     Stores,
+    /// Many jobs are not worth the way to another node.
+    Worth,
 }
 
 /// Is a class among those that are tried by default?
@@ -107,7 +109,12 @@ const fn open(class: Class, name: &'static str, what: &'static str) -> About {
 }
 
 /// All of them. A class whose faults have been mended moves from `open` to `tried` here, and nowhere else.
-pub const CLASSES: [About; 26] = [
+pub const CLASSES: [About; 27] = [
+    tried(
+        Class::Worth,
+        "worth",
+        "many jobs are not worth the way to another node",
+    ),
     tried(
         Class::Stores,
         "stores",

@@ -122,6 +122,8 @@ struct Setting {
     wire: Wire,
     keep_after: Duration,
     shy: Option<Duration>,
+    /// One job in so many is worth the way to another node; 0: all.
+    picky: u64,
     /// How slow a node is, by its number.
     slowness: fn(u64) -> f64,
     /// Time that the network threads of some nodes need for a message; at ten probes a second no longer than they can
@@ -230,6 +232,8 @@ impl Setting {
             shy: dice
                 .chance(20)
                 .then(|| dice.between(Duration::ZERO, Duration::from_millis(3))),
+            picky: (options.dice(Class::Worth, 25, seed))
+                .map_or(0, |mut dice| dice.one_of(&[2, 4, 10])),
             slowness: match slow {
                 true => |pick| 0.3 + (mix(pick) % 40) as f64 / 10.0,
                 false => |_| 1.0,
@@ -492,6 +496,7 @@ impl Stage {
         for node in 0..cluster.nodes() {
             cluster.set_nesting(node, setting.nesting);
             cluster.set_shy(node, setting.shy);
+            cluster.set_picky(node, setting.picky);
             cluster.set_slowness(node, (setting.slowness)(seed ^ u64::from(node)));
             if mix(seed ^ u64::from(node)).is_multiple_of(2) {
                 cluster.set_handling(node, setting.handling);

@@ -937,6 +937,10 @@ impl Parts<'_> {
         };
         // Rule `Liveness`: a job that is sent to the dead is put back by nobody.
         let is_gone = !cx.view.is_alive(asker.peer) || cx.books.leaving;
+        if !is_gone && !self.steal.is_worth(cx, &asker, first) {
+            repair::Repair::stay(cx, jobs);
+            return self.steal.refuse(cx, asker);
+        }
         let is_too_fresh = self.steal.is_too_fresh(cx, &asker, first);
         let must_wait = self.repair.must_wait(cx, asker.peer, &jobs);
         if is_gone || is_too_fresh || must_wait {

@@ -187,6 +187,11 @@ impl Cluster {
         self.slot_mut(node).workers.shy = delay;
     }
 
+    /// The workers there find that jobs are not worth the way, all but one in so many; 0: as the terms say.
+    pub fn set_picky(&mut self, node: u32, one_in: u64) {
+        self.slot_mut(node).workers.picky = one_in;
+    }
+
     /// Workers there with more frames than this on their stacks take no more while they wait.
     pub fn set_nesting(&mut self, node: u32, frames: usize) {
         self.slot_mut(node).workers.nesting = frames;

@@ -226,6 +226,8 @@ pub(super) struct ImaginaryWorkers {
     pub(super) nesting: usize,
     /// Time after a request until jobs can be taken; `None`: at any time.
     pub(super) shy: Option<Duration>,
+    /// One job in so many is worth the way to another node; 0: as the terms say.
+    pub(super) picky: u64,
     pub(super) events: VecDeque<Event>,
     pub(super) finished: Vec<(RootRun, Finished)>,
     /// Bursts that began: the worker, and how long it computes.
@@ -270,6 +272,7 @@ impl ImaginaryWorkers {
             needs: Vec::new(),
             nesting: 64,
             shy: None,
+            picky: 0,
             events: VecDeque::new(),
             finished: Vec::new(),
             bursts: Vec::new(),
@@ -1213,7 +1216,10 @@ impl ImaginaryWorkers {
                         depth: parent.depth() as u16 + 1,
                         bytes: job.work.pack(programs[program as usize].size).len() as u64,
                     };
-                    if !terms.accept(&shape) {
+                    let looked_at =
+                        mix(request ^ u64::from(job.index) << 32 ^ u64::from(job.frame) << 40);
+                    let is_picked = self.picky == 0 || looked_at.is_multiple_of(self.picky);
+                    if !is_picked || !terms.accept(&shape) {
                         not_worth += 1;
                         self.queue_again(job);
                         continue;

@@ -249,6 +249,24 @@ impl Steal {
         self.victim.took(took.request, took.jobs.len())
     }
 
+    /// Is a job of others, which came here, worth the way to that asker? The workers' own have been judged by the terms.
+    pub(crate) fn is_worth(&mut self, cx: &mut Context<'_>, asker: &Asker, job: &Taken) -> bool {
+        let Taken::Hosted(key, _) = job else {
+            return true;
+        };
+        let hosted = cx.books.look(*key);
+        let Some(shape) = hosted
+            .filter(|hosted| !hosted.held)
+            .and_then(|hosted| hosted.shape)
+        else {
+            return true;
+        };
+        let (terms, _) = self.worth.terms(cx.now, asker.peer, asker.round_trip);
+        let is_worth = terms.accept(&shape);
+        cx.books.tally.not_worth += u64::from(!is_worth);
+        is_worth
+    }
+
     /// Nothing that is here is worth the way to that asker: it is told so, or hangs on for a while.
     pub(crate) fn refuse(&mut self, cx: &mut Context<'_>, asker: Asker) {
         let wait = self.worth.refused(asker.peer, asker.round_trip);

@@ -64,6 +64,10 @@ impl Leaver {
 
     /// Does the judge let the job go? Until its arguments are written they are measured.
     pub(super) fn may_leave(&self, judge: &Judge) -> bool {
+        // What is for other nodes only goes to one, whatever that costs.
+        if self.back.held {
+            return true;
+        }
         let job = self.job();
         let bytes = match &self.parcel {
             Some(parcel) => Some(parcel.arguments.len() as u64),
