@@ -1,10 +1,13 @@
-//! Line charts as SVG, for the README.
+//! Line charts and tables of ratios as SVG, for the README.
 
 use std::path::Path;
 
 use anyhow::anyhow;
 pub use plotters::prelude::SeriesLabelPosition as Legend;
-use plotters::prelude::*;
+use plotters::{
+    prelude::*,
+    style::text_anchor::{HPos, Pos, VPos},
+};
 
 /// A named line and its points.
 pub struct Line {
@@ -91,6 +94,78 @@ pub fn draw_grid(
     paint().map_err(|error| anyhow!("cannot draw: {error}"))?;
     std::fs::write(path, picture)
         .map_err(|error| anyhow!("cannot write {}: {error}", path.display()))
+}
+
+/// Draws a table of ratios, coloured: green up to 1, red above `most`. Where there is no ratio, the run has failed. Names of columns
+/// may have two lines.
+pub fn draw_ratios(
+    path: &Path,
+    title: &str,
+    columns: &[String],
+    rows: &[(String, Vec<Option<f64>>)],
+    most: f64,
+) -> anyhow::Result<()> {
+    const CELL: (i32, i32) = (74, 24);
+    const NAME: i32 = 170;
+    const HEADER: i32 = 84;
+    /// The title needs some room, too.
+    const WIDTH_MIN: i32 = 540;
+    let size = (
+        (NAME + CELL.0 * columns.len() as i32 + 12).max(WIDTH_MIN) as u32,
+        (HEADER + CELL.1 * rows.len() as i32 + 12) as u32,
+    );
+    let mut picture = String::new();
+    let mut paint = || -> Result<(), Box<dyn std::error::Error>> {
+        let root = SVGBackend::with_string(&mut picture, size).into_drawing_area();
+        root.fill(&WHITE)?;
+        let write = |text: &str, size: i32, place: (i32, i32), side: HPos| {
+            let style = ("sans-serif", size).into_font().color(&BLACK);
+            let style = style.pos(Pos::new(side, VPos::Center));
+            root.draw(&Text::new(text.to_owned(), place, style))
+        };
+        write(title, 19, (12, 18), HPos::Left)?;
+        for (column, name) in (0..).zip(columns) {
+            let x = NAME + CELL.0 * column + CELL.0 / 2;
+            for (line, text) in (0..).zip(name.lines()) {
+                write(text, 16, (x, 46 + 18 * line), HPos::Center)?;
+            }
+        }
+        for (row, (name, ratios)) in (0..).zip(rows) {
+            let top = HEADER + CELL.1 * row;
+            write(name, 16, (12, top + CELL.1 / 2), HPos::Left)?;
+            for (column, ratio) in (0..).zip(ratios) {
+                let left = NAME + CELL.0 * column;
+                let corners = [(left, top), (left + CELL.0 - 2, top + CELL.1 - 2)];
+                let text = match ratio {
+                    Some(ratio) => {
+                        let colour = colour_of_ratio(*ratio, most).filled();
+                        root.draw(&Rectangle::new(corners, colour))?;
+                        format!("{ratio:.2}")
+                    }
+                    None => "failed".into(),
+                };
+                let middle = (left + CELL.0 / 2, top + CELL.1 / 2);
+                write(&text, 16, middle, HPos::Center)?;
+            }
+        }
+        root.present()?;
+        Ok(())
+    };
+    paint().map_err(|error| anyhow!("cannot draw: {error}"))?;
+    std::fs::write(path, picture)
+        .map_err(|error| anyhow!("cannot write {}: {error}", path.display()))
+}
+
+/// The deeper, the further from 1; a factor of four has the full colour.
+fn colour_of_ratio(ratio: f64, most: f64) -> RGBColor {
+    let depth = (ratio.ln().abs() / 4.0_f64.ln()).min(1.0);
+    let (full, share) = match ratio {
+        ratio if ratio > most => (full_palette::RED_400, 0.25 + 0.75 * depth),
+        ratio if ratio > 1.0 => (full_palette::YELLOW_200, 0.5),
+        _ => (full_palette::GREEN_400, 0.15 + 0.85 * depth),
+    };
+    let mixed = |channel: u8| 255 - ((255.0 - f64::from(channel)) * share) as u8;
+    RGBColor(mixed(full.0), mixed(full.1), mixed(full.2))
 }
 
 fn paint(

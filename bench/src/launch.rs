@@ -568,3 +568,13 @@ pub fn steps(knary: &Path, time: Duration) -> Result<u64> {
     });
     steps.with_context(|| format!("knary did not say how many steps a leaf has:\n{text}"))
 }
+
+/// Seconds of the computation, as an example tells them in its last lines.
+///
+/// # Errors
+/// If there is no such line in its output.
+pub fn told_seconds(stdout: &str) -> Result<f64> {
+    let line = stdout.lines().find_map(|line| line.strip_prefix("time "));
+    let seconds = line.and_then(|rest| rest.split(' ').next()?.parse().ok());
+    seconds.with_context(|| format!("no time in what the program printed:\n{stdout}"))
+}

@@ -12,12 +12,14 @@ mod launch;
 mod migrate;
 mod pools;
 mod programs;
+mod raw;
 mod sites;
 mod spawn;
 mod steal;
 mod store;
 mod tax;
 mod thief;
+mod worth;
 
 use std::process::ExitCode;
 
@@ -42,7 +44,8 @@ Examples:
   bench crash --svg crash.svg                  # what a crash costs, 40 minutes
   bench migrate                                # what moving a run costs
   bench store --quick                          # a store, 3 minutes
-  bench tax                                    # the cost of repair";
+  bench tax                                    # the cost of repair
+  bench worth --svg worth.svg                  # is a second machine worth it? an hour";
 
 #[derive(Debug, Subcommand)]
 enum Bench {
@@ -54,6 +57,7 @@ enum Bench {
     Store(store::Args),
     Tax(tax::Args),
     Thief(thief::Args),
+    Worth(worth::Args),
 }
 
 fn main() -> ExitCode {
@@ -66,6 +70,7 @@ fn main() -> ExitCode {
         Bench::Store(args) => store::run(&args),
         Bench::Tax(args) => tax::run(&args),
         Bench::Thief(args) => thief::run(&args),
+        Bench::Worth(args) => worth::run(&args),
     };
     let Err(error) = done else {
         return ExitCode::SUCCESS;

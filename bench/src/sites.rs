@@ -11,7 +11,7 @@ use std::{
 use anyhow::{Context, bail, ensure};
 use serde::{Deserialize, Serialize};
 
-use crate::{chart, jsonl};
+use crate::{chart, jsonl, launch};
 
 /// knary at 4 sites x 4 nodes: run time over the ideal and over one site of 16, for each steal policy.
 #[derive(Debug, clap::Args)]
@@ -181,9 +181,7 @@ impl Programs {
         if !output.status.success() {
             bail!("satin run failed ({}):\n{text}", output.status);
         }
-        let line = text.lines().find_map(|line| line.strip_prefix("time "));
-        let seconds = line.and_then(|rest| rest.split(' ').next()?.parse().ok());
-        seconds.with_context(|| format!("no time in what knary printed:\n{text}"))
+        launch::told_seconds(&text)
     }
 }
 

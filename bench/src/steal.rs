@@ -5,9 +5,7 @@
 
 use std::{
     hint::black_box,
-    net::{Ipv4Addr, SocketAddr},
     path::PathBuf,
-    sync::mpsc,
     thread,
     time::{Duration, Instant},
 };
@@ -16,7 +14,7 @@ use anyhow::{Context, ensure};
 use satin::{Satin, net::Credential};
 use serde::Serialize;
 
-use crate::{figures::median, jsonl};
+use crate::{figures::median, jsonl, raw};
 
 /// The round trip of a steal beside that of raw QUIC; small jobs per second between two nodes.
 #[derive(Debug, clap::Args)]
@@ -157,8 +155,11 @@ fn measure(
     Ok((quinn, satin, jobs))
 }
 
-/// Runs `program` on a node with one worker, beside another that steals; returns the counts of the other.
-fn pair(
+/// Runs `program` on a node with one worker, `victim`, beside another that steals, `thief`; returns the counts of the thief.
+///
+/// # Errors
+/// If there is no pool, or the thief gets no job.
+pub fn pair(
     credential: &std::path::Path,
     program: impl FnOnce(),
 ) -> anyhow::Result<satin::observe::events::NodeFigures> {
@@ -209,49 +210,31 @@ fn spinners(count: u32, micros: u64) {
     }
 }
 
-/// Median and 99th percentile of an echo on one bidirectional stream, each side a current-thread runtime of its own.
+/// Median and 99th percentile of an echo on one bidirectional stream.
 fn raw_round_trip(credential: &Credential, time: Duration) -> anyhow::Result<(f64, f64)> {
-    let runtime = || {
-        tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()
-    };
-    let local = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-    let server_config = quinn::ServerConfig::with_crypto(credential.server());
-    let (tell, told) = mpsc::channel();
-    let server = thread::spawn(move || -> anyhow::Result<()> {
-        runtime()?.block_on(async {
-            let endpoint = quinn::Endpoint::server(server_config, local)?;
-            tell.send(endpoint.local_addr()?)?;
-            let connection = endpoint.accept().await.context("no connection")?.await?;
+    let mut trips = raw::connect(
+        credential,
+        async |connection| {
             let (mut send, mut recv) = connection.accept_bi().await?;
             let mut ping = [0; PING_BYTES];
             while recv.read_exact(&mut ping).await.is_ok() {
                 send.write_all(&[0; PONG_BYTES]).await?;
             }
             Ok(())
-        })
-    });
-    let addr = told.recv().context("the echo server did not start")?;
-    let client_config = quinn::ClientConfig::new(credential.client());
-    let mut trips = runtime()?.block_on(async {
-        let mut endpoint = quinn::Endpoint::client(local)?;
-        endpoint.set_default_client_config(client_config);
-        let connection = endpoint.connect(addr, "satin")?.await?;
-        let (mut send, mut recv) = connection.open_bi().await?;
-        let (start, mut trips, mut pong) = (Instant::now(), Vec::new(), [0; PONG_BYTES]);
-        while start.elapsed() < time {
-            tokio::time::sleep(PAUSE).await;
-            let asked = Instant::now();
-            send.write_all(&[0; PING_BYTES]).await?;
-            recv.read_exact(&mut pong).await?;
-            trips.push(asked.elapsed().as_secs_f64() * 1e6);
-        }
-        connection.close(0u32.into(), b"bye");
-        endpoint.wait_idle().await;
-        anyhow::Ok(trips)
-    })?;
-    let _ = server.join();
+        },
+        async |connection| {
+            let (mut send, mut recv) = connection.open_bi().await?;
+            let (start, mut trips, mut pong) = (Instant::now(), Vec::new(), [0; PONG_BYTES]);
+            while start.elapsed() < time {
+                tokio::time::sleep(PAUSE).await;
+                let asked = Instant::now();
+                send.write_all(&[0; PING_BYTES]).await?;
+                recv.read_exact(&mut pong).await?;
+                trips.push(asked.elapsed().as_secs_f64() * 1e6);
+            }
+            Ok(trips)
+        },
+    )?;
     trips.sort_by(f64::total_cmp);
     let at = |share: f64| trips[((trips.len() - 1) as f64 * share) as usize];
     Ok((at(0.5), at(0.99)))

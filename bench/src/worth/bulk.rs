@@ -1,0 +1,216 @@
+//! A large slice that is lent to a job on another node, and comes back changed: bytes a second, beside raw QUIC that carries as
+//! many bytes there and back, and beside copies in memory.
+
+use std::{
+    hint::black_box,
+    path::Path,
+    sync::atomic::{AtomicBool, Ordering::Relaxed},
+    thread,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, Result, ensure};
+use comfy_table::Table;
+use satin::net::Credential;
+use serde::{Deserialize, Serialize};
+
+use crate::{launch::Launcher, raw, steal};
+
+/// The least share of raw QUIC's bytes a second that is allowed.
+const LEAST: f64 = 0.8;
+
+/// A round of one of the ways; a line of the results.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Row {
+    bench: String,
+    #[serde(rename = "impl")]
+    way: Way,
+    round: u32,
+    mib: u32,
+    /// Time there and back.
+    seconds: f64,
+}
+
+impl Row {
+    /// Twice the slice, as it goes there and back.
+    fn mib_per_s(&self) -> f64 {
+        2.0 * f64::from(self.mib) / self.seconds
+    }
+}
+
+/// The ways to move bytes there and back.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Way {
+    /// A job with a `&mut` argument, stolen by another node.
+    Satin,
+    /// A stream of a connection.
+    Quinn,
+    /// Copies within this process.
+    Memcpy,
+}
+
+/// Measures all ways, in rounds.
+///
+/// # Errors
+/// If nothing arrives, or something else than was sent, or a signal came.
+pub fn measure(launcher: &Launcher, mib: u32, rounds: u32) -> Result<Vec<Row>> {
+    let folder = tempfile::tempdir().context("no temporary folder")?;
+    let credential = folder.path().join("credential.pem");
+    Credential::write_new(&credential)?;
+    let bytes = (mib as usize) << 20;
+    let mut rows = Vec::new();
+    for round in 1..=rounds {
+        for way in [Way::Quinn, Way::Satin, Way::Memcpy] {
+            launcher.go_on()?;
+            let seconds = match way {
+                Way::Satin => by_job(&credential, bytes / size_of::<u64>())?,
+                Way::Quinn => by_stream(&Credential::load(&credential)?, bytes)?,
+                Way::Memcpy => by_copy(bytes / size_of::<u64>()),
+            };
+            let row = Row {
+                bench: "worth".into(),
+                way,
+                round,
+                mib,
+                seconds,
+            };
+            let rate = row.mib_per_s();
+            eprintln!("[{round}/{rounds}] {mib} MiB there and back, {way:?}: {rate:.0} MiB/s");
+            rows.push(row);
+        }
+    }
+    Ok(rows)
+}
+
+pub fn report<'a>(rows: impl Iterator<Item = &'a Row> + Clone) {
+    let best = |way| {
+        let rates = rows.clone().filter(|row| row.way == way);
+        rates.map(Row::mib_per_s).max_by(f64::total_cmp)
+    };
+    let (Some(satin), Some(quinn), Some(memcpy)) =
+        (best(Way::Satin), best(Way::Quinn), best(Way::Memcpy))
+    else {
+        return;
+    };
+    let mut table = Table::new();
+    table.set_header(["there and back", "MiB/s", "of raw QUIC"]);
+    for (name, rate) in [
+        ("`&mut [u64]`, satin", satin),
+        ("a stream, quinn", quinn),
+        ("copies in memory", memcpy),
+    ] {
+        let (rate, share) = (format!("{rate:.0}"), format!("{:.3}", rate / quinn));
+        table.add_row([name.to_owned(), rate, share]);
+    }
+    println!("{table}");
+    println!(
+        "satin / quinn, best of the rounds: {:.2}, required at least {LEAST}: {}",
+        satin / quinn,
+        if satin / quinn >= LEAST {
+            "met"
+        } else {
+            "missed"
+        }
+    );
+}
+
+/// Time after which a job that no other node has begun is run at home.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Time between two looks whether another node has begun the job.
+const NAP: Duration = Duration::from_micros(100);
+
+/// True once the node `thief` has begun the job.
+static IS_AWAY: AtomicBool = AtomicBool::new(false);
+
+/// Lends a slice to another node, while this node's only worker waits. Gives the seconds from the spawn to the end of the sync.
+fn by_job(credential: &Path, count: usize) -> Result<f64> {
+    let numbers = || (0..count as u64).map(|number| number.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    let mut lent: Vec<u64> = numbers().collect();
+    IS_AWAY.store(false, Relaxed);
+    let mut seconds = 0.0;
+    steal::pair(credential, || seconds = lend(&mut lent))?;
+    ensure!(
+        IS_AWAY.load(Relaxed),
+        "the other node did not take the slice within {} s",
+        PATIENCE.as_secs()
+    );
+    let expected = numbers().map(|number| number.wrapping_add(1));
+    ensure!(
+        lent.into_iter().eq(expected),
+        "the slice did not come back as it should"
+    );
+    Ok(seconds)
+}
+
+#[satin::spawnable]
+fn lend(numbers: &mut [u64]) -> f64 {
+    let begin = Instant::now();
+    satin::spawn!(increment(numbers));
+    satin::call!(wait());
+    satin::sync!();
+    begin.elapsed().as_secs_f64()
+}
+
+#[satin::spawnable]
+fn increment(numbers: &mut [u64]) {
+    if satin::node().name == "thief" {
+        IS_AWAY.store(true, Relaxed);
+    }
+    for number in numbers {
+        *number = number.wrapping_add(1);
+    }
+}
+
+/// Waits until another node has begun the slice's job. Spawns meanwhile, as a worker gives jobs away when it spawns.
+#[satin::spawnable]
+fn wait() {
+    let begin = Instant::now();
+    while !IS_AWAY.load(Relaxed) && begin.elapsed() < PATIENCE {
+        satin::spawn!(nap());
+        satin::sync!();
+    }
+}
+
+#[satin::spawnable]
+fn nap() {
+    thread::sleep(NAP);
+}
+
+/// Sends bytes on a stream, and gets them back when all have arrived.
+fn by_stream(credential: &Credential, bytes: usize) -> Result<f64> {
+    let sent: Vec<u8> = (0..bytes).map(|place| place as u8).collect();
+    raw::connect(
+        credential,
+        async move |connection| {
+            let mut received = vec![1; bytes];
+            let (mut send, mut recv) = connection.accept_bi().await?;
+            recv.read_exact(&mut received).await?;
+            send.write_all(&received).await?;
+            send.finish()?;
+            connection.closed().await;
+            Ok(())
+        },
+        async |connection| {
+            let mut received = vec![1; bytes];
+            let (mut send, mut recv) = connection.open_bi().await?;
+            let begin = Instant::now();
+            send.write_all(&sent).await?;
+            recv.read_exact(&mut received).await?;
+            let seconds = begin.elapsed().as_secs_f64();
+            ensure!(received == sent, "raw QUIC brought other bytes");
+            Ok(seconds)
+        },
+    )
+}
+
+fn by_copy(count: usize) -> f64 {
+    let mut here = vec![1u64; count];
+    let mut there = vec![2u64; count];
+    let begin = Instant::now();
+    there.copy_from_slice(black_box(&here));
+    here.copy_from_slice(black_box(&there));
+    black_box(&here);
+    begin.elapsed().as_secs_f64()
+}
