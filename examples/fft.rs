@@ -14,9 +14,6 @@ use common::Mode;
 use common::random::{Random, mix};
 use serde::{Deserialize, Serialize};
 
-/// Up to this length a transform is not divided into jobs: 64 KiB of samples, which a core transforms in about 100 us.
-const SMALL: usize = 4096;
-
 /// Frequencies that are computed by the definition, too.
 const TRIED: usize = 8;
 
@@ -88,8 +85,9 @@ fn check(samples: &[Complex], spectrum: &[Complex], random: &mut Random) -> anyh
     Ok(())
 }
 
-/// The spectrum of the samples, which are a power of two.
-#[satin::spawnable(sequential_if = samples.len() <= SMALL)]
+/// The spectrum of the samples, whose number is a power of two. Few of them, 64 KiB, are not divided into jobs: they take less
+/// than a millisecond.
+#[satin::spawnable(sequential_if = samples.len() <= 4096)]
 fn fft(samples: Vec<Complex>) -> Vec<Complex> {
     if samples.len() == 1 {
         return samples;
