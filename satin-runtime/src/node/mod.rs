@@ -19,8 +19,8 @@ use std::{
 use rand::{SeedableRng, rngs::SmallRng};
 
 use crate::job::{
-    Answer, Back, Batch, Gathered, JobId, JobName, JobSample, Offer, OrphanNews, Parcel, Recall,
-    RootName, RootRun, RootTag, Saved, ValueName,
+    Answer, Back, Batch, Gathered, JobId, JobName, JobSample, JobShape, Offer, OrphanNews, Parcel,
+    Recall, RootName, RootRun, RootTag, Saved, ValueName,
 };
 
 pub(crate) mod books;
@@ -210,8 +210,8 @@ pub struct TookJobs {
     pub jobs: Vec<Taken>,
     /// The number of jobs that could have been taken beside those, about.
     pub left: u32,
-    /// The number of jobs that stayed, as the terms did not let them go.
-    pub not_worth: u32,
+    /// The jobs that stayed, as the terms did not let them go.
+    pub not_worth: Vec<JobShape>,
     /// What the workers have seen of jobs since the last take.
     pub samples: Vec<JobSample>,
 }
@@ -930,9 +930,9 @@ impl Parts<'_> {
             ..
         } = took;
         let Some(first) = jobs.first() else {
-            return match not_worth {
-                0 => self.steal.wait(asker),
-                _ => self.steal.refuse(cx, asker),
+            return match not_worth.is_empty() {
+                true => self.steal.wait(asker),
+                false => self.steal.refuse(cx, asker),
             };
         };
         // Rule `Liveness`: a job that is sent to the dead is put back by nobody.

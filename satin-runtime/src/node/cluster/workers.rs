@@ -1178,7 +1178,7 @@ impl ImaginaryWorkers {
 
     /// The oldest job and siblings of it, never more than half of them, as far as the terms let them go.
     pub(super) fn take(&mut self, programs: &[Program], request: u64, most: u32, terms: &Terms) {
-        let (mut jobs, mut not_worth) = (Vec::new(), 0);
+        let (mut jobs, mut not_worth) = (Vec::new(), Vec::new());
         if let Some(held) = self.held.pop_front() {
             jobs.push(match held {
                 HeldWork::Own(job) => {
@@ -1220,7 +1220,7 @@ impl ImaginaryWorkers {
                         mix(request ^ u64::from(job.index) << 32 ^ u64::from(job.frame) << 40);
                     let is_picked = self.picky == 0 || looked_at.is_multiple_of(self.picky);
                     if !is_picked || !terms.accept(&shape) {
-                        not_worth += 1;
+                        not_worth.push(shape);
                         self.queue_again(job);
                         continue;
                     }

@@ -241,7 +241,8 @@ impl Steal {
 
     /// The workers have answered that request: the asker that it was for; `None` if that request is not under way.
     pub(crate) fn took(&mut self, cx: &mut Context<'_>, took: &TookJobs) -> Option<Asker> {
-        cx.books.tally.not_worth += u64::from(took.not_worth);
+        cx.books.tally.not_worth += took.not_worth.len() as u64;
+        (took.not_worth.iter()).for_each(|shape| self.worth.wonder(cx.now, shape));
         took.samples
             .iter()
             .for_each(|sample| self.worth.learn(sample));

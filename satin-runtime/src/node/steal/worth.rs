@@ -17,6 +17,10 @@ const RISK: f64 = 64e3;
 /// of which too much is thought makes the pool slower than one node.
 const SHARE: f64 = 0.5;
 
+/// Of a function of which nothing is known a job may leave if its way takes no more than this part of the time for which there have been
+/// such jobs: none of them has ended in that time. Too small: a program of few long jobs stays on one node. Too large: see [`SHARE`].
+const SHARE_OF_UNKNOWN: f64 = 0.1;
+
 /// Arguments of at least so many bytes tell how much work there is; of smaller ones the depth in the tree does.
 const TELLING: u64 = 4 << 10;
 
@@ -131,6 +135,8 @@ struct FunctionCosts {
     by_size: BTreeMap<u16, Mean>,
     /// By depth, where they do not.
     by_depth: BTreeMap<u16, Mean>,
+    /// Since when a job of it waits of which nothing is known.
+    unknown_since: Option<Duration>,
 }
 
 impl FunctionCosts {
@@ -191,6 +197,7 @@ struct Link {
 #[derive(Clone, PartialEq, Default, Debug)]
 pub struct Terms {
     functions: Arc<Functions>,
+    now: Duration,
     /// The round trip, in seconds.
     round_trip: f64,
     /// Bytes a second; `None` if that is not known.
@@ -203,15 +210,22 @@ impl Terms {
     pub fn accept(&self, shape: &JobShape) -> bool {
         let costs = self.functions.get(&shape.function);
         let Some((took, back)) = costs.and_then(|costs| costs.of(shape)) else {
-            return shape.bytes as f64 <= RISK;
+            let since = costs.and_then(|costs| costs.unknown_since);
+            let waits = since.map_or(0.0, |since| self.now.saturating_sub(since).as_secs_f64());
+            // As much may come back.
+            let moved = 2.0 * shape.bytes as f64;
+            return moved <= RISK || self.way(moved) <= SHARE_OF_UNKNOWN * waits;
         };
         let moved = shape.bytes as f64 + back;
-        if moved <= FREE {
-            return true;
-        }
+        moved <= FREE || self.way(moved) <= SHARE * took
+    }
+
+    /// The seconds that so many bytes take.
+    fn way(&self, moved: f64) -> f64 {
         match self.rate {
-            None => moved <= RISK,
-            Some(rate) => self.round_trip + moved * (1.0 / rate + CODEC) <= SHARE * took,
+            Some(rate) => self.round_trip + moved * (1.0 / rate + CODEC),
+            None if moved <= RISK => 0.0,
+            None => f64::INFINITY,
         }
     }
 }
@@ -239,6 +253,17 @@ impl Worth {
             .entry(sample.shape.function)
             .or_default()
             .learn(sample);
+    }
+
+    /// A job stays of whose function perhaps nothing is known.
+    pub(super) fn wonder(&mut self, now: Duration, shape: &JobShape) {
+        self.moves_much |= shape.bytes as f64 > FREE;
+        let is_new = |costs: &FunctionCosts| costs.unknown_since.is_none();
+        if self.functions.get(&shape.function).is_none_or(is_new) {
+            let functions = Arc::make_mut(&mut self.functions);
+            let costs = functions.entry(shape.function).or_default();
+            costs.unknown_since = Some(now);
+        }
     }
 
     /// So many bytes have moved between this node and that peer, in that time.
@@ -274,6 +299,7 @@ impl Worth {
         }
         let terms = Terms {
             functions: Arc::clone(&self.functions),
+            now,
             round_trip: round_trip.as_secs_f64(),
             rate,
         };
@@ -369,8 +395,27 @@ mod tests {
     #[test]
     fn of_an_unknown_function_little_is_risked() {
         let terms = terms(&mut knows(&[]), 1e9, MS);
-        assert!(terms.accept(&shape(1, 60_000)));
+        assert!(terms.accept(&shape(1, 30_000)));
         assert!(!terms.accept(&shape(1, 1_000_000)));
+    }
+
+    #[test]
+    fn a_long_job_of_an_unknown_function_goes_after_a_while() {
+        let mut worth = knows(&[]);
+        terms(&mut worth, 1e8, MS);
+        let megabyte = shape(1, 1_000_000);
+        worth.wonder(HERE, &megabyte);
+        // There and back take 25 ms.
+        let mut accepts = |now| worth.terms(now, peer(), MS).0.accept(&megabyte);
+        assert!(!accepts(100 * MS));
+        assert!(accepts(300 * MS), "whatever it does, it does it for long");
+        // Now it is known to be short.
+        worth.learn(&JobSample {
+            shape: megabyte,
+            took: MS,
+            back: 8,
+        });
+        assert!(!worth.terms(400 * MS, peer(), MS).0.accept(&megabyte));
     }
 
     #[test]

@@ -44,8 +44,8 @@ pub struct Haul {
     pub jobs: Vec<Taken>,
     /// About how many more could have been taken.
     pub left: u32,
-    /// How many stayed that could have left, as the judge did not let them.
-    pub not_worth: u32,
+    /// Those that stayed, as the judge did not let them go.
+    pub not_worth: Vec<JobShape>,
     /// What the workers have seen of jobs since the last take.
     pub samples: Vec<JobSample>,
 }
@@ -165,7 +165,8 @@ impl Gate {
     pub fn take_for(&self, request: u64, most: u32, judge: Judge) -> Option<Haul> {
         let mut leavers = self.choose(most);
         let mut haul = None;
-        let is_quick = |leaver: &mut Leaver| leaver.pack_quickly() && leaver.may_leave(&judge);
+        let is_quick =
+            |leaver: &mut Leaver| leaver.pack_quickly() && leaver.may_leave(&judge).is_ok();
         if leavers.own.iter_mut().all(is_quick) {
             self.send_off(leavers, None, |quick| haul = Some(quick));
         } else {
@@ -224,15 +225,18 @@ impl Gate {
     /// before any other thread can act on them. A job whose arguments cannot be written stays, and so does what the judge does
     /// not let go; if all stay, other jobs are chosen.
     fn send_off(&self, mut leavers: Leavers, judge: Option<&Judge>, tell: impl FnOnce(Haul)) {
-        let (mut stayed, mut refused) = (0, Vec::new());
+        let (mut stayed, mut refused, mut not_worth) = (0, Vec::new(), Vec::new());
         loop {
             let before = leavers.own.len();
             let mut may_leave = Vec::with_capacity(before);
             for leaver in std::mem::take(&mut leavers.own) {
-                match judge {
-                    // They come back when others have been looked at: if at once, they would be chosen again.
-                    Some(judge) if !leaver.may_leave(judge) => refused.push(leaver),
-                    _ => may_leave.push(leaver),
+                match judge.map_or(Ok(()), |judge| leaver.may_leave(judge)) {
+                    Ok(()) => may_leave.push(leaver),
+                    // It comes back when others have been looked at: if at once, it would be chosen again.
+                    Err(shape) => {
+                        refused.push(leaver);
+                        not_worth.push(shape);
+                    }
                 }
             }
             may_leave.retain_mut(|leaver| self.pack_or_stay(leaver));
@@ -246,7 +250,7 @@ impl Gate {
         }
         let found = leavers.hosted.len() + leavers.own.len();
         let had_held = leavers.had_held;
-        let not_worth = refused.len();
+        let stayed = stayed - refused.len();
         for leaver in refused {
             let depth = length_of(&leaver.place.id);
             self.pool.come_back(leaver.job(), depth, leaver.back);
@@ -255,7 +259,7 @@ impl Gate {
         if had_held {
             self.pool.tell_held();
         }
-        if stayed > not_worth && found == 0 {
+        if stayed > 0 && found == 0 {
             self.want_more();
         }
     }
@@ -274,7 +278,7 @@ impl Gate {
         false
     }
 
-    fn enter_all(&self, leavers: Leavers, not_worth: usize, tell: impl FnOnce(Haul)) {
+    fn enter_all(&self, leavers: Leavers, not_worth: Vec<JobShape>, tell: impl FnOnce(Haul)) {
         let Leavers { hosted, own, .. } = leavers;
         let mut jobs = hosted;
         let mut absent = lock(&self.pool.ledger.absent);
@@ -310,11 +314,11 @@ impl Gate {
             }
             jobs.extend(leaver.parcel.map(|parcel| Taken::Own(departure, parcel)));
         }
-        let left = leavers.all.saturating_sub(jobs.len() + not_worth);
+        let left = leavers.all.saturating_sub(jobs.len() + not_worth.len());
         tell(Haul {
             jobs,
             left: u32::try_from(left).unwrap_or(u32::MAX),
-            not_worth: u32::try_from(not_worth).unwrap_or(u32::MAX),
+            not_worth,
             samples: self.pool.samples.take(),
         });
         drop(absent);

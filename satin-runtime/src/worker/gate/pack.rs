@@ -62,11 +62,11 @@ impl Leaver {
         Ok(())
     }
 
-    /// Does the judge let the job go? Until its arguments are written they are measured.
-    pub(super) fn may_leave(&self, judge: &Judge) -> bool {
+    /// Does the judge let the job go? Its shape, if not. Until its arguments are written they are measured.
+    pub(super) fn may_leave(&self, judge: &Judge) -> Result<(), JobShape> {
         // What is for other nodes only goes to one, whatever that costs.
         if self.back.held {
-            return true;
+            return Ok(());
         }
         let job = self.job();
         let bytes = match &self.parcel {
@@ -76,13 +76,17 @@ impl Leaver {
         };
         let number = function::number_of(job.function.get());
         let (Some(function), Some(bytes)) = (number, bytes) else {
-            return true; // what keeps it is told when it is written
+            return Ok(()); // what keeps it is told when it is written
         };
-        judge(&JobShape {
+        let shape = JobShape {
             function,
             depth: length_of(&self.place.id),
             bytes,
-        })
+        };
+        match judge(&shape) {
+            true => Ok(()),
+            false => Err(shape),
+        }
     }
 
     pub(super) fn pack(&mut self, effort: Effort) -> Result<(), CodecError> {
