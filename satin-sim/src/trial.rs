@@ -35,6 +35,8 @@ const END: Duration = Duration::from_secs(60);
 const EVENTS: u64 = 3_000_000;
 /// Events a second that nodes without work may cause: they may idle for hours.
 const EVENTS_A_SECOND: u64 = 500;
+/// Events that the nodes may cause in a period of copies while they have work, for hours too: two each, of a dozen.
+const EVENTS_A_PERIOD: f64 = 24.0;
 
 /// The options of a trial.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -466,6 +468,8 @@ struct Stage {
     /// Factor on the usual time until everything must be done.
     patience: u32,
     books: Inspection,
+    /// Events a second that are no chatter.
+    calm: u64,
     trace: bool,
     /// When all nodes die, the first moment last.
     losses: Vec<Loss>,
@@ -542,6 +546,10 @@ impl Stage {
         cluster.trace = options.trace;
         cluster.set_main_everywhere(&programs, None);
         let (config, spare) = (&setting.config, options.spare_master);
+        let copying = match config.copy_every.as_secs_f64() {
+            0.0 => 0.0,
+            every => EVENTS_A_PERIOD / every,
+        };
         let mut mischief = Mischief::new(config, setting.threads, setting.nesting, spare);
         mischief.programs.clone_from(&programs);
         mischief.slowness = setting.slowness;
@@ -555,6 +563,7 @@ impl Stage {
             needed: times.iter().sum(),
             patience: setting.patience,
             books: Inspection::default(),
+            calm: EVENTS_A_SECOND + copying as u64,
             trace: options.trace,
             losses,
             lost: 0,
@@ -702,7 +711,7 @@ impl Stage {
     }
 
     fn check_step(&mut self) -> Result<(), Violation> {
-        let chatter = EVENTS_A_SECOND * self.cluster.now().as_secs();
+        let chatter = self.calm * self.cluster.now().as_secs();
         if self.cluster.steps > EVENTS.max(chatter) {
             let sentence = format!("node {:?} has no rest", self.cluster.touched);
             return Err(self.violation("I7", sentence));
