@@ -265,6 +265,6 @@ mod tests {
         assert_eq!(Class::all().len(), CLASSES.len());
         let names: BTreeSet<&str> = CLASSES.iter().map(|about| about.name).collect();
         assert_eq!(names.len(), CLASSES.len());
-        assert_eq!(CLASSES.len(), Class::Stores as usize + 1);
+        assert_eq!(CLASSES.len(), Class::Worth as usize + 1);
     }
 }
