@@ -390,11 +390,7 @@ unsafe fn run<F: Function>(slot: &Slot, cx: Cx, sieve: &mut Sieve<'_>) -> SlotSt
         let before = Instant::now();
         // Before the job runs: afterwards its arguments have been moved or changed.
         let print = fingerprint_of::<F>(&args, sieve.most_hashed);
-        let bytes = match &print {
-            Ok((_, bytes)) => Some(*bytes as u64),
-            Err(_) => codec::measure(&F::Kinds::sent(&args), FEW_PARTS),
-        };
-        let print = print.map(|(print, _)| print);
+        let bytes = codec::measure(&F::Kinds::sent(&args), FEW_PARTS);
         let mut held = F::Kinds::held(args);
         let began = Instant::now();
         let call = || F::call(cx, index, F::Kinds::relend(&mut held));
@@ -403,10 +399,7 @@ unsafe fn run<F: Function>(slot: &Slot, cx: Cx, sieve: &mut Sieve<'_>) -> SlotSt
         sieve.took = ended - began;
         if let Ok(out) = &outcome {
             sieve.caught = sieve.catch::<F>(print, out, &held);
-            let back = || match &sieve.caught {
-                Caught::Fact(_, Written { bytes, .. }) => Some(bytes.len() as u64),
-                _ => codec::measure(&(CarriedRef(out), F::Kinds::seen(&held)), FEW_PARTS),
-            };
+            let back = || codec::measure(&(CarriedRef(out), F::Kinds::seen(&held)), FEW_PARTS);
             if sieve.took >= TELLING {
                 sieve.bytes = bytes.and_then(|bytes| Some((bytes, back()?)));
             }
@@ -440,7 +433,7 @@ unsafe fn export<F: Function>(slot: &Slot, effort: Effort) -> Result<Packed, Cod
 const PARTS: u32 = 1 << 20;
 
 /// The same of a job that only may be of interest.
-const FEW_PARTS: u32 = 200;
+const FEW_PARTS: u32 = 2000;
 
 /// The bytes of the arguments, about; `None` if that is not easily said.
 unsafe fn measure<F: Function>(slot: &Slot) -> Option<u64> {
@@ -454,14 +447,11 @@ const READING_ARGUMENTS: &str = "deserializing the arguments";
 const WRITING_RESULT: &str = "serializing the result";
 const READING_RESULT: &str = "deserializing the result";
 
-/// The fingerprint of a call with these arguments, and how many bytes they are, if they are no more than that many.
-fn fingerprint_of<F: Function>(
-    args: &Args<'_, F>,
-    most: usize,
-) -> Result<(Fingerprint, usize), CodecError> {
+/// The fingerprint of a call with these arguments, if they are no more than that many bytes.
+fn fingerprint_of<F: Function>(args: &Args<'_, F>, most: usize) -> Result<Fingerprint, CodecError> {
     let sent = F::Kinds::sent(args);
     let bytes = codec::write(WRITING_ARGUMENTS, &sent, Effort::up_to(most))?;
-    Ok((Fingerprint::of(F::VTABLE.info.name, &bytes), bytes.len()))
+    Ok(Fingerprint::of(F::VTABLE.info.name, &bytes))
 }
 
 /// The answer of a call that has returned here, as [`import`] reads it.

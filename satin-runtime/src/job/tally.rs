@@ -42,6 +42,6 @@ tally! {
     misses;
     /// Claims that were withdrawn, because this node had nothing else to run.
     withdrawn;
-    /// Jobs that other nodes asked for and did not get: to do them here costs less than their way.
+    /// How often a job stayed although another node asked: to do it here costs less than its way.
     not_worth;
 }

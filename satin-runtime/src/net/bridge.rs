@@ -104,8 +104,8 @@ impl Outside for BridgeNews {
         self.tell(Event::Saved(key, saved));
     }
 
-    fn root_result(&self, root: RootTag, saved: Saved) {
-        self.tell(Event::RootResult(root, saved));
+    fn root_result(&self, root: RootTag, saved: Saved, is_awaited: bool) {
+        self.tell(Event::RootResult(root, saved, is_awaited));
     }
 
     fn yielded(&self, saved: Vec<Saved>) {

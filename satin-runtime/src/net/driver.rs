@@ -268,7 +268,7 @@ impl Driver {
                     break;
                 }
                 self.bridge.note(&event);
-                if let Event::RootResult(_, saved) = &event
+                if let Event::RootResult(_, saved, _) = &event
                     && let Some(storage) = &self.storage
                 {
                     storage.hold(saved.answer.needs());

@@ -186,8 +186,8 @@ pub enum Event {
     RootStarted(RootRun),
     /// A root job of this process has its result.
     RootFinished(RootRun),
-    /// A root job has its result, which `main` sees after [`Action::RootKept`].
-    RootResult(RootTag, Saved),
+    /// A root job has its result, which `main` sees after [`Action::RootKept`]. True: not before it is in safe hands.
+    RootResult(RootTag, Saved, bool),
     /// `main` is over.
     MainEnded(i32),
     /// `main` is stopped before it is over, by a signal or a panic: with a store, another start goes on. The exit code.
@@ -752,9 +752,9 @@ impl Node {
                     parts.root.superseded(cx);
                 }
             }
-            Event::RootResult(tag, saved) => {
+            Event::RootResult(tag, saved, is_awaited) => {
                 parts.storage.root(cx, &saved, parts.bounds);
-                parts.keeping.root(cx, tag, saved);
+                parts.keeping.root(cx, tag, saved, is_awaited);
             }
             Event::Yielded(saved) => {
                 // A node that leaves waits for this word. Until it goes they are to be had here; then they go to its heir with
@@ -929,15 +929,15 @@ impl Parts<'_> {
             not_worth,
             ..
         } = took;
+        // Rule `Liveness`: a job that is sent to the dead is put back by nobody.
+        let is_gone = !cx.view.is_alive(asker.peer) || cx.books.leaving;
         let Some(first) = jobs.first() else {
-            return match not_worth.is_empty() {
+            return match not_worth.is_empty() || is_gone {
                 true => self.steal.wait(asker),
                 false => self.steal.refuse(cx, asker),
             };
         };
-        // Rule `Liveness`: a job that is sent to the dead is put back by nobody.
-        let is_gone = !cx.view.is_alive(asker.peer) || cx.books.leaving;
-        if !is_gone && !self.steal.is_worth(cx, &asker, first) {
+        if !is_gone && !self.steal.are_worth(cx, &asker, &jobs) {
             repair::Repair::stay(cx, jobs);
             return self.steal.refuse(cx, asker);
         }

@@ -39,7 +39,11 @@ const WORTH_KEEPING: Duration = Duration::from_millis(50);
 /// quickly.
 const KEPT_A_SECOND: f64 = 5e7;
 
-/// Results up to that size are kept in any case.
+/// `main` waits until its result is in safe hands if it has no more bytes for each second that the job took; with more it goes on
+/// meanwhile. Too small: a long root job is done again if the master dies in that moment. Too large: `main` waits for the link.
+const WAITED_FOR_A_SECOND: f64 = 5e6;
+
+/// Results up to that size are kept in any case, and waited for.
 const SMALL: u64 = 256 << 10;
 
 thread_local! {
@@ -470,7 +474,9 @@ unsafe fn run_root<F: Function>(task: *const (), worker: &Worker, head: *const S
     };
     match end {
         RootEnd::ToKeep(saved) => {
-            return pool.tell(|outside| outside.root_result(root_run.tag(), saved));
+            let is_short = saved.answer.size() as u64
+                <= SMALL.max((took.as_secs_f64() * WAITED_FOR_A_SECOND) as u64);
+            return pool.tell(|outside| outside.root_result(root_run.tag(), saved, is_short));
         }
         RootEnd::Over => {
             task.was_kept.set(false);

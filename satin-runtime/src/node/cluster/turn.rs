@@ -115,7 +115,7 @@ impl Cluster {
                         answer,
                     };
                     let events = &mut self.slot_mut(node).workers.events;
-                    events.push_back(Event::RootResult(tag.tag(), saved));
+                    events.push_back(Event::RootResult(tag.tag(), saved, true));
                 } else {
                     self.main_sees(node, tag, result);
                 }

@@ -209,7 +209,7 @@ pub(super) fn event(event: &Event) -> Option<String> {
         Event::RootFinished(tag) => {
             format!("root {} of term {} is done", tag.name.number, tag.term)
         }
-        Event::RootResult(tag, _) => format!("root {} has a result", tag.number),
+        Event::RootResult(tag, ..) => format!("root {} has a result", tag.number),
         Event::Offered(offer) => offers(std::slice::from_ref(offer)),
         Event::Yielded(all) => format!("main has stopped; saved: {}", saved(all)),
         Event::MainEnded(code) => format!("main ends with {code}"),

@@ -17,9 +17,9 @@ use crate::job::{Answer, RootName, RootTag, Saved};
 /// large: `main` waits for more round trips.
 const KEEPERS: usize = 2;
 
-/// For a root job's result of more bytes `main` does not wait: while it goes on, the result is on its way. Too small: a master that
-/// dies in that moment has its successor do the root job again. Too large: `main` waits for the link.
-const WAITED_FOR: usize = 256 << 10;
+/// While more bytes are on their way to keepers `main` waits for all of its results. Too small: `main` waits for the link. Too large: results
+/// that come faster than the link takes them fill the memory.
+const AHEAD: usize = 64 << 20;
 
 /// The wait until results that were not acknowledged are sent again: the keeper could not be reached. Too small: large
 /// results go twice. Too large: `main` waits.
@@ -38,6 +38,8 @@ const RESULT_MOST: usize = 1 << 30;
 enum Purpose {
     /// A root job of `main` has ended, and `main` waits until its result is safe.
     Root(RootTag),
+    /// A root job of `main` has ended, and `main` goes on.
+    Aside,
     /// A keeper is gone, and another takes its place.
     Again,
     /// The node leaves, and an heir keeps what it has.
@@ -71,8 +73,14 @@ pub(crate) struct Keeping {
 }
 
 impl Keeping {
-    /// A root job has its result.
-    pub(crate) fn root(&mut self, cx: &mut Context<'_>, tag: RootTag, saved: Saved) {
+    /// A root job has its result. `is_awaited`: `main` is to see it when it is in safe hands; otherwise `main` goes on meanwhile.
+    pub(crate) fn root(
+        &mut self,
+        cx: &mut Context<'_>,
+        tag: RootTag,
+        saved: Saved,
+        is_awaited: bool,
+    ) {
         let wanted = cx.config.obeys(Rule::Replicate) && size(&saved) < RESULT_MOST;
         let keepers = match wanted {
             true => keepers(cx, KEEPERS, &BTreeSet::new()),
@@ -80,13 +88,14 @@ impl Keeping {
         };
         // Without another node, or with a result that cannot be sent, `main` has nothing to wait
         // for.
-        let is_awaited = size(&saved) <= WAITED_FOR;
+        let on_their_way = self.pending.values().flat_map(|pending| &pending.saved);
+        let is_awaited = is_awaited || on_their_way.map(size).sum::<usize>() > AHEAD;
         if keepers.is_empty() || !is_awaited {
             cx.actions.push_back(Action::RootKept(tag));
         }
         let purpose = match is_awaited {
             true => Purpose::Root(tag),
-            false => Purpose::Again,
+            false => Purpose::Aside,
         };
         for to in keepers {
             self.send(cx, to, purpose, vec![saved.clone()]);
@@ -128,6 +137,12 @@ impl Keeping {
             self.send(cx, heir, Purpose::Legacy, some);
         }
         true
+    }
+
+    /// Are results of root jobs on their way for which `main` has not waited?
+    pub(crate) fn is_keeping_aside(&self) -> bool {
+        let mut pending = self.pending.values();
+        pending.any(|pending| pending.purpose == Purpose::Aside)
     }
 
     /// The heir, once the legacy is there.
@@ -226,7 +241,7 @@ impl Keeping {
                     self.safe.insert(tag);
                     self.release(cx, tag);
                 }
-                Purpose::Again => {}
+                Purpose::Again | Purpose::Aside => {}
                 // The heir may have but a part of it: the origins are told when no part is on its
                 // way.
                 Purpose::Legacy => self.heir = Some(from),

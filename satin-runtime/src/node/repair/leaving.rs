@@ -231,7 +231,8 @@ impl Leaving {
                     if !rest.is_empty() {
                         keeping.bequeath(cx, rest);
                     }
-                    let more = self.yielding || cx.books.is_giving_up() || keeping.is_bequeathing();
+                    let is_sending = keeping.is_bequeathing() || keeping.is_keeping_aside();
+                    let more = self.yielding || cx.books.is_giving_up() || is_sending;
                     if more {
                         if !over(until) {
                             return false;

@@ -31,13 +31,13 @@ use super::{
     TookJobs,
     books::{HostedState, Outbox, Spare, Trip, in_pieces},
 };
-use crate::job::{Answer, JobSample, Parcel};
+use crate::job::{Answer, JobSample, JobShape, Parcel};
 use numbers::{ACKNOWLEDGE_WAIT, ANSWERS_WAIT, ANSWERS_WAIT_MOST, DEADLOCK_REST, ENOUGH, FAR_REST};
 use thief::{Need, Reply, Thief};
 use trips::Trips;
 pub(crate) use victim::Asker;
 use victim::Victim;
-use worth::Worth;
+use worth::{TRIAL, Worth};
 
 /// The two sides of a theft, as far as this node has a part in them.
 pub struct Steal {
@@ -250,27 +250,29 @@ impl Steal {
         self.victim.took(took.request, took.jobs.len())
     }
 
-    /// Is a job of others, which came here, worth the way to that asker? The workers' own have been judged by the terms.
-    pub(crate) fn is_worth(&mut self, cx: &mut Context<'_>, asker: &Asker, job: &Taken) -> bool {
-        let Taken::Hosted(key, _) = job else {
-            return true;
-        };
-        let hosted = cx.books.look(*key);
-        let Some(shape) = hosted
-            .filter(|hosted| !hosted.held)
-            .and_then(|hosted| hosted.shape)
-        else {
-            return true;
-        };
-        let (terms, _) = self.worth.terms(cx.now, asker.peer, asker.round_trip);
-        let is_worth = terms.accept(&shape);
-        cx.books.tally.not_worth += u64::from(!is_worth);
-        is_worth
+    /// Are jobs of others, which came here, worth the way to that asker? The workers' own have been judged by the terms.
+    pub(crate) fn are_worth(
+        &mut self,
+        cx: &mut Context<'_>,
+        asker: &Asker,
+        jobs: &[Taken],
+    ) -> bool {
+        let terms = self.worth.terms(cx.now, asker.peer, asker.round_trip);
+        let shapes = jobs.iter().filter_map(|job| match job {
+            Taken::Own(..) => None,
+            Taken::Hosted(key, _) => cx.books.look(*key).filter(|hosted| !hosted.held)?.shape,
+        });
+        let refused: Vec<JobShape> = shapes.filter(|shape| !terms.accept(shape)).collect();
+        cx.books.tally.not_worth += refused.len() as u64;
+        (refused.iter()).for_each(|shape| self.worth.wonder(cx.now, shape));
+        refused.is_empty()
     }
 
     /// Nothing that is here is worth the way to that asker: it is told so, or hangs on for a while.
     pub(crate) fn refuse(&mut self, cx: &mut Context<'_>, asker: Asker) {
         let wait = self.worth.refused(asker.peer, asker.round_trip);
+        // What is not for this one may be for the next; and each is refused once.
+        self.victim.look_again();
         self.victim.pass_over(cx, asker, wait, Message::NotWorth);
     }
 
@@ -287,6 +289,11 @@ impl Steal {
         else {
             return;
         };
+        // If there were more jobs than workers it has waited, nobody knows how long.
+        let has_waited = hosted.since.is_zero() || cx.books.hands.running() > cx.view.me().threads;
+        if has_waited {
+            return;
+        }
         let sample = JobSample {
             shape,
             took: cx.now.saturating_sub(hosted.since),
@@ -308,7 +315,9 @@ impl Steal {
             if let Some(away) = cx.books.outstanding(Deal::new(from, *token))
                 && let Some(trip) = &mut away.trip
             {
-                trip.spent = Some(Duration::from_micros(*micros));
+                let spent = Duration::from_micros(*micros);
+                trip.spent =
+                    Some(spent).filter(|spent| *spent <= cx.now.saturating_sub(trip.since));
             }
         }
     }
@@ -333,7 +342,7 @@ impl Steal {
 
     /// The bytes of a trial have arrived there.
     pub(crate) fn tried(&mut self, cx: &Context<'_>, from: Peer, bytes: u64) {
-        if let Some(since) = self.worth.tried(from) {
+        if let Some(since) = self.worth.tried(from).filter(|_| bytes == TRIAL as u64) {
             let way = cx.now.saturating_sub(since);
             let way = way.saturating_sub(self.trips.to(cx.view, from));
             self.worth.moved(cx.now, from, bytes, way);
@@ -380,7 +389,9 @@ impl Steal {
         // Answers and jobs that are handed back go first, so that the thief does not look for work elsewhere.
         self.say(cx);
         self.worth.accepted(asker.peer);
-        for (token, _) in &jobs {
+        // The way of a job whose values have to be fetched first says nothing of its link.
+        let travels_alone = |job: &&(Token, Parcel)| job.1.needs.is_empty();
+        for (token, _) in jobs.iter().filter(travels_alone) {
             if let Some(away) = cx.books.outstanding(Deal::new(asker.peer, *token)) {
                 away.trip = Some(Trip {
                     since: cx.now,

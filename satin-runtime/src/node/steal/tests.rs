@@ -779,7 +779,7 @@ fn root_result(number: u32, bytes: usize) -> Saved {
 fn a_keeper_that_is_about_to_leave_is_not_waited_for() {
     let (mut node, [_, leaver, stayer]) = by_hand();
     let tag = RootTag { term: 0, number: 0 };
-    node.handle(MS, Event::RootResult(tag, root_result(0, 10)));
+    node.handle(MS, Event::RootResult(tag, root_result(0, 10), true));
     let kept = actions(&mut node)
         .into_iter()
         .find_map(|action| match action {
@@ -1287,6 +1287,19 @@ fn who_asks_in_vain_because_nothing_is_worth_it_is_told_so() {
     let told = Action::Send(thief, Message::NotWorth(Request(1)));
     assert_eq!(actions(&mut node), [told]);
     assert_eq!(node.tally().not_worth, 1);
+}
+
+#[test]
+fn a_lifeline_that_follows_a_refusal_is_looked_at() {
+    let (mut node, [_, thief, other]) = by_hand();
+    let request = take_for(&mut node, MS, thief, false);
+    node.handle(MS, found_nothing_worth(request, Vec::new()));
+    actions(&mut node);
+    let request = take_for(&mut node, 2 * MS, thief, true);
+    node.handle(2 * MS, found_nothing_worth(request, Vec::new()));
+    assert!(hangs_until(&node) > 2 * MS);
+    // What is not worth the way there may be worth another.
+    take_for(&mut node, 3 * MS, other, true);
 }
 
 #[test]

@@ -125,7 +125,7 @@ impl Victim {
     /// The number of nodes of this site whose lifelines hang here.
     pub(super) fn hang_on(&self) -> u32 {
         let hang = |asker: &&Asker| asker.lifeline && asker.near;
-        self.askers.iter().filter(hang).count() as u32
+        self.askers.iter().chain(&self.parked).filter(hang).count() as u32
     }
 
     pub(super) fn next_timeout(&self) -> Option<Duration> {
@@ -196,8 +196,8 @@ impl Victim {
             _ => next.most,
         };
         let request = self.takes;
-        let (terms, is_to_be_tried) = worth.terms(cx.now, next.peer, next.round_trip);
-        if is_to_be_tried {
+        let terms = worth.terms(cx.now, next.peer, next.round_trip);
+        if worth.tries(cx.now, next.peer) {
             let trial = Message::Trial(vec![0; TRIAL]);
             cx.actions.push_back(Action::Send(next.peer, trial));
         }

@@ -17,9 +17,9 @@ const RISK: f64 = 64e3;
 /// of which too much is thought makes the pool slower than one node.
 const SHARE: f64 = 0.5;
 
-/// Of a function of which nothing is known a job may leave if its way takes no more than this part of the time for which there have been
-/// such jobs: none of them has ended in that time. Too small: a program of few long jobs stays on one node. Too large: see [`SHARE`].
-const SHARE_OF_UNKNOWN: f64 = 0.1;
+/// A job may leave if its way takes no more than this part of the time in which no job of its function has ended, although one waits:
+/// whatever is known of the function, or not. Too small: a program of few long jobs stays on one node. Too large: see [`SHARE`].
+const SHARE_OF_SILENCE: f64 = 0.1;
 
 /// Arguments of at least so many bytes tell how much work there is; of smaller ones the depth in the tree does.
 const TELLING: u64 = 4 << 10;
@@ -30,9 +30,13 @@ const CODEC: f64 = 2e-9;
 /// The weight of the newest sample. Too small: a program's next phase is judged by the one before. Too large: chance decides.
 const NEWEST: f64 = 0.25;
 
-/// The time in which a rate that is not measured again is taken for twice as high. Too short: a slow link is tried again and
-/// again. Too long: a link that was busy once is avoided for long.
-const RATE_DOUBLES: f64 = 20.0;
+/// A rate that has not been measured for so long is measured again before it counts. Too short: bytes are sent for nothing. Too long:
+/// a link that was busy once is avoided for long.
+const STALE: Duration = Duration::from_secs(20);
+
+/// Deeper jobs are taken for jobs of this depth. Too small: large and small jobs are one. Too large: deep trees are long in being
+/// judged.
+const DEEPEST: u16 = 64;
 
 /// No link is faster, in bytes a second.
 const FASTEST: f64 = 2e10;
@@ -135,12 +139,13 @@ struct FunctionCosts {
     by_size: BTreeMap<u16, Mean>,
     /// By depth, where they do not.
     by_depth: BTreeMap<u16, Mean>,
-    /// Since when a job of it waits of which nothing is known.
-    unknown_since: Option<Duration>,
+    /// Since when a job of it waits, and none has ended.
+    silent_since: Option<Duration>,
 }
 
 impl FunctionCosts {
     fn learn(&mut self, sample: &JobSample) {
+        self.silent_since = None;
         let JobSample { shape, took, back } = sample;
         let newest = Mean {
             bytes: shape.bytes as f64,
@@ -149,7 +154,7 @@ impl FunctionCosts {
         };
         let means = match shape.bytes >= TELLING {
             true => self.by_size.entry(shape.bytes.ilog2() as u16),
-            false => self.by_depth.entry(shape.depth),
+            false => self.by_depth.entry(shape.depth.min(DEEPEST)),
         };
         let is_known = |mean: &mut Mean| mean.learn(newest);
         means.and_modify(is_known).or_insert(newest);
@@ -163,7 +168,7 @@ impl FunctionCosts {
                 let points: Vec<(f64, f64)> = points
                     .map(|(depth, mean)| (f64::from(*depth), quantity(mean).max(1e-9).ln()))
                     .collect();
-                at(&points, f64::from(shape.depth), &BY_DEPTH).map(f64::exp)
+                at(&points, f64::from(shape.depth.min(DEEPEST)), &BY_DEPTH).map(f64::exp)
             };
             return Some((of(|mean| mean.took)?, of(|mean| mean.back)?));
         }
@@ -209,15 +214,16 @@ impl Terms {
     #[must_use]
     pub fn accept(&self, shape: &JobShape) -> bool {
         let costs = self.functions.get(&shape.function);
+        let since = costs.and_then(|costs| costs.silent_since);
+        // Whatever was thought of the function: for so long none of its jobs has ended.
+        let waits = since.map_or(0.0, |since| self.now.saturating_sub(since).as_secs_f64());
         let Some((took, back)) = costs.and_then(|costs| costs.of(shape)) else {
-            let since = costs.and_then(|costs| costs.unknown_since);
-            let waits = since.map_or(0.0, |since| self.now.saturating_sub(since).as_secs_f64());
             // As much may come back.
             let moved = 2.0 * shape.bytes as f64;
-            return moved <= RISK || self.way(moved) <= SHARE_OF_UNKNOWN * waits;
+            return moved <= RISK || self.way(moved) <= SHARE_OF_SILENCE * waits;
         };
         let moved = shape.bytes as f64 + back;
-        moved <= FREE || self.way(moved) <= SHARE * took
+        moved <= FREE || self.way(moved) <= (SHARE * took).max(SHARE_OF_SILENCE * waits)
     }
 
     /// The seconds that so many bytes take.
@@ -255,14 +261,14 @@ impl Worth {
             .learn(sample);
     }
 
-    /// A job stays of whose function perhaps nothing is known.
+    /// A job stays.
     pub(super) fn wonder(&mut self, now: Duration, shape: &JobShape) {
         self.moves_much |= shape.bytes as f64 > FREE;
-        let is_new = |costs: &FunctionCosts| costs.unknown_since.is_none();
+        let is_new = |costs: &FunctionCosts| costs.silent_since.is_none();
         if self.functions.get(&shape.function).is_none_or(is_new) {
             let functions = Arc::make_mut(&mut self.functions);
             let costs = functions.entry(shape.function).or_default();
-            costs.unknown_since = Some(now);
+            costs.silent_since = Some(now);
         }
     }
 
@@ -274,41 +280,41 @@ impl Worth {
         let newest = (bytes as f64 / took.as_secs_f64().max(1e-6)).min(FASTEST);
         let link = self.links.entry(peer).or_default();
         let rate = match link.rate {
-            Some((rate, _)) => rate + NEWEST * (newest - rate),
-            None => newest,
+            Some((rate, at)) if now < at + STALE => rate + NEWEST * (newest - rate),
+            _ => newest,
         };
         link.rate = Some((rate, now));
     }
 
-    /// The terms for that peer. True if its link is to be tried.
-    pub(super) fn terms(
-        &mut self,
-        now: Duration,
-        peer: Peer,
-        round_trip: Duration,
-    ) -> (Terms, bool) {
-        let link = self.links.entry(peer).or_default();
-        let rate = link.rate.map(|(rate, at)| {
-            let doubled = (now.saturating_sub(at)).as_secs_f64() / RATE_DOUBLES;
-            (rate * doubled.exp2()).min(FASTEST)
-        });
-        let is_tried = link.tried.is_some_and(|at| now < at + TRIAL_AGAIN);
-        let is_to_be_tried = rate.is_none() && self.moves_much && !is_tried;
-        if is_to_be_tried {
-            link.tried = Some(now);
-        }
-        let terms = Terms {
+    /// The terms for that peer.
+    pub(super) fn terms(&self, now: Duration, peer: Peer, round_trip: Duration) -> Terms {
+        let rate = self.links.get(&peer).and_then(|link| link.rate);
+        Terms {
             functions: Arc::clone(&self.functions),
             now,
             round_trip: round_trip.as_secs_f64(),
-            rate,
-        };
-        (terms, is_to_be_tried)
+            rate: rate.map(|(rate, _)| rate),
+        }
+    }
+
+    /// Is the link to that peer to be tried? Then a trial begins.
+    pub(super) fn tries(&mut self, now: Duration, peer: Peer) -> bool {
+        if !self.moves_much {
+            return false;
+        }
+        let link = self.links.entry(peer).or_default();
+        let is_known = link.rate.is_some_and(|(_, at)| now < at + STALE);
+        let is_tried = link.tried.is_some_and(|at| now < at + TRIAL_AGAIN);
+        let tries = !is_known && !is_tried;
+        if tries {
+            link.tried = Some(now);
+        }
+        tries
     }
 
     /// The trial of a link has come to its end; when it had begun.
-    pub(super) fn tried(&self, peer: Peer) -> Option<Duration> {
-        self.links.get(&peer)?.tried
+    pub(super) fn tried(&mut self, peer: Peer) -> Option<Duration> {
+        self.links.get_mut(&peer)?.tried.take()
     }
 
     /// Nothing that is here was worth the way to that peer: how long to wait until its next try.
@@ -377,7 +383,7 @@ mod tests {
             bytes,
             Duration::from_secs_f64(bytes as f64 / rate),
         );
-        worth.terms(HERE, peer(), round_trip).0
+        worth.terms(HERE, peer(), round_trip)
     }
 
     #[test]
@@ -406,7 +412,7 @@ mod tests {
         let megabyte = shape(1, 1_000_000);
         worth.wonder(HERE, &megabyte);
         // There and back take 25 ms.
-        let mut accepts = |now| worth.terms(now, peer(), MS).0.accept(&megabyte);
+        let accepts = |now| worth.terms(now, peer(), MS).accept(&megabyte);
         assert!(!accepts(100 * MS));
         assert!(accepts(300 * MS), "whatever it does, it does it for long");
         // Now it is known to be short.
@@ -415,7 +421,7 @@ mod tests {
             took: MS,
             back: 8,
         });
-        assert!(!worth.terms(400 * MS, peer(), MS).0.accept(&megabyte));
+        assert!(!worth.terms(400 * MS, peer(), MS).accept(&megabyte));
     }
 
     #[test]
@@ -498,24 +504,46 @@ mod tests {
     }
 
     #[test]
-    fn a_slow_link_is_believed_in_again_after_a_while() {
+    fn a_slow_link_is_measured_again_after_a_while() {
         let mut worth = knows(&[(1_000_000, 1.0)]);
         worth.moved(HERE, peer(), 1_000_000, Duration::from_secs(1));
-        let mut accepts = |now| worth.terms(now, peer(), MS).0.accept(&shape(1, 1_000_000));
-        assert!(!accepts(Duration::from_secs(10)));
-        assert!(accepts(Duration::from_secs(60)));
+        let accepts =
+            |worth: &Worth, now| worth.terms(now, peer(), MS).accept(&shape(1, 1_000_000));
+        assert!(!worth.tries(STALE / 2, peer()));
+        assert!(worth.tries(STALE, peer()));
+        assert!(!accepts(&worth, STALE));
+        worth.moved(STALE, peer(), TRIAL as u64, MS);
+        assert!(
+            accepts(&worth, STALE),
+            "what was measured long ago counts no more"
+        );
+    }
+
+    #[test]
+    fn a_known_function_that_is_silent_is_taken_for_slow() {
+        let mut worth = knows(&[(1_000_000, 0.001)]);
+        let accepts = |worth: &mut Worth, now| {
+            worth.moved(HERE, peer(), 10_000_000, 100 * MS);
+            worth.terms(now, peer(), MS).accept(&shape(1, 1_000_000))
+        };
+        worth.wonder(HERE, &shape(1, 1_000_000));
+        assert!(!accepts(&mut worth, 100 * MS));
+        assert!(
+            accepts(&mut worth, 1000 * MS),
+            "for a second none has ended"
+        );
     }
 
     #[test]
     fn a_link_is_tried_when_much_is_to_move_and_not_all_the_time() {
         let mut worth = knows(&[(100, 1.0)]);
-        let is_tried = |worth: &mut Worth, now| worth.terms(now, peer(), MS).1;
+        let is_tried = |worth: &mut Worth, now| worth.tries(now, peer());
         assert!(!is_tried(&mut worth, HERE), "no job moves much");
         let mut worth = knows(&[(1_000_000, 1.0)]);
         assert!(is_tried(&mut worth, HERE));
         assert!(!is_tried(&mut worth, MS));
         assert!(is_tried(&mut worth, TRIAL_AGAIN), "it was lost");
         worth.moved(TRIAL_AGAIN, peer(), TRIAL as u64, MS);
-        assert!(!is_tried(&mut worth, 3 * TRIAL_AGAIN), "the rate is known");
+        assert!(!is_tried(&mut worth, 2 * TRIAL_AGAIN), "the rate is known");
     }
 }

@@ -88,10 +88,11 @@ pub trait Outside: Send + Sync {
     fn saved(&self, key: HostedId, saved: Vec<Saved>) {
         let _ = (key, saved);
     }
-    /// A root job of `main` has its result, which its caller gets after [`Gate::root_kept`]. Told if
+    /// A root job of `main` has its result, which its caller gets after [`Gate::root_kept`]; `is_awaited`: that is to wait until it is
+    /// in safe hands. Told if
     /// [`Gate::keep_roots`] asked for it.
-    fn root_result(&self, root: RootTag, saved: Saved) {
-        let _ = (root, saved);
+    fn root_result(&self, root: RootTag, saved: Saved, is_awaited: bool) {
+        let _ = (root, saved, is_awaited);
     }
     /// `main` has been stopped, as [`Gate::stop_main`] asked; `saved` are the results that were finished below its root
     /// job.
@@ -229,8 +230,8 @@ impl Gate {
         loop {
             let before = leavers.own.len();
             let mut may_leave = Vec::with_capacity(before);
-            for leaver in std::mem::take(&mut leavers.own) {
-                match judge.map_or(Ok(()), |judge| leaver.may_leave(judge)) {
+            for mut leaver in std::mem::take(&mut leavers.own) {
+                match judge.map_or(Ok(()), |judge| leaver.measure_for(judge)) {
                     Ok(()) => may_leave.push(leaver),
                     // It comes back when others have been looked at: if at once, it would be chosen again.
                     Err(shape) => {
@@ -240,7 +241,17 @@ impl Gate {
                 }
             }
             may_leave.retain_mut(|leaver| self.pack_or_stay(leaver));
-            leavers.own = may_leave;
+            for leaver in may_leave {
+                // What could not be measured has been written: now its size is known.
+                let judge = judge.filter(|_| !leaver.is_measured);
+                match judge.map_or(Ok(()), |judge| leaver.may_leave(judge)) {
+                    Ok(()) => leavers.own.push(leaver),
+                    Err(shape) => {
+                        refused.push(leaver);
+                        not_worth.push(shape);
+                    }
+                }
+            }
             stayed += before - leavers.own.len();
             let is_empty = leavers.own.is_empty() && leavers.hosted.is_empty();
             if !is_empty || before == 0 || stayed > MOST_THAT_STAY {
@@ -250,7 +261,6 @@ impl Gate {
         }
         let found = leavers.hosted.len() + leavers.own.len();
         let had_held = leavers.had_held;
-        let stayed = stayed - refused.len();
         for leaver in refused {
             let depth = length_of(&leaver.place.id);
             self.pool.come_back(leaver.job(), depth, leaver.back);
@@ -431,6 +441,7 @@ impl Gate {
             place,
             back,
             parcel: None,
+            is_measured: false,
         })
     }
 

@@ -29,6 +29,8 @@ pub(super) struct Leaver {
     pub(super) back: Back,
     /// The job as bytes, once the arguments are written.
     pub(super) parcel: Option<Parcel>,
+    /// The judge has let it go by its size.
+    pub(super) is_measured: bool,
 }
 
 impl Leaver {
@@ -62,22 +64,36 @@ impl Leaver {
         Ok(())
     }
 
-    /// Does the judge let the job go? Its shape, if not. Until its arguments are written they are measured.
+    /// Does the judge let the job go? Its shape, if not. Its arguments are measured; if that cannot be done, it may go for now.
+    pub(super) fn measure_for(&mut self, judge: &Judge) -> Result<(), JobShape> {
+        let job = self.job();
+        // SAFETY: the job was taken to leave: its arguments are there, and no other thread takes them.
+        let measured = || unsafe { (job.function.get().measure)(job) };
+        let bytes = self.length().or_else(measured);
+        self.is_measured = bytes.is_some();
+        self.judged(judge, bytes)
+    }
+
+    /// The same of a job whose arguments have been written.
     pub(super) fn may_leave(&self, judge: &Judge) -> Result<(), JobShape> {
+        self.judged(judge, self.length())
+    }
+
+    /// The bytes of the arguments, once they are written.
+    fn length(&self) -> Option<u64> {
+        let parcel = self.parcel.as_ref()?;
+        Some(parcel.arguments.len() as u64)
+    }
+
+    fn judged(&self, judge: &Judge, bytes: Option<u64>) -> Result<(), JobShape> {
+        let number = function::number_of(self.job().function.get());
+        let (Some(function), Some(bytes)) = (number, bytes) else {
+            return Ok(()); // what keeps it is told when it is written
+        };
         // What is for other nodes only goes to one, whatever that costs.
         if self.back.held {
             return Ok(());
         }
-        let job = self.job();
-        let bytes = match &self.parcel {
-            Some(parcel) => Some(parcel.arguments.len() as u64),
-            // SAFETY: the job was taken to leave: its arguments are there, and no other thread takes them.
-            None => unsafe { (job.function.get().measure)(job) },
-        };
-        let number = function::number_of(job.function.get());
-        let (Some(function), Some(bytes)) = (number, bytes) else {
-            return Ok(()); // what keeps it is told when it is written
-        };
         let shape = JobShape {
             function,
             depth: length_of(&self.place.id),
