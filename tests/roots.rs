@@ -41,6 +41,36 @@ fn slow(list: &mut Vec<u32>, ran: usize) -> u32 {
     4
 }
 
+/// Takes as long, and returns so many bytes.
+#[spawnable]
+fn filled(length: usize) -> Vec<u8> {
+    let since = Instant::now();
+    while since.elapsed() < Duration::from_millis(60) {
+        std::thread::yield_now();
+    }
+    vec![7; length]
+}
+
+#[test]
+fn a_result_that_is_large_for_its_time_is_made_again_rather_than_kept() {
+    let _watchdog =
+        Watchdog::new("a_result_that_is_large_for_its_time_is_made_again_rather_than_kept");
+    let pool = pool(1);
+    let (gate, told) = (pool.gate(), listen(&pool));
+    gate.keep_roots(true);
+    std::thread::scope(|scope| {
+        // 5 s would be worth a hundred megabytes.
+        let main = main_on(scope, &pool, || {
+            filled(100_000_000).len() + filled(300_000).len()
+        });
+        let (tag, saved) = result(&told);
+        assert_eq!(tag.number, 1, "the first one is not kept");
+        assert!(saved.answer.size() > 300_000);
+        gate.root_kept(tag);
+        assert_eq!(main.join().expect("no panic"), 100_300_000);
+    });
+}
+
 fn slow_on_two(ran: usize) -> (Vec<u32>, u32) {
     let mut list = vec![1, 2];
     let result = slow(&mut list, ran);

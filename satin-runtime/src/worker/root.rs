@@ -37,7 +37,7 @@ const WORTH_KEEPING: Duration = Duration::from_millis(50);
 /// A result of a root job is kept if it has no more bytes for each second that the job took. Too small: a new master computes again
 /// what would have fitted through any link. Too large: `main` waits for large results to be written down, which are made again as
 /// quickly.
-const KEPT_A_SECOND: f64 = 5e7;
+const KEPT_A_SECOND: f64 = 2e7;
 
 /// `main` waits until its result is in safe hands if it has no more bytes for each second that the job took; with more it goes on
 /// meanwhile. Too small: a long root job is done again if the master dies in that moment. Too large: `main` waits for the link.

@@ -776,6 +776,27 @@ fn root_result(number: u32, bytes: usize) -> Saved {
 }
 
 #[test]
+fn main_goes_on_while_a_large_result_is_on_its_way_but_not_far_ahead() {
+    let (mut node, _) = by_hand();
+    let mut goes_on_at_once = |number, bytes| {
+        let tag = RootTag { term: 0, number };
+        let result = Event::RootResult(tag, root_result(number, bytes), false);
+        node.handle(MS, result);
+        let actions = actions(&mut node);
+        let sent = actions
+            .iter()
+            .filter(|action| matches!(action, Action::Send(_, Message::Keep { .. })));
+        assert_eq!(sent.count(), 2, "it is kept in any case");
+        actions.contains(&Action::RootKept(tag))
+    };
+    assert!(goes_on_at_once(0, 40 << 20));
+    assert!(
+        !goes_on_at_once(1, 100),
+        "two keepers have 40 MiB to come each"
+    );
+}
+
+#[test]
 fn a_keeper_that_is_about_to_leave_is_not_waited_for() {
     let (mut node, [_, leaver, stayer]) = by_hand();
     let tag = RootTag { term: 0, number: 0 };
