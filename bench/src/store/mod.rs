@@ -50,6 +50,7 @@ Examples:
   bench store --quick                                      # all parts, 3 minutes: to see that they work
   bench store --json store.jsonl --svg store.svg           # all parts, 20 minutes
   bench store --part overhead --case fib,uts --rounds 9
+  bench store --part overhead --nodes 1                    # one worker only
   bench store --part kaapi --qap nug18.dat                 # longer runs
   bench store --part lost --seed 7
   bench store --from store.jsonl --svg store.svg           # draws them again")]
@@ -60,6 +61,9 @@ pub struct Args {
     /// Programs of the part overhead [default: all]
     #[arg(long, value_enum, value_name = "CASE", value_delimiter = ',')]
     case: Vec<Case>,
+    /// Numbers of nodes of the part overhead, with a worker each
+    #[arg(long, value_name = "N", value_delimiter = ',', default_values_t = [1, 2], value_parser = clap::value_parser!(u32).range(1..=2))]
+    nodes: Vec<u32>,
     /// Small programs, few combinations and one round: figures that mean nothing
     #[arg(long)]
     quick: bool,

@@ -1,5 +1,7 @@
 //! The cost when nothing dies: programs with nothing kept, and with more and more of it.
 
+use std::collections::BTreeSet;
+
 use anyhow::Result;
 use clap::ValueEnum;
 use satin_cli::sites::Sites;
@@ -40,8 +42,10 @@ const fn tic(every_s: f64) -> Keeping {
     }
 }
 
-/// Numbers of nodes, with a worker each.
-const NODES: [u32; 2] = [1, 2];
+/// The numbers of nodes that were measured.
+fn nodes(rows: &[&Row]) -> BTreeSet<u32> {
+    rows.iter().map(|row| row.nodes).collect()
+}
 
 /// Measures all programs.
 pub fn measure(bench: &Bench<'_>) -> Result<Vec<Row>> {
@@ -72,7 +76,7 @@ pub fn measure(bench: &Bench<'_>) -> Result<Vec<Row>> {
     let mut rows = Vec::new();
     for round in 1..=args.rounds() {
         for program in &programs {
-            for nodes in NODES {
+            for &nodes in &args.nodes {
                 // Each round another way goes first.
                 let first = round as usize % WAYS.len();
                 for keeping in WAYS.into_iter().cycle().skip(first).take(WAYS.len()) {
@@ -156,7 +160,7 @@ pub fn report(rows: &[&Row], said: &mut Vec<String>) {
     let mut head = vec!["program", "nodes", "rounds", "off, s"];
     head.extend(names[1..].iter().map(String::as_str));
     let mut ratios = table(&head);
-    for nodes in NODES {
+    for nodes in nodes(rows) {
         for case in Case::value_variants().iter().copied() {
             let off = runs(rows, case, nodes, Keeping::Off);
             if off.is_empty() {
@@ -200,7 +204,7 @@ pub fn report(rows: &[&Row], said: &mut Vec<String>) {
 
 /// A panel for each number of nodes: the ratios by program.
 pub fn draw(rows: &[&Row], panels: &mut Vec<(Axes<'_>, Vec<Line>)>) {
-    for nodes in NODES {
+    for nodes in nodes(rows) {
         let points = WAYS[1..].iter().flat_map(|keeping| {
             let cases = Case::value_variants().iter().zip(1..);
             cases.filter_map(move |(case, number)| {

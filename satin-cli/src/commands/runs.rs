@@ -127,12 +127,12 @@ impl OpenStore {
             return Ok(());
         }
         let mut table = table(&[
-            "run", "pool", "state", "started", "epochs", "results", "size", "command",
+            "run", "pool", "state", "started", "epochs", "results", "worth", "size", "command",
         ]);
         for run in &all {
             table.add_row(self.row(run)?);
         }
-        align_right(&mut table, &[4, 5, 6]);
+        align_right(&mut table, &[4, 5, 6, 7]);
         println!("{}", table.trim_fmt());
         if all.iter().any(|run| !run.readable) {
             eprintln!("{UNREADABLE}");
@@ -152,7 +152,8 @@ impl OpenStore {
             state(run),
             started(run),
             run.epochs.to_string(),
-            number(|kept| kept.results().to_string()),
+            number(|kept| kept.all().results.to_string()),
+            number(|kept| length(kept.all().work)),
             bytes(run.bytes),
             printable(&run.command_line.join(" "), 60),
         ])
@@ -166,7 +167,9 @@ impl OpenStore {
             ..Kept::default()
         };
         for fact in &loaded.batch.facts {
-            *kept.roots.entry(fact.saved.root_name()).or_default() += 1;
+            let below = kept.roots.entry(fact.saved.root_name()).or_default();
+            below.results += 1;
+            below.work += fact.took;
         }
         Ok(kept)
     }
@@ -257,15 +260,27 @@ const LONG: usize = 2000;
 /// What would be found again of a run.
 #[derive(Default)]
 struct Kept {
-    /// Number of results below each root job, or 1 for its own.
-    roots: BTreeMap<RootName, usize>,
+    /// What there is of each root job.
+    roots: BTreeMap<RootName, KeptOfRoot>,
     /// Segments that end early.
     torn: Vec<String>,
 }
 
+/// What would be found again of a root job.
+#[derive(Clone, Copy, Default)]
+struct KeptOfRoot {
+    /// Number of results below, or 1 for its own.
+    results: usize,
+    /// The time that workers took for them.
+    work: Duration,
+}
+
 impl Kept {
-    fn results(&self) -> usize {
-        self.roots.values().sum()
+    fn all(&self) -> KeptOfRoot {
+        KeptOfRoot {
+            results: self.roots.values().map(|root| root.results).sum(),
+            work: self.roots.values().map(|root| root.work).sum(),
+        }
     }
 }
 
@@ -306,11 +321,12 @@ fn show_logs(logs: &[LogDetails]) {
 
 fn show_kept(kept: &Kept) {
     if !kept.roots.is_empty() {
-        let mut shown = table(&["root job", "results"]);
-        for (root, results) in &kept.roots {
-            shown.add_row([root.number.to_string(), results.to_string()]);
+        let mut shown = table(&["root job", "results", "worth"]);
+        for (root, KeptOfRoot { results, work }) in &kept.roots {
+            let number = root.number.to_string();
+            shown.add_row([number, results.to_string(), length(*work)]);
         }
-        align_right(&mut shown, &[1]);
+        align_right(&mut shown, &[1, 2]);
         println!("\n{}", shown.trim_fmt());
     }
     for segment in &kept.torn {

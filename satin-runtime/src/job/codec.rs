@@ -24,6 +24,9 @@ pub const LARGEST: usize = 1 << 30;
 /// Bytes that a quick writer may write.
 const QUICK_BYTES: usize = 4 << 10;
 
+/// Bytes for which there is room from the beginning: those of most arguments.
+const AT_ONCE: usize = 64;
+
 /// Stack that a quick writer may use.
 const QUICK_STACK: usize = 64 << 10;
 
@@ -220,7 +223,7 @@ pub fn write<T: Serialize + ?Sized>(
     }
     let met = Cell::new(None);
     let writer = Writer {
-        bytes: Vec::new(),
+        bytes: Vec::with_capacity(AT_ONCE.min(effort.most)),
         most: effort.most,
         lowest: limit,
         met: &met,

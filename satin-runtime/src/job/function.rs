@@ -235,7 +235,7 @@ pub(crate) struct Sieve<'w> {
     pub(crate) before: Covered,
     /// The time that the job took.
     pub(crate) took: Duration,
-    /// The time that hashing its arguments and writing its result took.
+    /// The time that hashing its arguments and writing its result took, as far as that is worth a look at the clock.
     pub(crate) cost: Duration,
     /// Bytes of its arguments, and of what it gives back, about; `None` if they were not measured.
     pub(crate) bytes: Option<(u64, u64)>,
@@ -259,6 +259,10 @@ pub(crate) struct Written {
     /// The shared values that it mentions.
     pub(crate) values: Vec<HeldValue>,
 }
+
+/// Arguments of at most so many bytes are hashed after their job has run, if it has taken long; larger ones before, so that nobody has
+/// to hold their bytes. Too small: short jobs are hashed in vain. Too large: a deep recursion holds much.
+const HASHED_LATER: usize = 256;
 
 /// Arguments and results up to this size may be kept of every job. Too small: results of short jobs with large arguments are
 /// lost. Too large: hashing takes longer than the jobs.
@@ -343,7 +347,7 @@ impl<'w> Sieve<'w> {
 
     fn catch<F: Function>(
         &self,
-        print: Result<Fingerprint, CodecError>,
+        call: CallSeen,
         out: &F::Out,
         held: &<F::Kinds as Kinds>::Held<'_>,
     ) -> Caught {
@@ -351,10 +355,16 @@ impl<'w> Sieve<'w> {
             return Caught::Nothing;
         }
         // Without the name of the call a result is of no use.
-        let print = match print {
-            Ok(print) => print,
-            Err(CodecError::TooLong { .. }) => return Caught::TooLarge,
-            Err(_) => return Caught::Nothing,
+        let print = match call {
+            CallSeen::Small(bytes) => Fingerprint::of(F::VTABLE.info.name, &bytes),
+            CallSeen::Large {
+                print: Ok(print), ..
+            } => print,
+            CallSeen::Large {
+                print: Err(CodecError::TooLong { .. }),
+                ..
+            } => return Caught::TooLarge,
+            CallSeen::Large { .. } => return Caught::Nothing,
         };
         let most = most_kept(self.took);
         let effort = match self.values {
@@ -387,24 +397,25 @@ unsafe fn run<F: Function>(slot: &Slot, cx: Cx, sieve: &mut Sieve<'_>) -> SlotSt
     let outcome = if sieve.is_closed() {
         catch_unwind(AssertUnwindSafe(|| F::call(cx, index, args)))
     } else {
-        let before = Instant::now();
         // Before the job runs: afterwards its arguments have been moved or changed.
-        let print = fingerprint_of::<F>(&args, sieve.most_hashed);
-        let bytes = codec::measure(&F::Kinds::sent(&args), FEW_PARTS);
+        let seen = CallSeen::of::<F>(&args, sieve.most_hashed);
         let mut held = F::Kinds::held(args);
         let began = Instant::now();
         let call = || F::call(cx, index, F::Kinds::relend(&mut held));
         let outcome = catch_unwind(AssertUnwindSafe(call));
         let ended = Instant::now();
         sieve.took = ended - began;
-        if let Ok(out) = &outcome {
-            sieve.caught = sieve.catch::<F>(print, out, &held);
+        sieve.cost = seen.cost();
+        if let Ok(out) = &outcome
+            && (sieve.took >= sieve.grain || sieve.took >= TELLING)
+        {
             let back = || codec::measure(&(CarriedRef(out), F::Kinds::seen(&held)), FEW_PARTS);
             if sieve.took >= TELLING {
-                sieve.bytes = bytes.and_then(|bytes| Some((bytes, back()?)));
+                sieve.bytes = seen.bytes().and_then(|bytes| Some((bytes, back()?)));
             }
+            sieve.caught = sieve.catch::<F>(seen, out, &held);
+            sieve.cost += ended.elapsed();
         }
-        sieve.cost = (began - before) + ended.elapsed();
         outcome
     };
     match outcome {
@@ -447,11 +458,52 @@ const READING_ARGUMENTS: &str = "deserializing the arguments";
 const WRITING_RESULT: &str = "serializing the result";
 const READING_RESULT: &str = "deserializing the result";
 
-/// The fingerprint of a call with these arguments, if they are no more than that many bytes.
-fn fingerprint_of<F: Function>(args: &Args<'_, F>, most: usize) -> Result<Fingerprint, CodecError> {
-    let sent = F::Kinds::sent(args);
-    let bytes = codec::write(WRITING_ARGUMENTS, &sent, Effort::up_to(most))?;
-    Ok(Fingerprint::of(F::VTABLE.info.name, &bytes))
+/// What is noted of a call before it runs, for the name of its result.
+enum CallSeen {
+    /// The arguments, as they are hashed.
+    Small(Vec<u8>),
+    /// The arguments are more bytes than anybody should hold, or cannot be written.
+    Large {
+        print: Result<Fingerprint, CodecError>,
+        /// Bytes of the arguments, about, if that is easily said.
+        bytes: Option<u64>,
+        /// The time that looking took.
+        cost: Duration,
+    },
+}
+
+impl CallSeen {
+    /// Looks at a call whose arguments are hashed if they are no more than `most` bytes.
+    fn of<F: Function>(args: &Args<'_, F>, most: usize) -> CallSeen {
+        let sent = F::Kinds::sent(args);
+        let write = |most| codec::write(WRITING_ARGUMENTS, &sent, Effort::up_to(most));
+        if let Ok(bytes) = write(HASHED_LATER) {
+            return CallSeen::Small(bytes);
+        }
+        let began = Instant::now();
+        let hash = |bytes: Vec<u8>| Fingerprint::of(F::VTABLE.info.name, &bytes);
+        CallSeen::Large {
+            print: write(most).map(hash),
+            bytes: codec::measure(&sent, FEW_PARTS),
+            cost: began.elapsed(),
+        }
+    }
+
+    /// The bytes of the arguments, about, if that is easily said.
+    fn bytes(&self) -> Option<u64> {
+        match self {
+            CallSeen::Small(bytes) => Some(bytes.len() as u64),
+            CallSeen::Large { bytes, .. } => *bytes,
+        }
+    }
+
+    /// The time that looking took: next to none if the arguments are small.
+    fn cost(&self) -> Duration {
+        match self {
+            CallSeen::Small(_) => Duration::ZERO,
+            CallSeen::Large { cost, .. } => *cost,
+        }
+    }
 }
 
 /// The answer of a call that has returned here, as [`import`] reads it.

@@ -138,6 +138,16 @@ impl JobId {
         self.path().nth(1).is_none()
     }
 
+    /// Goes down to the child number `index`.
+    pub(crate) fn push(&mut self, index: u32) {
+        push(&mut self.0, index);
+    }
+
+    /// Goes up to the job whose id has `length` bytes.
+    pub(crate) fn truncate(&mut self, length: usize) {
+        self.0.truncate(length);
+    }
+
     /// Takes the last index off: the parent's id is left.
     pub fn pop(&mut self) -> Option<u32> {
         let (index, start) = self.last()?;

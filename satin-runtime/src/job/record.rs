@@ -396,9 +396,9 @@ pub mod flag {
     pub const SAVE: u32 = 32;
     /// At the bottom: a child below has been given up, so whatever the job returns now is not its result.
     pub const TORN: u32 = 64;
-    /// The invocation was under way at a beat.
-    pub const SEEN: u32 = 128;
-    /// The invocation lives long: results of its children are harvested.
+    /// The owner of the stack knows the name of this invocation without a walk further up.
+    pub const NAMED: u32 = 128;
+    /// The invocation was under way at a beat: results of its children are harvested.
     pub const HARVEST: u32 = 256;
     /// At the bottom: no other node will ever run a job of this chain again, so nothing is harvested.
     pub const FLEETING: u32 = 512;

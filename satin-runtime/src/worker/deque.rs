@@ -48,7 +48,8 @@ pub(crate) enum Publish {
 /// The words that the owner compares with at every spawn and sync. They share one cache line, which only the owner writes
 /// as long as no thief asks.
 struct Poll {
-    /// A spawn below this position may go on without a look: the soft end of the slots, or 0 if a thief asks.
+    /// A spawn below this position may go on without a look: the soft end of the slots, or what the owner watches from, or 0 if a
+    /// thief asks.
     limit: AtomicUsize,
     /// A sync at or above this position finds its job private, and takes it without a look: the higher of split and floor,
     /// or `usize::MAX` if a thief asks.
@@ -265,6 +266,24 @@ impl Deque {
         }
     }
 
+    /// Owner: the spawns at and above that position look up from now on, until [`Deque::end_watch`].
+    pub(crate) fn watch_from(&self, position: usize) {
+        self.move_limit(position);
+    }
+
+    /// Owner: no spawn looks up any more, but for requests and for the end of the slots.
+    pub(crate) fn end_watch(&self) {
+        self.move_limit(self.soft_end);
+    }
+
+    /// Moves the limit, unless there is a request: that stands, as in [`Deque::set_floor`].
+    fn move_limit(&self, position: usize) {
+        let old = self.poll.limit.load(Relaxed);
+        if old != ASKED_LIMIT {
+            let _ = (self.poll.limit).compare_exchange(old, position, Relaxed, Relaxed);
+        }
+    }
+
     // ---------------------------------------------------------------- all threads
 
     /// Thief: takes the oldest public job, or asks the owner to publish. Acquires what was written before the job
@@ -365,8 +384,10 @@ mod loom_tests {
             // SAFETY: the owner pushes where the slot is free.
             self.slots[number].with_mut(|slot| unsafe { *slot = number as u32 + 1 });
             if self.deque.must_look_after_push(BASE + number * STEP) {
-                self.deque
-                    .publish(BASE + (number + 1) * STEP, Publish::Half);
+                match self.deque.is_asked() {
+                    true => _ = (self.deque).publish(BASE + (number + 1) * STEP, Publish::Half),
+                    false => self.deque.end_watch(),
+                }
             }
         }
 
@@ -584,6 +605,44 @@ mod loom_tests {
                 "the next pop looks up"
             );
             assert!(jobs.deque.is_asked(), "the request stands");
+        });
+    }
+
+    /// Watching the spawns overwrites the other word that a request poisons.
+    #[test]
+    fn loom_a_watch_hides_no_request() {
+        model(|| {
+            let jobs = Jobs::new();
+            jobs.push(0); // answers the request that every deque starts with
+            let asker = {
+                let jobs = Arc::clone(&jobs);
+                thread::spawn(move || jobs.deque.ask())
+            };
+            jobs.deque.watch_from(BASE + STEP);
+            jobs.deque.end_watch();
+            asker.join().expect("the asker ends");
+            assert!(
+                jobs.deque.must_look_after_push(BASE),
+                "the next push looks up"
+            );
+            assert!(jobs.deque.is_asked(), "the request stands");
+        });
+    }
+
+    /// A spawn that looks up only because it is watched publishes nothing, and misses no request.
+    #[test]
+    fn loom_watched_spawns_answer_requests() {
+        model(|| {
+            let jobs = Jobs::new();
+            jobs.push(0);
+            jobs.deque.watch_from(BASE + STEP);
+            let thief = Jobs::thief(&jobs, 2);
+            jobs.deque.end_watch();
+            jobs.push(1);
+            jobs.deque.watch_from(BASE + 2 * STEP);
+            jobs.push(2);
+            let own: u32 = (0..3).rev().map(|number| u32::from(jobs.pop(number))).sum();
+            assert_eq!(own + thief.join().expect("the thief ends"), 3);
         });
     }
 

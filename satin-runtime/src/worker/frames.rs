@@ -86,7 +86,14 @@ pub(super) struct JobPlace {
 }
 
 /// The place of child `index` of an invocation; `None` below a nested entry, where nothing has an id.
-pub(super) fn place_of(mut frame: *const Frame, index: u32) -> Option<JobPlace> {
+pub(super) fn place_of(frame: *const Frame, index: u32) -> Option<JobPlace> {
+    let (place, steps) = walk_to_root(frame, index)?;
+    frames_walked(steps);
+    Some(place)
+}
+
+/// The place of child `index` of an invocation, and how many frames were walked for it.
+pub(super) fn walk_to_root(mut frame: *const Frame, index: u32) -> Option<(JobPlace, usize)> {
     let mut up = vec![index];
     loop {
         // SAFETY: the caller holds an unsettled child of the invocation, so the chain above it lives.
@@ -97,9 +104,9 @@ pub(super) fn place_of(mut frame: *const Frame, index: u32) -> Option<JobPlace> 
         if here.has(flag::ROOT) {
             // SAFETY: the flag says that the frame is the first field of a root frame.
             let root = unsafe { &*frame.cast::<RootFrame>() };
-            frames_walked(up.len());
+            let steps = up.len();
             let id = root.prefix.descendant(up.into_iter().rev());
-            return Some(JobPlace { id, run: root.run });
+            return Some((JobPlace { id, run: root.run }, steps));
         }
         up.push(here.index());
         frame = here.parent();

@@ -30,10 +30,16 @@ use crate::job::{
     record::{Cx, Frame, STAYS, Slot, SlotState, flag},
 };
 
-/// The time from one beat to the next: at a beat each worker looks up, and invocations that were under way at the beat
-/// before count as long-lived. Too short: workers look up in vain. Too long: what an invocation does before it counts is
-/// not kept.
+/// The time from one beat to the next: at a beat each worker looks up, and the children of invocations that are under way are
+/// harvested from then on. Too short: workers look up in vain. Too long: what an invocation does before a beat is not kept.
 const BEAT: Duration = Duration::from_millis(10);
+
+/// The same while the trees are deep: there the large child of an invocation often begins as soon as the invocation does.
+const QUICK_BEAT: Duration = Duration::from_millis(2);
+
+/// A tree is deep if so many invocations have begun since the last beat, one below the other, and are still under way. Too few:
+/// programs whose invocations have many children try them in vain. Too many: little is kept of deep trees.
+const DEEP: usize = 64;
 
 /// The stride up to which all children of an invocation are tried; each one more halves their number. Too small: a short child
 /// hides the long one that comes after it. Too large: children of invocations that have few are tried in vain.
@@ -58,7 +64,7 @@ const MOST_COST: u32 = 100;
 
 /// The time that a job must take for each level of its name beyond [`LEVELS`]: names have a part for each. Too short: deep
 /// trees take memory for names. Too long: nothing of them is kept.
-const PER_LEVEL: Duration = Duration::from_micros(3);
+const PER_LEVEL: Duration = Duration::from_nanos(100);
 
 /// The levels of a name that count as nothing.
 const LEVELS: u16 = 64;
@@ -127,6 +133,8 @@ pub(super) struct Beats {
     on: AtomicBool,
     /// So are those that mention shared values.
     values: AtomicBool,
+    /// At the last beat a worker was in a deep tree.
+    is_deep: AtomicBool,
     /// Number of facts that the pool has had.
     facts: AtomicU64,
     /// The bytes of all facts.
@@ -192,10 +200,15 @@ impl Beats {
 }
 
 fn beat(parker: &Parker, pool: &Weak<Pool>) {
+    let mut pause = BEAT;
     loop {
-        parker.park_timeout(BEAT);
+        parker.park_timeout(pause);
         let Some(pool) = pool.upgrade().filter(|pool| !pool.has_ended()) else {
             return;
+        };
+        pause = match pool.beats.is_deep.swap(false, Ordering::Relaxed) {
+            true => QUICK_BEAT,
+            false => BEAT,
         };
         // Idle workers have nothing to look up for.
         if pool.idle() < pool.workers() {
@@ -210,15 +223,15 @@ impl Worker {
         self.ask();
     }
 
-    /// The job in the invocation's youngest slot has been pushed, or an older one is looked at: invocations that have lived
-    /// for two beats are harvested from now on, and the floor is where their jobs end.
+    /// The job in the invocation's youngest slot has been pushed, or an older one is looked at: invocations that are under way at
+    /// a beat are harvested from now on, and the floor is where their jobs end.
     pub(super) fn look_at_harvest(&self, head: *const Slot, frame: *const Frame) {
         self.look_at_beat(head, frame);
         // SAFETY: the frame is that of an invocation that runs.
         let parent = unsafe { &*frame };
         if parent.has(flag::HARVEST) && parent.stride() < MOST_STRIDE {
             self.deque().set_floor(head.addr());
-            self.deque().stay_asked();
+            self.deque().watch_from(head.addr());
         }
     }
 
@@ -231,7 +244,7 @@ impl Worker {
             return; // no node would ever ask for it
         }
         self.warn_if_quiet(frame);
-        let mut here = frame;
+        let (mut here, mut new) = (frame, 0);
         // SAFETY: frames live as long as an invocation below them runs, and one of those asks.
         while let Some(above) = unsafe { here.as_ref() } {
             if above.has(flag::ROOT | flag::NESTED) {
@@ -242,11 +255,11 @@ impl Worker {
                 above.set_stride(above.stride().saturating_sub(1));
                 break;
             }
-            above.raise(match above.has(flag::SEEN) {
-                true => flag::HARVEST,
-                false => flag::SEEN,
-            });
-            here = above.parent();
+            above.raise(flag::HARVEST);
+            (here, new) = (above.parent(), new + 1);
+        }
+        if new >= DEEP {
+            self.pool().beats.is_deep.store(true, Ordering::Relaxed);
         }
         self.deque().set_floor(self.harvested_below(head));
     }
@@ -329,7 +342,7 @@ impl Worker {
         self.stay_marked();
         // The invocation's next jobs are to be tried as well.
         self.deque().set_floor(slot.addr());
-        self.deque().stay_asked();
+        self.deque().watch_from(slot.addr());
         true
     }
 

@@ -41,6 +41,8 @@ mod scope;
 mod sleep;
 #[cfg(not(loom))]
 mod thread;
+#[cfg(not(loom))]
+mod way;
 
 #[cfg(not(loom))]
 pub use self::{

@@ -8,7 +8,7 @@
 use std::sync::{PoisonError, RwLock, RwLockReadGuard};
 
 use super::{
-    frames::JobPlace,
+    frames::{self, JobPlace, below},
     gate::{length_of, pack},
     pool::Pool,
     thread::Worker,
@@ -159,7 +159,7 @@ impl Pool {
 
     /// False if the job is not the orphan that has its id.
     fn claim(&self, job: &Slot, place: JobPlace, history: History) -> bool {
-        let depth = depth_of(job, &place.id);
+        let depth = depth_of(job);
         let parcel = match pack(job, place, history, Effort::ANY) {
             Ok(parcel) => parcel,
             Err(error) => {
@@ -188,10 +188,14 @@ impl Pool {
 }
 
 /// How deep in the tree a job stands, or that it stays: a root job is run where its caller is.
-pub(super) fn depth_of(job: &Slot, id: &JobId) -> u16 {
+pub(super) fn depth_of(job: &Slot) -> u16 {
+    let parent = job.parent.get();
     // SAFETY: the caller has the job, which is unsettled, so its parent lives.
-    let is_root = unsafe { (*job.parent.get()).has(flag::ROOT) };
-    if is_root { STAYS } else { length_of(id) }
+    let is_root = unsafe { (*parent).has(flag::ROOT) };
+    match is_root {
+        true => STAYS,
+        false => below(frames::depth_of(parent), 1),
+    }
 }
 
 impl Worker {
@@ -281,7 +285,7 @@ impl Worker {
         let Some(place) = self.place_of(frame, job.index()) else {
             unreachable!("nothing below a nested entry is marked");
         };
-        let depth = depth_of(job, &place.id);
+        let depth = depth_of(job);
         let verdict = self.pool().look_up(
             self,
             job,

@@ -13,7 +13,7 @@ use super::{
     deque::{Deque, Publish},
     frames::{
         JobPlace, RootFrame, below, children_aborted, depth_of, frames_walked, hands_on, place_of,
-        root_of, tear,
+        root_of, tear, walk_to_root,
     },
     gate::{self, HostedTask},
     harvest::Reaper,
@@ -21,6 +21,7 @@ use super::{
     repair::LookUp,
     root::QueuedRoot,
     scope::turn,
+    way::{KnownWay, WalkEnd},
 };
 use crate::{
     job::{
@@ -53,8 +54,8 @@ pub(crate) struct Worker {
     asked_at: AtomicU64,
     /// The root job that the running job belongs to, once it has been asked for.
     root: Cell<Option<RootName>>,
-    /// The place of the running job in the tree, once a look-up below a mark has asked.
-    place: RefCell<Option<JobPlace>>,
+    /// The job from which names are told.
+    base: RefCell<Base>,
     /// The bottom of the running job's chain of frames, once it has been asked for; null before.
     root_frame: Cell<*const RootFrame>,
     /// Jobs of other nodes that are under way on this stack.
@@ -80,6 +81,37 @@ pub(super) struct Bottom {
     /// The job may have been run before: see [`repair`](super::repair).
     pub(super) marked: bool,
 }
+
+/// The last job that has begun on this stack and whose parent does not run here below an earlier one: all invocations that lie
+/// further down on the stack are below it in the tree, too.
+struct Base {
+    parent: *const Frame,
+    /// The number of the job among the children of that invocation.
+    index: u32,
+    /// Where the stack stood: invocations below the job have lower addresses.
+    stack: usize,
+    /// The job's place in the tree, once it has been asked for.
+    place: RefCell<Option<JobPlace>>,
+    /// The way from the job to an invocation below it.
+    way: RefCell<KnownWay>,
+}
+
+impl Default for Base {
+    /// No job has begun.
+    fn default() -> Base {
+        Base {
+            parent: std::ptr::null(),
+            index: 0,
+            stack: 0,
+            place: RefCell::default(),
+            way: RefCell::default(),
+        }
+    }
+}
+
+/// In debug builds names of at most so many levels are compared with those that a walk to the root finds. Too few: mistakes stay
+/// hidden. Too many: tests of deep trees take long.
+const MOST_CHECKED: u16 = 1000;
 
 /// Are the jobs so coarse that everything must be public at once?
 #[derive(Clone, Copy)]
@@ -154,7 +186,7 @@ impl Worker {
             reaper: Reaper::default(),
             asked_at: AtomicU64::new(0),
             root: Cell::new(None),
-            place: RefCell::new(None),
+            base: RefCell::default(),
             root_frame: Cell::new(std::ptr::null()),
             hosting: RefCell::new(Vec::new()),
             area,
@@ -182,7 +214,7 @@ impl Worker {
 
     // ------------------------------------------------------------- looking up
 
-    /// The slow path of a spawn: a thief asked, or the slots run out. Returns true if they do.
+    /// The slow path of a spawn: a thief asked, or the harvest watches, or the slots run out. Returns true if they do.
     ///
     /// Unwinds if the invocation has been aborted.
     #[cold]
@@ -191,7 +223,10 @@ impl Worker {
         if self.is_marked(frame) {
             self.set_aside(head, frame);
         } else {
-            self.answer(head);
+            match self.deque.is_asked() {
+                true => self.answer(head),
+                false => self.deque.end_watch(), // the harvest wants no job to be public
+            }
             self.look_at_harvest(head, frame);
         }
         self.raise_if_aborted(frame);
@@ -572,7 +607,17 @@ impl Worker {
         let head = bottom.head;
         let outer = self.bottom.replace(bottom);
         let outer_root = self.root.take();
-        let outer_place = self.place.replace(place);
+        // What stands below the base on the way down is found from there, and needs no names of its own: a deep tree whose
+        // jobs all come back would have as many as levels.
+        let outer_base = (!self.is_below_base(bottom.parent)).then(|| {
+            self.base.replace(Base {
+                parent: bottom.parent,
+                index: bottom.index,
+                stack: stack_pointer(),
+                place: RefCell::new(place),
+                way: RefCell::default(),
+            })
+        });
         let outer_root_frame = self.root_frame.replace(std::ptr::null());
         self.reaper.begin();
         self.head.set(head);
@@ -580,47 +625,74 @@ impl Worker {
         let result = run();
         self.head.set(head);
         self.root.set(outer_root);
-        self.place.replace(outer_place);
+        if let Some(outer) = outer_base {
+            self.base.replace(outer);
+        }
         self.root_frame.set(outer_root_frame);
         self.reaper.begin();
         self.bottom.set(outer);
         result
     }
 
-    /// As [`place_of`], of a child of an invocation, as a rule the running job's: then only the calls since the running
-    /// job began are walked, not the whole chain above it.
+    /// As [`place_of`], of a child of an invocation, as a rule below the base: then only the calls since that job began are
+    /// walked, and of these only those that are not known from the question before.
     pub(super) fn place_of(&self, frame: *const Frame, index: u32) -> Option<JobPlace> {
-        let Bottom {
-            parent: bottom,
-            index: own,
-            ..
-        } = self.bottom.get();
-        let mut up = vec![index];
+        let base = self.base.borrow();
+        let mut known = base.way.borrow_mut();
+        let mut up: Vec<&Frame> = Vec::new();
         let mut at = frame;
-        loop {
+        let landmark = loop {
             // SAFETY: the caller holds an unsettled child of the invocation, so the chain above it lives.
             let here = unsafe { &*at };
-            if at == bottom || here.has(flag::NESTED | flag::ROOT) {
+            if at == base.parent || here.has(flag::NESTED | flag::ROOT) {
                 return place_of(frame, index);
             }
-            up.push(here.index());
-            at = here.parent();
-            if at == bottom {
-                break;
+            if let Some(landmark) = known.landmark(here) {
+                break Some(landmark);
             }
-        }
-        frames_walked(up.len());
-        // Other jobs may be children of the same invocation.
-        if up.pop() != Some(own) {
-            return place_of(frame, index);
-        }
-        let mut place = self.place.borrow_mut();
-        if place.is_none() {
-            *place = place_of(bottom, own);
-        }
-        let JobPlace { id, run } = place.as_ref()?;
-        let id = id.descendant(up.into_iter().rev());
-        Some(JobPlace { id, run: *run })
+            up.push(here);
+            at = here.parent();
+            if at == base.parent {
+                break None;
+            }
+        };
+        frames_walked(up.len() + 1);
+        let mut place = base.place.borrow_mut();
+        let end = match landmark {
+            Some(landmark) => WalkEnd::Landmark(landmark),
+            // Other jobs may be children of the same invocation.
+            None if up.pop().map(Frame::index) != Some(base.index) => {
+                return place_of(frame, index);
+            }
+            None => {
+                if place.is_none() {
+                    *place = place_of(base.parent, base.index);
+                }
+                WalkEnd::Job(place.as_ref()?.id.clone())
+            }
+        };
+        let run = place.as_ref()?.run;
+        let is_own = |frame: &Frame| self.is_in(&base, frame);
+        let id = known.follow(end, &up, index, is_own);
+        debug_assert!(
+            depth_of(frame) > MOST_CHECKED
+                || walk_to_root(frame, index).map(|(place, _)| place.id) == Some(id.clone()),
+            "what is known of the way to {id} is wrong"
+        );
+        Some(JobPlace { id, run })
+    }
+
+    /// Does that invocation run below the base, on this worker's own stack?
+    fn is_below_base(&self, frame: *const Frame) -> bool {
+        // SAFETY: the caller has a job of the invocation, so it lives.
+        let special =
+            unsafe { frame.as_ref() }.is_none_or(|frame| frame.has(flag::NESTED | flag::ROOT));
+        !special && self.is_in(&self.base.borrow(), frame)
+    }
+
+    fn is_in(&self, base: &Base, frame: *const Frame) -> bool {
+        let lowest = (self.stack_top.get()).saturating_sub(self.stack_mib.get() << 20);
+        (lowest..base.stack).contains(&frame.addr())
     }
 
     /// The root job that the running job belongs to. Read off the frames at the first question.

@@ -622,9 +622,7 @@ impl Gate {
             // SAFETY: we have just taken the job: its slot lives until it is settled.
             let job = unsafe { &*slot };
             back.held = false;
-            let place = place_of(job.parent.get(), job.index());
-            let depth = place.map_or(STAYS, |place| depth_of(job, &place.id));
-            self.pool.come_back(job, depth, back);
+            self.pool.come_back(job, depth_of(job), back);
         }
         while let Some(Taken::Hosted(key, parcel)) = self.pool.unhold() {
             self.host(key, parcel);
