@@ -52,6 +52,25 @@ fn leaf() {
     std::thread::sleep(Duration::from_millis(20));
 }
 
+/// Many jobs, each of which takes long on one node only.
+#[spawnable]
+fn uneven(jobs: u32) {
+    for _ in 0..jobs {
+        spawn!(slow_on_two());
+    }
+    sync!();
+}
+
+#[spawnable]
+fn slow_on_two() {
+    let ms = if satin::node().name == "two" {
+        10_000
+    } else {
+        10
+    };
+    std::thread::sleep(Duration::from_millis(ms));
+}
+
 #[spawnable]
 fn pause(ms: u64) {
     std::thread::sleep(Duration::from_millis(ms));
@@ -90,6 +109,7 @@ fn program() {
             "once" if satin::node().name == "one" => std::thread::sleep(PATIENCE),
             "once" => {}
             "fragile" => fragile(10_000),
+            "uneven" => uneven(10_000),
             "work" => wait(PATIENCE.as_millis() as u64 / 10),
             other => panic!("{other}?"),
         }
@@ -296,6 +316,35 @@ fn who_is_asked_twice_goes_at_once() {
     pool.wait_for(&about("left", "two"), &mut master);
     master.signal("-INT");
     assert_eq!(master.code(), Ok(130), "{}", master.said());
+}
+
+/// As when a batch system takes all machines back at once. The member's job takes far longer than the detection of a death.
+#[test]
+fn who_is_asked_and_finds_no_node_to_hand_over_to_says_so_by_its_code() {
+    let _watchdog =
+        Watchdog::new("who_is_asked_and_finds_no_node_to_hand_over_to_says_so_by_its_code");
+    for (has_store, remedy) in [
+        (false, "The run is lost"),
+        (true, "The run is in the store"),
+    ] {
+        let pool = Pool::new("uneven");
+        let place = format!("file:{}", pool.dir.path().join("store").display());
+        let store = [("SATIN_STORE", &*place)];
+        let more = if has_store { &store[..] } else { &[] };
+        let mut master = pool.start_with("one", 2, "key", more);
+        pool.wait_for("\"master\"", &mut master);
+        let mut member = pool.start_with("two", 2, "key", more);
+        pool.wait_for("root_finished", &mut master);
+        // Time for a theft of what `main` does next: a member with nothing to do would just leave.
+        std::thread::sleep(Duration::from_secs(1));
+        member.signal("-TERM");
+        pool.wait_for(&about("draining", "two"), &mut master);
+        master.signal("-KILL");
+        let code = member.code();
+        let said = member.said();
+        assert_eq!(code, Ok(143), "{said}");
+        assert!(said.contains(remedy), "{said}");
+    }
 }
 
 /// As `nohup` starts it: then a terminal that is closed is nothing to it. Were it a request, the one after it would be the

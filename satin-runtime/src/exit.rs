@@ -7,7 +7,7 @@ use std::{
     io::{self, Write},
     sync::{
         Mutex, PoisonError,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicI32, Ordering},
         mpsc,
     },
 };
@@ -77,6 +77,9 @@ fn run(code: Option<i32>) {
 /// True once a signal has asked the process to end: another thread will do so.
 static REQUESTED: AtomicBool = AtomicBool::new(false);
 
+/// The code for the first request to end, once there was one. The process may be handing over what it does since then.
+static ASKED: AtomicI32 = AtomicI32::new(0);
+
 /// Exits with this code; but if the process is asked to end already, with the code for that.
 pub(crate) fn with(code: i32) -> ! {
     unless_requested();
@@ -89,6 +92,16 @@ pub(crate) fn with_error(code: i32, error: &dyn std::error::Error) -> ! {
     // The text may reach no reader: the terminal may be gone.
     let _ = writeln!(io::stderr(), "error: {error}");
     std::process::exit(code);
+}
+
+/// Prints the error, and exits with code 1; but if the process was asked to end and could not hand over what it did, with
+/// the code for the request: a batch system that asks all nodes at once sees by it that the run did not come to its end.
+pub(crate) fn with_failure(error: &dyn std::error::Error) -> ! {
+    let code = match ASKED.load(Ordering::SeqCst) {
+        0 => 1,
+        asked => asked,
+    };
+    with_error(code, error)
 }
 
 fn unless_requested() {
@@ -115,6 +128,7 @@ pub(crate) fn on_request(
         };
         let _ = listens.send(());
         let mut code = runtime.block_on(requests.next());
+        ASKED.store(code, Ordering::SeqCst);
         if hand_over() {
             code = runtime.block_on(requests.next());
         }

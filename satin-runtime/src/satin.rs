@@ -155,7 +155,7 @@ impl Satin {
         let result = loop {
             match network.wait_for_turn(|term| self.workers.gate().begin_main(term)) {
                 Ok(Turn::Over(code)) => exit::with(code),
-                Err(error) => exit::with_error(1, &error),
+                Err(error) => exit::with_failure(&error),
                 Ok(Turn::Main) => {
                     let run = || self.workers.run_as_main(&mut main);
                     match catch_unwind(AssertUnwindSafe(run)) {
@@ -312,7 +312,8 @@ enum Goodbye {
 ///
 /// Asked to leave by SIGTERM, Ctrl-C or the end of its terminal, a node of a pool hands over what it has, for
 /// `SATIN_GRACE` seconds at most, and exits with code 0; if it is master, another node becomes that first. At the second
-/// request it goes at once, with code 143, 130 or 129, as a node does that is alone.
+/// request it goes at once, with code 143, 130 or 129, as a node does that is alone. Of nodes that are all asked, the last
+/// ends with that code too.
 ///
 /// If the settings make no sense, or this node is not let into the pool, says so on stderr and exits with code 2.
 pub fn run<R>(program: Config, main: impl FnMut() -> R) -> R {

@@ -667,8 +667,18 @@ async fn take_up(settings: &Settings) -> Result<Standpoint, NetError> {
 }
 
 fn listen_error(settings: &Settings, addr: SocketAddr, source: io::Error) -> NetError {
+    let setting = settings.sources.setting("listen");
     let remedy = match settings.listen {
-        Some(_) => format!("correct {}", settings.sources.setting("listen")),
+        // A batch system starts a task for each core unless it is told otherwise, and they all have the same settings.
+        Some(_)
+            if settings.join == Some(Join::Slurm) && source.kind() == io::ErrorKind::AddrInUse =>
+        {
+            format!(
+                "nodes that join by `slurm` all listen on the same port: start one per host (srun --ntasks-per-node=1), or \
+                 correct {setting} if another program has that port"
+            )
+        }
+        Some(_) => format!("correct {setting}"),
         None => "name an address with --listen IP:PORT (or SATIN_LISTEN)".into(),
     };
     NetError::Listen {

@@ -1,7 +1,7 @@
 //! Networks in one process, over real sockets: peers that get in, peers that do not, and the nodes that are in already.
 
 use std::{
-    net::{SocketAddr, UdpSocket},
+    net::{Ipv4Addr, SocketAddr, UdpSocket},
     path::PathBuf,
     sync::{
         Arc,
@@ -166,6 +166,33 @@ fn error_of(settings: Settings) -> String {
         Err(NetError::Failed(text)) => text,
         other => panic!("it was to be refused: {other:?}"),
     }
+}
+
+#[test]
+fn two_tasks_of_a_batch_system_on_one_host_are_told_to_be_one() {
+    let key = Key::new();
+    let other = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
+    let listen = other.local_addr().expect("bound");
+    let told = |join| {
+        let settings = Settings {
+            join: Some(join),
+            listen: Some(listen),
+            ..settings("second", &key, None)
+        };
+        let config = Config {
+            threads: Some(1),
+            ..Config::default()
+        };
+        let workers = Workers::start(&config.resolve().expect("settings"), || ()).expect("workers");
+        let info = NodeInfo::alone("second".into(), "here".into(), 1);
+        let standing = Arc::new(Standing::new(info));
+        match Network::start(settings, workers.gate(), standing, |_| ()) {
+            Err(error @ NetError::Listen { .. }) => error.to_string(),
+            other => panic!("the port is taken: {:?}", other.err()),
+        }
+    };
+    assert!(told(Join::Slurm).contains("one per host (srun --ntasks-per-node=1)"));
+    assert!(!told(Join::Hosts(vec![listen.to_string()])).contains("srun"));
 }
 
 // ------------------------------------------------------------------------------------------------------------- strangers

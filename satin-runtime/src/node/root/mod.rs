@@ -557,9 +557,14 @@ impl Roots {
                 self.vacancy = None;
                 if let Some(master) = &self.master {
                     let (name, site) = (&master.name, &master.site);
+                    let remedy = if cx.config.has_store() {
+                        "The run is in the store: start the pool again with the same command, and it goes on"
+                    } else {
+                        "The run is lost: start the pool again"
+                    };
                     let text = format!(
                         "the master, {name} at {site}, is gone, and nobody is left to take its place: all other nodes \
-                         are about to leave. The run is lost: start the pool again",
+                         are about to leave. {remedy}",
                     );
                     // Kept as the end of the pool, so that others who ask are told, and nobody
                     // waits.
