@@ -12,7 +12,7 @@ use std::{
 };
 
 use satin_runtime::{
-    job::{JobId, JobName},
+    job::{Fingerprint, JobId, JobName},
     node::cluster::Noted,
 };
 
@@ -25,8 +25,10 @@ pub(super) struct NotAgain {
     /// The phases that were computed, and the number of losses before the first time.
     computed: BTreeMap<(JobName, u32), u32>,
     losses: u32,
+    /// The fingerprint of each job that was computed; `None` if the same place in the tree had several.
+    prints: BTreeMap<JobId, Option<Fingerprint>>,
     /// The jobs whose results were in the store at the last loss.
-    stored: BTreeSet<JobId>,
+    stored: BTreeSet<JobName>,
     /// Jobs whose claims were withdrawn since.
     at_once: BTreeSet<JobId>,
     /// Time of phases that were computed again after losses.
@@ -60,6 +62,9 @@ impl Invariant for NotAgain {
                 }
                 Noted::AtOnce(job) => _ = self.at_once.insert(job.clone()),
                 Noted::Computed { job, phase, time } => {
+                    let print = self.prints.entry(job.id.clone());
+                    let print = print.or_insert(Some(job.fingerprint));
+                    *print = print.filter(|print| *print == job.fingerprint);
                     let first = self.computed.entry((job.clone(), *phase));
                     if *first.or_insert(self.losses) == self.losses {
                         continue;
@@ -69,8 +74,8 @@ impl Invariant for NotAgain {
                         continue;
                     }
                     self.checked += 1;
-                    if let Some(above) = at_or_above(&self.stored, &job.id)
-                        && at_or_above(&self.at_once, &job.id).is_none()
+                    if let Some(above) = self.stored_at_or_above(job)
+                        && at_or_above(&job.id, |at| self.at_once.contains(at)).is_none()
                     {
                         let (id, node) = (&job.id, note.node);
                         return Err(format!(
@@ -85,13 +90,37 @@ impl Invariant for NotAgain {
     }
 }
 
-/// That job or one above it, if it is among these.
-fn at_or_above(these: &BTreeSet<JobId>, job: &JobId) -> Option<JobId> {
-    let mut at = job.clone();
-    loop {
-        if these.contains(&at) {
-            return Some(at);
+impl NotAgain {
+    /// The topmost place at or above that job of which there was a result, if it was that of the job that is there now. Others below
+    /// are dropped when they are loaded. Of places that had several jobs it is not known which is there.
+    fn stored_at_or_above(&self, job: &JobName) -> Option<JobId> {
+        let is_any = |at: &JobId| {
+            let from = JobName::new(at.clone(), Fingerprint(0));
+            let next = self.stored.range(from..).next();
+            next.is_some_and(|name| name.id == *at)
+        };
+        let mut top = None;
+        let mut from = Some(job.id.clone());
+        while let Some(at) = from.and_then(|from| at_or_above(&from, is_any)) {
+            let mut above = at.clone();
+            from = above.pop().map(|_| above);
+            top = Some(at);
         }
+        let top = top?;
+        let print = match top == job.id {
+            true => Some(job.fingerprint),
+            false => self.prints.get(&top).copied().flatten(),
+        };
+        let name = JobName::new(top, print?);
+        self.stored.contains(&name).then_some(name.id)
+    }
+}
+
+/// That job or the first one above it of which this is true.
+fn at_or_above(job: &JobId, is: impl Fn(&JobId) -> bool) -> Option<JobId> {
+    let mut at = job.clone();
+    while !is(&at) {
         at.pop()?;
     }
+    Some(at)
 }

@@ -60,9 +60,12 @@ pub struct Seen<'c> {
 }
 
 impl Seen<'_> {
-    /// The store, if it answers, and how long a write may take: see [`Writes`].
+    /// The store, if it answers and no run is done, and how long a write may take: see [`Writes`].
     fn store(&self) -> Option<(&ImaginaryStore, Writes)> {
-        let store = self.cluster.store().filter(|store| !store.is_silent)?;
+        let store = self.cluster.store()?;
+        if store.is_silent || store.finished() > 0 {
+            return None;
+        }
         let every = self.config.store_every?.max(SHORTEST_PERIOD);
         let writes = Writes {
             every: every.mul_f64(CLOCKS) + MOMENT,

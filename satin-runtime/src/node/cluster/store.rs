@@ -12,7 +12,7 @@ use super::{
     Cluster, Happening, Noted, Shape,
     bounds::{BEST, Smallest},
 };
-use crate::job::{Answer, Batch, JobId, RunName, Saved, StoredFact};
+use crate::job::{Answer, Batch, Fingerprint, JobId, JobName, RunName, Saved, StoredFact};
 
 /// A store that a cluster's nodes use.
 #[derive(Clone, Debug)]
@@ -25,7 +25,7 @@ pub struct ImaginaryStore {
     pub is_silent: bool,
     runs: BTreeMap<RunName, ImaginaryRun>,
     /// The jobs whose results it has, with their number.
-    jobs: BTreeMap<JobId, u32>,
+    jobs: BTreeMap<JobName, u32>,
 }
 
 #[derive(Clone, Default, Debug)]
@@ -115,12 +115,20 @@ impl ImaginaryStore {
         Event::RunOpened { run, batch }
     }
 
-    /// True if it has the result of that job, or of one above it.
+    /// Number of runs that are done.
+    #[must_use]
+    pub fn finished(&self) -> usize {
+        self.runs.len() - self.unfinished()
+    }
+
+    /// True if it has a result under that id, or above it.
     #[must_use]
     pub fn covers(&self, job: &JobId) -> bool {
         let mut at = job.clone();
         loop {
-            if self.jobs.contains_key(&at) {
+            let from = JobName::new(at.clone(), Fingerprint(0));
+            let next = self.jobs.range(from..).next();
+            if next.is_some_and(|(name, _)| name.id == at) {
                 return true;
             }
             if at.pop().is_none() {
@@ -130,7 +138,7 @@ impl ImaginaryStore {
     }
 
     /// The jobs whose results it has.
-    pub fn jobs(&self) -> impl Iterator<Item = &JobId> {
+    pub fn jobs(&self) -> impl Iterator<Item = &JobName> {
         self.jobs.keys()
     }
 
@@ -144,7 +152,7 @@ impl ImaginaryStore {
 
     fn write(&mut self, run: RunEpoch, writer: Peer, mut stored: StoredBatch, begins: bool) -> u32 {
         for fact in &stored.batch.facts {
-            *self.jobs.entry(fact.saved.name.id.clone()).or_default() += 1;
+            *self.jobs.entry(fact.saved.name.clone()).or_default() += 1;
         }
         let log = self.runs.entry(run.run).or_default();
         let log = log.logs.entry((run.epoch, writer)).or_default();
@@ -186,10 +194,10 @@ impl ImaginaryRun {
 }
 
 /// Forgets what stands in earlier segments, except results of root jobs.
-fn forget_before(log: &mut Vec<StoredBatch>, segment: u32, jobs: &mut BTreeMap<JobId, u32>) {
+fn forget_before(log: &mut Vec<StoredBatch>, segment: u32, jobs: &mut BTreeMap<JobName, u32>) {
     for stored in log.iter_mut().filter(|stored| stored.segment < segment) {
-        let gone = stored.batch.facts.iter().map(|fact| &fact.saved.name.id);
-        for job in gone.filter(|job| !job.is_root_job()) {
+        let gone = stored.batch.facts.iter().map(|fact| &fact.saved.name);
+        for job in gone.filter(|job| !job.id.is_root_job()) {
             if let Entry::Occupied(mut count) = jobs.entry(job.clone()) {
                 *count.get_mut() -= 1;
                 if *count.get() == 0 {
