@@ -21,7 +21,10 @@ fn nothing_is_violated() {
     assert!(summary.claims > 0 && summary.saved > 0 && summary.terms > 0);
     // Those whose conditions do not hold in every seed.
     for invariant in ["I18", "I19", "I20"] {
-        let seeds = summary.checked.get(invariant).map_or(0, |(seeds, _)| *seeds);
+        let seeds = summary
+            .checked
+            .get(invariant)
+            .map_or(0, |(seeds, _)| *seeds);
         assert!(seeds > 20, "{invariant} was checked in {seeds} seeds");
     }
     for (limit, times) in Expiry::VARIANTS.iter().zip(summary.expired) {

@@ -29,7 +29,7 @@ use satin_runtime::{
     },
 };
 
-use super::{CLOCKS, FORGETS_AFTER, Invariant, SHORTEST_PERIOD, Seen, Writes};
+use super::{CLOCKS, Invariant, SHORTEST_PERIOD, Seen, Writes};
 
 /// The time between two looks. Too small: seeds take longer. Too large: what is late is found late.
 const LOOK: Duration = Duration::from_millis(10);
@@ -199,7 +199,7 @@ impl StoredInTime {
                     .store_every
                     .unwrap_or_default()
                     .max(SHORTEST_PERIOD);
-                let until = at + (every * 2 + FORGETS_AFTER).div_f64(CLOCKS);
+                let until = at + (every * 2 + writes.forgets_after).div_f64(CLOCKS);
                 let parts = self.due.iter_mut().filter(|(place, _)| is_part(place));
                 parts.for_each(|(_, due)| {
                     due.until.get_or_insert(until);
