@@ -20,12 +20,12 @@ fn nothing_is_violated() {
     }
     assert!(summary.claims > 0 && summary.saved > 0 && summary.terms > 0);
     // Those whose conditions do not hold in every seed.
-    for invariant in ["I18", "I19", "I20"] {
+    for (invariant, least) in [("I18", 30), ("I19", 30), ("I20", 5)] {
         let seeds = summary
             .checked
             .get(invariant)
             .map_or(0, |(seeds, _)| *seeds);
-        assert!(seeds > 20, "{invariant} was checked in {seeds} seeds");
+        assert!(seeds > least, "{invariant} was checked in {seeds} seeds");
     }
     for (limit, times) in Expiry::VARIANTS.iter().zip(summary.expired) {
         assert!(times > 0 || RARE.contains(limit), "{limit} never ran out");

@@ -9,12 +9,12 @@
 //! The sum itself, workers x (period + write) and the rest, would be a weaker check, as what is lost too much in one place hides
 //! behind what others did not lose. And it is not quite what nodes promise. When a stolen job ends, its thief forgets what
 //! it has kept below, and the answer begins a new period at the origin: in a chain of thefts one result can be younger
-//! than a period at each of them. So a job that ends gives those below it up here, a while later, and begins its own period where
-//! its answer arrives.
+//! than a period at each of them. So what was kept below a job counts here until a while after the job's end, if it had to be in
+//! the store by then; and the job's own result begins its period where the answer arrives.
 //!
-//! It is checked while the store answers and no write fails: else a write may take any time. A batch that is nearly full puts what does not fit
-//! off by one more cycle; a node that stops, or goes on with another run, begins its periods anew; and what a node that is gone
-//! had not yet to have written is lost.
+//! It is checked while the store answers, no write fails and no run is done: else a write may take any time. A batch that is nearly
+//! full puts what does not fit off by one more cycle. A node that stops, or goes on with another run, begins its periods anew. What
+//! a node that is gone had not yet to have written is lost.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -29,7 +29,7 @@ use satin_runtime::{
     },
 };
 
-use super::{CLOCKS, Invariant, SHORTEST_PERIOD, Seen, Writes};
+use super::{CLOCKS, FORGETS_AFTER, Invariant, SHORTEST_PERIOD, Seen, Writes};
 
 /// The time between two looks. Too small: seeds take longer. Too large: what is late is found late.
 const LOOK: Duration = Duration::from_millis(10);
@@ -199,7 +199,7 @@ impl StoredInTime {
                     .store_every
                     .unwrap_or_default()
                     .max(SHORTEST_PERIOD);
-                let until = at + (every * 2 + writes.forgets_after).div_f64(CLOCKS);
+                let until = at + (every * 2 + FORGETS_AFTER).div_f64(CLOCKS);
                 let parts = self.due.iter_mut().filter(|(place, _)| is_part(place));
                 parts.for_each(|(_, due)| {
                     due.until.get_or_insert(until);

@@ -70,7 +70,6 @@ impl Seen<'_> {
         let writes = Writes {
             every: every.mul_f64(CLOCKS) + MOMENT,
             latency: store.latency,
-            forgets_after: FORGETS_AFTER / self.config.hurry,
         };
         Some((store, writes))
     }
@@ -79,7 +78,7 @@ impl Seen<'_> {
 /// As in `node/stable`: the shortest period.
 const SHORTEST_PERIOD: Duration = Duration::from_millis(50);
 
-/// As in `node/stable`, for nodes that are in no hurry: see [`Writes::forgets_after`].
+/// As in `node/stable`: what is not alive any more is forgotten two periods and this after all that is has been written anew.
 const FORGETS_AFTER: Duration = Duration::from_secs(1);
 
 /// Clocks of nodes lose up to so much.
@@ -95,8 +94,6 @@ struct Writes {
     every: Duration,
     /// The time from a node to the store, and back.
     latency: Duration,
-    /// What is not alive any more is forgotten two periods and this after all that is has been written anew.
-    forgets_after: Duration,
 }
 
 impl Writes {
@@ -112,7 +109,7 @@ impl Writes {
 
     /// From the first batch of a log that is written anew, if all fits into that, until the rest is forgotten, at most.
     fn forgetting(self) -> Duration {
-        2 * self.every + self.forgets_after.mul_f64(CLOCKS) + 2 * self.latency
+        2 * self.every + FORGETS_AFTER.mul_f64(CLOCKS) + 2 * self.latency
     }
 }
 

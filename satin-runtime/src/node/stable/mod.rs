@@ -621,7 +621,7 @@ impl Storage {
         let every = cx.config.store_every.unwrap_or_default().max(SHORTEST);
         // What is not alive any more went with its job's result to the job's origin, which writes that within a period.
         let wait = match cx.config.obeys(Rule::Covered) {
-            true => every * 2 + cx.config.paced(AGAIN),
+            true => every * 2 + AGAIN,
             false => Duration::ZERO,
         };
         self.forget = rewrite.first.map(|first| (cx.now + wait, first));
@@ -634,7 +634,7 @@ impl Storage {
         };
         cx.books.keep_anew(writing.kept);
         let every = cx.config.store_every.unwrap_or_default();
-        self.due = Some(cx.now + every.max(cx.config.paced(AGAIN)));
+        self.due = Some(cx.now + every.max(AGAIN));
         let warning = format!("what is finished cannot be stored: {text}; tried again");
         cx.actions.push_back(Action::Tell(Notice::Warning(warning)));
     }
