@@ -129,6 +129,12 @@ pub enum Fault {
 }
 
 impl Fault {
+    /// True if a node may be lost, or taken for lost, by that fault.
+    #[must_use]
+    pub fn harms(&self) -> bool {
+        !matches!(self, Fault::Join(_) | Fault::OtherRoot(_))
+    }
+
     /// The kind of the fault.
     #[must_use]
     pub fn kind(&self) -> FaultKind {

@@ -456,6 +456,10 @@ fn print_summary(summary: &Summary) {
     row("nodes reborn", summary.reborn.to_string());
     row("masters chosen", summary.terms.to_string());
     row("several mains finished", summary.several_mains.to_string());
+    for (invariant, (seeds, times)) in &summary.checked {
+        let times = format!("in {seeds} seeds, {times} times");
+        row(&format!("{invariant} checked"), times);
+    }
     row("events simulated", summary.events.to_string());
     let seconds = summary.took.as_secs_f64();
     let each = 1e3 * seconds / summary.seeds.max(1) as f64;

@@ -55,6 +55,8 @@ pub struct Summary {
     pub events: u64,
     /// Time until the root jobs were done, in virtual time.
     pub time: Duration,
+    /// Number of seeds in which an invariant had something to check, and how often: of those whose conditions do not hold in all.
+    pub checked: BTreeMap<&'static str, (u64, u64)>,
     /// Time that the trials took, in real time.
     pub took: Duration,
 }
@@ -83,6 +85,11 @@ impl Summary {
         self.several_mains += u64::from(trial.mains > 1);
         self.events += trial.events;
         self.time += trial.time;
+        for (invariant, times) in &trial.checked {
+            let (seeds, all) = self.checked.entry(invariant).or_default();
+            *seeds += u64::from(*times > 0);
+            *all += times;
+        }
         if let Some(violation) = &trial.violation {
             self.violated += 1;
             *self.of_each.entry(violation.invariant).or_default() += 1;

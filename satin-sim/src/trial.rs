@@ -1,7 +1,7 @@
 //! A seed: a pool, a program, faults, healing, and the invariants that must hold all the while.
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     panic::{AssertUnwindSafe, catch_unwind},
     time::Duration,
 };
@@ -112,6 +112,8 @@ pub struct Trial {
     pub events: u64,
     /// Virtual time until the root jobs were done.
     pub time: Duration,
+    /// How often each invariant had something to check, of those whose conditions hold in some seeds only.
+    pub checked: BTreeMap<&'static str, u64>,
 }
 
 /// The pool and the program of a seed.
@@ -431,6 +433,7 @@ pub fn run(seed: u64, options: &Options) -> Trial {
         expired: Expired::default(),
         events: 0,
         time: Duration::ZERO,
+        checked: BTreeMap::new(),
     };
     let _ = expiry::take();
     let mut stage = Stage::new(seed, options);
@@ -452,6 +455,9 @@ pub fn run(seed: u64, options: &Options) -> Trial {
     trial.faults = stage.mischief.done;
     trial.expired = expiry::take();
     trial.events = stage.cluster.steps;
+    let invariants = stage.invariants.iter();
+    let checked = invariants.filter_map(|is| Some((is.name(), is.checked()?)));
+    trial.checked = checked.collect();
     trial
 }
 
@@ -477,6 +483,9 @@ struct Stage {
     lost: u64,
     /// Where nodes are started then.
     sites: Vec<&'static str>,
+    config: ProtocolConfig,
+    /// All nodes have died, and no other fault was brought since then.
+    undisturbed: bool,
 }
 
 impl Stage {
@@ -493,6 +502,7 @@ impl Stage {
         let mut losses = Vec::new();
         if let Some((store, all)) = setting.store {
             cluster.set_store(store);
+            cluster.keep_journal();
             losses = all;
             losses.reverse();
         }
@@ -568,6 +578,8 @@ impl Stage {
             losses,
             lost: 0,
             sites: setting.sites.iter().map(|(site, _)| *site).collect(),
+            config: setting.config,
+            undisturbed: false,
         }
     }
 
@@ -584,6 +596,7 @@ impl Stage {
             self.run_until(at, |_| false)?;
             if let Some(done) = self.mischief.bring(&mut self.cluster, fault) {
                 self.say(&done);
+                self.undisturbed &= !fault.harms();
             }
         }
         self.lose_all_before(self.schedule.heal)?;
@@ -628,6 +641,7 @@ impl Stage {
             }
             let sites = &self.sites;
             (self.mischief).start_anew(&mut self.cluster, sites, loss.nodes);
+            self.undisturbed = self.cluster.is_network_whole();
         }
         Ok(())
     }
@@ -729,6 +743,8 @@ impl Stage {
             node,
             books: &self.books,
             panics: self.panics,
+            config: &self.config,
+            undisturbed: self.undisturbed,
         };
         let violated = invariants::first_violated(&mut self.invariants, |invariant| {
             invariant.check_step(&seen)

@@ -19,6 +19,14 @@ fn nothing_is_violated() {
         assert!(count > 10, "{kind}: {count}");
     }
     assert!(summary.claims > 0 && summary.saved > 0 && summary.terms > 0);
+    // Those whose conditions do not hold in every seed.
+    for (invariant, least) in [("I18", 30), ("I19", 30), ("I20", 5)] {
+        let seeds = summary
+            .checked
+            .get(invariant)
+            .map_or(0, |(seeds, _)| *seeds);
+        assert!(seeds > least, "{invariant} was checked in {seeds} seeds");
+    }
     for (limit, times) in Expiry::VARIANTS.iter().zip(summary.expired) {
         assert!(times > 0 || RARE.contains(limit), "{limit} never ran out");
     }
@@ -58,4 +66,18 @@ fn what_is_left_out_is_found() {
     assert!(summary.violated > 10);
     let first = summary.violations[0].violation.as_ref();
     assert_eq!(first.map(|violation| violation.invariant), Some("I1"));
+}
+
+/// What is lost with all nodes is more without these: that is found as such, and not only because more is done twice.
+#[test]
+fn what_is_left_out_of_the_store_is_found() {
+    for (rule, invariant) in [(Rule::LoadFirst, "I19"), (Rule::Covered, "I18")] {
+        let options = Options {
+            without: [rule].into(),
+            ..Options::default()
+        };
+        let summary = seeds::run(0..100, 2, &options, &|_| {});
+        let found = summary.of_each.get(invariant).copied().unwrap_or(0);
+        assert!(found > 0, "without {rule}: {:?}", summary.of_each);
+    }
 }

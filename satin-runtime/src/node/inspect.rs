@@ -4,7 +4,7 @@
 pub use super::books::OutstandingKind;
 use super::books::{HERE, Hosted, HostedState};
 use super::{Deal, HostedId, Node, Peer, Tally, Token};
-use crate::job::{JobId, JobName};
+use crate::job::{JobId, JobName, Saved};
 
 /// A job that is away.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -132,6 +132,12 @@ impl InspectedHosted {
 }
 
 impl Node {
+    /// The results that this node keeps for others.
+    #[must_use]
+    pub fn kept_results(&self) -> Vec<Saved> {
+        self.books.legacy()
+    }
+
     /// Copies the contents of the books.
     #[must_use]
     pub fn inspect(&self) -> Inspection {

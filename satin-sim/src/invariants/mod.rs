@@ -17,10 +17,17 @@ mod i14_one_main;
 mod i15_tables_are_bounded;
 mod i16_what_is_stored_is_right;
 mod i17_nothing_stays_in_the_store;
+mod i18_what_is_finished_is_stored;
+mod i19_what_is_stored_is_not_done_again;
+mod i20_logs_are_bounded;
 
 use std::time::Duration;
 
-use satin_runtime::node::{cluster::Cluster, inspect::Inspection};
+use satin_runtime::node::{
+    ProtocolConfig,
+    cluster::{Cluster, ImaginaryStore},
+    inspect::Inspection,
+};
 
 pub(crate) use i05_owners_have_what_they_announce::strange_belief;
 pub(crate) use i13_views_agree::differing_views;
@@ -28,7 +35,7 @@ pub(crate) use i13_views_agree::differing_views;
 /// A violation of an invariant.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Violation {
-    /// The invariant: `I1` to `I17`, or `panic`.
+    /// The invariant: `I1` to `I20`, or `panic`.
     pub invariant: &'static str,
     /// The violation in a sentence.
     pub sentence: String,
@@ -46,6 +53,64 @@ pub struct Seen<'c> {
     pub books: &'c Inspection,
     /// Does a leaf of a program panic?
     pub panics: bool,
+    /// The configuration of all nodes.
+    pub config: &'c ProtocolConfig,
+    /// True if no fault has been brought, and no live node taken for dead, since all nodes died.
+    pub undisturbed: bool,
+}
+
+impl Seen<'_> {
+    /// The store, if it answers and no run is done, and how long a write may take: see [`Writes`].
+    fn store(&self) -> Option<(&ImaginaryStore, Writes)> {
+        let store = self.cluster.store()?;
+        if store.is_silent || store.finished() > 0 {
+            return None;
+        }
+        let every = self.config.store_every?.max(SHORTEST_PERIOD);
+        let writes = Writes {
+            every: every.mul_f64(CLOCKS) + MOMENT,
+            latency: store.latency,
+        };
+        Some((store, writes))
+    }
+}
+
+/// As in `node/stable`: the shortest period.
+const SHORTEST_PERIOD: Duration = Duration::from_millis(50);
+
+/// As in `node/stable`: what is not alive any more is forgotten two periods and this after all that is has been written anew.
+const FORGETS_AFTER: Duration = Duration::from_secs(1);
+
+/// Clocks of nodes lose up to so much.
+const CLOCKS: f64 = 1.06;
+
+/// Timers are rounded.
+const MOMENT: Duration = Duration::from_millis(1);
+
+/// The times of a store that works.
+#[derive(Clone, Copy, Debug)]
+struct Writes {
+    /// The period of a node.
+    every: Duration,
+    /// The time from a node to the store, and back.
+    latency: Duration,
+}
+
+impl Writes {
+    /// From one batch of a node to the next, at most.
+    fn cycle(self) -> Duration {
+        self.every + 2 * self.latency
+    }
+
+    /// From the end of a job until its result is in the store, at most: a batch may just have been filled without it.
+    fn window(self) -> Duration {
+        self.cycle() + self.latency
+    }
+
+    /// From the first batch of a log that is written anew, if all fits into that, until the rest is forgotten, at most.
+    fn forgetting(self) -> Duration {
+        2 * self.every + FORGETS_AFTER.mul_f64(CLOCKS) + 2 * self.latency
+    }
 }
 
 /// The facts about a run when it is over.
@@ -73,11 +138,16 @@ pub struct Run<'c> {
 
 /// A property that must hold.
 pub trait Invariant: Send {
-    /// The name: `I1` to `I17`.
+    /// The name: `I1` to `I20`.
     fn name(&self) -> &'static str;
 
     /// The property, in a sentence.
     fn what(&self) -> &'static str;
+
+    /// How often there was something to check, for those that say so: their conditions hold in some seeds only.
+    fn checked(&self) -> Option<u64> {
+        None
+    }
 
     /// Checks the property after a step.
     ///
@@ -139,5 +209,8 @@ pub fn all() -> Vec<Box<dyn Invariant>> {
         Box::new(i15_tables_are_bounded::Bounded),
         Box::new(i16_what_is_stored_is_right::StoredRight),
         Box::new(i17_nothing_stays_in_the_store::StoreEmpty),
+        Box::new(i18_what_is_finished_is_stored::StoredInTime::default()),
+        Box::new(i19_what_is_stored_is_not_done_again::NotAgain::default()),
+        Box::new(i20_logs_are_bounded::LogsBounded::default()),
     ]
 }

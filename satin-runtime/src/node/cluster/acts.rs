@@ -4,8 +4,8 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use super::super::{Event, Message, Peer};
 use super::{
-    Cluster, Happening, ImaginaryNode, KnownProgram, Main, MainEnd, MainIs, Outcome, Path, Program,
-    Promises, Running, Smallest, lock,
+    Cluster, Happening, ImaginaryNode, KnownProgram, Main, MainEnd, MainIs, Noted, Outcome, Path,
+    Program, Promises, Running, Smallest, lock,
 };
 use crate::job::{Answer, BoundName, Offer, RootName, RootRun, ValueName};
 
@@ -287,6 +287,10 @@ impl Cluster {
     /// Lets a node die without a word. Others lose their links to it when no message came for [`Wire::idle_timeout`](super::Wire::idle_timeout).
     pub fn crash(&mut self, node: u32) {
         self.slot_mut(node).alive = false;
+        self.note(node, Noted::Gone);
+        if self.slots.iter().all(|slot| !slot.alive) {
+            self.note(node, Noted::AllGone);
+        }
         let others: Vec<(u32, u64)> = (self.slot(node).links.iter())
             .filter(|(_, link)| link.up)
             .map(|(other, link)| (*other, link.epoch))
@@ -306,6 +310,7 @@ impl Cluster {
     /// Stops a node as by `SIGSTOP`: its events wait.
     pub fn freeze(&mut self, node: u32) {
         self.slot_mut(node).frozen = true;
+        self.note(node, Noted::Stopped);
     }
 
     /// Lets a stopped node go on.
@@ -319,6 +324,7 @@ impl Cluster {
             }
         }
         let now = self.now;
+        self.note(node, Noted::WentOn);
         self.slot_mut(node).timer = Some(now);
         self.schedule(now, Happening::Timeout(node));
     }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use rand::RngExt;
 
-use super::{Cluster, Identity, Notice, ValueName};
+use super::{Cluster, Identity, Notice, Path, ValueName};
 
 /// Share of the gossip that comes late, of the gossip that may.
 const LATE_SHARE: f64 = 0.1;
@@ -30,6 +30,14 @@ impl Cluster {
         self.wire.cut_for_good(a, b);
         self.wire.cut_for_good(b, a);
         self.watch_silence();
+    }
+
+    /// True if between all sites all messages pass, none is lost and none comes late.
+    #[must_use]
+    pub fn is_network_whole(&self) -> bool {
+        let paths = [self.wire.near, self.wire.far];
+        let is_good = |path: &Path| path.loss == 0.0 && path.jitter.is_zero();
+        !self.wire.cuts_sites() && paths.iter().all(is_good)
     }
 
     /// Does anything pass from the first node to the second?

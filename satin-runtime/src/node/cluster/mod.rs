@@ -19,6 +19,7 @@ mod acts;
 mod bounds;
 mod clock;
 mod faults;
+mod journal;
 mod looks;
 mod network;
 mod program;
@@ -33,8 +34,9 @@ mod workers;
 mod tests;
 
 pub use bounds::{BEST, BestLeaf, Sighting, Smallest};
+pub use journal::{Note, Noted};
 pub use program::{Outcome, Program, Shape, Work, mix};
-pub use store::ImaginaryStore;
+pub use store::{ImaginaryStore, StoredBatch};
 pub use threads::OtherRoot;
 pub use wire::{Path, Wire, size};
 pub use workers::{LEAF_PANICS, WorkDone};
@@ -95,6 +97,8 @@ enum Happening {
     Ordered {
         node: u32,
         order: Box<StorageOrder>,
+        /// Bytes of results that the node had when it gave the order to write.
+        alive: usize,
     },
     /// A node hears from the store.
     Stored {
@@ -215,6 +219,8 @@ struct ImaginaryNode {
     ends_main: bool,
     /// The run that it opened last, as master.
     opened: Option<RunEpoch>,
+    /// The life that writes to the store, and the run, as they stand in the journal.
+    writes: Option<(Peer, RunEpoch)>,
     /// Number of times that the node had to stop `main`.
     yielded: u32,
     values: HeldValues,
@@ -409,6 +415,7 @@ pub struct Cluster {
     clocks: Option<u64>,
     sightings: Vec<Sighting>,
     store: Option<ImaginaryStore>,
+    journal: Option<Vec<Note>>,
     /// What is known of the result of each job, by its fingerprint.
     right: Option<BTreeMap<Fingerprint, store::RightFact>>,
     stored_wrong: Option<String>,
@@ -482,6 +489,7 @@ impl Cluster {
             clocks: None,
             sightings: Vec::new(),
             store: None,
+            journal: None,
             right: None,
             stored_wrong: None,
         }
@@ -570,6 +578,7 @@ impl Cluster {
         let without = config.without.clone();
         let mut workers = ImaginaryWorkers::new(identity.threads, mix(u64::from(index)), without);
         workers.begun = self.runs.is_some().then(Vec::new);
+        workers.notes = self.journal.is_some().then(Vec::new);
         let site = self.site(&identity.site);
         self.slots.push(ImaginaryNode {
             node,
@@ -596,6 +605,7 @@ impl Cluster {
             mains: Vec::new(),
             ends_main: false,
             opened: None,
+            writes: None,
             yielded: 0,
             values,
             parts: BTreeMap::new(),
@@ -761,8 +771,8 @@ impl Cluster {
                 }
                 told.into_iter().for_each(|event| self.tell(node, event));
             }
-            Happening::Ordered { node, order } => {
-                self.obey(node, *order);
+            Happening::Ordered { node, order, alive } => {
+                self.obey(node, *order, alive);
             }
             Happening::Stored { node, answer } => self.tell(node, *answer),
             Happening::Lost { node, other, epoch } => self.lose(node, other, epoch),

@@ -1,15 +1,18 @@
 //! An imaginary store, which outlives all nodes of a cluster.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::{BTreeMap, btree_map::Entry},
+    time::Duration,
+};
 
 use rand::RngExt;
 
 use super::super::{Event, NodeId, Peer, RunEpoch, StorageOrder};
 use super::{
-    Cluster, Happening, Shape,
+    Cluster, Happening, Noted, Shape,
     bounds::{BEST, Smallest},
 };
-use crate::job::{Answer, Batch, RunName, StoredFact};
+use crate::job::{Answer, Batch, Fingerprint, JobId, JobName, RunName, Saved, StoredFact};
 
 /// A store that a cluster's nodes use.
 #[derive(Clone, Debug)]
@@ -21,6 +24,8 @@ pub struct ImaginaryStore {
     /// The store takes orders, does nothing, and never answers.
     pub is_silent: bool,
     runs: BTreeMap<RunName, ImaginaryRun>,
+    /// The jobs whose results it has, with their number.
+    jobs: BTreeMap<JobName, u32>,
 }
 
 #[derive(Clone, Default, Debug)]
@@ -32,10 +37,34 @@ struct ImaginaryRun {
     logs: BTreeMap<(u32, Peer), Vec<StoredBatch>>,
 }
 
+/// A batch in a log.
 #[derive(Clone, Debug)]
-struct StoredBatch {
-    segment: u32,
+pub struct StoredBatch {
+    /// The segment of the log that it stands in.
+    pub segment: u32,
+    /// The time at which it came to the store.
+    pub at: Duration,
+    /// Bytes of results that the writer had when it wrote this, those of root jobs left out.
+    pub alive: usize,
     batch: Batch,
+}
+
+impl StoredBatch {
+    /// Bytes of its results and bounds, as a node counts them.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        let facts = self.batch.facts.iter().map(|fact| fact.saved.size());
+        let offers = self.batch.offers.iter().map(|offer| offer.value.len());
+        facts.sum::<usize>() + offers.sum::<usize>()
+    }
+
+    /// Bytes of the results that are not those of root jobs.
+    #[must_use]
+    pub fn passing_bytes(&self) -> usize {
+        let facts = self.batch.facts.iter().map(|fact| &fact.saved);
+        let passing = facts.filter(|saved| !saved.name.id.is_root_job());
+        passing.map(Saved::size).sum()
+    }
 }
 
 impl ImaginaryStore {
@@ -47,6 +76,7 @@ impl ImaginaryStore {
             failing: 0,
             is_silent: false,
             runs: BTreeMap::new(),
+            jobs: BTreeMap::new(),
         }
     }
 
@@ -85,13 +115,63 @@ impl ImaginaryStore {
         Event::RunOpened { run, batch }
     }
 
-    fn write(&mut self, run: RunEpoch, writer: Peer, batch: Batch, begins: bool) -> u32 {
+    /// Number of runs that are done.
+    #[must_use]
+    pub fn finished(&self) -> usize {
+        self.runs.len() - self.unfinished()
+    }
+
+    /// True if it has a result under that id, or above it.
+    #[must_use]
+    pub fn covers(&self, job: &JobId) -> bool {
+        let mut at = job.clone();
+        loop {
+            let from = JobName::new(at.clone(), Fingerprint(0));
+            let next = self.jobs.range(from..).next();
+            if next.is_some_and(|(name, _)| name.id == at) {
+                return true;
+            }
+            if at.pop().is_none() {
+                return false;
+            }
+        }
+    }
+
+    /// The jobs whose results it has.
+    pub fn jobs(&self) -> impl Iterator<Item = &JobName> {
+        self.jobs.keys()
+    }
+
+    /// The log of a life.
+    #[must_use]
+    pub fn log(&self, run: RunEpoch, writer: Peer) -> &[StoredBatch] {
+        let run_log = |stored: &'_ ImaginaryRun| stored.logs.contains_key(&(run.epoch, writer));
+        let stored = self.runs.get(&run.run).filter(|stored| run_log(stored));
+        stored.map_or(&[], |stored| &stored.logs[&(run.epoch, writer)])
+    }
+
+    fn write(&mut self, run: RunEpoch, writer: Peer, mut stored: StoredBatch, begins: bool) -> u32 {
+        for fact in &stored.batch.facts {
+            *self.jobs.entry(fact.saved.name.clone()).or_default() += 1;
+        }
         let log = self.runs.entry(run.run).or_default();
         let log = log.logs.entry((run.epoch, writer)).or_default();
         let last = log.last().map_or(0, |stored| stored.segment);
-        let segment = last + u32::from(begins);
-        log.push(StoredBatch { segment, batch });
+        stored.segment = last + u32::from(begins);
+        let segment = stored.segment;
+        log.push(stored);
         segment
+    }
+
+    /// What a life has written is forgotten before that segment, except results of root jobs.
+    fn forget(&mut self, writer: Peer, segment: u32) {
+        for run in self.runs.values_mut() {
+            for ((_, peer), log) in &mut run.logs {
+                if *peer == writer {
+                    forget_before(log, segment, &mut self.jobs);
+                }
+            }
+        }
     }
 }
 
@@ -114,8 +194,17 @@ impl ImaginaryRun {
 }
 
 /// Forgets what stands in earlier segments, except results of root jobs.
-fn forget_before(log: &mut Vec<StoredBatch>, segment: u32) {
+fn forget_before(log: &mut Vec<StoredBatch>, segment: u32, jobs: &mut BTreeMap<JobName, u32>) {
     for stored in log.iter_mut().filter(|stored| stored.segment < segment) {
+        let gone = stored.batch.facts.iter().map(|fact| &fact.saved.name);
+        for job in gone.filter(|job| !job.id.is_root_job()) {
+            if let Entry::Occupied(mut count) = jobs.entry(job.clone()) {
+                *count.get_mut() -= 1;
+                if *count.get() == 0 {
+                    count.remove();
+                }
+            }
+        }
         (stored.batch, _) = std::mem::take(&mut stored.batch).apart();
     }
     log.retain(|stored| !stored.batch.is_empty());
@@ -144,13 +233,25 @@ impl Cluster {
             && !store.is_silent
         {
             let at = self.now + store.latency;
+            let alive = match &order {
+                StorageOrder::Write { .. } => self.alive_bytes(node),
+                _ => 0,
+            };
             let order = Box::new(order);
-            self.schedule(at, Happening::Ordered { node, order });
+            self.schedule(at, Happening::Ordered { node, order, alive });
         }
     }
 
+    /// Bytes of the results that a node has, those of root jobs left out.
+    fn alive_bytes(&self, node: u32) -> usize {
+        let slot = self.slot(node);
+        let kept = slot.node.kept_results().into_iter();
+        let kept = kept.filter(|saved| !saved.name.id.is_root_job());
+        slot.workers.harvested_bytes() + kept.map(|saved| saved.size()).sum::<usize>()
+    }
+
     /// The order has come to the store. What it does then is durable, though the node may die before it hears.
-    pub(super) fn obey(&mut self, node: u32, order: StorageOrder) {
+    pub(super) fn obey(&mut self, node: u32, order: StorageOrder, alive: usize) {
         let me = self.peer(node);
         let dice = self.rng.random_range(0..200);
         let Some(store) = self.store.as_mut().filter(|store| !store.is_silent) else {
@@ -189,7 +290,14 @@ impl Cluster {
                 let fails = dice / 2 < store.failing || is_removed;
                 if !is_removed && (!fails || dice % 2 == 0) {
                     let copy = batch.clone();
-                    let segment = store.write(run, me, batch, begins);
+                    let stored = StoredBatch {
+                        segment: 0,
+                        at: self.now,
+                        alive,
+                        batch,
+                    };
+                    let bytes = stored.bytes();
+                    let segment = store.write(run, me, stored, begins);
                     answers.push(Event::Written {
                         number,
                         segment,
@@ -200,6 +308,7 @@ impl Cluster {
                         answers.push(Event::Superseded(later));
                     }
                     self.check_written(run, &copy);
+                    self.note(node, Noted::Written(bytes));
                 }
                 if fails {
                     let text = "the disk is full".into();
@@ -207,13 +316,8 @@ impl Cluster {
                 }
             }
             StorageOrder::Forget(segment) => {
-                for run in store.runs.values_mut() {
-                    for ((_, peer), log) in &mut run.logs {
-                        if *peer == me {
-                            forget_before(log, segment);
-                        }
-                    }
-                }
+                store.forget(me, segment);
+                self.note(node, Noted::Forgot);
             }
             StorageOrder::ReadLog { run, peer } => {
                 let run = store.runs.get(&run.run);
@@ -237,12 +341,13 @@ impl Cluster {
 
     /// `main` came to its end at that node: the run is done, unless another pool goes on with it.
     pub(super) fn finish_run(&mut self, run: RunEpoch) {
-        let store = self.store.as_mut();
-        if let Some(stored) = store.and_then(|store| store.runs.get_mut(&run.run))
+        if let Some(store) = &mut self.store
+            && let Some(stored) = store.runs.get_mut(&run.run)
             && stored.epoch == run.epoch
         {
             stored.is_done = true;
             stored.logs.clear();
+            store.jobs.clear();
         }
     }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::super::{Action, Event, Lattices, Message};
 use super::workers::Finished;
 use super::{
-    BEST, BestLeaf, Cluster, Happening, Promises, Running, Smallest, ValueParts, lock, words,
+    BEST, BestLeaf, Cluster, Happening, Noted, Promises, Running, Smallest, ValueParts, lock, words,
 };
 use crate::job::{Answer, JobId, JobName, RootRun, RootTag, Saved};
 
@@ -41,6 +41,8 @@ impl Cluster {
                     *runs.entry(path).or_default() += 1;
                 }
             }
+            self.copy_notes(index);
+            let slot = &mut self.slots[index as usize];
             if let Some((tag, finished)) = slot.workers.finished.pop() {
                 self.finish_root(index, tag, finished);
             }
@@ -70,6 +72,7 @@ impl Cluster {
                 break;
             }
         }
+        self.note_run(index);
         if self.slots[index as usize].workers.poisoned {
             return self.crash(index);
         }
@@ -114,6 +117,7 @@ impl Cluster {
                         root: tag.name.fingerprint,
                         answer,
                     };
+                    self.note(node, Noted::RootKept(saved.name.clone()));
                     let events = &mut self.slot_mut(node).workers.events;
                     events.push_back(Event::RootResult(tag.tag(), saved, true));
                 } else {
@@ -144,6 +148,9 @@ impl Cluster {
 
     pub(super) fn main_sees(&mut self, node: u32, tag: RootRun, result: u64) {
         self.look_at_bound(node, tag, result);
+        if tag.name.is_of_main() {
+            self.note(node, Noted::RootSeen(tag.name.number));
+        }
         let slot = self.slot_mut(node);
         slot.workers.events.push_back(Event::RootFinished(tag));
         slot.results.insert(tag, result);
@@ -345,6 +352,7 @@ impl Cluster {
                 self.slot_mut(node).notices.push(notice);
             }
         }
+        self.note(node, Noted::Gone);
         let slot = self.slot_mut(node);
         slot.alive = false;
         let links: Vec<(u32, u64, Duration)> = (slot.links.iter())

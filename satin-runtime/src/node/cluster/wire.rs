@@ -131,6 +131,11 @@ impl Wire {
             || self.isolated.contains(&to)
     }
 
+    /// Are any two sites cut off from each other?
+    pub(super) fn cuts_sites(&self) -> bool {
+        !self.cut.is_empty()
+    }
+
     /// Does nothing come through between the two sites?
     pub(super) fn are_sites_cut(&self, a: u32, b: u32) -> bool {
         self.cut.contains(&(a.min(b), a.max(b)))

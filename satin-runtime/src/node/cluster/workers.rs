@@ -12,6 +12,7 @@ use std::{
 use super::{
     super::{DepartureId, Event, HarvestReader, HostedId, Rule, Taken, Terms, TookJobs},
     bounds::{BEST, BestLeaf},
+    journal::Noted,
     program::{Program, Work, mix},
 };
 use crate::job::{
@@ -59,6 +60,16 @@ enum Stop {
     GivenUp,
     /// A child panicked, with this message.
     Panicked(String),
+}
+
+impl BottomJob {
+    /// The key of the job, if another node waits for it.
+    fn hosted(self) -> Option<HostedId> {
+        match self {
+            BottomJob::Root(_) => None,
+            BottomJob::Hosted(key) => Some(key),
+        }
+    }
 }
 
 /// The stage of a child of a frame.
@@ -156,6 +167,8 @@ struct ImaginaryWorker {
     /// Number of jobs, the oldest, that can be taken from outside.
     public: usize,
     busy: bool,
+    /// The time that its topmost frame computes, or has computed last.
+    burst: Duration,
 }
 
 /// The end of a root job.
@@ -205,6 +218,9 @@ pub(super) struct ImaginaryWorkers {
     running: BTreeMap<HostedId, u32>,
     /// The results that are kept of jobs below each root or hosted job.
     harvests: BTreeMap<BottomJob, Harvest>,
+    /// Children that are done and whose results are not kept, or only for a store, with the number of children that each had.
+    /// They stand in the way of nothing below them.
+    bare: BTreeMap<BottomJob, BTreeMap<JobId, u32>>,
     /// Number of results that have been kept.
     facts: u64,
     /// Root jobs of `main` are marked in the first term too.
@@ -237,6 +253,8 @@ pub(super) struct ImaginaryWorkers {
     pub(super) done: WorkDone,
     /// Invocations begun, by a hash of the id, if the caller counts them.
     pub(super) begun: Option<Vec<u64>>,
+    /// Entries for the journal, if there is one.
+    pub(super) notes: Option<Vec<Noted>>,
     /// A job that kills its host has begun.
     pub(super) poisoned: bool,
     /// A child was not where it should have been.
@@ -256,6 +274,7 @@ impl ImaginaryWorkers {
             held: VecDeque::new(),
             running: BTreeMap::new(),
             harvests: BTreeMap::new(),
+            bare: BTreeMap::new(),
             facts: 0,
             resumed: false,
             away: BTreeMap::new(),
@@ -279,6 +298,7 @@ impl ImaginaryWorkers {
             publish: None,
             done: WorkDone::default(),
             begun: None,
+            notes: None,
             poisoned: false,
             broken: None,
             stray: None,
@@ -398,7 +418,27 @@ impl ImaginaryWorkers {
 
     /// The worker of that lane has computed.
     pub(super) fn burst_over(&mut self, lane: u32) {
-        self.lanes[lane as usize].busy = false;
+        let lane = &mut self.lanes[lane as usize];
+        lane.busy = false;
+        let (top, time) = (lane.stack.last().copied(), lane.burst);
+        if self.notes.is_none() {
+            return;
+        }
+        let top = top.expect("a worker computes for its topmost frame");
+        let (phase, work) = (self.frame(top).phase - 1, self.frame(top).work);
+        self.note(top, |workers| Noted::Computed {
+            job: JobName::new(workers.id(top), work.fingerprint()),
+            phase,
+            time,
+        });
+    }
+
+    /// Makes an entry about a job of `main` that has to do with a frame.
+    fn note(&mut self, frame: u32, noted: impl FnOnce(&ImaginaryWorkers) -> Noted) {
+        if self.notes.is_some() && self.program_of(frame).1.name.is_of_main() {
+            let noted = noted(self);
+            self.notes.get_or_insert_default().push(noted);
+        }
     }
 
     /// Makes the jobs public for which the node has asked.
@@ -471,6 +511,7 @@ impl ImaginaryWorkers {
                         if time > Duration::ZERO {
                             let lane = frame.lane;
                             self.lanes[lane as usize].busy = true;
+                            self.lanes[lane as usize].burst = time;
                             self.done.busy += time;
                             self.bursts.push((lane, time));
                         }
@@ -701,7 +742,8 @@ impl ImaginaryWorkers {
                     Some(Stop::Panicked(story)) => Err(story),
                     Some(_) => Ok(None),
                 };
-                self.child_done(programs, parent, index, outcome);
+                let below = frame.passed + frame.children.len() as u32;
+                self.child_done(programs, parent, index, outcome, Some(below));
             }
             ResultPlace::Hosted(key, _) => {
                 self.running.remove(&key);
@@ -720,18 +762,20 @@ impl ImaginaryWorkers {
         }
     }
 
-    /// A child is done, with that result; or has been aborted; or has panicked.
+    /// A child is done, with that result; or has been aborted; or has panicked. `below` is the number of children that it had,
+    /// or `None` if it was away.
     fn child_done(
         &mut self,
         programs: &[Program],
         parent: u32,
         index: u32,
         outcome: Result<Option<u64>, String>,
+        below: Option<u32>,
     ) {
         let result = *outcome.as_ref().unwrap_or(&None);
         self.set_child(parent, index, ChildState::Done(result));
         if let Some(result) = result {
-            self.keep(parent, index, result);
+            self.keep(parent, index, result, below);
         }
         let frame = self.frame(parent);
         let program = &programs[frame.program as usize];
@@ -841,12 +885,13 @@ impl ImaginaryWorkers {
 
     // ---- the harvest
 
-    /// Keeps the result of a child, unless the child was too quick for that: of four one is.
-    fn keep(&mut self, parent: u32, index: u32, result: u64) {
+    /// Keeps the result of a child, unless the child was too quick for that: of four one is. What was away, `below` is `None`
+    /// then, is never too quick: it was worth the way.
+    fn keep(&mut self, parent: u32, index: u32, result: u64, below: Option<u32>) {
         let frame = self.frames[parent as usize].as_ref();
         let frame = frame.expect("it has children");
         // Something above has been stopped, and what the child has computed may be anything.
-        if frame.stop.is_some() || mix(frame.nonce ^ u64::from(index)).is_multiple_of(4) {
+        if frame.stop.is_some() {
             return;
         }
         let Some(child) =
@@ -854,17 +899,30 @@ impl ImaginaryWorkers {
         else {
             return; // it is broken, and that has been noted
         };
+        let is_quick = below.is_some() && mix(frame.nonce ^ u64::from(index)).is_multiple_of(4);
         let name = JobName::new(self.id(parent).child(index), self.fingerprint(child.work));
         let bottom = self.bottom(parent);
-        self.facts += 1;
         let answer = self.answer_of(result);
+        let bare = self.bare.entry(bottom).or_default();
+        if is_quick || !answer.needs().is_empty() {
+            bare.insert(name.id.clone(), below.unwrap_or(0));
+        } else {
+            name.id.take_below(bare);
+        }
+        if is_quick {
+            return;
+        }
+        self.facts += 1;
+        let under = bottom.hosted();
+        let (job, number) = (name.clone(), self.facts);
+        self.note(parent, |_| Noted::Kept { job, under });
         let hold = |name: &ValueName| HeldValue::new(Arc::new(ImaginaryValue(*name)));
         let fact = Fact {
             name,
             values: answer.needs().iter().map(hold).collect(),
             answer,
             took: Duration::ZERO,
-            number: self.facts,
+            number,
         };
         (self.harvests.entry(bottom).or_default()).insert(fact, usize::MAX);
     }
@@ -896,7 +954,40 @@ impl ImaginaryWorkers {
     /// A root or hosted job is over: what was kept below.
     fn end_harvest(&mut self, job: BottomJob, run: RootRun) -> Vec<Saved> {
         let harvest = self.harvests.remove(&job);
+        self.bare.remove(&job);
+        self.note_over(job.hosted());
         harvest.unwrap_or_default().take(run.name.fingerprint)
+    }
+
+    /// What is kept of a root or hosted job is not written any more.
+    fn note_over(&mut self, under: Option<HostedId>) {
+        if let Some(notes) = &mut self.notes {
+            notes.push(Noted::Over { under });
+        }
+    }
+
+    /// Bytes of the results that are kept of jobs of `main` under way.
+    pub(super) fn harvested_bytes(&self) -> usize {
+        let facts = self.harvests.values().flat_map(|harvest| harvest.since(0));
+        facts
+            .map(|fact| fact.name.id.as_bytes().len() + fact.answer.size())
+            .sum()
+    }
+
+    /// The number of results that are kept of jobs under way, and the most that there can be: one for each child of an
+    /// invocation under way, or of a child whose own result is not kept. Where results mention values it is twice as many: those
+    /// that do, and those that do not.
+    pub(super) fn harvested(&self) -> (usize, usize) {
+        let facts = self
+            .harvests
+            .values()
+            .map(|harvest| harvest.since(0).count());
+        let frames = self.frames.iter().flatten();
+        let children = frames.map(|frame| frame.passed as usize + frame.children.len());
+        let bare = self.bare.values().flat_map(BTreeMap::values);
+        let room = children.sum::<usize>() + bare.map(|below| *below as usize).sum::<usize>();
+        let kinds = 1 + usize::from(!self.needs.is_empty());
+        (facts.sum(), kinds * room)
     }
 
     /// Tells what has been kept since the fact of that number.
@@ -964,6 +1055,7 @@ impl ImaginaryWorkers {
             self.events.push_back(Event::Done(key, Answer::Aborted));
         } else if let Some(frame) = self.running.get(&key) {
             self.stop(*frame, &Stop::Aborted);
+            self.note_over(Some(key));
         }
     }
 
@@ -1039,7 +1131,7 @@ impl ImaginaryWorkers {
                 self.hold_root(root);
             }
             (Deadly::GivenUp(story), AwayWork::Spawned(job)) => {
-                self.child_done(programs, job.frame, job.index, Err(story));
+                self.child_done(programs, job.frame, job.index, Err(story), None);
             }
             (Deadly::GivenUp(story), AwayWork::Root(root)) => {
                 self.finished.push((root.tag, Finished::Panicked(story)));
@@ -1330,7 +1422,7 @@ impl ImaginaryWorkers {
         };
         match self.come_back(departure) {
             Some(AwayWork::Spawned(job)) => {
-                self.child_done(programs, job.frame, job.index, outcome.map(Some));
+                self.child_done(programs, job.frame, job.index, outcome.map(Some), None);
             }
             Some(AwayWork::Root(root)) => {
                 let finished = match outcome {
@@ -1350,6 +1442,12 @@ impl ImaginaryWorkers {
         match job {
             Some(AwayWork::Spawned(mut job)) => {
                 job.back = back.after(job.back);
+                if job.back.at_once {
+                    let (frame, index) = (job.frame, job.index);
+                    self.note(frame, |workers| {
+                        Noted::AtOnce(workers.id(frame).child(index))
+                    });
+                }
                 job.repairs |= back.history.marked;
                 match job.back.held {
                     true => self.hold_own(job),

@@ -26,7 +26,8 @@
 //!   higher epoch ends, and removes nothing. Otherwise two pools work on one run, and the first that is done deletes it
 //!   under the other's hands.
 //! * **Covered** ([`Rule::Covered`]): now and then a node writes all that is alive anew, and forgets its earlier segments two
-//!   periods later. Forgotten at once, the parts of a job whose result its origin has not written yet would be nowhere.
+//!   periods later; nothing is written anew before that. Forgotten at once, the parts of a job whose result its origin has not
+//!   written yet would be nowhere.
 //! * **Subsume**: of two facts the upper one suffices. Where they are gathered and where they are loaded the lower one goes.
 //!
 //! The other rules hold elsewhere: that a result is whole, and its fingerprint taken before the job runs, in the harvest; what
@@ -290,7 +291,10 @@ impl Storage {
         if self.due.take_if(|due| *due <= cx.now).is_some() {
             self.hurries = false;
             let much = GROWTH * self.whole + cx.config.store_log;
-            if self.rewrite.is_none() && self.since_whole > much {
+            // While earlier segments wait to be forgotten none begins: the wait would begin anew, and with periods that are short
+            // enough it would never end.
+            let is_settled = self.rewrite.is_none() && self.forget.is_none();
+            if is_settled && self.since_whole > much {
                 self.rewrite = Some(Rewrite::default());
                 self.has = 0;
                 cx.books.keep_anew(std::mem::take(&mut self.kept));

@@ -115,6 +115,27 @@ fn logs_that_are_written_anew_and_small_batches_lose_nothing() {
     }
 }
 
+/// What is superseded goes although all is written anew more often than what was before is forgotten.
+#[test]
+fn a_log_that_is_always_written_anew_does_not_grow() {
+    let mut config = config();
+    (config.store_every, config.store_log) = (Some(Duration::ZERO), 0);
+    let (mut cluster, _) = cluster(1, ImaginaryStore::new(ms(1)));
+    let lone = start(&mut cluster, &config, 1);
+    let mut most = Vec::new();
+    for _ in 0..2 {
+        let mut facts = 0;
+        for _ in 0..150 {
+            cluster.run_for(ms(100));
+            assert_eq!(cluster.main_of(lone), MainIs::Running);
+            facts = facts.max(cluster.store().expect("there").facts());
+        }
+        most.push(facts);
+    }
+    // In the second quarter of a minute it has no more than in the first.
+    assert!(most[1] < most[0] * 3 / 2, "results in the log: {most:?}");
+}
+
 #[test]
 fn a_lone_node_finds_all_of_its_root_jobs_again() {
     let mut config = config();
