@@ -327,6 +327,47 @@ fn what_a_worker_has_run_itself_is_kept() {
     }
 }
 
+/// A stair of that many levels, at whose foot children run one after the other.
+#[spawnable]
+fn stair(on: usize, ran: usize) -> u32 {
+    let down = spawn!(step(LEVELS, on, ran));
+    let beside = spawn!(common::outside::unit(0, ran));
+    sync!();
+    down.wrapping_add(beside)
+}
+
+/// No more than names may have for nothing: the children take no time.
+const LEVELS: u32 = 55;
+
+#[spawnable]
+fn step(level: u32, on: usize, ran: usize) -> u32 {
+    if level == 0 {
+        let foot = spawn!(one_by_one(on, ran));
+        sync!();
+        return foot;
+    }
+    let down = spawn!(step(level - 1, on, ran));
+    let beside = spawn!(common::outside::unit(level, ran));
+    sync!();
+    down.wrapping_add(beside)
+}
+
+/// Names far down in the tree, which are found from landmarks on the way.
+#[test]
+fn what_is_kept_far_down_has_its_name() {
+    let _watchdog = Watchdog::new("what_is_kept_far_down_has_its_name");
+    let pool = pool(1);
+    let [on, ran] = flags();
+    let saved = given_up(&pool, "stair", on, ran);
+    assert!(saved.len() > 100, "{}", saved.len());
+    // All the way down the first child.
+    let foot = job().descendant((0..LEVELS + 2).map(|_| 0));
+    for kept in saved {
+        let number = kept.name.id.path().last().expect("a child");
+        assert_eq!(kept, unit_of(&foot, number, ran, answer(number)));
+    }
+}
+
 /// Its root job may be over, and the bounds forgotten that the results were computed under.
 #[test]
 fn of_a_job_that_is_not_wanted_nothing_is_told() {

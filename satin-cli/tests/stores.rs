@@ -395,7 +395,7 @@ fn runs_are_listed_with_what_would_be_found_again() {
     let name = |begun: &Begun| begun.place.run.to_string();
     let unfinished = row(&listed, &name(&first));
     assert!(unfinished.contains(" knary unfinished 0."), "{unfinished}");
-    assert!(unfinished.contains(" s ago 2 4 "), "{unfinished}");
+    assert!(unfinished.contains(" s ago 2 4 6 min "), "{unfinished}");
     assert!(unfinished.ends_with(" B --depth 7"), "{unfinished}");
     assert!(row(&listed, &name(&done)).contains(" fib ended with 3 "));
     assert!(row(&listed, &name(&foreign)).contains(" knary unreadable - 1 - "));
@@ -433,11 +433,11 @@ fn all_about_a_run_is_shown() {
     ] {
         assert!(stdout.contains(words), "{words}: {stdout}");
     }
-    assert_eq!(row(&shown, "root job"), "root job results");
+    assert_eq!(row(&shown, "root job"), "root job results worth");
     assert!(
         stdout
             .lines()
-            .any(|line| line.split_whitespace().eq(["0", "4"])),
+            .any(|line| line.split_whitespace().eq(["0", "4", "6", "min"])),
         "{stdout}"
     );
 }

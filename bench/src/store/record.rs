@@ -44,7 +44,7 @@ pub struct AppendRow {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct WorkerRow {
     bench: String,
-    /// Jobs, and so results, but for those before the first beat (10 ms).
+    /// Jobs, and so results, but for those of the first two beats (20 ms).
     jobs: u32,
     job_us: u64,
     rounds: u32,

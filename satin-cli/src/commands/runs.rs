@@ -153,7 +153,7 @@ impl OpenStore {
             started(run),
             run.epochs.to_string(),
             number(|kept| kept.all().results.to_string()),
-            number(|kept| length(kept.all().work)),
+            number(|kept| kept.all().worth()),
             bytes(run.bytes),
             printable(&run.command_line.join(" "), 60),
         ])
@@ -271,8 +271,17 @@ struct Kept {
 struct KeptOfRoot {
     /// Number of results below, or 1 for its own.
     results: usize,
-    /// The time that workers took for them.
+    /// The time that their workers took for them, as far as that is known.
     work: Duration,
+}
+
+impl KeptOfRoot {
+    fn worth(self) -> String {
+        match self.work {
+            Duration::ZERO => "-".into(),
+            work => length(work),
+        }
+    }
 }
 
 impl Kept {
@@ -322,9 +331,9 @@ fn show_logs(logs: &[LogDetails]) {
 fn show_kept(kept: &Kept) {
     if !kept.roots.is_empty() {
         let mut shown = table(&["root job", "results", "worth"]);
-        for (root, KeptOfRoot { results, work }) in &kept.roots {
-            let number = root.number.to_string();
-            shown.add_row([number, results.to_string(), length(*work)]);
+        for (root, of_root) in &kept.roots {
+            let (number, results) = (root.number.to_string(), of_root.results.to_string());
+            shown.add_row([number, results, of_root.worth()]);
         }
         align_right(&mut shown, &[1, 2]);
         println!("\n{}", shown.trim_fmt());

@@ -249,7 +249,7 @@ pub(crate) enum Caught {
     Nothing,
     /// The job took long, but its arguments are too many bytes to be hashed, or its result to be kept.
     TooLarge,
-    /// The result, with the fingerprint of the call: its arguments were hashed before the job ran.
+    /// The result, with the fingerprint of the call, made from what its arguments were before the job ran.
     Fact(Fingerprint, Written),
 }
 
@@ -260,8 +260,8 @@ pub(crate) struct Written {
     pub(crate) values: Vec<HeldValue>,
 }
 
-/// Arguments of at most so many bytes are hashed after their job has run, if it has taken long; larger ones before, so that nobody has
-/// to hold their bytes. Too small: short jobs are hashed in vain. Too large: a deep recursion holds much.
+/// Arguments of at most so many bytes are written before their job runs and hashed after it, if it has taken long; larger ones are
+/// hashed before. Too small: arguments of short jobs are hashed in vain. Too large: a deep recursion holds many bytes.
 const HASHED_LATER: usize = 256;
 
 /// Arguments and results up to this size may be kept of every job. Too small: results of short jobs with large arguments are
@@ -462,7 +462,7 @@ const READING_RESULT: &str = "deserializing the result";
 enum CallSeen {
     /// The arguments, as they are hashed.
     Small(Vec<u8>),
-    /// The arguments are more bytes than anybody should hold, or cannot be written.
+    /// The arguments are too many bytes to be held while the job runs, or cannot be written.
     Large {
         print: Result<Fingerprint, CodecError>,
         /// Bytes of the arguments, about, if that is easily said.
@@ -477,13 +477,17 @@ impl CallSeen {
     fn of<F: Function>(args: &Args<'_, F>, most: usize) -> CallSeen {
         let sent = F::Kinds::sent(args);
         let write = |most| codec::write(WRITING_ARGUMENTS, &sent, Effort::up_to(most));
-        if let Ok(bytes) = write(HASHED_LATER) {
-            return CallSeen::Small(bytes);
-        }
+        let error = match write(HASHED_LATER) {
+            Ok(bytes) => return CallSeen::Small(bytes),
+            Err(error) => error,
+        };
         let began = Instant::now();
         let hash = |bytes: Vec<u8>| Fingerprint::of(F::VTABLE.info.name, &bytes);
         CallSeen::Large {
-            print: write(most).map(hash),
+            print: match error {
+                CodecError::TooLong { .. } => write(most).map(hash),
+                error => Err(error),
+            },
             bytes: codec::measure(&sent, FEW_PARTS),
             cost: began.elapsed(),
         }

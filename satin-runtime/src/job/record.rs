@@ -396,15 +396,17 @@ pub mod flag {
     pub const SAVE: u32 = 32;
     /// At the bottom: a child below has been given up, so whatever the job returns now is not its result.
     pub const TORN: u32 = 64;
-    /// The owner of the stack knows the name of this invocation without a walk further up.
-    pub const NAMED: u32 = 128;
-    /// The invocation was under way at a beat: results of its children are harvested.
+    /// The invocation was under way at a beat.
+    pub const SEEN: u32 = 128;
+    /// The invocation lives long: results of its children are harvested.
     pub const HARVEST: u32 = 256;
     /// At the bottom: no other node will ever run a job of this chain again, so nothing is harvested.
     pub const FLEETING: u32 = 512;
+    /// The owner of the stack has known the name of this invocation without a walk further up, and perhaps still does.
+    pub const NAMED: u32 = 1 << 14;
 }
 
-/// The bits of a frame's flags that hold its stride.
+/// The bits of a frame's flags that hold its stride: between [`flag::FLEETING`] and [`flag::NAMED`].
 const STRIDE: u32 = 0b1111 << 10;
 const STRIDE_SHIFT: u32 = STRIDE.trailing_zeros();
 

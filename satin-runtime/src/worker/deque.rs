@@ -107,7 +107,8 @@ impl Deque {
 
     // ---------------------------------------------------------------- owner
 
-    /// True if the owner, after a push at `position`, must call [`Deque::publish`] (or see that the slots run out).
+    /// True if the owner, after a push at `position`, must look up: a thread has asked, the owner
+    /// watches, or the slots run out.
     #[inline(always)]
     pub(crate) fn must_look_after_push(&self, position: usize) -> bool {
         position >= self.poll.limit.load(Relaxed)
@@ -268,7 +269,7 @@ impl Deque {
 
     /// Owner: the spawns at and above that position look up from now on, until [`Deque::end_watch`].
     pub(crate) fn watch_from(&self, position: usize) {
-        self.move_limit(position);
+        self.move_limit(position.min(self.soft_end));
     }
 
     /// Owner: no spawn looks up any more, but for requests and for the end of the slots.

@@ -62,6 +62,24 @@ pub(super) fn harvest_above(mut frame: *const Frame) {
     }
 }
 
+/// The invocations from `frame` upwards whose children are not harvested yet, and the first one whose children are, if there is one:
+/// those of all further up are, too.
+pub(super) fn young_above<'f>(mut frame: *const Frame) -> (Vec<&'f Frame>, Option<&'f Frame>) {
+    let mut young = Vec::new();
+    // SAFETY: frames live as long as an invocation below them runs, and one of those asks.
+    while let Some(here) = unsafe { frame.as_ref() } {
+        if here.has(flag::ROOT | flag::NESTED) {
+            break;
+        }
+        if here.has(flag::HARVEST) {
+            return (young, Some(here));
+        }
+        young.push(here);
+        frame = here.parent();
+    }
+    (young, None)
+}
+
 /// Frames that were walked for the places of jobs, in all pools of this process.
 static WALKED: AtomicU64 = AtomicU64::new(0);
 

@@ -19,7 +19,7 @@ use std::{
 use crossbeam::sync::{Parker, Unparker};
 
 use super::{
-    frames::{JobPlace, RootFrame, children_aborted, depth_of, place_of, root_of},
+    frames::{JobPlace, RootFrame, children_aborted, depth_of, place_of, root_of, young_above},
     gate::WholeAnswer,
     pool::Pool,
     thread::Worker,
@@ -30,11 +30,13 @@ use crate::job::{
     record::{Cx, Frame, STAYS, Slot, SlotState, flag},
 };
 
-/// The time from one beat to the next: at a beat each worker looks up, and the children of invocations that are under way are
-/// harvested from then on. Too short: workers look up in vain. Too long: what an invocation does before a beat is not kept.
+/// The time from one beat to the next: at a beat each worker looks up, and invocations that were under way at the beat
+/// before count as long-lived. Too short: workers look up in vain. Too long: what an invocation does before it counts is
+/// not kept.
 const BEAT: Duration = Duration::from_millis(10);
 
-/// The same while the trees are deep: there the large child of an invocation often begins as soon as the invocation does.
+/// The same while trees are deep, where invocations count as long-lived at their first beat: the large child of one often begins as
+/// soon as the invocation does.
 const QUICK_BEAT: Duration = Duration::from_millis(2);
 
 /// A tree is deep if so many invocations have begun since the last beat, one below the other, and are still under way. Too few:
@@ -223,8 +225,8 @@ impl Worker {
         self.ask();
     }
 
-    /// The job in the invocation's youngest slot has been pushed, or an older one is looked at: invocations that are under way at
-    /// a beat are harvested from now on, and the floor is where their jobs end.
+    /// The job in the invocation's youngest slot has been pushed, or an older one is looked at: invocations that have lived
+    /// for two beats (in a deep tree: for one) are harvested from now on, and the floor is where their jobs end.
     pub(super) fn look_at_harvest(&self, head: *const Slot, frame: *const Frame) {
         self.look_at_beat(head, frame);
         // SAFETY: the frame is that of an invocation that runs.
@@ -244,22 +246,21 @@ impl Worker {
             return; // no node would ever ask for it
         }
         self.warn_if_quiet(frame);
-        let (mut here, mut new) = (frame, 0);
-        // SAFETY: frames live as long as an invocation below them runs, and one of those asks.
-        while let Some(above) = unsafe { here.as_ref() } {
-            if above.has(flag::ROOT | flag::NESTED) {
-                break;
-            }
-            if above.has(flag::HARVEST) {
-                // All further up are harvested too. The child that runs has lasted until a beat: its siblings may be long.
-                above.set_stride(above.stride().saturating_sub(1));
-                break;
-            }
-            above.raise(flag::HARVEST);
-            (here, new) = (above.parent(), new + 1);
-        }
-        if new >= DEEP {
+        let (young, harvested) = young_above(frame);
+        let new = young.iter().filter(|young| !young.has(flag::SEEN)).count();
+        let is_deep = new >= DEEP;
+        if is_deep {
             self.pool().beats.is_deep.store(true, Ordering::Relaxed);
+        }
+        for invocation in young {
+            invocation.raise(match is_deep || invocation.has(flag::SEEN) {
+                true => flag::HARVEST,
+                false => flag::SEEN,
+            });
+        }
+        if let Some(above) = harvested {
+            // The child that runs has lasted until a beat: its siblings may be long.
+            above.set_stride(above.stride().saturating_sub(1));
         }
         self.deque().set_floor(self.harvested_below(head));
     }
@@ -336,6 +337,8 @@ impl Worker {
         let every = one_in(stride);
         if !job.index().is_multiple_of(every) {
             self.deque().set_floor(self.next_tried(slot, frame, every));
+            // The invocation may push the next one in the place of this.
+            self.deque().watch_from(slot.addr());
             return false;
         }
         job.enter(self.run_in_place(slot, frame));

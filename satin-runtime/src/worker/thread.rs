@@ -82,8 +82,8 @@ pub(super) struct Bottom {
     pub(super) marked: bool,
 }
 
-/// The last job that has begun on this stack and whose parent does not run here below an earlier one: all invocations that lie
-/// further down on the stack are below it in the tree, too.
+/// The last job that has begun on this stack and whose parent does not run here below an earlier one. All invocations that lie
+/// further down on the stack are below it in the tree, too, or below a nested entry.
 struct Base {
     parent: *const Frame,
     /// The number of the job among the children of that invocation.
@@ -607,8 +607,7 @@ impl Worker {
         let head = bottom.head;
         let outer = self.bottom.replace(bottom);
         let outer_root = self.root.take();
-        // What stands below the base on the way down is found from there, and needs no names of its own: a deep tree whose
-        // jobs all come back would have as many as levels.
+        // Jobs below the base get their names from there. A base for each would hold as many ids as a deep tree has levels.
         let outer_base = (!self.is_below_base(bottom.parent)).then(|| {
             self.base.replace(Base {
                 parent: bottom.parent,
@@ -638,6 +637,9 @@ impl Worker {
     /// walked, and of these only those that are not known from the question before.
     pub(super) fn place_of(&self, frame: *const Frame, index: u32) -> Option<JobPlace> {
         let base = self.base.borrow();
+        if !self.is_in(&base, frame) {
+            return place_of(frame, index); // above the base, or on the stack of another worker
+        }
         let mut known = base.way.borrow_mut();
         let mut up: Vec<&Frame> = Vec::new();
         let mut at = frame;

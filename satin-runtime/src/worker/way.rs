@@ -4,7 +4,7 @@
 //! Some invocations on the way are *landmarks* ([`flag::NAMED`]): a walk that comes upon one knows the rest. A landmark is
 //! on the stack of the worker that keeps it, and so are all landmarks around it; so as long as it lives, they do. One that
 //! has ended is below the one at which the next walk ends, and is forgotten then. An invocation that comes to lie at the same
-//! address has no flag.
+//! address has no flag, until it becomes a landmark itself.
 
 use crate::job::{
     JobId,
@@ -13,6 +13,10 @@ use crate::job::{
 
 /// The levels from one landmark to the next. Too few: many landmarks in a deep tree. Too many: long walks.
 const APART: usize = 16;
+
+/// The last landmarks, among which an invocation is looked for: after a job on top whose parent lies further up, invocations may have the
+/// flag and be none any more. Too few: longer walks. Too many: each such invocation is compared with all of them.
+const LOOKED_AT: usize = 64;
 
 /// What a worker knows of the ways below the job that it runs.
 #[derive(Default)]
@@ -39,9 +43,12 @@ pub(super) enum WalkEnd {
 impl KnownWay {
     /// The number of the landmark that the invocation is, if it is one.
     pub(super) fn landmark(&self, frame: &Frame) -> Option<usize> {
-        let is_it = |known: &Landmark| std::ptr::eq(known.frame, frame);
-        let found = || self.landmarks.iter().rposition(is_it);
-        frame.has(flag::NAMED).then(found).flatten()
+        if !frame.has(flag::NAMED) {
+            return None;
+        }
+        let last = self.landmarks.iter().enumerate().rev().take(LOOKED_AT);
+        let mut last = last.map(|(number, known)| (number, known.frame));
+        last.find_map(|(number, known)| std::ptr::eq(known, frame).then_some(number))
     }
 
     /// The id of child `index` of the innermost invocation of `below`, which lead there from the end of a walk, innermost
