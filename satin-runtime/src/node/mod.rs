@@ -968,6 +968,10 @@ impl Parts<'_> {
         self.repair.connected(cx, peer.peer, epoch);
         self.membership.connected(cx, peer, epoch);
         self.root.connected(cx, peer.peer);
+        // What was said on a connection that broke may be lost, and a node that knows no run writes nothing.
+        if self.root.is_master(cx.view) && cx.view.is_alive(peer.peer) {
+            self.storage.welcome(cx, peer.peer);
+        }
     }
 
     /// Another connection is about to take the place of the one that stands, if one does.

@@ -212,8 +212,12 @@ impl StoredInTime {
                 self.due.retain(|place, _| !is_part(place));
                 self.over.insert(*root);
             }
-            Noted::Ready | Noted::WentOn => {
+            Noted::Ready => {
                 writer.since = Some(at);
+                writer.stopped = false;
+            }
+            Noted::WentOn => {
+                writer.since = writer.since.map(|_| at);
                 writer.stopped = false;
             }
             Noted::Stopped => {

@@ -115,6 +115,25 @@ fn logs_that_are_written_anew_and_small_batches_lose_nothing() {
     }
 }
 
+/// The word which run goes on may be lost with the connection that it was said on.
+#[test]
+fn who_was_cut_off_when_the_run_began_hears_of_it() {
+    // The store is slow to open: by then the other node cannot be reached.
+    let (mut cluster, _) = cluster(1, ImaginaryStore::new(ms(100)));
+    let config = config();
+    let master = start(&mut cluster, &config, 2);
+    let both = |cluster: &Cluster| (0..2).all(|node| cluster.node(node).view().len() == 2);
+    assert!(cluster.run_until(ms(10_000), both));
+    assert!(cluster.node(master).run_epoch().is_none());
+    cluster.isolate(1);
+    cluster.run_for(ms(1_000));
+    cluster.heal();
+    cluster.run_for(ms(10_000));
+    let run = cluster.node(master).run_epoch();
+    assert!(run.is_some());
+    assert_eq!(cluster.node(1).run_epoch(), run);
+}
+
 /// What is superseded goes although all is written anew more often than what was before is forgotten.
 #[test]
 fn a_log_that_is_always_written_anew_does_not_grow() {
