@@ -125,9 +125,11 @@ fn who_was_cut_off_when_the_run_began_hears_of_it() {
     let both = |cluster: &Cluster| (0..2).all(|node| cluster.node(node).view().len() == 2);
     assert!(cluster.run_until(ms(10_000), both));
     assert!(cluster.node(master).run_epoch().is_none());
+    // Too short for a death.
     cluster.isolate(1);
-    cluster.run_for(ms(1_000));
+    cluster.run_for(ms(300));
     cluster.heal();
+    cluster.break_link(0, 1, Duration::ZERO);
     cluster.run_for(ms(10_000));
     let run = cluster.node(master).run_epoch();
     assert!(run.is_some());
