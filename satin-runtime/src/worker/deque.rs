@@ -73,6 +73,16 @@ pub(crate) struct Deque {
 const ASKED_LIMIT: usize = 0;
 const ASKED_GUARD: usize = usize::MAX;
 
+/// Owner: moves a position that thieves may overwrite with `asked`. Unlike a publication this answers no request: one that stands, or
+/// comes now, must stand afterwards. If the exchange fails it has just come, and then the owner looks up in any case.
+#[inline]
+fn move_unless_asked(word: &AtomicUsize, asked: usize, position: usize) {
+    let old = word.load(Relaxed);
+    if old != asked {
+        let _ = word.compare_exchange(old, position, Relaxed, Relaxed);
+    }
+}
+
 fn pack(tail: u64, split: u64) -> u64 {
     tail << 32 | split
 }
@@ -259,30 +269,18 @@ impl Deque {
     pub(crate) fn set_floor(&self, position: usize) {
         self.poll.floor.set(position);
         let guard = self.poll.split.get().max(position);
-        let old = self.poll.guard.load(Relaxed);
-        // Unlike a publication this answers no request: one that stands, or comes now, must stand afterwards. If the exchange
-        // fails it has just come, and then the next pop looks up in any case.
-        if old != ASKED_GUARD {
-            let _ = (self.poll.guard).compare_exchange(old, guard, Relaxed, Relaxed);
-        }
+        move_unless_asked(&self.poll.guard, ASKED_GUARD, guard);
     }
 
     /// Owner: the spawns at and above that position look up from now on, until [`Deque::end_watch`].
     pub(crate) fn watch_from(&self, position: usize) {
-        self.move_limit(position.min(self.soft_end));
+        let position = position.min(self.soft_end);
+        move_unless_asked(&self.poll.limit, ASKED_LIMIT, position);
     }
 
     /// Owner: no spawn looks up any more, but for requests and for the end of the slots.
     pub(crate) fn end_watch(&self) {
-        self.move_limit(self.soft_end);
-    }
-
-    /// Moves the limit, unless there is a request: that stands, as in [`Deque::set_floor`].
-    fn move_limit(&self, position: usize) {
-        let old = self.poll.limit.load(Relaxed);
-        if old != ASKED_LIMIT {
-            let _ = (self.poll.limit).compare_exchange(old, position, Relaxed, Relaxed);
-        }
+        move_unless_asked(&self.poll.limit, ASKED_LIMIT, self.soft_end);
     }
 
     // ---------------------------------------------------------------- all threads
