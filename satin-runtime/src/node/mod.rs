@@ -911,7 +911,7 @@ impl Parts<'_> {
                 .root
                 .is_master(cx.view)
                 .then(|| self.root.founder(cx.view));
-            self.storage.look(cx, master_of);
+            (self.storage).look(cx, master_of, self.root.waits_for_store());
         }
         // Last: all of this turn's orphans go in one piece of news.
         self.spread.look(cx);
@@ -1297,9 +1297,10 @@ impl Parts<'_> {
         self.repair.root_over(cx, run.tag());
         self.buddies.root_over(run.name);
         self.root.is_over(run.name);
-        // The node that was to keep the result may not have it: if it is sent once more, so are the bounds.
-        let keeps = |root: RootName| cx.books.keeps(root) || self.keeping.hands_out(root);
-        self.bounds.root_done(run, keeps);
+        let Parts {
+            bounds, keeping, ..
+        } = self;
+        bounds.root_done(run, &|root| needs_bounds(cx.books, keeping, root));
         self.shared.root_done(run.name);
         cx.actions.push_back(Action::ForgetRoot(run.name));
     }
@@ -1326,6 +1327,10 @@ impl Parts<'_> {
         }
         let asked = cx.homes.ask(cx.now, cx.view, &known);
         cx.actions.extend(asked);
+        let Parts {
+            bounds, keeping, ..
+        } = self;
+        bounds.sweep(&|root| needs_bounds(cx.books, keeping, root));
     }
 
     /// Forgets root jobs of processes that did not come back: no word will ever end them.
@@ -1383,7 +1388,7 @@ impl Parts<'_> {
             } => {
                 for (_, parcel) in &jobs {
                     // Before the job starts: its workers must know the bounds of its root job.
-                    self.bounds.belongs(cx, parcel.root_run());
+                    self.bounds.comes(cx, parcel.root_run());
                 }
                 // Also where simulations leave the rule `Liveness` out: a job from the dead would
                 // wait for ever.
@@ -1578,6 +1583,13 @@ impl Parts<'_> {
 /// earlier term, which has not been stopped yet, has its result.
 fn is_called_again(cx: &Context<'_>, run: RootRun) -> bool {
     run.name.is_of_main() && run.term < cx.term
+}
+
+/// Are the bounds of that root job, which is over, still to be had here?
+fn needs_bounds(books: &books::Books, keeping: &repair::Keeping, root: RootName) -> bool {
+    // The node that was to keep the result may not have it: if it is sent once more, so are the bounds. And whoever waits
+    // for a part of it may not have heard of the end.
+    books.keeps(root) || keeping.hands_out(root) || books.hosts(root)
 }
 
 /// An arrival that goes on once its shared values are here.

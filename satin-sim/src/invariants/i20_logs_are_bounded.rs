@@ -8,8 +8,7 @@
 //! no more than five times what was alive when it was written anew, what a log may have in any case, and one batch.
 //!
 //! The log is checked while the store answers and no write fails, as in I18, and not soon after a batch was nearly full: then there
-//! was more to write than fits into one, and what is written anew takes several. Nor is it where a node had nothing to write for a while:
-//! then nothing was written anew, and nothing came to the log. Results of root jobs stay, and do not count.
+//! was more to write than fits into one, and what is written anew takes several. Results of root jobs stay, and do not count.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -24,11 +23,8 @@ const GROWTH: usize = 4;
 pub(super) struct LogsBounded {
     /// So much of the journal has been read.
     read: usize,
-    /// The last moment at which a node was not at liberty to write as it should, or had more to write than fits, or wrote again
-    /// after it had had nothing to write for a while.
+    /// The last moment at which a node was not at liberty to write as it should, or had more to write than fits.
     hindered: BTreeMap<u32, Duration>,
-    /// The last batch of each node.
-    last: BTreeMap<u32, Duration>,
     /// Number of times that a log was looked at which had anything so old.
     checked: u64,
 }
@@ -55,9 +51,7 @@ impl Invariant for LogsBounded {
         for note in &journal[std::mem::replace(&mut self.read, journal.len())..] {
             match note.what {
                 Noted::Written(bytes) => {
-                    let last = self.last.insert(note.node, note.at);
-                    let had_nothing = last.is_none_or(|last| note.at > last + writes.cycle() * 2);
-                    if bytes > seen.config.store_batch / 2 || had_nothing {
+                    if bytes > seen.config.store_batch / 2 {
                         self.hindered.insert(note.node, note.at);
                     }
                     written.push(note.node);
@@ -115,7 +109,10 @@ fn check_log(log: &[StoredBatch], then: Duration, seen: &Seen<'_>) -> Result<(),
             "{bytes} bytes written anew, and {alive} were alive"
         ));
     }
-    let anew = anew.map_or(0, StoredBatch::bytes);
+    // Of what was alive the first batch may have had room for a part.
+    let anew = anew.map_or(0, |first| {
+        first.bytes() - first.passing_bytes() + first.alive
+    });
     let batch = log.iter().map(StoredBatch::bytes).max().unwrap_or(0);
     let most = (1 + GROWTH) * anew + seen.config.store_log + batch;
     match bytes <= most {

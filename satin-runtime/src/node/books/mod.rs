@@ -145,13 +145,15 @@ impl Books {
         }
     }
 
-    /// The number of the root job whose result, or a part of it, that answer brings to a claimant; `None` for
-    /// a theft.
-    pub(crate) fn claimed_of(&self, deal: Deal) -> Option<u32> {
+    /// The root job of the hosted job that is waited for so, and whether its origin does.
+    pub(crate) fn waits_for(&self, deal: Deal) -> Option<(RootName, bool)> {
         let hosted = self.look(self.key(deal)?)?;
-        let waiter = hosted.waiters.get(&deal)?;
-        // An origin has waited all the time, so it has the bounds.
-        (!waiter.origin).then(|| hosted.name.id.root_number())
+        Some((hosted.root, hosted.waiters.get(&deal)?.origin))
+    }
+
+    /// Is a part of that root job hosted here?
+    pub(crate) fn hosts(&self, root: RootName) -> bool {
+        self.hosted.values().any(|hosted| hosted.root == root)
     }
 
     /// Is the result of that root job kept here? Or may it be, because the job was run here for a master that

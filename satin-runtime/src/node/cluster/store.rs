@@ -207,7 +207,8 @@ fn forget_before(log: &mut Vec<StoredBatch>, segment: u32, jobs: &mut BTreeMap<J
         }
         (stored.batch, _) = std::mem::take(&mut stored.batch).apart();
     }
-    log.retain(|stored| !stored.batch.is_empty());
+    // What begins a segment may be empty, and stays.
+    log.retain(|stored| stored.segment >= segment || !stored.batch.is_empty());
 }
 
 impl Cluster {

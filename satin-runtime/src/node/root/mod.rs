@@ -309,6 +309,11 @@ impl Roots {
         }
     }
 
+    /// Does `main` wait for what stands in the store?
+    pub(crate) fn waits_for_store(&self) -> bool {
+        self.is_loading
+    }
+
     /// Another pool goes on with this run: this one ends.
     pub(crate) fn superseded(&mut self, cx: &mut Context<'_>) {
         self.main_ended(cx, SUPERSEDED);

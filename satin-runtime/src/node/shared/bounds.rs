@@ -15,6 +15,8 @@
 //!   and which has dropped them, has the result alone.
 //! * The bounds of a root job that is over stay where its result is kept, as long as that is. Without that
 //!   the next `main` gets the result, and `BEST.get()` says `None`.
+//! * They stay, too, where a part of it is hosted, and go with its answer: whoever waits for that may not have heard
+//!   of the end. Without that the origin has a result without the optimum that was found for it, and writes it down so.
 //! * A part of a root job that was under way when that was over has lost its bounds with it, so it never
 //!   becomes an orphan, not in a later term either. Without that the next `main` claims it, and the optimum
 //!   that it found is missing.
@@ -71,7 +73,7 @@ struct Best {
 #[derive(Default)]
 struct OfRoot {
     best: BTreeMap<BoundName, Best>,
-    /// The root job is over, and its result is kept here: only a node that gets that is told.
+    /// The root job is over, and its result is kept here, or a part of it hosted: only a node that gets that is told.
     is_kept: bool,
 }
 
@@ -207,6 +209,16 @@ impl Bounds {
         }
     }
 
+    /// A job that is a part of that root job comes to this node.
+    pub(crate) fn comes(&mut self, cx: &mut Context<'_>, run: RootRun) {
+        self.belongs(cx, run);
+        if self.over.contains(run.name) {
+            // Its origin has not heard of the end, and gets what is found here with the answer.
+            self.make_room(run.name);
+            self.roots.entry(run.name).or_insert_with(OfRoot::kept);
+        }
+    }
+
     /// Notes that a job or answer here is a part of that root job: if only its result was kept here, it is
     /// under way again.
     pub(crate) fn belongs(&mut self, cx: &mut Context<'_>, run: RootRun) {
@@ -246,8 +258,8 @@ impl Bounds {
     }
 
     /// Ends a root job, and those that end with it. `keeps` says whether the result of a root job is
-    /// kept here.
-    pub(crate) fn root_done(&mut self, run: RootRun, keeps: impl Fn(RootName) -> bool) {
+    /// kept here, or a part of it hosted.
+    pub(crate) fn root_done(&mut self, run: RootRun, keeps: &dyn Fn(RootName) -> bool) {
         self.enter(run.term);
         self.over.insert(run.name);
         self.roots.retain(|root, of_root| {
@@ -258,13 +270,18 @@ impl Bounds {
             }
             true
         });
-        // A result that was kept may have gone since: looked for now and then, not at every end.
+        // Not at every end: many root jobs may end in a moment.
         if self.roots.len() > self.sweep_at {
-            self.roots
-                .retain(|root, of_root| !of_root.is_kept || keeps(*root));
+            self.sweep(keeps);
             // Twice as many: so each entry is looked at once or twice.
             self.sweep_at = 2 * self.roots.len() + 16;
         }
+    }
+
+    /// Drops the bounds of root jobs that are over, and of which what was here has gone since.
+    pub(crate) fn sweep(&mut self, keeps: &dyn Fn(RootName) -> bool) {
+        self.roots
+            .retain(|root, of_root| !of_root.is_kept || keeps(*root));
     }
 
     /// Forgets a root job that is under way nowhere any more.
@@ -371,8 +388,11 @@ impl Bounds {
     ) -> Option<Offer> {
         self.enter(cx.term);
         // An offer that comes late would enter a root job that is over, and nobody would end it
-        // again.
+        // again. It stands beside what is still here of it, and nobody is told.
         if self.over.contains(offer.root) {
+            if let Some(of_root) = self.roots.get_mut(&offer.root) {
+                of_root.join(&mut self.version, from, offer, lattices);
+            }
             return None;
         }
         let (term, name) = (self.term, offer.root);
@@ -397,10 +417,7 @@ impl Bounds {
     pub(crate) fn keep(&mut self, offers: Vec<Offer>, lattices: &dyn Lattices) {
         for offer in offers {
             self.make_room(offer.root);
-            let of_root = self.roots.entry(offer.root).or_insert_with(|| OfRoot {
-                is_kept: true,
-                ..OfRoot::default()
-            });
+            let of_root = self.roots.entry(offer.root).or_insert_with(OfRoot::kept);
             of_root.join(&mut self.version, None, offer, lattices);
         }
     }
@@ -468,7 +485,7 @@ impl Bounds {
         let known = told.version;
         // The receiver may have dropped the bounds of a root job that was over for it: it gets all
         // of them.
-        let claimed = reused_of(&cargo, to, books);
+        let claimed = self.in_full(&cargo, to, books);
         let mut offers = self.since(known, Some(to));
         self.add_all(&mut offers, &claimed);
         if weight(&cargo) + weight_of(&offers) > self.may_stray {
@@ -482,6 +499,29 @@ impl Bounds {
             cargo.into()
         } else {
             Message::OffersWith(offers, cargo)
+        }
+    }
+
+    /// The numbers of the root jobs of which all bounds go with that: those whose results, in it, are used again, and those that
+    /// are over here.
+    fn in_full(&self, cargo: &Cargo, to: Peer, books: &Books) -> BTreeSet<u32> {
+        match cargo {
+            // A job that is handed on is computed under the bounds that come later, too: news suffice.
+            Cargo::Jobs { .. } => BTreeSet::new(),
+            Cargo::Answers(answers) => {
+                let deals = answers.iter().map(|(token, _)| Deal::new(to, *token));
+                let number = |deal| {
+                    // An origin has waited all the time, so it has the bounds, and is told what becomes better, up to the end.
+                    let (root, is_origin) = books.waits_for(deal)?;
+                    let is_over = self.roots.get(&root).is_some_and(|of_root| of_root.is_kept);
+                    (!is_origin || is_over).then_some(root.number)
+                };
+                deals.filter_map(number).collect()
+            }
+            Cargo::Keep { saved, .. } | Cargo::Copies { saved, .. } => {
+                let roots = saved.iter().map(|saved| saved.name.id.root_number());
+                roots.collect()
+            }
         }
     }
 
@@ -532,6 +572,14 @@ impl Bounds {
 }
 
 impl OfRoot {
+    /// Of a root job that is over.
+    fn kept() -> OfRoot {
+        OfRoot {
+            is_kept: true,
+            ..OfRoot::default()
+        }
+    }
+
     /// The bounds that `which` picks, as they travel.
     fn offers(&self, root: RootName, which: impl Fn(&Best) -> bool) -> impl Iterator<Item = Offer> {
         let these = self.best.iter().filter(move |(_, best)| which(best));
@@ -603,22 +651,6 @@ fn cargo_of(message: Message) -> ControlFlow<Message, Cargo> {
             saved,
         }),
         other => ControlFlow::Break(other),
-    }
-}
-
-/// The numbers of the root jobs whose results, in that message, are used again.
-fn reused_of(cargo: &Cargo, to: Peer, books: &Books) -> BTreeSet<u32> {
-    match cargo {
-        // A job that is handed on is computed under the bounds that come later, too: news suffice.
-        Cargo::Jobs { .. } => BTreeSet::new(),
-        Cargo::Answers(answers) => {
-            let claimed = |(token, _): &(_, Answer)| books.claimed_of(Deal::new(to, *token));
-            answers.iter().filter_map(claimed).collect()
-        }
-        Cargo::Keep { saved, .. } | Cargo::Copies { saved, .. } => {
-            let roots = saved.iter().map(|saved| saved.name.id.root_number());
-            roots.collect()
-        }
     }
 }
 

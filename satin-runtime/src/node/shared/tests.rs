@@ -644,7 +644,8 @@ fn bounds_go_with_the_results_they_are_kept_for() {
     cluster.keep_after = secs(100); // no result is worth keeping
     cluster.set_main_everywhere(&programs, None);
     assert!(cluster.run_until(secs(300), is_over));
-    cluster.run_for(secs(1));
+    // They are looked for now and then.
+    cluster.run_for(secs(15));
     for node in 0..3 {
         let left = cluster.node(node).bounds.roots().count();
         assert_eq!(left, 0, "at node {node}");

@@ -235,8 +235,9 @@ impl Storage {
 
     /// This node has come in: no mark is dropped before what stands in the store is in its table.
     pub(crate) fn come_in(&mut self, cx: &mut Context<'_>) {
-        // The next life has a log of its own.
+        // The next life has a log of its own, and how much may be in that does not depend on what the former one had.
         (self.forget, self.rewrite) = (None, None);
+        (self.since_whole, self.whole) = (0, 0);
         if cx.config.has_store() && self.run.is_none() && cx.config.obeys(Rule::LoadFirst) {
             cx.table.await_load(cx.now);
         }
@@ -256,8 +257,13 @@ impl Storage {
     }
 
     /// The end of a turn: a new master looks for the run, and a period begins when there is one.
-    /// `master_of` is the founder of the pool whose master this node is.
-    pub(crate) fn look(&mut self, cx: &mut Context<'_>, master_of: Option<NodeId>) {
+    /// `master_of` is the founder of the pool whose master this node is, and `main_waits` says whether its `main` has not begun.
+    pub(crate) fn look(
+        &mut self,
+        cx: &mut Context<'_>,
+        master_of: Option<NodeId>,
+        main_waits: bool,
+    ) {
         if master_of.is_none() {
             // The next master asks the store itself.
             (self.opening, self.again) = (None, None);
@@ -267,7 +273,7 @@ impl Storage {
             && cx.config.has_store()
         {
             self.opened_for = Some(cx.term);
-            self.open(cx, founder);
+            self.open(cx, founder, main_waits);
         }
         let is_busy = self.due.is_some() || self.asked.is_some() || self.writing.is_some();
         if let Some(every) = cx.config.store_every
@@ -361,9 +367,10 @@ impl Storage {
     // ---- the run
 
     /// This node has become master: the driver looks for the run, and loads what is not with a live node.
-    fn open(&mut self, cx: &mut Context<'_>, founder: NodeId) {
-        // Only a `main` that has not begun waits.
-        if !self.is_without {
+    fn open(&mut self, cx: &mut Context<'_>, founder: NodeId, main_waits: bool) {
+        // A `main` that has begun without the store does not wait for it. One that this node has been elected to run does, as
+        // every other, although this node may have been master before, and have found that the store does not answer.
+        if main_waits || !self.is_without {
             self.opening = Some(cx.now + cx.config.paced(OPEN_MOST));
         }
         let alive = cx.view.members().map(|member| member.peer);

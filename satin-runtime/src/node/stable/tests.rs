@@ -324,6 +324,26 @@ fn a_store_that_never_answers_stops_nobody() {
     assert!(cluster.notices(founder).iter().any(warned));
 }
 
+/// Seed 300249316: a node that had been master before, and had found that the store does not answer, waited for it without end.
+#[test]
+fn a_store_that_never_answers_stops_no_master_that_was_one_before() {
+    let mut store = ImaginaryStore::new(ms(5));
+    store.is_silent = true;
+    let (mut cluster, program) = cluster(1, store);
+    let first = start(&mut cluster, &config(), 2);
+    let runs = |cluster: &Cluster, node| cluster.main_of(node) == MainIs::Running;
+    assert!(cluster.run_until(LONG, |cluster| runs(cluster, first)));
+    cluster.run_for(ms(100));
+    cluster.isolate(first);
+    let is_master = |cluster: &Cluster, node: u32| !cluster.mains(node).is_empty();
+    assert!(cluster.run_until(LONG, |cluster| is_master(cluster, 1)));
+    cluster.heal();
+    assert!(cluster.run_until(LONG, |cluster| !runs(cluster, first)));
+    cluster.crash(1);
+    assert!(cluster.run_until(LONG, |cluster| cluster.main_of(first) == MainIs::Over));
+    cluster.check(first, &[program]);
+}
+
 #[test]
 fn what_could_not_be_written_goes_with_the_next_batch() {
     let mut store = ImaginaryStore::new(ms(5));

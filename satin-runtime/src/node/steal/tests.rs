@@ -1242,6 +1242,48 @@ fn bounds_of_a_root_job_stay_until_the_master_that_it_was_run_for_has_its_result
     assert_eq!(node.known(&offer), Some(&*offer.value));
 }
 
+/// Seed 300154199: the end of a root job had reached everybody but the node that waits for a part of it.
+#[test]
+fn who_has_not_heard_of_the_end_of_a_root_job_gets_the_bounds_of_its_parts() {
+    let job = parcel();
+    let run = job.root_run();
+    let offer = |value| Offer {
+        bound: BEST,
+        root: run.name,
+        value: Smallest::write(value),
+    };
+    for comes_late in [false, true] {
+        let (mut node, [master, _, origin]) = by_hand_as(1, fixed());
+        let comes = received(origin, jobs_of(Request(1), vec![(Token(5), job.clone())]));
+        let over = received(master, Message::RootsDone(vec![run]));
+        let (first, second) = match comes_late {
+            false => (comes, over),
+            true => (over, comes),
+        };
+        node.handle(MS, first);
+        node.handle(2 * MS, Event::Offered(offer(4)));
+        node.handle(3 * MS, second);
+        node.handle(4 * MS, Event::Offered(offer(3)));
+        let key = actions(&mut node)
+            .into_iter()
+            .find_map(|action| match action {
+                Action::Start(key, _) => Some(key),
+                _ => None,
+            });
+        node.handle(5 * MS, Event::Done(key.expect("it runs"), one_byte()));
+        let told = actions(&mut node).into_iter();
+        let answers: Vec<_> = told
+            .filter_map(|action| match action {
+                Action::Send(to, message) if message.kind() == MessageKind::Answers => {
+                    Some((to, message.offers().to_vec()))
+                }
+                _ => None,
+            })
+            .collect();
+        assert_eq!(answers, [(origin, vec![offer(3)])], "late: {comes_late}");
+    }
+}
+
 #[test]
 fn the_answer_of_an_orphan_that_had_gone_on_is_kept() {
     let (mut node, [_, origin, thief]) = by_hand();
