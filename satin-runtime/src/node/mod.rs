@@ -907,11 +907,11 @@ impl Parts<'_> {
             self.steal.flush(cx, only_for_others);
             self.repair.look_if_stuck(cx);
             self.buddies.look(cx, self.root.is_master(cx.view));
-            let master_of = self
-                .root
-                .is_master(cx.view)
-                .then(|| self.root.founder(cx.view));
-            (self.storage).look(cx, master_of, self.root.waits_for_store());
+            let mastery = self.root.is_master(cx.view).then(|| stable::Mastery {
+                founder: self.root.founder(cx.view),
+                main_waits: self.root.waits_for_store(),
+            });
+            self.storage.look(cx, mastery);
         }
         // Last: all of this turn's orphans go in one piece of news.
         self.spread.look(cx);
@@ -1330,7 +1330,8 @@ impl Parts<'_> {
         let Parts {
             bounds, keeping, ..
         } = self;
-        bounds.sweep(&|root| needs_bounds(cx.books, keeping, root));
+        let gone = bounds.sweep(&|root| needs_bounds(cx.books, keeping, root));
+        cx.actions.extend(gone.into_iter().map(Action::ForgetRoot));
     }
 
     /// Forgets root jobs of processes that did not come back: no word will ever end them.
@@ -1388,7 +1389,7 @@ impl Parts<'_> {
             } => {
                 for (_, parcel) in &jobs {
                     // Before the job starts: its workers must know the bounds of its root job.
-                    self.bounds.comes(cx, parcel.root_run());
+                    self.bounds.belongs(cx, parcel.root_run());
                 }
                 // Also where simulations leave the rule `Liveness` out: a job from the dead would
                 // wait for ever.
@@ -1588,8 +1589,8 @@ fn is_called_again(cx: &Context<'_>, run: RootRun) -> bool {
 /// Are the bounds of that root job, which is over, still to be had here?
 fn needs_bounds(books: &books::Books, keeping: &repair::Keeping, root: RootName) -> bool {
     // The node that was to keep the result may not have it: if it is sent once more, so are the bounds. And whoever waits
-    // for a part of it may not have heard of the end.
-    books.keeps(root) || keeping.hands_out(root) || books.hosts(root)
+    // for a part of that root job may not have heard of the end. (A result that is kept here is hosted.)
+    keeping.hands_out(root) || books.hosts(root)
 }
 
 /// An arrival that goes on once its shared values are here.

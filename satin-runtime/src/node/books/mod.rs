@@ -15,7 +15,9 @@ mod outbox;
 
 pub use entries::OutstandingKind;
 use entries::all_of;
-pub(crate) use entries::{HERE, Hosted, HostedState, Job, JobSource, NotSent, Outstanding, Trip};
+pub(crate) use entries::{
+    HERE, Hosted, HostedState, Job, JobSource, NotSent, Outstanding, Trip, Waiter,
+};
 pub(crate) use hands::{Hands, Spare};
 pub(crate) use outbox::{Outbox, in_pieces};
 
@@ -145,13 +147,13 @@ impl Books {
         }
     }
 
-    /// The root job of the hosted job that is waited for so, and whether its origin does.
-    pub(crate) fn waits_for(&self, deal: Deal) -> Option<(RootName, bool)> {
+    /// The waiter of that theft or claim, and the root job of which the hosted job is a part.
+    pub(crate) fn waiting(&self, deal: Deal) -> Option<(RootName, Waiter)> {
         let hosted = self.look(self.key(deal)?)?;
-        Some((hosted.root, hosted.waiters.get(&deal)?.origin))
+        Some((hosted.root, *hosted.waiters.get(&deal)?))
     }
 
-    /// Is a part of that root job hosted here?
+    /// Is that root job hosted here, or a part of it?
     pub(crate) fn hosts(&self, root: RootName) -> bool {
         self.hosted.values().any(|hosted| hosted.root == root)
     }

@@ -132,7 +132,7 @@ impl Repair {
         let Some(key) = cx.books.find(&parcel.name()) else {
             return false;
         };
-        // The bounds of a root job that was over went with it: a part of it is not used for another run.
+        // The bounds of a root job that was over are for those only who wait for its parts: none is used for another run.
         if cx
             .books
             .look(key)

@@ -115,8 +115,8 @@ impl Repair {
         let Some(hosted) = cx.books.look(key) else {
             return false;
         };
-        // A root job that was over took the bounds of its parts along: a part that was under way
-        // then is not used again, not in a later term either.
+        // The bounds of a root job that was over are for those only who wait for its parts: one that was under
+        // way then is not used again, not in a later term either.
         let is_past = self.is_past(hosted);
         let is_awaited = !hosted.waiters.is_empty();
         // The process of the root job has been gone for a minute: no claim will ever come.

@@ -15,11 +15,12 @@
 //!   and which has dropped them, has the result alone.
 //! * The bounds of a root job that is over stay where its result is kept, as long as that is. Without that
 //!   the next `main` gets the result, and `BEST.get()` says `None`.
-//! * They stay, too, where a part of it is hosted, and go with its answer: whoever waits for that may not have heard
-//!   of the end. Without that the origin has a result without the optimum that was found for it, and writes it down so.
-//! * A part of a root job that was under way when that was over has lost its bounds with it, so it never
-//!   becomes an orphan, not in a later term either. Without that the next `main` claims it, and the optimum
-//!   that it found is missing.
+//! * The bounds of a root job that is over stay, too, where a part of it is hosted, and go with the answer: whoever waits for that
+//!   may not have heard of the end. Without that the origin has a result without the optimum that was found for it, and
+//!   stores it so.
+//! * A part of a root job that was under way when that was over has no bounds for others than those who wait for it, so it
+//!   never becomes an orphan, not in a later term either. Without that the next `main` claims it, and the optimum that it
+//!   found is missing.
 //! * A new term begins with the known bounds: those of the root jobs under way stay, and everybody is told
 //!   again. Without the first a re-run loses the optimum that will not be found again, without the second a
 //!   node that has dropped them never hears.
@@ -100,7 +101,7 @@ pub struct Bounds {
     told: BTreeMap<Peer, Told>,
     /// Root jobs that are over, so that a late offer does not enter them again.
     over: EndedRoots,
-    /// The number of entries from which on entries are dropped whose results are kept no longer.
+    /// The number of entries from which on those are dropped of whose root jobs nothing is here any more.
     sweep_at: usize,
 }
 
@@ -209,16 +210,6 @@ impl Bounds {
         }
     }
 
-    /// A job that is a part of that root job comes to this node.
-    pub(crate) fn comes(&mut self, cx: &mut Context<'_>, run: RootRun) {
-        self.belongs(cx, run);
-        if self.over.contains(run.name) {
-            // Its origin has not heard of the end, and gets what is found here with the answer.
-            self.make_room(run.name);
-            self.roots.entry(run.name).or_insert_with(OfRoot::kept);
-        }
-    }
-
     /// Notes that a job or answer here is a part of that root job: if only its result was kept here, it is
     /// under way again.
     pub(crate) fn belongs(&mut self, cx: &mut Context<'_>, run: RootRun) {
@@ -272,16 +263,24 @@ impl Bounds {
         });
         // Not at every end: many root jobs may end in a moment.
         if self.roots.len() > self.sweep_at {
-            self.sweep(keeps);
+            self.roots
+                .retain(|root, of_root| !of_root.is_kept || keeps(*root));
             // Twice as many: so each entry is looked at once or twice.
             self.sweep_at = 2 * self.roots.len() + 16;
         }
     }
 
-    /// Drops the bounds of root jobs that are over, and of which what was here has gone since.
-    pub(crate) fn sweep(&mut self, keeps: &dyn Fn(RootName) -> bool) {
-        self.roots
-            .retain(|root, of_root| !of_root.is_kept || keeps(*root));
+    /// Drops the bounds of root jobs that are over, and of which what was here has gone since. They are returned: the workers
+    /// may have heard of bounds since the end.
+    pub(crate) fn sweep(&mut self, keeps: &dyn Fn(RootName) -> bool) -> Vec<RootName> {
+        let is_gone = |(root, of_root): (&RootName, &OfRoot)| {
+            (of_root.is_kept && !keeps(*root)).then_some(*root)
+        };
+        let gone: Vec<RootName> = self.roots.iter().filter_map(is_gone).collect();
+        for root in &gone {
+            self.roots.remove(root);
+        }
+        gone
     }
 
     /// Forgets a root job that is under way nowhere any more.
@@ -388,10 +387,10 @@ impl Bounds {
     ) -> Option<Offer> {
         self.enter(cx.term);
         // An offer that comes late would enter a root job that is over, and nobody would end it
-        // again. It stands beside what is still here of it, and nobody is told.
+        // again. Only with what is still here of that root job it goes to other nodes.
         if self.over.contains(offer.root) {
-            if let Some(of_root) = self.roots.get_mut(&offer.root) {
-                of_root.join(&mut self.version, from, offer, lattices);
+            if self.roots.contains_key(&offer.root) || cx.books.hosts(offer.root) {
+                self.keep(vec![offer], lattices);
             }
             return None;
         }
@@ -413,11 +412,14 @@ impl Bounds {
         offers.into_iter().partition(is_over)
     }
 
-    /// Takes in bounds of root jobs that are over, and whose results are kept here.
+    /// Takes in bounds of root jobs that are over, and whose results are kept here, or parts of them hosted.
     pub(crate) fn keep(&mut self, offers: Vec<Offer>, lattices: &dyn Lattices) {
         for offer in offers {
             self.make_room(offer.root);
-            let of_root = self.roots.entry(offer.root).or_insert_with(OfRoot::kept);
+            let of_root = self.roots.entry(offer.root).or_insert_with(|| OfRoot {
+                is_kept: true,
+                ..OfRoot::default()
+            });
             of_root.join(&mut self.version, None, offer, lattices);
         }
     }
@@ -502,36 +504,34 @@ impl Bounds {
         }
     }
 
-    /// The numbers of the root jobs of which all bounds go with that: those whose results, in it, are used again, and those that
-    /// are over here.
-    fn in_full(&self, cargo: &Cargo, to: Peer, books: &Books) -> BTreeSet<u32> {
+    /// The root jobs of which all bounds go with that: those whose results, in it, are used again, and those that are over here.
+    fn in_full(&self, cargo: &Cargo, to: Peer, books: &Books) -> BTreeSet<RootName> {
         match cargo {
             // A job that is handed on is computed under the bounds that come later, too: news suffice.
             Cargo::Jobs { .. } => BTreeSet::new(),
             Cargo::Answers(answers) => {
                 let deals = answers.iter().map(|(token, _)| Deal::new(to, *token));
-                let number = |deal| {
+                let root = |deal| {
                     // An origin has waited all the time, so it has the bounds, and is told what becomes better, up to the end.
-                    let (root, is_origin) = books.waits_for(deal)?;
+                    let (root, waiter) = books.waiting(deal)?;
                     let is_over = self.roots.get(&root).is_some_and(|of_root| of_root.is_kept);
-                    (!is_origin || is_over).then_some(root.number)
+                    (!waiter.origin || is_over).then_some(root)
                 };
-                deals.filter_map(number).collect()
+                deals.filter_map(root).collect()
             }
             Cargo::Keep { saved, .. } | Cargo::Copies { saved, .. } => {
-                let roots = saved.iter().map(|saved| saved.name.id.root_number());
-                roots.collect()
+                saved.iter().map(Saved::root_name).collect()
             }
         }
     }
 
-    /// Adds all bounds of the root jobs of these numbers, unless they are among the offers already.
-    fn add_all(&self, offers: &mut Vec<Offer>, numbers: &BTreeSet<u32>) {
+    /// Adds all bounds of these root jobs, unless they are among the offers already.
+    fn add_all(&self, offers: &mut Vec<Offer>, roots: &BTreeSet<RootName>) {
         let there: BTreeSet<_> = offers
             .iter()
             .map(|offer| (offer.root, offer.bound))
             .collect();
-        let of_them = (self.roots.iter()).filter(|(root, _)| numbers.contains(&root.number));
+        let of_them = self.roots.iter().filter(|(root, _)| roots.contains(root));
         let all = of_them.flat_map(|(root, of_root)| of_root.offers(*root, |_| true));
         offers.extend(all.filter(|offer| !there.contains(&(offer.root, offer.bound))));
     }
@@ -572,14 +572,6 @@ impl Bounds {
 }
 
 impl OfRoot {
-    /// Of a root job that is over.
-    fn kept() -> OfRoot {
-        OfRoot {
-            is_kept: true,
-            ..OfRoot::default()
-        }
-    }
-
     /// The bounds that `which` picks, as they travel.
     fn offers(&self, root: RootName, which: impl Fn(&Best) -> bool) -> impl Iterator<Item = Offer> {
         let these = self.best.iter().filter(move |(_, best)| which(best));

@@ -143,6 +143,15 @@ struct Filling {
     is_full: bool,
 }
 
+/// This node is master.
+#[derive(Clone, Copy)]
+pub(crate) struct Mastery {
+    /// The node that founded the pool.
+    pub(crate) founder: NodeId,
+    /// `main` waits for what stands in the store.
+    pub(crate) main_waits: bool,
+}
+
 /// What follows a node's last batch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum AfterLast {
@@ -257,23 +266,17 @@ impl Storage {
     }
 
     /// The end of a turn: a new master looks for the run, and a period begins when there is one.
-    /// `master_of` is the founder of the pool whose master this node is, and `main_waits` says whether its `main` has not begun.
-    pub(crate) fn look(
-        &mut self,
-        cx: &mut Context<'_>,
-        master_of: Option<NodeId>,
-        main_waits: bool,
-    ) {
-        if master_of.is_none() {
+    pub(crate) fn look(&mut self, cx: &mut Context<'_>, mastery: Option<Mastery>) {
+        if mastery.is_none() {
             // The next master asks the store itself.
             (self.opening, self.again) = (None, None);
         }
-        if let Some(founder) = master_of
+        if let Some(mastery) = mastery
             && self.opened_for != Some(cx.term)
             && cx.config.has_store()
         {
             self.opened_for = Some(cx.term);
-            self.open(cx, founder, main_waits);
+            self.open(cx, mastery);
         }
         let is_busy = self.due.is_some() || self.asked.is_some() || self.writing.is_some();
         if let Some(every) = cx.config.store_every
@@ -367,16 +370,16 @@ impl Storage {
     // ---- the run
 
     /// This node has become master: the driver looks for the run, and loads what is not with a live node.
-    fn open(&mut self, cx: &mut Context<'_>, founder: NodeId, main_waits: bool) {
+    fn open(&mut self, cx: &mut Context<'_>, mastery: Mastery) {
         // A `main` that has begun without the store does not wait for it. One that this node has been elected to run does, as
         // every other, although this node may have been master before, and have found that the store does not answer.
-        if main_waits || !self.is_without {
+        if mastery.main_waits || !self.is_without {
             self.opening = Some(cx.now + cx.config.paced(OPEN_MOST));
         }
         let alive = cx.view.members().map(|member| member.peer);
         let open = StorageOrder::Open {
             known: self.run,
-            founder,
+            founder: mastery.founder,
             alive: alive.collect(),
         };
         order(cx, open);

@@ -1252,7 +1252,7 @@ fn who_has_not_heard_of_the_end_of_a_root_job_gets_the_bounds_of_its_parts() {
         root: run.name,
         value: Smallest::write(value),
     };
-    for comes_late in [false, true] {
+    for (comes_late, known_before) in [(false, true), (false, false), (true, true), (true, false)] {
         let (mut node, [master, _, origin]) = by_hand_as(1, fixed());
         let comes = received(origin, jobs_of(Request(1), vec![(Token(5), job.clone())]));
         let over = received(master, Message::RootsDone(vec![run]));
@@ -1261,7 +1261,9 @@ fn who_has_not_heard_of_the_end_of_a_root_job_gets_the_bounds_of_its_parts() {
             true => (over, comes),
         };
         node.handle(MS, first);
-        node.handle(2 * MS, Event::Offered(offer(4)));
+        if known_before {
+            node.handle(2 * MS, Event::Offered(offer(4)));
+        }
         node.handle(3 * MS, second);
         node.handle(4 * MS, Event::Offered(offer(3)));
         let key = actions(&mut node)
@@ -1280,7 +1282,8 @@ fn who_has_not_heard_of_the_end_of_a_root_job_gets_the_bounds_of_its_parts() {
                 _ => None,
             })
             .collect();
-        assert_eq!(answers, [(origin, vec![offer(3)])], "late: {comes_late}");
+        let story = format!("late: {comes_late}, known before: {known_before}");
+        assert_eq!(answers, [(origin, vec![offer(3)])], "{story}");
     }
 }
 
