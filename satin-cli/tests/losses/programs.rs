@@ -22,7 +22,7 @@ pub const COUNT: &str = "SATIN_TEST_LOSSES_COUNT";
 pub const GATE: &str = "SATIN_TEST_LOSSES_GATE";
 
 /// Far longer than the 1 ms below which results are not kept.
-const LEAF: Duration = Duration::from_millis(3);
+pub const LEAF: Duration = Duration::from_millis(3);
 
 /// The leaves of a root job.
 pub const LEAVES: u64 = 512;

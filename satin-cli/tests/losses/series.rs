@@ -24,7 +24,7 @@ use satin_cli::pool::{ALL_KILLED, Plan, PoolOutcome};
 use crate::{
     common::{KNAPSACK, QAP, Random, SeedSeries, StoreProcess, example, faults, say, start, story},
     kept::{GOES_ON, Home},
-    programs::Program,
+    programs::{LEAF, Program},
 };
 
 const SERIES: SeedSeries = SeedSeries {
@@ -37,6 +37,9 @@ const SEEDS: [u64; 7] = [0, 1, 8, 14, 15, 18, 23];
 
 /// A start that takes so long hangs.
 const LIMIT: Duration = Duration::from_secs(120);
+
+/// Nodes write no more often.
+const SHORTEST_PERIOD: Duration = Duration::from_millis(50);
 
 /// All nodes are killed within so long after all are in, unless the program is likely to be done by then.
 const MOMENTS_MS: Range<u64> = 50..1500;
@@ -263,8 +266,8 @@ impl Scenario {
             home = home.on_servers(url_of(&servers));
         }
         let mut servers: Vec<Option<StoreProcess>> = servers.into_iter().map(Some).collect();
-        // Seconds of all workers until they were killed.
-        let mut worked = 0.0;
+        // Seconds of all workers until they were killed, and those of them that may be done again.
+        let (mut worked, mut lost_most) = (0.0, 0.0);
         for (number, (nodes, killed)) in self.starts.iter().enumerate() {
             let lost = self.servers.as_ref().filter(|lost| lost.start == number);
             let plan = self.plan(&home, *nodes, *killed);
@@ -284,7 +287,9 @@ impl Scenario {
                 break;
             }
             // Perhaps after `main` was over, and before the store was told: then the run is resumed once more.
-            worked += (nodes * killed.unwrap_or_default()) as f64 / 1000.0;
+            let had = (nodes * killed.unwrap_or_default()) as f64 / 1000.0;
+            worked += had;
+            lost_most += self.most_lost(*nodes).as_secs_f64().min(had);
         }
         if let What::Own(program) = &self.what {
             let leaves = program.leaves.map(|needed| (home.leaves(), needed));
@@ -294,9 +299,24 @@ impl Scenario {
                     .complaints
                     .push(format!("only {leaves:?} leaves done"));
             }
+            // A server that dies under a write holds that up, and with it all that comes after.
+            let most = (lost_most / LEAF.as_secs_f64()) as u64;
+            if self.servers.is_none() && leaves.is_some_and(|(done, needed)| done > needed + most) {
+                series.complaints.push(format!(
+                    "{leaves:?} leaves done, and only {most} may be done again"
+                ));
+            }
         }
         series.seconds = began.elapsed().as_secs_f64();
         series
+    }
+
+    /// The time of its workers that is done again, at most, when so many nodes are killed: for each the leaf under way and what it
+    /// has done since it wrote last; and a second.
+    fn most_lost(&self, nodes: u64) -> Duration {
+        let every: f64 = self.every.parse().expect("a number");
+        let period = Duration::from_secs_f64(every).max(SHORTEST_PERIOD);
+        (period + LEAF) * nodes as u32 + Duration::from_secs(1)
     }
 
     fn plan(&self, home: &Home, nodes: u64, killed: Option<u64>) -> Plan {

@@ -76,7 +76,7 @@ macro_rules! settings {
                 "`running`", "running, finished or naive";
             /// Nodes that one job may take down before it is given up with a panic. Default: 3.
             max_crashes: u32, "SATIN_MAX_CRASHES", "N",
-                "Number of nodes that one job may take down before it is given up with a panic",
+                "Number of nodes that one job may take down before it is given up with a panic; and of starts of a run in a row that may end before anything is stored",
                 "3", "a number of nodes, 1 or more";
             /// Time that the part of a broken pool that is without the master waits before it elects its own; in the file a
             /// number of seconds. Too short, and a short break of the network makes two pools; too long, and the loss of the

@@ -43,7 +43,7 @@ mod storage;
 pub mod storage_url;
 pub mod store_client;
 pub mod store_server;
-mod store_wire;
+pub mod store_wire;
 mod thefts;
 mod transport;
 mod user_credential;

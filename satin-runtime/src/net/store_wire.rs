@@ -11,49 +11,66 @@ use super::limits;
 use crate::stable::StableError;
 
 /// Bytes of a request's length.
-pub(super) const LENGTH: usize = 4;
+pub const LENGTH: usize = 4;
 
 /// The longest body of a request.
-pub(super) const REQUEST: usize = limits::STORE_BYTES + limits::STORE_HEADER;
+pub const REQUEST: usize = limits::STORE_BYTES + limits::STORE_HEADER;
 
 /// The longest answer.
-pub(super) const REPLY: usize = limits::STORE_PIECE + limits::STORE_HEADER;
+pub const REPLY: usize = limits::STORE_PIECE + limits::STORE_HEADER;
 
 /// A call of [`Stable`](crate::stable::Stable), as it travels.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub(super) enum StoreRequest<'b> {
+pub enum StoreRequest<'b> {
+    /// Makes a file, which must not be there.
     Create {
+        /// The file.
         path: &'b str,
+        /// All of it.
         #[serde(with = "serde_bytes")]
         bytes: &'b [u8],
     },
+    /// Appends to a file, which is made if it is not there.
     Append {
+        /// The file.
         path: &'b str,
+        /// What is appended.
         #[serde(with = "serde_bytes")]
         bytes: &'b [u8],
     },
-    /// At most [`limits::STORE_PIECE`] bytes.
+    /// A part of a file: at most [`limits::STORE_PIECE`] bytes.
     Read {
+        /// The file.
         path: &'b str,
+        /// The first byte.
         start: u64,
+        /// The byte behind the last one.
         end: u64,
     },
     /// The files behind the path `after`; all, if that is empty.
     List {
+        /// What their paths begin with.
         prefix: &'b str,
+        /// The last path of the answer before.
         after: &'b str,
     },
+    /// Removes a file.
     Delete {
+        /// The file.
         path: &'b str,
     },
 }
 
 /// The answer to a request that was fulfilled.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub(super) enum StoreReply {
+pub enum StoreReply {
+    /// It is done.
     Done,
+    /// What was to be read, or the part of it that is there.
     Bytes(ByteBuf),
+    /// What was to be listed.
     Files {
+        /// Paths and lengths, in order.
         files: Vec<(String, u64)>,
         /// True if there are more files behind the last one.
         more: bool,
@@ -62,15 +79,19 @@ pub(super) enum StoreReply {
 
 /// The reason why a request was not fulfilled.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub(super) enum StoreRefusal {
+pub enum StoreRefusal {
+    /// The file is there already.
     Exists,
+    /// The file is not there.
     Missing,
+    /// The disk, or the directory, says no.
     Failed(String),
 }
 
 impl StoreRequest<'_> {
     /// The request with its length. `None` if it is longer than a server takes.
-    pub(super) fn encode(&self) -> Option<Bytes> {
+    #[must_use]
+    pub fn encode(&self) -> Option<Bytes> {
         let request = postcard::to_extend(self, vec![0; LENGTH]);
         let mut request = request.expect("memory takes all that is written");
         let length = request.len() - LENGTH;
@@ -82,7 +103,8 @@ impl StoreRequest<'_> {
     }
 
     /// True if the request may be made twice: the second time changes nothing, and is answered alike.
-    pub(super) fn can_be_repeated(&self) -> bool {
+    #[must_use]
+    pub fn can_be_repeated(&self) -> bool {
         match self {
             StoreRequest::Create { .. } | StoreRequest::Append { .. } => false,
             StoreRequest::Read { .. } | StoreRequest::List { .. } | StoreRequest::Delete { .. } => {
@@ -92,7 +114,8 @@ impl StoreRequest<'_> {
     }
 
     /// The file or prefix that it is about.
-    pub(super) fn path(&self) -> &str {
+    #[must_use]
+    pub fn path(&self) -> &str {
         match self {
             StoreRequest::Create { path, .. }
             | StoreRequest::Append { path, .. }
@@ -103,7 +126,8 @@ impl StoreRequest<'_> {
     }
 
     /// Reads the body of a request. `None` if it is none, or its path leads out of the store.
-    pub(super) fn decode(body: &[u8]) -> Option<StoreRequest<'_>> {
+    #[must_use]
+    pub fn decode(body: &[u8]) -> Option<StoreRequest<'_>> {
         let (request, rest) = postcard::take_from_bytes::<StoreRequest<'_>>(body).ok()?;
         let fits = match &request {
             StoreRequest::List { prefix, .. } => is_prefix(prefix),
@@ -114,12 +138,14 @@ impl StoreRequest<'_> {
 }
 
 /// The answer, as it travels.
-pub(super) fn encode_reply(answer: &Result<StoreReply, StoreRefusal>) -> Vec<u8> {
+#[must_use]
+pub fn encode_reply(answer: &Result<StoreReply, StoreRefusal>) -> Vec<u8> {
     postcard::to_stdvec(answer).expect("memory takes all that is written")
 }
 
 /// Reads an answer; `None` if it is none.
-pub(super) fn decode_reply(bytes: &[u8]) -> Option<Result<StoreReply, StoreRefusal>> {
+#[must_use]
+pub fn decode_reply(bytes: &[u8]) -> Option<Result<StoreReply, StoreRefusal>> {
     whole(bytes)
 }
 

@@ -1,4 +1,5 @@
-//! Calls that run in sequence without a word: each place in the program is told of once.
+//! What costs a program much without a word: calls that run in sequence, and results that cannot be kept. Each place, or function,
+//! is told of once.
 //!
 //! A spawnable function that is called like any other function waits for its result right there. Inside a job that is
 //! rarely meant (`call!` says that it is); in ordinary code it is how a root job begins, and worth a word only where one
@@ -25,6 +26,10 @@ const LONELY: u32 = 3;
 
 /// Shorter root jobs are over before another worker could have helped.
 const WORTH_SHARING: Duration = Duration::from_millis(10);
+
+/// The time of a job from which on it is told that its result is not kept. Too small: words about programs whose jobs are all large, and
+/// whose nodes hardly ever crash. Too large: people learn of it from a crash.
+const WORTH_KEEPING: Duration = Duration::from_secs(10);
 
 thread_local! {
     static RECENT: [Cell<*const Location<'static>>; REMEMBERED] =
@@ -85,6 +90,18 @@ pub(super) fn root_call(function: &'static str, place: CallSite, run: &RootFigur
                  (docs: \"Why is it not parallel?\")"
             );
         }
+    }
+}
+
+/// A job took that long, and its result is not kept, as its arguments or the result have too many bytes for that.
+pub(super) fn not_kept(function: &'static str, took: Duration) {
+    static TOLD: Mutex<BTreeSet<&str>> = Mutex::new(BTreeSet::new());
+    if took >= WORTH_KEEPING && lock(&TOLD).insert(function) {
+        let name = short(function);
+        tracing::warn!(
+            "a job of `{name}` took {took:.0?}, and its result is not kept: if its node crashes it is done again. Its arguments, or the \
+             result, have too many bytes: pass large values as `Shared` (docs: \"What happens when every machine dies\")"
+        );
     }
 }
 

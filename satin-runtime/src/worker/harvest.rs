@@ -19,6 +19,7 @@ use std::{
 use crossbeam::sync::{Parker, Unparker};
 
 use super::{
+    advice,
     frames::{JobPlace, RootFrame, children_aborted, depth_of, place_of, root_of, young_above},
     gate::WholeAnswer,
     pool::Pool,
@@ -467,8 +468,7 @@ impl Worker {
         self.note_sample(job, &sieve);
         let Caught::Fact(print, Written { bytes, values }) = sieve.caught else {
             if let Caught::TooLarge = sieve.caught {
-                let function = job.function.get().info.name;
-                tracing::debug!(function, took = ?sieve.took, "a result is not kept: too many bytes; use `Shared`");
+                advice::not_kept(job.function.get().info.name, sieve.took);
             }
             return;
         };

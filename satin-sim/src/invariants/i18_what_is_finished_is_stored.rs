@@ -43,7 +43,7 @@ pub(super) struct StoredInTime {
     young: BTreeMap<Place, Young>,
     /// Results that must be, or what is above them.
     due: BTreeMap<Place, Due>,
-    /// Root jobs whose results `main` has seen.
+    /// Root jobs whose results, or panics, `main` has seen.
     over: BTreeSet<u32>,
     /// When it was looked last.
     looked: Duration,

@@ -109,11 +109,13 @@ fn check_log(log: &[StoredBatch], then: Duration, seen: &Seen<'_>) -> Result<(),
             "{bytes} bytes written anew, and {alive} were alive"
         ));
     }
-    // Of what was alive the first batch may have had room for a part.
-    let anew = anew.map_or(0, |first| {
-        first.bytes() - first.passing_bytes() + first.alive
-    });
     let batch = log.iter().map(StoredBatch::bytes).max().unwrap_or(0);
+    let anew = anew.map_or(0, |first| {
+        let is_all = first.passing_bytes() == first.alive;
+        // Where the first batch had room for a part only, there was time for more results before the last.
+        let since = if is_all { 0 } else { batch };
+        first.bytes() - first.passing_bytes() + first.alive + since
+    });
     let most = (1 + GROWTH) * anew + seen.config.store_log + batch;
     match bytes <= most {
         true => Ok(()),

@@ -43,7 +43,7 @@ pub enum Noted {
     },
     /// A root job has its result, which the node is to keep.
     RootKept(JobName),
-    /// `main` has seen the result of the root job of that number.
+    /// `main` has seen the result of the root job of that number, or its panic.
     RootSeen(u32),
     /// A job is computed here although others may have its result: its claim was withdrawn.
     AtOnce(JobId),

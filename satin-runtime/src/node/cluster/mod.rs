@@ -96,6 +96,8 @@ enum Happening {
     /// An order of a node comes to the store.
     Ordered {
         node: u32,
+        /// The life that gave the order: it writes to its own log, though the node may be in its next life by then.
+        life: Peer,
         order: Box<StorageOrder>,
         /// Bytes of results that the node had when it gave the order to write.
         alive: usize,
@@ -771,9 +773,12 @@ impl Cluster {
                 }
                 told.into_iter().for_each(|event| self.tell(node, event));
             }
-            Happening::Ordered { node, order, alive } => {
-                self.obey(node, *order, alive);
-            }
+            Happening::Ordered {
+                node,
+                life,
+                order,
+                alive,
+            } => self.obey(node, life, *order, alive),
             Happening::Stored { node, answer } => self.tell(node, *answer),
             Happening::Lost { node, other, epoch } => self.lose(node, other, epoch),
             Happening::Gone { node, peer } => self.tell(node, Event::Gone(peer)),

@@ -238,8 +238,15 @@ impl Cluster {
                 StorageOrder::Write { .. } => self.alive_bytes(node),
                 _ => 0,
             };
+            let life = self.peer(node);
             let order = Box::new(order);
-            self.schedule(at, Happening::Ordered { node, order, alive });
+            let ordered = Happening::Ordered {
+                node,
+                life,
+                order,
+                alive,
+            };
+            self.schedule(at, ordered);
         }
     }
 
@@ -251,9 +258,8 @@ impl Cluster {
         slot.workers.harvested_bytes() + kept.map(|saved| saved.size()).sum::<usize>()
     }
 
-    /// The order has come to the store. What it does then is durable, though the node may die before it hears.
-    pub(super) fn obey(&mut self, node: u32, order: StorageOrder, alive: usize) {
-        let me = self.peer(node);
+    /// The order of that life of a node has come to the store. What it does then is durable, though the node may die before it hears.
+    pub(super) fn obey(&mut self, node: u32, me: Peer, order: StorageOrder, alive: usize) {
         let dice = self.rng.random_range(0..200);
         let Some(store) = self.store.as_mut().filter(|store| !store.is_silent) else {
             return;

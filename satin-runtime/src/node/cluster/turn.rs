@@ -132,6 +132,7 @@ impl Cluster {
                     main.code = main.code.map(|_| 101);
                 }
                 slot.workers.events.push_back(Event::RootFinished(tag));
+                self.note_seen(node, tag);
                 self.go_on_with_main(node);
             }
         }
@@ -146,11 +147,15 @@ impl Cluster {
         }
     }
 
-    pub(super) fn main_sees(&mut self, node: u32, tag: RootRun, result: u64) {
-        self.look_at_bound(node, tag, result);
+    fn note_seen(&mut self, node: u32, tag: RootRun) {
         if tag.name.is_of_main() {
             self.note(node, Noted::RootSeen(tag.name.number));
         }
+    }
+
+    pub(super) fn main_sees(&mut self, node: u32, tag: RootRun, result: u64) {
+        self.look_at_bound(node, tag, result);
+        self.note_seen(node, tag);
         let slot = self.slot_mut(node);
         slot.workers.events.push_back(Event::RootFinished(tag));
         slot.results.insert(tag, result);

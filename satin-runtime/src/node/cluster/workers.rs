@@ -221,6 +221,8 @@ pub(super) struct ImaginaryWorkers {
     /// Children that are done and whose results are not kept, or only for a store, with the number of children that each had.
     /// They stand in the way of nothing below them.
     bare: BTreeMap<BottomJob, BTreeMap<JobId, u32>>,
+    /// Root and hosted jobs with a part that was stopped.
+    stopped: BTreeSet<BottomJob>,
     /// Number of results that have been kept.
     facts: u64,
     /// Root jobs of `main` are marked in the first term too.
@@ -275,6 +277,7 @@ impl ImaginaryWorkers {
             running: BTreeMap::new(),
             harvests: BTreeMap::new(),
             bare: BTreeMap::new(),
+            stopped: BTreeSet::new(),
             facts: 0,
             resumed: false,
             away: BTreeMap::new(),
@@ -819,6 +822,7 @@ impl ImaginaryWorkers {
 
     /// Stops the children of a frame, which are not waited for: they are aborted, or given up with it.
     fn stop_children(&mut self, parent: u32, why: &Stop) {
+        self.stopped.insert(self.bottom(parent));
         let give_up = *why == Stop::GivenUp;
         let mut settled = Vec::new();
         for lane in &mut self.lanes {
@@ -955,6 +959,7 @@ impl ImaginaryWorkers {
     fn end_harvest(&mut self, job: BottomJob, run: RootRun) -> Vec<Saved> {
         let harvest = self.harvests.remove(&job);
         self.bare.remove(&job);
+        self.stopped.remove(&job);
         self.note_over(job.hosted());
         harvest.unwrap_or_default().take(run.name.fingerprint)
     }
@@ -976,12 +981,12 @@ impl ImaginaryWorkers {
 
     /// The number of results that are kept of jobs under way, and the most that there can be: one for each child of an
     /// invocation under way, or of a child whose own result is not kept. Where results mention values it is twice as many: those
-    /// that do, and those that do not.
+    /// that do, and those that do not. Jobs with a part that was stopped do not count: what is kept below that waits for the
+    /// result of something above it, or is to be told.
     pub(super) fn harvested(&self) -> (usize, usize) {
-        let facts = self
-            .harvests
-            .values()
-            .map(|harvest| harvest.since(0).count());
+        let facts = (self.harvests.iter())
+            .filter(|(bottom, _)| !self.stopped.contains(bottom))
+            .map(|(_, harvest)| harvest.since(0).count());
         let frames = self.frames.iter().flatten();
         let children = frames.map(|frame| frame.passed as usize + frame.children.len());
         let bare = self.bare.values().flat_map(BTreeMap::values);

@@ -67,6 +67,14 @@ const LOOK_AGAIN: Duration = Duration::from_secs(60);
 /// period is lost if all nodes leave together. Too large: less time for handing over.
 const LAST_BATCH: (Duration, u32) = (Duration::from_secs(2), 4);
 
+/// A batch that is on its way for so long is reported, and again whenever so much time has passed. Too small: words about a store
+/// that is slow for a moment. Too large: people learn late that nothing is stored.
+const LATE: Duration = Duration::from_secs(60);
+
+/// The bytes of results of root jobs that wait to be written, at most: else the oldest goes. Too small: results of a `main` that
+/// calls many are not stored while the store has a rest. Too large: memory, while it takes nothing.
+const MOST_ROOTS: usize = 512 << 20;
+
 /// A larger result is not written: a batch may have 256 MiB.
 const LARGEST: usize = 240 << 20;
 
@@ -122,6 +130,9 @@ pub enum StorageOrder {
 /// A batch on its way to the store.
 struct Writing {
     number: u64,
+    since: Duration,
+    /// When people are told that the store has not taken it yet.
+    late: Duration,
     /// The facts of the workers up to this number are in the batch.
     upto: u64,
     /// The results of others that are in the batch.
@@ -212,6 +223,7 @@ pub(crate) struct Storage {
     has: u64,
     /// Results of root jobs that are not written yet, with the bounds that belong to each: those go when a root job is over.
     roots: Vec<(StoredFact, Vec<Offer>)>,
+    root_bytes: usize,
     /// Results of others that are kept here and stand in this life's log, without those of root jobs, which stay there.
     kept: BTreeSet<JobName>,
     /// The bounds as they were written last.
@@ -232,7 +244,8 @@ impl Storage {
     pub(crate) fn next_timeout(&self) -> Option<Duration> {
         let forget = self.forget.map(|(at, _)| at);
         let last = self.last.map(|last| last.until);
-        let times = [self.opening, self.again, self.due, forget, last];
+        let late = self.writing.as_ref().map(|writing| writing.late);
+        let times = [self.opening, self.again, self.due, forget, last, late];
         times.into_iter().flatten().min()
     }
 
@@ -314,6 +327,16 @@ impl Storage {
                 reader: HarvestReader::Storage,
             };
             cx.actions.push_back(harvest);
+        }
+        if let Some(writing) = &mut self.writing
+            && writing.late <= cx.now
+        {
+            writing.late = cx.now + LATE;
+            let text = format!(
+                "the store has not taken what was to be written {} s ago, and nothing is stored until it does",
+                (cx.now - writing.since).as_secs()
+            );
+            cx.actions.push_back(Action::Tell(Notice::Warning(text)));
         }
         if self.again.take_if(|again| *again <= cx.now).is_some() {
             self.opened_for = None;
@@ -469,6 +492,7 @@ impl Storage {
             again: self.again,
             number: self.number,
             roots: std::mem::take(&mut self.roots),
+            root_bytes: self.root_bytes,
             last: self.last,
             hurries: self.hurries,
             put_off: std::mem::take(&mut self.put_off),
@@ -479,14 +503,31 @@ impl Storage {
     // ---- writing
 
     /// A root job of `main` has this result.
-    pub(crate) fn root(&mut self, cx: &Context<'_>, saved: &Saved, bounds: &Bounds) {
+    pub(crate) fn root(&mut self, cx: &mut Context<'_>, saved: &Saved, bounds: &Bounds) {
         let is_written = cx.config.has_store() && (self.run.is_some() || !self.is_without);
         if is_written && let Some(fact) = stored(saved.clone(), Duration::ZERO) {
             let offers = match cx.config.obeys(Rule::StoredBounds) {
                 true => bounds.of(saved.root_name()),
                 false => Vec::new(),
             };
+            self.root_bytes += fact.saved.size();
             self.roots.push((fact, offers));
+            self.make_room_for_roots(cx);
+        }
+    }
+
+    /// A store that takes nothing for hours must not fill the memory: the oldest result of a root job that is not on its way goes.
+    fn make_room_for_roots(&mut self, cx: &mut Context<'_>) {
+        let on_their_way = self.writing.as_ref().map_or(0, |writing| writing.roots);
+        while self.root_bytes > MOST_ROOTS && self.roots.len() > on_their_way + 1 {
+            let (fact, _) = self.roots.remove(on_their_way);
+            self.root_bytes -= fact.saved.size();
+            let text = format!(
+                "the store takes nothing, and there is no more room for results of root jobs that are to be written: root job {} is \
+                 computed again if all nodes die",
+                fact.saved.root_name().number
+            );
+            cx.actions.push_back(Action::Tell(Notice::Warning(text)));
         }
     }
 
@@ -546,6 +587,8 @@ impl Storage {
         bytes += offers.iter().map(|offer| offer.value.len()).sum::<usize>();
         let writing = Writing {
             number: self.number + 1,
+            since: cx.now,
+            late: cx.now + LATE,
             upto,
             kept,
             roots,
@@ -610,7 +653,9 @@ impl Storage {
     fn have(&mut self, cx: &mut Context<'_>, writing: Writing, segment: Option<u32>) {
         self.has = writing.upto;
         self.offers = writing.offers;
-        self.roots.drain(..writing.roots);
+        let written = self.roots.drain(..writing.roots);
+        let written = written.map(|(fact, _)| fact.saved.size());
+        self.root_bytes -= written.sum::<usize>();
         let kept = writing.kept.into_iter();
         self.kept.extend(kept.filter(|name| !name.id.is_root_job()));
         if writing.is_full {

@@ -312,6 +312,21 @@ fn of_two_pools_that_go_on_with_a_run_the_earlier_one_ends() {
 }
 
 #[test]
+fn without_epochs_two_pools_work_on_one_run() {
+    let works_on = |rule: Option<Rule>| {
+        let mut config = config();
+        config.without.extend(rule);
+        let (mut cluster, _) = cluster(1, ImaginaryStore::new(ms(5)));
+        let earlier = start(&mut cluster, &config, 2);
+        cluster.run_for(ms(3000));
+        start(&mut cluster, &config, 2);
+        cluster.run_for(ms(3000));
+        cluster.is_alive(earlier) && cluster.main_of(earlier) == MainIs::Running
+    };
+    assert_eq!([None, Some(Rule::Epoch)].map(works_on), [false, true]);
+}
+
+#[test]
 fn a_store_that_never_answers_stops_nobody() {
     let mut store = ImaginaryStore::new(ms(5));
     store.is_silent = true;
@@ -342,6 +357,27 @@ fn a_store_that_never_answers_stops_no_master_that_was_one_before() {
     cluster.crash(1);
     assert!(cluster.run_until(LONG, |cluster| cluster.main_of(first) == MainIs::Over));
     cluster.check(first, &[program]);
+}
+
+/// A disk that hangs says neither yes nor no.
+#[test]
+fn a_write_without_an_answer_is_reported() {
+    let (mut cluster, _) = cluster(1, ImaginaryStore::new(ms(5)));
+    let mut config = config();
+    config.store_every = Some(ms(1000));
+    let founder = start(&mut cluster, &config, 1);
+    cluster.run_for(ms(2500));
+    cluster.store_mut().expect("there").is_silent = true;
+    let late = |cluster: &Cluster| {
+        let notices = cluster.notices(founder).iter();
+        let told = notices
+            .filter(|notice| matches!(notice, Notice::Warning(text) if text.contains("not taken")));
+        told.count()
+    };
+    cluster.run_for(ms(30_000));
+    assert_eq!(late(&cluster), 0);
+    cluster.run_for(ms(35_000));
+    assert_eq!(late(&cluster), 1);
 }
 
 #[test]
