@@ -7,6 +7,7 @@ mod common;
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
     sync::mpsc,
+    time::Duration,
 };
 
 use common::{
@@ -325,6 +326,35 @@ fn what_a_worker_has_run_itself_is_kept() {
             );
         }
     }
+}
+
+/// Three children and one that is called, each of which takes many beats.
+#[spawnable]
+fn long_leaves(ran: usize) -> u32 {
+    let a = spawn!(long_leaf(0, ran));
+    let b = spawn!(long_leaf(1, ran));
+    let c = spawn!(long_leaf(2, ran));
+    let d = spawn!(long_leaf(3, ran));
+    sync!();
+    a + b + c + d
+}
+
+#[spawnable]
+fn long_leaf(number: u32, ran: usize) -> u32 {
+    std::thread::sleep(Duration::from_millis(300));
+    common::outside::unit(number, ran)
+}
+
+/// One leaf is lost, as it ended before the invocation was known to live long, and not two.
+#[test]
+fn of_long_leaves_the_second_is_kept() {
+    let _watchdog = Watchdog::new("of_long_leaves_the_second_is_kept");
+    let pool = pool(1);
+    let [ran] = flags();
+    let (gate, told) = (pool.gate(), listen(&pool));
+    gate.host(KEY, parcel(job(), "long_leaves", &ran));
+    assert_eq!(done(&told), (KEY, answer(6)));
+    assert_eq!(number_of_harvested(&pool), 3);
 }
 
 /// A stair of that many levels, at whose foot children run one after the other.

@@ -335,6 +335,12 @@ impl<'w> Sieve<'w> {
         self.grain == Duration::MAX
     }
 
+    /// True if no result is kept of what the job has called: nothing of its time would be left.
+    pub(crate) fn is_all_lost(&self) -> bool {
+        let covered = self.covered.map(Cell::get).unwrap_or_default();
+        covered.facts == self.before.facts
+    }
+
     /// True if the job took long, and not only for a part of it whose result is kept already.
     fn is_worth_it(&self) -> bool {
         let covered = self.covered.map(Cell::get).unwrap_or_default();
@@ -708,6 +714,7 @@ mod tests {
                 bytes: before.bytes + bytes,
             });
             sieve.took = ms(took);
+            assert_eq!(sieve.is_all_lost(), facts == 0);
             sieve.is_worth_it()
         };
         assert!(!is_worth_it(9, 0, 0, 0), "shorter than a grain");

@@ -93,14 +93,14 @@ pub(super) fn root_call(function: &'static str, place: CallSite, run: &RootFigur
     }
 }
 
-/// A job took that long, and its result is not kept, as its arguments or the result have too many bytes for that.
+/// A job took that long, and neither its result is kept, as that or the arguments have too many bytes, nor any below it.
 pub(super) fn not_kept(function: &'static str, took: Duration) {
     static TOLD: Mutex<BTreeSet<&str>> = Mutex::new(BTreeSet::new());
     if took >= WORTH_KEEPING && lock(&TOLD).insert(function) {
         let name = short(function);
         tracing::warn!(
-            "a job of `{name}` took {took:.0?}, and its result is not kept: if its node crashes it is done again. Its arguments, or the \
-             result, have too many bytes: pass large values as `Shared` (docs: \"What happens when every machine dies\")"
+            "a job of `{name}` took {took:.0?}, and neither its result is kept nor any below it: if its node crashes it is done again. \
+             Its arguments, or the result, have too many bytes: pass large values as `Shared` (docs: \"What happens when every machine dies\")"
         );
     }
 }

@@ -10,7 +10,7 @@ use std::{
     collections::VecDeque,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError, Weak,
-        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering},
     },
     thread::JoinHandle,
     time::{Duration, Instant},
@@ -82,8 +82,8 @@ const QUIET: Duration = Duration::from_secs(60);
 /// A worker's part in the harvest. All but the beat is the owner's.
 #[derive(Default)]
 pub(super) struct Reaper {
-    /// A beat has come, and the worker has not looked up since.
-    beat: AtomicBool,
+    /// Beats that have come since the worker looked up last.
+    beats: AtomicU32,
     /// The time that the last job took that was tried: its siblings probably take as long.
     before: Cell<Duration>,
     /// The time that it takes to keep a result, a running mean.
@@ -98,6 +98,10 @@ impl Reaper {
     /// Another job begins on this worker, or the one before goes on.
     pub(super) fn begin(&self) {
         self.quiet.set(None);
+        // What came before the job says nothing about how long that has lived.
+        if self.beats.load(Ordering::Relaxed) > 1 {
+            self.beats.store(1, Ordering::Relaxed);
+        }
     }
 }
 
@@ -222,7 +226,7 @@ fn beat(parker: &Parker, pool: &Weak<Pool>) {
 
 impl Worker {
     fn beat(&self) {
-        self.reaper.beat.store(true, Ordering::Relaxed);
+        self.reaper.beats.fetch_add(1, Ordering::Relaxed);
         self.ask();
     }
 
@@ -239,10 +243,11 @@ impl Worker {
     }
 
     fn look_at_beat(&self, head: *const Slot, frame: *const Frame) {
-        if !self.reaper.beat.load(Ordering::Relaxed) {
+        let beats = self.reaper.beats.load(Ordering::Relaxed);
+        if beats == 0 {
             return;
         }
-        self.reaper.beat.store(false, Ordering::Relaxed);
+        self.reaper.beats.store(0, Ordering::Relaxed);
         if (self.root_frame()).is_none_or(|root| root.frame.has(flag::FLEETING)) {
             return; // no node would ever ask for it
         }
@@ -253,8 +258,10 @@ impl Worker {
         if is_deep {
             self.pool().beats.is_deep.store(true, Ordering::Relaxed);
         }
+        // With long leaves several beats come between two looks: the invocation that looks has lived as long.
+        let has_lived = beats > 1;
         for invocation in young {
-            invocation.raise(match is_deep || invocation.has(flag::SEEN) {
+            invocation.raise(match is_deep || has_lived || invocation.has(flag::SEEN) {
                 true => flag::HARVEST,
                 false => flag::SEEN,
             });
@@ -467,7 +474,9 @@ impl Worker {
         self.reaper.before.set(sieve.took);
         self.note_sample(job, &sieve);
         let Caught::Fact(print, Written { bytes, values }) = sieve.caught else {
-            if let Caught::TooLarge = sieve.caught {
+            if let Caught::TooLarge = sieve.caught
+                && sieve.is_all_lost()
+            {
                 advice::not_kept(job.function.get().info.name, sieve.took);
             }
             return;
