@@ -60,6 +60,10 @@ impl Invariant for NotAgain {
                     let store = seen.cluster.store().into_iter();
                     (self.stored).extend(store.flat_map(|store| store.jobs()).cloned());
                 }
+                // What is still under way of it nobody wants, so it does not matter what was stored: its orphans are closed.
+                Noted::RootSeen(root) => {
+                    (self.stored).retain(|stored| stored.id.root_number() != *root);
+                }
                 Noted::AtOnce(job) => _ = self.at_once.insert(job.clone()),
                 Noted::Computed { job, phase, time } => {
                     let print = self.prints.entry(job.id.clone());
