@@ -335,18 +335,26 @@ impl<'w> Sieve<'w> {
         self.grain == Duration::MAX
     }
 
+    /// What the results stand for that have been kept of the job's parts.
+    fn parts(&self) -> Covered {
+        let covered = self.covered.map(Cell::get).unwrap_or_default();
+        Covered {
+            time: covered.time.saturating_sub(self.before.time),
+            facts: covered.facts.saturating_sub(self.before.facts),
+            bytes: covered.bytes.saturating_sub(self.before.bytes),
+        }
+    }
+
     /// True if no result is kept of what the job has called: nothing of its time would be left.
     pub(crate) fn is_all_lost(&self) -> bool {
-        let covered = self.covered.map(Cell::get).unwrap_or_default();
-        covered.facts == self.before.facts
+        self.parts().facts == 0
     }
 
     /// True if the job took long, and not only for a part of it whose result is kept already.
     fn is_worth_it(&self) -> bool {
-        let covered = self.covered.map(Cell::get).unwrap_or_default();
-        let lost = (self.took).saturating_sub(covered.time.saturating_sub(self.before.time));
-        let is_link = covered.facts.saturating_sub(self.before.facts) <= 1
-            && covered.bytes.saturating_sub(self.before.bytes) <= MOST_OF_LINK;
+        let parts = self.parts();
+        let lost = self.took.saturating_sub(parts.time);
+        let is_link = parts.facts <= 1 && parts.bytes <= MOST_OF_LINK;
         let loses_much = lost >= self.grain || lost * MOST_LOST >= self.took;
         self.took >= self.grain && (loses_much || !is_link)
     }

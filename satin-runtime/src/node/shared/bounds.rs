@@ -263,8 +263,7 @@ impl Bounds {
         });
         // Not at every end: many root jobs may end in a moment.
         if self.roots.len() > self.sweep_at {
-            self.roots
-                .retain(|root, of_root| !of_root.is_kept || keeps(*root));
+            self.sweep(keeps);
             // Twice as many: so each entry is looked at once or twice.
             self.sweep_at = 2 * self.roots.len() + 16;
         }
