@@ -30,6 +30,7 @@ impl Counter {
 pub struct Counters {
     pub(crate) local_thefts: CachePadded<Counter>,
     pub(crate) publications: Counter,
+    pub(crate) seized: CachePadded<Counter>,
     pub(crate) sleeps: Counter,
     pub(crate) harvested: Counter,
 }
@@ -41,6 +42,8 @@ pub struct Figures {
     pub local_thefts: u64,
     /// Number of times that it made private jobs public, because a thief asked.
     pub publications: u64,
+    /// Its private jobs that thieves made public, because the worker did not answer.
+    pub seized: u64,
     /// Number of times that the worker went to sleep.
     pub sleeps: u64,
     /// Results that the worker has kept, in case that those who wait for them are lost.
@@ -52,6 +55,7 @@ impl Counters {
         Figures {
             local_thefts: self.local_thefts.get(),
             publications: self.publications.get(),
+            seized: self.seized.get(),
             sleeps: self.sleeps.get(),
             harvested: self.harvested.get(),
         }
@@ -62,21 +66,22 @@ impl Counters {
 #[must_use]
 pub fn table(figures: &[Figures]) -> String {
     let mut table = format!(
-        "{:>8} {:>14} {:>14} {:>10} {:>10}\n",
-        "worker", "local thefts", "publications", "sleeps", "harvested"
+        "{:>8} {:>14} {:>14} {:>10} {:>10} {:>10}\n",
+        "worker", "local thefts", "publications", "seized", "sleeps", "harvested"
     );
     for (
         worker,
         Figures {
             local_thefts,
             publications,
+            seized,
             sleeps,
             harvested,
         },
     ) in figures.iter().enumerate()
     {
         table += &format!(
-            "{worker:>8} {local_thefts:>14} {publications:>14} {sleeps:>10} {harvested:>10}\n"
+            "{worker:>8} {local_thefts:>14} {publications:>14} {seized:>10} {sleeps:>10} {harvested:>10}\n"
         );
     }
     table

@@ -11,6 +11,10 @@
 //! the two words that the owner compares with anyway; the owner then publishes. `worker/README.md` tells why each race is
 //! harmless.
 //!
+//! A thief in need does not wait for the next poll, which may be seconds away: it *seizes* private jobs. The owner writes down what it
+//! is about to take ([`Head::claim`]) before it reads the guard; the thief poisons the guard, sends a barrier through all threads of the
+//! process ([`barrier`](super::barrier)), and reads what the owner has written. Either the owner sees the guard, or the thief the claim.
+//!
 //! A *floor* in the private part makes the owner look up at each pop below it: those jobs belong to invocations whose
 //! children are harvested.
 //!
@@ -18,9 +22,11 @@
 
 use crossbeam::utils::CachePadded;
 
+use super::barrier;
 use crate::atomic::{
     AtomicU64, AtomicUsize, Cell,
-    Ordering::{AcqRel, Acquire, Relaxed},
+    Ordering::{AcqRel, Acquire, Relaxed, Release},
+    pause,
 };
 
 /// Bytes from one position to the next.
@@ -54,15 +60,102 @@ struct Poll {
     /// A sync at or above this position finds its job private, and takes it without a look: the higher of split and floor,
     /// or `usize::MAX` if a thief asks.
     guard: AtomicUsize,
-    /// The owner's copy of the split.
-    split: Cell<usize>,
+    /// The owner's copy of the split. Written by the thread that has the lock.
+    split: AtomicUsize,
     /// The owner looks up before it pops a job below this position.
     floor: Cell<usize>,
+}
+
+/// The first position that the owner has not filled, or has taken back or is about to: what lies below may be seized.
+pub(crate) struct Head(AtomicUsize);
+
+impl Head {
+    pub(crate) fn new(position: usize) -> Head {
+        Head(AtomicUsize::new(position))
+    }
+
+    /// Owner: where it stands.
+    #[inline(always)]
+    pub(crate) fn get(&self) -> usize {
+        self.0.load(Relaxed)
+    }
+
+    /// Owner: the jobs below that position are as they should be; those from there on are its own.
+    #[inline(always)]
+    pub(crate) fn set(&self, position: usize) {
+        // Release: a thief that seizes a job sees it as it was written.
+        self.0.store(position, Release);
+    }
+
+    /// Owner: is about to take the jobs from that position on, and reads the guard next.
+    #[inline(always)]
+    pub(crate) fn claim(&self, position: usize) {
+        self.set(position);
+        barrier::light();
+    }
+}
+
+/// The lock of the split. The owner needs it off the fast path only, thieves when they seize jobs.
+struct Lock {
+    is_held: AtomicUsize,
+    /// How often the owner has overwritten the guard.
+    answers: AtomicUsize,
+    /// 1 if nothing may be seized.
+    closed: AtomicUsize,
+}
+
+/// The lock, held.
+struct Held<'d>(&'d Lock);
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        self.0.is_held.store(0, Release);
+    }
+}
+
+impl Lock {
+    fn try_hold(&self) -> Option<Held<'_>> {
+        let was_free = self.is_held.compare_exchange(0, 1, Acquire, Relaxed);
+        was_free.is_ok().then(|| Held(self))
+    }
+
+    fn hold(&self) -> Held<'_> {
+        let mut rounds = 0;
+        loop {
+            if let Some(held) = self.try_hold() {
+                return held;
+            }
+            pause(rounds); // a thief writes two words
+            rounds += 1;
+        }
+    }
+}
+
+/// Private jobs that a thief has in its hand: the owner neither takes nor publishes any as long as this lives.
+pub(crate) struct Seized<'d> {
+    deque: &'d Deque,
+    /// They lie below it.
+    head: usize,
+    _held: Held<'d>,
+}
+
+impl Seized<'_> {
+    /// Where the jobs begin that [`Seized::publish`] makes public, and how many they are.
+    pub(crate) fn to_publish(&self) -> (usize, u64) {
+        self.deque.to_publish(self.head, Publish::Half)
+    }
+
+    /// Makes half of them public, the oldest. Returns how many became public.
+    pub(crate) fn publish(self) -> u64 {
+        // Guard and limit stay as they are: for the owner this is a request that it has not answered yet.
+        self.deque.raise_split(self.head, Publish::Half)
+    }
 }
 
 /// The positions of one worker's deque; see the module's documentation.
 pub(crate) struct Deque {
     poll: CachePadded<Poll>,
+    lock: CachePadded<Lock>,
     /// Tail in the upper half, split in the lower, as numbers of steps from the base. No job is public if tail >= split.
     public: CachePadded<AtomicU64>,
     base: usize,
@@ -98,8 +191,13 @@ impl Deque {
             poll: CachePadded::new(Poll {
                 limit: AtomicUsize::new(ASKED_LIMIT),
                 guard: AtomicUsize::new(base),
-                split: Cell::new(base),
+                split: AtomicUsize::new(base),
                 floor: Cell::new(base),
+            }),
+            lock: CachePadded::new(Lock {
+                is_held: AtomicUsize::new(0),
+                answers: AtomicUsize::new(0),
+                closed: AtomicUsize::new(0),
             }),
             public: CachePadded::new(AtomicU64::new(0)),
             base,
@@ -124,10 +222,21 @@ impl Deque {
         position >= self.poll.limit.load(Relaxed)
     }
 
-    /// Before a pop at `position`, the youngest: may the owner take it without a word?
+    /// Before a pop at `position`, the youngest, which has been [claimed](Head::claim): may the owner take it without a word?
     #[inline(always)]
     pub(crate) fn may_pop(&self, position: usize) -> bool {
         position >= self.poll.guard.load(Relaxed)
+    }
+
+    /// Owner: what has been claimed before stays private, if it is: a thief that seizes jobs has done so, or sees the claim.
+    pub(crate) fn meet_thieves(&self) {
+        drop(self.lock.hold());
+    }
+
+    /// Owner: from now on its private jobs may not be seized, or may.
+    pub(crate) fn close(&self, is_closed: bool) {
+        let _held = self.lock.hold();
+        overwrite(&self.lock.closed, usize::from(is_closed));
     }
 
     /// True if a thief has asked since the last publication.
@@ -135,25 +244,44 @@ impl Deque {
         self.poll.guard.load(Relaxed) == ASKED_GUARD || self.poll.limit.load(Relaxed) == ASKED_LIMIT
     }
 
-    /// Owner: where the jobs begin that the next [`Deque::publish`] makes public, and how many they are.
-    pub(crate) fn to_publish(&self, head: usize, how_much: Publish) -> (usize, u64) {
-        (self.poll.split.get(), self.due(head, how_much))
+    /// Where the jobs begin that a publication makes public, and how many they are.
+    fn to_publish(&self, head: usize, how_much: Publish) -> (usize, u64) {
+        (self.split(), self.due(head, how_much))
+    }
+
+    fn split(&self) -> usize {
+        self.poll.split.load(Relaxed)
     }
 
     fn due(&self, head: usize, how_much: Publish) -> u64 {
-        let private = self.steps(head) - self.steps(self.poll.split.get());
+        let private = self.steps(head) - self.steps(self.split());
         match how_much {
             Publish::Half => private.div_ceil(2),
             Publish::All => private,
         }
     }
 
-    /// Owner: makes jobs public, `head` being the first free position, and takes note of all requests so far.
-    /// Returns how many jobs became public.
-    pub(crate) fn publish(&self, head: usize, how_much: Publish) -> u64 {
+    /// Owner: makes jobs public, `head` being the first free position, and takes note of all requests so far. `note` looks at
+    /// them before: it gets the first position and how many they are. Returns how many jobs became public.
+    pub(crate) fn publish(
+        &self,
+        head: usize,
+        how_much: Publish,
+        note: impl FnOnce(usize, u64),
+    ) -> u64 {
         // Requests are taken back before any job is published: a thief that asks later asks again.
         overwrite(&self.poll.limit, self.soft_end);
-        let old_split = self.steps(self.poll.split.get());
+        let _held = self.lock.hold();
+        let (first, count) = self.to_publish(head, how_much);
+        note(first, count);
+        let more = self.raise_split(head, how_much);
+        self.set_split(self.split());
+        more
+    }
+
+    /// Makes jobs public. The caller has the lock.
+    fn raise_split(&self, head: usize, how_much: Publish) -> u64 {
+        let old_split = self.steps(self.split());
         let more = self.due(head, how_much);
         let split = old_split + more;
         let mut word = self.public.load(Relaxed);
@@ -174,15 +302,16 @@ impl Deque {
                 Err(now) => word = now,
             }
         }
-        self.set_split(self.position(split));
+        overwrite(&self.poll.split, self.position(split));
         more
     }
 
     /// Owner: takes the public job at `position` back, the youngest of the deque. False if it has been stolen.
     pub(crate) fn reclaim(&self, position: usize, how_much: Publish) -> bool {
+        let _held = self.lock.hold();
         debug_assert_eq!(
             position + STEP,
-            self.poll.split.get(),
+            self.split(),
             "only the youngest job is reclaimed"
         );
         let mut word = self.public.load(Relaxed);
@@ -213,12 +342,13 @@ impl Deque {
 
     /// Owner: makes private again what has not been stolen of the jobs from `base` on. Returns where they begin.
     pub(crate) fn retake(&self, base: usize) -> usize {
+        let _held = self.lock.hold();
         let mut word = self.public.load(Relaxed);
         loop {
             let (tail, split) = unpack(word);
             if tail >= split {
                 // No job is public, so every job below the owner's own split has been stolen.
-                return self.poll.split.get().max(base);
+                return self.split().max(base);
             }
             if self.position(split) <= base {
                 return base; // older jobs are public, all of ours are private
@@ -240,6 +370,7 @@ impl Deque {
 
     /// Owner: all jobs below `head` are stolen and there are none above: starts afresh there.
     pub(crate) fn restart(&self, head: usize) {
+        let _held = self.lock.hold();
         let (tail, split) = unpack(self.public.load(Relaxed));
         debug_assert!(
             tail >= split,
@@ -252,12 +383,16 @@ impl Deque {
 
     /// Owner: true if there are private jobs between the split and `head`.
     pub(crate) fn has_private(&self, head: usize) -> bool {
-        head > self.poll.split.get()
+        head > self.split()
     }
 
+    /// Owner: the caller has the lock.
     fn set_split(&self, position: usize) {
-        self.poll.split.set(position);
+        overwrite(&self.poll.split, position);
         overwrite(&self.poll.guard, position.max(self.poll.floor.get()));
+        // Release, and last: a thief that reads this number poisons the guard after that.
+        let answers = self.lock.answers.load(Relaxed);
+        (self.lock.answers).store(answers.wrapping_add(1), Release);
     }
 
     /// Owner: where the jobs end whose pops must look up.
@@ -268,7 +403,7 @@ impl Deque {
     /// Owner: from now on pops below this position must look up, and no others for that reason.
     pub(crate) fn set_floor(&self, position: usize) {
         self.poll.floor.set(position);
-        let guard = self.poll.split.get().max(position);
+        let guard = self.split().max(position);
         move_unless_asked(&self.poll.guard, ASKED_GUARD, guard);
     }
 
@@ -301,6 +436,36 @@ impl Deque {
             self.ask();
         }
         Some(self.position(tail))
+    }
+
+    /// Thief: are there private jobs, and none that is public? May be wrong a moment later.
+    pub(crate) fn may_be_seized(&self, head: &Head) -> bool {
+        let closed = self.lock.closed.load(Relaxed) != 0;
+        barrier::register() && !closed && head.get() > self.split() && !self.has_public()
+    }
+
+    /// Thief: takes the private jobs into its hand, if there are any and nothing is public. `head` is the owner's. `None` also if
+    /// the owner is just about to answer, or if the system has no such barriers.
+    pub(crate) fn seize(&self, head: &Head) -> Option<Seized<'_>> {
+        let answers = self.lock.answers.load(Acquire);
+        if self.has_public() || head.get() <= self.split() {
+            return None;
+        }
+        self.ask();
+        if !barrier::heavy() {
+            return None;
+        }
+        let held = self.lock.try_hold()?;
+        // If the guard has been overwritten since, the owner may have taken jobs that it has claimed without our knowledge.
+        let is_poisoned = self.poll.guard.load(Relaxed) == ASKED_GUARD
+            && self.lock.answers.load(Relaxed) == answers;
+        let head = head.0.load(Acquire);
+        let may = is_poisoned && self.lock.closed.load(Relaxed) == 0 && head > self.split();
+        may.then_some(Seized {
+            deque: self,
+            head,
+            _held: held,
+        })
     }
 
     /// True if any job is public.
@@ -362,6 +527,7 @@ mod loom_tests {
     /// A deque with the jobs that would stand in its slots: each is taken at most once, and seen as it was written.
     struct Jobs {
         deque: Deque,
+        head: Head,
         slots: [UnsafeCell<u32>; 3],
     }
 
@@ -375,6 +541,7 @@ mod loom_tests {
             let deque = Deque::new(BASE, BASE + 64 * STEP);
             Arc::new(Jobs {
                 deque,
+                head: Head::new(BASE),
                 slots: std::array::from_fn(|_| UnsafeCell::new(0)),
             })
         }
@@ -382,9 +549,10 @@ mod loom_tests {
         fn push(&self, number: usize) {
             // SAFETY: the owner pushes where the slot is free.
             self.slots[number].with_mut(|slot| unsafe { *slot = number as u32 + 1 });
+            self.head.set(BASE + (number + 1) * STEP);
             if self.deque.must_look_after_push(BASE + number * STEP) {
                 match self.deque.is_asked() {
-                    true => _ = (self.deque).publish(BASE + (number + 1) * STEP, Publish::Half),
+                    true => _ = (self.deque).publish(BASE + (number + 1) * STEP, Publish::Half, |_, _| ()),
                     false => self.deque.end_watch(),
                 }
             }
@@ -411,6 +579,7 @@ mod loom_tests {
         /// offered again. The jobs that the owner runs, in this order.
         fn turn_and_pop(&self, first: usize, count: usize) -> Vec<u32> {
             let base = BASE + first * STEP;
+            self.head.claim(base);
             let mut from = (self.deque.retake(base) - BASE) / STEP;
             let mut past = count;
             while from + 1 < past {
@@ -421,9 +590,10 @@ mod loom_tests {
                 });
                 from += 1;
             }
+            self.head.set(BASE + count * STEP);
             let youngest = BASE + (count - 1) * STEP;
             if self.deque.has_private(youngest) && self.deque.is_asked() {
-                self.deque.publish(youngest, Publish::Half);
+                self.deque.publish(youngest, Publish::Half, |_, _| ());
             }
             let own = (first..count).rev().map(|number| self.take(number));
             own.flatten().collect()
@@ -432,12 +602,16 @@ mod loom_tests {
         /// Takes the job back as `Worker::take_back` does; none if it has been stolen.
         fn take(&self, number: usize) -> Option<u32> {
             let position = BASE + number * STEP;
-            if self.deque.has_private(position) && self.deque.is_asked() {
-                self.deque.publish(position, Publish::Half);
-            }
-            let mine = self.deque.may_pop(position)
-                || self.deque.has_private(position + STEP)
-                || self.deque.reclaim(position, Publish::Half);
+            self.head.claim(position);
+            let mine = self.deque.may_pop(position) || {
+                self.deque.meet_thieves();
+                if self.deque.has_private(position) && self.deque.is_asked() {
+                    self.deque.publish(position, Publish::Half, |_, _| ());
+                }
+                self.deque.may_pop(position)
+                    || self.deque.has_private(position + STEP)
+                    || self.deque.reclaim(position, Publish::Half)
+            };
             if !mine {
                 self.deque.restart(position);
             }
@@ -452,6 +626,14 @@ mod loom_tests {
         fn thief(jobs: &Arc<Jobs>, times: u32) -> thread::JoinHandle<u32> {
             let jobs = Arc::clone(jobs);
             thread::spawn(move || (0..times).map(|_| jobs.steal()).sum())
+        }
+
+        /// A thief in need, which does not wait for the owner.
+        fn seize_one(&self) -> Option<u32> {
+            if let Some(seized) = self.deque.seize(&self.head) {
+                seized.publish();
+            }
+            self.steal_one()
         }
 
         fn steal_one(&self) -> Option<u32> {
@@ -499,6 +681,108 @@ mod loom_tests {
     #[test]
     fn loom_older_jobs_stay_where_they_are() {
         turned(1);
+    }
+
+    /// Three jobs that are private: the request that every deque starts with has been answered before.
+    fn private() -> Arc<Jobs> {
+        let jobs = Jobs::new();
+        jobs.push(0);
+        assert!(jobs.pop(0));
+        assert!(!jobs.deque.is_asked());
+        jobs
+    }
+
+    #[test]
+    fn loom_private_jobs_are_seized_and_run_once() {
+        model(|| {
+            let jobs = private();
+            (0..2).for_each(|number| jobs.push(number));
+            let thief = {
+                let jobs = Arc::clone(&jobs);
+                thread::spawn(move || u32::from(jobs.seize_one().is_some()))
+            };
+            let own: u32 = (0..2).rev().map(|number| u32::from(jobs.pop(number))).sum();
+            assert_eq!(own + thief.join().expect("the thief ends"), 2);
+        });
+    }
+
+    #[test]
+    fn loom_a_slot_that_is_filled_again_is_seized_as_it_is() {
+        model(|| {
+            let jobs = private();
+            jobs.push(0);
+            let thief = {
+                let jobs = Arc::clone(&jobs);
+                thread::spawn(move || u32::from(jobs.seize_one().is_some()))
+            };
+            let mut own = 0;
+            let mut pushed = 1;
+            if jobs.pop(0) {
+                own += 1;
+                jobs.push(0);
+                pushed += 1;
+                own += u32::from(jobs.pop(0));
+            }
+            assert_eq!(own + thief.join().expect("the thief ends"), pushed);
+        });
+    }
+
+    #[test]
+    fn loom_two_thieves_seize() {
+        model(|| {
+            let jobs = private();
+            (0..2).for_each(|number| jobs.push(number));
+            let thieves: Vec<_> = (0..2)
+                .map(|_| {
+                    let jobs = Arc::clone(&jobs);
+                    thread::spawn(move || u32::from(jobs.seize_one().is_some()))
+                })
+                .collect();
+            let own: u32 = (0..2).rev().map(|number| u32::from(jobs.pop(number))).sum();
+            let stolen: u32 = thieves
+                .into_iter()
+                .map(|thief| thief.join().expect("the thief ends"))
+                .sum();
+            assert_eq!(own + stolen, 2);
+        });
+    }
+
+    #[test]
+    fn loom_jobs_are_turned_while_a_thief_seizes() {
+        model(|| {
+            let jobs = private();
+            (0..3).for_each(|number| jobs.push(number));
+            let thief = {
+                let jobs = Arc::clone(&jobs);
+                thread::spawn(move || jobs.seize_one())
+            };
+            let own = jobs.turn_and_pop(0, 3);
+            assert!(own.is_sorted(), "in program order: {own:?}");
+            let mut all: Vec<u32> = own.into_iter().collect();
+            all.extend(thief.join().expect("the thief ends"));
+            all.sort_unstable();
+            assert_eq!(all, [1, 2, 3], "each once");
+        });
+    }
+
+    /// The harvest's floor moves the guard while a thief poisons it.
+    #[test]
+    fn loom_a_floor_lets_no_seized_job_be_popped() {
+        model(|| {
+            let jobs = private();
+            (0..2).for_each(|number| jobs.push(number));
+            jobs.deque.set_floor(BASE + 2 * STEP);
+            let thief = {
+                let jobs = Arc::clone(&jobs);
+                thread::spawn(move || u32::from(jobs.seize_one().is_some()))
+            };
+            let mut own = 0;
+            for number in (0..2).rev() {
+                own += u32::from(jobs.pop(number));
+                jobs.deque.set_floor(BASE + number * STEP);
+            }
+            assert_eq!(own + thief.join().expect("the thief ends"), 2);
+        });
     }
 
     #[test]
@@ -550,7 +834,7 @@ mod loom_tests {
                     jobs.deque.ask();
                 })
             };
-            jobs.deque.publish(BASE + STEP, Publish::Half);
+            jobs.deque.publish(BASE + STEP, Publish::Half, |_, _| ());
             fence(SeqCst);
             let seen = flag.load(Relaxed);
             asker.join().expect("the asker ends");
@@ -663,7 +947,7 @@ mod loom_tests {
                     found
                 })
             };
-            jobs.deque.publish(BASE + STEP, Publish::Half);
+            jobs.deque.publish(BASE + STEP, Publish::Half, |_, _| ());
             fence(SeqCst);
             let told = wanted.load(Relaxed) && wanted.swap(false, Relaxed);
             let found = gate.join().expect("the gate ends");

@@ -369,12 +369,12 @@ impl<'s, E: Entry<'s>, D: FnMut(E::Done), O: Order> Delivery<'s, E, D, O> {
         };
         if !panicking() && !frame.has(flag::ABORT) {
             // The worker's own head is exact whenever user code runs, or unwinds.
-            let scope = Scope::resumed(worker.head.get(), frame);
+            let scope = Scope::resumed(worker.head(), frame);
             self.try_settle_all(&scope, base, stands);
         }
         drop(rest);
         self.entries.clear();
-        worker.head.set(base);
+        worker.set_head(base);
     }
 
     /// Settles everything; delivers it, in spawn order, unless something has failed.
@@ -602,11 +602,12 @@ impl<'g, 's, E: Entry<'s>, D: FnMut(E::Done), O: Order> Group<'g, 's, E, D, O> {
             return true;
         }
         let worker = Worker::of(base);
-        if !worker.deque().may_pop(base.addr()) {
+        if !worker.claim(base) {
             return worker.turn_all(base, head);
         }
-        // SAFETY: no thief has asked, and all of the jobs are private: above the split.
+        // SAFETY: no thief has asked, and all of the jobs are private: above the split, and claimed.
         unsafe { turn(base, head, |a, b| E::exchange(a, b)) };
+        worker.set_head(head);
         true
     }
 

@@ -385,7 +385,7 @@ impl Worker {
         // SAFETY: the frame is that of the invocation that syncs; the slot holds a job of its own, which is ours.
         let (parent, job) = unsafe { (&*frame, &*slot) };
         let (function, index, judge) = (job.function.get(), job.index(), job.judge());
-        self.head.set(slot);
+        self.set_head(slot);
         let outer = self.in_child_of.replace(frame);
         let mut sieve = Sieve::closed();
         let is_harvested = parent.has(flag::HARVEST);
@@ -402,7 +402,7 @@ impl Worker {
         self.in_child_of.set(outer);
         // What the job has spawned has stood in its slot.
         job.fill(function, frame, index, judge);
-        self.head.set(slot);
+        self.set_head(slot);
         if !is_harvested {
             return state;
         }

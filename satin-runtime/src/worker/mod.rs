@@ -19,6 +19,7 @@
 mod advice;
 #[cfg(not(loom))]
 mod area;
+mod barrier;
 #[cfg(not(loom))]
 mod clerk;
 mod deque;

@@ -14,6 +14,7 @@ use std::{
 use crossbeam::{queue::SegQueue, utils::CachePadded};
 
 use super::{
+    barrier,
     advice::{self, CallSite},
     area::Area,
     clerk::Clerk,
@@ -224,7 +225,10 @@ impl Pool {
                 || self.has_returned_for(worker)
                 || self
                     .all()
-                    .any(|other| other.index != worker.index && other.has_public())
+                    .any(|other| {
+                        other.index != worker.index
+                            && (other.has_public() || other.may_be_seized())
+                    })
         };
         if !something() {
             worker.counters.sleeps.add(1);
@@ -279,6 +283,7 @@ impl Workers {
     /// Starts the threads; each of them calls `begin` first.
     pub(crate) fn start(config: &Resolved, begin: fn()) -> Result<Workers, StartError> {
         MADE.store(true, Ordering::Relaxed);
+        barrier::register();
         let size = config.stack_mib << 20;
         let pool = Pool::new(config).map_err(StartError::Area)?;
         let mut workers = Workers {
@@ -552,7 +557,7 @@ fn enter_nested<'s, P: Prepared<'s>>(worker: &Worker, call: P, place: CallSite) 
     advice::plain_call(<P::Function as Function>::VTABLE.info.name, place);
     let nested = Frame::special(worker.innermost(), flag::NESTED);
     let cx = Cx {
-        head: worker.head.get(),
+        head: worker.head(),
         parent: &raw const nested,
     };
     <P::Function as Function>::call(cx, 0, call.into_args())

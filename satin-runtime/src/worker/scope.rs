@@ -101,7 +101,7 @@ impl<'f> Scope<'f> {
     #[inline(always)]
     pub(super) fn set_head(&self, head: *const Slot) {
         self.head.set(head);
-        Worker::of(head).head.set(head);
+        Worker::of(head).set_head(head);
     }
 
     /// The poll after a push: true if the slots run out.
@@ -189,12 +189,14 @@ impl<'f> Scope<'f> {
     #[must_use]
     pub fn turn(&self, base: Position) -> bool {
         let head = self.head.get();
-        if Worker::of(head).deque().may_pop(base.0.addr()) {
-            // SAFETY: no thief has asked, and all of the jobs are private: above the split.
-            unsafe { turn(base.0, head, |a, b| a.exchange(b)) };
-            return true;
+        let worker = Worker::of(head);
+        if !worker.claim(base.0) {
+            return worker.turn_all(base.0, head);
         }
-        Worker::of(head).turn_all(base.0, head)
+        // SAFETY: no thief has asked, and all of the jobs are private: above the split, and claimed.
+        unsafe { turn(base.0, head, |a, b| a.exchange(b)) };
+        worker.set_head(head);
+        true
     }
 
     /// Runs a child here and now.
@@ -351,7 +353,7 @@ impl<F: Function> Drop for Child<'_, '_, F> {
 #[inline(always)]
 pub(super) fn settle(slot: *const Slot, frame: *const Frame) -> bool {
     let worker = Worker::of(slot);
-    worker.deque().may_pop(slot.addr()) || worker.settle(slot, frame)
+    worker.claim(slot) || worker.settle(slot, frame)
 }
 
 /// Runs the youngest job in place of its slot.
@@ -361,7 +363,6 @@ pub(super) fn settle(slot: *const Slot, frame: *const Frame) -> bool {
 #[inline(always)]
 pub(super) unsafe fn run_here<F: Function>(pushed: Pushed, frame: *const Frame) -> F::Out {
     let Pushed { slot, index } = pushed;
-    Worker::of(slot).head.set(slot);
     // SAFETY: the caller promises that a job of `F` is there.
     let args = unsafe {
         debug_assert_eq!(
@@ -413,7 +414,6 @@ pub(super) unsafe fn try_finish<F: Function>(
     frame: &Frame,
 ) -> Option<F::Out> {
     if here && frame.has(flag::ABORT) {
-        Worker::of(pushed.slot).head.set(pushed.slot);
         // SAFETY: the job is the caller's and has not run; a sibling failed, so it is not wanted any more.
         unsafe { ((*pushed.slot).function.get().drop_args)(&*pushed.slot) };
         return None;

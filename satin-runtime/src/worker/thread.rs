@@ -10,7 +10,7 @@ use std::{
 };
 
 use super::{
-    deque::{Deque, Publish},
+    deque::{Deque, Head, Publish, Seized},
     frames::{
         JobPlace, RootFrame, below, children_aborted, depth_of, frames_walked, hands_on, place_of,
         root_of, tear, walk_to_root,
@@ -38,8 +38,8 @@ use crate::{
 #[repr(C, align(4096))]
 pub(crate) struct Worker {
     deque: Deque,
-    /// The first free slot, for those who do not have it in a register: nested entries.
-    pub(super) head: Cell<*const Slot>,
+    /// The first free slot: for those who do not have it in a register, and for thieves that seize what lies below.
+    head: Head,
     /// An invocation below this address has too little stack left.
     pub(super) stack_limit: Cell<usize>,
     /// The beginning of the running job on this stack, and the invocation that the job belongs to.
@@ -113,6 +113,10 @@ impl Default for Base {
 /// hidden. Too many: tests of deep trees take long.
 const MOST_CHECKED: u16 = 1000;
 
+/// A thief that has asked a worker waits so long for an answer; then it helps itself. Too short: barriers stop all threads where a poll
+/// would have come. Too long: thieves wait.
+pub(super) const PATIENCE: Duration = Duration::from_micros(10);
+
 /// Are the jobs so coarse that everything must be public at once?
 #[derive(Clone, Copy)]
 struct Coarseness {
@@ -167,7 +171,7 @@ impl Worker {
         let base: *const Slot = area.wrapping_add(size_of::<Worker>()).cast();
         Worker {
             deque: Deque::new(base.addr(), area.addr() + AREA / 2),
-            head: Cell::new(base),
+            head: Head::new(base.addr()),
             stack_limit: Cell::new(0),
             bottom: Cell::new(Bottom {
                 head: base,
@@ -199,6 +203,24 @@ impl Worker {
     /// The slot at that position of the deque.
     pub(super) fn slot(&self, position: usize) -> *const Slot {
         self.area.with_addr(position).cast()
+    }
+
+    /// The first free slot.
+    pub(super) fn head(&self) -> *const Slot {
+        self.slot(self.head.get())
+    }
+
+    /// The slots from `head` on are free, or hold jobs that this worker has taken; those below hold unsettled ones.
+    #[inline(always)]
+    pub(super) fn set_head(&self, head: *const Slot) {
+        self.head.set(head.addr());
+    }
+
+    /// The owner is about to take the jobs from `first` on. True if all of them are its own, and nobody has asked.
+    #[inline(always)]
+    pub(super) fn claim(&self, first: *const Slot) -> bool {
+        self.head.claim(first.addr());
+        self.deque.may_pop(first.addr())
     }
 
     #[inline(always)]
@@ -243,9 +265,11 @@ impl Worker {
     /// Answers requests: publishes jobs, wakes sleepers.
     fn answer(&self, head: *const Slot) {
         let (pool, pace) = (self.pool(), self.take_pace());
-        let how_much = self.how_much(pace);
-        let some_can_leave = pool.has_gate() && self.note_depths(head, how_much);
-        let published = self.deque.publish(head.addr(), how_much);
+        let mut some_can_leave = false;
+        let note = |first, count| {
+            some_can_leave = pool.has_gate() && self.note_depths(first, count);
+        };
+        let published = self.deque.publish(head.addr(), self.how_much(pace), note);
         self.counters.publications.add(u64::from(published > 0));
         // Pairs with the fences of those who ask, sleep or abort: either they see what is public now, or we see them.
         fence(Ordering::SeqCst);
@@ -261,13 +285,12 @@ impl Worker {
     /// Notes how deep the jobs stand that are about to become public: the gate takes the shallowest of all workers. True
     /// if any of them can leave. Of many jobs the first are measured; the others count as shallow, which is right in a
     /// flat loop.
-    fn note_depths(&self, head: *const Slot, how_much: Publish) -> bool {
+    fn note_depths(&self, first: usize, count: u64) -> bool {
         const MOST: u64 = 64;
-        let (first, count) = self.deque.to_publish(head.addr(), how_much);
         let first = self.slot(first);
         let mut some_can_leave = false;
         for place in 0..count.min(MOST) as usize {
-            // SAFETY: the slot is one of ours and holds a private job, so its parent lives.
+            // SAFETY: the slot holds a private job, which cannot be popped now, so its parent lives.
             let job = unsafe { &*first.wrapping_add(place) };
             let depth = below(depth_of(job.parent.get()), 1);
             job.note_depth(depth);
@@ -308,9 +331,15 @@ impl Worker {
 
     /// Unwinds if the invocation of `frame` has been aborted from above.
     fn raise_if_aborted(&self, frame: *const Frame) {
+        self.raise_if_aborted_below(self.head(), frame);
+    }
+
+    /// The same; the jobs below `head` are unsettled then.
+    fn raise_if_aborted_below(&self, head: *const Slot, frame: *const Frame) {
         // A thread that unwinds already is not asked: its chain of frames would be walked once for each invocation on it.
         if !panicking() && self.is_aborted(frame) {
             // Sticky: user code may catch the unwinding, but it will not get far.
+            self.set_head(head);
             self.deque.ask();
             tear(frame);
             raise_abort();
@@ -348,13 +377,16 @@ impl Worker {
         self.stay_marked();
         // Taking back overwrites requests, so we look for what they wanted after it: see `answer`.
         fence(Ordering::SeqCst);
-        self.raise_if_aborted(frame);
+        self.raise_if_aborted_below(slot.wrapping_add(1), frame);
         (mine || self.wait(slot, frame, While::Helping)) && !self.harvest(slot, frame)
     }
 
-    /// Makes the youngest job ours, if it has not been stolen; answers requests with the older ones.
+    /// Makes the youngest job ours, if it has not been stolen; answers requests with the older ones. It counts as taken, and the
+    /// head is lowered, in either case.
     pub(super) fn take_back(&self, slot: *const Slot) -> bool {
         let position = slot.addr();
+        self.head.claim(position);
+        self.deque.meet_thieves();
         // Unwinding answers no request: code that catches it finds the request of an abort where it was.
         if self.deque.has_private(position) && self.deque.is_asked() && !panicking() {
             self.answer(slot);
@@ -384,13 +416,17 @@ impl Worker {
     }
 
     /// Makes the jobs from `base` on private again, as far as they have not been stolen. Returns the first of them.
+    ///
+    /// They are claimed: the head is lowered until [`Worker::answer_after_turn`].
     pub(super) fn retake(&self, base: *const Slot) -> *const Slot {
+        self.head.claim(base.addr());
         self.slot(self.deque.retake(base.addr()))
     }
 
     /// Jobs have been retaken, and the youngest is about to be popped: the older ones go to workers that have asked,
     /// or that find no public job any more.
     pub(super) fn answer_after_turn(&self, head: *const Slot) {
+        self.set_head(head);
         let youngest = head.wrapping_sub(1);
         if self.deque.has_private(youngest.addr()) && self.deque.is_asked() && !panicking() {
             self.answer(youngest);
@@ -406,7 +442,7 @@ impl Worker {
         let job = unsafe { &*slot };
         let above = slot.wrapping_add(1);
         self.deque.restart(above.addr());
-        self.head.set(above);
+        self.set_head(above);
         let may_help = || mode != While::Unwinding && self.has_room(Room::ForAnyJob);
         let mut idle = Idle::new(self);
         let state = loop {
@@ -479,8 +515,9 @@ impl Worker {
             tear(frame);
             returned = false;
         }
+        // In this order: what lies between split and head may be seized.
+        self.set_head(slot);
         self.deque.restart(slot.addr());
-        self.head.set(slot);
         returned
     }
 
@@ -606,6 +643,7 @@ impl Worker {
     ) -> R {
         let head = bottom.head;
         let outer = self.bottom.replace(bottom);
+        self.close_if(bottom.marked, outer.marked);
         let outer_root = self.root.take();
         // Jobs below the base get their names from there. A base for each would hold as many ids as a deep tree has levels.
         let outer_base = (!self.is_below_base(bottom.parent)).then(|| {
@@ -619,10 +657,10 @@ impl Worker {
         });
         let outer_root_frame = self.root_frame.replace(std::ptr::null());
         self.reaper.begin();
-        self.head.set(head);
+        self.set_head(head);
         self.stay_marked();
         let result = run();
-        self.head.set(head);
+        self.set_head(head);
         self.root.set(outer_root);
         if let Some(outer) = outer_base {
             self.base.replace(outer);
@@ -630,7 +668,16 @@ impl Worker {
         self.root_frame.set(outer_root_frame);
         self.reaper.begin();
         self.bottom.set(outer);
+        self.close_if(outer.marked, bottom.marked);
         result
+    }
+
+    /// The children of marked jobs leave the deque as soon as they are pushed: none may be seized before. When a job begins or ends the
+    /// deque is empty.
+    fn close_if(&self, is_marked: bool, was_marked: bool) {
+        if is_marked != was_marked {
+            self.deque.close(is_marked);
+        }
     }
 
     /// As [`place_of`], of a child of an invocation, as a rule below the base: then only the calls since that job began are
@@ -731,7 +778,7 @@ impl Worker {
     /// The innermost invocation that is known to have unsettled children, or else the invocation that this job belongs
     /// to: a nested entry inherits from it.
     pub(super) fn innermost(&self) -> *const Frame {
-        let (bottom, head) = (self.bottom.get(), self.head.get());
+        let (bottom, head) = (self.bottom.get(), self.head());
         if head.addr() > bottom.head.addr() {
             // SAFETY: below the head is a slot that holds an unsettled job.
             let around = unsafe { (*head.wrapping_sub(1)).parent.get() };
@@ -749,7 +796,7 @@ impl Worker {
     /// The id of the job that runs here: the innermost one that is known to have unsettled children, or else
     /// the one that this worker has begun. The running invocation may be a child that it has called.
     pub(super) fn around_here(&self) -> Option<JobId> {
-        let (bottom, head) = (self.bottom.get(), self.head.get());
+        let (bottom, head) = (self.bottom.get(), self.head());
         let (parent, index) = if head.addr() > bottom.head.addr() {
             // SAFETY: below the head is a slot that holds an unsettled job, and its parent lives, with all above it.
             let around = unsafe { &*(*head.wrapping_sub(1)).parent.get() };
@@ -773,7 +820,7 @@ impl Worker {
     #[cold]
     #[inline(never)]
     pub(super) fn leave_all(&self, base: *const Slot, frame: *const Frame) {
-        let head = self.head.get();
+        let head = self.head();
         if !panicking() && head.addr() > base.wrapping_add(1).addr() {
             let first = self.retake(base);
             // SAFETY: what was retaken is ours alone.
@@ -818,7 +865,7 @@ impl Worker {
         let here = mine || self.wait(slot, frame, mode);
         // The abort may have come during the wait.
         let abort = abort || is_unwanted();
-        self.head.set(slot);
+        self.set_head(slot);
         let state = if !here {
             job.state()
         } else if abort {
@@ -892,7 +939,7 @@ impl Worker {
     /// The thread's main loop, until the pool ends.
     pub(super) fn serve(&self) {
         let pool = self.pool();
-        let base = self.head.get();
+        let base = self.head();
         let mut idle = Idle::new(self);
         while !pool.has_ended() {
             if let Some(work) = self.find_work() {
@@ -915,10 +962,11 @@ impl Worker {
         }
     }
 
-    /// Gives the oldest public job away, to any thief.
+    /// Gives the oldest public job away, to any thief. If the owner does not answer, the thief helps itself.
     pub(super) fn give(&self) -> Option<*const Slot> {
         if !self.deque.has_public() {
             self.note_request();
+            self.seize();
         }
         let position = self.deque.steal()?;
         self.asked_at.store(0, Ordering::Relaxed);
@@ -936,6 +984,36 @@ impl Worker {
     pub(super) fn request(&self) {
         self.note_request();
         self.ask();
+    }
+
+    /// Any thread: if the owner has not answered for a while, makes jobs public in its place.
+    pub(super) fn seize(&self) {
+        let asked = self.asked_at.load(Ordering::Relaxed);
+        if asked == 0 || self.pool().age().saturating_sub(asked) < PATIENCE.as_nanos() as u64 {
+            return;
+        }
+        if let Some(seized) = self.deque.seize(&self.head) {
+            self.publish_seized(seized);
+        }
+    }
+
+    /// Has it asked-for jobs that no thief can have yet, but soon, without the owner's help?
+    pub(super) fn may_be_seized(&self) -> bool {
+        self.asked_at.load(Ordering::Relaxed) != 0 && self.deque.may_be_seized(&self.head)
+    }
+
+    fn publish_seized(&self, seized: Seized<'_>) {
+        let pool = self.pool();
+        let (first, count) = seized.to_publish();
+        let some_can_leave = pool.has_gate() && self.note_depths(first, count);
+        let published = seized.publish();
+        self.counters.seized.add(published);
+        // As in `answer`.
+        fence(Ordering::SeqCst);
+        pool.sleep.wake(published);
+        if some_can_leave {
+            pool.tell_public();
+        }
     }
 
     /// The depth of the oldest public job, as far as it is known, and how many are public.
@@ -978,14 +1056,14 @@ impl Drop for LeaveAll<'_> {
             base,
             frame,
         } = *self;
-        while worker.head.get() != base {
+        while worker.head() != base {
             // If the job's panic comes through, the older ones are still left.
             let rest = LeaveAll {
                 worker,
                 base,
                 frame,
             };
-            worker.leave(worker.head.get().wrapping_sub(1), frame);
+            worker.leave(worker.head().wrapping_sub(1), frame);
             forget(rest);
         }
     }

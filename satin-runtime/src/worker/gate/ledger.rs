@@ -50,6 +50,8 @@ pub(in crate::worker) struct Ledger {
     pub(super) open: AtomicBool,
     /// A take found too little: the next worker that publishes tells.
     pub(super) wanted: AtomicBool,
+    /// The clerk is about to make jobs public in the place of workers that do not answer.
+    pub(super) seizing: AtomicBool,
     /// The number of idle workers that was told last.
     pub(super) told: Mutex<u32>,
     pub(in crate::worker) hungry: AtomicBool,

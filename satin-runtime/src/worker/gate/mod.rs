@@ -18,7 +18,7 @@ use super::{
     frames::{harvest_above, place_of},
     pool::Pool,
     repair::depth_of,
-    thread::{Found, Worker},
+    thread::{self, Found, Worker},
 };
 use crate::{
     job::{
@@ -194,6 +194,7 @@ impl Gate {
             .saturating_sub(pool.idle() as usize);
         let held = ledger.held.load(Ordering::Relaxed);
         let returned = ledger.returned.load(Ordering::Relaxed);
+        pool.all().for_each(Worker::seize);
         let all = held + spare + returned + pool.public() as usize;
         let limit = (most as usize).min(all.div_ceil(2));
         let mut hosted: Vec<Taken> = match limit {
@@ -209,6 +210,7 @@ impl Gate {
         }
         if hosted.len() + own.len() < most as usize {
             pool.ask_those_without_public();
+            self.seize_soon();
         } else {
             ledger.wanted.store(false, Ordering::Relaxed);
         }
@@ -219,6 +221,21 @@ impl Gate {
             all,
             had_held: held > 0,
             called_home,
+        }
+    }
+
+    /// Workers have been asked. If one computes for long between two polls, its jobs are made public in its place, and
+    /// [`Outside::public`] tells.
+    fn seize_soon(&self) {
+        let pool = &self.pool;
+        if pool.all().any(Worker::may_be_seized) && !pool.ledger.seizing.swap(true, Ordering::Relaxed)
+        {
+            let gate = self.clone();
+            pool.clerk.run(move || {
+                std::thread::sleep(thread::PATIENCE);
+                gate.pool.ledger.seizing.store(false, Ordering::Relaxed);
+                gate.pool.all().for_each(Worker::seize);
+            });
         }
     }
 
