@@ -298,6 +298,7 @@ pub(crate) struct Resolved {
     pub(crate) stack_mib: usize,
     pub(crate) store_grain: Duration,
     pub(crate) stats: bool,
+    pub(crate) duplicate: bool,
     /// All settings, for the network, which checks its own.
     pub(crate) config: Config,
 }
@@ -313,6 +314,7 @@ impl Default for Resolved {
             stack_mib: DEFAULT_STACK_MIB,
             store_grain: DEFAULT_STORE_GRAIN,
             stats: false,
+            duplicate: true,
             config: Config::default(),
         }
     }
@@ -395,6 +397,7 @@ impl Config {
             stack_mib,
             store_grain: self.store_grain.unwrap_or(DEFAULT_STORE_GRAIN),
             stats: self.stats.unwrap_or(false),
+            duplicate: self.duplicate.unwrap_or(true),
             config: self,
         })
     }

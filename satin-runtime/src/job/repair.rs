@@ -37,6 +37,8 @@ impl Back {
 pub enum Recall {
     /// The result is not wanted any more.
     Unwanted,
+    /// The job has been done here meanwhile.
+    Done,
     /// The parent was given up, and will be run again elsewhere: then the result is wanted.
     Abandoned,
 }

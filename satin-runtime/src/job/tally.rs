@@ -44,4 +44,6 @@ tally! {
     withdrawn;
     /// How often a job stayed although another node asked: to do it here costs less than its way.
     not_worth;
+    /// Jobs that were away and were done here sooner, by a worker that had nothing else to do.
+    duplicates;
 }

@@ -6,6 +6,7 @@ use std::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
+    time::Duration,
 };
 
 use crossbeam::queue::SegQueue;
@@ -15,11 +16,11 @@ use super::limits;
 use crate::{
     data::{self, Manners},
     job::{
-        Answer, Back, BoundName, JobId, JobName, JobShape, Offer, OrphanNews, Parcel, Recall,
+        Answer, Back, BoundName, JobId, JobName, JobSample, JobShape, Offer, OrphanNews, Parcel, Recall,
         RootName, RootRun, RootTag, Saved, ValueName,
     },
     node::{DepartureId, Event, HarvestReader, HostedId, Lattices, Taken, Terms, TookJobs},
-    worker::{Gate, Haul, Outside, RootKey},
+    worker::{Gate, Haul, Judge, Outside, RootKey},
 };
 
 /// News that other threads have for the network thread. Any number of news ring the bell once.
@@ -125,6 +126,19 @@ impl Outside for BridgeNews {
     }
 }
 
+/// Lets those jobs go that are worth the way.
+struct ByTerms(Terms);
+
+impl Judge for ByTerms {
+    fn accepts(&self, shape: &JobShape) -> bool {
+        self.0.accept(shape)
+    }
+
+    fn way(&self, shape: &JobShape) -> Duration {
+        self.0.way_of(shape)
+    }
+}
+
 /// The event that tells the node which jobs the workers have given.
 fn took(request: u64, haul: Haul) -> Event {
     Event::Took(TookJobs {
@@ -167,10 +181,21 @@ impl Bridge {
 
     /// Asks the workers for jobs. `None` if that takes longer: then it comes with the news.
     pub(super) fn take(&mut self, request: u64, most: u32, terms: Terms) -> Option<Event> {
-        let judge = Arc::new(move |shape: &JobShape| terms.accept(shape));
-        let event = took(request, self.gate.take_for(request, most, judge)?);
+        let judge: Arc<dyn Judge> = Arc::new(ByTerms(terms));
+        let event = took(request, self.gate.take_for(request, most, &judge)?);
         self.note(&event);
         Some(event)
+    }
+
+    /// What the workers have seen of jobs since they were asked last.
+    pub(super) fn samples(&self) -> Vec<JobSample> {
+        self.gate.samples()
+    }
+
+    /// The workers know from now on what jobs take.
+    pub(super) fn know_costs(&self, costs: Terms) {
+        self.gate
+            .know_costs(Arc::new(move |shape| costs.took(shape)));
     }
 
     pub(super) fn start(&mut self, key: HostedId, parcel: Parcel) {

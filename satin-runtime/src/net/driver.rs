@@ -254,6 +254,12 @@ impl Driver {
         offers.iter().filter_map(missing).collect()
     }
 
+    /// A worker has nothing to do: if it waits for a job on another node, it may do that itself, if it knows what jobs take.
+    fn know_costs(&mut self) {
+        self.node.seen(&self.bridge.samples());
+        self.bridge.know_costs(self.node.costs());
+    }
+
     /// News of other threads, and then the node's actions, until there are none.
     fn run(&mut self, net: &Rc<Net>, now: Duration) {
         while !self.is_over() {
@@ -274,6 +280,9 @@ impl Driver {
                     storage.hold(saved.answer.needs());
                 }
                 self.watch(&event, now);
+                if let Event::Idle(1..) = event {
+                    self.know_costs();
+                }
                 self.node.handle(now, event);
             }
             let Some(action) = self.node.poll_action() else {

@@ -574,6 +574,16 @@ impl Node {
         all.into_iter().flatten().min()
     }
 
+    /// The workers have seen how long jobs take.
+    pub(crate) fn seen(&mut self, samples: &[JobSample]) {
+        self.steal.seen(samples);
+    }
+
+    /// What jobs take here, as far as that is known.
+    pub(crate) fn costs(&self) -> Terms {
+        self.steal.costs()
+    }
+
     /// Counts of what this node did about deaths and departures.
     #[must_use]
     pub fn tally(&self) -> Tally {

@@ -33,6 +33,7 @@ pub struct Counters {
     pub(crate) seized: CachePadded<Counter>,
     pub(crate) sleeps: Counter,
     pub(crate) harvested: Counter,
+    pub(crate) duplicates: Counter,
 }
 
 /// The figures of one worker, read at one moment.
@@ -48,6 +49,8 @@ pub struct Figures {
     pub sleeps: u64,
     /// Results that the worker has kept, in case that those who wait for them are lost.
     pub harvested: u64,
+    /// Jobs on other nodes that the worker ran a second time, as it had nothing else to do.
+    pub duplicates: u64,
 }
 
 impl Counters {
@@ -58,6 +61,7 @@ impl Counters {
             seized: self.seized.get(),
             sleeps: self.sleeps.get(),
             harvested: self.harvested.get(),
+            duplicates: self.duplicates.get(),
         }
     }
 }
@@ -66,8 +70,8 @@ impl Counters {
 #[must_use]
 pub fn table(figures: &[Figures]) -> String {
     let mut table = format!(
-        "{:>8} {:>14} {:>14} {:>10} {:>10} {:>10}\n",
-        "worker", "local thefts", "publications", "seized", "sleeps", "harvested"
+        "{:>8} {:>14} {:>14} {:>10} {:>10} {:>10} {:>10}\n",
+        "worker", "local thefts", "publications", "seized", "sleeps", "harvested", "duplicates"
     );
     for (
         worker,
@@ -77,11 +81,12 @@ pub fn table(figures: &[Figures]) -> String {
             seized,
             sleeps,
             harvested,
+            duplicates,
         },
     ) in figures.iter().enumerate()
     {
         table += &format!(
-            "{worker:>8} {local_thefts:>14} {publications:>14} {seized:>10} {sleeps:>10} {harvested:>10}\n"
+            "{worker:>8} {local_thefts:>14} {publications:>14} {seized:>10} {sleeps:>10} {harvested:>10} {duplicates:>10}\n"
         );
     }
     table

@@ -48,7 +48,7 @@ mod way;
 #[cfg(not(loom))]
 pub use self::{
     frames::walked,
-    gate::{Gate, Haul, Judge, Outside},
+    gate::{Costs, Gate, Haul, Judge, Outside},
     group::{
         Accumulate, AccumulateInOrder, AnyOrder, Delivery, Either, Entry, Group, InOrder, Jobs,
         Keep, Order, Place, Spec, Stands, Ticket,

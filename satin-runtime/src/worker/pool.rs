@@ -58,6 +58,8 @@ pub(crate) struct Pool {
     pub(super) samples: Samples,
     /// The shortest time that a job takes whose result is kept.
     pub(super) grain: Duration,
+    /// May workers that have nothing else to do run jobs that are away?
+    pub(super) duplicates: bool,
     born: Instant,
     pub(super) main: MainCalls,
     pub(super) other_roots: AtomicU32,
@@ -109,6 +111,7 @@ impl Pool {
                 beats: Beats::default(),
                 samples: Samples::default(),
                 grain: config.store_grain,
+                duplicates: config.duplicate,
                 born: Instant::now(),
                 main: MainCalls::default(),
                 other_roots: AtomicU32::new(0),
@@ -211,7 +214,15 @@ impl Pool {
     }
 
     /// Sleeps until something may have changed. The worker has found nothing, and looks once more here.
-    pub(super) fn sleep_unless(&self, worker: &Worker, awaits: Awaits, ready: impl Fn() -> bool) {
+    ///
+    /// Not longer than `at_most`, if that is given.
+    pub(super) fn sleep_unless(
+        &self,
+        worker: &Worker,
+        awaits: Awaits,
+        at_most: Option<Duration>,
+        ready: impl Fn() -> bool,
+    ) {
         self.sleep.lie_down(worker.index);
         self.all()
             .filter(|other| other.index != worker.index)
@@ -232,7 +243,7 @@ impl Pool {
         };
         if !something() {
             worker.counters.sleeps.add(1);
-            self.sleep.park(worker.index);
+            self.sleep.park(worker.index, at_most);
         }
         if !self.sleep.get_up(worker.index) && ready() {
             self.sleep.wake(1); // we were woken for a job that we leave to another

@@ -5,13 +5,16 @@
 //! consistent fence, a worker that goes to sleep looks for public jobs after such a fence: at least one of them sees the
 //! other.
 
-use std::sync::{
-    Mutex, PoisonError,
-    atomic::{
-        AtomicUsize,
-        Ordering::{Relaxed, SeqCst},
-        fence,
+use std::{
+    sync::{
+        Mutex, PoisonError,
+        atomic::{
+            AtomicUsize,
+            Ordering::{Relaxed, SeqCst},
+            fence,
+        },
     },
+    time::Duration,
 };
 
 use crossbeam::sync::{Parker, Unparker};
@@ -60,12 +63,15 @@ impl Sleep {
         place.is_some()
     }
 
-    /// Parks the calling thread, which is that worker's.
-    pub(super) fn park(&self, worker: u32) {
-        self.parkers[worker as usize]
+    /// Parks the calling thread, which is that worker's, at most for that time if one is given.
+    pub(super) fn park(&self, worker: u32, at_most: Option<Duration>) {
+        let parker = self.parkers[worker as usize]
             .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .park();
+            .unwrap_or_else(PoisonError::into_inner);
+        match at_most {
+            Some(time) => parker.park_timeout(time),
+            None => parker.park(),
+        }
     }
 
     /// Wakes that worker wherever it parks.

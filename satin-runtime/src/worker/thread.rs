@@ -50,6 +50,8 @@ pub(crate) struct Worker {
     stack_mib: Cell<usize>,
     pace: Cell<Coarseness>,
     pub(super) reaper: Reaper,
+    /// A job that is away runs here a second time.
+    duplicating: Cell<bool>,
     /// When the last unanswered request came, in nanoseconds of the pool's life; 0 if there is none.
     asked_at: AtomicU64,
     /// The root job that the running job belongs to, once it has been asked for.
@@ -188,6 +190,7 @@ impl Worker {
                 last: None,
             }),
             reaper: Reaper::default(),
+            duplicating: Cell::new(false),
             asked_at: AtomicU64::new(0),
             root: Cell::new(None),
             base: RefCell::default(),
@@ -445,6 +448,7 @@ impl Worker {
         self.set_head(above);
         let may_help = || mode != While::Unwinding && self.has_room(Room::ForAnyJob);
         let mut idle = Idle::new(self);
+        let mut boredom = Boredom::default();
         let state = loop {
             let state = job.state();
             if state.is_settled() {
@@ -484,10 +488,27 @@ impl Worker {
                 && let Some(work) = self.find_help(state)
             {
                 idle.over();
+                boredom = boredom.over();
                 work.run(self, above);
                 continue;
             }
-            if idle.should_park(may_help()) && job.announce_waiting() {
+            if !idle.should_park(may_help()) {
+                continue;
+            }
+            let is_away = state == SlotState::Away && mode == While::Helping && may_help();
+            let at_most = match is_away {
+                true => self.boredom_with(slot, &mut boredom),
+                false => None,
+            };
+            if at_most.is_some_and(|time| time.is_zero()) {
+                idle.over();
+                boredom.is_spent = true;
+                self.duplicating.set(true);
+                self.duplicate(slot, frame);
+                self.duplicating.set(false);
+                continue;
+            }
+            if job.announce_waiting() {
                 // A change before the announcement wakes no worker: a job that has just left is to be recalled, a
                 // job that came back is to be run.
                 let now = job.state();
@@ -499,9 +520,9 @@ impl Worker {
                 }
                 if may_help() {
                     self.pool()
-                        .sleep_unless(self, Awaits::Job, || job.state() != state);
+                        .sleep_unless(self, Awaits::Job, at_most, || job.state() != state);
                 } else {
-                    self.pool().sleep.park(self.index);
+                    self.pool().sleep.park(self.index, None);
                 }
             }
         };
@@ -519,6 +540,17 @@ impl Worker {
         self.set_head(slot);
         self.deque.restart(slot.addr());
         returned
+    }
+
+    /// How long this worker, which has nothing else to do, is to wait for a job that is away before it runs the job itself; zero if it
+    /// is to do that now, `None` if never.
+    fn boredom_with(&self, slot: *const Slot, boredom: &mut Boredom) -> Option<Duration> {
+        if boredom.is_spent || self.duplicating.get() {
+            return None;
+        }
+        let patience = self.pool().patience(slot)?;
+        let idle = boredom.since.get_or_insert_with(Instant::now).elapsed();
+        Some(patience.max(Boredom::AT_LEAST.saturating_sub(idle)))
     }
 
     /// Finds other work to run while the worker waits, if there is any, and enough stack for it.
@@ -946,7 +978,7 @@ impl Worker {
                 idle.over();
                 work.run(self, base);
             } else if idle.should_park(true) {
-                pool.sleep_unless(self, Awaits::Work, || false);
+                pool.sleep_unless(self, Awaits::Work, None, || false);
             }
         }
     }
@@ -1098,6 +1130,26 @@ impl FoundWork {
 fn quietly(run: impl FnOnce()) {
     // A destructor's panic has been reported by the hook; its value is gone either way.
     let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(run));
+}
+
+/// How long a worker has had nothing to do but to wait for one job.
+#[derive(Default)]
+struct Boredom {
+    since: Option<Instant>,
+    /// The worker has run the job itself, in vain.
+    is_spent: bool,
+}
+
+impl Boredom {
+    /// Time in which other work may be found. Too short: jobs are run twice while others could have been run. Too long: time in
+    /// which nothing is done.
+    const AT_LEAST: Duration = Duration::from_micros(200);
+
+    /// The worker has found something to do.
+    fn over(self) -> Boredom {
+        let since = None;
+        Boredom { since, ..self }
+    }
 }
 
 /// A worker that finds nothing: it spins briefly, then yields, then parks. After a while it counts as idle.

@@ -247,7 +247,8 @@ impl Repair {
         } else {
             self.let_go(cx, deal);
         }
-        if why == Recall::Unwanted {
+        cx.books.tally.duplicates += u64::from(why == Recall::Done);
+        if why != Recall::Abandoned {
             cx.table.acquit(cx.now, &away.job.name.id);
             self.close_below(cx, &away.job.name.id, false);
             // The orphan is for nobody else: a new run of the parent does not ask for it, or runs the job again.

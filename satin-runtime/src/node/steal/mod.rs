@@ -243,9 +243,7 @@ impl Steal {
     pub(crate) fn took(&mut self, cx: &mut Context<'_>, took: &TookJobs) -> Option<Asker> {
         cx.books.tally.not_worth += took.not_worth.len() as u64;
         (took.not_worth.iter()).for_each(|shape| self.worth.wonder(cx.now, shape));
-        took.samples
-            .iter()
-            .for_each(|sample| self.worth.learn(sample));
+        self.seen(&took.samples);
         self.look_again_if_due(cx);
         self.victim.took(took.request, took.jobs.len())
     }
@@ -266,6 +264,16 @@ impl Steal {
         cx.books.tally.not_worth += refused.len() as u64;
         (refused.iter()).for_each(|shape| self.worth.wonder(cx.now, shape));
         refused.is_empty()
+    }
+
+    /// What the workers have seen of jobs.
+    pub(crate) fn seen(&mut self, samples: &[JobSample]) {
+        samples.iter().for_each(|sample| self.worth.learn(sample));
+    }
+
+    /// What jobs take here, as far as that is known.
+    pub(crate) fn costs(&self) -> Terms {
+        self.worth.costs()
     }
 
     /// Nothing that is here is worth the way to that asker: it is told so, or hangs on for a while.

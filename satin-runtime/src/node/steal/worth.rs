@@ -226,6 +226,23 @@ impl Terms {
         moved <= FREE || self.way(moved) <= (SHARE * took).max(SHARE_OF_SILENCE * waits)
     }
 
+    /// What a job of that shape takes here, if that is known.
+    #[must_use]
+    pub fn took(&self, shape: &JobShape) -> Option<Duration> {
+        let (took, _) = self.functions.get(&shape.function)?.of(shape)?;
+        Duration::try_from_secs_f64(took).ok()
+    }
+
+    /// What the way of a job of that shape takes, there and back, as far as that is known.
+    #[must_use]
+    pub fn way_of(&self, shape: &JobShape) -> Duration {
+        let costs = self.functions.get(&shape.function);
+        let back = costs.and_then(|costs| costs.of(shape)).map_or(0.0, |(_, back)| back);
+        let moved = shape.bytes as f64 + back;
+        let on_the_link = self.rate.map_or(0.0, |rate| moved * (1.0 / rate + CODEC));
+        Duration::try_from_secs_f64(self.round_trip + on_the_link).unwrap_or(Duration::MAX)
+    }
+
     /// The seconds that so many bytes take.
     fn way(&self, moved: f64) -> f64 {
         match self.rate {
@@ -284,6 +301,14 @@ impl Worth {
             _ => newest,
         };
         link.rate = Some((rate, now));
+    }
+
+    /// What jobs take here.
+    pub(super) fn costs(&self) -> Terms {
+        Terms {
+            functions: Arc::clone(&self.functions),
+            ..Terms::default()
+        }
     }
 
     /// The terms for that peer.

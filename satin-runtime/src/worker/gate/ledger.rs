@@ -7,7 +7,7 @@ use std::{
         Arc, Mutex, MutexGuard, PoisonError, RwLock,
         atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering},
     },
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use super::super::{
@@ -18,10 +18,11 @@ use super::super::{
     thread::{Found, Worker},
 };
 use super::Outside;
+use super::duplicate::{Duplicate, KnownCosts};
 use super::hosted::{HostedJob, HostedJobs};
 use super::pack::{WholeAnswer, length_of};
 use crate::job::{
-    Answer, Back, DepartureId, Fingerprint, Gathered, JobName, Recall, Taken,
+    Answer, Back, DepartureId, Fingerprint, Gathered, JobName, JobShape, Recall, Taken,
     record::{Frame, STAYS, Slot, SlotState, flag},
 };
 
@@ -54,6 +55,8 @@ pub(in crate::worker) struct Ledger {
     pub(super) seizing: AtomicBool,
     /// The number of idle workers that was told last.
     pub(super) told: Mutex<u32>,
+    /// What jobs take here.
+    pub(super) costs: KnownCosts,
     pub(in crate::worker) hungry: AtomicBool,
     pub(in crate::worker) term: AtomicU32,
     pub(super) home: HomeName,
@@ -95,6 +98,14 @@ pub(super) struct AwayJob {
     pub(super) fingerprint: Fingerprint,
     /// When the job left.
     pub(super) since: Instant,
+    /// What it looked like, if it was looked at.
+    pub(super) shape: Option<JobShape>,
+    /// What its way takes, there and back.
+    pub(super) way: Duration,
+    /// Its second run, by a worker that has nothing else to do.
+    pub(super) duplicate: Duplicate,
+    /// The job came back while its arguments were being written again.
+    pub(super) came_back: Option<Back>,
 }
 
 impl Absent {
@@ -386,11 +397,41 @@ impl Pool {
                 back,
                 fingerprint,
                 since: Instant::now(),
+                shape: None,
+                way: Duration::ZERO,
+                duplicate: Duplicate::None,
+                came_back: None,
             },
         );
         absent.places.insert(slot, AbsentPlace::Away(departure));
         // Under the lock, so that a thread that finds the entry finds the job away. Its owner perhaps waits for it.
         (departure, job.enter(SlotState::Away))
+    }
+
+    /// A job that was away comes back undone.
+    pub(super) fn back_from(
+        &self,
+        mut absent: MutexGuard<'_, Absent>,
+        departure: DepartureId,
+        back: Back,
+    ) {
+        let Some(away) = absent.away.get_mut(&departure) else {
+            return;
+        };
+        if let Duplicate::Writing = away.duplicate {
+            away.came_back = Some(back);
+            return;
+        }
+        let away = absent.away.remove(&departure);
+        let away = away.expect("it was there a line ago");
+        away.duplicate.stop(self);
+        // SAFETY: the job was away, and under the lock its owner cannot recall it: the slot waits for us.
+        let job = unsafe { &*away.slot.0 };
+        let back_after = back.after(away.back);
+        if back.history.marked {
+            absent.repairs.insert(away.slot);
+        }
+        self.come_back_or_hold(absent, job, away.depth, back_after, away.fingerprint);
     }
 
     /// Brings the answer to a job that has been taken off the ledger.

@@ -5,13 +5,17 @@
 //! gate never touches user memory: the gate reads arguments of a job that has left its deque, and the owner alone writes
 //! results.
 
+mod duplicate;
 mod hosted;
 mod ledger;
 mod pack;
 
-use std::sync::{
-    Arc, PoisonError,
-    atomic::{AtomicU64, Ordering, fence},
+use std::{
+    sync::{
+        Arc, PoisonError,
+        atomic::{AtomicU64, Ordering, fence},
+    },
+    time::Duration,
 };
 
 use super::{
@@ -29,6 +33,8 @@ use crate::{
     },
     observe::repeats,
 };
+pub use duplicate::Costs;
+use duplicate::Duplicate;
 use hosted::HostedJob;
 pub(super) use hosted::HostedTask;
 pub(crate) use hosted::came_from_afar;
@@ -51,7 +57,13 @@ pub struct Haul {
 }
 
 /// Says which jobs are to leave. Called from any thread; must be quick, must not block, and must not call the gate.
-pub type Judge = Arc<dyn Fn(&JobShape) -> bool + Send + Sync>;
+pub trait Judge: Send + Sync {
+    /// May a job of that shape leave?
+    fn accepts(&self, shape: &JobShape) -> bool;
+
+    /// The time that its way takes, there and back.
+    fn way(&self, shape: &JobShape) -> Duration;
+}
 
 /// The listener outside the gate, as a rule the node's bridge. Called from any thread, also from within calls of the
 /// gate; must be quick, must not block, and must not call the gate.
@@ -163,18 +175,18 @@ impl Gate {
     /// As [`Gate::take`], of the jobs that the judge lets go, for a thread that must not wait for code of the user. `None` if
     /// there is some that is not known to be quick: then another thread does it, and [`Outside::took`] tells, with this number.
     #[must_use]
-    pub fn take_for(&self, request: u64, most: u32, judge: Judge) -> Option<Haul> {
+    pub fn take_for(&self, request: u64, most: u32, judge: &Arc<dyn Judge>) -> Option<Haul> {
         let mut leavers = self.choose(most);
         let mut haul = None;
         let is_quick =
-            |leaver: &mut Leaver| leaver.pack_quickly() && leaver.may_leave(&judge).is_ok();
+            |leaver: &mut Leaver| leaver.pack_quickly() && leaver.may_leave(&**judge).is_ok();
         if leavers.own.iter_mut().all(is_quick) {
             self.send_off(leavers, None, |quick| haul = Some(quick));
         } else {
-            let gate = self.clone();
+            let (gate, judge) = (self.clone(), Arc::clone(judge));
             self.pool.clerk.run(move || {
                 let tell = |haul| gate.pool.tell(|outside| outside.took(request, haul));
-                gate.send_off(leavers, Some(&judge), tell);
+                gate.send_off(leavers, Some(&*judge), tell);
             });
         }
         haul
@@ -242,7 +254,7 @@ impl Gate {
     /// Writes the arguments of the jobs where that has not been done, enters all jobs in the ledger as away, and tells
     /// before any other thread can act on them. A job whose arguments cannot be written stays, and so does what the judge does
     /// not let go; if all stay, other jobs are chosen.
-    fn send_off(&self, mut leavers: Leavers, judge: Option<&Judge>, tell: impl FnOnce(Haul)) {
+    fn send_off(&self, mut leavers: Leavers, judge: Option<&dyn Judge>, tell: impl FnOnce(Haul)) {
         let (mut stayed, mut refused, mut not_worth) = (0, Vec::new(), Vec::new());
         loop {
             let before = leavers.own.len();
@@ -258,7 +270,7 @@ impl Gate {
                 }
             }
             may_leave.retain_mut(|leaver| self.pack_or_stay(leaver));
-            for leaver in may_leave {
+            for mut leaver in may_leave {
                 // What could not be measured has been written: now its size is known.
                 let judge = judge.filter(|_| !leaver.is_measured);
                 match judge.map_or(Ok(()), |judge| leaver.may_leave(judge)) {
@@ -336,6 +348,9 @@ impl Gate {
                 leaver.back,
                 parcel.fingerprint,
             );
+            if let Some(away) = absent.away.get_mut(&departure) {
+                (away.shape, away.way) = (leaver.shape, leaver.way);
+            }
             if is_awaited {
                 awaited.push(owner);
             }
@@ -459,6 +474,8 @@ impl Gate {
             back,
             parcel: None,
             is_measured: false,
+            shape: None,
+            way: Duration::ZERO,
         })
     }
 
@@ -475,16 +492,29 @@ impl Gate {
         values: Vec<HeldValue>,
     ) -> bool {
         let mut absent = lock(&self.pool.ledger.absent);
-        let Some(away) = absent.away.remove(&departure) else {
+        let Some(away) = absent.away.get_mut(&departure) else {
             return false;
         };
+        if let (Answer::Refused(_) | Answer::Aborted, Duplicate::Writing) =
+            (&answer, &away.duplicate)
+        {
+            away.came_back = Some(Back {
+                at_once: matches!(answer, Answer::Refused(_)),
+                ..Back::default()
+            });
+            return true;
+        }
+        let away = absent.away.remove(&departure);
         let AwayJob {
             slot,
             depth,
             mut back,
             fingerprint,
             since,
-        } = away;
+            duplicate,
+            ..
+        } = away.expect("it was there a line ago");
+        duplicate.stop(&self.pool);
         absent.places.remove(&slot);
         // SAFETY: the job was away, and under the lock its owner cannot recall it: the slot waits for us.
         let job = unsafe { &*slot.0 };
@@ -518,19 +548,11 @@ impl Gate {
     /// Brings a job back undone: it can be stolen again, by workers and through the gate, until its owner takes it.
     /// False as for [`Gate::deliver`].
     pub fn put_back(&self, departure: DepartureId, back: Back) -> bool {
-        let mut absent = lock(&self.pool.ledger.absent);
-        let Some(away) = absent.away.remove(&departure) else {
+        let absent = lock(&self.pool.ledger.absent);
+        if !absent.away.contains_key(&departure) {
             return false;
-        };
-        let (slot, depth) = (away.slot, away.depth);
-        // SAFETY: the job was away, and under the lock its owner cannot recall it: the slot waits for us.
-        let job = unsafe { &*slot.0 };
-        let back_after = back.after(away.back);
-        if back.history.marked {
-            absent.repairs.insert(slot);
         }
-        self.pool
-            .come_back_or_hold(absent, job, depth, back_after, away.fingerprint);
+        self.pool.back_from(absent, departure, back);
         true
     }
 
@@ -733,6 +755,17 @@ impl Gate {
     #[doc(hidden)]
     pub fn beat(&self) {
         self.pool.beat();
+    }
+
+    /// What the workers have seen of jobs since they were asked last.
+    #[must_use]
+    pub fn samples(&self) -> Vec<JobSample> {
+        self.pool.samples.take()
+    }
+
+    /// From now on a worker that waits for a job on another node does it itself if these costs say that this is sooner.
+    pub fn know_costs(&self, costs: Costs) {
+        self.pool.ledger.costs.learn(costs);
     }
 
     /// Do other nodes look for work? (`satin::hungry`)

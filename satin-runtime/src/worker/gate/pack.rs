@@ -1,6 +1,10 @@
 //! Jobs and answers as bytes: written when a job leaves, read by the owner of what comes back.
 
-use std::{panic::resume_unwind, sync::atomic::Ordering, time::Instant};
+use std::{
+    panic::resume_unwind,
+    sync::atomic::Ordering,
+    time::{Duration, Instant},
+};
 
 use super::{super::frames::JobPlace, Judge, ledger::SlotRef};
 use crate::job::{
@@ -31,6 +35,10 @@ pub(super) struct Leaver {
     pub(super) parcel: Option<Parcel>,
     /// The judge has let it go by its size.
     pub(super) is_measured: bool,
+    /// What it looked like to the judge.
+    pub(super) shape: Option<JobShape>,
+    /// What its way takes, there and back.
+    pub(super) way: Duration,
 }
 
 impl Leaver {
@@ -65,7 +73,7 @@ impl Leaver {
     }
 
     /// Does the judge let the job go? Its shape, if not. Its arguments are measured; if that cannot be done, it may go for now.
-    pub(super) fn measure_for(&mut self, judge: &Judge) -> Result<(), JobShape> {
+    pub(super) fn measure_for(&mut self, judge: &dyn Judge) -> Result<(), JobShape> {
         let job = self.job();
         // SAFETY: the job was taken to leave: its arguments are there, and no other thread takes them.
         let measured = || unsafe { (job.function.get().measure)(job) };
@@ -75,7 +83,7 @@ impl Leaver {
     }
 
     /// The same of a job whose arguments have been written.
-    pub(super) fn may_leave(&self, judge: &Judge) -> Result<(), JobShape> {
+    pub(super) fn may_leave(&mut self, judge: &dyn Judge) -> Result<(), JobShape> {
         self.judged(judge, self.length())
     }
 
@@ -85,7 +93,7 @@ impl Leaver {
         Some(parcel.arguments.len() as u64)
     }
 
-    fn judged(&self, judge: &Judge, bytes: Option<u64>) -> Result<(), JobShape> {
+    fn judged(&mut self, judge: &dyn Judge, bytes: Option<u64>) -> Result<(), JobShape> {
         let number = function::number_of(self.job().function.get());
         let (Some(function), Some(bytes)) = (number, bytes) else {
             return Ok(()); // what keeps it is told when it is written
@@ -99,7 +107,8 @@ impl Leaver {
             depth: length_of(&self.place.id),
             bytes,
         };
-        match judge(&shape) {
+        (self.shape, self.way) = (Some(shape), judge.way(&shape));
+        match judge.accepts(&shape) {
             true => Ok(()),
             false => Err(shape),
         }

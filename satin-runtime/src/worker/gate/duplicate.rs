@@ -1,0 +1,269 @@
+//! Nobody waits for what it could do sooner: a worker that has nothing else to do than to wait for a job on another node runs it a
+//! second time, from its arguments as bytes, if the answer is thought to come later than that takes. The first answer counts, and
+//! the other run is told to stop.
+//!
+//! The second run knows nothing of the tree: it stands below a nested entry, so that its jobs have no ids, stay in this
+//! process, and are in nobody's way: neither in the books of nodes nor among the results that are kept.
+
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use super::{
+    super::{
+        pool::Pool,
+        thread::{Bottom, Worker},
+    },
+    hosted::{message, named},
+    ledger::{Absent, AbsentPlace, FrameRef, SlotRef, lock},
+};
+use crate::job::{
+    Answer, DepartureId, JobShape, Recall,
+    codec::Effort,
+    function::{Packed, RemoteFailure},
+    record::{Cx, Frame, Slot, flag},
+};
+
+/// The time that a job of that shape takes in this process, if that is known. Called from any thread; must be quick, and must not call
+/// the gate.
+pub type Costs = Arc<dyn Fn(&JobShape) -> Option<Duration> + Send + Sync>;
+
+/// What is known of costs.
+#[derive(Default)]
+pub(super) struct KnownCosts(Mutex<Option<Costs>>);
+
+impl KnownCosts {
+    pub(super) fn learn(&self, costs: Costs) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(costs);
+    }
+
+    fn of(&self, shape: &JobShape) -> Option<Duration> {
+        let costs = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        costs?(shape)
+    }
+}
+
+/// An answer that is to come sooner than so many times the time that the job takes here is waited for. Too small: jobs are done twice
+/// for nothing, as estimates are wrong. Too large: workers wait for what they could do.
+const GAIN: f64 = 1.25;
+
+/// An answer is late if it has not come for so many times the job's time after it was expected. Too small and too large: see [`GAIN`].
+const LATE: f64 = 2.0;
+
+/// Time after which a late answer is late at the soonest: small jobs are held up by chance.
+const LATE_AT_LEAST: Duration = Duration::from_millis(2);
+
+/// The pause before the next look at a job of which nothing is known yet.
+const UNKNOWN: Duration = Duration::from_millis(1);
+
+/// When an answer is expected, as far as that is known.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Expected {
+    /// How long ago the job left.
+    pub(super) away: Duration,
+    /// What its way takes, there and back.
+    pub(super) way: Duration,
+    /// What it takes here, and so probably there.
+    pub(super) took: Option<Duration>,
+}
+
+impl Expected {
+    /// How long to wait until it is worth doing the job here; zero if it is now.
+    pub(super) fn patience(&self) -> Duration {
+        let Some(took) = self.took else {
+            return UNKNOWN;
+        };
+        let expected = self.way + took;
+        let left = expected.saturating_sub(self.away);
+        if left > took.mul_f64(GAIN) {
+            return Duration::ZERO;
+        }
+        let late = expected + took.mul_f64(LATE).max(LATE_AT_LEAST);
+        late.saturating_sub(self.away)
+    }
+}
+
+/// The second run of a job that is away.
+#[derive(Default)]
+pub(super) enum Duplicate {
+    /// There is none.
+    #[default]
+    None,
+    /// Its arguments are being written. If the job comes back meanwhile, it waits until that is done.
+    Writing,
+    /// It runs below that frame.
+    Running(FrameRef),
+}
+
+impl Duplicate {
+    /// The job is not away any more: the second run stops.
+    pub(super) fn stop(&self, pool: &Pool) {
+        if let Duplicate::Running(FrameRef(frame)) = self {
+            // SAFETY: the frame lives as long as its entry, which is under the caller's lock.
+            pool.stop_children(unsafe { &**frame }, flag::ABORT);
+        }
+    }
+}
+
+impl Pool {
+    /// How long a worker that has nothing else to do is to wait for a job that is away before it does the job itself; `None`: for ever.
+    pub(in crate::worker) fn patience(&self, slot: *const Slot) -> Option<Duration> {
+        if !self.duplicates {
+            return None;
+        }
+        let absent = lock(&self.ledger.absent);
+        let AbsentPlace::Away(departure) = absent.places.get(&SlotRef(slot))? else {
+            return None;
+        };
+        let away = absent.away.get(departure)?;
+        let (shape, way, since) = (away.shape?, away.way, away.since);
+        drop(absent);
+        let expected = Expected {
+            away: since.elapsed(),
+            way,
+            took: self.ledger.costs.of(&shape),
+        };
+        Some(expected.patience())
+    }
+
+    /// The arguments of a job that is away, and its departure. The caller is its owner.
+    fn write_again(&self, slot: *const Slot) -> Option<(DepartureId, Packed)> {
+        let place = SlotRef(slot);
+        let mut absent = lock(&self.ledger.absent);
+        let AbsentPlace::Away(departure) = *absent.places.get(&place)? else {
+            return None;
+        };
+        absent.away.get_mut(&departure)?.duplicate = Duplicate::Writing;
+        drop(absent);
+        // SAFETY: the job is away: its arguments are there, and nobody takes them, as it does not come back while they are
+        // written.
+        let packed = unsafe {
+            let job = &*slot;
+            (job.function.get().export)(job, Effort::ANY)
+        };
+        let mut absent = lock(&self.ledger.absent);
+        if let Some(away) = absent.away.get_mut(&departure) {
+            away.duplicate = Duplicate::None;
+            if let Some(back) = away.came_back.take() {
+                self.back_from(absent, departure, back);
+                return None;
+            }
+        }
+        drop(absent);
+        packed.ok().map(|packed| (departure, packed))
+    }
+
+    /// Enters the second run's frame. False if the job is not away any more.
+    fn enter_duplicate(&self, departure: DepartureId, frame: *const Frame) -> bool {
+        let mut absent = lock(&self.ledger.absent);
+        let away = absent.away.get_mut(&departure);
+        away.map(|away| away.duplicate = Duplicate::Running(FrameRef(frame)))
+            .is_some()
+    }
+
+    /// The second run is over: its frame is about to die. If it has an answer, and is the first, that counts.
+    fn end_duplicate(&self, departure: DepartureId, answer: Option<Answer>) -> bool {
+        let mut absent = lock(&self.ledger.absent);
+        let Some(away) = absent.away.get_mut(&departure) else {
+            return false;
+        };
+        away.duplicate = Duplicate::None;
+        let Some(answer) = answer else {
+            return false;
+        };
+        let Absent { away, places, .. } = &mut *absent;
+        let away = away.remove(&departure).expect("it was there a line ago");
+        places.remove(&away.slot);
+        drop(absent);
+        let whole = answer.into();
+        // SAFETY: the job was away, and the calling thread is its owner: the slot waits for us.
+        let job = unsafe { &*away.slot.0 };
+        self.keep_answer(job, away.fingerprint, &whole, away.since.elapsed());
+        self.judge(away.slot, whole);
+        self.tell(|outside| outside.recalled(departure, Recall::Done));
+        true
+    }
+}
+
+impl Worker {
+    /// Runs a job that is away, and that this worker waits for, a second time, on top of what waits.
+    pub(in crate::worker) fn duplicate(&self, slot: *const Slot, frame: *const Frame) {
+        let pool = self.pool();
+        let Some((departure, packed)) = pool.write_again(slot) else {
+            return;
+        };
+        let nested = Frame::special(frame, flag::NESTED);
+        let parent = &raw const nested;
+        if !pool.enter_duplicate(departure, parent) {
+            return;
+        }
+        self.counters.duplicates.add(1);
+        // SAFETY: the job is one of ours and unsettled.
+        let job = unsafe { &*slot };
+        let (function, index, head) = (job.function.get(), job.index(), slot.wrapping_add(1));
+        let bottom = Bottom {
+            head,
+            parent,
+            index,
+            marked: false,
+        };
+        let run = || (function.run_bytes)(Cx { head, parent }, index, &packed.bytes);
+        let answer = match self.on_bottom(bottom, None, run) {
+            // The values that it mentions may be gone before it is read: rare, and not worth the care.
+            Ok(packed) if packed.needs.is_empty() => Some(Answer::Result {
+                bytes: packed.bytes,
+                needs: packed.needs,
+            }),
+            Err(RemoteFailure::Panicked(payload)) => {
+                let text = message(&*payload);
+                let id = self.place_of(frame, index).map(|place| place.id);
+                Some(Answer::Panicked(match id {
+                    Some(id) => named(text, &id),
+                    None => text.into(),
+                }))
+            }
+            Ok(_) | Err(RemoteFailure::Codec(_) | RemoteFailure::Aborted) => None,
+        };
+        let is_first = pool.end_duplicate(departure, answer);
+        tracing::debug!(is_first, function = function.info.name, "a job that is away has been run here");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: Duration = Duration::from_millis(1);
+
+    fn patience(away: Duration, way: Duration, took: Duration) -> Duration {
+        let took = Some(took);
+        Expected { away, way, took }.patience()
+    }
+
+    #[test]
+    fn what_has_just_left_for_far_away_is_done_here() {
+        assert_eq!(patience(MS, 10 * MS, 3 * MS), Duration::ZERO);
+    }
+
+    #[test]
+    fn what_is_soon_back_is_waited_for() {
+        assert_eq!(patience(9 * MS, 10 * MS, 3 * MS), 10 * MS);
+        assert_eq!(patience(MS, MS / 10, 100 * MS), 299 * MS + MS / 10);
+    }
+
+    #[test]
+    fn what_is_late_is_done_here() {
+        assert_eq!(patience(400 * MS, MS, 100 * MS), Duration::ZERO);
+    }
+
+    #[test]
+    fn of_the_unknown_more_may_be_known_soon() {
+        let expected = Expected {
+            away: 1000 * MS,
+            way: MS,
+            took: None,
+        };
+        assert_eq!(expected.patience(), UNKNOWN);
+    }
+}

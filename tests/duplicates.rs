@@ -1,0 +1,343 @@
+//! Nobody waits for what it could do sooner: jobs on other nodes that are done here too, and private jobs that thieves seize while
+//! their owner computes.
+#![cfg(not(feature = "serial"))]
+#![forbid(unsafe_code)]
+
+mod common;
+
+use std::{sync::Arc, time::Duration};
+
+use common::{
+    Watchdog,
+    outside::{
+        Told, answer, await_flag, during, family, flags, hear, listen, own, raise, raised, take,
+    },
+    wait_for,
+};
+use satin::{
+    Satin,
+    job::{Answer, Back, DepartureId, JobShape, Recall},
+    spawn, spawnable, sync,
+    worker::{Gate, Judge},
+};
+
+/// Lets everything go, over a link with that round trip.
+struct Far(Duration);
+
+impl Judge for Far {
+    fn accepts(&self, _: &JobShape) -> bool {
+        true
+    }
+
+    fn way(&self, _: &JobShape) -> Duration {
+        self.0
+    }
+}
+
+const HOUR: Duration = Duration::from_secs(3600);
+
+fn pool(duplicates: bool) -> Satin {
+    satin::builder()
+        .threads(1)
+        .stack(16)
+        .duplicate(duplicates)
+        .build()
+        .expect("a pool")
+}
+
+/// Takes a job for a node that is that far away, once there is one.
+fn take_for(gate: &Gate, way: Duration) -> DepartureId {
+    let judge: Arc<dyn Judge> = Arc::new(Far(way));
+    let taken = std::cell::RefCell::new(None);
+    wait_for("a job", || {
+        // Once it is known that their arguments are quickly written; `warm_up` has seen to that.
+        let haul = gate.take_for(0, 1, &judge);
+        *taken.borrow_mut() = haul.filter(|haul| !haul.jobs.is_empty());
+        taken.borrow().is_some()
+    });
+    own(taken.take().expect("a job")).remove(0).0
+}
+
+/// Jobs take a millisecond here.
+fn know(gate: &Gate) {
+    gate.know_costs(Arc::new(|_| Some(Duration::from_millis(1))));
+}
+
+/// So that the arguments of such a job are known to be written quickly.
+fn warm_up(gate: &Gate) {
+    let (token, _) = own(take(gate, 1)).remove(0);
+    assert!(gate.put_back(token, Back::default()));
+}
+
+fn duplicates(pool: &Satin) -> u64 {
+    pool.figures().iter().map(|worker| worker.duplicates).sum()
+}
+
+#[test]
+fn a_job_that_would_come_back_late_is_done_here_as_well() {
+    let _watchdog = Watchdog::new("a_job_that_would_come_back_late_is_done_here_as_well");
+    let pool = pool(true);
+    let told = listen(&pool);
+    let [ready, go, ran] = flags();
+    let sum = during(
+        &pool,
+        || family(2, ready, go, ran),
+        |gate| {
+            await_flag(ready);
+            warm_up(gate);
+            let token = take_for(gate, HOUR);
+            know(gate);
+            raise(go);
+            hear(&told, |told| {
+                (*told == Told::Recalled(token, Recall::Done)).then_some(())
+            });
+            assert!(!gate.deliver(token, answer(1000)), "the first answer counts");
+        },
+    );
+    assert_eq!((sum, raised(ran), duplicates(&pool)), (1, 2, 1));
+}
+
+#[test]
+fn what_is_soon_back_or_unknown_is_waited_for() {
+    let _watchdog = Watchdog::new("what_is_soon_back_or_unknown_is_waited_for");
+    for (is_on, way, is_known) in [
+        (true, Duration::ZERO, false),
+        (true, HOUR, false),
+        (false, HOUR, true),
+    ] {
+        let pool = pool(is_on);
+        let told = listen(&pool);
+        let [ready, go, ran] = flags();
+        let sum = during(
+            &pool,
+            || family(2, ready, go, ran),
+            |gate| {
+                await_flag(ready);
+                warm_up(gate);
+                let token = take_for(gate, way);
+                if is_known {
+                    know(gate);
+                }
+                raise(go);
+                hear(&told, |told| (*told == Told::Idle(1)).then_some(()));
+                assert!(gate.deliver(token, answer(1000)));
+            },
+        );
+        assert!(sum >= 1000, "{sum}");
+        assert_eq!(duplicates(&pool), 0);
+    }
+}
+
+/// Spawns until it is stopped.
+#[spawnable]
+fn restless(begun: usize, level: u32) -> u32 {
+    if level == 0 {
+        return 0;
+    }
+    raise(begun);
+    let mut sum = 0;
+    loop {
+        sum += spawn!(restless(begun, level - 1));
+        sync!();
+        if sum > 0 {
+            return sum;
+        }
+    }
+}
+
+#[spawnable]
+fn parent_of_restless(ready: usize, go: usize, begun: usize) -> u32 {
+    let a = spawn!(restless(begun, 1));
+    let b = spawn!(restless(begun, 0));
+    raise(ready);
+    await_flag(go);
+    sync!();
+    a + b
+}
+
+#[test]
+fn the_second_run_stops_when_the_answer_comes() {
+    let _watchdog = Watchdog::new("the_second_run_stops_when_the_answer_comes");
+    let pool = pool(true);
+    let _told = listen(&pool);
+    let [ready, go, begun] = flags();
+    let sum = during(
+        &pool,
+        || parent_of_restless(ready, go, begun),
+        |gate| {
+            await_flag(ready);
+            warm_up(gate);
+            let token = take_for(gate, HOUR);
+            know(gate);
+            raise(go);
+            await_flag(begun); // by the worker itself: nobody else has it
+            assert!(gate.deliver(token, answer(77)));
+        },
+    );
+    assert_eq!((sum, duplicates(&pool)), (77, 1));
+}
+
+/// Changes what it has borrowed, and consumes what it was given.
+#[spawnable]
+fn double(numbers: &mut [u64], words: Vec<String>, panics: bool) -> usize {
+    assert!(!panics, "on purpose");
+    for number in numbers {
+        *number *= 2;
+    }
+    words.len()
+}
+
+#[spawnable]
+fn lends(ready: usize, go: usize, panics: bool) -> (usize, Vec<u64>) {
+    let mut numbers: Vec<u64> = (0..100).collect();
+    let mut others = vec![1];
+    let words = vec!["a".to_owned(), "b".to_owned()];
+    let count = spawn!(double(&mut numbers, words, panics));
+    let more = spawn!(double(&mut others, Vec::new(), false));
+    raise(ready);
+    await_flag(go);
+    sync!();
+    (count + more, numbers)
+}
+
+#[test]
+fn what_was_lent_is_changed_once() {
+    let _watchdog = Watchdog::new("what_was_lent_is_changed_once");
+    let pool = pool(true);
+    let _told = listen(&pool);
+    let [ready, go] = flags();
+    let (count, numbers) = during(
+        &pool,
+        || lends(ready, go, false),
+        |gate| {
+            await_flag(ready);
+            warm_up(gate);
+            take_for(gate, HOUR);
+            know(gate);
+            raise(go);
+        },
+    );
+    assert_eq!(count, 2);
+    assert!(numbers.into_iter().eq((0..100).map(|number| 2 * number)));
+    assert_eq!(duplicates(&pool), 1);
+}
+
+#[test]
+fn a_panic_of_the_second_run_is_that_of_the_job() {
+    let _watchdog = Watchdog::new("a_panic_of_the_second_run_is_that_of_the_job");
+    let pool = pool(true);
+    let _told = listen(&pool);
+    let [ready, go] = flags();
+    let outcome = std::thread::scope(|scope| {
+        let program = scope.spawn(|| pool.run(|| lends(ready, go, true)));
+        let gate = pool.gate();
+        await_flag(ready);
+        warm_up(&gate);
+        take_for(&gate, HOUR);
+        know(&gate);
+        raise(go);
+        program.join()
+    });
+    let payload = outcome.expect_err("a panic");
+    let text = payload.downcast_ref::<String>().expect("a text");
+    assert!(text.contains("on purpose"), "{text}");
+}
+
+#[test]
+fn what_comes_back_undone_while_it_runs_a_second_time_is_done_once_more() {
+    let _watchdog =
+        Watchdog::new("what_comes_back_undone_while_it_runs_a_second_time_is_done_once_more");
+    let pool = pool(true);
+    let _told = listen(&pool);
+    let [ready, go, begun] = flags();
+    let sum = during(
+        &pool,
+        || parent_of_restless(ready, go, begun),
+        |gate| {
+            await_flag(ready);
+            warm_up(gate);
+            let token = take_for(gate, HOUR);
+            know(gate);
+            raise(go);
+            await_flag(begun);
+            assert!(gate.put_back(token, Back::default()));
+            wait_for("the next run", || raised(begun) == 2);
+            assert!(!gate.deliver(token, Answer::Aborted), "it is not away");
+            let (child, _) = own(take(gate, 1)).remove(0);
+            assert!(gate.deliver(child, answer(5)));
+        },
+    );
+    assert_eq!(sum, 5);
+}
+
+#[spawnable]
+fn fib(n: u32) -> u64 {
+    if n < 2 {
+        return n.into();
+    }
+    fib(n - 1) + fib(n - 2)
+}
+
+#[spawnable]
+fn leaf(begun: usize, until: usize) -> u32 {
+    raise(begun);
+    await_flag(until);
+    1
+}
+
+#[spawnable]
+fn coarse(begun: usize, until: usize, ran: usize) -> u32 {
+    // So many quick looks, and the worker keeps its jobs to itself.
+    let fine = satin::call!(fib(15));
+    assert_eq!(fine, 610);
+    let mut sum = 0;
+    for _ in 0..4 {
+        sum += spawn!(common::outside::unit(10, ran));
+    }
+    let leaf = satin::call!(leaf(begun, until));
+    sync!();
+    sum + leaf
+}
+
+/// The owner computes, and never looks up; thieves have all of its jobs all the same.
+#[test]
+#[cfg(target_os = "linux")]
+fn a_worker_in_a_long_leaf_is_robbed() {
+    let _watchdog = Watchdog::new("a_worker_in_a_long_leaf_is_robbed");
+    let pool = pool(true);
+    let [begun, until, ran] = flags();
+    let sum = during(
+        &pool,
+        || coarse(begun, until, ran),
+        |gate| {
+            await_flag(begun);
+            for number in 1..=4 {
+                let (token, _) = own(take(gate, 1)).remove(0);
+                assert!(gate.deliver(token, answer(number)));
+            }
+            raise(until);
+        },
+    );
+    assert_eq!((sum, raised(ran)), (1 + 2 + 3 + 4 + 1, 0));
+    let seized: u64 = pool.figures().iter().map(|worker| worker.seized).sum();
+    assert!(seized > 0);
+}
+
+/// The same by the other worker of the process, which would sleep until its neighbour looks up.
+#[test]
+#[cfg(target_os = "linux")]
+fn a_neighbour_does_not_wait_for_a_long_leaf() {
+    let _watchdog = Watchdog::new("a_neighbour_does_not_wait_for_a_long_leaf");
+    let pool = satin::builder().threads(2).stack(16).build().expect("a pool");
+    let [begun, until, ran] = flags();
+    let sum = during(
+        &pool,
+        || coarse(begun, until, ran),
+        |_| {
+            await_flag(begun);
+            wait_for("the neighbour", || raised(ran) == 4);
+            raise(until);
+        },
+    );
+    assert_eq!(sum, 41);
+}
