@@ -46,31 +46,45 @@ fn fib(n: u32) -> u64 {
     fib(n - 1) + fib(n - 2)
 }
 
-/// Leaves of about 2 ms under a binary tree.
+/// The time is up: what has not begun does nothing.
+static STOP: AtomicBool = AtomicBool::new(false);
+
+/// More leaves than a bench lasts, under a binary tree.
 #[satin::spawnable]
-fn coarse(depth: u32) -> u64 {
-    if depth == 0 {
-        return leaf();
+fn coarse(depth: u32, leaf_ms: u64) -> u64 {
+    if depth == 0 || STOP.load(Relaxed) {
+        return leaf(leaf_ms);
     }
-    coarse(depth - 1) + coarse(depth - 1)
+    coarse(depth - 1, leaf_ms) + coarse(depth - 1, leaf_ms)
 }
 
 #[satin::spawnable]
-fn flat(leaves: u32) -> u64 {
+fn flat(leaves: u32, leaf_ms: u64) -> u64 {
     if leaves == 1 {
-        return leaf();
+        return leaf(leaf_ms);
     }
     let mut sum = 0;
     for _ in 0..leaves {
-        sum += flat(1);
+        sum += flat(1, leaf_ms);
     }
     sum
 }
 
-fn leaf() -> u64 {
+/// Jobs so fine that the worker keeps its jobs to itself, and then some coarse ones, which nobody has asked for yet.
+#[satin::spawnable]
+fn mixed(leaf_ms: u64) -> u64 {
+    let fine = satin::call!(fib(22));
+    let mut sum = 0;
+    for _ in 0..16 {
+        sum += flat(1, leaf_ms);
+    }
+    fine + sum
+}
+
+fn leaf(ms: u64) -> u64 {
     let start = Instant::now();
     let mut x = 1u64;
-    while start.elapsed() < Duration::from_millis(2) {
+    while !STOP.load(Relaxed) && start.elapsed() < Duration::from_millis(ms) {
         (0..1000)
             .for_each(|_| x = black_box(x.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1)));
     }
@@ -79,12 +93,16 @@ fn leaf() -> u64 {
 
 /// Measures, and reports the results.
 pub fn run(args: &Args) -> anyhow::Result<()> {
-    // A thief that runs what it takes is busy for a while: longer where jobs are coarse. As it puts jobs back undone, it
+    // A thief that runs what it takes is busy for a while: longer where jobs are coarse. As it refuses what it has taken, it
     // would otherwise take more than there are.
-    let cases: [(&'static str, Program, Duration); 3] = [
-        ("fib", || fib(black_box(32)), Duration::from_micros(200)),
-        ("coarse", || coarse(8), Duration::from_millis(16)),
-        ("flat", || flat(256), Duration::from_millis(16)),
+    let (short, long) = (Duration::from_micros(200), Duration::from_millis(16));
+    let cases: [(&'static str, Program, Duration); 6] = [
+        ("fib", || fib(black_box(32)), short),
+        ("tree, leaves of 2 ms", || coarse(40, 2), long),
+        ("loop, leaves of 2 ms", || flat(1 << 14, 2), long),
+        ("loop, leaves of 200 ms", || flat(1 << 14, 200), long),
+        ("fine, then leaves of 2 ms", || mixed(2), long),
+        ("fine, then leaves of 200 ms", || mixed(200), 16 * long),
     ];
     let mut table = comfy_table::Table::new();
     table.set_header(["case", "thefts", "median us", "p99 us", "max us"]);
@@ -120,6 +138,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
 /// Sorted waits of a thief beside one worker that runs `program` again and again.
 fn measure(program: Program, time: Duration, pause: Duration) -> anyhow::Result<Vec<Duration>> {
     let pool = satin::builder().threads(1).build()?;
+    STOP.store(false, Relaxed);
     let (running, stop) = (AtomicBool::new(false), AtomicBool::new(false));
     let mut waits = std::thread::scope(|threads| {
         let thief = threads.spawn(|| {
@@ -155,6 +174,7 @@ fn measure(program: Program, time: Duration, pause: Duration) -> anyhow::Result<
                 }
             }
             stop.store(true, Relaxed);
+            STOP.store(true, Relaxed);
             waits
         });
         pool.run(|| {
