@@ -91,7 +91,10 @@ fn a_job_that_would_come_back_late_is_done_here_as_well() {
             hear(&told, |told| {
                 (*told == Told::Recalled(token, Recall::Done)).then_some(())
             });
-            assert!(!gate.deliver(token, answer(1000)), "the first answer counts");
+            assert!(
+                !gate.deliver(token, answer(1000)),
+                "the first answer counts"
+            );
         },
     );
     assert_eq!((sum, raised(ran), duplicates(&pool)), (1, 2, 1));
@@ -328,7 +331,11 @@ fn a_worker_in_a_long_leaf_is_robbed() {
 #[cfg(target_os = "linux")]
 fn a_neighbour_does_not_wait_for_a_long_leaf() {
     let _watchdog = Watchdog::new("a_neighbour_does_not_wait_for_a_long_leaf");
-    let pool = satin::builder().threads(2).stack(16).build().expect("a pool");
+    let pool = satin::builder()
+        .threads(2)
+        .stack(16)
+        .build()
+        .expect("a pool");
     let [begun, until, ran] = flags();
     let sum = during(
         &pool,

@@ -448,6 +448,7 @@ fn print_summary(summary: &Summary) {
     let twice = summary.twice.as_secs_f64() / summary.needed.as_secs_f64().max(1e-9);
     row("work done twice", format!("{:.2} %", 100.0 * twice));
     row("jobs put back", summary.came_back.to_string());
+    row("jobs done twice", summary.duplicates.to_string());
     row(
         "claims",
         format!("{}, {} withdrawn", summary.claims, summary.withdrawn),

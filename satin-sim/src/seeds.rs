@@ -41,6 +41,8 @@ pub struct Summary {
     pub withdrawn: u64,
     /// Number of jobs put back.
     pub came_back: u64,
+    /// Jobs that were away and were done by who waited for them.
+    pub duplicates: u64,
     /// Number of results saved.
     pub saved: u64,
     /// Nodes that went on as the next generation.
@@ -76,6 +78,7 @@ impl Summary {
         self.claims += trial.claims;
         self.withdrawn += trial.withdrawn;
         self.came_back += trial.came_back;
+        self.duplicates += trial.duplicates;
         self.saved += trial.saved;
         self.reborn += trial.reborn;
         self.terms += u64::from(trial.term);

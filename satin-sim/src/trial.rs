@@ -96,6 +96,8 @@ pub struct Trial {
     pub claims: u64,
     /// Number of jobs put back.
     pub came_back: u64,
+    /// Jobs that were away and were done by who waited for them.
+    pub duplicates: u64,
     /// Number of results saved.
     pub saved: u64,
     /// Number of claims withdrawn.
@@ -425,6 +427,7 @@ pub fn run(seed: u64, options: &Options) -> Trial {
         needed: Duration::ZERO,
         claims: 0,
         came_back: 0,
+        duplicates: 0,
         saved: 0,
         withdrawn: 0,
         reborn: 0,
@@ -801,6 +804,7 @@ impl Stage {
             busy += effort.busy;
             trial.claims += effort.claims;
             trial.came_back += effort.came_back;
+            trial.duplicates += effort.duplicates;
             trial.saved += effort.saved;
             trial.withdrawn += self.cluster.node(node).inspect().tally.withdrawn;
             trial.reborn += u64::from(self.cluster.peer(node).generation);

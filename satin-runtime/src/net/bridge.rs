@@ -16,8 +16,8 @@ use super::limits;
 use crate::{
     data::{self, Manners},
     job::{
-        Answer, Back, BoundName, JobId, JobName, JobSample, JobShape, Offer, OrphanNews, Parcel, Recall,
-        RootName, RootRun, RootTag, Saved, ValueName,
+        Answer, Back, BoundName, JobId, JobName, JobSample, JobShape, Offer, OrphanNews, Parcel,
+        Recall, RootName, RootRun, RootTag, Saved, ValueName,
     },
     node::{DepartureId, Event, HarvestReader, HostedId, Lattices, Taken, Terms, TookJobs},
     worker::{Gate, Haul, Judge, Outside, RootKey},

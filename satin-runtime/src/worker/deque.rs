@@ -552,7 +552,13 @@ mod loom_tests {
             self.head.set(BASE + (number + 1) * STEP);
             if self.deque.must_look_after_push(BASE + number * STEP) {
                 match self.deque.is_asked() {
-                    true => _ = (self.deque).publish(BASE + (number + 1) * STEP, Publish::Half, |_, _| ()),
+                    true => {
+                        _ = (self.deque).publish(
+                            BASE + (number + 1) * STEP,
+                            Publish::Half,
+                            |_, _| (),
+                        )
+                    }
                     false => self.deque.end_watch(),
                 }
             }

@@ -14,9 +14,9 @@ use std::{
 use crossbeam::{queue::SegQueue, utils::CachePadded};
 
 use super::{
-    barrier,
     advice::{self, CallSite},
     area::Area,
+    barrier,
     clerk::Clerk,
     gate::{Gate, Ledger},
     harvest::{Beats, Samples},
@@ -234,12 +234,9 @@ impl Pool {
                 || (awaits == Awaits::Work && self.has_root())
                 || self.has_hosted()
                 || self.has_returned_for(worker)
-                || self
-                    .all()
-                    .any(|other| {
-                        other.index != worker.index
-                            && (other.has_public() || other.may_be_seized())
-                    })
+                || self.all().any(|other| {
+                    other.index != worker.index && (other.has_public() || other.may_be_seized())
+                })
         };
         if !something() {
             worker.counters.sleeps.add(1);

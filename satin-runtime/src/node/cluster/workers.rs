@@ -13,7 +13,7 @@ use super::{
     super::{DepartureId, Event, HarvestReader, HostedId, Rule, Taken, Terms, TookJobs},
     bounds::{BEST, BestLeaf},
     journal::Noted,
-    program::{Program, Work, mix},
+    program::{Program, Shape, Work, mix},
 };
 use crate::job::{
     Answer, Back, Deadly, Fact, Fingerprint, Gathered, Harvest, HeldValue, History, JobId, JobName,
@@ -181,6 +181,10 @@ pub(super) enum Finished {
     GivenUp(Vec<Saved>),
 }
 
+/// Of so many looks of a worker with nothing to do at a job that is away, in one it does the job. Too small: nothing is stolen for
+/// long. Too large: it is never seen.
+const ONE_IN: u64 = 16;
+
 /// The work that a node's workers have done.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct WorkDone {
@@ -194,6 +198,8 @@ pub struct WorkDone {
     pub came_back: u64,
     /// Results saved when jobs were given up.
     pub saved: u64,
+    /// Jobs that were away and were done here.
+    pub duplicates: u64,
 }
 
 /// The decision on a marked job that is about to run.
@@ -234,6 +240,8 @@ pub(super) struct ImaginaryWorkers {
     /// The best known of each root job.
     best: BTreeMap<RootName, BestLeaf>,
     without: BTreeSet<Rule>,
+    /// Draws which jobs that are away are done here as well.
+    looks: u64,
     nonce: u64,
     armed: bool,
     fresh: bool,
@@ -287,6 +295,7 @@ impl ImaginaryWorkers {
             best: BTreeMap::new(),
             without,
             nonce,
+            looks: nonce,
             armed: false,
             fresh: false,
             idle: 0,
@@ -671,8 +680,44 @@ impl ImaginaryWorkers {
                 marked,
             );
         } else {
+            return self.duplicate(programs, lane);
+        }
+        true
+    }
+
+    /// A worker that has nothing else to do does a job that is away, now and then, at once. Of those whose leaves say or do more than
+    /// their result none: a second run would offer bounds, or end the node.
+    fn duplicate(&mut self, programs: &[Program], lane: u32) -> bool {
+        let Some(top) = self.lanes[lane as usize].stack.last().copied() else {
+            return false;
+        };
+        let frame = self.frame(top);
+        let program = &programs[frame.program as usize];
+        let is_plain = program.panics == 0 && program.poison.is_none() && !program.bounded;
+        if frame.stop.is_some() || !is_plain || matches!(program.shape, Shape::Best { .. }) {
             return false;
         }
+        let is_fit = |job: &AwayWork| match job {
+            AwayWork::Spawned(job) => job.frame == top && job.back == Back::default(),
+            AwayWork::Root(_) => false,
+        };
+        let found = self.away.iter().find(|(_, job)| is_fit(job));
+        let Some(departure) = found.map(|(departure, _)| *departure) else {
+            return false;
+        };
+        self.looks = mix(self.looks);
+        if !self.looks.is_multiple_of(ONE_IN) {
+            return false;
+        }
+        let Some(AwayWork::Spawned(job)) = self.away.remove(&departure) else {
+            unreachable!("it was found a line ago");
+        };
+        self.recalled.insert(departure);
+        self.done.duplicates += 1;
+        let result = program.below(job.work).result;
+        self.events
+            .push_back(Event::Recalled(departure, Recall::Done));
+        self.child_done(programs, top, job.index, Ok(Some(result)), None);
         true
     }
 

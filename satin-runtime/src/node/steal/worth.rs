@@ -237,7 +237,9 @@ impl Terms {
     #[must_use]
     pub fn way_of(&self, shape: &JobShape) -> Duration {
         let costs = self.functions.get(&shape.function);
-        let back = costs.and_then(|costs| costs.of(shape)).map_or(0.0, |(_, back)| back);
+        let back = costs
+            .and_then(|costs| costs.of(shape))
+            .map_or(0.0, |(_, back)| back);
         let moved = shape.bytes as f64 + back;
         let on_the_link = self.rate.map_or(0.0, |rate| moved * (1.0 / rate + CODEC));
         Duration::try_from_secs_f64(self.round_trip + on_the_link).unwrap_or(Duration::MAX)

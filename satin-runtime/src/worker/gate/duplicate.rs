@@ -19,7 +19,7 @@ use super::{
     ledger::{Absent, AbsentPlace, FrameRef, SlotRef, lock},
 };
 use crate::job::{
-    Answer, DepartureId, JobShape, Recall,
+    Answer, DepartureId, History, JobShape, Recall,
     codec::Effort,
     function::{Packed, RemoteFailure},
     record::{Cx, Frame, Slot, flag},
@@ -39,7 +39,11 @@ impl KnownCosts {
     }
 
     fn of(&self, shape: &JobShape) -> Option<Duration> {
-        let costs = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let costs = self
+            .0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone();
         costs?(shape)
     }
 }
@@ -117,6 +121,9 @@ impl Pool {
             return None;
         };
         let away = absent.away.get(departure)?;
+        if away.back.history != History::default() {
+            return None; // it may have taken down a node, or has an answer somewhere
+        }
         let (shape, way, since) = (away.shape?, away.way, away.since);
         drop(absent);
         let expected = Expected {
@@ -226,7 +233,11 @@ impl Worker {
             Ok(_) | Err(RemoteFailure::Codec(_) | RemoteFailure::Aborted) => None,
         };
         let is_first = pool.end_duplicate(departure, answer);
-        tracing::debug!(is_first, function = function.info.name, "a job that is away has been run here");
+        tracing::debug!(
+            is_first,
+            function = function.info.name,
+            "a job that is away has been run here"
+        );
     }
 }
 

@@ -240,7 +240,8 @@ impl Gate {
     /// [`Outside::public`] tells.
     fn seize_soon(&self) {
         let pool = &self.pool;
-        if pool.all().any(Worker::may_be_seized) && !pool.ledger.seizing.swap(true, Ordering::Relaxed)
+        if pool.all().any(Worker::may_be_seized)
+            && !pool.ledger.seizing.swap(true, Ordering::Relaxed)
         {
             let gate = self.clone();
             pool.clerk.run(move || {
