@@ -15,7 +15,7 @@ use super::limits;
 use crate::{
     data::{self, Manners},
     job::{
-        Answer, Back, BoundName, JobId, JobName, JobShape, Offer, OrphanNews, Parcel, Recall,
+        Answer, Back, BoundName, JobId, JobLoad, JobName, Offer, OrphanNews, Parcel, Recall,
         RootName, RootRun, RootTag, Saved, ValueName,
     },
     node::{DepartureId, Event, HarvestReader, HostedId, Lattices, Taken, Terms, TookJobs},
@@ -167,7 +167,7 @@ impl Bridge {
 
     /// Asks the workers for jobs. `None` if that takes longer: then it comes with the news.
     pub(super) fn take(&mut self, request: u64, most: u32, terms: Terms) -> Option<Event> {
-        let judge = Arc::new(move |shape: &JobShape| terms.accept(shape));
+        let judge = Arc::new(move |load: &JobLoad| terms.accept(load));
         let event = took(request, self.gate.take_for(request, most, judge)?);
         self.note(&event);
         Some(event)
@@ -426,7 +426,7 @@ impl<L: Lattices> Lattices for Here<L> {
         made.unwrap_or_else(|| self.lattices.join(bound, have, new))
     }
 
-    fn holds(&self, name: ValueName) -> bool {
-        data::store().contains(name)
+    fn value_size(&self, name: ValueName) -> Option<u64> {
+        data::store().size_of(name)
     }
 }

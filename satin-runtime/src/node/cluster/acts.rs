@@ -7,7 +7,7 @@ use super::{
     Cluster, Happening, ImaginaryNode, KnownProgram, Main, MainEnd, MainIs, Noted, Outcome, Path,
     Program, Promises, Running, Smallest, lock,
 };
-use crate::job::{Answer, BoundName, Offer, RootName, RootRun, ValueName};
+use crate::job::{Answer, BoundName, Offer, RootName, RootRun, ValueName, ValueSize};
 
 impl Cluster {
     /// A program that nodes can run; its result is computed at once, to compare.
@@ -226,7 +226,16 @@ impl Cluster {
 
     /// All jobs that leave that node need these values.
     pub fn set_needs(&mut self, node: u32, needs: &[ValueName]) {
-        self.slot_mut(node).workers.needs = needs.to_vec();
+        let size = |name: &ValueName| {
+            let mut nodes = self.slots.iter();
+            let bytes = nodes.find_map(|slot| Some(lock(&slot.values).get(name)?.len()));
+            ValueSize {
+                name: *name,
+                bytes: bytes.unwrap_or(0) as u64,
+            }
+        };
+        let needs = needs.iter().map(size).collect();
+        self.slot_mut(node).workers.needs = needs;
     }
 
     /// A job there has found something better.

@@ -16,9 +16,9 @@ use super::{
     program::{Program, Work, mix},
 };
 use crate::job::{
-    Answer, Back, Deadly, Fact, Fingerprint, Gathered, Harvest, HeldValue, History, JobId, JobName,
-    JobShape, Kin, Offer, OrphanIndex, OrphanNews, Parcel, Recall, RootName, RootRun, Saved,
-    ValueName,
+    Answer, Back, Deadly, Fact, Fingerprint, Gathered, Harvest, HeldValue, History, JobId, JobLoad,
+    JobName, JobShape, Kin, Offer, OrphanIndex, OrphanNews, Parcel, Recall, RootName, RootRun,
+    Saved, ValueName, ValueSize,
     needs::Value,
     orphans::{may_claim, would_deadlock},
 };
@@ -239,7 +239,8 @@ pub(super) struct ImaginaryWorkers {
     fresh: bool,
     idle: u32,
     publishing: bool,
-    pub(super) needs: Vec<ValueName>,
+    /// The values that all jobs mention.
+    pub(super) needs: Vec<ValueSize>,
     /// A worker with more frames than this on its stack takes no more while it waits.
     pub(super) nesting: usize,
     /// Time after a request until jobs can be taken; `None`: at any time.
@@ -936,7 +937,7 @@ impl ImaginaryWorkers {
         Answer::Result {
             bytes: result.to_le_bytes().to_vec(),
             needs: match mix(result) % 2 {
-                0 => self.needs.clone(),
+                0 => self.needed(),
                 _ => Vec::new(),
             },
         }
@@ -1313,11 +1314,13 @@ impl ImaginaryWorkers {
                         depth: parent.depth() as u16 + 1,
                         bytes: job.work.pack(programs[program as usize].size).len() as u64,
                     };
+                    let values = self.needs.clone();
+                    let load = JobLoad { shape, values };
                     let looked_at =
                         mix(request ^ u64::from(job.index) << 32 ^ u64::from(job.frame) << 40);
                     let is_picked = self.picky == 0 || looked_at.is_multiple_of(self.picky);
-                    if !is_picked || !terms.accept(&shape) {
-                        not_worth.push(shape);
+                    if !is_picked || !terms.accept(&load) {
+                        not_worth.push(load);
                         self.queue_again(job);
                         continue;
                     }
@@ -1363,12 +1366,16 @@ impl ImaginaryWorkers {
             function: program,
             arguments: work.pack(programs[program as usize].size),
             fingerprint: self.fingerprint(work),
-            needs: self.needs.clone(),
+            needs: self.needed(),
             term: run.term,
             root: run.name.fingerprint,
             history: back.history,
         };
         (departure, parcel)
+    }
+
+    fn needed(&self) -> Vec<ValueName> {
+        self.needs.iter().map(|value| value.name).collect()
     }
 
     fn id(&self, frame: u32) -> JobId {
