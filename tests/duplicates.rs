@@ -16,7 +16,7 @@ use common::{
 };
 use satin::{
     Satin,
-    job::{Answer, Back, DepartureId, JobShape, Recall},
+    job::{Answer, Back, DepartureId, JobLoad, Recall},
     spawn, spawnable, sync,
     worker::{Gate, Judge},
 };
@@ -25,11 +25,11 @@ use satin::{
 struct Far(Duration);
 
 impl Judge for Far {
-    fn accepts(&self, _: &JobShape) -> bool {
+    fn accepts(&self, _: &JobLoad) -> bool {
         true
     }
 
-    fn way(&self, _: &JobShape) -> Duration {
+    fn way(&self, _: &JobLoad) -> Duration {
         self.0
     }
 }

@@ -607,6 +607,7 @@ impl Mischief {
     fn boot(&self, cluster: &mut Cluster, config: &ProtocolConfig, site: &str, pick: u64) -> u32 {
         let node = cluster.boot(config, site, self.threads);
         cluster.set_nesting(node, self.nesting);
+        cluster.do_jobs_twice(node);
         cluster.set_slowness(node, (self.slowness)(pick));
         node
     }

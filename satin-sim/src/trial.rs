@@ -512,6 +512,7 @@ impl Stage {
         cluster.form(&setting.config, &setting.sites, setting.threads);
         for node in 0..cluster.nodes() {
             cluster.set_nesting(node, setting.nesting);
+            cluster.do_jobs_twice(node);
             cluster.set_shy(node, setting.shy);
             cluster.set_picky(node, setting.picky);
             cluster.set_slowness(node, (setting.slowness)(seed ^ u64::from(node)));

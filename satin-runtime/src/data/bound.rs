@@ -460,8 +460,8 @@ impl Lattices for Registered {
         join(bound, have, new)
     }
 
-    fn holds(&self, name: ValueName) -> bool {
-        super::store().contains(name)
+    fn value_size(&self, name: ValueName) -> Option<u64> {
+        super::store().size_of(name)
     }
 }
 

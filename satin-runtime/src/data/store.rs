@@ -61,6 +61,11 @@ impl Store {
         self.get(name).is_some()
     }
 
+    /// The number of the value's bytes, if it is here.
+    pub fn size_of(&self, name: ValueName) -> Option<u64> {
+        Some(self.get(name)?.bytes.len() as u64)
+    }
+
     /// At most `length` bytes of the value from `offset` on, and the number of bytes that it has in all; `None` if the
     /// value is not here.
     pub fn read(&self, name: ValueName, offset: u64, length: u64) -> Option<(Vec<u8>, u64)> {

@@ -16,7 +16,7 @@ use std::{
 use serde::Serialize;
 
 use super::{
-    Fingerprint, HeldValue, ValueName,
+    Answer, Fingerprint, HeldValue, ValueSize,
     codec::{self, CodecError, Effort},
     kinds::{Carried, CarriedRef, Kinds, Travels},
     needs,
@@ -186,7 +186,14 @@ type RunBytes = fn(Cx, u32, &[u8]) -> Result<Packed, RemoteFailure>;
 /// Serialized bytes, and the shared values that they mention.
 pub(crate) struct Packed {
     pub(crate) bytes: Vec<u8>,
-    pub(crate) needs: Vec<ValueName>,
+    pub(crate) needs: Vec<ValueSize>,
+}
+
+impl From<Packed> for Answer {
+    fn from(Packed { bytes, needs }: Packed) -> Answer {
+        let needs = needs.iter().map(|value| value.name).collect();
+        Answer::Result { bytes, needs }
+    }
 }
 
 /// Why a job that came as bytes has no result.
@@ -568,7 +575,7 @@ fn run_bytes<F: Function>(cx: Cx, index: u32, arguments: &[u8]) -> Result<Packed
 }
 
 fn pack<T: Serialize>(what: &'static str, value: &T, effort: Effort) -> Result<Packed, CodecError> {
-    let (bytes, needs) = needs::gather(|| codec::write(what, value, effort));
+    let (bytes, needs) = needs::gather_sizes(|| codec::write(what, value, effort));
     bytes.map(|bytes| Packed { bytes, needs })
 }
 

@@ -43,10 +43,10 @@ pub use lattices::Lattices;
 pub use needs::HeldValue;
 pub use orphans::{Kin, OrphanIndex};
 pub use parcel::{
-    Answer, BoundName, History, Offer, Parcel, RootName, RootRun, RootTag, ValueName,
+    Answer, BoundName, History, Offer, Parcel, RootName, RootRun, RootTag, ValueName, ValueSize,
 };
 pub use repair::{Back, Deadly, OrphanNews, Recall, Saved};
-pub use shape::{JobSample, JobShape};
+pub use shape::{JobLoad, JobSample, JobShape};
 pub use stored::{Batch, RunName, StoredFact, ValueBytes};
 pub use tally::Tally;
 pub use travel::{DepartureId, HostedId, Taken};

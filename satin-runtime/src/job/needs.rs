@@ -7,7 +7,7 @@ use std::{
     sync::Arc,
 };
 
-use super::ValueName;
+use super::{ValueName, ValueSize};
 
 /// A shared value of this process.
 pub trait Value: Send + Sync {
@@ -47,6 +47,16 @@ impl HeldValue {
         self.value.size()
     }
 
+    /// Its name and size.
+    #[must_use]
+    pub fn name_and_size(&self) -> ValueSize {
+        let bytes = self.size() as u64;
+        ValueSize {
+            name: self.name,
+            bytes,
+        }
+    }
+
     /// The number of bytes that are in memory only because it is held, as of now.
     #[must_use]
     pub fn cost(&self) -> usize {
@@ -71,6 +81,15 @@ thread_local! {
 pub fn gather<R>(serialize: impl FnOnce() -> R) -> (R, Vec<ValueName>) {
     let (result, values) = gather_values(serialize);
     (result, values.iter().map(HeldValue::name).collect())
+}
+
+/// As [`gather`], with the sizes of the values.
+pub fn gather_sizes<R>(serialize: impl FnOnce() -> R) -> (R, Vec<ValueSize>) {
+    let (result, values) = gather_values(serialize);
+    (
+        result,
+        values.iter().map(HeldValue::name_and_size).collect(),
+    )
 }
 
 fn gather_values<R>(serialize: impl FnOnce() -> R) -> (R, Vec<HeldValue>) {

@@ -113,6 +113,15 @@ impl std::fmt::Debug for ValueName {
     }
 }
 
+/// A shared value, and how large it is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ValueSize {
+    /// Its name.
+    pub name: ValueName,
+    /// The number of its bytes.
+    pub bytes: u64,
+}
+
 /// The name of a bound on every node: a hash of its stable name.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 pub struct BoundName(pub u64);

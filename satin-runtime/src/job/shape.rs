@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use super::Parcel;
+use super::{Parcel, ValueSize};
 
 /// A job as it looks before it runs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -25,6 +25,23 @@ impl JobShape {
             depth: u16::try_from(parcel.id.depth()).unwrap_or(u16::MAX),
             bytes: parcel.arguments.len() as u64,
         }
+    }
+}
+
+/// What would move if a job left.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct JobLoad {
+    /// What the job looks like; its arguments go in any case.
+    pub shape: JobShape,
+    /// The shared values that it mentions, those inside of others too: a node that has them not fetches them.
+    pub values: Vec<ValueSize>,
+}
+
+impl From<JobShape> for JobLoad {
+    /// The load of a job that mentions no value.
+    fn from(shape: JobShape) -> JobLoad {
+        let values = Vec::new();
+        JobLoad { shape, values }
     }
 }
 

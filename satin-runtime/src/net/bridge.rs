@@ -16,7 +16,7 @@ use super::limits;
 use crate::{
     data::{self, Manners},
     job::{
-        Answer, Back, BoundName, JobId, JobName, JobSample, JobShape, Offer, OrphanNews, Parcel,
+        Answer, Back, BoundName, JobId, JobLoad, JobName, JobSample, Offer, OrphanNews, Parcel,
         Recall, RootName, RootRun, RootTag, Saved, ValueName,
     },
     node::{DepartureId, Event, HarvestReader, HostedId, Lattices, Taken, Terms, TookJobs},
@@ -130,12 +130,12 @@ impl Outside for BridgeNews {
 struct ByTerms(Terms);
 
 impl Judge for ByTerms {
-    fn accepts(&self, shape: &JobShape) -> bool {
-        self.0.accept(shape)
+    fn accepts(&self, load: &JobLoad) -> bool {
+        self.0.accept(load)
     }
 
-    fn way(&self, shape: &JobShape) -> Duration {
-        self.0.way_of(shape)
+    fn way(&self, load: &JobLoad) -> Duration {
+        self.0.way_of(&load.shape)
     }
 }
 
@@ -451,7 +451,7 @@ impl<L: Lattices> Lattices for Here<L> {
         made.unwrap_or_else(|| self.lattices.join(bound, have, new))
     }
 
-    fn holds(&self, name: ValueName) -> bool {
-        data::store().contains(name)
+    fn value_size(&self, name: ValueName) -> Option<u64> {
+        data::store().size_of(name)
     }
 }

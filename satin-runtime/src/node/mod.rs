@@ -19,7 +19,7 @@ use std::{
 use rand::{SeedableRng, rngs::SmallRng};
 
 use crate::job::{
-    Answer, Back, Batch, Gathered, JobId, JobName, JobSample, JobShape, Offer, OrphanNews, Parcel,
+    Answer, Back, Batch, Gathered, JobId, JobLoad, JobName, JobSample, Offer, OrphanNews, Parcel,
     Recall, RootName, RootRun, RootTag, Saved, ValueName,
 };
 
@@ -211,7 +211,7 @@ pub struct TookJobs {
     /// The number of jobs that could have been taken beside those, about.
     pub left: u32,
     /// The jobs that stayed, as the terms did not let them go.
-    pub not_worth: Vec<JobShape>,
+    pub not_worth: Vec<JobLoad>,
     /// What the workers have seen of jobs since the last take.
     pub samples: Vec<JobSample>,
 }
@@ -930,7 +930,7 @@ impl Parts<'_> {
     /// The workers have given these jobs away, or nothing: they go to the thief that asked, or stay after all.
     fn took(&mut self, cx: &mut Context<'_>, took: TookJobs) {
         // An answer to a question that is not under way: there is no asker to take the jobs for.
-        let Some(asker) = self.steal.took(cx, &took) else {
+        let Some(asker) = self.steal.took(cx, &took, self.lattices) else {
             return repair::Repair::stay(cx, took.jobs);
         };
         let TookJobs {
@@ -947,7 +947,7 @@ impl Parts<'_> {
                 false => self.steal.refuse(cx, asker),
             };
         };
-        if !is_gone && !self.steal.are_worth(cx, &asker, &jobs) {
+        if !is_gone && !self.steal.are_worth(cx, &asker, &jobs, self.lattices) {
             repair::Repair::stay(cx, jobs);
             return self.steal.refuse(cx, asker);
         }
@@ -1134,6 +1134,7 @@ impl Parts<'_> {
         for (other, epoch) in self.relay.forget(cx, gone.peer) {
             self.disconnected(cx, other, epoch);
         }
+        cx.books.holders.life_ended(gone.peer);
         self.shared.life_ended(cx, gone.peer);
         self.bounds.life_ended(cx, gone.peer);
         cx.homes.life_ended(cx.now, gone.peer);
@@ -1312,6 +1313,7 @@ impl Parts<'_> {
         } = self;
         bounds.root_done(run, &|root| needs_bounds(cx.books, keeping, root));
         self.shared.root_done(run.name);
+        (cx.books.holders).forget_roots(|other| run.name.ends(other));
         cx.actions.push_back(Action::ForgetRoot(run.name));
     }
 
@@ -1321,6 +1323,7 @@ impl Parts<'_> {
             .chain(self.shared.roots())
             .chain(self.buddies.roots())
             .chain(books.roots_of_orphans())
+            .chain(books.holders.roots())
     }
 
     /// Asks for words that were lost: who is master, which root jobs are over.
@@ -1352,6 +1355,7 @@ impl Parts<'_> {
             self.buddies.root_over(root);
             self.bounds.forget(root);
             self.shared.forget_roots(|other| other == root);
+            cx.books.holders.forget_roots(|other| other == root);
             cx.actions.push_back(Action::ForgetRoot(root));
         }
     }

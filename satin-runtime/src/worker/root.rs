@@ -24,7 +24,7 @@ use super::{
     thread::{Bottom, Worker, raise_abort},
 };
 use crate::job::{
-    Answer, Gathered, JobId, JobName, RootName, RootRun, RootTag, Saved,
+    Gathered, JobId, JobName, RootName, RootRun, RootTag, Saved,
     function::{self, Args, Call, Function, Prepared},
     kinds::Kinds,
     record::{Aborted, Cx, Frame, Payload, Slot, flag},
@@ -456,10 +456,7 @@ unsafe fn run_root<F: Function>(task: *const (), worker: &Worker, head: *const S
             packed.ok().map(|packed| Saved {
                 name: JobName::new(id, fingerprint),
                 root: fingerprint,
-                answer: Answer::Result {
-                    bytes: packed.bytes,
-                    needs: packed.needs,
-                },
+                answer: packed.into(),
             })
         }
         _ => None,

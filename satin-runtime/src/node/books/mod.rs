@@ -3,14 +3,17 @@
 //!
 //! * `entries`: which job of this node is *outstanding*, and which job of another node is *hosted* here.
 //! * `hands`: how many workers have nothing to do, and how fast they finish hosted jobs.
+//! * `holders`: which shared values the others hold.
 //! * `outbox`: the words for each peer, to be said at the end of the turn.
 //!
 //! The books decide nothing. Two conversations keep them, and [`Context`](super::Context) lends them to both:
 //! [`steal`](super::steal), which decides who asks whom, and [`repair`](super::repair), which follows each
-//! job from the moment when it leaves until its answer is back. Neither knows the other.
+//! job from the moment when it leaves until its answer is back. Neither knows the other. [`shared`](super::shared) notes who holds
+//! values, and asks them; stealing prefers those who do.
 
 mod entries;
 mod hands;
+mod holders;
 mod outbox;
 
 pub use entries::OutstandingKind;
@@ -19,6 +22,7 @@ pub(crate) use entries::{
     HERE, Hosted, HostedState, Job, JobSource, NotSent, Outstanding, Trip, Waiter,
 };
 pub(crate) use hands::{Hands, Spare};
+pub(crate) use holders::{HeldNames, Holders, lacking};
 pub(crate) use outbox::{Outbox, in_pieces};
 
 use std::{
@@ -58,6 +62,7 @@ pub(crate) struct Books {
     /// The last key of a hosted job.
     host_keys: u64,
     pub(crate) hands: Hands,
+    pub(crate) holders: Holders,
     /// The words for each peer that are not said yet.
     pub(crate) outboxes: BTreeMap<Peer, Outbox>,
     pub(crate) tally: Tally,

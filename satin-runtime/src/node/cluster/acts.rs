@@ -7,7 +7,7 @@ use super::{
     Cluster, Happening, ImaginaryNode, KnownProgram, Main, MainEnd, MainIs, Noted, Outcome, Path,
     Program, Promises, Running, Smallest, lock,
 };
-use crate::job::{Answer, BoundName, Offer, RootName, RootRun, ValueName};
+use crate::job::{Answer, BoundName, Offer, RootName, RootRun, ValueName, ValueSize};
 
 impl Cluster {
     /// A program that nodes can run; its result is computed at once, to compare.
@@ -197,6 +197,11 @@ impl Cluster {
         self.slot_mut(node).workers.nesting = frames;
     }
 
+    /// From now on workers of that node that have nothing to do do jobs that are away, now and then.
+    pub fn do_jobs_twice(&mut self, node: u32) {
+        self.slot_mut(node).workers.twice = true;
+    }
+
     /// Counts every beginning of a job from now on, see [`runs`](Cluster::runs). To be called before there are nodes.
     pub fn count_runs(&mut self) {
         self.runs = Some(BTreeMap::new());
@@ -226,7 +231,16 @@ impl Cluster {
 
     /// All jobs that leave that node need these values.
     pub fn set_needs(&mut self, node: u32, needs: &[ValueName]) {
-        self.slot_mut(node).workers.needs = needs.to_vec();
+        let size = |name: &ValueName| {
+            let mut nodes = self.slots.iter();
+            let bytes = nodes.find_map(|slot| Some(lock(&slot.values).get(name)?.len()));
+            ValueSize {
+                name: *name,
+                bytes: bytes.unwrap_or(0) as u64,
+            }
+        };
+        let needs = needs.iter().map(size).collect();
+        self.slot_mut(node).workers.needs = needs;
     }
 
     /// A job there has found something better.

@@ -5,6 +5,7 @@ use std::time::Duration;
 use rand::RngExt;
 
 use super::{Cluster, Identity, Notice, Path, ValueName};
+use crate::job::ValueSize;
 
 /// Share of the gossip that comes late, of the gossip that may.
 const LATE_SHARE: f64 = 0.1;
@@ -116,14 +117,20 @@ impl Cluster {
     /// Every main makes this value, and all jobs need it. Also of nodes to come.
     pub fn share(&mut self, bytes: Vec<u8>) {
         let name = ValueName(*blake3::hash(&bytes).as_bytes());
-        for node in 0..self.nodes() {
-            self.set_needs(node, &[name]);
-        }
         self.shared = Some((name, bytes));
         for node in 0..self.nodes() {
+            self.mention_shared(node);
             if self.slot(node).may_start {
                 self.make_shared(node);
             }
+        }
+    }
+
+    /// Jobs there mention the value that every main makes.
+    pub(super) fn mention_shared(&mut self, node: u32) {
+        if let Some((name, bytes)) = &self.shared {
+            let (name, bytes) = (*name, bytes.len() as u64);
+            self.slot_mut(node).workers.needs = vec![ValueSize { name, bytes }];
         }
     }
 

@@ -453,8 +453,8 @@ impl Lattices for Process {
         Smallest.join(bound, have, new)
     }
 
-    fn holds(&self, name: ValueName) -> bool {
-        lock(&self.held).contains_key(&name)
+    fn value_size(&self, name: ValueName) -> Option<u64> {
+        Some(lock(&self.held).get(&name)?.len() as u64)
     }
 }
 
@@ -621,10 +621,7 @@ impl Cluster {
             handling: Duration::ZERO,
             handled: Duration::ZERO,
         });
-        if let Some((name, _)) = &self.shared {
-            let name = *name;
-            self.set_needs(index, &[name]);
-        }
+        self.mention_shared(index);
         let now = self.now;
         self.slots[index as usize].timer = Some(now);
         self.schedule(now, Happening::Timeout(index));

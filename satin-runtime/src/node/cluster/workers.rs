@@ -16,9 +16,9 @@ use super::{
     program::{Program, Shape, Work, mix},
 };
 use crate::job::{
-    Answer, Back, Deadly, Fact, Fingerprint, Gathered, Harvest, HeldValue, History, JobId, JobName,
-    JobShape, Kin, Offer, OrphanIndex, OrphanNews, Parcel, Recall, RootName, RootRun, Saved,
-    ValueName,
+    Answer, Back, Deadly, Fact, Fingerprint, Gathered, Harvest, HeldValue, History, JobId, JobLoad,
+    JobName, JobShape, Kin, Offer, OrphanIndex, OrphanNews, Parcel, Recall, RootName, RootRun,
+    Saved, ValueName, ValueSize,
     needs::Value,
     orphans::{may_claim, would_deadlock},
 };
@@ -247,9 +247,12 @@ pub(super) struct ImaginaryWorkers {
     fresh: bool,
     idle: u32,
     publishing: bool,
-    pub(super) needs: Vec<ValueName>,
+    /// The values that all jobs mention.
+    pub(super) needs: Vec<ValueSize>,
     /// A worker with more frames than this on its stack takes no more while it waits.
     pub(super) nesting: usize,
+    /// Workers with nothing to do do jobs that are away, now and then.
+    pub(super) twice: bool,
     /// Time after a request until jobs can be taken; `None`: at any time.
     pub(super) shy: Option<Duration>,
     /// One job in so many is worth the way to another node; 0: as the terms say.
@@ -302,6 +305,7 @@ impl ImaginaryWorkers {
             publishing: false,
             needs: Vec::new(),
             nesting: 64,
+            twice: false,
             shy: None,
             picky: 0,
             events: VecDeque::new(),
@@ -688,6 +692,9 @@ impl ImaginaryWorkers {
     /// A worker that has nothing else to do does a job that is away, now and then, at once. Of those whose leaves say or do more than
     /// their result none: a second run would offer bounds, or end the node.
     fn duplicate(&mut self, programs: &[Program], lane: u32) -> bool {
+        if !self.twice {
+            return false;
+        }
         let Some(top) = self.lanes[lane as usize].stack.last().copied() else {
             return false;
         };
@@ -981,7 +988,7 @@ impl ImaginaryWorkers {
         Answer::Result {
             bytes: result.to_le_bytes().to_vec(),
             needs: match mix(result) % 2 {
-                0 => self.needs.clone(),
+                0 => self.needed(),
                 _ => Vec::new(),
             },
         }
@@ -1358,11 +1365,13 @@ impl ImaginaryWorkers {
                         depth: parent.depth() as u16 + 1,
                         bytes: job.work.pack(programs[program as usize].size).len() as u64,
                     };
+                    let values = self.needs.clone();
+                    let load = JobLoad { shape, values };
                     let looked_at =
                         mix(request ^ u64::from(job.index) << 32 ^ u64::from(job.frame) << 40);
                     let is_picked = self.picky == 0 || looked_at.is_multiple_of(self.picky);
-                    if !is_picked || !terms.accept(&shape) {
-                        not_worth.push(shape);
+                    if !is_picked || !terms.accept(&load) {
+                        not_worth.push(load);
                         self.queue_again(job);
                         continue;
                     }
@@ -1408,12 +1417,16 @@ impl ImaginaryWorkers {
             function: program,
             arguments: work.pack(programs[program as usize].size),
             fingerprint: self.fingerprint(work),
-            needs: self.needs.clone(),
+            needs: self.needed(),
             term: run.term,
             root: run.name.fingerprint,
             history: back.history,
         };
         (departure, parcel)
+    }
+
+    fn needed(&self) -> Vec<ValueName> {
+        self.needs.iter().map(|value| value.name).collect()
     }
 
     fn id(&self, frame: u32) -> JobId {

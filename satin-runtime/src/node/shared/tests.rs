@@ -3,11 +3,13 @@
 use std::time::Duration;
 
 use super::super::{
-    Action, Event, Message, MessageKind, ProtocolConfig, Token,
+    Action, Event, Message, MessageKind, ProtocolConfig, Request, Token,
     cluster::{self, Cluster, MainIs, Path, Program, Shape, Smallest},
     message::How,
 };
-use crate::job::{Answer, BoundName, Fingerprint, Offer, RootName, RootRun, ValueName};
+use crate::job::{
+    Answer, BoundName, Fingerprint, History, JobId, Offer, Parcel, RootName, RootRun, ValueName,
+};
 
 const BEST: BoundName = BoundName(7);
 const MIB: usize = 1 << 20;
@@ -63,6 +65,43 @@ fn a_value_crosses_to_each_site_once() {
             cluster.traffic.of(MessageKind::Part).near as usize,
             3 * (holders - 1) - 6
         );
+    }
+}
+
+/// A job comes from afar, and a node of this site has sent one that mentions the same value: that one is asked, not the keeper, which
+/// would fetch the value over the wide link.
+#[test]
+fn a_near_node_that_holds_the_value_is_asked_before_any_other() {
+    let mut cluster = quiet(&[("a", 3), ("b", 1)]);
+    cluster.program(Program::new(Shape::Flat { jobs: 1 }, ms(1)));
+    let name = cluster.make_value(2, value(100));
+    cluster.make_value(3, value(100));
+    let (near, far) = (cluster.peer(2), cluster.peer(3));
+    let job = job_that_needs(name);
+    let holders = &mut cluster.node_mut(1).books.holders;
+    holders.note(near, name, job.root_run().name);
+    let jobs = Message::Jobs {
+        request: Request(1),
+        jobs: vec![(Token(1), job)],
+        left: 0,
+    };
+    cluster.forge(1, far, jobs);
+    cluster.run_for(secs(1));
+    assert!(cluster.has_value(1, name));
+    let wants = cluster.traffic.of(MessageKind::Want);
+    assert_eq!((wants.near, wants.far), (1, 0));
+}
+
+fn job_that_needs(name: ValueName) -> Parcel {
+    Parcel {
+        id: JobId::ROOT.child(0).child(1),
+        function: 0,
+        arguments: vec![0; 24],
+        fingerprint: Fingerprint(7),
+        needs: vec![name],
+        term: 0,
+        root: Fingerprint(0),
+        history: History::default(),
     }
 }
 
@@ -236,6 +275,8 @@ fn hints_go_with_their_root() {
     cluster.run_for(secs(1));
     for node in 0..3 {
         assert!(cluster.node(node).shared.is_empty(), "at {node}");
+        let holders = &cluster.node(node).books.holders;
+        assert!(holders.is_empty(), "at {node}");
     }
 }
 

@@ -248,16 +248,22 @@ impl Values {
         if then.needs().is_empty() {
             return Some(then);
         }
-        let needs = then.needs().iter().copied();
-        let missing: BTreeSet<ValueName> = needs.filter(|name| !lattices.holds(*name)).collect();
-        if missing.is_empty() {
-            return Some(then);
-        }
         let unknown = RootName {
             number: root_number,
             fingerprint: Fingerprint(0),
         };
         let root = self.roots.get(&root_number).copied().unwrap_or(unknown);
+        let mut missing = BTreeSet::new();
+        for name in then.needs() {
+            // The sender has what it mentions, or is getting it.
+            cx.books.holders.note(from, *name, root);
+            if !lattices.holds(*name) {
+                missing.insert(*name);
+            }
+        }
+        if missing.is_empty() {
+            return Some(then);
+        }
         let number = self.number;
         self.number += 1;
         for name in &missing {
@@ -274,14 +280,8 @@ impl Values {
                     fetch.others.push_back(holder);
                 }
             } else {
-                let keeper = keeper(cx.view, *name);
-                // A near sender is as good as the keeper. From afar the keeper fetches, so that the
-                // value crosses once.
-                if keeper == cx.view.me().peer || cx.view.is_near(from) {
-                    self.begin(cx, *name, root, from, None);
-                } else {
-                    self.begin(cx, *name, root, from, Some(keeper));
-                }
+                let holders = holders(cx, *name, from);
+                self.begin(cx, *name, root, holders);
             }
             let fetch = self.fetches.get_mut(name).expect("it has begun");
             fetch.waiting.insert(number);
@@ -291,30 +291,19 @@ impl Values {
         None
     }
 
-    /// A value is wanted here, and `from` should have it; the keeper, if there is one, is to fetch it first.
+    /// A value is wanted here, and these are asked for it, in their order.
     fn begin(
         &mut self,
         cx: &mut Context<'_>,
         name: ValueName,
         root: RootName,
-        from: Peer,
-        keeper: Option<Peer>,
+        mut holders: VecDeque<Holder>,
     ) {
-        let itself = Holder {
-            peer: from,
-            how: How::Anyhow,
-        };
-        let keeper = keeper.map(|peer| Holder {
-            peer,
-            how: How::Fetch(from),
-        });
-        // If the keeper fails, the node that should have the value is asked itself.
-        let others = keeper.map(|_| itself);
-        let holder = keeper.unwrap_or(itself);
+        let holder = holders.pop_front().expect("somebody mentioned it");
         let fetch = Fetch {
             root,
             holder,
-            others: others.into_iter().collect(),
+            others: holders,
             failed: BTreeSet::new(),
             strangers: false,
             total: None,
@@ -450,7 +439,13 @@ impl Values {
             && cx.view.is_alive(holder)
             && holder != cx.view.me().peer
         {
-            self.begin(cx, name, root, holder, None);
+            let how = How::Anyhow;
+            self.begin(
+                cx,
+                name,
+                root,
+                VecDeque::from([Holder { peer: holder, how }]),
+            );
         }
         if let Some(fetch) = self.fetches.get_mut(&name) {
             // Two nodes that fetch from each other wait for ever: the asker hears that it must look
@@ -486,6 +481,7 @@ impl Values {
                     (nodes.iter_mut()).find(|(peer, sent)| *peer != from && *sent < CHILDREN)
             {
                 *sent += 1;
+                cx.books.holders.note(from, name, root);
                 let elsewhere = Message::Elsewhere(name, *peer);
                 cx.actions.push_back(Action::Send(from, elsewhere));
                 // Sent there, the asker will have the value soon, and can serve others.
@@ -499,6 +495,7 @@ impl Values {
                 return self.deny(cx, from, name);
             }
             hints.given += u32::from(near);
+            cx.books.holders.note(from, name, root);
             if nodes.iter().all(|(peer, _)| *peer != from) {
                 nodes.push((from, 0));
             }
@@ -546,6 +543,7 @@ impl Values {
         let Some(fetch) = self.fetches.get_mut(&name) else {
             return;
         };
+        cx.books.holders.note(from, name, fetch.root);
         fetch.failed.remove(&from);
         if fetch.holder.peer == from {
             return;
@@ -587,6 +585,9 @@ impl Values {
         if !sound {
             self.next_holder(cx, name);
             return;
+        }
+        if fetch.total.is_none() {
+            cx.books.holders.note(from, name, fetch.root);
         }
         fetch.under_way.remove(&offset);
         fetch.total = Some(total);
@@ -648,6 +649,7 @@ impl Values {
     }
 
     pub(crate) fn unavailable(&mut self, cx: &mut Context<'_>, from: Peer, name: ValueName) {
+        cx.books.holders.lacks(from, name);
         // A late word of a holder that was given up must not end the fetch from another.
         if self
             .fetches
@@ -687,7 +689,8 @@ impl Values {
                     // Only now, and once: these nodes know of the value by chance at best.
                     fetch.strangers = true;
                     let (view, failed) = (&*cx.view, &fetch.failed);
-                    let others = others(view).filter(|peer| !failed.contains(peer));
+                    let others = known(cx, name).into_iter().chain(others(view));
+                    let others = others.filter(|peer| !failed.contains(peer));
                     let how = How::Insist;
                     let others = others.map(|peer| Holder { peer, how });
                     fetch.others.extend(others);
@@ -736,6 +739,36 @@ impl Values {
             });
         }
     }
+}
+
+/// Whom to ask for a value that `from` mentions, in order.
+fn holders(cx: &Context<'_>, name: ValueName, from: Peer) -> VecDeque<Holder> {
+    let mut holders = VecDeque::new();
+    // A near sender is as good as any other. From afar a value crosses once, to this site, where a node may have it already; else
+    // the keeper fetches it. If these fail, the node that should have it is asked itself.
+    if !cx.view.is_near(from) {
+        let near = known(cx, name).into_iter();
+        let near = near.filter(|peer| cx.view.is_near(*peer)).take(1);
+        let how = How::Anyhow;
+        holders.extend(near.map(|peer| Holder { peer, how }));
+        let (keeper, how) = (keeper(cx.view, name), How::Fetch(from));
+        if keeper != cx.view.me().peer {
+            holders.push_back(Holder { peer: keeper, how });
+        }
+    }
+    let how = How::Anyhow;
+    holders.push_back(Holder { peer: from, how });
+    holders
+}
+
+/// The other nodes that are known to hold a value, as many as strangers are asked, those of this site first.
+fn known(cx: &Context<'_>, name: ValueName) -> Vec<Peer> {
+    let me = cx.view.me().peer;
+    let mut known: Vec<Peer> = cx.books.holders.of(name).collect();
+    known.retain(|peer| *peer != me);
+    known.sort_by_key(|peer| !cx.view.is_near(*peer));
+    known.truncate(STRANGERS);
+    known
 }
 
 /// The node of this site that keeps a value for the others. If `main` runs at this site, it is that node: it

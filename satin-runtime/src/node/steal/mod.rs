@@ -27,11 +27,11 @@ pub use worth::Terms;
 use std::time::Duration;
 
 use super::{
-    Action, Context, Deal, HostedId, Message, Peer, ProtocolConfig, Request, Taken, Token,
-    TookJobs,
+    Action, Context, Deal, HostedId, Lattices, Message, Peer, ProtocolConfig, Request, Taken,
+    Token, TookJobs,
     books::{HostedState, Outbox, Spare, Trip, in_pieces},
 };
-use crate::job::{Answer, JobSample, JobShape, Parcel};
+use crate::job::{Answer, JobLoad, JobSample, Parcel, ValueSize};
 use numbers::{ACKNOWLEDGE_WAIT, ANSWERS_WAIT, ANSWERS_WAIT_MOST, DEADLOCK_REST, ENOUGH, FAR_REST};
 use thief::{Need, Reply, Thief};
 use trips::Trips;
@@ -240,9 +240,23 @@ impl Steal {
     }
 
     /// The workers have answered that request: the asker that it was for; `None` if that request is not under way.
-    pub(crate) fn took(&mut self, cx: &mut Context<'_>, took: &TookJobs) -> Option<Asker> {
-        cx.books.tally.not_worth += took.not_worth.len() as u64;
-        (took.not_worth.iter()).for_each(|shape| self.worth.wonder(cx.now, shape));
+    pub(crate) fn took(
+        &mut self,
+        cx: &mut Context<'_>,
+        took: &TookJobs,
+        lattices: &dyn Lattices,
+    ) -> Option<Asker> {
+        self.stay(cx, &took.not_worth);
+        let taken = took
+            .jobs
+            .iter()
+            .map(|(Taken::Own(_, parcel) | Taken::Hosted(_, parcel))| values_of(parcel, lattices));
+        let stayed = took.not_worth.iter().map(|load| load.values.clone());
+        let mut mentioned = taken.chain(stayed).peekable();
+        if let Some(first) = mentioned.peek() {
+            self.victim.next_mention(first.clone());
+        }
+        mentioned.for_each(|values| self.worth.mentioned(cx.now, &values));
         self.seen(&took.samples);
         self.look_again_if_due(cx);
         self.victim.took(took.request, took.jobs.len())
@@ -254,15 +268,20 @@ impl Steal {
         cx: &mut Context<'_>,
         asker: &Asker,
         jobs: &[Taken],
+        lattices: &dyn Lattices,
     ) -> bool {
-        let terms = self.worth.terms(cx.now, asker.peer, asker.round_trip);
-        let shapes = jobs.iter().filter_map(|job| match job {
+        let terms = (self.worth).terms(cx.now, asker.peer, asker.round_trip);
+        let terms = terms.with_at_hand(cx.books.holders.at_hand(cx.view, asker.peer));
+        let loads = jobs.iter().filter_map(|job| match job {
             Taken::Own(..) => None,
-            Taken::Hosted(key, _) => cx.books.look(*key).filter(|hosted| !hosted.held)?.shape,
+            Taken::Hosted(key, parcel) => {
+                let hosted = cx.books.look(*key).filter(|hosted| !hosted.held)?;
+                let values = values_of(parcel, lattices);
+                hosted.shape.map(|shape| JobLoad { shape, values })
+            }
         });
-        let refused: Vec<JobShape> = shapes.filter(|shape| !terms.accept(shape)).collect();
-        cx.books.tally.not_worth += refused.len() as u64;
-        (refused.iter()).for_each(|shape| self.worth.wonder(cx.now, shape));
+        let refused: Vec<JobLoad> = loads.filter(|load| !terms.accept(load)).collect();
+        self.stay(cx, &refused);
         refused.is_empty()
     }
 
@@ -274,6 +293,12 @@ impl Steal {
     /// What jobs take here, as far as that is known.
     pub(crate) fn costs(&self) -> Terms {
         self.worth.costs()
+    }
+
+    /// These jobs stay, as they are not worth the way to the node that asked.
+    fn stay(&mut self, cx: &mut Context<'_>, refused: &[JobLoad]) {
+        cx.books.tally.not_worth += refused.len() as u64;
+        (refused.iter()).for_each(|load| self.worth.wonder(cx.now, load));
     }
 
     /// Nothing that is here is worth the way to that asker: it is told so, or hangs on for a while.
@@ -407,6 +432,12 @@ impl Steal {
                 });
             }
         }
+        for (_, parcel) in &jobs {
+            // It fetches them before it begins, once: for the next job they are there.
+            for name in &parcel.needs {
+                (cx.books.holders).note(asker.peer, *name, parcel.root_run().name);
+            }
+        }
         for jobs in in_pieces(jobs, |(_, parcel)| parcel.arguments.len()) {
             let jobs = Message::Jobs {
                 request: asker.request,
@@ -440,4 +471,13 @@ impl Steal {
         };
         self.thief.answered(from, request, reply);
     }
+}
+
+/// The values that a job mentions, as far as their sizes are known here.
+fn values_of(parcel: &Parcel, lattices: &dyn Lattices) -> Vec<ValueSize> {
+    let values = parcel.needs.iter().filter_map(|name| {
+        let (name, bytes) = (*name, lattices.value_size(*name)?);
+        Some(ValueSize { name, bytes })
+    });
+    values.collect()
 }

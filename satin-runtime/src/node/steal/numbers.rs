@@ -41,6 +41,10 @@ pub(super) const REQUEST_ROUND_TRIPS: u32 = 5;
 /// Standing requests of one peer, at most; the oldest is answered then. More would be a mistake of the peer.
 pub(super) const ASKS_OF_A_PEER: usize = 8;
 
+/// The number of times that an asker is passed over for others that hold the values of the next jobs. Too small: values are
+/// sent about that need not be. Too large: a node that lacks them waits for long while others have plenty.
+pub(super) const PASSED_OVER_MOST: u32 = 3;
+
 /// The number of hosted jobs in a round trip from which on more are fetched ahead. Too small: jobs
 /// wait here that others could have run. Too large: workers wait for the network between small jobs.
 pub(super) const TINY: f64 = 1.0;

@@ -11,10 +11,10 @@ use super::super::{
 };
 use crate::{
     job::{
-        Answer, Fingerprint, History, JobId, JobName, JobSample, JobShape, Offer, Parcel, Recall,
-        RootName, RootRun, RootTag, Saved,
+        Answer, BoundName, Fingerprint, History, JobId, JobLoad, JobName, JobSample, JobShape,
+        Lattices, Offer, Parcel, Recall, RootName, RootRun, RootTag, Saved, ValueName, ValueSize,
     },
-    node::{DepartureId, Page, SheetChange},
+    node::{DepartureId, Page, SheetChange, Terms},
 };
 
 const MS: Duration = Duration::from_millis(1);
@@ -349,13 +349,23 @@ fn by_hand() -> (Node, [Peer; 3]) {
 
 /// The node of that number.
 fn by_hand_as(me: usize, config: ProtocolConfig) -> (Node, [Peer; 3]) {
+    by_hand_in(me, config, Box::new(Smallest), "there")
+}
+
+/// The same, of a process that knows this, where the nodes 1 and 2 stand at that site.
+fn by_hand_in(
+    me: usize,
+    config: ProtocolConfig,
+    process: Box<dyn Lattices + Send>,
+    site: &str,
+) -> (Node, [Peer; 3]) {
     let identity = |number: u32| Identity {
         peer: Peer {
             id: NodeId(u128::from(number)),
             generation: 0,
         },
         name: format!("n{number}").into(),
-        site: if number == 0 { "here" } else { "there" }.into(),
+        site: if number == 0 { "here" } else { site }.into(),
         addr: SocketAddr::from(([127, 0, 0, 1], 7000 + number as u16)),
         stamp: u64::from(number),
         threads: 1,
@@ -363,7 +373,7 @@ fn by_hand_as(me: usize, config: ProtocolConfig) -> (Node, [Peer; 3]) {
     let all = [0, 1, 2].map(identity);
     let peers = [0, 1, 2].map(|number: usize| all[number].peer);
     let view = View::of(all.clone().map(Arc::new)).seen_by(peers[me]);
-    let mut node = Node::formed(config, view, Box::new(Smallest), 1, Duration::ZERO);
+    let mut node = Node::formed(config, view, process, 1, Duration::ZERO);
     for peer in all.into_iter().filter(|other| other.peer != peers[me]) {
         let (epoch, round_trip) = (1, 100 * MS);
         let connected = Event::Connected {
@@ -1333,7 +1343,7 @@ fn shape(bytes: u64) -> JobShape {
 fn found_nothing_worth(request: u64, samples: Vec<JobSample>) -> Event {
     Event::Took(TookJobs {
         request,
-        not_worth: vec![shape(1000)],
+        not_worth: vec![shape(1000).into()],
         samples,
         ..TookJobs::default()
     })
@@ -1422,7 +1432,7 @@ fn a_link_is_tried_once_it_matters_how_fast_it_is() {
     };
     assert_eq!(to, thief);
     assert!(
-        !terms.accept(&shape(1 << 20)),
+        !terms.accept(&shape(1 << 20).into()),
         "nobody knows how far that is"
     );
     node.handle(next, found_nothing_worth(request, Vec::new()));
@@ -1437,7 +1447,221 @@ fn a_link_is_tried_once_it_matters_how_fast_it_is() {
     let [Action::Take { ref terms, .. }] = take[..] else {
         panic!("{take:?}");
     };
-    assert!(terms.accept(&shape(1 << 20)));
-    assert!(terms.accept(&shape(8 << 20)), "more bytes, but more work");
-    assert!(terms.accept(&shape(4 << 10)), "it is next to nothing");
+    assert!(terms.accept(&shape(1 << 20).into()));
+    assert!(
+        terms.accept(&shape(8 << 20).into()),
+        "more bytes, but more work"
+    );
+    assert!(
+        terms.accept(&shape(4 << 10).into()),
+        "it is next to nothing"
+    );
+}
+
+/// All jobs mention this value, which this process has.
+struct WithValue(ValueName, u64);
+
+impl Lattices for WithValue {
+    fn join(&self, _: BoundName, _: &[u8], _: &[u8]) -> Option<Vec<u8>> {
+        None
+    }
+
+    fn value_size(&self, name: ValueName) -> Option<u64> {
+        (name == self.0).then_some(self.1)
+    }
+}
+
+const VALUE: ValueName = ValueName([7; 32]);
+
+/// A node that has a value of that size, in a pool with two of another site, or of its own.
+fn with_value(bytes: u64, site: &str) -> (Node, [Peer; 3]) {
+    by_hand_in(0, fixed(), Box::new(WithValue(VALUE, bytes)), site)
+}
+
+fn mentioning(index: u32) -> Parcel {
+    Parcel {
+        id: JobId::ROOT.child(0).child(index),
+        needs: vec![VALUE],
+        ..parcel()
+    }
+}
+
+fn load(bytes: u64) -> JobLoad {
+    let values = vec![ValueSize { name: VALUE, bytes }];
+    let shape = shape(3);
+    JobLoad { shape, values }
+}
+
+/// The take that the node makes now: its number and its terms.
+fn the_take(node: &mut Node) -> (u64, Terms) {
+    let take = actions(node).into_iter().find_map(|action| match action {
+        Action::Take { request, terms, .. } => Some((request, terms)),
+        _ => None,
+    });
+    take.expect("the workers are asked")
+}
+
+/// That job is taken under that number, and there are more.
+fn took_one(request: u64, job: Parcel) -> Event {
+    Event::Took(TookJobs {
+        request,
+        jobs: vec![Taken::Own(DepartureId(request), job)],
+        left: 9,
+        ..TookJobs::default()
+    })
+}
+
+/// The thieves to which jobs went.
+fn given(actions: &[Action]) -> Vec<Peer> {
+    let given = actions.iter().filter_map(|action| match action {
+        Action::Send(to, Message::Jobs { jobs, .. }) if !jobs.is_empty() => Some(*to),
+        _ => None,
+    });
+    given.collect()
+}
+
+fn asks(request: u64, lifeline: bool) -> Message {
+    Message::Steal {
+        request: Request(request),
+        most: 1,
+        lifeline,
+    }
+}
+
+#[test]
+fn a_value_is_paid_once_for_each_site() {
+    let bytes = 1 << 20;
+    let (mut node, [_, one, other]) = with_value(bytes, "there");
+    node.handle(MS, received(one, asks(1, true)));
+    let (request, terms) = the_take(&mut node);
+    assert!(!terms.accept(&load(bytes)), "it lacks the value");
+    node.handle(MS, took_one(request, mentioning(1)));
+    node.handle(MS, received(one, asks(2, true)));
+    let (request, terms) = the_take(&mut node);
+    assert!(terms.accept(&load(bytes)), "a job has taken it there");
+    // The other stands where that one stands.
+    node.handle(MS, took_one(request, mentioning(2)));
+    node.handle(MS, received(other, asks(1, true)));
+    let (request, terms) = the_take(&mut node);
+    assert!(terms.accept(&load(bytes)));
+    // It has dropped it.
+    node.handle(MS, took_one(request, mentioning(3)));
+    for peer in [one, other] {
+        node.handle(2 * MS, received(peer, Message::Unavailable(VALUE)));
+    }
+    node.handle(2 * MS, received(other, asks(2, true)));
+    let (_, terms) = the_take(&mut node);
+    assert!(!terms.accept(&load(bytes)));
+}
+
+#[test]
+fn the_end_of_a_root_job_is_the_end_of_its_values_elsewhere() {
+    let bytes = 1 << 20;
+    let (mut node, [_, thief, _]) = with_value(bytes, "there");
+    node.handle(MS, received(thief, asks(1, true)));
+    let (request, _) = the_take(&mut node);
+    // The root job of another thread, of which any node may say that it is over.
+    let id = JobId::ROOT.child(RootName::OTHERS).child(1);
+    let job = Parcel {
+        id,
+        ..mentioning(1)
+    };
+    let root = job.root_run();
+    node.handle(MS, took_one(request, job));
+    node.handle(
+        2 * MS,
+        received(thief, Message::RootsDone(vec![mentioning(1).root_run()])),
+    );
+    node.handle(2 * MS, received(thief, Message::RootsDone(vec![root])));
+    node.handle(2 * MS, received(thief, asks(2, true)));
+    let (_, terms) = the_take(&mut node);
+    assert!(!terms.accept(&load(bytes)));
+}
+
+#[test]
+fn at_the_own_site_each_node_fetches_a_value_itself() {
+    let bytes = 1 << 20;
+    let (mut node, [_, one, other]) = with_value(bytes, "here");
+    node.handle(MS, received(one, asks(1, true)));
+    let (request, _) = the_take(&mut node);
+    node.handle(MS, took_one(request, mentioning(1)));
+    node.handle(MS, received(other, asks(1, true)));
+    let (_, terms) = the_take(&mut node);
+    assert!(!terms.accept(&load(bytes)));
+}
+
+#[test]
+fn who_holds_the_value_is_served_before_who_lacks_it_but_not_for_ever() {
+    for lifeline in [false, true] {
+        let (mut node, [_, lacks, holds]) = with_value(1 << 20, "here");
+        // That one has had a job that mentions the value.
+        node.handle(MS, received(holds, asks(1, lifeline)));
+        let (request, _) = the_take(&mut node);
+        node.handle(MS, received(lacks, asks(1, lifeline)));
+        let mut served = Vec::new();
+        let mut next = request;
+        for number in 2..8 {
+            // It waits, behind the other, when the next asker is chosen.
+            node.handle(MS, received(holds, asks(number, lifeline)));
+            node.handle(MS, took_one(next, mentioning(number as u32)));
+            let done = actions(&mut node);
+            served.extend(given(&done));
+            let take = done.iter().find_map(|action| match action {
+                Action::Take { request, .. } => Some(*request),
+                _ => None,
+            });
+            next = take.expect("there are more, and some wait");
+        }
+        let expected = [holds, holds, holds, holds, lacks, holds];
+        assert_eq!(served, expected, "lifelines: {lifeline}");
+    }
+}
+
+#[test]
+fn who_lacks_a_small_value_is_served_in_turn() {
+    let (mut node, [_, lacks, holds]) = with_value(1000, "here");
+    node.handle(MS, received(holds, asks(1, true)));
+    let (request, _) = the_take(&mut node);
+    node.handle(MS, received(lacks, asks(1, true)));
+    node.handle(MS, received(holds, asks(2, true)));
+    node.handle(MS, took_one(request, mentioning(1)));
+    let (request, _) = the_take(&mut node);
+    node.handle(MS, took_one(request, mentioning(2)));
+    assert_eq!(given(&actions(&mut node)), [lacks]);
+}
+
+#[test]
+fn a_node_that_lacks_the_value_is_served_when_no_other_asks() {
+    let (mut node, [_, lacks, _]) = with_value(1 << 20, "here");
+    for number in 1..4 {
+        node.handle(MS, received(lacks, asks(number, false)));
+        let (request, _) = the_take(&mut node);
+        node.handle(MS, took_one(request, mentioning(number as u32)));
+        assert_eq!(given(&actions(&mut node)), [lacks]);
+    }
+}
+
+/// A tree whose jobs all read a value of 10 MB spreads nearly as well as one that reads none.
+#[test]
+fn a_tree_over_a_large_value_spreads_at_once() {
+    let run = |value: Option<usize>| {
+        let mut cluster = Cluster::new(1);
+        cluster.form(&fixed(), &[("here", 4)], 1);
+        if let Some(bytes) = value {
+            cluster.share(vec![7; bytes]);
+        }
+        let program = cluster.program(Program::new(knary(6), 10 * MS));
+        cluster.start_root(0, program);
+        if value.is_some() {
+            // As its main has done.
+            cluster.make_value(0, vec![7; value.unwrap_or(0)]);
+        }
+        let begun = cluster.now();
+        let limit = Duration::from_secs(100);
+        assert!(cluster.run_until(limit, |cluster| cluster.is_done(0)));
+        cluster.check(0, &[program]);
+        (cluster.now() - begun).as_secs_f64()
+    };
+    let (without, with) = (run(None), run(Some(10 << 20)));
+    assert!(with < 1.1 * without, "{with} s, and {without} s without");
 }

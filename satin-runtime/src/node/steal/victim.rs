@@ -3,10 +3,14 @@
 use std::{cmp::Reverse, collections::VecDeque, time::Duration};
 
 use super::{
-    super::{Action, Context, Message, Peer, Request, books::Spare},
-    numbers::{ASKS_OF_A_PEER, FAR_PATIENCE, PATIENCE},
-    worth::{TRIAL, Worth},
+    super::{
+        Action, Context, Message, Peer, Request,
+        books::{Spare, lacking},
+    },
+    numbers::{ASKS_OF_A_PEER, FAR_PATIENCE, PASSED_OVER_MOST, PATIENCE},
+    worth::{TRIAL, Worth, is_free},
 };
+use crate::job::ValueSize;
 
 /// A node that wants a job.
 #[derive(Clone, Debug)]
@@ -24,6 +28,8 @@ pub(crate) struct Asker {
     pub(super) round_trip: Duration,
     /// When an ordinary request is answered at the latest, once it has begun to wait.
     until: Option<Duration>,
+    /// How often it was passed over for others that hold what the next jobs mention.
+    passed_over: u32,
 }
 
 /// The question that the workers have been asked.
@@ -47,6 +53,8 @@ pub(super) struct Victim {
     takes: u64,
     /// The workers were asked and had too little: they will say when there is something.
     armed: bool,
+    /// The values that the last job mentioned that left or could have: the next ones will do so as well, most likely.
+    mentioned: Vec<ValueSize>,
 }
 
 impl Victim {
@@ -81,6 +89,7 @@ impl Victim {
             epoch: cx.links.epoch(peer).unwrap_or(0),
             round_trip,
             until: None,
+            passed_over: 0,
         });
     }
 
@@ -112,6 +121,11 @@ impl Victim {
     /// Notes that the workers may have something to give: they can be asked again.
     pub(super) fn look_again(&mut self) {
         self.armed = false;
+    }
+
+    /// Jobs that are about to leave mention these values, most likely.
+    pub(super) fn next_mention(&mut self, values: Vec<ValueSize>) {
+        self.mentioned = values;
     }
 
     /// Is any asker waiting? `None` while that is being found out.
@@ -176,19 +190,7 @@ impl Victim {
             });
             return;
         }
-        // The own site first: jobs that are given there are soon done, and soon back. Ordinary
-        // requests before lifelines, as their senders wait. Of lifelines first the one that passes
-        // most on; but of jobs that were given to this node to pass on, no asker gets more
-        // than there is: the jobs would go round, away from the nodes that hang on this one.
-        let order = |(_, asker): &(usize, &Asker)| {
-            let too_much = backlog > 0 && asker.most > backlog;
-            let more_first = Reverse(if asker.lifeline { asker.most } else { 0 });
-            (!asker.near, asker.lifeline, too_much, more_first)
-        };
-        let first = self.askers.iter().enumerate().min_by_key(order);
-        let first = first.map(|(place, _)| place);
-        let next = first.and_then(|place| self.askers.remove(place));
-        let next = next.expect("somebody asks");
+        let next = self.choose(cx, backlog);
         self.takes += 1;
         let most = match spare {
             // Hosted jobs that the own workers will need stay here.
@@ -197,6 +199,7 @@ impl Victim {
         };
         let request = self.takes;
         let terms = worth.terms(cx.now, next.peer, next.round_trip);
+        let terms = terms.with_at_hand(cx.books.holders.at_hand(cx.view, next.peer));
         if worth.tries(cx.now, next.peer) {
             let trial = Message::Trial(vec![0; TRIAL]);
             cx.actions.push_back(Action::Send(next.peer, trial));
@@ -211,6 +214,43 @@ impl Victim {
             most,
             asker: next,
         });
+    }
+
+    /// Takes out the asker that is served next.
+    fn choose(&mut self, cx: &Context<'_>, backlog: u32) -> Asker {
+        // The own site first: jobs that are given there are soon done, and soon back. Ordinary
+        // requests before lifelines, as their senders wait. Of lifelines first the one that passes
+        // most on; but of jobs that were given to this node to pass on, no asker gets more
+        // than there is: the jobs would go round, away from the nodes that hang on this one.
+        let rank = |asker: &Asker| {
+            let too_much = backlog > 0 && asker.most > backlog;
+            (!asker.near, asker.lifeline, too_much)
+        };
+        let more_first = |asker: &Asker| Reverse(if asker.lifeline { asker.most } else { 0 });
+        // Of equal rank the one first that need not fetch what the jobs mention.
+        let lacks = |asker: &Asker| {
+            let at_hand = cx.books.holders.at_hand(cx.view, asker.peer);
+            let bytes = lacking(&self.mentioned, &at_hand);
+            if is_free(bytes) { 0 } else { bytes }
+        };
+        let by_right = self.first(|asker| (rank(asker), more_first(asker)));
+        let place = match self.mentioned.is_empty() || self.askers.len() == 1 {
+            true => by_right,
+            // It has waited for others that hold the values: now it gets them itself.
+            false if self.askers[by_right].passed_over >= PASSED_OVER_MOST => by_right,
+            false => self.first(|asker| (rank(asker), lacks(asker), more_first(asker))),
+        };
+        if place != by_right {
+            self.askers[by_right].passed_over += 1;
+        }
+        self.askers.remove(place).expect("it is there")
+    }
+
+    /// The place of the first asker in that order; of equal ones, that of the one who came first.
+    fn first<O: Ord>(&self, order: impl Fn(&Asker) -> O) -> usize {
+        let askers = self.askers.iter().enumerate();
+        let first = askers.min_by_key(|(_, asker)| order(asker));
+        first.expect("somebody asks").0
     }
 
     /// Returns the asker for which the jobs were taken; `None` if that question is not under way.

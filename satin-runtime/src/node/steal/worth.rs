@@ -1,9 +1,12 @@
 //! Whether a job is worth the way to another node, and back. See README.md beside this file.
 
-use std::{collections::BTreeMap, ops::RangeInclusive, sync::Arc, time::Duration};
+use std::{cmp::Reverse, collections::BTreeMap, ops::RangeInclusive, sync::Arc, time::Duration};
 
-use super::super::Peer;
-use crate::job::{JobSample, JobShape};
+use super::super::{
+    Peer,
+    books::{HeldNames, lacking},
+};
+use crate::job::{JobLoad, JobSample, JobShape, ValueName, ValueSize};
 
 /// Bytes, there and back, that cost next to nothing beside the messages. Too small: work of irregular trees, whose jobs are
 /// mostly tiny and now and then huge, is kept at home. Too large: small jobs with much data make the pool slow.
@@ -20,6 +23,23 @@ const SHARE: f64 = 0.5;
 /// A job may leave if its way takes no more than this part of the time in which no job of its function has ended, although one waits:
 /// whatever is known of the function, or not. Too small: a program of few long jobs stays on one node. Too large: see [`SHARE`].
 const SHARE_OF_SILENCE: f64 = 0.1;
+
+/// Values may move to a node that lacks them if their way takes no more than this part of the time for which jobs have mentioned
+/// them: that long, it is thought, jobs will go on to do so. Too small: the jobs stay that many nodes could do. Too large: a
+/// program that ends soon waits for values that were of no use to it.
+const SHARE_OF_USE: f64 = 0.25;
+
+/// The rate, in bytes a second, that a link is thought to have for values in use as long as it has not been measured: some cannot
+/// be tried. Too small: values stay. Too large: many bytes move over a link that turns out to be slow.
+const UNMEASURED: f64 = 1e6;
+
+/// A value that no job has mentioned for so long is new when one does again. Too short: a program that has pauses waits with each
+/// phase anew. Too long: what lies between two phases counts as use.
+const UNUSED: Duration = Duration::from_secs(20);
+
+/// The number of values of which it is known since when jobs mention them. Too small: values are taken for new, and stay. Too large:
+/// memory.
+const MOST_USES: usize = 256;
 
 /// Arguments of at least so many bytes tell how much work there is; of smaller ones the depth in the tree does.
 const TELLING: u64 = 4 << 10;
@@ -198,10 +218,23 @@ struct Link {
     refusals: u32,
 }
 
+/// For how long jobs have mentioned a value.
+#[derive(Clone, Copy, PartialEq, Debug)]
+struct Use {
+    since: Duration,
+    last: Duration,
+}
+
+/// The use of all values of which it is known.
+type Uses = BTreeMap<ValueName, Use>;
+
 /// What a job must fulfil to leave for one thief, at one moment. By default nothing is known.
 #[derive(Clone, PartialEq, Default, Debug)]
 pub struct Terms {
     functions: Arc<Functions>,
+    uses: Arc<Uses>,
+    /// The values that need not move there.
+    at_hand: Vec<HeldNames>,
     now: Duration,
     /// The round trip, in seconds.
     round_trip: f64,
@@ -210,19 +243,26 @@ pub struct Terms {
 }
 
 impl Terms {
-    /// Is a job of that shape worth the way?
+    /// For a thief that has these values at hand.
+    pub(super) fn with_at_hand(self, at_hand: Vec<HeldNames>) -> Terms {
+        Terms { at_hand, ..self }
+    }
+
+    /// Is that job worth the way?
     #[must_use]
-    pub fn accept(&self, shape: &JobShape) -> bool {
+    pub fn accept(&self, load: &JobLoad) -> bool {
+        let shape = &load.shape;
+        let values = self.values_for_it_alone(load);
         let costs = self.functions.get(&shape.function);
         let since = costs.and_then(|costs| costs.silent_since);
         // Whatever was thought of the function: for so long none of its jobs has ended.
         let waits = since.map_or(0.0, |since| self.now.saturating_sub(since).as_secs_f64());
         let Some((took, back)) = costs.and_then(|costs| costs.of(shape)) else {
             // As much may come back.
-            let moved = 2.0 * shape.bytes as f64;
+            let moved = 2.0 * shape.bytes as f64 + values;
             return moved <= RISK || self.way(moved) <= SHARE_OF_SILENCE * waits;
         };
-        let moved = shape.bytes as f64 + back;
+        let moved = shape.bytes as f64 + back + values;
         moved <= FREE || self.way(moved) <= (SHARE * took).max(SHARE_OF_SILENCE * waits)
     }
 
@@ -245,14 +285,52 @@ impl Terms {
         Duration::try_from_secs_f64(self.round_trip + on_the_link).unwrap_or(Duration::MAX)
     }
 
+    /// Bytes of the values that move there with this job, and for which it has to be worth that by itself: those that have not been in use
+    /// for so long that others will follow.
+    fn values_for_it_alone(&self, load: &JobLoad) -> f64 {
+        let values = load.values.iter().map(std::slice::from_ref);
+        let lacking =
+            values.map(|value| (self.used_for(value[0].name), lacking(value, &self.at_hand)));
+        let mut lacking: Vec<(Duration, u64)> = lacking.filter(|(_, bytes)| *bytes > 0).collect();
+        // What has been in use for longest first: it pays for the way of all.
+        lacking.sort_unstable_by_key(|(used, _)| Reverse(*used));
+        let (mut for_all, mut alone) = (0.0, 0.0);
+        for (used, bytes) in lacking {
+            let with_it = for_all + bytes as f64;
+            let rate = self.rate.unwrap_or(UNMEASURED);
+            let way = self.way_at(with_it, rate);
+            match way <= SHARE_OF_USE * used.as_secs_f64() {
+                true => for_all = with_it,
+                false => alone += bytes as f64,
+            }
+        }
+        alone
+    }
+
+    /// For how long jobs have mentioned that value.
+    fn used_for(&self, name: ValueName) -> Duration {
+        let used = self.uses.get(&name);
+        used.map_or(Duration::ZERO, |used| self.now.saturating_sub(used.since))
+    }
+
+    /// The seconds that so many bytes take at that rate.
+    fn way_at(&self, moved: f64, rate: f64) -> f64 {
+        self.round_trip + moved * (1.0 / rate + CODEC)
+    }
+
     /// The seconds that so many bytes take.
     fn way(&self, moved: f64) -> f64 {
         match self.rate {
-            Some(rate) => self.round_trip + moved * (1.0 / rate + CODEC),
+            Some(rate) => self.way_at(moved, rate),
             None if moved <= RISK => 0.0,
             None => f64::INFINITY,
         }
     }
+}
+
+/// Are so many bytes next to nothing?
+pub(super) fn is_free(bytes: u64) -> bool {
+    bytes as f64 <= FREE
 }
 
 /// Did so much move that the way is worth measuring?
@@ -264,6 +342,7 @@ pub(super) fn is_much(sample: &JobSample) -> bool {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Worth {
     functions: Arc<Functions>,
+    uses: Arc<Uses>,
     links: BTreeMap<Peer, Link>,
     /// A job was seen that moves much: rates of links matter.
     moves_much: bool,
@@ -281,13 +360,42 @@ impl Worth {
     }
 
     /// A job stays.
-    pub(super) fn wonder(&mut self, now: Duration, shape: &JobShape) {
-        self.moves_much |= shape.bytes as f64 > FREE;
+    pub(super) fn wonder(&mut self, now: Duration, load: &JobLoad) {
+        let JobLoad { shape, values } = load;
+        let values: u64 = values.iter().map(|value| value.bytes).sum();
+        self.moves_much |= !is_free(shape.bytes.saturating_add(values));
         let is_new = |costs: &FunctionCosts| costs.silent_since.is_none();
         if self.functions.get(&shape.function).is_none_or(is_new) {
             let functions = Arc::make_mut(&mut self.functions);
             let costs = functions.entry(shape.function).or_default();
             costs.silent_since = Some(now);
+        }
+    }
+
+    /// A job that leaves, or stays, mentions these values.
+    pub(super) fn mentioned(&mut self, now: Duration, values: &[ValueSize]) {
+        if values.is_empty() {
+            return;
+        }
+        let uses = Arc::make_mut(&mut self.uses);
+        for value in values {
+            let fresh = Use {
+                since: now,
+                last: now,
+            };
+            let used = uses.entry(value.name).or_insert(fresh);
+            if used.last + UNUSED < now {
+                *used = fresh;
+            }
+            used.last = now;
+        }
+        if uses.len() > MOST_USES {
+            uses.retain(|_, used| now <= used.last + UNUSED);
+        }
+        while uses.len() > MOST_USES {
+            let oldest = uses.iter().min_by_key(|(_, used)| used.last);
+            let oldest = oldest.map(|(name, _)| *name);
+            oldest.map(|name| uses.remove(&name));
         }
     }
 
@@ -318,6 +426,8 @@ impl Worth {
         let rate = self.links.get(&peer).and_then(|link| link.rate);
         Terms {
             functions: Arc::clone(&self.functions),
+            uses: Arc::clone(&self.uses),
+            at_hand: Vec::new(),
             now,
             round_trip: round_trip.as_secs_f64(),
             rate: rate.map(|(rate, _)| rate),
@@ -388,6 +498,11 @@ mod tests {
         }
     }
 
+    /// A job that mentions no value.
+    fn load(depth: u16, bytes: u64) -> JobLoad {
+        shape(depth, bytes).into()
+    }
+
     /// Jobs of these bytes there and back took so many seconds.
     fn knows(seen: &[(u64, f64)]) -> Worth {
         let mut worth = Worth::default();
@@ -416,27 +531,27 @@ mod tests {
     #[test]
     fn what_is_small_goes_anywhere() {
         let mut worth = knows(&[]);
-        assert!(terms(&mut worth, 1e6, 100 * MS).accept(&shape(9, 100)));
+        assert!(terms(&mut worth, 1e6, 100 * MS).accept(&load(9, 100)));
         worth.learn(&JobSample {
             shape: shape(9, 100),
             took: Duration::from_nanos(100),
             back: 8,
         });
-        assert!(terms(&mut worth, 1e6, 100 * MS).accept(&shape(9, 100)));
+        assert!(terms(&mut worth, 1e6, 100 * MS).accept(&load(9, 100)));
     }
 
     #[test]
     fn of_an_unknown_function_little_is_risked() {
         let terms = terms(&mut knows(&[]), 1e9, MS);
-        assert!(terms.accept(&shape(1, 30_000)));
-        assert!(!terms.accept(&shape(1, 1_000_000)));
+        assert!(terms.accept(&load(1, 30_000)));
+        assert!(!terms.accept(&load(1, 1_000_000)));
     }
 
     #[test]
     fn a_long_job_of_an_unknown_function_goes_after_a_while() {
         let mut worth = knows(&[]);
         terms(&mut worth, 1e8, MS);
-        let megabyte = shape(1, 1_000_000);
+        let megabyte = load(1, 1_000_000);
         worth.wonder(HERE, &megabyte);
         // There and back take 25 ms.
         let accepts = |now| worth.terms(now, peer(), MS).accept(&megabyte);
@@ -444,7 +559,7 @@ mod tests {
         assert!(accepts(300 * MS), "whatever it does, it does it for long");
         // Now it is known to be short.
         worth.learn(&JobSample {
-            shape: megabyte,
+            shape: megabyte.shape,
             took: MS,
             back: 8,
         });
@@ -456,17 +571,17 @@ mod tests {
         // A million numbers of 8 bytes are sorted in 80 ms; matrices of 8 MB are multiplied in 2 s.
         let (sort, product) = (knows(&[(8_000_000, 0.08)]), knows(&[(8_000_000, 2.0)]));
         let gigabit = 1.25e8;
-        assert!(!terms(&mut sort.clone(), gigabit, MS).accept(&shape(1, 8_000_000)));
-        assert!(terms(&mut product.clone(), gigabit, MS).accept(&shape(1, 8_000_000)));
+        assert!(!terms(&mut sort.clone(), gigabit, MS).accept(&load(1, 8_000_000)));
+        assert!(terms(&mut product.clone(), gigabit, MS).accept(&load(1, 8_000_000)));
         // Over a slow line the product stays as well.
-        assert!(!terms(&mut product.clone(), 1e6, 100 * MS).accept(&shape(1, 8_000_000)));
+        assert!(!terms(&mut product.clone(), 1e6, 100 * MS).accept(&load(1, 8_000_000)));
     }
 
     #[test]
     fn a_far_thief_needs_more_work() {
         let mut worth = knows(&[(100_000, 0.05)]);
-        assert!(terms(&mut worth, 1e9, MS).accept(&shape(1, 100_000)));
-        assert!(!terms(&mut worth, 1e9, 100 * MS).accept(&shape(1, 100_000)));
+        assert!(terms(&mut worth, 1e9, MS).accept(&load(1, 100_000)));
+        assert!(!terms(&mut worth, 1e9, 100 * MS).accept(&load(1, 100_000)));
     }
 
     #[test]
@@ -512,14 +627,14 @@ mod tests {
         let (took, _) = costs.of(&shape(6, 40)).expect("known");
         assert!(took < 0.01, "{took}");
         // 2 s of work for 25 MB: over 100 Mbit/s that is no gain.
-        assert!(!terms(&mut worth.clone(), 1.25e7, MS).accept(&shape(1, 40)));
-        assert!(terms(&mut worth.clone(), 1.25e8, MS).accept(&shape(1, 40)));
+        assert!(!terms(&mut worth.clone(), 1.25e7, MS).accept(&load(1, 40)));
+        assert!(terms(&mut worth.clone(), 1.25e8, MS).accept(&load(1, 40)));
     }
 
     #[test]
     fn what_was_wrong_is_forgotten() {
         let mut worth = knows(&[(1_000_000, 10.0)]);
-        assert!(terms(&mut worth, 1e8, MS).accept(&shape(1, 1_000_000)));
+        assert!(terms(&mut worth, 1e8, MS).accept(&load(1, 1_000_000)));
         for _ in 0..40 {
             worth.learn(&JobSample {
                 shape: shape(1, 1_000_000),
@@ -527,15 +642,14 @@ mod tests {
                 back: 0,
             });
         }
-        assert!(!terms(&mut worth, 1e8, MS).accept(&shape(1, 1_000_000)));
+        assert!(!terms(&mut worth, 1e8, MS).accept(&load(1, 1_000_000)));
     }
 
     #[test]
     fn a_slow_link_is_measured_again_after_a_while() {
         let mut worth = knows(&[(1_000_000, 1.0)]);
         worth.moved(HERE, peer(), 1_000_000, Duration::from_secs(1));
-        let accepts =
-            |worth: &Worth, now| worth.terms(now, peer(), MS).accept(&shape(1, 1_000_000));
+        let accepts = |worth: &Worth, now| worth.terms(now, peer(), MS).accept(&load(1, 1_000_000));
         assert!(!worth.tries(STALE / 2, peer()));
         assert!(worth.tries(STALE, peer()));
         assert!(!accepts(&worth, STALE));
@@ -551,9 +665,9 @@ mod tests {
         let mut worth = knows(&[(1_000_000, 0.001)]);
         let accepts = |worth: &mut Worth, now| {
             worth.moved(HERE, peer(), 10_000_000, 100 * MS);
-            worth.terms(now, peer(), MS).accept(&shape(1, 1_000_000))
+            worth.terms(now, peer(), MS).accept(&load(1, 1_000_000))
         };
-        worth.wonder(HERE, &shape(1, 1_000_000));
+        worth.wonder(HERE, &load(1, 1_000_000));
         assert!(!accepts(&mut worth, 100 * MS));
         assert!(
             accepts(&mut worth, 1000 * MS),
@@ -572,5 +686,109 @@ mod tests {
         assert!(is_tried(&mut worth, TRIAL_AGAIN), "it was lost");
         worth.moved(TRIAL_AGAIN, peer(), TRIAL as u64, MS);
         assert!(!is_tried(&mut worth, 2 * TRIAL_AGAIN), "the rate is known");
+    }
+
+    fn value(number: u8, bytes: u64) -> ValueSize {
+        let name = ValueName([number; 32]);
+        ValueSize { name, bytes }
+    }
+
+    /// A job with few arguments that mentions a value of 10 MB: over 100 MB a second that takes 120 ms.
+    fn mentions(number: u8) -> JobLoad {
+        JobLoad {
+            shape: shape(1, 100),
+            values: vec![value(number, 10_000_000)],
+        }
+    }
+
+    /// Jobs with few arguments took so many seconds, and the link has 100 MB a second.
+    fn takes(took: f64) -> Worth {
+        let mut worth = knows(&[(100, took)]);
+        worth.moved(HERE, peer(), 10_000_000, 100 * MS);
+        worth
+    }
+
+    #[test]
+    fn a_value_counts_for_a_thief_that_lacks_it() {
+        let terms = takes(0.1).terms(HERE, peer(), MS);
+        assert!(terms.accept(&load(1, 100)), "it mentions none");
+        assert!(!terms.accept(&mentions(1)));
+        let held: HeldNames = Arc::new([value(1, 0).name].into());
+        let terms = terms.with_at_hand(vec![held]);
+        assert!(terms.accept(&mentions(1)), "it lies there");
+        assert!(!terms.accept(&mentions(2)), "another does not");
+    }
+
+    #[test]
+    fn a_job_of_much_work_takes_its_value_along_at_once() {
+        assert!(takes(1.0).terms(HERE, peer(), MS).accept(&mentions(1)));
+        // Of an unknown function little is risked, in values too.
+        let mut worth = knows(&[]);
+        assert!(!terms(&mut worth, 1e8, MS).accept(&mentions(1)));
+        let small = JobLoad {
+            shape: shape(1, 100),
+            values: vec![value(1, 50_000)],
+        };
+        assert!(terms(&mut worth, 1e8, MS).accept(&small));
+    }
+
+    #[test]
+    fn a_value_that_many_small_jobs_mention_moves_after_a_while() {
+        let mut worth = takes(0.01);
+        let accepts = |worth: &Worth, now| worth.terms(now, peer(), MS).accept(&mentions(1));
+        worth.mentioned(HERE, &mentions(1).values);
+        assert!(!accepts(&worth, 400 * MS));
+        assert!(
+            accepts(&worth, 500 * MS),
+            "in use for four times as long as it takes"
+        );
+        // One that is new with each job pays with none.
+        worth.mentioned(500 * MS, &mentions(2).values);
+        let mut both = mentions(1);
+        both.values.push(value(2, 10_000_000));
+        assert!(!worth.terms(500 * MS, peer(), MS).accept(&both));
+        both.values[1].bytes = 100;
+        assert!(
+            worth.terms(500 * MS, peer(), MS).accept(&both),
+            "that is next to nothing"
+        );
+        // After a pause it is new again.
+        let later = 2 * UNUSED;
+        worth.mentioned(later, &mentions(1).values);
+        worth.moved(later, peer(), 10_000_000, 100 * MS);
+        assert!(!accepts(&worth, later));
+    }
+
+    #[test]
+    fn a_link_that_cannot_be_tried_is_taken_for_slow() {
+        let mut worth = knows(&[(100, 0.01)]);
+        worth.mentioned(HERE, &mentions(1).values);
+        let accepts = |now| worth.terms(now, peer(), MS).accept(&mentions(1));
+        assert!(!accepts(5_000 * MS));
+        assert!(accepts(50_000 * MS));
+    }
+
+    #[test]
+    fn many_values_in_use_pay_for_each_other_no_more_than_once() {
+        let mut worth = takes(0.01);
+        let ten: Vec<ValueSize> = (0..10).map(|number| value(number, 10_000_000)).collect();
+        worth.mentioned(HERE, &ten);
+        let mut load = load(1, 100);
+        load.values = ten;
+        let accepts = |now| worth.terms(now, peer(), MS).accept(&load);
+        assert!(!accepts(500 * MS), "enough for one of them");
+        assert!(accepts(5000 * MS));
+    }
+
+    #[test]
+    fn the_uses_that_are_known_are_bounded() {
+        let mut worth = Worth::default();
+        for number in 0..2 * MOST_USES as u64 {
+            let mut name = [0; 32];
+            name[..8].copy_from_slice(&number.to_le_bytes());
+            let name = ValueName(name);
+            worth.mentioned(number as u32 * MS, &[ValueSize { name, bytes: 1 }]);
+        }
+        assert_eq!(worth.uses.len(), MOST_USES);
     }
 }

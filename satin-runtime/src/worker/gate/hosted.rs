@@ -100,10 +100,7 @@ impl HostedTask {
             return HostedEnd::GivenUp(root.take_harvest());
         }
         HostedEnd::Answered(match outcome {
-            Ok(packed) => Answer::Result {
-                bytes: packed.bytes,
-                needs: packed.needs,
-            },
+            Ok(packed) => packed.into(),
             Err(RemoteFailure::Codec(error)) => Answer::Refused(error.to_string()),
             Err(RemoteFailure::Aborted) => Answer::Aborted,
             Err(RemoteFailure::Panicked(payload)) => {

@@ -26,8 +26,8 @@ use super::{
 };
 use crate::{
     job::{
-        Answer, Back, DepartureId, Fingerprint, Gathered, HeldValue, HostedId, JobId, JobName,
-        JobSample, JobShape, Offer, OrphanNews, Parcel, Recall, RootName, RootRun, RootTag, Saved,
+        Answer, Back, DepartureId, Fingerprint, Gathered, HeldValue, HostedId, JobId, JobLoad,
+        JobName, JobSample, Offer, OrphanNews, Parcel, Recall, RootName, RootRun, RootTag, Saved,
         Taken,
         record::{Frame, STAYS, Slot, SlotState, flag},
     },
@@ -51,7 +51,7 @@ pub struct Haul {
     /// About how many more could have been taken.
     pub left: u32,
     /// Those that stayed, as the judge did not let them go.
-    pub not_worth: Vec<JobShape>,
+    pub not_worth: Vec<JobLoad>,
     /// What the workers have seen of jobs since the last take.
     pub samples: Vec<JobSample>,
 }
@@ -59,10 +59,10 @@ pub struct Haul {
 /// Says which jobs are to leave. Called from any thread; must be quick, must not block, and must not call the gate.
 pub trait Judge: Send + Sync {
     /// May a job of that shape leave?
-    fn accepts(&self, shape: &JobShape) -> bool;
+    fn accepts(&self, shape: &JobLoad) -> bool;
 
     /// The time that its way takes, there and back.
-    fn way(&self, shape: &JobShape) -> Duration;
+    fn way(&self, shape: &JobLoad) -> Duration;
 }
 
 /// The listener outside the gate, as a rule the node's bridge. Called from any thread, also from within calls of the
@@ -264,9 +264,9 @@ impl Gate {
                 match judge.map_or(Ok(()), |judge| leaver.measure_for(judge)) {
                     Ok(()) => may_leave.push(leaver),
                     // It comes back when others have been looked at: if at once, it would be chosen again.
-                    Err(shape) => {
+                    Err(load) => {
                         refused.push(leaver);
-                        not_worth.push(shape);
+                        not_worth.push(load);
                     }
                 }
             }
@@ -276,9 +276,9 @@ impl Gate {
                 let judge = judge.filter(|_| !leaver.is_measured);
                 match judge.map_or(Ok(()), |judge| leaver.may_leave(judge)) {
                     Ok(()) => leavers.own.push(leaver),
-                    Err(shape) => {
+                    Err(load) => {
                         refused.push(leaver);
-                        not_worth.push(shape);
+                        not_worth.push(load);
                     }
                 }
             }
@@ -318,7 +318,7 @@ impl Gate {
         false
     }
 
-    fn enter_all(&self, leavers: Leavers, not_worth: Vec<JobShape>, tell: impl FnOnce(Haul)) {
+    fn enter_all(&self, leavers: Leavers, not_worth: Vec<JobLoad>, tell: impl FnOnce(Haul)) {
         let Leavers { hosted, own, .. } = leavers;
         let mut jobs = hosted;
         let mut absent = lock(&self.pool.ledger.absent);
@@ -474,6 +474,7 @@ impl Gate {
             place,
             back,
             parcel: None,
+            values: Vec::new(),
             is_measured: false,
             shape: None,
             way: Duration::ZERO,

@@ -8,9 +8,11 @@ use std::{
 
 use super::{super::frames::JobPlace, Judge, ledger::SlotRef};
 use crate::job::{
-    Answer, Back, Fingerprint, HeldValue, History, JobId, JobShape, Parcel, Taken,
+    Answer, Back, Fingerprint, HeldValue, History, JobId, JobLoad, JobShape, Parcel, Taken,
+    ValueSize,
     codec::{CodecError, Effort},
     function::{self, Args, Function},
+    needs,
     record::{STAYS, Slot},
 };
 
@@ -33,6 +35,8 @@ pub(super) struct Leaver {
     pub(super) back: Back,
     /// The job as bytes, once the arguments are written.
     pub(super) parcel: Option<Parcel>,
+    /// The shared values that it mentions, once it has been measured or written.
+    pub(super) values: Vec<ValueSize>,
     /// The judge has let it go by its size.
     pub(super) is_measured: bool,
     /// What it looked like to the judge.
@@ -72,18 +76,26 @@ impl Leaver {
         Ok(())
     }
 
-    /// Does the judge let the job go? Its shape, if not. Its arguments are measured; if that cannot be done, it may go for now.
-    pub(super) fn measure_for(&mut self, judge: &dyn Judge) -> Result<(), JobShape> {
-        let job = self.job();
-        // SAFETY: the job was taken to leave: its arguments are there, and no other thread takes them.
-        let measured = || unsafe { (job.function.get().measure)(job) };
-        let bytes = self.length().or_else(measured);
+    /// Does the judge let the job go? Its load, if not. Its arguments are measured; if that cannot be done, as when they mention
+    /// a value that has no name yet, it may go for now.
+    pub(super) fn measure_for(&mut self, judge: &dyn Judge) -> Result<(), JobLoad> {
+        let bytes = self.length().or_else(|| self.measure());
         self.is_measured = bytes.is_some();
         self.judged(judge, bytes)
     }
 
+    /// The bytes of the arguments, about, without writing them; the values that they mention are noted.
+    fn measure(&mut self) -> Option<u64> {
+        let job = self.job();
+        // SAFETY: the job was taken to leave: its arguments are there, and no other thread takes them.
+        let measure = || unsafe { (job.function.get().measure)(job) };
+        let (bytes, values) = needs::look(measure);
+        self.values = values.iter().map(HeldValue::name_and_size).collect();
+        bytes
+    }
+
     /// The same of a job whose arguments have been written.
-    pub(super) fn may_leave(&mut self, judge: &dyn Judge) -> Result<(), JobShape> {
+    pub(super) fn may_leave(&mut self, judge: &dyn Judge) -> Result<(), JobLoad> {
         self.judged(judge, self.length())
     }
 
@@ -93,7 +105,7 @@ impl Leaver {
         Some(parcel.arguments.len() as u64)
     }
 
-    fn judged(&mut self, judge: &dyn Judge, bytes: Option<u64>) -> Result<(), JobShape> {
+    fn judged(&mut self, judge: &dyn Judge, bytes: Option<u64>) -> Result<(), JobLoad> {
         let number = function::number_of(self.job().function.get());
         let (Some(function), Some(bytes)) = (number, bytes) else {
             return Ok(()); // what keeps it is told when it is written
@@ -107,16 +119,20 @@ impl Leaver {
             depth: length_of(&self.place.id),
             bytes,
         };
-        (self.shape, self.way) = (Some(shape), judge.way(&shape));
-        match judge.accepts(&shape) {
+        let values = self.values.clone();
+        let load = JobLoad { shape, values };
+        (self.shape, self.way) = (Some(shape), judge.way(&load));
+        match judge.accepts(&load) {
             true => Ok(()),
-            false => Err(shape),
+            false => Err(load),
         }
     }
 
     pub(super) fn pack(&mut self, effort: Effort) -> Result<(), CodecError> {
         let (place, history) = (self.place.clone(), self.back.history);
-        self.parcel = Some(pack(self.job(), place, history, effort)?);
+        let (parcel, values) = pack_with_sizes(self.job(), place, history, effort)?;
+        self.parcel = Some(parcel);
+        self.values = values;
         Ok(())
     }
 }
@@ -133,13 +149,23 @@ pub(in crate::worker) fn pack(
     history: History,
     effort: Effort,
 ) -> Result<Parcel, CodecError> {
+    pack_with_sizes(job, place, history, effort).map(|(parcel, _)| parcel)
+}
+
+/// As [`pack`], with the sizes of the values that the job mentions.
+fn pack_with_sizes(
+    job: &Slot,
+    place: JobPlace,
+    history: History,
+    effort: Effort,
+) -> Result<(Parcel, Vec<ValueSize>), CodecError> {
     let vtable = job.function.get();
     let function = function::number_of(vtable).ok_or(CodecError::Unregistered)?;
     // SAFETY: the caller has taken the job and not run it, so its arguments are there and no other thread takes them.
     let packed = unsafe { (vtable.export)(job, effort) }?;
     let JobPlace { id, run } = place;
     let own = Fingerprint::of(vtable.info.name, &packed.bytes);
-    Ok(Parcel {
+    let parcel = Parcel {
         fingerprint: match id.is_root_job() {
             true => own,
             false => own.within(run.name.fingerprint),
@@ -147,11 +173,12 @@ pub(in crate::worker) fn pack(
         id,
         function,
         arguments: packed.bytes,
-        needs: packed.needs,
+        needs: packed.needs.iter().map(|value| value.name).collect(),
         term: run.term,
         root: run.name.fingerprint,
         history,
-    })
+    };
+    Ok((parcel, packed.needs))
 }
 
 /// The answer of a job that was away.
