@@ -67,6 +67,7 @@
 //! the command `satin run` tries it out on one machine. With neither, no socket is opened.
 
 pub use satin_macros::{bound, call, main, seq, spawn, spawnable, sync};
+pub use satin_runtime::plain;
 
 /// # Example
 /// ```
