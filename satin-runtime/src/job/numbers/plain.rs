@@ -13,7 +13,7 @@ use std::{
 
 use bytemuck::Pod;
 use serde::{
-    Serializer,
+    Serialize, Serializer,
     de::{self, DeserializeOwned, DeserializeSeed, SeqAccess, Visitor},
     ser::SerializeTupleVariant,
 };
@@ -126,6 +126,38 @@ pub trait NotPlain {
 
 impl<T: ?Sized> NotPlain for Probe<T> {}
 
+/// Types that the user says to be plain data.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not known to be plain data, whose sequences travel as they lie in memory",
+    label = "needs `bytemuck::Pod`, `Serialize` and `Deserialize`",
+    note = "derive them all: `#[derive(Clone, Copy, serde::Serialize, serde::Deserialize, bytemuck::Pod, bytemuck::Zeroable)]` and `#[repr(C)]`",
+    note = "what has padding, a `bool`, a `char`, an enum or a pointer inside cannot be plain data: without `satin::plain!` it travels field by field"
+)]
+pub trait IsPlain {
+    /// The type, erased.
+    const ITSELF: PlainType;
+}
+
+impl<T: Pod + DeserializeOwned + Serialize> IsPlain for T {
+    const ITSELF: PlainType = PlainType(&Of::<T>(PhantomData));
+}
+
+/// Clones nothing: with two `impl`s to choose from, the compiler reports the missing trait in our words.
+struct Unclonable<T>(PhantomData<T>);
+
+impl<T> IsPlain for T
+where
+    Unclonable<T>: Clone,
+{
+    const ITSELF: PlainType = unreachable!();
+}
+
+/// The type that the user says to be plain data.
+#[must_use]
+pub const fn plain_type<T: IsPlain>() -> Option<PlainType> {
+    Some(T::ITSELF)
+}
+
 /// An entry in the list of plain data: what was found in one signature.
 pub struct PlainTypes(pub &'static [Option<PlainType>]);
 
@@ -152,9 +184,12 @@ macro_rules! look_for_plain {
 
 /// Says of types that they are plain data, where no spawnable function mentions them.
 ///
-/// Sequences of types that derive [`bytemuck::Pod`](https://docs.rs/bytemuck/latest/bytemuck/trait.Pod.html) travel in one piece, if
-/// the signature of a spawnable function mentions the type. If the type occurs only inside another one, name it here, once in
-/// the program:
+/// A type that derives [`bytemuck::Pod`](https://docs.rs/bytemuck/latest/bytemuck/trait.Pod.html) is plain data: any bytes are a value of
+/// it, and there is no gap between its fields. Slices, vectors and boxed slices of such a type travel in one piece, as they lie in memory:
+/// in `&[T]`, `&mut [T]`, `Vec<T>`, `Box<[T]>`, in results, in [`Shared`](crate::data::Shared) values, and in structs, enums and options
+/// that are or hold one. That is so by itself if a spawnable function of the program mentions the type in its signature (as `T`, `&[T]`,
+/// `Shared<Vec<T>>`, ..). If the type occurs only inside another one, name it here, once in the program; so is an array of numbers that
+/// occurs only there.
 ///
 /// ```
 /// # use satin_runtime as satin;
@@ -177,12 +212,16 @@ macro_rules! look_for_plain {
 ///
 /// satin::plain!([u32; 3]);
 /// ```
+///
+/// For elements of such sequences `Serialize` and `Deserialize` are not called: a field that serde skips travels too. A single value, a
+/// deque, a set or a map is written field by field, as ever. On big-endian machines everything is; they do not join a pool of
+/// little-endian ones if the program has plain data.
 #[macro_export]
 macro_rules! plain {
     ($($of:ty),+ $(,)?) => {
         const _: () = {
             $crate::private::inventory::submit! {
-                $crate::private::PlainTypes(&[$($crate::private::Probe::<$of>::ITSELF),+])
+                $crate::private::PlainTypes(&[$($crate::private::plain_type::<$of>()),+])
             }
         };
     };
