@@ -12,6 +12,8 @@ use std::{
 };
 
 use bytemuck::Pod;
+#[doc(hidden)]
+pub use inventory;
 use serde::{
     Serialize, Serializer,
     de::{self, DeserializeOwned, DeserializeSeed, SeqAccess, Visitor},
@@ -170,12 +172,12 @@ macro_rules! look_for_plain {
     ($($of:ty),+ $(,)?) => {
         const _: () = {
             #[allow(unused_imports)]
-            use $crate::private::NotPlain as _;
-            $crate::private::inventory::submit! {
-                $crate::private::PlainTypes(&[$(
-                    $crate::private::Probe::<$of>::ITSELF,
-                    $crate::private::Probe::<$of>::IN_VECTOR,
-                    $crate::private::Probe::<$of>::IN_BOX,
+            use $crate::job::plain::NotPlain as _;
+            $crate::job::plain::inventory::submit! {
+                $crate::job::plain::PlainTypes(&[$(
+                    $crate::job::plain::Probe::<$of>::ITSELF,
+                    $crate::job::plain::Probe::<$of>::IN_VECTOR,
+                    $crate::job::plain::Probe::<$of>::IN_BOX,
                 )+])
             }
         };
@@ -186,7 +188,7 @@ macro_rules! look_for_plain {
 ///
 /// A type that derives [`bytemuck::Pod`](https://docs.rs/bytemuck/latest/bytemuck/trait.Pod.html) is plain data: any bytes are a value of
 /// it, and there is no gap between its fields. Slices, vectors and boxed slices of such a type travel in one piece, as they lie in memory:
-/// in `&[T]`, `&mut [T]`, `Vec<T>`, `Box<[T]>`, in results, in [`Shared`](crate::data::Shared) values, and in structs, enums and options
+/// in `&[T]`, `&mut [T]`, `Vec<T>`, `Box<[T]>`, in results, in `Shared` values, and in structs, enums and options
 /// that are or hold one. That is so by itself if a spawnable function of the program mentions the type in its signature (as `T`, `&[T]`,
 /// `Shared<Vec<T>>`, ..). If the type occurs only inside another one, name it here, once in the program; so is an array of numbers that
 /// occurs only there.
@@ -220,8 +222,8 @@ macro_rules! look_for_plain {
 macro_rules! plain {
     ($($of:ty),+ $(,)?) => {
         const _: () = {
-            $crate::private::inventory::submit! {
-                $crate::private::PlainTypes(&[$($crate::private::plain_type::<$of>()),+])
+            $crate::job::plain::inventory::submit! {
+                $crate::job::plain::PlainTypes(&[$($crate::job::plain::plain_type::<$of>()),+])
             }
         };
     };

@@ -18,13 +18,7 @@ use super::{
     plain::{NotPlain as _, Probe, names_and_sizes},
     tests::{from_bytes, read_as, there_and_back, written},
 };
-use crate::{
-    data::Shared,
-    job::{
-        codec::{self, Effort},
-        program_hash,
-    },
-};
+use crate::job::program_hash;
 
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize, Pod, Zeroable)]
 #[repr(C)]
@@ -143,20 +137,6 @@ fn plain_data_is_written_as_it_lies_in_memory_wherever_it_stands() {
     assert_eq!(there_and_back(&nested), nested);
     let numbers = Nested::Numbers(numbers);
     assert_eq!(there_and_back(&numbers), numbers);
-}
-
-#[test]
-fn a_shared_value_is_one_piece_too() {
-    let numbers = vec![Complex { re: 1.0, im: 2.0 }; 1000];
-    let bytes = codec::write("", &numbers, Effort::ANY).expect("bytes");
-    assert_eq!(bytes.len(), 4 + 16_000);
-    let shared = Shared::new(numbers.clone());
-    assert_eq!(
-        Shared::name(&shared).0,
-        *blake3::hash(&bytes).as_bytes(),
-        "its bytes are those of the vector"
-    );
-    assert_eq!(codec::read::<Vec<Complex>>("", &bytes), Ok(numbers));
 }
 
 #[test]
@@ -297,7 +277,7 @@ fn the_compiler_knows_what_is_plain_data() {
     assert_eq!(
         names
             .iter()
-            .filter(|known| known.0.ends_with("Complex"))
+            .filter(|known| known.0.ends_with("plain_tests::Complex"))
             .count(),
         1
     );
