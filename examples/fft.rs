@@ -1,7 +1,8 @@
 //! The fast Fourier transform of random samples (Cooley and Tukey, "An algorithm for the machine calculation of complex Fourier
 //! series", 1965), by value.
 //!
-//! Shows a type of one's own in arguments and results, and `sequential_if`: below some length the function is plain Rust.
+//! Shows a type of one's own in arguments and results, which is plain data and so travels as it lies in memory, and `sequential_if`:
+//! below some length the function is plain Rust.
 
 mod common;
 
@@ -9,6 +10,7 @@ use std::f64::consts::TAU;
 use std::ops::{Add, Mul, Sub};
 
 use anyhow::ensure;
+use bytemuck::{Pod, Zeroable};
 use clap::Parser;
 use common::Mode;
 use common::random::{Random, mix};
@@ -109,7 +111,9 @@ fn combine(even: &[Complex], odd: &[Complex]) -> Vec<Complex> {
     lower.chain(upper).collect()
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+/// Plain data: vectors of it travel in one piece.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, Pod, Zeroable)]
+#[repr(C)]
 struct Complex {
     re: f64,
     im: f64,

@@ -61,12 +61,18 @@
 //! assert_eq!(FOUND.get(), Some(true));
 //! ```
 //!
+//! # Numbers and plain data
+//! Slices, vectors and boxes of numbers travel between machines as they lie in memory, and so do those of types that derive
+//! `bytemuck::Pod`, wherever in an argument, a result or a shared value they stand. [`plain!`] tells the details.
+//!
 //! # Many machines
 //! With `SATIN_LISTEN` or `SATIN_JOIN` (or the builder's [`listen`](Builder::listen) and [`join`](Builder::join)) the
 //! process is a node of a pool: the master runs `main`, the others work for it. The README's "Many machines" says how;
 //! the command `satin run` tries it out on one machine. With neither, no socket is opened.
 
 pub use satin_macros::{bound, call, main, seq, spawn, spawnable, sync};
+
+pub use satin_runtime::plain;
 
 /// # Example
 /// ```

@@ -10,8 +10,10 @@ use std::{
     time::{Duration, Instant},
 };
 
+use bytemuck::{Pod, Zeroable};
 use common::{PATIENCE, Watchdog};
 use satin::{BuildError, Builder, Satin, Shared, spawnable, sync};
+use serde::{Deserialize, Serialize};
 use tempfile::NamedTempFile;
 
 /// A credential that goes with the test.
@@ -70,13 +72,7 @@ fn fib(n: u32) -> u64 {
 #[spawnable]
 fn meet(depth: u32, nodes: usize, place: usize) {
     if depth == 0 {
-        let since = Instant::now();
-        let me = satin::node().name;
-        MET.lock().expect("no panic")[place].insert(me);
-        while MET.lock().expect("no panic")[place].len() < nodes {
-            assert!(since.elapsed() < PATIENCE, "the others did not come");
-            std::thread::sleep(Duration::from_millis(1));
-        }
+        wait_for_nodes(nodes, place);
         return;
     }
     meet(depth - 1, nodes, place);
@@ -84,8 +80,17 @@ fn meet(depth: u32, nodes: usize, place: usize) {
     sync!();
 }
 
-static MET: Mutex<[BTreeSet<String>; 3]> =
-    Mutex::new([BTreeSet::new(), BTreeSet::new(), BTreeSet::new()]);
+fn wait_for_nodes(nodes: usize, place: usize) {
+    let since = Instant::now();
+    let me = satin::node().name;
+    MET.lock().expect("no panic")[place].insert(me);
+    while MET.lock().expect("no panic")[place].len() < nodes {
+        assert!(since.elapsed() < PATIENCE, "the others did not come");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+static MET: Mutex<[BTreeSet<String>; 4]> = Mutex::new([const { BTreeSet::new() }; 4]);
 
 #[test]
 fn two_nodes_share_the_work() {
@@ -98,6 +103,58 @@ fn two_nodes_share_the_work() {
             [55, 6765, 832_040][n as usize / 10 - 1]
         );
     }
+}
+
+/// Plain data: its sequences travel as they lie in memory.
+#[derive(Clone, Copy, PartialEq, Debug, Pod, Zeroable, Serialize, Deserialize)]
+#[repr(C)]
+struct Complex {
+    re: f64,
+    im: f64,
+}
+
+/// Turns the values by a quarter, and returns them times their part of a shared value.
+#[spawnable]
+fn turn(values: &mut [Complex], at: usize, factors: &Shared<Vec<Complex>>) -> Vec<Complex> {
+    if values.len() <= 200 {
+        wait_for_nodes(2, 3);
+        return turn_all(values, &factors[at..]);
+    }
+    let half = values.len() / 2;
+    let (left, right) = values.split_at_mut(half);
+    let a = turn(left, at, factors);
+    let b = turn(right, at + half, factors);
+    sync!();
+    [a, b].concat()
+}
+
+fn turn_all(values: &mut [Complex], factors: &[Complex]) -> Vec<Complex> {
+    for Complex { re, im } in values.iter_mut() {
+        (*re, *im) = (-*im, *re);
+    }
+    let pairs = values.iter().zip(factors);
+    let times = pairs.map(|(a, b)| Complex {
+        re: a.re * b.re - a.im * b.im,
+        im: a.re * b.im + a.im * b.re,
+    });
+    times.collect()
+}
+
+#[test]
+fn plain_data_goes_to_another_node_and_comes_back() {
+    let _watchdog = Watchdog::new("plain_data_goes_to_another_node_and_comes_back");
+    let nodes = pool(2, 1);
+    let mut values: Vec<Complex> = (0..5000u16)
+        .map(|n| Complex {
+            re: n.into(),
+            im: 0.25,
+        })
+        .collect();
+    let factors = values.clone();
+    let mut turned = values.clone();
+    let expected = turn_all(&mut turned, &factors);
+    let answer = nodes[0].run(|| turn(&mut values, 0, &Shared::new(factors.clone())));
+    assert_eq!((values, answer), (turned, expected));
 }
 
 #[test]

@@ -22,9 +22,10 @@ use std::{
     time::{Duration, Instant},
 };
 
+use bytemuck::{Pod, Zeroable};
 use common::{Habits, PATIENCE, Report, Watchdog, beside, give_way, mix, until, wait_for};
-use satin::{Satin, seq, spawn, spawnable, sync};
-use serde::{Deserialize, Serialize};
+use satin::{Satin, Shared, seq, spawn, spawnable, sync};
+use serde::{Deserialize, Serialize, Serializer};
 
 fn pools(workers: usize) -> (Satin, Satin) {
     let pool = |threads| {
@@ -475,6 +476,113 @@ fn big_and_over_aligned_arguments_travel() {
             spilled(7, Aligned(3), big, &all, &mut last)
         };
         (result, last)
+    };
+    let expected = run(true);
+    travels(|| assert_eq!(run(false), expected));
+}
+
+/// Plain data. Serde is not asked: of a sequence it would say that it cannot be written.
+#[derive(Clone, Copy, PartialEq, Debug, Pod, Zeroable, Deserialize)]
+#[repr(C)]
+struct Sample {
+    at: u64,
+    value: [f32; 2],
+}
+
+impl Serialize for Sample {
+    fn serialize<S: Serializer>(&self, _: S) -> Result<S::Ok, S::Error> {
+        Err(serde::ser::Error::custom("field by field"))
+    }
+}
+
+/// Mentioned in no signature.
+#[derive(Clone, Copy, PartialEq, Debug, Pod, Zeroable, Deserialize)]
+#[repr(transparent)]
+struct Hidden(u32);
+
+impl Serialize for Hidden {
+    fn serialize<S: Serializer>(&self, _: S) -> Result<S::Ok, S::Error> {
+        Err(serde::ser::Error::custom("field by field"))
+    }
+}
+
+satin::plain!(Hidden);
+
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+struct Track {
+    name: String,
+    samples: Vec<Sample>,
+    marks: Option<Box<[Hidden]>>,
+}
+
+type Colors = Vec<[u8; 4]>;
+
+#[spawnable]
+fn mix_tracks(
+    depth: u32,
+    lent: &[Sample],
+    changed: &mut [Sample],
+    shared: &Shared<Vec<Sample>>,
+    track: Track,
+    colors: Colors,
+) -> Vec<Sample> {
+    if depth == 0 {
+        give_way();
+        let marks = track.marks.as_deref().unwrap_or_default();
+        for (sample, mark) in changed.iter_mut().zip(marks) {
+            sample.at += u64::from(mark.0);
+        }
+        let last = Sample {
+            at: colors.len() as u64,
+            ..lent[0]
+        };
+        return [&track.samples[..], &shared[..], &[last]].concat();
+    }
+    let (first, second) = changed.split_at_mut(changed.len() / 2);
+    let (lower, upper) = lent.split_at(lent.len() / 2);
+    let a = mix_tracks(
+        depth - 1,
+        lower,
+        first,
+        shared,
+        track.clone(),
+        colors.clone(),
+    );
+    let b = mix_tracks(depth - 1, upper, second, shared, track, colors);
+    sync!();
+    [a, b].concat()
+}
+
+#[test]
+fn plain_data_travels_in_one_piece_wherever_it_stands() {
+    let samples: Vec<Sample> = (0..320)
+        .map(|at| Sample {
+            at,
+            value: [at as f32, f32::INFINITY],
+        })
+        .collect();
+    let track = Track {
+        name: "first".into(),
+        samples: samples[7..10].to_vec(),
+        marks: Some(vec![Hidden(3); 5].into()),
+    };
+    let run = |sequential| {
+        let mut changed = samples.clone();
+        let (track, shared) = (track.clone(), Shared::new(samples[..20].to_vec()));
+        let colors = vec![[1, 2, 3, 4]; 9];
+        let result = if sequential {
+            seq!(mix_tracks(
+                5,
+                &samples,
+                &mut changed,
+                &shared,
+                track,
+                colors
+            ))
+        } else {
+            mix_tracks(5, &samples, &mut changed, &shared, track, colors)
+        };
+        (result, changed)
     };
     let expected = run(true);
     travels(|| assert_eq!(run(false), expected));

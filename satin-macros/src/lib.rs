@@ -72,6 +72,8 @@ use proc_macro::TokenStream;
 /// `Serialize + DeserializeOwned + Send + 'static` (and `Sync` behind a `&`). On one machine nothing is copied. Results
 /// are owned. Functions cannot be generic.
 ///
+/// Sequences of numbers, and of types that derive `bytemuck::Pod` (plain data), travel as they lie in memory: see `satin::plain!`.
+///
 /// # Methods
 /// On an inherent `impl` block every method with `#[spawn]` becomes a job:
 ///

@@ -5,6 +5,7 @@ pub use crate::job::function::{
     Args, Call, Function, Info, Prepared, Registration, Speculative, U0, U1, U2, Unroll, VTable,
 };
 pub use crate::job::kinds::{Argument, BorrowedArgument, Kinds, Mut, MutSlice, Ref, Value};
+pub use crate::look_for_plain;
 pub use crate::satin::main;
 pub use crate::worker::{
     Accumulate, AccumulateInOrder, Child, Cx, Delivery, Either, Entry, Frame, Group, Keep, Place,

@@ -8,6 +8,7 @@ use super::hygiene::quote;
 use super::leaf::{self, count_tokens};
 use super::mark::{Marked, MarkedBody, Verb};
 use super::parse::SpawnableFn;
+use super::plain;
 use super::signature::{ArgumentKind, with_lifetime, without_self};
 use syn::visit::{self, Visit};
 
@@ -321,6 +322,7 @@ fn registration(job: &SpawnableFn) -> TokenStream {
             });
     let name = stable_name(job);
     let signature = signature_text(&types, &output);
+    let plain = plain::look(types.iter().chain([&output]));
     quote! {
         #[doc(hidden)]
         #[allow(non_camel_case_types)]
@@ -353,6 +355,8 @@ fn registration(job: &SpawnableFn) -> TokenStream {
         });
 
         ::satin::__private::inventory::submit! { ::satin::__private::Registration(&#vtable) }
+
+        #plain
     }
 }
 

@@ -24,6 +24,7 @@ mod mark;
 mod mentions;
 mod order;
 mod parse;
+mod plain;
 mod reborrow;
 mod signature;
 mod site;

@@ -224,6 +224,36 @@ mod tests {
         assert_eq!(needs, [Shared::name(&list)]);
     }
 
+    #[derive(
+        Clone,
+        Copy,
+        PartialEq,
+        Debug,
+        Serialize,
+        serde::Deserialize,
+        bytemuck::Pod,
+        bytemuck::Zeroable,
+    )]
+    #[repr(C)]
+    struct Complex {
+        re: f64,
+        im: f64,
+    }
+
+    crate::plain!(Complex);
+
+    #[test]
+    #[cfg(target_endian = "little")]
+    fn plain_data_in_a_value_is_one_piece() {
+        let numbers = vec![Complex { re: 1.5, im: 2.5 }; 1000];
+        let shared = Shared::new(numbers.clone());
+        let name = Shared::name(&shared);
+        let (bytes, _) = store().read(name, 0, u64::MAX).expect("it is here");
+        assert!(bytes.ends_with(bytemuck::cast_slice(&numbers)));
+        assert_eq!(bytes.len(), 16_000 + 4);
+        assert_eq!(codec::read::<Vec<Complex>>("", &bytes), Ok(numbers));
+    }
+
     #[test]
     fn a_value_is_named_for_the_harvest_if_it_is_small_enough() {
         let write = |value: &Shared<Vec<u8>>, most| {

@@ -20,6 +20,7 @@ use super::{
     codec::{self, CodecError, Effort},
     kinds::{Carried, CarriedRef, Kinds, Travels},
     needs,
+    numbers::plain,
     record::{Aborted, Cx, Judge, Payload, Slot, SlotState},
 };
 /// The arguments of a function, as a tuple.
@@ -682,8 +683,8 @@ pub(crate) fn note_effort(number: u32, took: Option<Duration>) {
     }
 }
 
-/// A hash over all registered functions with their names and the types of their arguments: programs with another hash
-/// cannot work together.
+/// A hash over all registered functions with their names and the types of their arguments, and over the types of plain data, whose
+/// sequences travel as they lie in memory: programs with another hash cannot work together.
 #[must_use]
 pub fn program_hash() -> [u8; 32] {
     let mut hasher = blake3::Hasher::new();
@@ -693,6 +694,12 @@ pub fn program_hash() -> [u8; 32] {
                 .update(&(text.len() as u64).to_le_bytes())
                 .update(text.as_bytes());
         }
+    }
+    for (name, size) in plain::names_and_sizes() {
+        hasher
+            .update(&(name.len() as u64).to_le_bytes())
+            .update(name.as_bytes())
+            .update(&(size as u64).to_le_bytes());
     }
     hasher.finalize().into()
 }

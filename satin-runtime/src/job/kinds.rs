@@ -15,8 +15,6 @@ use std::{
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::DeserializeOwned};
 
-use super::numbers;
-
 /// Types whose values travel between nodes: all that can be serialized and deserialized.
 ///
 /// Has methods instead of the two traits above it, which the compiler would report one by one as well.
@@ -42,13 +40,13 @@ impl<T: Serialize + DeserializeOwned + 'static> Travels for T {
         self.serialize(to)
     }
     fn read<'de, D: Deserializer<'de>>(from: D) -> Result<T, D::Error> {
-        numbers::read_part(PhantomData, from)
+        T::deserialize(from)
     }
     fn write_all<S: Serializer>(all: &[T], to: S) -> Result<S::Ok, S::Error> {
         all.serialize(to)
     }
     fn read_all<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<T>, D::Error> {
-        numbers::read_part(PhantomData, from)
+        Vec::deserialize(from)
     }
 }
 

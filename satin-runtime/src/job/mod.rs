@@ -41,6 +41,7 @@ pub use harvest::{Fact, Gathered, GatheredFact, Harvest};
 pub use id::{Fingerprint, JobId, JobName};
 pub use lattices::Lattices;
 pub use needs::HeldValue;
+pub use numbers::plain;
 pub use orphans::{Kin, OrphanIndex};
 pub use parcel::{
     Answer, BoundName, History, Offer, Parcel, RootName, RootRun, RootTag, ValueName, ValueSize,

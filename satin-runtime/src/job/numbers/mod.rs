@@ -4,21 +4,28 @@
 //! A number alone is written as short as it is (postcard's variable-length integers). That is right for an index, and wrong
 //! for a vector of a million numbers: each is looked at byte by byte, and random ones take more room than in memory. So
 //! this module stands between the values of the user and postcard. It hands everything on but sequences, which it looks at by
-//! the type of their elements. A sequence is written in one of two forms, as two variants of an enum:
+//! the type of their elements. A sequence is written in one of three forms, as variants of an enum:
 //!
 //! | form | what follows |
 //! | --- | --- |
 //! | 0, items | the number of elements, and each of them |
 //! | 1, block | the [`Class`] of the numbers and how many there are; then chunks, byte strings of whole numbers |
+//! | 2, plain | the size of an element; then one byte string of whole elements |
 //!
 //! **What is a block:** a sequence of at least [`FEWEST`] numbers that are all of one of Rust's integer or float types. That
 //! is what slices, vectors, boxes of slices, deques, sets, lists and heaps write, and what a `Serialize` of the user writes with
 //! `collect_seq`. A byte string (`serialize_bytes`) is a sequence of `u8`.
 //!
+//! **What is plain:** a slice, vector or box of a slice, not empty, of a type that is `bytemuck::Pod` and is known as such: one that the
+//! signature of a spawnable function mentions, or `satin::plain!` names (see [`plain`]). Also an array of numbers, as in
+//! `Vec<[f32; 3]>`. The `Serialize` and `Deserialize` of such elements are not asked. A struct of fields of several sizes could not be
+//! turned around for a big-endian machine, so there is no plain data on these. The programs of a pool agree on what is plain: it goes
+//! into the hash by which nodes know that they run the same.
+//!
 //! **What is not**, and is written item by item or field by field, as postcard does: fewer numbers; arrays, whose length is part
-//! of their type; elements that are more, or less, than a number: `bool`, `char`, `NonZero`, options, newtypes, tuples, structs
-//! (also those of numbers alone, as `struct Complex { re: f64, im: f64 }`), and references to references; and what a `Serialize`
-//! of the user writes with `serialize_seq`, element by element.
+//! of their type; elements that are more, or less, than a number: `bool`, `char`, `NonZero`, options, newtypes, tuples and structs
+//! that are not plain, and references to references; a single element, plain or not; deques, sets and heaps of plain data; and what a
+//! `Serialize` of the user writes with `serialize_seq`, element by element.
 //!
 //! The numbers of a slice, a vector or an iterator over a slice are one chunk, which is copied in one piece. Those of other
 //! sequences are collected in chunks of [`CHUNK`] bytes. So the same value is always the same bytes, on all machines: jobs and
@@ -26,29 +33,34 @@
 //!
 //! **What can be read.** A type reads what it has written, and what postcard lets it read of another type, but for these:
 //! * From a block a type can read its elements if each of them is made of a number: of the type that was written, or of one that
-//!   holds the value (but a `Vec<u8>` from a block of `u8` only); also in `NonZero` and in newtypes. An enum, a `bool`, a `char`,
+//!   holds the value; also in `NonZero` and in newtypes. An enum, a `bool`, a `char`,
 //!   an option or a struct of one field cannot be read from a number, whatever postcard would make of its bytes.
+//! * From plain data a type can read elements of the type that was written, and of no other. Their size is looked at; a type of the same size
+//!   is taken for the same, as postcard would take it.
 //! * A byte string and a sequence of `u8` are the same, whichever is read; but a byte string is no text, and a sequence of pairs
 //!   no map. A byte string can be borrowed from the bytes if it was written from a slice.
 //!
-//! Numbers are taken from a block one by one, as serde has no other way, at some gigabytes a second; bytes would be slower than the
-//! network, so a `Vec<u8>` is copied in one piece wherever its type is known (`read_part`).
+//! Serde takes elements one by one, at some gigabytes a second. Where a visitor of serde's makes a vector (which a box, an `Arc` and an
+//! `Option` of one go through as well), a block or plain data is copied in one piece, into memory that is aligned for it (`vectors`).
 //!
 //! A length may be a lie. Nothing is allocated for elements that have not come, beyond a few thousand, and no sequence has more
 //! items than the longest value has bytes, even if they take none.
 
 mod class;
 mod packing;
+pub mod plain;
+#[cfg(all(test, not(loom)))]
+mod plain_tests;
 mod slices;
 #[cfg(test)]
 mod tests;
 mod unpacking;
+mod vectors;
 
 use std::marker::PhantomData;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::DeserializeSeed};
 
-pub(super) use self::unpacking::read_part;
 use self::{class::Class, packing::Packing, unpacking::Unpacking};
 use super::codec;
 
@@ -64,7 +76,8 @@ const CHUNK: usize = 16 << 10;
 const SEQUENCE: &str = "sequence";
 const ITEMS: u32 = 0;
 const BLOCK: u32 = 1;
-const FORMS: &[&str] = &["items", "block"];
+const PLAIN: u32 = 2;
+const FORMS: &[&str] = &["items", "block", "plain"];
 
 /// Writes a value.
 pub(super) fn write<T: Serialize + ?Sized, S: Serializer>(

@@ -11,11 +11,11 @@ use serde::{
 };
 
 use super::{
-    BLOCK, CHUNK, Class, FEWEST, FORMS, ITEMS, SEQUENCE, class::AsInMemory, codec::LARGEST,
+    BLOCK, CHUNK, Class, FEWEST, FORMS, ITEMS, SEQUENCE, class::AsInMemory, codec::LARGEST, plain,
 };
 
 /// Bytes, as serde is to see them.
-struct Bytes<'b>(&'b [u8]);
+pub(super) struct Bytes<'b>(pub(super) &'b [u8]);
 
 impl Serialize for Bytes<'_> {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
@@ -161,6 +161,11 @@ impl<S: Serializer> Serializer for Packing<S> {
             && bytes.len() >= FEWEST * class.size()
         {
             return write_piece(self.0, class, &bytes);
+        }
+        if class.is_none()
+            && let Some(piece) = plain::in_one_piece(&items)
+        {
+            return plain::write(self.0, &piece);
         }
         let mut items = items.into_iter();
         let length = match items.size_hint() {

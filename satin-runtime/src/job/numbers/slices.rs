@@ -1,42 +1,110 @@
-//! Which sequences lie in memory as a slice does, and which type is a vector of bytes.
+//! Which sequences lie in memory as a slice does, and how vectors are made of bytes.
 //!
-//! Serde hands a sequence over as an iterator of any type. If that is a slice in disguise, its numbers need not be taken one by
-//! one. Rust has no stable way to ask that but by the ids of types, and none at all to use the answer without `unsafe`.
+//! Serde hands a sequence over as an iterator of any type, and wants a value of any type. If these are a slice and a vector in
+//! disguise, their elements need not be taken one by one. Rust has no stable way to ask that but by the ids of types, and none at all to
+//! use the answer without `unsafe`.
 
 use std::{
-    mem::{self, ManuallyDrop},
-    slice,
+    any::{Any, TypeId},
+    marker::PhantomData,
+    ptr, slice,
 };
+
+use bytemuck::Pod;
+
+/// A sequence of a type that is known by its id only.
+#[derive(Clone, Copy)]
+pub(super) struct Disguised<'a> {
+    id: TypeId,
+    /// A value of that type, which lives as long as `'a`.
+    at: *const (),
+    lives: PhantomData<&'a ()>,
+}
+
+impl<'a> Disguised<'a> {
+    #[inline]
+    pub(super) fn new<I>(sequence: &'a I) -> Disguised<'a> {
+        Disguised {
+            id: typeid::of::<I>(),
+            at: (&raw const *sequence).cast(),
+            lives: PhantomData,
+        }
+    }
+
+    /// The types that are a slice of `T`s in disguise: a slice, a vector, and an iterator over a slice.
+    #[inline]
+    pub(super) fn ids<T: 'static>() -> [TypeId; 3] {
+        [
+            TypeId::of::<&[T]>(),
+            TypeId::of::<&Vec<T>>(),
+            TypeId::of::<slice::Iter<'_, T>>(),
+        ]
+    }
+
+    /// The elements, if the sequence is a slice in disguise, with elements of type `T`.
+    #[inline]
+    pub(super) fn slice<T: 'static>(self) -> Option<&'a [T]> {
+        let [slice, vector, iterator] = Disguised::ids::<T>();
+        if self.id == slice {
+            // SAFETY: the types are equal but for lifetimes, which are no part of a type's id and do not change its layout. `T` has
+            // none, and that of the slice outlives the sequence, which holds it, and as long as which the result is borrowed.
+            Some(unsafe { *self.at.cast::<&[T]>() })
+        } else if self.id == vector {
+            // SAFETY: as above.
+            Some(unsafe { *self.at.cast::<&Vec<T>>() })
+        } else if self.id == iterator {
+            // SAFETY: as above.
+            Some(unsafe { &*self.at.cast::<slice::Iter<'_, T>>() }.as_slice())
+        } else {
+            None
+        }
+    }
+}
 
 /// The elements of a slice, of a vector, or of an iterator over a slice, if `I` is one of these, with elements of type `T`.
 #[inline]
 pub(super) fn as_slice<I, T: 'static>(sequence: &I) -> Option<&[T]> {
-    let (this, at) = (typeid::of::<I>(), &raw const *sequence);
-    if this == typeid::of::<&[T]>() {
-        // SAFETY: the types are equal but for lifetimes, which are no part of a type's id and do not change its layout. `T` has
-        // none, and that of the slice outlives `sequence`, which holds it, and is what the result borrows.
-        Some(unsafe { *at.cast::<&[T]>() })
-    } else if this == typeid::of::<&Vec<T>>() {
-        // SAFETY: as above.
-        Some(unsafe { *at.cast::<&Vec<T>>() })
-    } else if this == typeid::of::<slice::Iter<'_, T>>() {
-        // SAFETY: as above.
-        Some(unsafe { &*at.cast::<slice::Iter<'_, T>>() }.as_slice())
-    } else {
-        None
+    Disguised::new(sequence).slice()
+}
+
+/// Appends the elements that lie in these bytes, which may be anywhere in memory. A part of an element is left out.
+#[inline]
+pub(super) fn append<T: Pod>(to: &mut Vec<T>, bytes: &[u8]) {
+    let count = bytes.len().checked_div(size_of::<T>()).unwrap_or(0);
+    to.reserve(count);
+    // SAFETY: there is room for so many elements behind those that are there, and no other part of the program has it. Any bytes are
+    // an element of plain data, and so many are read as there are.
+    unsafe {
+        let end = to.as_mut_ptr().add(to.len());
+        ptr::copy_nonoverlapping(bytes.as_ptr(), end.cast(), count * size_of::<T>());
+        to.set_len(to.len() + count);
     }
 }
 
-/// Bytes as a value of the type `T`, if that is the type of a vector of bytes.
-#[inline]
-pub(super) fn from_bytes<T>(bytes: Vec<u8>) -> Option<T> {
-    if typeid::of::<T>() != typeid::of::<Vec<u8>>() {
-        return None;
+/// A value made of bytes, with its type erased: an element of plain data, or a vector of them.
+pub(super) struct Made(Box<dyn Any>);
+
+impl Made {
+    #[inline]
+    pub(super) fn element<T: Pod>(element: T) -> Made {
+        Made(Box::new(element))
     }
-    let bytes = ManuallyDrop::new(bytes);
-    // SAFETY: the types are equal, as the type of a vector of bytes has no lifetime in which another could differ. The original
-    // is not used again, and not dropped.
-    Some(unsafe { mem::transmute_copy::<ManuallyDrop<Vec<u8>>, T>(&bytes) })
+
+    #[inline]
+    pub(super) fn vector<T: Pod>(vector: Vec<T>) -> Made {
+        Made(Box::new(vector))
+    }
+
+    /// The value, if `T` is its type.
+    #[inline]
+    pub(super) fn into_type<T>(self) -> Option<T> {
+        if (*self.0).type_id() != typeid::of::<T>() {
+            return None;
+        }
+        // SAFETY: the box was made of a value of this type: the types are equal but for lifetimes, and those of plain data mean
+        // nothing, as any bytes are a value.
+        Some(*unsafe { Box::from_raw(Box::into_raw(self.0).cast::<T>()) })
+    }
 }
 
 #[cfg(test)]
@@ -60,9 +128,28 @@ mod tests {
     }
 
     #[test]
-    fn a_vector_of_bytes_is_one_and_nothing_else_is() {
-        assert_eq!(from_bytes::<Vec<u8>>(vec![1, 2]), Some(vec![1, 2]));
-        assert_eq!(from_bytes::<Vec<i8>>(vec![1, 2]), None);
-        assert_eq!(from_bytes::<Box<[u8]>>(vec![1, 2]), None);
+    fn what_was_made_is_of_its_type_and_of_no_other() {
+        let vector = || Made::vector(vec![1u8, 2]);
+        assert_eq!(vector().into_type::<Vec<u8>>(), Some(vec![1, 2]));
+        assert_eq!(vector().into_type::<Vec<i8>>(), None);
+        assert_eq!(vector().into_type::<Box<[u8]>>(), None);
+        assert_eq!(Made::element(7u8).into_type::<u8>(), Some(7));
+        assert_eq!(Made::element(7u8).into_type::<i8>(), None);
+    }
+
+    #[test]
+    fn elements_are_taken_from_bytes_that_lie_anywhere() {
+        let bytes: Vec<u8> = (0..65).collect();
+        for from in 0..8 {
+            let mut numbers = vec![7u64];
+            append(&mut numbers, &bytes[from..]);
+            let whole = bytes[from..].chunks_exact(8);
+            let expected = whole.map(|number| u64::from_ne_bytes(number.try_into().expect("8")));
+            assert!(numbers[1..].iter().copied().eq(expected));
+            assert_eq!((numbers[0], numbers.len()), (7, 8 + usize::from(from < 2)));
+        }
+        let mut nothing = vec![()];
+        append(&mut nothing, &bytes);
+        assert_eq!(nothing.len(), 1);
     }
 }

@@ -24,11 +24,11 @@ impl<T: Serialize> Serialize for Whole<'_, T> {
     }
 }
 
-fn written<T: Serialize>(value: &T) -> Vec<u8> {
+pub(super) fn written<T: Serialize>(value: &T) -> Vec<u8> {
     postcard::to_stdvec(&Whole(value)).expect("it can be written")
 }
 
-fn from_bytes<'de, T: Deserialize<'de>>(bytes: &'de [u8]) -> postcard::Result<T> {
+pub(super) fn from_bytes<'de, T: Deserialize<'de>>(bytes: &'de [u8]) -> postcard::Result<T> {
     let mut from = postcard::Deserializer::from_bytes(bytes);
     let value = read(&mut from)?;
     match from.finalize()? {
@@ -37,12 +37,12 @@ fn from_bytes<'de, T: Deserialize<'de>>(bytes: &'de [u8]) -> postcard::Result<T>
     }
 }
 
-fn there_and_back<T: Serialize + DeserializeOwned>(value: &T) -> T {
+pub(super) fn there_and_back<T: Serialize + DeserializeOwned>(value: &T) -> T {
     from_bytes(&written(value)).expect("what was written can be read")
 }
 
 /// Reads a value as another type.
-fn read_as<U: DeserializeOwned>(value: &impl Serialize) -> postcard::Result<U> {
+pub(super) fn read_as<U: DeserializeOwned>(value: &impl Serialize) -> postcard::Result<U> {
     from_bytes(&written(value))
 }
 

@@ -1,14 +1,15 @@
 //! Reading: hands on all that is read but sequences and byte strings, which may be blocks.
 
-use std::{fmt, marker::PhantomData};
+use std::{fmt, mem};
 
 use serde::{
-    Deserialize, Deserializer,
+    Deserializer,
     de::{self, DeserializeSeed, EnumAccess, MapAccess, SeqAccess, VariantAccess, Visitor},
 };
-use serde_bytes::ByteBuf;
 
-use super::{BLOCK, Class, FORMS, ITEMS, SEQUENCE, codec::LARGEST, slices::from_bytes};
+use super::{
+    BLOCK, Class, FORMS, ITEMS, PLAIN, SEQUENCE, codec::LARGEST, plain::PlainVisitor, vectors,
+};
 
 /// The most elements that are expected because the bytes say so, before any of them has come. Too small: vectors grow in more
 /// steps. Too large: a short message takes much memory.
@@ -17,20 +18,6 @@ const MOST_EXPECTED: usize = 4096;
 /// Hands on all but sequences. Around a deserializer, what gives access to the parts of a value, or a seed or
 /// visitor, all of which see to it that the parts below are read in the same way.
 pub(super) struct Unpacking<D>(pub(super) D);
-
-/// Reads what a seed reads; a vector of bytes in one piece, as serde would take them one by one.
-#[inline]
-pub(in crate::job) fn read_part<'de, T: DeserializeSeed<'de>, D: Deserializer<'de>>(
-    seed: T,
-    from: D,
-) -> Result<T::Value, D::Error> {
-    // The seed decides how a value is read. With this one it is as the type `Vec<u8>` says.
-    if typeid::of::<T>() != typeid::of::<PhantomData<Vec<u8>>>() {
-        return seed.deserialize(from);
-    }
-    let bytes = ByteBuf::deserialize(from)?.into_vec();
-    Ok(from_bytes(bytes).expect("the seed is one for vectors of bytes"))
-}
 
 macro_rules! hand_back {
     ($($method:ident)*) => {
@@ -149,7 +136,7 @@ impl<'de, T: DeserializeSeed<'de>> DeserializeSeed<'de> for Unpacking<T> {
 
     #[inline]
     fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<T::Value, D::Error> {
-        read_part(self.0, Unpacking(from))
+        self.0.deserialize(Unpacking(from))
     }
 }
 
@@ -292,6 +279,7 @@ impl<'de, V: Visitor<'de>> Visitor<'de> for SequenceVisitor<V> {
             // How many fields there are is said by the first of them.
             (ITEMS, items) => items.tuple_variant(usize::MAX, ItemsVisitor(self.0)),
             (BLOCK, block) => block.tuple_variant(usize::MAX, BlockVisitor(self.0)),
+            (PLAIN, plain) => plain.tuple_variant(usize::MAX, PlainVisitor(self.0)),
             (other, _) => Err(unknown_form(other)),
         }
     }
@@ -354,7 +342,11 @@ impl<'de, V: Visitor<'de>> Visitor<'de> for BlockVisitor<V> {
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, fields: A) -> Result<V::Value, A::Error> {
-        self.0.visit_seq(Block::begin(fields)?)
+        let mut block = Block::begin(fields)?;
+        match vectors::of_block::<V, _>(block.class, || block.next_chunk())? {
+            Some(vector) => Ok(vector),
+            None => self.0.visit_seq(block),
+        }
     }
 }
 
@@ -381,6 +373,15 @@ impl<'de, A: SeqAccess<'de>> Block<'de, A> {
             left,
             chunks: fields,
         })
+    }
+
+    /// The next chunk; `None` after the last.
+    fn next_chunk(&mut self) -> Result<Option<&'de [u8]>, A::Error> {
+        if self.chunk.is_empty() {
+            (self.chunk, self.left) = next_chunk(self.class, self.left, &mut self.chunks)?;
+        }
+        let chunk = mem::take(&mut self.chunk);
+        Ok((!chunk.is_empty()).then_some(chunk))
     }
 }
 
