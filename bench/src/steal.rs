@@ -169,6 +169,8 @@ pub fn pair(
             .credential(credential)
             .name(name)
             .pool("bench")
+            // What moves is measured here, and not whether it should.
+            .worth("always")
     };
     let victim = node("victim").listen("127.0.0.1:0").nodes(2).build()?;
     let network = victim

@@ -34,7 +34,7 @@ use super::{
 use crate::{
     config::Config,
     job::ValueName,
-    node::{Identity, Message, NodeId, Peer, Policy, RepairMode},
+    node::{Identity, Judgement, Message, NodeId, Peer, Policy, RepairMode},
     observe::standing::{NodeInfo, Standing},
     worker::Workers,
 };
@@ -120,6 +120,7 @@ fn settings(name: &str, key: &Key, join: Option<SocketAddr>) -> Settings {
         pool: "tests".into(),
         nodes: 1,
         policy: Policy::Crs,
+        judgement: Judgement::Learnt,
         name: name.into(),
         threads: 1,
         events: None,

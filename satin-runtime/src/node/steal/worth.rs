@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, ops::RangeInclusive, sync::Arc, time::Duration};
 
-use super::super::Peer;
+use super::super::{Judgement, Peer};
 use crate::job::{JobSample, JobShape};
 
 /// Bytes, there and back, that cost next to nothing beside the messages. Too small: work of irregular trees, whose jobs are
@@ -201,6 +201,7 @@ struct Link {
 /// What a job must fulfil to leave for one thief, at one moment. By default nothing is known.
 #[derive(Clone, PartialEq, Default, Debug)]
 pub struct Terms {
+    judgement: Judgement,
     functions: Arc<Functions>,
     now: Duration,
     /// The round trip, in seconds.
@@ -213,6 +214,9 @@ impl Terms {
     /// Is a job of that shape worth the way?
     #[must_use]
     pub fn accept(&self, shape: &JobShape) -> bool {
+        if self.judgement == Judgement::Always {
+            return true;
+        }
         let costs = self.functions.get(&shape.function);
         let since = costs.and_then(|costs| costs.silent_since);
         // Whatever was thought of the function: for so long none of its jobs has ended.
@@ -244,6 +248,7 @@ pub(super) fn is_much(sample: &JobSample) -> bool {
 /// What a node has learnt of its program's jobs and of its links.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Worth {
+    judgement: Judgement,
     functions: Arc<Functions>,
     links: BTreeMap<Peer, Link>,
     /// A job was seen that moves much: rates of links matter.
@@ -251,6 +256,14 @@ pub(super) struct Worth {
 }
 
 impl Worth {
+    /// Knows nothing yet.
+    pub(super) fn new(judgement: Judgement) -> Worth {
+        Worth {
+            judgement,
+            ..Worth::default()
+        }
+    }
+
     /// A job has run, here or elsewhere.
     pub(super) fn learn(&mut self, sample: &JobSample) {
         self.moves_much |= is_much(sample);
@@ -290,6 +303,7 @@ impl Worth {
     pub(super) fn terms(&self, now: Duration, peer: Peer, round_trip: Duration) -> Terms {
         let rate = self.links.get(&peer).and_then(|link| link.rate);
         Terms {
+            judgement: self.judgement,
             functions: Arc::clone(&self.functions),
             now,
             round_trip: round_trip.as_secs_f64(),
@@ -299,8 +313,8 @@ impl Worth {
 
     /// Is the link to that peer to be tried? Then a trial begins.
     pub(super) fn tries(&mut self, now: Duration, peer: Peer) -> bool {
-        if !self.moves_much {
-            return false;
+        if !self.moves_much || self.judgement == Judgement::Always {
+            return false; // the rate of the link changes nothing
         }
         let link = self.links.entry(peer).or_default();
         let is_known = link.rate.is_some_and(|(_, at)| now < at + STALE);
@@ -403,6 +417,20 @@ mod tests {
         let terms = terms(&mut knows(&[]), 1e9, MS);
         assert!(terms.accept(&shape(1, 30_000)));
         assert!(!terms.accept(&shape(1, 1_000_000)));
+    }
+
+    #[test]
+    fn where_all_jobs_are_worth_their_way_each_goes_and_no_link_is_tried() {
+        let mut worth = Worth::new(Judgement::Always);
+        worth.wonder(HERE, &shape(1, 1 << 30));
+        assert!(worth.terms(HERE, peer(), MS).accept(&shape(1, 1 << 30)));
+        worth.learn(&JobSample {
+            shape: shape(1, 1 << 30),
+            took: MS,
+            back: 1 << 30,
+        });
+        assert!(worth.terms(HERE, peer(), MS).accept(&shape(1, 1 << 30)));
+        assert!(!worth.tries(HERE, peer()));
     }
 
     #[test]
