@@ -163,9 +163,21 @@ pub fn pair(
     credential: &std::path::Path,
     program: impl FnOnce(),
 ) -> anyhow::Result<satin::observe::events::NodeFigures> {
+    pair_of(1, credential, program)
+}
+
+/// The same, of nodes with so many workers each.
+///
+/// # Errors
+/// As [`pair`].
+pub fn pair_of(
+    threads: usize,
+    credential: &std::path::Path,
+    program: impl FnOnce(),
+) -> anyhow::Result<satin::observe::events::NodeFigures> {
     let node = |name: &str| {
         Satin::builder()
-            .threads(1)
+            .threads(threads)
             .credential(credential)
             .name(name)
             .pool("bench")
@@ -189,7 +201,7 @@ pub fn pair(
 }
 
 #[satin::spawnable]
-fn sleepers(count: u32, micros: u64) {
+pub fn sleepers(count: u32, micros: u64) {
     if count == 1 {
         return thread::sleep(Duration::from_micros(micros));
     }

@@ -14,7 +14,7 @@ use comfy_table::Table;
 use satin::net::Credential;
 use serde::{Deserialize, Serialize};
 
-use crate::{launch::Launcher, raw, steal};
+use crate::{figures::median, launch::Launcher, raw, steal};
 
 /// The least share of raw QUIC's bytes a second that is allowed.
 const LEAST: f64 = 0.8;
@@ -36,6 +36,17 @@ impl Row {
     fn mib_per_s(&self) -> f64 {
         2.0 * f64::from(self.mib) / self.seconds
     }
+}
+
+/// The round trip of steals, beside a transfer or alone; a line of the results.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct SteadyRow {
+    bench: String,
+    round: u32,
+    /// Bytes that moved beside the steals in the time of the round; none in the idle case.
+    transferred_mib: u32,
+    us_p50: f64,
+    us_p99: f64,
 }
 
 /// The ways to move bytes there and back.
@@ -115,6 +126,128 @@ pub fn report<'a>(rows: impl Iterator<Item = &'a Row> + Clone) {
     );
 }
 
+/// The greatest round trip of a steal beside a transfer that is allowed, as a multiple of the idle one.
+const MOST_BESIDE: f64 = 3.0;
+
+/// Time for which steals are measured, idle and beside a transfer.
+const BESIDE: Duration = Duration::from_secs(3);
+
+/// Numbers of one result that moves beside the steals: 256 MiB.
+const BESIDE_COUNT: usize = 32 << 20;
+
+/// Measures the round trip of steals, alone and beside a transfer, in rounds.
+///
+/// # Errors
+/// If nothing is stolen or transferred, or a signal came.
+pub fn measure_beside(launcher: &Launcher, rounds: u32) -> Result<Vec<SteadyRow>> {
+    let folder = tempfile::tempdir().context("no temporary folder")?;
+    let credential = folder.path().join("credential.pem");
+    Credential::write_new(&credential)?;
+    let mut rows = Vec::new();
+    for round in 1..=rounds {
+        for count in [0, BESIDE_COUNT] {
+            launcher.go_on()?;
+            let mut given = 0;
+            let figures = steal::pair_of(2, &credential, || given = beside(count))?;
+            ensure!(
+                count == 0 || given > 0,
+                "nothing was transferred beside the steals"
+            );
+            let row = SteadyRow {
+                bench: "worth".into(),
+                round,
+                transferred_mib: ((given as usize * size_of::<u64>() * count) >> 20) as u32,
+                us_p50: figures.steal_us_p50,
+                us_p99: figures.steal_us_p99,
+            };
+            eprintln!(
+                "[{round}/{rounds}] a steal beside {} MiB in {} s: {:.0} us",
+                row.transferred_mib,
+                BESIDE.as_secs(),
+                row.us_p50
+            );
+            rows.push(row);
+        }
+    }
+    Ok(rows)
+}
+
+pub fn report_beside<'a>(rows: impl Iterator<Item = &'a SteadyRow> + Clone) {
+    let of = |is_idle: bool| {
+        let rows = rows
+            .clone()
+            .filter(|row| (row.transferred_mib == 0) == is_idle);
+        median(rows.map(|row| row.us_p50))
+    };
+    if rows.clone().next().is_none() {
+        return;
+    }
+    let (idle, beside) = (of(true), of(false));
+    println!(
+        "a steal, median: {idle:.0} us idle, {beside:.0} us beside a transfer: {:.1} times, required at most {MOST_BESIDE}: {}",
+        beside / idle,
+        if beside / idle <= MOST_BESIDE {
+            "met"
+        } else {
+            "missed"
+        }
+    );
+}
+
+/// A job waits to be begun by the other node.
+static IS_OFFERED: AtomicBool = AtomicBool::new(false);
+
+/// Jobs that sleep are stolen, and beside them, on the other worker, results of so many numbers are brought by the other node one
+/// after the other; none if there are no numbers. Gives how many came.
+#[satin::spawnable]
+fn beside(count: usize) -> u32 {
+    satin::spawn!(be_stolen_from());
+    let given = satin::call!(bring(count));
+    satin::sync!();
+    given
+}
+
+#[satin::spawnable]
+fn be_stolen_from() {
+    let begin = Instant::now();
+    while begin.elapsed() < BESIDE {
+        // As long as there are other jobs, none is asked of the worker that brings.
+        while IS_OFFERED.load(Relaxed) {
+            thread::sleep(NAP);
+        }
+        satin::call!(steal::sleepers(16, 1000));
+    }
+}
+
+#[satin::spawnable]
+fn bring(count: usize) -> u32 {
+    let begin = Instant::now();
+    let mut given = 0u32;
+    while begin.elapsed() < BESIDE {
+        if count == 0 {
+            thread::sleep(Duration::from_millis(1));
+            continue;
+        }
+        IS_AWAY.store(false, Relaxed);
+        IS_OFFERED.store(true, Relaxed);
+        let numbers = satin::spawn!(give(count));
+        satin::call!(wait(BESIDE.saturating_sub(begin.elapsed())));
+        IS_OFFERED.store(false, Relaxed);
+        satin::sync!();
+        given += u32::from(IS_AWAY.load(Relaxed) && numbers.len() == count);
+    }
+    given
+}
+
+#[satin::spawnable]
+fn give(count: usize) -> Vec<u64> {
+    if satin::node().name == "thief" {
+        IS_AWAY.store(true, Relaxed);
+        return vec![1; count];
+    }
+    Vec::new()
+}
+
 /// Time after which a job that no other node has begun is run at home.
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -148,7 +281,7 @@ fn by_job(credential: &Path, count: usize) -> Result<f64> {
 fn lend(numbers: &mut [u64]) -> f64 {
     let begin = Instant::now();
     satin::spawn!(increment(numbers));
-    satin::call!(wait());
+    satin::call!(wait(PATIENCE));
     satin::sync!();
     begin.elapsed().as_secs_f64()
 }
@@ -165,9 +298,9 @@ fn increment(numbers: &mut [u64]) {
 
 /// Waits until another node has begun the slice's job. Spawns meanwhile, as a worker gives jobs away when it spawns.
 #[satin::spawnable]
-fn wait() {
+fn wait(patience: Duration) {
     let begin = Instant::now();
-    while !IS_AWAY.load(Relaxed) && begin.elapsed() < PATIENCE {
+    while !IS_AWAY.load(Relaxed) && begin.elapsed() < patience {
         satin::spawn!(nap());
         satin::sync!();
     }

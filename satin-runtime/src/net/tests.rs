@@ -692,7 +692,7 @@ fn a_connection_is_closed_if_too_much_waits_and_nothing_is_taken() {
     // The node reads: that it takes something counts, however much waits.
     let body = link.next_large().expect("a part");
     stranger.runtime.block_on(async {
-        let written = write_large(&connection, &body, &link.taken).await;
+        let written = write_large(&connection, body, &link.taken).await;
         written.expect("it is read");
     });
     assert!(!link.is_stuck(late(1)));

@@ -457,7 +457,7 @@ unsafe fn run_root<F: Function>(task: *const (), worker: &Worker, head: *const S
                 name: JobName::new(id, fingerprint),
                 root: fingerprint,
                 answer: Answer::Result {
-                    bytes: packed.bytes,
+                    bytes: packed.bytes.into(),
                     needs: packed.needs,
                 },
             })

@@ -3,13 +3,13 @@
 use std::{any::TypeId, borrow::Cow, fmt, marker::PhantomData};
 
 use serde::{
-    Deserializer, Serialize, Serializer,
-    de::{self, DeserializeSeed, Visitor},
+    Deserialize, Deserializer, Serialize, Serializer,
+    de::{self, DeserializeSeed, SeqAccess, Visitor},
     forward_to_deserialize_any,
     ser::Impossible,
 };
 
-use super::slices::as_slice;
+use super::slices::{as_slice, as_slice_mut, from_vector};
 
 /// The methods of a serializer that takes numbers only.
 macro_rules! refuse_all_else {
@@ -58,6 +58,55 @@ macro_rules! refuse_all_else {
     };
 }
 
+/// What a vector of numbers of the type `T` is read in: one number, or the bytes of all in a chunk of the same class.
+pub(super) enum Piece<'de, T> {
+    Number(T),
+    Chunk(&'de [u8]),
+}
+
+struct PieceVisitor<T>(PhantomData<T>);
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Piece<'de, T> {
+    /// As a newtype of the number, which takes no more room: only [`WholeChunk`] knows better.
+    #[inline]
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        from.deserialize_newtype_struct("Piece", PieceVisitor(PhantomData))
+    }
+}
+
+impl<'de, T: Deserialize<'de>> Visitor<'de> for PieceVisitor<T> {
+    type Value = Piece<'de, T>;
+
+    fn expecting(&self, text: &mut fmt::Formatter<'_>) -> fmt::Result {
+        text.write_str("numbers")
+    }
+
+    #[inline]
+    fn visit_newtype_struct<D: Deserializer<'de>>(self, from: D) -> Result<Self::Value, D::Error> {
+        T::deserialize(from).map(Piece::Number)
+    }
+
+    fn visit_borrowed_bytes<E: de::Error>(self, chunk: &'de [u8]) -> Result<Self::Value, E> {
+        Ok(Piece::Chunk(chunk))
+    }
+}
+
+/// All numbers of a chunk, to be read as a [`Piece`].
+pub(super) struct WholeChunk<'de, E>(pub(super) &'de [u8], pub(super) PhantomData<E>);
+
+impl<'de, E: de::Error> Deserializer<'de> for WholeChunk<'de, E> {
+    type Error = E;
+
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, E> {
+        visitor.visit_borrowed_bytes(self.0)
+    }
+
+    forward_to_deserialize_any! {
+        bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf option unit
+        unit_struct newtype_struct seq tuple tuple_struct map struct enum identifier ignored_any
+    }
+}
+
 /// One number of a block, from which a number, or a newtype of one, can be read.
 struct Number<T, E>(T, PhantomData<E>);
 
@@ -81,6 +130,47 @@ macro_rules! classes {
                     }
                 )+)*
                 None
+            }
+
+            /// The class of the numbers that come in pieces of the type `P`, if it is one of pieces whose chunks lie in memory as
+            /// they travel.
+            #[inline]
+            pub(super) fn of_pieces<P>() -> Option<Class> {
+                let this = typeid::of::<P>();
+                $($(
+                    if this == typeid::of::<Piece<'static, $of>>() {
+                        return (size_of::<$of>() == size_of::<$number>()).then_some(Class::$name);
+                    }
+                )+)*
+                None
+            }
+
+            /// Reads a vector of numbers if that is what the seed reads: in one piece.
+            #[inline]
+            pub(super) fn read_vector<'de, S: DeserializeSeed<'de>, D: Deserializer<'de>>(
+                seed: S,
+                from: D,
+            ) -> Result<S::Value, D::Error> {
+                // The seed decides how a value is read. With these it is as the type of the vector says.
+                let this = typeid::of::<S>();
+                $($(
+                    if this == typeid::of::<PhantomData<Vec<$of>>>() {
+                        let numbers = from.deserialize_seq(VectorVisitor::<$of>(PhantomData))?;
+                        return Ok(from_vector(numbers).expect("the seed is one for such vectors"));
+                    }
+                )+)*
+                seed.deserialize(from)
+            }
+
+            /// Copies the bytes of numbers to these numbers, of which there are as many. False if the types are no numbers that lie in
+            /// memory as they travel, or the lengths differ.
+            pub(super) fn copy_chunk<T: 'static>(chunk: &[u8], to: &mut [T]) -> bool {
+                $($(
+                    if let Some(numbers) = as_slice_mut::<T, $of>(to) {
+                        return little_endian::copy::$of(chunk, numbers);
+                    }
+                )+)*
+                false
             }
 
             pub(super) fn from_index(index: u8) -> Option<Class> {
@@ -130,6 +220,27 @@ macro_rules! classes {
         /// Numbers that lie side by side, as bytes.
         mod little_endian {
             use super::Cow;
+
+            /// The other way round.
+            pub(super) mod copy {
+                $($(
+                    pub(in super::super) fn $of(chunk: &[u8], numbers: &mut [$of]) -> bool {
+                        const SIZE: usize = size_of::<$number>();
+                        if SIZE != size_of::<$of>() || chunk.len() != size_of_val(numbers) {
+                            return false;
+                        }
+                        if cfg!(target_endian = "little") {
+                            bytemuck::cast_slice_mut(numbers).copy_from_slice(chunk);
+                        } else {
+                            for (number, bytes) in numbers.iter_mut().zip(chunk.chunks_exact(SIZE)) {
+                                let bytes = bytes.try_into().expect("chunks are that long");
+                                *number = <$number>::from_le_bytes(bytes) as $of;
+                            }
+                        }
+                        true
+                    }
+                )+)*
+            }
 
             $($(
                 /// Numbers that lie in memory as they travel are not copied.
@@ -198,6 +309,46 @@ macro_rules! classes {
             }
         )*
     };
+}
+
+/// Reads a vector of numbers, in pieces.
+struct VectorVisitor<T>(PhantomData<T>);
+
+impl<'de, T: Deserialize<'de> + Clone + Default + 'static> Visitor<'de> for VectorVisitor<T> {
+    type Value = Vec<T>;
+
+    fn expecting(&self, text: &mut fmt::Formatter<'_>) -> fmt::Result {
+        text.write_str("a sequence of numbers")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut pieces: A) -> Result<Vec<T>, A::Error> {
+        let mut numbers = Vec::new();
+        while let Some(piece) = pieces.next_element()? {
+            match piece {
+                Piece::Number(number) => numbers.push(number),
+                Piece::Chunk(chunk) => append_chunk(chunk, &mut numbers)?,
+            }
+        }
+        Ok(numbers)
+    }
+}
+
+/// Appends the numbers of a chunk, which has come already.
+fn append_chunk<T: Clone + Default + 'static, E: de::Error>(
+    chunk: &[u8],
+    numbers: &mut Vec<T>,
+) -> Result<(), E> {
+    let (before, count) = (numbers.len(), chunk.len() / size_of::<T>().max(1));
+    if before == 0 {
+        // Of new memory the system has made zeros already.
+        *numbers = vec![T::default(); count];
+    } else {
+        numbers.resize(before + count, T::default());
+    }
+    match Class::copy_chunk(chunk, &mut numbers[before..]) {
+        true => Ok(()),
+        false => Err(E::custom("a block with a piece of a number")),
+    }
 }
 
 impl Class {

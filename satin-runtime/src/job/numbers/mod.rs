@@ -31,8 +31,8 @@
 //! * A byte string and a sequence of `u8` are the same, whichever is read; but a byte string is no text, and a sequence of pairs
 //!   no map. A byte string can be borrowed from the bytes if it was written from a slice.
 //!
-//! Numbers are taken from a block one by one, as serde has no other way, at some gigabytes a second; bytes would be slower than the
-//! network, so a `Vec<u8>` is copied in one piece wherever its type is known (`read_part`).
+//! Serde takes numbers from a block one by one, at some gigabytes a second. Where the type of a vector of numbers is known (`read_part`)
+//! a block of the same numbers is copied in one piece; and of a `&mut [T]` that comes back, straight to its place (`Returned`).
 //!
 //! A length may be a lie. Nothing is allocated for elements that have not come, beyond a few thousand, and no sequence has more
 //! items than the longest value has bytes, even if they take none.
@@ -48,7 +48,8 @@ use std::marker::PhantomData;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::DeserializeSeed};
 
-pub(super) use self::unpacking::read_part;
+pub use self::unpacking::Returned;
+pub(super) use self::unpacking::{read_part, read_returned};
 use self::{class::Class, packing::Packing, unpacking::Unpacking};
 use super::codec;
 

@@ -1,9 +1,10 @@
-//! Which sequences lie in memory as a slice does, and which type is a vector of bytes.
+//! Which sequences lie in memory as a slice does, and which type is a vector of numbers.
 //!
 //! Serde hands a sequence over as an iterator of any type. If that is a slice in disguise, its numbers need not be taken one by
 //! one. Rust has no stable way to ask that but by the ids of types, and none at all to use the answer without `unsafe`.
 
 use std::{
+    any::TypeId,
     mem::{self, ManuallyDrop},
     slice,
 };
@@ -27,16 +28,27 @@ pub(super) fn as_slice<I, T: 'static>(sequence: &I) -> Option<&[T]> {
     }
 }
 
-/// Bytes as a value of the type `T`, if that is the type of a vector of bytes.
+/// A slice to be written, with elements of type `T`, if that is the type of its elements.
 #[inline]
-pub(super) fn from_bytes<T>(bytes: Vec<u8>) -> Option<T> {
-    if typeid::of::<T>() != typeid::of::<Vec<u8>>() {
+pub(super) fn as_slice_mut<E: 'static, T: 'static>(slice: &mut [E]) -> Option<&mut [T]> {
+    if TypeId::of::<E>() != TypeId::of::<T>() {
         return None;
     }
-    let bytes = ManuallyDrop::new(bytes);
-    // SAFETY: the types are equal, as the type of a vector of bytes has no lifetime in which another could differ. The original
+    let (at, length) = (slice.as_mut_ptr(), slice.len());
+    // SAFETY: the types of the elements are equal, and neither has a lifetime. The result borrows what `slice` has borrowed.
+    Some(unsafe { slice::from_raw_parts_mut(at.cast::<T>(), length) })
+}
+
+/// A vector of numbers as a value of the type `V`, if that is its type.
+#[inline]
+pub(super) fn from_vector<V, T: 'static>(numbers: Vec<T>) -> Option<V> {
+    if typeid::of::<V>() != typeid::of::<Vec<T>>() {
+        return None;
+    }
+    let numbers = ManuallyDrop::new(numbers);
+    // SAFETY: the types are equal, as the type of such a vector has no lifetime in which another could differ. The original
     // is not used again, and not dropped.
-    Some(unsafe { mem::transmute_copy::<ManuallyDrop<Vec<u8>>, T>(&bytes) })
+    Some(unsafe { mem::transmute_copy::<ManuallyDrop<Vec<T>>, V>(&numbers) })
 }
 
 #[cfg(test)]
@@ -60,9 +72,21 @@ mod tests {
     }
 
     #[test]
-    fn a_vector_of_bytes_is_one_and_nothing_else_is() {
-        assert_eq!(from_bytes::<Vec<u8>>(vec![1, 2]), Some(vec![1, 2]));
-        assert_eq!(from_bytes::<Vec<i8>>(vec![1, 2]), None);
-        assert_eq!(from_bytes::<Box<[u8]>>(vec![1, 2]), None);
+    fn a_vector_of_numbers_is_one_and_nothing_else_is() {
+        assert_eq!(from_vector::<Vec<u8>, u8>(vec![1, 2]), Some(vec![1, 2]));
+        assert_eq!(
+            from_vector::<Vec<f64>, _>(vec![1.0, 2.0]),
+            Some(vec![1.0, 2.0])
+        );
+        assert_eq!(from_vector::<Vec<i8>, u8>(vec![1, 2]), None);
+        assert_eq!(from_vector::<Box<[u8]>, u8>(vec![1, 2]), None);
+    }
+
+    #[test]
+    fn a_slice_is_written_as_what_it_is() {
+        let mut numbers = [1u32, 2, 3];
+        as_slice_mut::<_, u32>(&mut numbers[1..]).expect("of that type")[0] = 7;
+        assert_eq!(numbers, [1, 7, 3]);
+        assert_eq!(as_slice_mut::<_, i32>(&mut numbers), None);
     }
 }

@@ -702,7 +702,13 @@ fn a_small_answer_does_not_take_for_known_what_is_still_on_its_way() {
     let answers = |length: usize| {
         let bytes = vec![0; length];
         let needs = Vec::new();
-        Message::Answers(vec![(Token(1), Answer::Result { bytes, needs })])
+        Message::Answers(vec![(
+            Token(1),
+            Answer::Result {
+                bytes: bytes.into(),
+                needs,
+            },
+        )])
     };
     let node = cluster.node_mut(0);
     for better in [6, 5] {
@@ -763,7 +769,13 @@ fn large_answers_bring_all_bounds_themselves() {
     let answers = |length: usize| {
         let bytes = vec![0; length];
         let needs = Vec::new();
-        Message::Answers(vec![(Token(1), Answer::Result { bytes, needs })])
+        Message::Answers(vec![(
+            Token(1),
+            Answer::Result {
+                bytes: bytes.into(),
+                needs,
+            },
+        )])
     };
     let node = cluster.node_mut(0);
     assert!(matches!(

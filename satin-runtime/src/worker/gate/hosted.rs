@@ -101,7 +101,7 @@ impl HostedTask {
         }
         HostedEnd::Answered(match outcome {
             Ok(packed) => Answer::Result {
-                bytes: packed.bytes,
+                bytes: packed.bytes.into(),
                 needs: packed.needs,
             },
             Err(RemoteFailure::Codec(error)) => Answer::Refused(error.to_string()),

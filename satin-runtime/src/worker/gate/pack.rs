@@ -137,7 +137,7 @@ pub(in crate::worker) fn pack(
         },
         id,
         function,
-        arguments: packed.bytes,
+        arguments: packed.bytes.into(),
         needs: packed.needs,
         term: run.term,
         root: run.name.fingerprint,
