@@ -201,7 +201,7 @@ pub fn pair_of(
 }
 
 #[satin::spawnable]
-pub fn sleepers(count: u32, micros: u64) {
+fn sleepers(count: u32, micros: u64) {
     if count == 1 {
         return thread::sleep(Duration::from_micros(micros));
     }

@@ -24,7 +24,7 @@ Parts:
 between them (half of the nodes at either). Each time is the minimum of interleaved rounds, as the program tells it: from the moment when \
 all nodes are in and the input is there. A run that takes more than 20 times that of one process, and half a minute, is ended and has no time
   bulk      a slice of u64 that is lent to a job of another node by `&mut`, and comes back; beside raw QUIC that carries as many bytes \
-there and back, and beside copies in memory. The best of the rounds counts. Then the round trip of a steal beside results of 256 MiB that \
+there and back, and beside copies in memory. The best of the rounds counts. Then how long a thief waits for its next job beside results of 256 MiB that \
 come one after the other, and without them: the medians count
 
 Each node needs a core. More nodes than cores share them: then the figures show what a pool costs, not what it gains. The emulated \
