@@ -2,8 +2,8 @@
 //! value is copied neither into the message that carries it, nor out of it, nor by who keeps it until it has arrived.
 //!
 //! On the wire a payload is a byte string. Two parties help to save the copies: the *writer* of messages, which can take the
-//! payload itself where serde has only a slice of it to show ([`written`]), and the *reader*, which says what the bytes that
-//! it reads are a part of ([`reading`]), so that a payload becomes a part of the same.
+//! payload itself where serde has only a slice of it to show (`written`), and the *reader*, which says what the bytes that
+//! it reads are a part of (`reading`), so that a payload becomes a part of the same.
 
 use std::{
     cell::{Cell, RefCell},
