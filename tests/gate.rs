@@ -294,7 +294,7 @@ fn a_job_that_makes_no_sense_is_refused() {
         ..job.clone()
     };
     let cut = Parcel {
-        arguments: vec![],
+        arguments: vec![].into(),
         ..job
     };
     for (key, parcel) in (0..).zip([unknown, nameless, cut]) {

@@ -143,7 +143,7 @@ fn what_other_workers_have_done_is_saved() {
             root: Fingerprint(0),
             // With what the job has left in its argument.
             answer: Answer::Result {
-                bytes: postcard::to_stdvec(&(1u32, 1u32)).expect("numbers"),
+                bytes: postcard::to_stdvec(&(1u32, 1u32)).expect("numbers").into(),
                 needs: vec![],
             },
         };
@@ -435,7 +435,7 @@ fn what_a_child_has_changed_is_kept_with_its_result() {
         assert_eq!(
             kept.answer,
             Answer::Result {
-                bytes,
+                bytes: bytes.into(),
                 needs: vec![]
             }
         );

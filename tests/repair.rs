@@ -487,7 +487,7 @@ fn an_answer_to_a_claim_changes_mutable_arguments() {
                 raise(go);
                 let (claim, _) = claimed(&told);
                 let answer = (40u32, vec![1u32, 2, 30]);
-                let bytes = written(&answer);
+                let bytes = written(&answer).into();
                 let needs = vec![];
                 assert!(gate.deliver(claim, Answer::Result { bytes, needs }));
             },

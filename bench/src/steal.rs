@@ -163,12 +163,26 @@ pub fn pair(
     credential: &std::path::Path,
     program: impl FnOnce(),
 ) -> anyhow::Result<satin::observe::events::NodeFigures> {
+    pair_of(1, credential, program)
+}
+
+/// The same, of nodes with so many workers each.
+///
+/// # Errors
+/// As [`pair`].
+pub fn pair_of(
+    threads: usize,
+    credential: &std::path::Path,
+    program: impl FnOnce(),
+) -> anyhow::Result<satin::observe::events::NodeFigures> {
     let node = |name: &str| {
         Satin::builder()
-            .threads(1)
+            .threads(threads)
             .credential(credential)
             .name(name)
             .pool("bench")
+            // What moves is measured here, and not whether it should.
+            .worth("always")
     };
     let victim = node("victim").listen("127.0.0.1:0").nodes(2).build()?;
     let network = victim

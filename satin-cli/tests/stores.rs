@@ -321,7 +321,7 @@ fn write(runs: &Runs, begun: &Begun, jobs: std::ops::Range<u32>) {
             name: JobName::new([0, index].into_iter().collect(), Fingerprint(index.into())),
             root: Fingerprint(9),
             answer: Answer::Result {
-                bytes: b"result".to_vec(),
+                bytes: b"result".to_vec().into(),
                 needs: Vec::new(),
             },
         },

@@ -551,7 +551,7 @@ impl<'t> Thief<'t> {
             id: id.clone(),
             function: name,
             fingerprint: *fingerprint,
-            arguments: arguments.clone(),
+            arguments: arguments.to_vec(),
         });
         if self.report.taken.len() == self.habits.wanted {
             self.waits = None;

@@ -226,7 +226,7 @@ pub fn written(value: &impl Serialize) -> Vec<u8> {
 /// A result as the function's vtable writes it: the arguments, none of them `&mut`, add nothing.
 pub fn answer(result: u32) -> Answer {
     Answer::Result {
-        bytes: written(&result),
+        bytes: written(&result).into(),
         needs: vec![],
     }
 }
@@ -265,7 +265,7 @@ pub fn parcel(id: JobId, function: &str, arguments: &impl Serialize) -> Parcel {
     Parcel {
         id,
         function: number_of(registered_as(function)).expect("a number"),
-        arguments: written(arguments),
+        arguments: written(arguments).into(),
         fingerprint: fingerprint(function, arguments),
         needs: vec![],
         term: 0,

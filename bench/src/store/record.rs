@@ -180,7 +180,7 @@ fn fact(number: u32) -> StoredFact {
             ),
             root: Fingerprint(1),
             answer: Answer::Result {
-                bytes: u64::from(number).to_le_bytes().to_vec(),
+                bytes: u64::from(number).to_le_bytes().to_vec().into(),
                 needs: Vec::new(),
             },
         },

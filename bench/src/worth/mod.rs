@@ -24,7 +24,8 @@ Parts:
 between them (half of the nodes at either). Each time is the minimum of interleaved rounds, as the program tells it: from the moment when \
 all nodes are in and the input is there. A run that takes more than 20 times that of one process, and half a minute, is ended and has no time
   bulk      a slice of u64 that is lent to a job of another node by `&mut`, and comes back; beside raw QUIC that carries as many bytes \
-there and back, and beside copies in memory. The best of the rounds counts
+there and back, and beside copies in memory. The best of the rounds counts. Then how long a thief waits for its next job beside results of 256 MiB that \
+come one after the other, and without them: the medians count
 
 Each node needs a core. More nodes than cores share them: then the figures show what a pool costs, not what it gains. The emulated \
 links are threads of this bench: they take processor time from the nodes, and one core carries a few Gbit/s at most.
@@ -91,6 +92,7 @@ enum Part {
 enum Row {
     Program(programs::Row),
     Bulk(bulk::Row),
+    Beside(bulk::SteadyRow),
 }
 
 /// Measures, and reports the results.
@@ -103,7 +105,11 @@ pub fn run(args: &Args) -> Result<()> {
     programs::report(&programs);
     bulk::report(rows.iter().filter_map(|row| match row {
         Row::Bulk(row) => Some(row),
-        Row::Program(_) => None,
+        _ => None,
+    }));
+    bulk::report_beside(rows.iter().filter_map(|row| match row {
+        Row::Beside(row) => Some(row),
+        _ => None,
     }));
     args.files
         .write(&rows, |path, rows| programs::draw(path, &programs_of(rows)))
@@ -112,7 +118,7 @@ pub fn run(args: &Args) -> Result<()> {
 fn programs_of(rows: &[Row]) -> Vec<programs::Row> {
     let programs = rows.iter().filter_map(|row| match row {
         Row::Program(row) => Some(row.clone()),
-        Row::Bulk(_) => None,
+        _ => None,
     });
     programs.collect()
 }
@@ -128,6 +134,8 @@ fn measure(args: &Args) -> Result<Vec<Row>> {
         let mib = args.mib.unwrap_or(if args.quick { 16 } else { 256 });
         let bulk = bulk::measure(&launcher, mib, args.rounds())?;
         rows.extend(bulk.into_iter().map(Row::Bulk));
+        let beside = bulk::measure_beside(&launcher, args.rounds())?;
+        rows.extend(beside.into_iter().map(Row::Beside));
     }
     Ok(rows)
 }

@@ -52,6 +52,13 @@ macro_rules! settings {
                 "Whom an idle node asks for work: `crs` (its own site, and beside that one request to another site), `rs` (any \
                  node) or `mw` (the master only)",
                 "`crs`", "crs, rs or mw";
+            /// Which jobs are worth their way to another node: `learnt` (those that take long beside the way of their bytes, as far
+            /// as that is known) or `always` (all that are asked for: for measurements, and for programs all of whose jobs
+            /// are). With `always` a program that moves much is slower in a pool than on one machine. Default: `learnt`.
+            worth: String, "SATIN_WORTH", "JOBS",
+                "Which jobs are worth their way to another node: `learnt` (those that take long beside the way of their bytes) or \
+                 `always` (all that are asked for)",
+                "`learnt`", "learnt or always";
             /// The name that people call this node. Default: host name and process number.
             name: String, "SATIN_NAME", "NAME",
                 "Name of this node",

@@ -21,6 +21,7 @@ use super::{
     kinds::{Carried, CarriedRef, Kinds, Travels},
     needs,
     numbers::plain,
+    payload,
     record::{Aborted, Cx, Judge, Payload, Slot, SlotState},
 };
 /// The arguments of a function, as a tuple.
@@ -176,7 +177,7 @@ pub struct VTable {
     pub(crate) export: unsafe fn(&Slot, Effort) -> Result<Packed, CodecError>,
     pub(crate) measure: unsafe fn(&Slot) -> Option<u64>,
     pub(crate) run_bytes: RunBytes,
-    pub(crate) finish: unsafe fn(&Slot, &[u8]) -> Result<(), CodecError>,
+    pub(crate) finish: unsafe fn(&Slot, &super::Payload) -> Result<(), CodecError>,
     pub(crate) drop_args: unsafe fn(&Slot),
     pub(crate) drop_out: unsafe fn(&Slot),
 }
@@ -193,7 +194,10 @@ pub(crate) struct Packed {
 impl From<Packed> for Answer {
     fn from(Packed { bytes, needs }: Packed) -> Answer {
         let needs = needs.iter().map(|value| value.name).collect();
-        Answer::Result { bytes, needs }
+        Answer::Result {
+            bytes: bytes.into(),
+            needs,
+        }
     }
 }
 
@@ -581,15 +585,19 @@ fn pack<T: Serialize>(what: &'static str, value: &T, effort: Effort) -> Result<P
 }
 
 /// Result and changed `&mut` arguments of a job that ran elsewhere: the first decoded, the second copied back.
-pub(crate) fn import<F: Function>(args: Args<'_, F>, answer: &[u8]) -> Result<F::Out, CodecError> {
+pub(crate) fn import<F: Function>(
+    args: Args<'_, F>,
+    answer: &super::Payload,
+) -> Result<F::Out, CodecError> {
+    let read = || codec::read(READING_RESULT, answer);
     let (Carried(out), back): (Carried<F::Out>, <F::Kinds as Kinds>::Back) =
-        codec::read(READING_RESULT, answer)?;
+        payload::reading(answer.bytes(), read)?;
     F::Kinds::copy_back(args, back);
     Ok(out)
 }
 
 /// Copies the changed `&mut` arguments back and drops the result.
-unsafe fn finish<F: Function>(slot: &Slot, answer: &[u8]) -> Result<(), CodecError> {
+unsafe fn finish<F: Function>(slot: &Slot, answer: &super::Payload) -> Result<(), CodecError> {
     // SAFETY: the caller says that the job is answered, which keeps its arguments, and that it is its own.
     import::<F>(unsafe { slot.take() }, answer).map(drop)
 }

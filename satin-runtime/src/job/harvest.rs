@@ -319,7 +319,7 @@ mod tests {
             name: JobName::new(id, Fingerprint(ms)),
             number: ms,
             answer: Answer::Result {
-                bytes: vec![0; bytes],
+                bytes: vec![0; bytes].into(),
                 needs: Vec::new(),
             },
             took: Duration::from_millis(ms),

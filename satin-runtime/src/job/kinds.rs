@@ -13,8 +13,11 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use serde::{Deserialize, Deserializer, Serialize, Serializer, de::DeserializeOwned};
+use serde::{
+    Deserialize, Deserializer, Serialize, Serializer, de::DeserializeOwned, ser::Error as _,
+};
 
+use super::numbers::{self, Returned};
 /// Types whose values travel between nodes: all that can be serialized and deserialized.
 ///
 /// Has methods instead of the two traits above it, which the compiler would report one by one as well.
@@ -33,6 +36,8 @@ pub trait Travels: Sized + 'static {
     fn write_all<S: Serializer>(all: &[Self], to: S) -> Result<S::Ok, S::Error>;
     /// Reads a sequence of values.
     fn read_all<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<Self>, D::Error>;
+    /// Reads a sequence of values that comes back.
+    fn read_returned<'de, D: Deserializer<'de>>(from: D) -> Result<Returned<Self>, D::Error>;
 }
 
 impl<T: Serialize + DeserializeOwned + 'static> Travels for T {
@@ -47,6 +52,9 @@ impl<T: Serialize + DeserializeOwned + 'static> Travels for T {
     }
     fn read_all<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<T>, D::Error> {
         Vec::deserialize(from)
+    }
+    fn read_returned<'de, D: Deserializer<'de>>(from: D) -> Result<Returned<T>, D::Error> {
+        numbers::read_returned(from)
     }
 }
 
@@ -68,6 +76,9 @@ where
         unreachable!("for no type")
     }
     fn read_all<'de, D: Deserializer<'de>>(_: D) -> Result<Vec<T>, D::Error> {
+        unreachable!("for no type")
+    }
+    fn read_returned<'de, D: Deserializer<'de>>(_: D) -> Result<Returned<T>, D::Error> {
         unreachable!("for no type")
     }
 }
@@ -177,6 +188,25 @@ impl<T: Travels> Serialize for CarriedVec<T> {
 impl<'de, T: Travels> Deserialize<'de> for CarriedVec<T> {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         T::read_all(from).map(CarriedVec)
+    }
+}
+
+/// The form in which a changed slice comes back.
+pub struct CarriedBack<T>(Returned<T>);
+
+impl<T: Travels> Serialize for CarriedBack<T> {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        match &self.0 {
+            Returned::Values(values) => CarriedSlice(values).serialize(to),
+            // Only what a job has left in its own copy is sent.
+            Returned::Block(_) => Err(S::Error::custom("it has come back already")),
+        }
+    }
+}
+
+impl<'de, T: Travels> Deserialize<'de> for CarriedBack<T> {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        T::read_returned(from).map(CarriedBack)
     }
 }
 
@@ -302,7 +332,7 @@ impl<F: Argument<AT>, const AT: usize> Kind for MutSlice<F, AT> {
     type Arg<'s> = &'s mut [F::Type];
     type Sent<'a> = CarriedSlice<'a, F::Type>;
     type Own = CarriedVec<F::Type>;
-    type Back = CarriedVec<F::Type>;
+    type Back = CarriedBack<F::Type>;
     fn sent<'a>(arg: &'a &mut [F::Type]) -> CarriedSlice<'a, F::Type> {
         CarriedSlice(arg)
     }
@@ -310,19 +340,12 @@ impl<F: Argument<AT>, const AT: usize> Kind for MutSlice<F, AT> {
         &mut own.as_mut().expect(LENT).0
     }
     fn give_back(own: Option<Self::Own>) -> Self::Back {
-        own.expect(LENT)
+        CarriedBack(Returned::Values(own.expect(LENT).0))
     }
     /// # Panics
     /// If the slice came back with another length, which only a corrupted frame can cause.
-    fn copy_back(arg: &mut [F::Type], CarriedVec(back): Self::Back) {
-        assert_eq!(
-            arg.len(),
-            back.len(),
-            "a `&mut [T]` argument came back with another length"
-        );
-        arg.iter_mut()
-            .zip(back)
-            .for_each(|(place, value)| *place = value);
+    fn copy_back(arg: &mut [F::Type], CarriedBack(back): Self::Back) {
+        back.copy_to(arg);
     }
     type Seen<'a> = CarriedSlice<'a, F::Type>;
     fn relend<'a>(held: &'a mut Option<&mut [F::Type]>) -> &'a mut [F::Type] {

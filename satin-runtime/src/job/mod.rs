@@ -9,6 +9,7 @@
 //! * [`needs`]: the shared values that a job mentions.
 //! * [`orphans`]: the orphan table as far as workers know it, and the rules by which a marked job looks itself up.
 //! * [`parcel`]: a job as it travels.
+//! * [`payload`]: the bytes of arguments and results, shared by all who hold them.
 //! * [`repair`]: facts about earlier runs of a job.
 //! * [`record`]: the 64 bytes in which a job waits to be run.
 //! * [`shape`]: what is known of a job before it runs, and was seen when it ran.
@@ -28,6 +29,7 @@ pub mod needs;
 mod numbers;
 pub mod orphans;
 pub mod parcel;
+pub mod payload;
 pub mod record;
 pub mod repair;
 pub mod shape;
@@ -46,6 +48,7 @@ pub use orphans::{Kin, OrphanIndex};
 pub use parcel::{
     Answer, BoundName, History, Offer, Parcel, RootName, RootRun, RootTag, ValueName, ValueSize,
 };
+pub use payload::Payload;
 pub use repair::{Back, Deadly, OrphanNews, Recall, Saved};
 pub use shape::{JobLoad, JobSample, JobShape};
 pub use stored::{Batch, RunName, StoredFact, ValueBytes};

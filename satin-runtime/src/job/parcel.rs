@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Fingerprint, JobId, JobName};
+use super::{Fingerprint, JobId, JobName, Payload};
 
 /// Facts about earlier runs of a job.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
@@ -23,8 +23,7 @@ pub struct Parcel {
     /// [`super::program_hash`]).
     pub function: u32,
     /// The arguments, as the function's vtable reads them.
-    #[serde(with = "serde_bytes")]
-    pub arguments: Vec<u8>,
+    pub arguments: Payload,
     /// The fingerprint of the job: its function and arguments.
     pub fingerprint: Fingerprint,
     /// Shared values that must be at hand before it starts.
@@ -62,8 +61,7 @@ pub enum Answer {
     /// Result and changed `&mut` arguments, and the shared values that they mention.
     Result {
         /// The bytes, as the function's vtable writes them.
-        #[serde(with = "serde_bytes")]
-        bytes: Vec<u8>,
+        bytes: Payload,
         /// Shared values that must be at hand before the owner reads the bytes.
         needs: Vec<ValueName>,
     },

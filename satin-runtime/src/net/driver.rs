@@ -713,10 +713,11 @@ impl Driver {
             while let Some(body) = link.next_large() {
                 let (net, epoch) = (Rc::clone(net), link.epoch);
                 let (connection, taken) = (link.connection.clone(), Rc::clone(&link.taken));
+                let length = body.length();
                 tokio::task::spawn_local(async move {
                     // If it cannot be written the connection is gone, which its reader will find too.
-                    let _ = write_large(&connection, &body, &taken).await;
-                    net.turn(|driver, _| driver.sent_large(peer, epoch, body.len()));
+                    let _ = write_large(&connection, body, &taken).await;
+                    net.turn(|driver, _| driver.sent_large(peer, epoch, length));
                 });
             }
             if link.flush().is_err() {
@@ -1055,13 +1056,13 @@ async fn read_large(net: Rc<Net>, peer: Peer, epoch: u64, connection: Connection
         let net = Rc::clone(&net);
         // QUIC allows `limits::TRANSFERS` of them at once.
         tokio::task::spawn_local(async move {
-            let message = match stream.read_to_end(limits::TRANSFER).await {
-                Ok(body) => wire::decode(&body),
-                Err(quinn::ReadToEndError::TooLong) => Err(wire::WireError::TooLong {
+            let message = match read_body(&mut stream).await {
+                Ok(Some(body)) => wire::decode_large(&body.into()),
+                Ok(None) => Err(wire::WireError::TooLong {
                     length: limits::TRANSFER as u64 + 1,
                     limit: limits::TRANSFER,
                 }),
-                Err(quinn::ReadToEndError::Read(_)) => return,
+                Err(_) => return,
             };
             if let Ok(message) = &message {
                 compare(&net, message.offers()).await;
@@ -1072,6 +1073,19 @@ async fn read_large(net: Rc<Net>, peer: Peer, epoch: u64, connection: Connection
             });
         });
     }
+}
+
+/// All bytes of a stream; `None` if they are more than [`limits::TRANSFER`]. Each is copied to its place as it comes: the
+/// datagrams that carry a message of a gibibyte would take more memory than it does, and a long vector grows in its place.
+async fn read_body(stream: &mut RecvStream) -> Result<Option<Vec<u8>>, quinn::ReadError> {
+    let mut body = Vec::new();
+    while let Some(chunk) = stream.read_chunk(usize::MAX, true).await? {
+        if body.len() + chunk.bytes.len() > limits::TRANSFER {
+            return Ok(None);
+        }
+        body.extend_from_slice(&chunk.bytes);
+    }
+    Ok(Some(body))
 }
 
 /// Reads the datagrams of a connection, which carry gossip.

@@ -13,7 +13,10 @@ use std::{
 use quinn::{Connection, SendStream, VarInt, WriteError};
 use tokio::sync::Notify;
 
-use super::{limits, wire};
+use super::{
+    limits,
+    wire::{self, LargeMessage},
+};
 use crate::node::{Identity, Message};
 
 /// Why a connection is closed, as the other side is told.
@@ -55,7 +58,7 @@ pub(super) struct Link {
     /// Wakes the writer of this link.
     pub(super) unblock: Rc<Notify>,
     /// Large messages that wait for their turn, and how many are under way.
-    large: VecDeque<Vec<u8>>,
+    large: VecDeque<LargeMessage>,
     pub(super) under_way: usize,
     /// Bytes of all large messages.
     pub(super) large_bytes: usize,
@@ -106,14 +109,14 @@ impl Link {
             }
         }
         if let Some(large) = wire::append(message, &mut self.out) {
-            self.large_bytes += large.len();
+            self.large_bytes += large.length();
             self.large.push_back(large);
         }
     }
 
     /// Bytes that have not begun to leave. Bytes under way are not counted: large messages have their own limit.
     pub(super) fn waiting(&self) -> usize {
-        let queued = self.large.iter().skip(1).map(Vec::len);
+        let queued = self.large.iter().skip(1).map(LargeMessage::length);
         self.out.len() - self.written + queued.sum::<usize>()
     }
 
@@ -135,7 +138,7 @@ impl Link {
     }
 
     /// The next large message, if its turn has come.
-    pub(super) fn next_large(&mut self) -> Option<Vec<u8>> {
+    pub(super) fn next_large(&mut self) -> Option<LargeMessage> {
         if self.under_way == limits::TRANSFERS {
             return None;
         }
@@ -201,7 +204,7 @@ impl Link {
         let connection = self.connection.clone();
         let say_all = async {
             for body in std::mem::take(&mut self.large) {
-                write_large(&connection, &body, &self.taken).await?;
+                write_large(&connection, body, &self.taken).await?;
             }
             std::future::poll_fn(|cx| self.poll_flush(cx)).await?;
             let _ = self.stream.finish();
@@ -220,16 +223,17 @@ fn count(taken: &Cell<u64>, more: usize) {
 /// Sends a message on a stream of its own.
 pub(super) async fn write_large(
     connection: &Connection,
-    mut body: &[u8],
+    LargeMessage { mut pieces }: LargeMessage,
     taken: &Cell<u64>,
 ) -> Result<(), WriteError> {
     let mut stream = connection.open_uni().await?;
     // Short messages go first.
     let _ = stream.set_priority(-1);
-    while !body.is_empty() {
-        let written = stream.write(body).await?;
-        count(taken, written);
-        body = &body[written..];
+    let mut rest = &mut *pieces;
+    while !rest.is_empty() {
+        let written = stream.write_chunks(rest).await?;
+        count(taken, written.bytes);
+        rest = &mut rest[written.chunks..];
     }
     let _ = stream.finish();
     // A transfer keeps its turn until its bytes have arrived.

@@ -509,6 +509,7 @@ async fn set_up(setting_up: SettingUp) -> Result<(Rc<Net>, Settings), NetError> 
     });
     let config = node::ProtocolConfig {
         policy: settings.policy,
+        judgement: settings.judgement,
         nodes: settings.nodes,
         repair: settings.repair,
         max_crashes: settings.max_crashes,

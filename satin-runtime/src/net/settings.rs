@@ -13,7 +13,7 @@ use strum::VariantNames;
 
 use crate::{
     config::{Config, Setting, SettingSource, SettingSources},
-    node::{self, Policy, RepairMode},
+    node::{self, Judgement, Policy, RepairMode},
     stable::{StoreUrl, runs::Resume},
 };
 
@@ -36,6 +36,8 @@ pub struct Settings {
     pub nodes: u32,
     /// The policy by which an idle node chooses whom to ask for work. Default: [`Policy::Crs`].
     pub policy: Policy,
+    /// Which jobs are worth their way to another node. Default: [`Judgement::Learnt`].
+    pub judgement: Judgement,
     /// The name of this node, for people. Default: host name and process number.
     pub name: String,
     /// Number of workers.
@@ -180,6 +182,7 @@ impl Settings {
         let pool = name("pool", config.pool)?.unwrap_or_else(program);
         let own_name = name("name", config.name)?.unwrap_or_else(host_and_process);
         let policy = named("steal", config.steal.as_deref())?;
+        let judgement = named("worth", config.worth.as_deref())?;
         let repair = named("repair", config.repair.as_deref())?;
         let drain_when = (set(config.drain_when.as_deref()).map(DrainWhen::parse)).transpose()?;
         let max_crashes = config.max_crashes.unwrap_or(default.max_crashes);
@@ -231,6 +234,7 @@ impl Settings {
             pool,
             nodes,
             policy,
+            judgement,
             name: own_name,
             threads,
             events: config.events.filter(|path| !path.as_os_str().is_empty()),
@@ -470,6 +474,7 @@ mod tests {
             site: text.clone(),
             pool: text.clone(),
             steal: text.clone(),
+            worth: text.clone(),
             repair: text,
             nodes: Some(1),
             max_crashes: Some(1),
@@ -527,6 +532,7 @@ mod tests {
         assert_eq!(settings.site, "default");
         assert_eq!((settings.nodes, settings.threads), (1, 2));
         assert_eq!(settings.policy, Policy::Crs);
+        assert_eq!(settings.judgement, Judgement::Learnt);
         assert!(settings.name.ends_with(&format!("-{}", std::process::id())));
         assert!(!settings.pool.is_empty());
     }
@@ -597,6 +603,15 @@ mod tests {
             error(steal),
             "SATIN_STEAL=\"everything\": expected crs, rs or mw"
         );
+        let worth = |word: &str| Config {
+            worth: Some(word.into()),
+            ..config()
+        };
+        assert_eq!(
+            error(worth("never")),
+            "SATIN_WORTH=\"never\": expected learnt or always"
+        );
+        assert_eq!(settings(worth("always")).judgement, Judgement::Always);
         let advertise = Config {
             advertise: Some("0.0.0.0:7".into()),
             ..config()

@@ -34,7 +34,7 @@ use super::{
 use crate::{
     config::Config,
     job::ValueName,
-    node::{Identity, Message, NodeId, Peer, Policy, RepairMode},
+    node::{Identity, Judgement, Message, NodeId, Peer, Policy, RepairMode},
     observe::standing::{NodeInfo, Standing},
     worker::Workers,
 };
@@ -120,6 +120,7 @@ fn settings(name: &str, key: &Key, join: Option<SocketAddr>) -> Settings {
         pool: "tests".into(),
         nodes: 1,
         policy: Policy::Crs,
+        judgement: Judgement::Learnt,
         name: name.into(),
         threads: 1,
         events: None,
@@ -691,7 +692,7 @@ fn a_connection_is_closed_if_too_much_waits_and_nothing_is_taken() {
     // The node reads: that it takes something counts, however much waits.
     let body = link.next_large().expect("a part");
     stranger.runtime.block_on(async {
-        let written = write_large(&connection, &body, &link.taken).await;
+        let written = write_large(&connection, body, &link.taken).await;
         written.expect("it is read");
     });
     assert!(!link.is_stuck(late(1)));

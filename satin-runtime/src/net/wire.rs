@@ -8,10 +8,15 @@
 //! Decoding never panics, never allocates more than a small multiple of the bytes that came, and leaves no byte
 //! unread, whatever comes in. Knows nothing of connections.
 
+use bytes::Bytes;
+use postcard::ser_flavors::Flavor;
 use serde::{Deserialize, Serialize};
 
 use super::limits;
-use crate::node::{Identity, Message, Peer};
+use crate::{
+    job::payload,
+    node::{Identity, Message, Peer},
+};
 
 /// The version of all that is said. Nodes of another are refused.
 pub const VERSION: u16 = 3;
@@ -324,23 +329,94 @@ pub fn encode(message: &Message) -> Vec<u8> {
     postcard::to_stdvec(message).expect("memory takes all that is written")
 }
 
+/// Reads a message that came on a stream of its own. Its payload, if it is large, stays where it is.
+///
+/// # Errors
+/// The body is no message.
+pub fn decode_large(body: &Bytes) -> Result<Message, WireError> {
+    payload::reading(body, || exactly(body))
+}
+
+/// A message that goes on a stream of its own: its bytes, in pieces of which large ones are payloads, not copied.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct LargeMessage {
+    /// The pieces, in their order.
+    pub pieces: Vec<Bytes>,
+}
+
+impl LargeMessage {
+    /// The number of bytes.
+    #[must_use]
+    pub fn length(&self) -> usize {
+        self.pieces.iter().map(Bytes::len).sum()
+    }
+}
+
+/// Appends bytes to a frame, but keeps payloads aside.
+struct Appender {
+    frame: Vec<u8>,
+    /// Payloads, and how long the frame was when each of them came.
+    payloads: Vec<(usize, Bytes)>,
+}
+
+impl Flavor for Appender {
+    type Output = Appender;
+
+    #[inline]
+    fn try_push(&mut self, byte: u8) -> postcard::Result<()> {
+        self.frame.push(byte);
+        Ok(())
+    }
+
+    #[inline]
+    fn try_extend(&mut self, bytes: &[u8]) -> postcard::Result<()> {
+        match payload::written(bytes) {
+            Some(payload) => self.payloads.push((self.frame.len(), payload)),
+            None => self.frame.extend_from_slice(bytes),
+        }
+        Ok(())
+    }
+
+    fn finalize(self) -> postcard::Result<Appender> {
+        Ok(self)
+    }
+}
+
+// What has a payload that is kept aside is large.
+const _: () = assert!(payload::SHARED >= limits::LARGE);
+
 /// Appends a message as a frame to `out`. If it is a large one, which is to go on a stream of its own, it is returned
 /// instead, without a length.
-pub fn append(message: &Message, out: &mut Vec<u8>) -> Option<Vec<u8>> {
+pub fn append(message: &Message, out: &mut Vec<u8>) -> Option<LargeMessage> {
     let start = out.len();
     let mut frame = std::mem::take(out);
     frame.extend([0; HEADER]);
-    frame = postcard::to_extend(message, frame).expect("memory takes all that is written");
+    let payloads = Vec::new();
+    let appender = Appender { frame, payloads };
+    let written = payload::sharing(|| postcard::serialize_with_flavor(message, appender));
+    let Appender {
+        mut frame,
+        payloads,
+    } = written.expect("memory takes all that is written");
     let length = frame.len() - start - HEADER;
-    let large = length > limits::LARGE;
-    let body = large.then(|| frame[start + HEADER..].to_vec());
-    if large {
-        frame.truncate(start);
-    } else {
+    if payloads.is_empty() && length <= limits::LARGE {
         frame[start..start + HEADER].copy_from_slice(&(length as u32).to_le_bytes());
+        *out = frame;
+        return None;
     }
+    let mut rest = Bytes::from(frame.split_off(start + HEADER));
+    frame.truncate(start);
     *out = frame;
-    body
+    let mut pieces = Vec::with_capacity(2 * payloads.len() + 1);
+    let mut cut_off = start + HEADER;
+    for (at, payload) in payloads {
+        pieces.push(rest.split_to(at - cut_off));
+        pieces.push(payload);
+        cut_off = at;
+    }
+    pieces.push(rest);
+    pieces.retain(|piece| !piece.is_empty());
+    Some(LargeMessage { pieces })
 }
 
 /// Cuts a stream into frames.
@@ -487,7 +563,7 @@ mod tests {
                 id: path.into_iter().collect::<JobId>(),
                 function,
                 fingerprint: Fingerprint::of("f", &arguments),
-                arguments,
+                arguments: arguments.into(),
                 needs,
                 term: function % 3,
                 root: Fingerprint(u64::from(function)),
@@ -500,7 +576,10 @@ mod tests {
 
     fn answer() -> impl Strategy<Value = Answer> {
         prop_oneof![
-            (bytes(), vec(name(), 0..3)).prop_map(|(bytes, needs)| Answer::Result { bytes, needs }),
+            (bytes(), vec(name(), 0..3)).prop_map(|(bytes, needs)| {
+                let bytes = bytes.into();
+                Answer::Result { bytes, needs }
+            }),
             ".*".prop_map(Answer::Panicked),
             ".*".prop_map(Answer::Refused),
             Just(Answer::Aborted),
@@ -691,7 +770,33 @@ mod tests {
         let mut out = vec![1, 2, 3];
         let body = append(&message, &mut out).expect("large");
         assert_eq!(out, [1, 2, 3]);
-        assert_eq!(decode(&body), Ok(message));
+        assert_eq!(decode(&body.pieces.concat()), Ok(message));
+    }
+
+    #[test]
+    fn a_large_payload_is_not_copied_on_its_way() {
+        let payloads = [100, 3 * limits::LARGE, 5, 2 * limits::LARGE].map(|length| vec![7; length]);
+        let answer = |bytes: &Vec<u8>| Answer::Result {
+            bytes: bytes.clone().into(),
+            needs: vec![ValueName([3; 32])],
+        };
+        let answers = payloads.iter().map(|bytes| (Token(1), answer(bytes)));
+        let message = Message::Answers(answers.collect());
+        let mut out = vec![1, 2, 3];
+        let large = append(&message, &mut out).expect("large");
+        assert_eq!(out, [1, 2, 3]);
+        let body = Bytes::from(large.pieces.concat());
+        assert_eq!((large.length(), &*encode(&message)), (body.len(), &*body));
+        let Message::Answers(sent) = &message else {
+            unreachable!("these are answers");
+        };
+        for ((_, answer), piece) in [(&sent[1], &large.pieces[1]), (&sent[3], &large.pieces[3])] {
+            let Answer::Result { bytes, .. } = answer else {
+                unreachable!("these are results");
+            };
+            assert_eq!(bytes.as_ptr(), piece.as_ptr());
+        }
+        assert_eq!(decode_large(&body).as_ref(), Ok(&message));
     }
 
     #[test]

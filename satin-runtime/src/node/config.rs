@@ -29,6 +29,29 @@ pub enum Policy {
     Mw,
 }
 
+/// Which jobs are worth their way to another node, see `node/steal/README.md`.
+#[derive(
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    Debug,
+    Default,
+    Display,
+    EnumString,
+    IntoStaticStr,
+    VariantArray,
+    VariantNames,
+)]
+#[strum(serialize_all = "lowercase")]
+pub enum Judgement {
+    /// Jobs that take long beside the way of their bytes, as far as that has been learnt.
+    #[default]
+    Learnt,
+    /// All jobs that are asked for, whatever they move.
+    Always,
+}
+
 /// The treatment of orphans.
 #[derive(
     Clone,
@@ -124,6 +147,8 @@ pub enum Rule {
 pub struct ProtocolConfig {
     /// The steal policy.
     pub policy: Policy,
+    /// Which jobs are worth their way.
+    pub judgement: Judgement,
     /// Where to find the pool; empty for a founder.
     pub join: Vec<SocketAddr>,
     /// Found the pool if nobody of `join` answers.
@@ -198,6 +223,7 @@ impl Default for ProtocolConfig {
     fn default() -> ProtocolConfig {
         ProtocolConfig {
             policy: Policy::Crs,
+            judgement: Judgement::Learnt,
             join: Vec::new(),
             may_found: true,
             nodes: 1,

@@ -42,7 +42,7 @@ pub mod stable;
 pub mod steal;
 pub mod view;
 
-pub use config::{Policy, ProtocolConfig, RepairMode, Rule};
+pub use config::{Judgement, Policy, ProtocolConfig, RepairMode, Rule};
 pub use identity::{Identity, NodeId, Peer};
 use message::Cargo;
 pub use message::{

@@ -424,7 +424,7 @@ impl Family<'_> {
                 name: JobName::new(id, *fingerprint),
                 root: self.root.fingerprint,
                 answer: Answer::Result {
-                    bytes: answer.to_vec(),
+                    bytes: answer.to_vec().into(),
                     needs: needs.to_vec(),
                 },
             };
@@ -462,7 +462,10 @@ mod tests {
                 saved: Saved {
                     name: JobName::new(path.into_iter().collect(), Fingerprint(fingerprint)),
                     root: Fingerprint(root),
-                    answer: Answer::Result { bytes, needs },
+                    answer: Answer::Result {
+                        bytes: bytes.into(),
+                        needs,
+                    },
                 },
                 took: Duration::from_millis(millis.into()),
             },
@@ -602,7 +605,7 @@ mod tests {
 
     fn answer(bytes: &[u8]) -> Answer {
         Answer::Result {
-            bytes: bytes.to_vec(),
+            bytes: bytes.into(),
             needs: Vec::new(),
         }
     }

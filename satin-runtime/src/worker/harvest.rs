@@ -498,7 +498,10 @@ impl Worker {
         {
             let name = JobName::new(id, print.within(run.name.fingerprint));
             let needs = values.iter().map(HeldValue::name).collect();
-            let answer = Answer::Result { bytes, needs };
+            let answer = Answer::Result {
+                bytes: bytes.into(),
+                needs,
+            };
             let covered = Covered {
                 time: sieve.before.time + sieve.took,
                 facts: sieve.before.facts + 1,

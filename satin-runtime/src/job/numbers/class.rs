@@ -3,13 +3,13 @@
 use std::{any::TypeId, borrow::Cow, fmt, marker::PhantomData};
 
 use serde::{
-    Deserializer, Serialize, Serializer,
+    Deserialize, Deserializer, Serialize, Serializer,
     de::{self, DeserializeSeed, Visitor},
     forward_to_deserialize_any,
     ser::Impossible,
 };
 
-use super::slices::as_slice;
+use super::slices::{as_slice, as_slice_mut};
 
 /// The methods of a serializer that takes numbers only.
 macro_rules! refuse_all_else {
@@ -58,6 +58,55 @@ macro_rules! refuse_all_else {
     };
 }
 
+/// What a vector of numbers of the type `T` is read in: one number, or the bytes of all in a chunk of the same class.
+pub(super) enum Piece<'de, T> {
+    Number(T),
+    Chunk(&'de [u8]),
+}
+
+struct PieceVisitor<T>(PhantomData<T>);
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Piece<'de, T> {
+    /// As a newtype of the number, which takes no more room: only [`WholeChunk`] knows better.
+    #[inline]
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        from.deserialize_newtype_struct("Piece", PieceVisitor(PhantomData))
+    }
+}
+
+impl<'de, T: Deserialize<'de>> Visitor<'de> for PieceVisitor<T> {
+    type Value = Piece<'de, T>;
+
+    fn expecting(&self, text: &mut fmt::Formatter<'_>) -> fmt::Result {
+        text.write_str("numbers")
+    }
+
+    #[inline]
+    fn visit_newtype_struct<D: Deserializer<'de>>(self, from: D) -> Result<Self::Value, D::Error> {
+        T::deserialize(from).map(Piece::Number)
+    }
+
+    fn visit_borrowed_bytes<E: de::Error>(self, chunk: &'de [u8]) -> Result<Self::Value, E> {
+        Ok(Piece::Chunk(chunk))
+    }
+}
+
+/// All numbers of a chunk, to be read as a [`Piece`].
+pub(super) struct WholeChunk<'de, E>(pub(super) &'de [u8], pub(super) PhantomData<E>);
+
+impl<'de, E: de::Error> Deserializer<'de> for WholeChunk<'de, E> {
+    type Error = E;
+
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, E> {
+        visitor.visit_borrowed_bytes(self.0)
+    }
+
+    forward_to_deserialize_any! {
+        bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf option unit
+        unit_struct newtype_struct seq tuple tuple_struct map struct enum identifier ignored_any
+    }
+}
+
 /// One number of a block, from which a number, or a newtype of one, can be read.
 struct Number<T, E>(T, PhantomData<E>);
 
@@ -81,6 +130,30 @@ macro_rules! classes {
                     }
                 )+)*
                 None
+            }
+
+            /// The class of the numbers that come in pieces of the type `P`, if it is one of pieces whose chunks lie in memory as
+            /// they travel.
+            #[inline]
+            pub(super) fn of_pieces<P>() -> Option<Class> {
+                let this = typeid::of::<P>();
+                $($(
+                    if this == typeid::of::<Piece<'static, $of>>() {
+                        return (size_of::<$of>() == size_of::<$number>()).then_some(Class::$name);
+                    }
+                )+)*
+                None
+            }
+
+            /// Copies the bytes of numbers to these numbers, of which there are as many. False if the types are no numbers that lie in
+            /// memory as they travel, or the lengths differ.
+            pub(super) fn copy_chunk<T: 'static>(chunk: &[u8], to: &mut [T]) -> bool {
+                $($(
+                    if let Some(numbers) = as_slice_mut::<T, $of>(to) {
+                        return little_endian::copy::$of(chunk, numbers);
+                    }
+                )+)*
+                false
             }
 
             pub(super) fn from_index(index: u8) -> Option<Class> {
@@ -130,6 +203,27 @@ macro_rules! classes {
         /// Numbers that lie side by side, as bytes.
         mod little_endian {
             use super::Cow;
+
+            /// The other way round.
+            pub(super) mod copy {
+                $($(
+                    pub(in super::super) fn $of(chunk: &[u8], numbers: &mut [$of]) -> bool {
+                        const SIZE: usize = size_of::<$number>();
+                        if SIZE != size_of::<$of>() || chunk.len() != size_of_val(numbers) {
+                            return false;
+                        }
+                        if cfg!(target_endian = "little") {
+                            bytemuck::cast_slice_mut(numbers).copy_from_slice(chunk);
+                        } else {
+                            for (number, bytes) in numbers.iter_mut().zip(chunk.chunks_exact(SIZE)) {
+                                let bytes = bytes.try_into().expect("chunks are that long");
+                                *number = <$number>::from_le_bytes(bytes) as $of;
+                            }
+                        }
+                        true
+                    }
+                )+)*
+            }
 
             $($(
                 /// Numbers that lie in memory as they travel are not copied.

@@ -41,7 +41,8 @@
 //!   no map. A byte string can be borrowed from the bytes if it was written from a slice.
 //!
 //! Serde takes elements one by one, at some gigabytes a second. Where a visitor of serde's makes a vector (which a box, an `Arc` and an
-//! `Option` of one go through as well), a block or plain data is copied in one piece, into memory that is aligned for it (`vectors`).
+//! `Option` of one go through as well), a block or plain data is copied in one piece, into memory that is aligned for it (`vectors`). A
+//! `&mut [T]` of numbers that comes back is copied straight to its place (`Returned`).
 //!
 //! A length may be a lie. Nothing is allocated for elements that have not come, beyond a few thousand, and no sequence has more
 //! items than the longest value has bytes, even if they take none.
@@ -61,6 +62,8 @@ use std::marker::PhantomData;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::DeserializeSeed};
 
+pub use self::unpacking::Returned;
+pub(super) use self::unpacking::read_returned;
 use self::{class::Class, packing::Packing, unpacking::Unpacking};
 use super::codec;
 

@@ -107,6 +107,17 @@ impl Made {
     }
 }
 
+/// A slice to be written, with elements of type `T`, if that is the type of its elements.
+#[inline]
+pub(super) fn as_slice_mut<E: 'static, T: 'static>(slice: &mut [E]) -> Option<&mut [T]> {
+    if TypeId::of::<E>() != TypeId::of::<T>() {
+        return None;
+    }
+    let (at, length) = (slice.as_mut_ptr(), slice.len());
+    // SAFETY: the types of the elements are equal, and neither has a lifetime. The result borrows what `slice` has borrowed.
+    Some(unsafe { slice::from_raw_parts_mut(at.cast::<T>(), length) })
+}
+
 #[cfg(test)]
 mod tests {
     use std::collections::VecDeque;
@@ -151,5 +162,13 @@ mod tests {
         let mut nothing = vec![()];
         append(&mut nothing, &bytes);
         assert_eq!(nothing.len(), 1);
+    }
+
+    #[test]
+    fn a_slice_is_written_as_what_it_is() {
+        let mut numbers = [1u32, 2, 3];
+        as_slice_mut::<_, u32>(&mut numbers[1..]).expect("of that type")[0] = 7;
+        assert_eq!(numbers, [1, 7, 3]);
+        assert_eq!(as_slice_mut::<_, i32>(&mut numbers), None);
     }
 }

@@ -291,6 +291,44 @@ fn a_block_that_is_none_is_refused() {
 }
 
 #[test]
+fn a_changed_slice_goes_from_the_bytes_to_its_place() {
+    let numbers: Vec<u64> = (0..20_000).collect();
+    let deque: VecDeque<u64> = numbers.iter().copied().collect();
+    let returned = |bytes: &bytes::Bytes| {
+        let read = || {
+            let mut from = postcard::Deserializer::from_bytes(bytes);
+            read_returned::<u64, _>(unpacking::Unpacking(&mut from)).expect("it can be read")
+        };
+        super::super::payload::reading(bytes, read)
+    };
+    // In one piece, in several, other numbers, and too few for a block.
+    let narrow: Vec<u32> = (0..20_000).collect();
+    for (bytes, is_block, count) in [
+        (written(&numbers), true, 20_000),
+        (written(&deque), true, 20_000),
+        (written(&narrow), false, 20_000),
+        (written(&&numbers[..9]), false, 9),
+    ] {
+        let mut places = vec![7u64; count];
+        let bytes = bytes.into();
+        let back = returned(&bytes);
+        assert_eq!(matches!(back, Returned::Block(_)), is_block);
+        back.copy_to(&mut places);
+        assert_eq!(places, numbers[..count]);
+    }
+    let bytes = written(&numbers).into();
+    let Returned::Block(block) = returned(&bytes) else {
+        panic!("a block");
+    };
+    assert!(
+        bytes.as_ptr_range().contains(&block.as_ptr()),
+        "not copied yet"
+    );
+    let too_few = || returned(&bytes).copy_to(&mut [0; 19_999]);
+    assert!(std::panic::catch_unwind(too_few).is_err());
+}
+
+#[test]
 fn a_sequence_of_values_of_no_size_does_not_take_memory() {
     let many = vec![(); 1_000_000];
     assert_eq!(written(&many).len(), 4);

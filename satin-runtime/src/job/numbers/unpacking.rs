@@ -1,14 +1,23 @@
 //! Reading: hands on all that is read but sequences and byte strings, which may be blocks.
 
-use std::{fmt, mem};
+use std::{fmt, marker::PhantomData, mem};
 
+use bytes::Bytes;
 use serde::{
-    Deserializer,
-    de::{self, DeserializeSeed, EnumAccess, MapAccess, SeqAccess, VariantAccess, Visitor},
+    Deserialize, Deserializer,
+    de::{
+        self, DeserializeOwned, DeserializeSeed, EnumAccess, MapAccess, SeqAccess, VariantAccess,
+        Visitor,
+    },
 };
 
 use super::{
-    BLOCK, Class, FORMS, ITEMS, PLAIN, SEQUENCE, codec::LARGEST, plain::PlainVisitor, vectors,
+    super::payload,
+    BLOCK, Class, FORMS, ITEMS, PLAIN, SEQUENCE,
+    class::{Piece, WholeChunk},
+    codec::LARGEST,
+    plain::PlainVisitor,
+    vectors,
 };
 
 /// The most elements that are expected because the bytes say so, before any of them has come. Too small: vectors grow in more
@@ -18,6 +27,69 @@ const MOST_EXPECTED: usize = 4096;
 /// Hands on all but sequences. Around a deserializer, what gives access to the parts of a value, or a seed or
 /// visitor, all of which see to it that the parts below are read in the same way.
 pub(super) struct Unpacking<D>(pub(super) D);
+
+/// Reads a changed slice that has come back. What lies in memory as it has travelled stays a part of what is read, if that is
+/// shared, until it is copied to its place.
+pub(in crate::job) fn read_returned<'de, T: DeserializeOwned + 'static, D: Deserializer<'de>>(
+    from: D,
+) -> Result<Returned<T>, D::Error> {
+    if Class::of_pieces::<Piece<'static, T>>().is_none() {
+        return Vec::deserialize(from).map(Returned::Values);
+    }
+    from.deserialize_seq(ReturnedVisitor(PhantomData))
+}
+
+/// The elements of a changed slice that has come back.
+pub enum Returned<T> {
+    /// The elements themselves.
+    Values(Vec<T>),
+    /// Numbers, as they lie in memory.
+    Block(Bytes),
+}
+
+impl<T: 'static> Returned<T> {
+    /// Writes the elements to their places.
+    ///
+    /// # Panics
+    /// If there are more or fewer places than elements.
+    pub(in crate::job) fn copy_to(self, places: &mut [T]) {
+        const LENGTH: &str = "a `&mut [T]` argument came back with another length";
+        match self {
+            Returned::Values(values) => {
+                assert_eq!(places.len(), values.len(), "{LENGTH}");
+                (places.iter_mut().zip(values)).for_each(|(place, value)| *place = value);
+            }
+            Returned::Block(numbers) => assert!(Class::copy_chunk(&numbers, places), "{LENGTH}"),
+        }
+    }
+}
+
+struct ReturnedVisitor<T>(PhantomData<T>);
+
+impl<'de, T: DeserializeOwned + 'static> Visitor<'de> for ReturnedVisitor<T> {
+    type Value = Returned<T>;
+
+    fn expecting(&self, text: &mut fmt::Formatter<'_>) -> fmt::Result {
+        text.write_str("a sequence of numbers")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut pieces: A) -> Result<Returned<T>, A::Error> {
+        let (mut numbers, mut chunks) = (Vec::new(), Vec::new());
+        while let Some(piece) = pieces.next_element()? {
+            match piece {
+                Piece::Number(number) => numbers.push(number),
+                Piece::Chunk(chunk) => chunks.push(chunk),
+            }
+        }
+        Ok(match (&*chunks, numbers) {
+            ([], numbers) => Returned::Values(numbers),
+            ([chunk], _) => Returned::Block(
+                payload::part(chunk, 0.0).unwrap_or_else(|| Bytes::copy_from_slice(chunk)),
+            ),
+            (chunks, _) => Returned::Block(chunks.concat().into()),
+        })
+    }
+}
 
 macro_rules! hand_back {
     ($($method:ident)*) => {
@@ -413,6 +485,10 @@ impl<'de, A: SeqAccess<'de>> SeqAccess<'de> for Block<'de, A> {
     ) -> Result<Option<T::Value>, A::Error> {
         if self.chunk.is_empty() {
             (self.chunk, self.left) = next_chunk(self.class, self.left, &mut self.chunks)?;
+        }
+        if Class::of_pieces::<T::Value>() == Some(self.class) && !self.chunk.is_empty() {
+            let chunk = std::mem::take(&mut self.chunk);
+            return seed.deserialize(WholeChunk(chunk, PhantomData)).map(Some);
         }
         let (number, rest) = self.class.read(self.chunk, seed)?;
         self.chunk = rest;

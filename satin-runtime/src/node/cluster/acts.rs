@@ -280,7 +280,7 @@ impl Cluster {
         };
         let Promises { bound, root, made } = promises;
         let better = u64::MAX - made.len() as u64;
-        made.insert(bytes.clone(), better);
+        made.insert(bytes.to_vec(), better);
         let value = Smallest::write(better);
         slot.bounds.insert((*bound, *root), value.clone());
         let (bound, root) = (*bound, *root);
@@ -289,7 +289,7 @@ impl Cluster {
 
     pub(super) fn is_kept(promises: &Promises, slot: &ImaginaryNode, answer: &Answer) -> bool {
         let made = match answer {
-            Answer::Result { bytes, .. } => promises.made.get(bytes),
+            Answer::Result { bytes, .. } => promises.made.get(&**bytes),
             _ => None,
         };
         made.is_none_or(|promised| {

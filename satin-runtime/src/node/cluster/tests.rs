@@ -143,7 +143,7 @@ impl Outside {
         let parcel = Parcel {
             id: JobId::ROOT.child(0),
             function: 0,
-            arguments: work.pack(0),
+            arguments: work.pack(0).into(),
             fingerprint: work.fingerprint(),
             needs: Vec::new(),
             term: 0,
@@ -191,7 +191,7 @@ impl Outside {
 
 fn result(value: u64) -> Answer {
     Answer::Result {
-        bytes: value.to_le_bytes().to_vec(),
+        bytes: value.to_le_bytes().to_vec().into(),
         needs: Vec::new(),
     }
 }

@@ -986,7 +986,7 @@ impl ImaginaryWorkers {
     /// The result of a job here: one in two mentions the values that all jobs need.
     pub(super) fn answer_of(&self, result: u64) -> Answer {
         Answer::Result {
-            bytes: result.to_le_bytes().to_vec(),
+            bytes: result.to_le_bytes().to_vec().into(),
             needs: match mix(result) % 2 {
                 0 => self.needed(),
                 _ => Vec::new(),
@@ -1415,7 +1415,7 @@ impl ImaginaryWorkers {
         let parcel = Parcel {
             id,
             function: program,
-            arguments: work.pack(programs[program as usize].size),
+            arguments: work.pack(programs[program as usize].size).into(),
             fingerprint: self.fingerprint(work),
             needs: self.needed(),
             term: run.term,

@@ -96,7 +96,7 @@ fn job_that_needs(name: ValueName) -> Parcel {
     Parcel {
         id: JobId::ROOT.child(0).child(1),
         function: 0,
-        arguments: vec![0; 24],
+        arguments: vec![0; 24].into(),
         fingerprint: Fingerprint(7),
         needs: vec![name],
         term: 0,
@@ -743,7 +743,13 @@ fn a_small_answer_does_not_take_for_known_what_is_still_on_its_way() {
     let answers = |length: usize| {
         let bytes = vec![0; length];
         let needs = Vec::new();
-        Message::Answers(vec![(Token(1), Answer::Result { bytes, needs })])
+        Message::Answers(vec![(
+            Token(1),
+            Answer::Result {
+                bytes: bytes.into(),
+                needs,
+            },
+        )])
     };
     let node = cluster.node_mut(0);
     for better in [6, 5] {
@@ -804,7 +810,13 @@ fn large_answers_bring_all_bounds_themselves() {
     let answers = |length: usize| {
         let bytes = vec![0; length];
         let needs = Vec::new();
-        Message::Answers(vec![(Token(1), Answer::Result { bytes, needs })])
+        Message::Answers(vec![(
+            Token(1),
+            Answer::Result {
+                bytes: bytes.into(),
+                needs,
+            },
+        )])
     };
     let node = cluster.node_mut(0);
     assert!(matches!(

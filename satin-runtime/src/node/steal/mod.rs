@@ -55,7 +55,7 @@ impl Steal {
             thief: Thief::new(config),
             victim: Victim::default(),
             trips: Trips::default(),
-            worth: Worth::default(),
+            worth: Worth::new(config.judgement),
             told_hungry: false,
         }
     }

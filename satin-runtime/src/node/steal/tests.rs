@@ -394,7 +394,7 @@ fn parcel() -> Parcel {
     Parcel {
         id: JobId::ROOT.child(0).child(1),
         function: 0,
-        arguments: vec![1, 2, 3],
+        arguments: vec![1, 2, 3].into(),
         fingerprint: Fingerprint(7),
         needs: Vec::new(),
         term: 0,
@@ -691,7 +691,7 @@ fn answers_that_are_said_again_go_in_pieces() {
     for action in actions(&mut node) {
         if let Action::Start(key, _) = action {
             let answer = Answer::Result {
-                bytes: vec![0; 7 * MIB],
+                bytes: vec![0; 7 * MIB].into(),
                 needs: Vec::new(),
             };
             node.handle(2 * MS, Event::Done(key, answer));
@@ -779,7 +779,7 @@ fn root_result(number: u32, bytes: usize) -> Saved {
         name: JobName::new(JobId::ROOT.child(number), print),
         root: print,
         answer: Answer::Result {
-            bytes: vec![0; bytes],
+            bytes: vec![0; bytes].into(),
             needs: Vec::new(),
         },
     }
@@ -1037,7 +1037,7 @@ fn what_is_left_of_the_root_job_of_another_thread_is_not_kept_once_it_is_over_in
 
 fn one_byte() -> Answer {
     Answer::Result {
-        bytes: vec![1],
+        bytes: vec![1].into(),
         needs: Vec::new(),
     }
 }
@@ -1071,7 +1071,7 @@ fn siblings_that_are_large_go_in_pieces() {
     let (mut node, [_, thief, _]) = by_hand();
     let siblings = (0..5).map(|index| Parcel {
         id: JobId::ROOT.child(0).child(index),
-        arguments: vec![0; if index == 4 { 20 } else { 7 } * MIB],
+        arguments: vec![0; if index == 4 { 20 } else { 7 } * MIB].into(),
         ..parcel()
     });
     let given = give(&mut node, thief, siblings.collect());
@@ -1237,7 +1237,7 @@ fn bounds_of_a_root_job_stay_until_the_master_that_it_was_run_for_has_its_result
             _ => None,
         });
     let answer = Answer::Result {
-        bytes: vec![1],
+        bytes: vec![1].into(),
         needs: Vec::new(),
     };
     node.handle(3 * MS, Event::Done(key.expect("it runs"), answer));

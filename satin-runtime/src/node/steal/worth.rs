@@ -3,7 +3,7 @@
 use std::{cmp::Reverse, collections::BTreeMap, ops::RangeInclusive, sync::Arc, time::Duration};
 
 use super::super::{
-    Peer,
+    Judgement, Peer,
     books::{HeldNames, lacking},
 };
 use crate::job::{JobLoad, JobSample, JobShape, ValueName, ValueSize};
@@ -231,6 +231,7 @@ type Uses = BTreeMap<ValueName, Use>;
 /// What a job must fulfil to leave for one thief, at one moment. By default nothing is known.
 #[derive(Clone, PartialEq, Default, Debug)]
 pub struct Terms {
+    judgement: Judgement,
     functions: Arc<Functions>,
     uses: Arc<Uses>,
     /// The values that need not move there.
@@ -251,6 +252,9 @@ impl Terms {
     /// Is that job worth the way?
     #[must_use]
     pub fn accept(&self, load: &JobLoad) -> bool {
+        if self.judgement == Judgement::Always {
+            return true;
+        }
         let shape = &load.shape;
         let values = self.values_for_it_alone(load);
         let costs = self.functions.get(&shape.function);
@@ -341,6 +345,7 @@ pub(super) fn is_much(sample: &JobSample) -> bool {
 /// What a node has learnt of its program's jobs and of its links.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Worth {
+    judgement: Judgement,
     functions: Arc<Functions>,
     uses: Arc<Uses>,
     links: BTreeMap<Peer, Link>,
@@ -349,6 +354,14 @@ pub(super) struct Worth {
 }
 
 impl Worth {
+    /// Knows nothing yet.
+    pub(super) fn new(judgement: Judgement) -> Worth {
+        Worth {
+            judgement,
+            ..Worth::default()
+        }
+    }
+
     /// A job has run, here or elsewhere.
     pub(super) fn learn(&mut self, sample: &JobSample) {
         self.moves_much |= is_much(sample);
@@ -425,6 +438,7 @@ impl Worth {
     pub(super) fn terms(&self, now: Duration, peer: Peer, round_trip: Duration) -> Terms {
         let rate = self.links.get(&peer).and_then(|link| link.rate);
         Terms {
+            judgement: self.judgement,
             functions: Arc::clone(&self.functions),
             uses: Arc::clone(&self.uses),
             at_hand: Vec::new(),
@@ -436,8 +450,8 @@ impl Worth {
 
     /// Is the link to that peer to be tried? Then a trial begins.
     pub(super) fn tries(&mut self, now: Duration, peer: Peer) -> bool {
-        if !self.moves_much {
-            return false;
+        if !self.moves_much || self.judgement == Judgement::Always {
+            return false; // the rate of the link changes nothing
         }
         let link = self.links.entry(peer).or_default();
         let is_known = link.rate.is_some_and(|(_, at)| now < at + STALE);
@@ -545,6 +559,20 @@ mod tests {
         let terms = terms(&mut knows(&[]), 1e9, MS);
         assert!(terms.accept(&load(1, 30_000)));
         assert!(!terms.accept(&load(1, 1_000_000)));
+    }
+
+    #[test]
+    fn where_all_jobs_are_worth_their_way_each_goes_and_no_link_is_tried() {
+        let mut worth = Worth::new(Judgement::Always);
+        worth.wonder(HERE, &load(1, 1 << 30));
+        assert!(worth.terms(HERE, peer(), MS).accept(&load(1, 1 << 30)));
+        worth.learn(&JobSample {
+            shape: shape(1, 1 << 30),
+            took: MS,
+            back: 1 << 30,
+        });
+        assert!(worth.terms(HERE, peer(), MS).accept(&load(1, 1 << 30)));
+        assert!(!worth.tries(HERE, peer()));
     }
 
     #[test]

@@ -66,7 +66,7 @@ fn fact(path: &[u32], fingerprint: u64, answer: &str) -> StoredFact {
             name: JobName::new(path.iter().copied().collect(), Fingerprint(fingerprint)),
             root: Fingerprint(9),
             answer: Answer::Result {
-                bytes: answer.into(),
+                bytes: answer.as_bytes().into(),
                 needs: Vec::new(),
             },
         },
@@ -495,7 +495,7 @@ fn value(number: u8, size: usize) -> ValueBytes {
 fn mentioning(path: &[u32], values: &[&ValueBytes]) -> StoredFact {
     let mut fact = fact(path, 1, "a");
     fact.saved.answer = Answer::Result {
-        bytes: b"a".to_vec(),
+        bytes: b"a".to_vec().into(),
         needs: values.iter().map(|value| value.name).collect(),
     };
     fact

@@ -219,7 +219,7 @@ impl Worker {
         let answer = match self.on_bottom(bottom, None, run) {
             // The values that it mentions may be gone before it is read: rare, and not worth the care.
             Ok(packed) if packed.needs.is_empty() => Some(Answer::Result {
-                bytes: packed.bytes,
+                bytes: packed.bytes.into(),
                 needs: Vec::new(),
             }),
             Err(RemoteFailure::Panicked(payload)) => {

@@ -172,7 +172,7 @@ fn pack_with_sizes(
         },
         id,
         function,
-        arguments: packed.bytes,
+        arguments: packed.bytes.into(),
         needs: packed.needs.iter().map(|value| value.name).collect(),
         term: run.term,
         root: run.name.fingerprint,
