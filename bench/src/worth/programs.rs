@@ -47,7 +47,9 @@ pub enum Case {
     Fft,
     /// Strassen's product of matrices of 1024 x 1024, by value
     Strassen,
-    /// The product of the same matrices by quarters that are borrowed
+    /// The same of 2048 x 2048
+    Strassen2048,
+    /// The product of the matrices of 1024 x 1024 by quarters that are borrowed
     Matmul,
     /// The Mandelbrot set by tiles, 2048 x 2048
     Mandelbrot,
@@ -55,8 +57,10 @@ pub enum Case {
     Treesum,
     /// The sum of the same tree as a shared value
     Treeshared,
-    /// The queens on a board of 13 x 13
+    /// The queens on a board of 13 x 13: done before a message has been to a far site and back a few times
     Nqueens,
+    /// The queens on a board of 15 x 15
+    Nqueens15,
     /// A tree of leaves of 40 us
     Knary,
 }
@@ -76,10 +80,10 @@ impl Case {
             Case::Cilksort => "cilksort",
             Case::Quicksort => "quicksort",
             Case::Fft => "fft",
-            Case::Strassen | Case::Matmul => "strassen",
+            Case::Strassen | Case::Strassen2048 | Case::Matmul => "strassen",
             Case::Mandelbrot => "mandelbrot",
             Case::Treesum | Case::Treeshared => "treesum",
-            Case::Nqueens => "nqueens",
+            Case::Nqueens | Case::Nqueens15 => "nqueens",
             Case::Knary => "knary",
         }
     }
@@ -91,11 +95,13 @@ impl Case {
             Case::Cilksort | Case::Quicksort => ("500000", "20000000", &[]),
             Case::Fft => ("14", "20", &[]),
             Case::Strassen => ("256", "1024", &[]),
+            Case::Strassen2048 => ("256", "2048", &[]),
             Case::Matmul => ("256", "1024", &["--plain"]),
             Case::Mandelbrot => ("9", "11", &[]),
             Case::Treesum => ("20000", "1000000", &[]),
             Case::Treeshared => ("20000", "1000000", &["--shared"]),
             Case::Nqueens => ("12", "13", &[]),
+            Case::Nqueens15 => ("12", "15", &[]),
             Case::Knary => ("4", "6", &["6", "40", "--steps"]),
         };
         let size = if is_quick { small } else { usual };
@@ -110,8 +116,11 @@ impl Case {
 
     /// Does the program do so much with so little data that a pool is to be as good as threads?
     fn gains(self) -> bool {
-        use Case::{Knary, Mandelbrot, Nqueens, Strassen};
-        matches!(self, Nqueens | Mandelbrot | Strassen | Knary)
+        use Case::{Knary, Mandelbrot, Nqueens, Nqueens15, Strassen, Strassen2048};
+        matches!(
+            self,
+            Nqueens | Nqueens15 | Mandelbrot | Strassen | Strassen2048 | Knary
+        )
     }
 }
 

@@ -55,8 +55,9 @@ const GAIN: f64 = 1.25;
 /// An answer is late if it has not come for so many times the job's time after it was expected. Too small and too large: see [`GAIN`].
 const LATE: f64 = 2.0;
 
-/// Time after which a late answer is late at the soonest: small jobs are held up by chance.
-const LATE_AT_LEAST: Duration = Duration::from_millis(2);
+/// Time after which a late answer is late at the soonest. Too small: its host may be dead and not known to be, and if the job has killed
+/// it, this node is the next. Too large: a slow node is waited for.
+const LATE_AT_LEAST: Duration = Duration::from_secs(10);
 
 /// The pause before the next look at a job of which nothing is known yet.
 const UNKNOWN: Duration = Duration::from_millis(1);
@@ -259,13 +260,17 @@ mod tests {
 
     #[test]
     fn what_is_soon_back_is_waited_for() {
-        assert_eq!(patience(10 * MS, 10 * MS, 3 * MS), 9 * MS);
-        assert_eq!(patience(MS, MS / 10, 100 * MS), 299 * MS + MS / 10);
+        assert_eq!(patience(10 * MS, 10 * MS, 3 * MS), LATE_AT_LEAST + 3 * MS);
+        assert_eq!(
+            patience(MS, MS / 10, 100 * MS),
+            LATE_AT_LEAST + 99 * MS + MS / 10
+        );
     }
 
     #[test]
     fn what_is_late_is_done_here() {
-        assert_eq!(patience(400 * MS, MS, 100 * MS), Duration::ZERO);
+        assert_eq!(patience(10_200 * MS, MS, 100 * MS), Duration::ZERO);
+        assert_eq!(patience(40_000 * MS, MS, 10_000 * MS), Duration::ZERO);
     }
 
     #[test]
