@@ -326,6 +326,40 @@ fn a_worker_in_a_long_leaf_is_robbed() {
     assert!(seized > 0);
 }
 
+#[spawnable]
+fn leaves(begun: usize, until: usize) -> u32 {
+    let fine = satin::call!(fib(15));
+    assert_eq!(fine, 610);
+    let mut sum = 0;
+    for _ in 0..16 {
+        sum += spawn!(leaf(begun, until));
+    }
+    sync!();
+    sum
+}
+
+/// In its sync, in the first of many leaves.
+#[test]
+#[cfg(target_os = "linux")]
+fn a_worker_in_the_first_of_many_leaves_is_robbed() {
+    let _watchdog = Watchdog::new("a_worker_in_the_first_of_many_leaves_is_robbed");
+    let pool = pool(true);
+    let [begun, until] = flags();
+    let sum = during(
+        &pool,
+        || leaves(begun, until),
+        |gate| {
+            await_flag(begun);
+            for number in 0..8 {
+                let (token, _) = own(take(gate, 1)).remove(0);
+                assert!(gate.deliver(token, answer(100)), "{number}");
+            }
+            raise(until);
+        },
+    );
+    assert_eq!(sum, 8 * 100 + 8);
+}
+
 /// The same by the other worker of the process, which would sleep until its neighbour looks up.
 #[test]
 #[cfg(target_os = "linux")]

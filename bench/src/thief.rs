@@ -76,8 +76,9 @@ fn mixed(leaf_ms: u64) -> u64 {
     let fine = satin::call!(fib(22));
     let mut sum = 0;
     for _ in 0..16 {
-        sum += flat(1, leaf_ms);
+        sum += satin::spawn!(flat(1, leaf_ms));
     }
+    satin::sync!();
     fine + sum
 }
 
@@ -102,7 +103,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         ("loop, leaves of 2 ms", || flat(1 << 14, 2), long),
         ("loop, leaves of 200 ms", || flat(1 << 14, 200), long),
         ("fine, then leaves of 2 ms", || mixed(2), long),
-        ("fine, then leaves of 200 ms", || mixed(200), 16 * long),
+        ("fine, then leaves of 200 ms", || mixed(200), 32 * long),
     ];
     let mut table = comfy_table::Table::new();
     table.set_header(["case", "thefts", "median us", "p99 us", "max us"]);
