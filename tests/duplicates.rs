@@ -69,6 +69,16 @@ fn warm_up(gate: &Gate) {
     assert!(gate.put_back(token, Back::default()));
 }
 
+/// The oldest job leaves for a node an hour away, and its owner goes on to its sync, and knows what it takes here.
+fn send_away(gate: &Gate, ready: usize, go: usize) -> DepartureId {
+    await_flag(ready);
+    warm_up(gate);
+    let token = take_for(gate, HOUR);
+    know(gate);
+    raise(go);
+    token
+}
+
 fn duplicates(pool: &Satin) -> u64 {
     pool.figures().iter().map(|worker| worker.duplicates).sum()
 }
@@ -83,11 +93,7 @@ fn a_job_that_would_come_back_late_is_done_here_as_well() {
         &pool,
         || family(2, ready, go, ran),
         |gate| {
-            await_flag(ready);
-            warm_up(gate);
-            let token = take_for(gate, HOUR);
-            know(gate);
-            raise(go);
+            let token = send_away(gate, ready, go);
             hear(&told, |told| {
                 (*told == Told::Recalled(token, Recall::Done)).then_some(())
             });
@@ -168,11 +174,7 @@ fn the_second_run_stops_when_the_answer_comes() {
         &pool,
         || parent_of_restless(ready, go, begun),
         |gate| {
-            await_flag(ready);
-            warm_up(gate);
-            let token = take_for(gate, HOUR);
-            know(gate);
-            raise(go);
+            let token = send_away(gate, ready, go);
             await_flag(begun); // by the worker itself: nobody else has it
             assert!(gate.deliver(token, answer(77)));
         },
@@ -213,11 +215,7 @@ fn what_was_lent_is_changed_once() {
         &pool,
         || lends(ready, go, false),
         |gate| {
-            await_flag(ready);
-            warm_up(gate);
-            take_for(gate, HOUR);
-            know(gate);
-            raise(go);
+            send_away(gate, ready, go);
         },
     );
     assert_eq!(count, 2);
@@ -233,12 +231,7 @@ fn a_panic_of_the_second_run_is_that_of_the_job() {
     let [ready, go] = flags();
     let outcome = std::thread::scope(|scope| {
         let program = scope.spawn(|| pool.run(|| lends(ready, go, true)));
-        let gate = pool.gate();
-        await_flag(ready);
-        warm_up(&gate);
-        take_for(&gate, HOUR);
-        know(&gate);
-        raise(go);
+        send_away(&pool.gate(), ready, go);
         program.join()
     });
     let payload = outcome.expect_err("a panic");
@@ -257,11 +250,7 @@ fn what_comes_back_undone_while_it_runs_a_second_time_is_done_once_more() {
         &pool,
         || parent_of_restless(ready, go, begun),
         |gate| {
-            await_flag(ready);
-            warm_up(gate);
-            let token = take_for(gate, HOUR);
-            know(gate);
-            raise(go);
+            let token = send_away(gate, ready, go);
             await_flag(begun);
             assert!(gate.put_back(token, Back::default()));
             wait_for("the next run", || raised(begun) == 2);

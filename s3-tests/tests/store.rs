@@ -399,7 +399,9 @@ fn fact(index: u32) -> StoredFact {
             name: JobName::new([0, index].into_iter().collect(), Fingerprint(index.into())),
             root: Fingerprint(9),
             answer: Answer::Result {
-                bytes: format!("a result in clear text {index}").into_bytes().into(),
+                bytes: format!("a result in clear text {index}")
+                    .into_bytes()
+                    .into(),
                 needs: Vec::new(),
             },
         },

@@ -634,12 +634,26 @@ mod loom_tests {
             thread::spawn(move || (0..times).map(|_| jobs.steal()).sum())
         }
 
-        /// A thief in need, which does not wait for the owner.
-        fn seize_one(&self) -> Option<u32> {
-            if let Some(seized) = self.deque.seize(&self.head) {
-                seized.publish();
-            }
-            self.steal_one()
+        /// Pops the first `count` jobs; tells how many were not stolen.
+        fn pop_all(&self, count: usize) -> u32 {
+            let popped = (0..count).rev().map(|number| u32::from(self.pop(number)));
+            popped.sum()
+        }
+
+        /// A thread in need, which does not wait for the owner, and tells which job it got.
+        fn robber(jobs: &Arc<Jobs>) -> thread::JoinHandle<Option<u32>> {
+            let jobs = Arc::clone(jobs);
+            thread::spawn(move || {
+                if let Some(seized) = jobs.deque.seize(&jobs.head) {
+                    seized.publish();
+                }
+                jobs.steal_one()
+            })
+        }
+
+        /// How many jobs it got.
+        fn stolen(robber: thread::JoinHandle<Option<u32>>) -> u32 {
+            u32::from(robber.join().expect("the thief ends").is_some())
         }
 
         fn steal_one(&self) -> Option<u32> {
@@ -689,7 +703,7 @@ mod loom_tests {
         turned(1);
     }
 
-    /// Three jobs that are private: the request that every deque starts with has been answered before.
+    /// No jobs yet; those that are pushed are private, as the request that every deque starts with has been answered.
     fn private() -> Arc<Jobs> {
         let jobs = Jobs::new();
         jobs.push(0);
@@ -703,12 +717,8 @@ mod loom_tests {
         model(|| {
             let jobs = private();
             (0..2).for_each(|number| jobs.push(number));
-            let thief = {
-                let jobs = Arc::clone(&jobs);
-                thread::spawn(move || u32::from(jobs.seize_one().is_some()))
-            };
-            let own: u32 = (0..2).rev().map(|number| u32::from(jobs.pop(number))).sum();
-            assert_eq!(own + thief.join().expect("the thief ends"), 2);
+            let thief = Jobs::robber(&jobs);
+            assert_eq!(jobs.pop_all(2) + Jobs::stolen(thief), 2);
         });
     }
 
@@ -717,10 +727,7 @@ mod loom_tests {
         model(|| {
             let jobs = private();
             jobs.push(0);
-            let thief = {
-                let jobs = Arc::clone(&jobs);
-                thread::spawn(move || u32::from(jobs.seize_one().is_some()))
-            };
+            let thief = Jobs::robber(&jobs);
             let mut own = 0;
             let mut pushed = 1;
             if jobs.pop(0) {
@@ -729,7 +736,7 @@ mod loom_tests {
                 pushed += 1;
                 own += u32::from(jobs.pop(0));
             }
-            assert_eq!(own + thief.join().expect("the thief ends"), pushed);
+            assert_eq!(own + Jobs::stolen(thief), pushed);
         });
     }
 
@@ -738,18 +745,9 @@ mod loom_tests {
         model(|| {
             let jobs = private();
             (0..2).for_each(|number| jobs.push(number));
-            let thieves: Vec<_> = (0..2)
-                .map(|_| {
-                    let jobs = Arc::clone(&jobs);
-                    thread::spawn(move || u32::from(jobs.seize_one().is_some()))
-                })
-                .collect();
-            let own: u32 = (0..2).rev().map(|number| u32::from(jobs.pop(number))).sum();
-            let stolen: u32 = thieves
-                .into_iter()
-                .map(|thief| thief.join().expect("the thief ends"))
-                .sum();
-            assert_eq!(own + stolen, 2);
+            let thieves = [Jobs::robber(&jobs), Jobs::robber(&jobs)];
+            let own = jobs.pop_all(2);
+            assert_eq!(own + thieves.map(Jobs::stolen).into_iter().sum::<u32>(), 2);
         });
     }
 
@@ -758,10 +756,7 @@ mod loom_tests {
         model(|| {
             let jobs = private();
             (0..3).for_each(|number| jobs.push(number));
-            let thief = {
-                let jobs = Arc::clone(&jobs);
-                thread::spawn(move || jobs.seize_one())
-            };
+            let thief = Jobs::robber(&jobs);
             let own = jobs.turn_and_pop(0, 3);
             assert!(own.is_sorted(), "in program order: {own:?}");
             let mut all: Vec<u32> = own.into_iter().collect();
@@ -778,16 +773,13 @@ mod loom_tests {
             let jobs = private();
             (0..2).for_each(|number| jobs.push(number));
             jobs.deque.set_floor(BASE + 2 * STEP);
-            let thief = {
-                let jobs = Arc::clone(&jobs);
-                thread::spawn(move || u32::from(jobs.seize_one().is_some()))
-            };
+            let thief = Jobs::robber(&jobs);
             let mut own = 0;
             for number in (0..2).rev() {
                 own += u32::from(jobs.pop(number));
                 jobs.deque.set_floor(BASE + number * STEP);
             }
-            assert_eq!(own + thief.join().expect("the thief ends"), 2);
+            assert_eq!(own + Jobs::stolen(thief), 2);
         });
     }
 

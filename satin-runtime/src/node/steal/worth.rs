@@ -285,8 +285,8 @@ impl Terms {
             .and_then(|costs| costs.of(shape))
             .map_or(0.0, |(_, back)| back);
         let moved = shape.bytes as f64 + back;
-        let on_the_link = self.rate.map_or(0.0, |rate| moved * (1.0 / rate + CODEC));
-        Duration::try_from_secs_f64(self.round_trip + on_the_link).unwrap_or(Duration::MAX)
+        let way = (self.rate).map_or(self.round_trip, |rate| self.way_at(moved, rate));
+        Duration::try_from_secs_f64(way).unwrap_or(Duration::MAX)
     }
 
     /// Bytes of the values that move there with this job, and for which it has to be worth that by itself: those that have not been in use

@@ -16,7 +16,7 @@ use super::{
         thread::{Bottom, Worker},
     },
     hosted::{message, named},
-    ledger::{Absent, AbsentPlace, FrameRef, SlotRef, lock},
+    ledger::{AbsentPlace, FrameRef, SlotRef, lock},
 };
 use crate::job::{
     Answer, DepartureId, History, JobShape, Recall,
@@ -180,9 +180,7 @@ impl Pool {
         let Some(answer) = answer else {
             return false;
         };
-        let Absent { away, places, .. } = &mut *absent;
-        let away = away.remove(&departure).expect("it was there a line ago");
-        places.remove(&away.slot);
+        let away = absent.strike_away(departure);
         drop(absent);
         let whole = answer.into();
         // SAFETY: the job was away, and the calling thread is its owner: the slot waits for us.
@@ -219,10 +217,7 @@ impl Worker {
         let run = || (function.run_bytes)(Cx { head, parent }, index, &packed.bytes);
         let answer = match self.on_bottom(bottom, None, run) {
             // The values that it mentions may be gone before it is read: rare, and not worth the care.
-            Ok(packed) if packed.needs.is_empty() => Some(Answer::Result {
-                bytes: packed.bytes.into(),
-                needs: Vec::new(),
-            }),
+            Ok(packed) if packed.needs.is_empty() => Some(packed.into()),
             Err(RemoteFailure::Panicked(payload)) => {
                 let text = message(&*payload);
                 let id = self.place_of(frame, index).map(|place| place.id);

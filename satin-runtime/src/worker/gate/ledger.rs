@@ -109,6 +109,14 @@ pub(super) struct AwayJob {
 }
 
 impl Absent {
+    /// Strikes a job off that is away, and its place.
+    pub(super) fn strike_away(&mut self, departure: DepartureId) -> AwayJob {
+        let away = self.away.remove(&departure);
+        let away = away.expect("the caller has found it");
+        self.places.remove(&away.slot);
+        away
+    }
+
     /// The shallowest that came back, of those that fit.
     pub(super) fn first_returned(
         &self,
@@ -422,8 +430,7 @@ impl Pool {
             away.came_back = Some(back);
             return;
         }
-        let away = absent.away.remove(&departure);
-        let away = away.expect("it was there a line ago");
+        let away = absent.strike_away(departure);
         away.duplicate.stop(self);
         // SAFETY: the job was away, and under the lock its owner cannot recall it: the slot waits for us.
         let job = unsafe { &*away.slot.0 };

@@ -34,12 +34,11 @@ use crate::{
     observe::repeats,
 };
 pub use duplicate::Costs;
-use duplicate::Duplicate;
 use hosted::HostedJob;
 pub(super) use hosted::HostedTask;
 pub(crate) use hosted::came_from_afar;
-use ledger::{AwayJob, SlotRef, lock};
 pub(super) use ledger::{FrameRef, Ledger};
+use ledger::{SlotRef, lock};
 use pack::{Leaver, Leavers};
 pub(super) use pack::{WholeAnswer, finish, import, length_of, pack, take_answer};
 
@@ -497,44 +496,27 @@ impl Gate {
         let Some(away) = absent.away.get_mut(&departure) else {
             return false;
         };
-        if let (Answer::Refused(_) | Answer::Aborted, Duplicate::Writing) =
-            (&answer, &away.duplicate)
-        {
-            away.came_back = Some(Back {
-                at_once: matches!(answer, Answer::Refused(_)),
-                ..Back::default()
-            });
-            return true;
-        }
-        let away = absent.away.remove(&departure);
-        let AwayJob {
-            slot,
-            depth,
-            mut back,
-            fingerprint,
-            since,
-            duplicate,
-            ..
-        } = away.expect("it was there a line ago");
-        duplicate.stop(&self.pool);
-        absent.places.remove(&slot);
-        // SAFETY: the job was away, and under the lock its owner cannot recall it: the slot waits for us.
-        let job = unsafe { &*slot.0 };
         match answer {
             Answer::Refused(why) => {
                 tracing::debug!(why, "a job was refused elsewhere");
                 // Elsewhere it would be refused again.
-                back.at_once = true;
-                back.held = false;
-                self.pool.come_back_under(absent, job, STAYS, back);
+                away.depth = STAYS;
+                let back = Back {
+                    at_once: true,
+                    ..Back::default()
+                };
+                self.pool.back_from(absent, departure, back);
             }
-            Answer::Aborted => {
-                (self.pool).come_back_or_hold(absent, job, depth, back, fingerprint);
-            }
+            Answer::Aborted => self.pool.back_from(absent, departure, Back::default()),
             answer => {
+                let away = absent.strike_away(departure);
+                away.duplicate.stop(&self.pool);
                 drop(absent);
+                let slot = away.slot;
+                // SAFETY: the job was away, and nobody else has it now: its slot waits for us.
+                let job = unsafe { &*slot.0 };
                 let whole = WholeAnswer { answer, values };
-                (self.pool).keep_answer(job, fingerprint, &whole, since.elapsed());
+                (self.pool).keep_answer(job, away.fingerprint, &whole, away.since.elapsed());
                 // A parked owner reads the result at once, and sees for itself whether it is a failure.
                 if job.judge().is_none() || job.is_awaited() {
                     self.pool.answer(slot, whole);
