@@ -40,7 +40,7 @@ fn pool(duplicates: bool) -> Satin {
     satin::builder()
         .threads(1)
         .stack(16)
-        .duplicate(duplicates)
+        .duplicate(u32::from(duplicates))
         .build()
         .expect("a pool")
 }

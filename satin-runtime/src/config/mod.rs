@@ -392,12 +392,17 @@ impl Config {
         if !STACK_MIB.contains(&stack_mib) {
             return Err(wrong("stack", stack_mib, "a number of MiB from 1 to 65536"));
         }
+        let duplicate = match self.duplicate {
+            None | Some(1) => true,
+            Some(0) => false,
+            Some(more) => return Err(wrong("duplicate", more as usize, "1 or 0")),
+        };
         Ok(Resolved {
             threads: threads as u32,
             stack_mib,
             store_grain: self.store_grain.unwrap_or(DEFAULT_STORE_GRAIN),
             stats: self.stats.unwrap_or(false),
-            duplicate: self.duplicate.unwrap_or(true),
+            duplicate,
             config: self,
         })
     }
@@ -606,5 +611,10 @@ mod tests {
             .resolve()
             .is_err()
         );
+        let twice = Config {
+            duplicate: Some(2),
+            ..Config::default()
+        };
+        assert!(twice.resolve().is_err());
     }
 }

@@ -63,11 +63,11 @@ macro_rules! settings {
             name: String, "SATIN_NAME", "NAME",
                 "Name of this node",
                 "host name and process number", "a name";
-            /// A worker that has nothing else to do than to wait for a job on another node may run that job too, if the answer
-            /// is thought to come later: the first one counts. Off, jobs run once, and a slow or far node is waited for.
-            /// Default: yes.
-            duplicate: bool, "SATIN_DUPLICATE", "SWITCH",
-                "Let a worker that only waits for a job on another node run it too, if that is thought to be sooner",
+            /// Number of jobs on other nodes, 1 or 0, that a worker which has nothing else to do than to wait for one of them runs
+            /// too, if the answer is thought to come later: the first one counts. With 0 jobs run once, and a slow or far node is
+            /// waited for. Default: 1.
+            duplicate: u32, "SATIN_DUPLICATE", "N",
+                "Number of jobs on other nodes, 1 or 0, that a worker which only waits for one runs too, if that is thought to be sooner",
                 "1", "1 or 0";
             /// Time that a node which is asked to leave may take to finish what it can and to hand over the rest; in the
             /// file a number of seconds. Too short, and work is given up that was nearly done; longer than what a system
