@@ -50,7 +50,7 @@ pub use parcel::{
 };
 pub use payload::Payload;
 pub use repair::{Back, Deadly, OrphanNews, Recall, Saved};
-pub use shape::{JobLoad, JobSample, JobShape};
+pub use shape::{JobCost, JobLoad, JobSample, JobShape, Trip};
 pub use stored::{Batch, RunName, StoredFact, ValueBytes};
 pub use tally::Tally;
 pub use travel::{DepartureId, HostedId, Taken};

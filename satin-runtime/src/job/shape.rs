@@ -45,6 +45,26 @@ impl From<JobShape> for JobLoad {
     }
 }
 
+/// The way of a job that has left, as it is known when it leaves.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Trip {
+    /// The node to which it goes, by its number.
+    pub to: u128,
+    /// Time for a message there and its answer.
+    pub round_trip: Duration,
+    /// Bytes that move there: arguments, and shared values that are not there.
+    pub there: u64,
+}
+
+/// What a job costs, here and elsewhere.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct JobCost {
+    /// The time that it takes here.
+    pub took: Duration,
+    /// The time that its way takes, there and back.
+    pub way: Duration,
+}
+
 /// A job that has run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct JobSample {

@@ -6,7 +6,6 @@ use std::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
-    time::Duration,
 };
 
 use crossbeam::queue::SegQueue;
@@ -17,9 +16,11 @@ use crate::{
     data::{self, Manners},
     job::{
         Answer, Back, BoundName, JobId, JobLoad, JobName, JobSample, Offer, OrphanNews, Parcel,
-        Recall, RootName, RootRun, RootTag, Saved, ValueName,
+        Recall, RootName, RootRun, RootTag, Saved, Trip, ValueName,
     },
-    node::{DepartureId, Event, HarvestReader, HostedId, Lattices, Taken, Terms, TookJobs},
+    node::{
+        DepartureId, Event, HarvestReader, HostedId, JobCosts, Lattices, Taken, Terms, TookJobs,
+    },
     worker::{Gate, Haul, Judge, Outside, RootKey},
 };
 
@@ -134,8 +135,8 @@ impl Judge for ByTerms {
         self.0.accept(load)
     }
 
-    fn way(&self, load: &JobLoad) -> Duration {
-        self.0.way_of(&load.shape)
+    fn trip(&self, load: &JobLoad) -> Trip {
+        self.0.trip(load)
     }
 }
 
@@ -192,10 +193,10 @@ impl Bridge {
         self.gate.samples()
     }
 
-    /// The workers know from now on what jobs take.
-    pub(super) fn know_costs(&self, costs: Terms) {
+    /// The workers know from now on what jobs cost.
+    pub(super) fn know_costs(&self, costs: JobCosts) {
         self.gate
-            .know_costs(Arc::new(move |shape| costs.took(shape)));
+            .know_costs(Arc::new(move |shape, trip| costs.of(shape, trip)));
     }
 
     pub(super) fn start(&mut self, key: HostedId, parcel: Parcel) {

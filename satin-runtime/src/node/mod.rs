@@ -49,7 +49,7 @@ pub use message::{
     Deal, Envelope, Message, MessageKind, Page, Relayed, Request, SheetChange, Token, Wanted,
 };
 pub use stable::{RunEpoch, StorageOrder};
-pub use steal::Terms;
+pub use steal::{JobCosts, Terms};
 pub use view::View;
 
 pub use crate::job::{DepartureId, HostedId, Lattices, Taken, Tally};
@@ -579,8 +579,8 @@ impl Node {
         self.steal.seen(samples);
     }
 
-    /// What jobs take here, as far as that is known.
-    pub(crate) fn costs(&self) -> Terms {
+    /// What jobs cost here and elsewhere, as far as that is known.
+    pub(crate) fn costs(&self) -> JobCosts {
         self.steal.costs()
     }
 

@@ -22,7 +22,7 @@ mod worth;
 mod tests;
 
 pub use policy::{Around, StealPolicy};
-pub use worth::Terms;
+pub use worth::{JobCosts, Terms};
 
 use std::time::Duration;
 
@@ -290,8 +290,8 @@ impl Steal {
         samples.iter().for_each(|sample| self.worth.learn(sample));
     }
 
-    /// What jobs take here, as far as that is known.
-    pub(crate) fn costs(&self) -> Terms {
+    /// What jobs cost here and elsewhere, as far as that is known.
+    pub(crate) fn costs(&self) -> JobCosts {
         self.worth.costs()
     }
 

@@ -6,7 +6,7 @@ use super::super::{
     Judgement, Peer,
     books::{HeldNames, lacking},
 };
-use crate::job::{JobLoad, JobSample, JobShape, ValueName, ValueSize};
+use crate::job::{JobCost, JobLoad, JobSample, JobShape, Trip, ValueName, ValueSize};
 
 /// Bytes, there and back, that cost next to nothing beside the messages. Too small: work of irregular trees, whose jobs are
 /// mostly tiny and now and then huge, is kept at home. Too large: small jobs with much data make the pool slow.
@@ -237,10 +237,59 @@ pub struct Terms {
     /// The values that need not move there.
     at_hand: Vec<HeldNames>,
     now: Duration,
+    /// The number of the thief's node.
+    to: u128,
+    link: LinkSpeed,
+}
+
+/// What a link does, as far as that is known.
+#[derive(Clone, Copy, PartialEq, Default, Debug)]
+struct LinkSpeed {
     /// The round trip, in seconds.
     round_trip: f64,
-    /// Bytes a second; `None` if that is not known.
+    /// Bytes a second.
     rate: Option<f64>,
+}
+
+impl LinkSpeed {
+    /// The seconds that so many bytes take at that rate.
+    fn way_at(self, moved: f64, rate: f64) -> f64 {
+        self.round_trip + moved * (1.0 / rate + CODEC)
+    }
+
+    /// The seconds that so many bytes take, if little is thought of a link of which nothing is known.
+    fn way(self, moved: f64) -> f64 {
+        match self.rate {
+            Some(rate) => self.way_at(moved, rate),
+            None if moved <= RISK => self.round_trip,
+            None => self.way_at(moved, UNMEASURED),
+        }
+    }
+}
+
+/// What jobs cost here and elsewhere, as far as that is known.
+#[derive(Clone, Debug)]
+pub struct JobCosts {
+    functions: Arc<Functions>,
+    /// Bytes a second to nodes, by their numbers.
+    rates: BTreeMap<u128, f64>,
+}
+
+impl JobCosts {
+    /// What a job of that shape costs that has gone that way.
+    #[must_use]
+    pub fn of(&self, shape: &JobShape, trip: &Trip) -> Option<JobCost> {
+        let (took, back) = self.functions.get(&shape.function)?.of(shape)?;
+        let link = LinkSpeed {
+            round_trip: trip.round_trip.as_secs_f64(),
+            rate: self.rates.get(&trip.to).copied(),
+        };
+        let way = link.way(trip.there as f64 + back);
+        Some(JobCost {
+            took: Duration::try_from_secs_f64(took).ok()?,
+            way: Duration::try_from_secs_f64(way).unwrap_or(Duration::MAX),
+        })
+    }
 }
 
 impl Terms {
@@ -270,23 +319,17 @@ impl Terms {
         moved <= FREE || self.way(moved) <= (SHARE * took).max(SHARE_OF_SILENCE * waits)
     }
 
-    /// What a job of that shape takes here, if that is known.
+    /// The way of such a job to the thief.
     #[must_use]
-    pub fn took(&self, shape: &JobShape) -> Option<Duration> {
-        let (took, _) = self.functions.get(&shape.function)?.of(shape)?;
-        Duration::try_from_secs_f64(took).ok()
-    }
-
-    /// What the way of a job of that shape takes, there and back, as far as that is known.
-    #[must_use]
-    pub fn way_of(&self, shape: &JobShape) -> Duration {
-        let costs = self.functions.get(&shape.function);
-        let back = costs
-            .and_then(|costs| costs.of(shape))
-            .map_or(0.0, |(_, back)| back);
-        let moved = shape.bytes as f64 + back;
-        let way = (self.rate).map_or(self.round_trip, |rate| self.way_at(moved, rate));
-        Duration::try_from_secs_f64(way).unwrap_or(Duration::MAX)
+    pub fn trip(&self, load: &JobLoad) -> Trip {
+        Trip {
+            to: self.to,
+            round_trip: Duration::try_from_secs_f64(self.link.round_trip).unwrap_or(Duration::MAX),
+            there: load
+                .shape
+                .bytes
+                .saturating_add(lacking(&load.values, &self.at_hand)),
+        }
     }
 
     /// Bytes of the values that move there with this job, and for which it has to be worth that by itself: those that have not been in use
@@ -301,8 +344,8 @@ impl Terms {
         let (mut for_all, mut alone) = (0.0, 0.0);
         for (used, bytes) in lacking {
             let with_it = for_all + bytes as f64;
-            let rate = self.rate.unwrap_or(UNMEASURED);
-            let way = self.way_at(with_it, rate);
+            let rate = self.link.rate.unwrap_or(UNMEASURED);
+            let way = self.link.way_at(with_it, rate);
             match way <= SHARE_OF_USE * used.as_secs_f64() {
                 true => for_all = with_it,
                 false => alone += bytes as f64,
@@ -317,15 +360,10 @@ impl Terms {
         used.map_or(Duration::ZERO, |used| self.now.saturating_sub(used.since))
     }
 
-    /// The seconds that so many bytes take at that rate.
-    fn way_at(&self, moved: f64, rate: f64) -> f64 {
-        self.round_trip + moved * (1.0 / rate + CODEC)
-    }
-
-    /// The seconds that so many bytes take.
+    /// The seconds that so many bytes take; over a link of which nothing is known little goes, and nothing else.
     fn way(&self, moved: f64) -> f64 {
-        match self.rate {
-            Some(rate) => self.way_at(moved, rate),
+        match self.link.rate {
+            Some(rate) => self.link.way_at(moved, rate),
             None if moved <= RISK => 0.0,
             None => f64::INFINITY,
         }
@@ -426,11 +464,12 @@ impl Worth {
         link.rate = Some((rate, now));
     }
 
-    /// What jobs take here.
-    pub(super) fn costs(&self) -> Terms {
-        Terms {
+    /// What jobs cost here and elsewhere.
+    pub(super) fn costs(&self) -> JobCosts {
+        let rate = |(peer, link): (&Peer, &Link)| link.rate.map(|(rate, _)| (peer.id.0, rate));
+        JobCosts {
             functions: Arc::clone(&self.functions),
-            ..Terms::default()
+            rates: self.links.iter().filter_map(rate).collect(),
         }
     }
 
@@ -443,8 +482,11 @@ impl Worth {
             uses: Arc::clone(&self.uses),
             at_hand: Vec::new(),
             now,
-            round_trip: round_trip.as_secs_f64(),
-            rate: rate.map(|(rate, _)| rate),
+            to: peer.id.0,
+            link: LinkSpeed {
+                round_trip: round_trip.as_secs_f64(),
+                rate: rate.map(|(rate, _)| rate),
+            },
         }
     }
 
@@ -794,6 +836,38 @@ mod tests {
         let accepts = |now| worth.terms(now, peer(), MS).accept(&mentions(1));
         assert!(!accepts(5_000 * MS));
         assert!(accepts(50_000 * MS));
+    }
+
+    #[test]
+    fn the_way_of_a_job_that_is_away_is_known_once_its_result_and_the_link_are() {
+        let load = mentions(1);
+        let trip = Worth::default().terms(HERE, peer(), 100 * MS).trip(&load);
+        assert_eq!(trip.there, 10_000_100);
+        let way = |worth: &Worth| worth.costs().of(&load.shape, &trip).map(|cost| cost.way);
+        assert_eq!(way(&Worth::default()), None);
+        // 10 MB there, 20 MB back.
+        let mut worth = Worth::default();
+        worth.learn(&JobSample {
+            shape: load.shape,
+            took: MS,
+            back: 20_000_000,
+        });
+        let unmeasured = way(&worth).expect("known");
+        assert!(
+            unmeasured > 30_000 * MS,
+            "a link of which nothing is known is slow: {unmeasured:?}"
+        );
+        worth.moved(HERE, peer(), 10_000_000, 100 * MS);
+        let measured = way(&worth).expect("known");
+        assert!((400 * MS..500 * MS).contains(&measured), "{measured:?}");
+        // Who has the value needs the arguments only, and small ones take the round trip.
+        let held: HeldNames = Arc::new([value(1, 0).name].into());
+        let at_hand = Worth::default()
+            .terms(HERE, peer(), MS)
+            .with_at_hand(vec![held]);
+        assert_eq!(at_hand.trip(&load).there, 100);
+        let small = takes(0.01).costs().of(&load.shape, &at_hand.trip(&load));
+        assert!(small.is_some_and(|cost| cost.way < 2 * MS), "{small:?}");
     }
 
     #[test]

@@ -19,15 +19,15 @@ use super::{
     ledger::{AbsentPlace, FrameRef, SlotRef, lock},
 };
 use crate::job::{
-    Answer, DepartureId, History, JobShape, Recall,
+    Answer, DepartureId, History, JobCost, JobShape, Recall, Trip,
     codec::Effort,
     function::{Packed, RemoteFailure},
     record::{Cx, Frame, Slot, flag},
 };
 
-/// The time that a job of that shape takes in this process, if that is known. Called from any thread; must be quick, and must not call
+/// What a job of that shape costs that has gone that way, if that is known. Called from any thread; must be quick, and must not call
 /// the gate.
-pub type Costs = Arc<dyn Fn(&JobShape) -> Option<Duration> + Send + Sync>;
+pub type Costs = Arc<dyn Fn(&JobShape, &Trip) -> Option<JobCost> + Send + Sync>;
 
 /// What is known of costs.
 #[derive(Default)]
@@ -38,13 +38,13 @@ impl KnownCosts {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(costs);
     }
 
-    fn of(&self, shape: &JobShape) -> Option<Duration> {
+    fn of(&self, shape: &JobShape, trip: &Trip) -> Option<JobCost> {
         let costs = self
             .0
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .clone();
-        costs?(shape)
+        costs?(shape, trip)
     }
 }
 
@@ -67,19 +67,17 @@ const UNKNOWN: Duration = Duration::from_millis(1);
 pub(super) struct Expected {
     /// How long ago the job left.
     pub(super) away: Duration,
-    /// What its way takes, there and back.
-    pub(super) way: Duration,
-    /// What it takes here, and so probably there.
-    pub(super) took: Option<Duration>,
+    /// What it costs here, and so probably there.
+    pub(super) cost: Option<JobCost>,
 }
 
 impl Expected {
     /// How long to wait until it is worth doing the job here; zero if it is now.
     pub(super) fn patience(&self) -> Duration {
-        let Some(took) = self.took else {
+        let Some(JobCost { took, way }) = self.cost else {
             return UNKNOWN;
         };
-        let expected = self.way + took;
+        let expected = way.saturating_add(took);
         let left = expected.saturating_sub(self.away);
         if left > took.mul_f64(GAIN) {
             return Duration::ZERO;
@@ -125,12 +123,11 @@ impl Pool {
         if away.back.history != History::default() {
             return None; // it may have taken down a node, or has an answer somewhere
         }
-        let (shape, way, since) = (away.shape?, away.way, away.since);
+        let (shape, trip, since) = (away.shape?, away.trip, away.since);
         drop(absent);
         let expected = Expected {
             away: since.elapsed(),
-            way,
-            took: self.ledger.costs.of(&shape),
+            cost: self.ledger.costs.of(&shape, &trip),
         };
         Some(expected.patience())
     }
@@ -244,8 +241,8 @@ mod tests {
     const MS: Duration = Duration::from_millis(1);
 
     fn patience(away: Duration, way: Duration, took: Duration) -> Duration {
-        let took = Some(took);
-        Expected { away, way, took }.patience()
+        let cost = Some(JobCost { took, way });
+        Expected { away, cost }.patience()
     }
 
     #[test]
@@ -272,8 +269,7 @@ mod tests {
     fn of_the_unknown_more_may_be_known_soon() {
         let expected = Expected {
             away: 1000 * MS,
-            way: MS,
-            took: None,
+            cost: None,
         };
         assert_eq!(expected.patience(), UNKNOWN);
     }

@@ -7,7 +7,7 @@ use std::{
         Arc, Mutex, MutexGuard, PoisonError, RwLock,
         atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering},
     },
-    time::{Duration, Instant},
+    time::Instant,
 };
 
 use super::super::{
@@ -22,7 +22,7 @@ use super::duplicate::{Duplicate, KnownCosts};
 use super::hosted::{HostedJob, HostedJobs};
 use super::pack::{WholeAnswer, length_of};
 use crate::job::{
-    Answer, Back, DepartureId, Fingerprint, Gathered, JobName, JobShape, Recall, Taken,
+    Answer, Back, DepartureId, Fingerprint, Gathered, JobName, JobShape, Recall, Taken, Trip,
     record::{Frame, STAYS, Slot, SlotState, flag},
 };
 
@@ -100,8 +100,8 @@ pub(super) struct AwayJob {
     pub(super) since: Instant,
     /// What it looked like, if it was looked at.
     pub(super) shape: Option<JobShape>,
-    /// What its way takes, there and back.
-    pub(super) way: Duration,
+    /// The way that it has gone.
+    pub(super) trip: Trip,
     /// Its second run, by a worker that has nothing else to do.
     pub(super) duplicate: Duplicate,
     /// The job came back while its arguments were being written again.
@@ -406,7 +406,7 @@ impl Pool {
                 fingerprint,
                 since: Instant::now(),
                 shape: None,
-                way: Duration::ZERO,
+                trip: Trip::default(),
                 duplicate: Duplicate::None,
                 came_back: None,
             },

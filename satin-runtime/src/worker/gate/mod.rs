@@ -10,12 +10,9 @@ mod hosted;
 mod ledger;
 mod pack;
 
-use std::{
-    sync::{
-        Arc, PoisonError,
-        atomic::{AtomicU64, Ordering, fence},
-    },
-    time::Duration,
+use std::sync::{
+    Arc, PoisonError,
+    atomic::{AtomicU64, Ordering, fence},
 };
 
 use super::{
@@ -28,7 +25,7 @@ use crate::{
     job::{
         Answer, Back, DepartureId, Fingerprint, Gathered, HeldValue, HostedId, JobId, JobLoad,
         JobName, JobSample, Offer, OrphanNews, Parcel, Recall, RootName, RootRun, RootTag, Saved,
-        Taken,
+        Taken, Trip,
         record::{Frame, STAYS, Slot, SlotState, flag},
     },
     observe::repeats,
@@ -58,10 +55,10 @@ pub struct Haul {
 /// Says which jobs are to leave. Called from any thread; must be quick, must not block, and must not call the gate.
 pub trait Judge: Send + Sync {
     /// May a job of that shape leave?
-    fn accepts(&self, shape: &JobLoad) -> bool;
+    fn accepts(&self, load: &JobLoad) -> bool;
 
-    /// The time that its way takes, there and back.
-    fn way(&self, shape: &JobLoad) -> Duration;
+    /// The way of such a job.
+    fn trip(&self, load: &JobLoad) -> Trip;
 }
 
 /// The listener outside the gate, as a rule the node's bridge. Called from any thread, also from within calls of the
@@ -349,7 +346,7 @@ impl Gate {
                 parcel.fingerprint,
             );
             if let Some(away) = absent.away.get_mut(&departure) {
-                (away.shape, away.way) = (leaver.shape, leaver.way);
+                (away.shape, away.trip) = (leaver.shape, leaver.trip);
             }
             if is_awaited {
                 awaited.push(owner);
@@ -476,7 +473,7 @@ impl Gate {
             values: Vec::new(),
             is_measured: false,
             shape: None,
-            way: Duration::ZERO,
+            trip: Trip::default(),
         })
     }
 

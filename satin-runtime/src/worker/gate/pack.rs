@@ -1,14 +1,10 @@
 //! Jobs and answers as bytes: written when a job leaves, read by the owner of what comes back.
 
-use std::{
-    panic::resume_unwind,
-    sync::atomic::Ordering,
-    time::{Duration, Instant},
-};
+use std::{panic::resume_unwind, sync::atomic::Ordering, time::Instant};
 
 use super::{super::frames::JobPlace, Judge, ledger::SlotRef};
 use crate::job::{
-    Answer, Back, Fingerprint, HeldValue, History, JobId, JobLoad, JobShape, Parcel, Taken,
+    Answer, Back, Fingerprint, HeldValue, History, JobId, JobLoad, JobShape, Parcel, Taken, Trip,
     ValueSize,
     codec::{CodecError, Effort},
     function::{self, Args, Function},
@@ -41,8 +37,8 @@ pub(super) struct Leaver {
     pub(super) is_measured: bool,
     /// What it looked like to the judge.
     pub(super) shape: Option<JobShape>,
-    /// What its way takes, there and back.
-    pub(super) way: Duration,
+    /// The way that it is to go.
+    pub(super) trip: Trip,
 }
 
 impl Leaver {
@@ -121,7 +117,7 @@ impl Leaver {
         };
         let values = self.values.clone();
         let load = JobLoad { shape, values };
-        (self.shape, self.way) = (Some(shape), judge.way(&load));
+        (self.shape, self.trip) = (Some(shape), judge.trip(&load));
         match judge.accepts(&load) {
             true => Ok(()),
             false => Err(load),
