@@ -13,9 +13,9 @@ use satin_runtime::observe::events::Event;
 const PROGRAM: &str = "SATIN_TEST_CRASHES";
 
 /// Nodes that a job may take down, and those that may die before anybody knows that it is this job: the master that ran it
-/// first, and a second run of it beside the first.
+/// first, a second run of it beside the first, and one that begins with it in the second before the death of another is known.
 const MOST: u32 = 3;
-const SLACK: u32 = 2;
+const SLACK: u32 = 3;
 
 #[spawnable]
 fn leaves(from: u32, to: u32, poison: u32) -> u32 {
@@ -75,7 +75,10 @@ fn is_given_up(outcome: &PoolOutcome) {
         .collect();
     dead.sort_unstable();
     dead.dedup();
-    assert!(dead.len() <= (MOST + SLACK) as usize, "{dead:?} died");
+    assert!(
+        dead.len() <= (MOST + SLACK) as usize,
+        "{dead:?} died: {outcome:#?}"
+    );
 }
 
 #[test]
@@ -85,7 +88,7 @@ fn a_leaf_that_the_master_would_run_first_is_given_up() {
 
 #[test]
 fn a_leaf_that_thieves_run_is_given_up() {
-    is_given_up(&poisoned(255, "a:4,b:3", 1));
+    is_given_up(&poisoned(255, "a:5,b:4", 1));
 }
 
 #[test]

@@ -15,7 +15,7 @@ use std::{
 use postcard::{Deserializer, de_flavors, ser_flavors};
 use serde::{Serialize, de::DeserializeOwned};
 
-use super::{numbers, size::Sizer};
+use super::{numbers, room, size::Sizer};
 
 /// The most bytes that the arguments or the result of one job may take. Less, and large results are computed at home; more,
 /// and one job fills the memory of two nodes.
@@ -376,6 +376,7 @@ impl ser_flavors::Flavor for Writer<'_> {
     #[inline]
     fn try_extend(&mut self, bytes: &[u8]) -> postcard::Result<()> {
         self.make_room(bytes.len())?;
+        room::reserve(&mut self.bytes, bytes.len());
         self.bytes.extend_from_slice(bytes);
         Ok(())
     }

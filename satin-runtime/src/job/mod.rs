@@ -32,6 +32,7 @@ pub mod parcel;
 pub mod payload;
 pub mod record;
 pub mod repair;
+pub(crate) mod room;
 pub mod shape;
 mod size;
 pub mod stored;

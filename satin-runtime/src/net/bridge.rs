@@ -199,6 +199,11 @@ impl Bridge {
             .know_costs(Arc::new(move |shape, trip| costs.of(shape, trip)));
     }
 
+    /// The workers know nothing of costs.
+    pub(super) fn forget_costs(&self) {
+        self.gate.know_costs(Arc::new(|_, _| None));
+    }
+
     pub(super) fn start(&mut self, key: HostedId, parcel: Parcel) {
         self.hosted.insert(key);
         self.taken += 1;

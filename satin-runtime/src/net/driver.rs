@@ -13,6 +13,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use bytes::Bytes;
 use quinn::{ClientConfig, Connection, Endpoint, RecvStream, SendStream};
 use tokio::sync::Notify;
 
@@ -24,6 +25,7 @@ use super::{
     door::{Crowd, Door, KnockQuota},
     limits,
     link::{Close, Link, write_large},
+    packed::Body,
     progress::NetworkProgress,
     socket::SocketTraffic,
     storage::Storage,
@@ -42,6 +44,10 @@ use crate::{
 
 /// Between two estimates of a round trip that the node is told.
 const MEASURE: Duration = Duration::from_millis(500);
+
+/// Time for which no job that is away is run here as well, after a node has died. Too short: a job that kills its hosts takes two at a time.
+/// Too long: workers wait for what they could do.
+const CAUTION: Duration = Duration::from_secs(60);
 
 /// Stands before the name of the node in the words of a panic.
 const ON_NODE: &str = " on node ";
@@ -136,6 +142,8 @@ pub(super) struct Driver {
     thefts: Thefts,
     pub(super) traffic: Arc<SocketTraffic>,
     idle: (u32, Duration),
+    /// Until then no job that is away is run here as well.
+    cautious_until: Duration,
     master: Option<Identity>,
     departures: NoticedDepartures,
     join: Option<Join>,
@@ -214,6 +222,7 @@ impl Driver {
             events,
             traffic,
             idle: (0, Duration::ZERO),
+            cautious_until: Duration::ZERO,
             master: None,
             departures: NoticedDepartures::default(),
             join,
@@ -254,10 +263,18 @@ impl Driver {
         offers.iter().filter_map(missing).collect()
     }
 
-    /// A worker has nothing to do: if it waits for a job on another node, it may do that itself, if it knows what jobs take.
-    fn know_costs(&mut self) {
+    /// A worker has nothing to do: if it waits for a job on another node, it may do that itself, if it knows what jobs cost.
+    fn know_costs(&mut self, now: Duration) {
         self.node.seen(&self.bridge.samples());
-        self.bridge.know_costs(self.node.costs());
+        if now >= self.cautious_until {
+            self.bridge.know_costs(self.node.costs());
+        }
+    }
+
+    /// A node has died: perhaps of a job. Who ran the same job beside it would be the next.
+    fn be_cautious(&mut self) {
+        self.cautious_until = self.now() + CAUTION;
+        self.bridge.forget_costs();
     }
 
     /// News of other threads, and then the node's actions, until there are none.
@@ -281,7 +298,7 @@ impl Driver {
                 }
                 self.watch(&event, now);
                 if let Event::Idle(1..) = event {
-                    self.know_costs();
+                    self.know_costs(now);
                 }
                 self.node.handle(now, event);
             }
@@ -640,6 +657,7 @@ impl Driver {
                 }
                 self.tell_of(&who, events::Event::Dead { site: site(&who) });
                 self.forget(&who);
+                self.be_cautious();
             }
             Notice::Master(who) => {
                 tracing::info!(name = %who.name, site = %who.site, "a node is the master now: it runs `main`");
@@ -712,11 +730,11 @@ impl Driver {
             link.used = now;
             while let Some(body) = link.next_large() {
                 let (net, epoch) = (Rc::clone(net), link.epoch);
-                let (connection, taken) = (link.connection.clone(), Rc::clone(&link.taken));
+                let (connection, traffic) = (link.connection.clone(), Rc::clone(&link.traffic));
                 let length = body.length();
                 tokio::task::spawn_local(async move {
                     // If it cannot be written the connection is gone, which its reader will find too.
-                    let _ = write_large(&connection, body, &taken).await;
+                    let _ = write_large(&connection, body, &traffic).await;
                     net.turn(|driver, _| driver.sent_large(peer, epoch, length));
                 });
             }
@@ -1057,11 +1075,7 @@ async fn read_large(net: Rc<Net>, peer: Peer, epoch: u64, connection: Connection
         // QUIC allows `limits::TRANSFERS` of them at once.
         tokio::task::spawn_local(async move {
             let message = match read_body(&mut stream).await {
-                Ok(Some(body)) => wire::decode_large(&body.into()),
-                Ok(None) => Err(wire::WireError::TooLong {
-                    length: limits::TRANSFER as u64 + 1,
-                    limit: limits::TRANSFER,
-                }),
+                Ok(body) => body.and_then(|body| wire::decode_large(&body)),
                 Err(_) => return,
             };
             if let Ok(message) = &message {
@@ -1075,17 +1089,18 @@ async fn read_large(net: Rc<Net>, peer: Peer, epoch: u64, connection: Connection
     }
 }
 
-/// All bytes of a stream; `None` if they are more than [`limits::TRANSFER`]. Each is copied to its place as it comes: the
-/// datagrams that carry a message of a gibibyte would take more memory than it does, and a long vector grows in its place.
-async fn read_body(stream: &mut RecvStream) -> Result<Option<Vec<u8>>, quinn::ReadError> {
-    let mut body = Vec::new();
+/// All bytes of a stream. Each is copied to its place as it comes: the datagrams that carry a message of a gibibyte would take more memory
+/// than it does, and a long vector grows in its place.
+async fn read_body(
+    stream: &mut RecvStream,
+) -> Result<Result<Bytes, wire::WireError>, quinn::ReadError> {
+    let mut body = Body::default();
     while let Some(chunk) = stream.read_chunk(usize::MAX, true).await? {
-        if body.len() + chunk.bytes.len() > limits::TRANSFER {
-            return Ok(None);
+        if let Err(error) = body.push(&chunk.bytes) {
+            return Ok(Err(error));
         }
-        body.extend_from_slice(&chunk.bytes);
     }
-    Ok(Some(body))
+    Ok(body.finish())
 }
 
 /// Reads the datagrams of a connection, which carry gossip.

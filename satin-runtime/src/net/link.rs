@@ -15,6 +15,7 @@ use tokio::sync::Notify;
 
 use super::{
     limits,
+    packed::{self, LinkState, Packer},
     wire::{self, LargeMessage},
 };
 use crate::node::{Identity, Message};
@@ -44,6 +45,26 @@ impl Close {
     }
 }
 
+/// What a connection has carried.
+#[derive(Default)]
+pub(super) struct Traffic {
+    /// Bytes that the connection has taken: no more than a window beyond what the other side has acknowledged.
+    taken: Cell<u64>,
+    /// Bytes a second of the last large message.
+    rate: Cell<Option<f64>>,
+}
+
+impl Traffic {
+    fn count(&self, more: usize) {
+        self.taken.set(self.taken.get() + more as u64);
+    }
+
+    /// A large message has had so many bytes a second.
+    pub(super) fn note_rate(&self, rate: f64) {
+        self.rate.set(Some(rate));
+    }
+}
+
 /// An open connection to a peer.
 pub(super) struct Link {
     pub(super) identity: Identity,
@@ -62,8 +83,7 @@ pub(super) struct Link {
     pub(super) under_way: usize,
     /// Bytes of all large messages.
     pub(super) large_bytes: usize,
-    /// Bytes that the connection has taken: no more than a window beyond what the other side has acknowledged.
-    pub(super) taken: Rc<Cell<u64>>,
+    pub(super) traffic: Rc<Traffic>,
     /// More waits than may wait: since when nothing has been taken, and how much had been until then.
     full: Option<(u64, Instant)>,
     /// The time of the last message, in either direction.
@@ -92,7 +112,7 @@ impl Link {
             large: VecDeque::new(),
             under_way: 0,
             large_bytes: 0,
-            taken: Rc::default(),
+            traffic: Rc::default(),
             full: None,
             used: now,
             measured: now,
@@ -127,7 +147,7 @@ impl Link {
             self.full = None;
             return false;
         }
-        let taken = self.taken.get();
+        let taken = self.traffic.taken.get();
         match self.full {
             Some((before, since)) if before == taken => now > since + limits::IDLE,
             _ => {
@@ -175,7 +195,7 @@ impl Link {
             match Pin::new(&mut self.stream).poll_write(cx, rest) {
                 Poll::Ready(Ok(written)) => {
                     self.written += written;
-                    count(&self.taken, written);
+                    self.traffic.count(written);
                 }
                 Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
                 Poll::Pending => {
@@ -204,7 +224,7 @@ impl Link {
         let connection = self.connection.clone();
         let say_all = async {
             for body in std::mem::take(&mut self.large) {
-                write_large(&connection, body, &self.taken).await?;
+                write_large(&connection, body, &self.traffic).await?;
             }
             std::future::poll_fn(|cx| self.poll_flush(cx)).await?;
             let _ = self.stream.finish();
@@ -216,27 +236,54 @@ impl Link {
     }
 }
 
-fn count(taken: &Cell<u64>, more: usize) {
-    taken.set(taken.get() + more as u64);
-}
+/// Messages of at least so many bytes tell the rate of a link. Shorter ones tell its round trip.
+const TELLING: u64 = 512 << 10;
 
 /// Sends a message on a stream of its own.
 pub(super) async fn write_large(
     connection: &Connection,
     LargeMessage { mut pieces }: LargeMessage,
-    taken: &Cell<u64>,
+    traffic: &Traffic,
 ) -> Result<(), WriteError> {
     let mut stream = connection.open_uni().await?;
     // Short messages go first.
     let _ = stream.set_priority(-1);
-    let mut rest = &mut *pieces;
-    while !rest.is_empty() {
-        let written = stream.write_chunks(rest).await?;
-        count(taken, written.bytes);
-        rest = &mut rest[written.chunks..];
+    let path = connection.stats().path;
+    let link = LinkState {
+        round_trip: path.rtt,
+        window: path.cwnd,
+        rate: traffic.rate.get(),
+    };
+    let (begin, mut sent) = (Instant::now(), 0);
+    if packed::pays(&pieces, &link) {
+        let mut packer = Packer::new(pieces);
+        stream.write_chunk(packed::packed()).await?;
+        while let Some((block, bytes)) = packer.next() {
+            sent += block.len() as u64;
+            stream.write_chunk(block.into()).await?;
+            traffic.count(bytes);
+            // Packing takes longer than a short message can wait.
+            tokio::task::yield_now().await;
+        }
+    } else {
+        stream.write_chunk(packed::as_it_is()).await?;
+        let mut rest = &mut *pieces;
+        while !rest.is_empty() {
+            let written = stream.write_chunks(rest).await?;
+            traffic.count(written.bytes);
+            sent += written.bytes as u64;
+            rest = &mut rest[written.chunks..];
+        }
     }
     let _ = stream.finish();
     // A transfer keeps its turn until its bytes have arrived.
-    let _ = stream.stopped().await;
+    let has_arrived = stream
+        .stopped()
+        .await
+        .is_ok_and(|stopped| stopped.is_none());
+    if has_arrived && sent >= TELLING {
+        let rate = sent as f64 / begin.elapsed().as_secs_f64();
+        traffic.note_rate(rate);
+    }
     Ok(())
 }

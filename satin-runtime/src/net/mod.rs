@@ -3,7 +3,7 @@
 //! * [`settings`], [`discovery`]: the user's settings, and the addresses where the pool may be.
 //! * [`credential`]: the key to the pool; [`wire`]: the bytes of messages; [`limits`]: their greatest numbers and sizes.
 //! * `door`: the peers that we refuse; `greeting`, `dial` and `accept`: how connections come to stand, and which of two
-//!   survives; `link`: the sending side of a connection.
+//!   survives; `link`: the sending side of a connection; [`packed`]: large messages, compressed where that pays.
 //! * `driver`: the owner of the [`Node`](crate::node::Node), its input and its output; `bridge`: events from the workers,
 //!   and orders of the node for them; `departures`: the events that a new master has to tell.
 //! * `thefts`: how long they take.
@@ -32,6 +32,7 @@ mod network;
 mod notice;
 mod observed;
 pub mod observer;
+pub mod packed;
 pub mod priority;
 mod progress;
 pub mod relay;

@@ -692,7 +692,7 @@ fn a_connection_is_closed_if_too_much_waits_and_nothing_is_taken() {
     // The node reads: that it takes something counts, however much waits.
     let body = link.next_large().expect("a part");
     stranger.runtime.block_on(async {
-        let written = write_large(&connection, body, &link.taken).await;
+        let written = write_large(&connection, body, &link.traffic).await;
         written.expect("it is read");
     });
     assert!(!link.is_stuck(late(1)));
@@ -703,6 +703,30 @@ fn a_connection_is_closed_if_too_much_waits_and_nothing_is_taken() {
         link.under_way = 0;
     }
     assert!(!link.is_stuck(late(60)));
+}
+
+#[test]
+fn a_message_that_was_packed_for_a_slow_link_is_understood() {
+    let key = Key::new();
+    let node = founder(&key);
+    let stranger = Stranger::with(&key);
+    let (connection, send, _recv, _) = stranger.greet(node.addr(), &encode(hello(1, nowhere())));
+    let identity = hello(1, nowhere()).identity;
+    let now = std::time::Instant::now();
+    let mut link = Link::new(identity, 2, connection.clone(), send, now);
+    link.traffic.note_rate(1e3);
+    for fill in [7, 8] {
+        link.send(&Message::Trial(vec![fill; 1 << 20]));
+        let body = link.next_large().expect("a large message");
+        let bytes_before = connection.stats().udp_tx.bytes;
+        stranger.runtime.block_on(async {
+            let written = write_large(&connection, body, &link.traffic).await;
+            written.expect("it is read");
+        });
+        let bytes = connection.stats().udp_tx.bytes - bytes_before;
+        assert!(bytes < 100_000, "a megabyte took {bytes} bytes");
+    }
+    assert_eq!(connection.close_reason(), None, "it was understood");
 }
 
 #[test]

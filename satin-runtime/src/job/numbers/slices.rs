@@ -12,6 +12,8 @@ use std::{
 
 use bytemuck::Pod;
 
+use crate::job::room;
+
 /// A sequence of a type that is known by its id only.
 #[derive(Clone, Copy)]
 pub(super) struct Disguised<'a> {
@@ -71,7 +73,7 @@ pub(super) fn as_slice<I, T: 'static>(sequence: &I) -> Option<&[T]> {
 #[inline]
 pub(super) fn append<T: Pod>(to: &mut Vec<T>, bytes: &[u8]) {
     let count = bytes.len().checked_div(size_of::<T>()).unwrap_or(0);
-    to.reserve(count);
+    room::reserve(to, count);
     // SAFETY: there is room for so many elements behind those that are there, and no other part of the program has it. Any bytes are
     // an element of plain data, and so many are read as there are.
     unsafe {

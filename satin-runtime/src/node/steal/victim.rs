@@ -8,7 +8,7 @@ use super::{
         books::{Spare, lacking},
     },
     numbers::{ASKS_OF_A_PEER, FAR_PATIENCE, PASSED_OVER_MOST, PATIENCE},
-    worth::{TRIAL, Worth, is_free},
+    worth::{Worth, is_free, trial},
 };
 use crate::job::ValueSize;
 
@@ -201,7 +201,7 @@ impl Victim {
         let terms = worth.terms(cx.now, next.peer, next.round_trip);
         let terms = terms.with_at_hand(cx.books.holders.at_hand(cx.view, next.peer));
         if worth.tries(cx.now, next.peer) {
-            let trial = Message::Trial(vec![0; TRIAL]);
+            let trial = Message::Trial(trial());
             cx.actions.push_back(Action::Send(next.peer, trial));
         }
         cx.actions.push_back(Action::Take {

@@ -370,6 +370,18 @@ impl Terms {
     }
 }
 
+/// What is sent to find out the rate of a link: it cannot be compressed.
+pub(super) fn trial() -> Vec<u8> {
+    let numbers = (0..TRIAL.div_ceil(8) as u64).map(|at| {
+        // SplitMix64: numbers that look random.
+        let mut number = at.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        number = (number ^ number >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        number = (number ^ number >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (number ^ number >> 31).to_le_bytes()
+    });
+    numbers.flatten().collect()
+}
+
 /// Are so many bytes next to nothing?
 pub(super) fn is_free(bytes: u64) -> bool {
     bytes as f64 <= FREE
