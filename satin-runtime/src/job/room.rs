@@ -1,5 +1,6 @@
 //! Memory for large values. The system clears memory page by page as it is first written to, and with small pages that takes three times
-//! as long as to write it: so long vectors ask for large ones (`madvise` of Linux, transparent huge pages).
+//! as long as to write it: so long vectors ask for large ones (`madvise` of Linux, transparent huge pages). Such memory cannot grow in its
+//! place: who knows how long a vector will be reserves that at once.
 
 /// Vectors of so many bytes ask for large pages. Too small: calls of the system for what has few pages. Too large: some megabytes are
 /// cleared slowly.
@@ -8,20 +9,24 @@ const LARGE: usize = 4 << 20;
 /// Reserves room as [`Vec::reserve`] does.
 #[inline]
 pub(crate) fn reserve<T>(vector: &mut Vec<T>, more: usize) {
-    if vector.capacity() - vector.len() >= more {
-        return;
-    }
-    vector.reserve(more);
-    let spare = vector.spare_capacity_mut();
-    if size_of_val(spare) >= LARGE {
-        ask_for_large_pages(spare.as_mut_ptr().cast(), size_of_val(spare));
+    if vector.capacity() - vector.len() < more {
+        vector.reserve(more);
+        ask_for_large_pages(vector);
     }
 }
 
-/// Asks for large pages in that part of memory. If there are none it is as before.
+/// Asks for large pages for what has been reserved, if it is much. If there are none it is as before.
+#[inline]
+pub(crate) fn ask_for_large_pages<T>(vector: &mut Vec<T>) {
+    let spare = vector.spare_capacity_mut();
+    if size_of_val(spare) >= LARGE {
+        advise(spare.as_mut_ptr().cast(), size_of_val(spare));
+    }
+}
+
 #[cfg(all(target_os = "linux", not(miri)))]
 #[cold]
-fn ask_for_large_pages(at: *mut u8, bytes: usize) {
+fn advise(at: *mut u8, bytes: usize) {
     use rustix::mm::{Advice, madvise};
     /// The size of a large page, as a rule; smaller ones, of the usual size, begin at such places too.
     const PAGE: usize = 2 << 20;
@@ -34,7 +39,7 @@ fn ask_for_large_pages(at: *mut u8, bytes: usize) {
 }
 
 #[cfg(not(all(target_os = "linux", not(miri))))]
-fn ask_for_large_pages(_: *mut u8, _: usize) {}
+fn advise(_: *mut u8, _: usize) {}
 
 #[cfg(test)]
 mod tests {

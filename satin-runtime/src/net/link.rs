@@ -10,6 +10,7 @@ use std::{
     time::Instant,
 };
 
+use bytes::Bytes;
 use quinn::{Connection, SendStream, VarInt, WriteError};
 use tokio::sync::Notify;
 
@@ -255,9 +256,13 @@ pub(super) async fn write_large(
         rate: traffic.rate.get(),
     };
     let (begin, mut sent) = (Instant::now(), 0);
-    if packed::pays(&pieces, &link) {
+    let is_packed = packed::pays(&pieces, &link);
+    let length = pieces.iter().map(Bytes::len).sum();
+    stream
+        .write_chunk(packed::heading(is_packed, length))
+        .await?;
+    if is_packed {
         let mut packer = Packer::new(pieces);
-        stream.write_chunk(packed::packed()).await?;
         while let Some((block, bytes)) = packer.next() {
             sent += block.len() as u64;
             stream.write_chunk(block.into()).await?;
@@ -266,7 +271,6 @@ pub(super) async fn write_large(
             tokio::task::yield_now().await;
         }
     } else {
-        stream.write_chunk(packed::as_it_is()).await?;
         let mut rest = &mut *pieces;
         while !rest.is_empty() {
             let written = stream.write_chunks(rest).await?;

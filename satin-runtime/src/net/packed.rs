@@ -1,9 +1,10 @@
 //! What goes over a stream of a large message, and when it pays to compress it (LZ4): where the link is slower than the compression.
 //!
-//! The first byte tells the form: the message as it is, or blocks of it, each with its length in four bytes, little-endian, and
-//! then its length when it is unpacked. Whoever sends looks at a sample first: numbers that look random stay as they are, over any link.
+//! The first byte tells the form: the message as it is, or blocks of it, each with its length in four bytes, and then its length when it is
+//! unpacked. Between the two stands the length of the message in eight bytes, for which room is reserved: memory is used as the bytes come. All
+//! lengths are little-endian. Whoever sends looks at a sample first: numbers that look random stay as they are, over any link.
 //!
-//! Reading never panics and never allocates more than a block beyond what has come, whatever comes in. Knows nothing of connections.
+//! Reading never panics and never fills more memory than a block beyond what has come, whatever comes in. Knows nothing of connections.
 
 use std::time::{Duration, Instant};
 
@@ -131,25 +132,25 @@ impl Packer {
     }
 }
 
-/// The form of a message that goes as it is.
-pub(super) fn as_it_is() -> Bytes {
-    Bytes::from_static(&[AS_IT_IS])
-}
-
-/// The form of a message that goes in blocks.
-pub(super) fn packed() -> Bytes {
-    Bytes::from_static(&[PACKED])
+/// What stands before a message of that length.
+pub(super) fn heading(is_packed: bool, length: usize) -> Bytes {
+    let form = if is_packed { PACKED } else { AS_IT_IS };
+    let mut heading = vec![form];
+    heading.extend((length as u64).to_le_bytes());
+    heading.into()
 }
 
 /// Takes a stream, and makes the message of it.
 #[derive(Default)]
 pub struct Body {
-    /// The first byte, once it has come.
-    form: Option<u8>,
+    heading: Vec<u8>,
     /// The beginning of a block.
     block: Vec<u8>,
     message: Vec<u8>,
 }
+
+/// Bytes of a [`heading`].
+const HEADING: usize = 9;
 
 impl Body {
     /// The next bytes of the stream.
@@ -157,15 +158,38 @@ impl Body {
     /// # Errors
     /// They are none of a message, or of one with more than [`limits::TRANSFER`] bytes.
     pub fn push(&mut self, mut bytes: &[u8]) -> Result<(), WireError> {
-        if self.form.is_none() && !bytes.is_empty() {
-            self.form = Some(bytes.get_u8());
+        if self.heading.len() < HEADING {
+            let more = bytes.len().min(HEADING - self.heading.len());
+            self.heading.extend_from_slice(&bytes[..more]);
+            bytes.advance(more);
+            if self.heading.len() == HEADING {
+                self.begin()?;
+            }
         }
-        match self.form {
-            None => Ok(()),
-            Some(AS_IT_IS) => self.append(bytes),
-            Some(PACKED) => self.push_packed(bytes),
+        match self.heading.first() {
+            Some(&AS_IT_IS) => self.append(bytes),
+            Some(&PACKED) => self.push_packed(bytes),
             Some(_) => Err(WireError::Bounds("the form of a message")),
+            None => Ok(()),
         }
+    }
+
+    /// The heading has come.
+    fn begin(&mut self) -> Result<(), WireError> {
+        let too_long = |length| WireError::TooLong {
+            length,
+            limit: limits::TRANSFER,
+        };
+        let mut length = &self.heading[1..];
+        let length = length.get_u64_le();
+        let room = usize::try_from(length).ok();
+        let room = room.filter(|room| *room <= limits::TRANSFER);
+        let room = room.ok_or_else(|| too_long(length))?;
+        // Where there is not so much memory, an error is better than an end.
+        let reserved = self.message.try_reserve_exact(room);
+        reserved.map_err(|_| too_long(length))?;
+        room::ask_for_large_pages(&mut self.message);
+        Ok(())
     }
 
     /// The whole message, when the stream has ended.
@@ -173,7 +197,7 @@ impl Body {
     /// # Errors
     /// It ended in the middle of a block, or before the first byte.
     pub fn finish(self) -> Result<Bytes, WireError> {
-        if self.form.is_none() || !self.block.is_empty() {
+        if self.heading.len() < HEADING || !self.block.is_empty() {
             return Err(WireError::Truncated);
         }
         Ok(self.message.into())
@@ -187,7 +211,6 @@ impl Body {
                 limit: limits::TRANSFER,
             });
         }
-        room::reserve(&mut self.message, bytes.len());
         self.message.extend_from_slice(bytes);
         Ok(())
     }
@@ -242,7 +265,8 @@ mod tests {
 
     fn packed_stream(pieces: &[Bytes]) -> Vec<u8> {
         let mut packer = Packer::new(pieces.to_vec());
-        let mut stream = packed().to_vec();
+        let length = pieces.iter().map(Bytes::len).sum();
+        let mut stream = heading(true, length).to_vec();
         while let Some((block, _)) = packer.next() {
             stream.extend(block);
         }
@@ -305,27 +329,32 @@ mod tests {
             let mut body = Body::default();
             body.push(bytes).and_then(|()| body.finish())
         };
-        let is_truncated = |bytes: &[u8]| matches!(read(bytes), Err(WireError::Truncated));
-        assert!(
-            is_truncated(&[])
-                && is_truncated(&[PACKED, 9, 0])
-                && is_truncated(&[PACKED, 9, 0, 0, 0])
-        );
+        let packed = |block: &[u8]| read(&[&*heading(true, 100), block].concat());
+        assert_eq!(read(&[]), Err(WireError::Truncated));
+        assert_eq!(read(&[PACKED, 9, 0]), Err(WireError::Truncated));
+        assert_eq!(packed(&[9, 0]), Err(WireError::Truncated));
+        assert_eq!(packed(&[9, 0, 0, 0]), Err(WireError::Truncated));
         assert!(matches!(read(&[7]), Err(WireError::Bounds(_))));
-        assert!(matches!(
-            read(&[PACKED, 0, 0, 0, 0, 1]),
-            Err(WireError::Bounds(_))
-        ));
-        assert!(matches!(
-            read(&[PACKED, 255, 255, 255, 255, 1]),
-            Err(WireError::Bounds(_))
-        ));
+        let too_long = heading(false, limits::TRANSFER + 1);
+        assert!(matches!(read(&too_long), Err(WireError::TooLong { .. })));
+        for length in [0, u32::MAX] {
+            let block = [&length.to_le_bytes()[..], &[1]].concat();
+            assert!(matches!(packed(&block), Err(WireError::Bounds(_))));
+        }
         // A few bytes that claim to be a gigabyte.
-        let bomb = [PACKED, 5, 0, 0, 0, 0, 0, 0, 64, 0];
-        assert!(matches!(read(&bomb), Err(WireError::TooLong { .. })));
-        let nonsense = [PACKED, 6, 0, 0, 0, 9, 0, 0, 0, 255, 255];
-        assert!(matches!(read(&nonsense), Err(WireError::Bounds(_))));
-        assert_eq!(read(&[AS_IT_IS]), Ok(Bytes::new()));
+        let bomb = packed(&[5, 0, 0, 0, 0, 0, 0, 64, 0]);
+        assert!(matches!(bomb, Err(WireError::TooLong { .. })));
+        let nonsense = packed(&[6, 0, 0, 0, 9, 0, 0, 0, 255, 255]);
+        assert!(matches!(nonsense, Err(WireError::Bounds(_))));
+        assert_eq!(read(&heading(false, 0)), Ok(Bytes::new()));
+    }
+
+    #[test]
+    fn a_message_may_be_longer_than_it_said() {
+        let mut body = Body::default();
+        body.push(&heading(false, 2)).expect("a heading");
+        body.push(&[7; 100]).expect("what comes");
+        assert_eq!(body.finish(), Ok(vec![7; 100].into()));
     }
 
     proptest! {
@@ -340,7 +369,7 @@ mod tests {
             let pieces: Vec<Bytes> = lengths.into_iter().map(piece).collect();
             let stream = match is_packed {
                 true => packed_stream(&pieces),
-                false => [&[as_it_is()], &*pieces].concat().concat(),
+                false => [&[heading(false, pieces.iter().map(Bytes::len).sum())], &*pieces].concat().concat(),
             };
             let mut body = Body::default();
             for chunk in stream.chunks(cuts) {
