@@ -47,7 +47,7 @@ impl From<JobShape> for JobLoad {
 
 /// The way of a job that has left, as it is known when it leaves.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub struct Trip {
+pub struct JobTrip {
     /// The node to which it goes, by its number.
     pub to: u128,
     /// Time for a message there and its answer.

@@ -6,6 +6,7 @@ use std::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
+    time::Duration,
 };
 
 use crossbeam::queue::SegQueue;
@@ -15,8 +16,8 @@ use super::limits;
 use crate::{
     data::{self, Manners},
     job::{
-        Answer, Back, BoundName, JobId, JobLoad, JobName, JobSample, Offer, OrphanNews, Parcel,
-        Recall, RootName, RootRun, RootTag, Saved, Trip, ValueName,
+        Answer, Back, BoundName, JobId, JobLoad, JobName, JobSample, JobTrip, Offer, OrphanNews,
+        Parcel, Recall, RootName, RootRun, RootTag, Saved, ValueName,
     },
     node::{
         DepartureId, Event, HarvestReader, HostedId, JobCosts, Lattices, Taken, Terms, TookJobs,
@@ -106,8 +107,8 @@ impl Outside for BridgeNews {
         self.tell(Event::Saved(key, saved));
     }
 
-    fn root_result(&self, root: RootTag, saved: Saved, is_awaited: bool) {
-        self.tell(Event::RootResult(root, saved, is_awaited));
+    fn root_result(&self, root: RootTag, saved: Saved, patience: Duration) {
+        self.tell(Event::RootResult(root, saved, patience));
     }
 
     fn yielded(&self, saved: Vec<Saved>) {
@@ -135,7 +136,7 @@ impl Judge for ByTerms {
         self.0.accept(load)
     }
 
-    fn trip(&self, load: &JobLoad) -> Trip {
+    fn trip(&self, load: &JobLoad) -> JobTrip {
         self.0.trip(load)
     }
 }

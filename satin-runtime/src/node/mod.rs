@@ -186,8 +186,9 @@ pub enum Event {
     RootStarted(RootRun),
     /// A root job of this process has its result.
     RootFinished(RootRun),
-    /// A root job has its result, which `main` sees after [`Action::RootKept`]. True: not before it is in safe hands.
-    RootResult(RootTag, Saved, bool),
+    /// A root job has its result, which `main` sees after [`Action::RootKept`]: not before those keepers have it that are no further away
+    /// than this.
+    RootResult(RootTag, Saved, Duration),
     /// `main` is over.
     MainEnded(i32),
     /// `main` is stopped before it is over, by a signal or a panic: with a store, another start goes on. The exit code.
@@ -762,9 +763,11 @@ impl Node {
                     parts.root.superseded(cx);
                 }
             }
-            Event::RootResult(tag, saved, is_awaited) => {
+            Event::RootResult(tag, saved, patience) => {
                 parts.storage.root(cx, &saved, parts.bounds);
-                parts.keeping.root(cx, tag, saved, is_awaited);
+                let steal = &*parts.steal;
+                let is_waited_for = |view: &View, keeper| steal.distance(view, keeper) <= patience;
+                parts.keeping.root(cx, tag, saved, is_waited_for);
             }
             Event::Yielded(saved) => {
                 // A node that leaves waits for this word. Until it goes they are to be had here; then they go to its heir with

@@ -43,6 +43,10 @@ const KEPT_A_SECOND: f64 = 2e7;
 /// meanwhile. Too small: a long root job is done again if the master dies in that moment. Too large: `main` waits for the link.
 const WAITED_FOR_A_SECOND: f64 = 5e6;
 
+/// The part of a root job's time for which `main` waits until its result is in safe hands. Too small: a long root job is done again if
+/// the master dies in that moment. Too large: `main` waits for far nodes, and a pool is slower than one of its nodes.
+const PATIENCE: f64 = 0.02;
+
 /// Results up to that size are kept in any case, and waited for.
 const SMALL: u64 = 256 << 10;
 
@@ -471,9 +475,12 @@ unsafe fn run_root<F: Function>(task: *const (), worker: &Worker, head: *const S
     };
     match end {
         RootEnd::ToKeep(saved) => {
-            let is_short = saved.answer.size() as u64
-                <= SMALL.max((took.as_secs_f64() * WAITED_FOR_A_SECOND) as u64);
-            return pool.tell(|outside| outside.root_result(root_run.tag(), saved, is_short));
+            let most = SMALL.max((took.as_secs_f64() * WAITED_FOR_A_SECOND) as u64);
+            let patience = match saved.answer.size() as u64 <= most {
+                true => took.mul_f64(PATIENCE),
+                false => Duration::ZERO,
+            };
+            return pool.tell(|outside| outside.root_result(root_run.tag(), saved, patience));
         }
         RootEnd::Over => {
             task.was_kept.set(false);

@@ -119,7 +119,7 @@ impl Cluster {
                     };
                     self.note(node, Noted::RootKept(saved.name.clone()));
                     let events = &mut self.slot_mut(node).workers.events;
-                    events.push_back(Event::RootResult(tag.tag(), saved, true));
+                    events.push_back(Event::RootResult(tag.tag(), saved, Duration::MAX));
                 } else {
                     self.main_sees(node, tag, result);
                 }

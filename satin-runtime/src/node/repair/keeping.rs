@@ -8,7 +8,7 @@ use std::{
 use rand::seq::IndexedRandom;
 
 use super::super::{
-    Action, Context, Message, Peer, Rule,
+    Action, Context, Message, Peer, Rule, View,
     expiry::{Expiry, ran_out},
 };
 use crate::job::{Answer, RootName, RootTag, Saved};
@@ -73,31 +73,31 @@ pub(crate) struct Keeping {
 }
 
 impl Keeping {
-    /// A root job has its result. `is_awaited`: `main` is to see it when it is in safe hands; otherwise `main` goes on meanwhile.
+    /// A root job has its result. `main` is to see it when those keepers have it that are to be waited for; the others get it meanwhile.
     pub(crate) fn root(
         &mut self,
         cx: &mut Context<'_>,
         tag: RootTag,
         saved: Saved,
-        is_awaited: bool,
+        is_waited_for: impl Fn(&View, Peer) -> bool,
     ) {
         let wanted = cx.config.obeys(Rule::Replicate) && size(&saved) < RESULT_MOST;
         let keepers = match wanted {
             true => keepers(cx, KEEPERS, &BTreeSet::new()),
             false => Vec::new(),
         };
-        // Without another node, or with a result that cannot be sent, `main` has nothing to wait
-        // for.
+        // Without another node, or with a result that cannot be sent, `main` has nothing to wait for.
         let on_their_way = self.pending.values().flat_map(|pending| &pending.saved);
-        let is_awaited = is_awaited || on_their_way.map(size).sum::<usize>() > AHEAD;
-        if keepers.is_empty() || !is_awaited {
-            cx.actions.push_back(Action::RootKept(tag));
-        }
-        let purpose = match is_awaited {
+        let is_far_ahead = on_their_way.map(size).sum::<usize>() > AHEAD;
+        let purpose = |to: Peer| match is_far_ahead || is_waited_for(cx.view, to) {
             true => Purpose::Root(tag),
             false => Purpose::Aside,
         };
-        for to in keepers {
+        let keepers: Vec<_> = keepers.into_iter().map(|to| (to, purpose(to))).collect();
+        if (keepers.iter()).all(|(_, purpose)| *purpose == Purpose::Aside) {
+            cx.actions.push_back(Action::RootKept(tag));
+        }
+        for (to, purpose) in keepers {
             self.send(cx, to, purpose, vec![saved.clone()]);
         }
     }

@@ -28,7 +28,7 @@ use std::time::Duration;
 
 use super::{
     Action, Context, Deal, HostedId, Lattices, Message, Peer, ProtocolConfig, Request, Taken,
-    Token, TookJobs,
+    Token, TookJobs, View,
     books::{HostedState, Outbox, Spare, Trip, in_pieces},
 };
 use crate::job::{Answer, JobLoad, JobSample, Parcel, ValueSize};
@@ -288,6 +288,11 @@ impl Steal {
     /// What the workers have seen of jobs.
     pub(crate) fn seen(&mut self, samples: &[JobSample]) {
         samples.iter().for_each(|sample| self.worth.learn(sample));
+    }
+
+    /// The round trip to that peer, as far as that is known.
+    pub(crate) fn distance(&self, view: &View, peer: Peer) -> Duration {
+        self.trips.to(view, peer)
     }
 
     /// What jobs cost here and elsewhere, as far as that is known.

@@ -790,7 +790,7 @@ fn main_goes_on_while_a_large_result_is_on_its_way_but_not_far_ahead() {
     let (mut node, _) = by_hand();
     let mut goes_on_at_once = |number, bytes| {
         let tag = RootTag { term: 0, number };
-        let result = Event::RootResult(tag, root_result(number, bytes), false);
+        let result = Event::RootResult(tag, root_result(number, bytes), Duration::ZERO);
         node.handle(MS, result);
         let actions = actions(&mut node);
         let sent = actions
@@ -807,10 +807,31 @@ fn main_goes_on_while_a_large_result_is_on_its_way_but_not_far_ahead() {
 }
 
 #[test]
+fn main_waits_for_keepers_that_are_near_beside_the_time_that_its_root_job_took() {
+    let (mut node, [near, far, _]) = by_hand();
+    for (peer, round_trip) in [(near, MS), (far, 100 * MS)] {
+        node.handle(MS, Event::RoundTrip(peer, round_trip));
+    }
+    let mut goes_on_at_once = |number, patience| {
+        let tag = RootTag { term: 0, number };
+        node.handle(
+            MS,
+            Event::RootResult(tag, root_result(number, 10), patience),
+        );
+        actions(&mut node).contains(&Action::RootKept(tag))
+    };
+    assert!(!goes_on_at_once(0, 200 * MS));
+    assert!(goes_on_at_once(1, MS / 2));
+}
+
+#[test]
 fn a_keeper_that_is_about_to_leave_is_not_waited_for() {
     let (mut node, [_, leaver, stayer]) = by_hand();
     let tag = RootTag { term: 0, number: 0 };
-    node.handle(MS, Event::RootResult(tag, root_result(0, 10), true));
+    node.handle(
+        MS,
+        Event::RootResult(tag, root_result(0, 10), Duration::MAX),
+    );
     let kept = actions(&mut node)
         .into_iter()
         .find_map(|action| match action {

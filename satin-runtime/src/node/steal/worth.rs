@@ -6,7 +6,7 @@ use super::super::{
     Judgement, Peer,
     books::{HeldNames, lacking},
 };
-use crate::job::{JobCost, JobLoad, JobSample, JobShape, Trip, ValueName, ValueSize};
+use crate::job::{JobCost, JobLoad, JobSample, JobShape, JobTrip, ValueName, ValueSize};
 
 /// Bytes, there and back, that cost next to nothing beside the messages. Too small: work of irregular trees, whose jobs are
 /// mostly tiny and now and then huge, is kept at home. Too large: small jobs with much data make the pool slow.
@@ -278,7 +278,7 @@ pub struct JobCosts {
 impl JobCosts {
     /// What a job of that shape costs that has gone that way.
     #[must_use]
-    pub fn of(&self, shape: &JobShape, trip: &Trip) -> Option<JobCost> {
+    pub fn of(&self, shape: &JobShape, trip: &JobTrip) -> Option<JobCost> {
         let (took, back) = self.functions.get(&shape.function)?.of(shape)?;
         let link = LinkSpeed {
             round_trip: trip.round_trip.as_secs_f64(),
@@ -321,8 +321,8 @@ impl Terms {
 
     /// The way of such a job to the thief.
     #[must_use]
-    pub fn trip(&self, load: &JobLoad) -> Trip {
-        Trip {
+    pub fn trip(&self, load: &JobLoad) -> JobTrip {
+        JobTrip {
             to: self.to,
             round_trip: Duration::try_from_secs_f64(self.link.round_trip).unwrap_or(Duration::MAX),
             there: load

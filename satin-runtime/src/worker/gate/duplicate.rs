@@ -19,7 +19,7 @@ use super::{
     ledger::{AbsentPlace, FrameRef, SlotRef, lock},
 };
 use crate::job::{
-    Answer, DepartureId, History, JobCost, JobShape, Recall, Trip,
+    Answer, DepartureId, History, JobCost, JobShape, JobTrip, Recall,
     codec::Effort,
     function::{Packed, RemoteFailure},
     record::{Cx, Frame, Slot, flag},
@@ -27,7 +27,7 @@ use crate::job::{
 
 /// What a job of that shape costs that has gone that way, if that is known. Called from any thread; must be quick, and must not call
 /// the gate.
-pub type Costs = Arc<dyn Fn(&JobShape, &Trip) -> Option<JobCost> + Send + Sync>;
+pub type Costs = Arc<dyn Fn(&JobShape, &JobTrip) -> Option<JobCost> + Send + Sync>;
 
 /// What is known of costs.
 #[derive(Default)]
@@ -38,7 +38,7 @@ impl KnownCosts {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(costs);
     }
 
-    fn of(&self, shape: &JobShape, trip: &Trip) -> Option<JobCost> {
+    fn of(&self, shape: &JobShape, trip: &JobTrip) -> Option<JobCost> {
         let costs = self
             .0
             .lock()

@@ -22,7 +22,7 @@ use super::duplicate::{Duplicate, KnownCosts};
 use super::hosted::{HostedJob, HostedJobs};
 use super::pack::{WholeAnswer, length_of};
 use crate::job::{
-    Answer, Back, DepartureId, Fingerprint, Gathered, JobName, JobShape, Recall, Taken, Trip,
+    Answer, Back, DepartureId, Fingerprint, Gathered, JobName, JobShape, JobTrip, Recall, Taken,
     record::{Frame, STAYS, Slot, SlotState, flag},
 };
 
@@ -101,7 +101,7 @@ pub(super) struct AwayJob {
     /// What it looked like, if it was looked at.
     pub(super) shape: Option<JobShape>,
     /// The way that it has gone.
-    pub(super) trip: Trip,
+    pub(super) trip: JobTrip,
     /// Its second run, by a worker that has nothing else to do.
     pub(super) duplicate: Duplicate,
     /// The job came back while its arguments were being written again.
@@ -406,7 +406,7 @@ impl Pool {
                 fingerprint,
                 since: Instant::now(),
                 shape: None,
-                trip: Trip::default(),
+                trip: JobTrip::default(),
                 duplicate: Duplicate::None,
                 came_back: None,
             },

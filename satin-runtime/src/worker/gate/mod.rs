@@ -10,9 +10,12 @@ mod hosted;
 mod ledger;
 mod pack;
 
-use std::sync::{
-    Arc, PoisonError,
-    atomic::{AtomicU64, Ordering, fence},
+use std::{
+    sync::{
+        Arc, PoisonError,
+        atomic::{AtomicU64, Ordering, fence},
+    },
+    time::Duration,
 };
 
 use super::{
@@ -24,8 +27,8 @@ use super::{
 use crate::{
     job::{
         Answer, Back, DepartureId, Fingerprint, Gathered, HeldValue, HostedId, JobId, JobLoad,
-        JobName, JobSample, Offer, OrphanNews, Parcel, Recall, RootName, RootRun, RootTag, Saved,
-        Taken, Trip,
+        JobName, JobSample, JobTrip, Offer, OrphanNews, Parcel, Recall, RootName, RootRun, RootTag,
+        Saved, Taken,
         record::{Frame, STAYS, Slot, SlotState, flag},
     },
     observe::repeats,
@@ -58,7 +61,7 @@ pub trait Judge: Send + Sync {
     fn accepts(&self, load: &JobLoad) -> bool;
 
     /// The way of such a job.
-    fn trip(&self, load: &JobLoad) -> Trip;
+    fn trip(&self, load: &JobLoad) -> JobTrip;
 }
 
 /// The listener outside the gate, as a rule the node's bridge. Called from any thread, also from within calls of the
@@ -96,11 +99,10 @@ pub trait Outside: Send + Sync {
     fn saved(&self, key: HostedId, saved: Vec<Saved>) {
         let _ = (key, saved);
     }
-    /// A root job of `main` has its result, which its caller gets after [`Gate::root_kept`]; `is_awaited`: that is to wait until it is
-    /// in safe hands. Told if
-    /// [`Gate::keep_roots`] asked for it.
-    fn root_result(&self, root: RootTag, saved: Saved, is_awaited: bool) {
-        let _ = (root, saved, is_awaited);
+    /// A root job of `main` has its result, which its caller gets after [`Gate::root_kept`]; for nodes that are no further away than
+    /// `patience` that is to wait until they have it too. Told if [`Gate::keep_roots`] asked for it.
+    fn root_result(&self, root: RootTag, saved: Saved, patience: Duration) {
+        let _ = (root, saved, patience);
     }
     /// `main` has been stopped, as [`Gate::stop_main`] asked; `saved` are the results that were finished below its root
     /// job.
@@ -473,7 +475,7 @@ impl Gate {
             values: Vec::new(),
             is_measured: false,
             shape: None,
-            trip: Trip::default(),
+            trip: JobTrip::default(),
         })
     }
 

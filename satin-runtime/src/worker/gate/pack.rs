@@ -4,8 +4,8 @@ use std::{panic::resume_unwind, sync::atomic::Ordering, time::Instant};
 
 use super::{super::frames::JobPlace, Judge, ledger::SlotRef};
 use crate::job::{
-    Answer, Back, Fingerprint, HeldValue, History, JobId, JobLoad, JobShape, Parcel, Taken, Trip,
-    ValueSize,
+    Answer, Back, Fingerprint, HeldValue, History, JobId, JobLoad, JobShape, JobTrip, Parcel,
+    Taken, ValueSize,
     codec::{CodecError, Effort},
     function::{self, Args, Function},
     needs,
@@ -38,7 +38,7 @@ pub(super) struct Leaver {
     /// What it looked like to the judge.
     pub(super) shape: Option<JobShape>,
     /// The way that it is to go.
-    pub(super) trip: Trip,
+    pub(super) trip: JobTrip,
 }
 
 impl Leaver {
