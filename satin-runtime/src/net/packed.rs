@@ -167,10 +167,8 @@ impl Body {
             }
         }
         match self.heading.first() {
-            Some(&AS_IT_IS) => self.append(bytes),
             Some(&PACKED) => self.push_packed(bytes),
-            Some(_) => Err(WireError::Bounds("the form of a message")),
-            None => Ok(()),
+            _ => self.append(bytes),
         }
     }
 
@@ -180,8 +178,11 @@ impl Body {
             length,
             limit: limits::TRANSFER,
         };
-        let mut length = &self.heading[1..];
-        let length = length.get_u64_le();
+        let mut heading = &*self.heading;
+        if ![AS_IT_IS, PACKED].contains(&heading.get_u8()) {
+            return Err(WireError::Bounds("the form of a message"));
+        }
+        let length = heading.get_u64_le();
         let room = usize::try_from(length).ok();
         let room = room.filter(|room| *room <= limits::TRANSFER);
         let room = room.ok_or_else(|| too_long(length))?;
@@ -334,7 +335,7 @@ mod tests {
         assert_eq!(read(&[PACKED, 9, 0]), Err(WireError::Truncated));
         assert_eq!(packed(&[9, 0]), Err(WireError::Truncated));
         assert_eq!(packed(&[9, 0, 0, 0]), Err(WireError::Truncated));
-        assert!(matches!(read(&[7]), Err(WireError::Bounds(_))));
+        assert!(matches!(read(&[7; HEADING]), Err(WireError::Bounds(_))));
         let too_long = heading(false, limits::TRANSFER + 1);
         assert!(matches!(read(&too_long), Err(WireError::TooLong { .. })));
         for length in [0, u32::MAX] {
