@@ -328,7 +328,7 @@ fn bring(count: usize) -> u32 {
 fn give(count: usize) -> Vec<u64> {
     if satin::node().name == "thief" {
         IS_AWAY.store(true, Relaxed);
-        let numbers = vec![1; count];
+        let numbers = mixed(count).collect();
         IS_UNDER_WAY.store(true, Relaxed);
         return numbers;
     }
@@ -344,9 +344,14 @@ const NAP: Duration = Duration::from_micros(100);
 /// True once the node `thief` has begun the job.
 static IS_AWAY: AtomicBool = AtomicBool::new(false);
 
+/// Numbers that look random: they cannot be compressed.
+fn mixed(count: usize) -> impl Iterator<Item = u64> {
+    (0..count as u64).map(|number| number.wrapping_mul(0x9e37_79b9_7f4a_7c15))
+}
+
 /// Lends a slice to another node, while this node's only worker waits. Gives the seconds from the spawn to the end of the sync.
 fn by_job(credential: &Path, count: usize) -> Result<f64> {
-    let numbers = || (0..count as u64).map(|number| number.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    let numbers = || mixed(count);
     let mut lent: Vec<u64> = numbers().collect();
     IS_AWAY.store(false, Relaxed);
     let mut seconds = 0.0;

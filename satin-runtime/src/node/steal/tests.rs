@@ -1474,7 +1474,7 @@ fn a_link_is_tried_once_it_matters_how_fast_it_is() {
         "more bytes, but more work"
     );
     assert!(
-        terms.accept(&shape(4 << 10).into()),
+        terms.accept(&shape(2 << 10).into()),
         "it is next to nothing"
     );
 }

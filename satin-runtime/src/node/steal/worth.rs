@@ -8,8 +8,8 @@ use super::super::{
 };
 use crate::job::{JobCost, JobLoad, JobSample, JobShape, JobTrip, ValueName, ValueSize};
 
-/// Bytes, there and back, that cost next to nothing beside the messages. Too small: work of irregular trees, whose jobs are
-/// mostly tiny and now and then huge, is kept at home. Too large: small jobs with much data make the pool slow.
+/// Bytes, there and back, that cost next to nothing beside the messages, if the arguments say nothing of the work. Too small: work of irregular
+/// trees, whose jobs are mostly tiny and now and then huge, is kept at home. Too large: small jobs with much data make the pool slow.
 const FREE: f64 = 16e3;
 
 /// The most bytes, there and back, that are risked for a function, or over a link, of which nothing is known. Too small:
@@ -316,7 +316,9 @@ impl Terms {
             return moved <= RISK || self.way(moved) <= SHARE_OF_SILENCE * waits;
         };
         let moved = shape.bytes as f64 + back + values;
-        moved <= FREE || self.way(moved) <= (SHARE * took).max(SHARE_OF_SILENCE * waits)
+        // Where the arguments tell how little there is to do, it stays.
+        let is_free = moved <= FREE && shape.bytes < TELLING;
+        is_free || self.way(moved) <= (SHARE * took).max(SHARE_OF_SILENCE * waits)
     }
 
     /// The way of such a job to the thief.
@@ -606,6 +608,14 @@ mod tests {
             back: 8,
         });
         assert!(terms(&mut worth, 1e6, 100 * MS).accept(&load(9, 100)));
+    }
+
+    #[test]
+    fn a_few_numbers_that_are_sorted_soon_stay() {
+        let mut worth = knows(&[(1_000_000, 0.01)]);
+        let terms = terms(&mut worth, 1e9, MS);
+        assert!(!terms.accept(&load(9, 7_000)), "70 us of work");
+        assert!(terms.accept(&load(9, 1_000)), "that says nothing");
     }
 
     #[test]

@@ -142,6 +142,10 @@ enum TakeFrom {
 /// jobs that could leave. Too large: a take writes arguments in vain for long.
 const MOST_THAT_STAY: usize = 64;
 
+/// Number of jobs in a row that may turn out not to be worth their way before a take gives up. Too small: a take misses those behind them
+/// that are. Too large: their owner finds them where they came back to, which takes longer than a pop, again and again.
+const MOST_REFUSED: usize = 16;
+
 impl Gate {
     pub(super) fn of(pool: &Arc<Pool>) -> Gate {
         if !pool.has_gate() {
@@ -282,7 +286,8 @@ impl Gate {
             }
             stayed += before - leavers.own.len();
             let is_empty = leavers.own.is_empty() && leavers.hosted.is_empty();
-            if !is_empty || before == 0 || stayed > MOST_THAT_STAY {
+            let has_seen_enough = stayed > MOST_THAT_STAY || not_worth.len() >= MOST_REFUSED;
+            if !is_empty || before == 0 || has_seen_enough {
                 break;
             }
             leavers = self.choose(leavers.most);
