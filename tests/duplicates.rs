@@ -16,7 +16,7 @@ use common::{
 };
 use satin::{
     Satin,
-    job::{Answer, Back, DepartureId, JobLoad, Recall},
+    job::{Answer, Back, DepartureId, JobCost, JobLoad, JobTrip, Recall},
     spawn, spawnable, sync,
     worker::{Gate, Judge},
 };
@@ -29,8 +29,11 @@ impl Judge for Far {
         true
     }
 
-    fn way(&self, _: &JobLoad) -> Duration {
-        self.0
+    fn trip(&self, _: &JobLoad) -> JobTrip {
+        JobTrip {
+            round_trip: self.0,
+            ..JobTrip::default()
+        }
     }
 }
 
@@ -58,9 +61,14 @@ fn take_for(gate: &Gate, way: Duration) -> DepartureId {
     own(taken.take().expect("a job")).remove(0).0
 }
 
-/// Jobs take a millisecond here.
+/// Jobs take a millisecond here, and their way the round trip.
 fn know(gate: &Gate) {
-    gate.know_costs(Arc::new(|_| Some(Duration::from_millis(1))));
+    gate.know_costs(Arc::new(|_, trip| {
+        Some(JobCost {
+            took: Duration::from_millis(1),
+            way: trip.round_trip,
+        })
+    }));
 }
 
 /// So that the arguments of such a job are known to be written quickly.
@@ -104,6 +112,26 @@ fn a_job_that_would_come_back_late_is_done_here_as_well() {
         },
     );
     assert_eq!((sum, raised(ran), duplicates(&pool)), (1, 2, 1));
+}
+
+#[test]
+fn after_a_death_every_job_is_waited_for_until_the_caution_ends() {
+    let _watchdog = Watchdog::new("after_a_death_every_job_is_waited_for_until_the_caution_ends");
+    let pool = pool(true);
+    let told = listen(&pool);
+    let [ready, go, ran] = flags();
+    let sum = during(
+        &pool,
+        || family(2, ready, go, ran),
+        |gate| {
+            gate.be_cautious(HOUR);
+            let token = send_away(gate, ready, go);
+            hear(&told, |told| (*told == Told::Idle(1)).then_some(()));
+            assert!(gate.deliver(token, answer(1000)), "nobody was quicker");
+        },
+    );
+    assert!(sum >= 1000, "{sum}");
+    assert_eq!(duplicates(&pool), 0);
 }
 
 #[test]

@@ -135,7 +135,7 @@ impl Outside for Ear {
     fn saved(&self, key: HostedId, saved: Vec<Saved>) {
         self.tell(Told::Saved(key, saved));
     }
-    fn root_result(&self, root: RootTag, saved: Saved, _: bool) {
+    fn root_result(&self, root: RootTag, saved: Saved, _: Duration) {
         self.tell(Told::Result(root, saved));
     }
     fn yielded(&self, saved: Vec<Saved>) {

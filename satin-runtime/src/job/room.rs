@@ -11,7 +11,10 @@ const LARGE: usize = 4 << 20;
 pub(crate) fn reserve<T>(vector: &mut Vec<T>, more: usize) {
     if vector.capacity() - vector.len() < more {
         vector.reserve(more);
-        ask_for_large_pages(vector);
+        // What grows by small pieces is to stay where it can be moved without a copy.
+        if more.saturating_mul(size_of::<T>()) >= LARGE {
+            ask_for_large_pages(vector);
+        }
     }
 }
 

@@ -200,9 +200,9 @@ impl Bridge {
             .know_costs(Arc::new(move |shape, trip| costs.of(shape, trip)));
     }
 
-    /// The workers know nothing of costs.
-    pub(super) fn forget_costs(&self) {
-        self.gate.know_costs(Arc::new(|_, _| None));
+    /// For that time the workers run no job that is away.
+    pub(super) fn be_cautious(&self, time: Duration) {
+        self.gate.be_cautious(time);
     }
 
     pub(super) fn start(&mut self, key: HostedId, parcel: Parcel) {

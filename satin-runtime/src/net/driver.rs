@@ -142,8 +142,6 @@ pub(super) struct Driver {
     thefts: Thefts,
     pub(super) traffic: Arc<SocketTraffic>,
     idle: (u32, Duration),
-    /// Until then no job that is away is run here as well.
-    cautious_until: Duration,
     master: Option<Identity>,
     departures: NoticedDepartures,
     join: Option<Join>,
@@ -222,7 +220,6 @@ impl Driver {
             events,
             traffic,
             idle: (0, Duration::ZERO),
-            cautious_until: Duration::ZERO,
             master: None,
             departures: NoticedDepartures::default(),
             join,
@@ -264,17 +261,9 @@ impl Driver {
     }
 
     /// A worker has nothing to do: if it waits for a job on another node, it may do that itself, if it knows what jobs cost.
-    fn know_costs(&mut self, now: Duration) {
+    fn know_costs(&mut self) {
         self.node.seen(&self.bridge.samples());
-        if now >= self.cautious_until {
-            self.bridge.know_costs(self.node.costs());
-        }
-    }
-
-    /// A node has died: perhaps of a job. Who ran the same job beside it would be the next.
-    fn be_cautious(&mut self) {
-        self.cautious_until = self.now() + CAUTION;
-        self.bridge.forget_costs();
+        self.bridge.know_costs(self.node.costs());
     }
 
     /// News of other threads, and then the node's actions, until there are none.
@@ -298,7 +287,7 @@ impl Driver {
                 }
                 self.watch(&event, now);
                 if let Event::Idle(1..) = event {
-                    self.know_costs(now);
+                    self.know_costs();
                 }
                 self.node.handle(now, event);
             }
@@ -657,7 +646,8 @@ impl Driver {
                 }
                 self.tell_of(&who, events::Event::Dead { site: site(&who) });
                 self.forget(&who);
-                self.be_cautious();
+                // Perhaps of a job: who ran the same job beside it would be the next.
+                self.bridge.be_cautious(CAUTION);
             }
             Notice::Master(who) => {
                 tracing::info!(name = %who.name, site = %who.site, "a node is the master now: it runs `main`");
@@ -1098,6 +1088,10 @@ async fn read_body(
     while let Some(chunk) = stream.read_chunk(usize::MAX, true).await? {
         if let Err(error) = body.push(&chunk.bytes) {
             return Ok(Err(error));
+        }
+        if body.is_packed() {
+            // Unpacking takes longer than a short message can wait.
+            tokio::task::yield_now().await;
         }
     }
     Ok(body.finish())

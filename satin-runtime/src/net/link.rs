@@ -7,7 +7,7 @@ use std::{
     pin::Pin,
     rc::Rc,
     task::{Context, Poll, Waker},
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use bytes::Bytes;
@@ -51,8 +51,10 @@ impl Close {
 pub(super) struct Traffic {
     /// Bytes that the connection has taken: no more than a window beyond what the other side has acknowledged.
     taken: Cell<u64>,
-    /// Bytes a second of the last large message.
-    rate: Cell<Option<f64>>,
+    /// Bytes a second of the last large message that tells them, and when that was.
+    rate: Cell<Option<(f64, Instant)>>,
+    /// Large messages under way.
+    under_way: Cell<usize>,
 }
 
 impl Traffic {
@@ -62,7 +64,13 @@ impl Traffic {
 
     /// A large message has had so many bytes a second.
     pub(super) fn note_rate(&self, rate: f64) {
-        self.rate.set(Some(rate));
+        self.rate.set(Some((rate, Instant::now())));
+    }
+
+    /// The rate, if it is not too old.
+    fn rate(&self) -> Option<f64> {
+        let (rate, at) = self.rate.get()?;
+        (at.elapsed() < STALE).then_some(rate)
     }
 }
 
@@ -237,8 +245,13 @@ impl Link {
     }
 }
 
-/// Messages of at least so many bytes tell the rate of a link. Shorter ones tell its round trip.
-const TELLING: u64 = 512 << 10;
+/// A message that took so many round trips, alone and as it is, tells the rate of a link; what took fewer tells how its window opens. Too small:
+/// long links are thought slow. Too large: their rate is never known.
+const TELLING: u32 = 16;
+
+/// A rate that has not been measured for so long does not count. Too short: fast links are thought to be slow again. Too long: a link that was
+/// busy once is thought slow.
+const STALE: Duration = Duration::from_secs(20);
 
 /// Sends a message on a stream of its own.
 pub(super) async fn write_large(
@@ -253,10 +266,11 @@ pub(super) async fn write_large(
     let link = LinkState {
         round_trip: path.rtt,
         window: path.cwnd,
-        rate: traffic.rate.get(),
+        rate: traffic.rate(),
     };
-    let (begin, mut sent) = (Instant::now(), 0);
     let is_packed = packed::pays(&pieces, &link);
+    let (begin, mut is_alone) = (Instant::now(), traffic.under_way.get() == 0);
+    traffic.under_way.set(traffic.under_way.get() + 1);
     let length = pieces.iter().map(Bytes::len).sum();
     stream
         .write_chunk(packed::heading(is_packed, length))
@@ -264,7 +278,6 @@ pub(super) async fn write_large(
     if is_packed {
         let mut packer = Packer::new(pieces);
         while let Some((block, bytes)) = packer.next() {
-            sent += block.len() as u64;
             stream.write_chunk(block.into()).await?;
             traffic.count(bytes);
             // Packing takes longer than a short message can wait.
@@ -275,7 +288,6 @@ pub(super) async fn write_large(
         while !rest.is_empty() {
             let written = stream.write_chunks(rest).await?;
             traffic.count(written.bytes);
-            sent += written.bytes as u64;
             rest = &mut rest[written.chunks..];
         }
     }
@@ -285,9 +297,11 @@ pub(super) async fn write_large(
         .stopped()
         .await
         .is_ok_and(|stopped| stopped.is_none());
-    if has_arrived && sent >= TELLING {
-        let rate = sent as f64 / begin.elapsed().as_secs_f64();
-        traffic.note_rate(rate);
+    let took = begin.elapsed();
+    is_alone &= traffic.under_way.get() == 1;
+    traffic.under_way.set(traffic.under_way.get() - 1);
+    if has_arrived && is_alone && !is_packed && took > TELLING * link.round_trip {
+        traffic.note_rate(length as f64 / took.as_secs_f64());
     }
     Ok(())
 }

@@ -39,7 +39,7 @@ enum Purpose {
     /// A root job of `main` has ended, and `main` waits until its result is safe.
     Root(RootTag),
     /// A root job of `main` has ended, and `main` goes on.
-    Aside,
+    Aside(RootTag),
     /// A keeper is gone, and another takes its place.
     Again,
     /// The node leaves, and an heir keeps what it has.
@@ -91,10 +91,10 @@ impl Keeping {
         let is_far_ahead = on_their_way.map(size).sum::<usize>() > AHEAD;
         let purpose = |to: Peer| match is_far_ahead || is_waited_for(cx.view, to) {
             true => Purpose::Root(tag),
-            false => Purpose::Aside,
+            false => Purpose::Aside(tag),
         };
         let keepers: Vec<_> = keepers.into_iter().map(|to| (to, purpose(to))).collect();
-        if (keepers.iter()).all(|(_, purpose)| *purpose == Purpose::Aside) {
+        if (keepers.iter()).all(|(_, purpose)| *purpose != Purpose::Root(tag)) {
             cx.actions.push_back(Action::RootKept(tag));
         }
         for (to, purpose) in keepers {
@@ -142,7 +142,7 @@ impl Keeping {
     /// Are results of root jobs on their way for which `main` has not waited?
     pub(crate) fn is_keeping_aside(&self) -> bool {
         let mut pending = self.pending.values();
-        pending.any(|pending| pending.purpose == Purpose::Aside)
+        pending.any(|pending| matches!(pending.purpose, Purpose::Aside(_)))
     }
 
     /// The heir, once the legacy is there.
@@ -241,7 +241,11 @@ impl Keeping {
                     self.safe.insert(tag);
                     self.release(cx, tag);
                 }
-                Purpose::Again | Purpose::Aside => {}
+                // If a keeper for which `main` waits is late, this one suffices.
+                Purpose::Aside(tag) if self.is_waited_for(tag) => {
+                    self.safe.insert(tag);
+                }
+                Purpose::Again | Purpose::Aside(_) => {}
                 // The heir may have but a part of it: the origins are told when no part is on its
                 // way.
                 Purpose::Legacy => self.heir = Some(from),
@@ -249,11 +253,16 @@ impl Keeping {
         }
     }
 
-    /// `main` goes on once all keepers have it.
-    fn release(&mut self, cx: &mut Context<'_>, tag: RootTag) {
+    /// Does `main` wait for a keeper of that result?
+    fn is_waited_for(&self, tag: RootTag) -> bool {
         let mut pending = self.pending.values();
+        pending.any(|pending| pending.purpose == Purpose::Root(tag))
+    }
+
+    /// `main` goes on once all keepers for which it waits have it.
+    fn release(&mut self, cx: &mut Context<'_>, tag: RootTag) {
         // Two copies, at two sites if possible: one site may be lost with the master.
-        if !pending.any(|pending| pending.purpose == Purpose::Root(tag)) {
+        if !self.is_waited_for(tag) {
             self.safe.remove(&tag);
             cx.actions.push_back(Action::RootKept(tag));
         }
@@ -276,7 +285,14 @@ impl Keeping {
                 continue;
             };
             let others = self.pending.values();
-            let others = others.filter(|pending| pending.purpose == purpose);
+            let is_same = |pending: &&PendingKeep| match purpose {
+                Purpose::Legacy => pending.purpose == purpose,
+                _ => pending
+                    .saved
+                    .iter()
+                    .any(|other| saved.iter().any(|saved| saved.name == other.name)),
+            };
+            let others = others.filter(is_same);
             // Two copies on one node are one, so a node that is being asked is not asked twice. A node that
             // has said already that it keeps the result is not remembered here, and may be chosen again.
             let asked: BTreeSet<Peer> = others.map(|pending| pending.to).collect();

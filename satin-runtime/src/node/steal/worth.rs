@@ -262,7 +262,7 @@ impl LinkSpeed {
         match self.rate {
             Some(rate) => self.way_at(moved, rate),
             None if moved <= RISK => self.round_trip,
-            None => self.way_at(moved, UNMEASURED),
+            None => self.way_at(moved - RISK, UNMEASURED),
         }
     }
 }

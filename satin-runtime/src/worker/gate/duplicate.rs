@@ -7,7 +7,7 @@
 
 use std::{
     sync::{Arc, Mutex, PoisonError},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use super::{
@@ -31,16 +31,35 @@ pub type Costs = Arc<dyn Fn(&JobShape, &JobTrip) -> Option<JobCost> + Send + Syn
 
 /// What is known of costs.
 #[derive(Default)]
-pub(super) struct KnownCosts(Mutex<Option<Costs>>);
+pub(super) struct KnownCosts {
+    costs: Mutex<Option<Costs>>,
+    /// Until then no job is run a second time.
+    cautious_until: Mutex<Option<Instant>>,
+}
 
 impl KnownCosts {
     pub(super) fn learn(&self, costs: Costs) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(costs);
+        *self.costs.lock().unwrap_or_else(PoisonError::into_inner) = Some(costs);
+    }
+
+    pub(super) fn be_cautious(&self, time: Duration) {
+        let until = Instant::now().checked_add(time);
+        let cautious_until = self.cautious_until.lock();
+        *cautious_until.unwrap_or_else(PoisonError::into_inner) = until;
+    }
+
+    /// The rest of that time.
+    fn caution(&self) -> Duration {
+        let until = self.cautious_until.lock();
+        let until = *until.unwrap_or_else(PoisonError::into_inner);
+        until.map_or(Duration::ZERO, |until| {
+            until.saturating_duration_since(Instant::now())
+        })
     }
 
     fn of(&self, shape: &JobShape, trip: &JobTrip) -> Option<JobCost> {
         let costs = self
-            .0
+            .costs
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .clone();
@@ -129,7 +148,7 @@ impl Pool {
             away: since.elapsed(),
             cost: self.ledger.costs.of(&shape, &trip),
         };
-        Some(expected.patience())
+        Some(expected.patience().max(self.ledger.costs.caution()))
     }
 
     /// The arguments of a job that is away, and its departure. The caller is its owner.
@@ -263,6 +282,16 @@ mod tests {
     fn what_is_late_is_done_here() {
         assert_eq!(patience(10_200 * MS, MS, 100 * MS), Duration::ZERO);
         assert_eq!(patience(40_000 * MS, MS, 10_000 * MS), Duration::ZERO);
+    }
+
+    #[test]
+    fn caution_ends() {
+        let costs = KnownCosts::default();
+        assert_eq!(costs.caution(), Duration::ZERO);
+        costs.be_cautious(1000 * MS);
+        assert!(costs.caution() > Duration::ZERO && costs.caution() <= 1000 * MS);
+        costs.be_cautious(Duration::ZERO);
+        assert_eq!(costs.caution(), Duration::ZERO);
     }
 
     #[test]

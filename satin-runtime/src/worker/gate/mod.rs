@@ -142,10 +142,6 @@ enum TakeFrom {
 /// jobs that could leave. Too large: a take writes arguments in vain for long.
 const MOST_THAT_STAY: usize = 64;
 
-/// Number of jobs in a row that may turn out not to be worth their way before a take gives up. Too small: a take misses those behind them
-/// that are. Too large: their owner finds them where they came back to, which takes longer than a pop, again and again.
-const MOST_REFUSED: usize = 16;
-
 impl Gate {
     pub(super) fn of(pool: &Arc<Pool>) -> Gate {
         if !pool.has_gate() {
@@ -286,8 +282,7 @@ impl Gate {
             }
             stayed += before - leavers.own.len();
             let is_empty = leavers.own.is_empty() && leavers.hosted.is_empty();
-            let has_seen_enough = stayed > MOST_THAT_STAY || not_worth.len() >= MOST_REFUSED;
-            if !is_empty || before == 0 || has_seen_enough {
+            if !is_empty || before == 0 || stayed > MOST_THAT_STAY {
                 break;
             }
             leavers = self.choose(leavers.most);
@@ -754,6 +749,11 @@ impl Gate {
     /// From now on a worker that waits for a job on another node does it itself if these costs say that this is sooner.
     pub fn know_costs(&self, costs: Costs) {
         self.pool.ledger.costs.learn(costs);
+    }
+
+    /// For that time no worker does a job itself that is on another node.
+    pub fn be_cautious(&self, time: Duration) {
+        self.pool.ledger.costs.be_cautious(time);
     }
 
     /// Do other nodes look for work? (`satin::hungry`)
