@@ -351,8 +351,7 @@ fn mixed(count: usize) -> impl Iterator<Item = u64> {
 
 /// Lends a slice to another node, while this node's only worker waits. Gives the seconds from the spawn to the end of the sync.
 fn by_job(credential: &Path, count: usize) -> Result<f64> {
-    let numbers = || mixed(count);
-    let mut lent: Vec<u64> = numbers().collect();
+    let mut lent: Vec<u64> = mixed(count).collect();
     IS_AWAY.store(false, Relaxed);
     let mut seconds = 0.0;
     steal::pair(credential, || seconds = lend(&mut lent))?;
@@ -361,7 +360,7 @@ fn by_job(credential: &Path, count: usize) -> Result<f64> {
         "the other node did not take the slice within {} s",
         PATIENCE.as_secs()
     );
-    let expected = numbers().map(|number| number.wrapping_add(1));
+    let expected = mixed(count).map(|number| number.wrapping_add(1));
     ensure!(
         lent.into_iter().eq(expected),
         "the slice did not come back as it should"

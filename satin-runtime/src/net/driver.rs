@@ -721,11 +721,10 @@ impl Driver {
             while let Some(body) = link.next_large() {
                 let (net, epoch) = (Rc::clone(net), link.epoch);
                 let (connection, traffic) = (link.connection.clone(), Rc::clone(&link.traffic));
-                let length = body.length();
                 tokio::task::spawn_local(async move {
                     // If it cannot be written the connection is gone, which its reader will find too.
                     let _ = write_large(&connection, body, &traffic).await;
-                    net.turn(|driver, _| driver.sent_large(peer, epoch, length));
+                    net.turn(|driver, _| driver.sent_large(peer, epoch));
                 });
             }
             if link.flush().is_err() {
@@ -742,12 +741,11 @@ impl Driver {
         }
     }
 
-    fn sent_large(&mut self, peer: Peer, epoch: u64, length: usize) {
+    fn sent_large(&mut self, peer: Peer, epoch: u64) {
         if let Some(link) = self.links.get_mut(&peer)
             && link.epoch == epoch
         {
-            link.under_way -= 1;
-            link.large_bytes -= length;
+            link.sent_large();
             self.dirty.insert(peer);
         }
     }
@@ -1080,7 +1078,7 @@ async fn read_large(net: Rc<Net>, peer: Peer, epoch: u64, connection: Connection
 }
 
 /// All bytes of a stream. Each is copied to its place as it comes: the datagrams that carry a message of a gibibyte would take more memory
-/// than it does, and a long vector grows in its place.
+/// than it does.
 async fn read_body(
     stream: &mut RecvStream,
 ) -> Result<Result<Bytes, wire::WireError>, quinn::ReadError> {

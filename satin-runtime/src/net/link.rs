@@ -10,7 +10,6 @@ use std::{
     time::{Duration, Instant},
 };
 
-use bytes::Bytes;
 use quinn::{Connection, SendStream, VarInt, WriteError};
 use tokio::sync::Notify;
 
@@ -53,13 +52,18 @@ pub(super) struct Traffic {
     taken: Cell<u64>,
     /// Bytes a second of the last large message that tells them, and when that was.
     rate: Cell<Option<(f64, Instant)>>,
-    /// Large messages under way.
-    under_way: Cell<usize>,
+    /// Large messages whose turn it is.
+    pub(super) under_way: Cell<usize>,
 }
 
 impl Traffic {
     fn count(&self, more: usize) {
-        self.taken.set(self.taken.get() + more as u64);
+        self.taken.update(|taken| taken + more as u64);
+    }
+
+    /// Is no other large message under way beside that of the caller?
+    fn is_alone(&self) -> bool {
+        self.under_way.get() <= 1
     }
 
     /// A large message has had so many bytes a second.
@@ -87,11 +91,8 @@ pub(super) struct Link {
     blocked: bool,
     /// Wakes the writer of this link.
     pub(super) unblock: Rc<Notify>,
-    /// Large messages that wait for their turn, and how many are under way.
+    /// Large messages that wait for their turn.
     large: VecDeque<LargeMessage>,
-    pub(super) under_way: usize,
-    /// Bytes of all large messages.
-    pub(super) large_bytes: usize,
     pub(super) traffic: Rc<Traffic>,
     /// More waits than may wait: since when nothing has been taken, and how much had been until then.
     full: Option<(u64, Instant)>,
@@ -119,8 +120,6 @@ impl Link {
             blocked: false,
             unblock: Rc::default(),
             large: VecDeque::new(),
-            under_way: 0,
-            large_bytes: 0,
             traffic: Rc::default(),
             full: None,
             used: now,
@@ -138,7 +137,6 @@ impl Link {
             }
         }
         if let Some(large) = wire::append(message, &mut self.out) {
-            self.large_bytes += large.length();
             self.large.push_back(large);
         }
     }
@@ -168,12 +166,17 @@ impl Link {
 
     /// The next large message, if its turn has come.
     pub(super) fn next_large(&mut self) -> Option<LargeMessage> {
-        if self.under_way == limits::TRANSFERS {
+        if self.traffic.under_way.get() == limits::TRANSFERS {
             return None;
         }
         let large = self.large.pop_front()?;
-        self.under_way += 1;
+        self.traffic.under_way.update(|under_way| under_way + 1);
         Some(large)
+    }
+
+    /// A large message is not under way any more.
+    pub(super) fn sent_large(&self) {
+        self.traffic.under_way.update(|under_way| under_way - 1);
     }
 
     /// Writes as many bytes as the stream takes. The writer writes the rest.
@@ -256,7 +259,7 @@ const STALE: Duration = Duration::from_secs(20);
 /// Sends a message on a stream of its own.
 pub(super) async fn write_large(
     connection: &Connection,
-    LargeMessage { mut pieces }: LargeMessage,
+    mut message: LargeMessage,
     traffic: &Traffic,
 ) -> Result<(), WriteError> {
     let mut stream = connection.open_uni().await?;
@@ -268,15 +271,13 @@ pub(super) async fn write_large(
         window: path.cwnd,
         rate: traffic.rate(),
     };
-    let is_packed = packed::pays(&pieces, &link);
-    let (begin, mut is_alone) = (Instant::now(), traffic.under_way.get() == 0);
-    traffic.under_way.set(traffic.under_way.get() + 1);
-    let length = pieces.iter().map(Bytes::len).sum();
+    let is_packed = packed::pays(&message, &link);
+    let (begin, was_alone, length) = (Instant::now(), traffic.is_alone(), message.length());
     stream
         .write_chunk(packed::heading(is_packed, length))
         .await?;
     if is_packed {
-        let mut packer = Packer::new(pieces);
+        let mut packer = Packer::new(message);
         while let Some((block, bytes)) = packer.next() {
             stream.write_chunk(block.into()).await?;
             traffic.count(bytes);
@@ -284,7 +285,7 @@ pub(super) async fn write_large(
             tokio::task::yield_now().await;
         }
     } else {
-        let mut rest = &mut *pieces;
+        let mut rest = &mut *message.pieces;
         while !rest.is_empty() {
             let written = stream.write_chunks(rest).await?;
             traffic.count(written.bytes);
@@ -298,8 +299,7 @@ pub(super) async fn write_large(
         .await
         .is_ok_and(|stopped| stopped.is_none());
     let took = begin.elapsed();
-    is_alone &= traffic.under_way.get() == 1;
-    traffic.under_way.set(traffic.under_way.get() - 1);
+    let is_alone = was_alone && traffic.is_alone();
     if has_arrived && is_alone && !is_packed && took > TELLING * link.round_trip {
         traffic.note_rate(length as f64 / took.as_secs_f64());
     }

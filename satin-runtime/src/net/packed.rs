@@ -11,7 +11,10 @@ use std::time::{Duration, Instant};
 use bytes::{Buf, Bytes};
 use lz4_flex::block;
 
-use super::{limits, wire::WireError};
+use super::{
+    limits,
+    wire::{LargeMessage, WireError},
+};
 use crate::job::room;
 
 /// The message as it is.
@@ -27,10 +30,10 @@ const SAMPLE: usize = 16 << 10;
 const BLOCK: usize = 256 << 10;
 
 /// Bytes that stand before a block.
-const HEADER: usize = 4;
+const PREFIX: usize = 4;
 
 /// The longest block, packed: with its length.
-const LONGEST: usize = HEADER + block::get_maximum_output_size(BLOCK);
+const LONGEST: usize = PREFIX + block::get_maximum_output_size(BLOCK);
 
 /// The seconds that unpacking a byte takes, about.
 const UNPACK: f64 = 0.7e-9;
@@ -89,16 +92,15 @@ impl LinkState {
     }
 }
 
-/// Does it pay to pack a message of these pieces for such a link?
-pub(super) fn pays(pieces: &[Bytes], link: &LinkState) -> bool {
-    let length = pieces.iter().map(Bytes::len).sum();
-    let rate = link.rate(length);
+/// Does it pay to pack that message for such a link?
+pub(super) fn pays(message: &LargeMessage, link: &LinkState) -> bool {
+    let rate = link.rate(message.length());
     /// Over a faster link nothing is gained, however well it packs: a byte takes some 2 ns at both ends.
     const FASTEST: f64 = 3e8;
     if rate > FASTEST {
         return false;
     }
-    let Some(longest) = pieces.iter().max_by_key(|piece| piece.len()) else {
+    let Some(longest) = message.pieces.iter().max_by_key(|piece| piece.len()) else {
         return false;
     };
     // From the middle, as the beginning of a value may be another thing than the rest.
@@ -114,9 +116,9 @@ pub(super) struct Packer {
 }
 
 impl Packer {
-    pub(super) fn new(pieces: Vec<Bytes>) -> Packer {
+    pub(super) fn new(message: LargeMessage) -> Packer {
         Packer {
-            pieces: pieces.into_iter(),
+            pieces: message.pieces.into_iter(),
             piece: Bytes::new(),
         }
     }
@@ -128,7 +130,7 @@ impl Packer {
         }
         let raw = self.piece.split_to(self.piece.len().min(BLOCK));
         let packed = block::compress_prepend_size(&raw);
-        let mut out = Vec::with_capacity(HEADER + packed.len());
+        let mut out = Vec::with_capacity(PREFIX + packed.len());
         out.extend((packed.len() as u32).to_le_bytes());
         out.extend(packed);
         Some((out, raw.len()))
@@ -209,7 +211,8 @@ impl Body {
     /// # Errors
     /// It ended in the middle.
     pub fn finish(self) -> Result<Bytes, WireError> {
-        if self.heading.len() < HEADING || self.message.len() < self.length {
+        let is_whole = self.message.len() == self.length && self.block.is_empty();
+        if self.heading.len() < HEADING || !is_whole {
             return Err(WireError::Truncated);
         }
         Ok(self.message.into())
@@ -229,20 +232,20 @@ impl Body {
 
     fn push_packed(&mut self, mut bytes: &[u8]) -> Result<(), WireError> {
         while !bytes.is_empty() {
-            let wanted = match self.block.first_chunk::<HEADER>() {
-                None => HEADER,
-                Some(header) => {
-                    let length = u32::from_le_bytes(*header) as usize;
+            let wanted = match self.block.first_chunk::<PREFIX>() {
+                None => PREFIX,
+                Some(prefix) => {
+                    let length = u32::from_le_bytes(*prefix) as usize;
                     if !(1..=LONGEST).contains(&length) {
                         return Err(WireError::Bounds("the length of a block"));
                     }
-                    HEADER + length
+                    PREFIX + length
                 }
             };
             let more = bytes.len().min(wanted - self.block.len());
             self.block.extend_from_slice(&bytes[..more]);
             bytes.advance(more);
-            if self.block.len() == wanted && wanted > HEADER {
+            if self.block.len() == wanted && wanted > PREFIX {
                 self.unpack()?;
             }
         }
@@ -253,7 +256,7 @@ impl Body {
     fn unpack(&mut self) -> Result<(), WireError> {
         let unreadable = |_| WireError::Bounds("a block of a message");
         let (length, packed) =
-            block::uncompressed_size(&self.block[HEADER..]).map_err(unreadable)?;
+            block::uncompressed_size(&self.block[PREFIX..]).map_err(unreadable)?;
         if length > BLOCK {
             return Err(WireError::TooLong {
                 length: length as u64,
@@ -275,31 +278,33 @@ mod tests {
 
     const MS: Duration = Duration::from_millis(1);
 
-    fn packed_stream(pieces: &[Bytes]) -> Vec<u8> {
-        let mut packer = Packer::new(pieces.to_vec());
-        let length = pieces.iter().map(Bytes::len).sum();
-        let mut stream = heading(true, length).to_vec();
+    fn packed_stream(message: LargeMessage) -> Vec<u8> {
+        let mut stream = heading(true, message.length()).to_vec();
+        let mut packer = Packer::new(message);
         while let Some((block, _)) = packer.next() {
             stream.extend(block);
         }
         stream
     }
 
+    fn message(piece: Bytes) -> LargeMessage {
+        LargeMessage {
+            pieces: vec![piece],
+        }
+    }
+
     /// A megabyte of numbers as they look random.
-    fn random() -> Bytes {
+    fn random() -> LargeMessage {
         let numbers =
             (0..1u64 << 17).map(|at| at.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29));
-        numbers
-            .map(|number| number.wrapping_mul(0xbf58_476d_1ce4_e5b9 ^ number))
-            .flat_map(u64::to_le_bytes)
-            .collect()
+        let numbers = numbers.map(|number| number.wrapping_mul(0xbf58_476d_1ce4_e5b9 ^ number));
+        message(numbers.flat_map(u64::to_le_bytes).collect())
     }
 
     /// A megabyte of small numbers.
-    fn counts() -> Bytes {
-        (0..1u32 << 18)
-            .flat_map(|at| (at % 1000).to_le_bytes())
-            .collect()
+    fn counts() -> LargeMessage {
+        let counts = (0..1u32 << 18).flat_map(|at| (at % 1000).to_le_bytes());
+        message(counts.collect())
     }
 
     const SLOW: LinkState = LinkState {
@@ -310,14 +315,14 @@ mod tests {
 
     #[test]
     fn small_numbers_are_packed_for_a_slow_link_and_no_others() {
-        assert!(pays(&[counts()], &SLOW));
-        assert!(!pays(&[random()], &SLOW), "nothing is gained");
+        assert!(pays(&counts(), &SLOW));
+        assert!(!pays(&random(), &SLOW), "nothing is gained");
         let fast = LinkState {
             rate: Some(4e9),
             ..SLOW
         };
-        assert!(!pays(&[counts()], &fast), "that is quicker than packing");
-        assert!(!pays(&[], &SLOW));
+        assert!(!pays(&counts(), &fast), "that is quicker than packing");
+        assert!(!pays(&LargeMessage::default(), &SLOW));
     }
 
     #[test]
@@ -327,12 +332,12 @@ mod tests {
             window: 14_000,
             rate: None,
         };
-        assert!(pays(&[counts()], &far));
+        assert!(pays(&counts(), &far));
         let near = LinkState {
             round_trip: MS / 50,
             ..far
         };
-        assert!(!pays(&[counts()], &near), "a few round trips are nothing");
+        assert!(!pays(&counts(), &near), "a few round trips are nothing");
     }
 
     #[test]
@@ -370,6 +375,15 @@ mod tests {
             body.finish()
         };
         assert_eq!(read(99), Err(WireError::Truncated));
+        let mut cut_off = Body::default();
+        let whole = packed_stream(counts());
+        assert_eq!(cut_off.push(&whole), Ok(()));
+        assert_eq!(cut_off.push(&[9, 0, 0, 0, 1]), Ok(()));
+        assert_eq!(
+            cut_off.finish(),
+            Err(WireError::Truncated),
+            "in another block"
+        );
         assert_eq!(read(100), Ok(vec![7; 100].into()));
         assert!(matches!(read(101), Err(WireError::TooLong { .. })));
     }
@@ -384,15 +398,16 @@ mod tests {
         ) {
             let piece = |length: usize| (0..length).map(|at| (at / 7) as u8 ^ seed).collect::<Bytes>();
             let pieces: Vec<Bytes> = lengths.into_iter().map(piece).collect();
+            let all: Bytes = pieces.concat().into();
             let stream = match is_packed {
-                true => packed_stream(&pieces),
-                false => [&[heading(false, pieces.iter().map(Bytes::len).sum())], &*pieces].concat().concat(),
+                true => packed_stream(LargeMessage { pieces }),
+                false => [heading(false, all.len()), all.clone()].concat(),
             };
             let mut body = Body::default();
             for chunk in stream.chunks(cuts) {
                 prop_assert_eq!(body.push(chunk), Ok(()));
             }
-            prop_assert_eq!(body.finish(), Ok(pieces.concat().into()));
+            prop_assert_eq!(body.finish(), Ok(all));
         }
 
         #[test]

@@ -670,15 +670,23 @@ fn a_newer_connection_takes_the_place_of_an_older_one() {
     assert_eq!(node.network.refused(), 0);
 }
 
+/// The sending side of a connection by which a stranger was let in.
+fn link_to(node: &TestNode, stranger: &Stranger) -> (Connection, Link, RecvStream) {
+    let hello = hello(1, nowhere());
+    let identity = hello.identity.clone();
+    let (connection, send, recv, _) = stranger.greet(node.addr(), &encode(hello));
+    let now = std::time::Instant::now();
+    let link = Link::new(identity, 2, connection.clone(), send, now);
+    (connection, link, recv)
+}
+
 #[test]
 fn a_connection_is_closed_if_too_much_waits_and_nothing_is_taken() {
     let key = Key::new();
     let node = founder(&key);
     let stranger = Stranger::with(&key);
-    let (connection, send, _recv, _) = stranger.greet(node.addr(), &encode(hello(1, nowhere())));
+    let (connection, mut link, _recv) = link_to(&node, &stranger);
     let now = std::time::Instant::now();
-    let identity = hello(1, nowhere()).identity;
-    let mut link = Link::new(identity, 2, connection.clone(), send, now);
     let part = |length: usize| Message::Part {
         name: ValueName([7; 32]),
         offset: 0,
@@ -700,7 +708,7 @@ fn a_connection_is_closed_if_too_much_waits_and_nothing_is_taken() {
     assert!(link.is_stuck(late(1) + limits::IDLE + Duration::from_secs(1)));
     while link.waiting() > limits::WAITING {
         link.next_large();
-        link.under_way = 0;
+        link.traffic.under_way.set(0);
     }
     assert!(!link.is_stuck(late(60)));
 }
@@ -710,10 +718,7 @@ fn a_message_that_was_packed_for_a_slow_link_is_understood() {
     let key = Key::new();
     let node = founder(&key);
     let stranger = Stranger::with(&key);
-    let (connection, send, _recv, _) = stranger.greet(node.addr(), &encode(hello(1, nowhere())));
-    let identity = hello(1, nowhere()).identity;
-    let now = std::time::Instant::now();
-    let mut link = Link::new(identity, 2, connection.clone(), send, now);
+    let (connection, mut link, _recv) = link_to(&node, &stranger);
     link.traffic.note_rate(1e3);
     for fill in [7, 8] {
         link.send(&Message::Trial(vec![fill; 1 << 20]));

@@ -47,7 +47,7 @@ const WAITED_FOR_A_SECOND: f64 = 5e6;
 /// the master dies in that moment. Too large: `main` waits for far nodes, and a pool is slower than one of its nodes.
 const PATIENCE: f64 = 0.02;
 
-/// Results up to that size are kept in any case, and waited for.
+/// Results up to that size are kept, and waited for, as if they had no bytes.
 const SMALL: u64 = 256 << 10;
 
 thread_local! {

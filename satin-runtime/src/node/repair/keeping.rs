@@ -11,7 +11,7 @@ use super::super::{
     Action, Context, Message, Peer, Rule, View,
     expiry::{Expiry, ran_out},
 };
-use crate::job::{Answer, RootName, RootTag, Saved};
+use crate::job::{Answer, JobName, RootName, RootTag, Saved};
 
 /// A root job's result is kept by so many others; at two sites, if there are two. Too small: it is lost with them. Too
 /// large: `main` waits for more round trips.
@@ -57,6 +57,13 @@ struct PendingKeep {
     saved: Vec<Saved>,
 }
 
+impl PendingKeep {
+    /// Is the result of that job among them?
+    fn brings(&self, name: &JobName) -> bool {
+        self.saved.iter().any(|saved| saved.name == *name)
+    }
+}
+
 /// Results that were sent to keepers and are not acknowledged yet.
 #[derive(Default)]
 pub(crate) struct Keeping {
@@ -86,7 +93,6 @@ impl Keeping {
             true => keepers(cx, KEEPERS, &BTreeSet::new()),
             false => Vec::new(),
         };
-        // Without another node, or with a result that cannot be sent, `main` has nothing to wait for.
         let on_their_way = self.pending.values().flat_map(|pending| &pending.saved);
         let is_far_ahead = on_their_way.map(size).sum::<usize>() > AHEAD;
         let purpose = |to: Peer| match is_far_ahead || is_waited_for(cx.view, to) {
@@ -94,18 +100,15 @@ impl Keeping {
             false => Purpose::Aside(tag),
         };
         let keepers: Vec<_> = keepers.into_iter().map(|to| (to, purpose(to))).collect();
-        if (keepers.iter()).all(|(_, purpose)| *purpose != Purpose::Root(tag)) {
-            cx.actions.push_back(Action::RootKept(tag));
-        }
         for (to, purpose) in keepers {
             self.send(cx, to, purpose, vec![saved.clone()]);
         }
+        self.release(cx, tag);
     }
 
     /// Has a root job's result kept by one more node, as too few have it.
     pub(crate) fn again(&mut self, cx: &mut Context<'_>, saved: Saved, owners: &BTreeSet<Peer>) {
-        let is_it = |other: &Saved| other.name == saved.name;
-        if (self.pending.values()).any(|pending| pending.saved.iter().any(is_it)) {
+        if (self.pending.values()).any(|pending| pending.brings(&saved.name)) {
             return; // it is on its way
         }
         // An owner has it already: a second copy there would be lost with the first.
@@ -222,9 +225,7 @@ impl Keeping {
     pub(crate) fn hands_out(&self, root: RootName) -> bool {
         let name = root.job_name();
         // The bounds of the root job are kept until the keepers have them with the result.
-        let is_of = |saved: &Saved| saved.name == name;
-        let mut pending = self.pending.values();
-        pending.any(|pending| pending.saved.iter().any(is_of))
+        self.pending.values().any(|pending| pending.brings(&name))
     }
 
     pub(crate) fn kept(&mut self, cx: &mut Context<'_>, from: Peer, number: u64) {
@@ -242,7 +243,7 @@ impl Keeping {
                     self.release(cx, tag);
                 }
                 // If a keeper for which `main` waits is late, this one suffices.
-                Purpose::Aside(tag) if self.is_waited_for(tag) => {
+                Purpose::Aside(tag) if self.main_waits_for(tag) => {
                     self.safe.insert(tag);
                 }
                 Purpose::Again | Purpose::Aside(_) => {}
@@ -254,15 +255,15 @@ impl Keeping {
     }
 
     /// Does `main` wait for a keeper of that result?
-    fn is_waited_for(&self, tag: RootTag) -> bool {
+    fn main_waits_for(&self, tag: RootTag) -> bool {
         let mut pending = self.pending.values();
         pending.any(|pending| pending.purpose == Purpose::Root(tag))
     }
 
-    /// `main` goes on once all keepers for which it waits have it.
+    /// `main` goes on once all keepers for which it waits have it: at once without another node, or with a result that cannot be sent.
     fn release(&mut self, cx: &mut Context<'_>, tag: RootTag) {
         // Two copies, at two sites if possible: one site may be lost with the master.
-        if !self.is_waited_for(tag) {
+        if !self.main_waits_for(tag) {
             self.safe.remove(&tag);
             cx.actions.push_back(Action::RootKept(tag));
         }
@@ -287,10 +288,7 @@ impl Keeping {
             let others = self.pending.values();
             let is_same = |pending: &&PendingKeep| match purpose {
                 Purpose::Legacy => pending.purpose == purpose,
-                _ => pending
-                    .saved
-                    .iter()
-                    .any(|other| saved.iter().any(|saved| saved.name == other.name)),
+                _ => saved.iter().any(|saved| pending.brings(&saved.name)),
             };
             let others = others.filter(is_same);
             // Two copies on one node are one, so a node that is being asked is not asked twice. A node that

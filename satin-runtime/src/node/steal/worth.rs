@@ -2,6 +2,8 @@
 
 use std::{cmp::Reverse, collections::BTreeMap, ops::RangeInclusive, sync::Arc, time::Duration};
 
+use rand::{RngExt, SeedableRng, rngs::SmallRng};
+
 use super::super::{
     Judgement, Peer,
     books::{HeldNames, lacking},
@@ -374,14 +376,9 @@ impl Terms {
 
 /// What is sent to find out the rate of a link: it cannot be compressed.
 pub(super) fn trial() -> Vec<u8> {
-    let numbers = (0..TRIAL.div_ceil(8) as u64).map(|at| {
-        // SplitMix64: numbers that look random.
-        let mut number = at.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        number = (number ^ number >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        number = (number ^ number >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (number ^ number >> 31).to_le_bytes()
-    });
-    numbers.flatten().collect()
+    let mut bytes = vec![0; TRIAL];
+    SmallRng::seed_from_u64(0).fill(&mut bytes[..]);
+    bytes
 }
 
 /// Are so many bytes next to nothing?

@@ -6,7 +6,7 @@
 //! process, and are in nobody's way: neither in the books of nodes nor among the results that are kept.
 
 use std::{
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex},
     time::{Duration, Instant},
 };
 
@@ -39,30 +39,23 @@ pub(super) struct KnownCosts {
 
 impl KnownCosts {
     pub(super) fn learn(&self, costs: Costs) {
-        *self.costs.lock().unwrap_or_else(PoisonError::into_inner) = Some(costs);
+        *lock(&self.costs) = Some(costs);
     }
 
     pub(super) fn be_cautious(&self, time: Duration) {
-        let until = Instant::now().checked_add(time);
-        let cautious_until = self.cautious_until.lock();
-        *cautious_until.unwrap_or_else(PoisonError::into_inner) = until;
+        *lock(&self.cautious_until) = Instant::now().checked_add(time);
     }
 
     /// The rest of that time.
     fn caution(&self) -> Duration {
-        let until = self.cautious_until.lock();
-        let until = *until.unwrap_or_else(PoisonError::into_inner);
+        let until = *lock(&self.cautious_until);
         until.map_or(Duration::ZERO, |until| {
             until.saturating_duration_since(Instant::now())
         })
     }
 
     fn of(&self, shape: &JobShape, trip: &JobTrip) -> Option<JobCost> {
-        let costs = self
-            .costs
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone();
+        let costs = lock(&self.costs).clone();
         costs?(shape, trip)
     }
 }
