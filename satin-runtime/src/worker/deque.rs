@@ -254,7 +254,8 @@ impl Deque {
     }
 
     fn due(&self, head: usize, how_much: Publish) -> u64 {
-        let private = self.steps(head) - self.steps(self.split());
+        // None if a thief has just seized more than the owner is about to offer.
+        let private = self.steps(head).saturating_sub(self.steps(self.split()));
         match how_much {
             Publish::Half => private.div_ceil(2),
             Publish::All => private,
@@ -640,15 +641,18 @@ mod loom_tests {
             popped.sum()
         }
 
-        /// A thread in need, which does not wait for the owner, and tells which job it got.
+        /// Steals without waiting for the owner, and tells which job it got.
+        fn rob(&self) -> Option<u32> {
+            if let Some(seized) = self.deque.seize(&self.head) {
+                seized.publish();
+            }
+            self.steal_one()
+        }
+
+        /// A thread in need, which robs once.
         fn robber(jobs: &Arc<Jobs>) -> thread::JoinHandle<Option<u32>> {
             let jobs = Arc::clone(jobs);
-            thread::spawn(move || {
-                if let Some(seized) = jobs.deque.seize(&jobs.head) {
-                    seized.publish();
-                }
-                jobs.steal_one()
-            })
+            thread::spawn(move || jobs.rob())
         }
 
         /// How many jobs it got.
@@ -763,6 +767,24 @@ mod loom_tests {
             all.extend(thief.join().expect("the thief ends"));
             all.sort_unstable();
             assert_eq!(all, [1, 2, 3], "each once");
+        });
+    }
+
+    /// The owner has seen that there are older private jobs than the one that it is about to pop, and offers them: by then a thief
+    /// may have seized all of them, and that one too.
+    #[test]
+    fn loom_the_youngest_is_seized_while_the_others_are_offered() {
+        model(|| {
+            let jobs = private();
+            (0..2).for_each(|number| jobs.push(number));
+            let thief = {
+                let jobs = Arc::clone(&jobs);
+                thread::spawn(move || [jobs.rob(), jobs.rob()])
+            };
+            let mut all = jobs.turn_and_pop(0, 2);
+            all.extend(thief.join().expect("the thief ends").into_iter().flatten());
+            all.sort_unstable();
+            assert_eq!(all, [1, 2], "each once");
         });
     }
 
