@@ -437,8 +437,8 @@ impl<'t> Thief<'t> {
             assert!(name.id.is_ancestor_of(id) && *id != name.id);
             let here = OrphanNews::Here(saved.name.clone());
             self.a.gate().orphan(here);
-            let orphan = self.orphans.entry(saved.name).or_default();
-            orphan.answer = Some(saved.answer);
+            // It may be claimed already: it was an orphan itself.
+            self.orphan_done(saved.name, saved.answer);
         }
         self.orphan_gone(&name);
     }
