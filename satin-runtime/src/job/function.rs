@@ -4,6 +4,7 @@
 use std::{
     cell::Cell,
     collections::BTreeMap,
+    hash::Hasher as _,
     ops::ControlFlow,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{
@@ -556,9 +557,9 @@ pub(crate) fn size_of_answer<F: Function>(
 /// The fingerprint of a call with these arguments, however many bytes they are; none if they cannot be serialized.
 pub(crate) fn fingerprint_of_all<F: Function>(args: &Args<'_, F>) -> Option<Fingerprint> {
     let mut hasher = Fingerprint::hasher(F::VTABLE.info.name);
-    let mut hash = |bytes: &[u8]| _ = hasher.update(bytes);
+    let mut hash = |bytes: &[u8]| hasher.write(bytes);
     codec::stream(WRITING_ARGUMENTS, &F::Kinds::sent(args), &mut hash).ok()?;
-    Some(Fingerprint::from_hash(&hasher))
+    Some(Fingerprint(hasher.finish()))
 }
 
 fn run_bytes<F: Function>(cx: Cx, index: u32, arguments: &[u8]) -> Result<Packed, RemoteFailure> {

@@ -1,8 +1,9 @@
 //! Job ids: the path from the root to a job, as bytes that sort in execution order.
 
-use std::{collections::BTreeMap, fmt};
+use std::{collections::BTreeMap, fmt, hash::Hasher as _};
 
 use serde::{Deserialize, Serialize};
+use twox_hash::XxHash3_64;
 
 /// The path from the root to a job in the execution tree: one element per level, the index of the child among its
 /// parent's spawns.
@@ -244,7 +245,10 @@ impl fmt::Debug for JobId {
     }
 }
 
-/// The identity of a computation: 64 bits of a BLAKE3 hash over the function's stable name and its serialized arguments.
+/// The identity of a computation: an XXH3 hash over the function's stable name and its serialized arguments.
+///
+/// It tells calls of one program apart, which nobody forges, so speed counts: the arguments of a root job may be all the memory there
+/// is. (What comes from elsewhere by its name, such as a shared value, is named by a cryptographic hash.)
 ///
 /// An id names the same work in a second execution only if the parent did the same thing again, so wherever a result
 /// is reused the id and the fingerprint must both match.
@@ -256,24 +260,17 @@ impl Fingerprint {
     #[must_use]
     pub fn of(name: &str, arguments: &[u8]) -> Fingerprint {
         let mut hasher = Fingerprint::hasher(name);
-        hasher.update(arguments);
-        Fingerprint::from_hash(&hasher)
+        hasher.write(arguments);
+        Fingerprint(hasher.finish())
     }
 
     /// The hasher of a function's name, to be fed with the arguments.
-    pub(crate) fn hasher(name: &str) -> blake3::Hasher {
-        let mut hasher = blake3::Hasher::new();
+    pub(crate) fn hasher(name: &str) -> XxHash3_64 {
+        let mut hasher = XxHash3_64::with_seed(0);
         // The length first, so that no name and arguments run into those of another function.
+        hasher.write(&(name.len() as u64).to_le_bytes());
+        hasher.write(name.as_bytes());
         hasher
-            .update(&(name.len() as u64).to_le_bytes())
-            .update(name.as_bytes());
-        hasher
-    }
-
-    pub(crate) fn from_hash(hasher: &blake3::Hasher) -> Fingerprint {
-        let mut first = [0; 8];
-        first.copy_from_slice(&hasher.finalize().as_bytes()[..8]);
-        Fingerprint(u64::from_le_bytes(first))
     }
 
     /// The fingerprint of a job as a part of this root job. Results of its jobs depend on its bounds; so they are results

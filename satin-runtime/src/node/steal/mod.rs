@@ -259,7 +259,11 @@ impl Steal {
         mentioned.for_each(|values| self.worth.mentioned(cx.now, &values));
         self.seen(&took.samples);
         self.look_again_if_due(cx);
-        self.victim.took(took.request, took.jobs.len())
+        let asker = self.victim.took(took.request, took.jobs.len())?;
+        if !took.not_worth.is_empty() {
+            (self.worth).looked_in_vain(cx.now, asker.peer, took.not_worth.len());
+        }
+        Some(asker)
     }
 
     /// Are jobs of others, which came here, worth the way to that asker? The workers' own have been judged by the terms.

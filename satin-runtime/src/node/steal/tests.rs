@@ -1387,6 +1387,44 @@ fn who_asks_in_vain_because_nothing_is_worth_it_is_told_so() {
 }
 
 #[test]
+fn for_a_while_after_many_refusals_no_job_is_looked_at_for_that_thief() {
+    let (mut node, [_, thief, other]) = by_hand();
+    let request = take_for(&mut node, MS, thief, false);
+    let in_vain = TookJobs {
+        request,
+        not_worth: vec![shape(1000).into(); 30],
+        ..TookJobs::default()
+    };
+    node.handle(MS, Event::Took(in_vain));
+    actions(&mut node);
+    let steal = |request| Message::Steal {
+        request: Request(request),
+        most: 1,
+        lifeline: false,
+    };
+    node.handle(2 * MS, received(thief, steal(2)));
+    let told = Action::Send(thief, Message::NotWorth(Request(2)));
+    assert_eq!(actions(&mut node), [told]);
+    // Others are served, and so is this one later on.
+    let request = take_for(&mut node, 3 * MS, other, false);
+    node.handle(
+        3 * MS,
+        Event::Took(TookJobs {
+            request,
+            ..TookJobs::default()
+        }),
+    );
+    actions(&mut node);
+    node.handle(32 * MS, received(thief, steal(3)));
+    let take = actions(&mut node);
+    assert!(
+        take.iter()
+            .any(|action| matches!(action, Action::Take { .. })),
+        "{take:?}"
+    );
+}
+
+#[test]
 fn a_lifeline_that_follows_a_refusal_is_looked_at() {
     let (mut node, [_, thief, other]) = by_hand();
     let request = take_for(&mut node, MS, thief, false);

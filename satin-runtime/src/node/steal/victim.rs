@@ -190,6 +190,10 @@ impl Victim {
             });
             return;
         }
+        self.let_rest(cx, worth);
+        if self.askers.is_empty() {
+            return;
+        }
         let next = self.choose(cx, backlog);
         self.takes += 1;
         let most = match spare {
@@ -214,6 +218,17 @@ impl Victim {
             most,
             asker: next,
         });
+    }
+
+    /// Passes over those for whom jobs have just been looked at in vain.
+    fn let_rest(&mut self, cx: &mut Context<'_>, worth: &Worth) {
+        let askers = std::mem::take(&mut self.askers);
+        for asker in askers {
+            match worth.rests_until(cx.now, asker.peer) {
+                Some(until) => self.pass_over(cx, asker, until - cx.now, Message::NotWorth),
+                None => self.askers.push_back(asker),
+            }
+        }
     }
 
     /// Takes out the asker that is served next.
@@ -272,7 +287,11 @@ impl Victim {
         // Put back into the queue at once, it would be served with the same job again in this very
         // turn.
         if asker.lifeline {
-            self.parked_until = cx.now + wait;
+            let until = cx.now + wait;
+            self.parked_until = match self.parked.is_empty() {
+                true => until,
+                false => self.parked_until.min(until),
+            };
             self.parked.push(asker);
         } else {
             cx.actions

@@ -73,6 +73,11 @@ const PAUSE_FAR: f64 = 0.25;
 /// The longest such wait. Too short: see [`PAUSE`]; too long as well.
 const LONGEST_PAUSE: Duration = Duration::from_millis(250);
 
+/// For each job that was not worth the way to a node, no job is looked at for that node for so long: such a job is taken from its
+/// owner, who may be about to run it, and comes back by a slower way. Too short: that costs the owners more than a hundredth of their
+/// time. Too long: work that is worth it is found late.
+const REST: Duration = Duration::from_millis(1);
+
 /// The bytes that are sent to find out the rate of a link.
 pub(super) const TRIAL: usize = 512 << 10;
 
@@ -218,6 +223,8 @@ struct Link {
     tried: Option<Duration>,
     /// Refusals in a row.
     refusals: u32,
+    /// No job is looked at for that peer before.
+    rests_until: Duration,
 }
 
 /// For how long jobs have mentioned a value.
@@ -528,6 +535,18 @@ impl Worth {
         let pause = first * 2u32.pow(link.refusals.min(16));
         link.refusals += 1;
         pause.min(LONGEST_PAUSE)
+    }
+
+    /// So many jobs have been looked at that are not worth the way to that peer.
+    pub(super) fn looked_in_vain(&mut self, now: Duration, peer: Peer, jobs: usize) {
+        let rest = (REST * u32::try_from(jobs).unwrap_or(u32::MAX)).min(LONGEST_PAUSE);
+        self.links.entry(peer).or_default().rests_until = now + rest;
+    }
+
+    /// Until when no job is looked at for that peer, if that is still to come.
+    pub(super) fn rests_until(&self, now: Duration, peer: Peer) -> Option<Duration> {
+        let link = self.links.get(&peer)?;
+        (link.rests_until > now).then_some(link.rests_until)
     }
 
     /// A job goes to that peer.
