@@ -376,7 +376,7 @@ impl ser_flavors::Flavor for Writer<'_> {
     #[inline]
     fn try_extend(&mut self, bytes: &[u8]) -> postcard::Result<()> {
         self.make_room(bytes.len())?;
-        room::reserve(&mut self.bytes, bytes.len());
+        room::reserve_shared(&mut self.bytes, bytes.len());
         self.bytes.extend_from_slice(bytes);
         Ok(())
     }

@@ -17,6 +17,8 @@ use serde::{
     de::{self, Visitor},
 };
 
+use super::room;
+
 /// Payloads of at least so many bytes are shared with messages. Too small: messages are written in many pieces, and a short
 /// payload keeps them in memory. Too large: large values are copied once more.
 pub const SHARED: usize = 64 << 10;
@@ -106,7 +108,7 @@ impl Deref for Payload {
 
 impl From<Vec<u8>> for Payload {
     fn from(bytes: Vec<u8>) -> Payload {
-        Payload(bytes.into())
+        Payload(room::share(bytes))
     }
 }
 

@@ -195,9 +195,7 @@ impl Body {
         let room = room.ok_or_else(|| too_long(length))?;
         self.length = room;
         // Where there is not so much memory in one piece, it grows.
-        if self.message.try_reserve_exact(room).is_ok() {
-            room::ask_for_large_pages(&mut self.message);
-        }
+        room::reserve_shared(&mut self.message, room);
         Ok(())
     }
 
@@ -215,7 +213,7 @@ impl Body {
         if self.heading.len() < HEADING || !is_whole {
             return Err(WireError::Truncated);
         }
-        Ok(self.message.into())
+        Ok(room::share(self.message))
     }
 
     fn append(&mut self, bytes: &[u8]) -> Result<(), WireError> {
