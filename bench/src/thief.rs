@@ -49,14 +49,18 @@ fn fib(n: u32) -> u64 {
 /// The time is up: what has not begun does nothing.
 static STOP: AtomicBool = AtomicBool::new(false);
 
-/// More leaves than a bench lasts, under a binary tree that is deeper than there are thefts: a thief that takes and refuses a job at each
-/// level would else come to the end of what there is, and wait for the next leaf with good reason.
+/// More leaves than a bench lasts, under a tree in which more jobs wait than the thief takes: it would else come to the end of what
+/// there is, and wait for the next leaf with good reason.
 #[satin::spawnable]
 fn coarse(depth: u32, leaf_ms: u64) -> u64 {
     if depth == 0 || STOP.load(Relaxed) {
         return leaf(leaf_ms);
     }
-    coarse(depth - 1, leaf_ms) + coarse(depth - 1, leaf_ms)
+    let mut sum = 0;
+    for _ in 0..64 {
+        sum += coarse(depth - 1, leaf_ms);
+    }
+    sum
 }
 
 #[satin::spawnable]
@@ -100,7 +104,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     let (short, long) = (Duration::from_micros(200), Duration::from_millis(16));
     let cases: [(&'static str, Program, Duration); 6] = [
         ("fib", || fib(black_box(32)), short),
-        ("tree, leaves of 2 ms", || coarse(4096, 2), long),
+        ("tree, leaves of 2 ms", || coarse(40, 2), long),
         ("loop, leaves of 2 ms", || flat(1 << 14, 2), long),
         ("loop, leaves of 200 ms", || flat(1 << 14, 200), long),
         ("fine, then leaves of 2 ms", || mixed(2), long),
