@@ -6,6 +6,7 @@
 //! any more, and the next such message uses them: a [`Shelf`].
 
 use std::{
+    cmp::Reverse,
     mem,
     sync::{Mutex, MutexGuard, PoisonError},
     thread,
@@ -27,7 +28,7 @@ const MOST: usize = 1 << 30;
 
 /// A buffer on the shelf is not used for less than this part of it. Too small: short messages keep long buffers in memory. Too large:
 /// messages of changing lengths find nothing.
-const LEAST_USE: f64 = 0.5;
+const LEAST_USE: f64 = 0.8;
 
 /// Buffers that nobody has.
 #[derive(Default)]
@@ -52,13 +53,14 @@ impl Shelf {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The shortest buffer with room for so many bytes that is not much too long.
+    /// The shortest buffer with room for so many bytes that is not much too long. Of equal ones the one that came last: those
+    /// that are not needed are to grow old.
     fn take(&self, bytes: usize) -> Option<Vec<u8>> {
         let mut buffers = self.lock();
         let fits = |room: usize| room >= bytes && bytes as f64 >= LEAST_USE * room as f64;
-        let rooms =
-            (buffers.free.iter().enumerate()).map(|(at, (_, buffer))| (buffer.capacity(), at));
-        let (_, at) = rooms.filter(|(room, _)| fits(*room)).min()?;
+        let rooms = (buffers.free.iter().enumerate())
+            .map(|(at, (_, buffer))| (buffer.capacity(), Reverse(at)));
+        let (_, Reverse(at)) = rooms.filter(|(room, _)| fits(*room)).min()?;
         Some(buffers.free.remove(at).1)
     }
 
@@ -94,6 +96,12 @@ impl Shelf {
         drop(old);
         next
     }
+
+    /// Clears all away.
+    fn clear(&self) {
+        let buffers = mem::take(&mut *self.lock());
+        drop(buffers); // when others can come to the shelf again
+    }
 }
 
 /// A buffer that goes to the shelf when nobody has it any more.
@@ -116,8 +124,10 @@ fn give(buffer: Vec<u8>) {
         return;
     }
     let sweep = || {
-        while let Some(next) = SHELF.sweep(Instant::now()) {
-            thread::sleep(next.saturating_duration_since(Instant::now()));
+        let mut next = Some(Instant::now() + KEPT);
+        while let Some(at) = next {
+            thread::sleep(at.saturating_duration_since(Instant::now()));
+            next = SHELF.sweep(Instant::now());
         }
     };
     if thread::Builder::new()
@@ -125,9 +135,7 @@ fn give(buffer: Vec<u8>) {
         .spawn(sweep)
         .is_err()
     {
-        // Then nothing may stay: who would clear it away?
-        let now = Instant::now() + KEPT;
-        while SHELF.sweep(now).is_some() {}
+        SHELF.clear(); // then nothing may stay: who would clear it away?
     }
 }
 
@@ -212,18 +220,39 @@ mod tests {
     }
 
     #[test]
-    fn a_buffer_is_used_again_by_what_fills_half_of_it() {
+    fn a_buffer_is_used_again_by_what_fills_most_of_it() {
         let (shelf, now) = (Shelf::default(), Instant::now());
-        shelf.give(buffer(40), now);
+        shelf.give(buffer(25), now);
         shelf.give(buffer(20), now);
-        assert_eq!(shelf.take(9 << 20), None, "both are much too long");
-        assert_eq!(shelf.take(41 << 20), None, "both are too short");
+        assert_eq!(shelf.take(15 << 20), None, "both are much too long");
+        assert_eq!(shelf.take(26 << 20), None, "both are too short");
         let room = |wanted: usize| {
             shelf
                 .take(wanted << 20)
                 .map(|buffer| buffer.capacity() >> 20)
         };
-        assert_eq!([room(20), room(20), room(20)], [Some(20), Some(40), None]);
+        assert_eq!([room(20), room(20), room(20)], [Some(20), Some(25), None]);
+    }
+
+    #[test]
+    fn what_is_not_needed_grows_old() {
+        let (shelf, now) = (Shelf::default(), Instant::now());
+        shelf.give(buffer(4), now);
+        shelf.give(buffer(4), now + KEPT / 2);
+        let used = shelf.take(4 << 20).expect("there are two");
+        shelf.give(used, now + KEPT / 2);
+        assert_eq!(shelf.sweep(now + KEPT), Some(now + KEPT / 2 + KEPT));
+        assert!(shelf.take(4 << 20).is_some(), "one was used");
+        assert_eq!(shelf.take(4 << 20), None, "the other is cleared away");
+    }
+
+    #[test]
+    fn a_shelf_that_was_cleared_is_swept_again() {
+        let (shelf, now) = (Shelf::default(), Instant::now());
+        shelf.give(buffer(4), now);
+        shelf.clear();
+        assert_eq!(shelf.take(4 << 20), None);
+        assert!(shelf.give(buffer(4), now), "it is to be cleared away");
     }
 
     #[test]

@@ -260,7 +260,8 @@ impl Steal {
         self.seen(&took.samples);
         self.look_again_if_due(cx);
         let asker = self.victim.took(took.request, took.jobs.len())?;
-        if !took.not_worth.is_empty() {
+        // What is known of the dead is forgotten, and stays so.
+        if !took.not_worth.is_empty() && cx.view.is_alive(asker.peer) {
             (self.worth).looked_in_vain(cx.now, asker.peer, took.not_worth.len());
         }
         Some(asker)

@@ -1438,6 +1438,22 @@ fn a_lifeline_that_follows_a_refusal_is_looked_at() {
 }
 
 #[test]
+fn each_of_two_lifelines_hangs_for_as_long_as_it_was_told_to() {
+    let (mut node, [_, thief, other]) = by_hand();
+    // The first is passed over until 26 ms, the second until 27 ms.
+    for (at, peer) in [(MS, thief), (2 * MS, other)] {
+        let request = take_for(&mut node, at, peer, true);
+        node.handle(at, found_nothing_worth(request, Vec::new()));
+        actions(&mut node);
+    }
+    assert_eq!(hangs_until(&node), 26 * MS);
+    node.handle_timeout(26 * MS);
+    let take = actions(&mut node);
+    assert!(matches!(take[..], [Action::Take { .. }]), "{take:?}");
+    assert_eq!(hangs_until(&node), 27 * MS, "the other hangs on");
+}
+
+#[test]
 fn a_lifeline_to_a_node_whose_jobs_are_not_worth_it_is_served_more_and_more_seldom() {
     let (mut node, [_, thief, _]) = by_hand();
     let mut request = take_for(&mut node, MS, thief, true);

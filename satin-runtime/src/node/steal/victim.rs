@@ -44,9 +44,8 @@ struct Taking {
 pub(super) struct Victim {
     /// The requests that wait to be served, in the order of arrival.
     askers: VecDeque<Asker>,
-    /// Lifelines that hang on until `parked_until`, because the jobs that were there were not for them.
-    parked: Vec<Asker>,
-    parked_until: Duration,
+    /// Lifelines that hang on until then, because the jobs that were there were not for them.
+    parked: Vec<(Duration, Asker)>,
     /// The question to the workers that is not answered yet.
     taking: Option<Taking>,
     /// The number of the last question to the workers.
@@ -96,26 +95,28 @@ impl Victim {
     pub(super) fn remove(&mut self, peer: Peer, request: Request) {
         let is_it = |asker: &Asker| asker.peer == peer && asker.request == request;
         self.askers.retain(|asker| !is_it(asker));
-        self.parked.retain(|asker| !is_it(asker));
+        self.parked.retain(|(_, asker)| !is_it(asker));
     }
 
     /// Forgets a peer whose life is over.
     pub(super) fn life_ended(&mut self, peer: Peer) {
         // Parked lifelines go back into the queue, so that one search finds all requests of the
         // peer.
-        self.unpark();
+        self.unpark(Duration::MAX);
         self.askers.retain(|asker| asker.peer != peer);
     }
 
     /// Requests by connections before this epoch are not to be answered any more.
     pub(super) fn forget_before(&mut self, peer: Peer, epoch: u64) {
-        self.unpark();
+        self.unpark(Duration::MAX);
         self.askers
             .retain(|asker| asker.peer != peer || asker.epoch >= epoch);
     }
 
-    fn unpark(&mut self) {
-        self.askers.extend(self.parked.drain(..));
+    /// Puts back those who were to hang on until then, or earlier.
+    fn unpark(&mut self, now: Duration) {
+        let due = self.parked.extract_if(.., |(until, _)| *until <= now);
+        self.askers.extend(due.map(|(_, asker)| asker));
     }
 
     /// Notes that the workers may have something to give: they can be asked again.
@@ -139,12 +140,13 @@ impl Victim {
     /// The number of nodes of this site whose lifelines hang here.
     pub(super) fn hang_on(&self) -> u32 {
         let hang = |asker: &&Asker| asker.lifeline && asker.near;
-        self.askers.iter().chain(&self.parked).filter(hang).count() as u32
+        let parked = self.parked.iter().map(|(_, asker)| asker);
+        self.askers.iter().chain(parked).filter(hang).count() as u32
     }
 
     pub(super) fn next_timeout(&self) -> Option<Duration> {
         let until = self.askers.iter().filter_map(|asker| asker.until);
-        let parked = (!self.parked.is_empty()).then_some(self.parked_until);
+        let parked = self.parked.iter().map(|(until, _)| *until);
         until.chain(parked).min()
     }
 
@@ -157,9 +159,9 @@ impl Victim {
         backlog: u32,
         worth: &mut Worth,
     ) {
-        if self.parked_until <= cx.now && !self.parked.is_empty() {
+        if self.parked.iter().any(|(until, _)| *until <= cx.now) {
             self.armed = false;
-            self.unpark();
+            self.unpark(cx.now);
         }
         // The workers are asked one question at a time: the answer says what is left for the next
         // asker.
@@ -287,12 +289,7 @@ impl Victim {
         // Put back into the queue at once, it would be served with the same job again in this very
         // turn.
         if asker.lifeline {
-            let until = cx.now + wait;
-            self.parked_until = match self.parked.is_empty() {
-                true => until,
-                false => self.parked_until.min(until),
-            };
-            self.parked.push(asker);
+            self.parked.push((cx.now + wait, asker));
         } else {
             cx.actions
                 .push_back(Action::Send(asker.peer, words(asker.request)));
@@ -308,7 +305,7 @@ impl Victim {
     /// Tells all askers that there is nothing.
     pub(super) fn close(&mut self, cx: &mut Context<'_>) {
         // Lifelines too: no work will ever come from here.
-        self.unpark();
+        self.unpark(Duration::MAX);
         for asker in self.askers.drain(..) {
             say_none(cx, asker.peer, asker.request);
         }

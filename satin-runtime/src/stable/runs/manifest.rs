@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use crate::stable::format::FrameError;
 
 /// The version of all that stands in a run. Runs of another are not resumed.
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
 
 /// The most that is read of a manifest, an epoch or an exit code, in bytes: far more than a command line takes.
 pub(super) const LONGEST_RECORD: u64 = 4 << 20;
