@@ -1,5 +1,7 @@
 //! Arithmetic of figures: the middle and the spread of several runs, and how long a run would take at best.
 
+use statrs::distribution::{ContinuousCDF, StudentsT};
+
 /// The middle one, in order of size; of an even number the mean of the two in the middle.
 ///
 /// # Panics
@@ -46,6 +48,38 @@ impl Spread {
     }
 }
 
+/// What ratios say that were measured one by one: their geometric mean, and where the true one lies.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Ratio {
+    /// The geometric mean.
+    pub mean: f64,
+    /// With 95 % the true ratio is not below; 0 if there is one value only.
+    pub low: f64,
+    /// With 95 % the true ratio is not above; infinite if there is one value only.
+    pub high: f64,
+}
+
+impl Ratio {
+    /// `None` if there are no values. They are positive.
+    pub fn of(values: impl IntoIterator<Item = f64>) -> Option<Ratio> {
+        let logs: Vec<f64> = values.into_iter().map(f64::ln).collect();
+        let count = logs.len() as f64;
+        let mean = logs.iter().sum::<f64>() / count;
+        let spread = match StudentsT::new(0.0, 1.0, count - 1.0) {
+            Ok(student) => {
+                let squares = logs.iter().map(|log| (log - mean).powi(2)).sum::<f64>();
+                student.inverse_cdf(0.975) * (squares / (count - 1.0) / count).sqrt()
+            }
+            Err(_) => f64::INFINITY, // one value says nothing of others
+        };
+        (!logs.is_empty()).then(|| Ratio {
+            mean: mean.exp(),
+            low: (mean - spread).exp(),
+            high: (mean + spread).exp(),
+        })
+    }
+}
+
 /// The time that work takes which took `undisturbed` with as many workers as there are in the first phase, if no work is lost
 /// and none is idle. A phase is the time at which it begins and the number of workers from then on; the first begins at 0.
 ///
@@ -84,6 +118,19 @@ mod tests {
         };
         assert_eq!(spread, expected);
         assert_eq!(Spread::of([4.0]).upper, 4.0);
+    }
+
+    #[test]
+    fn ratios_have_a_mean_and_bounds() {
+        let round = |figure: f64| (figure * 1000.0).round() / 1000.0;
+        let of = |values: &[f64]| {
+            Ratio::of(values.iter().copied())
+                .map(|ratio| [ratio.mean, ratio.low, ratio.high].map(round))
+        };
+        assert_eq!(of(&[]), None);
+        assert_eq!(of(&[2.0]), Some([2.0, 0.0, f64::INFINITY]));
+        assert_eq!(of(&[0.5, 2.0, 0.5, 2.0]), Some([1.0, 0.28, 3.574]));
+        assert_eq!(of(&[1.1; 5]), Some([1.1; 3]));
     }
 
     #[test]

@@ -11,12 +11,12 @@ use crate::jsonl;
 #[derive(Debug, clap::Args)]
 pub struct Files {
     /// Also write the figures to this file, as JSON Lines
-    #[arg(long, value_name = "FILE", conflicts_with = "from")]
+    #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
     /// Also draw the figures to this file, as SVG
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
-    /// Measure nothing: show the figures that an earlier run wrote by --json
+    /// Show the figures that an earlier run wrote by --json, instead of measuring
     #[arg(long, value_name = "FILE")]
     from: Option<PathBuf>,
 }

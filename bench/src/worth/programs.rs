@@ -21,11 +21,15 @@ use serde::{Deserialize, Serialize};
 use super::Args;
 use crate::{
     chart,
+    figures::Ratio,
     launch::{self, Launcher},
 };
 
 /// The greatest ratio of pool and one process that is allowed.
 const MOST: f64 = 1.05;
+
+/// The same of a pool at one site and one process with as many workers, for programs that gain.
+const MOST_OF_THREADS: f64 = 1.1;
 
 /// Ratio of pool and one process beyond which, with [`START`] more, a run is ended and has no time. Too small: cells that are bad
 /// have no figure. Too large: they take hours.
@@ -153,6 +157,17 @@ struct Place {
     link: Option<Link>,
 }
 
+impl Place {
+    /// One process without a network.
+    fn process(threads: u32) -> Place {
+        Place {
+            nodes: 1,
+            threads,
+            link: None,
+        }
+    }
+}
+
 impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Place { nodes, threads, .. } = self;
@@ -197,47 +212,75 @@ pub fn measure(args: &Args, launcher: &Launcher) -> Result<Vec<Row>> {
         for program in &programs {
             let mut expected = None;
             for place in &places {
-                let run = program.run(launcher, *place, &mut expected);
-                launcher.go_on()?;
-                let case = program.case.name();
-                // Without the time in one process there is nothing to compare with.
-                if place.nodes == 1
-                    && let Err(error) = run
-                {
-                    return Err(error.context(case));
-                }
-                let said = match &run {
-                    Ok(seconds) => format!("{seconds:.3} s"),
-                    Err(error) => format!("failed: {error:#}"),
-                };
-                eprintln!("[{round}/{}] {case}, {place}: {said}", args.rounds());
-                rows.push(Row {
-                    bench: "worth".into(),
-                    case: program.case,
-                    place: *place,
-                    round,
-                    seconds: run.ok(),
-                });
+                rows.push(program.row(launcher, *place, round, &mut expected)?);
             }
         }
     }
+    measure_more(args, launcher, &programs, &mut rows)?;
     Ok(rows)
 }
 
-/// One process first; one with as many workers as a whole pool, if there are cores for them; then the pools.
-fn places(args: &Args) -> Vec<Place> {
+/// Measures again what is above the limits in rows of an earlier run.
+///
+/// # Errors
+/// As of [`measure`].
+pub fn measure_again(args: &Args, launcher: &Launcher, rows: &mut Vec<Row>) -> Result<()> {
+    let programs = (distinct(rows.iter().map(|row| row.case)).into_iter())
+        .map(|case| Program::build(launcher, case, args.quick))
+        .collect::<Result<Vec<_>>>()?;
+    measure_more(args, launcher, &programs, rows)
+}
+
+fn measure_more(
+    args: &Args,
+    launcher: &Launcher,
+    programs: &[Program],
+    rows: &mut Vec<Row>,
+) -> Result<()> {
+    let rounds = rows.iter().map(|row| row.round).max().unwrap_or(0);
+    for round in rounds + 1..=rounds + args.more() {
+        for program in programs {
+            let mut expected = None;
+            for place in above(rows, program.case) {
+                for place in beside(place).into_iter().chain([place]) {
+                    rows.push(program.row(launcher, place, round, &mut expected)?);
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The processes that a pool is compared with: one with the threads of a node, and at one site one with as many as the pool, if there
+/// are cores for them.
+fn beside(place: Place) -> Vec<Place> {
     let cores = std::thread::available_parallelism().map_or(1, usize::from) as u32;
-    let process = |threads| Place {
-        nodes: 1,
-        threads,
-        link: None,
+    let all = Some(place.nodes * place.threads).filter(|all| place.link.is_none() && *all <= cores);
+    let threads = all.into_iter().chain([place.threads]);
+    threads.map(Place::process).collect()
+}
+
+/// The pools of a program that were slower than they may be: because they are, or because the machine was.
+fn above(rows: &[Row], case: Case) -> Vec<Place> {
+    let rounds = Rounds(rows);
+    let pools = distinct(
+        rows.iter()
+            .map(|row| row.place)
+            .filter(|place| place.nodes > 1),
+    );
+    let is_above = |place: &Place| {
+        let ratio = |threads| rounds.ratio(case, *place, threads);
+        let is_slow = ratio(place.threads).is_none_or(|ratio| ratio.mean > MOST);
+        let is_near = case.gains() && place.link.is_none();
+        let as_threads = ratio(place.nodes * place.threads).filter(|_| is_near);
+        is_slow || as_threads.is_some_and(|ratio| ratio.mean > MOST_OF_THREADS)
     };
-    let in_pools = args.nodes.iter().map(|nodes| nodes * args.threads);
-    let in_pools = in_pools.filter(|threads| *threads <= cores);
-    let mut places: Vec<Place> = std::iter::once(args.threads)
-        .chain(in_pools)
-        .map(process)
-        .collect();
+    pools.into_iter().filter(is_above).collect()
+}
+
+/// The pools of each link, and before them the processes that they are compared with.
+fn places(args: &Args) -> Vec<Place> {
+    let mut places = Vec::new();
     let links = args.rtt.iter().flat_map(|rtt| {
         args.rate.iter().map(|rate| Link {
             rtt_ms: rtt.as_secs_f64() * 1000.0,
@@ -245,11 +288,13 @@ fn places(args: &Args) -> Vec<Place> {
         })
     });
     for link in std::iter::once(None).chain(links.map(Some)) {
-        places.extend(args.nodes.iter().map(|nodes| Place {
+        let pools = args.nodes.iter().map(|nodes| Place {
             nodes: *nodes,
             threads: args.threads,
             link,
-        }));
+        });
+        let processes = pools.clone().flat_map(beside);
+        places.extend(distinct(processes).into_iter().chain(pools));
     }
     places
 }
@@ -278,6 +323,38 @@ impl Program {
             case,
             arguments,
             path,
+        })
+    }
+
+    /// One run.
+    ///
+    /// # Errors
+    /// A signal came, or the run fails in one process: then there is nothing to compare with.
+    fn row(
+        &self,
+        launcher: &Launcher,
+        place: Place,
+        round: u32,
+        expected: &mut Option<Expected>,
+    ) -> Result<Row> {
+        let run = self.run(launcher, place, expected);
+        launcher.go_on()?;
+        let case = self.case.name();
+        let said = match &run {
+            Ok(seconds) => format!("{seconds:.3} s"),
+            Err(error) => format!("failed: {error:#}"),
+        };
+        eprintln!("[{round}] {case}, {place}: {said}");
+        let seconds = match run {
+            Err(error) if place.nodes == 1 => return Err(error.context(case)),
+            run => run.ok(),
+        };
+        Ok(Row {
+            bench: "worth".into(),
+            case: self.case,
+            place,
+            round,
+            seconds,
         })
     }
 
@@ -354,23 +431,54 @@ impl Program {
     }
 }
 
-/// The minima of the rounds.
-struct Minima<'a>(&'a [Row]);
+/// A pool is compared with a process that ran so many runs before or after it, at most. Too few: there is none. Too many: the machine has
+/// become faster or slower since.
+const BESIDE: usize = 3;
 
-impl Minima<'_> {
+/// All runs, in their order.
+struct Rounds<'a>(&'a [Row]);
+
+impl Rounds<'_> {
     fn seconds(&self, case: Case, place: Place) -> Option<f64> {
         let here = (self.0.iter()).filter(|row| row.case == case && row.place == place);
         here.filter_map(|row| row.seconds).min_by(f64::total_cmp)
     }
 
-    /// The time at that place over the time in one process with so many threads.
-    fn ratio(&self, case: Case, place: Place, threads: u32) -> Option<f64> {
-        let process = Place {
-            nodes: 1,
-            threads,
-            link: None,
+    /// The time at that place over the time in one process with so many threads just before and after.
+    fn ratio(&self, case: Case, place: Place, threads: u32) -> Option<Ratio> {
+        Ratio::of(self.ratios_of(case, place, threads))
+    }
+
+    fn ratios_of(&self, case: Case, place: Place, threads: u32) -> Vec<f64> {
+        let process = Place::process(threads);
+        let runs: Vec<&Row> = self.0.iter().filter(|row| row.case == case).collect();
+        let is_there = |row: &&&Row| row.place == place;
+        let there = runs.iter().enumerate().filter(|(_, row)| is_there(row));
+        let ratio = |(at, row): (usize, &&Row)| {
+            let of = |row: &&Row| row.seconds.filter(|_| row.place == process);
+            let before = runs[at.saturating_sub(BESIDE)..at]
+                .iter()
+                .rev()
+                .find_map(of);
+            let after = runs[at + 1..].iter().take(BESIDE).find_map(of);
+            let beside: Vec<f64> = before.into_iter().chain(after).collect();
+            let mean = beside.iter().sum::<f64>() / beside.len() as f64;
+            Some(row.seconds? / mean).filter(|ratio| ratio.is_finite())
         };
-        Some(self.seconds(case, place)? / self.seconds(case, process)?)
+        there.filter_map(ratio).collect()
+    }
+
+    /// Over all links.
+    fn ratio_of_all(&self, case: Case, (nodes, threads): (u32, u32)) -> Option<Ratio> {
+        let links = self.links().into_iter();
+        Ratio::of(links.flat_map(|link| {
+            let place = Place {
+                nodes,
+                threads,
+                link,
+            };
+            self.ratios_of(case, place, threads)
+        }))
     }
 
     fn cases(&self) -> Vec<Case> {
@@ -407,7 +515,7 @@ impl Minima<'_> {
         .collect()
     }
 
-    fn ratios(&self) -> Vec<(Case, u32, Vec<Option<f64>>)> {
+    fn ratios(&self) -> Vec<(Case, u32, Vec<Option<Ratio>>)> {
         self.grid(|case, place| self.ratio(case, place, place.threads))
     }
 
@@ -433,33 +541,38 @@ pub fn report(rows: &[Row]) {
     if rows.is_empty() {
         return;
     }
-    let minima = Minima(rows);
+    let rounds = Rounds(rows);
     println!("seconds, minima of the rounds:");
-    println!("{}", seconds_table(&minima));
+    println!("{}", seconds_table(&rounds));
     println!(
-        "pool / one process with the threads of one node; `!`: above {MOST}, `failed`: no run came to its end:"
+        "pool / one process with the threads of one node, just before and after, geometric means; `?`: above {MOST}, `!`: with 95 %, `failed`: \
+         no run came to its end:"
     );
-    println!("{}", ratio_table(&minima));
-    let cells = minima.grid(|case, place| {
-        let ratio = minima.ratio(case, place, place.threads);
+    println!("{}", ratio_table(&rounds));
+    let cells = rounds.grid(|case, place| {
+        let ratio = rounds.ratio(case, place, place.threads);
         (case, place, ratio)
     });
     let cells: Vec<_> = cells.into_iter().flat_map(|(.., cells)| cells).collect();
     let ratios = (cells.iter()).filter_map(|(case, place, ratio)| Some((case, place, (*ratio)?)));
     let worst = ratios
         .clone()
-        .max_by(|one, other| one.2.total_cmp(&other.2));
-    let above = ratios.filter(|(.., ratio)| *ratio > MOST).count();
+        .max_by(|one, other| one.2.low.total_cmp(&other.2.low));
+    let unclear = (ratios.clone()).filter(|(.., ratio)| ratio.mean > MOST && ratio.low <= MOST);
+    let unclear = unclear.count();
+    let above = ratios.filter(|(.., ratio)| ratio.low > MOST).count();
     let failed = cells.iter().filter(|(.., ratio)| ratio.is_none()).count();
     if let Some((case, place, ratio)) = worst {
-        println!("worst: {}, {place}: {ratio:.3}", case.name());
+        let Ratio { mean, low, high } = ratio;
+        let name = case.name();
+        println!("worst: {name}, {place}: {mean:.3}, with 95 % between {low:.3} and {high:.3}");
     }
     println!(
-        "{above} of {} cells above {MOST}, {failed} without a time: {}",
+        "{above} of {} cells above {MOST} with 95 %, {unclear} perhaps, {failed} without a time: {}",
         cells.len(),
         verdict(above + failed == 0)
     );
-    for line in gains(&minima) {
+    for line in gains(&rounds) {
         println!("{line}");
     }
 }
@@ -468,36 +581,54 @@ fn verdict(is_met: bool) -> &'static str {
     if is_met { "met" } else { "missed" }
 }
 
-fn seconds_table(minima: &Minima<'_>) -> Table {
+fn seconds_table(rounds: &Rounds<'_>) -> Table {
     let text = |seconds: Option<f64>| seconds.map_or("failed".into(), |s| format!("{s:.3}"));
-    let processes = minima.0.iter().filter(|row| row.place.nodes == 1);
+    let processes = rounds.0.iter().filter(|row| row.place.nodes == 1);
     let processes = distinct(processes.map(|row| row.place));
     let mut headers = vec!["program".to_owned(), "nodes".into()];
     headers.extend(processes.iter().map(|process| match process.threads {
         1 => "one process\n1 thread".into(),
         threads => format!("one process\n{threads} threads"),
     }));
-    headers.extend(minima.headers());
+    headers.extend(rounds.headers());
     let mut table = table(headers);
-    for (case, nodes, cells) in minima.grid(|case, place| minima.seconds(case, place)) {
-        let alone = (processes.iter()).map(|process| text(minima.seconds(case, *process)));
+    for (case, nodes, cells) in rounds.grid(|case, place| rounds.seconds(case, place)) {
+        let alone = (processes.iter()).map(|process| text(rounds.seconds(case, *process)));
         let start = [case.name(), nodes.to_string()].into_iter().chain(alone);
         table.add_row(start.chain(cells.into_iter().map(text)));
     }
     align(table)
 }
 
-fn ratio_table(minima: &Minima<'_>) -> Table {
-    let mut headers = vec!["program".to_owned(), "nodes".into()];
-    headers.extend(minima.headers());
+fn ratio_table(rounds: &Rounds<'_>) -> Table {
+    let mut headers = vec!["program".to_owned(), "nodes".into(), "all links".into()];
+    headers.extend(rounds.headers());
     let mut table = table(headers);
-    for (case, nodes, ratios) in minima.ratios() {
+    let mark = |ratio: Ratio| match ratio {
+        Ratio { low, .. } if low > MOST => "!",
+        Ratio { mean, .. } if mean > MOST => "?",
+        _ => " ",
+    };
+    for ((case, nodes, ratios), pool) in rounds
+        .ratios()
+        .into_iter()
+        .zip(rounds.pools().into_iter().cycle())
+    {
+        let all = rounds
+            .ratio_of_all(case, pool)
+            .map_or_else(String::new, |ratio| {
+                let Ratio { mean, low, high } = ratio;
+                format!("{mean:.2} {} ({low:.2}..{high:.2})", mark(ratio))
+            });
         let cells = ratios.into_iter().map(|ratio| match ratio {
-            Some(ratio) if ratio > MOST => format!("{ratio:.2} !"),
-            Some(ratio) => format!("{ratio:.2}  "),
+            Some(ratio) => format!("{:.2} {}", ratio.mean, mark(ratio)),
             None => "failed".into(),
         });
-        table.add_row([case.name(), nodes.to_string()].into_iter().chain(cells));
+        table.add_row(
+            [case.name(), nodes.to_string(), all]
+                .into_iter()
+                .chain(cells),
+        );
     }
     align(table)
 }
@@ -519,42 +650,44 @@ fn align(mut table: Table) -> Table {
 
 /// Of the programs that gain: pools over one process with as many workers in all, at one site and at the first link of 10 ms with
 /// the greatest rate.
-fn gains(minima: &Minima<'_>) -> Vec<String> {
+fn gains(rounds: &Rounds<'_>) -> Vec<String> {
     /// Runs that last as long are to gain from a far node too, in seconds.
     const LONG: f64 = 2.0;
-    let far = (minima.links().into_iter().flatten())
+    let far = (rounds.links().into_iter().flatten())
         .filter(|link| link.rtt_ms == 10.0)
         .max_by_key(|link| link.bits_per_s);
     let mut lines = Vec::new();
-    for case in minima.cases().into_iter().filter(|case| case.gains()) {
-        for (nodes, threads) in minima.pools() {
+    for case in rounds.cases().into_iter().filter(|case| case.gains()) {
+        for (nodes, threads) in rounds.pools() {
             let place = |link| Place {
                 nodes,
                 threads,
                 link,
             };
-            let ratio = |link| minima.ratio(case, place(link), nodes * threads);
+            let ratio = |link| rounds.ratio(case, place(link), nodes * threads);
             if let Some(ratio) = ratio(None) {
+                let Ratio { mean, low, high } = ratio;
+                let bounds = match high.is_finite() {
+                    true => format!(" ({low:.2}..{high:.2})"),
+                    false => String::new(), // of one run
+                };
                 lines.push(format!(
-                    "{}: {} / one process of as many threads {ratio:.2}, required at most 1.10: {}",
+                    "{}: {} / one process of as many threads {mean:.2}{bounds}, required at most 1.10: {}",
                     case.name(),
                     place(None),
-                    verdict(ratio <= 1.1)
+                    verdict(mean <= MOST_OF_THREADS)
                 ));
             }
             let Some(far) = far else { continue };
-            let process = Place {
-                nodes: 1,
-                threads: nodes * threads,
-                link: None,
-            };
-            let is_long = (minima.seconds(case, process)).is_some_and(|seconds| seconds > LONG);
+            let process = Place::process(nodes * threads);
+            let is_long = (rounds.seconds(case, process)).is_some_and(|seconds| seconds > LONG);
             if let (true, Some(ratio)) = (is_long, ratio(Some(far))) {
+                let mean = ratio.mean;
                 lines.push(format!(
-                    "{}: {} / one process of as many threads {ratio:.2}, required at most 1.3: {}",
+                    "{}: {} / one process of as many threads {mean:.2}, required at most 1.3: {}",
                     case.name(),
                     place(Some(far)),
-                    verdict(ratio <= 1.3)
+                    verdict(mean <= 1.3)
                 ));
             }
         }
@@ -564,17 +697,18 @@ fn gains(minima: &Minima<'_>) -> Vec<String> {
 
 /// The ratios, coloured.
 pub fn draw(path: &Path, rows: &[Row]) -> Result<()> {
-    let minima = Minima(rows);
-    let ratios = minima.ratios();
+    let rounds = Rounds(rows);
+    let ratios = rounds.ratios();
     ensure!(!ratios.is_empty(), "no runs of programs to draw");
     let rows = ratios.into_iter().map(|(case, nodes, ratios)| {
         let name = format!("{}, {nodes} nodes", case.name());
-        (name, ratios)
+        let means = ratios.into_iter().map(|ratio| Some(ratio?.mean));
+        (name, means.collect())
     });
     chart::draw_ratios(
         path,
         "time of a pool / time of one process with the threads of one node",
-        &minima.headers(),
+        &rounds.headers(),
         &rows.collect::<Vec<_>>(),
         MOST,
     )
@@ -604,19 +738,39 @@ mod tests {
     }
 
     #[test]
-    fn the_fastest_rounds_are_compared() {
+    fn a_pool_is_compared_with_what_ran_beside_it() {
         let rows = [
             row(1, 1, None, Some(3.0)),
-            row(1, 2, None, Some(1.0)),
             row(2, 1, None, Some(1.5)),
             row(2, 1, Some(LINK), None),
+            row(1, 2, None, Some(1.0)),
+            row(1, 1, None, Some(3.0)),
+            // The machine is slower now.
+            row(1, 1, None, Some(9.0)),
+            row(1, 2, None, Some(9.0)),
+            row(2, 1, None, Some(4.0)),
+            row(1, 1, None, Some(7.0)),
+        ];
+        let rounds = Rounds(&rows);
+        let near = rounds.ratios_of(Case::Fft, rows[1].place, 1);
+        assert_eq!(near, [0.5, 0.5]);
+        let ratio = Ratio::of(near).expect("two values");
+        assert_eq!(rounds.ratios(), [(Case::Fft, 2, vec![Some(ratio), None])]);
+        assert_eq!(rounds.ratio_of_all(Case::Fft, (2, 1)), Some(ratio));
+        assert_eq!(rounds.headers(), ["one\nsite", "10 ms\n100 Mbit/s"]);
+        let seconds = rounds.seconds(Case::Fft, rows[1].place);
+        assert_eq!(seconds, Some(1.5), "the minimum");
+    }
+
+    #[test]
+    fn what_was_slow_is_measured_again() {
+        let rows = [
             row(1, 1, None, Some(2.0)),
-            row(2, 1, None, Some(5.0)),
+            row(2, 1, None, Some(2.2)),
+            row(4, 1, None, Some(2.0)),
             row(2, 1, Some(LINK), None),
         ];
-        let ratios = Minima(&rows).ratios();
-        assert_eq!(ratios, [(Case::Fft, 2, vec![Some(0.75), None])]);
-        assert_eq!(Minima(&rows).headers(), ["one\nsite", "10 ms\n100 Mbit/s"]);
+        assert_eq!(above(&rows, Case::Fft), [rows[1].place, rows[3].place]);
     }
 
     #[test]

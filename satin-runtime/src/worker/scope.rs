@@ -71,7 +71,10 @@ impl<'f> Scope<'f> {
         record.fill(<P::Function as Function>::VTABLE, self.frame, index, judge);
         // SAFETY: the slot is free.
         unsafe { record.put(args) };
-        self.set_head(slot.wrapping_add(1));
+        let head = slot.wrapping_add(1);
+        self.head.set(head);
+        // Of the slot, as `look` has it: the compiler finds the worker once.
+        Worker::of(slot).set_head(head);
         Pushed { slot, index }
     }
 
@@ -96,12 +99,6 @@ impl<'f> Scope<'f> {
             next: Cell::new(0),
             frame,
         }
-    }
-
-    #[inline(always)]
-    pub(super) fn set_head(&self, head: *const Slot) {
-        self.head.set(head);
-        Worker::of(head).set_head(head);
     }
 
     /// The poll after a push: true if the slots run out.

@@ -67,18 +67,24 @@ const GAIN: f64 = 1.25;
 /// An answer is late if it has not come for so many times the job's time after it was expected. Too small and too large: see [`GAIN`].
 const LATE: f64 = 2.0;
 
-/// Time after which a late answer is late at the soonest. Too small: its host may be dead and not known to be, and if the job has killed
+/// Time after which a late answer is late at the soonest, unless the job is short beside its way. Too small: its host may be dead and not known to be, and if the job has killed
 /// it, this node is the next. Too large: a slow node is waited for.
 const LATE_AT_LEAST: Duration = Duration::from_secs(10);
 
 /// The pause before the next look at a job of which nothing is known yet.
 const UNKNOWN: Duration = Duration::from_millis(1);
 
+/// A node is far away at such a round trip: an answer that cannot be here for so long is not waited for if nothing is known of the job, as
+/// the worker would do nothing. Too small: jobs that take as long as a round trip are done twice. Too large: workers wait for short jobs.
+const FAR_AWAY: Duration = Duration::from_millis(5);
+
 /// When an answer is expected, as far as that is known.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Expected {
     /// How long ago the job left.
     pub(super) away: Duration,
+    /// The answer is away for so long at least.
+    pub(super) round_trip: Duration,
     /// What it costs here, and so probably there.
     pub(super) cost: Option<JobCost>,
 }
@@ -87,14 +93,23 @@ impl Expected {
     /// How long to wait until it is worth doing the job here; zero if it is now.
     pub(super) fn patience(&self) -> Duration {
         let Some(JobCost { took, way }) = self.cost else {
-            return UNKNOWN;
+            return match self.round_trip.saturating_sub(self.away) > FAR_AWAY {
+                true => Duration::ZERO,
+                false => UNKNOWN,
+            };
         };
         let expected = way.saturating_add(took);
         let left = expected.saturating_sub(self.away);
         if left > took.mul_f64(GAIN) {
             return Duration::ZERO;
         }
-        let late = expected + took.mul_f64(LATE).max(LATE_AT_LEAST);
+        // To do a short job costs less than to wait for word from afar, which may take another round trip to come.
+        let is_short = self.round_trip > FAR_AWAY.max(took.mul_f64(GAIN));
+        let least = match is_short {
+            true => Duration::ZERO,
+            false => LATE_AT_LEAST,
+        };
+        let late = expected + took.mul_f64(LATE).max(least);
         late.saturating_sub(self.away)
     }
 }
@@ -139,6 +154,7 @@ impl Pool {
         drop(absent);
         let expected = Expected {
             away: since.elapsed(),
+            round_trip: trip.round_trip,
             cost: self.ledger.costs.of(&shape, &trip),
         };
         Some(expected.patience().max(self.ledger.costs.caution()))
@@ -254,7 +270,30 @@ mod tests {
 
     fn patience(away: Duration, way: Duration, took: Duration) -> Duration {
         let cost = Some(JobCost { took, way });
-        Expected { away, cost }.patience()
+        let round_trip = way;
+        Expected {
+            away,
+            round_trip,
+            cost,
+        }
+        .patience()
+    }
+
+    #[test]
+    fn of_an_unknown_job_the_round_trip_is_not_waited_for() {
+        let patience = |away, round_trip| {
+            Expected {
+                away,
+                round_trip,
+                cost: None,
+            }
+            .patience()
+        };
+        assert_eq!(patience(3 * MS, 100 * MS), Duration::ZERO);
+        // It may be here in a moment.
+        assert_eq!(patience(97 * MS, 100 * MS), UNKNOWN);
+        assert_eq!(patience(200 * MS, 100 * MS), UNKNOWN);
+        assert_eq!(patience(Duration::ZERO, MS), UNKNOWN);
     }
 
     #[test]
@@ -264,11 +303,17 @@ mod tests {
 
     #[test]
     fn what_is_soon_back_is_waited_for() {
-        assert_eq!(patience(10 * MS, 10 * MS, 3 * MS), LATE_AT_LEAST + 3 * MS);
+        assert_eq!(patience(2 * MS, 2 * MS, MS), LATE_AT_LEAST + MS);
         assert_eq!(
             patience(MS, MS / 10, 100 * MS),
             LATE_AT_LEAST + 99 * MS + MS / 10
         );
+    }
+
+    #[test]
+    fn a_short_job_that_is_late_from_afar_is_done_here() {
+        assert_eq!(patience(400 * MS, 400 * MS, 4 * MS), 12 * MS);
+        assert_eq!(patience(412 * MS, 400 * MS, 4 * MS), Duration::ZERO);
     }
 
     #[test]
@@ -285,14 +330,5 @@ mod tests {
         assert!(costs.caution() > Duration::ZERO && costs.caution() <= 1000 * MS);
         costs.be_cautious(Duration::ZERO);
         assert_eq!(costs.caution(), Duration::ZERO);
-    }
-
-    #[test]
-    fn of_the_unknown_more_may_be_known_soon() {
-        let expected = Expected {
-            away: 1000 * MS,
-            cost: None,
-        };
-        assert_eq!(expected.patience(), UNKNOWN);
     }
 }
