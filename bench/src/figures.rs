@@ -1,5 +1,7 @@
 //! Arithmetic of figures: the middle and the spread of several runs, and how long a run would take at best.
 
+use std::fmt;
+
 use statrs::distribution::{ContinuousCDF, StudentsT};
 
 /// The middle one, in order of size; of an even number the mean of the two in the middle.
@@ -48,7 +50,7 @@ impl Spread {
     }
 }
 
-/// What ratios say that were measured one by one: their geometric mean, and where the true one lies.
+/// What ratios say that were measured one by one: their geometric mean, and where the true one lies: `1.02 (0.98..1.06)`.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Ratio {
     /// The geometric mean.
@@ -57,6 +59,17 @@ pub struct Ratio {
     pub low: f64,
     /// With 95 % the true ratio is not above; infinite if there is one value only.
     pub high: f64,
+}
+
+impl fmt::Display for Ratio {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Ratio { mean, low, high } = self;
+        write!(f, "{mean:.2}")?;
+        match high.is_finite() {
+            true => write!(f, " ({low:.2}..{high:.2})"),
+            false => Ok(()),
+        }
+    }
 }
 
 impl Ratio {

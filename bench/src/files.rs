@@ -11,12 +11,12 @@ use crate::jsonl;
 #[derive(Debug, clap::Args)]
 pub struct Files {
     /// Also write the figures to this file, as JSON Lines
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", conflicts_with = "from")]
     json: Option<PathBuf>,
     /// Also draw the figures to this file, as SVG
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
-    /// Show the figures that an earlier run wrote by --json, instead of measuring
+    /// Measure nothing: show the figures that an earlier run wrote by --json
     #[arg(long, value_name = "FILE")]
     from: Option<PathBuf>,
 }

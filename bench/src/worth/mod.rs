@@ -22,8 +22,8 @@ use crate::{files::Files, launch::Launcher};
 Parts:
   programs  the time of each program in one process, and in pools: at one site, and at two sites with each of the emulated links \
 between them (half of the nodes at either). Each time is what the program tells: from the moment when all nodes are in and the input is there. \
-A machine that shares its cores may be slow for some seconds: so a pool is compared with one process just before and after it, and pools that \
-were slower than they may be are measured again. A run that takes more than 20 times that of one process, and half a minute, is ended and has no time
+A machine that shares its cores may be slow for some seconds: so a pool is compared with one process just before and after it. Figures of a few rounds say \
+little of one pool; those over all links say more. A run that takes more than 20 times that of one process, and half a minute, is ended and has no time
   bulk      a slice of u64 that is lent to a job of another node by `&mut`, and comes back; beside raw QUIC that carries as many bytes \
 there and back, and beside copies in memory. The best of the rounds counts. Then how long a thief waits for its next job beside results of 256 MiB that \
 come one after the other, and without them: the medians count
@@ -36,8 +36,7 @@ Examples:
   bench worth --json worth.jsonl --svg worth.svg             # all of it: an hour
   bench worth --case mergesort,fft --nodes 2 --rtt 10ms --rate 1gbit
   bench worth --part bulk
-  bench worth --from worth.jsonl --svg worth.svg             # draws them again
-  bench worth --from worth.jsonl --more 8 --json more.jsonl  # measures again what was slow")]
+  bench worth --from worth.jsonl --svg worth.svg             # draws them again")]
 pub struct Args {
     /// Parts to measure
     #[arg(long, value_enum, value_delimiter = ',', default_values_t = [Part::Programs, Part::Bulk])]
@@ -60,9 +59,6 @@ pub struct Args {
     /// Rounds, each with everything [default: 3, or 1 if it is to be quick]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     rounds: Option<u32>,
-    /// Rounds of those pools that were slower than they may be, also in the file of --from [default: 8, or none if it is to be quick]
-    #[arg(long, value_name = "N")]
-    more: Option<u32>,
     /// Small programs and a small slice, one round: figures that mean nothing
     #[arg(long)]
     quick: bool,
@@ -79,10 +75,6 @@ pub struct Args {
 impl Args {
     fn rounds(&self) -> u32 {
         self.rounds.unwrap_or(if self.quick { 1 } else { 3 })
-    }
-
-    fn more(&self) -> u32 {
-        self.more.unwrap_or(if self.quick { 0 } else { 8 })
     }
 }
 
@@ -107,7 +99,6 @@ enum Row {
 /// Measures, and reports the results.
 pub fn run(args: &Args) -> Result<()> {
     let rows = match args.files.earlier()? {
-        Some(rows) if args.more.is_some() => measure_again(args, &rows)?,
         Some(rows) => rows,
         None => measure(args)?,
     };
@@ -123,16 +114,6 @@ pub fn run(args: &Args) -> Result<()> {
     }));
     args.files
         .write(&rows, |path, rows| programs::draw(path, &programs_of(rows)))
-}
-
-/// An earlier run's rows, and more of the programs that were slow in it.
-fn measure_again(args: &Args, rows: &[Row]) -> Result<Vec<Row>> {
-    let launcher = Launcher::new(args.profile.clone())?;
-    let mut programs = programs_of(rows);
-    programs::measure_again(args, &launcher, &mut programs)?;
-    let others = rows.iter().filter(|row| !matches!(row, Row::Program(_)));
-    let programs = programs.into_iter().map(Row::Program);
-    Ok(programs.chain(others.cloned()).collect())
 }
 
 fn programs_of(rows: &[Row]) -> Vec<programs::Row> {

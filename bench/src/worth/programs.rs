@@ -28,14 +28,18 @@ use crate::{
 /// The greatest ratio of pool and one process that is allowed.
 const MOST: f64 = 1.05;
 
-/// The same of a pool at one site and one process with as many workers, for programs that gain.
-const MOST_OF_THREADS: f64 = 1.1;
-
 /// Ratio of pool and one process beyond which, with [`START`] more, a run is ended and has no time. Too small: cells that are bad
 /// have no figure. Too large: they take hours.
 const PATIENCE: f64 = 20.0;
 /// Time that a run may take beyond [`PATIENCE`] times that of one process, for the start of the nodes and the input.
 const START: Duration = Duration::from_secs(30);
+
+/// The round trip of the links over which programs that run long are to gain, in milliseconds.
+const FAR: f64 = 10.0;
+
+/// A pool is compared with the process that ran before it, and with that after it if no more than so many runs later. Too few: pools are
+/// compared with one run. Too many: the machine has become faster or slower since.
+const SOON: usize = 2;
 
 /// The programs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum, Serialize, Deserialize)]
@@ -212,74 +216,39 @@ pub fn measure(args: &Args, launcher: &Launcher) -> Result<Vec<Row>> {
         for program in &programs {
             let mut expected = None;
             for place in &places {
-                rows.push(program.row(launcher, *place, round, &mut expected)?);
+                let run = program.run(launcher, *place, &mut expected);
+                launcher.go_on()?;
+                let case = program.case.name();
+                // Without the time in one process there is nothing to compare with.
+                if place.nodes == 1
+                    && let Err(error) = run
+                {
+                    return Err(error.context(case));
+                }
+                let said = match &run {
+                    Ok(seconds) => format!("{seconds:.3} s"),
+                    Err(error) => format!("failed: {error:#}"),
+                };
+                eprintln!("[{round}/{}] {case}, {place}: {said}", args.rounds());
+                rows.push(Row {
+                    bench: "worth".into(),
+                    case: program.case,
+                    place: *place,
+                    round,
+                    seconds: run.ok(),
+                });
             }
         }
     }
-    measure_more(args, launcher, &programs, &mut rows)?;
     Ok(rows)
 }
 
-/// Measures again what is above the limits in rows of an earlier run.
-///
-/// # Errors
-/// As of [`measure`].
-pub fn measure_again(args: &Args, launcher: &Launcher, rows: &mut Vec<Row>) -> Result<()> {
-    let programs = (distinct(rows.iter().map(|row| row.case)).into_iter())
-        .map(|case| Program::build(launcher, case, args.quick))
-        .collect::<Result<Vec<_>>>()?;
-    measure_more(args, launcher, &programs, rows)
-}
-
-fn measure_more(
-    args: &Args,
-    launcher: &Launcher,
-    programs: &[Program],
-    rows: &mut Vec<Row>,
-) -> Result<()> {
-    let rounds = rows.iter().map(|row| row.round).max().unwrap_or(0);
-    for round in rounds + 1..=rounds + args.more() {
-        for program in programs {
-            let mut expected = None;
-            for place in above(rows, program.case) {
-                for place in beside(place).into_iter().chain([place]) {
-                    rows.push(program.row(launcher, place, round, &mut expected)?);
-                }
-            }
-        }
-    }
-    Ok(())
-}
-
-/// The processes that a pool is compared with: one with the threads of a node, and at one site one with as many as the pool, if there
-/// are cores for them.
-fn beside(place: Place) -> Vec<Place> {
-    let cores = std::thread::available_parallelism().map_or(1, usize::from) as u32;
-    let all = Some(place.nodes * place.threads).filter(|all| place.link.is_none() && *all <= cores);
-    let threads = all.into_iter().chain([place.threads]);
-    threads.map(Place::process).collect()
-}
-
-/// The pools of a program that were slower than they may be: because they are, or because the machine was.
-fn above(rows: &[Row], case: Case) -> Vec<Place> {
-    let rounds = Rounds(rows);
-    let pools = distinct(
-        rows.iter()
-            .map(|row| row.place)
-            .filter(|place| place.nodes > 1),
-    );
-    let is_above = |place: &Place| {
-        let ratio = |threads| rounds.ratio(case, *place, threads);
-        let is_slow = ratio(place.threads).is_none_or(|ratio| ratio.mean > MOST);
-        let is_near = case.gains() && place.link.is_none();
-        let as_threads = ratio(place.nodes * place.threads).filter(|_| is_near);
-        is_slow || as_threads.is_some_and(|ratio| ratio.mean > MOST_OF_THREADS)
-    };
-    pools.into_iter().filter(is_above).collect()
-}
-
-/// The pools of each link, and before them the processes that they are compared with.
+/// The pools of each link, and before them what they are compared with: one process; and, where [`gains`] asks for it, one with as many
+/// workers as a whole pool, if there are cores for them.
 fn places(args: &Args) -> Vec<Place> {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from) as u32;
+    let in_pools = args.nodes.iter().map(|nodes| nodes * args.threads);
+    let in_pools: Vec<u32> = in_pools.filter(|threads| *threads <= cores).collect();
     let mut places = Vec::new();
     let links = args.rtt.iter().flat_map(|rtt| {
         args.rate.iter().map(|rate| Link {
@@ -288,13 +257,15 @@ fn places(args: &Args) -> Vec<Place> {
         })
     });
     for link in std::iter::once(None).chain(links.map(Some)) {
-        let pools = args.nodes.iter().map(|nodes| Place {
+        if link.is_none_or(|link| link.rtt_ms == FAR) {
+            places.extend(in_pools.iter().map(|threads| Place::process(*threads)));
+        }
+        places.push(Place::process(args.threads));
+        places.extend(args.nodes.iter().map(|nodes| Place {
             nodes: *nodes,
             threads: args.threads,
             link,
-        });
-        let processes = pools.clone().flat_map(beside);
-        places.extend(distinct(processes).into_iter().chain(pools));
+        }));
     }
     places
 }
@@ -323,38 +294,6 @@ impl Program {
             case,
             arguments,
             path,
-        })
-    }
-
-    /// One run.
-    ///
-    /// # Errors
-    /// A signal came, or the run fails in one process: then there is nothing to compare with.
-    fn row(
-        &self,
-        launcher: &Launcher,
-        place: Place,
-        round: u32,
-        expected: &mut Option<Expected>,
-    ) -> Result<Row> {
-        let run = self.run(launcher, place, expected);
-        launcher.go_on()?;
-        let case = self.case.name();
-        let said = match &run {
-            Ok(seconds) => format!("{seconds:.3} s"),
-            Err(error) => format!("failed: {error:#}"),
-        };
-        eprintln!("[{round}] {case}, {place}: {said}");
-        let seconds = match run {
-            Err(error) if place.nodes == 1 => return Err(error.context(case)),
-            run => run.ok(),
-        };
-        Ok(Row {
-            bench: "worth".into(),
-            case: self.case,
-            place,
-            round,
-            seconds,
         })
     }
 
@@ -431,47 +370,46 @@ impl Program {
     }
 }
 
-/// A pool is compared with a process that ran so many runs before or after it, at most. Too few: there is none. Too many: the machine has
-/// become faster or slower since.
-const BESIDE: usize = 3;
+/// A pool's nodes, and the threads of each.
+type Pool = (u32, u32);
 
 /// All runs, in their order.
 struct Rounds<'a>(&'a [Row]);
 
 impl Rounds<'_> {
+    /// The minimum.
     fn seconds(&self, case: Case, place: Place) -> Option<f64> {
         let here = (self.0.iter()).filter(|row| row.case == case && row.place == place);
         here.filter_map(|row| row.seconds).min_by(f64::total_cmp)
     }
 
-    /// The time at that place over the time in one process with so many threads just before and after.
+    /// The time at that place over the time in one process with so many threads.
     fn ratio(&self, case: Case, place: Place, threads: u32) -> Option<Ratio> {
         Ratio::of(self.ratios_of(case, place, threads))
     }
 
+    /// That ratio in each round.
     fn ratios_of(&self, case: Case, place: Place, threads: u32) -> Vec<f64> {
         let process = Place::process(threads);
         let runs: Vec<&Row> = self.0.iter().filter(|row| row.case == case).collect();
-        let is_there = |row: &&&Row| row.place == place;
-        let there = runs.iter().enumerate().filter(|(_, row)| is_there(row));
         let ratio = |(at, row): (usize, &&Row)| {
-            let of = |row: &&Row| row.seconds.filter(|_| row.place == process);
-            let before = runs[at.saturating_sub(BESIDE)..at]
-                .iter()
-                .rev()
-                .find_map(of);
-            let after = runs[at + 1..].iter().take(BESIDE).find_map(of);
-            let beside: Vec<f64> = before.into_iter().chain(after).collect();
-            let mean = beside.iter().sum::<f64>() / beside.len() as f64;
-            Some(row.seconds? / mean).filter(|ratio| ratio.is_finite())
+            let beside = |other: &&Row| {
+                let is_it = other.place == process && other.round == row.round;
+                other.seconds.filter(|_| is_it)
+            };
+            let before = runs[..at].iter().rev().find_map(beside);
+            let after = runs[at + 1..].iter().take(SOON).find_map(beside);
+            let all: Vec<f64> = before.into_iter().chain(after).collect();
+            let mean = all.iter().sum::<f64>() / all.len() as f64;
+            Some(row.seconds? / mean).filter(|_| !all.is_empty())
         };
+        let there = (runs.iter().enumerate()).filter(|(_, row)| row.place == place);
         there.filter_map(ratio).collect()
     }
 
-    /// Over all links.
-    fn ratio_of_all(&self, case: Case, (nodes, threads): (u32, u32)) -> Option<Ratio> {
-        let links = self.links().into_iter();
-        Ratio::of(links.flat_map(|link| {
+    /// The ratio over all links.
+    fn ratio_of_all(&self, case: Case, (nodes, threads): Pool) -> Option<Ratio> {
+        Ratio::of(self.links().into_iter().flat_map(|link| {
             let place = Place {
                 nodes,
                 threads,
@@ -485,8 +423,7 @@ impl Rounds<'_> {
         distinct(self.0.iter().map(|row| row.case))
     }
 
-    /// The pools, by size and threads.
-    fn pools(&self) -> Vec<(u32, u32)> {
+    fn pools(&self) -> Vec<Pool> {
         let pools = self.0.iter().filter(|row| row.place.nodes > 1);
         distinct(pools.map(|row| (row.place.nodes, row.place.threads)))
     }
@@ -497,7 +434,7 @@ impl Rounds<'_> {
     }
 
     /// A value for each case and pool, a row each, and each link.
-    fn grid<T>(&self, cell: impl Fn(Case, Place) -> T) -> Vec<(Case, u32, Vec<T>)> {
+    fn grid<T>(&self, cell: impl Fn(Case, Place) -> T) -> Vec<(Case, Pool, Vec<T>)> {
         let (pools, links) = (self.pools(), self.links());
         let rows = self.cases().into_iter().flat_map(|case| {
             let pools = pools.clone().into_iter();
@@ -510,12 +447,12 @@ impl Rounds<'_> {
                 link: *link,
             });
             let cells = places.map(|place| cell(case, place)).collect();
-            (case, nodes, cells)
+            (case, (nodes, threads), cells)
         })
         .collect()
     }
 
-    fn ratios(&self) -> Vec<(Case, u32, Vec<Option<Ratio>>)> {
+    fn ratios(&self) -> Vec<(Case, Pool, Vec<Option<Ratio>>)> {
         self.grid(|case, place| self.ratio(case, place, place.threads))
     }
 
@@ -545,8 +482,7 @@ pub fn report(rows: &[Row]) {
     println!("seconds, minima of the rounds:");
     println!("{}", seconds_table(&rounds));
     println!(
-        "pool / one process with the threads of one node, just before and after, geometric means; `?`: above {MOST}, `!`: with 95 %, `failed`: \
-         no run came to its end:"
+        "pool / one process with the threads of one node, just before and after; `!`: above {MOST}, `failed`: no run came to its end:"
     );
     println!("{}", ratio_table(&rounds));
     let cells = rounds.grid(|case, place| {
@@ -557,18 +493,18 @@ pub fn report(rows: &[Row]) {
     let ratios = (cells.iter()).filter_map(|(case, place, ratio)| Some((case, place, (*ratio)?)));
     let worst = ratios
         .clone()
-        .max_by(|one, other| one.2.low.total_cmp(&other.2.low));
-    let unclear = (ratios.clone()).filter(|(.., ratio)| ratio.mean > MOST && ratio.low <= MOST);
-    let unclear = unclear.count();
-    let above = ratios.filter(|(.., ratio)| ratio.low > MOST).count();
+        .max_by(|one, other| one.2.mean.total_cmp(&other.2.mean));
+    let above = ratios
+        .clone()
+        .filter(|(.., ratio)| ratio.mean > MOST)
+        .count();
+    let certain = ratios.filter(|(.., ratio)| ratio.low > MOST).count();
     let failed = cells.iter().filter(|(.., ratio)| ratio.is_none()).count();
     if let Some((case, place, ratio)) = worst {
-        let Ratio { mean, low, high } = ratio;
-        let name = case.name();
-        println!("worst: {name}, {place}: {mean:.3}, with 95 % between {low:.3} and {high:.3}");
+        println!("worst: {}, {place}: {ratio}", case.name());
     }
     println!(
-        "{above} of {} cells above {MOST} with 95 %, {unclear} perhaps, {failed} without a time: {}",
+        "{above} of {} cells above {MOST} ({certain} with 95 %), {failed} without a time: {}",
         cells.len(),
         verdict(above + failed == 0)
     );
@@ -592,7 +528,7 @@ fn seconds_table(rounds: &Rounds<'_>) -> Table {
     }));
     headers.extend(rounds.headers());
     let mut table = table(headers);
-    for (case, nodes, cells) in rounds.grid(|case, place| rounds.seconds(case, place)) {
+    for (case, (nodes, _), cells) in rounds.grid(|case, place| rounds.seconds(case, place)) {
         let alone = (processes.iter()).map(|process| text(rounds.seconds(case, *process)));
         let start = [case.name(), nodes.to_string()].into_iter().chain(alone);
         table.add_row(start.chain(cells.into_iter().map(text)));
@@ -604,31 +540,16 @@ fn ratio_table(rounds: &Rounds<'_>) -> Table {
     let mut headers = vec!["program".to_owned(), "nodes".into(), "all links".into()];
     headers.extend(rounds.headers());
     let mut table = table(headers);
-    let mark = |ratio: Ratio| match ratio {
-        Ratio { low, .. } if low > MOST => "!",
-        Ratio { mean, .. } if mean > MOST => "?",
-        _ => " ",
-    };
-    for ((case, nodes, ratios), pool) in rounds
-        .ratios()
-        .into_iter()
-        .zip(rounds.pools().into_iter().cycle())
-    {
-        let all = rounds
-            .ratio_of_all(case, pool)
-            .map_or_else(String::new, |ratio| {
-                let Ratio { mean, low, high } = ratio;
-                format!("{mean:.2} {} ({low:.2}..{high:.2})", mark(ratio))
-            });
+    for (case, pool, ratios) in rounds.ratios() {
         let cells = ratios.into_iter().map(|ratio| match ratio {
-            Some(ratio) => format!("{:.2} {}", ratio.mean, mark(ratio)),
+            Some(Ratio { mean, .. }) if mean > MOST => format!("{mean:.2} !"),
+            Some(Ratio { mean, .. }) => format!("{mean:.2}  "),
             None => "failed".into(),
         });
-        table.add_row(
-            [case.name(), nodes.to_string(), all]
-                .into_iter()
-                .chain(cells),
-        );
+        let all = rounds.ratio_of_all(case, pool);
+        let all = all.map_or("failed".into(), |ratio| ratio.to_string());
+        let start = [case.name(), pool.0.to_string(), all];
+        table.add_row(start.into_iter().chain(cells));
     }
     align(table)
 }
@@ -654,7 +575,7 @@ fn gains(rounds: &Rounds<'_>) -> Vec<String> {
     /// Runs that last as long are to gain from a far node too, in seconds.
     const LONG: f64 = 2.0;
     let far = (rounds.links().into_iter().flatten())
-        .filter(|link| link.rtt_ms == 10.0)
+        .filter(|link| link.rtt_ms == FAR)
         .max_by_key(|link| link.bits_per_s);
     let mut lines = Vec::new();
     for case in rounds.cases().into_iter().filter(|case| case.gains()) {
@@ -666,28 +587,22 @@ fn gains(rounds: &Rounds<'_>) -> Vec<String> {
             };
             let ratio = |link| rounds.ratio(case, place(link), nodes * threads);
             if let Some(ratio) = ratio(None) {
-                let Ratio { mean, low, high } = ratio;
-                let bounds = match high.is_finite() {
-                    true => format!(" ({low:.2}..{high:.2})"),
-                    false => String::new(), // of one run
-                };
                 lines.push(format!(
-                    "{}: {} / one process of as many threads {mean:.2}{bounds}, required at most 1.10: {}",
+                    "{}: {} / one process of as many threads {ratio}, required at most 1.10: {}",
                     case.name(),
                     place(None),
-                    verdict(mean <= MOST_OF_THREADS)
+                    verdict(ratio.mean <= 1.1)
                 ));
             }
             let Some(far) = far else { continue };
             let process = Place::process(nodes * threads);
             let is_long = (rounds.seconds(case, process)).is_some_and(|seconds| seconds > LONG);
             if let (true, Some(ratio)) = (is_long, ratio(Some(far))) {
-                let mean = ratio.mean;
                 lines.push(format!(
-                    "{}: {} / one process of as many threads {mean:.2}, required at most 1.3: {}",
+                    "{}: {} / one process of as many threads {ratio}, required at most 1.3: {}",
                     case.name(),
                     place(Some(far)),
-                    verdict(mean <= 1.3)
+                    verdict(ratio.mean <= 1.3)
                 ));
             }
         }
@@ -700,7 +615,7 @@ pub fn draw(path: &Path, rows: &[Row]) -> Result<()> {
     let rounds = Rounds(rows);
     let ratios = rounds.ratios();
     ensure!(!ratios.is_empty(), "no runs of programs to draw");
-    let rows = ratios.into_iter().map(|(case, nodes, ratios)| {
+    let rows = ratios.into_iter().map(|(case, (nodes, _), ratios)| {
         let name = format!("{}, {nodes} nodes", case.name());
         let means = ratios.into_iter().map(|ratio| Some(ratio?.mean));
         (name, means.collect())
@@ -723,59 +638,68 @@ mod tests {
         bits_per_s: 100_000_000,
     };
 
-    fn row(nodes: u32, threads: u32, link: Option<Link>, seconds: Option<f64>) -> Row {
+    fn row(round: u32, place: Place, seconds: Option<f64>) -> Row {
         Row {
             bench: "worth".into(),
             case: Case::Fft,
-            place: Place {
-                nodes,
-                threads,
-                link,
-            },
-            round: 1,
+            place,
+            round,
             seconds,
         }
     }
 
+    /// Two nodes.
+    fn pool(link: Option<Link>) -> Place {
+        Place {
+            nodes: 2,
+            threads: 1,
+            link,
+        }
+    }
+
     #[test]
-    fn a_pool_is_compared_with_what_ran_beside_it() {
+    fn a_pool_is_compared_with_the_process_beside_it() {
+        let [alone, near, far] = [Place::process(1), pool(None), pool(Some(LINK))];
         let rows = [
-            row(1, 1, None, Some(3.0)),
-            row(2, 1, None, Some(1.5)),
-            row(2, 1, Some(LINK), None),
-            row(1, 2, None, Some(1.0)),
-            row(1, 1, None, Some(3.0)),
-            // The machine is slower now.
-            row(1, 1, None, Some(9.0)),
-            row(1, 2, None, Some(9.0)),
-            row(2, 1, None, Some(4.0)),
-            row(1, 1, None, Some(7.0)),
+            row(1, alone, Some(2.0)),
+            row(1, near, Some(1.5)),
+            row(1, far, None),
+            row(1, alone, Some(4.0)),
+            row(1, far, Some(2.0)),
+            // The machine is slower now: no run of another round is beside one of this.
+            row(2, alone, Some(9.0)),
+            row(2, Place::process(2), Some(1.0)),
+            row(2, near, Some(3.0)),
         ];
         let rounds = Rounds(&rows);
-        let near = rounds.ratios_of(Case::Fft, rows[1].place, 1);
-        assert_eq!(near, [0.5, 0.5]);
-        let ratio = Ratio::of(near).expect("two values");
-        assert_eq!(rounds.ratios(), [(Case::Fft, 2, vec![Some(ratio), None])]);
-        assert_eq!(rounds.ratio_of_all(Case::Fft, (2, 1)), Some(ratio));
+        let of = |place| rounds.ratios_of(Case::Fft, place, 1);
+        assert_eq!((of(near), of(far)), (vec![0.5, 3.0 / 9.0], vec![0.5]));
+        let [in_near, in_far] = [near, far].map(|place| Ratio::of(of(place)));
+        assert_eq!(
+            rounds.ratios(),
+            [(Case::Fft, (2, 1), vec![in_near, in_far])]
+        );
+        let all = rounds.ratio_of_all(Case::Fft, (2, 1));
+        assert_eq!(all, Ratio::of([0.5, 3.0 / 9.0, 0.5]));
         assert_eq!(rounds.headers(), ["one\nsite", "10 ms\n100 Mbit/s"]);
-        let seconds = rounds.seconds(Case::Fft, rows[1].place);
+        let seconds = rounds.seconds(Case::Fft, near);
         assert_eq!(seconds, Some(1.5), "the minimum");
     }
 
     #[test]
-    fn what_was_slow_is_measured_again() {
+    fn a_pool_of_which_no_run_ended_has_no_ratio() {
         let rows = [
-            row(1, 1, None, Some(2.0)),
-            row(2, 1, None, Some(2.2)),
-            row(4, 1, None, Some(2.0)),
-            row(2, 1, Some(LINK), None),
+            row(1, Place::process(1), Some(2.0)),
+            row(1, pool(None), None),
         ];
-        assert_eq!(above(&rows, Case::Fft), [rows[1].place, rows[3].place]);
+        let rounds = Rounds(&rows);
+        assert_eq!(rounds.ratios(), [(Case::Fft, (2, 1), vec![None])]);
+        assert_eq!(rounds.ratio_of_all(Case::Fft, (2, 1)), None);
     }
 
     #[test]
     fn a_row_is_read_as_it_was_written() {
-        let row = row(2, 1, Some(LINK), Some(0.25));
+        let row = row(1, pool(Some(LINK)), Some(0.25));
         let text = serde_json::to_string(&row).expect("it can be written");
         let read: Row = serde_json::from_str(&text).expect("it can be read");
         assert_eq!((read.place, read.seconds), (row.place, row.seconds));

@@ -67,8 +67,8 @@ const GAIN: f64 = 1.25;
 /// An answer is late if it has not come for so many times the job's time after it was expected. Too small and too large: see [`GAIN`].
 const LATE: f64 = 2.0;
 
-/// Time after which a late answer is late at the soonest, unless the job is short beside its way. Too small: its host may be dead and not known to be, and if the job has killed
-/// it, this node is the next. Too large: a slow node is waited for.
+/// Time after which a late answer is late at the soonest, unless the job is short beside its way. Too small: its host may be dead and not
+/// known to be, and if the job has killed it, this node is the next. Too large: a slow node is waited for.
 const LATE_AT_LEAST: Duration = Duration::from_secs(10);
 
 /// The pause before the next look at a job of which nothing is known yet.
@@ -312,6 +312,7 @@ mod tests {
 
     #[test]
     fn a_short_job_that_is_late_from_afar_is_done_here() {
+        assert_eq!(patience(10 * MS, 10 * MS, 3 * MS), 9 * MS);
         assert_eq!(patience(400 * MS, 400 * MS, 4 * MS), 12 * MS);
         assert_eq!(patience(412 * MS, 400 * MS, 4 * MS), Duration::ZERO);
     }
@@ -330,5 +331,15 @@ mod tests {
         assert!(costs.caution() > Duration::ZERO && costs.caution() <= 1000 * MS);
         costs.be_cautious(Duration::ZERO);
         assert_eq!(costs.caution(), Duration::ZERO);
+    }
+
+    #[test]
+    fn of_the_unknown_more_may_be_known_soon() {
+        let expected = Expected {
+            away: 1000 * MS,
+            round_trip: MS,
+            cost: None,
+        };
+        assert_eq!(expected.patience(), UNKNOWN);
     }
 }
