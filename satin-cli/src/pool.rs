@@ -614,7 +614,9 @@ impl LocalPool {
         let was_master = index == self.master;
         match (never_a_pool, candidates.count()) {
             (true, _) if index != 0 => {}
-            (true, _) if status.signal().is_none() => self.expect_the_end(),
+            (true, _) if status.success() => self.expect_the_end(),
+            // Nobody will ever let the others in.
+            (true, _) if status.signal().is_none() => self.tell_all(raw(Signal::TERM), None),
             (false, 1..) => {
                 if was_master && !self.nodes[index].killed && !self.nodes[index].drained {
                     self.tell(format_args!("{name} (the master) {}", ExitReason(status)));

@@ -271,12 +271,9 @@ impl Network {
     /// # Errors
     /// If it is not let in.
     pub fn wait_until_in(&self) -> Result<bool, NetError> {
-        self.progress.wait(|now| match &now.stage {
-            NodeStage::Joining => None,
-            NodeStage::In { is_master } => Some(Ok(*is_master)),
-            // The node ended before the question was asked.
-            NodeStage::Ended(_) => Some(Ok(false)),
-            NodeStage::Failed(text) => Some(Err(NetError::Failed(text.clone()))),
+        self.progress.wait(|now| {
+            let entrance = now.entrance()?;
+            Some(entrance.map_err(|text| NetError::Failed(text.into())))
         })
     }
 

@@ -23,6 +23,8 @@ pub(super) enum NodeStage {
 #[derive(Debug)]
 pub(super) struct Now {
     pub(super) stage: NodeStage,
+    /// Whether this node was master when it was last seen in the pool; `None` if it has never been in.
+    pub(super) was_in_as_master: Option<bool>,
     /// The term in which `main` is to be run here, until it begins.
     pub(super) turn: Option<u32>,
     /// True while the main thread waits for its turn to run `main`.
@@ -41,6 +43,20 @@ pub(super) struct Now {
     pub(super) figures: NodeFigures,
 }
 
+impl Now {
+    /// How the wait to be let in ended: whether this node is the master, or why it was not let in. `None` while it goes on.
+    pub(super) fn entrance(&self) -> Option<Result<bool, &str>> {
+        match &self.stage {
+            NodeStage::Joining => None,
+            NodeStage::In { is_master } => Some(Ok(*is_master)),
+            // The node ended before the question was asked.
+            NodeStage::Ended(_) => Some(Ok(false)),
+            // If it was in when it failed, this wait has gone well: who waits for the end is told why it came.
+            NodeStage::Failed(text) => Some(self.was_in_as_master.ok_or(text)),
+        }
+    }
+}
+
 /// The progress of the network thread, for other threads.
 #[derive(Debug)]
 pub(super) struct NetworkProgress {
@@ -53,6 +69,7 @@ impl NetworkProgress {
         NetworkProgress {
             now: Mutex::new(Now {
                 stage: NodeStage::Joining,
+                was_in_as_master: None,
                 turn: None,
                 expects_main: false,
                 heirs: 0,
@@ -80,6 +97,7 @@ impl NetworkProgress {
     /// Notes that this node is in, and whether it is master.
     pub(super) fn is_in(&self, is_master: bool) {
         self.change(|now| {
+            now.was_in_as_master = Some(is_master);
             if !matches!(now.stage, NodeStage::Ended(_) | NodeStage::Failed(_)) {
                 now.stage = NodeStage::In { is_master };
             }
@@ -137,5 +155,27 @@ impl NetworkProgress {
             .changed
             .wait_timeout_while(now, most, |now| !until(now));
         !waited.unwrap_or_else(PoisonError::into_inner).1.timed_out()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_asks_late_is_let_in_and_hears_of_the_failure_at_the_end() {
+        let fail = |progress: &NetworkProgress| {
+            progress.change(|now| now.stage = NodeStage::Failed("no such run".into()));
+        };
+        let outside = NetworkProgress::new();
+        assert_eq!(outside.lock().entrance(), None);
+        fail(&outside);
+        assert_eq!(outside.lock().entrance(), Some(Err("no such run")));
+        for is_master in [true, false] {
+            let inside = NetworkProgress::new();
+            inside.is_in(is_master);
+            fail(&inside);
+            assert_eq!(inside.lock().entrance(), Some(Ok(is_master)));
+        }
     }
 }
