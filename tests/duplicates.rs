@@ -104,6 +104,23 @@ fn duplicates(pool: &Satin) -> u64 {
 #[test]
 fn a_job_that_would_come_back_late_is_done_here_as_well() {
     let _watchdog = Watchdog::new("a_job_that_would_come_back_late_is_done_here_as_well");
+    is_done_here_too(send_away);
+}
+
+#[test]
+fn an_unknown_job_far_away_is_done_here_as_well() {
+    let _watchdog = Watchdog::new("an_unknown_job_far_away_is_done_here_as_well");
+    is_done_here_too(|gate, ready, go| {
+        await_flag(ready);
+        warm_up(gate);
+        let token = take_for(gate, HOUR);
+        raise(go);
+        token
+    });
+}
+
+/// The owner of a job that leaves so does it too, and its answer counts.
+fn is_done_here_too(leave: impl FnOnce(&Gate, usize, usize) -> DepartureId) {
     let pool = pool(true);
     let told = listen(&pool);
     let [ready, go, ran] = flags();
@@ -111,7 +128,7 @@ fn a_job_that_would_come_back_late_is_done_here_as_well() {
         &pool,
         || family(2, ready, go, ran),
         |gate| {
-            let token = send_away(gate, ready, go);
+            let token = leave(gate, ready, go);
             hear(&told, |told| {
                 (*told == Told::Recalled(token, Recall::Done)).then_some(())
             });
@@ -152,13 +169,9 @@ fn is_waited_for(is_on: bool, leave: impl FnOnce(&Gate, usize, usize) -> Departu
 }
 
 #[test]
-fn what_is_soon_back_or_unknown_is_waited_for() {
-    let _watchdog = Watchdog::new("what_is_soon_back_or_unknown_is_waited_for");
-    for (is_on, way, is_known) in [
-        (true, Duration::ZERO, false),
-        (true, HOUR, false),
-        (false, HOUR, true),
-    ] {
+fn what_is_near_or_not_to_be_done_twice_is_waited_for() {
+    let _watchdog = Watchdog::new("what_is_near_or_not_to_be_done_twice_is_waited_for");
+    for (is_on, way, is_known) in [(true, Duration::ZERO, false), (false, HOUR, true)] {
         is_waited_for(is_on, |gate, ready, go| {
             await_flag(ready);
             warm_up(gate);

@@ -127,6 +127,17 @@ const BY_SIZE: Growth = Growth {
     usual: LN_2,
 };
 
+/// Jobs that are larger than all that were seen, by so much, may take more than in proportion, as products of matrices do: as much more as
+/// the sizes below say. A logarithm: four times as large. Too small: the largest jobs stay until one of them has been done. Too
+/// large: a wrong slope says that short jobs are long.
+const NEXT_LARGER: f64 = 2.0;
+
+/// The sizes that tell that slope are so far apart at least: a logarithm. Too small: chance decides. Too large: there are none.
+const FAR_APART: f64 = 1.5;
+
+/// The steepest such slope: products of matrices take time by the power 1.5 of their size.
+const STEEPEST: f64 = 1.5 * LN_2;
+
 /// Time and bytes by depth: a level halves them, as a rule.
 const BY_DEPTH: Growth = Growth {
     down: -2.0 * LN_2..=0.0,
@@ -157,6 +168,19 @@ fn at(points: &[(f64, f64)], x: f64, growth: &Growth) -> Option<f64> {
         }
     };
     Some(from.1 + slope * (x - from.0))
+}
+
+/// The logarithm of the time at the logarithm of a size, from times that were seen.
+fn by_size(points: &[(f64, f64)], size: f64) -> Option<f64> {
+    let known = at(points, size, &BY_SIZE)?;
+    let &(largest, time) = points.last()?;
+    let apart = |&&(size, _): &&(f64, f64)| largest - size >= FAR_APART;
+    let Some((smaller, its_time)) = points.iter().rev().find(apart) else {
+        return Some(known);
+    };
+    let slope = ((time - its_time) / (largest - smaller)).min(STEEPEST);
+    let beyond = (size - largest).clamp(0.0, NEXT_LARGER);
+    Some(known + (slope - LN_2).max(0.0) * beyond)
 }
 
 /// What is known of a function.
@@ -204,7 +228,7 @@ impl FunctionCosts {
             .map(|mean| (mean.bytes.log2(), mean.took.ln()))
             .collect();
         let bytes = shape.bytes as f64;
-        let took = at(&points, bytes.log2(), &BY_SIZE)?.exp();
+        let took = by_size(&points, bytes.log2())?.exp();
         let off = |mean: &Mean| (mean.bytes / bytes).ln().abs();
         let nearest = means.into_iter().min_by(|a, b| off(a).total_cmp(&off(b)))?;
         Some((took, nearest.back / nearest.bytes * bytes))
@@ -704,14 +728,28 @@ mod tests {
             "between: {}",
             took(283_000)
         );
-        let doubled = took(800_000);
+        let next = took(1_600_000);
         assert!(
-            (0.030..0.034).contains(&doubled),
-            "beyond: no more than in proportion, {doubled}"
+            (0.12..0.13).contains(&next),
+            "the next larger ones: as far as the power of 1.5, {next}"
+        );
+        let beyond = took(16_000_000) / next;
+        assert!(
+            (9.0..11.0).contains(&beyond),
+            "beyond: no more than in proportion, {beyond}"
         );
         assert!(took(50_000) < 0.0005, "below: less than in proportion");
         let (_, back) = costs.of(&shape(1, 1_000_000)).expect("known");
         assert!((back - 1e6).abs() < 1.0, "as many bytes come back: {back}");
+    }
+
+    #[test]
+    fn sizes_that_are_near_to_each_other_tell_no_slope() {
+        // Twice as large, three times as long: that may be chance.
+        let worth = knows(&[(200_000, 0.004), (400_000, 0.012)]);
+        let (_, costs) = worth.functions.first_key_value().expect("a function");
+        let (took, _) = costs.of(&shape(1, 800_000)).expect("known");
+        assert!((0.023..0.025).contains(&took), "in proportion: {took}");
     }
 
     #[test]
