@@ -234,6 +234,17 @@ pub use satin_runtime::satin::Satin;
 
 /// # Example
 /// ```
+/// # use std::time::Duration;
+/// let progress: Option<satin::Progress> = satin::progress();
+/// if let Some(progress) = progress {
+///     let left = progress.left().unwrap_or(Duration::MAX);
+///     println!("{:.0} %, {left:?} left", 100.0 * progress.done);
+/// }
+/// ```
+pub use satin_runtime::progress::{Progress, progress};
+
+/// # Example
+/// ```
 /// assert!(satin::node().threads > 0);
 /// ```
 pub use satin_runtime::satin::node;

@@ -11,6 +11,10 @@ pub struct Spinner(ProgressBar);
 impl Spinner {
     /// `state` says, a few times per second, how things stand.
     pub fn start(state: impl Fn() -> String + Clone + Send + Sync + 'static) -> Self {
+        let state = move || match satin::progress() {
+            Some(progress) => format!("{:.0} %, {}", 100.0 * progress.done, state()),
+            None => state(),
+        };
         let style = ProgressStyle::with_template("{spinner} {elapsed} {state}")
             .expect("the template is a constant")
             .with_key(

@@ -9,7 +9,6 @@ mod camera;
 mod geometry;
 mod maths;
 mod mesh;
-mod progress;
 mod render;
 mod report;
 mod scene;
@@ -101,8 +100,8 @@ fn run(cli: &Cli) -> Result<()> {
 
     check_folder(&cli.out)?;
 
-    let sequentially = || timed("one core", shot, || on_one_core(&scene, shot));
-    let in_parallel = || timed("all cores", shot, || on_all_cores(&scene, shot));
+    let sequentially = || Cost::of(|| on_one_core(&scene, shot));
+    let in_parallel = || Cost::of(|| on_all_cores(&scene, shot));
 
     let baseline = cli.compare.then(sequentially);
     let (picture, cost) = if cli.sequential {
@@ -184,10 +183,6 @@ fn print_speed(shot: Shot, place: Place, cost: &Cost, baseline: Option<Cost>) {
     } else {
         println!("speed-up unknown (--compare measures it)");
     }
-}
-
-fn timed(what: &'static str, shot: Shot, take: impl FnOnce() -> Vec<Pixel>) -> (Vec<Pixel>, Cost) {
-    Cost::of(|| progress::watched(what, shot.pixels(), take))
 }
 
 /// The checksum that every computer must get for a small picture of a built-in scene, since `maths` uses nothing on

@@ -4,7 +4,6 @@ use satin::Shared;
 use serde::{Deserialize, Serialize};
 
 use crate::maths::{Noise, Vec3};
-use crate::progress;
 use crate::scene::Scene;
 use crate::shade::{Effort, encoded, light, tone_mapped};
 
@@ -148,7 +147,6 @@ fn expose(scene: &Scene, shot: &Shot, tile: Tile) -> Vec<Pixel> {
         }
         above = below;
     }
-    progress::finished(pixels.len());
     pixels
 }
 

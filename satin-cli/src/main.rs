@@ -15,8 +15,9 @@ Examples:
   satin keygen pool.pem
   satin node --listen 0.0.0.0:7777 --credential pool.pem -- ./program 42
   satin node --join 192.0.2.7:7777 --credential pool.pem -- ./program 42
-  satin drain --site delft --join 192.0.2.7:7777 --credential pool.pem \\
-    --pool program
+  satin status --join 192.0.2.7:7777 --credential pool.pem
+  satin drain --site delft --join 192.0.2.7:7777 --credential pool.pem
+  satin stop --join 192.0.2.7:7777 --credential pool.pem
   satin runs ls --store file:/shared/store
   satin store --dir /data --listen 0.0.0.0:7800 --credential pool.pem")]
 struct Cli {
@@ -28,7 +29,9 @@ struct Cli {
 enum Command {
     Run(commands::run::Run),
     Node(commands::node::NodeCommand),
+    Status(commands::status::Status),
     Drain(commands::drain::Drain),
+    Stop(commands::stop::Stop),
     Keygen(commands::keygen::Keygen),
     Runs(commands::runs::RunsCommand),
     Store(commands::store::Store),
@@ -38,7 +41,9 @@ fn main() -> ExitCode {
     let done = match Cli::parse().command {
         Command::Run(run) => run.run(),
         Command::Node(node) => node.run(),
+        Command::Status(status) => status.run(),
         Command::Drain(drain) => drain.run(),
+        Command::Stop(stop) => stop.run(),
         Command::Keygen(keygen) => keygen.run(),
         Command::Runs(runs) => runs.run(),
         Command::Store(store) => store.run(),

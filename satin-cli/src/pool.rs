@@ -450,6 +450,7 @@ impl LocalPool {
         while !self.has_ended() {
             self.step(TICK);
         }
+        output::clear_progress();
         self.readers.finish(PIPES);
         self.records()?;
         let code = self.code();
@@ -719,7 +720,16 @@ impl LocalPool {
             Some(Stopping {
                 signal: Some(_), ..
             }) => self.kill_all(),
-            _ => self.tell_all(signal, Some(signal)),
+            _ => {
+                let what = match signal {
+                    _ if signal == raw(Signal::INT) => "interrupted",
+                    _ => "asked to end",
+                };
+                self.say(format_args!(
+                    "{what}: all nodes are stopped; once more kills them"
+                ));
+                self.tell_all(signal, Some(signal));
+            }
         }
     }
 
@@ -753,6 +763,15 @@ impl LocalPool {
     }
 
     /// Our own words, beside those of the nodes.
+    /// What nodes are to show: nothing if this process has a bar.
+    fn progress_of_nodes(&self) -> String {
+        let asked = std::env::var("SATIN_PROGRESS").unwrap_or_default();
+        match self.plan.output == Output::Show && output::has_terminal() {
+            true => "no".into(),
+            false => asked,
+        }
+    }
+
     fn say(&self, words: fmt::Arguments<'_>) {
         self.sink(Stream::Stderr)
             .put(format!("satin: {words}\n").as_bytes());
@@ -844,6 +863,7 @@ impl LocalPool {
             .env("SATIN_THREADS", self.plan.threads().to_string())
             .env("SATIN_CREDENTIAL", self.credential())
             .env("SATIN_NODES", self.plan.sites.nodes().to_string())
+            .env("SATIN_PROGRESS", self.progress_of_nodes())
             .env("SATIN_EVENTS", &self.events)
             .env(events::SINCE, self.since_ms.to_string());
         if let Some(store) = &self.plan.store {

@@ -11,19 +11,14 @@ use crate::pool::sites_of;
 #[must_use]
 pub fn table(records: &[Record]) -> Option<String> {
     let sites = sites_of(records);
-    let nodes: Vec<(&str, &str, NodeFigures)> = records
-        .iter()
-        .filter_map(|record| match &record.event {
-            Event::Stats(figures) => {
-                let site = sites.get(record.name.as_str()).copied().unwrap_or("?");
-                Some((site, record.name.as_str(), *figures))
-            }
-            _ => None,
-        })
-        .collect();
+    let nodes = figures(records);
     if nodes.is_empty() {
         return None;
     }
+    let site = |name: &str| sites.get(name).copied().unwrap_or("?");
+    let nodes: Vec<(&str, &str, NodeFigures)> = (nodes.into_iter())
+        .map(|(name, figures)| (site(name), name, figures))
+        .collect();
     let mut by_site: BTreeMap<&str, (usize, NodeFigures)> = BTreeMap::new();
     for (site, _, figures) in &nodes {
         let (count, sum) = by_site.entry(site).or_default();
@@ -44,16 +39,16 @@ pub fn table(records: &[Record]) -> Option<String> {
     };
     let mut table = Table::new();
     table.load_style(presets::NOTHING);
-    let mut header = vec!["node", "site", "jobs", "given"];
+    let mut header = vec!["node", "site", "jobs taken", "jobs given"];
     if columns.spawns {
         header.push("spawns");
     }
     // A request may bring several jobs, so neither is a part of the other.
     header.extend([
-        "asked near",
-        "got near",
-        "asked far",
-        "got far",
+        "requests near",
+        "jobs near",
+        "requests far",
+        "jobs far",
         "sent",
         "received",
         "idle",
@@ -65,6 +60,11 @@ pub fn table(records: &[Record]) -> Option<String> {
     nodes.sort_by_key(|(site, name, _)| (*site, name.len(), *name));
     for (site, name, figures) in &nodes {
         table.add_row(row(name, site, figures, &columns));
+    }
+    for (name, end) in silent(records) {
+        let mut cells = vec![name.to_owned(), site(name).into(), end.into()];
+        cells.resize(width, String::new());
+        table.add_row(cells);
     }
     if by_site.len() > 1 {
         table.add_row(vec![""; width]);
@@ -81,6 +81,76 @@ pub fn table(records: &[Record]) -> Option<String> {
         column.set_padding((0, 2));
     }
     Some(table.trim_fmt())
+}
+
+/// What each node has counted that came to a regular end.
+fn figures(records: &[Record]) -> Vec<(&str, NodeFigures)> {
+    let counted = |record: &'_ Record| match &record.event {
+        Event::Stats(figures) => Some(*figures),
+        _ => None,
+    };
+    (records.iter())
+        .filter_map(|record| Some((record.name.as_str(), counted(record)?)))
+        .collect()
+}
+
+/// The nodes that told no figures, and why.
+fn silent(records: &[Record]) -> Vec<(&str, &'static str)> {
+    let of = |name: &str, is: fn(&Event) -> bool| {
+        records
+            .iter()
+            .any(|record| record.name == name && is(&record.event))
+    };
+    let mut names: Vec<&str> = (records.iter())
+        .filter(|record| matches!(record.event, Event::Node { .. }))
+        .map(|record| record.name.as_str())
+        .filter(|name| !of(name, |event| matches!(event, Event::Stats(_))))
+        .collect();
+    names.sort_unstable_by_key(|name| (name.len(), *name));
+    names.dedup();
+    let end = |name| match of(name, |event| matches!(event, Event::Dead { .. })) {
+        true => "died",
+        false => "no figures",
+    };
+    names.into_iter().map(|name| (name, end(name))).collect()
+}
+
+/// A pool is idle if its workers had nothing to do for so much of their time. Smaller: people look for a fault where there is none. Larger:
+/// a pool that does half of what it could is called busy.
+const IDLE: f64 = 0.25;
+
+/// The figures in words: what they say about the pool as a whole, and what to do about it. `None` if no node told any, and of a
+/// pool of one node.
+#[must_use]
+pub fn conclusion(records: &[Record]) -> Option<String> {
+    let nodes = figures(records);
+    if nodes.len() < 2 {
+        return None;
+    }
+    let (mut time, mut all) = (0.0, NodeFigures::default());
+    for (_, figures) in &nodes {
+        time += f64::from(figures.threads.max(1)) * figures.seconds;
+        add(&mut all, figures);
+    }
+    let idle = (time > 0.0).then(|| all.idle_s / time);
+    let moved = bytes(all.bytes_sent);
+    let begins = format!("{} idle, {moved} moved", share(idle));
+    let stayed = all.tally.not_worth;
+    Some(match idle {
+        Some(..IDLE) => format!("{begins}: the workers were busy"),
+        _ if stayed > all.jobs => format!(
+            "{begins}, and {stayed} times a job stayed because its data would have cost more than its work: larger jobs, or `Shared` \
+             values for what many jobs read, may leave"
+        ),
+        _ if all.jobs == 0 => {
+            format!(
+                "{begins}, and no job left its node: the program was too short, or had no jobs to take"
+            )
+        }
+        _ => format!(
+            "{begins}: there were not enough jobs for all workers, or the program was short beside its start"
+        ),
+    })
 }
 
 /// Columns that only some pools need.
@@ -108,6 +178,7 @@ fn add(sum: &mut NodeFigures, more: &NodeFigures) {
         // Percentiles do not add up.
         steal_us_p50: _,
         steal_us_p99: _,
+        done: _,
         tally,
     } = more;
     sum.threads += threads;
@@ -142,14 +213,8 @@ fn row(name: &str, site: &str, figures: &NodeFigures, columns: &Columns) -> Vec<
         );
     }
     let workers = f64::from(figures.threads.max(1));
-    let idle = if figures.seconds > 0.0 {
-        format!(
-            "{:.0} %",
-            100.0 * (figures.idle_s / (workers * figures.seconds)).min(1.0)
-        )
-    } else {
-        "-".into()
-    };
+    let has_lived = figures.seconds > 0.0;
+    let idle = has_lived.then(|| figures.idle_s / (workers * figures.seconds));
     row.extend([
         figures.asked_near.to_string(),
         figures.got_near.to_string(),
@@ -157,12 +222,20 @@ fn row(name: &str, site: &str, figures: &NodeFigures, columns: &Columns) -> Vec<
         figures.got_far.to_string(),
         bytes(figures.bytes_sent),
         bytes(figures.bytes_received),
-        idle,
+        share(idle),
     ]);
     let counts = figures.tally.rows().into_iter();
     let shown = counts.filter(|(name, _)| columns.tally.contains(name));
     row.extend(shown.map(|(_, count)| count.to_string()));
     row
+}
+
+/// A part of the whole in percent.
+#[must_use]
+pub fn share(part: Option<f64>) -> String {
+    part.map_or("-".into(), |part| {
+        format!("{:.0} %", 100.0 * part.clamp(0.0, 1.0))
+    })
 }
 
 /// Three digits or so, and a unit.
@@ -262,6 +335,55 @@ mod tests {
         let header = table.lines().next().expect("a header");
         assert_eq!(last(header, 4), "idle repairs claims hits");
         assert_eq!(last(line, 3), "2 5 4");
+    }
+
+    #[test]
+    fn a_node_that_died_has_a_row() {
+        let mut records = records();
+        let gone = records.remove(5); // the figures of delft-1
+        let dead = Event::Dead {
+            site: "delft".into(),
+        };
+        records.push(Record {
+            event: dead,
+            ..gone.clone()
+        });
+        let shown = table(&records).expect("figures");
+        assert!(
+            shown
+                .lines()
+                .any(|line| line.split_whitespace().eq(["delft-1", "delft", "died"])),
+            "{shown}"
+        );
+        records.pop();
+        let shown = table(&records).expect("figures");
+        assert!(shown.contains("no figures"), "{shown}");
+    }
+
+    #[test]
+    fn the_figures_in_words() {
+        let mut records = records();
+        let mut said = |change: fn(&mut NodeFigures)| {
+            for record in &mut records {
+                if let Event::Stats(figures) = &mut record.event {
+                    change(figures);
+                }
+            }
+            conclusion(&records).expect("figures")
+        };
+        assert!(said(|_| ()).starts_with("25 % idle, 3.7 MB moved: there were not enough"));
+        assert!(
+            said(|figures| figures.idle_s = 0.1)
+                .ends_with("5 % idle, 3.7 MB moved: the workers were busy")
+        );
+        let no_jobs = said(|figures| (figures.idle_s, figures.jobs) = (1.8, 0));
+        assert!(
+            no_jobs.starts_with("90 % idle, 3.7 MB moved, and no job left"),
+            "{no_jobs}"
+        );
+        let stayed = said(|figures| figures.tally.not_worth = 100);
+        assert!(stayed.contains("300 times a job stayed"), "{stayed}");
+        assert_eq!(conclusion(&records[..4]), None, "one node");
     }
 
     #[test]

@@ -16,7 +16,9 @@ mod common;
 
 use common::{PATIENCE, example};
 
-const COMMANDS: [&str; 7] = ["", "run", "node", "drain", "keygen", "runs", "store"];
+const COMMANDS: [&str; 9] = [
+    "", "run", "node", "status", "drain", "stop", "keygen", "runs", "store",
+];
 
 const COLUMNS: usize = 80;
 
@@ -435,27 +437,14 @@ fn run_nodes(test: &str, examples: &[String]) {
     }
 }
 
-/// An example of `satin drain` asks nodes to leave that are called as it says, and run where it says.
-fn run_drain(test: &str, drain: &str) {
-    let Some(machines) = Machines::new(test) else {
-        return;
-    };
+/// A pool as an example expects it that speaks to one: a master at 192.0.2.7:7777, or where the example looks, and nodes of these names at that site
+/// on the other machine. It has far more to do than a test waits for.
+fn start_pool(machines: &Machines, example: &str, names: &[&str], site: &str) -> Vec<Started> {
     machines.install("knary");
-    println!("{drain}");
-    let join = value(drain, "--join").expect("somewhere");
-    let pool = value(drain, "--pool").expect("a pool");
-    let names: Vec<&str> = drain
-        .split_whitespace()
-        .skip(2)
-        .take_while(|word| !word.starts_with("--"))
-        .collect();
-    let site = value(drain, "--site").unwrap_or("default");
-    let leaving = if names.is_empty() {
-        vec!["there-1", "there-2"]
-    } else {
-        names
-    };
-    // Far more than the test waits for, in leaves that nobody waits for.
+    println!("{example}");
+    let join = value(example, "--join").expect("somewhere");
+    let pool = value(example, "--pool").unwrap_or("program");
+    // In leaves that nobody waits for.
     let work = "./program 2 100 100000 --sleep";
     let join = match join.strip_prefix("file:") {
         Some(_) => join.to_owned(),
@@ -471,23 +460,84 @@ fn run_drain(test: &str, drain: &str) {
     } else {
         String::new()
     };
-    let more = [("SATIN_NODES", &*(leaving.len() + 1).to_string())];
+    let more = [("SATIN_NODES", &*(names.len() + 1).to_string())];
     let mut all = vec![machines.start_with(
         0,
         &node(&found, "--listen 0.0.0.0:7777", "elsewhere", "master"),
         &more,
     )];
     machines.wait_for("\"event\":\"node\"", 1, &mut all);
-    for name in &leaving {
+    for name in names {
         all.push(machines.start_with(1, &node(&format!("--join {join}"), "", site, name), &more));
     }
-    machines.wait_for("\"event\":\"joined\"", leaving.len(), &mut all);
+    machines.wait_for("\"event\":\"joined\"", names.len(), &mut all);
     machines.wait_for("\"event\":\"root_started\"", 1, &mut all);
+    all
+}
+
+/// An example of `satin drain` asks nodes to leave that are called as it says, and run where it says.
+fn run_drain(test: &str, drain: &str) {
+    let Some(machines) = Machines::new(test) else {
+        return;
+    };
+    let names: Vec<&str> = drain
+        .split_whitespace()
+        .skip(2)
+        .take_while(|word| !word.starts_with("--"))
+        .collect();
+    let site = value(drain, "--site").unwrap_or("default");
+    let leaving = if names.is_empty() {
+        vec!["there-1", "there-2"]
+    } else {
+        names
+    };
+    let mut all = start_pool(&machines, drain, &leaving, site);
     machines.start(1, drain).succeeds();
     for left in &mut all[1..] {
         left.succeeds();
     }
     assert_eq!(machines.events_with("\"event\":\"left\""), leaving.len());
+}
+
+/// An example of `satin status` shows who is in; with `--watch` until the pool has ended.
+fn run_status(test: &str, status: &str) {
+    let Some(machines) = Machines::new(test) else {
+        return;
+    };
+    let mut all = start_pool(&machines, status, &["there-1"], "there");
+    let mut shown = machines.start(1, status);
+    let is_whole = |said: &str| ["master", "there-1"].iter().all(|name| said.contains(name));
+    if !status.contains("--watch") {
+        shown.succeeds();
+        assert!(is_whole(&shown.said()), "{}", shown.tell());
+        return;
+    }
+    let began = Instant::now();
+    while !is_whole(&shown.said()) {
+        assert!(began.elapsed() < PATIENCE, "{}", shown.tell());
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    // Both nodes go, and nobody is left to be looked at.
+    all.clear();
+    assert!(!shown.status().success());
+    assert!(shown.said().contains("answers"), "{}", shown.tell());
+}
+
+/// An example of `satin stop` ends a pool.
+fn run_stop(test: &str, stop: &str) {
+    let Some(machines) = Machines::new(test) else {
+        return;
+    };
+    let mut all = start_pool(&machines, stop, &["there-1"], "there");
+    let mut stopped = machines.start(1, stop);
+    stopped.succeeds();
+    assert!(
+        stopped
+            .said()
+            .contains("master (the master) has ended the pool")
+    );
+    assert_eq!(all[0].status().code(), Some(143), "{}", all[0].tell());
+    all[1].succeeds();
 }
 
 /// An example of `satin run` runs on one machine. What it names is a program that only waits; cargo has built it.
@@ -577,6 +627,10 @@ fn run_all(test: &str, examples: &[String]) {
     for example in examples {
         if example.starts_with("satin drain") {
             run_drain(test, example);
+        } else if example.starts_with("satin status") {
+            run_status(test, example);
+        } else if example.starts_with("satin stop") {
+            run_stop(test, example);
         } else if example.starts_with("satin runs") {
             run_runs(test, example);
         } else if example.starts_with("satin run") && !example.ends_with("--help") {
@@ -617,6 +671,16 @@ fn the_examples_of_satin_keygen_work() {
 #[test]
 fn the_examples_of_satin_drain_work() {
     run_all("the_examples_of_satin_drain_work", &examples_of("drain"));
+}
+
+#[test]
+fn the_examples_of_satin_status_work() {
+    run_all("the_examples_of_satin_status_work", &examples_of("status"));
+}
+
+#[test]
+fn the_examples_of_satin_stop_work() {
+    run_all("the_examples_of_satin_stop_work", &examples_of("stop"));
 }
 
 #[test]

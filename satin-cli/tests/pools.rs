@@ -303,6 +303,11 @@ fn ctrl_c_ends_every_node_at_once() {
     pool.stopper().stop(2);
     let outcome = finish(pool);
     assert_eq!(outcome.code, 130, "{outcome:#?}");
+    assert!(
+        outcome
+            .stderr
+            .contains("satin: interrupted: all nodes are stopped")
+    );
     assert_eq!(outcome.nodes.len(), 4);
     let took = began.elapsed();
     assert!(took < Duration::from_secs(10), "{took:?}");

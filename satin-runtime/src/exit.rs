@@ -12,6 +12,8 @@ use std::{
     },
 };
 
+use crate::observe::lines;
+
 /// Called once, with the exit code if the system tells it.
 type Hook = Box<dyn FnOnce(Option<i32>) + Send>;
 
@@ -110,6 +112,15 @@ fn unless_requested() {
     }
 }
 
+/// What has happened to a process that ends with that code.
+fn word_for(code: i32) -> &'static str {
+    match code {
+        130 => "interrupted",
+        143 => "asked to end",
+        _ => "the terminal is gone",
+    }
+}
+
 /// When a person or a system asks the process to end (Ctrl-C, SIGTERM, a terminal that is closed), `hand_over` is called:
 /// true if the process will exit by itself once it has handed over what it does. If not, and at the second request, `stop`
 /// is called with 130, 143 or 129, and then the process exits with that code. One more request exits at once.
@@ -133,6 +144,7 @@ pub(crate) fn on_request(
             code = runtime.block_on(requests.next());
         }
         REQUESTED.store(true, Ordering::SeqCst);
+        lines::say(format_args!("{}", word_for(code)));
         std::thread::scope(|scope| {
             let stopping = std::thread::Builder::new().spawn_scoped(scope, || {
                 stop(code);

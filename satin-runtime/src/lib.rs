@@ -8,6 +8,7 @@
 //! * [`stable`]: stores that survive all nodes, and what of a run stands in them.
 //! * [`node`]: the protocol between nodes, without sockets, clocks or threads.
 //! * [`satin`]: the pool that a program sees.
+//! * [`progress`]: how far its root jobs are.
 //! * [`config`]: where settings come from.
 //!
 //! `job` knows nothing of workers; `worker` knows nothing of other machines: the [`worker::Gate`] is the narrow door
@@ -25,6 +26,8 @@ pub mod net;
 pub mod node;
 #[cfg(not(loom))]
 pub mod observe;
+#[cfg(not(loom))]
+pub mod progress;
 #[cfg(not(loom))]
 pub mod satin;
 #[cfg(not(loom))]

@@ -22,6 +22,7 @@ use crate::{
         events::{Event, EventLog},
         standing::Standing,
     },
+    progress::Shown,
     worker::{self, Gate, RootKey, StartError, Workers},
 };
 
@@ -33,6 +34,7 @@ pub struct Satin {
     /// Goes before the workers do.
     network: Option<Network>,
     workers: Workers,
+    shows_progress: bool,
 }
 
 /// Settings of a pool by hand.
@@ -132,6 +134,7 @@ impl Satin {
         let mut satin = Satin {
             network: None,
             workers,
+            shows_progress: config.progress,
         };
         if let Some(settings) = settings {
             let network = Network::start(settings, satin.workers.gate(), standing, before)?;
@@ -149,6 +152,7 @@ impl Satin {
     /// The main program of this node: the master runs `main`, and the pool ends with it; other nodes serve until the pool
     /// has ended, and never return, or until they become master themselves.
     fn run_as_main<R>(mut self, mut main: impl FnMut() -> R, goodbye: Goodbye) -> R {
+        let shown = self.show_progress();
         let Some(network) = &self.network else {
             return self.workers.run_as_main(main);
         };
@@ -170,6 +174,7 @@ impl Satin {
                 }
             }
         };
+        drop(shown);
         match goodbye {
             Goodbye::Now => {
                 let log = self.network.as_mut().and_then(Network::take_event_log);
@@ -184,6 +189,14 @@ impl Satin {
             }),
         }
         result
+    }
+
+    /// Shows how far the root jobs are, unless a setting says no.
+    fn show_progress(&self) -> Option<Shown> {
+        let standing = standings().get(&self.workers.number()).map(Arc::clone);
+        standing
+            .filter(|_| self.shows_progress)
+            .map(|standing| Shown::start(&self.workers, standing))
     }
 
     /// Runs `main` on the calling thread, with this pool as the one that spawnable functions run on.

@@ -1,10 +1,9 @@
-use std::{path::PathBuf, process::ExitCode, time::Duration};
+use std::{process::ExitCode, time::Duration};
 
 use anyhow::{Context, Result, bail, ensure};
-use satin_runtime::net::{
-    Join, Observer,
-    observer::{Parting, SeenNode},
-};
+use satin_runtime::net::observer::{Parting, SeenNode};
+
+use super::at::At;
 
 /// Ask nodes of a running pool to leave: they hand over their jobs, and no work is lost
 #[derive(clap::Args)]
@@ -14,10 +13,10 @@ with all finished parts, and exits with code 0. If it is the master, another nod
 runs `main` first. This command returns when all are gone.
 
 Examples:
-  satin drain delft-3 --join 192.0.2.7:7777 --credential pool.pem --pool fib
+  satin drain delft-3 --join 192.0.2.7:7777 --credential pool.pem
   satin drain --site delft --join file:/shared/pool --credential pool.pem \\
     --pool fib
-  satin drain n1 n2 --grace 60 --join n7:7777 --credential pool.pem --pool fib")]
+  satin drain n1 n2 --grace 60 --join n7:7777 --credential pool.pem")]
 pub struct Drain {
     /// Names of the nodes that are to leave
     #[arg(value_name = "NODE", required_unless_present = "site")]
@@ -25,20 +24,8 @@ pub struct Drain {
     /// All nodes of this site
     #[arg(long, value_name = "NAME", conflicts_with = "nodes")]
     site: Option<String>,
-    /// Any node of the pool: HOST:PORT[,HOST:PORT..], dns:NAME:PORT or file:PATH
-    #[arg(long, value_name = "WHERE", env = "SATIN_JOIN", hide_env_values = true)]
-    join: String,
-    /// The pool's credential file
-    #[arg(
-        long,
-        value_name = "FILE",
-        env = "SATIN_CREDENTIAL",
-        hide_env_values = true
-    )]
-    credential: PathBuf,
-    /// The pool's name: the program's name, unless the pool was given another
-    #[arg(long, value_name = "NAME", env = "SATIN_POOL", hide_env_values = true)]
-    pool: String,
+    #[command(flatten)]
+    at: At,
     /// Seconds that each node may take to leave [default: as it was started with]
     #[arg(long, value_name = "SECONDS")]
     grace: Option<f64>,
@@ -46,16 +33,10 @@ pub struct Drain {
 
 impl Drain {
     pub fn run(self) -> Result<ExitCode> {
-        let join = Join::parse(&self.join).map_err(|_| {
-            anyhow::anyhow!(
-                "--join {}: expected HOST:PORT[,HOST:PORT..], dns:NAME:PORT or file:PATH",
-                self.join
-            )
-        })?;
         let grace = self.grace.map(Duration::try_from_secs_f64).transpose();
         let grace = grace.context("--grace: expected a number of seconds")?;
-        let observer = Observer::new(join, &self.credential, &self.pool)?;
-        let nodes = self.choose(observer.status()?)?;
+        let observer = self.at.observer()?;
+        let nodes = self.choose(observer.status()?.nodes)?;
         let mut lost = 0;
         observer.drain(&nodes, grace, |node, departure| {
             let master = if node.is_master { " (the master)" } else { "" };

@@ -293,7 +293,12 @@ impl Run {
         let outcome = LocalPool::start(plan, control)?.wait()?;
         if self.stats {
             match stats::table(&outcome.records) {
-                Some(table) => eprintln!("{table}"),
+                Some(table) => {
+                    eprintln!("{table}");
+                    if let Some(words) = stats::conclusion(&outcome.records) {
+                        eprintln!("\n{words}");
+                    }
+                }
                 None => eprintln!("satin: no node reported its figures"),
             }
         }

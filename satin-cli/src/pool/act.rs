@@ -9,12 +9,14 @@ use std::{
 use rustix::process::Signal;
 use satin_runtime::{
     observe::events::{self, Event, Record},
+    progress::{Progress, Words},
     stable::runs::Resume,
 };
 
-use super::{ALL_KILLED, LocalPool, Pause, code, raw};
+use super::{ALL_KILLED, LocalPool, Output, Pause, code, raw};
 use crate::{
     faults::{self, Fault, What, Who},
+    output,
     store::StoreUse,
 };
 
@@ -295,6 +297,17 @@ impl LocalPool {
                 self.tell_if_faulty(other, name, "is about to leave");
             }
             Event::Left { .. } => self.tell_if_faulty(true, name, "has left"),
+            Event::Progress {
+                done,
+                seconds,
+                is_guess,
+                nodes,
+            } if self.plan.output == Output::Show => {
+                let elapsed = Duration::try_from_secs_f64(*seconds).unwrap_or_default();
+                let progress = Progress::told(*done, elapsed, *is_guess);
+                output::show_progress(*done, Words(progress, *nodes).to_string());
+            }
+            Event::RootFinished { .. } => output::clear_progress(),
             Event::PoolEnded { code } => match &mut self.ended_by {
                 None => {
                     self.ended_by = Some((name.clone(), *code));

@@ -78,10 +78,14 @@ impl Form for PathBuf {
     }
 }
 
-/// A number of seconds, with or without a fraction.
+/// A number of seconds, with or without a fraction, or a time with its units: `1h 30m`.
 impl Form for Duration {
     fn read(text: &str) -> Option<Self> {
-        Duration::try_from_secs_f64(text.trim().parse().ok()?).ok()
+        let text = text.trim();
+        match text.parse() {
+            Ok(seconds) => Duration::try_from_secs_f64(seconds).ok(),
+            Err(_) => humantime::parse_duration(text).ok(),
+        }
     }
 
     fn write(&self) -> OsString {

@@ -299,6 +299,8 @@ pub(crate) struct Resolved {
     pub(crate) store_grain: Duration,
     pub(crate) stats: bool,
     pub(crate) duplicate: bool,
+    /// Does the node that runs `main` show how far it is?
+    pub(crate) progress: bool,
     /// All settings, for the network, which checks its own.
     pub(crate) config: Config,
 }
@@ -315,6 +317,7 @@ impl Default for Resolved {
             store_grain: DEFAULT_STORE_GRAIN,
             stats: false,
             duplicate: true,
+            progress: true,
             config: Config::default(),
         }
     }
@@ -397,12 +400,24 @@ impl Config {
             Some(0) => false,
             Some(more) => return Err(wrong("duplicate", more as usize, "1 or 0")),
         };
+        let progress = match self.progress.as_deref().map(str::trim) {
+            None | Some("" | "auto") => true,
+            Some("no") => false,
+            Some(text) => {
+                return Err(ConfigError::Value {
+                    setting: self.sources.setting("progress"),
+                    value: text.into(),
+                    expected: "auto or no",
+                });
+            }
+        };
         Ok(Resolved {
             threads: threads as u32,
             stack_mib,
             store_grain: self.store_grain.unwrap_or(DEFAULT_STORE_GRAIN),
             stats: self.stats.unwrap_or(false),
             duplicate,
+            progress,
             config: self,
         })
     }
@@ -588,6 +603,16 @@ mod tests {
     }
 
     #[test]
+    fn times_may_have_units() {
+        let give_up = |text| variables(&[("SATIN_GIVE_UP", text)]).map(|config| config.give_up);
+        for text in ["300", "5m", "4m 60s", "5min"] {
+            let five = Some(Duration::from_secs(300));
+            assert_eq!(give_up(text).expect("valid"), five, "{text}");
+        }
+        assert!(give_up("5 moons").is_err());
+    }
+
+    #[test]
     fn nonsense_is_an_error_that_names_the_variable() {
         let error = variables(&[("SATIN_THREADS", "many")])
             .expect_err("nonsense")
@@ -598,7 +623,7 @@ mod tests {
         );
         assert!(variables(&[("SATIN_STATS", "perhaps")]).is_err());
         assert!(variables(&[("SATIN_GRACE", "-1")]).is_err());
-        assert!(variables(&[("SATIN_GRACE", "20s")]).is_err());
+        assert!(variables(&[("SATIN_GRACE", "20 moons")]).is_err());
         assert!(variables(&[("SATIN_MAX_CRASHES", "0")]).is_err());
         assert!(variables(&[("SATIN_NODES", "0")]).is_err());
         assert!(toml::from_str::<Config>("grace = -1").is_err());

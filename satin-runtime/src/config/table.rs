@@ -47,6 +47,11 @@ macro_rules! settings {
             nodes: u32, "SATIN_NODES", "N",
                 "Number of nodes at which the first root job starts",
                 "1", "a number of nodes, 1 or more";
+            /// Time for which the node looks for its pool before it ends with an error; in the file a number of seconds. Too short, and it
+            /// ends while the first nodes are still starting. Default: it looks for ever.
+            give_up: Duration, "SATIN_GIVE_UP", "TIME",
+                "Time, such as `5m`, for which the node looks for its pool before it ends with exit code 2",
+                "it looks for ever", "a number of seconds, or a time such as 5m";
             /// Steal policy, which says whom an idle node asks for work: `crs`, `rs` or `mw`. Default: `crs`.
             steal: String, "SATIN_STEAL", "POLICY",
                 "Whom an idle node asks for work: `crs` (its own site, and beside that one request to another site), `rs` (any \
@@ -74,7 +79,7 @@ macro_rules! settings {
             /// waits before it kills, and nothing is handed over. Default: 20 s.
             grace: Duration, "SATIN_GRACE", "SECONDS",
                 "Seconds that a node may take to leave when it is asked to",
-                "20", "a number of seconds";
+                "20", "a number of seconds, or a time such as 5m";
             /// Notice at which the node leaves: `file:PATH`, once the file exists, or `http://..`, once that answers
             /// with status 200. Default: never.
             drain_when: String, "SATIN_DRAIN_WHEN", "WHAT",
@@ -96,7 +101,7 @@ macro_rules! settings {
             /// master's site is made good late. Default: 30 s.
             partition_wait: Duration, "SATIN_PARTITION_WAIT", "SECONDS",
                 "Seconds before the part of a broken pool that is without the master elects its own",
-                "30", "a number of seconds";
+                "30", "a number of seconds, or a time such as 5m";
             /// File to which the node appends what happens, a JSON object per line. Default: nothing is written.
             events: PathBuf, "SATIN_EVENTS", "FILE",
                 "File to which the node appends what happens, as JSON Lines",
@@ -138,17 +143,22 @@ macro_rules! settings {
             store_every: Duration, "SATIN_STORE_EVERY", "SECONDS",
                 "Seconds after which finished results are sent to a neighbour, and written to the store, again; 0: as soon as \
                  the last were written",
-                "2; to the store 10, in S3 60", "a number of seconds";
+                "2; to the store 10, in S3 60", "a number of seconds, or a time such as 5m";
             /// Shortest time that a job takes whose result is kept, so that it is not lost with its node; in the file a number of
             /// seconds. Too short, and keeping takes time and memory; too long, and more is done again. Default: 1 ms.
             store_grain: Duration, "SATIN_STORE_GRAIN", "SECONDS",
                 "Seconds that a job takes at least whose result is kept in case that its node is lost",
-                "0.001", "a number of seconds";
+                "0.001", "a number of seconds, or a time such as 5m";
             /// Stack of a worker in MiB, reserved and committed as it is used. Too small, and deep recursion ends in a
             /// panic that says so; too large, and the address space of a small machine runs out. Default: 256.
             stack: usize, "SATIN_STACK", "MIB",
                 "Stack of each worker in MiB, reserved, committed as it is used",
                 "256", "a number of MiB, 1 or more";
+            /// Whether the node that runs `main` shows on stderr how far it is: `auto` (a bar on a terminal, else a line every 30 s) or `no`. A
+            /// program that asks for `satin::progress()` shows it in its own way. Default: `auto`.
+            progress: String, "SATIN_PROGRESS", "HOW",
+                "How far the program is, on stderr: `auto` (a bar on a terminal, else a line every 30 s) or `no`",
+                "`auto`", "auto or no";
             /// Print the table of figures at the end. Default: no.
             stats: bool, "SATIN_STATS", "SWITCH",
                 "Print what each worker did at the end",

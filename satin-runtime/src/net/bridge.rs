@@ -22,7 +22,7 @@ use crate::{
     node::{
         DepartureId, Event, HarvestReader, HostedId, JobCosts, Lattices, Taken, Terms, TookJobs,
     },
-    worker::{Gate, Haul, Judge, Outside, RootKey},
+    worker::{Gate, Haul, Judge, Outside, Progress, RootKey},
 };
 
 /// News that other threads have for the network thread. Any number of news ring the bell once.
@@ -192,6 +192,24 @@ impl Bridge {
     /// What the workers have seen of jobs since they were asked last.
     pub(super) fn samples(&self) -> Vec<JobSample> {
         self.gate.samples()
+    }
+
+    /// How far the root job is that runs here, if one does.
+    pub(super) fn progress(&self) -> Option<Progress> {
+        self.gate.progress()
+    }
+
+    /// How much of the jobs of others is done, as far as that is known, in parts of 65,535.
+    pub(super) fn parts_done(&self) -> Vec<(HostedId, u16)> {
+        let parts = self.gate.parts_done().into_iter();
+        parts
+            .map(|(key, done)| (key, (done * f64::from(u16::MAX)) as u16))
+            .collect()
+    }
+
+    pub(super) fn note_part(&self, departure: DepartureId, part: u16) {
+        let done = f64::from(part) / f64::from(u16::MAX);
+        self.gate.note_part(departure, done);
     }
 
     /// The workers know from now on what jobs cost.

@@ -37,6 +37,7 @@ use crate::{
     node::{Action, Event, Identity, Message, Node, NodeId, Notice, Peer, message::Cargo},
     observe::{
         events::{self, EventLog, NodeFigures},
+        lines::{self, Gathering},
         repeats,
         standing::Standing,
     },
@@ -48,6 +49,12 @@ const MEASURE: Duration = Duration::from_millis(500);
 /// Time for which no job that is away is run here as well, after a node has died. Too short: a job that kills its hosts takes two at a time.
 /// Too long: workers wait for what they could do.
 const CAUTION: Duration = Duration::from_secs(60);
+
+/// A root job is told to be further if it is by so much. Too small: the events file fills. Too large: people wonder.
+const FURTHER: f64 = 0.01;
+
+/// The exit code of a master whose pool was ended from outside: that of a process that SIGTERM has asked to end.
+const STOPPED: i32 = 143;
 
 /// Stands before the name of the node in the words of a panic.
 const ON_NODE: &str = " on node ";
@@ -149,8 +156,14 @@ pub(super) struct Driver {
     /// The address that others are told, as long as no peer has shown that it is right.
     guessed: Option<SocketAddr>,
     grace: Duration,
+    /// The number of nodes at which the first root job begins.
+    wanted: usize,
     /// True if this node was asked to leave.
     leaving: bool,
+    /// Somebody has ended the pool of this master from outside.
+    stopped: bool,
+    /// The part of the root job that was told last.
+    told_part: f64,
     /// `main` has come to its end here.
     main_ended: bool,
     /// The news wait until an offer among them has been compared with others.
@@ -172,6 +185,8 @@ pub(super) struct Beginning {
     /// The address that others are told, if it is a guess.
     pub(super) guessed: Option<SocketAddr>,
     pub(super) grace: Duration,
+    /// The number of nodes at which the first root job begins.
+    pub(super) wanted: u32,
 }
 
 impl Driver {
@@ -189,6 +204,7 @@ impl Driver {
             storage,
             guessed,
             grace,
+            wanted,
         } = beginning;
         Driver {
             me: node.view().me().peer,
@@ -226,7 +242,10 @@ impl Driver {
             storage,
             guessed,
             grace,
+            wanted: wanted as usize,
             leaving: false,
+            stopped: false,
+            told_part: 0.0,
             main_ended: false,
             compares: false,
         }
@@ -349,6 +368,7 @@ impl Driver {
             Action::Save(key) => self.bridge.save(key),
             Action::Harvest { since, reader } => self.bridge.harvest(since, reader),
             Action::GiveBack => self.bridge.give_back(),
+            Action::NotePart(departure, part) => self.bridge.note_part(departure, part),
             Action::KeepRoots(keep) => self.bridge.keep_roots(keep),
             Action::RootKept(root) => self.bridge.root_kept(root),
             Action::YieldMain => {
@@ -392,7 +412,10 @@ impl Driver {
                 }
             }
             Action::Joined { me, master } => self.joined(me, master),
-            Action::StartRoots => self.bridge.release_roots(),
+            Action::StartRoots => {
+                self.wanted = 0;
+                self.bridge.release_roots();
+            }
             Action::End(code) => {
                 if !self.is_over() {
                     self.state = DriverState::Over(code, None);
@@ -445,6 +468,12 @@ impl Driver {
                     ?grace,
                     "leaving: what is under way is finished or handed over"
                 );
+                if !self.leaving {
+                    lines::say(format_args!(
+                        "leaving, which takes up to {:.0} s; Ctrl-C again goes at once",
+                        grace.as_secs_f64()
+                    ));
+                }
                 self.leaving = true;
             }
             _ => {}
@@ -454,6 +483,18 @@ impl Driver {
     pub(super) fn final_figures(&mut self) -> NodeFigures {
         let now = self.now();
         self.watch(&Event::Idle(0), now);
+        self.figures_until(now)
+    }
+
+    /// The figures up to this moment.
+    pub(super) fn figures_now(&mut self) -> NodeFigures {
+        let now = self.now();
+        let (workers, _) = self.idle;
+        self.watch(&Event::Idle(workers), now);
+        self.figures_until(now)
+    }
+
+    fn figures_until(&self, now: Duration) -> NodeFigures {
         let (steal_us_p50, steal_us_p99) = self.thefts.percentiles();
         NodeFigures {
             steal_us_p50,
@@ -466,7 +507,27 @@ impl Driver {
                 .traffic
                 .received
                 .load(std::sync::atomic::Ordering::Relaxed),
+            done: self.bridge.progress().map(|progress| progress.done),
             ..self.figures
+        }
+    }
+
+    /// Writes down how far the root job is that runs here, if it has come further.
+    pub(super) fn tell_progress(&mut self) {
+        let Some(progress) = self.bridge.progress() else {
+            self.told_part = 0.0;
+            return;
+        };
+        // Another root job has begun.
+        self.told_part = self.told_part.min(progress.done);
+        if progress.done >= self.told_part + FURTHER {
+            self.told_part = progress.done;
+            self.write(events::Event::Progress {
+                done: progress.done,
+                seconds: progress.elapsed.as_secs_f64(),
+                is_guess: progress.is_guess,
+                nodes: self.node.view().len(),
+            });
         }
     }
 
@@ -500,6 +561,7 @@ impl Driver {
         });
         let was_master = self.is_master();
         let old = self.master.replace(master);
+        self.say_moved(old.as_ref());
         self.count_nodes();
         self.progress.is_in(is_master);
         if is_master && !was_master {
@@ -508,9 +570,38 @@ impl Driver {
                 self.write_about(&who, event);
             }
         }
+        if founded {
+            self.say_in(is_master);
+        }
         // With a store the node says when.
         if founded && is_master && self.storage.is_none() {
             self.run_main(0);
+        }
+    }
+
+    /// Tells the person at the terminal that this node is in.
+    fn say_in(&self, is_master: bool) {
+        let gathering = self.gathering();
+        match &self.master {
+            Some(master) if !is_master => {
+                lines::say(format_args!("let in by {}, the master", master.name));
+            }
+            _ if gathering.nodes < gathering.wanted => lines::say(format_args!("{gathering}")),
+            _ => {}
+        }
+    }
+
+    fn gathering(&self) -> Gathering {
+        Gathering {
+            nodes: self.node.view().len(),
+            wanted: self.wanted,
+        }
+    }
+
+    /// Tells the person at the master's terminal what has become of a node.
+    fn say_of(&self, who: &Identity, what: &str) {
+        if self.is_master() && !self.is_over() {
+            lines::say(format_args!("{} {what}: {}", who.name, self.gathering()));
         }
     }
 
@@ -540,9 +631,23 @@ impl Driver {
         makes_sense
     }
 
-    /// True if this node has handed over its jobs, rather than come to the end of the run.
+    /// Ends the pool of this master, as a request to end does where no other node could go on. False if this node is no master.
+    pub(super) fn stop(&mut self, now: Duration) -> bool {
+        let makes_sense = matches!(self.state, DriverState::In) && self.is_master();
+        if makes_sense {
+            tracing::warn!("somebody ends this pool (`satin stop`)");
+            self.stopped = true;
+            self.progress.lock().broken_off = true;
+            let event = Event::BrokenOff(STOPPED);
+            self.watch(&event, now);
+            self.node.handle(now, event);
+        }
+        makes_sense
+    }
+
+    /// True if the process exits, whatever `main` does meanwhile: this node has handed over its jobs, or its pool was stopped.
     pub(super) fn is_drained(&self) -> bool {
-        self.leaving && !self.main_ended
+        self.leaving && !self.main_ended || self.stopped
     }
 
     /// Number of other nodes that are to stay.
@@ -627,6 +732,7 @@ impl Driver {
         match notice {
             Notice::Joined(who) => {
                 tracing::info!(name = %who.name, site = %who.site, "a node joined");
+                self.say_of(&who, "joined");
                 self.tell_of(&who, events::Event::Joined { site: site(&who) });
             }
             Notice::Draining(who) => {
@@ -635,6 +741,7 @@ impl Driver {
             }
             Notice::Left(who) => {
                 tracing::info!(name = %who.name, site = %who.site, "a node left");
+                self.say_of(&who, "left");
                 self.tell_of(&who, events::Event::Left { site: site(&who) });
             }
             Notice::Dead(who) => {
@@ -654,6 +761,28 @@ impl Driver {
             }
             Notice::Failed(text) => self.fail(text),
             Notice::Warning(text) => tracing::warn!("{text}"),
+        }
+    }
+
+    /// Tells the person at the terminal if `main` has moved from that node to another.
+    fn say_moved(&self, from: Option<&Identity>) {
+        let (Some(from), Some(who)) = (from, &self.master) else {
+            return;
+        };
+        if from.peer.id == who.peer.id {
+            return;
+        }
+        match who.peer.id == self.me.id {
+            true => lines::say(format_args!(
+                "this node is master now: `main` begins again here"
+            )),
+            false if self.leaving => {
+                lines::say(format_args!(
+                    "`main` now runs on {}; `satin stop` ends the pool",
+                    who.name
+                ));
+            }
+            false => lines::say(format_args!("{} is master now", who.name)),
         }
     }
 

@@ -105,6 +105,9 @@ pub const REFUSED: Duration = Duration::from_secs(5);
 /// long: a death is noticed late.
 pub const IDLE: Duration = Duration::from_secs(10);
 
+/// The time between two messages that say how far jobs of others are. Too short: traffic for nothing. Too long: what people see is old.
+pub const PARTS: Duration = Duration::from_secs(1);
+
 /// A quiet connection says so often that it is there.
 pub const KEEP_ALIVE: Duration = Duration::from_secs(3);
 

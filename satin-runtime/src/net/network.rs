@@ -144,7 +144,7 @@ impl Handle {
         makes_sense
     }
 
-    /// Waits until this node has left because it was asked to; for ever if it ends in another way. The exit code.
+    /// Waits until this node has left because it was asked to, or its pool was stopped; for ever if it ends in another way. The exit code.
     pub(crate) fn wait_until_drained(&self) -> i32 {
         self.progress.wait(|now| match now.stage {
             NodeStage::Ended(code) if now.closed && now.drained => Some(code),
@@ -568,6 +568,7 @@ async fn set_up(setting_up: SettingUp) -> Result<(Rc<Net>, Settings), NetError> 
         storage,
         guessed: advertised.is_guess.then_some(addr),
         grace: settings.grace,
+        wanted: settings.nodes,
     });
     let net = Net {
         endpoint,
@@ -707,6 +708,7 @@ async fn run(net: Rc<Net>, settings: Settings) {
     tokio::task::spawn_local(accept::accept(Rc::clone(&net)));
     tokio::task::spawn_local(keep_time(Rc::clone(&net)));
     tokio::task::spawn_local(keep_count(Rc::clone(&net)));
+    tokio::task::spawn_local(keep_telling(Rc::clone(&net)));
     if let Some(when) = settings.drain_when.clone() {
         tokio::task::spawn_local(notice::watch(Rc::clone(&net), when));
     }
@@ -765,6 +767,18 @@ async fn keep_count(net: Rc<Net>) {
     }
 }
 
+/// Tells others, now and then, how far their jobs are, and the events file how far the root job is.
+async fn keep_telling(net: Rc<Net>) {
+    loop {
+        sleep(limits::PARTS).await;
+        net.driver.borrow_mut().tell_progress();
+        let parts = net.driver.borrow().bridge.parts_done();
+        if !parts.is_empty() {
+            net.handle(Event::PartsDone(parts));
+        }
+    }
+}
+
 /// Looks where the pool may be, again and again until this node is in.
 async fn look(net: Rc<Net>, settings: Settings) {
     let me = net.driver.borrow().me().addr;
@@ -772,6 +786,7 @@ async fn look(net: Rc<Net>, settings: Settings) {
         return;
     };
     let mut known = None;
+    let began = Instant::now();
     loop {
         let join = settings.join.clone();
         let asked =
@@ -813,13 +828,35 @@ async fn look(net: Rc<Net>, settings: Settings) {
                 dial::give_up_joining(driver);
                 false
             }
-            DriverState::Joining { .. } => true,
+            DriverState::Joining { candidates, .. } => {
+                match settings.give_up.filter(|most| began.elapsed() >= *most) {
+                    None => true,
+                    Some(most) => {
+                        let text = given_up(most, candidates);
+                        driver.fail(text);
+                        false
+                    }
+                }
+            }
             _ => false,
         });
         if !go_on {
             break;
         }
     }
+}
+
+/// Why a node gives up that no pool has let in for so long.
+fn given_up(most: Duration, candidates: &[SocketAddr]) -> String {
+    let at: Vec<String> = candidates.iter().map(SocketAddr::to_string).collect();
+    let at = match at.is_empty() {
+        true => "no address of a pool was found".into(),
+        false => format!("no pool at {} lets this node in", at.join(", ")),
+    };
+    format!(
+        "{at}, and {:?} have passed (--give-up, SATIN_GIVE_UP): is the pool running, with the same name, program and credential?",
+        most
+    )
 }
 
 /// Ends the network when all messages have been sent, or are to arrive within a moment.

@@ -57,6 +57,18 @@ fn answer(driver: &mut Driver, now: Duration, question: Question) -> ObserverAns
             });
             ObserverAnswer::Status(seen.collect())
         }
+        Question::Figures => match serde_json::to_string(&driver.figures_now()) {
+            Ok(text) => ObserverAnswer::Figures(text),
+            Err(error) => {
+                ObserverAnswer::Staying(format!("its figures cannot be written: {error}"))
+            }
+        },
+        Question::Stop => match driver.stop(now) {
+            true => ObserverAnswer::Stopping,
+            false => ObserverAnswer::Staying(
+                "it is not the master of its pool any more: try again".into(),
+            ),
+        },
         Question::Drain { grace } => {
             if driver.drain(now, grace) {
                 tracing::info!("an observer asks this node to leave");

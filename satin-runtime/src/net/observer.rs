@@ -1,8 +1,8 @@
-//! Observers: programs that look at a pool, and ask nodes to leave, without being part of it. The command line tool
+//! Observers: programs that look at a pool, ask nodes to leave, and end it, without being part of it. The command line tool
 //! is one.
 //!
 //! An observer connects to any node, proves that it holds the pool's credential, and greets as one; the pool's name must be
-//! right, the program need not. After the greetings it asks, as often as it likes, and is answered: a frame each. A node
+//! right if it gives one, the program need not. After the greetings it asks, as often as it likes, and is answered: a frame each. A node
 //! answers for itself alone; to ask another to leave, the observer connects to that one, whose address it has learnt.
 
 use std::{
@@ -28,7 +28,10 @@ use super::{
     socket, transport,
     wire::{self, Frames, Greeting, Hello, Role, WireError},
 };
-use crate::node::{Identity, NodeId, Peer};
+use crate::{
+    node::{Identity, NodeId, Peer},
+    observe::events::NodeFigures,
+};
 
 /// A question of an observer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -40,6 +43,10 @@ pub enum Question {
         /// Longest time for leaving; `None`: the node's setting.
         grace: Option<Duration>,
     },
+    /// Asks what the node has counted so far.
+    Figures,
+    /// End the pool, whose master you are: `main` ends where it is.
+    Stop,
 }
 
 /// The answer of a node to an observer.
@@ -51,6 +58,19 @@ pub enum ObserverAnswer {
     Leaving,
     /// The node stays; the text says why.
     Staying(String),
+    /// [`NodeFigures`] as JSON: an observer of another version reads what it knows of them.
+    Figures(String),
+    /// The pool is about to end.
+    Stopping,
+}
+
+/// A pool, as one of its nodes sees it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SeenPool {
+    /// The name of the pool.
+    pub name: String,
+    /// Its nodes, sorted by site and name.
+    pub nodes: Vec<SeenNode>,
 }
 
 /// A node, as another sees it.
@@ -102,9 +122,9 @@ pub enum ObserverError {
     #[error("cannot open a socket: {0}")]
     Socket(#[from] std::io::Error),
     /// No node that might be in the pool answers, or lets the observer in.
-    #[error("no node of the pool `{pool}` answers: {}", TriedAddresses(tried))]
+    #[error("no node of {} answers: {}", MeantPool(pool), TriedAddresses(tried))]
     Nobody {
-        /// The name of the pool.
+        /// The name of the pool; empty if any was meant.
         pool: String,
         /// Each address, and what came of it.
         tried: Vec<(SocketAddr, String)>,
@@ -117,6 +137,20 @@ pub enum ObserverError {
         /// The node's reason.
         why: String,
     },
+    /// No node is master at the moment: another is about to be elected.
+    #[error("the pool `{0}` has no master at the moment: try again")]
+    NoMaster(String),
+}
+
+struct MeantPool<'t>(&'t str);
+
+impl fmt::Display for MeantPool<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            "" => f.write_str("any pool"),
+            name => write!(f, "the pool `{name}`"),
+        }
+    }
 }
 
 struct TriedAddresses<'t>(&'t [(SocketAddr, String)]);
@@ -170,14 +204,21 @@ struct Ear {
     send: SendStream,
     recv: RecvStream,
     frames: Frames,
+    /// The name of the node's pool.
+    pool: String,
 }
 
 impl Observer {
-    /// For the pool of that name, to be found as `join` says, with its credential. Does not connect yet.
+    /// For the pool of that name (`None`: whatever it is called), to be found as `join` says, with its credential. Does not connect
+    /// yet.
     ///
     /// # Errors
     /// If the credential cannot be used, or the system does not give what is needed.
-    pub fn new(join: Join, credential: &Path, pool: &str) -> Result<Observer, ObserverError> {
+    pub fn new(
+        join: Join,
+        credential: &Path,
+        pool: Option<&str>,
+    ) -> Result<Observer, ObserverError> {
         let credential = Credential::load(credential)?;
         Ok(Observer {
             runtime: tokio::runtime::Builder::new_current_thread()
@@ -185,29 +226,33 @@ impl Observer {
                 .build()?,
             dialler: Dialler {
                 client: transport::client(&credential),
-                pool: pool.into(),
+                pool: pool.unwrap_or_default().into(),
             },
             join,
         })
     }
 
-    /// The nodes of the pool, as the first node says that answers, sorted by name.
+    /// The pool, as the first node says that answers.
     ///
     /// # Errors
     /// No node answers.
-    pub fn status(&self) -> Result<Vec<SeenNode>, ObserverError> {
+    pub fn status(&self) -> Result<SeenPool, ObserverError> {
         let mut tried = Vec::new();
         for addr in discovery::look(&self.join)? {
             let seen = self.runtime.block_on(async {
                 let mut ear = self.dialler.connect(addr).await?;
                 match ear.ask(Question::Status).await? {
-                    ObserverAnswer::Status(seen) => Ok(seen),
+                    ObserverAnswer::Status(nodes) => Ok(SeenPool {
+                        name: wire::printable(&ear.pool),
+                        nodes,
+                    }),
                     other => Err(format!("its answer makes no sense: {other:?}")),
                 }
             });
             match seen {
                 Ok(mut seen) => {
-                    seen.sort_by(|a, b| (&a.site, &a.name).cmp(&(&b.site, &b.name)));
+                    let nodes = &mut seen.nodes;
+                    nodes.sort_by(|a, b| (&a.site, &a.name).cmp(&(&b.site, &b.name)));
                     return Ok(seen);
                 }
                 Err(why) => tried.push((addr, why)),
@@ -216,6 +261,40 @@ impl Observer {
         Err(ObserverError::Nobody {
             pool: self.dialler.pool.clone(),
             tried,
+        })
+    }
+
+    /// What each of these nodes has counted so far, in their order; `None` for those that do not answer.
+    pub fn figures(&self, nodes: &[SeenNode]) -> Vec<Option<NodeFigures>> {
+        self.runtime.block_on(async {
+            let mut asked = JoinSet::new();
+            for (place, node) in nodes.iter().enumerate() {
+                let (dialler, addr) = (self.dialler.clone(), node.addr);
+                asked.spawn(async move { (place, dialler.figures(addr).await) });
+            }
+            let mut figures = vec![None; nodes.len()];
+            while let Some(answered) = asked.join_next().await {
+                if let Ok((place, answer)) = answered {
+                    figures[place] = answer;
+                }
+            }
+            figures
+        })
+    }
+
+    /// Ends the pool: `main` ends where it is, with exit code 143, and all nodes leave. With a store the same command goes on with the
+    /// run. Returns when the master is gone, and says which that was.
+    ///
+    /// # Errors
+    /// The master cannot be reached, or there is none.
+    pub fn stop(&self) -> Result<SeenNode, ObserverError> {
+        let SeenPool { name, nodes } = self.status()?;
+        let master = nodes.into_iter().find(|node| node.is_master);
+        let master = master.ok_or(ObserverError::NoMaster(name))?;
+        self.runtime.block_on(async {
+            let ear = self.dialler.ask(&master, Question::Stop).await?;
+            ear.wait_until_gone().await;
+            Ok(master)
         })
     }
 
@@ -236,7 +315,7 @@ impl Observer {
             let mut leaving = JoinSet::new();
             let mut outcome = Ok(());
             for seen in order {
-                match self.dialler.drain(seen, grace).await {
+                match self.dialler.ask(seen, Question::Drain { grace }).await {
                     Ok(ear) => {
                         told(seen, Parting::Leaving);
                         let seen = seen.clone();
@@ -256,10 +335,19 @@ impl Observer {
 }
 
 impl Dialler {
-    async fn drain(&self, seen: &SeenNode, grace: Option<Duration>) -> Result<Ear, ObserverError> {
+    async fn figures(&self, addr: SocketAddr) -> Option<NodeFigures> {
+        let mut ear = self.connect(addr).await.ok()?;
+        match ear.ask(Question::Figures).await.ok()? {
+            ObserverAnswer::Figures(text) => serde_json::from_str(&text).ok(),
+            _ => None,
+        }
+    }
+
+    /// Asks a node to go, or to end its pool; what it hears then is its goodbye.
+    async fn ask(&self, seen: &SeenNode, question: Question) -> Result<Ear, ObserverError> {
         let asked = async {
             let mut ear = self.connect(seen.addr).await?;
-            let answer = ear.ask(Question::Drain { grace }).await?;
+            let answer = ear.ask(question).await?;
             Ok::<_, String>((ear, answer))
         };
         let stays = |why| ObserverError::Stays {
@@ -267,7 +355,7 @@ impl Dialler {
             why,
         };
         match asked.await {
-            Ok((ear, ObserverAnswer::Leaving)) => Ok(ear),
+            Ok((ear, ObserverAnswer::Leaving | ObserverAnswer::Stopping)) => Ok(ear),
             Ok((_, ObserverAnswer::Staying(why))) => Err(stays(wire::printable(&why))),
             Ok((_, other)) => Err(stays(format!("its answer makes no sense: {other:?}"))),
             Err(why) => Err(stays(format!("it cannot be asked at {}: {why}", seen.addr))),
@@ -305,7 +393,8 @@ impl Dialler {
         let hello = Greeting::Hello(Box::new(self.hello()));
         greeting::write_greeting(&mut send, &hello).await?;
         match greeting::read_greeting(&mut recv).await? {
-            (Greeting::Hello(_), frames) => Ok(Ear {
+            (Greeting::Hello(hello), frames) => Ok(Ear {
+                pool: hello.pool,
                 _endpoint: endpoint,
                 connection,
                 send,

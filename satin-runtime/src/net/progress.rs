@@ -31,7 +31,7 @@ pub(super) struct Now {
     pub(super) expects_main: bool,
     /// Number of other nodes that are to stay.
     pub(super) heirs: usize,
-    /// True if this node was asked to leave, has handed over its jobs, and has not run `main` to its end.
+    /// True if this node was asked to leave, has handed over its jobs, and has not run `main` to its end; or if its pool was stopped.
     pub(super) drained: bool,
     /// True if a person or a system has asked this process to end, or `main` has panicked: a stored run is not done then.
     pub(super) broken_off: bool,

@@ -50,6 +50,8 @@ pub struct Settings {
     pub repair: RepairMode,
     /// Nodes that one job may take down. Default: see [`node::ProtocolConfig`].
     pub max_crashes: u32,
+    /// How long the pool is looked for. Default: for ever.
+    pub give_up: Option<Duration>,
     /// Before a part without the master elects its own. Default: see [`node::ProtocolConfig`].
     pub partition_wait: Duration,
     /// Copies of finished results go to a neighbour in this time; zero: never. Default: see [`node::ProtocolConfig`].
@@ -238,6 +240,7 @@ impl Settings {
             name: own_name,
             threads,
             events: config.events.filter(|path| !path.as_os_str().is_empty()),
+            give_up: config.give_up,
             grace: config.grace.unwrap_or(GRACE),
             repair,
             max_crashes,

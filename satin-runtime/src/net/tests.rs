@@ -27,7 +27,7 @@ use super::{
     door::Door,
     limits,
     link::{Link, write_large},
-    observer::Parting,
+    observer::{Parting, SeenNode},
     transport,
     wire::{self, Frames, Greeting, Hello, Reason, Refusal, Role},
 };
@@ -129,6 +129,7 @@ fn settings(name: &str, key: &Key, join: Option<SocketAddr>) -> Settings {
         copy_every: Duration::ZERO,
         store: None,
         max_crashes: 3,
+        give_up: None,
         partition_wait: Duration::from_secs(30),
         drain_when: None,
         sources: crate::config::SettingSources::default(),
@@ -762,11 +763,22 @@ fn a_broken_connection_is_made_again_and_nobody_dies_of_it() {
     assert_eq!(second.network.wait_until_over().expect("a regular end"), 0);
 }
 
+#[test]
+fn a_node_that_finds_no_pool_gives_up_when_it_is_told_to() {
+    let key = Key::new();
+    let text = error_of(Settings {
+        give_up: Some(Duration::from_millis(1)),
+        ..settings("lonely", &key, Some(nowhere()))
+    });
+    assert!(text.contains("--give-up, SATIN_GIVE_UP"), "{text}");
+    assert!(text.contains(&nowhere().to_string()), "{text}");
+}
+
 // --------------------------------------------------------------------------------------------------------------- observers
 
 fn observer(key: &Key, pool: &str, at: SocketAddr) -> Observer {
     let join = Join::Hosts(vec![at.to_string()]);
-    Observer::new(join, &key.0, pool).expect("an observer")
+    Observer::new(join, &key.0, (!pool.is_empty()).then_some(pool)).expect("an observer")
 }
 
 #[test]
@@ -779,7 +791,9 @@ fn an_observer_sees_who_is_in_and_takes_no_part() {
     second.wait_for_nodes(2);
     // Any node will do.
     for at in [first.addr(), second.addr()] {
-        let seen = observer(&key, "tests", at).status().expect("an answer");
+        let pool = observer(&key, "tests", at).status().expect("an answer");
+        assert_eq!(pool.name, "tests");
+        let seen = pool.nodes;
         let names: Vec<_> = seen
             .iter()
             .map(|seen| (&*seen.name, seen.is_master, seen.is_leaving))
@@ -801,6 +815,44 @@ fn an_observer_needs_the_credential_and_the_name_of_the_pool() {
     assert!(text.contains("belongs to the pool `tests`"), "{text}");
     let text = error(observer(&key, "tests", nowhere()));
     assert!(text.contains("no process listens there"), "{text}");
+    // Who gives no name means whatever runs there.
+    let pool = observer(&key, "", first.addr()).status().expect("let in");
+    assert_eq!(pool.name, "tests");
+}
+
+#[test]
+fn an_observer_hears_what_nodes_have_counted() {
+    let key = Key::new();
+    let first = founder(&key);
+    let observer = observer(&key, "tests", first.addr());
+    let mut nodes = observer.status().expect("an answer").nodes;
+    nodes.push(SeenNode {
+        addr: nowhere(),
+        ..nodes[0].clone()
+    });
+    let figures = observer.figures(&nodes);
+    let own = figures[0].expect("an answer");
+    assert_eq!(own.threads, 1);
+    assert!(own.seconds > 0.0 && own.idle_s <= own.seconds, "{own:?}");
+    assert_eq!(figures[1], None, "nobody is there");
+    let later = observer.figures(&nodes)[0].expect("an answer");
+    assert!(later.seconds > own.seconds && later.idle_s >= own.idle_s);
+}
+
+#[test]
+fn an_observer_ends_the_pool() {
+    let key = Key::new();
+    let first = founder(&key);
+    let second = start(settings("second", &key, Some(first.addr())));
+    second.network.wait_until_in().expect("let in");
+    first.wait_for_nodes(2);
+    second.wait_for_nodes(2);
+    // Any node knows which one to ask.
+    let observer = observer(&key, "", second.addr());
+    assert_eq!(observer.stop().expect("it ends").name, "founder");
+    assert_eq!(first.network.wait_until_over().expect("a good end"), 143);
+    assert_eq!(second.network.wait_until_over().expect("a good end"), 0);
+    assert!(observer.stop().is_err(), "nobody is left");
 }
 
 #[test]
@@ -811,7 +863,7 @@ fn a_node_that_an_observer_asks_to_leave_leaves() {
     second.network.wait_until_in().expect("let in");
     first.wait_for_nodes(2);
     let observer = observer(&key, "tests", first.addr());
-    let nodes = observer.status().expect("an answer");
+    let nodes = observer.status().expect("an answer").nodes;
     let mut steps = Vec::new();
     observer
         .drain(&nodes[1..], None, |seen, departure| {

@@ -19,7 +19,7 @@ use crate::{
 };
 
 /// The version of all that is said. Nodes of another are refused.
-pub const VERSION: u16 = 5;
+pub const VERSION: u16 = 6;
 
 const MAGIC: [u8; 5] = *b"satin";
 const HEADER: usize = 4;
@@ -613,6 +613,7 @@ mod tests {
             vec((any::<u64>().prop_map(Token), answer()), 0..5).prop_map(Message::Answers),
             any::<u64>().prop_map(|request| Message::NotWorth(Request(request))),
             vec((any::<u64>().prop_map(Token), any::<u64>()), 0..5).prop_map(Message::Spent),
+            vec((any::<u64>().prop_map(Token), any::<u16>()), 0..5).prop_map(Message::PartsDone),
             vec(any::<u8>(), 0..50).prop_map(Message::Trial),
             any::<u64>().prop_map(Message::TrialArrived),
             tokens().prop_map(Message::Acknowledge),

@@ -77,6 +77,8 @@ pub enum Message {
     Trial(#[serde(with = "serde_bytes")] Vec<u8>),
     /// So many bytes of a trial have arrived.
     TrialArrived(u64),
+    /// So much of these stolen jobs is done, in parts of 65,535. For people who watch: nothing depends on it.
+    PartsDone(Vec<(Token, u16)>),
     /// Answers of stolen jobs; the thief keeps them until they are acknowledged.
     Answers(Vec<(Token, Answer)>),
     /// "I have these answers", so they can be forgotten.

@@ -117,6 +117,8 @@ pub enum Event {
     Took(TookJobs),
     /// A hosted job is done.
     Done(HostedId, Answer),
+    /// So much of these hosted jobs is done, in parts of 65,535.
+    PartsDone(Vec<(HostedId, u16)>),
     /// A job of ours that is away is not waited for any more.
     Recalled(DepartureId, Recall),
     /// A marked job of ours found itself in the orphan table: it waits for the orphan's answer, or to be put back.
@@ -265,6 +267,8 @@ pub enum Action {
     Abort(HostedId),
     /// Bring an answer to a job of ours.
     Deliver(DepartureId, Answer),
+    /// So much of a job that is away is done, in parts of 65,535.
+    NotePart(DepartureId, u16),
     /// The job comes back undone.
     PutBack(DepartureId, Back),
     /// Tell the workers news of the orphan table, in which marked jobs look themselves up.
@@ -718,6 +722,7 @@ impl Node {
                 let saved = parts.repair.done(cx, key, answer);
                 parts.save(cx, saved.into_iter().collect());
             }
+            Event::PartsDone(parts_done) => steal::Steal::tell_parts(cx, &parts_done),
             Event::Recalled(departure, why) => parts.repair.recalled(cx, departure, why),
             Event::Claimed(departure, parcel) => {
                 // The orphan's bounds count from now on: the answer will have been computed
@@ -1420,6 +1425,7 @@ impl Parts<'_> {
             M::NotWorth(request) => self.steal.refused(cx, from, request),
             M::Cut(request) => self.steal.cut(from, request),
             M::Spent(spent) => steal::Steal::spent(cx, from, &spent),
+            M::PartsDone(parts) => steal::Steal::parts_done(cx, from, &parts),
             M::Trial(bytes) => {
                 let arrived = Message::TrialArrived(bytes.len() as u64);
                 cx.actions.push_back(Action::Send(from, arrived));

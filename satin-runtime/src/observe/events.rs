@@ -88,6 +88,17 @@ pub enum Event {
         /// The root job.
         root: RootTag,
     },
+    /// The root job that runs is so far, on the node that runs `main`. Told when it has come further by a hundredth.
+    Progress {
+        /// The part that is done, from 0 to 1.
+        done: f64,
+        /// Seconds that the root job has run.
+        seconds: f64,
+        /// Is the part a guess?
+        is_guess: bool,
+        /// Number of nodes in the pool.
+        nodes: usize,
+    },
     /// The node's `main` is over, and with it the pool. Told again if the process exits with another code than that: the
     /// last event counts.
     PoolEnded {
@@ -133,6 +144,9 @@ pub struct NodeFigures {
     pub bytes_received: u64,
     /// Time that workers had nothing to do, summed over them.
     pub idle_s: f64,
+    /// The part of the root job that is done, from 0 to 1, on the node that runs `main` while one runs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub done: Option<f64>,
     /// Counts of what the node did about deaths and departures; in JSON they stand beside the others.
     #[serde(flatten)]
     pub tally: Tally,

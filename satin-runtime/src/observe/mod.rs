@@ -1,5 +1,6 @@
-//! Counters of each worker, and the table of them; the events file; warnings that repeat themselves.
+//! Counters of each worker, and the table of them; the events file; lines for the person at the terminal; warnings that repeat themselves.
 
+pub(crate) mod lines;
 pub mod repeats;
 pub mod standing;
 

@@ -23,6 +23,7 @@ use super::{
     frames::{JobPlace, RootFrame, children_aborted, depth_of, place_of, root_of, young_above},
     gate::WholeAnswer,
     pool::Pool,
+    progress::Stage,
     thread::Worker,
 };
 use crate::job::{
@@ -190,7 +191,7 @@ impl Beats {
         self.facts.load(Ordering::Relaxed)
     }
 
-    fn are_on(&self) -> bool {
+    pub(super) fn are_on(&self) -> bool {
         self.on.load(Ordering::Relaxed)
     }
 
@@ -233,7 +234,7 @@ impl Worker {
     /// The job in the invocation's youngest slot has been pushed, or an older one is looked at: invocations that have lived
     /// for two beats (in a deep tree: for one) are harvested from now on, and the floor is where their jobs end.
     pub(super) fn look_at_harvest(&self, head: *const Slot, frame: *const Frame) {
-        self.look_at_beat(head, frame);
+        self.look_at_beat(head, frame, Stage::Spawns);
         // SAFETY: the frame is that of an invocation that runs.
         let parent = unsafe { &*frame };
         if parent.has(flag::HARVEST) && parent.stride() < MOST_STRIDE {
@@ -242,12 +243,13 @@ impl Worker {
         }
     }
 
-    fn look_at_beat(&self, head: *const Slot, frame: *const Frame) {
+    fn look_at_beat(&self, head: *const Slot, frame: *const Frame, stage: Stage) {
         let beats = self.reaper.beats.load(Ordering::Relaxed);
         if beats == 0 {
             return;
         }
         self.reaper.beats.store(0, Ordering::Relaxed);
+        self.survey(head, frame, stage);
         if (self.root_frame()).is_none_or(|root| root.frame.has(flag::FLEETING)) {
             return; // no node would ever ask for it
         }
@@ -325,7 +327,7 @@ impl Worker {
     /// The job in `slot`, the youngest, is to be run here. If its result may be worth keeping the job is run now, and has
     /// been settled: true.
     pub(super) fn harvest(&self, slot: *const Slot, frame: *const Frame) -> bool {
-        self.look_at_beat(slot.wrapping_add(1), frame);
+        self.look_at_beat(slot.wrapping_add(1), frame, Stage::Syncs);
         if slot.addr() >= self.deque().floor() {
             return false;
         }

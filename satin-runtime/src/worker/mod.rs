@@ -10,6 +10,7 @@
 //! * `root`: root jobs, and what `main` has on top of them.
 //! * `gate`: the narrow door through which jobs leave and enter the process as bytes.
 //! * `clerk`: a thread with a worker's stack for code of the user that the network thread would have to run otherwise.
+//! * `progress`: how much of a root job is done, estimated from the tree.
 //! * `harvest`: results of finished jobs that are kept, in case that their parents are lost.
 //! * `repair`: marked jobs, which look themselves up among the orphans before they run.
 //!
@@ -32,6 +33,8 @@ mod group;
 mod harvest;
 #[cfg(not(loom))]
 mod pool;
+#[cfg(not(loom))]
+mod progress;
 #[cfg(not(loom))]
 mod repair;
 #[cfg(not(loom))]
@@ -57,10 +60,14 @@ pub use self::{
         RootKey, RootWatch, StartError, Workers, current_job, current_root, enter, hungry, offer,
         watch_roots,
     },
+    progress::Progress,
     root::as_main,
     scope::{Child, Planned, Position, Scope},
 };
 #[cfg(not(loom))]
-pub(crate) use self::{gate::came_from_afar, pool::current_pool};
+pub(crate) use self::{
+    gate::came_from_afar,
+    pool::{current_pool, watch_current},
+};
 #[cfg(not(loom))]
 pub use crate::job::record::{Cx, Frame};

@@ -4,7 +4,7 @@ use std::{
     cell::{Cell, RefCell},
     panic::Location,
     sync::{
-        Arc, Mutex, MutexGuard, OnceLock, PoisonError,
+        Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak,
         atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence},
     },
     thread::JoinHandle,
@@ -20,6 +20,7 @@ use super::{
     clerk::Clerk,
     gate::{Gate, Ledger},
     harvest::{Beats, Samples},
+    progress::{Estimates, Progress},
     root::{MainCalls, QueuedRoot, as_main, enter_root},
     sleep::Sleep,
     thread::Worker,
@@ -40,6 +41,7 @@ pub(crate) struct Pool {
     workers: Vec<*mut Worker>,
     /// Keeps the workers' memory alive.
     _areas: Vec<Area>,
+    this: Weak<Pool>,
     /// The number of the pool: no other pool of this process has it.
     pub(super) number: u64,
     pub(super) roots: SegQueue<QueuedRoot>,
@@ -54,6 +56,8 @@ pub(crate) struct Pool {
     pub(super) ledger: Ledger,
     pub(super) clerk: Clerk,
     pub(super) beats: Beats,
+    /// How far its jobs are.
+    pub(super) estimates: Estimates,
     /// What its workers have seen of jobs.
     pub(super) samples: Samples,
     /// The shortest time that a job takes whose result is kept.
@@ -99,6 +103,7 @@ impl Pool {
             Pool {
                 workers: workers.collect(),
                 _areas: areas,
+                this: Weak::clone(pool),
                 number: NUMBER.fetch_add(1, Ordering::Relaxed),
                 roots: SegQueue::new(),
                 held: AtomicBool::new(false),
@@ -109,6 +114,7 @@ impl Pool {
                 ledger: Ledger::default(),
                 clerk: Clerk::new(stack),
                 beats: Beats::default(),
+                estimates: Estimates::default(),
                 samples: Samples::default(),
                 grain: config.store_grain,
                 duplicates: config.duplicate,
@@ -339,6 +345,11 @@ impl Workers {
         Gate::of(&self.pool)
     }
 
+    /// For those who want to know how far its root jobs are.
+    pub(crate) fn watch(&self) -> PoolWatch {
+        PoolWatch(Arc::downgrade(&self.pool))
+    }
+
     /// Number of workers in the pool.
     #[must_use]
     pub fn threads(&self) -> usize {
@@ -360,6 +371,32 @@ impl Workers {
         let _restore = RestoreMain(outer);
         as_main(|| self.run(main))
     }
+}
+
+/// Sees how far the root jobs of a pool are.
+pub(crate) struct PoolWatch(Weak<Pool>);
+
+impl PoolWatch {
+    /// How far the root job is that began last, if one is under way. The workers look up for the next question.
+    pub(crate) fn look_up(&self) -> Option<Progress> {
+        let pool = self.0.upgrade().filter(|pool| !pool.has_ended())?;
+        let progress = pool.estimates.look();
+        if progress.is_some() {
+            pool.beat_for_progress();
+        }
+        progress
+    }
+}
+
+/// A watch of the pool that a call from here would go to, if there is one yet.
+pub(crate) fn watch_current() -> Option<PoolWatch> {
+    if let Some(worker) = here() {
+        return Some(PoolWatch(Weak::clone(&worker.pool().this)));
+    }
+    let pool = TARGET
+        .with_borrow(Option::clone)
+        .or_else(|| lock(&MAIN).clone())?;
+    Some(PoolWatch(Arc::downgrade(&pool)))
 }
 
 /// The pool of `satin::run`, for threads that are under no [`Workers::run`] of their own.

@@ -443,8 +443,11 @@ unsafe fn run_root<F: Function>(task: *const (), worker: &Worker, head: *const S
             parent,
             index,
             marked,
+            part: Some(pool.estimates.begin()),
         };
-        worker.on_bottom(bottom, None, || catch_unwind(AssertUnwindSafe(run)))
+        let outcome = worker.on_bottom(bottom, None, || catch_unwind(AssertUnwindSafe(run)));
+        bottom.part.inspect(|part| pool.estimates.end(*part));
+        outcome
     };
     let took = began.elapsed();
     let is_wanted = || {

@@ -18,6 +18,7 @@ use super::{
     gate::{self, HostedTask},
     harvest::Reaper,
     pool::{Awaits, Pool},
+    progress::{Part, Stage, Surveyor},
     repair::LookUp,
     root::QueuedRoot,
     scope::turn,
@@ -50,6 +51,7 @@ pub(crate) struct Worker {
     stack_mib: Cell<usize>,
     pace: Cell<Coarseness>,
     pub(super) reaper: Reaper,
+    pub(super) surveyor: Surveyor,
     /// A job that is away runs here a second time.
     duplicating: Cell<bool>,
     /// When the last unanswered request came, in nanoseconds of the pool's life; 0 if there is none.
@@ -82,6 +84,8 @@ pub(super) struct Bottom {
     pub(super) index: u32,
     /// The job may have been run before: see [`repair`](super::repair).
     pub(super) marked: bool,
+    /// The job, for estimates of how far it is; `None` if it is none that counts.
+    pub(super) part: Option<Part>,
 }
 
 /// The last job that has begun on this stack and whose parent does not run here below an earlier one. All invocations that lie
@@ -180,6 +184,7 @@ impl Worker {
                 parent: std::ptr::null(),
                 index: 0,
                 marked: false,
+                part: None,
             }),
             in_child_of: Cell::new(std::ptr::null()),
             stack_top: Cell::new(0),
@@ -190,6 +195,7 @@ impl Worker {
                 last: None,
             }),
             reaper: Reaper::default(),
+            surveyor: Surveyor::default(),
             duplicating: Cell::new(false),
             asked_at: AtomicU64::new(0),
             root: Cell::new(None),
@@ -447,6 +453,13 @@ impl Worker {
         self.deque.restart(above.addr());
         self.set_head(above);
         let may_help = || mode != While::Unwinding && self.has_room(Room::ForAnyJob);
+        let look = || {
+            // While it waits it looks up for other jobs only.
+            if mode == While::Helping {
+                self.survey(above, frame, Stage::Syncs);
+            }
+        };
+        look();
         let mut idle = Idle::new(self);
         let mut boredom = Boredom::default();
         let state = loop {
@@ -490,6 +503,7 @@ impl Worker {
                 idle.over();
                 boredom = boredom.over();
                 work.run(self, above);
+                look();
                 continue;
             }
             if !idle.should_park(may_help()) {
@@ -626,6 +640,7 @@ impl Worker {
                 parent,
                 index: job.index(),
                 marked,
+                part: Some(Part::Slot(slot.addr())),
             };
             // SAFETY: as above; `head` is above everything of ours that waits.
             self.on_bottom(bottom, place, || unsafe {
@@ -689,10 +704,16 @@ impl Worker {
         });
         let outer_root_frame = self.root_frame.replace(std::ptr::null());
         self.reaper.begin();
+        let outer_way = self.surveyor.begin();
         self.set_head(head);
         self.stay_marked();
         let result = run();
         self.set_head(head);
+        if self.surveyor.end(outer_way)
+            && let Some(part) = bottom.part
+        {
+            self.pool().estimates.end(part);
+        }
         self.root.set(outer_root);
         if let Some(outer) = outer_base {
             self.base.replace(outer);

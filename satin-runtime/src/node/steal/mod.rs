@@ -24,12 +24,12 @@ mod tests;
 pub use policy::{Around, StealPolicy};
 pub use worth::{JobCosts, Terms};
 
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 use super::{
     Action, Context, Deal, HostedId, Lattices, Message, Peer, ProtocolConfig, Request, Taken,
     Token, TookJobs, View,
-    books::{HostedState, Outbox, Spare, Trip, in_pieces},
+    books::{HostedState, JobSource, Outbox, Spare, Trip, in_pieces},
 };
 use crate::job::{Answer, JobLoad, JobSample, Parcel, ValueSize};
 use numbers::{ACKNOWLEDGE_WAIT, ANSWERS_WAIT, ANSWERS_WAIT_MOST, DEADLOCK_REST, ENOUGH, FAR_REST};
@@ -350,6 +350,35 @@ impl Steal {
             }));
         }
         self.worth.learn(&sample);
+    }
+
+    /// Tells the origins of hosted jobs how much of them is done.
+    pub(crate) fn tell_parts(cx: &mut Context<'_>, parts: &[(HostedId, u16)]) {
+        let mut told: BTreeMap<Peer, Vec<(Token, u16)>> = BTreeMap::new();
+        for (key, part) in parts {
+            let Some(hosted) = cx.books.look(*key) else {
+                continue;
+            };
+            for (deal, waiter) in &hosted.waiters {
+                if waiter.origin && cx.view.is_alive(deal.peer) {
+                    told.entry(deal.peer).or_default().push((deal.token, *part));
+                }
+            }
+        }
+        let told = told.into_iter();
+        cx.actions
+            .extend(told.map(|(peer, parts)| Action::Send(peer, Message::PartsDone(parts))));
+    }
+
+    /// A thief says how much of these jobs is done.
+    pub(crate) fn parts_done(cx: &mut Context<'_>, from: Peer, parts: &[(Token, u16)]) {
+        for (token, part) in parts {
+            if let Some(away) = cx.books.look_away(Deal::new(from, *token))
+                && let JobSource::Own(departure) = away.source
+            {
+                cx.actions.push_back(Action::NotePart(departure, *part));
+            }
+        }
     }
 
     /// A thief says how long jobs took there.

@@ -497,13 +497,18 @@ impl Worth {
         if (bytes as f64) < RISK {
             return; // latency says nothing of the rate
         }
-        let newest = (bytes as f64 / took.as_secs_f64().max(1e-6)).min(FASTEST);
+        // The mean is that of the time for a byte: of the rates one that is far too high, as where the time of a job that has waited was
+        // taken off, would decide alone.
+        let newest = (took.as_secs_f64() / bytes as f64).max(1.0 / FASTEST);
         let link = self.links.entry(peer).or_default();
-        let rate = match link.rate {
-            Some((rate, at)) if now < at + STALE => rate + NEWEST * (newest - rate),
+        let pace = match link.rate {
+            Some((rate, at)) if now < at + STALE => {
+                let pace = 1.0 / rate;
+                pace + NEWEST * (newest - pace)
+            }
             _ => newest,
         };
-        link.rate = Some((rate, now));
+        link.rate = Some((1.0 / pace, now));
     }
 
     /// What jobs cost here and elsewhere.
@@ -804,6 +809,21 @@ mod tests {
             accepts(&worth, STALE),
             "what was measured long ago counts no more"
         );
+    }
+
+    #[test]
+    fn one_wrong_rate_does_not_open_a_slow_link() {
+        // 2 MB there and back over 100 Mbit/s take 160 ms.
+        let mut worth = knows(&[(1_000_000, 0.2)]);
+        let slow = 12_500_000;
+        worth.moved(HERE, peer(), slow, 1000 * MS);
+        worth.moved(HERE, peer(), slow, Duration::ZERO);
+        assert!(!worth.terms(HERE, peer(), MS).accept(&load(1, 1_000_000)));
+        // One that is right opens a fast one, if there are some.
+        for _ in 0..8 {
+            worth.moved(HERE, peer(), slow, 10 * MS);
+        }
+        assert!(worth.terms(HERE, peer(), MS).accept(&load(1, 1_000_000)));
     }
 
     #[test]

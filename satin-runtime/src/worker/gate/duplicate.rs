@@ -238,6 +238,7 @@ impl Worker {
             parent,
             index,
             marked: false,
+            part: None,
         };
         let run = || (function.run_bytes)(Cx { head, parent }, index, &packed.bytes);
         let answer = match self.on_bottom(bottom, None, run) {

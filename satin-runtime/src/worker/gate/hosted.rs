@@ -8,6 +8,7 @@ use std::{
 use super::super::{
     frames::RootFrame,
     pool::Pool,
+    progress::Part,
     thread::{Bottom, Worker},
 };
 use super::ledger::{FrameRef, lock};
@@ -92,6 +93,7 @@ impl HostedTask {
             parent,
             index,
             marked,
+            part: Some(Part::Hosted(key)),
         };
         let outcome = worker.hosting(root.job.clone(), || worker.on_bottom(bottom, None, run));
         pool.forget_hosted(key);

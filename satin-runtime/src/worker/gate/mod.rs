@@ -158,6 +158,29 @@ impl Gate {
         self.pool.number
     }
 
+    /// How far the root job is that began last, if one is under way.
+    #[must_use]
+    pub fn progress(&self) -> Option<super::Progress> {
+        self.pool.estimates.look()
+    }
+
+    /// The hosted jobs under way of which that is known, and the parts of them that are done.
+    #[must_use]
+    pub fn parts_done(&self) -> Vec<(HostedId, f64)> {
+        self.pool.estimates.hosted()
+    }
+
+    /// The part of a job that is away that is done, as its host has told.
+    pub fn note_part(&self, departure: DepartureId, done: f64) {
+        let slot = lock(&self.pool.ledger.absent)
+            .away
+            .get(&departure)
+            .map(|away| away.slot);
+        if let Some(SlotRef(slot)) = slot {
+            self.pool.estimates.note_part(slot, done);
+        }
+    }
+
     /// The oldest job that can leave, the shallowest of all, and up to `most - 1` siblings of it; hosted jobs that have
     /// not been started go first. Never more than half of what there is. If that is not enough, workers are asked, and
     /// [`Outside::public`] tells when one has answered.
@@ -512,6 +535,7 @@ impl Gate {
                 away.duplicate.stop(&self.pool);
                 drop(absent);
                 let slot = away.slot;
+                self.pool.estimates.answered(slot.0);
                 // SAFETY: the job was away, and nobody else has it now: its slot waits for us.
                 let job = unsafe { &*slot.0 };
                 let whole = WholeAnswer { answer, values };

@@ -1,0 +1,38 @@
+//! Which pool a command speaks to.
+
+use std::path::PathBuf;
+
+use anyhow::{Context, Result};
+use satin_runtime::net::{Join, Observer};
+
+/// The flags of every command that speaks to a running pool.
+#[derive(clap::Args)]
+pub struct At {
+    /// Any node of the pool: HOST:PORT[,HOST:PORT..], dns:NAME:PORT or file:PATH
+    #[arg(long, value_name = "WHERE", env = "SATIN_JOIN", hide_env_values = true)]
+    join: String,
+    /// The pool's credential file
+    #[arg(
+        long,
+        value_name = "FILE",
+        env = "SATIN_CREDENTIAL",
+        hide_env_values = true
+    )]
+    credential: PathBuf,
+    /// The pool's name, to be sure that it is that one
+    #[arg(long, value_name = "NAME", env = "SATIN_POOL", hide_env_values = true)]
+    pool: Option<String>,
+}
+
+impl At {
+    pub fn observer(&self) -> Result<Observer> {
+        let join = Join::parse(&self.join).ok().with_context(|| {
+            format!(
+                "--join {}: expected HOST:PORT[,HOST:PORT..], dns:NAME:PORT or file:PATH",
+                self.join
+            )
+        })?;
+        let pool = self.pool.as_deref().filter(|name| !name.is_empty());
+        Ok(Observer::new(join, &self.credential, pool)?)
+    }
+}

@@ -1,0 +1,140 @@
+//! What a person at a terminal reads: nodes whose stderr is a pseudo-terminal.
+
+use std::{
+    fs::File,
+    io::Read,
+    os::fd::OwnedFd,
+    process::{Child, Command, Stdio},
+    sync::mpsc::{Receiver, channel},
+    thread,
+    time::Instant,
+};
+
+use rustix::{
+    fs::{Mode, OFlags},
+    process::{Pid, Signal, kill_process},
+    pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt},
+};
+
+mod common;
+
+use common::{PATIENCE, example};
+
+/// A node at a terminal of its own. Dropping it kills it.
+struct Node {
+    child: Child,
+    shown: String,
+    pieces: Receiver<String>,
+}
+
+/// Both ends of a pseudo-terminal: what the person sees, and what the program writes to.
+fn terminal() -> (File, OwnedFd) {
+    let screen = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a terminal");
+    grantpt(&screen).expect("granted");
+    unlockpt(&screen).expect("unlocked");
+    let path = ptsname(&screen, Vec::new()).expect("a name");
+    let program = rustix::fs::open(path, OFlags::RDWR | OFlags::NOCTTY, Mode::empty());
+    (screen.into(), program.expect("opened"))
+}
+
+impl Node {
+    fn start(name: &str, flags: &[&str], credential: &std::path::Path) -> Node {
+        let (mut screen, program) = terminal();
+        let mut command = Command::new(example("knary"));
+        // Far more than the test waits for, in leaves that nobody waits for.
+        command.args(["2", "100", "100000", "--sleep", "--threads", "1"]);
+        command.args(["--nodes", "2", "--name", name, "--credential"]);
+        command.arg(credential).args(flags);
+        command.stdin(Stdio::null()).stdout(Stdio::null());
+        command.stderr(Stdio::from(program));
+        let child = command.spawn().expect("it starts");
+        drop(command);
+        let (sender, pieces) = channel();
+        thread::spawn(move || {
+            let mut piece = [0; 4096];
+            // An error is the end: the program is gone.
+            while let Ok(length @ 1..) = screen.read(&mut piece) {
+                let text = String::from_utf8_lossy(&piece[..length]).into_owned();
+                if sender.send(text).is_err() {
+                    return;
+                }
+            }
+        });
+        Node {
+            child,
+            shown: String::new(),
+            pieces,
+        }
+    }
+
+    /// Waits until the terminal shows that.
+    #[track_caller]
+    fn shows(&mut self, what: &str) {
+        let began = Instant::now();
+        while !self.shown.contains(what) {
+            let left = PATIENCE.saturating_sub(began.elapsed());
+            match self.pieces.recv_timeout(left) {
+                Ok(piece) => self.shown += &piece,
+                Err(_) => panic!("`{what}` is not shown: {}", self.shown),
+            }
+        }
+    }
+
+    fn interrupt(&self) {
+        kill_process(Pid::from_child(&self.child), Signal::INT).expect("it is there");
+    }
+
+    fn code(&mut self) -> Option<i32> {
+        self.child.wait().expect("it ends").code()
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The address that the events file names.
+fn address(events: &std::path::Path) -> String {
+    let began = Instant::now();
+    loop {
+        let text = std::fs::read_to_string(events).unwrap_or_default();
+        if let Some((_, rest)) = text.split_once("\"addr\":\"")
+            && let Some((addr, _)) = rest.split_once('"')
+        {
+            return addr.into();
+        }
+        assert!(began.elapsed() < PATIENCE, "{text}");
+        thread::sleep(std::time::Duration::from_millis(1));
+    }
+}
+
+#[test]
+fn who_is_waited_for_who_comes_and_who_goes_is_said() {
+    let scratch = tempfile::tempdir().expect("a directory");
+    let credential = scratch.path().join("pool.pem");
+    satin_runtime::net::Credential::write_new(&credential).expect("written");
+    let events = scratch.path().join("events");
+    let log = events.to_str().expect("text");
+    let listen = ["--listen", "127.0.0.1:0", "--events", log];
+    let mut first = Node::start("first", &listen, &credential);
+    first.shows("satin: 1 node in the pool; waiting for 1 more\r\n");
+    let addr = address(&events);
+    let mut second = Node::start("second", &["--join", &addr], &credential);
+    first.shows("satin: second joined: 2 nodes in the pool\r\n");
+    second.shows("satin: let in by first, the master\r\n");
+    // The master goes; `main` does not.
+    first.interrupt();
+    first.shows("satin: leaving, which takes up to 20 s; Ctrl-C again goes at once\r\n");
+    second.shows("satin: this node is master now: `main` begins again here\r\n");
+    first.shows("satin: `main` now runs on second; `satin stop` ends the pool\r\n");
+    assert_eq!(first.code(), Some(0));
+    second.shows("satin: first left: 1 node in the pool\r\n");
+    // Nobody is left to go on.
+    second.interrupt();
+    second.shows("satin: interrupted\r\n");
+    assert_eq!(second.code(), Some(130));
+    assert!(!first.shown.contains("begins again"), "{}", first.shown);
+}

@@ -1,0 +1,197 @@
+//! The progress of the root job, shown to whoever looks: a bar where stderr is a terminal, a line every 30 s where it is none.
+
+use std::{
+    fmt,
+    io::{self, IsTerminal, Write},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread::JoinHandle,
+    time::{Duration, Instant},
+};
+
+use crossbeam::sync::{Parker, Unparker};
+use indicatif::{ProgressBar, ProgressStyle};
+
+pub use crate::worker::Progress;
+use crate::{
+    observe::{lines::Nodes, standing::Standing},
+    worker::Workers,
+};
+
+/// The time from one look to the next. Too short: looking shows in the run. Too long: the bar jumps.
+const EVERY: Duration = Duration::from_millis(250);
+
+/// A root job that is done sooner shows nothing. Too short: something flashes up. Too long: people wonder.
+const QUIET: Duration = Duration::from_secs(2);
+
+/// The time between two lines where there is no terminal. Too short: logs fill. Too long: people wonder.
+const LINE_EVERY: Duration = Duration::from_secs(30);
+
+/// A program has asked for the progress: it shows it itself.
+static SHOWN_BY_PROGRAM: AtomicBool = AtomicBool::new(false);
+
+/// How far the root job is that runs on the pool of the calling thread; `None` if none does, or on a node that does not run `main`.
+///
+/// It is an estimate from the tree: each job counts as a part of its parent, all children of an invocation for the same. On balanced trees it is
+/// right within a few percent; of an irregular tree it is an honest guess, and says so. It never goes back.
+///
+/// Whoever asks shows the progress in a way of its own: the bar that Satin draws otherwise (see `SATIN_PROGRESS`) is not drawn any more.
+#[must_use]
+pub fn progress() -> Option<Progress> {
+    SHOWN_BY_PROGRAM.store(true, Ordering::Relaxed);
+    crate::worker::watch_current()?.look_up()
+}
+
+/// Shows the progress of a pool until it is dropped.
+pub(crate) struct Shown(Option<(Unparker, Arc<AtomicBool>, JoinHandle<()>)>);
+
+impl Shown {
+    /// If the system gives no thread, nothing is shown.
+    pub(crate) fn start(workers: &Workers, standing: Arc<Standing>) -> Shown {
+        let (parker, is_over) = (Parker::new(), Arc::new(AtomicBool::new(false)));
+        let (unparker, over) = (parker.unparker().clone(), Arc::clone(&is_over));
+        let watch = workers.watch();
+        let show = move || {
+            let mut view = View::new();
+            while !over.load(Ordering::Relaxed) {
+                parker.park_timeout(EVERY);
+                let progress = watch.look_up();
+                let is_wanted = !SHOWN_BY_PROGRAM.load(Ordering::Relaxed);
+                view.show(progress.filter(|_| is_wanted), || standing.now().nodes);
+            }
+            view.clear();
+        };
+        let thread = std::thread::Builder::new().name("satin-progress".into());
+        let thread = thread.spawn(show).ok();
+        Shown(thread.map(|thread| (unparker, is_over, thread)))
+    }
+}
+
+impl Drop for Shown {
+    fn drop(&mut self) {
+        if let Some((unparker, is_over, thread)) = self.0.take() {
+            is_over.store(true, Ordering::Relaxed);
+            unparker.unpark();
+            let _ = thread.join();
+        }
+    }
+}
+
+/// What is on the screen.
+struct View {
+    is_terminal: bool,
+    bar: Option<ProgressBar>,
+    last_line: Option<Instant>,
+}
+
+impl View {
+    fn new() -> View {
+        View {
+            is_terminal: io::stderr().is_terminal(),
+            bar: None,
+            last_line: None,
+        }
+    }
+
+    fn show(&mut self, progress: Option<Progress>, nodes: impl Fn() -> usize) {
+        let Some(progress) = progress.filter(|progress| progress.elapsed >= QUIET) else {
+            return self.clear();
+        };
+        let text = Words(progress, nodes());
+        if self.is_terminal {
+            let bar = self
+                .bar
+                .get_or_insert_with(|| ProgressBar::new(1000).with_style(style()));
+            bar.set_message(text.to_string());
+            bar.set_position((1000.0 * progress.done) as u64);
+            return;
+        }
+        let now = Instant::now();
+        let last = *self.last_line.get_or_insert(now);
+        if now.duration_since(last) >= LINE_EVERY {
+            self.last_line = Some(now);
+            let _ = writeln!(io::stderr(), "satin: {text}");
+        }
+    }
+
+    /// No root job runs.
+    fn clear(&mut self) {
+        self.last_line = None;
+        if let Some(bar) = self.bar.take() {
+            bar.finish_and_clear();
+        }
+    }
+}
+
+fn style() -> ProgressStyle {
+    let style = ProgressStyle::with_template("[{bar:30}] {msg}");
+    style.expect("a valid template").progress_chars("=> ")
+}
+
+/// The progress in words, with so many nodes.
+#[doc(hidden)]
+pub struct Words(pub Progress, pub usize);
+
+impl fmt::Display for Words {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Words(progress, nodes) = self;
+        let about = if progress.is_guess { "about " } else { "" };
+        write!(
+            f,
+            "{about}{:.0} % in {}",
+            100.0 * progress.done,
+            Short(progress.elapsed)
+        )?;
+        if let Some(left) = progress.left() {
+            write!(f, ", {about}{} left", Short(left))?;
+        }
+        if *nodes > 1 {
+            write!(f, ", {}", Nodes(*nodes))?;
+        }
+        Ok(())
+    }
+}
+
+/// A time with its two largest units.
+struct Short(Duration);
+
+impl fmt::Display for Short {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let seconds = self.0.as_secs();
+        match seconds {
+            0..60 => write!(f, "{seconds} s"),
+            60..3600 => write!(f, "{} min {} s", seconds / 60, seconds % 60),
+            3600..86_400 => write!(f, "{} h {} min", seconds / 3600, seconds / 60 % 60),
+            86_400.. => write!(f, "{} d {} h", seconds / 86_400, seconds / 3600 % 24),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_words_say_what_is_known() {
+        let words = |done, seconds, is_guess, nodes| {
+            let elapsed = Duration::from_secs(seconds);
+            Words(
+                Progress {
+                    done,
+                    elapsed,
+                    is_guess,
+                },
+                nodes,
+            )
+            .to_string()
+        };
+        assert_eq!(words(0.25, 30, false, 1), "25 % in 30 s, 1 min 30 s left");
+        assert_eq!(
+            words(0.5, 7200, true, 3),
+            "about 50 % in 2 h 0 min, about 2 h 0 min left, 3 nodes"
+        );
+        assert_eq!(words(0.0, 5, true, 1), "about 0 % in 5 s");
+    }
+}
