@@ -1,15 +1,15 @@
 //! The output of nodes.
 
 use std::{
-    io::{self, IsTerminal, Read, Write},
+    io::{self, Read, Write},
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc, Mutex, PoisonError,
         mpsc::{Receiver, Sender, channel},
     },
     time::{Duration, Instant},
 };
 
-use indicatif::{ProgressBar, ProgressStyle};
+use satin_runtime::observe::lines;
 
 /// The output so far.
 pub type Text = Arc<Mutex<Vec<u8>>>;
@@ -113,47 +113,6 @@ fn next_line(bytes: &[u8]) -> Option<usize> {
         .or_else(|| (bytes.len() >= LINE_MAX).then_some(LINE_MAX))
 }
 
-/// The bar below all other output, while there is one.
-static BAR: Mutex<Option<ProgressBar>> = Mutex::new(None);
-
-fn bar() -> MutexGuard<'static, Option<ProgressBar>> {
-    BAR.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Shows how far the pool is, in a bar, if stderr is a terminal; `done` is a part of 1.
-pub fn show_progress(done: f64, words: String) {
-    if has_terminal() && std::env::var("SATIN_PROGRESS").as_deref() != Ok("no") {
-        let mut bar = bar();
-        let bar = bar.get_or_insert_with(|| {
-            let style = ProgressStyle::with_template("[{bar:30}] {msg}");
-            let style = style.expect("a valid template").progress_chars("=> ");
-            ProgressBar::new(1000).with_style(style)
-        });
-        bar.set_message(words);
-        bar.set_position((1000.0 * done) as u64);
-    }
-}
-
-/// Is there a screen for a bar?
-pub fn has_terminal() -> bool {
-    io::stderr().is_terminal()
-}
-
-/// Takes the bar off the screen.
-pub fn clear_progress() {
-    if let Some(bar) = bar().take() {
-        bar.finish_and_clear();
-    }
-}
-
-/// Writes while no bar is in the way.
-fn beside_bar<R>(write: impl FnOnce() -> R) -> R {
-    match &*bar() {
-        Some(bar) => bar.suspend(write),
-        None => write(),
-    }
-}
-
 /// A destination of output.
 #[derive(Clone)]
 pub enum Sink {
@@ -175,11 +134,11 @@ impl Sink {
                 text.extend_from_slice(bytes);
                 Ok(())
             }
-            Sink::Stdout => beside_bar(|| {
+            Sink::Stdout => lines::beside_bar(|| {
                 let mut stdout = io::stdout().lock();
                 stdout.write_all(bytes).and_then(|()| stdout.flush())
             }),
-            Sink::Stderr => beside_bar(|| io::stderr().lock().write_all(bytes)),
+            Sink::Stderr => lines::beside_bar(|| io::stderr().lock().write_all(bytes)),
         };
     }
 

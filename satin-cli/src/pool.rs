@@ -24,7 +24,10 @@ use anyhow::{Context, Result, ensure};
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 use satin_runtime::{
     net::{Credential, relay},
-    observe::events::{self, Event, Record},
+    observe::{
+        events::{self, Event, Record},
+        lines,
+    },
 };
 use tempfile::TempDir;
 
@@ -450,7 +453,7 @@ impl LocalPool {
         while !self.has_ended() {
             self.step(TICK);
         }
-        output::clear_progress();
+        lines::clear_bar();
         self.readers.finish(PIPES);
         self.records()?;
         let code = self.code();
@@ -616,7 +619,7 @@ impl LocalPool {
         match (never_a_pool, candidates.count()) {
             (true, _) if index != 0 => {}
             (true, _) if status.success() => self.expect_the_end(),
-            // Nobody will ever let the others in.
+            // The others will never be let in.
             (true, _) if status.signal().is_none() => self.tell_all(raw(Signal::TERM), None),
             (false, 1..) => {
                 if was_master && !self.nodes[index].killed && !self.nodes[index].drained {
@@ -762,16 +765,21 @@ impl LocalPool {
         self.stopping = Some(Stopping::new(EndingStep::Killed, signal));
     }
 
-    /// Our own words, beside those of the nodes.
-    /// What nodes are to show: nothing if this process has a bar.
+    /// Whether this process shows how far the pool is: its nodes do not, then.
+    fn shows_bar(&self) -> bool {
+        let is_unwanted = std::env::var("SATIN_PROGRESS").as_deref() == Ok("no");
+        self.plan.output == Output::Show && lines::has_terminal() && !is_unwanted
+    }
+
+    /// What nodes are to show.
     fn progress_of_nodes(&self) -> String {
-        let asked = std::env::var("SATIN_PROGRESS").unwrap_or_default();
-        match self.plan.output == Output::Show && output::has_terminal() {
+        match self.shows_bar() {
             true => "no".into(),
-            false => asked,
+            false => std::env::var("SATIN_PROGRESS").unwrap_or_default(),
         }
     }
 
+    /// Our own words, beside those of the nodes.
     fn say(&self, words: fmt::Arguments<'_>) {
         self.sink(Stream::Stderr)
             .put(format!("satin: {words}\n").as_bytes());

@@ -85,12 +85,14 @@ static ASKED: AtomicI32 = AtomicI32::new(0);
 /// Exits with this code; but if the process is asked to end already, with the code for that.
 pub(crate) fn with(code: i32) -> ! {
     unless_requested();
+    lines::clear_bar();
     std::process::exit(code);
 }
 
 /// Prints the error, and exits with this code; but if the process is asked to end already, with the code for that.
 pub(crate) fn with_error(code: i32, error: &dyn std::error::Error) -> ! {
     unless_requested();
+    lines::clear_bar();
     // The text may reach no reader: the terminal may be gone.
     let _ = writeln!(io::stderr(), "error: {error}");
     std::process::exit(code);
@@ -144,6 +146,7 @@ pub(crate) fn on_request(
             code = runtime.block_on(requests.next());
         }
         REQUESTED.store(true, Ordering::SeqCst);
+        lines::clear_bar();
         lines::say(format_args!("{}", word_for(code)));
         std::thread::scope(|scope| {
             let stopping = std::thread::Builder::new().spawn_scoped(scope, || {

@@ -1,8 +1,8 @@
-//! The progress of the root job, shown to whoever looks: a bar where stderr is a terminal, a line every 30 s where it is none.
+//! The progress of the root job, as people see it: a bar where stderr is a terminal, a line every 30 s where it is none.
 
 use std::{
     fmt,
-    io::{self, IsTerminal, Write},
+    io::{self, Write},
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -12,11 +12,13 @@ use std::{
 };
 
 use crossbeam::sync::{Parker, Unparker};
-use indicatif::{ProgressBar, ProgressStyle};
 
 pub use crate::worker::Progress;
 use crate::{
-    observe::{lines::Nodes, standing::Standing},
+    observe::{
+        lines::{self, Nodes},
+        standing::Standing,
+    },
     worker::Workers,
 };
 
@@ -37,7 +39,7 @@ static SHOWN_BY_PROGRAM: AtomicBool = AtomicBool::new(false);
 /// It is an estimate from the tree: each job counts as a part of its parent, all children of an invocation for the same. On balanced trees it is
 /// right within a few percent; of an irregular tree it is an honest guess, and says so. It never goes back.
 ///
-/// Whoever asks shows the progress in a way of its own: the bar that Satin draws otherwise (see `SATIN_PROGRESS`) is not drawn any more.
+/// A program that asks shows the progress in its own way: the bar that Satin draws otherwise (see `SATIN_PROGRESS`) is not drawn any more.
 #[must_use]
 pub fn progress() -> Option<Progress> {
     SHOWN_BY_PROGRAM.store(true, Ordering::Relaxed);
@@ -45,16 +47,19 @@ pub fn progress() -> Option<Progress> {
 }
 
 /// Shows the progress of a pool until it is dropped.
-pub(crate) struct Shown(Option<(Unparker, Arc<AtomicBool>, JoinHandle<()>)>);
+pub(crate) struct Shown {
+    is_over: Arc<AtomicBool>,
+    /// The thread that looks, and what wakes it; if the system gives no thread, nothing is shown.
+    thread: Option<(Unparker, JoinHandle<()>)>,
+}
 
 impl Shown {
-    /// If the system gives no thread, nothing is shown.
     pub(crate) fn start(workers: &Workers, standing: Arc<Standing>) -> Shown {
         let (parker, is_over) = (Parker::new(), Arc::new(AtomicBool::new(false)));
         let (unparker, over) = (parker.unparker().clone(), Arc::clone(&is_over));
         let watch = workers.watch();
         let show = move || {
-            let mut view = View::new();
+            let mut view = View::default();
             while !over.load(Ordering::Relaxed) {
                 parker.park_timeout(EVERY);
                 let progress = watch.look_up();
@@ -65,85 +70,75 @@ impl Shown {
         };
         let thread = std::thread::Builder::new().name("satin-progress".into());
         let thread = thread.spawn(show).ok();
-        Shown(thread.map(|thread| (unparker, is_over, thread)))
+        Shown {
+            is_over,
+            thread: thread.map(|thread| (unparker, thread)),
+        }
     }
 }
 
 impl Drop for Shown {
     fn drop(&mut self) {
-        if let Some((unparker, is_over, thread)) = self.0.take() {
-            is_over.store(true, Ordering::Relaxed);
+        self.is_over.store(true, Ordering::Relaxed);
+        if let Some((unparker, thread)) = self.thread.take() {
             unparker.unpark();
             let _ = thread.join();
         }
     }
 }
 
-/// What is on the screen.
+/// What is shown.
+#[derive(Default)]
 struct View {
-    is_terminal: bool,
-    bar: Option<ProgressBar>,
+    has_bar: bool,
     last_line: Option<Instant>,
 }
 
 impl View {
-    fn new() -> View {
-        View {
-            is_terminal: io::stderr().is_terminal(),
-            bar: None,
-            last_line: None,
-        }
-    }
-
     fn show(&mut self, progress: Option<Progress>, nodes: impl Fn() -> usize) {
         let Some(progress) = progress.filter(|progress| progress.elapsed >= QUIET) else {
             return self.clear();
         };
-        let text = Words(progress, nodes());
-        if self.is_terminal {
-            let bar = self
-                .bar
-                .get_or_insert_with(|| ProgressBar::new(1000).with_style(style()));
-            bar.set_message(text.to_string());
-            bar.set_position((1000.0 * progress.done) as u64);
-            return;
+        let words = Words {
+            progress,
+            nodes: nodes(),
+        };
+        if lines::has_terminal() {
+            self.has_bar = true;
+            return lines::show_bar(progress.done, words.to_string());
         }
         let now = Instant::now();
         let last = *self.last_line.get_or_insert(now);
         if now.duration_since(last) >= LINE_EVERY {
             self.last_line = Some(now);
-            let _ = writeln!(io::stderr(), "satin: {text}");
+            let _ = writeln!(io::stderr(), "satin: {words}");
         }
     }
 
     /// No root job runs.
     fn clear(&mut self) {
         self.last_line = None;
-        if let Some(bar) = self.bar.take() {
-            bar.finish_and_clear();
+        if std::mem::take(&mut self.has_bar) {
+            lines::clear_bar();
         }
     }
 }
 
-fn style() -> ProgressStyle {
-    let style = ProgressStyle::with_template("[{bar:30}] {msg}");
-    style.expect("a valid template").progress_chars("=> ")
-}
-
-/// The progress in words, with so many nodes.
+/// The progress in words.
 #[doc(hidden)]
-pub struct Words(pub Progress, pub usize);
+pub struct Words {
+    /// The progress.
+    pub progress: Progress,
+    /// Number of nodes in the pool.
+    pub nodes: usize,
+}
 
 impl fmt::Display for Words {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Words(progress, nodes) = self;
+        let Words { progress, nodes } = self;
         let about = if progress.is_guess { "about " } else { "" };
-        write!(
-            f,
-            "{about}{:.0} % in {}",
-            100.0 * progress.done,
-            Short(progress.elapsed)
-        )?;
+        let (percent, elapsed) = (100.0 * progress.done, Short(progress.elapsed));
+        write!(f, "{about}{percent:.0} % in {elapsed}")?;
         if let Some(left) = progress.left() {
             write!(f, ", {about}{} left", Short(left))?;
         }
@@ -177,15 +172,8 @@ mod tests {
     fn the_words_say_what_is_known() {
         let words = |done, seconds, is_guess, nodes| {
             let elapsed = Duration::from_secs(seconds);
-            Words(
-                Progress {
-                    done,
-                    elapsed,
-                    is_guess,
-                },
-                nodes,
-            )
-            .to_string()
+            let progress = Progress::told(done, elapsed, is_guess);
+            Words { progress, nodes }.to_string()
         };
         assert_eq!(words(0.25, 30, false, 1), "25 % in 30 s, 1 min 30 s left");
         assert_eq!(

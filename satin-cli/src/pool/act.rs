@@ -8,15 +8,17 @@ use std::{
 
 use rustix::process::Signal;
 use satin_runtime::{
-    observe::events::{self, Event, Record},
+    observe::{
+        events::{self, Event, Record},
+        lines,
+    },
     progress::{Progress, Words},
     stable::runs::Resume,
 };
 
-use super::{ALL_KILLED, LocalPool, Output, Pause, code, raw};
+use super::{ALL_KILLED, LocalPool, Pause, code, raw};
 use crate::{
     faults::{self, Fault, What, Who},
-    output,
     store::StoreUse,
 };
 
@@ -302,12 +304,13 @@ impl LocalPool {
                 seconds,
                 is_guess,
                 nodes,
-            } if self.plan.output == Output::Show => {
+            } if self.shows_bar() => {
                 let elapsed = Duration::try_from_secs_f64(*seconds).unwrap_or_default();
                 let progress = Progress::told(*done, elapsed, *is_guess);
-                output::show_progress(*done, Words(progress, *nodes).to_string());
+                let nodes = *nodes;
+                lines::show_bar(*done, Words { progress, nodes }.to_string());
             }
-            Event::RootFinished { .. } => output::clear_progress(),
+            Event::RootFinished { .. } => lines::clear_bar(),
             Event::PoolEnded { code } => match &mut self.ended_by {
                 None => {
                     self.ended_by = Some((name.clone(), *code));

@@ -436,7 +436,7 @@ impl Config {
         // An error means that the program has a subscriber of its own: that one stays.
         let _ = tracing_subscriber::fmt()
             .with_env_filter(filter)
-            .with_writer(io::stderr)
+            .with_writer(|| crate::observe::lines::BesideBar)
             .with_ansi(io::stderr().is_terminal())
             .try_init();
         static ONCE: Once = Once::new();

@@ -627,13 +627,14 @@ struct Standpoint {
 
 /// Binds the socket. In the file of `SATIN_JOIN=file:PATH` others find this node from here on.
 async fn take_up(settings: &Settings) -> Result<Standpoint, NetError> {
+    let patience = Patience::new(settings);
     let bind_address = {
         let join = settings.join.clone();
         move || discovery::bind_address(join.as_ref())
     };
     let mut addr = match settings.listen {
         Some(addr) => addr,
-        None => ask(bind_address.clone()).await?,
+        None => ask(patience, bind_address.clone()).await?,
     };
     loop {
         let listen = |source| listen_error(settings, addr, source);
@@ -641,18 +642,23 @@ async fn take_up(settings: &Settings) -> Result<Standpoint, NetError> {
         socket.set_nonblocking(true).map_err(listen)?;
         let listening = socket.local_addr().map_err(listen)?;
         let (join, advertise) = (settings.join.clone(), settings.advertise);
-        let advertised =
-            ask(move || discovery::advertised(join.as_ref(), listening, advertise)).await?;
+        let advertised = ask(patience, move || {
+            discovery::advertised(join.as_ref(), listening, advertise)
+        })
+        .await?;
         let (me, join) = (advertised.addr, settings.join.clone());
         if let Some(Join::File(_)) = join {
-            ask(move || discovery::addresses(join.as_ref(), listening, me)).await?;
+            ask(patience, move || {
+                discovery::addresses(join.as_ref(), listening, me)
+            })
+            .await?;
             if settings.listen.is_none() && addr.ip().is_loopback() {
                 // Nodes that came at the same moment may be on other machines, to which no way leads from here.
-                let better = ask(bind_address.clone()).await?;
+                let better = ask(patience, bind_address.clone()).await?;
                 if !better.ip().is_loopback() {
                     addr = better;
                     let join = settings.join.clone();
-                    ask(move || discovery::forget(join.as_ref(), &[me])).await?;
+                    ask(patience, move || discovery::forget(join.as_ref(), &[me])).await?;
                     continue;
                 }
             }
@@ -687,19 +693,46 @@ fn listen_error(settings: &Settings, addr: SocketAddr, source: io::Error) -> Net
     }
 }
 
-/// Asks where the pool or this node is, until there is an answer: name servers and networks may need a while.
+/// Asks where the pool or this node is, until there is an answer: name servers and networks may need a while, but no longer than the
+/// node looks for its pool.
 async fn ask<R: Send + 'static>(
+    patience: Patience,
     question: impl Fn() -> Result<R, DiscoveryError> + Clone + Send + 'static,
 ) -> Result<R, NetError> {
     loop {
         let asked = tokio::task::spawn_blocking(question.clone()).await;
         match asked.map_err(|error| NetError::Thread(error.into()))? {
             Err(error) if error.is_temporary() => {
+                if let Some(most) = patience.is_over() {
+                    return Err(NetError::Failed(given_up(most, &error.to_string())));
+                }
                 repeats::warn("cannot join the pool yet", error, "the node tries again");
                 sleep(LOOK_AGAIN).await;
             }
             other => return Ok(other?),
         }
+    }
+}
+
+/// How long the pool is looked for.
+#[derive(Clone, Copy)]
+struct Patience {
+    began: Instant,
+    most: Option<Duration>,
+}
+
+impl Patience {
+    /// From now on.
+    fn new(settings: &Settings) -> Patience {
+        Patience {
+            began: Instant::now(),
+            most: settings.give_up,
+        }
+    }
+
+    /// The time that is over, if it is.
+    fn is_over(self) -> Option<Duration> {
+        self.most.filter(|most| self.began.elapsed() >= *most)
     }
 }
 
@@ -786,7 +819,7 @@ async fn look(net: Rc<Net>, settings: Settings) {
         return;
     };
     let mut known = None;
-    let began = Instant::now();
+    let patience = Patience::new(&settings);
     loop {
         let join = settings.join.clone();
         let asked =
@@ -828,16 +861,14 @@ async fn look(net: Rc<Net>, settings: Settings) {
                 dial::give_up_joining(driver);
                 false
             }
-            DriverState::Joining { candidates, .. } => {
-                match settings.give_up.filter(|most| began.elapsed() >= *most) {
-                    None => true,
-                    Some(most) => {
-                        let text = given_up(most, candidates);
-                        driver.fail(text);
-                        false
-                    }
+            DriverState::Joining { candidates, .. } => match patience.is_over() {
+                None => true,
+                Some(most) => {
+                    let text = given_up(most, &not_let_in(candidates));
+                    driver.fail(text);
+                    false
                 }
-            }
+            },
             _ => false,
         });
         if !go_on {
@@ -846,17 +877,20 @@ async fn look(net: Rc<Net>, settings: Settings) {
     }
 }
 
-/// Why a node gives up that no pool has let in for so long.
-fn given_up(most: Duration, candidates: &[SocketAddr]) -> String {
+/// What a node says that gives up after so long.
+fn given_up(most: Duration, why: &str) -> String {
+    format!(
+        "{why}, and {most:?} have passed (--give-up, SATIN_GIVE_UP): is the pool running, with the same name, program and credential?"
+    )
+}
+
+/// Why no pool has let a node in.
+fn not_let_in(candidates: &[SocketAddr]) -> String {
     let at: Vec<String> = candidates.iter().map(SocketAddr::to_string).collect();
-    let at = match at.is_empty() {
+    match at.is_empty() {
         true => "no address of a pool was found".into(),
         false => format!("no pool at {} lets this node in", at.join(", ")),
-    };
-    format!(
-        "{at}, and {:?} have passed (--give-up, SATIN_GIVE_UP): is the pool running, with the same name, program and credential?",
-        most
-    )
+    }
 }
 
 /// Ends the network when all messages have been sent, or are to arrive within a moment.

@@ -58,7 +58,7 @@ pub enum ObserverAnswer {
     Leaving,
     /// The node stays; the text says why.
     Staying(String),
-    /// [`NodeFigures`] as JSON: an observer of another version reads what it knows of them.
+    /// [`NodeFigures`] as JSON: the form has no length that is known before.
     Figures(String),
     /// The pool is about to end.
     Stopping,
@@ -140,6 +140,11 @@ pub enum ObserverError {
     /// No node is master at the moment: another is about to be elected.
     #[error("the pool `{0}` has no master at the moment: try again")]
     NoMaster(String),
+    /// The master was about to end the pool, and is gone without a goodbye: another may have begun `main` again.
+    #[error(
+        "{0}, the master, was lost before it had ended the pool: look with `satin status` whether another runs `main`"
+    )]
+    MasterLost(String),
 }
 
 struct MeantPool<'t>(&'t str);
@@ -286,15 +291,17 @@ impl Observer {
     /// run. Returns when the master is gone, and says which that was.
     ///
     /// # Errors
-    /// The master cannot be reached, or there is none.
+    /// The master cannot be reached, or there is none, or it crashes meanwhile.
     pub fn stop(&self) -> Result<SeenNode, ObserverError> {
         let SeenPool { name, nodes } = self.status()?;
         let master = nodes.into_iter().find(|node| node.is_master);
         let master = master.ok_or(ObserverError::NoMaster(name))?;
         self.runtime.block_on(async {
             let ear = self.dialler.ask(&master, Question::Stop).await?;
-            ear.wait_until_gone().await;
-            Ok(master)
+            match ear.wait_until_gone().await {
+                Parting::Lost => Err(ObserverError::MasterLost(master.name)),
+                Parting::Leaving | Parting::Left => Ok(master),
+            }
         })
     }
 

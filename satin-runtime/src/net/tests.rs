@@ -137,6 +137,10 @@ fn settings(name: &str, key: &Key, join: Option<SocketAddr>) -> Settings {
 }
 
 fn start(settings: Settings) -> TestNode {
+    try_start(settings).expect("a network")
+}
+
+fn try_start(settings: Settings) -> Result<TestNode, NetError> {
     let config = Config {
         threads: Some(1),
         ..Config::default()
@@ -145,13 +149,12 @@ fn start(settings: Settings) -> TestNode {
     let workers = Workers::start(&config, || ()).expect("workers");
     let info = NodeInfo::alone(settings.name.clone(), settings.site.clone(), 1);
     let standing = Arc::new(Standing::new(info));
-    let network =
-        Network::start(settings, workers.gate(), Arc::clone(&standing), |_| ()).expect("a network");
-    TestNode {
+    let network = Network::start(settings, workers.gate(), Arc::clone(&standing), |_| ())?;
+    Ok(TestNode {
         network,
         standing,
         _workers: workers,
-    }
+    })
 }
 
 fn founder(key: &Key) -> TestNode {
@@ -772,6 +775,18 @@ fn a_node_that_finds_no_pool_gives_up_when_it_is_told_to() {
     });
     assert!(text.contains("--give-up, SATIN_GIVE_UP"), "{text}");
     assert!(text.contains(&nowhere().to_string()), "{text}");
+}
+
+#[test]
+fn a_node_whose_pool_has_no_address_gives_up_when_it_is_told_to() {
+    let key = Key::new();
+    let started = try_start(Settings {
+        give_up: Some(Duration::from_millis(1)),
+        join: Some(Join::Hosts(vec!["nowhere.invalid:7777".into()])),
+        ..settings("lonely", &key, None)
+    });
+    let text = started.err().expect("it has no address").to_string();
+    assert!(text.contains("--give-up, SATIN_GIVE_UP"), "{text}");
 }
 
 // --------------------------------------------------------------------------------------------------------------- observers

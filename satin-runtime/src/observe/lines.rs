@@ -1,4 +1,4 @@
-//! Lines for the person at the terminal: who is in, who has gone, what Ctrl-C does.
+//! Lines for the person at the terminal: who is in, who has gone, what Ctrl-C does; and the bar below them.
 //!
 //! Only a person reads them: where stderr is no terminal there are the log (`SATIN_LOG`), the events file, and what `satin run` says of its
 //! nodes.
@@ -6,14 +6,72 @@
 use std::{
     fmt,
     io::{self, IsTerminal, Write},
+    sync::{Mutex, MutexGuard, PoisonError},
 };
+
+use indicatif::{ProgressBar, ProgressStyle};
+
+/// The bar below all other output, while there is one.
+static BAR: Mutex<Option<ProgressBar>> = Mutex::new(None);
+
+fn bar() -> MutexGuard<'static, Option<ProgressBar>> {
+    BAR.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Is there a screen for lines and a bar?
+#[must_use]
+pub fn has_terminal() -> bool {
+    io::stderr().is_terminal()
+}
+
+/// Shows a bar with these words beside it, or moves it; `done` is a part of 1. Not where stderr is no terminal.
+pub fn show_bar(done: f64, words: String) {
+    if !has_terminal() {
+        return;
+    }
+    let mut bar = bar();
+    let bar = bar.get_or_insert_with(|| {
+        let style = ProgressStyle::with_template("[{bar:30}] {msg}");
+        let style = style.expect("a valid template").progress_chars("=> ");
+        ProgressBar::new(1000).with_style(style)
+    });
+    bar.set_message(words);
+    bar.set_position((1000.0 * done) as u64);
+}
+
+/// Takes the bar off the screen, if there is one.
+pub fn clear_bar() {
+    if let Some(bar) = bar().take() {
+        bar.finish_and_clear();
+    }
+}
+
+/// Writes to the terminal while no bar is in the way.
+pub fn beside_bar<R>(write: impl FnOnce() -> R) -> R {
+    match &*bar() {
+        Some(bar) => bar.suspend(write),
+        None => write(),
+    }
+}
+
+/// Stderr, for writers that know nothing of the bar.
+pub(crate) struct BesideBar;
+
+impl Write for BesideBar {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        beside_bar(|| io::stderr().write(bytes))
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        io::stderr().flush()
+    }
+}
 
 /// Prints a line, if stderr is a terminal.
 pub(crate) fn say(line: fmt::Arguments<'_>) {
-    let mut stderr = io::stderr();
-    if stderr.is_terminal() {
+    if has_terminal() {
         // The terminal may be gone.
-        let _ = writeln!(stderr, "satin: {line}");
+        let _ = BesideBar.write_all(format!("satin: {line}\n").as_bytes());
     }
 }
 

@@ -1,6 +1,7 @@
 //! Counters of each worker, and the table of them; the events file; lines for the person at the terminal; warnings that repeat themselves.
 
-pub(crate) mod lines;
+#[doc(hidden)]
+pub mod lines;
 pub mod repeats;
 pub mod standing;
 

@@ -2,8 +2,8 @@
 //!
 //! A job has a weight: 1 at the root, shared evenly among the children of an invocation. What is finished adds up. Nothing is counted when
 //! jobs are spawned or done: at a beat (see `harvest`) each worker looks at its own stack, at most ten times a second, and notes of the job that
-//! runs there which part is finished, and which jobs below it others have, with their weights ([`Form`]). Whoever wants to know the whole puts the forms
-//! together ([`Estimates::look`]). Jobs on other nodes are told by those, as parts of one job each ([`Gate::note_part`](super::Gate::note_part)).
+//! runs there which part is finished, and which jobs below it others have, with their weights ([`Outline`]). The outlines are put together when the
+//! progress is asked for ([`Estimates::look`]). Jobs on other nodes are told by those, as parts of one job each ([`Gate::note_part`](super::Gate::note_part)).
 //!
 //! An estimate: an invocation that goes on to spawn after a sync has more children than it seemed to have, and siblings are taken to be alike.
 
@@ -15,9 +15,12 @@ use std::{
 };
 
 use super::{pool::Pool, thread::Worker};
-use crate::job::{
-    HostedId,
-    record::{Frame, Slot, SlotState, flag},
+use crate::{
+    job::{
+        HostedId,
+        record::{Frame, Slot, SlotState, flag},
+    },
+    observe::lines,
 };
 
 /// The time from one look of a worker at its stack to the next. Too short: looking shows in the run. Too long: the estimate is old.
@@ -29,11 +32,15 @@ const LEVELS: usize = 32;
 /// Of deeper stacks nothing is noted. Too small: deep trees have no estimate. Too large: a look shows in the run.
 const MOST_WALKED: usize = 20_000;
 
-/// Of so many children that others have each is looked at. Too few: those beyond count as not begun. Too many: looks take longer.
-const MOST_TAKEN: usize = 256;
+/// Of so many children that others have each is looked at, the youngest. Too few: of those beyond some are not done that count as done. Too
+/// many: looks take longer.
+const MOST_TAKEN: usize = 4096;
 
-/// What is no part of a root job any more is forgotten after that time. Too short: what a slow worker has noted last is lost. Too long: memory.
+/// Outlines that belong to no root job any more are forgotten after that time. Too short: what a slow worker has noted last is lost. Too long: memory.
 const FORGET: Duration = Duration::from_secs(10);
+
+/// At so many outlines those are looked for that can be forgotten. Too few: that takes time. Too many: memory.
+const MOST_OUTLINES: usize = 4096;
 
 /// An estimate that would have gone back by so much is a guess. Too small: each is. Too large: none is.
 const GUESS: f64 = 0.02;
@@ -43,7 +50,7 @@ const ALMOST: f64 = 0.999;
 
 /// A job that runs at the bottom of a worker's stack, or is away.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub(super) enum Part {
+pub(super) enum RunningJob {
     /// A root job, by its number in this process.
     Root(u64),
     /// A job of another node.
@@ -54,29 +61,31 @@ pub(super) enum Part {
 
 /// What is known of a job: the part of it that is finished, and jobs below that others have, with their weights.
 #[derive(Clone, PartialEq, Debug, Default)]
-struct Form {
+struct Outline {
     finished: f64,
-    others: Vec<(Part, f64)>,
+    others: Vec<(RunningJob, f64)>,
 }
 
-/// The forms of all jobs of a pool that are under way.
+/// The outlines of all jobs of a pool that are under way.
 #[derive(Default)]
 pub(super) struct Estimates(Mutex<Known>);
 
 #[derive(Default)]
 struct Known {
-    forms: HashMap<Part, (Form, Instant)>,
+    outlines: HashMap<RunningJob, (Outline, Instant)>,
     /// Root jobs that are under way, in the order in which they began.
     roots: Vec<Root>,
     /// Number of root jobs that have begun.
     begun: u64,
+    /// When workers were asked to look up.
+    asked: Option<Instant>,
 }
 
 /// A root job that is under way.
 struct Root {
     number: u64,
     began: Instant,
-    /// What was said last: it never goes back.
+    /// The part that was said last: what is said never goes back.
     said: f64,
 }
 
@@ -117,8 +126,18 @@ impl Estimates {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Are workers to look up again? Then the next look is due later.
+    fn is_due(&self) -> bool {
+        let mut known = self.lock();
+        let is_due = known.asked.is_none_or(|asked| asked.elapsed() >= EVERY);
+        if is_due {
+            known.asked = Some(Instant::now());
+        }
+        is_due
+    }
+
     /// A root job begins.
-    pub(super) fn begin(&self) -> Part {
+    pub(super) fn begin(&self) -> RunningJob {
         let mut known = self.lock();
         known.begun += 1;
         let number = known.begun;
@@ -127,41 +146,51 @@ impl Estimates {
             began: Instant::now(),
             said: 0.0,
         });
-        Part::Root(number)
+        RunningJob::Root(number)
     }
 
     /// A job is over.
-    pub(super) fn end(&self, part: Part) {
+    pub(super) fn end(&self, part: RunningJob) {
         let mut known = self.lock();
         match part {
-            Part::Root(number) => known.roots.retain(|root| root.number != number),
-            Part::Hosted(_) => {}
-            // Its owner may not have seen that yet.
-            Part::Slot(_) => return known.note(part, Form::done(1.0)),
+            RunningJob::Root(number) => {
+                known.roots.retain(|root| root.number != number);
+                lines::clear_bar();
+            }
+            RunningJob::Hosted(_) => {}
+            // The owner of the slot may not have seen that yet.
+            RunningJob::Slot(_) => return known.note(part, Outline::done(1.0)),
         }
-        known.forms.remove(&part);
+        known.outlines.remove(&part);
     }
 
     /// The part of a job on another node that is done, as that has told.
     pub(super) fn note_part(&self, slot: *const Slot, done: f64) {
-        self.lock()
-            .note(Part::Slot(slot.addr()), Form::done(done.clamp(0.0, 1.0)));
+        self.lock().note(
+            RunningJob::Slot(slot.addr()),
+            Outline::done(done.clamp(0.0, ALMOST)),
+        );
     }
 
     /// The answer of a job on another node has come: its owner may not have seen that yet.
     pub(super) fn answered(&self, slot: *const Slot) {
-        let part = Part::Slot(slot.addr());
+        let part = RunningJob::Slot(slot.addr());
         let mut known = self.lock();
-        if known.forms.contains_key(&part) {
-            known.note(part, Form::done(1.0));
+        if known.outlines.contains_key(&part) {
+            known.note(part, Outline::done(1.0));
         }
+    }
+
+    /// A job leaves this process: what was known of an earlier one in its slot is void.
+    pub(super) fn leaves(&self, slot: *const Slot) {
+        self.lock().outlines.remove(&RunningJob::Slot(slot.addr()));
     }
 
     /// The hosted jobs of which something is known, and the parts that are done.
     pub(super) fn hosted(&self) -> Vec<(HostedId, f64)> {
         let known = self.lock();
-        let hosted = known.forms.keys().filter_map(|part| match part {
-            Part::Hosted(id) => Some((*id, known.value(*part, LEVELS))),
+        let hosted = known.outlines.keys().filter_map(|part| match part {
+            RunningJob::Hosted(id) => Some((*id, known.value(*part))),
             _ => None,
         });
         hosted.collect()
@@ -172,9 +201,9 @@ impl Estimates {
         let mut known = self.lock();
         known.forget();
         let Root { number, .. } = *known.roots.last()?;
-        let part = Part::Root(number);
-        let is_known = known.forms.contains_key(&part);
-        let value = known.value(part, LEVELS).min(ALMOST);
+        let part = RunningJob::Root(number);
+        let is_known = known.outlines.contains_key(&part);
+        let value = known.value(part).min(ALMOST);
         let root = known.roots.last_mut()?;
         let is_guess = !is_known || value < root.said - GUESS;
         root.said = root.said.max(value);
@@ -186,9 +215,9 @@ impl Estimates {
     }
 }
 
-impl Form {
-    fn done(finished: f64) -> Form {
-        Form {
+impl Outline {
+    fn done(finished: f64) -> Outline {
+        Outline {
             finished,
             others: Vec::new(),
         }
@@ -196,46 +225,62 @@ impl Form {
 }
 
 impl Known {
-    fn note(&mut self, part: Part, form: Form) {
-        self.forms.insert(part, (form, Instant::now()));
+    fn note(&mut self, part: RunningJob, outline: Outline) {
+        if self.outlines.len() >= MOST_OUTLINES {
+            self.forget(); // where progress is not watched nothing else does
+        }
+        self.outlines.insert(part, (outline, Instant::now()));
     }
 
-    /// The part of a job that is done. Looks so many jobs deep: a slot that is used again may seem to lie below itself.
-    fn value(&self, part: Part, depth: usize) -> f64 {
-        let Some((form, _)) = self.forms.get(&part).filter(|_| depth > 0) else {
+    /// The part of a job that is done.
+    fn value(&self, part: RunningJob) -> f64 {
+        self.value_for(part, None, LEVELS)
+    }
+
+    /// The part of a job that is done, for an outline of that moment that mentions it. Looks so many jobs deep: a slot that is used again
+    /// may seem to lie below itself.
+    fn value_for(&self, part: RunningJob, seen: Option<Instant>, depth: usize) -> f64 {
+        let Some((outline, since)) = self.outlines.get(&part).filter(|_| depth > 0) else {
             return 0.0;
         };
-        let others = form.others.iter();
-        let sum = others.map(|(part, weight)| weight * self.value(*part, depth - 1));
-        (form.finished + sum.sum::<f64>()).clamp(0.0, 1.0)
+        // A job that was done before was another one in the same slot: this one had not ended when it was seen.
+        if outline.finished >= 1.0 && seen.is_some_and(|seen| *since < seen) {
+            return 0.0;
+        }
+        let others = outline.others.iter();
+        let sum =
+            others.map(|(part, weight)| weight * self.value_for(*part, Some(*since), depth - 1));
+        (outline.finished + sum.sum::<f64>()).clamp(0.0, 1.0)
     }
 
     /// Forgets what belongs to no job that is under way.
     fn forget(&mut self) {
-        let is_top = |part: &Part| matches!(part, Part::Root(_) | Part::Hosted(_));
-        let mut reached: HashSet<Part> = self
-            .forms
+        let is_top =
+            |part: &RunningJob| matches!(part, RunningJob::Root(_) | RunningJob::Hosted(_));
+        let mut reached: HashSet<RunningJob> = self
+            .outlines
             .keys()
             .filter(|part| is_top(part))
             .copied()
             .collect();
-        let mut next: Vec<Part> = reached.iter().copied().collect();
+        let mut next: Vec<RunningJob> = reached.iter().copied().collect();
         while let Some(part) = next.pop() {
-            let Some((form, _)) = self.forms.get(&part) else {
+            let Some((outline, _)) = self.outlines.get(&part) else {
                 continue;
             };
-            let below = form.others.iter().map(|(part, _)| *part);
+            let below = outline.others.iter().map(|(part, _)| *part);
             next.extend(below.filter(|part| reached.insert(*part)));
         }
-        (self.forms).retain(|part, (_, since)| reached.contains(part) || since.elapsed() < FORGET);
+        (self.outlines)
+            .retain(|part, (_, since)| reached.contains(part) || since.elapsed() < FORGET);
     }
 }
 
 /// What a worker knows of the way from the bottom of its stack to where it runs.
 #[derive(Default)]
-pub(super) struct Way {
+pub(super) struct Descent {
     levels: Vec<Level>,
-    /// The job at the bottom has a form.
+    /// The job at the bottom has an outline.
     is_noted: bool,
 }
 
@@ -251,20 +296,21 @@ struct Level {
 /// A worker's part in the estimates.
 #[derive(Default)]
 pub(super) struct Surveyor {
-    way: RefCell<Way>,
+    descent: RefCell<Descent>,
     last: Cell<Option<Instant>>,
 }
 
 impl Surveyor {
     /// Another job begins on the worker. The way of the one before is to be given to [`Surveyor::end`].
-    pub(super) fn begin(&self) -> Way {
-        self.way.take()
+    pub(super) fn begin(&self) -> Descent {
+        self.descent.take()
     }
 
-    /// The job is over, and the one before goes on. True if something was noted of it: then it is long since the one before was looked at.
-    pub(super) fn end(&self, before: Way) -> bool {
-        let is_noted = self.way.replace(before).is_noted;
-        if is_noted {
+    /// The job is over, and the one before goes on, if there is one. True if something was noted of the job: then it is long since the one
+    /// before was looked at.
+    pub(super) fn end(&self, before: Descent, goes_on: bool) -> bool {
+        let is_noted = self.descent.replace(before).is_noted;
+        if is_noted && goes_on {
             self.last.set(None);
         }
         is_noted
@@ -274,14 +320,31 @@ impl Surveyor {
 /// What the innermost invocation is about to do.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Stage {
-    /// It spawns: the children that it is known to have may not be there yet.
+    /// The invocation spawns: children that it is known to have may not be there yet.
     Spawns,
-    /// It waits for its children: those that are not there are done.
+    /// The invocation waits for its children: those that are not there are done.
     Syncs,
 }
 
+/// The invocations from the bottom of a stack.
+struct Chain {
+    /// The outermost first.
+    frames: Vec<*const Frame>,
+    /// Invocations inside of a nested entry are left out: the last frame does more than is known.
+    is_cut: bool,
+}
+
+/// What was seen of siblings.
+#[derive(Default)]
+struct SeenSiblings {
+    /// Number of children that the invocation has had at least, by their indices.
+    children: u32,
+    /// Those that are done, and not yet known to be.
+    settled: u32,
+}
+
 /// The children of an invocation that are in their slots: one after the other.
-struct Group {
+struct Siblings {
     first: *const Slot,
     count: usize,
 }
@@ -298,46 +361,59 @@ impl Worker {
             return;
         }
         self.surveyor.last.set(Some(now));
-        let Some(frames) = self.frames_from_bottom(frame) else {
+        let Some(chain) = self.chain_from_bottom(frame) else {
             return;
         };
-        let mut way = self.surveyor.way.borrow_mut();
-        let mut levels = Vec::with_capacity(frames.len());
+        let stage = if chain.is_cut { Stage::Spawns } else { stage };
+        let mut descent = self.surveyor.descent.borrow_mut();
+        let (mut outline, mut weight, mut at) = (Outline::default(), 1.0, bottom.head);
+        if chain.frames.is_empty() {
+            // The job itself has been set aside as a child of its own root frame.
+            let own = Self::siblings_from(at, head, bottom.parent);
+            own.look(|slot| outline.others.push((slot, 1.0)));
+        }
+        let mut levels = Vec::with_capacity(LEVELS);
         let mut is_same = true;
-        let (mut form, mut weight, mut at) = (Form::default(), 1.0, bottom.head);
-        for (level, here) in frames.iter().enumerate() {
-            let group = Self::group_of(at, head, *here);
-            at = group.first.wrapping_add(group.count);
-            // SAFETY: the frames are those of invocations that run here.
-            let child = frames
-                .get(level + 1)
-                .map(|below| unsafe { (**below).index() });
-            let known = way.levels.get(level).filter(|_| is_same);
-            let children = (group.children())
+        for (level, here) in chain.frames.iter().take(LEVELS).enumerate() {
+            let siblings = Self::siblings_from(at, head, *here);
+            at = siblings.first.wrapping_add(siblings.count);
+            let child = chain.frames.get(level + 1).map(|below| {
+                // SAFETY: the frames are those of invocations that run here.
+                unsafe { (**below).index() }
+            });
+            let known = descent.levels.get(level).filter(|_| is_same);
+            let mut taken = Vec::new();
+            let seen = siblings.look(|slot| taken.push(slot));
+            let running = u32::from(child.is_some());
+            let in_slots = u32::try_from(siblings.count).unwrap_or(u32::MAX);
+            let children = (seen.children)
+                .max(in_slots.saturating_add(running))
                 .max(child.map_or(0, |child| child.saturating_add(1)))
                 .max(known.map_or(0, |known| known.children));
             is_same &= known.is_some_and(|known| known.child == child);
             levels.push(Level { child, children });
             let share = weight / f64::from(children.max(1));
-            let settled = group.look_at_taken(|slot| form.others.push((slot, share)));
-            let is_whole = child.is_some() || stage == Stage::Syncs;
-            if is_whole {
-                let waiting = (group.count - settled) as f64 + f64::from(u8::from(child.is_some()));
-                form.finished += share * (f64::from(children) - waiting).max(0.0);
+            outline
+                .others
+                .extend(taken.into_iter().map(|slot| (slot, share)));
+            if child.is_some() || stage == Stage::Syncs {
+                let waiting = in_slots
+                    .saturating_sub(seen.settled)
+                    .saturating_add(running);
+                outline.finished += share * f64::from(children.saturating_sub(waiting));
             }
             weight = share;
         }
-        way.levels = levels;
-        way.is_noted = true;
-        drop(way);
-        self.pool().estimates.lock().note(part, form);
+        descent.levels = levels;
+        descent.is_noted = true;
+        drop(descent);
+        self.pool().estimates.lock().note(part, outline);
     }
 
-    /// The invocations of the job that runs here, from the outermost one that has spawned to `frame`, as many as count. `None` if there are too
-    /// many. Those outside of a nested entry stand for those inside.
-    fn frames_from_bottom(&self, frame: *const Frame) -> Option<Vec<*const Frame>> {
+    /// The invocations of the job that runs here, from the outermost one that has spawned to `frame`. `None` if there are too many.
+    fn chain_from_bottom(&self, frame: *const Frame) -> Option<Chain> {
         let end = self.bottom.get().parent;
-        let (mut frames, mut at, mut walked) = (Vec::new(), frame, 0);
+        let (mut frames, mut at, mut walked, mut is_cut) = (Vec::new(), frame, 0, false);
         while at != end {
             // SAFETY: frames live as long as an invocation below them runs, and one of those asks.
             let here = unsafe { at.as_ref() }?;
@@ -345,19 +421,22 @@ impl Worker {
             if here.has(flag::ROOT) || walked > MOST_WALKED {
                 return None;
             }
-            match here.has(flag::NESTED) {
-                true => frames.clear(),
-                false => frames.push(at),
+            if here.has(flag::NESTED) {
+                frames.clear();
+                is_cut = true;
+            } else {
+                frames.push(at);
             }
             at = here.parent();
         }
         frames.reverse();
-        frames.truncate(LEVELS);
-        Some(frames)
+        // One more tells which child runs on the last level that counts.
+        frames.truncate(LEVELS + 1);
+        Some(Chain { frames, is_cut })
     }
 
     /// The children of an invocation in their slots, which begin at `first` if there are any.
-    fn group_of(first: *const Slot, head: *const Slot, frame: *const Frame) -> Group {
+    fn siblings_from(first: *const Slot, head: *const Slot, frame: *const Frame) -> Siblings {
         let all = head.addr().saturating_sub(first.addr()) / size_of::<Slot>();
         let (mut low, mut high) = (0, all);
         while low < high {
@@ -369,45 +448,51 @@ impl Worker {
                 false => high = middle,
             }
         }
-        Group { first, count: low }
+        Siblings { first, count: low }
     }
 }
 
-impl Group {
-    /// Number of children that the invocation has had at least, as far as these know.
-    fn children(&self) -> u32 {
-        let index = |at: usize| {
+impl Siblings {
+    /// Tells which of them others have: the oldest.
+    fn look(&self, mut taken: impl FnMut(RunningJob)) -> SeenSiblings {
+        let job = |at: usize| {
             // SAFETY: these slots hold unsettled jobs.
-            let job = unsafe { &*self.first.wrapping_add(at) };
-            job.index().saturating_add(1)
+            unsafe { &*self.first.wrapping_add(at) }
         };
-        // They stand in order, upwards or downwards.
-        match self.count {
-            0 => 0,
-            count => index(0).max(index(count - 1)),
-        }
-    }
-
-    /// Tells which of them others have, and counts those that are finished. They are the oldest.
-    fn look_at_taken(&self, mut taken: impl FnMut(Part)) -> usize {
-        let mut settled = 0;
-        for at in 0..self.count.min(MOST_TAKEN) {
-            let slot = self.first.wrapping_add(at);
-            // SAFETY: these slots hold unsettled jobs.
-            match unsafe { (*slot).state() } {
-                SlotState::Ready => break,
-                state if state.is_settled() => settled += 1,
-                _ => taken(Part::Slot(slot.addr())),
+        let (mut low, mut high) = (0, self.count);
+        while low < high {
+            let middle = low.midpoint(high);
+            match job(middle).state() {
+                SlotState::Ready => high = middle,
+                _ => low = middle + 1,
             }
         }
-        settled
+        let first_ready = low;
+        let mut seen = SeenSiblings::default();
+        // If some were taken before the sync, the others may stand in the opposite order: the first of those counts as well.
+        for at in [0, first_ready, self.count.saturating_sub(1)] {
+            if at < self.count {
+                seen.children = seen.children.max(job(at).index().saturating_add(1));
+            }
+        }
+        let looked_at = first_ready.saturating_sub(MOST_TAKEN);
+        // The older ones are done, as a rule.
+        seen.settled = u32::try_from(looked_at).unwrap_or(u32::MAX);
+        for at in looked_at..first_ready {
+            match job(at).state() {
+                SlotState::Ready => {} // taken just now
+                state if state.is_settled() => seen.settled += 1,
+                _ => taken(RunningJob::Slot(self.first.wrapping_add(at).addr())),
+            }
+        }
+        seen
     }
 }
 
 impl Pool {
     /// Makes all workers look up, if nothing else does so now and then.
     pub(super) fn beat_for_progress(&self) {
-        if !self.beats.are_on() && self.idle() < self.workers() {
+        if !self.beats.are_on() && self.idle() < self.workers() && self.estimates.is_due() {
             self.beat();
         }
     }
@@ -417,8 +502,8 @@ impl Pool {
 mod tests {
     use super::*;
 
-    fn form(finished: f64, others: &[(Part, f64)]) -> Form {
-        Form {
+    fn outline(finished: f64, others: &[(RunningJob, f64)]) -> Outline {
+        Outline {
             finished,
             others: others.to_vec(),
         }
@@ -438,11 +523,11 @@ mod tests {
                 .look()
                 .is_some_and(|now| now.is_guess && now.done == 0.0)
         );
-        let (here, away) = (Part::Slot(0x40), Part::Slot(0x80));
-        let note = |part, form| estimates.lock().note(part, form);
-        note(root, form(0.25, &[(here, 0.25), (away, 0.5)]));
+        let (here, away) = (RunningJob::Slot(0x40), RunningJob::Slot(0x80));
+        let note = |part, outline| estimates.lock().note(part, outline);
+        note(root, outline(0.25, &[(here, 0.25), (away, 0.5)]));
         assert_eq!(done(&estimates), 0.25);
-        note(here, form(0.5, &[]));
+        note(here, outline(0.5, &[]));
         assert_eq!(done(&estimates), 0.375);
         estimates.note_part(std::ptr::without_provenance(0x80), 0.5);
         assert_eq!(done(&estimates), 0.625);
@@ -456,25 +541,40 @@ mod tests {
     fn what_was_said_does_not_go_back() {
         let estimates = Estimates::default();
         let root = estimates.begin();
-        estimates.lock().note(root, form(0.5, &[]));
+        estimates.lock().note(root, outline(0.5, &[]));
         assert!(estimates.look().is_some_and(|now| !now.is_guess));
         // It has more children than it seemed to have.
-        estimates.lock().note(root, form(0.3, &[]));
+        estimates.lock().note(root, outline(0.3, &[]));
         let now = estimates.look().expect("a root job");
         assert!(now.is_guess);
         assert_eq!(now.done, 0.5);
         // And what runs is not done.
-        estimates.lock().note(root, form(1.0, &[]));
+        estimates.lock().note(root, outline(1.0, &[]));
         assert_eq!(done(&estimates), ALMOST);
+    }
+
+    #[test]
+    fn the_job_that_was_in_a_slot_before_does_not_count() {
+        let estimates = Estimates::default();
+        let (root, slot) = (estimates.begin(), RunningJob::Slot(0x40));
+        estimates.end(slot);
+        // Later its owner sees another job there.
+        estimates.lock().note(root, outline(0.25, &[(slot, 0.5)]));
+        let second = estimates.lock().outlines[&root].1 + Duration::from_nanos(1);
+        estimates.lock().outlines.get_mut(&root).expect("noted").1 = second;
+        assert_eq!(done(&estimates), 0.25);
+        std::thread::sleep(Duration::from_micros(1));
+        estimates.end(slot);
+        assert_eq!(done(&estimates), 0.75);
     }
 
     #[test]
     fn a_slot_that_is_used_again_below_itself_ends_no_thread() {
         let estimates = Estimates::default();
         let root = estimates.begin();
-        let slot = Part::Slot(0x40);
-        estimates.lock().note(root, form(0.0, &[(slot, 1.0)]));
-        estimates.lock().note(slot, form(0.1, &[(slot, 0.5)]));
+        let slot = RunningJob::Slot(0x40);
+        estimates.lock().note(root, outline(0.0, &[(slot, 1.0)]));
+        estimates.lock().note(slot, outline(0.1, &[(slot, 0.5)]));
         let done = done(&estimates);
         assert!((0.1..0.21).contains(&done), "{done}");
     }

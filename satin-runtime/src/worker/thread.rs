@@ -18,7 +18,7 @@ use super::{
     gate::{self, HostedTask},
     harvest::Reaper,
     pool::{Awaits, Pool},
-    progress::{Part, Stage, Surveyor},
+    progress::{RunningJob, Stage, Surveyor},
     repair::LookUp,
     root::QueuedRoot,
     scope::turn,
@@ -85,7 +85,7 @@ pub(super) struct Bottom {
     /// The job may have been run before: see [`repair`](super::repair).
     pub(super) marked: bool,
     /// The job, for estimates of how far it is; `None` if it is none that counts.
-    pub(super) part: Option<Part>,
+    pub(super) part: Option<RunningJob>,
 }
 
 /// The last job that has begun on this stack and whose parent does not run here below an earlier one. All invocations that lie
@@ -640,7 +640,7 @@ impl Worker {
                 parent,
                 index: job.index(),
                 marked,
-                part: Some(Part::Slot(slot.addr())),
+                part: Some(RunningJob::Slot(slot.addr())),
             };
             // SAFETY: as above; `head` is above everything of ours that waits.
             self.on_bottom(bottom, place, || unsafe {
@@ -709,7 +709,7 @@ impl Worker {
         self.stay_marked();
         let result = run();
         self.set_head(head);
-        if self.surveyor.end(outer_way)
+        if self.surveyor.end(outer_way, outer.part.is_some())
             && let Some(part) = bottom.part
         {
             self.pool().estimates.end(part);

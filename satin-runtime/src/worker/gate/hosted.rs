@@ -8,7 +8,7 @@ use std::{
 use super::super::{
     frames::RootFrame,
     pool::Pool,
-    progress::Part,
+    progress::RunningJob,
     thread::{Bottom, Worker},
 };
 use super::ledger::{FrameRef, lock};
@@ -93,7 +93,7 @@ impl HostedTask {
             parent,
             index,
             marked,
-            part: Some(Part::Hosted(key)),
+            part: Some(RunningJob::Hosted(key)),
         };
         let outcome = worker.hosting(root.job.clone(), || worker.on_bottom(bottom, None, run));
         pool.forget_hosted(key);

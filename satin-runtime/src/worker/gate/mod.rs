@@ -363,6 +363,7 @@ impl Gate {
             };
             let (job, depth) = (leaver.job(), length_of(&leaver.place.id));
             let owner = Worker::of(job).index;
+            self.pool.estimates.leaves(job);
             let (departure, is_awaited) = (self.pool).enter_away_under(
                 &mut absent,
                 job,
