@@ -264,6 +264,13 @@ pub use satin_runtime::satin::node;
 /// ```
 pub use satin_runtime::worker::hungry;
 
+/// # Example
+/// ```
+/// satin::wait_for_nodes(); // as many as `SATIN_NODES` says
+/// println!("{} nodes", satin::node().nodes);
+/// ```
+pub use satin_runtime::worker::wait_for_nodes;
+
 // For the command `satin`, the benches and the tests; no promise holds here between releases.
 #[doc(hidden)]
 pub use satin_runtime::{data, job, net, observe, worker};

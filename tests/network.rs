@@ -165,6 +165,15 @@ fn five_nodes_share_the_work() {
     assert_eq!(nodes[0].run(|| fib(32)), 2_178_309);
 }
 
+fn nodes() -> usize {
+    satin::node().nodes
+}
+
+fn nodes_after_wait() -> usize {
+    satin::wait_for_nodes();
+    nodes()
+}
+
 #[test]
 fn root_jobs_wait_until_enough_nodes_are_in() {
     let _watchdog = Watchdog::new("root_jobs_wait_until_enough_nodes_are_in");
@@ -172,11 +181,14 @@ fn root_jobs_wait_until_enough_nodes_are_in() {
     let first = builder("n0", &key, 1).listen("127.0.0.1:0").nodes(2);
     let first = first.build().expect("a founder");
     std::thread::scope(|scope| {
-        let answer = scope.spawn(|| first.run(|| (fib(5), satin::node().nodes)));
-        assert_eq!(first.run(|| satin::node().nodes), 1);
+        let answer = scope.spawn(|| first.run(|| (fib(5), nodes())));
+        let waits = scope.spawn(|| first.run(nodes_after_wait));
+        assert_eq!(first.run(nodes), 1);
         let second = builder("n1", &key, 1).join(address(&first)).build();
         let _second = second.expect("let in");
         assert_eq!(answer.join().expect("no panic"), (5, 2));
+        assert_eq!(waits.join().expect("no panic"), 2);
+        assert_eq!(first.run(nodes_after_wait), 2, "at once");
     });
 }
 

@@ -22,9 +22,6 @@ pub struct Mode {
     /// Run sequentially too, and print the measured speed-up
     #[arg(long)]
     compare: bool,
-    /// Start the clock when all nodes of the pool are in; otherwise the time contains their coming
-    #[arg(long)]
-    gathered: bool,
 }
 
 impl Mode {
@@ -62,9 +59,8 @@ impl Mode {
         };
 
         let input = setup();
-        if self.gathered {
-            gather();
-        }
+        // Their coming is not the program's time.
+        satin::wait_for_nodes();
         let (start, cpu_before) = (Instant::now(), cpu_time());
         let answer = parallel(input);
         let (time, cpu_after) = (start.elapsed(), cpu_time());
@@ -86,10 +82,6 @@ impl Mode {
         })
     }
 }
-
-/// Does nothing. The first root job of a pool waits until all its nodes are in.
-#[satin::spawnable]
-fn gather() {}
 
 /// A finished run whose answer was found right.
 pub struct Run<R> {

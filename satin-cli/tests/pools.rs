@@ -60,7 +60,7 @@ fn quicksort() {
 #[test]
 fn sorts_by_value_and_with_a_buffer() {
     prints_as_alone("mergesort", &["100000"]);
-    prints_as_alone("cilksort", &["100000", "--gathered"]);
+    prints_as_alone("cilksort", &["100000"]);
 }
 
 #[test]

@@ -172,7 +172,7 @@ start_cluster
 short="4 6 150000 --sleep" long="5 6 100000 --sleep"
 
 begin "a job that nobody disturbs"
-recipe plain 01:00:00 "4 6 10000 --sleep --gathered --count $D/leaves"
+recipe plain 01:00:00 "4 6 10000 --sleep --count $D/leaves"
 submit plain
 ends_well plain
 wait_for 5 "three nodes were in" said plain "on 3 nodes"

@@ -287,9 +287,7 @@ struct Program {
 impl Program {
     fn build(launcher: &Launcher, case: Case, is_quick: bool) -> Result<Program> {
         let path = launcher.example(case.example())?;
-        let mut arguments = case.arguments(&path, is_quick)?;
-        // The time is to be without that of the other nodes' coming.
-        arguments.push("--gathered".into());
+        let arguments = case.arguments(&path, is_quick)?;
         Ok(Program {
             case,
             arguments,

@@ -61,7 +61,7 @@ pub use self::{
         watch_roots,
     },
     progress::Progress,
-    root::as_main,
+    root::{as_main, wait_for_nodes},
     scope::{Child, Planned, Position, Scope},
 };
 #[cfg(not(loom))]

@@ -168,14 +168,19 @@ impl Pool {
     }
 
     pub(super) fn next_root(&self) -> Option<QueuedRoot> {
-        if self.held.load(Ordering::Relaxed) {
+        if self.holds_roots() {
             return None;
         }
         self.roots.pop()
     }
 
+    /// Are root jobs not to start yet?
+    pub(super) fn holds_roots(&self) -> bool {
+        self.held.load(Ordering::Relaxed)
+    }
+
     fn has_root(&self) -> bool {
-        !self.roots.is_empty() && !self.held.load(Ordering::Relaxed)
+        !self.roots.is_empty() && !self.holds_roots()
     }
 
     pub(super) fn hold_roots(&self, held: bool) {
@@ -506,6 +511,11 @@ impl RootKey {
 fn here<'w>() -> Option<&'w Worker> {
     // SAFETY: a worker outlives its thread.
     unsafe { WORKER.get().as_ref() }
+}
+
+/// Is this thread a worker, so that a call from here would be one of a job?
+pub(super) fn in_job() -> bool {
+    here().is_some()
 }
 
 /// The root job that the job on this thread belongs to, wherever that was spawned; `None` outside of jobs.

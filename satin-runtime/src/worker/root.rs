@@ -19,7 +19,7 @@ use super::{
     advice::{self, CallSite, RootFigures as Waiting},
     frames::RootFrame,
     gate::FrameRef,
-    pool::{Pool, ROOT_WATCH, RootKey, target},
+    pool::{Pool, ROOT_WATCH, RootKey, in_job, target},
     scope::Scope,
     thread::{Bottom, Worker, raise_abort},
 };
@@ -223,6 +223,42 @@ impl MainCallsState {
             bell.ring();
         }
     }
+}
+
+/// Waits until root jobs of the pool that a call from here would go to may start: until as many nodes are in as the setting `nodes`
+/// (`SATIN_NODES`) asks for. A root job that is called before that waits as well; this is for programs that measure their time, or that want to
+/// know how many nodes there are before they begin. Returns at once in a process that is no node of a pool, and in jobs.
+pub fn wait_for_nodes() {
+    if in_job() {
+        return;
+    }
+    let pool = target();
+    pool.assert_running();
+    // Once they may start a worker may be long in coming.
+    if !pool.holds_roots() {
+        return;
+    }
+    let parker = Parker::new();
+    let bell = Arc::new(Bell {
+        rung: AtomicBool::new(false),
+        unparker: parker.unparker().clone(),
+    });
+    pool.roots.push(QueuedRoot {
+        task: Arc::into_raw(Arc::clone(&bell)).cast(),
+        run: ring_only,
+        refuse: None,
+    });
+    pool.wake_all_for_task();
+    while !bell.rung.load(Ordering::Acquire) {
+        parker.park();
+    }
+}
+
+/// # Safety
+/// `bell` is from [`Arc::into_raw`] of a [`Bell`], and is not used again.
+unsafe fn ring_only(bell: *const (), _: &Worker, _: *const Slot) {
+    // SAFETY: the caller's promise.
+    unsafe { Arc::from_raw(bell.cast::<Bell>()) }.ring();
 }
 
 impl Pool {
