@@ -131,10 +131,17 @@ fn who_is_waited_for_who_comes_and_who_goes_is_said() {
     second.shows("satin: this node is master now: `main` begins again here\r\n");
     first.shows("satin: `main` now runs on second; `satin stop` ends the pool\r\n");
     assert_eq!(first.code(), Some(0));
-    second.shows("satin: first left: 1 node in the pool\r\n");
-    // Nobody is left to go on.
-    second.interrupt();
-    second.shows("satin: interrupted\r\n");
-    assert_eq!(second.code(), Some(130));
     assert!(!first.shown.contains("begins again"), "{}", first.shown);
+}
+
+#[test]
+fn who_is_alone_and_interrupted_says_so() {
+    let scratch = tempfile::tempdir().expect("a directory");
+    let credential = scratch.path().join("pool.pem");
+    satin_runtime::net::Credential::write_new(&credential).expect("written");
+    let mut alone = Node::start("alone", &["--listen", "127.0.0.1:0"], &credential);
+    alone.shows("satin: 1 node in the pool; waiting for 1 more\r\n");
+    alone.interrupt();
+    alone.shows("satin: interrupted\r\n");
+    assert_eq!(alone.code(), Some(130));
 }
