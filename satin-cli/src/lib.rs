@@ -3,6 +3,7 @@
 //! * [`pool`]: pools of processes on this machine.
 //! * [`faults`]: the faults that happen to pools.
 //! * [`store`]: what outlives a pool, and the credential for it.
+//! * [`tables`]: tables as all commands print them.
 //! * [`wan`]: slow links between their sites.
 //! * [`build`]: the program that is to run, by cargo.
 //!
@@ -15,6 +16,7 @@ pub mod pool;
 pub mod sites;
 pub mod stats;
 pub mod store;
+pub mod tables;
 pub mod units;
 pub mod wan;
 

@@ -2,10 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use comfy_table::{CellAlignment, Table, presets};
 use satin_runtime::observe::events::{Event, NodeFigures, Record};
 
-use crate::pool::sites_of;
+use crate::{
+    pool::sites_of,
+    tables::{self, align_right},
+};
 
 /// The figures of every node, and of every site if there are several; `None` if no node told any.
 #[must_use]
@@ -37,8 +39,6 @@ pub fn table(records: &[Record]) -> Option<String> {
             .map(|(name, _)| name)
             .collect(),
     };
-    let mut table = Table::new();
-    table.load_style(presets::NOTHING);
     let mut header = vec!["node", "site", "jobs taken", "jobs given"];
     if columns.spawns {
         header.push("spawns");
@@ -55,7 +55,7 @@ pub fn table(records: &[Record]) -> Option<String> {
     ]);
     header.extend(&columns.tally);
     let width = header.len();
-    table.set_header(header);
+    let mut table = tables::table(&header);
     let mut nodes = nodes;
     nodes.sort_by_key(|(site, name, _)| (*site, name.len(), *name));
     for (site, name, figures) in &nodes {
@@ -74,12 +74,7 @@ pub fn table(records: &[Record]) -> Option<String> {
         }
         table.add_row(row("all", "", &all, &columns));
     }
-    for column in table.column_iter_mut().skip(2) {
-        column.set_cell_alignment(CellAlignment::Right);
-    }
-    for column in table.column_iter_mut() {
-        column.set_padding((0, 2));
-    }
+    align_right(&mut table, |place| place >= 2);
     Some(table.trim_fmt())
 }
 
@@ -212,9 +207,6 @@ fn row(name: &str, site: &str, figures: &NodeFigures, columns: &Columns) -> Vec<
                 .map_or("-".into(), |spawns| spawns.to_string()),
         );
     }
-    let workers = f64::from(figures.threads.max(1));
-    let has_lived = figures.seconds > 0.0;
-    let idle = has_lived.then(|| figures.idle_s / (workers * figures.seconds));
     row.extend([
         figures.asked_near.to_string(),
         figures.got_near.to_string(),
@@ -222,12 +214,22 @@ fn row(name: &str, site: &str, figures: &NodeFigures, columns: &Columns) -> Vec<
         figures.got_far.to_string(),
         bytes(figures.bytes_sent),
         bytes(figures.bytes_received),
-        share(idle),
+        share(idle(figures, None)),
     ]);
     let counts = figures.tally.rows().into_iter();
     let shown = counts.filter(|(name, _)| columns.tally.contains(name));
     row.extend(shown.map(|(_, count)| count.to_string()));
     row
+}
+
+/// The part of the workers' time in which they had nothing to do, since the last look if there was one.
+#[must_use]
+pub fn idle(now: &NodeFigures, before: Option<&NodeFigures>) -> Option<f64> {
+    // A node that has begun again has counted less.
+    let before = before.filter(|before| before.seconds < now.seconds);
+    let (idle_s, seconds) = before.map_or((0.0, 0.0), |before| (before.idle_s, before.seconds));
+    let time = f64::from(now.threads.max(1)) * (now.seconds - seconds);
+    (time > 0.0).then(|| (now.idle_s - idle_s) / time)
 }
 
 /// A part of the whole in percent.

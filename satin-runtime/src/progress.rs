@@ -19,7 +19,7 @@ use crate::{
         lines::{self, Nodes},
         standing::Standing,
     },
-    worker::Workers,
+    worker::{Workers, current_progress},
 };
 
 /// The time from one look to the next. Too short: looking shows in the run. Too long: the bar jumps.
@@ -43,7 +43,7 @@ static SHOWN_BY_PROGRAM: AtomicBool = AtomicBool::new(false);
 #[must_use]
 pub fn progress() -> Option<Progress> {
     SHOWN_BY_PROGRAM.store(true, Ordering::Relaxed);
-    crate::worker::watch_current()?.look_up()
+    current_progress()
 }
 
 /// Shows the progress of a pool until it is dropped.

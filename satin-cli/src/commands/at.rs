@@ -1,9 +1,22 @@
-//! Which pool a command speaks to.
+//! Which pool a command speaks to, and with what right.
 
 use std::path::PathBuf;
 
 use anyhow::{Context, Result};
 use satin_runtime::net::{Join, Observer};
+
+/// The flag of every command that cannot do without the credential.
+#[derive(clap::Args)]
+pub struct CredentialFile {
+    /// The pool's credential file
+    #[arg(
+        long = "credential",
+        value_name = "FILE",
+        env = "SATIN_CREDENTIAL",
+        hide_env_values = true
+    )]
+    pub path: PathBuf,
+}
 
 /// The flags of every command that speaks to a running pool.
 #[derive(clap::Args)]
@@ -11,14 +24,8 @@ pub struct At {
     /// Any node of the pool: HOST:PORT[,HOST:PORT..], dns:NAME:PORT or file:PATH
     #[arg(long, value_name = "WHERE", env = "SATIN_JOIN", hide_env_values = true)]
     join: String,
-    /// The pool's credential file
-    #[arg(
-        long,
-        value_name = "FILE",
-        env = "SATIN_CREDENTIAL",
-        hide_env_values = true
-    )]
-    credential: PathBuf,
+    #[command(flatten)]
+    credential: CredentialFile,
     /// The pool's name, to be sure that it is that one
     #[arg(long, value_name = "NAME", env = "SATIN_POOL", hide_env_values = true)]
     pool: Option<String>,
@@ -33,6 +40,6 @@ impl At {
             )
         })?;
         let pool = self.pool.as_deref().filter(|name| !name.is_empty());
-        Ok(Observer::new(join, &self.credential, pool)?)
+        Ok(Observer::new(join, &self.credential.path, pool)?)
     }
 }

@@ -1,9 +1,9 @@
-use std::{process::ExitCode, time::Duration};
+use std::process::ExitCode;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Result, bail, ensure};
 use satin_runtime::net::observer::{Parting, SeenNode};
 
-use super::at::At;
+use super::{at::At, seconds};
 
 /// Ask nodes of a running pool to leave: they hand over their jobs, and no work is lost
 #[derive(clap::Args)]
@@ -33,8 +33,7 @@ pub struct Drain {
 
 impl Drain {
     pub fn run(self) -> Result<ExitCode> {
-        let grace = self.grace.map(Duration::try_from_secs_f64).transpose();
-        let grace = grace.context("--grace: expected a number of seconds")?;
+        let grace = seconds("--grace", self.grace)?;
         let observer = self.at.observer()?;
         let nodes = self.choose(observer.status()?.nodes)?;
         let mut lost = 0;

@@ -1,5 +1,9 @@
 //! A file per subcommand: its flags, and what it does with the library.
 
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+
 mod at;
 
 pub mod drain;
@@ -10,3 +14,9 @@ pub mod runs;
 pub mod status;
 pub mod stop;
 pub mod store;
+
+/// The time that a flag gives in seconds, if it is given.
+fn seconds(flag: &str, given: Option<f64>) -> Result<Option<Duration>> {
+    let time = given.map(Duration::try_from_secs_f64).transpose();
+    time.with_context(|| format!("{flag}: expected a number of seconds"))
+}

@@ -6,10 +6,10 @@ use std::{
 };
 
 use anyhow::{Context, Result, bail, ensure};
-use comfy_table::{CellAlignment, Table, presets};
 use satin_cli::{
     stats::bytes,
     store::{self, STORE},
+    tables::{align_right, table},
 };
 use satin_runtime::{
     job::RootName,
@@ -132,7 +132,7 @@ impl OpenStore {
         for run in &all {
             table.add_row(self.row(run)?);
         }
-        align_right(&mut table, &[4, 5, 6, 7]);
+        align_right(&mut table, |place| [4, 5, 6, 7].contains(&place));
         println!("{}", table.trim_fmt());
         if all.iter().any(|run| !run.readable) {
             eprintln!("{UNREADABLE}");
@@ -324,7 +324,7 @@ fn show_logs(logs: &[LogDetails]) {
             bytes(log.bytes),
         ]);
     }
-    align_right(&mut shown, &[3, 4]);
+    align_right(&mut shown, |place| [3, 4].contains(&place));
     println!("\n{}", shown.trim_fmt());
 }
 
@@ -335,7 +335,7 @@ fn show_kept(kept: &Kept) {
             let (number, results) = (root.number.to_string(), of_root.results.to_string());
             shown.add_row([number, results, of_root.worth()]);
         }
-        align_right(&mut shown, &[1, 2]);
+        align_right(&mut shown, |place| [1, 2].contains(&place));
         println!("\n{}", shown.trim_fmt());
     }
     for segment in &kept.torn {
@@ -389,24 +389,6 @@ fn printable(text: &str, most: usize) -> String {
         shown.push_str("..");
     }
     shown
-}
-
-fn table(header: &[&str]) -> Table {
-    let mut table = Table::new();
-    table.load_style(presets::NOTHING);
-    table.set_header(header.to_vec());
-    for column in table.column_iter_mut() {
-        column.set_padding((0, 2));
-    }
-    table
-}
-
-fn align_right(table: &mut Table, columns: &[usize]) {
-    for (number, column) in table.column_iter_mut().enumerate() {
-        if columns.contains(&number) {
-            column.set_cell_alignment(CellAlignment::Right);
-        }
-    }
 }
 
 #[cfg(test)]

@@ -2,12 +2,13 @@ use std::{
     collections::HashMap,
     io::{self, IsTerminal, Write},
     process::ExitCode,
-    time::Duration,
 };
 
-use anyhow::{Context, Result};
-use comfy_table::{CellAlignment, Table, presets};
-use satin_cli::stats::{bytes, share};
+use anyhow::Result;
+use satin_cli::{
+    stats::{bytes, idle, share},
+    tables::{align_right, table},
+};
 use satin_runtime::{
     net::{
         Observer,
@@ -17,7 +18,7 @@ use satin_runtime::{
 };
 use serde::Serialize;
 
-use super::at::At;
+use super::{at::At, seconds};
 
 /// Show the nodes of a running pool, and what they do
 #[derive(clap::Args)]
@@ -57,8 +58,7 @@ struct Look {
 
 impl Status {
     pub fn run(self) -> Result<ExitCode> {
-        let every = self.watch.map(Duration::try_from_secs_f64).transpose();
-        let every = every.context("--watch: expected a number of seconds")?;
+        let every = seconds("--watch", self.watch)?;
         let observer = self.at.observer()?;
         let mut before = HashMap::new();
         loop {
@@ -101,9 +101,7 @@ fn look(observer: &Observer) -> Result<Look> {
 
 /// The table; `before` holds what the nodes had counted at the last look.
 fn show(look: &Look, before: &HashMap<std::net::SocketAddr, NodeFigures>) -> String {
-    let mut table = Table::new();
-    table.load_style(presets::NOTHING);
-    table.set_header([
+    let mut table = table(&[
         "node",
         "site",
         "address",
@@ -144,12 +142,7 @@ fn show(look: &Look, before: &HashMap<std::net::SocketAddr, NodeFigures>) -> Str
         }
         table.add_row(cells);
     }
-    for column in table.column_iter_mut().skip(4) {
-        column.set_cell_alignment(CellAlignment::Right);
-    }
-    for column in table.column_iter_mut() {
-        column.set_padding((0, 2));
-    }
+    align_right(&mut table, |place| place >= 4);
     let done = look.nodes.iter().find_map(|row| row.figures?.done);
     let done = done.map_or(String::new(), |done| {
         format!(", {} done", share(Some(done)))
@@ -167,15 +160,6 @@ fn show(look: &Look, before: &HashMap<std::net::SocketAddr, NodeFigures>) -> Str
 
 fn plural(count: usize) -> &'static str {
     if count == 1 { "" } else { "s" }
-}
-
-/// The part of the workers' time in which they had nothing to do, since the last look if there was one.
-fn idle(now: &NodeFigures, before: Option<&NodeFigures>) -> Option<f64> {
-    // A node that has begun again has counted less.
-    let before = before.filter(|before| before.seconds < now.seconds);
-    let (idle_s, seconds) = before.map_or((0.0, 0.0), |before| (before.idle_s, before.seconds));
-    let time = f64::from(now.threads.max(1)) * (now.seconds - seconds);
-    (time > 0.0).then(|| (now.idle_s - idle_s) / time)
 }
 
 /// A time in the largest unit that makes sense to people.

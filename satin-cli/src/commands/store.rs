@@ -17,6 +17,8 @@ use satin_runtime::{
 };
 use signal_hook::consts::{SIGINT, SIGTERM};
 
+use super::at::CredentialFile;
+
 /// Keep the finished work of runs: a run goes on from there after the loss of all its nodes
 #[derive(clap::Args)]
 #[command(after_help = "\
@@ -40,14 +42,8 @@ pub struct Store {
     /// The address for nodes to call; port 0 stands for any free one
     #[arg(long, value_name = "IP:PORT", default_value = "127.0.0.1:7800")]
     listen: SocketAddr,
-    /// The pool's credential file
-    #[arg(
-        long,
-        value_name = "FILE",
-        env = "SATIN_CREDENTIAL",
-        hide_env_values = true
-    )]
-    credential: PathBuf,
+    #[command(flatten)]
+    credential: CredentialFile,
 }
 
 impl Store {
@@ -56,7 +52,7 @@ impl Store {
         // Before it says that it listens: who reads that may send a signal at once.
         let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM])?;
         let ending = Arc::new(AtomicBool::new(false));
-        let credential = Credential::load(&self.credential)?;
+        let credential = Credential::load(&self.credential.path)?;
         let _lock = store_server::lock(&self.dir)?;
         let files = Arc::new(Directory::open(&self.dir)?);
         let kept = kept(&*files, &self.dir)?;

@@ -120,7 +120,7 @@ impl Door {
             let text = "a node does not need a connection to itself";
             return object(Reason::Yourself, text.into(), text.into());
         }
-        // Whoever looks from outside need not know what the pool is called.
+        // An observer need not know what the pool is called.
         let asks_any = other.role == Role::Observer && other.pool.is_empty();
         if other.pool != self.pool && !asks_any {
             return object(

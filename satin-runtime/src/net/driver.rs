@@ -160,7 +160,7 @@ pub(super) struct Driver {
     wanted: usize,
     /// True if this node was asked to leave.
     leaving: bool,
-    /// Somebody has ended the pool of this master from outside.
+    /// The pool of this master was ended from outside.
     stopped: bool,
     /// The part of the root job that was told last.
     told_part: f64,

@@ -166,6 +166,16 @@ fn founder(key: &Key) -> TestNode {
     node
 }
 
+/// A founder and a second node, which know each other.
+fn two_nodes(key: &Key) -> (TestNode, TestNode) {
+    let first = founder(key);
+    let second = start(settings("second", key, Some(first.addr())));
+    second.network.wait_until_in().expect("let in");
+    first.wait_for_nodes(2);
+    second.wait_for_nodes(2);
+    (first, second)
+}
+
 fn error_of(settings: Settings) -> String {
     match start(settings).network.wait_until_in() {
         Err(NetError::Failed(text)) => text,
@@ -799,11 +809,7 @@ fn observer(key: &Key, pool: &str, at: SocketAddr) -> Observer {
 #[test]
 fn an_observer_sees_who_is_in_and_takes_no_part() {
     let key = Key::new();
-    let first = founder(&key);
-    let second = start(settings("second", &key, Some(first.addr())));
-    second.network.wait_until_in().expect("let in");
-    first.wait_for_nodes(2);
-    second.wait_for_nodes(2);
+    let (first, second) = two_nodes(&key);
     // Any node will do.
     for at in [first.addr(), second.addr()] {
         let pool = observer(&key, "tests", at).status().expect("an answer");
@@ -857,11 +863,7 @@ fn an_observer_hears_what_nodes_have_counted() {
 #[test]
 fn an_observer_ends_the_pool() {
     let key = Key::new();
-    let first = founder(&key);
-    let second = start(settings("second", &key, Some(first.addr())));
-    second.network.wait_until_in().expect("let in");
-    first.wait_for_nodes(2);
-    second.wait_for_nodes(2);
+    let (first, second) = two_nodes(&key);
     // Any node knows which one to ask.
     let observer = observer(&key, "", second.addr());
     assert_eq!(observer.stop().expect("it ends").name, "founder");

@@ -312,16 +312,9 @@ impl Worker {
     fn first_below(&self, head: *const Slot, lower: impl Fn(&Slot) -> bool) -> usize {
         let base = self.bottom.get().head;
         let all = head.addr().saturating_sub(base.addr()) / size_of::<Slot>();
-        let (mut low, mut high) = (0, all);
-        while low < high {
-            let middle = low.midpoint(high);
-            // SAFETY: the slots from the running job's first one to the head hold unsettled jobs.
-            match lower(unsafe { &*base.wrapping_add(middle) }) {
-                true => low = middle + 1,
-                false => high = middle,
-            }
-        }
-        base.wrapping_add(low).addr()
+        // SAFETY: the slots from the running job's first one to the head hold unsettled jobs.
+        base.wrapping_add(unsafe { lower_ones(base, all, lower) })
+            .addr()
     }
 
     /// The job in `slot`, the youngest, is to be run here. If its result may be worth keeping the job is run now, and has
@@ -521,6 +514,27 @@ impl Worker {
         let (mean, cost) = (self.reaper.cost.get(), sieve.cost + began.elapsed());
         self.reaper.cost.set((mean * 7 + cost) / 8);
     }
+}
+
+/// Of so many slots from `first` on the number of those whose job is `lower`. Lower ones come first.
+///
+/// # Safety
+/// The slots hold unsettled jobs.
+pub(super) unsafe fn lower_ones(
+    first: *const Slot,
+    all: usize,
+    lower: impl Fn(&Slot) -> bool,
+) -> usize {
+    let (mut low, mut high) = (0, all);
+    while low < high {
+        let middle = low.midpoint(high);
+        // SAFETY: the caller's promise.
+        match lower(unsafe { &*first.wrapping_add(middle) }) {
+            true => low = middle + 1,
+            false => high = middle,
+        }
+    }
+    low
 }
 
 impl Pool {

@@ -41,7 +41,6 @@ pub(crate) struct Pool {
     workers: Vec<*mut Worker>,
     /// Keeps the workers' memory alive.
     _areas: Vec<Area>,
-    this: Weak<Pool>,
     /// The number of the pool: no other pool of this process has it.
     pub(super) number: u64,
     pub(super) roots: SegQueue<QueuedRoot>,
@@ -103,7 +102,6 @@ impl Pool {
             Pool {
                 workers: workers.collect(),
                 _areas: areas,
-                this: Weak::clone(pool),
                 number: NUMBER.fetch_add(1, Ordering::Relaxed),
                 roots: SegQueue::new(),
                 held: AtomicBool::new(false),
@@ -382,26 +380,15 @@ impl Workers {
 pub(crate) struct PoolWatch(Weak<Pool>);
 
 impl PoolWatch {
-    /// How far the root job is that began last, if one is under way. The workers look up for the next question.
+    /// How far the root job is that began last, if one is under way.
     pub(crate) fn look_up(&self) -> Option<Progress> {
-        let pool = self.0.upgrade().filter(|pool| !pool.has_ended())?;
-        let progress = pool.estimates.look();
-        if progress.is_some() {
-            pool.beat_for_progress();
-        }
-        progress
+        self.0.upgrade()?.look_at_progress()
     }
 }
 
-/// A watch of the pool that a call from here would go to, if there is one yet.
-pub(crate) fn watch_current() -> Option<PoolWatch> {
-    if let Some(worker) = here() {
-        return Some(PoolWatch(Weak::clone(&worker.pool().this)));
-    }
-    let pool = TARGET
-        .with_borrow(Option::clone)
-        .or_else(|| lock(&MAIN).clone())?;
-    Some(PoolWatch(Arc::downgrade(&pool)))
+/// How far the root job is that began last, of the pool that a call from here would go to, if one is under way.
+pub(crate) fn current_progress() -> Option<Progress> {
+    with_current(Pool::look_at_progress)?
 }
 
 /// The pool of `satin::run`, for threads that are under no [`Workers::run`] of their own.
@@ -513,6 +500,17 @@ fn here<'w>() -> Option<&'w Worker> {
     unsafe { WORKER.get().as_ref() }
 }
 
+/// Asks the pool that a call from here would go to; `None` if there is none yet.
+fn with_current<R>(ask: impl Fn(&Pool) -> R) -> Option<R> {
+    match here() {
+        Some(worker) => Some(ask(worker.pool())),
+        None => TARGET
+            .with_borrow(Option::clone)
+            .or_else(|| lock(&MAIN).clone())
+            .map(|pool| ask(&pool)),
+    }
+}
+
 /// Is this thread a worker, so that a call from here would be one of a job?
 pub(super) fn in_job() -> bool {
     here().is_some()
@@ -570,13 +568,7 @@ pub fn hungry() -> bool {
     let asked = |pool: &Pool| {
         pool.idle.load(Ordering::Relaxed) > 0 || pool.ledger.hungry.load(Ordering::Relaxed)
     };
-    match here() {
-        Some(worker) => asked(worker.pool()),
-        None => TARGET
-            .with_borrow(Option::clone)
-            .or_else(|| lock(&MAIN).clone())
-            .is_some_and(|pool| asked(&pool)),
-    }
+    with_current(asked).unwrap_or(false)
 }
 
 /// Calls a spawnable function from ordinary code and waits for its result: a root job, or, within a job, a nested

@@ -14,7 +14,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{pool::Pool, thread::Worker};
+use super::{harvest::lower_ones, pool::Pool, thread::Worker};
 use crate::{
     job::{
         HostedId,
@@ -102,7 +102,7 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// As somebody else has told it.
+    /// The progress as another process has told it.
     #[doc(hidden)]
     #[must_use]
     pub fn told(done: f64, elapsed: Duration, is_guess: bool) -> Progress {
@@ -353,10 +353,9 @@ impl Worker {
     /// At a beat: notes how far the job is that runs here. The slots below `head` hold its unsettled jobs; `frame` is the innermost invocation
     /// that has spawned.
     pub(super) fn survey(&self, head: *const Slot, frame: *const Frame, stage: Stage) {
-        let now = Instant::now();
-        let last = self.surveyor.last.get();
         let bottom = self.bottom.get();
         let Some(part) = bottom.part else { return };
+        let (now, last) = (Instant::now(), self.surveyor.last.get());
         if last.is_some_and(|last| now.duration_since(last) < EVERY) {
             return;
         }
@@ -438,17 +437,9 @@ impl Worker {
     /// The children of an invocation in their slots, which begin at `first` if there are any.
     fn siblings_from(first: *const Slot, head: *const Slot, frame: *const Frame) -> Siblings {
         let all = head.addr().saturating_sub(first.addr()) / size_of::<Slot>();
-        let (mut low, mut high) = (0, all);
-        while low < high {
-            let middle = low.midpoint(high);
-            // SAFETY: the slots from the running job's first one to the head hold unsettled jobs.
-            let job = unsafe { &*first.wrapping_add(middle) };
-            match job.parent.get() == frame {
-                true => low = middle + 1,
-                false => high = middle,
-            }
-        }
-        Siblings { first, count: low }
+        // SAFETY: the slots from the running job's first one to the head hold unsettled jobs.
+        let count = unsafe { lower_ones(first, all, |job| job.parent.get() == frame) };
+        Siblings { first, count }
     }
 }
 
@@ -459,15 +450,9 @@ impl Siblings {
             // SAFETY: these slots hold unsettled jobs.
             unsafe { &*self.first.wrapping_add(at) }
         };
-        let (mut low, mut high) = (0, self.count);
-        while low < high {
-            let middle = low.midpoint(high);
-            match job(middle).state() {
-                SlotState::Ready => high = middle,
-                _ => low = middle + 1,
-            }
-        }
-        let first_ready = low;
+        let is_taken = |job: &Slot| job.state() != SlotState::Ready;
+        // SAFETY: as above.
+        let first_ready = unsafe { lower_ones(self.first, self.count, is_taken) };
         let mut seen = SeenSiblings::default();
         // If some were taken before the sync, the others may stand in the opposite order: the first of those counts as well.
         for at in [0, first_ready, self.count.saturating_sub(1)] {
@@ -490,8 +475,18 @@ impl Siblings {
 }
 
 impl Pool {
+    /// How far the root job is that began last, if one is under way. The workers look up for the next question.
+    pub(super) fn look_at_progress(&self) -> Option<Progress> {
+        if self.has_ended() {
+            return None;
+        }
+        let progress = self.estimates.look()?;
+        self.beat_for_progress();
+        Some(progress)
+    }
+
     /// Makes all workers look up, if nothing else does so now and then.
-    pub(super) fn beat_for_progress(&self) {
+    fn beat_for_progress(&self) {
         if !self.beats.are_on() && self.idle() < self.workers() && self.estimates.is_due() {
             self.beat();
         }

@@ -472,6 +472,7 @@ unsafe fn run_root<F: Function>(task: *const (), worker: &Worker, head: *const S
             F::call(Cx { head, parent }, number, args)
         }
     };
+    let part = pool.estimates.begin();
     let outcome = {
         let index = number;
         let bottom = Bottom {
@@ -479,12 +480,12 @@ unsafe fn run_root<F: Function>(task: *const (), worker: &Worker, head: *const S
             parent,
             index,
             marked,
-            part: Some(pool.estimates.begin()),
+            part: Some(part),
         };
-        let outcome = worker.on_bottom(bottom, None, || catch_unwind(AssertUnwindSafe(run)));
-        bottom.part.inspect(|part| pool.estimates.end(*part));
-        outcome
+        worker.on_bottom(bottom, None, || catch_unwind(AssertUnwindSafe(run)))
     };
+    // Also if it was over too soon to be looked at.
+    pool.estimates.end(part);
     let took = began.elapsed();
     let is_wanted = || {
         took > WORTH_KEEPING

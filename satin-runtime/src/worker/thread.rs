@@ -704,12 +704,12 @@ impl Worker {
         });
         let outer_root_frame = self.root_frame.replace(std::ptr::null());
         self.reaper.begin();
-        let outer_way = self.surveyor.begin();
+        let outer_descent = self.surveyor.begin();
         self.set_head(head);
         self.stay_marked();
         let result = run();
         self.set_head(head);
-        if self.surveyor.end(outer_way, outer.part.is_some())
+        if self.surveyor.end(outer_descent, outer.part.is_some())
             && let Some(part) = bottom.part
         {
             self.pool().estimates.end(part);

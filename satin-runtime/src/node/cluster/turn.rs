@@ -260,7 +260,7 @@ impl Cluster {
             Action::YieldMain => self.yield_main(node),
             Action::RunMain { term } => self.run_main(node, term),
             Action::GiveBack => slot.workers.give_back(),
-            // Nobody watches.
+            // For people who watch.
             Action::NotePart(..) => {}
             Action::Hungry(hungry) => slot.hungry = hungry,
             Action::SendPart {

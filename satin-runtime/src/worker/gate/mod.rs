@@ -363,7 +363,6 @@ impl Gate {
             };
             let (job, depth) = (leaver.job(), length_of(&leaver.place.id));
             let owner = Worker::of(job).index;
-            self.pool.estimates.leaves(job);
             let (departure, is_awaited) = (self.pool).enter_away_under(
                 &mut absent,
                 job,
@@ -490,6 +489,7 @@ impl Gate {
             return None;
         };
         harvest_above(job.parent.get());
+        self.pool.estimates.leaves(job);
         job.enter(SlotState::Leaving);
         Some(Leaver {
             slot: SlotRef(job),
