@@ -8,7 +8,7 @@
 
 use std::{
     collections::{BTreeMap, HashMap},
-    ffi::OsString,
+    ffi::{OsStr, OsString},
     fmt,
     fs::{self, File},
     io,
@@ -20,7 +20,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, anyhow, ensure};
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 use satin_runtime::{
     net::{Credential, relay},
@@ -129,6 +129,13 @@ pub struct PoolOutcome {
 /// The exit code of a pool whose nodes were all killed at once ([`What::KillAll`]) before `main` came to its end: 128 and the
 /// number of SIGKILL, as of a program that was killed.
 pub const ALL_KILLED: i32 = 137;
+
+/// The error for a program that the system does not start.
+#[must_use]
+pub fn cannot_start(program: &OsStr, error: &io::Error) -> anyhow::Error {
+    let program = program.display();
+    anyhow!("cannot start {program}: {error}; name a program that is there and may be executed")
+}
 
 /// Ends a pool from outside, for instance at Ctrl-C.
 #[derive(Clone)]
@@ -894,7 +901,7 @@ impl LocalPool {
         self.connect(&mut command, index);
         let mut process = command
             .spawn()
-            .with_context(|| format!("cannot start {}", program.display()))?;
+            .map_err(|error| cannot_start(program.as_os_str(), &error))?;
         self.guard.watch(process.id());
         self.read(&mut process, index, &name, site);
         let id = process.id();

@@ -6,6 +6,7 @@ use std::{
 };
 
 use anyhow::{Context, Result, ensure};
+use satin_cli::pool::cannot_start;
 use satin_runtime::{
     config::{Args, Config, FLAGS, MARK},
     net::{Settings, settings::SettingsError},
@@ -61,7 +62,7 @@ impl NodeCommand {
             .envs(set)
             .env(FLAGS, flags.join(","));
         let error = command.exec();
-        Err(error).with_context(|| format!("cannot start {}", program.to_string_lossy()))
+        Err(cannot_start(program, &error))
     }
 }
 
