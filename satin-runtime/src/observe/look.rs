@@ -1,0 +1,142 @@
+//! A look at a node: what it has counted, what its workers have done, what happened. Nodes answer observers with it; dashboard,
+//! report, trace and `satin top` are made of the looks at all nodes of a pool.
+//!
+//! This module knows the form of a look alone: who takes it, and when, is decided elsewhere.
+
+use serde::{Deserialize, Serialize};
+
+use super::events::{NodeFigures, Record};
+
+/// The occupation of a worker.
+#[derive(
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    Hash,
+    Debug,
+    Serialize,
+    Deserialize,
+    strum::EnumIter,
+    strum::IntoStaticStr,
+)]
+#[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
+#[repr(u8)]
+pub enum Activity {
+    /// A job of this node runs, or one that another worker of this node spawned.
+    Run,
+    /// A job that was stolen from another node runs.
+    RunStolen,
+    /// Nothing to run: a request for work to a node of the same site is under way.
+    StealNear,
+    /// Nothing to run: a request for work to a node of another site is under way.
+    StealFar,
+    /// Nothing to run, while a job on this worker's stack waits at a sync for a child that another worker or node has.
+    Wait,
+    /// Arguments or results are turned into bytes or back, or shared values are waited for.
+    Transfer,
+    /// A job runs that came back because the node that had it died, or the result of such a job is waited for.
+    Repair,
+    /// Nothing to run, and nobody was asked.
+    Idle,
+}
+
+/// The reason why a worker has nothing to run.
+#[derive(
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    Hash,
+    Debug,
+    Serialize,
+    Deserialize,
+    strum::EnumIter,
+    strum::IntoStaticStr,
+)]
+#[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
+pub enum WhyIdle {
+    /// No root job is under way.
+    NoRootJob,
+    /// The nodes that were asked have no jobs to give.
+    NoWork,
+    /// The nodes that were asked have jobs, and none of them is worth the way to this node.
+    NotWorthIt,
+    /// A stolen job is here, and waits for a shared value.
+    WaitsForValue,
+    /// A child that another node has is waited for.
+    WaitsForChild,
+    /// This node is about to leave.
+    Leaving,
+    /// The node's memory is full (`SATIN_MEMORY`): no further job is taken.
+    MemoryFull,
+}
+
+/// An interval of time in which a worker did one thing.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Span {
+    /// The worker, from 0.
+    pub worker: u32,
+    /// The begin, in milliseconds since 1970.
+    pub start_ms: u64,
+    /// The length, in milliseconds.
+    pub length_ms: u32,
+    /// The occupation.
+    pub activity: Activity,
+}
+
+/// The traffic between a node and the nodes of one site, since the node was started.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct SiteTraffic {
+    /// The site of the others.
+    pub site: String,
+    /// Bytes sent to nodes there.
+    pub bytes_sent: u64,
+    /// Bytes received from nodes there.
+    pub bytes_received: u64,
+    /// Jobs taken from nodes there.
+    pub taken: u64,
+    /// Jobs given to nodes there.
+    pub given: u64,
+}
+
+/// What a node keeps for others.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct KeptFigures {
+    /// Entries of the orphan table.
+    pub orphans: u64,
+    /// Results that are kept, in case that those who wait for them are lost.
+    pub records: u64,
+    /// Bytes of these results.
+    pub record_bytes: u64,
+    /// Shared values that are here.
+    pub values: u64,
+    /// Bytes of these values.
+    pub value_bytes: u64,
+    /// Bytes that this node has written to the store; `None` without a store.
+    pub store_bytes: Option<u64>,
+}
+
+/// A look at a node.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct NodeLook {
+    /// The time of the node's clock, in milliseconds since 1970.
+    pub now_ms: u64,
+    /// What the node has counted since its start.
+    pub figures: NodeFigures,
+    /// Spans that ended since the look before, and those that go on, cut at this moment.
+    pub spans: Vec<Span>,
+    /// The reason why each worker has nothing to run; `None` for one that runs something.
+    pub why_idle: Vec<Option<WhyIdle>>,
+    /// The traffic with the nodes of each site.
+    pub sites: Vec<SiteTraffic>,
+    /// What the node keeps for others.
+    pub kept: KeptFigures,
+    /// What happened since the look before, as this node knows it; `at_ms` in milliseconds since 1970 of its clock.
+    pub events: Vec<Record>,
+    /// The place from which the next look is to go on.
+    pub next: u64,
+}
