@@ -24,7 +24,6 @@ pub mod job;
 pub mod net;
 #[cfg(not(loom))]
 pub mod node;
-#[cfg(not(loom))]
 pub mod observe;
 #[cfg(not(loom))]
 pub mod progress;
@@ -33,6 +32,9 @@ pub mod satin;
 #[cfg(not(loom))]
 pub mod stable;
 pub mod worker;
+
+#[cfg(not(loom))]
+mod sampler;
 
 mod atomic;
 #[cfg(not(loom))]

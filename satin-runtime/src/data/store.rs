@@ -56,6 +56,16 @@ pub enum PieceOutcome {
 }
 
 impl Store {
+    /// How many values are here, and the bytes of them.
+    #[must_use]
+    pub fn held(&self) -> (u64, u64) {
+        let values = lock(&self.values);
+        let here = values.entries.values().filter_map(Weak::upgrade);
+        here.fold((0, 0), |(count, bytes), value| {
+            (count + 1, bytes + value.bytes.len() as u64)
+        })
+    }
+
     /// Is the value here?
     pub fn contains(&self, name: ValueName) -> bool {
         self.get(name).is_some()

@@ -16,6 +16,7 @@ use postcard::{Deserializer, de_flavors, ser_flavors};
 use serde::{Serialize, de::DeserializeOwned};
 
 use super::{numbers, room, size::Sizer};
+use crate::observe::{look::Activity, occupation::during};
 
 /// The most bytes that the arguments or the result of one job may take. Less, and large results are computed at home; more,
 /// and one job fills the memory of two nodes.
@@ -231,7 +232,9 @@ pub fn write<T: Serialize + ?Sized>(
     let most = effort.quick.then_some(effort.named);
     let outer = NAMED.replace(most);
     TOO_LONG.set(false);
-    let written = guard(what, || write_with(value, writer));
+    let written = during(Activity::Transfer, || {
+        guard(what, || write_with(value, writer))
+    });
     // What was named inside a value that is being named counts for both.
     let used = (most.unwrap_or(0)).saturating_sub(NAMED.get().unwrap_or(0));
     NAMED.set(outer.map(|outer| outer.saturating_sub(used)));
@@ -311,8 +314,10 @@ pub fn read<T: DeserializeOwned>(what: &'static str, bytes: &[u8]) -> Result<T, 
         lowest: limit,
         met: &met,
     };
-    let read = guard(what, || {
-        numbers::read(&mut Deserializer::from_flavor(reader))
+    let read = during(Activity::Transfer, || {
+        guard(what, || {
+            numbers::read(&mut Deserializer::from_flavor(reader))
+        })
     })?;
     read.map_err(|error| match met.get() {
         Some(_) => CodecError::TooDeep {

@@ -194,6 +194,11 @@ impl Bridge {
         self.gate.samples()
     }
 
+    /// Bytes of the results of finished jobs that the workers keep.
+    pub(super) fn harvested_bytes(&self) -> u64 {
+        self.gate.harvested_bytes()
+    }
+
     /// How far the root job is that runs here, if one does.
     pub(super) fn progress(&self) -> Option<Progress> {
         self.gate.progress()

@@ -27,20 +27,24 @@ use super::{
     link::{Close, Link, write_large},
     packed::Body,
     progress::NetworkProgress,
+    sites::Sites,
     socket::SocketTraffic,
     storage::Storage,
     thefts::Thefts,
     wire::{self, Frames},
 };
 use crate::{
+    data,
     job::{Answer, Offer},
     node::{Action, Event, Identity, Message, Node, NodeId, Notice, Peer, message::Cargo},
     observe::{
         events::{self, EventLog, NodeFigures},
         lines::{self, Gathering},
+        look::{Activity, KeptFigures, NodeLook, WhyIdle},
         repeats,
         standing::Standing,
     },
+    sampler::Sampler,
 };
 
 /// Between two estimates of a round trip that the node is told.
@@ -145,6 +149,13 @@ pub(super) struct Driver {
     pub(super) progress: Arc<NetworkProgress>,
     standing: Arc<Standing>,
     events: Option<EventLog>,
+    /// Takes samples of the workers while an observer looks, and keeps the latest events.
+    sampler: Sampler,
+    sites: Rc<Sites>,
+    /// The reason that the last node gave that was asked for work in vain; `None` if it gave jobs.
+    refused_work: Option<WhyIdle>,
+    /// Bytes that were written to the store.
+    stored_bytes: u64,
     pub(super) figures: NodeFigures,
     thefts: Thefts,
     pub(super) traffic: Arc<SocketTraffic>,
@@ -179,6 +190,7 @@ pub(super) struct Beginning {
     pub(super) progress: Arc<NetworkProgress>,
     pub(super) standing: Arc<Standing>,
     pub(super) events: Option<EventLog>,
+    pub(super) sampler: Sampler,
     pub(super) traffic: Arc<SocketTraffic>,
     pub(super) join: Option<Join>,
     pub(super) storage: Option<Storage>,
@@ -199,6 +211,7 @@ impl Driver {
             progress,
             standing,
             events,
+            sampler,
             traffic,
             join,
             storage,
@@ -234,6 +247,10 @@ impl Driver {
             progress,
             standing,
             events,
+            sampler,
+            sites: Rc::default(),
+            refused_work: None,
+            stored_bytes: 0,
             traffic,
             idle: (0, Duration::ZERO),
             master: None,
@@ -316,6 +333,8 @@ impl Driver {
             self.perform(net, now, action);
         }
         self.flush(net);
+        let asking = self.node.asking();
+        self.sampler.asking(asking.near, asking.far);
         if self.is_over() {
             net.over.notify_one();
             return;
@@ -460,6 +479,7 @@ impl Driver {
             Event::RootFinished(root) => {
                 self.write(events::Event::RootFinished { root: root.tag() })
             }
+            Event::Written { bytes, .. } => self.stored_bytes += u64::from(*bytes),
             Event::MainEnded(_) | Event::BrokenOff(_) => self.main_ended = true,
             // The process exits, whatever `main` does meanwhile.
             Event::Superseded(_) => self.leaving = true,
@@ -512,6 +532,50 @@ impl Driver {
         }
     }
 
+    /// A look at this node: what became known from the place `since` on, and how things stand.
+    pub(super) fn look(&mut self, since: u64) -> NodeLook {
+        let news = self.sampler.look(since);
+        let activities = self.sampler.activities();
+        let (values, value_bytes) = data::store().held();
+        NodeLook {
+            now_ms: events::unix_ms(),
+            figures: self.figures_now(),
+            spans: news.spans,
+            why_idle: activities.iter().map(|one| self.why_idle(*one)).collect(),
+            sites: self
+                .sites
+                .read((self.links.values()).map(|link| (&*link.identity.site, &link.connection))),
+            kept: KeptFigures {
+                orphans: self.node.orphans() as u64,
+                records: self.node.copies() as u64,
+                record_bytes: self.bridge.harvested_bytes(),
+                values,
+                value_bytes,
+                store_bytes: self.storage.is_some().then_some(self.stored_bytes),
+            },
+            events: news.events,
+            next: news.next,
+        }
+    }
+
+    /// The reason why a worker that does this has nothing to run; `None` if it has something.
+    fn why_idle(&self, activity: Activity) -> Option<WhyIdle> {
+        match activity {
+            Activity::Wait => return Some(WhyIdle::WaitsForChild),
+            Activity::Idle | Activity::StealNear | Activity::StealFar => {}
+            _ => return None,
+        }
+        Some(if self.leaving {
+            WhyIdle::Leaving
+        } else if self.node.waits_for_values() {
+            WhyIdle::WaitsForValue
+        } else if self.is_master() && self.bridge.progress().is_none() {
+            WhyIdle::NoRootJob
+        } else {
+            self.refused_work.unwrap_or(WhyIdle::NoWork)
+        })
+    }
+
     /// Writes down how far the root job is that runs here, if it has come further.
     pub(super) fn tell_progress(&mut self) {
         let Some(progress) = self.bridge.progress() else {
@@ -532,15 +596,26 @@ impl Driver {
     }
 
     pub(super) fn write(&self, event: events::Event) {
+        self.happened(&self.me().name, &event);
         if let Some(log) = &self.events {
             log.write(event);
         }
     }
 
     fn write_about(&self, who: &Identity, event: events::Event) {
+        self.happened(&who.name, &event);
         if let Some(log) = &self.events {
             log.write_about(&who.name, event);
         }
+    }
+
+    /// Keeps an event for observers.
+    fn happened(&self, name: &str, event: &events::Event) {
+        self.sampler.happened(events::Record {
+            event: event.clone(),
+            name: name.into(),
+            at_ms: events::unix_ms(),
+        });
     }
 
     fn is_master(&self) -> bool {
@@ -801,6 +876,12 @@ impl Driver {
                 false => self.figures.asked_far += 1,
             }
         }
+        let given = message.jobs().len();
+        if given > 0
+            && let Some(identity) = self.node.view().get(to)
+        {
+            self.sites.gave(&identity.site, given);
+        }
         if let Some(link) = self.links.get_mut(&to) {
             link.send(&message);
             self.dirty.insert(to);
@@ -953,6 +1034,7 @@ impl Driver {
             connection.clone(),
             send,
             Instant::now(),
+            &self.sites,
         );
         let unblock = Rc::clone(&link.unblock);
         self.links.insert(peer, link);
@@ -1094,6 +1176,13 @@ impl Driver {
                 true => self.figures.got_near += jobs.len() as u64,
                 false => self.figures.got_far += jobs.len() as u64,
             }
+            if let Some(link) = self.links.get(&from) {
+                self.sites.took(&link.identity.site, jobs.len());
+            }
+            self.refused_work = jobs.is_empty().then_some(WhyIdle::NoWork);
+        }
+        if let Message::NotWorth(_) = message {
+            self.refused_work = Some(WhyIdle::NotWorthIt);
         }
         self.node.handle(
             now,

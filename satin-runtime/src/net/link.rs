@@ -16,6 +16,7 @@ use tokio::sync::Notify;
 use super::{
     limits,
     packed::{self, LinkState, Packer},
+    sites::{Carried, Sites},
     wire::{self, LargeMessage},
 };
 use crate::node::{Identity, Message};
@@ -100,6 +101,8 @@ pub(super) struct Link {
     pub(super) used: Instant,
     /// The round trip that the node was told last, and when.
     pub(super) measured: Instant,
+    /// Counts what the connection has carried when the link is dropped.
+    _carried: Carried,
 }
 
 impl Link {
@@ -109,8 +112,15 @@ impl Link {
         connection: Connection,
         stream: SendStream,
         now: Instant,
+        sites: &Rc<Sites>,
     ) -> Link {
+        let carried = Carried {
+            sites: Rc::clone(sites),
+            site: identity.site.to_string().into(),
+            connection: connection.clone(),
+        };
         Link {
+            _carried: carried,
             identity,
             epoch,
             connection,

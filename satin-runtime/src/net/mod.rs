@@ -39,6 +39,7 @@ pub mod relay;
 #[cfg(feature = "s3")]
 pub mod s3_store;
 pub mod settings;
+mod sites;
 mod socket;
 mod storage;
 pub mod storage_url;
@@ -48,6 +49,7 @@ pub mod store_wire;
 mod thefts;
 mod transport;
 mod user_credential;
+pub mod watcher;
 pub mod wire;
 
 #[cfg(test)]
@@ -62,3 +64,4 @@ pub use settings::{DrainWhen, Join, Settings};
 pub use socket::{FirstFlight, first_flight};
 pub use store_server::StoreServer;
 pub use user_credential::user_credential;
+pub use watcher::Watcher;

@@ -553,6 +553,7 @@ async fn set_up(setting_up: SettingUp) -> Result<(Rc<Net>, Settings), NetError> 
         }
     };
     let node = Node::new(config, me, lattices, rand::random(), began.elapsed());
+    let sampler = crate::sampler::Sampler::new(gate.watch());
     let bridge = Bridge::new(gate, Arc::clone(&news), joins);
     bridge.hold_roots();
     let driver = Driver::new(Beginning {
@@ -563,6 +564,7 @@ async fn set_up(setting_up: SettingUp) -> Result<(Rc<Net>, Settings), NetError> 
         progress,
         standing,
         events,
+        sampler,
         traffic,
         join: settings.join.clone(),
         storage,

@@ -63,6 +63,12 @@ fn answer(driver: &mut Driver, now: Duration, question: Question) -> ObserverAns
                 ObserverAnswer::Staying(format!("its figures cannot be written: {error}"))
             }
         },
+        Question::Look(since) => match serde_json::to_string(&driver.look(since)) {
+            Ok(text) => ObserverAnswer::Look(text),
+            Err(error) => {
+                ObserverAnswer::Staying(format!("what it does cannot be written: {error}"))
+            }
+        },
         Question::Stop => match driver.stop(now) {
             true => ObserverAnswer::Stopping,
             false => ObserverAnswer::Staying(

@@ -9,7 +9,7 @@ use std::{
     fmt,
     net::{Ipv4Addr, Ipv6Addr, SocketAddr},
     path::Path,
-    sync::Arc,
+    sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
 
@@ -47,6 +47,8 @@ pub enum Question {
     Figures,
     /// End the pool, whose master you are: `main` ends where it is.
     Stop,
+    /// Asks what became known from that place on, and how things stand.
+    Look(u64),
 }
 
 /// The answer of a node to an observer.
@@ -62,6 +64,8 @@ pub enum ObserverAnswer {
     Figures(String),
     /// The pool is about to end.
     Stopping,
+    /// [`NodeLook`](crate::observe::look::NodeLook) as JSON, as it contains figures.
+    Look(String),
 }
 
 /// A pool, as one of its nodes sees it.
@@ -196,15 +200,15 @@ pub struct Observer {
 
 /// The settings that are needed to connect.
 #[derive(Clone)]
-struct Dialler {
+pub(super) struct Dialler {
     client: ClientConfig,
     pool: String,
+    /// The sockets for IPv4 and for IPv6, once each was needed: one serves all connections.
+    endpoints: Arc<Mutex<[Option<Endpoint>; 2]>>,
 }
 
 /// An open connection to a node.
-struct Ear {
-    /// Lives as long as the connection.
-    _endpoint: Endpoint,
+pub(super) struct Ear {
     connection: Connection,
     send: SendStream,
     recv: RecvStream,
@@ -232,9 +236,15 @@ impl Observer {
             dialler: Dialler {
                 client: transport::client(&credential),
                 pool: pool.unwrap_or_default().into(),
+                endpoints: Arc::default(),
             },
             join,
         })
+    }
+
+    /// What a watcher is made of.
+    pub(super) fn into_parts(self) -> (tokio::runtime::Runtime, Dialler, Join) {
+        (self.runtime, self.dialler, self.join)
     }
 
     /// The pool, as the first node says that answers.
@@ -248,7 +258,7 @@ impl Observer {
                 let mut ear = self.dialler.connect(addr).await?;
                 match ear.ask(Question::Status).await? {
                     ObserverAnswer::Status(nodes) => Ok(SeenPool {
-                        name: wire::printable(&ear.pool),
+                        name: ear.pool(),
                         nodes,
                     }),
                     other => Err(format!("its answer makes no sense: {other:?}")),
@@ -351,7 +361,11 @@ impl Dialler {
     }
 
     /// Asks a node to go, or to end its pool; what it hears then is its goodbye.
-    async fn ask(&self, seen: &SeenNode, question: Question) -> Result<Ear, ObserverError> {
+    pub(super) async fn ask(
+        &self,
+        seen: &SeenNode,
+        question: Question,
+    ) -> Result<Ear, ObserverError> {
         let asked = async {
             let mut ear = self.connect(seen.addr).await?;
             let answer = ear.ask(question).await?;
@@ -369,7 +383,7 @@ impl Dialler {
         }
     }
 
-    async fn connect(&self, addr: SocketAddr) -> Result<Ear, String> {
+    pub(super) async fn connect(&self, addr: SocketAddr) -> Result<Ear, String> {
         match timeout(limits::HANDSHAKE, self.greet(addr)).await {
             Ok(Ok(ear)) => Ok(ear),
             Ok(Err(failure)) => Err(failure.text().into()),
@@ -378,16 +392,9 @@ impl Dialler {
     }
 
     async fn greet(&self, addr: SocketAddr) -> Result<Ear, Failure> {
-        let system = |error: std::io::Error| Failure::Silence(error.to_string());
-        let any: SocketAddr = match addr {
-            SocketAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),
-            SocketAddr::V6(_) => (Ipv6Addr::UNSPECIFIED, 0).into(),
-        };
-        let socket = socket::bind(any).map_err(system)?;
-        socket.set_nonblocking(true).map_err(system)?;
-        let runtime = Arc::new(quinn::TokioRuntime);
-        let endpoint = Endpoint::new(quinn::EndpointConfig::default(), None, socket, runtime)
-            .map_err(system)?;
+        let endpoint = self
+            .endpoint(addr)
+            .map_err(|error| Failure::Silence(error.to_string()))?;
         let route = relay::route(addr);
         let connecting = endpoint
             .connect_with(self.client.clone(), route, "satin")
@@ -402,7 +409,6 @@ impl Dialler {
         match greeting::read_greeting(&mut recv).await? {
             (Greeting::Hello(hello), frames) => Ok(Ear {
                 pool: hello.pool,
-                _endpoint: endpoint,
                 connection,
                 send,
                 recv,
@@ -410,6 +416,27 @@ impl Dialler {
             }),
             (Greeting::Refused(refusal), _) => Err(refusal.into()),
         }
+    }
+
+    /// The socket by which that address is reached.
+    fn endpoint(&self, addr: SocketAddr) -> std::io::Result<Endpoint> {
+        let mut endpoints = self
+            .endpoints
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let place = &mut endpoints[usize::from(addr.is_ipv6())];
+        if let Some(endpoint) = place {
+            return Ok(endpoint.clone());
+        }
+        let any: SocketAddr = match addr {
+            SocketAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),
+            SocketAddr::V6(_) => (Ipv6Addr::UNSPECIFIED, 0).into(),
+        };
+        let socket = socket::bind(any)?;
+        socket.set_nonblocking(true)?;
+        let runtime = Arc::new(quinn::TokioRuntime);
+        let made = Endpoint::new(quinn::EndpointConfig::default(), None, socket, runtime)?;
+        Ok(place.insert(made).clone())
     }
 
     fn hello(&self) -> Hello {
@@ -439,7 +466,7 @@ impl Dialler {
 }
 
 impl Ear {
-    async fn ask(&mut self, question: Question) -> Result<ObserverAnswer, String> {
+    pub(super) async fn ask(&mut self, question: Question) -> Result<ObserverAnswer, String> {
         let asked = async {
             let written = self.send.write_all(&wire::frame(&question)).await;
             written.map_err(|error| error.to_string())?;
@@ -451,6 +478,21 @@ impl Ear {
         match timeout(limits::HANDSHAKE, asked).await {
             Ok(answer) => answer,
             Err(_) => Err("it does not answer".into()),
+        }
+    }
+
+    /// The name of the node's pool, as it can be printed.
+    pub(super) fn pool(&self) -> String {
+        wire::printable(&self.pool)
+    }
+
+    /// Has the node closed the connection of its own accord?
+    pub(super) fn has_said_goodbye(&self) -> bool {
+        match self.connection.close_reason() {
+            Some(ConnectionError::ApplicationClosed(close)) => {
+                close.error_code == Close::Bye.code()
+            }
+            _ => false,
         }
     }
 

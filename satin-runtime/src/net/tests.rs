@@ -1,10 +1,11 @@
 //! Networks in one process, over real sockets: peers that get in, peers that do not, and the nodes that are in already.
 
 use std::{
+    collections::BTreeMap,
     net::{Ipv4Addr, SocketAddr, UdpSocket},
     path::PathBuf,
     sync::{
-        Arc,
+        Arc, Mutex,
         atomic::{AtomicU32, Ordering::Relaxed},
     },
     time::{Duration, Instant},
@@ -29,13 +30,18 @@ use super::{
     link::{Link, write_large},
     observer::{Parting, SeenNode},
     transport,
+    watcher::{Gone, Watcher, Watching},
     wire::{self, Frames, Greeting, Hello, Reason, Refusal, Role},
 };
 use crate::{
     config::Config,
     job::ValueName,
     node::{Identity, Judgement, Message, NodeId, Peer, Policy, RepairMode},
-    observe::standing::{NodeInfo, Standing},
+    observe::{
+        events,
+        look::{Activity, NodeLook, WhyIdle},
+        standing::{NodeInfo, Standing},
+    },
     worker::Workers,
 };
 
@@ -690,7 +696,14 @@ fn link_to(node: &TestNode, stranger: &Stranger) -> (Connection, Link, RecvStrea
     let identity = hello.identity.clone();
     let (connection, send, recv, _) = stranger.greet(node.addr(), &encode(hello));
     let now = std::time::Instant::now();
-    let link = Link::new(identity, 2, connection.clone(), send, now);
+    let link = Link::new(
+        identity,
+        2,
+        connection.clone(),
+        send,
+        now,
+        &std::rc::Rc::default(),
+    );
     (connection, link, recv)
 }
 
@@ -921,4 +934,107 @@ fn an_observer_that_says_nonsense_is_hung_up_on() {
     let reason = stranger.reason_of_close(&connection);
     assert!(reason.contains("cannot be decoded"), "{reason}");
     assert!(node.network.is_master(), "and nothing else happened");
+}
+
+/// What a watcher has told, in order, and the latest of each node.
+#[derive(Default, Clone)]
+struct Told(Arc<Mutex<ToldSoFar>>);
+
+#[derive(Default)]
+struct ToldSoFar {
+    names: Vec<String>,
+    looks: BTreeMap<String, Vec<NodeLook>>,
+    gone: Vec<(String, Gone)>,
+}
+
+impl Told {
+    /// Waits until it is so.
+    fn until(&self, what: &str, is_so: impl Fn(&ToldSoFar) -> bool) {
+        let since = Instant::now();
+        while !is_so(&self.0.lock().expect("no panic")) {
+            assert!(since.elapsed() < Duration::from_secs(60), "never: {what}");
+            std::thread::yield_now();
+        }
+    }
+}
+
+impl Watching for Told {
+    fn nodes(&mut self, pool: &str, nodes: &[SeenNode], _: u64) {
+        assert_eq!(pool, "tests");
+        let names = nodes.iter().map(|node| node.name.clone());
+        self.0.lock().expect("no panic").names = names.collect();
+    }
+
+    fn look(&mut self, node: &SeenNode, look: NodeLook, _: i64) {
+        let mut told = self.0.lock().expect("no panic");
+        told.looks.entry(node.name.clone()).or_default().push(look);
+    }
+
+    fn silent(&mut self, _: &SeenNode, _: u64) {}
+
+    fn gone(&mut self, node: &SeenNode, gone: Gone, _: u64) {
+        let mut told = self.0.lock().expect("no panic");
+        told.gone.push((node.name.clone(), gone));
+    }
+
+    fn lost(&mut self, _: &str, _: u64) {}
+}
+
+#[test]
+fn a_watcher_sees_what_workers_do_what_happens_and_who_leaves_at_its_word() {
+    let key = Key::new();
+    let (first, second) = two_nodes(&key);
+    let told = Told::default();
+    let join = Join::Hosts(vec![second.addr().to_string()]);
+    let watcher = Watcher::start(join, &key.0, Some("tests"), told.clone()).expect("it can look");
+    let idle_spans = |looks: &[NodeLook]| {
+        let spans = looks.iter().flat_map(|look| &look.spans);
+        let idle = spans.filter(|span| span.length_ms > 0 && span.activity != Activity::Run);
+        idle.count()
+    };
+    told.until("both nodes are seen to be idle", |told| {
+        let looks = ["founder", "second"].map(|name| told.looks.get(name));
+        told.names == ["founder", "second"]
+            && (looks.iter()).all(|looks| looks.is_some_and(|looks| idle_spans(looks) > 0))
+    });
+    told.until(
+        "the master tells that the second joined, once",
+        |told| match told.looks.get("founder") {
+            None => false,
+            Some(looks) => {
+                let events = looks.iter().flat_map(|look| &look.events);
+                let joined = |record: &&events::Record| {
+                    record.name == "second" && matches!(record.event, events::Event::Joined { .. })
+                };
+                events.filter(joined).count() == 1
+            }
+        },
+    );
+    {
+        let told = told.0.lock().expect("no panic");
+        let last = told.looks["founder"].last().expect("a look");
+        assert_eq!(last.why_idle, [Some(WhyIdle::NoRootJob)]);
+        assert!(last.figures.seconds > 0.0);
+        let with_others = last.sites.iter().find(|traffic| traffic.site == "here");
+        assert!(
+            with_others.is_some_and(|traffic| traffic.bytes_sent > 0),
+            "{:?}",
+            last.sites
+        );
+    }
+    let steering = watcher.handle();
+    let error = steering
+        .drain(vec!["third".into()])
+        .expect_err("nobody is called so");
+    assert_eq!(error, "no node of the pool is called `third`");
+    steering
+        .drain(vec!["second".into()])
+        .expect("it is asked to leave");
+    told.until("the second has left", |told| {
+        told.gone == [("second".to_owned(), Gone::Left)]
+    });
+    assert_eq!(second.network.wait_until_over().expect("a good end"), 0);
+    drop(watcher);
+    assert!(steering.drain(vec!["founder".into()]).is_err());
+    first.wait_for_nodes(1);
 }

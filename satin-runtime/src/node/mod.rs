@@ -49,7 +49,7 @@ pub use message::{
     Deal, Envelope, Message, MessageKind, Page, Relayed, Request, SheetChange, Token, Wanted,
 };
 pub use stable::{RunEpoch, StorageOrder};
-pub use steal::{JobCosts, Terms};
+pub use steal::{Asking, JobCosts, Terms};
 pub use view::View;
 
 pub use crate::job::{DepartureId, HostedId, Lattices, Taken, Tally};
@@ -587,6 +587,30 @@ impl Node {
     /// What jobs cost here and elsewhere, as far as that is known.
     pub(crate) fn costs(&self) -> JobCosts {
         self.steal.costs()
+    }
+
+    /// Which requests for work are under way.
+    #[must_use]
+    pub fn asking(&self) -> Asking {
+        self.steal.asking(&self.view)
+    }
+
+    /// Do jobs or answers that are here wait for shared values?
+    #[must_use]
+    pub fn waits_for_values(&self) -> bool {
+        self.shared.waiting() > 0
+    }
+
+    /// Number of orphans that this node knows, its own included.
+    #[must_use]
+    pub fn orphans(&self) -> usize {
+        self.table.orphan_count()
+    }
+
+    /// Number of results of other nodes that are kept here.
+    #[must_use]
+    pub fn copies(&self) -> usize {
+        self.buddies.len()
     }
 
     /// Counts of what this node did about deaths and departures.

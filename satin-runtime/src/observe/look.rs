@@ -18,6 +18,7 @@ use super::events::{NodeFigures, Record};
     Serialize,
     Deserialize,
     strum::EnumIter,
+    strum::FromRepr,
     strum::IntoStaticStr,
 )]
 #[serde(rename_all = "snake_case")]
@@ -108,9 +109,9 @@ pub struct SiteTraffic {
 pub struct KeptFigures {
     /// Entries of the orphan table.
     pub orphans: u64,
-    /// Results that are kept, in case that those who wait for them are lost.
+    /// Results of other nodes that are kept here, in case that those nodes are lost.
     pub records: u64,
-    /// Bytes of these results.
+    /// Bytes of the results of finished jobs that the workers keep, in case that those who wait for them are lost.
     pub record_bytes: u64,
     /// Shared values that are here.
     pub values: u64,

@@ -11,6 +11,8 @@ use crossbeam::utils::CachePadded;
 
 pub mod events;
 pub mod look;
+pub mod occupation;
+pub mod timeline;
 
 /// A figure to which only its own worker adds, and which any thread may read.
 #[derive(Default)]

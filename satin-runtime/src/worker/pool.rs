@@ -33,7 +33,11 @@ use crate::{
         function::{Function, Prepared},
         record::{Cx, Frame, flag},
     },
-    observe::Figures,
+    observe::{
+        Figures,
+        look::Activity,
+        occupation::{self, Occupation},
+    },
 };
 
 /// The state that the threads of a pool share.
@@ -47,6 +51,8 @@ pub(crate) struct Pool {
     /// Root jobs are not to start yet.
     held: AtomicBool,
     pub(super) sleep: Sleep,
+    /// What each worker does.
+    occupations: Vec<Arc<Occupation>>,
     /// Workers that have found nothing for a while.
     idle: CachePadded<AtomicU32>,
     ended: AtomicBool,
@@ -106,6 +112,7 @@ impl Pool {
                 roots: SegQueue::new(),
                 held: AtomicBool::new(false),
                 sleep: Sleep::new(threads),
+                occupations: (0..threads).map(|_| Arc::default()).collect(),
                 idle: CachePadded::default(),
                 ended: AtomicBool::new(false),
                 aborted: AtomicBool::new(false),
@@ -130,6 +137,10 @@ impl Pool {
     pub(super) fn worker(&self, index: u32) -> &Worker {
         // SAFETY: workers live as long as their areas, which the pool keeps.
         unsafe { &*self.workers[index as usize] }
+    }
+
+    pub(super) fn occupation(&self, index: u32) -> &Occupation {
+        &self.occupations[index as usize]
     }
 
     pub(super) fn all(&self) -> impl Iterator<Item = &Worker> {
@@ -315,6 +326,7 @@ impl Workers {
                 .stack_size(size)
                 .spawn(move || {
                     begin();
+                    occupation::begin_thread(Arc::clone(&pool.occupations[index as usize]));
                     let worker = pool.worker(index);
                     WORKER.set(worker);
                     worker.measure_stack(size);
@@ -348,9 +360,9 @@ impl Workers {
         Gate::of(&self.pool)
     }
 
-    /// For those who want to know how far its root jobs are.
+    /// For those who want to know how far its root jobs are, and what its workers do.
     pub(crate) fn watch(&self) -> PoolWatch {
-        PoolWatch(Arc::downgrade(&self.pool))
+        PoolWatch::of(&self.pool)
     }
 
     /// Number of workers in the pool.
@@ -376,10 +388,25 @@ impl Workers {
     }
 }
 
-/// Sees how far the root jobs of a pool are.
+/// Sees how far the root jobs of a pool are, and what its workers do.
 pub(crate) struct PoolWatch(Weak<Pool>);
 
 impl PoolWatch {
+    pub(super) fn of(pool: &Arc<Pool>) -> PoolWatch {
+        PoolWatch(Arc::downgrade(pool))
+    }
+
+    /// What each worker does at this moment; `None` once the pool is gone.
+    pub(crate) fn activities(&self) -> Option<Vec<Activity>> {
+        let pool = self.0.upgrade()?;
+        Some(pool.occupations.iter().map(|one| one.get()).collect())
+    }
+
+    /// True once the pool has ended.
+    pub(crate) fn is_over(&self) -> bool {
+        self.0.upgrade().is_none_or(|pool| pool.has_ended())
+    }
+
     /// How far the root job is that began last, if one is under way.
     pub(crate) fn look_up(&self) -> Option<Progress> {
         self.0.upgrade()?.look_at_progress()

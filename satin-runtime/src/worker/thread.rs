@@ -30,7 +30,7 @@ use crate::{
         codec::{self, stack_pointer},
         record::{AREA, Aborted, Cx, Frame, Payload, STAYS, Slot, SlotState, flag},
     },
-    observe::Counters,
+    observe::{Counters, look::Activity, occupation::Occupation},
 };
 
 /// The header of a worker's area. Slots follow it.
@@ -235,6 +235,11 @@ impl Worker {
     #[inline(always)]
     pub(super) fn deque(&self) -> &Deque {
         &self.deque
+    }
+
+    /// What this worker does, for those who take samples.
+    pub(super) fn occupation(&self) -> &Occupation {
+        self.pool().occupation(self.index)
     }
 
     #[inline]
@@ -460,7 +465,7 @@ impl Worker {
             }
         };
         look();
-        let mut idle = Idle::new(self);
+        let mut idle = Idle::new(self, Activity::Wait);
         let mut boredom = Boredom::default();
         let state = loop {
             let state = job.state();
@@ -993,7 +998,7 @@ impl Worker {
     pub(super) fn serve(&self) {
         let pool = self.pool();
         let base = self.head();
-        let mut idle = Idle::new(self);
+        let mut idle = Idle::new(self, Activity::Idle);
         while !pool.has_ended() {
             if let Some(work) = self.find_work() {
                 idle.over();
@@ -1139,10 +1144,21 @@ pub(super) struct Found {
 
 impl FoundWork {
     fn run(self, worker: &Worker, head: *const Slot) {
+        let occupation = worker.occupation();
+        let before = occupation.replace(self.activity());
         match self {
             FoundWork::Root(root) => root.run(worker, head),
             FoundWork::Hosted(hosted) => hosted.run(worker, head),
             FoundWork::Job(found) => worker.run_taken(found, head),
+        }
+        occupation.replace(before);
+    }
+
+    fn activity(&self) -> Activity {
+        match self {
+            FoundWork::Job(found) if found.back.history.marked => Activity::Repair,
+            FoundWork::Root(_) | FoundWork::Job(_) => Activity::Run,
+            FoundWork::Hosted(_) => Activity::RunStolen,
         }
     }
 }
@@ -1176,6 +1192,10 @@ impl Boredom {
 /// A worker that finds nothing: it spins briefly, then yields, then parks. After a while it counts as idle.
 struct Idle<'w> {
     worker: &'w Worker,
+    /// What it counts as doing meanwhile.
+    activity: Activity,
+    /// What it did before.
+    before: Activity,
     rounds: u32,
     counted: bool,
 }
@@ -1188,9 +1208,11 @@ impl<'w> Idle<'w> {
     const SPINS: u32 = 128;
     const YIELDS: u32 = 64;
 
-    fn new(worker: &'w Worker) -> Idle<'w> {
+    fn new(worker: &'w Worker, activity: Activity) -> Idle<'w> {
         Idle {
             worker,
+            activity,
+            before: activity,
             rounds: 0,
             counted: false,
         }
@@ -1198,6 +1220,9 @@ impl<'w> Idle<'w> {
 
     /// Lets a little time pass; true once it is time to park. `for_more`: the worker has room for another job.
     fn should_park(&mut self, for_more: bool) -> bool {
+        if self.rounds == 0 {
+            self.before = self.worker.occupation().replace(self.activity);
+        }
         self.rounds += 1;
         if self.rounds >= Self::TELL && for_more && !self.counted {
             self.counted = true;
@@ -1218,7 +1243,9 @@ impl<'w> Idle<'w> {
 
     /// Ends the idle phase: the worker has found work.
     fn over(&mut self) {
-        self.rounds = 0;
+        if std::mem::take(&mut self.rounds) > 0 {
+            self.worker.occupation().replace(self.before);
+        }
         if std::mem::take(&mut self.counted) {
             self.worker.pool().count_idle(false);
         }

@@ -272,7 +272,6 @@ impl Buddies {
     }
 
     /// How many facts of others are here.
-    #[cfg(any(test, feature = "harness"))]
     pub(crate) fn len(&self) -> usize {
         self.copies.values().map(BTreeMap::len).sum()
     }

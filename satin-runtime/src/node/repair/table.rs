@@ -190,6 +190,11 @@ impl Table {
         self.dead.is_empty() && self.sheets.values().all(Sheet::is_blank)
     }
 
+    /// The number of orphans of all sheets.
+    pub(crate) fn orphan_count(&self) -> usize {
+        self.index.values().map(|entries| entries.len()).sum()
+    }
+
     /// All orphans of all sheets: name, owner, and whether each is finished.
     #[cfg(any(test, feature = "harness"))]
     pub(crate) fn orphans(&self) -> impl Iterator<Item = (JobName, Peer, bool)> {

@@ -152,7 +152,6 @@ impl Values {
 
     /// The number of jobs and answers that wait for values. (The nodes that have a value that was asked for
     /// late are known until the next root job is over.)
-    #[cfg(any(test, feature = "harness"))]
     pub(crate) fn waiting(&self) -> usize {
         self.waiting.len()
     }

@@ -22,6 +22,7 @@ mod worth;
 mod tests;
 
 pub use policy::{Around, StealPolicy};
+pub use thief::Asking;
 pub use worth::{JobCosts, Terms};
 
 use std::{collections::BTreeMap, time::Duration};
@@ -293,6 +294,11 @@ impl Steal {
     /// What the workers have seen of jobs.
     pub(crate) fn seen(&mut self, samples: &[JobSample]) {
         samples.iter().for_each(|sample| self.worth.learn(sample));
+    }
+
+    /// Which requests for work are under way.
+    pub(crate) fn asking(&self, view: &View) -> Asking {
+        self.thief.asking(view)
     }
 
     /// The round trip to that peer, as far as that is known.

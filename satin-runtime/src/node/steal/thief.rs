@@ -6,7 +6,7 @@ use rand::RngExt;
 
 use super::{
     super::{
-        Action, Context, Message, Peer, ProtocolConfig, Request,
+        Action, Context, Message, Peer, ProtocolConfig, Request, View,
         books::Hands,
         expiry::{Expiry, ran_out},
     },
@@ -14,6 +14,15 @@ use super::{
     policy::{self, Around, StealPolicy},
     trips::Trips,
 };
+
+/// The requests for work that are under way.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Asking {
+    /// To a node of the same site.
+    pub near: bool,
+    /// To a node of another site.
+    pub far: bool,
+}
 
 /// A request under way.
 #[derive(Clone, Debug)]
@@ -104,6 +113,18 @@ impl Thief {
             giver: None,
             crowd: 0,
         }
+    }
+
+    /// Which requests are under way; lifelines, which wait for others to have work, aside.
+    pub(super) fn asking(&self, view: &View) -> Asking {
+        let asked = self.lanes.iter().filter_map(|lane| lane.asked.as_ref());
+        asked.fold(Asking::default(), |asking, ask| {
+            let is_near = view.is_near(ask.peer);
+            Asking {
+                near: asking.near || is_near,
+                far: asking.far || !is_near,
+            }
+        })
     }
 
     pub(super) fn next_timeout(&self) -> Option<Duration> {

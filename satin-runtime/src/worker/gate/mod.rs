@@ -20,7 +20,7 @@ use std::{
 
 use super::{
     frames::{harvest_above, place_of},
-    pool::Pool,
+    pool::{Pool, PoolWatch},
     repair::depth_of,
     thread::{self, Found, Worker},
 };
@@ -156,6 +156,16 @@ impl Gate {
     #[must_use]
     pub fn number(&self) -> u64 {
         self.pool.number
+    }
+
+    /// Bytes of the results of finished jobs that the workers keep.
+    pub(crate) fn harvested_bytes(&self) -> u64 {
+        self.pool.beats.bytes.load(Ordering::Relaxed) as u64
+    }
+
+    /// Sees what the workers do, without keeping them.
+    pub(crate) fn watch(&self) -> PoolWatch {
+        PoolWatch::of(&self.pool)
     }
 
     /// How far the root job is that began last, if one is under way.

@@ -1,0 +1,101 @@
+//! What a worker does at this moment, for those who take samples of it. The worker notes it where it changes, off the fast path:
+//! a relaxed store to a byte of its own.
+
+use std::{
+    cell::RefCell,
+    sync::{
+        Arc,
+        atomic::{AtomicU8, Ordering},
+    },
+};
+
+use super::look::Activity;
+
+/// The occupation of one worker. Its own thread alone changes it.
+#[derive(Debug)]
+pub struct Occupation(AtomicU8);
+
+impl Occupation {
+    /// A worker that has not begun anything.
+    #[must_use]
+    pub fn new() -> Occupation {
+        Occupation(AtomicU8::new(Activity::Idle as u8))
+    }
+
+    /// Reads it, from any thread.
+    #[must_use]
+    pub fn get(&self) -> Activity {
+        Activity::from_repr(self.0.load(Ordering::Relaxed)).unwrap_or(Activity::Run)
+    }
+
+    /// Changes it, and returns what it was.
+    pub fn replace(&self, now: Activity) -> Activity {
+        let before = self.get();
+        self.0.store(now as u8, Ordering::Relaxed);
+        before
+    }
+}
+
+impl Default for Occupation {
+    fn default() -> Occupation {
+        Occupation::new()
+    }
+}
+
+thread_local! {
+    /// The occupation of the worker that this thread is.
+    static MINE: RefCell<Option<Arc<Occupation>>> = const { RefCell::new(None) };
+}
+
+/// From now on this thread is the worker of that occupation.
+pub fn begin_thread(mine: Arc<Occupation>) {
+    MINE.set(Some(mine));
+}
+
+/// Calls `act`; if this thread is a worker, it counts as occupied with `activity` meanwhile.
+pub fn during<R>(activity: Activity, act: impl FnOnce() -> R) -> R {
+    /// Puts back what the worker did before, also when `act` panics.
+    struct Before(Option<(Arc<Occupation>, Activity)>);
+    impl Drop for Before {
+        fn drop(&mut self) {
+            if let Some((mine, before)) = &self.0 {
+                mine.replace(*before);
+            }
+        }
+    }
+    // The thread may be about to end: then nobody takes samples of it.
+    let mine = MINE.try_with(|mine| mine.try_borrow().ok()?.clone());
+    let _before = Before(mine.ok().flatten().map(|mine| {
+        let before = mine.replace(activity);
+        (mine, before)
+    }));
+    act()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_done_before_is_done_again_also_after_a_panic() {
+        let mine = Arc::new(Occupation::new());
+        let seen = Arc::clone(&mine);
+        std::thread::spawn(move || {
+            begin_thread(Arc::clone(&mine));
+            mine.replace(Activity::Run);
+            assert_eq!(
+                during(Activity::Transfer, || mine.get()),
+                Activity::Transfer
+            );
+            assert_eq!(mine.get(), Activity::Run);
+            let panics = || during(Activity::Transfer, || panic!("in the user's serializer"));
+            let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(panics));
+            assert!(caught.is_err());
+        })
+        .join()
+        .expect("no assertion failed");
+        assert_eq!(seen.get(), Activity::Run);
+        // A thread that is no worker.
+        assert_eq!(during(Activity::Transfer, || 7), 7);
+    }
+}

@@ -1,0 +1,118 @@
+//! Samples of what the workers of a pool do, taken while somebody looks: a thread reads a byte of each worker now and then. Nothing is
+//! taken, and no thread runs, while nobody looks.
+
+use std::{
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU8, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use crate::{
+    observe::{
+        events::{Record, unix_ms},
+        look::Activity,
+        timeline::{News, Timeline},
+    },
+    worker::PoolWatch,
+};
+
+/// The time from one sample to the next, for each worker. Too short: pools of many workers have spans that fill a network. Too
+/// long: short jobs are not seen.
+const PER_WORKER: Duration = Duration::from_millis(1);
+
+/// The shortest time from one sample to the next. Too short: samples take time from workers. Too long: short jobs are not seen.
+const SHORTEST: Duration = Duration::from_millis(10);
+
+/// Nobody has looked for so long: no more samples are taken. Too short: gaps between two looks. Too long: samples that nobody sees.
+const FORGOTTEN: Duration = Duration::from_secs(5);
+
+const NEAR: u8 = 1;
+const FAR: u8 = 2;
+
+/// Takes samples of one pool.
+#[derive(Clone)]
+pub(crate) struct Sampler(Arc<Shared>);
+
+struct Shared {
+    watch: PoolWatch,
+    timeline: Mutex<Timeline>,
+    /// When somebody looked last; `None` while no samples are taken.
+    looked: Mutex<Option<Instant>>,
+    /// Which requests for work are under way.
+    asking: AtomicU8,
+}
+
+impl Sampler {
+    pub(crate) fn new(watch: PoolWatch) -> Sampler {
+        Sampler(Arc::new(Shared {
+            watch,
+            timeline: Mutex::default(),
+            looked: Mutex::new(None),
+            asking: AtomicU8::new(0),
+        }))
+    }
+
+    /// Requests for work to nodes of this site, and of others, are under way.
+    pub(crate) fn asking(&self, near: bool, far: bool) {
+        let asking = if near { NEAR } else { 0 } | if far { FAR } else { 0 };
+        self.0.asking.store(asking, Ordering::Relaxed);
+    }
+
+    /// Notes what happened, for those who look later.
+    pub(crate) fn happened(&self, record: Record) {
+        lock(&self.0.timeline).happened(record);
+    }
+
+    /// What became known from that place on. Samples are taken from the first look on.
+    pub(crate) fn look(&self, since: u64) -> News {
+        let before = lock(&self.0.looked).replace(Instant::now());
+        if before.is_none() {
+            self.sample();
+            let sampler = self.clone();
+            let thread = std::thread::Builder::new().name("satin-sampler".into());
+            if let Err(error) = thread.spawn(move || while sampler.goes_on() {}) {
+                tracing::warn!(
+                    "cannot start a thread ({error}): nobody sees what the workers of this node do"
+                );
+            }
+        }
+        lock(&self.0.timeline).news(since, unix_ms())
+    }
+
+    /// What each worker does at this moment.
+    pub(crate) fn activities(&self) -> Vec<Activity> {
+        let activities = self.0.watch.activities().unwrap_or_default();
+        let asking = self.0.asking.load(Ordering::Relaxed);
+        let refined = activities.into_iter().map(|activity| match activity {
+            Activity::Idle if asking & NEAR != 0 => Activity::StealNear,
+            Activity::Idle if asking & FAR != 0 => Activity::StealFar,
+            activity => activity,
+        });
+        refined.collect()
+    }
+
+    fn sample(&self) {
+        let activities = self.activities();
+        lock(&self.0.timeline).sample(unix_ms(), &activities);
+    }
+
+    /// Takes a sample after a while; false when nobody looks any more, or the pool has ended.
+    fn goes_on(&self) -> bool {
+        let workers = lock(&self.0.timeline).workers() as u32;
+        std::thread::sleep((PER_WORKER * workers).max(SHORTEST));
+        let mut looked = lock(&self.0.looked);
+        if looked.is_none_or(|looked| looked.elapsed() > FORGOTTEN) || self.0.watch.is_over() {
+            *looked = None;
+            return false;
+        }
+        drop(looked);
+        self.sample();
+        true
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
