@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use crossbeam::utils::CachePadded;
 
 pub mod events;
+pub mod history;
 pub mod look;
 
 /// A figure to which only its own worker adds, and which any thread may read.
