@@ -10,6 +10,7 @@
 //! * [`satin`]: the pool that a program sees.
 //! * [`progress`]: how far its root jobs are.
 //! * [`config`]: where settings come from.
+//! * `dashboard` (feature `dashboard`): what people see of a pool in a browser.
 //!
 //! `job` knows nothing of workers; `worker` knows nothing of other machines: the [`worker::Gate`] is the narrow door
 //! through which jobs leave and enter a process as bytes, whatever stands outside.
@@ -17,6 +18,8 @@
 
 #[cfg(not(loom))]
 pub mod config;
+#[cfg(all(feature = "dashboard", not(loom)))]
+pub mod dashboard;
 #[cfg(not(loom))]
 pub mod data;
 pub mod job;

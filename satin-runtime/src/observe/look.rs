@@ -17,6 +17,7 @@ use super::events::{NodeFigures, Record};
     Debug,
     Serialize,
     Deserialize,
+    strum::EnumCount,
     strum::EnumIter,
     strum::FromRepr,
     strum::IntoStaticStr,

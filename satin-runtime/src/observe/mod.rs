@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use crossbeam::utils::CachePadded;
 
 pub mod events;
+pub mod history;
 pub mod look;
 pub mod occupation;
 pub mod timeline;

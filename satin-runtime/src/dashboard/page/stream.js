@@ -1,0 +1,301 @@
+// The task stream: a row for each worker, a bar for each span. Only what is in sight is drawn.
+
+// The time between two drawings in milliseconds, while it follows the pool. Longer: it jerks. Shorter: it keeps a laptop's fan busy.
+const DRAW_EVERY = 66;
+const SPANS_S = [2, 5, 10, 30, 60, 120, 300, 900, 3600, 14400, 86400];
+const AXIS = 22;
+const MOST_HEIGHT = 420;
+
+const stream = {
+  span: 30000, right: null, rows: [], rowHeight: 16, height: 0, total: 0, shape: '', site: '',
+  alone: null, isDirty: true, drawn: 0, frames: 0, isInSight: true, drag: null,
+};
+
+const isFollowing = () => stream.right === null;
+const rightEdge = () => (isFollowing() ? poolNow() : stream.right);
+const gutter = () => (innerWidth < 720 ? 74 : 132);
+
+// Rows change when workers come or the filter does; that is seen by a short description of both.
+function layRows() {
+  const shape = `${pool.tracks.size} ${pool.picture.nodes.length} ${stream.site}`;
+  if (shape === stream.shape) return;
+  stream.shape = shape;
+  const nodes = new Map(pool.picture.nodes.map((node) => [node.id, node]));
+  const tracks = [...pool.tracks.values()].filter((track) => {
+    const node = nodes.get(track.node);
+    return node && (!stream.site || node.site === stream.site);
+  });
+  const place = (track) => nodes.get(track.node);
+  tracks.sort((a, b) => byName(place(a).site, place(b).site) || byName(place(a).name, place(b).name) || a.node - b.node || a.worker - b.worker);
+  const fits = (height) => tracks.length * height <= MOST_HEIGHT - AXIS;
+  stream.rowHeight = [18, 14, 10, 7, 5].find(fits) ?? 4;
+  const gap = stream.rowHeight > 7 ? 5 : 2;
+  let y = 3;
+  let last = null;
+  stream.rows = tracks.map((track) => {
+    const node = place(track);
+    if (last !== null && last !== node.id) y += gap;
+    const row = { track, node, y, isFirst: last !== node.id };
+    last = node.id;
+    y += stream.rowHeight;
+    return row;
+  });
+  stream.total = y + 3;
+  stream.height = Math.max(60, Math.min(stream.total, MOST_HEIGHT - AXIS)) + AXIS;
+  $('stream').style.height = `${stream.height + 2}px`;
+  $('stream-space').style.height = `${Math.max(stream.total + AXIS, stream.height)}px`;
+  $('stream-canvas').style.height = `${stream.height}px`;
+  stream.isDirty = true;
+}
+
+function showStream() {
+  layRows();
+  showStreamSites();
+  showLegendShares();
+  stream.isDirty = true;
+  const idle = pool.tracks.size === 0 ? 'No worker has told yet what it does.' : '';
+  say($('stream-note'), idle || `${plural(stream.rows.length, 'worker')}. Drag to move, Ctrl and wheel to zoom. What is long ago is shown coarser.`);
+}
+
+function showStreamSites() {
+  const select = $('stream-site');
+  const wanted = pool.picture.sites.map((site) => site.name);
+  if (select.options.length === wanted.length + 1) return;
+  const chosen = select.value;
+  select.replaceChildren(make('option', { value: '' }, 'all'), ...wanted.map((name) => make('option', { value: name }, name)));
+  select.value = wanted.includes(chosen) ? chosen : '';
+}
+
+function makeLegend() {
+  if ($('legend').childElementCount > 0) return;
+  for (const name of pool.activities) {
+    const swatch = make('i');
+    swatch.style.background = `var(--${name})`;
+    const button = make('button', { type: 'button', 'aria-pressed': 'false', 'data-activity': name, onclick: () => showAlone(name) }, swatch, ACTIVITIES[name] ?? name, make('b'));
+    $('legend').append(button);
+  }
+}
+
+function showAlone(name) {
+  stream.alone = stream.alone === name ? null : name;
+  for (const button of $('legend').children) mark(button, 'aria-pressed', button.dataset.activity === stream.alone);
+  stream.isDirty = true;
+}
+
+// The shares of the time in sight, from the rates of the whole pool.
+function showLegendShares() {
+  makeLegend();
+  const { start_ms, step_ms, bins } = pool.series;
+  const right = rightEdge() + pool.base - start_ms;
+  const [from, to] = [Math.max(0, Math.floor((right - stream.span) / step_ms)), Math.ceil(right / step_ms)];
+  const sums = pool.activities.map(() => 0);
+  for (const bin of bins.slice(from, Math.max(to, from + 1))) pool.activities.forEach((_, kind) => { sums[kind] += bin[kind + 2]; });
+  const all = sums.reduce((a, b) => a + b, 0);
+  [...$('legend').children].forEach((button, kind) => say(button.lastElementChild, all ? percent(sums[kind] / all) : ''));
+}
+
+// Rectangles of each activity, collected so that the colour changes eight times and not for each.
+const bars = [];
+
+function collectBars(row, y, left, perMs, x0, width) {
+  const { track } = row;
+  const right = left + width / perMs;
+  const ends = [];
+  for (let place = track.firstAfter(left); place < track.length && track.starts[place] < right; place += 1) {
+    const start = Math.max(0, (track.starts[place] - left) * perMs);
+    const end = Math.min(width, (track.starts[place] + track.lengths[place] - left) * perMs);
+    const list = bars[track.kinds[place]];
+    // What is thinner than a pixel is a pixel, once.
+    if (end - start < 1) {
+      const pixel = Math.floor(start);
+      if (ends[0] === pixel) continue;
+      ends[0] = pixel;
+      list.push(x0 + pixel, y, 1);
+    } else list.push(x0 + start, y, Math.max(end - start - (end - start > 4 ? 0.5 : 0), 0.7));
+  }
+}
+
+function drawStream(time) {
+  if (!pool.picture || !stream.isInSight || document.hidden) return;
+  const isMoving = isFollowing() && !pool.isFrozen && !pool.isOver;
+  if (!stream.isDirty && !isMoving) return;
+  if (time - stream.drawn < DRAW_EVERY) return;
+  stream.drawn = time;
+  stream.isDirty = false;
+  stream.frames += 1;
+  const canvas = $('stream-canvas');
+  const width = $('stream').clientWidth;
+  const context = fit(canvas, width, stream.height);
+  context.fillStyle = colours.card;
+  context.fillRect(0, 0, width, stream.height);
+  const view = { x0: gutter(), width: width - gutter(), top: $('stream').scrollTop, bottom: stream.height - AXIS };
+  view.perMs = view.width / stream.span;
+  view.left = rightEdge() - stream.span;
+  drawAxis(context, view);
+  drawRows(context, view);
+  drawMoments(context, view);
+}
+
+function drawRows(context, view) {
+  const { rowHeight, rows } = stream;
+  const thick = rowHeight > 7 ? rowHeight - 2 : Math.max(rowHeight - 1, 2);
+  for (let kind = 0; kind < pool.activities.length; kind += 1) { bars[kind] ??= []; bars[kind].length = 0; }
+  context.save();
+  context.beginPath();
+  context.rect(0, 0, view.x0 + view.width, view.bottom);
+  context.clip();
+  let labelled = -99;
+  context.font = '12px system-ui, sans-serif';
+  context.textBaseline = 'middle';
+  for (const row of rows) {
+    const y = row.y - view.top;
+    if (y < -rowHeight - 14 || y > view.bottom) continue;
+    if (row.node.id === map.chosen) { context.fillStyle = colours.soft; context.fillRect(0, y - 1, view.x0 + view.width, rowHeight); }
+    if (row.isFirst && y - labelled >= 13) { labelled = y; drawLabel(context, row, Math.max(y + Math.min(rowHeight, 16) / 2, 7), view); }
+    collectBars(row, y, view.left, view.perMs, view.x0, view.width);
+  }
+  pool.activities.forEach((name, kind) => {
+    const list = bars[kind];
+    context.globalAlpha = stream.alone && stream.alone !== name ? 0.12 : 1;
+    context.fillStyle = colours[name] || colours.muted;
+    for (let place = 0; place < list.length; place += 3) context.fillRect(list[place], list[place + 1], list[place + 2], thick);
+  });
+  context.restore();
+}
+
+function drawLabel(context, { node }, y, view) {
+  const state = pool.picture.nodes.find((now) => now.id === node.id)?.state ?? node.state;
+  context.fillStyle = state === 'dead' || state === 'no_answer' ? colours.bad : state === 'left' ? colours.muted : colours.text;
+  context.save();
+  context.beginPath();
+  context.rect(0, y - 9, view.x0 - 6, 18);
+  context.clip();
+  const sign = { dead: '✕ ', draining: '↘ ', no_answer: '? ', left: '– ' }[state] ?? '';
+  context.fillText(sign + node.name, 8, y + 1);
+  context.restore();
+}
+
+function drawAxis(context, view) {
+  const most = Math.max(2, Math.floor(view.width / 95));
+  const steps = [100, 200, 500, 1e3, 2e3, 5e3, 1e4, 15e3, 3e4, 6e4, 12e4, 3e5, 6e5, 18e5, 36e5, 72e5, 216e5];
+  const step = steps.find((step) => stream.span / step <= most) ?? 432e5;
+  context.font = '11px system-ui, sans-serif';
+  context.textBaseline = 'middle';
+  context.textAlign = 'center';
+  const offset = pool.base % step;
+  for (let at = Math.ceil((view.left + offset) / step) * step - offset; at < view.left + stream.span; at += step) {
+    const x = Math.round(view.x0 + (at - view.left) * view.perMs) + 0.5;
+    context.strokeStyle = colours.soft;
+    context.beginPath();
+    context.moveTo(x, 0);
+    context.lineTo(x, view.bottom);
+    context.stroke();
+    context.fillStyle = colours.muted;
+    if (x > view.x0 + 26 && x < view.x0 + view.width - 26) context.fillText(clock(pool.base + at, step < 1000), x, view.bottom + AXIS / 2 + 1);
+  }
+  context.textAlign = 'left';
+  context.strokeStyle = colours.line;
+  context.strokeRect(view.x0 + 0.5, -1, view.width + 2, view.bottom + 1.5);
+}
+
+// The moments at which nodes went: lines across all rows.
+function drawMoments(context, view) {
+  context.setLineDash([3, 3]);
+  for (let place = pool.events.length - 1; place >= Math.max(0, pool.events.length - 200); place -= 1) {
+    const { event, at_ms } = pool.events[place];
+    if (event !== 'dead' && event !== 'left' && event !== 'draining') continue;
+    const at = at_ms - pool.base;
+    if (at < view.left || at > view.left + stream.span) continue;
+    const x = Math.round(view.x0 + (at - view.left) * view.perMs) + 0.5;
+    context.strokeStyle = event === 'dead' ? colours.bad : colours.warn;
+    context.beginPath();
+    context.moveTo(x, 0);
+    context.lineTo(x, view.bottom);
+    context.stroke();
+  }
+  context.setLineDash([]);
+}
+
+function zoom(factor, around = 1) {
+  const place = SPANS_S.findIndex((s) => s * 1000 >= stream.span);
+  const next = SPANS_S[Math.max(0, Math.min(SPANS_S.length - 1, place + (factor > 1 ? 1 : -1)))] * 1000;
+  if (!isFollowing()) stream.right += (next - stream.span) * (1 - around);
+  stream.span = next;
+  showControls();
+}
+
+function move(ms) {
+  const right = rightEdge() + ms;
+  stream.right = !pool.isFrozen && right >= poolNow() ? null : Math.max(right, pool.first + stream.span / 10);
+  showControls();
+}
+
+function pause() {
+  stream.right = isFollowing() ? poolNow() : null;
+  showControls();
+}
+
+function showControls() {
+  say($('stream-span'), duration(stream.span / 1000));
+  mark($('stream-pause'), 'aria-pressed', !isFollowing());
+  say($('stream-pause'), isFollowing() ? 'Pause' : 'Follow');
+  stream.isDirty = true;
+  if (pool.picture) showLegendShares();
+}
+
+function tipOfStream(event) {
+  if (stream.drag || !pool.picture) return hideTip();
+  const box = $('stream').getBoundingClientRect();
+  const [x, y] = [event.clientX - box.left - gutter(), event.clientY - box.top + $('stream').scrollTop];
+  const row = stream.rows.find((row) => y >= row.y && y < row.y + stream.rowHeight);
+  if (!row || event.clientY > box.bottom - AXIS) return hideTip();
+  const who = `${row.node.name}, worker ${row.track.worker}`;
+  if (x < 0) return showTip(who, event.clientX, event.clientY);
+  const at = rightEdge() - stream.span + (x / (box.width - gutter())) * stream.span;
+  const place = row.track.firstAfter(at);
+  if (place >= row.track.length || row.track.starts[place] > at) return showTip(`${who}\nnothing told`, event.clientX, event.clientY);
+  const name = ACTIVITIES[pool.activities[row.track.kinds[place]]];
+  return showTip(`${who}\n${name}, ${duration(row.track.lengths[place] / 1000)}, from ${clock(pool.base + row.track.starts[place], true)}`, event.clientX, event.clientY);
+}
+
+function startStream() {
+  const box = $('stream');
+  $('stream-in').addEventListener('click', () => zoom(0.5));
+  $('stream-out').addEventListener('click', () => zoom(2));
+  $('stream-earlier').addEventListener('click', () => move(-stream.span / 2));
+  $('stream-later').addEventListener('click', () => move(stream.span / 2));
+  $('stream-pause').addEventListener('click', pause);
+  $('stream-site').addEventListener('change', (event) => { stream.site = event.target.value; layRows(); });
+  box.addEventListener('scroll', () => { stream.isDirty = true; });
+  box.addEventListener('keydown', (event) => {
+    const keys = {
+      ArrowLeft: () => move(-stream.span / 4), ArrowRight: () => move(stream.span / 4), '+': () => zoom(0.5), '=': () => zoom(0.5), '-': () => zoom(2),
+      ' ': pause, End: () => { stream.right = null; showControls(); }, Home: () => { stream.right = pool.first + stream.span; showControls(); },
+    };
+    const act = !event.ctrlKey && !event.metaKey && keys[event.key];
+    if (act) { act(); event.preventDefault(); }
+  });
+  box.addEventListener('wheel', (event) => {
+    if (event.ctrlKey) zoom(event.deltaY > 0 ? 2 : 0.5, (event.clientX - box.getBoundingClientRect().left - gutter()) / (box.clientWidth - gutter()));
+    else if (event.shiftKey || Math.abs(event.deltaX) > Math.abs(event.deltaY)) move(((event.deltaX || event.deltaY) / box.clientWidth) * stream.span);
+    else return;
+    event.preventDefault();
+  }, { passive: false });
+  box.addEventListener('pointerdown', (event) => {
+    if (event.button === 0) stream.drag = { x: event.clientX, right: rightEdge(), hasMoved: false };
+  });
+  box.addEventListener('pointermove', (event) => {
+    const { drag } = stream;
+    if (drag && Math.abs(event.clientX - drag.x) > 3) {
+      if (!drag.hasMoved) { drag.hasMoved = true; box.setPointerCapture(event.pointerId); }
+      stream.right = drag.right;
+      move(((drag.x - event.clientX) / (box.clientWidth - gutter())) * stream.span);
+    }
+    tipOfStream(event);
+  });
+  for (const name of ['pointerup', 'pointercancel']) box.addEventListener(name, () => { stream.drag = null; });
+  box.addEventListener('pointerleave', hideTip);
+  new ResizeObserver(() => { stream.isDirty = true; }).observe(box);
+  new IntersectionObserver((entries) => { stream.isInSight = entries[0].isIntersecting; stream.isDirty = true; }).observe(box);
+  showControls();
+}

@@ -1,0 +1,202 @@
+// What is told in words and figures: tiles, reasons, traffic, what is kept, nodes, events.
+
+function showTiles() {
+  const { nodes, totals, conclusion, sites, progress } = pool.picture;
+  const number = (state) => nodes.filter((node) => node.state === state).length;
+  say($('tile-nodes'), wholes.format(totals.nodes));
+  const others = ['draining', 'no_answer', 'dead', 'left'].map((state) => [number(state), STATES[state]]).filter(([many]) => many > 0);
+  const there = sites.filter((site) => site.nodes > 0).length;
+  say($('tile-nodes-note'), [`in ${plural(there, 'site')}`, ...others.map(([many, state]) => `${many} ${state}`)].join(', '));
+  say($('tile-busy'), totals.idle_share === null ? '–' : percent(1 - totals.idle_share));
+  say($('tile-busy-note'), `of ${plural(totals.threads, 'worker')}`);
+  say($('tile-jobs'), `${rate(totals.jobs_per_s)}/s`);
+  say($('tile-jobs-note'), `${count(totals.jobs)} so far`);
+  say($('tile-bytes'), `${bytes(totals.bytes_sent_per_s)}/s`);
+  say($('tile-bytes-note'), `${bytes(totals.bytes_sent)} so far`);
+  say($('idle-conclusion'), conclusion[0].toUpperCase() + conclusion.slice(1) + '.');
+  showProgress(progress);
+}
+
+function showProgress(progress) {
+  const box = $('progress');
+  const { ended, pool: name } = pool.picture;
+  const done = ended !== null && ended === 0 ? 1 : progress?.done ?? 0;
+  $('progress-fill').style.width = `${100 * done}%`;
+  mark(box, 'data-guess', progress?.is_guess ? '' : null);
+  mark(box, 'aria-valuenow', Math.round(100 * done));
+  const words = progressWords(progress, ended);
+  say($('progress-text'), words);
+  mark(box, 'aria-valuetext', words);
+  document.title = progress ? `${percent(progress.done)} · ${name} · Satin` : `${name} · Satin`;
+}
+
+function progressWords(progress, ended) {
+  if (ended !== null) return `the pool has ended, exit code ${ended}`;
+  if (!progress) return 'no root job is under way';
+  const words = [`${(100 * progress.done).toFixed(1)} %`];
+  if (progress.is_guess) words.push('a guess');
+  if (progress.seconds !== null) {
+    words.push(`after ${duration(Math.round(progress.seconds))}`);
+    if (!progress.is_guess && progress.done > 0.02) words.push(`about ${duration(Math.max(1, Math.round((progress.seconds * (1 - progress.done)) / progress.done)))} left`);
+  }
+  return words.join(', ');
+}
+
+function showReasons() {
+  const list = $('reasons');
+  const { why_idle, totals } = pool.picture;
+  const seen = why_idle.map((reason) => reason.reason).join();
+  if (list.dataset.seen !== seen || list.childElementCount === 0) {
+    list.dataset.seen = seen;
+    list.replaceChildren(...why_idle.map((reason) => make('li', {},
+      make('div', { class: 'row' }, make('span', {}, reason.words[0].toUpperCase() + reason.words.slice(1)), make('b')),
+      make('div', { class: 'bar' }, make('i')),
+      make('p', { class: 'note' }, ...code(reason.advice)))));
+    if (why_idle.length === 0) list.append(make('li', { class: 'empty' }, 'Every worker that has told what it does has something to run.'));
+  }
+  why_idle.forEach((reason, place) => {
+    const item = list.children[place];
+    say(item.querySelector('b'), plural(reason.workers, 'worker'));
+    item.querySelector('i').style.width = `${(100 * reason.workers) / Math.max(1, totals.threads)}%`;
+  });
+}
+
+// Words between backquotes are code.
+function code(text) {
+  return text.split('`').map((part, place) => (place % 2 ? make('code', {}, part) : part));
+}
+
+function showMatrix() {
+  const table = $('matrix');
+  const { sites, traffic } = pool.picture;
+  const of = new Map(traffic.map((pair) => [`${pair.from}\n${pair.to}`, pair]));
+  const most = Math.max(1, ...traffic.map((pair) => pair.bytes));
+  const shape = sites.map((site) => site.name).join('\n');
+  if (table.dataset.shape !== shape) {
+    table.dataset.shape = shape;
+    const head = make('tr', {}, make('th', { scope: 'col' }, 'from ↓ to →'), ...sites.map((site) => make('th', { scope: 'col' }, site.name)));
+    const rows = sites.map((site) => make('tr', {}, make('th', { scope: 'row' }, site.name), ...sites.map(() => make('td', {}, make('span'), make('small')))));
+    table.replaceChildren(make('thead', {}, head), make('tbody', {}, ...rows));
+  }
+  sites.forEach((from, row) => sites.forEach((to, column) => {
+    const cell = table.tBodies[0].rows[row].cells[column + 1];
+    const pair = of.get(`${from.name}\n${to.name}`);
+    say(cell.firstElementChild, pair ? bytes(pair.bytes) : '–');
+    say(cell.lastElementChild, pair ? plural(pair.jobs, 'job') : '');
+    // A square root: small traffic shows beside large.
+    const strength = pair ? Math.round(75 * Math.sqrt(pair.bytes / most)) : 0;
+    const shade = `color-mix(in srgb, var(--busy-1) ${strength}%, var(--soft))`;
+    if (cell.dataset.shade !== shade) { cell.dataset.shade = shade; cell.style.background = shade; cell.style.color = strength > 45 ? '#fff' : ''; }
+  }));
+}
+
+const TALLY = {
+  repairs: 'Jobs put back', orphans: 'Jobs that became orphans', kept: 'Results kept for others', claims: 'Results claimed', hits: 'Claims that hit', misses: 'Claims that missed',
+  withdrawn: 'Claims withdrawn', not_worth: 'Jobs not worth the way', duplicates: 'Jobs done here sooner',
+};
+
+function showKept() {
+  const { kept, tally } = pool.picture.totals;
+  const figures = [
+    ['Orphan table', plural(kept.orphans, 'entry').replace('entrys', 'entries'), kept.orphans === 0],
+    ['Records', `${count(kept.records)} (${bytes(kept.record_bytes)})`, kept.records === 0],
+    ['Shared values', `${count(kept.values)} (${bytes(kept.value_bytes)})`, kept.values === 0],
+    ['Written to the store', kept.store_bytes === null ? 'no store' : bytes(kept.store_bytes), kept.store_bytes === null],
+    ...Object.entries(tally).map(([name, number]) => [TALLY[name] ?? name, count(number), number === 0]),
+  ];
+  showFigures($('kept-figures'), figures);
+}
+
+// The table of nodes. Rows are made once, and moved when the order changes.
+const FEW_ROWS = 40;
+const busyOf = (node) => (node.idle_share === null || !isThere(node) ? -1 : 1 - node.idle_share);
+const COLUMNS = [
+  ['Node', (node) => node.name, null],
+  ['Site', (node) => node.site, null],
+  ['State', (node) => STATES[node.state] + (node.is_master ? ', main' : ''), null],
+  ['Workers', (node) => wholes.format(node.threads), (node) => node.threads],
+  ['Busy', (node) => (busyOf(node) < 0 ? '–' : percent(busyOf(node))), busyOf],
+  ['Jobs/s', (node) => rate(node.jobs_per_s), (node) => node.jobs_per_s],
+  ['Sent/s', (node) => bytes(node.bytes_sent_per_s), (node) => node.bytes_sent_per_s],
+  ['Received/s', (node) => bytes(node.bytes_received_per_s), (node) => node.bytes_received_per_s],
+  ['Why idle', (node) => node.why, null],
+];
+const table = { column: 0, isDown: false, all: false, find: '', rows: new Map() };
+
+function makeNodesHead() {
+  const cells = COLUMNS.map(([name, , read], column) => make('th', { scope: 'col', class: read ? 'number' : null }, make('button', { type: 'button', onclick: () => sortBy(column) }, name)));
+  $('nodes-table').tHead.replaceChildren(make('tr', {}, ...cells));
+}
+
+function sortBy(column) {
+  table.isDown = table.column === column ? !table.isDown : COLUMNS[column][2] !== null;
+  table.column = column;
+  showNodes();
+}
+
+function nodesInOrder() {
+  const words = table.find.toLowerCase().split(/\s+/).filter(Boolean);
+  const text = (node) => `${node.name} ${node.site} ${STATES[node.state]} ${node.why}`.toLowerCase();
+  const found = pool.picture.nodes.filter((node) => words.every((word) => text(node).includes(word)));
+  const [, show, read] = COLUMNS[table.column];
+  const sign = table.isDown ? -1 : 1;
+  return found.sort((a, b) => sign * (read ? read(a) - read(b) : byName(show(a), show(b))) || byName(a.name, b.name) || a.id - b.id);
+}
+
+function rowOf(node) {
+  let row = table.rows.get(node.id);
+  if (!row) {
+    const cells = COLUMNS.map(([name, , read]) => make('td', { class: name === 'Why idle' ? 'why' : read ? 'number' : null }));
+    cells[0].append(make('button', { type: 'button', onclick: () => { choose(node.id); if (map.chosen === node.id) $('detail').scrollIntoView({ block: 'nearest' }); } }));
+    row = make('tr', {}, ...cells);
+    table.rows.set(node.id, row);
+  }
+  mark(row, 'data-state', node.state);
+  COLUMNS.forEach(([, show], column) => say(column === 0 ? row.cells[0].firstElementChild : row.cells[column], show(node)));
+  mark(row.cells[2], 'class', `state-${node.state}`);
+  return row;
+}
+
+function showNodes() {
+  const order = nodesInOrder();
+  const shown = table.all ? order : order.slice(0, FEW_ROWS);
+  const rows = shown.map(rowOf);
+  const body = $('nodes-table').tBodies[0];
+  if (rows.length !== body.rows.length || rows.some((row, place) => body.rows[place] !== row)) body.replaceChildren(...rows);
+  [...$('nodes-table').tHead.rows[0].cells].forEach((cell, column) => mark(cell, 'aria-sort', column === table.column ? (table.isDown ? 'descending' : 'ascending') : null));
+  const more = $('nodes-more');
+  more.hidden = order.length <= FEW_ROWS;
+  say(more, table.all ? `Show the first ${FEW_ROWS}` : `Show all ${order.length}`);
+  for (const id of table.rows.keys()) if (table.rows.size > 2 * pool.picture.nodes.length) table.rows.delete(id);
+}
+
+const SIGNS = { node: '·', joined: '+', draining: '↘', left: '–', dead: '✕', master: '★', root_started: '▸', root_finished: '✓', pool_ended: '■' };
+const MOST_SHOWN = 300;
+const log = { find: '' };
+
+function itemOf(event) {
+  return make('li', { 'data-kind': event.event }, make('time', { datetime: new Date(event.at_ms).toISOString() }, clock(event.at_ms)), make('span', { 'aria-hidden': 'true' }, SIGNS[event.event] ?? '·'), make('p', {}, event.text));
+}
+
+const isWanted = (event) => event.text.toLowerCase().includes(log.find);
+
+function showAllEvents() {
+  const wanted = pool.events.filter(isWanted).sort((a, b) => b.at_ms - a.at_ms).slice(0, MOST_SHOWN);
+  $('log').replaceChildren(...wanted.map(itemOf));
+  if (wanted.length === 0) $('log').append(make('li', { class: 'empty' }, make('p', {}, log.find ? 'No event has these words.' : 'Nothing has happened yet.')));
+}
+
+function showNewEvents() {
+  const wanted = pool.newEvents.filter(isWanted).sort((a, b) => a.at_ms - b.at_ms);
+  if (wanted.length > 20 || $('log').childElementCount === 0) return showAllEvents();
+  if (wanted.length > 0) $('log').querySelector('.empty')?.remove();
+  for (const event of wanted) $('log').prepend(itemOf(event));
+  while ($('log').childElementCount > MOST_SHOWN) $('log').lastElementChild.remove();
+}
+
+function startTables() {
+  makeNodesHead();
+  $('nodes-find').addEventListener('input', (event) => { table.find = event.target.value; if (pool.picture) showNodes(); });
+  $('nodes-more').addEventListener('click', () => { table.all = !table.all; showNodes(); });
+  $('events-find').addEventListener('input', (event) => { log.find = event.target.value.toLowerCase(); showAllEvents(); });
+}

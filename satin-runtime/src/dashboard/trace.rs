@@ -1,0 +1,112 @@
+//! The trace of a run in the format of Chrome's trace events, which [Perfetto](https://ui.perfetto.dev) opens: a process for each node, a thread for
+//! each worker, a slice for each span, an instant for each event, and the pool's rates as counters.
+//!
+//! Times are in microseconds since the first span or event; `otherData` says when that was.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Value, json};
+use strum::IntoEnumIterator;
+
+use crate::observe::{
+    history::{History, HistoryEvent, HistorySpan, Series},
+    look::Activity,
+};
+
+/// The process of what is not one node's.
+const POOL: u32 = 0;
+
+/// The trace as JSON.
+#[must_use]
+pub fn perfetto(history: &History) -> Value {
+    let (spans, _) = history.spans_since(0);
+    let (events, _) = history.events_since(0);
+    let starts = spans.iter().map(|span| span.start_ms);
+    let start_ms = starts.chain(events.iter().map(|event| event.at_ms)).min();
+    let start_ms = start_ms.unwrap_or(0);
+    let mut all = names(history, &spans);
+    all.extend(spans.iter().map(|span| slice(span, start_ms)));
+    all.extend(events.iter().map(|event| instant(history, event, start_ms)));
+    all.extend(counters(history.series(), start_ms));
+    json!({
+        "traceEvents": all,
+        "displayTimeUnit": "ms",
+        "otherData": { "pool": history.picture().pool, "start_ms_since_1970": start_ms },
+    })
+}
+
+/// Processes are numbered from 1: 0 is the pool.
+fn process(node: u32) -> u32 {
+    node + 1
+}
+
+fn names(history: &History, spans: &[HistorySpan]) -> Vec<Value> {
+    let name = |what: &str, pid: u32, tid: u32, name: String| json!({ "ph": "M", "name": what, "pid": pid, "tid": tid, "args": { "name": name } });
+    let mut all = vec![name("process_name", POOL, 0, "pool".into())];
+    for node in history.figures() {
+        let title = format!("{} ({})", node.name, node.site);
+        all.push(name("process_name", process(node.id), 0, title));
+    }
+    let workers: BTreeSet<(u32, u32)> = spans.iter().map(|span| (span.node, span.worker)).collect();
+    let workers = workers.into_iter().map(|(node, worker)| {
+        let title = format!("worker {worker}");
+        name("thread_name", process(node), worker + 1, title)
+    });
+    all.extend(workers);
+    all
+}
+
+fn microseconds(at_ms: u64, start_ms: u64) -> u64 {
+    at_ms.saturating_sub(start_ms) * 1_000
+}
+
+fn slice(span: &HistorySpan, start_ms: u64) -> Value {
+    let name: &str = span.activity.into();
+    json!({
+        "ph": "X", "name": name, "cat": "worker",
+        "pid": process(span.node), "tid": span.worker + 1,
+        "ts": microseconds(span.start_ms, start_ms),
+        "dur": u64::from(span.length_ms) * 1_000,
+    })
+}
+
+fn instant(history: &History, event: &HistoryEvent, start_ms: u64) -> Value {
+    let node = history
+        .figures()
+        .filter(|node| node.name == event.name)
+        .last();
+    // "p": the instant is drawn across a process; "g": across all.
+    let (pid, scope) = node.map_or((POOL, "g"), |node| (process(node.id), "p"));
+    json!({
+        "ph": "i", "s": scope, "name": event.text, "cat": "pool",
+        "pid": pid, "tid": 0, "ts": microseconds(event.at_ms, start_ms),
+    })
+}
+
+fn counters(series: &Series, start_ms: u64) -> Vec<Value> {
+    let seconds = series.step_ms() as f64 / 1e3;
+    let mut all = Vec::new();
+    for (place, bin) in series.bins_from(0) {
+        let at_ms = series.start_ms() + place as u64 * series.step_ms();
+        let mut counter = |name: &str, args: Value| {
+            all.push(json!({
+                "ph": "C", "name": name, "pid": POOL, "ts": microseconds(at_ms, start_ms), "args": args,
+            }));
+        };
+        counter(
+            "jobs between nodes per second",
+            json!({ "jobs": bin.jobs / seconds }),
+        );
+        counter(
+            "bytes between nodes per second",
+            json!({ "bytes": bin.bytes / seconds }),
+        );
+        let workers = Activity::iter().map(|activity| {
+            let name: &str = activity.into();
+            let ms = f64::from(bin.activity_ms[activity as usize]);
+            (name.to_string(), json!(ms / series.step_ms() as f64))
+        });
+        counter("workers", Value::Object(workers.collect()));
+    }
+    all
+}

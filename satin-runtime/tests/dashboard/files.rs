@@ -1,0 +1,95 @@
+//! Reports and traces.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use satin_runtime::{
+    dashboard::{report, trace},
+    observe::{
+        events::{Event, Record},
+        history::Picture,
+    },
+};
+use serde_json::Value;
+
+use super::pool::{BEGIN_MS, MadeUp};
+
+/// The data in a report, as its page reads it.
+fn data_of(html: &str) -> Value {
+    let begin = r#"<script type="application/json" id="frozen">"#;
+    let (_, data) = html.split_once(begin).expect("the element");
+    let (data, _) = data.split_once("</script>").expect("its end");
+    serde_json::from_str(data).expect("JSON")
+}
+
+#[test]
+fn a_report_has_the_whole_history() {
+    let mut pool = MadeUp::new(4, 2, 2);
+    (0..5).for_each(|_| pool.step());
+    pool.kill("leiden-2");
+    let history = pool.history.lock().expect("held by nobody");
+    let data = data_of(&report::html(&history));
+    let told: Picture = serde_json::from_value(data["picture"].clone()).expect("a picture");
+    assert_eq!(told, history.picture());
+    assert_eq!(data["can_drain"], false);
+    let spans = data["spans"].as_array().expect("spans");
+    assert_eq!(spans.len() / 5, history.spans_since(0).0.len());
+    assert_eq!(data["events"].as_array().expect("events").len(), 5);
+}
+
+#[test]
+fn names_from_the_pool_do_not_end_the_element_that_they_stand_in() {
+    let pool = MadeUp::new(1, 1, 1);
+    let mut history = pool.history.lock().expect("held by nobody");
+    let name = "</script><script>alert(1)</script><!--";
+    history.note_event(Record {
+        event: Event::Joined { site: "s".into() },
+        name: name.into(),
+        at_ms: BEGIN_MS,
+    });
+    let html = report::html(&history);
+    assert!(!html.contains("<script>alert"));
+    assert_eq!(data_of(&html)["events"][1]["name"], name);
+}
+
+#[test]
+fn a_trace_has_a_process_for_each_node_and_a_thread_for_each_worker() {
+    let mut pool = MadeUp::new(3, 3, 2);
+    (0..3).for_each(|_| pool.step());
+    let history = pool.history.lock().expect("held by nobody");
+    let trace = trace::perfetto(&history);
+    assert_eq!(trace["otherData"]["start_ms_since_1970"], BEGIN_MS);
+    let events = trace["traceEvents"].as_array().expect("events");
+    let of = |phase: &'static str| events.iter().filter(move |event| event["ph"] == phase);
+    let processes = of("M").filter(|event| event["name"] == "process_name");
+    let processes: BTreeMap<u64, &str> = processes
+        .map(|event| {
+            (
+                event["pid"].as_u64().expect("a number"),
+                event["args"]["name"].as_str().expect("a name"),
+            )
+        })
+        .collect();
+    assert_eq!(processes.len(), 4);
+    assert_eq!(processes[&0], "pool");
+    assert_eq!(processes[&2], "leiden-1 (leiden)");
+    let threads = of("M").filter(|event| event["name"] == "thread_name");
+    assert_eq!(threads.count(), 6);
+    let tracks: BTreeSet<(u64, u64)> = of("X")
+        .map(|event| {
+            (
+                event["pid"].as_u64().expect("a process"),
+                event["tid"].as_u64().expect("a thread"),
+            )
+        })
+        .collect();
+    assert_eq!(tracks.len(), 6);
+    assert_eq!(of("X").count(), history.spans_since(0).0.len());
+    // Three seconds of six workers, in microseconds.
+    let length: u64 = of("X")
+        .map(|event| event["dur"].as_u64().expect("a length"))
+        .sum();
+    assert_eq!(length, 6 * 3_000_000);
+    assert_eq!(of("i").count(), 3);
+    let counters: BTreeSet<&str> = of("C").filter_map(|event| event["name"].as_str()).collect();
+    assert_eq!(counters.len(), 3);
+}

@@ -1,0 +1,274 @@
+//! The page in a browser.
+
+use std::{
+    fs,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use satin_runtime::{
+    dashboard::{Dashboard, Steering, report},
+    observe::events::unix_ms,
+};
+use serde_json::Value;
+
+use super::{
+    browser::Browser,
+    pool::{LOOK_MS, MadeUp},
+    server::loopback,
+    steering::Noted,
+};
+
+/// A pool that runs in real time, beside the test.
+struct Running {
+    pool: Arc<std::sync::Mutex<MadeUp>>,
+    is_over: Arc<AtomicBool>,
+    thread: Option<thread::JoinHandle<()>>,
+}
+
+impl Running {
+    /// A pool that has run for so many seconds already.
+    fn start(nodes: usize, sites: usize, threads: u32, seconds: u64) -> Running {
+        let begin_ms = unix_ms() - seconds * LOOK_MS;
+        let mut pool = MadeUp::since(begin_ms, nodes, sites, threads);
+        (0..seconds).for_each(|_| pool.step());
+        let (pool, is_over) = (
+            Arc::new(std::sync::Mutex::new(pool)),
+            Arc::new(AtomicBool::new(false)),
+        );
+        let (stepped, over) = (Arc::clone(&pool), Arc::clone(&is_over));
+        let thread = thread::spawn(move || {
+            let mut next = Instant::now();
+            while !over.load(Ordering::Relaxed) {
+                next += Duration::from_millis(LOOK_MS);
+                thread::park_timeout(next.saturating_duration_since(Instant::now()));
+                stepped.lock().expect("no test panics with it").step();
+            }
+        });
+        Running {
+            pool,
+            is_over,
+            thread: Some(thread),
+        }
+    }
+
+    fn with<T>(&self, act: impl FnOnce(&mut MadeUp) -> T) -> T {
+        act(&mut self.pool.lock().expect("no test panics with it"))
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.is_over.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            thread.thread().unpark();
+            let _ = thread.join();
+        }
+    }
+}
+
+fn cell(name: &str, state: &str) -> String {
+    format!(
+        "[...document.querySelectorAll('.node')].some(cell => cell.getAttribute('aria-label').startsWith('{name}, ') && cell.dataset.state === '{state}')"
+    )
+}
+
+fn has_event(text: &str) -> String {
+    format!("document.getElementById('log').innerText.includes('{text}')")
+}
+
+#[test]
+fn the_page_shows_a_death_and_drains_a_node() {
+    let Some(browser) = Browser::start("the_page_shows_a_death_and_drains_a_node") else {
+        return;
+    };
+    let running = Running::start(4, 2, 2, 40);
+    let noted = Arc::new(Noted::default());
+    let steering: Arc<dyn Steering> = Arc::clone(&noted) as _;
+    let history = running.with(|pool| Arc::clone(&pool.history));
+    let dashboard = Dashboard::start(loopback(), history, Some(steering)).expect("started");
+    browser.resize(1440, 900);
+    browser.open(dashboard.url());
+    browser.wait_for("document.getElementById('link-text').textContent === 'live'");
+    browser.wait_for("document.querySelectorAll('.node[data-state=joined]').length === 4");
+    browser.wait_for("stream.frames > 2 && stream.rows.length === 8");
+    browser.picture("live-4-light", true);
+
+    running.with(|pool| pool.kill("leiden-2"));
+    browser.wait_for(&cell("leiden-2", "dead"));
+    browser.wait_for(&has_event("leiden-2 in leiden died"));
+    browser.wait_for("document.getElementById('tile-nodes').textContent === '3'");
+
+    browser.click(".node[aria-label^='delft-2,']");
+    browser.click("#drain-node");
+    browser.wait_for(
+        "document.getElementById('confirm').open && document.activeElement.id === 'confirm-no'",
+    );
+    assert_eq!(
+        browser.read("document.getElementById('confirm-title').textContent"),
+        "Ask delft-2 to leave?"
+    );
+    browser.picture("confirm-light", false);
+    // Who cancels changes nothing.
+    browser.press("\u{e00c}");
+    browser.wait_for("!document.getElementById('confirm').open");
+    browser.click("#drain-node");
+    browser.click("#confirm-yes");
+    browser.wait_for("document.getElementById('toast').textContent === 'Asked to leave: delft-2'");
+    assert_eq!(*noted.asked.lock().expect("held by nobody"), ["delft-2"]);
+    running.with(|pool| pool.drain("delft-2"));
+    browser.wait_for(&cell("delft-2", "draining"));
+    browser.wait_for(&has_event("delft-2 in delft is about to leave"));
+
+    browser.prefer("dark");
+    browser.wait_for("document.documentElement.dataset.theme === 'dark'");
+    browser.picture("live-4-dark", true);
+    browser.resize(390, 844);
+    browser.wait_for("document.documentElement.scrollWidth <= 390");
+    browser.picture("live-4-phone-dark", true);
+    browser.prefer("light");
+    browser.wait_for("document.documentElement.dataset.theme === 'light'");
+    browser.picture("live-4-phone-light", true);
+
+    drop(dashboard);
+    browser.wait_for("document.getElementById('link-text').textContent === 'ended'");
+    assert_eq!(browser.read("failures"), Value::from(0));
+}
+
+#[test]
+fn the_page_says_that_the_connection_is_lost_and_finds_it_again() {
+    let Some(browser) =
+        Browser::start("the_page_says_that_the_connection_is_lost_and_finds_it_again")
+    else {
+        return;
+    };
+    let running = Running::start(2, 1, 1, 5);
+    let history = running.with(|pool| Arc::clone(&pool.history));
+    let dashboard = Dashboard::start(loopback(), Arc::clone(&history), None).expect("started");
+    let addr = super::client::addr(&dashboard);
+    browser.open(dashboard.url());
+    browser.wait_for("document.getElementById('link-text').textContent === 'live'");
+    // A page that shows only has nothing to drain with.
+    browser.click(".node");
+    browser.wait_for("document.getElementById('drain-node').hidden");
+    // As if the node had been killed: without a last word.
+    browser.read("connection.source.dispatchEvent(new Event('error'))");
+    browser.wait_for("!document.getElementById('banner').hidden && document.getElementById('banner').textContent.includes('connection to the pool is lost')");
+    browser.picture("lost-light", false);
+    browser.wait_for("document.getElementById('link-text').textContent === 'live'");
+    assert_eq!(addr.port(), super::client::addr(&dashboard).port());
+}
+
+#[test]
+fn the_task_stream_obeys_the_keyboard() {
+    let Some(browser) = Browser::start("the_task_stream_obeys_the_keyboard") else {
+        return;
+    };
+    let running = Running::start(3, 3, 2, 100);
+    let history = running.with(|pool| Arc::clone(&pool.history));
+    let dashboard = Dashboard::start(loopback(), history, None).expect("started");
+    browser.open(dashboard.url());
+    browser.wait_for("stream.rows.length === 6");
+    browser.read("document.getElementById('stream').focus()");
+    browser.press(" ");
+    browser.wait_for(
+        "stream.right !== null && document.getElementById('stream-pause').textContent === 'Follow'",
+    );
+    let right = browser.read("stream.right").as_f64().expect("a time");
+    browser.press("\u{e012}");
+    browser.wait_for(&format!("stream.right < {right}"));
+    browser.press("-");
+    browser.wait_for("document.getElementById('stream-span').textContent === '1 min 0 s'");
+    browser.press("++");
+    browser.wait_for("document.getElementById('stream-span').textContent === '10 s'");
+    browser.press("\u{e010}");
+    browser.wait_for("stream.right === null");
+    browser.click("#legend button");
+    browser.wait_for("stream.alone === 'run'");
+}
+
+#[test]
+fn a_report_opens_from_a_file() {
+    let Some(browser) = Browser::start("a_report_opens_from_a_file") else {
+        return;
+    };
+    let mut pool = MadeUp::new(6, 3, 2);
+    (0..240).for_each(|_| pool.step());
+    pool.kill("leiden-2");
+    pool.step();
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("run.html");
+    fs::write(
+        &path,
+        report::html(&pool.history.lock().expect("held by nobody")),
+    )
+    .expect("written");
+    browser.resize(1440, 900);
+    browser.open(&format!("file://{}", path.display()));
+    browser.wait_for("document.getElementById('link-text').textContent.startsWith('report of')");
+    browser.wait_for("stream.frames > 0 && stream.rows.length === 12");
+    browser.wait_for(&cell("leiden-2", "dead"));
+    browser.wait_for(&has_event("leiden-2 in leiden died"));
+    assert_eq!(
+        browser.read("document.querySelectorAll('.site header button:not([hidden])').length"),
+        0
+    );
+    browser.picture("report-light", true);
+}
+
+/// Measures, and asserts only that the page is alive: the figures are for people who read them.
+#[test]
+fn five_hundred_nodes_are_shown() {
+    let Some(browser) = Browser::start("five_hundred_nodes_are_shown") else {
+        return;
+    };
+    let running = Running::start(500, 4, 4, 30);
+    running.with(|pool| pool.kill("leiden-7"));
+    running.with(|pool| pool.drain("delft-9"));
+    let history = running.with(|pool| Arc::clone(&pool.history));
+    let dashboard = Dashboard::start(loopback(), history, None).expect("started");
+    browser.resize(1440, 900);
+    browser.open(dashboard.url());
+    browser.wait_for(
+        "document.querySelectorAll('.node').length === 500 && stream.rows.length === 2000",
+    );
+    browser.picture("live-500-light", true);
+    browser.read("document.getElementById('workers').scrollIntoView()");
+    browser.wait_for("stream.isInSight && stream.frames > 3");
+    let cpu = cpu_of_server();
+    let begin = browser.read("[performance.now(), stream.frames]");
+    browser.wait_for(&format!("performance.now() > {} + 15000", begin[0]));
+    let end = browser.read("[performance.now(), stream.frames, performance.memory.usedJSHeapSize]");
+    let figure = |values: &Value, place: usize| values[place].as_f64().expect("a number");
+    let seconds = (figure(&end, 0) - figure(&begin, 0)) / 1e3;
+    let frames = figure(&end, 1) - figure(&begin, 1);
+    println!(
+        "500 nodes, 2000 workers: {:.1} frames per second, {:.0} MB of heap, server {:.1} % of a core",
+        frames / seconds,
+        figure(&end, 2) / 1e6,
+        100.0 * (cpu_of_server() - cpu) / seconds
+    );
+    assert!(frames > 0.0);
+    browser.prefer("dark");
+    browser.wait_for("document.documentElement.dataset.theme === 'dark'");
+    browser.picture("live-500-dark", true);
+}
+
+/// The processor time of the server's thread so far, in seconds; 0 where the system does not tell.
+fn cpu_of_server() -> f64 {
+    // The name of a thread has 15 letters at most.
+    let Ok(threads) = fs::read_dir("/proc/self/task") else {
+        return 0.0;
+    };
+    let paths = threads.flatten().map(|thread| thread.path());
+    let of_server = paths.filter(|path| {
+        fs::read_to_string(path.join("comm")).is_ok_and(|name| name.trim() == "satin-dashboard")
+    });
+    let stats = of_server.filter_map(|path| fs::read_to_string(path.join("schedstat")).ok());
+    let nanoseconds = stats.filter_map(|stat| stat.split(' ').next()?.parse::<f64>().ok());
+    nanoseconds.sum::<f64>() / 1e9
+}
