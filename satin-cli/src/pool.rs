@@ -23,11 +23,12 @@ use std::{
 use anyhow::{Context, Result, anyhow, ensure};
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 use satin_runtime::{
-    net::{Credential, relay},
+    net::{Credential, Join, relay},
     observe::{
         events::{self, Event, Record},
         lines,
     },
+    window::{Views, Window},
 };
 use tempfile::TempDir;
 
@@ -72,6 +73,8 @@ pub struct Plan {
     pub env: Vec<(OsString, OsString)>,
     /// The use that is made of the nodes' output.
     pub output: Output,
+    /// What is to be seen of the pool: dashboard, report, trace.
+    pub views: Views,
 }
 
 /// The use that is made of the nodes' output.
@@ -101,6 +104,7 @@ impl Plan {
             events: None,
             env: Vec::new(),
             output: Output::Show,
+            views: Views::default(),
         }
     }
 
@@ -209,6 +213,8 @@ pub struct LocalPool {
     told: BTreeMap<String, &'static str>,
     stopping: Option<Stopping>,
     guard: ProcessGuard,
+    /// What people see of the pool.
+    window: Option<Window>,
     scratch: TempDir,
 }
 
@@ -328,6 +334,7 @@ impl LocalPool {
             began: Instant::now(),
             stopping: None,
             guard,
+            window: None,
             scratch,
             plan,
         };
@@ -344,6 +351,7 @@ impl LocalPool {
             .map(|(site, port)| (*site, port.addr))
             .collect();
         pool.add_routes(&all)?;
+        pool.open_window(&all)?;
         for (site, port) in seats {
             pool.launch(site, port)?;
             if pool.nodes.len() == 1 && !pool.founded() {
@@ -351,6 +359,44 @@ impl LocalPool {
             }
         }
         Ok(pool)
+    }
+
+    /// Shows what is to be seen of the pool, which is about to be at these addresses.
+    fn open_window(&mut self, all: &[(&str, SocketAddr)]) -> Result<()> {
+        let views = self.plan.views.clone();
+        if views.is_empty() {
+            return Ok(());
+        }
+        views.check()?;
+        let hosts = all.iter().map(|(_, addr)| addr.to_string()).collect();
+        let program = Path::new(&self.plan.program[0]);
+        let title = program.file_name().unwrap_or(program.as_os_str());
+        let title = title.to_string_lossy();
+        let join = Join::Hosts(hosts);
+        let window = Window::on_pool(views, &title, None, join, &self.credential())?;
+        if let Some(url) = window.url() {
+            self.say(format_args!("dashboard: {url}"));
+        }
+        self.window = Some(window);
+        Ok(())
+    }
+
+    /// Writes what is to be read of the pool, which is over.
+    fn close_window(&mut self) {
+        let Some(window) = self.window.take() else {
+            return;
+        };
+        if let Err(error) = window.close() {
+            self.say(format_args!("{error}"));
+        }
+        for (what, file) in [
+            ("report", &self.plan.views.report),
+            ("trace", &self.plan.views.trace),
+        ] {
+            if let Some(file) = file {
+                self.say(format_args!("{what}: {}", file.display()));
+            }
+        }
     }
 
     /// Adds a node to a site, new or not; it joins while the pool runs. Its name.
@@ -463,6 +509,7 @@ impl LocalPool {
         lines::clear_bar();
         self.readers.finish(PIPES);
         self.records()?;
+        self.close_window();
         let code = self.code();
         self.sum_up(code);
         self.tell_if_lost();
@@ -1023,7 +1070,7 @@ fn give_credential(given: Option<&Path>, place: &Path) -> Result<()> {
 const JOIN_AT: usize = 4;
 
 /// Variables that define a pool: never inherited from our own environment.
-const OURS: [&str; 9] = [
+const OURS: [&str; 12] = [
     "SATIN_JOIN",
     "SATIN_ADVERTISE",
     "SATIN_POOL",
@@ -1032,6 +1079,9 @@ const OURS: [&str; 9] = [
     "SATIN_WAN",
     "SATIN_EVENTS",
     "SATIN_EVENTS_SINCE",
+    "SATIN_DASHBOARD",
+    "SATIN_REPORT",
+    "SATIN_TRACE",
     STORE,
 ];
 

@@ -38,6 +38,13 @@ pub mod worker;
 
 #[cfg(not(loom))]
 mod sampler;
+#[cfg(all(feature = "dashboard", not(loom)))]
+mod seen;
+#[cfg(all(not(feature = "dashboard"), not(loom)))]
+#[path = "unseen.rs"]
+mod seen;
+#[cfg(all(feature = "dashboard", not(loom)))]
+pub mod window;
 
 mod atomic;
 #[cfg(not(loom))]

@@ -23,6 +23,7 @@ use crate::{
         standing::Standing,
     },
     progress::Shown,
+    seen::{Seen, Views, WindowError},
     worker::{self, Gate, RootKey, StartError, Workers},
 };
 
@@ -35,6 +36,7 @@ pub struct Satin {
     network: Option<Network>,
     workers: Workers,
     shows_progress: bool,
+    seen: Seen,
 }
 
 /// Settings of a pool by hand.
@@ -59,6 +61,9 @@ pub enum BuildError {
     /// The pool of nodes could not be joined.
     #[error(transparent)]
     Network(#[from] NetError),
+    /// The report or the trace could not be written.
+    #[error(transparent)]
+    Window(#[from] WindowError),
 }
 
 /// The type of a method's argument, by the form of the setting.
@@ -116,6 +121,11 @@ impl Satin {
 
     /// `before` is called before there is a network, if there will be one.
     fn start(mut config: Resolved, before: fn(Handle)) -> Result<Satin, BuildError> {
+        let seen = Seen::new(Views {
+            dashboard: config.dashboard,
+            report: config.config.report.take(),
+            trace: config.config.trace.take(),
+        })?;
         let settings = Settings::new(std::mem::take(&mut config.config), config.threads)?;
         // Workers step back behind the network thread, if there is one.
         let begin = if settings.is_some() {
@@ -135,10 +145,16 @@ impl Satin {
             network: None,
             workers,
             shows_progress: config.progress,
+            seen,
         };
         if let Some(settings) = settings {
+            satin.seen.will_join(&settings);
             let network = Network::start(settings, satin.workers.gate(), standing, before)?;
-            satin.network.insert(network).wait_until_in()?;
+            let network = satin.network.insert(network);
+            network.wait_until_in()?;
+            satin.seen.node_is_in(network);
+        } else {
+            satin.seen.process_begins(&satin.workers);
         }
         Ok(satin)
     }
@@ -154,13 +170,21 @@ impl Satin {
     fn run_as_main<R>(mut self, mut main: impl FnMut() -> R, goodbye: Goodbye) -> R {
         let shown = self.show_progress();
         let Some(network) = &self.network else {
+            let seen = self.seen.clone();
+            exit::at_exit(move |_| seen.close());
             return self.workers.run_as_main(main);
         };
+        let (seen, handle) = (self.seen.clone(), network.handle());
+        exit::at_exit(move |code| {
+            seen.close();
+            handle.end(code.unwrap_or(0));
+        });
         let result = loop {
             match network.wait_for_turn(|term| self.workers.gate().begin_main(term)) {
                 Ok(Turn::Over(code)) => exit::with(code),
                 Err(error) => exit::with_failure(&error),
                 Ok(Turn::Main) => {
+                    self.seen.main_begins();
                     let run = || self.workers.run_as_main(&mut main);
                     match catch_unwind(AssertUnwindSafe(run)) {
                         Ok(result) => break result,
@@ -175,6 +199,7 @@ impl Satin {
             }
         };
         drop(shown);
+        self.seen.close();
         match goodbye {
             Goodbye::Now => {
                 let log = self.network.as_mut().and_then(Network::take_event_log);
@@ -225,6 +250,8 @@ impl Satin {
 
 impl Drop for Satin {
     fn drop(&mut self) {
+        // While there is somebody to look at.
+        self.seen.close();
         standings().remove(&self.workers.number());
     }
 }

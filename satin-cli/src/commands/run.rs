@@ -1,4 +1,4 @@
-use std::{ffi::OsString, path::PathBuf, process::ExitCode, time::Duration};
+use std::{ffi::OsString, net::SocketAddr, path::PathBuf, process::ExitCode, time::Duration};
 
 use anyhow::{Context, Result, bail};
 use clap::builder::PossibleValuesParser;
@@ -12,7 +12,7 @@ use satin_cli::{
     units,
     wan::WanLink,
 };
-use satin_runtime::{node::Policy, stable::runs::Resume};
+use satin_runtime::{node::Policy, stable::runs::Resume, window::Views};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use strum::VariantNames;
 
@@ -39,6 +39,10 @@ Examples:
     --stats -- ./program --its-own-flag
   satin run --sites 4x4 --threads 1 --wan-rtt 100ms --steal rs \\
     --events events.jsonl --bin myprogram
+
+Look at the pool in a browser, and keep what was seen:
+  satin run --nodes 4 --dashboard=127.0.0.1:0 --example fib -- 45
+  satin run --nodes 4 --report run.html --trace run.json --example fib -- 45
 
 Faults, at the same moments in each run:
   satin run --sites 2x2 --kill s0-1@1s --example raytracer
@@ -75,6 +79,15 @@ pub struct Run {
     /// Print the figures of each node and site at the end, on stderr
     #[arg(long)]
     stats: bool,
+    /// Show the pool in a browser while it runs: the URL is printed [default address: 127.0.0.1:8787]
+    #[arg(long, value_name = "IP:PORT", num_args = 0..=1, require_equals = true, default_missing_value = "127.0.0.1:8787")]
+    dashboard: Option<SocketAddr>,
+    /// Write a report on the run to this file, a page that can be passed on
+    #[arg(long, value_name = "FILE")]
+    report: Option<PathBuf>,
+    /// Write a trace of the run to this file, for ui.perfetto.dev
+    #[arg(long, value_name = "FILE")]
+    trace: Option<PathBuf>,
     /// After `--`: the program, unless cargo builds it, and its arguments
     #[arg(last = true, value_name = "ARGS")]
     arguments: Vec<OsString>,
@@ -286,6 +299,11 @@ impl Run {
             credential,
             events: self.events,
             output: Output::Show,
+            views: Views {
+                dashboard: self.dashboard,
+                report: self.report,
+                trace: self.trace,
+            },
             ..Plan::new(program, sites)
         };
         let control = Control::new();

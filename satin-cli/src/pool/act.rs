@@ -270,7 +270,22 @@ impl LocalPool {
     }
 
     /// A node has told something.
+    /// Adds an event to what people see of the pool: the last ones come when no node is left that could be looked at.
+    fn show(&self, record: &Record) {
+        let Some(window) = &self.window else { return };
+        let at_ms = self.since_ms + record.at_ms;
+        let mut history = window.history();
+        if let Event::Stats(figures) = &record.event {
+            history.note_figures(&record.name, *figures, at_ms);
+        }
+        history.note_event(Record {
+            at_ms,
+            ..record.clone()
+        });
+    }
+
     pub(super) fn note(&mut self, record: &Record) {
+        self.show(record);
         let name = &record.name;
         let index = self.nodes.iter().position(|node| node.name == *name);
         match &record.event {

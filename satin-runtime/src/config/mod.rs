@@ -11,6 +11,7 @@ use std::{
     ffi::OsString,
     fmt, fs,
     io::{self, IsTerminal},
+    net::SocketAddr,
     path::{Path, PathBuf},
     sync::Once,
     time::Duration,
@@ -301,6 +302,8 @@ pub(crate) struct Resolved {
     pub(crate) duplicate: bool,
     /// Does the node that runs `main` show how far it is?
     pub(crate) progress: bool,
+    /// Where the dashboard listens.
+    pub(crate) dashboard: Option<SocketAddr>,
     /// All settings, for the network, which checks its own.
     pub(crate) config: Config,
 }
@@ -318,6 +321,7 @@ impl Default for Resolved {
             stats: false,
             duplicate: true,
             progress: true,
+            dashboard: None,
             config: Config::default(),
         }
     }
@@ -411,7 +415,16 @@ impl Config {
                 });
             }
         };
+        let dashboard = match self.dashboard.as_deref().map(str::trim) {
+            None | Some("") => None,
+            Some(text) => Some(text.parse().map_err(|_| ConfigError::Value {
+                setting: self.sources.setting("dashboard"),
+                value: text.into(),
+                expected: "an address and a port, such as 127.0.0.1:8787",
+            })?),
+        };
         Ok(Resolved {
+            dashboard,
             threads: threads as u32,
             stack_mib,
             store_grain: self.store_grain.unwrap_or(DEFAULT_STORE_GRAIN),

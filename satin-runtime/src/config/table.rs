@@ -159,6 +159,20 @@ macro_rules! settings {
             progress: String, "SATIN_PROGRESS", "HOW",
                 "How far the program is, on stderr: `auto` (a bar on a terminal, else a line every 30 s) or `no`",
                 "`auto`", "auto or no";
+            /// Where the dashboard listens, a page that shows the whole pool: `IP:PORT`, port 0 for one that is free. A program on any node may
+            /// show it; the URL is printed. Where the address is no loopback one, those who open it need the token in the URL.
+            /// Default: none.
+            dashboard: String, "SATIN_DASHBOARD", "IP:PORT",
+                "Where this node shows the dashboard of the pool, such as `127.0.0.1:8787`; the URL is printed",
+                "none", "an address and a port, such as 127.0.0.1:8787";
+            /// File for a report on the run, a page that stands alone; the node that runs `main` writes it when that ends. Default: none.
+            report: PathBuf, "SATIN_REPORT", "FILE",
+                "File for a report on the run (HTML), which the node that runs `main` writes at the end",
+                "none", "the path of a file";
+            /// File for a trace of the run, for ui.perfetto.dev; the node that runs `main` writes it when that ends. Default: none.
+            trace: PathBuf, "SATIN_TRACE", "FILE",
+                "File for a trace of the run (for ui.perfetto.dev), which the node that runs `main` writes at the end",
+                "none", "the path of a file";
             /// Print the table of figures at the end. Default: no.
             stats: bool, "SATIN_STATS", "SWITCH",
                 "Print what each worker did at the end",

@@ -25,6 +25,12 @@ use crate::observe::{events::unix_ms, look::NodeLook};
 /// The time from one look to the next. Too short: looks show in the run. Too long: people wait for what they see.
 const EVERY: Duration = Duration::from_secs(1);
 
+/// The same in the first seconds, so that something is seen of short runs.
+const EVERY_AT_FIRST: Duration = Duration::from_millis(200);
+
+/// The number of those. Too small: short runs are over before much is seen. Too large: large pools are asked too often.
+const FIRST: u32 = 25;
+
 /// The time for which an answer is waited for. Too short: a node behind a slow link is called silent. Too long: a node that hangs delays
 /// the looks at others.
 const PATIENCE: Duration = Duration::from_secs(3);
@@ -169,9 +175,16 @@ struct Round<W> {
 impl<W: Watching> Round<W> {
     /// Looks again and again, until the orders end.
     async fn go_on(mut self, mut orders: orders::UnboundedReceiver<Order>) {
+        let mut looks = 0;
         loop {
             self.look().await;
-            let next = tokio::time::Instant::now() + EVERY;
+            looks += 1;
+            let every = if looks <= FIRST {
+                EVERY_AT_FIRST
+            } else {
+                EVERY
+            };
+            let next = tokio::time::Instant::now() + every;
             loop {
                 let order = tokio::select! {
                     () = tokio::time::sleep_until(next) => break,

@@ -75,6 +75,13 @@ pub(crate) fn say(line: fmt::Arguments<'_>) {
     }
 }
 
+/// Prints a line that people need, also where stderr is no terminal.
+#[cfg(feature = "dashboard")]
+pub(crate) fn tell(line: fmt::Arguments<'_>) {
+    // There may be no reader any more.
+    let _ = BesideBar.write_all(format!("satin: {line}\n").as_bytes());
+}
+
 /// A number of nodes.
 #[derive(Clone, Copy)]
 pub(crate) struct Nodes(pub(crate) usize);

@@ -26,7 +26,7 @@ pub use words::{advice_of, reason_in_words};
 
 use self::{log::Log, rows::Rows, spans::Spans};
 use super::{
-    events::{Event, Record},
+    events::{Event, NodeFigures, Record},
     look::NodeLook,
 };
 
@@ -139,6 +139,12 @@ impl History {
         if let Some(change) = self.rows.look(id, look, now_ms) {
             self.series.add_change(&change);
         }
+    }
+
+    /// Notes what the node of that name had counted at its end, when nobody could look at it any more.
+    pub fn note_figures(&mut self, node: &str, figures: NodeFigures, now_ms: u64) {
+        self.tell(now_ms);
+        self.rows.count(node, figures, now_ms);
     }
 
     /// Notes that a node has gone; its row stays. A node that is silent and answers again is back.

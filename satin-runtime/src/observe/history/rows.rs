@@ -197,6 +197,21 @@ impl Rows {
         change
     }
 
+    /// What a node had counted at its end; the rest of what it told last stays.
+    pub(super) fn count(&mut self, name: &str, figures: NodeFigures, now_ms: u64) {
+        let Some(row) = self.id_of(name).and_then(|id| self.rows.get_mut(&id)) else {
+            return;
+        };
+        let last = row.last.get_or_insert_with(|| Last {
+            at_ms: now_ms,
+            figures,
+            why_idle: Vec::new(),
+            sites: Vec::new(),
+            kept: KeptFigures::default(),
+        });
+        last.figures = figures;
+    }
+
     pub(super) fn gone(&mut self, name: &str, how: Gone, now_ms: u64) {
         let Some(row) = self.id_of(name).and_then(|id| self.rows.get_mut(&id)) else {
             return;
