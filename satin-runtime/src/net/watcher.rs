@@ -4,7 +4,7 @@
 //! It runs on a thread of its own, in a node's process or in one that is no node: what it needs is the credential and an address.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     net::SocketAddr,
     path::Path,
     sync::mpsc,
@@ -15,7 +15,7 @@ use std::{
 use tokio::{sync::mpsc as orders, task::JoinSet};
 
 use super::{
-    discovery, limits,
+    discovery,
     observer::{Dialler, Ear, Observer, ObserverAnswer, ObserverError, Question, SeenNode},
     settings::Join,
     wire,
@@ -31,9 +31,9 @@ const EVERY_AT_FIRST: Duration = Duration::from_millis(200);
 /// The number of those. Too small: short runs are over before much is seen. Too large: large pools are asked too often.
 const FIRST: u32 = 25;
 
-/// The time for which an answer is waited for. Too short: a node behind a slow link is called silent. Too long: a node that hangs delays
-/// the looks at others.
-const PATIENCE: Duration = Duration::from_secs(3);
+/// The time for which a last look waits for answers. Too short: what nodes behind slow links did last is not seen. Too long: the end of a
+/// program waits for a node that hangs.
+const SOON: Duration = Duration::from_secs(2);
 
 /// How a node that is not there any more went.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -99,6 +99,9 @@ impl Watcher {
             dialler,
             join,
             watched: BTreeMap::new(),
+            looks: JoinSet::new(),
+            is_searching: false,
+            parting: BTreeMap::new(),
             told,
         };
         let thread = std::thread::Builder::new()
@@ -153,11 +156,32 @@ impl WatcherHandle {
 /// A node that is watched.
 struct Watched {
     seen: SeenNode,
+    /// The connection; `None` while a look uses it, and where none stands.
     ear: Option<Ear>,
+    /// A look at it is under way.
+    is_asked: bool,
     /// The place from which its news are to be read.
     next: u64,
     /// The node has closed its connection as one does that leaves.
     said_goodbye: bool,
+}
+
+/// What an answer says of the pool: its name, and who is in it.
+type Members = (String, Vec<SeenNode>);
+
+/// What came of a look.
+enum Done {
+    /// At a node: its news, and the members if it was asked for them.
+    Looked(SocketAddr, Result<Answered, NoLook>),
+    /// For the members, at all addresses where there might be one.
+    Searched(Result<Members, String>),
+}
+
+struct Answered {
+    ear: Ear,
+    look: NodeLook,
+    ahead_ms: i64,
+    members: Option<Members>,
 }
 
 /// A look that did not come about.
@@ -165,116 +189,129 @@ struct NoLook {
     said_goodbye: bool,
 }
 
+/// The looks at the nodes of a pool. Each goes its own way: a node that does not answer delays no other.
 struct Round<W> {
     dialler: Dialler,
     join: Join,
     watched: BTreeMap<SocketAddr, Watched>,
+    looks: JoinSet<Done>,
+    /// Nodes are being searched for.
+    is_searching: bool,
+    /// Nodes that are no members any more, while looks at them are under way, whose outcome tells how they went.
+    parting: BTreeMap<SocketAddr, SeenNode>,
     told: W,
 }
 
 impl<W: Watching> Round<W> {
     /// Looks again and again, until the orders end.
     async fn go_on(mut self, mut orders: orders::UnboundedReceiver<Order>) {
-        let mut looks = 0;
+        let (mut next, mut begun) = (tokio::time::Instant::now(), 0);
         loop {
-            self.look().await;
-            looks += 1;
-            let every = if looks <= FIRST {
-                EVERY_AT_FIRST
-            } else {
-                EVERY
-            };
-            let next = tokio::time::Instant::now() + every;
-            loop {
-                let order = tokio::select! {
-                    () = tokio::time::sleep_until(next) => break,
-                    order = orders.recv() => order,
-                };
-                match order {
+            tokio::select! {
+                () = tokio::time::sleep_until(next) => {
+                    self.begin_looks();
+                    begun += 1;
+                    let every = if begun <= FIRST { EVERY_AT_FIRST } else { EVERY };
+                    next = tokio::time::Instant::now() + every;
+                }
+                Some(done) = self.looks.join_next() => self.done(done.ok()),
+                order = orders.recv() => match order {
                     None | Some(Order::End) => return,
                     Some(Order::Drain(names, answer)) => {
                         let _ = answer.send(self.drain(&names).await);
                     }
-                    Some(Order::Look(done)) => {
-                        self.look().await;
-                        let _ = done.send(());
+                    Some(Order::Look(answer)) => {
+                        self.look_now().await;
+                        let _ = answer.send(());
                     }
-                }
+                },
             }
         }
     }
 
-    async fn look(&mut self) {
-        match self.members().await {
-            Ok((pool, nodes)) => self.meet(&pool, nodes),
-            Err(why) => return self.told.lost(&why, unix_ms()),
-        }
-        let mut looks = JoinSet::new();
+    /// Begins a look at each node at which none is under way, and asks one of them who is there.
+    fn begin_looks(&mut self) {
+        let mut asks_for_members = true;
         for (addr, watched) in &mut self.watched {
+            if watched.is_asked {
+                continue;
+            }
+            watched.is_asked = true;
+            // A connection that stands is the sign of a node that answers.
+            let with_members = watched.ear.is_some() && std::mem::take(&mut asks_for_members);
             let (addr, ear, next) = (*addr, watched.ear.take(), watched.next);
             let dialler = self.dialler.clone();
-            looks.spawn(async move { (addr, look_at(dialler, addr, ear, next).await) });
+            self.looks.spawn(async move {
+                Done::Looked(addr, look_at(dialler, addr, ear, next, with_members).await)
+            });
         }
-        while let Some(done) = looks.join_next().await {
-            let Ok((addr, looked)) = done else { continue };
-            let Some(watched) = self.watched.get_mut(&addr) else {
-                continue;
-            };
-            match looked {
-                Ok((ear, look, ahead_ms)) => {
-                    (watched.ear, watched.next) = (Some(ear), look.next);
-                    self.told.look(&watched.seen, look, ahead_ms);
-                }
-                Err(NoLook { said_goodbye }) => {
-                    watched.said_goodbye |= said_goodbye;
-                    if !watched.said_goodbye {
-                        self.told.silent(&watched.seen, unix_ms());
-                    }
-                }
-            }
+        if asks_for_members && !self.is_searching {
+            self.is_searching = true;
+            let known = self.watched.keys().copied().collect();
+            let search = search(self.dialler.clone(), self.join.clone(), known);
+            self.looks.spawn(async { Done::Searched(search.await) });
         }
     }
 
-    /// The pool's name and nodes, as the first of those says that are known, or else of those where the pool is to be found.
-    async fn members(&mut self) -> Result<(String, Vec<SeenNode>), String> {
-        for watched in self.watched.values_mut() {
-            let Some(mut ear) = watched.ear.take() else {
-                continue;
-            };
-            if let Ok(Ok(ObserverAnswer::Status(nodes))) =
-                tokio::time::timeout(PATIENCE, ear.ask(Question::Status)).await
-            {
-                let pool = ear.pool();
-                watched.ear = Some(ear);
-                return Ok((pool, nodes));
-            }
+    /// Looks at all nodes; those that do not answer soon are not waited for.
+    async fn look_now(&mut self) {
+        let until = tokio::time::Instant::now() + SOON;
+        // Looks that are under way come to an end first: the next news follow on theirs.
+        self.finish_looks(until).await;
+        self.begin_looks();
+        self.finish_looks(until).await;
+    }
+
+    async fn finish_looks(&mut self, until: tokio::time::Instant) {
+        while let Ok(Some(done)) = tokio::time::timeout_at(until, self.looks.join_next()).await {
+            self.done(done.ok());
         }
-        let join = self.join.clone();
-        let listed = tokio::task::spawn_blocking(move || discovery::look(&join)).await;
-        let listed = match listed {
-            Ok(Ok(listed)) => listed,
-            Ok(Err(error)) => return Err(error.to_string()),
-            Err(error) => return Err(error.to_string()),
-        };
-        let known = self.watched.keys().copied();
-        let mut why = "no address of the pool is known".to_owned();
-        for addr in known
-            .chain(listed)
-            .collect::<std::collections::BTreeSet<_>>()
-        {
-            let asked = async {
-                let mut ear = self.dialler.connect(addr).await?;
-                match ear.ask(Question::Status).await? {
-                    ObserverAnswer::Status(nodes) => Ok((ear.pool(), nodes)),
-                    other => Err(format!("its answer makes no sense: {other:?}")),
+    }
+
+    /// A look is done; `None` if it panicked.
+    fn done(&mut self, done: Option<Done>) {
+        match done {
+            Some(Done::Looked(addr, looked)) => self.looked(addr, looked),
+            Some(Done::Searched(found)) => {
+                self.is_searching = false;
+                match found {
+                    Ok((pool, nodes)) => self.meet(&pool, nodes),
+                    Err(why) => self.told.lost(&why, unix_ms()),
                 }
+            }
+            None => {}
+        }
+    }
+
+    fn looked(&mut self, addr: SocketAddr, looked: Result<Answered, NoLook>) {
+        if let Some(seen) = self.parting.remove(&addr) {
+            // An answer of one that is no member any more comes from one that is on its way out.
+            let gone = match looked {
+                Ok(_) | Err(NoLook { said_goodbye: true }) => Gone::Left,
+                Err(_) => Gone::Lost,
             };
-            match asked.await {
-                Ok(seen) => return Ok(seen),
-                Err(text) => why = format!("{addr}: {text}"),
+            return self.told.gone(&seen, gone, unix_ms());
+        }
+        let Some(watched) = self.watched.get_mut(&addr) else {
+            return;
+        };
+        watched.is_asked = false;
+        match looked {
+            Ok(answered) => {
+                (watched.ear, watched.next) = (Some(answered.ear), answered.look.next);
+                self.told
+                    .look(&watched.seen, answered.look, answered.ahead_ms);
+                if let Some((pool, nodes)) = answered.members {
+                    self.meet(&pool, nodes);
+                }
+            }
+            Err(NoLook { said_goodbye }) => {
+                watched.said_goodbye |= said_goodbye;
+                if !watched.said_goodbye {
+                    self.told.silent(&watched.seen, unix_ms());
+                }
             }
         }
-        Err(why)
     }
 
     /// Notes who is there, and who is not any more.
@@ -287,6 +324,7 @@ impl<W: Watching> Round<W> {
             let fresh = Watched {
                 seen: seen.clone(),
                 ear: None,
+                is_asked: false,
                 next: 0,
                 said_goodbye: false,
             };
@@ -300,6 +338,7 @@ impl<W: Watching> Round<W> {
                         ..old
                     };
                 }
+                _ if old.is_asked => drop(self.parting.insert(addr, old.seen)),
                 _ => {
                     let said = old.ear.is_some_and(|ear| ear.has_said_goodbye());
                     let gone = match said || old.said_goodbye {
@@ -353,47 +392,73 @@ fn tell_apart(nodes: &mut [SeenNode]) {
     }
 }
 
-/// Asks a node for its news, on the connection if one stands.
+/// Asks a node for its news, on the connection if one stands; and who is in the pool.
 async fn look_at(
     dialler: Dialler,
     addr: SocketAddr,
     ear: Option<Ear>,
     next: u64,
-) -> Result<(Ear, NodeLook, i64), NoLook> {
+    with_members: bool,
+) -> Result<Answered, NoLook> {
     let silent = NoLook {
         said_goodbye: false,
     };
-    let asked = async {
-        let mut ear = match ear {
-            Some(ear) => ear,
-            None => match dialler.connect(addr).await {
-                Ok(ear) => ear,
-                Err(_) => return Err(silent),
-            },
-        };
-        let (sent, sent_ms) = (Instant::now(), unix_ms());
-        let answer = ear.ask(Question::Look(next)).await;
-        // The node's clock was read about half way between question and answer.
-        let here_ms = sent_ms + (sent.elapsed() / 2).as_millis() as u64;
-        let look: Option<NodeLook> = match answer {
-            Ok(ObserverAnswer::Look(text)) => serde_json::from_str(&text).ok(),
-            _ => None,
-        };
-        match look {
-            Some(look) => {
-                let ahead_ms = look.now_ms as i64 - here_ms as i64;
-                Ok((ear, look, ahead_ms))
-            }
-            None => Err(NoLook {
-                said_goodbye: ear.has_said_goodbye(),
-            }),
-        }
+    let mut ear = match ear {
+        Some(ear) => ear,
+        None => dialler.connect(addr).await.map_err(|_| silent)?,
     };
-    let patience = PATIENCE + limits::HANDSHAKE;
-    let looked = tokio::time::timeout(patience, asked).await;
-    looked.unwrap_or(Err(NoLook {
-        said_goodbye: false,
-    }))
+    let (sent, sent_ms) = (Instant::now(), unix_ms());
+    let answer = ear.ask(Question::Look(next)).await;
+    // The node's clock was read about half way between question and answer.
+    let here_ms = sent_ms + (sent.elapsed() / 2).as_millis() as u64;
+    let look: Option<NodeLook> = match answer {
+        Ok(ObserverAnswer::Look(text)) => serde_json::from_str(&text).ok(),
+        _ => None,
+    };
+    let Some(look) = look else {
+        return Err(NoLook {
+            said_goodbye: ear.has_said_goodbye(),
+        });
+    };
+    let members = match with_members {
+        true => members_of(&mut ear).await.ok(),
+        false => None,
+    };
+    Ok(Answered {
+        ahead_ms: look.now_ms as i64 - here_ms as i64,
+        ear,
+        look,
+        members,
+    })
+}
+
+async fn members_of(ear: &mut Ear) -> Result<Members, String> {
+    match ear.ask(Question::Status).await? {
+        ObserverAnswer::Status(nodes) => Ok((ear.pool(), nodes)),
+        other => Err(format!("its answer makes no sense: {other:?}")),
+    }
+}
+
+/// The members, as the first node says that answers: of those that are known, or else of those where the pool is to be found.
+async fn search(dialler: Dialler, join: Join, known: Vec<SocketAddr>) -> Result<Members, String> {
+    let listed = tokio::task::spawn_blocking(move || discovery::look(&join)).await;
+    let listed = match listed {
+        Ok(Ok(listed)) => listed,
+        // What is known may do.
+        Ok(Err(_)) if !known.is_empty() => Vec::new(),
+        Ok(Err(error)) => return Err(error.to_string()),
+        Err(error) => return Err(error.to_string()),
+    };
+    let mut why = "no address of the pool is known".to_owned();
+    let all: BTreeSet<SocketAddr> = known.into_iter().chain(listed).collect();
+    for addr in all {
+        let asked = async { members_of(&mut dialler.connect(addr).await?).await };
+        match asked.await {
+            Ok(members) => return Ok(members),
+            Err(text) => why = format!("{addr}: {text}"),
+        }
+    }
+    Err(why)
 }
 
 #[cfg(test)]
