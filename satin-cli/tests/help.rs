@@ -16,8 +16,18 @@ mod common;
 
 use common::{PATIENCE, example};
 
-const COMMANDS: [&str; 9] = [
-    "", "run", "node", "status", "drain", "stop", "keygen", "runs", "store",
+const COMMANDS: [&str; 11] = [
+    "",
+    "run",
+    "node",
+    "status",
+    "top",
+    "dashboard",
+    "drain",
+    "stop",
+    "keygen",
+    "runs",
+    "store",
 ];
 
 const COLUMNS: usize = 80;
@@ -523,6 +533,28 @@ fn run_status(test: &str, status: &str) {
     assert!(shown.said().contains("answers"), "{}", shown.tell());
 }
 
+/// An example of `satin dashboard` serves a page until it is asked to end, and then writes what it is to write.
+fn run_dashboard(test: &str, dashboard: &str) {
+    let Some(machines) = Machines::new(test) else {
+        return;
+    };
+    let _all = start_pool(&machines, dashboard, &["there-1"], "there");
+    // In the place of the shell, so that it gets the signal.
+    let mut shown = machines.start(1, &format!("exec {dashboard}"));
+    let began = Instant::now();
+    while !shown.said().contains("http://127.0.0.1:") {
+        assert!(began.elapsed() < PATIENCE, "{}", shown.tell());
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let pid = rustix::process::Pid::from_child(&shown.child);
+    rustix::process::kill_process(pid, rustix::process::Signal::TERM).expect("it runs");
+    shown.succeeds();
+    if let Some(report) = value(dashboard, "--report") {
+        let report = fs::read_to_string(machines.home(1).join(report)).expect("written");
+        assert!(report.starts_with("<!doctype html>"), "{report:.200}");
+    }
+}
+
 /// An example of `satin stop` ends a pool.
 fn run_stop(test: &str, stop: &str) {
     let Some(machines) = Machines::new(test) else {
@@ -631,6 +663,8 @@ fn run_all(test: &str, examples: &[String]) {
             run_status(test, example);
         } else if example.starts_with("satin stop") {
             run_stop(test, example);
+        } else if example.starts_with("satin dashboard") {
+            run_dashboard(test, example);
         } else if example.starts_with("satin runs") {
             run_runs(test, example);
         } else if example.starts_with("satin run") && !example.ends_with("--help") {
@@ -676,6 +710,14 @@ fn the_examples_of_satin_drain_work() {
 #[test]
 fn the_examples_of_satin_status_work() {
     run_all("the_examples_of_satin_status_work", &examples_of("status"));
+}
+
+#[test]
+fn the_examples_of_satin_dashboard_work() {
+    run_all(
+        "the_examples_of_satin_dashboard_work",
+        &examples_of("dashboard"),
+    );
 }
 
 #[test]

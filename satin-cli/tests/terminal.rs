@@ -2,7 +2,8 @@
 
 use std::{
     fs::File,
-    io::Read,
+    io::{Read, Write},
+    num::NonZeroU16,
     os::fd::OwnedFd,
     process::{Child, Command, Stdio},
     sync::mpsc::{Receiver, channel},
@@ -144,4 +145,117 @@ fn who_is_alone_and_interrupted_says_so() {
     alone.interrupt();
     alone.shows("satin: interrupted\r\n");
     assert_eq!(alone.code(), Some(130));
+}
+
+const ROWS: NonZeroU16 = NonZeroU16::new(30).unwrap();
+const COLUMNS: NonZeroU16 = NonZeroU16::new(110).unwrap();
+
+/// `satin top` on a screen of its own.
+struct Top {
+    child: Child,
+    keyboard: File,
+    screen: vt100::Parser,
+    pieces: Receiver<Vec<u8>>,
+}
+
+impl Top {
+    fn start(join: &str, credential: &std::path::Path) -> Top {
+        let (screen, program) = terminal();
+        let size = rustix::termios::Winsize {
+            ws_row: ROWS.get(),
+            ws_col: COLUMNS.get(),
+            ws_xpixel: 0,
+            ws_ypixel: 0,
+        };
+        rustix::termios::tcsetwinsize(&program, size).expect("a size");
+        let handle = || Stdio::from(program.try_clone().expect("a second one"));
+        let child = Command::new(env!("CARGO_BIN_EXE_satin"))
+            .args(["top", "--join", join, "--credential"])
+            .arg(credential)
+            .stdin(handle())
+            .stdout(handle())
+            .stderr(handle())
+            .spawn()
+            .expect("it starts");
+        let keyboard = screen.try_clone().expect("a second one");
+        let (sender, pieces) = channel();
+        let mut screen = screen;
+        thread::spawn(move || {
+            let mut piece = [0; 4096];
+            while let Ok(length @ 1..) = screen.read(&mut piece) {
+                if sender.send(piece[..length].to_vec()).is_err() {
+                    return;
+                }
+            }
+        });
+        Top {
+            child,
+            keyboard,
+            screen: vt100::Parser::new(ROWS, COLUMNS, 0),
+            pieces,
+        }
+    }
+
+    fn press(&mut self, keys: &str) {
+        self.keyboard.write_all(keys.as_bytes()).expect("pressed");
+    }
+
+    /// Waits until a line of the screen has all these words.
+    #[track_caller]
+    fn shows(&mut self, words: &[&str]) {
+        let began = Instant::now();
+        loop {
+            let text = self.screen.screen().contents();
+            let has_all = |line: &str| words.iter().all(|word| line.contains(word));
+            if text.lines().any(has_all) {
+                return;
+            }
+            let left = PATIENCE.saturating_sub(began.elapsed());
+            match self.pieces.recv_timeout(left) {
+                Ok(piece) => self.screen.process(&piece),
+                Err(_) => panic!("{words:?} are not shown:\n{text}"),
+            }
+        }
+    }
+}
+
+impl Drop for Top {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn top_shows_who_is_in_and_asks_a_node_to_leave_after_a_question() {
+    let scratch = tempfile::tempdir().expect("a directory");
+    let credential = scratch.path().join("pool.pem");
+    satin_runtime::net::Credential::write_new(&credential).expect("written");
+    let events = scratch.path().join("events");
+    let log = events.to_str().expect("text");
+    let listen = ["--listen", "127.0.0.1:0", "--events", log];
+    let first = Node::start("first", &listen, &credential);
+    let addr = address(&events);
+    let mut second = Node::start("second", &["--join", &addr], &credential);
+    second.shows("satin: let in by first, the master\r\n");
+    let mut top = Top::start(&addr, &credential);
+    top.shows(&["first", "master"]);
+    top.shows(&["second", "in"]);
+    top.shows(&["pool knary: 2 nodes, 2 threads"]);
+    top.press("d");
+    top.shows(&["choose a node first"]);
+    top.press("jjd");
+    top.shows(&["ask second to leave? y: yes"]);
+    // Any other key means no.
+    top.press("n");
+    top.shows(&["choose a node", "q end"]);
+    top.press("d");
+    top.shows(&["ask second to leave?"]);
+    top.press("y");
+    top.shows(&["asked to leave: second"]);
+    assert_eq!(second.code(), Some(0));
+    top.shows(&["second", "left"]);
+    top.press("q");
+    assert!(top.child.wait().expect("it ends").success());
+    drop(first);
 }

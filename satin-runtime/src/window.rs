@@ -171,6 +171,17 @@ impl Window {
         lock(&self.history)
     }
 
+    /// Asks these nodes to leave, by their names, the master last. Returns when all have been asked.
+    ///
+    /// # Errors
+    /// If one cannot be asked, or stays: the text says which and why. The others leave all the same.
+    pub fn drain(&self, names: Vec<String>) -> Result<(), String> {
+        match &self.source {
+            Source::Pool(watcher) => watcher.handle().drain(names),
+            Source::Process(_) => Err("this process is no node of a pool".into()),
+        }
+    }
+
     /// Looks a last time, while the pool is still there.
     pub fn look_now(&self) {
         match &self.source {

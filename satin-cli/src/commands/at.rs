@@ -3,7 +3,10 @@
 use std::path::PathBuf;
 
 use anyhow::{Context, Result};
-use satin_runtime::net::{Join, Observer};
+use satin_runtime::{
+    net::{Join, Observer},
+    window::{Views, Window},
+};
 
 /// The flag of every command that cannot do without the credential.
 #[derive(clap::Args)]
@@ -32,14 +35,25 @@ pub struct At {
 }
 
 impl At {
-    pub fn observer(&self) -> Result<Observer> {
-        let join = Join::parse(&self.join).ok().with_context(|| {
+    fn join(&self) -> Result<Join> {
+        Join::parse(&self.join).ok().with_context(|| {
             format!(
                 "--join {}: expected HOST:PORT[,HOST:PORT..], dns:NAME:PORT or file:PATH",
                 self.join
             )
-        })?;
+        })
+    }
+
+    pub fn observer(&self) -> Result<Observer> {
+        let join = self.join()?;
         let pool = self.pool.as_deref().filter(|name| !name.is_empty());
         Ok(Observer::new(join, &self.credential.path, pool)?)
+    }
+
+    /// A window on the pool of that name.
+    pub fn window(&self, views: Views, name: &str) -> Result<Window> {
+        let join = self.join()?;
+        let credential = &self.credential.path;
+        Ok(Window::on_pool(views, name, Some(name), join, credential)?)
     }
 }

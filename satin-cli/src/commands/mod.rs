@@ -6,6 +6,7 @@ use anyhow::{Context, Result};
 
 mod at;
 
+pub mod dashboard;
 pub mod drain;
 pub mod keygen;
 pub mod node;
@@ -14,6 +15,7 @@ pub mod runs;
 pub mod status;
 pub mod stop;
 pub mod store;
+pub mod top;
 
 /// The time that a flag gives in seconds, if it is given.
 fn seconds(flag: &str, given: Option<f64>) -> Result<Option<Duration>> {

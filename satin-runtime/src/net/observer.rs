@@ -26,7 +26,7 @@ use super::{
     relay,
     settings::Join,
     socket, transport,
-    wire::{self, Frames, Greeting, Hello, Role, WireError},
+    wire::{self, Frames, Greeting, Hello, Reason, Role, WireError},
 };
 use crate::{
     node::{Identity, NodeId, Peer},
@@ -207,6 +207,9 @@ pub(super) struct Dialler {
     endpoints: Arc<Mutex<[Option<Endpoint>; 2]>>,
 }
 
+/// A node that has no room for a connection is tried again after that time. Too short: what is too much becomes more. Too long: people wait.
+const BUSY: Duration = Duration::from_millis(200);
+
 /// An open connection to a node.
 pub(super) struct Ear {
     connection: Connection,
@@ -384,10 +387,21 @@ impl Dialler {
     }
 
     pub(super) async fn connect(&self, addr: SocketAddr) -> Result<Ear, String> {
-        match timeout(limits::HANDSHAKE, self.greet(addr)).await {
+        let mut why = "no answer came".to_owned();
+        let greeted = timeout(limits::HANDSHAKE, async {
+            loop {
+                match self.greet(addr).await {
+                    // A node that others knock at too has room again in a moment.
+                    Err(Failure::Refused(Reason::Busy, text)) => why = text,
+                    greeted => return greeted,
+                }
+                tokio::time::sleep(BUSY).await;
+            }
+        });
+        match greeted.await {
             Ok(Ok(ear)) => Ok(ear),
             Ok(Err(failure)) => Err(failure.text().into()),
-            Err(_) => Err("no answer came".into()),
+            Err(_) => Err(why),
         }
     }
 
