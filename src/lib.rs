@@ -296,6 +296,12 @@ mod documents {
     mod shared_values_and_bounds {}
     #[doc = include_str!("../docs/src/why-is-it-not-parallel.md")]
     mod why_is_it_not_parallel {}
+    #[doc = include_str!("../docs/src/coming-from-java-satin.md")]
+    mod coming_from_java_satin {}
+    #[doc = include_str!("../docs/src/coming-from-mpi.md")]
+    mod coming_from_mpi {}
+    #[doc = include_str!("../docs/src/coming-from-ray-and-dask.md")]
+    mod coming_from_ray_and_dask {}
 }
 
 /// # Example
