@@ -101,3 +101,71 @@ fn the_first_program_is_an_example() {
         assert_eq!(program.expect(path).text.trim(), example.trim(), "{path}");
     }
 }
+
+/// A code that no error has any more leads readers astray.
+#[test]
+fn every_code_is_that_of_an_error() {
+    let codes = pages::root().join("satin-runtime/src/codes.rs");
+    let codes = fs::read_to_string(codes).expect("the codes");
+    let mut sources = String::new();
+    for folder in ["satin-runtime/src", "satin-cli/src"] {
+        read_all(&pages::root().join(folder), &mut sources);
+    }
+    let is_in_name = |c: char| c.is_alphanumeric() || c == '_';
+    let words: Vec<&str> = sources.split(|c| !is_in_name(c)).collect();
+    let names = codes
+        .lines()
+        .filter_map(|line| line.trim().split_once(" = \"S"));
+    let names: Vec<&str> = names.map(|(name, _)| name).collect();
+    assert!(names.len() > 40, "{names:?}");
+    for name in names {
+        let uses = words.iter().filter(|word| **word == name).count();
+        assert!(uses > 1, "{name} is the code of no error");
+    }
+}
+
+/// The tables of panics, warnings and errors of the compiler give messages as they are: whoever searches for one finds it.
+#[test]
+fn the_messages_of_the_tables_are_those_of_the_sources() {
+    let mut sources = String::new();
+    for folder in [
+        "satin-runtime/src",
+        "satin-macros/src",
+        "tests/compile_fail",
+    ] {
+        read_all(&pages::root().join(folder), &mut sources);
+    }
+    let sources: String = sources.split("\\\n").map(str::trim_start).collect();
+    let page = Page::read(Path::new("docs/src/errors.md")).text;
+    let (_, tables) = page.split_once("## Panics").expect("tables");
+    let messages = tables.lines().filter_map(|line| line.strip_prefix("| "));
+    let mut count = 0;
+    for message in messages.filter_map(|line| line.split(" | ").next()) {
+        // What stands between is the program's own, or said otherwise.
+        let pieces = message.replace("..", "`");
+        for piece in pieces.split(['`', ',', ';', ':', '(', ')']).map(str::trim) {
+            if piece.len() > 8 && !piece.starts_with("---") {
+                assert!(
+                    sources.contains(piece),
+                    "{message}: no source says `{piece}`"
+                );
+                count += 1;
+            }
+        }
+    }
+    assert!(count > 50, "{count}");
+}
+
+fn read_all(folder: &Path, text: &mut String) {
+    for entry in fs::read_dir(folder).expect("a folder") {
+        let path = entry.expect("an entry").path();
+        if path.is_dir() {
+            read_all(&path, text);
+        } else if path
+            .extension()
+            .is_some_and(|is| is == "rs" || is == "stderr")
+        {
+            *text += &fs::read_to_string(path).expect("text");
+        }
+    }
+}

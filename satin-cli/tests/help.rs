@@ -19,8 +19,8 @@ mod pages;
 use common::{PATIENCE, example};
 use pages::CodeBlock;
 
-const COMMANDS: [&str; 9] = [
-    "", "run", "node", "status", "drain", "stop", "keygen", "runs", "store",
+const COMMANDS: [&str; 10] = [
+    "", "run", "node", "status", "drain", "stop", "keygen", "runs", "store", "explain",
 ];
 
 const COLUMNS: usize = 80;
@@ -621,7 +621,10 @@ fn run_all(test: &str, examples: &[String]) {
             run_run(test, example);
         } else if example.starts_with("satin store") {
             run_store(test, example);
-        } else if example.starts_with("satin keygen") {
+        } else if ["satin keygen", "satin explain"]
+            .iter()
+            .any(|begin| example.starts_with(begin))
+        {
             let Some(machines) = Machines::new(test) else {
                 return;
             };
@@ -661,6 +664,14 @@ fn the_examples_of_satin_keygen_work() {
             .filter(|text| text.contains("--join")),
     );
     run_all("the_examples_of_satin_keygen_work", &examples);
+}
+
+#[test]
+fn the_examples_of_satin_explain_work() {
+    run_all(
+        "the_examples_of_satin_explain_work",
+        &examples_of("explain"),
+    );
 }
 
 #[test]

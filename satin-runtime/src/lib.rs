@@ -16,6 +16,9 @@
 #![warn(clippy::undocumented_unsafe_blocks)]
 
 #[cfg(not(loom))]
+#[doc(hidden)]
+pub mod codes;
+#[cfg(not(loom))]
 pub mod config;
 #[cfg(not(loom))]
 pub mod data;

@@ -3,6 +3,8 @@
 use std::path::PathBuf;
 
 use anyhow::{Context, Result};
+use satin_cli::coded::Coded;
+use satin_runtime::codes;
 use satin_runtime::net::{Join, Observer};
 
 /// The flag of every command that cannot do without the credential.
@@ -33,12 +35,14 @@ pub struct At {
 
 impl At {
     pub fn observer(&self) -> Result<Observer> {
-        let join = Join::parse(&self.join).ok().with_context(|| {
+        let join = Join::parse(&self.join).ok();
+        let join = join.with_context(|| {
             format!(
                 "--join {}: expected HOST:PORT[,HOST:PORT..], dns:NAME:PORT or file:PATH",
                 self.join
             )
-        })?;
+        });
+        let join = join.code(codes::WRONG_VALUE)?;
         let pool = self.pool.as_deref().filter(|name| !name.is_empty());
         Ok(Observer::new(join, &self.credential.path, pool)?)
     }
