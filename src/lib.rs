@@ -18,7 +18,7 @@
 //!
 //! Calling a spawnable function from ordinary code runs it on the pool and waits for the result. Without settings the
 //! pool is all cores of this machine. [`macro@spawnable`] tells where a spawned call may stand, which arguments it may
-//! take, and what is refused; the README has the rest.
+//! take, and what is refused; the book, in `docs/` of the repository, has the rest.
 //!
 //! * A program: [`macro@main`], or [`run`] with the settings of its own command line ([`Args`]).
 //! * A library, a test, several pools: [`Satin::builder`].
@@ -67,8 +67,8 @@
 //!
 //! # Many machines
 //! With `SATIN_LISTEN` or `SATIN_JOIN` (or the builder's [`listen`](Builder::listen) and [`join`](Builder::join)) the
-//! process is a node of a pool: the master runs `main`, the others work for it. The README's "Many machines" says how;
-//! the command `satin run` tries it out on one machine. With neither, no socket is opened.
+//! process is a node of a pool: the master runs `main`, the others work for it. The book's chapter "Nodes and
+//! pools" says how; the command `satin run` tries it out on one machine. With neither, no socket is opened.
 
 pub use satin_macros::{bound, call, main, seq, spawn, spawnable, sync};
 
@@ -278,13 +278,30 @@ pub use satin_runtime::{data, job, net, observe, worker};
 #[doc(hidden)]
 pub use satin_runtime::private as __private;
 
-/// The code in the documents compiles, and does what it says.
+/// The code in the README and in the pages of the book compiles, and does what it says. A test (`satin-cli/tests/book.rs`) looks
+/// that no page with code is left out.
 #[cfg(all(doctest, not(feature = "serial")))]
 mod documents {
-    #[doc = include_str!("../docs/src/why-is-it-not-parallel.md")]
-    mod why_is_it_not_parallel {}
     #[doc = include_str!("../README.md")]
     mod readme {}
+    #[doc = include_str!("../docs/src/first-program.md")]
+    mod first_program {}
+    #[doc = include_str!("../docs/src/forms-of-spawn.md")]
+    mod forms_of_spawn {}
+    #[doc = include_str!("../docs/src/arguments.md")]
+    mod arguments {}
+    #[doc = include_str!("../docs/src/speculation.md")]
+    mod speculation {}
+    #[doc = include_str!("../docs/src/shared-values-and-bounds.md")]
+    mod shared_values_and_bounds {}
+    #[doc = include_str!("../docs/src/why-is-it-not-parallel.md")]
+    mod why_is_it_not_parallel {}
+    #[doc = include_str!("../docs/src/coming-from-java-satin.md")]
+    mod coming_from_java_satin {}
+    #[doc = include_str!("../docs/src/coming-from-mpi.md")]
+    mod coming_from_mpi {}
+    #[doc = include_str!("../docs/src/coming-from-ray-and-dask.md")]
+    mod coming_from_ray_and_dask {}
 }
 
 /// # Example

@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use satin_cli::coded;
 
 mod commands;
 
@@ -20,7 +21,8 @@ Examples:
   satin drain --site delft --join 192.0.2.7:7777 --credential pool.pem
   satin stop --join 192.0.2.7:7777 --credential pool.pem
   satin runs ls --store file:/shared/store
-  satin store --dir /data --listen 0.0.0.0:7800 --credential pool.pem")]
+  satin store --dir /data --listen 0.0.0.0:7800 --credential pool.pem
+  satin explain S0309")]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -38,6 +40,7 @@ enum Command {
     Keygen(commands::keygen::Keygen),
     Runs(commands::runs::RunsCommand),
     Store(commands::store::Store),
+    Explain(commands::explain::Explain),
 }
 
 fn main() -> ExitCode {
@@ -52,9 +55,10 @@ fn main() -> ExitCode {
         Command::Keygen(keygen) => keygen.run(),
         Command::Runs(runs) => runs.run(),
         Command::Store(store) => store.run(),
+        Command::Explain(explain) => explain.run(),
     };
     done.unwrap_or_else(|error| {
-        eprintln!("error: {error:#}");
+        eprintln!("error: {}", coded::explained(&error));
         ExitCode::FAILURE
     })
 }

@@ -20,9 +20,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use anyhow::{Context, Result, anyhow, ensure};
+use anyhow::{Context, Result, ensure};
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 use satin_runtime::{
+    codes::{self, CodedError},
     net::{Credential, Join, relay},
     observe::{
         events::{self, Event, Record},
@@ -138,7 +139,10 @@ pub const ALL_KILLED: i32 = 137;
 #[must_use]
 pub fn cannot_start(program: &OsStr, error: &io::Error) -> anyhow::Error {
     let program = program.display();
-    anyhow!("cannot start {program}: {error}; name a program that is there and may be executed")
+    let text = format!(
+        "cannot start {program}: {error}; name a program that is there and may be executed"
+    );
+    CodedError::new(codes::CANNOT_START, text).into()
 }
 
 /// Ends a pool from outside, for instance at Ctrl-C.

@@ -10,14 +10,17 @@ use std::{
     time::SystemTime,
 };
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use satin_runtime::{
+    codes::{self, CodedError},
     net::{Credential, storage_url, user_credential},
     stable::{
         Stable, StoreUrl,
         runs::{Resume, RunPlace},
     },
 };
+
+use crate::coded::Coded;
 
 /// The use that a pool makes of a store.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -67,7 +70,8 @@ pub const STORE: &str = "SATIN_STORE";
 /// If it is no URL of a store; the text says what is expected.
 pub fn url(text: &str) -> Result<StoreUrl> {
     let url = text.parse().ok();
-    url.with_context(|| format!("--store {text}: expected {}", StoreUrl::EXPECTED))
+    let expected = || format!("--store {text}: expected {}", StoreUrl::EXPECTED);
+    url.with_context(expected).code(codes::WRONG_VALUE)
 }
 
 /// The URL with an absolute path, if it is that of a directory.
@@ -91,10 +95,10 @@ pub fn absolute(url: StoreUrl) -> Result<StoreUrl> {
 pub fn open(url: &StoreUrl, credential: &Credential) -> Result<Arc<dyn Stable>> {
     // Opening it would make it: a slip of the finger is not to leave an empty store behind.
     if let StoreUrl::File(directory) = url {
-        ensure!(
-            directory.is_dir(),
-            "there is no store {url}: the directory does not exist"
-        );
+        if !directory.is_dir() {
+            let text = format!("there is no store {url}: the directory does not exist");
+            return Err(CodedError::new(codes::NO_STORE, text).into());
+        }
     }
     storage_url::open(url, credential).with_context(|| format!("cannot open {url}"))
 }

@@ -4,19 +4,22 @@
 //! The commands are taken from the texts, not repeated here. Only what is computed is made smaller.
 
 use std::{
+    collections::BTreeSet,
     fs,
     os::unix::{fs::PermissionsExt, process::CommandExt},
     path::{Path, PathBuf},
     process::{Child, Command, ExitStatus, Stdio},
-    sync::atomic::{AtomicU32, Ordering},
+    sync::atomic::{AtomicU32, AtomicUsize, Ordering},
     time::{Duration, Instant},
 };
 
 mod common;
+mod pages;
 
 use common::{PATIENCE, example};
+use pages::CodeBlock;
 
-const COMMANDS: [&str; 11] = [
+const COMMANDS: [&str; 12] = [
     "",
     "run",
     "node",
@@ -28,6 +31,7 @@ const COMMANDS: [&str; 11] = [
     "keygen",
     "runs",
     "store",
+    "explain",
 ];
 
 const COLUMNS: usize = 80;
@@ -76,25 +80,6 @@ fn examples_of(command: &str) -> Vec<String> {
     found
 }
 
-/// The commands in the blocks of shell text of a document.
-fn commands_of_document(path: &str) -> Vec<String> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(path);
-    let text = fs::read_to_string(&path).expect("a document");
-    let blocks = text.split("```sh\n").skip(1);
-    let mut found = Vec::new();
-    for block in blocks {
-        let (block, _) = block.split_once("```").expect("a block ends");
-        found.extend(commands(block));
-    }
-    // The shell would not mind comments; we look at the words.
-    for command in &mut found {
-        if let Some((before, _)) = command.split_once(" #") {
-            *command = before.trim().into();
-        }
-    }
-    found
-}
-
 /// A terminal that is narrower than an example breaks it in pieces, which the shell then runs one by one.
 #[test]
 fn examples_can_be_pasted_from_a_terminal_of_80_columns() {
@@ -126,7 +111,7 @@ struct Machines {
 const ADDRESSES: [&str; 2] = ["192.0.2.7", "192.0.2.9"];
 
 /// The names that the examples give to machines.
-const HOSTS: [&str; 2] = ["n1 n7", "n2 node1"];
+const HOSTS: [&str; 2] = ["n1 n7 MACHINE", "n2 node1"];
 
 fn ip(words: &str) -> bool {
     let run = Command::new("ip")
@@ -671,11 +656,25 @@ fn run_all(test: &str, examples: &[String]) {
             run_run(test, example);
         } else if example.starts_with("satin store") {
             run_store(test, example);
-        } else if example.starts_with("satin keygen") {
+        } else if ["satin keygen", "satin explain"]
+            .iter()
+            .any(|begin| example.starts_with(begin))
+        {
             let Some(machines) = Machines::new(test) else {
                 return;
             };
             machines.start(0, example).succeeds();
+        } else if example.ends_with("--help") {
+            help(
+                example
+                    .trim_start_matches("satin")
+                    .trim_end_matches("--help"),
+            );
+        } else {
+            assert!(
+                example.contains("satin node"),
+                "no test knows how to run `{example}`: teach it to `run_all`, or, in a page, write `<!-- not run: REASON -->` before it"
+            );
         }
     }
 }
@@ -700,6 +699,14 @@ fn the_examples_of_satin_keygen_work() {
             .filter(|text| text.contains("--join")),
     );
     run_all("the_examples_of_satin_keygen_work", &examples);
+}
+
+#[test]
+fn the_examples_of_satin_explain_work() {
+    run_all(
+        "the_examples_of_satin_explain_work",
+        &examples_of("explain"),
+    );
 }
 
 #[test]
@@ -740,11 +747,113 @@ fn the_examples_of_satin_runs_work() {
     run_all("the_examples_of_satin_runs_work", &examples_of("runs"));
 }
 
-#[test]
-fn the_examples_of_the_documents_work() {
-    for document in ["README.md", "docs/src/when-a-machine-dies.md"] {
-        let examples = commands_of_document(document);
-        assert!(!examples.is_empty(), "{document} has examples");
-        run_all("the_examples_of_the_documents_work", &examples);
+// ---------------------------------------------------------------------------------------------------- README and book
+
+/// What a reader types: without comments, with the commands of the built `satin` in the place of cargo's.
+fn typed(block: &CodeBlock) -> String {
+    let mut text = String::new();
+    for line in block.text.lines() {
+        let line = line.split(" #").next().unwrap_or_default().trim_end();
+        // That is what runs this test.
+        if line.starts_with('#') || line == "cargo test --workspace" {
+            continue;
+        }
+        text += &line.replace("cargo run --release -p satin-cli -- ", "satin ");
+        text.push('\n');
     }
+    text
+}
+
+/// A block that does not only speak to pools runs as a whole, as it is pasted into a shell.
+fn run_script(test: &str, script_text: &str) {
+    let Some(machines) = Machines::new(test) else {
+        return;
+    };
+    println!("{script_text}");
+    machines.install("fib");
+    let primes = example("primes");
+    let build = format!(
+        "[ \"$1\" = build ] && mkdir -p target/release && cp {} target/release",
+        primes.display()
+    );
+    script(&machines.scratch.path().join("bin/cargo"), &build);
+    let mut run = machines.start(0, &format!("set -e\n{}", smaller(script_text)));
+    run.succeeds();
+    let said = run.said();
+    for (program, answer) in [
+        ("./program 42", "fib(27) = 196418"),
+        ("release/primes", "148933 primes"),
+    ] {
+        let runs = script_text.matches(program).count();
+        assert_eq!(said.matches(answer).count(), runs, "{}", run.tell());
+    }
+}
+
+/// What is run at once: a block as it stands, or commands that belong together.
+enum Piece {
+    Script(String),
+    Commands(Vec<String>),
+}
+
+/// The pieces of a block: a founder and those that join it run together, other commands by themselves.
+fn pieces(block: &CodeBlock) -> Vec<Piece> {
+    let text = typed(block);
+    let is_for_pools = |line: &str| line.starts_with("satin ") || line.starts_with(' ');
+    if !text.lines().all(is_for_pools) {
+        return vec![Piece::Script(text)];
+    }
+    let is_node = |command: &String| command.contains("satin node");
+    let (nodes, others): (Vec<String>, Vec<String>) =
+        commands(&text).into_iter().partition(is_node);
+    let groups = std::iter::once(nodes).chain(others.into_iter().map(|other| vec![other]));
+    groups
+        .filter(|group| !group.is_empty())
+        .map(Piece::Commands)
+        .collect()
+}
+
+/// Threads that run commands. More: they compete for the cores. Fewer: each waits for the times that examples give.
+const RUNNERS: usize = 4;
+
+#[test]
+fn the_commands_of_the_readme_and_the_book_work() {
+    let test = "the_commands_of_the_readme_and_the_book_work";
+    let mut seen = BTreeSet::new();
+    let mut work = Vec::new();
+    let mut not_run = 0;
+    for page in pages::all() {
+        for block in page.blocks.iter().filter(|block| block.language == "sh") {
+            if block.not_run.is_some() {
+                not_run += 1;
+                continue;
+            }
+            for piece in pieces(block) {
+                let name = match &piece {
+                    Piece::Script(text) => text.clone(),
+                    Piece::Commands(commands) => commands.join("\n"),
+                };
+                // Several pages give the same command.
+                if seen.insert(name) {
+                    work.push((page.place(block), piece));
+                }
+            }
+        }
+    }
+    assert!(work.len() > 20, "{seen:?}");
+    let next = AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        let run = || {
+            while let Some((place, piece)) = work.get(next.fetch_add(1, Ordering::Relaxed)) {
+                println!("{place}:");
+                match piece {
+                    Piece::Script(text) => run_script(test, text),
+                    Piece::Commands(commands) => run_all(test, commands),
+                }
+            }
+        };
+        for _ in 0..RUNNERS {
+            scope.spawn(run);
+        }
+    });
+    println!("{not_run} blocks are not run here: the comment before each says why");
 }

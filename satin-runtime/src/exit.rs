@@ -12,6 +12,7 @@ use std::{
     },
 };
 
+pub(crate) use crate::codes::explained;
 use crate::observe::lines;
 
 /// Called once, with the exit code if the system tells it.
@@ -90,17 +91,17 @@ pub(crate) fn with(code: i32) -> ! {
 }
 
 /// Prints the error, and exits with this code; but if the process is asked to end already, with the code for that.
-pub(crate) fn with_error(code: i32, error: &dyn std::error::Error) -> ! {
+pub(crate) fn with_error(code: i32, error: &(dyn std::error::Error + 'static)) -> ! {
     unless_requested();
     lines::clear_bar();
     // The text may reach no reader: the terminal may be gone.
-    let _ = writeln!(io::stderr(), "error: {error}");
+    let _ = writeln!(io::stderr(), "error: {}", explained(error));
     std::process::exit(code);
 }
 
 /// Prints the error, and exits with code 1; but if the process was asked to end and could not hand over what it did, with
 /// the code for the request: a batch system that asks all nodes at once sees by it that the run did not come to its end.
-pub(crate) fn with_failure(error: &dyn std::error::Error) -> ! {
+pub(crate) fn with_failure(error: &(dyn std::error::Error + 'static)) -> ! {
     let code = match ASKED.load(Ordering::SeqCst) {
         0 => 1,
         asked => asked,

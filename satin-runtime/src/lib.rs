@@ -17,6 +17,9 @@
 #![warn(clippy::undocumented_unsafe_blocks)]
 
 #[cfg(not(loom))]
+#[doc(hidden)]
+pub mod codes;
+#[cfg(not(loom))]
 pub mod config;
 #[cfg(all(feature = "dashboard", not(loom)))]
 pub mod dashboard;

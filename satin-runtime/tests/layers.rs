@@ -17,7 +17,7 @@ const LAYERS: [(&str, &[&str]); 7] = [
     (
         "net",
         &[
-            "config", "data", "job", "net", "node", "observe", "stable", "worker",
+            "codes", "config", "data", "job", "net", "node", "observe", "stable", "worker",
         ],
     ),
 ];

@@ -3,7 +3,9 @@
 use std::path::PathBuf;
 
 use anyhow::{Context, Result};
+use satin_cli::coded::Coded;
 use satin_runtime::{
+    codes,
     net::{Join, Observer},
     window::{Views, Window},
 };
@@ -36,12 +38,14 @@ pub struct At {
 
 impl At {
     fn join(&self) -> Result<Join> {
-        Join::parse(&self.join).ok().with_context(|| {
+        let join = Join::parse(&self.join).ok();
+        let join = join.with_context(|| {
             format!(
                 "--join {}: expected HOST:PORT[,HOST:PORT..], dns:NAME:PORT or file:PATH",
                 self.join
             )
-        })
+        });
+        Ok(join.code(codes::WRONG_VALUE)?)
     }
 
     pub fn observer(&self) -> Result<Observer> {

@@ -1,7 +1,11 @@
 use std::process::ExitCode;
 
 use anyhow::{Result, bail, ensure};
-use satin_runtime::net::observer::{Parting, SeenNode};
+use satin_cli::coded::Coded;
+use satin_runtime::{
+    codes,
+    net::observer::{Parting, SeenNode},
+};
 
 use super::{at::At, seconds};
 
@@ -35,7 +39,8 @@ impl Drain {
     pub fn run(self) -> Result<ExitCode> {
         let grace = seconds("--grace", self.grace)?;
         let observer = self.at.observer()?;
-        let nodes = self.choose(observer.status()?.nodes)?;
+        let nodes = self.choose(observer.status()?.nodes);
+        let nodes = nodes.code(codes::NODE_NAME)?;
         let mut lost = 0;
         observer.drain(&nodes, grace, |node, departure| {
             let master = if node.is_master { " (the master)" } else { "" };

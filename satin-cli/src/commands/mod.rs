@@ -3,11 +3,14 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use satin_cli::coded::Coded;
+use satin_runtime::codes;
 
 mod at;
 
 pub mod dashboard;
 pub mod drain;
+pub mod explain;
 pub mod keygen;
 pub mod node;
 pub mod run;
@@ -20,5 +23,6 @@ pub mod top;
 /// The time that a flag gives in seconds, if it is given.
 fn seconds(flag: &str, given: Option<f64>) -> Result<Option<Duration>> {
     let time = given.map(Duration::try_from_secs_f64).transpose();
-    time.with_context(|| format!("{flag}: expected a number of seconds"))
+    let expected = || format!("{flag}: expected a number of seconds");
+    time.with_context(expected).code(codes::WRONG_VALUE)
 }

@@ -6,8 +6,9 @@ use std::{
 };
 
 use anyhow::{Context, Result, ensure};
-use satin_cli::pool::cannot_start;
+use satin_cli::{coded::Coded, pool::cannot_start};
 use satin_runtime::{
+    codes,
     config::{Args, Config, FLAGS, MARK},
     net::{Settings, settings::SettingsError},
 };
@@ -49,7 +50,7 @@ impl NodeCommand {
     pub fn run(self) -> Result<ExitCode> {
         let config = Config::from(self.settings);
         let set = config.variables();
-        ensure_pool(&set)?;
+        ensure_pool(&set).code(codes::NO_POOL)?;
         ensure_sense(config)?;
         let (program, arguments) = self.program.split_first().context("no program")?;
         warn_of_strangers(program);

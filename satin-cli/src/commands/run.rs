@@ -4,6 +4,7 @@ use anyhow::{Context, Result, bail};
 use clap::builder::PossibleValuesParser;
 use satin_cli::{
     build::{self, BuildTarget},
+    coded::Coded,
     faults::{self, Fault},
     pool::{Control, LocalPool, Output, Plan, Stopper},
     sites::Sites,
@@ -12,7 +13,12 @@ use satin_cli::{
     units,
     wan::WanLink,
 };
-use satin_runtime::{node::Policy, stable::runs::Resume, window::Views};
+use satin_runtime::{
+    codes::{self, CodedError},
+    node::Policy,
+    stable::runs::Resume,
+    window::Views,
+};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use strum::VariantNames;
 
@@ -238,7 +244,7 @@ impl StoreFlags {
             return Ok(None);
         };
         Ok(Some(StoreUse {
-            resume: self.resume()?,
+            resume: self.resume().code(codes::WRONG_VALUE)?,
             force: self.force,
             ..StoreUse::new(store::url(url)?)?
         }))
@@ -276,20 +282,21 @@ impl Run {
             Some(sites) => sites.clone(),
             None => Sites::alike(1, self.nodes.unwrap_or(2)),
         };
-        sites.check()?;
+        sites.check().code(codes::WRONG_VALUE)?;
         let wan = self.wan.link();
         if wan.is_some() && sites.0.len() == 1 {
-            bail!(
+            let text = format!(
                 "--wan-.. needs links between sites, but there is only one site: add --sites 2x{}",
                 sites.nodes().div_ceil(2)
             );
+            return Err(CodedError::new(codes::ONE_SITE, text).into());
         }
         let faults = self.faults.all();
         // Before anything is built.
-        faults::check(&faults, &sites)?;
-        let store = self.store.plan()?;
+        faults::check(&faults, &sites).code(codes::WRONG_FAULT)?;
+        let store = self.store.plan().code(codes::STORE_NOT_GIVEN)?;
         let credential = self.store.credential(store.as_ref())?;
-        let program = self.program()?;
+        let program = self.program().code(codes::NO_PROGRAM)?;
         let plan = Plan {
             threads: self.threads,
             steal: self.steal,
@@ -339,7 +346,7 @@ impl Run {
             features: self.build.features.clone(),
             profile: self.build.profile.clone(),
         };
-        let executable = build::build(&target, &options)?;
+        let executable = build::build(&target, &options).code(codes::CANNOT_BUILD)?;
         let arguments = self.arguments.iter().cloned();
         Ok(std::iter::once(executable.into_os_string())
             .chain(arguments)

@@ -7,11 +7,13 @@ use std::{
 
 use anyhow::{Context, Result, bail, ensure};
 use satin_cli::{
+    coded::Coded,
     stats::bytes,
     store::{self, STORE},
     tables::{align_right, table},
 };
 use satin_runtime::{
+    codes,
     job::RootName,
     net::Credential,
     stable::{
@@ -176,7 +178,10 @@ impl OpenStore {
 
     /// The run whose name begins like that.
     fn find(&self, name: &str) -> Result<RunState> {
-        let mut all = self.all()?;
+        self.find_among(self.all()?, name).code(codes::RUN_NAME)
+    }
+
+    fn find_among(&self, mut all: Vec<RunState>, name: &str) -> Result<RunState> {
         all.retain(|run| run.place.run.to_string().starts_with(&name.to_lowercase()));
         match &all[..] {
             [run] => Ok(run.clone()),
@@ -217,7 +222,7 @@ impl OpenStore {
         for name in names {
             let run = self.find(name)?;
             if !force {
-                self.ensure_quiet(&run)?;
+                self.ensure_quiet(&run).code(codes::RUN_ALIVE)?;
             }
             runs.push(run);
         }

@@ -39,7 +39,7 @@ macro_rules! args {
 
 super::settings!(args);
 
-/// The line of `--help`. The table is written for the README, in Markdown.
+/// The line of `--help`. The table is written for the book, in Markdown.
 fn help(help: &str, variable: &str, default: &str) -> String {
     format!("{help} [default: {variable}, else {default}]").replace('`', "")
 }

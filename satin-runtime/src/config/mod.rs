@@ -116,7 +116,7 @@ macro_rules! config {
             pub sources: SettingSources,
         }
 
-        /// All settings, in the order of the README.
+        /// All settings, in the order of the book's table.
         pub const SETTINGS: &[SettingRow] = &[$(SettingRow {
             key: stringify!($key),
             variable: $variable,
@@ -510,10 +510,10 @@ mod tests {
     }
 
     #[test]
-    fn the_readme_has_the_table_of_settings() {
-        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../README.md");
-        let readme = fs::read_to_string(path).expect("the README");
-        let rows: Vec<&str> = (readme.lines())
+    fn the_book_has_the_table_of_settings() {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/src/settings.md");
+        let page = fs::read_to_string(path).expect("the page of the settings");
+        let rows: Vec<&str> = (page.lines())
             .filter(|line| line.starts_with("| `SATIN_"))
             .collect();
         let table: Vec<String> = SETTINGS

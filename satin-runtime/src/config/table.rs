@@ -3,7 +3,7 @@
 /// Calls the macro `$then` with a row for each setting: documentation, key in `satin.toml`, form, variable of
 /// the environment, name of the flag's value, help, default in words, and what the value may be. From these rows
 /// come [`Config`](crate::config::Config) and all that reads it, `satin::Args` with its `--help`, the methods of
-/// `satin::Builder`, and, held by a test, the table in the README.
+/// `satin::Builder`, and, held by a test, the table in `docs/src/settings.md`.
 macro_rules! settings {
     ($then:ident) => {
         $then! {

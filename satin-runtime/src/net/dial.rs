@@ -21,6 +21,7 @@ use super::{
     wire::{Greeting, Reason},
 };
 use crate::{
+    codes,
     node::{Event, Peer},
     observe::repeats,
 };
@@ -142,7 +143,7 @@ pub(super) fn give_up_joining(driver: &mut Driver) {
         .map(|(addr, text)| format!("the node at {addr}: {text}"))
         .collect();
     let text = format!("this node cannot join the pool. {}", each.join("; "));
-    driver.fail(text);
+    driver.fail(codes::with_code(text, Some(codes::NOT_LET_IN)));
 }
 
 async fn attempt(net: &Rc<Net>, addr: SocketAddr, at_least: u64) -> Result<(), Failure> {

@@ -34,7 +34,7 @@ use super::{
     wire::{self, Frames},
 };
 use crate::{
-    data,
+    codes, data,
     job::{Answer, Offer},
     node::{Action, Event, Identity, Message, Node, NodeId, Notice, Peer, message::Cargo},
     observe::{
@@ -834,7 +834,8 @@ impl Driver {
             Notice::Master(who) => {
                 tracing::info!(name = %who.name, site = %who.site, "a node is the master now: it runs `main`");
             }
-            Notice::Failed(text) => self.fail(text),
+            // What cannot begin a run says so itself.
+            Notice::Failed(text) => self.fail(codes::with_code(text, Some(codes::POOL_LOST))),
             Notice::Warning(text) => tracing::warn!("{text}"),
         }
     }

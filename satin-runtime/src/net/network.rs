@@ -2,7 +2,7 @@
 
 use std::{
     cell::RefCell,
-    io,
+    fmt, io,
     net::SocketAddr,
     rc::Rc,
     sync::{Arc, mpsc},
@@ -29,13 +29,14 @@ use super::{
     link::Close,
     notice,
     progress::{NetworkProgress, NodeStage},
-    settings::StoreSettings,
+    settings::{SettingsError, StoreSettings},
     socket::{self, Counted, Names, SocketTraffic},
     storage::{Storage, StorageParts},
     storage_url, transport,
     user_credential::user_credential,
 };
 use crate::{
+    codes::{self, ErrorCode},
     config::Setting,
     data,
     job::codec,
@@ -86,9 +87,15 @@ pub enum NetError {
         /// The system's error.
         source: io::Error,
     },
-    /// Joining failed: this node was not let in, or its pool is gone.
+    /// Joining failed: this node was not let in, or its pool is gone. The text ends with its code.
     #[error("{0}")]
     Failed(String),
+}
+
+impl NetError {
+    fn failed(text: impl fmt::Display, code: ErrorCode) -> NetError {
+        NetError::Failed(codes::with_code(text, Some(code)))
+    }
 }
 
 /// The network of one pool of workers: a thread of its own, which runs the node.
@@ -202,9 +209,8 @@ impl Network {
             Some(path) => Credential::load(path)?,
             None if settings.store.is_some() => Credential::load(&user_credential()?)?,
             None => {
-                return Err(NetError::Failed(
-                    "a pool needs a credential: --credential FILE (or SATIN_CREDENTIAL)".into(),
-                ));
+                let error = SettingsError::NoCredential;
+                return Err(NetError::Failed(codes::explained(&error)));
             }
         };
         let events = settings.events.as_deref();
@@ -286,7 +292,10 @@ impl Network {
             _ if !now.closed => None,
             NodeStage::Failed(text) => Some(Err(NetError::Failed(text.clone()))),
             NodeStage::Ended(code) => Some(Ok(*code)),
-            _ => Some(Err(NetError::Failed("the network thread has died".into()))),
+            _ => Some(Err(NetError::failed(
+                "the network thread has died",
+                codes::NETWORK_DIED,
+            ))),
         })
     }
 
@@ -413,7 +422,8 @@ impl Drop for Closing {
         self.2.keep_roots(false);
         self.0.change(|now| {
             if let NodeStage::Joining | NodeStage::In { .. } = now.stage {
-                now.stage = NodeStage::Failed("the network thread has died".into());
+                let text = "the network thread has died";
+                now.stage = NodeStage::Failed(codes::with_code(text, Some(codes::NETWORK_DIED)));
             }
             now.closed = true;
         });
@@ -595,10 +605,11 @@ fn open_store(
     // Nothing runs yet that could wait for the store.
     let stable = storage_url::open(&store.url, credential).map_err(|error| {
         let setting = settings.sources.setting("store");
-        NetError::Failed(format!(
+        let text = format!(
             "the store {} cannot be used: {error}; correct {setting}",
             store.url
-        ))
+        );
+        NetError::failed(text, codes::STORE_FAILED)
     })?;
     let parts = StorageParts {
         runs: Runs::new(stable, credential.secret(), store.seal),
@@ -706,7 +717,10 @@ async fn ask<R: Send + 'static>(
         match asked.map_err(|error| NetError::Thread(error.into()))? {
             Err(error) if error.is_temporary() => {
                 if let Some(most) = patience.is_over() {
-                    return Err(NetError::Failed(given_up(most, &error.to_string())));
+                    return Err(NetError::failed(
+                        given_up(most, &error.to_string()),
+                        codes::GAVE_UP,
+                    ));
                 }
                 repeats::warn("cannot join the pool yet", error, "the node tries again");
                 sleep(LOOK_AGAIN).await;
@@ -852,8 +866,12 @@ async fn look(net: Rc<Net>, settings: Settings) {
             Ok(Err(error)) if error.is_temporary() => {
                 repeats::warn("cannot join the pool yet", error, "the node tries again")
             }
-            Ok(Err(error)) => return net.turn(|driver, _| driver.fail(error.to_string())),
-            Err(error) => return net.turn(|driver, _| driver.fail(error.to_string())),
+            Ok(Err(error)) => return net.turn(|driver, _| driver.fail(codes::explained(&error))),
+            Err(error) => {
+                return net.turn(|driver, _| {
+                    driver.fail(codes::with_code(error, Some(codes::NETWORK_DIED)))
+                });
+            }
         }
         sleep(LOOK_AGAIN).await;
         let go_on = net.turn(|driver, _| match &driver.state {
@@ -867,7 +885,7 @@ async fn look(net: Rc<Net>, settings: Settings) {
                 None => true,
                 Some(most) => {
                     let text = given_up(most, &not_let_in(candidates));
-                    driver.fail(text);
+                    driver.fail(codes::with_code(text, Some(codes::GAVE_UP)));
                     false
                 }
             },
@@ -932,7 +950,10 @@ async fn wind_up(net: &Rc<Net>) {
     let stage = match &driver.state {
         DriverState::Over(_, Some(text)) => NodeStage::Failed(text.clone()),
         DriverState::Over(code, None) => NodeStage::Ended(*code),
-        _ => NodeStage::Failed("the network thread came to a sudden end".into()),
+        _ => NodeStage::Failed(codes::with_code(
+            "the network thread came to a sudden end",
+            Some(codes::NETWORK_DIED),
+        )),
     };
     progress.change(|now| {
         now.stage = stage;

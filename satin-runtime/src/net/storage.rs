@@ -15,7 +15,7 @@ use tokio::sync::oneshot;
 
 use super::bridge::BridgeNews;
 use crate::{
-    data,
+    codes, data,
     job::{Batch, BoundName, HeldValue, Offer, RootName, ValueBytes, ValueName},
     node::{Event, Peer, RunEpoch, StorageOrder},
     stable::{
@@ -170,7 +170,7 @@ impl Desk {
                 Some(match self.open(known, &alive) {
                     Ok((run, batch)) => Event::RunOpened { run, batch },
                     Err(error) => Event::CannotOpenRun {
-                        text: error.to_string(),
+                        text: codes::explained(&error),
                         is_refused: !matches!(error, BeginError::Store(_)),
                     },
                 })

@@ -67,7 +67,7 @@ pub use self::{
 #[cfg(not(loom))]
 pub(crate) use self::{
     gate::came_from_afar,
-    pool::{PoolWatch, current_pool, current_progress},
+    pool::{NoMain, PoolWatch, current_pool, current_progress},
 };
 #[cfg(not(loom))]
 pub use crate::job::record::{Cx, Frame};

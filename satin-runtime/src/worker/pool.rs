@@ -469,7 +469,7 @@ impl Drop for Workers {
      with #[satin::main], or call satin::run(satin::Config::default(), || ..) in it, and start any other runtime, such as \
      that of #[tokio::main], inside. To run the program alone, unset SATIN_JOIN and SATIN_LISTEN, also in satin.toml"
 )]
-struct NoMain(String);
+pub(crate) struct NoMain(String);
 
 /// The pool for calls from ordinary threads that are under no [`Workers::run`].
 fn default_pool() -> &'static Arc<Pool> {
@@ -485,7 +485,7 @@ fn default_pool() -> &'static Arc<Pool> {
             }
             Ok(Workers::start(&config.resolve()?, || ())?)
         };
-        start().unwrap_or_else(|error| panic!("satin cannot start: {error}"))
+        start().unwrap_or_else(|error| panic!("satin cannot start: {}", exit::explained(&*error)))
     });
     &workers.pool
 }
