@@ -12,7 +12,7 @@ use std::{
     },
 };
 
-use crate::observe::lines;
+use crate::observe::{lines, log};
 
 /// Called once, with the exit code if the system tells it.
 type Hook = Box<dyn FnOnce(Option<i32>) + Send>;
@@ -161,7 +161,7 @@ pub(crate) fn on_request(
         });
     };
     let thread = std::thread::Builder::new().name("satin-signals".into());
-    let started = thread.spawn(wait);
+    let started = log::spawn(thread, wait);
     if started.is_err() || is_listening.recv().is_err() {
         tracing::warn!(
             "cannot wait for signals: Ctrl-C ends this node at once, and its jobs are not handed over"

@@ -20,6 +20,8 @@ use crate::{
     observe::{
         Figures,
         events::{Event, EventLog},
+        log::{self, LogNode, LogScope},
+        repeats,
         standing::Standing,
     },
     progress::Shown,
@@ -35,6 +37,8 @@ pub struct Satin {
     network: Option<Network>,
     workers: Workers,
     shows_progress: bool,
+    /// Lines of the log that come of this pool are its node's.
+    scope: LogScope,
 }
 
 /// Settings of a pool by hand.
@@ -117,6 +121,16 @@ impl Satin {
     /// `before` is called before there is a network, if there will be one.
     fn start(mut config: Resolved, before: fn(Handle)) -> Result<Satin, BuildError> {
         let settings = Settings::new(std::mem::take(&mut config.config), config.threads)?;
+        let (name, site) = match &settings {
+            Some(settings) => (settings.name.clone(), settings.site.clone()),
+            None => (format!("node-{}", std::process::id()), "default".into()),
+        };
+        let scope = LogScope::begin(LogNode {
+            name: name.clone(),
+            site: site.clone(),
+            has_network: settings.is_some(),
+        });
+        let in_scope = scope.enter();
         // Workers step back behind the network thread, if there is one.
         let begin = if settings.is_some() {
             priority::step_back
@@ -124,10 +138,6 @@ impl Satin {
             || ()
         };
         let workers = Workers::start(&config, begin)?;
-        let (name, site) = match &settings {
-            Some(settings) => (settings.name.clone(), settings.site.clone()),
-            None => (format!("node-{}", std::process::id()), "default".into()),
-        };
         let info = NodeInfo::alone(name, site, workers.threads());
         let standing = Arc::new(Standing::new(info));
         standings().insert(workers.number(), Arc::clone(&standing));
@@ -135,11 +145,13 @@ impl Satin {
             network: None,
             workers,
             shows_progress: config.progress,
+            scope,
         };
         if let Some(settings) = settings {
             let network = Network::start(settings, satin.workers.gate(), standing, before)?;
             satin.network.insert(network).wait_until_in()?;
         }
+        drop(in_scope);
         Ok(satin)
     }
 
@@ -152,6 +164,7 @@ impl Satin {
     /// The main program of this node: the master runs `main`, and the pool ends with it; other nodes serve until the pool
     /// has ended, and never return, or until they become master themselves.
     fn run_as_main<R>(mut self, mut main: impl FnMut() -> R, goodbye: Goodbye) -> R {
+        let _in_scope = self.scope.enter();
         let shown = self.show_progress();
         let Some(network) = &self.network else {
             return self.workers.run_as_main(main);
@@ -201,6 +214,7 @@ impl Satin {
 
     /// Runs `main` on the calling thread, with this pool as the one that spawnable functions run on.
     pub fn run<R>(&self, main: impl FnOnce() -> R) -> R {
+        let _in_scope = self.scope.enter();
         self.workers.run(main)
     }
 
@@ -226,6 +240,8 @@ impl Satin {
 impl Drop for Satin {
     fn drop(&mut self) {
         standings().remove(&self.workers.number());
+        let _in_scope = self.scope.enter();
+        repeats::tell_sums(true);
     }
 }
 
@@ -356,7 +372,7 @@ fn run_until<R>(program: Config, main: impl FnMut() -> R, goodbye: Goodbye) -> R
 fn leave_when_drained(network: Handle) {
     let wait = move || exit::with(network.wait_until_drained());
     let thread = std::thread::Builder::new().name("satin-exit".into());
-    if let Err(error) = thread.spawn(wait) {
+    if let Err(error) = log::spawn(thread, wait) {
         tracing::warn!(
             "cannot start a thread ({error}): if this node is the master and is asked to leave, it may stay until its `main` waits for a job"
         );

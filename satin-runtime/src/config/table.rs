@@ -167,6 +167,11 @@ macro_rules! settings {
             log: String, "SATIN_LOG", "FILTER",
                 "`tracing` filter of the log on stderr, such as `info` or `satin_runtime=debug`",
                 "`warn`", "a tracing filter such as `info` or `satin=debug`";
+            /// The form of the log's lines: `text` or `json` (an object per line, with time, level, node, site, target, message and
+            /// fields). Default: `text`.
+            log_format: String, "SATIN_LOG_FORMAT", "FORM",
+                "Form of the log's lines: `text` or `json` (an object per line)",
+                "`text`", "text or json";
         }
     };
 }

@@ -42,7 +42,7 @@ use crate::{
     node::{self, Event, Identity, Node, NodeId, Peer, RepairMode},
     observe::{
         events::{Event as Record, EventLog, NodeFigures},
-        repeats,
+        log, repeats,
         standing::Standing,
     },
     stable::runs::{BeginRequest, Runs},
@@ -237,9 +237,9 @@ impl Network {
         let thread = std::thread::Builder::new()
             .name("satin-net".into())
             // As large as a worker's: offers of a lattice of the user's are compared here.
-            .stack_size(gate.stack_size())
-            .spawn(move || live(setting_up, &ready))
-            .map_err(NetError::Thread)?;
+            .stack_size(gate.stack_size());
+        let thread =
+            log::spawn(thread, move || live(setting_up, &ready)).map_err(NetError::Thread)?;
         let addr = match is_ready.recv() {
             Ok(Ok(addr)) => addr,
             Ok(Err(error)) => {

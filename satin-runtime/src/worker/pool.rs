@@ -33,7 +33,7 @@ use crate::{
         function::{Function, Prepared},
         record::{Cx, Frame, flag},
     },
-    observe::Figures,
+    observe::{Figures, log},
 };
 
 /// The state that the threads of a pool share.
@@ -312,19 +312,19 @@ impl Workers {
             let pool = Arc::clone(&workers.pool);
             let thread = std::thread::Builder::new()
                 .name(format!("satin-{index}"))
-                .stack_size(size)
-                .spawn(move || {
-                    begin();
-                    let worker = pool.worker(index);
-                    WORKER.set(worker);
-                    worker.measure_stack(size);
-                    worker.serve();
-                    WORKER.set(std::ptr::null());
-                })
-                .map_err(|source| StartError::Thread {
-                    stack_mib: config.stack_mib,
-                    source,
-                })?;
+                .stack_size(size);
+            let serve = move || {
+                begin();
+                let worker = pool.worker(index);
+                WORKER.set(worker);
+                worker.measure_stack(size);
+                worker.serve();
+                WORKER.set(std::ptr::null());
+            };
+            let thread = log::spawn(thread, serve).map_err(|source| StartError::Thread {
+                stack_mib: config.stack_mib,
+                source,
+            })?;
             workers.threads.push(thread);
         }
         Ok(workers)
