@@ -16,6 +16,7 @@ Examples:
   satin node --listen 0.0.0.0:7777 --credential pool.pem -- ./program 42
   satin node --join 192.0.2.7:7777 --credential pool.pem -- ./program 42
   satin status --join 192.0.2.7:7777 --credential pool.pem
+  satin log --follow --join 192.0.2.7:7777 --credential pool.pem
   satin drain --site delft --join 192.0.2.7:7777 --credential pool.pem
   satin stop --join 192.0.2.7:7777 --credential pool.pem
   satin runs ls --store file:/shared/store
@@ -30,6 +31,7 @@ enum Command {
     Run(commands::run::Run),
     Node(commands::node::NodeCommand),
     Status(commands::status::Status),
+    Log(commands::log::Log),
     Drain(commands::drain::Drain),
     Stop(commands::stop::Stop),
     Keygen(commands::keygen::Keygen),
@@ -42,6 +44,7 @@ fn main() -> ExitCode {
         Command::Run(run) => run.run(),
         Command::Node(node) => node.run(),
         Command::Status(status) => status.run(),
+        Command::Log(log) => log.run(),
         Command::Drain(drain) => drain.run(),
         Command::Stop(stop) => stop.run(),
         Command::Keygen(keygen) => keygen.run(),

@@ -12,7 +12,7 @@ use std::{
     },
 };
 
-use crate::observe::{lines, log};
+use crate::observe::{lines, log, output};
 
 /// Called once, with the exit code if the system tells it.
 type Hook = Box<dyn FnOnce(Option<i32>) + Send>;
@@ -73,6 +73,7 @@ fn run(code: Option<i32>) {
     if let Some(hook) = take() {
         // A panic must not unwind into the C library.
         let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| hook(code)));
+        output::finish();
     }
 }
 

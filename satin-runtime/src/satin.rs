@@ -21,6 +21,7 @@ use crate::{
         Figures,
         events::{Event, EventLog},
         log::{self, LogNode, LogScope},
+        output::{self, OutputUse},
         repeats,
         standing::Standing,
     },
@@ -352,7 +353,13 @@ pub fn run<R>(program: Config, main: impl FnMut() -> R) -> R {
 fn run_until<R>(program: Config, main: impl FnMut() -> R, goodbye: Goodbye) -> R {
     let start = || -> Result<Satin, BuildError> {
         let config = program.or(Config::load()?);
+        let kept = keep_output(&config);
         config.start_log()?;
+        if let Err(error) = kept {
+            tracing::warn!(
+                "what this process prints is not kept, as SATIN_OUTPUT wants: {error}; `satin log` and the master do not show it"
+            );
+        }
         tell_panics_once();
         Satin::start(config.resolve()?, |network| {
             network.expect_main();
@@ -365,6 +372,24 @@ fn run_until<R>(program: Config, main: impl FnMut() -> R, goodbye: Goodbye) -> R
     match start() {
         Ok(satin) => satin.run_as_main(main, goodbye),
         Err(error) => exit::with_error(2, &error),
+    }
+}
+
+/// Begins to keep what this process prints, if others may ask for it.
+fn keep_output(config: &Config) -> io::Result<()> {
+    let asked_for = config.output.as_deref().map(str::trim);
+    // A value that makes no sense is told of with the other settings of the network.
+    let asked_for: OutputUse = asked_for
+        .and_then(|text| text.parse().ok())
+        .unwrap_or_default();
+    match asked_for != OutputUse::Own && config.network().is_some() {
+        true => {
+            output::start()?;
+            // What is still on its way when the process exits is written then, even if that comes before there is a network.
+            exit::at_exit(|_| ());
+            Ok(())
+        }
+        false => Ok(()),
     }
 }
 

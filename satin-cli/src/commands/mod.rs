@@ -8,6 +8,7 @@ mod at;
 
 pub mod drain;
 pub mod keygen;
+pub mod log;
 pub mod node;
 pub mod run;
 pub mod runs;

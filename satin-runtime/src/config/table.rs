@@ -159,6 +159,13 @@ macro_rules! settings {
             progress: String, "SATIN_PROGRESS", "HOW",
                 "How far the program is, on stderr: `auto` (a bar on a terminal, else a line every 30 s) or `no`",
                 "`auto`", "auto or no";
+            /// What becomes of what jobs and nodes print: `own` (each node prints where it was started), `kept` (each node also keeps its
+            /// last lines, for `satin log`) or `all` (and the node that runs `main` shows what the others print). With `kept` and
+            /// `all` the program's standard output and error are pipes, not terminals. Only on Unix. Default: `own`.
+            output: String, "SATIN_OUTPUT", "WHOSE",
+                "What becomes of what jobs and nodes print: `own` (each node prints where it was started), `kept` (each also keeps its \
+                 last lines for `satin log`) or `all` (and the node that runs `main` shows what the others print)",
+                "`own`", "own, kept or all";
             /// Print the table of figures at the end. Default: no.
             stats: bool, "SATIN_STATS", "SWITCH",
                 "Print what each worker did at the end",

@@ -30,7 +30,7 @@ use super::{
 };
 use crate::{
     node::{Identity, NodeId, Peer},
-    observe::events::NodeFigures,
+    observe::{events::NodeFigures, output::OutputPage},
 };
 
 /// A question of an observer.
@@ -47,6 +47,13 @@ pub enum Question {
     Figures,
     /// End the pool, whose master you are: `main` ends where it is.
     Stop,
+    /// Asks for what the node has printed.
+    Output {
+        /// The number of the first line that is wanted.
+        since: u64,
+        /// Answer only when there is one, or after a moment.
+        waits: bool,
+    },
 }
 
 /// The answer of a node to an observer.
@@ -62,6 +69,8 @@ pub enum ObserverAnswer {
     Figures(String),
     /// The pool is about to end.
     Stopping,
+    /// What the node has printed.
+    Output(OutputPage),
 }
 
 /// A pool, as one of its nodes sees it.
@@ -189,20 +198,20 @@ pub enum Parting {
 
 /// Looks at one pool from outside.
 pub struct Observer {
-    runtime: tokio::runtime::Runtime,
-    dialler: Dialler,
-    join: Join,
+    pub(super) runtime: tokio::runtime::Runtime,
+    pub(super) dialler: Dialler,
+    pub(super) join: Join,
 }
 
 /// The settings that are needed to connect.
 #[derive(Clone)]
-struct Dialler {
-    client: ClientConfig,
-    pool: String,
+pub(super) struct Dialler {
+    pub(super) client: ClientConfig,
+    pub(super) pool: String,
 }
 
 /// An open connection to a node.
-struct Ear {
+pub(super) struct Ear {
     /// Lives as long as the connection.
     _endpoint: Endpoint,
     connection: Connection,
@@ -225,14 +234,17 @@ impl Observer {
         pool: Option<&str>,
     ) -> Result<Observer, ObserverError> {
         let credential = Credential::load(credential)?;
+        let pool = pool.unwrap_or_default().into();
+        let client = transport::client(&credential);
+        Observer::dialling(join, Dialler { client, pool })
+    }
+
+    pub(super) fn dialling(join: Join, dialler: Dialler) -> Result<Observer, ObserverError> {
         Ok(Observer {
             runtime: tokio::runtime::Builder::new_current_thread()
                 .enable_all()
                 .build()?,
-            dialler: Dialler {
-                client: transport::client(&credential),
-                pool: pool.unwrap_or_default().into(),
-            },
+            dialler,
             join,
         })
     }
@@ -242,31 +254,8 @@ impl Observer {
     /// # Errors
     /// No node answers.
     pub fn status(&self) -> Result<SeenPool, ObserverError> {
-        let mut tried = Vec::new();
-        for addr in discovery::look(&self.join)? {
-            let seen = self.runtime.block_on(async {
-                let mut ear = self.dialler.connect(addr).await?;
-                match ear.ask(Question::Status).await? {
-                    ObserverAnswer::Status(nodes) => Ok(SeenPool {
-                        name: wire::printable(&ear.pool),
-                        nodes,
-                    }),
-                    other => Err(format!("its answer makes no sense: {other:?}")),
-                }
-            });
-            match seen {
-                Ok(mut seen) => {
-                    let nodes = &mut seen.nodes;
-                    nodes.sort_by(|a, b| (&a.site, &a.name).cmp(&(&b.site, &b.name)));
-                    return Ok(seen);
-                }
-                Err(why) => tried.push((addr, why)),
-            }
-        }
-        Err(ObserverError::Nobody {
-            pool: self.dialler.pool.clone(),
-            tried,
-        })
+        let addrs = discovery::look(&self.join)?;
+        self.runtime.block_on(self.dialler.status(addrs))
     }
 
     /// What each of these nodes has counted so far, in their order; `None` for those that do not answer.
@@ -342,6 +331,39 @@ impl Observer {
 }
 
 impl Dialler {
+    /// The pool, as the first of these nodes says that answers.
+    pub(super) async fn status(
+        &self,
+        addrs: impl IntoIterator<Item = SocketAddr>,
+    ) -> Result<SeenPool, ObserverError> {
+        let mut tried = Vec::new();
+        for addr in addrs {
+            match self.status_at(addr).await {
+                Ok(mut seen) => {
+                    let nodes = &mut seen.nodes;
+                    nodes.sort_by(|a, b| (&a.site, &a.name).cmp(&(&b.site, &b.name)));
+                    return Ok(seen);
+                }
+                Err(why) => tried.push((addr, why)),
+            }
+        }
+        Err(ObserverError::Nobody {
+            pool: self.pool.clone(),
+            tried,
+        })
+    }
+
+    async fn status_at(&self, addr: SocketAddr) -> Result<SeenPool, String> {
+        let mut ear = self.connect(addr).await?;
+        match ear.ask(Question::Status).await? {
+            ObserverAnswer::Status(nodes) => Ok(SeenPool {
+                name: wire::printable(&ear.pool),
+                nodes,
+            }),
+            other => Err(format!("its answer makes no sense: {other:?}")),
+        }
+    }
+
     async fn figures(&self, addr: SocketAddr) -> Option<NodeFigures> {
         let mut ear = self.connect(addr).await.ok()?;
         match ear.ask(Question::Figures).await.ok()? {
@@ -369,7 +391,7 @@ impl Dialler {
         }
     }
 
-    async fn connect(&self, addr: SocketAddr) -> Result<Ear, String> {
+    pub(super) async fn connect(&self, addr: SocketAddr) -> Result<Ear, String> {
         match timeout(limits::HANDSHAKE, self.greet(addr)).await {
             Ok(Ok(ear)) => Ok(ear),
             Ok(Err(failure)) => Err(failure.text().into()),
@@ -439,7 +461,7 @@ impl Dialler {
 }
 
 impl Ear {
-    async fn ask(&mut self, question: Question) -> Result<ObserverAnswer, String> {
+    pub(super) async fn ask(&mut self, question: Question) -> Result<ObserverAnswer, String> {
         let asked = async {
             let written = self.send.write_all(&wire::frame(&question)).await;
             written.map_err(|error| error.to_string())?;

@@ -35,7 +35,10 @@ use crate::{
     config::Config,
     job::ValueName,
     node::{Identity, Judgement, Message, NodeId, Peer, Policy, RepairMode},
-    observe::standing::{NodeInfo, Standing},
+    observe::{
+        output::OutputUse,
+        standing::{NodeInfo, Standing},
+    },
     worker::Workers,
 };
 
@@ -132,6 +135,7 @@ fn settings(name: &str, key: &Key, join: Option<SocketAddr>) -> Settings {
         give_up: None,
         partition_wait: Duration::from_secs(30),
         drain_when: None,
+        output: OutputUse::Own,
         sources: crate::config::SettingSources::default(),
     }
 }
