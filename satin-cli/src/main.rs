@@ -18,6 +18,7 @@ Examples:
   satin node --join 192.0.2.7:7777 --credential pool.pem -- ./program 42
   satin status --join 192.0.2.7:7777 --credential pool.pem
   satin dashboard --join 192.0.2.7:7777 --credential pool.pem
+  satin log --follow --join 192.0.2.7:7777 --credential pool.pem
   satin drain --site delft --join 192.0.2.7:7777 --credential pool.pem
   satin stop --join 192.0.2.7:7777 --credential pool.pem
   satin runs ls --store file:/shared/store
@@ -35,6 +36,7 @@ enum Command {
     Status(commands::status::Status),
     Top(commands::top::Top),
     Dashboard(commands::dashboard::DashboardCommand),
+    Log(commands::log::Log),
     Drain(commands::drain::Drain),
     Stop(commands::stop::Stop),
     Keygen(commands::keygen::Keygen),
@@ -50,6 +52,7 @@ fn main() -> ExitCode {
         Command::Status(status) => status.run(),
         Command::Top(top) => top.run(),
         Command::Dashboard(dashboard) => dashboard.run(),
+        Command::Log(log) => log.run(),
         Command::Drain(drain) => drain.run(),
         Command::Stop(stop) => stop.run(),
         Command::Keygen(keygen) => keygen.run(),

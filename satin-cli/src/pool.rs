@@ -24,6 +24,7 @@ use anyhow::{Context, Result, ensure};
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 use satin_runtime::{
     codes::{self, CodedError},
+    config::Config,
     net::{Credential, Join, relay},
     observe::{
         events::{self, Event, Record},
@@ -909,6 +910,17 @@ impl LocalPool {
         self.scratch.path().join(format!("routes-of-{site}"))
     }
 
+    /// What becomes of the nodes' output: this process shows it already.
+    fn output_of_nodes(&self) -> String {
+        let given = (self.plan.env.iter()).find(|(name, _)| name.as_os_str() == "SATIN_OUTPUT");
+        let given = given.map(|(_, value)| value.to_string_lossy().into_owned());
+        let given = given.or_else(|| Config::load().ok()?.output);
+        match given {
+            Some(given) if given.trim() == "all" => "kept".into(),
+            given => given.unwrap_or_default(),
+        }
+    }
+
     fn launch(&mut self, site: &str, port: Port) -> Result<String> {
         let index = self.nodes.len();
         let number = self.nodes.iter().filter(|node| node.site == site).count();
@@ -930,6 +942,7 @@ impl LocalPool {
             .env("SATIN_CREDENTIAL", self.credential())
             .env("SATIN_NODES", self.plan.sites.nodes().to_string())
             .env("SATIN_PROGRESS", self.progress_of_nodes())
+            .env("SATIN_OUTPUT", self.output_of_nodes())
             .env("SATIN_EVENTS", &self.events)
             .env(events::SINCE, self.since_ms.to_string());
         if let Some(store) = &self.plan.store {

@@ -19,13 +19,14 @@ mod pages;
 use common::{PATIENCE, example};
 use pages::CodeBlock;
 
-const COMMANDS: [&str; 12] = [
+const COMMANDS: [&str; 13] = [
     "",
     "run",
     "node",
     "status",
     "top",
     "dashboard",
+    "log",
     "drain",
     "stop",
     "keygen",
@@ -445,9 +446,14 @@ fn start_pool(machines: &Machines, example: &str, names: &[&str], site: &str) ->
         Some(_) => join.to_owned(),
         None => format!("{}:7777", ADDRESSES[0]),
     };
+    // Nothing is printed by that work but the log.
+    let variables = match example.starts_with("satin log") {
+        true => "SATIN_OUTPUT=kept SATIN_LOG=info ",
+        false => "",
+    };
     let node = |join: &str, listen: &str, site: &str, name: &str| {
         format!(
-            "satin node {join} {listen} --site {site} --name {name} --pool {pool} --credential pool.pem -- {work}"
+            "{variables}satin node {join} {listen} --site {site} --name {name} --pool {pool} --credential pool.pem -- {work}"
         )
     };
     let found = if join.starts_with("file:") {
@@ -538,6 +544,34 @@ fn run_dashboard(test: &str, dashboard: &str) {
         let report = fs::read_to_string(machines.home(1).join(report)).expect("written");
         assert!(report.starts_with("<!doctype html>"), "{report:.200}");
     }
+}
+
+/// An example of `satin log` shows what the nodes have printed; with `--follow` until the pool has ended.
+fn run_log(test: &str, log: &str) {
+    let Some(machines) = Machines::new(test) else {
+        return;
+    };
+    let only = value(log, "--node");
+    let there = only.unwrap_or("there-1");
+    let mut all = start_pool(&machines, log, &[there], "there");
+    let mut shown = machines.start(1, log);
+    let lines_of = |said: &str, prefix: &str| said.lines().any(|line| line.starts_with(prefix));
+    let is_whole = |said: &str| {
+        let master = lines_of(said, "[master @ elsewhere] ");
+        lines_of(said, &format!("[{there} @ there] ")) && master == only.is_none()
+    };
+    if !log.contains("--follow") {
+        shown.succeeds();
+        assert!(is_whole(&shown.said()), "{}", shown.tell());
+        return;
+    }
+    let began = Instant::now();
+    while !is_whole(&shown.said()) {
+        assert!(began.elapsed() < PATIENCE, "{}", shown.tell());
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    all.clear();
+    shown.succeeds();
 }
 
 /// An example of `satin stop` ends a pool.
@@ -646,6 +680,8 @@ fn run_all(test: &str, examples: &[String]) {
             run_drain(test, example);
         } else if example.starts_with("satin status") {
             run_status(test, example);
+        } else if example.starts_with("satin log") {
+            run_log(test, example);
         } else if example.starts_with("satin stop") {
             run_stop(test, example);
         } else if example.starts_with("satin dashboard") {
@@ -712,6 +748,11 @@ fn the_examples_of_satin_explain_work() {
 #[test]
 fn the_examples_of_satin_drain_work() {
     run_all("the_examples_of_satin_drain_work", &examples_of("drain"));
+}
+
+#[test]
+fn the_examples_of_satin_log_work() {
+    run_all("the_examples_of_satin_log_work", &examples_of("log"));
 }
 
 #[test]

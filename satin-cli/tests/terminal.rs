@@ -259,3 +259,34 @@ fn top_shows_who_is_in_and_asks_a_node_to_leave_after_a_question() {
     assert!(top.child.wait().expect("it ends").success());
     drop(first);
 }
+
+/// A program whose output is kept writes to a pipe, and its terminal shows what it did before, the bar too.
+#[test]
+fn a_terminal_is_one_though_the_output_is_kept() {
+    let scratch = tempfile::tempdir().expect("a directory");
+    let credential = scratch.path().join("pool.pem");
+    satin_runtime::net::Credential::write_new(&credential).expect("written");
+    let events = scratch.path().join("events");
+    let log = events.to_str().expect("text");
+    let flags = [
+        "--output",
+        "all",
+        "--listen",
+        "127.0.0.1:0",
+        "--events",
+        log,
+    ];
+    let mut first = Node::start("first", &flags, &credential);
+    first.shows("satin: 1 node in the pool; waiting for 1 more\r\n");
+    let addr = address(&events);
+    let join = ["--output", "kept", "--log", "info", "--join", &addr];
+    let mut second = Node::start("second", &join, &credential);
+    first.shows("satin: second joined: 2 nodes in the pool\r\n");
+    second.shows("this node is in the pool");
+    // What the other node logs stands on this terminal, and the bar below it.
+    first.shows("[second @ default] ");
+    first.shows(" % in ");
+    first.interrupt();
+    first.shows("satin: leaving, which takes up to 20 s; Ctrl-C again goes at once\r\n");
+    assert_eq!(first.code(), Some(0));
+}

@@ -13,7 +13,7 @@ use std::{
 };
 
 pub(crate) use crate::codes::explained;
-use crate::observe::lines;
+use crate::observe::{lines, log, output};
 
 /// Called once, with the exit code if the system tells it.
 type Hook = Box<dyn FnOnce(Option<i32>) + Send>;
@@ -74,6 +74,7 @@ fn run(code: Option<i32>) {
     if let Some(hook) = take() {
         // A panic must not unwind into the C library.
         let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| hook(code)));
+        output::finish();
     }
 }
 
@@ -162,7 +163,7 @@ pub(crate) fn on_request(
         });
     };
     let thread = std::thread::Builder::new().name("satin-signals".into());
-    let started = thread.spawn(wait);
+    let started = log::spawn(thread, wait);
     if started.is_err() || is_listening.recv().is_err() {
         tracing::warn!(
             "cannot wait for signals: Ctrl-C ends this node at once, and its jobs are not handed over"

@@ -17,6 +17,7 @@ pub use crate::worker::Progress;
 use crate::{
     observe::{
         lines::{self, Nodes},
+        log,
         standing::Standing,
     },
     worker::{Workers, current_progress},
@@ -69,7 +70,7 @@ impl Shown {
             view.clear();
         };
         let thread = std::thread::Builder::new().name("satin-progress".into());
-        let thread = thread.spawn(show).ok();
+        let thread = log::spawn(thread, show).ok();
         Shown {
             is_over,
             thread: thread.map(|thread| (unparker, thread)),

@@ -20,6 +20,9 @@ use crate::{
     observe::{
         Figures,
         events::{Event, EventLog},
+        log::{self, LogNode, LogScope},
+        output::{self, OutputUse},
+        repeats,
         standing::Standing,
     },
     progress::Shown,
@@ -37,6 +40,8 @@ pub struct Satin {
     workers: Workers,
     shows_progress: bool,
     seen: Seen,
+    /// Lines of the log that come of this pool are its node's.
+    scope: LogScope,
 }
 
 /// Settings of a pool by hand.
@@ -127,6 +132,16 @@ impl Satin {
             trace: config.config.trace.take(),
         })?;
         let settings = Settings::new(std::mem::take(&mut config.config), config.threads)?;
+        let (name, site) = match &settings {
+            Some(settings) => (settings.name.clone(), settings.site.clone()),
+            None => (format!("node-{}", std::process::id()), "default".into()),
+        };
+        let scope = LogScope::begin(LogNode {
+            name: name.clone(),
+            site: site.clone(),
+            has_network: settings.is_some(),
+        });
+        let in_scope = scope.enter();
         // Workers step back behind the network thread, if there is one.
         let begin = if settings.is_some() {
             priority::step_back
@@ -134,10 +149,6 @@ impl Satin {
             || ()
         };
         let workers = Workers::start(&config, begin)?;
-        let (name, site) = match &settings {
-            Some(settings) => (settings.name.clone(), settings.site.clone()),
-            None => (format!("node-{}", std::process::id()), "default".into()),
-        };
         let info = NodeInfo::alone(name, site, workers.threads());
         let standing = Arc::new(Standing::new(info));
         standings().insert(workers.number(), Arc::clone(&standing));
@@ -146,6 +157,7 @@ impl Satin {
             workers,
             shows_progress: config.progress,
             seen,
+            scope,
         };
         if let Some(settings) = settings {
             satin.seen.will_join(&settings);
@@ -156,6 +168,7 @@ impl Satin {
         } else {
             satin.seen.process_begins(&satin.workers);
         }
+        drop(in_scope);
         Ok(satin)
     }
 
@@ -168,6 +181,7 @@ impl Satin {
     /// The main program of this node: the master runs `main`, and the pool ends with it; other nodes serve until the pool
     /// has ended, and never return, or until they become master themselves.
     fn run_as_main<R>(mut self, mut main: impl FnMut() -> R, goodbye: Goodbye) -> R {
+        let _in_scope = self.scope.enter();
         let shown = self.show_progress();
         let Some(network) = &self.network else {
             let seen = self.seen.clone();
@@ -226,6 +240,7 @@ impl Satin {
 
     /// Runs `main` on the calling thread, with this pool as the one that spawnable functions run on.
     pub fn run<R>(&self, main: impl FnOnce() -> R) -> R {
+        let _in_scope = self.scope.enter();
         self.workers.run(main)
     }
 
@@ -253,6 +268,8 @@ impl Drop for Satin {
         // While there is somebody to look at.
         self.seen.close();
         standings().remove(&self.workers.number());
+        let _in_scope = self.scope.enter();
+        repeats::tell_sums(true);
     }
 }
 
@@ -363,7 +380,13 @@ pub fn run<R>(program: Config, main: impl FnMut() -> R) -> R {
 fn run_until<R>(program: Config, main: impl FnMut() -> R, goodbye: Goodbye) -> R {
     let start = || -> Result<Satin, BuildError> {
         let config = program.or(Config::load()?);
+        let kept = keep_output(&config);
         config.start_log()?;
+        if let Err(error) = kept {
+            tracing::warn!(
+                "what this process prints is not kept, as SATIN_OUTPUT wants: {error}; `satin log` and the master do not show it"
+            );
+        }
         tell_panics_once();
         Satin::start(config.resolve()?, |network| {
             network.expect_main();
@@ -379,11 +402,29 @@ fn run_until<R>(program: Config, main: impl FnMut() -> R, goodbye: Goodbye) -> R
     }
 }
 
+/// Begins to keep what this process prints, if others may ask for it.
+fn keep_output(config: &Config) -> io::Result<()> {
+    let asked_for = config.output.as_deref().map(str::trim);
+    // A value that makes no sense is told of with the other settings of the network.
+    let asked_for: OutputUse = asked_for
+        .and_then(|text| text.parse().ok())
+        .unwrap_or_default();
+    match asked_for != OutputUse::Own && config.network().is_some() {
+        true => {
+            output::start()?;
+            // What is still on its way when the process exits is written then, even if that comes before there is a network.
+            exit::at_exit(|_| ());
+            Ok(())
+        }
+        false => Ok(()),
+    }
+}
+
 /// When this node has handed everything over its process exits, whatever `main` does meanwhile: it runs elsewhere.
 fn leave_when_drained(network: Handle) {
     let wait = move || exit::with(network.wait_until_drained());
     let thread = std::thread::Builder::new().name("satin-exit".into());
-    if let Err(error) = thread.spawn(wait) {
+    if let Err(error) = log::spawn(thread, wait) {
         tracing::warn!(
             "cannot start a thread ({error}): if this node is the master and is asked to leave, it may stay until its `main` waits for a job"
         );

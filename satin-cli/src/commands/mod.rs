@@ -12,6 +12,7 @@ pub mod dashboard;
 pub mod drain;
 pub mod explain;
 pub mod keygen;
+pub mod log;
 pub mod node;
 pub mod run;
 pub mod runs;

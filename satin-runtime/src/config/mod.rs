@@ -9,8 +9,7 @@ mod table;
 use std::{
     collections::BTreeMap,
     ffi::OsString,
-    fmt, fs,
-    io::{self, IsTerminal},
+    fmt, fs, io,
     net::SocketAddr,
     path::{Path, PathBuf},
     sync::Once,
@@ -24,6 +23,8 @@ use tracing_subscriber::EnvFilter;
 pub use args::Args;
 pub use form::Form;
 pub(crate) use table::settings;
+
+use crate::observe::log::{self, LogForm};
 
 /// The source of a setting's value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -438,7 +439,7 @@ impl Config {
     /// Starts the log, to stderr, unless the program has set up `tracing` itself.
     ///
     /// # Errors
-    /// The setting `log` is no filter.
+    /// The setting `log` is no filter, or `log_format` no form.
     pub fn start_log(&self) -> Result<(), ConfigError> {
         let text = self.log.as_deref().unwrap_or("warn");
         let filter = EnvFilter::try_new(text).map_err(|_| ConfigError::Value {
@@ -446,12 +447,15 @@ impl Config {
             value: text.into(),
             expected: "a tracing filter such as `info` or `satin=debug`",
         })?;
-        // An error means that the program has a subscriber of its own: that one stays.
-        let _ = tracing_subscriber::fmt()
-            .with_env_filter(filter)
-            .with_writer(|| crate::observe::lines::BesideBar)
-            .with_ansi(io::stderr().is_terminal())
-            .try_init();
+        let form = match self.log_format.as_deref().map(str::trim) {
+            None | Some("") => LogForm::default(),
+            Some(text) => text.parse().map_err(|_| ConfigError::Value {
+                setting: self.sources.setting("log_format"),
+                value: text.into(),
+                expected: "text or json",
+            })?,
+        };
+        log::start(filter, form);
         static ONCE: Once = Once::new();
         ONCE.call_once(|| {
             let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());

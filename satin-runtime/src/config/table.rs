@@ -173,6 +173,13 @@ macro_rules! settings {
             trace: PathBuf, "SATIN_TRACE", "FILE",
                 "File for a trace of the run (for ui.perfetto.dev), which the node that runs `main` writes at the end",
                 "none", "the path of a file";
+            /// What becomes of what jobs and nodes print: `own` (each node prints where it was started), `kept` (each node also keeps its
+            /// last lines, for `satin log`) or `all` (and the node that runs `main` shows what the others print). With `kept` and
+            /// `all` the program's standard output and error are pipes, not terminals. Only on Unix. Default: `own`.
+            output: String, "SATIN_OUTPUT", "WHOSE",
+                "What becomes of what jobs and nodes print: `own` (each node prints where it was started), `kept` (each also keeps its \
+                 last lines for `satin log`) or `all` (and the node that runs `main` shows what the others print)",
+                "`own`", "own, kept or all";
             /// Print the table of figures at the end. Default: no.
             stats: bool, "SATIN_STATS", "SWITCH",
                 "Print what each worker did at the end",
@@ -181,6 +188,11 @@ macro_rules! settings {
             log: String, "SATIN_LOG", "FILTER",
                 "`tracing` filter of the log on stderr, such as `info` or `satin_runtime=debug`",
                 "`warn`", "a tracing filter such as `info` or `satin=debug`";
+            /// The form of the log's lines: `text` or `json` (an object per line, with time, level, node, site, target, message and
+            /// fields). Default: `text`.
+            log_format: String, "SATIN_LOG_FORMAT", "FORM",
+                "Form of the log's lines: `text` or `json` (an object per line)",
+                "`text`", "text or json";
         }
     };
 }

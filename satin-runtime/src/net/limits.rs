@@ -108,6 +108,15 @@ pub const IDLE: Duration = Duration::from_secs(10);
 /// The time between two messages that say how far jobs of others are. Too short: traffic for nothing. Too long: what people see is old.
 pub const PARTS: Duration = Duration::from_secs(1);
 
+/// Longest time for which a node holds back its answer to an observer that waits for output. Too short: observers ask for nothing. Too long, that is
+/// longer than [`HANDSHAKE`]: they think that the node does not answer.
+pub const OUTPUT_WAIT: Duration = Duration::from_secs(3);
+const _: () = assert!(OUTPUT_WAIT.as_secs() < HANDSHAKE.as_secs());
+
+/// Longest time for reading the last lines that a node has printed when the pool ends. Too short: lines are missing that came over a slow link.
+/// Too long: a program waits at its end for a node that does not answer.
+pub const LAST_OUTPUT: Duration = Duration::from_millis(1500);
+
 /// A quiet connection says so often that it is there.
 pub const KEEP_ALIVE: Duration = Duration::from_secs(3);
 

@@ -7,7 +7,8 @@
 //! * `driver`: the owner of the [`Node`](crate::node::Node), its input and its output; `bridge`: events from the workers,
 //!   and orders of the node for them; `departures`: the events that a new master has to tell.
 //! * `thefts`: how long they take.
-//! * [`observer`]: programs that look at a pool without being part of it; `observed`: the node's side of that.
+//! * [`observer`]: programs that look at a pool without being part of it; `observed`: the node's side of that;
+//!   `output`: what nodes have printed, for observers and for the master's terminal.
 //! * `notice`: the sign that tells a node to leave.
 //! * `network`: the thread, from its start to its end; `progress`: what other threads see of it; [`priority`]: its share of the processor.
 //! * [`store_server`], [`store_client`]: a store on another machine, by its own protocol, `store_wire`; `s3_store`: one in a bucket
@@ -32,6 +33,7 @@ mod network;
 mod notice;
 mod observed;
 pub mod observer;
+mod output;
 pub mod packed;
 pub mod priority;
 mod progress;
@@ -59,6 +61,7 @@ pub use credential::{Credential, CredentialError};
 pub(crate) use network::Turn;
 pub use network::{Handle, NetError, Network};
 pub use observer::Observer;
+pub use output::{NodeOutput, OutputNews};
 pub use settings::{DrainWhen, Join, Settings};
 #[doc(hidden)]
 pub use socket::{FirstFlight, first_flight};

@@ -28,6 +28,7 @@ use super::{
     limits,
     link::Close,
     notice,
+    output::OutputShown,
     progress::{NetworkProgress, NodeStage},
     settings::{SettingsError, StoreSettings},
     socket::{self, Counted, Names, SocketTraffic},
@@ -43,6 +44,8 @@ use crate::{
     node::{self, Event, Identity, Node, NodeId, Peer, RepairMode},
     observe::{
         events::{Event as Record, EventLog, NodeFigures},
+        log,
+        output::OutputUse,
         repeats,
         standing::Standing,
     },
@@ -107,6 +110,7 @@ pub struct Network {
     news: Arc<BridgeNews>,
     progress: Arc<NetworkProgress>,
     traffic: Arc<SocketTraffic>,
+    shown: Option<Arc<OutputShown>>,
     grace: Duration,
     addr: SocketAddr,
     thread: Option<JoinHandle<()>>,
@@ -126,6 +130,8 @@ pub(crate) enum Turn {
 pub struct Handle {
     news: Arc<BridgeNews>,
     progress: Arc<NetworkProgress>,
+    /// The output of other nodes, if it is shown here.
+    shown: Option<Arc<OutputShown>>,
     grace: Duration,
 }
 
@@ -162,6 +168,10 @@ impl Handle {
     /// Ends this process's part, with this exit code. If this node is master, the pool ends; otherwise the node leaves.
     /// Returns when all peers have been told, or after a while.
     pub fn end(&self, code: i32) {
+        // While the others are still there.
+        if let Some(shown) = self.shown.as_ref().filter(|_| self.progress.is_master()) {
+            shown.finish();
+        }
         self.end_by(Event::MainEnded(code));
     }
 
@@ -223,6 +233,9 @@ impl Network {
             .map_err(|source| NetError::Events { setting, source })?;
         let keeps_results = settings.repair != RepairMode::Naive;
         let has_store = settings.store.is_some();
+        let shows_output = settings.output == OutputUse::All;
+        let shown = shows_output.then(|| Arc::new(OutputShown::new()));
+        let (client, pool) = (transport::client(&credential), settings.pool.clone());
         let setting_up = SettingUp {
             settings,
             credential,
@@ -237,15 +250,16 @@ impl Network {
         before(Handle {
             news: Arc::clone(&news),
             progress: Arc::clone(&progress),
+            shown: shown.clone(),
             grace,
         });
         let (ready, is_ready) = mpsc::channel();
         let thread = std::thread::Builder::new()
             .name("satin-net".into())
             // As large as a worker's: offers of a lattice of the user's are compared here.
-            .stack_size(gate.stack_size())
-            .spawn(move || live(setting_up, &ready))
-            .map_err(NetError::Thread)?;
+            .stack_size(gate.stack_size());
+        let thread =
+            log::spawn(thread, move || live(setting_up, &ready)).map_err(NetError::Thread)?;
         let addr = match is_ready.recv() {
             Ok(Ok(addr)) => addr,
             Ok(Err(error)) => {
@@ -261,11 +275,15 @@ impl Network {
                 gate.harvest_values();
             }
         }
+        if let Some(shown) = &shown {
+            shown.start(client, pool, addr, Arc::clone(&progress));
+        }
         Ok(Network {
             events: late_events,
             news,
             progress,
             traffic,
+            shown,
             grace,
             addr,
             thread: Some(thread),
@@ -342,6 +360,7 @@ impl Network {
         Handle {
             news: Arc::clone(&self.news),
             progress: Arc::clone(&self.progress),
+            shown: self.shown.clone(),
             grace: self.grace,
         }
     }

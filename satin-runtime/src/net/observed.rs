@@ -11,7 +11,7 @@ use super::{
     observer::{ObserverAnswer, Question, SeenNode, next},
     wire::{self, Frames},
 };
-use crate::observe::repeats;
+use crate::observe::{output, repeats};
 
 /// Answers an observer as long as it wants.
 pub(super) async fn serve(
@@ -35,6 +35,12 @@ pub(super) async fn serve(
                 return connection.close(Close::Malformed.code(), text.as_bytes());
             }
         };
+        if let Question::Output { since, waits } = question {
+            if waits {
+                output::more_than(since, limits::OUTPUT_WAIT).await;
+            }
+            output::settled().await;
+        }
         let answer = net.turn(|driver, now| answer(driver, now, question));
         if send.write_all(&wire::frame(&answer)).await.is_err() {
             return;
@@ -69,6 +75,7 @@ fn answer(driver: &mut Driver, now: Duration, question: Question) -> ObserverAns
                 ObserverAnswer::Staying(format!("what it does cannot be written: {error}"))
             }
         },
+        Question::Output { since, .. } => ObserverAnswer::Output(output::page(since)),
         Question::Stop => match driver.stop(now) {
             true => ObserverAnswer::Stopping,
             false => ObserverAnswer::Staying(

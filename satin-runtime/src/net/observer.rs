@@ -30,7 +30,7 @@ use super::{
 };
 use crate::{
     node::{Identity, NodeId, Peer},
-    observe::events::NodeFigures,
+    observe::{events::NodeFigures, output::OutputPage},
 };
 
 /// A question of an observer.
@@ -49,6 +49,13 @@ pub enum Question {
     Stop,
     /// Asks what became known from that place on, and how things stand.
     Look(u64),
+    /// Asks for what the node has printed.
+    Output {
+        /// The number of the first line that is wanted.
+        since: u64,
+        /// Answer only when there is one, or after a moment.
+        waits: bool,
+    },
 }
 
 /// The answer of a node to an observer.
@@ -66,6 +73,8 @@ pub enum ObserverAnswer {
     Stopping,
     /// [`NodeLook`](crate::observe::look::NodeLook) as JSON, as it contains figures.
     Look(String),
+    /// What the node has printed.
+    Output(OutputPage),
 }
 
 /// A pool, as one of its nodes sees it.
@@ -193,16 +202,16 @@ pub enum Parting {
 
 /// Looks at one pool from outside.
 pub struct Observer {
-    runtime: tokio::runtime::Runtime,
-    dialler: Dialler,
-    join: Join,
+    pub(super) runtime: tokio::runtime::Runtime,
+    pub(super) dialler: Dialler,
+    pub(super) join: Join,
 }
 
 /// The settings that are needed to connect.
 #[derive(Clone)]
 pub(super) struct Dialler {
     client: ClientConfig,
-    pool: String,
+    pub(super) pool: String,
     /// The sockets for IPv4 and for IPv6, once each was needed: one serves all connections.
     endpoints: Arc<Mutex<[Option<Endpoint>; 2]>>,
 }
@@ -232,15 +241,17 @@ impl Observer {
         pool: Option<&str>,
     ) -> Result<Observer, ObserverError> {
         let credential = Credential::load(credential)?;
+        let pool = pool.unwrap_or_default().into();
+        let client = transport::client(&credential);
+        Observer::dialling(join, Dialler::new(client, pool))
+    }
+
+    pub(super) fn dialling(join: Join, dialler: Dialler) -> Result<Observer, ObserverError> {
         Ok(Observer {
             runtime: tokio::runtime::Builder::new_current_thread()
                 .enable_all()
                 .build()?,
-            dialler: Dialler {
-                client: transport::client(&credential),
-                pool: pool.unwrap_or_default().into(),
-                endpoints: Arc::default(),
-            },
+            dialler,
             join,
         })
     }
@@ -255,31 +266,8 @@ impl Observer {
     /// # Errors
     /// No node answers.
     pub fn status(&self) -> Result<SeenPool, ObserverError> {
-        let mut tried = Vec::new();
-        for addr in discovery::look(&self.join)? {
-            let seen = self.runtime.block_on(async {
-                let mut ear = self.dialler.connect(addr).await?;
-                match ear.ask(Question::Status).await? {
-                    ObserverAnswer::Status(nodes) => Ok(SeenPool {
-                        name: ear.pool(),
-                        nodes,
-                    }),
-                    other => Err(format!("its answer makes no sense: {other:?}")),
-                }
-            });
-            match seen {
-                Ok(mut seen) => {
-                    let nodes = &mut seen.nodes;
-                    nodes.sort_by(|a, b| (&a.site, &a.name).cmp(&(&b.site, &b.name)));
-                    return Ok(seen);
-                }
-                Err(why) => tried.push((addr, why)),
-            }
-        }
-        Err(ObserverError::Nobody {
-            pool: self.dialler.pool.clone(),
-            tried,
-        })
+        let addrs = discovery::look(&self.join)?;
+        self.runtime.block_on(self.dialler.status(addrs))
     }
 
     /// What each of these nodes has counted so far, in their order; `None` for those that do not answer.
@@ -355,6 +343,47 @@ impl Observer {
 }
 
 impl Dialler {
+    pub(super) fn new(client: ClientConfig, pool: String) -> Dialler {
+        Dialler {
+            client,
+            pool,
+            endpoints: Arc::default(),
+        }
+    }
+
+    /// The pool, as the first of these nodes says that answers.
+    pub(super) async fn status(
+        &self,
+        addrs: impl IntoIterator<Item = SocketAddr>,
+    ) -> Result<SeenPool, ObserverError> {
+        let mut tried = Vec::new();
+        for addr in addrs {
+            match self.status_at(addr).await {
+                Ok(mut seen) => {
+                    let nodes = &mut seen.nodes;
+                    nodes.sort_by(|a, b| (&a.site, &a.name).cmp(&(&b.site, &b.name)));
+                    return Ok(seen);
+                }
+                Err(why) => tried.push((addr, why)),
+            }
+        }
+        Err(ObserverError::Nobody {
+            pool: self.pool.clone(),
+            tried,
+        })
+    }
+
+    async fn status_at(&self, addr: SocketAddr) -> Result<SeenPool, String> {
+        let mut ear = self.connect(addr).await?;
+        match ear.ask(Question::Status).await? {
+            ObserverAnswer::Status(nodes) => Ok(SeenPool {
+                name: wire::printable(&ear.pool),
+                nodes,
+            }),
+            other => Err(format!("its answer makes no sense: {other:?}")),
+        }
+    }
+
     async fn figures(&self, addr: SocketAddr) -> Option<NodeFigures> {
         let mut ear = self.connect(addr).await.ok()?;
         match ear.ask(Question::Figures).await.ok()? {

@@ -14,6 +14,7 @@ use strum::VariantNames;
 use crate::{
     config::{Config, Setting, SettingSource, SettingSources},
     node::{self, Judgement, Policy, RepairMode},
+    observe::output::OutputUse,
     stable::{StoreUrl, runs::Resume},
 };
 
@@ -60,6 +61,8 @@ pub struct Settings {
     pub store: Option<StoreSettings>,
     /// The node leaves when this is there. Default: it stays.
     pub drain_when: Option<DrainWhen>,
+    /// What becomes of the output of nodes. Default: [`OutputUse::Own`].
+    pub output: OutputUse,
     /// The source of each setting, for errors that come later.
     #[doc(hidden)]
     pub sources: SettingSources,
@@ -186,6 +189,7 @@ impl Settings {
         let policy = named("steal", config.steal.as_deref())?;
         let judgement = named("worth", config.worth.as_deref())?;
         let repair = named("repair", config.repair.as_deref())?;
+        let output = named("output", config.output.as_deref())?;
         let drain_when = (set(config.drain_when.as_deref()).map(DrainWhen::parse)).transpose()?;
         let max_crashes = config.max_crashes.unwrap_or(default.max_crashes);
         if max_crashes == 0 {
@@ -248,6 +252,7 @@ impl Settings {
             copy_every,
             store,
             drain_when,
+            output,
             sources: config.sources,
         }))
     }

@@ -18,6 +18,7 @@ use crate::{
     codes, data,
     job::{Batch, BoundName, HeldValue, Offer, RootName, ValueBytes, ValueName},
     node::{Event, Peer, RunEpoch, StorageOrder},
+    observe::log,
     stable::{
         StableError,
         runs::{Appended, BeginError, BeginRequest, LogName, LogWriter, RunPlace, Runs},
@@ -75,17 +76,18 @@ impl Storage {
         let thread = std::thread::Builder::new()
             .name("satin-store".into())
             // Bounds of the user's are joined here.
-            .stack_size(desk.parts.gate.stack_size())
-            .spawn(move || {
-                loop {
-                    match queue.recv_timeout(desk.until_look()) {
-                        Ok(request) => desk.serve(request),
-                        Err(RecvTimeoutError::Timeout) => {}
-                        Err(RecvTimeoutError::Disconnected) => break,
-                    }
-                    desk.look();
+            .stack_size(desk.parts.gate.stack_size());
+        let serve = move || {
+            loop {
+                match queue.recv_timeout(desk.until_look()) {
+                    Ok(request) => desk.serve(request),
+                    Err(RecvTimeoutError::Timeout) => {}
+                    Err(RecvTimeoutError::Disconnected) => break,
                 }
-            })?;
+                desk.look();
+            }
+        };
+        let thread = log::spawn(thread, serve)?;
         Ok(Storage {
             requests,
             _thread: thread,

@@ -29,7 +29,10 @@ use super::{
     store_wire::{self, StoreRefusal, StoreReply, StoreRequest},
     transport,
 };
-use crate::stable::{Stable, StableError};
+use crate::{
+    observe::log,
+    stable::{Stable, StableError},
+};
 
 /// Addresses of one name that are tried.
 const ADDRESSES: usize = 8;
@@ -52,12 +55,11 @@ impl StoreThread {
             .build()?;
         let handle = runtime.handle().clone();
         let (stop, stopped) = oneshot::channel();
-        let thread = std::thread::Builder::new()
-            .name("satin-stores".into())
-            .spawn(move || {
-                // An error: whoever could stop it is gone.
-                let _ = runtime.block_on(stopped);
-            })?;
+        let thread = std::thread::Builder::new().name("satin-stores".into());
+        let thread = log::spawn(thread, move || {
+            // An error: whoever could stop it is gone.
+            let _ = runtime.block_on(stopped);
+        })?;
         Ok(Arc::new(StoreThread {
             handle,
             stop: Some(stop),

@@ -40,6 +40,7 @@ use crate::{
     observe::{
         events,
         look::{Activity, NodeLook, WhyIdle},
+        output::OutputUse,
         standing::{NodeInfo, Standing},
     },
     worker::Workers,
@@ -138,6 +139,7 @@ fn settings(name: &str, key: &Key, join: Option<SocketAddr>) -> Settings {
         give_up: None,
         partition_wait: Duration::from_secs(30),
         drain_when: None,
+        output: OutputUse::Own,
         sources: crate::config::SettingSources::default(),
     }
 }

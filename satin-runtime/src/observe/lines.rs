@@ -5,11 +5,16 @@
 
 use std::{
     fmt,
-    io::{self, IsTerminal, Write},
+    io::{self, Write},
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+use super::output;
+
+/// How often the bar is drawn, at most: what indicatif takes for standard error.
+const FRAMES_PER_SECOND: u8 = 20;
 
 /// The bar below all other output, while there is one.
 static BAR: Mutex<Option<ProgressBar>> = Mutex::new(None);
@@ -21,7 +26,7 @@ fn bar() -> MutexGuard<'static, Option<ProgressBar>> {
 /// Is there a screen for lines and a bar?
 #[must_use]
 pub fn has_terminal() -> bool {
-    io::stderr().is_terminal()
+    output::is_terminal()
 }
 
 /// Shows a bar with these words beside it, or moves it; `done` is a part of 1. Not where stderr is no terminal.
@@ -33,7 +38,11 @@ pub fn show_bar(done: f64, words: String) {
     let bar = bar.get_or_insert_with(|| {
         let style = ProgressStyle::with_template("[{bar:30}] {msg}");
         let style = style.expect("a valid template").progress_chars("=> ");
-        ProgressBar::new(1000).with_style(style)
+        let bar = ProgressBar::new(1000).with_style(style);
+        if let Some(terminal) = output::terminal() {
+            bar.set_draw_target(ProgressDrawTarget::term(terminal, FRAMES_PER_SECOND));
+        }
+        bar
     });
     bar.set_message(words);
     bar.set_position((1000.0 * done) as u64);
@@ -59,7 +68,7 @@ pub(crate) struct BesideBar;
 
 impl Write for BesideBar {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        beside_bar(|| io::stderr().write(bytes))
+        beside_bar(|| output::write_log(bytes))
     }
 
     fn flush(&mut self) -> io::Result<()> {

@@ -1,7 +1,10 @@
-//! Counters of each worker, and the table of them; the events file; lines for the person at the terminal; warnings that repeat themselves.
+//! Counters of each worker, and the table of them; the events file; the log; what the process prints; lines for the person at the terminal;
+//! warnings that repeat themselves.
 
 #[doc(hidden)]
 pub mod lines;
+pub(crate) mod log;
+pub mod output;
 pub mod repeats;
 pub mod standing;
 

@@ -12,6 +12,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+use super::log::tell_counted;
+
 /// Time from the first line of a kind to its sum. Too short: sums fill the log. Too long: a sum comes late.
 const WINDOW: Duration = Duration::from_secs(60);
 
@@ -30,6 +32,8 @@ pub struct Repeats {
 
 struct WarningKind {
     since: Instant,
+    /// The source that was told first.
+    example: String,
     /// Hashes of those that got a line.
     told: BTreeSet<u64>,
     /// Warnings without a line, and hashes of their sources.
@@ -48,20 +52,31 @@ pub struct Sum {
     pub sources: usize,
     /// Since the first of them.
     pub within: Duration,
+    /// The source that was told first.
+    pub example: String,
 }
 
 impl Repeats {
+    /// No warning so far.
+    #[must_use]
+    pub const fn new() -> Repeats {
+        Repeats {
+            kinds: BTreeMap::new(),
+        }
+    }
+
     /// Notes a warning. True if it is to be told, rather than counted.
     pub fn note(&mut self, now: Instant, kind: &'static str, source: &str) -> bool {
-        let mut hasher = DefaultHasher::new();
-        source.hash(&mut hasher);
-        let source = hasher.finish();
         let kind = self.kinds.entry(kind).or_insert_with(|| WarningKind {
             since: now,
+            example: source.into(),
             told: BTreeSet::new(),
             more: 0,
             sources: BTreeSet::new(),
         });
+        let mut hasher = DefaultHasher::new();
+        source.hash(&mut hasher);
+        let source = hasher.finish();
         if kind.told.len() < TOLD && kind.told.insert(source) {
             return true;
         }
@@ -84,6 +99,7 @@ impl Repeats {
                     more: kind.more,
                     sources: kind.sources.len(),
                     within,
+                    example: std::mem::take(&mut kind.example),
                 });
             }
             !is_over
@@ -110,6 +126,16 @@ impl Display for Sum {
     }
 }
 
+impl Sum {
+    /// The sum of warnings that are told apart by their texts, not by a source.
+    #[must_use]
+    pub fn with_example(&self) -> String {
+        let (example, more) = (&self.example, grouped(self.more));
+        let seconds = self.within.as_secs();
+        format!("{more} more warnings in {seconds} s like this: {example}")
+    }
+}
+
 /// The number with commas between thousands.
 fn grouped(number: u64) -> String {
     let digits = number.to_string();
@@ -123,9 +149,7 @@ fn grouped(number: u64) -> String {
     text
 }
 
-static REPEATS: Mutex<Repeats> = Mutex::new(Repeats {
-    kinds: BTreeMap::new(),
-});
+static REPEATS: Mutex<Repeats> = Mutex::new(Repeats::new());
 
 /// Warns of something of that kind, which `source` has caused: in a line of its own, or in the next sum.
 pub fn warn(kind: &'static str, source: impl Display, text: impl Display) {
@@ -149,6 +173,7 @@ pub fn tell_sums(all: bool) {
     let sums = repeats.take_sums(Instant::now(), all);
     drop(repeats);
     tell(&sums);
+    tell_counted(all);
 }
 
 fn tell(sums: &[Sum]) {

@@ -19,7 +19,7 @@ use std::{
     thread::JoinHandle,
 };
 
-use crate::job::codec;
+use crate::{job::codec, observe::log};
 
 /// The clerk of a pool; see the module's documentation.
 pub(super) struct Clerk {
@@ -150,9 +150,8 @@ impl Clerk {
         };
         let thread = std::thread::Builder::new()
             .name("satin-codec".into())
-            .stack_size(size)
-            .spawn(serve);
-        match thread {
+            .stack_size(size);
+        match log::spawn(thread, serve) {
             Ok(thread) => Thread::Runs(thread),
             Err(error) => {
                 tracing::warn!(

@@ -26,10 +26,13 @@ use super::{
     progress::Stage,
     thread::Worker,
 };
-use crate::job::{
-    Answer, Fact, Fingerprint, HeldValue, JobName, JobSample, JobShape,
-    function::{self, Caught, Covered, Sieve, Written, most_kept},
-    record::{Cx, Frame, STAYS, Slot, SlotState, flag},
+use crate::{
+    job::{
+        Answer, Fact, Fingerprint, HeldValue, JobName, JobSample, JobShape,
+        function::{self, Caught, Covered, Sieve, Written, most_kept},
+        record::{Cx, Frame, STAYS, Slot, SlotState, flag},
+    },
+    observe::log,
 };
 
 /// The time from one beat to the next: at a beat each worker looks up, and invocations that were under way at the beat
@@ -160,10 +163,8 @@ impl Beats {
         let parker = Parker::new();
         let unparker = parker.unparker().clone();
         let pool = Arc::downgrade(pool);
-        let thread = std::thread::Builder::new()
-            .name("satin-beat".into())
-            .spawn(move || beat(&parker, &pool));
-        match thread {
+        let thread = std::thread::Builder::new().name("satin-beat".into());
+        match log::spawn(thread, move || beat(&parker, &pool)) {
             Ok(thread) => {
                 *running = Some((unparker, thread));
                 self.on.store(true, Ordering::Relaxed);

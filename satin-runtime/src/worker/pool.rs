@@ -34,7 +34,7 @@ use crate::{
         record::{Cx, Frame, flag},
     },
     observe::{
-        Figures,
+        Figures, log,
         look::Activity,
         occupation::{self, Occupation},
     },
@@ -323,20 +323,20 @@ impl Workers {
             let pool = Arc::clone(&workers.pool);
             let thread = std::thread::Builder::new()
                 .name(format!("satin-{index}"))
-                .stack_size(size)
-                .spawn(move || {
-                    begin();
-                    occupation::begin_thread(Arc::clone(&pool.occupations[index as usize]));
-                    let worker = pool.worker(index);
-                    WORKER.set(worker);
-                    worker.measure_stack(size);
-                    worker.serve();
-                    WORKER.set(std::ptr::null());
-                })
-                .map_err(|source| StartError::Thread {
-                    stack_mib: config.stack_mib,
-                    source,
-                })?;
+                .stack_size(size);
+            let serve = move || {
+                begin();
+                occupation::begin_thread(Arc::clone(&pool.occupations[index as usize]));
+                let worker = pool.worker(index);
+                WORKER.set(worker);
+                worker.measure_stack(size);
+                worker.serve();
+                WORKER.set(std::ptr::null());
+            };
+            let thread = log::spawn(thread, serve).map_err(|source| StartError::Thread {
+                stack_mib: config.stack_mib,
+                source,
+            })?;
             workers.threads.push(thread);
         }
         Ok(workers)
