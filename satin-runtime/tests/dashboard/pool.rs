@@ -259,7 +259,18 @@ impl MadeUp {
         let (_, idle_ms) = of(&idle);
         let site = self.random.below(self.sites as u64) as usize;
         let moved = jobs * (2_000 + self.random.below(60_000));
+        let now_ms = self.now_ms;
+        let nodes = self.nodes.len();
         let node = &mut self.nodes[place];
+        if let Some(done) = node.figures.done {
+            let progress = Event::Progress {
+                done,
+                seconds: node.figures.seconds,
+                is_guess: false,
+                nodes,
+            };
+            node.news.push(record(progress, &node.seen.name, now_ms));
+        }
         node.figures.seconds += LOOK_MS as f64 / 1e3;
         node.figures.jobs += jobs;
         node.figures.given += jobs;

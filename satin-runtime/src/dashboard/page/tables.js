@@ -1,7 +1,7 @@
 // What is told in words and figures: tiles, reasons, traffic, what is kept, nodes, events.
 
 function showTiles() {
-  const { nodes, totals, conclusion, sites, progress } = pool.picture;
+  const { nodes, totals, sites, progress } = pool.picture;
   const number = (state) => nodes.filter((node) => node.state === state).length;
   say($('tile-nodes'), wholes.format(totals.nodes));
   const others = ['draining', 'no_answer', 'dead', 'left'].map((state) => [number(state), STATES[state]]).filter(([many]) => many > 0);
@@ -13,7 +13,6 @@ function showTiles() {
   say($('tile-jobs-note'), `${count(totals.jobs)} so far`);
   say($('tile-bytes'), `${bytes(totals.bytes_sent_per_s)}/s`);
   say($('tile-bytes-note'), `${bytes(totals.bytes_sent)} so far`);
-  say($('idle-conclusion'), conclusion[0].toUpperCase() + conclusion.slice(1) + '.');
   showProgress(progress);
 }
 
@@ -42,9 +41,23 @@ function progressWords(progress, ended) {
   return words.join(', ');
 }
 
+// Workers change what they do many times a second: an average over some frames can be read.
+const averages = new Map();
+
+function averaged() {
+  const weight = pool.isFrozen || averages.size === 0 ? 1 : 0.12;
+  const now = new Map(pool.picture.why_idle.map((reason) => [reason.reason, reason]));
+  for (const [name, reason] of now) if (!averages.has(name)) averages.set(name, { ...reason, mean: 0 });
+  for (const [name, average] of averages) average.mean += weight * ((now.get(name)?.workers ?? 0) - average.mean);
+  return [...averages.values()].filter((average) => average.mean >= 0.05).sort((a, b) => b.mean - a.mean);
+}
+
 function showReasons() {
   const list = $('reasons');
-  const { why_idle, totals } = pool.picture;
+  const { totals, conclusion } = pool.picture;
+  const why_idle = averaged();
+  const idle = totals.idle_share === null ? 'No figures yet.' : `${percent(totals.idle_share)} of the time of all workers. By reason, on average over the last seconds:`;
+  say($('idle-conclusion'), pool.isFrozen ? `At the end: ${conclusion}.` : idle);
   const seen = why_idle.map((reason) => reason.reason).join();
   if (list.dataset.seen !== seen || list.childElementCount === 0) {
     list.dataset.seen = seen;
@@ -56,8 +69,9 @@ function showReasons() {
   }
   why_idle.forEach((reason, place) => {
     const item = list.children[place];
-    say(item.querySelector('b'), plural(reason.workers, 'worker'));
-    item.querySelector('i').style.width = `${(100 * reason.workers) / Math.max(1, totals.threads)}%`;
+    const mean = reason.mean < 9.95 ? Number(reason.mean.toFixed(1)) : Math.round(reason.mean);
+    say(item.querySelector('b'), plural(mean, 'worker'));
+    item.querySelector('i').style.width = `${Math.min(100, (100 * reason.mean) / Math.max(1, totals.threads))}%`;
   });
 }
 
@@ -154,6 +168,7 @@ function rowOf(node) {
   mark(row, 'data-state', node.state);
   COLUMNS.forEach(([, show], column) => say(column === 0 ? row.cells[0].firstElementChild : row.cells[column], show(node)));
   mark(row.cells[2], 'class', `state-${node.state}`);
+  mark(row.cells[8], 'title', node.why || null);
   return row;
 }
 
