@@ -53,6 +53,7 @@ pub enum Activity {
     Debug,
     Serialize,
     Deserialize,
+    strum::EnumCount,
     strum::EnumIter,
     strum::IntoStaticStr,
 )]

@@ -223,6 +223,7 @@ fn a_report_opens_from_a_file() {
     (0..240).for_each(|_| pool.step());
     pool.kill("leiden-2");
     pool.step();
+    pool.end();
     let directory = tempfile::tempdir().expect("a directory");
     let path = directory.path().join("run.html");
     fs::write(
@@ -236,6 +237,13 @@ fn a_report_opens_from_a_file() {
     browser.wait_for("stream.frames > 0 && stream.rows.length === 12");
     browser.wait_for(&cell("leiden-2", "dead"));
     browser.wait_for(&has_event("leiden-2 in leiden died"));
+    // The run as a whole, although nobody is there any more.
+    assert_eq!(
+        browser.read("document.getElementById('tile-nodes').textContent"),
+        "6"
+    );
+    browser.wait_for("/^[0-9]+ %$/.test(document.getElementById('tile-busy').textContent)");
+    browser.wait_for("document.querySelectorAll('#reasons .bar').length > 0");
     assert_eq!(
         browser.read("document.querySelectorAll('.site header button:not([hidden])').length"),
         0
@@ -268,7 +276,7 @@ fn five_hundred_nodes_are_shown() {
     let cpu = cpu_of_server();
     let begin = browser.read("[performance.now(), stream.frames]");
     browser.wait_for(&format!("performance.now() > {} + 15000", begin[0]));
-    let end = browser.read("[performance.now(), stream.frames, performance.memory.usedJSHeapSize]");
+    let end = browser.read("[performance.now(), stream.frames, performance.memory.usedJSHeapSize + 13 * [...pool.tracks.values()].reduce((sum, track) => sum + track.kinds.length, 0)]");
     let figure = |values: &Value, place: usize| values[place].as_f64().expect("a number");
     let seconds = (figure(&end, 0) - figure(&begin, 0)) / 1e3;
     let frames = figure(&end, 1) - figure(&begin, 1);

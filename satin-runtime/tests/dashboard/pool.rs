@@ -155,6 +155,21 @@ impl MadeUp {
         });
     }
 
+    /// `main` is over, and all nodes leave.
+    pub fn end(&mut self) {
+        let master = self.nodes[0].seen.name.clone();
+        let ended = record(Event::PoolEnded { code: 0 }, &master, self.now_ms);
+        self.tell(|history, _| history.note_event(ended));
+        let staying = self.nodes.iter().filter(|node| node.is_there);
+        for name in staying
+            .map(|node| node.seen.name.clone())
+            .collect::<Vec<_>>()
+        {
+            self.node(&name).is_there = false;
+            self.tell(|history, now_ms| history.note_gone(&name, Gone::Left, now_ms));
+        }
+    }
+
     fn node(&mut self, name: &str) -> &mut Node {
         let mut nodes = self.nodes.iter_mut();
         nodes

@@ -18,7 +18,8 @@ use std::net::SocketAddr;
 pub use figures::Figures;
 pub use log::HistoryEvent;
 pub use picture::{
-    IdleReason, NodePicture, NodeState, Picture, PoolProgress, SitePicture, Totals, TrafficPicture,
+    IdleReason, IdleTime, NodePicture, NodeState, Picture, PoolProgress, RunPicture, SitePicture,
+    Totals, TrafficPicture,
 };
 pub use series::{Bin, Series};
 pub use spans::HistorySpan;
@@ -65,6 +66,8 @@ pub enum Gone {
 /// The history of a pool. The module says what it is for.
 pub struct History {
     pool: String,
+    /// The first time that was told.
+    start_ms: Option<u64>,
     /// The latest time that was told.
     now_ms: u64,
     rows: Rows,
@@ -83,6 +86,7 @@ impl History {
     pub fn new(pool: &str) -> History {
         History {
             pool: pool.into(),
+            start_ms: None,
             now_ms: 0,
             rows: Rows::default(),
             spans: Spans::default(),
@@ -179,6 +183,7 @@ impl History {
             }
             Event::RootStarted { .. } | Event::RootFinished { .. } => self.progress = None,
             Event::PoolEnded { code } => self.ended = Some(code),
+            Event::Stats(figures) => self.rows.end(&record.name, figures),
             _ => {}
         }
         if let Some(new) = self.log.add(record) {
@@ -233,6 +238,7 @@ impl History {
     }
 
     fn tell(&mut self, now_ms: u64) {
+        self.start_ms.get_or_insert(now_ms);
         self.now_ms = self.now_ms.max(now_ms);
         self.version += 1;
     }
