@@ -4,9 +4,10 @@
 use std::{collections::BTreeSet, fs, path::Path};
 
 /// Each layer, and the parts of the crate that it may use.
-const LAYERS: [(&str, &[&str]); 7] = [
+const LAYERS: [(&str, &[&str]); 8] = [
     ("job", &["atomic", "job"]),
     ("observe", &["job", "observe"]),
+    ("dashboard", &["dashboard", "job", "observe"]),
     (
         "worker",
         &["atomic", "config", "exit", "job", "observe", "worker"],

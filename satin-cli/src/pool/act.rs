@@ -275,9 +275,6 @@ impl LocalPool {
         let Some(window) = &self.window else { return };
         let at_ms = self.since_ms + record.at_ms;
         let mut history = window.history();
-        if let Event::Stats(figures) = &record.event {
-            history.note_figures(&record.name, *figures, at_ms);
-        }
         history.note_event(Record {
             at_ms,
             ..record.clone()

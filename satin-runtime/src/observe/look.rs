@@ -54,6 +54,7 @@ pub enum Activity {
     Debug,
     Serialize,
     Deserialize,
+    strum::EnumCount,
     strum::EnumIter,
     strum::IntoStaticStr,
 )]

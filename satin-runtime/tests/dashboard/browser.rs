@@ -162,16 +162,12 @@ impl Browser {
     }
 
     /// Takes a picture if `SATIN_SCREENSHOTS` names a directory for it: for people who look at the page.
-    pub fn picture(&self, name: &str, is_whole_page: bool) {
+    pub fn picture(&self, name: &str) {
         let Some(directory) = std::env::var_os("SATIN_SCREENSHOTS") else {
             return;
         };
-        let parameters = json!({ "captureBeyondViewport": is_whole_page });
-        let taken = self.post(
-            "goog/cdp/execute",
-            &json!({ "cmd": "Page.captureScreenshot", "params": parameters }),
-        );
-        let data = taken["data"].as_str().expect("a picture");
+        let taken = value_of(minreq::get(format!("{}/screenshot", self.session)));
+        let data = taken.as_str().expect("a picture");
         std::fs::write(
             Path::new(&directory).join(format!("{name}.png")),
             from_base64(data),
@@ -210,12 +206,14 @@ fn port_of(driver: &mut Child) -> u16 {
     panic!("chromedriver ended before it said at which port it listens");
 }
 
-/// The value of an answer; of a refusal what it says.
 fn post(url: &str, body: &Value) -> Value {
-    let request = minreq::post(url)
-        .with_body(body.to_string())
-        .with_timeout(PATIENCE.as_secs());
-    let answer = request.send().expect("an answer of chromedriver");
+    value_of(minreq::post(url).with_body(body.to_string()))
+}
+
+/// The value of an answer; of a refusal what it says.
+fn value_of(request: minreq::Request) -> Value {
+    let answer = request.with_timeout(PATIENCE.as_secs()).send();
+    let answer = answer.expect("an answer of chromedriver");
     let mut answer: Value = serde_json::from_slice(answer.as_bytes()).expect("JSON");
     answer["value"].take()
 }

@@ -9,3 +9,4 @@ mod page;
 mod pool;
 mod server;
 mod steering;
+mod wire;

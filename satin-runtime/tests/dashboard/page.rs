@@ -14,13 +14,15 @@ use satin_runtime::{
     dashboard::{Dashboard, Steering, report},
     observe::events::unix_ms,
 };
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::{
     browser::Browser,
+    client::addr,
     pool::{LOOK_MS, MadeUp},
     server::loopback,
     steering::Noted,
+    wire::Wire,
 };
 
 /// A pool that runs in real time, beside the test.
@@ -96,7 +98,9 @@ fn the_page_shows_a_death_and_drains_a_node() {
     browser.wait_for("document.getElementById('link-text').textContent === 'live'");
     browser.wait_for("document.querySelectorAll('.node[data-state=joined]').length === 4");
     browser.wait_for("stream.frames > 2 && stream.rows.length === 8");
-    browser.picture("live-4-light", true);
+    browser.resize(1440, 1900);
+    look_at(&browser, "live-4-light");
+    browser.resize(1440, 900);
 
     running.with(|pool| pool.kill("leiden-2"));
     browser.wait_for(&cell("leiden-2", "dead"));
@@ -112,7 +116,7 @@ fn the_page_shows_a_death_and_drains_a_node() {
         browser.read("document.getElementById('confirm-title').textContent"),
         "Ask delft-2 to leave?"
     );
-    browser.picture("confirm-light", false);
+    browser.picture("confirm-light");
     // Who cancels changes nothing.
     browser.press("\u{e00c}");
     browser.wait_for("!document.getElementById('confirm').open");
@@ -124,43 +128,62 @@ fn the_page_shows_a_death_and_drains_a_node() {
     browser.wait_for(&cell("delft-2", "draining"));
     browser.wait_for(&has_event("delft-2 in delft is about to leave"));
 
-    browser.prefer("dark");
-    browser.wait_for("document.documentElement.dataset.theme === 'dark'");
-    browser.picture("live-4-dark", true);
-    browser.resize(390, 844);
-    browser.wait_for("document.documentElement.scrollWidth <= 390");
-    browser.picture("live-4-phone-dark", true);
-    browser.prefer("light");
-    browser.wait_for("document.documentElement.dataset.theme === 'light'");
-    browser.picture("live-4-phone-light", true);
+    for (scheme, width) in [
+        ("dark", 1440),
+        ("dark", 390),
+        ("light", 390),
+        ("light", 820),
+    ] {
+        browser.prefer(scheme);
+        browser.resize(width, 4000);
+        browser.wait_for(&format!(
+            "document.documentElement.dataset.theme === '{scheme}'"
+        ));
+        // Nothing is wider than the screen.
+        browser.wait_for(&format!("document.documentElement.scrollWidth <= {width}"));
+        look_at(&browser, &format!("live-4-{width}-{scheme}"));
+    }
 
     drop(dashboard);
     browser.wait_for("document.getElementById('link-text').textContent === 'ended'");
-    assert_eq!(browser.read("failures"), Value::from(0));
+    assert_eq!(browser.read("failures"), 0);
+}
+
+/// Takes a picture, once what is in sight has been drawn.
+fn look_at(browser: &Browser, name: &str) {
+    let frames = browser.read("stream.frames").as_u64().expect("a number");
+    browser.wait_for(&format!("stream.frames > {frames} + 1"));
+    browser.picture(name);
 }
 
 #[test]
 fn the_page_says_that_the_connection_is_lost_and_finds_it_again() {
-    let Some(browser) =
-        Browser::start("the_page_says_that_the_connection_is_lost_and_finds_it_again")
-    else {
+    let name = "the_page_says_that_the_connection_is_lost_and_finds_it_again";
+    let Some(browser) = Browser::start(name) else {
         return;
     };
     let running = Running::start(2, 1, 1, 5);
     let history = running.with(|pool| Arc::clone(&pool.history));
-    let dashboard = Dashboard::start(loopback(), Arc::clone(&history), None).expect("started");
-    let addr = super::client::addr(&dashboard);
-    browser.open(dashboard.url());
+    let dashboard = Dashboard::start(loopback(), history, None).expect("started");
+    let wire = Wire::to(addr(&dashboard));
+    browser.open(&format!("http://{}/", wire.addr));
     browser.wait_for("document.getElementById('link-text').textContent === 'live'");
     // A page that shows only has nothing to drain with.
     browser.click(".node");
     browser.wait_for("document.getElementById('drain-node').hidden");
-    // As if the node had been killed: without a last word.
-    browser.read("connection.source.dispatchEvent(new Event('error'))");
+    wire.cut();
     browser.wait_for("!document.getElementById('banner').hidden && document.getElementById('banner').textContent.includes('connection to the pool is lost')");
-    browser.picture("lost-light", false);
+    browser.picture("lost-light");
+    running.with(|pool| pool.kill("delft-2"));
+    wire.mend();
     browser.wait_for("document.getElementById('link-text').textContent === 'live'");
-    assert_eq!(addr.port(), super::client::addr(&dashboard).port());
+    browser.wait_for(&cell("delft-2", "dead"));
+    // What was told before is there once: two joined, one died.
+    assert_eq!(
+        browser.read("[pool.events.length, document.querySelectorAll('#log li').length]"),
+        json!([3, 3])
+    );
+    assert_eq!(browser.read("failures"), 0);
 }
 
 #[test]
@@ -200,6 +223,7 @@ fn a_report_opens_from_a_file() {
     (0..240).for_each(|_| pool.step());
     pool.kill("leiden-2");
     pool.step();
+    pool.end();
     let directory = tempfile::tempdir().expect("a directory");
     let path = directory.path().join("run.html");
     fs::write(
@@ -207,17 +231,25 @@ fn a_report_opens_from_a_file() {
         report::html(&pool.history.lock().expect("held by nobody")),
     )
     .expect("written");
-    browser.resize(1440, 900);
+    browser.resize(1440, 2000);
     browser.open(&format!("file://{}", path.display()));
     browser.wait_for("document.getElementById('link-text').textContent.startsWith('report of')");
     browser.wait_for("stream.frames > 0 && stream.rows.length === 12");
     browser.wait_for(&cell("leiden-2", "dead"));
     browser.wait_for(&has_event("leiden-2 in leiden died"));
+    // The run as a whole, although nobody is there any more.
+    assert_eq!(
+        browser.read("document.getElementById('tile-nodes').textContent"),
+        "6"
+    );
+    browser.wait_for("/^[0-9]+ %$/.test(document.getElementById('tile-busy').textContent)");
+    browser.wait_for("document.querySelectorAll('#reasons .bar').length > 0");
     assert_eq!(
         browser.read("document.querySelectorAll('.site header button:not([hidden])').length"),
         0
     );
-    browser.picture("report-light", true);
+    browser.picture("report-light");
+    assert_eq!(browser.read("failures"), 0);
 }
 
 /// Measures, and asserts only that the page is alive: the figures are for people who read them.
@@ -236,13 +268,15 @@ fn five_hundred_nodes_are_shown() {
     browser.wait_for(
         "document.querySelectorAll('.node').length === 500 && stream.rows.length === 2000",
     );
-    browser.picture("live-500-light", true);
+    browser.resize(1440, 2600);
+    look_at(&browser, "live-500-light");
+    browser.resize(1440, 900);
     browser.read("document.getElementById('workers').scrollIntoView()");
     browser.wait_for("stream.isInSight && stream.frames > 3");
     let cpu = cpu_of_server();
     let begin = browser.read("[performance.now(), stream.frames]");
     browser.wait_for(&format!("performance.now() > {} + 15000", begin[0]));
-    let end = browser.read("[performance.now(), stream.frames, performance.memory.usedJSHeapSize]");
+    let end = browser.read("[performance.now(), stream.frames, performance.memory.usedJSHeapSize + 13 * [...pool.tracks.values()].reduce((sum, track) => sum + track.kinds.length, 0)]");
     let figure = |values: &Value, place: usize| values[place].as_f64().expect("a number");
     let seconds = (figure(&end, 0) - figure(&begin, 0)) / 1e3;
     let frames = figure(&end, 1) - figure(&begin, 1);
@@ -255,7 +289,9 @@ fn five_hundred_nodes_are_shown() {
     assert!(frames > 0.0);
     browser.prefer("dark");
     browser.wait_for("document.documentElement.dataset.theme === 'dark'");
-    browser.picture("live-500-dark", true);
+    browser.resize(1440, 2600);
+    look_at(&browser, "live-500-dark");
+    assert_eq!(browser.read("failures"), 0);
 }
 
 /// The processor time of the server's thread so far, in seconds; 0 where the system does not tell.

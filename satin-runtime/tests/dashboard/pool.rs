@@ -155,6 +155,21 @@ impl MadeUp {
         });
     }
 
+    /// `main` is over, and all nodes leave.
+    pub fn end(&mut self) {
+        let master = self.nodes[0].seen.name.clone();
+        let ended = record(Event::PoolEnded { code: 0 }, &master, self.now_ms);
+        self.tell(|history, _| history.note_event(ended));
+        let staying = self.nodes.iter().filter(|node| node.is_there);
+        for name in staying
+            .map(|node| node.seen.name.clone())
+            .collect::<Vec<_>>()
+        {
+            self.node(&name).is_there = false;
+            self.tell(|history, now_ms| history.note_gone(&name, Gone::Left, now_ms));
+        }
+    }
+
     fn node(&mut self, name: &str) -> &mut Node {
         let mut nodes = self.nodes.iter_mut();
         nodes
@@ -259,7 +274,18 @@ impl MadeUp {
         let (_, idle_ms) = of(&idle);
         let site = self.random.below(self.sites as u64) as usize;
         let moved = jobs * (2_000 + self.random.below(60_000));
+        let now_ms = self.now_ms;
+        let nodes = self.nodes.len();
         let node = &mut self.nodes[place];
+        if let Some(done) = node.figures.done {
+            let progress = Event::Progress {
+                done,
+                seconds: node.figures.seconds,
+                is_guess: false,
+                nodes,
+            };
+            node.news.push(record(progress, &node.seen.name, now_ms));
+        }
         node.figures.seconds += LOOK_MS as f64 / 1e3;
         node.figures.jobs += jobs;
         node.figures.given += jobs;

@@ -1,6 +1,8 @@
 // The rates of the whole pool over time.
 
 const RECENT_MS = 300000;
+// The room for the labels of an axis, in pixels.
+const LEFT = 58;
 const curves = { isAll: false, hover: null };
 
 // The bins in sight; the newest are not complete yet.
@@ -23,13 +25,13 @@ function frameOf(canvas) {
   const [width, height] = [canvas.clientWidth, canvas.clientHeight];
   const context = fit(canvas, width, height);
   context.clearRect(0, 0, width, height);
-  return { context, width, height, x0: 2, y0: 8, w: width - 4, h: height - 28 };
+  return { context, x0: LEFT, y0: 8, w: width - LEFT - 2, h: height - 30 };
 }
 
 function niceTop(value) {
   if (value <= 0) return 1;
   const power = 10 ** Math.floor(Math.log10(value));
-  return [1, 2, 2.5, 5, 10].find((step) => step * power >= value) * power;
+  return [1, 2, 4, 6, 8, 10].find((step) => step * power >= value) * power;
 }
 
 function drawGrid(frame, sight, top, format) {
@@ -45,28 +47,19 @@ function drawGrid(frame, sight, top, format) {
     context.stroke();
   }
   return () => {
-    context.textAlign = 'left';
-    context.textBaseline = 'top';
-    for (const part of [0.5, 1]) label(context, format(top * part), x0 + 2, y0 + h * (1 - part) + 2);
+    context.fillStyle = colours.muted;
+    context.textAlign = 'right';
+    context.textBaseline = 'middle';
+    for (const part of [0, 0.5, 1]) context.fillText(part ? format(top * part) : '0', x0 - 6, y0 + h * (1 - part));
     const { start_ms, step_ms } = pool.series;
     context.textBaseline = 'alphabetic';
+    context.textAlign = 'left';
     if (sight.list.length > 1) {
-      context.fillStyle = colours.muted;
       context.fillText(clock(start_ms + sight.from * step_ms), x0, y0 + h + 16);
       context.textAlign = 'right';
       context.fillText(clock(start_ms + (sight.from + sight.list.length) * step_ms), x0 + w, y0 + h + 16);
     }
   };
-}
-
-// A text that is legible on whatever is below.
-function label(context, text, x, y) {
-  context.lineWidth = 3;
-  context.strokeStyle = colours.card;
-  context.strokeText(text, x, y);
-  context.lineWidth = 1;
-  context.fillStyle = colours.muted;
-  context.fillText(text, x, y);
 }
 
 function placeOf(canvas, sight) {
@@ -168,7 +161,7 @@ function startCurves() {
   for (const canvas of document.querySelectorAll('figure canvas')) {
     canvas.addEventListener('pointermove', (event) => {
       const box = canvas.getBoundingClientRect();
-      curves.hover = { canvas, part: (event.clientX - box.left) / box.width };
+      curves.hover = { canvas, part: (event.clientX - box.left - LEFT) / (box.width - LEFT) };
       if (pool.picture) showCurves();
     });
     canvas.addEventListener('pointerleave', () => { curves.hover = null; if (pool.picture) showCurves(); });

@@ -125,6 +125,12 @@ function poolNow() {
   return sinceHeard + pool.skew - LAG_MS - pool.base;
 }
 
+// The run is over: what it was as a whole says more than its last moment, in which nobody is there.
+const isSummary = () => pool.isFrozen || pool.isOver || (pool.picture.ended !== null && pool.picture.totals.nodes === 0);
+const busyShare = (node) => {
+  const idle = isSummary() ? node.run_idle_share : isThere(node) ? node.idle_share : null;
+  return idle === null ? null : 1 - idle;
+};
 const isThere = (node) => node.state === 'joined' || node.state === 'draining' || node.state === 'no_answer';
 const STATES = { joined: 'joined', draining: 'draining', left: 'left', dead: 'dead', no_answer: 'no answer' };
 const ACTIVITIES = {

@@ -104,7 +104,7 @@ function showFrozen(frame) {
   take(frame);
   curves.isAll = true;
   const last = pool.picture.now_ms - pool.base;
-  stream.span = 1000 * (SPANS_S.find((s) => s * 1000 >= last - pool.first) ?? SPANS_S.at(-1));
+  if (last > pool.first) stream.span = last - pool.first;
   $('stream-pause').hidden = true;
   showLink('over', `report of ${new Date(pool.picture.now_ms).toLocaleString('en-GB')}`);
   showAllTime(true);

@@ -33,9 +33,23 @@ function showSite(site) {
     map.sites.set(site.name, box);
     $('sites').append(box.root);
   }
-  const busy = site.idle_share === null ? '' : `, ${percent(1 - site.idle_share)} busy`;
-  say(box.note, `${plural(site.nodes, 'node')}, ${plural(site.threads, 'worker')}${busy}`);
+  const { nodes, threads, idle } = isSummary() ? summaryOf(site) : { ...site, idle: site.idle_share };
+  const busy = idle === null ? '' : `, ${percent(1 - idle)} busy`;
+  say(box.note, `${plural(nodes, 'node')}, ${plural(threads, 'worker')}${busy}`);
   box.drain.hidden = !pool.canDrain || site.nodes === 0;
+}
+
+// All nodes of the site that were there at any time.
+function summaryOf(site) {
+  const here = pool.picture.nodes.filter((node) => node.site === site.name);
+  const told = here.filter((node) => node.run_idle_share !== null);
+  const sum = (list, read) => list.reduce((all, node) => all + read(node), 0);
+  const threads = sum(told, (node) => node.threads);
+  return {
+    nodes: here.length,
+    threads: sum(here, (node) => node.threads),
+    idle: threads === 0 ? null : sum(told, (node) => node.threads * node.run_idle_share) / threads,
+  };
 }
 
 function showNode(node) {
@@ -48,7 +62,7 @@ function showNode(node) {
     map.nodes.set(node.id, cell);
     map.sites.get(node.site)?.list.append(cell.item);
   }
-  const busy = node.idle_share === null || !isThere(node) ? 0 : 1 - node.idle_share;
+  const busy = busyShare(node) ?? 0;
   const note = noteOf(node);
   say(cell.note, note);
   mark(cell.button, 'data-state', node.state);
@@ -62,8 +76,10 @@ function showNode(node) {
 }
 
 function noteOf(node) {
-  if (node.state !== 'joined') return STATES[node.state];
-  return node.idle_share === null ? 'no figures yet' : `${percent(1 - node.idle_share)} busy`;
+  const busy = busyShare(node);
+  const state = node.state === 'joined' ? [] : [STATES[node.state]];
+  if (busy !== null && node.state !== 'dead') return [...state, `${percent(busy)} busy`].join(', ');
+  return state[0] ?? 'no figures yet';
 }
 
 function choose(id) {
@@ -99,7 +115,7 @@ function detailsOf(node) {
     ['Site', node.site],
     ['Address', node.addr],
     ['Workers', wholes.format(node.threads)],
-    ['Busy', node.idle_share === null ? 'not known yet' : percent(1 - node.idle_share)],
+    ['Busy', busyShare(node) === null ? 'not known' : percent(busyShare(node))],
     ['Jobs of others, so far', count(node.jobs)],
     ['Jobs given to others', count(node.given)],
     ['Sent', `${bytes(node.bytes_sent)} (${bytes(node.bytes_sent_per_s)}/s)`],

@@ -97,22 +97,32 @@ function showLegendShares() {
 // Rectangles of each activity, collected so that the colour changes eight times and not for each.
 const bars = [];
 
+// What is thinner than a pixel shares it: the pixel gets the activity that most of its time went into.
+const thin = { pixel: -1, sums: new Float64Array(32) };
+
+function endPixel(x0, y) {
+  if (thin.pixel < 0) return;
+  let most = 0;
+  thin.sums.forEach((sum, kind) => { if (sum > thin.sums[most]) most = kind; });
+  bars[most].push(x0 + thin.pixel, y, 1);
+  thin.sums.fill(0);
+  thin.pixel = -1;
+}
+
 function collectBars(row, y, left, perMs, x0, width) {
   const { track } = row;
   const right = left + width / perMs;
-  const ends = [];
   for (let place = track.firstAfter(left); place < track.length && track.starts[place] < right; place += 1) {
     const start = Math.max(0, (track.starts[place] - left) * perMs);
     const end = Math.min(width, (track.starts[place] + track.lengths[place] - left) * perMs);
-    const list = bars[track.kinds[place]];
-    // What is thinner than a pixel is a pixel, once.
+    const pixel = Math.floor(start);
+    if (end - start >= 1 || pixel !== thin.pixel) endPixel(x0, y);
     if (end - start < 1) {
-      const pixel = Math.floor(start);
-      if (ends[0] === pixel) continue;
-      ends[0] = pixel;
-      list.push(x0 + pixel, y, 1);
-    } else list.push(x0 + start, y, Math.max(end - start - (end - start > 4 ? 0.5 : 0), 0.7));
+      thin.pixel = pixel;
+      thin.sums[track.kinds[place]] += end - start;
+    } else bars[track.kinds[place]].push(x0 + start, y, end - start - (end - start > 4 ? 0.5 : 0));
   }
+  endPixel(x0, y);
 }
 
 function drawStream(time) {

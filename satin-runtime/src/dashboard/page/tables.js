@@ -1,19 +1,25 @@
 // What is told in words and figures: tiles, reasons, traffic, what is kept, nodes, events.
 
 function showTiles() {
-  const { nodes, totals, conclusion, sites, progress } = pool.picture;
+  const { nodes, totals, sites, progress, run } = pool.picture;
   const number = (state) => nodes.filter((node) => node.state === state).length;
-  say($('tile-nodes'), wholes.format(totals.nodes));
   const others = ['draining', 'no_answer', 'dead', 'left'].map((state) => [number(state), STATES[state]]).filter(([many]) => many > 0);
   const there = sites.filter((site) => site.nodes > 0).length;
-  say($('tile-nodes-note'), [`in ${plural(there, 'site')}`, ...others.map(([many, state]) => `${many} ${state}`)].join(', '));
-  say($('tile-busy'), totals.idle_share === null ? '–' : percent(1 - totals.idle_share));
-  say($('tile-busy-note'), `of ${plural(totals.threads, 'worker')}`);
-  say($('tile-jobs'), `${rate(totals.jobs_per_s)}/s`);
-  say($('tile-jobs-note'), `${count(totals.jobs)} so far`);
-  say($('tile-bytes'), `${bytes(totals.bytes_sent_per_s)}/s`);
-  say($('tile-bytes-note'), `${bytes(totals.bytes_sent)} so far`);
-  say($('idle-conclusion'), conclusion[0].toUpperCase() + conclusion.slice(1) + '.');
+  const states = others.map(([many, state]) => `${many} ${state}`);
+  const busy = (share) => (share === null ? '–' : percent(1 - share));
+  const seconds = Math.max(run.seconds, 1);
+  const tiles = isSummary() ? [
+    ['nodes', wholes.format(run.nodes), [`in ${plural(sites.length, 'site')}`, ...states].join(', ')],
+    ['busy', busy(run.idle_share), `of ${duration(run.worker_seconds)} of all workers`],
+    ['jobs', count(totals.jobs), `${rate(totals.jobs / seconds)}/s on average, in ${duration(run.seconds)}`],
+    ['bytes', bytes(totals.bytes_sent), `${bytes(totals.bytes_sent / seconds)}/s on average`],
+  ] : [
+    ['nodes', wholes.format(totals.nodes), [`in ${plural(there, 'site')}`, ...states].join(', ')],
+    ['busy', busy(totals.idle_share), `of ${plural(totals.threads, 'worker')}`],
+    ['jobs', `${rate(totals.jobs_per_s)}/s`, `${count(totals.jobs)} so far`],
+    ['bytes', `${bytes(totals.bytes_sent_per_s)}/s`, `${bytes(totals.bytes_sent)} so far`],
+  ];
+  for (const [name, figure, note] of tiles) { say($(`tile-${name}`), figure); say($(`tile-${name}-note`), note); }
   showProgress(progress);
 }
 
@@ -31,8 +37,9 @@ function showProgress(progress) {
 }
 
 function progressWords(progress, ended) {
-  if (ended !== null) return `the pool has ended, exit code ${ended}`;
-  if (!progress) return 'no root job is under way';
+  const seconds = duration(pool.picture.run.seconds);
+  if (ended !== null) return `ended with exit code ${ended} after ${seconds}`;
+  if (!progress) return isSummary() ? `the run took ${seconds}` : 'no root job is under way';
   const words = [`${(100 * progress.done).toFixed(1)} %`];
   if (progress.is_guess) words.push('a guess');
   if (progress.seconds !== null) {
@@ -42,9 +49,25 @@ function progressWords(progress, ended) {
   return words.join(', ');
 }
 
+// Workers change what they do many times a second: an average over some frames can be read.
+const averages = new Map();
+
+function averaged() {
+  const { run } = pool.picture;
+  if (isSummary()) return run.why_idle.map((time) => ({ ...time, share: time.seconds / Math.max(run.worker_seconds, 1e-9) }));
+  const weight = averages.size === 0 ? 1 : 0.12;
+  const now = new Map(pool.picture.why_idle.map((reason) => [reason.reason, reason]));
+  for (const [name, reason] of now) if (!averages.has(name)) averages.set(name, { ...reason, mean: 0 });
+  for (const [name, average] of averages) average.mean += weight * ((now.get(name)?.workers ?? 0) - average.mean);
+  return [...averages.values()].filter((average) => average.mean >= 0.05).sort((a, b) => b.mean - a.mean);
+}
+
 function showReasons() {
   const list = $('reasons');
-  const { why_idle, totals } = pool.picture;
+  const { totals, run } = pool.picture;
+  const why_idle = averaged();
+  const idle = totals.idle_share === null ? 'No figures yet.' : `${percent(totals.idle_share)} of the time of all workers. By reason, on average over the last seconds:`;
+  say($('idle-conclusion'), isSummary() ? `The whole run: ${run.conclusion}.` : idle);
   const seen = why_idle.map((reason) => reason.reason).join();
   if (list.dataset.seen !== seen || list.childElementCount === 0) {
     list.dataset.seen = seen;
@@ -56,8 +79,10 @@ function showReasons() {
   }
   why_idle.forEach((reason, place) => {
     const item = list.children[place];
-    say(item.querySelector('b'), plural(reason.workers, 'worker'));
-    item.querySelector('i').style.width = `${(100 * reason.workers) / Math.max(1, totals.threads)}%`;
+    const share = reason.share ?? reason.mean / Math.max(1, totals.threads);
+    const mean = reason.mean < 9.95 ? Number(reason.mean.toFixed(1)) : Math.round(reason.mean);
+    say(item.querySelector('b'), reason.share === undefined ? plural(mean, 'worker') : percent(share));
+    item.querySelector('i').style.width = `${Math.min(100, 100 * share)}%`;
   });
 }
 
@@ -109,16 +134,17 @@ function showKept() {
 
 // The table of nodes. Rows are made once, and moved when the order changes.
 const FEW_ROWS = 40;
-const busyOf = (node) => (node.idle_share === null || !isThere(node) ? -1 : 1 - node.idle_share);
+const busyOf = (node) => busyShare(node) ?? -1;
+const bytesOf = (all, perSecond) => (isSummary() ? bytes(all) : `${bytes(perSecond)}/s`);
 const COLUMNS = [
   ['Node', (node) => node.name, null],
   ['Site', (node) => node.site, null],
   ['State', (node) => STATES[node.state] + (node.is_master ? ', main' : ''), null],
   ['Workers', (node) => wholes.format(node.threads), (node) => node.threads],
   ['Busy', (node) => (busyOf(node) < 0 ? '–' : percent(busyOf(node))), busyOf],
-  ['Jobs/s', (node) => rate(node.jobs_per_s), (node) => node.jobs_per_s],
-  ['Sent/s', (node) => bytes(node.bytes_sent_per_s), (node) => node.bytes_sent_per_s],
-  ['Received/s', (node) => bytes(node.bytes_received_per_s), (node) => node.bytes_received_per_s],
+  ['Jobs', (node) => (isSummary() ? count(node.jobs) : `${rate(node.jobs_per_s)}/s`), (node) => (isSummary() ? node.jobs : node.jobs_per_s)],
+  ['Sent', (node) => bytesOf(node.bytes_sent, node.bytes_sent_per_s), (node) => (isSummary() ? node.bytes_sent : node.bytes_sent_per_s)],
+  ['Received', (node) => bytesOf(node.bytes_received, node.bytes_received_per_s), (node) => (isSummary() ? node.bytes_received : node.bytes_received_per_s)],
   ['Why idle', (node) => node.why, null],
 ];
 const table = { column: 0, isDown: false, all: false, find: '', rows: new Map() };
@@ -154,6 +180,7 @@ function rowOf(node) {
   mark(row, 'data-state', node.state);
   COLUMNS.forEach(([, show], column) => say(column === 0 ? row.cells[0].firstElementChild : row.cells[column], show(node)));
   mark(row.cells[2], 'class', `state-${node.state}`);
+  mark(row.cells[8], 'title', node.why || null);
   return row;
 }
 

@@ -63,6 +63,7 @@ function plural(number, one) {
   return `${wholes.format(number)} ${one}${number === 1 ? '' : 's'}`;
 }
 function duration(seconds) {
+  if (seconds < 0.001) return `${Math.round(seconds * 1e6)} µs`;
   if (seconds < 1) return `${Math.round(seconds * 1000)} ms`;
   if (seconds < 60) return `${seconds < 10 ? +seconds.toFixed(1) : Math.round(seconds)} s`;
   if (seconds < 3600) return `${Math.floor(seconds / 60)} min ${Math.round(seconds % 60)} s`;

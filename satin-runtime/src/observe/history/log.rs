@@ -1,6 +1,6 @@
 //! What happened to the nodes of a pool; each event once, however many nodes tell it.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 
 use serde::{Deserialize, Serialize};
 
@@ -34,6 +34,8 @@ pub(super) struct Log {
     events: VecDeque<HistoryEvent>,
     /// The number of events that were noted, those that are forgotten too.
     noted: u64,
+    /// The numbers of the events of each node, as all nodes may tell all of them.
+    by_name: HashMap<String, VecDeque<u64>>,
 }
 
 impl Log {
@@ -49,12 +51,33 @@ impl Log {
             at_ms: record.at_ms,
             text,
         };
+        let of_node = self.by_name.entry(event.name.clone()).or_default();
+        of_node.push_back(self.noted);
         self.events.push_back(event.clone());
         self.noted += 1;
         if self.events.len() > MAX_EVENTS {
-            self.events.pop_front();
+            self.forget_oldest();
         }
         Some(event)
+    }
+
+    fn forget_oldest(&mut self) {
+        let Some(oldest) = self.events.pop_front() else {
+            return;
+        };
+        if let Some(of_node) = self.by_name.get_mut(&oldest.name) {
+            of_node.pop_front();
+            if of_node.is_empty() {
+                self.by_name.remove(&oldest.name);
+            }
+        }
+    }
+
+    /// The events of a node, the newest first.
+    fn of_node(&self, name: &str) -> impl Iterator<Item = &HistoryEvent> + Clone {
+        let first = self.noted - self.events.len() as u64;
+        let numbers = self.by_name.get(name).into_iter().flatten().rev();
+        numbers.map(move |number| &self.events[(number - first) as usize])
     }
 
     pub(super) fn since(&self, cursor: u64) -> (Vec<HistoryEvent>, u64) {
@@ -64,11 +87,7 @@ impl Log {
     }
 
     fn is_known(&self, record: &Record) -> bool {
-        let of_node = self
-            .events
-            .iter()
-            .rev()
-            .filter(|old| old.name == record.name);
+        let of_node = self.of_node(&record.name);
         let is_equal = |old: &HistoryEvent| is_same(&old.event, &record.event);
         if is_told_once(&record.event) {
             return of_node.clone().any(is_equal);

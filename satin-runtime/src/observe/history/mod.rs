@@ -18,7 +18,8 @@ use std::net::SocketAddr;
 pub use figures::Figures;
 pub use log::HistoryEvent;
 pub use picture::{
-    IdleReason, NodePicture, NodeState, Picture, PoolProgress, SitePicture, Totals, TrafficPicture,
+    IdleReason, IdleTime, NodePicture, NodeState, Picture, PoolProgress, RunPicture, SitePicture,
+    Totals, TrafficPicture,
 };
 pub use series::{Bin, Series};
 pub use spans::HistorySpan;
@@ -26,7 +27,7 @@ pub use words::{advice_of, reason_in_words};
 
 use self::{log::Log, rows::Rows, spans::Spans};
 use super::{
-    events::{Event, NodeFigures, Record},
+    events::{Event, Record},
     look::NodeLook,
 };
 
@@ -65,6 +66,8 @@ pub enum Gone {
 /// The history of a pool. The module says what it is for.
 pub struct History {
     pool: String,
+    /// The first time that was told.
+    start_ms: Option<u64>,
     /// The latest time that was told.
     now_ms: u64,
     rows: Rows,
@@ -83,6 +86,7 @@ impl History {
     pub fn new(pool: &str) -> History {
         History {
             pool: pool.into(),
+            start_ms: None,
             now_ms: 0,
             rows: Rows::default(),
             spans: Spans::default(),
@@ -141,12 +145,6 @@ impl History {
         }
     }
 
-    /// Notes what the node of that name had counted at its end, when nobody could look at it any more.
-    pub fn note_figures(&mut self, node: &str, figures: NodeFigures, now_ms: u64) {
-        self.tell(now_ms);
-        self.rows.count(node, figures, now_ms);
-    }
-
     /// Notes that a node has gone; its row stays. A node that is silent and answers again is back.
     pub fn note_gone(&mut self, node: &str, how: Gone, now_ms: u64) {
         self.tell(now_ms);
@@ -185,6 +183,7 @@ impl History {
             }
             Event::RootStarted { .. } | Event::RootFinished { .. } => self.progress = None,
             Event::PoolEnded { code } => self.ended = Some(code),
+            Event::Stats(figures) => self.rows.end(&record.name, figures),
             _ => {}
         }
         if let Some(new) = self.log.add(record) {
@@ -239,6 +238,7 @@ impl History {
     }
 
     fn tell(&mut self, now_ms: u64) {
+        self.start_ms.get_or_insert(now_ms);
         self.now_ms = self.now_ms.max(now_ms);
         self.version += 1;
     }

@@ -40,6 +40,38 @@ pub struct Picture {
     pub conclusion: String,
     /// Sums over all nodes.
     pub totals: Totals,
+    /// The run so far, from its begin on: what a report says at the end, when all nodes have left.
+    pub run: RunPicture,
+}
+
+/// A run from its begin on.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct RunPicture {
+    /// Seconds since the pool was first seen.
+    pub seconds: f64,
+    /// Number of nodes that were seen, as far as they have rows.
+    pub nodes: u32,
+    /// The time of all workers, in seconds.
+    pub worker_seconds: f64,
+    /// The part of that time, from 0 to 1, in which they had nothing to do; `None` without figures.
+    pub idle_share: Option<f64>,
+    /// The reasons why workers had nothing to run, those that took most time first.
+    pub why_idle: Vec<IdleTime>,
+    /// The idle share and its main reason, in words.
+    pub conclusion: String,
+}
+
+/// The time that went into a reason of idleness.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct IdleTime {
+    /// The reason.
+    pub reason: WhyIdle,
+    /// Seconds of workers, as far as looks can tell: the reason at the moment of a look stands for the time since the look before.
+    pub seconds: f64,
+    /// The reason in words.
+    pub words: String,
+    /// What a person can do about it.
+    pub advice: String,
 }
 
 /// How far the root job is.
@@ -99,6 +131,8 @@ pub struct NodePicture {
     pub bytes_received_per_s: f64,
     /// The part of its workers' time, from 0 to 1, in which they had nothing to do; `None` before the second look.
     pub idle_share: Option<f64>,
+    /// The same for all of the time that the node was there; `None` before the first look.
+    pub run_idle_share: Option<f64>,
     /// The part of its workers' time, from 0 to 1, for each activity that took any.
     pub activity: BTreeMap<String, f32>,
     /// The reasons why its workers have nothing to run, the most frequent first.
@@ -202,7 +236,8 @@ pub(super) fn of(history: &History) -> Picture {
         progress: progress(history, master.copied()),
         ended: history.ended,
         master: master.map(|row| row.node.name.clone()),
-        conclusion: conclusion(&totals, &why_idle),
+        conclusion: conclusion(totals.idle_share, why_idle.first().map(|why| why.reason)),
+        run: run(history, &rows),
         nodes: rows.iter().map(|row| node(row)).collect(),
         sites: sites(&rows),
         traffic: traffic(&rows),
@@ -249,6 +284,7 @@ fn node(row: &Row) -> NodePicture {
         bytes_sent_per_s: row.rates.bytes_sent_per_s,
         bytes_received_per_s: row.rates.bytes_received_per_s,
         idle_share: row.rates.idle_share,
+        run_idle_share: idle_of_run([row].into_iter()).share(),
         activity: (shares.into_iter())
             .map(|(name, share)| (name.to_string(), share))
             .collect(),
@@ -278,15 +314,50 @@ fn why(reasons: &[IdleReason], threads: u32) -> String {
     format!("{idle} of {threads} workers idle: {}", parts.join("; "))
 }
 
-fn conclusion(totals: &Totals, reasons: &[IdleReason]) -> String {
-    let Some(idle) = totals.idle_share else {
+fn conclusion(idle_share: Option<f64>, main_reason: Option<WhyIdle>) -> String {
+    let Some(idle) = idle_share else {
         return "no figures yet".into();
     };
     let percent = (100.0 * idle).round();
-    match reasons.first() {
-        Some(first) if percent >= 1.0 => format!("{percent} % idle; most often {}", first.words),
+    match main_reason {
+        Some(why) if percent >= 1.0 => {
+            format!("{percent} % idle; most often {}", reason_in_words(why))
+        }
         _ => format!("{percent} % idle"),
     }
+}
+
+fn run(history: &History, rows: &[&Row]) -> RunPicture {
+    let idle = idle_of_run(rows.iter().copied());
+    let times = WhyIdle::iter().map(|reason| IdleTime {
+        reason,
+        seconds: history.rows.idle_s[reason as usize],
+        words: reason_in_words(reason).into(),
+        advice: advice_of(reason).into(),
+    });
+    let mut why_idle: Vec<IdleTime> = times.filter(|time| time.seconds > 0.0).collect();
+    why_idle.sort_by(|a, b| b.seconds.total_cmp(&a.seconds));
+    let start_ms = history.start_ms.unwrap_or(history.now_ms);
+    RunPicture {
+        seconds: history.now_ms.saturating_sub(start_ms) as f64 / 1e3,
+        nodes: rows.len() as u32,
+        worker_seconds: rows::rounded(idle.workers),
+        idle_share: idle.share(),
+        conclusion: conclusion(idle.share(), why_idle.first().map(|time| time.reason)),
+        why_idle,
+    }
+}
+
+/// The time of the workers of these nodes since they were started.
+fn idle_of_run<'a>(rows: impl Iterator<Item = &'a Row>) -> IdleSum {
+    let mut sum = IdleSum::default();
+    for last in rows.filter_map(|row| row.last.as_ref()) {
+        let all = f64::from(last.figures.threads) * last.figures.seconds;
+        sum.workers += all;
+        // Workers count their own time: rounding must not make it more than there was.
+        sum.idle += last.figures.idle_s.min(all);
+    }
+    sum
 }
 
 /// How many workers have which reason.
@@ -320,12 +391,13 @@ impl Reasons {
 
 /// The idle time of several nodes, each weighed by its workers.
 #[derive(Default)]
-struct IdleTime {
+struct IdleSum {
+    /// Workers, or seconds of workers.
     workers: f64,
     idle: f64,
 }
 
-impl IdleTime {
+impl IdleSum {
     fn add(&mut self, row: &Row) {
         if let Some(share) = row.rates.idle_share {
             self.workers += f64::from(row.node.threads);
@@ -334,13 +406,13 @@ impl IdleTime {
     }
 
     fn share(&self) -> Option<f64> {
-        (self.workers > 0.0).then(|| self.idle / self.workers)
+        (self.workers > 0.0).then(|| rows::rounded(self.idle / self.workers))
     }
 }
 
 fn sites(rows: &[&Row]) -> Vec<SitePicture> {
     let names: BTreeSet<&str> = rows.iter().map(|row| row.node.site.as_str()).collect();
-    let mut sites: BTreeMap<&str, (SitePicture, IdleTime)> = BTreeMap::new();
+    let mut sites: BTreeMap<&str, (SitePicture, IdleSum)> = BTreeMap::new();
     for name in names {
         let site = sites.entry(name).or_default();
         site.0.name = name.into();
@@ -395,7 +467,7 @@ fn traffic(rows: &[&Row]) -> Vec<TrafficPicture> {
 }
 
 fn totals(rows: &[&Row], reasons: &[IdleReason]) -> Totals {
-    let (mut totals, mut idle) = (Totals::default(), IdleTime::default());
+    let (mut totals, mut idle) = (Totals::default(), IdleSum::default());
     for row in rows.iter().filter(|row| is_there(row)) {
         totals.nodes += 1;
         totals.threads += row.node.threads;

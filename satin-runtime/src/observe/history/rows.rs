@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use strum::IntoEnumIterator;
+use strum::{EnumCount, IntoEnumIterator};
 
 use super::{
     Figures, Gone, NodeState, PoolNode,
@@ -80,6 +80,8 @@ pub(super) struct Rows {
     /// The last row of each name.
     by_name: HashMap<String, u32>,
     next_id: u32,
+    /// Seconds of workers that went into each reason of idleness so far, in the order of [`WhyIdle`], as far as looks can tell.
+    pub(super) idle_s: [f64; WhyIdle::COUNT],
 }
 
 impl Rows {
@@ -170,6 +172,12 @@ impl Rows {
             state => state,
         };
         row.seen_ms = row.seen_ms.max(now_ms);
+        if let Some(last) = &row.last {
+            let seconds = now_ms.saturating_sub(last.at_ms) as f64 / 1e3;
+            for why in look.why_idle.iter().flatten() {
+                self.idle_s[*why as usize] += seconds;
+            }
+        }
         let change = row.last.as_ref().and_then(|last| {
             // Fewer jobs than before: another process with the same name.
             let is_same = look.figures.jobs >= last.figures.jobs
@@ -197,19 +205,12 @@ impl Rows {
         change
     }
 
-    /// What a node had counted at its end; the rest of what it told last stays.
-    pub(super) fn count(&mut self, name: &str, figures: NodeFigures, now_ms: u64) {
-        let Some(row) = self.id_of(name).and_then(|id| self.rows.get_mut(&id)) else {
-            return;
-        };
-        let last = row.last.get_or_insert_with(|| Last {
-            at_ms: now_ms,
-            figures,
-            why_idle: Vec::new(),
-            sites: Vec::new(),
-            kept: KeptFigures::default(),
-        });
-        last.figures = figures;
+    /// The node has told its figures at its end.
+    pub(super) fn end(&mut self, name: &str, figures: NodeFigures) {
+        let row = self.id_of(name).and_then(|id| self.rows.get_mut(&id));
+        if let Some(last) = row.and_then(|row| row.last.as_mut()) {
+            last.figures = figures;
+        }
     }
 
     pub(super) fn gone(&mut self, name: &str, how: Gone, now_ms: u64) {
@@ -255,13 +256,19 @@ fn rates(before: &NodeFigures, now: &NodeFigures, change: &Change) -> Rates {
     let seconds = (change.to_ms - change.from_ms) as f64 / 1e3;
     let received = now.bytes_received.saturating_sub(before.bytes_received);
     let worker_seconds = f64::from(now.threads.max(1)) * seconds;
+    let idle_share = (now.idle_s - before.idle_s) / worker_seconds;
     Rates {
-        jobs_per_s: change.jobs / seconds,
-        bytes_sent_per_s: change.bytes / seconds,
-        bytes_received_per_s: received as f64 / seconds,
-        idle_share: Some(((now.idle_s - before.idle_s) / worker_seconds).clamp(0.0, 1.0)),
+        jobs_per_s: rounded(change.jobs / seconds),
+        bytes_sent_per_s: rounded(change.bytes / seconds),
+        bytes_received_per_s: rounded(received as f64 / seconds),
+        idle_share: Some(rounded(idle_share).clamp(0.0, 1.0)),
         shares: [0.0; ACTIVITIES],
     }
+}
+
+/// The figure to four digits behind the point: more would be bytes that say nothing.
+pub(super) fn rounded(figure: f64) -> f64 {
+    (figure * 1e4).round() / 1e4
 }
 
 fn shares(look: &NodeLook) -> [f32; ACTIVITIES] {

@@ -7,7 +7,7 @@ use strum::EnumCount;
 
 use crate::observe::look::Activity;
 
-/// The number of spans that are kept, of 32 bytes each. Too small: little of a run is seen in detail. Too large: the node that shows the page pays with
+/// The number of spans that are kept, of 24 bytes each. Too small: little of a run is seen in detail. Too large: the node that shows the page pays with
 /// its memory, and a browser that opens it gets megabytes.
 pub(super) const MAX_SPANS: usize = 200_000;
 

@@ -268,6 +268,49 @@ fn reasons_of_idleness_are_summed_up_in_words() {
 }
 
 #[test]
+fn the_run_is_summed_up_when_all_nodes_have_gone() {
+    let mut history = with_two_nodes();
+    for second in 0..=4 {
+        let mut look = look(T0 + 1_000 * second);
+        look.figures.seconds = second as f64;
+        look.figures.idle_s = 0.5 * second as f64;
+        look.why_idle = match second {
+            4 => vec![None, Some(WhyIdle::NotWorthIt)],
+            _ => vec![Some(WhyIdle::NoWork), None],
+        };
+        history.note_look("delft-1", look, 0);
+    }
+    history.note_gone("delft-1", Gone::Left, T0 + 4_000);
+    history.note_gone("leiden-1", Gone::Left, T0 + 4_000);
+    let picture = history.picture();
+    assert_eq!(picture.totals.idle_share, None);
+    assert_eq!(picture.nodes[0].run_idle_share, Some(0.25));
+    let run = picture.run;
+    assert_eq!((run.seconds, run.nodes, run.worker_seconds), (4.0, 2, 8.0));
+    assert_eq!(run.idle_share, Some(0.25));
+    let times = run.why_idle.iter().map(|time| (time.reason, time.seconds));
+    let expected = [(WhyIdle::NoWork, 3.0), (WhyIdle::NotWorthIt, 1.0)];
+    assert_eq!(times.collect::<Vec<_>>(), expected);
+    assert_eq!(
+        run.conclusion,
+        "25 % idle; most often no other node has work to give"
+    );
+}
+
+#[test]
+fn figures_that_a_node_tells_at_its_end_count() {
+    let mut history = with_two_nodes();
+    history.note_look("delft-1", look(T0), 0);
+    let figures = NodeFigures {
+        jobs: 77,
+        ..NodeFigures::default()
+    };
+    history.note_event(record(Event::Stats(figures), "delft-1", T0));
+    assert_eq!(history.picture().totals.jobs, 77);
+    assert_eq!(texts(&history), Vec::<String>::new());
+}
+
+#[test]
 fn traffic_between_sites_is_what_the_better_informed_end_counted() {
     let mut history = with_two_nodes();
     let to = |site: &str, bytes_sent, bytes_received, taken, given| SiteTraffic {
