@@ -41,3 +41,5 @@ pub mod exit;
 #[cfg(not(loom))]
 #[doc(hidden)]
 pub mod private;
+#[cfg(not(loom))]
+mod slurm;

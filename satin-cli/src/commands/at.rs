@@ -21,7 +21,7 @@ pub struct CredentialFile {
 /// The flags of every command that speaks to a running pool.
 #[derive(clap::Args)]
 pub struct At {
-    /// Any node of the pool: HOST:PORT[,HOST:PORT..], dns:NAME:PORT or file:PATH
+    /// Any node of the pool: HOST:PORT[,HOST:PORT..], dns:NAME:PORT, file:PATH, or in its Slurm job slurm
     #[arg(long, value_name = "WHERE", env = "SATIN_JOIN", hide_env_values = true)]
     join: String,
     #[command(flatten)]
@@ -35,7 +35,7 @@ impl At {
     pub fn observer(&self) -> Result<Observer> {
         let join = Join::parse(&self.join).ok().with_context(|| {
             format!(
-                "--join {}: expected HOST:PORT[,HOST:PORT..], dns:NAME:PORT or file:PATH",
+                "--join {}: expected HOST:PORT[,HOST:PORT..], dns:NAME:PORT, file:PATH or slurm",
                 self.join
             )
         })?;
