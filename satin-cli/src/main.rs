@@ -12,6 +12,7 @@ mod commands;
 #[command(after_help = "\
 Examples:
   satin run --sites 2x2 --wan-rtt 30ms --example fib -- 42
+  satin launch --hosts hosts.toml -- ./program 42
   satin keygen pool.pem
   satin node --listen 0.0.0.0:7777 --credential pool.pem -- ./program 42
   satin node --join 192.0.2.7:7777 --credential pool.pem -- ./program 42
@@ -28,6 +29,7 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     Run(commands::run::Run),
+    Launch(commands::launch::LaunchCommand),
     Node(commands::node::NodeCommand),
     Status(commands::status::Status),
     Drain(commands::drain::Drain),
@@ -40,6 +42,7 @@ enum Command {
 fn main() -> ExitCode {
     let done = match Cli::parse().command {
         Command::Run(run) => run.run(),
+        Command::Launch(launch) => launch.run(),
         Command::Node(node) => node.run(),
         Command::Status(status) => status.run(),
         Command::Drain(drain) => drain.run(),

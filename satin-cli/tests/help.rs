@@ -16,8 +16,8 @@ mod common;
 
 use common::{PATIENCE, example};
 
-const COMMANDS: [&str; 9] = [
-    "", "run", "node", "status", "drain", "stop", "keygen", "runs", "store",
+const COMMANDS: [&str; 10] = [
+    "", "run", "launch", "node", "status", "drain", "stop", "keygen", "runs", "store",
 ];
 
 const COLUMNS: usize = 80;
@@ -700,7 +700,10 @@ fn the_examples_of_satin_runs_work() {
 
 #[test]
 fn the_examples_of_the_documents_work() {
-    for document in ["README.md", "docs/src/when-a-machine-dies.md"] {
+    for document in [
+        "README.md",
+        "docs/src/when-a-machine-dies.md",
+    ] {
         let examples = commands_of_document(document);
         assert!(!examples.is_empty(), "{document} has examples");
         run_all("the_examples_of_the_documents_work", &examples);

@@ -5,15 +5,13 @@ use clap::builder::PossibleValuesParser;
 use satin_cli::{
     build::{self, BuildTarget},
     faults::{self, Fault},
-    pool::{Control, LocalPool, Output, Plan, Stopper},
+    pool::{Control, LocalPool, Output, Plan},
     sites::Sites,
-    stats,
     store::{self, STORE, StoreUse},
     units,
     wan::WanLink,
 };
 use satin_runtime::{node::Policy, stable::runs::Resume};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use strum::VariantNames;
 
 /// Run a program on a pool of processes on this machine, to try it out
@@ -289,18 +287,11 @@ impl Run {
             ..Plan::new(program, sites)
         };
         let control = Control::new();
-        stop_at_signals(control.stopper()).context("cannot watch signals")?;
+        let stopper = control.stopper();
+        super::stop_at_signals(move |signal| stopper.stop(signal))?;
         let outcome = LocalPool::start(plan, control)?.wait()?;
         if self.stats {
-            match stats::table(&outcome.records) {
-                Some(table) => {
-                    eprintln!("{table}");
-                    if let Some(words) = stats::conclusion(&outcome.records) {
-                        eprintln!("\n{words}");
-                    }
-                }
-                None => eprintln!("satin: no node reported its figures"),
-            }
+            super::print_figures(&outcome.records);
         }
         // A code that does not fit into a byte is not a success.
         Ok(ExitCode::from(u8::try_from(outcome.code).unwrap_or(1)))
@@ -327,19 +318,4 @@ impl Run {
             .chain(arguments)
             .collect())
     }
-}
-
-fn stop_at_signals(stopper: Stopper) -> Result<()> {
-    // A SIGHUP that `nohup` has ignored stays ignored.
-    let hangup = (!satin_runtime::exit::ignores_hangup()).then_some(SIGHUP);
-    let mut signals =
-        signal_hook::iterator::Signals::new([SIGINT, SIGTERM].into_iter().chain(hangup))?;
-    std::thread::Builder::new()
-        .name("signals".into())
-        .spawn(move || {
-            for signal in &mut signals {
-                stopper.stop(signal);
-            }
-        })?;
-    Ok(())
 }
