@@ -1,6 +1,7 @@
 //! The library behind the command `satin`: tests and benches start pools with it too.
 //!
 //! * [`pool`]: pools of processes on this machine.
+//! * [`kubernetes`]: pools on Kubernetes, as objects for `kubectl`.
 //! * [`launch`]: pools on machines that `ssh` reaches.
 //! * [`faults`]: the faults that happen to pools.
 //! * [`store`]: what outlives a pool, and the credential for it.
@@ -13,6 +14,7 @@
 
 pub mod build;
 pub mod faults;
+pub mod kubernetes;
 pub mod launch;
 pub mod pool;
 pub mod sites;

@@ -30,6 +30,7 @@ struct Cli {
 enum Command {
     Run(commands::run::Run),
     Launch(commands::launch::LaunchCommand),
+    K8s(commands::k8s::K8s),
     Node(commands::node::NodeCommand),
     Status(commands::status::Status),
     Drain(commands::drain::Drain),
@@ -43,6 +44,7 @@ fn main() -> ExitCode {
     let done = match Cli::parse().command {
         Command::Run(run) => run.run(),
         Command::Launch(launch) => launch.run(),
+        Command::K8s(k8s) => k8s.run(),
         Command::Node(node) => node.run(),
         Command::Status(status) => status.run(),
         Command::Drain(drain) => drain.run(),

@@ -10,6 +10,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 mod at;
 
 pub mod drain;
+pub mod k8s;
 pub mod keygen;
 pub mod launch;
 pub mod node;
