@@ -16,8 +16,8 @@ mod common;
 
 use common::{PATIENCE, example};
 
-const COMMANDS: [&str; 10] = [
-    "", "run", "launch", "node", "status", "drain", "stop", "keygen", "runs", "store",
+const COMMANDS: [&str; 11] = [
+    "", "run", "launch", "k8s", "node", "status", "drain", "stop", "keygen", "runs", "store",
 ];
 
 const COLUMNS: usize = 80;
@@ -703,6 +703,7 @@ fn the_examples_of_the_documents_work() {
     for document in [
         "README.md",
         "docs/src/when-a-machine-dies.md",
+        "docs/src/running-on-spot-machines.md",
     ] {
         let examples = commands_of_document(document);
         assert!(!examples.is_empty(), "{document} has examples");
