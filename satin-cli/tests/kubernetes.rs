@@ -2,7 +2,11 @@
 //! schema (of Kubernetes 1.33), and written again. A field that the schema does not know, or whose form is another, is lost on the way
 //! or refused, and the two differ.
 
-use std::process::Command;
+use std::{
+    fs,
+    process::{Child, Command, Stdio},
+    time::{Duration, Instant},
+};
 
 use k8s_openapi::api::{
     apps::v1::StatefulSet,
@@ -11,6 +15,13 @@ use k8s_openapi::api::{
 };
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
+
+mod common;
+
+use common::{
+    PATIENCE, example,
+    machines::{ADDRESSES, TwoMachines},
+};
 
 const IMAGE: [&str; 2] = ["--image", "registry.example/program:1"];
 
@@ -239,4 +250,158 @@ fn the_examples_of_satin_k8s_work() {
         let text = String::from_utf8(output.stdout).expect("text");
         assert!(text.contains("kind: Job\n"), "{example}");
     }
+}
+
+// ----------------------------------------------------------------------------------------------------------- as pods
+
+/// Two machines as two pods, whose names are those of the Services: the Job's pod is on the first.
+struct Pods {
+    machines: TwoMachines,
+    objects: Vec<Value>,
+    scratch: tempfile::TempDir,
+}
+
+/// A pod that runs. Dropping it kills it.
+struct Pod(Child);
+
+impl Pods {
+    /// `None`, and says so, where this process may not make namespaces.
+    fn new(test: &str) -> Option<Pods> {
+        let Some(machines) = TwoMachines::new() else {
+            println!("skipped: {test}: needs root and iproute2 for network namespaces");
+            return None;
+        };
+        let [job, worker] = ADDRESSES;
+        machines.set_names(&format!("{job} fib-main\n{job} fib\n{worker} fib\n"));
+        let pods = Pods {
+            machines,
+            objects: objects(&["--name=fib", "--nodes=2"]),
+            scratch: tempfile::tempdir().expect("a directory"),
+        };
+        let secret = of_kind(&pods.objects, "Secret")["stringData"]["pool.pem"].as_str();
+        fs::write(pods.file("pool.pem"), secret.expect("text")).expect("written");
+        Some(pods)
+    }
+
+    fn file(&self, name: &str) -> std::path::PathBuf {
+        self.scratch.path().join(name)
+    }
+
+    /// Starts the container of an object, with the variables that are printed; the mounted credential is elsewhere.
+    fn start(&self, kind: &str, name: &str) -> Pod {
+        let object = of_kind(&self.objects, kind);
+        let machine = usize::from(kind != "Job");
+        let env = &object["spec"]["template"]["spec"]["containers"][0]["env"];
+        let mut command = self.machines.at(machine, &example("knary"));
+        command.args(["3", "6", "100000", "--sleep"]);
+        for row in env.as_array().expect("variables") {
+            if let (Some(name), Some(value)) = (row["name"].as_str(), row["value"].as_str()) {
+                command.env(name, value);
+            }
+        }
+        let log = || fs::File::create(self.file(name)).expect("made");
+        command
+            .env("SATIN_NAME", name)
+            .env("SATIN_CREDENTIAL", self.file("pool.pem"))
+            .env("SATIN_EVENTS", self.file("events"))
+            .env("SATIN_THREADS", "1")
+            .current_dir(self.scratch.path())
+            .stdin(Stdio::null())
+            .stdout(log())
+            .stderr(log());
+        Pod(command.spawn().expect("it starts"))
+    }
+
+    fn text(&self, name: &str) -> String {
+        fs::read_to_string(self.file(name)).unwrap_or_default()
+    }
+
+    /// Waits for an event of a node.
+    #[track_caller]
+    fn wait_for(&self, event: &str, name: &str) {
+        let event = format!("\"event\":\"{event}\"");
+        let name = format!("\"name\":\"{name}\"");
+        self.wait_until(&event, || {
+            let events = self.text("events");
+            events
+                .lines()
+                .any(|line| line.contains(&event) && line.contains(&name))
+        });
+    }
+
+    #[track_caller]
+    fn wait_until(&self, what: &str, mut condition: impl FnMut() -> bool) {
+        let began = Instant::now();
+        while !condition() {
+            let events = self.text("events");
+            assert!(began.elapsed() < PATIENCE, "{what} did not come: {events}");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// The exit code of a pod, at its end.
+    #[track_caller]
+    fn code(&self, pod: &mut Pod) -> Option<i32> {
+        let mut code = None;
+        self.wait_until("the end of a pod", || {
+            match pod.0.try_wait().expect("a child") {
+                Some(status) => {
+                    code = status.code();
+                    true
+                }
+                None => false,
+            }
+        });
+        code
+    }
+}
+
+impl Drop for Pod {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// The worker is there first and founds nothing; it takes over when the Job's pod dies; the Job's next pod joins it; and a worker that is started
+/// anew when all is over does not begin again.
+#[test]
+fn pods_make_one_pool_whatever_dies() {
+    let Some(pods) = Pods::new("pods_make_one_pool_whatever_dies") else {
+        return;
+    };
+    let waits = |name: &str| {
+        pods.wait_until("a warning", || pods.text(name).contains("keeps trying"));
+        let masters = pods.text("events").matches("\"event\":\"master\"").count();
+        let is_master = pods
+            .text("events")
+            .lines()
+            .any(|line| line.contains("\"master\"") && line.contains(name));
+        assert!(!is_master, "{masters} masters: {}", pods.text("events"));
+    };
+    let mut worker = pods.start("StatefulSet", "fib-worker-0");
+    waits("fib-worker-0");
+    let first = pods.start("Job", "fib-job-1");
+    pods.wait_for("master", "fib-job-1");
+    pods.wait_for("joined", "fib-worker-0");
+    pods.wait_for("root_started", "fib-job-1");
+    drop(first);
+    pods.wait_for("master", "fib-worker-0");
+    let mut second = pods.start("Job", "fib-job-2");
+    pods.wait_for("joined", "fib-job-2");
+    assert_eq!(
+        pods.code(&mut worker),
+        Some(0),
+        "{}",
+        pods.text("fib-worker-0")
+    );
+    assert_eq!(
+        pods.code(&mut second),
+        Some(0),
+        "{}",
+        pods.text("fib-job-2")
+    );
+    assert!(pods.text("fib-worker-0").contains("= 216 leaves"));
+    let _again = pods.start("StatefulSet", "fib-worker-again");
+    waits("fib-worker-again");
 }

@@ -8,16 +8,16 @@ use std::{
     os::unix::{fs::PermissionsExt, process::CommandExt},
     path::{Path, PathBuf},
     process::{Child, Command, Output, Stdio},
-    sync::atomic::{AtomicU32, Ordering},
     time::{Duration, Instant},
 };
 
 mod common;
 
-use common::{PATIENCE, example};
+use common::{
+    PATIENCE, example,
+    machines::{ADDRESSES, TwoMachines},
+};
 use rustix::process::{Pid, Signal, kill_process};
-
-const ADDRESSES: [&str; 2] = ["192.0.2.7", "192.0.2.9"];
 
 /// The TCP port of each `sshd` in a namespace.
 const SSH_PORT: u16 = 2222;
@@ -25,7 +25,7 @@ const SSH_PORT: u16 = 2222;
 /// Two machines that `ssh` reaches, and a directory of files that tests need. All goes when this is dropped.
 struct Machines {
     /// The namespaces, if there are any.
-    namespaces: Option<[String; 2]>,
+    namespaces: Option<TwoMachines>,
     servers: Vec<Child>,
     ssh_port: u16,
     /// The UDP port of the first node.
@@ -47,15 +47,6 @@ fn has(command: &str, version: &str) -> bool {
         .stderr(Stdio::null())
         .status();
     run.is_ok()
-}
-
-fn ip(words: &str) -> bool {
-    let run = Command::new("ip")
-        .args(words.split_whitespace())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .status();
-    run.is_ok_and(|status| status.success())
 }
 
 #[track_caller]
@@ -83,7 +74,7 @@ impl Machines {
             return None;
         };
         let scratch = tempfile::tempdir().expect("a directory");
-        let namespaces = make_namespaces();
+        let namespaces = TwoMachines::new();
         let ssh_port = match namespaces {
             Some(_) => SSH_PORT,
             None => free_tcp_port(),
@@ -176,13 +167,7 @@ impl Machines {
     /// A command on one of the machines.
     fn at(&self, machine: usize, program: &Path) -> Command {
         let mut command = match &self.namespaces {
-            Some(names) => {
-                let mut command = Command::new("ip");
-                command
-                    .args(["netns", "exec", &names[machine]])
-                    .arg(program);
-                command
-            }
+            Some(machines) => machines.at(machine, program),
             None => Command::new(program),
         };
         command.current_dir(self.scratch.path());
@@ -303,38 +288,7 @@ impl Drop for Machines {
             let _ = server.kill();
             let _ = server.wait();
         }
-        for name in self.namespaces.iter().flatten() {
-            ip(&format!("netns del {name}"));
-        }
     }
-}
-
-/// Two namespaces with a cable between them; `None` where this process may not make any.
-fn make_namespaces() -> Option<[String; 2]> {
-    static COUNT: AtomicU32 = AtomicU32::new(0);
-    let number = COUNT.fetch_add(1, Ordering::Relaxed);
-    let name = |machine| format!("satin-{}-l{number}{machine}", std::process::id());
-    let names = [name("a"), name("b")];
-    let [a, b] = &names;
-    if !ip(&format!("netns add {a}")) {
-        return None;
-    }
-    let made = ip(&format!("netns add {b}"))
-        && ip(&format!(
-            "-n {a} link add eth0 type veth peer name eth0 netns {b}"
-        ))
-        && names.iter().zip(ADDRESSES).all(|(name, address)| {
-            ip(&format!("-n {name} addr add {address}/24 dev eth0"))
-                && ip(&format!("-n {name} link set lo up"))
-                && ip(&format!("-n {name} link set eth0 up"))
-        });
-    if made {
-        return Some(names);
-    }
-    for name in &names {
-        ip(&format!("netns del {name}"));
-    }
-    None
 }
 
 fn free_tcp_port() -> u16 {
