@@ -2,6 +2,8 @@
 //!
 //! * [`pool`]: pools of processes on this machine.
 //! * [`errors`]: what the book says about each code.
+//! * [`kubernetes`]: pools on Kubernetes, as objects for `kubectl`.
+//! * [`launch`]: pools on machines that `ssh` reaches.
 //! * [`faults`]: the faults that happen to pools.
 //! * [`store`]: what outlives a pool, and the credential for it.
 //! * [`tables`]: tables as all commands print them.
@@ -16,6 +18,8 @@ pub mod build;
 pub mod coded;
 pub mod errors;
 pub mod faults;
+pub mod kubernetes;
+pub mod launch;
 pub mod pool;
 pub mod sites;
 pub mod stats;

@@ -13,6 +13,7 @@ mod commands;
 #[command(after_help = "\
 Examples:
   satin run --sites 2x2 --wan-rtt 30ms --example fib -- 42
+  satin launch --hosts hosts.toml -- ./program 42
   satin keygen pool.pem
   satin node --listen 0.0.0.0:7777 --credential pool.pem -- ./program 42
   satin node --join 192.0.2.7:7777 --credential pool.pem -- ./program 42
@@ -32,6 +33,8 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     Run(commands::run::Run),
+    Launch(commands::launch::LaunchCommand),
+    K8s(commands::k8s::K8s),
     Node(commands::node::NodeCommand),
     Status(commands::status::Status),
     Top(commands::top::Top),
@@ -48,6 +51,8 @@ enum Command {
 fn main() -> ExitCode {
     let done = match Cli::parse().command {
         Command::Run(run) => run.run(),
+        Command::Launch(launch) => launch.run(),
+        Command::K8s(k8s) => k8s.run(),
         Command::Node(node) => node.run(),
         Command::Status(status) => status.run(),
         Command::Top(top) => top.run(),

@@ -19,9 +19,11 @@ mod pages;
 use common::{PATIENCE, example};
 use pages::CodeBlock;
 
-const COMMANDS: [&str; 13] = [
+const COMMANDS: [&str; 15] = [
     "",
     "run",
+    "launch",
+    "k8s",
     "node",
     "status",
     "top",

@@ -317,7 +317,6 @@ fn of_discovery(error: &DiscoveryError) -> ErrorCode {
         DiscoveryError::File { .. } => ADDRESS_FILE,
         DiscoveryError::NoSlurm => NO_SLURM,
         DiscoveryError::HostList { .. } => HOST_LIST,
-        DiscoveryError::NoPort => SLURM_PORT,
         DiscoveryError::NoRoute { .. } => NO_ROUTE,
     }
 }

@@ -56,3 +56,5 @@ pub mod exit;
 #[cfg(not(loom))]
 #[doc(hidden)]
 pub mod private;
+#[cfg(not(loom))]
+mod slurm;

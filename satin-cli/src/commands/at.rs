@@ -26,7 +26,7 @@ pub struct CredentialFile {
 /// The flags of every command that speaks to a running pool.
 #[derive(clap::Args)]
 pub struct At {
-    /// Any node of the pool: HOST:PORT[,HOST:PORT..], dns:NAME:PORT or file:PATH
+    /// Any node of the pool: HOST:PORT[,HOST:PORT..], dns:NAME:PORT, file:PATH, or in its Slurm job slurm
     #[arg(long, value_name = "WHERE", env = "SATIN_JOIN", hide_env_values = true)]
     join: String,
     #[command(flatten)]
@@ -41,7 +41,7 @@ impl At {
         let join = Join::parse(&self.join).ok();
         let join = join.with_context(|| {
             format!(
-                "--join {}: expected HOST:PORT[,HOST:PORT..], dns:NAME:PORT or file:PATH",
+                "--join {}: expected HOST:PORT[,HOST:PORT..], dns:NAME:PORT, file:PATH or slurm",
                 self.join
             )
         });

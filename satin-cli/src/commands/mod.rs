@@ -3,15 +3,18 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use satin_cli::coded::Coded;
-use satin_runtime::codes;
+use satin_cli::{coded::Coded, stats};
+use satin_runtime::{codes, observe::events::Record};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 mod at;
 
 pub mod dashboard;
 pub mod drain;
 pub mod explain;
+pub mod k8s;
 pub mod keygen;
+pub mod launch;
 pub mod log;
 pub mod node;
 pub mod run;
@@ -26,4 +29,35 @@ fn seconds(flag: &str, given: Option<f64>) -> Result<Option<Duration>> {
     let time = given.map(Duration::try_from_secs_f64).transpose();
     let expected = || format!("{flag}: expected a number of seconds");
     time.with_context(expected).code(codes::WRONG_VALUE)
+}
+
+/// Calls `stop` with each signal that asks this process to end.
+fn stop_at_signals(stop: impl Fn(i32) + Send + 'static) -> Result<()> {
+    // A SIGHUP that `nohup` has ignored stays ignored.
+    let hangup = (!satin_runtime::exit::ignores_hangup()).then_some(SIGHUP);
+    let mut signals =
+        signal_hook::iterator::Signals::new([SIGINT, SIGTERM].into_iter().chain(hangup))
+            .context("cannot watch signals")?;
+    std::thread::Builder::new()
+        .name("signals".into())
+        .spawn(move || {
+            for signal in &mut signals {
+                stop(signal);
+            }
+        })
+        .context("cannot watch signals")?;
+    Ok(())
+}
+
+/// Prints the figures of each node and site, on stderr.
+fn print_figures(records: &[Record]) {
+    match stats::table(records) {
+        Some(table) => {
+            eprintln!("{table}");
+            if let Some(words) = stats::conclusion(records) {
+                eprintln!("\n{words}");
+            }
+        }
+        None => eprintln!("satin: no node reported its figures"),
+    }
 }

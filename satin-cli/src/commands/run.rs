@@ -6,9 +6,8 @@ use satin_cli::{
     build::{self, BuildTarget},
     coded::Coded,
     faults::{self, Fault},
-    pool::{Control, LocalPool, Output, Plan, Stopper},
+    pool::{Control, LocalPool, Output, Plan},
     sites::Sites,
-    stats,
     store::{self, STORE, StoreUse},
     units,
     wan::WanLink,
@@ -19,7 +18,6 @@ use satin_runtime::{
     stable::runs::Resume,
     window::Views,
 };
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use strum::VariantNames;
 
 /// Run a program on a pool of processes on this machine, to try it out
@@ -314,18 +312,11 @@ impl Run {
             ..Plan::new(program, sites)
         };
         let control = Control::new();
-        stop_at_signals(control.stopper()).context("cannot watch signals")?;
+        let stopper = control.stopper();
+        super::stop_at_signals(move |signal| stopper.stop(signal))?;
         let outcome = LocalPool::start(plan, control)?.wait()?;
         if self.stats {
-            match stats::table(&outcome.records) {
-                Some(table) => {
-                    eprintln!("{table}");
-                    if let Some(words) = stats::conclusion(&outcome.records) {
-                        eprintln!("\n{words}");
-                    }
-                }
-                None => eprintln!("satin: no node reported its figures"),
-            }
+            super::print_figures(&outcome.records);
         }
         // A code that does not fit into a byte is not a success.
         Ok(ExitCode::from(u8::try_from(outcome.code).unwrap_or(1)))
@@ -352,19 +343,4 @@ impl Run {
             .chain(arguments)
             .collect())
     }
-}
-
-fn stop_at_signals(stopper: Stopper) -> Result<()> {
-    // A SIGHUP that `nohup` has ignored stays ignored.
-    let hangup = (!satin_runtime::exit::ignores_hangup()).then_some(SIGHUP);
-    let mut signals =
-        signal_hook::iterator::Signals::new([SIGINT, SIGTERM].into_iter().chain(hangup))?;
-    std::thread::Builder::new()
-        .name("signals".into())
-        .spawn(move || {
-            for signal in &mut signals {
-                stopper.stop(signal);
-            }
-        })?;
-    Ok(())
 }

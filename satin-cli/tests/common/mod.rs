@@ -21,6 +21,8 @@ use satin_cli::{
 };
 use satin_runtime::observe::events::{Event, NodeFigures, Record};
 
+pub mod machines;
+
 /// Far longer than anything here takes, even on a busy machine.
 pub const PATIENCE: Duration = Duration::from_secs(120);
 

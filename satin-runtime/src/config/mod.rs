@@ -19,6 +19,8 @@ use std::{
 use serde::Deserialize;
 use tracing_subscriber::EnvFilter;
 
+use crate::slurm;
+
 #[cfg(feature = "clap")]
 pub use args::Args;
 pub use form::Form;
@@ -309,6 +311,15 @@ pub(crate) struct Resolved {
     pub(crate) config: Config,
 }
 
+/// The cores that this process may use; of a Slurm job, no more than Slurm has promised.
+fn default_threads(join: Option<&str>) -> usize {
+    let available = std::thread::available_parallelism().map_or(1, usize::from);
+    match join.map(str::trim) {
+        Some("slurm") => slurm::threads(&slurm::variable, available),
+        _ => available,
+    }
+}
+
 const DEFAULT_STACK_MIB: usize = 256;
 
 const DEFAULT_STORE_GRAIN: Duration = Duration::from_millis(1);
@@ -383,7 +394,7 @@ impl Config {
     pub(crate) fn resolve(self) -> Result<Resolved, ConfigError> {
         let threads = self
             .threads
-            .unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
+            .unwrap_or_else(|| default_threads(self.join.as_deref()));
         let wrong = |key, value: usize, expected| ConfigError::Value {
             setting: self.sources.setting(key),
             value: value.to_string(),

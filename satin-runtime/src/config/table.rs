@@ -23,7 +23,7 @@ macro_rules! settings {
             /// interface's where no other node has been reached yet.
             listen: String, "SATIN_LISTEN", "IP:PORT",
                 "Address to listen on; with it and nowhere to join, the node founds a pool",
-                "with `--join` any port of the address from which this machine reaches the pool", "IP:PORT";
+                "with `--join` any port of the address from which this machine reaches the pool; with `slurm` a port that follows from the job's number", "IP:PORT";
             /// The address that other nodes are told. Default: the one that the node listens on. Needed behind a translator of
             /// addresses.
             advertise: String, "SATIN_ADVERTISE", "IP:PORT",
@@ -38,7 +38,7 @@ macro_rules! settings {
             /// The credential file, the same for all nodes. No pool without one; `satin keygen` writes it.
             credential: PathBuf, "SATIN_CREDENTIAL", "FILE",
                 "Credential file of the pool, as `satin keygen` writes it",
-                "none; a pool needs one", "the path of a file";
+                "none; a pool needs one, which with `slurm` is by default the user's own", "the path of a file";
             /// The pool's name; nodes of another are refused. Default: the program's name.
             pool: String, "SATIN_POOL", "NAME",
                 "Name of the pool; nodes of another are refused",

@@ -147,9 +147,15 @@ impl Credential {
         let text = fs::read(path).map_err(unreadable)?;
         #[cfg(unix)]
         {
-            use std::os::unix::fs::PermissionsExt;
-            let mode = fs::metadata(path).map_err(unreadable)?.permissions().mode();
-            if mode & 0o077 != 0 {
+            use std::os::unix::fs::MetadataExt;
+            let metadata = fs::metadata(path).map_err(unreadable)?;
+            let mode = metadata.mode();
+            // A file of another user that a group may read was given to that group on purpose: so secrets come into containers.
+            #[cfg(target_os = "linux")]
+            let is_own = metadata.uid() == rustix::process::geteuid().as_raw();
+            #[cfg(not(target_os = "linux"))]
+            let is_own = true;
+            if mode & 0o007 != 0 || (is_own && mode & 0o070 != 0) {
                 tracing::warn!(
                     "other users can read the credential {0} (mode {1:o}), and a user who can read it can join the pool; \
                      `chmod 600 {0}` makes it private",

@@ -19,6 +19,7 @@ use super::{
     interfaces::{self, Choice},
     settings::{Join, NODES_MAX},
 };
+use crate::slurm::{self, SlurmTask};
 
 /// The addresses that a look at [`Join`] brought.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,7 +51,8 @@ pub enum DiscoveryError {
     },
     /// `SATIN_JOIN=slurm` outside of a Slurm job.
     #[error(
-        "cannot join by `slurm`: neither SLURM_STEP_NODELIST nor SLURM_JOB_NODELIST is set; start the program with srun"
+        "cannot join by `slurm`: SLURM_JOB_ID and SLURM_JOB_NODELIST are not set; start the program with srun, and commands that \
+         look at its pool in the job too"
     )]
     NoSlurm,
     /// The list of hosts is not one.
@@ -61,9 +63,6 @@ pub enum DiscoveryError {
         /// The fault in the list.
         reason: &'static str,
     },
-    /// Slurm tells names of hosts, but no port.
-    #[error("only nodes know the port of a pool that is found by `slurm`: use --join HOST:PORT")]
-    NoPort,
     /// No way leads from this machine to any address of the pool. Worth another try: a network may come up.
     #[error("no network route leads from this machine to {names}")]
     NoRoute {
@@ -114,7 +113,7 @@ pub fn addresses(
 /// Addresses of a pool, for a caller that is no part of it.
 ///
 /// # Errors
-/// No node can be found at present, or the pool is found by `slurm`, where only a node knows the port.
+/// No node can be found at present.
 pub fn look(join: &Join) -> Result<Vec<SocketAddr>, DiscoveryError> {
     match join {
         Join::File(path) => {
@@ -125,7 +124,10 @@ pub fn look(join: &Join) -> Result<Vec<SocketAddr>, DiscoveryError> {
             let lines = text.lines();
             Ok(lines.filter_map(|line| line.trim().parse().ok()).collect())
         }
-        Join::Slurm => Err(DiscoveryError::NoPort),
+        Join::Slurm => {
+            let job = SlurmTask::of_job(&slurm::variable).ok_or(DiscoveryError::NoSlurm)?;
+            tasks(&job, job.first_port().ok_or(DiscoveryError::NoSlurm)?, join)
+        }
         join => resolve(join, (std::net::Ipv4Addr::UNSPECIFIED, 0).into()),
     }
 }
@@ -312,19 +314,22 @@ fn resolve(join: &Join, listening: SocketAddr) -> Result<Vec<SocketAddr>, Discov
             Ok(found)
         }
         Join::Slurm => {
-            let variable = |name| std::env::var(name).ok().filter(|list| !list.is_empty());
-            let list = variable("SLURM_STEP_NODELIST")
-                .or_else(|| variable("SLURM_JOB_NODELIST"))
-                .ok_or(DiscoveryError::NoSlurm)?;
-            let port = listening.port();
-            let hosts: Vec<String> = expand_hosts(&list)?
-                .into_iter()
-                .map(|host| format!("{host}:{port}"))
-                .collect();
-            resolve_all(hosts.iter().map(String::as_str), join)
+            let task = SlurmTask::of_step(&slurm::variable).ok_or(DiscoveryError::NoSlurm)?;
+            tasks(&task, task.first_of(listening.port()), join)
         }
         Join::File(_) => Ok(Vec::new()),
     }
+}
+
+/// The addresses of all tasks, where the first one of each machine listens on the port `first`.
+fn tasks(task: &SlurmTask, first: u16, join: &Join) -> Result<Vec<SocketAddr>, DiscoveryError> {
+    let machines = expand_hosts(&task.machines)?;
+    let names = machines.iter().enumerate().flat_map(|(number, host)| {
+        let ports = task.ports(number, first);
+        ports.map(move |port| format!("{host}:{port}"))
+    });
+    let names: Vec<String> = names.take(NODES_MAX as usize).collect();
+    resolve_all(names.iter().map(String::as_str), join)
 }
 
 /// The addresses of all names, in the order of the names. Names without an address are passed over if any has one.

@@ -217,7 +217,7 @@ impl Network {
         let traffic = Arc::new(SocketTraffic::default());
         let credential = match &settings.credential {
             Some(path) => Credential::load(path)?,
-            None if settings.store.is_some() => Credential::load(&user_credential()?)?,
+            None if settings.uses_user_credential() => Credential::load(&user_credential()?)?,
             None => {
                 let error = SettingsError::NoCredential;
                 return Err(NetError::Failed(codes::explained(&error)));
@@ -706,14 +706,13 @@ async fn take_up(settings: &Settings) -> Result<Standpoint, NetError> {
 fn listen_error(settings: &Settings, addr: SocketAddr, source: io::Error) -> NetError {
     let setting = settings.sources.setting("listen");
     let remedy = match settings.listen {
-        // A batch system starts a task for each core unless it is told otherwise, and they all have the same settings.
+        // The number of the job has led to that port, or a setting for all tasks.
         Some(_)
             if settings.join == Some(Join::Slurm) && source.kind() == io::ErrorKind::AddrInUse =>
         {
-            format!(
-                "nodes that join by `slurm` all listen on the same port: start one per host (srun --ntasks-per-node=1), or \
-                 correct {setting} if another program has that port"
-            )
+            "another program on this machine has that port, perhaps another step of this job: name the first of some free ports for \
+             all nodes with --listen 0.0.0.0:PORT (or SATIN_LISTEN)"
+                .into()
         }
         Some(_) => format!("correct {setting}"),
         None => "name an address with --listen IP:PORT (or SATIN_LISTEN)".into(),

@@ -15,6 +15,7 @@ use crate::{
     config::{Config, Setting, SettingSource, SettingSources},
     node::{self, Judgement, Policy, RepairMode},
     observe::output::OutputUse,
+    slurm::{self, SlurmTask},
     stable::{StoreUrl, runs::Resume},
 };
 
@@ -29,7 +30,8 @@ pub struct Settings {
     pub advertise: Option<SocketAddr>,
     /// The name of the site. Default: `default`.
     pub site: String,
-    /// The credential file. `None` only for a node that is alone with a store: then it is [the user's](super::user_credential).
+    /// The credential file. `None` only for a node that is alone with a store, or one of a Slurm job: then it is [the
+    /// user's](super::user_credential).
     pub credential: Option<PathBuf>,
     /// The pool's name; nodes of another are refused. Default: the name of the executable.
     pub pool: String,
@@ -144,10 +146,10 @@ pub enum SettingsError {
          and name it with --credential FILE (or SATIN_CREDENTIAL)"
     )]
     NoCredential,
-    /// Slurm tells names of hosts, but no port.
+    /// Without the number of a Slurm job, or with port 0, other nodes cannot know the port.
     #[error(
-        "nodes that join by `slurm` all listen on the same port (one node per host): add --listen 0.0.0.0:PORT \
-         (or SATIN_LISTEN)"
+        "nodes that join by `slurm` must know each other's ports: start the program with srun and leave --listen (or SATIN_LISTEN) \
+         out, or give all of them the same --listen 0.0.0.0:PORT"
     )]
     SlurmWithoutPort,
 }
@@ -183,8 +185,16 @@ impl Settings {
         let join = set(config.join.as_deref()).map(Join::parse).transpose()?;
         let listen = address("listen", config.listen.as_deref())?;
         let advertise = advertise(config.advertise.as_deref())?;
-        let site = name("site", config.site)?.unwrap_or_else(|| "default".into());
-        let pool = name("pool", config.pool)?.unwrap_or_else(program);
+        let by_slurm = join == Some(Join::Slurm);
+        let cluster = || slurm::cluster(&slurm::variable).filter(|_| by_slurm);
+        let site = name("site", config.site)?.or_else(cluster);
+        let site = site.unwrap_or_else(|| "default".into());
+        let has_store = store.is_some();
+        let pool = name("pool", config.pool)?.unwrap_or_else(|| match by_slurm && !has_store {
+            // All jobs of a user have one credential. With a store the next job goes on with the run of the last one.
+            true => of_step(program()),
+            false => program(),
+        });
         let own_name = name("name", config.name)?.unwrap_or_else(host_and_process);
         let policy = named("steal", config.steal.as_deref())?;
         let judgement = named("worth", config.worth.as_deref())?;
@@ -220,15 +230,17 @@ impl Settings {
         if join.is_none() && listen.is_none() {
             return Ok(None);
         }
-        if join == Some(Join::Slurm) && listen.is_none_or(|listen| listen.port() == 0) {
-            return Err(SettingsError::SlurmWithoutPort);
-        }
+        let listen = match by_slurm {
+            true => Some(slurm_address(listen)?),
+            false => listen,
+        };
         let credential = config
             .credential
             .filter(|path| !path.as_os_str().is_empty());
         // Nobody joins a node that listens on any port of its own machine: its credential is for the store alone.
         let is_alone = listen == Some(LOOPBACK) && join.is_none() && store.is_some();
-        if credential.is_none() && !is_alone {
+        // The tasks of a job are one user's, and most often have one home directory, with that user's credential.
+        if credential.is_none() && !is_alone && !by_slurm {
             return Err(SettingsError::NoCredential);
         }
         Ok(Some(Settings {
@@ -255,6 +267,11 @@ impl Settings {
             output,
             sources: config.sources,
         }))
+    }
+
+    /// Is the credential that of the user, unless there is another?
+    pub(crate) fn uses_user_credential(&self) -> bool {
+        self.store.is_some() || self.join == Some(Join::Slurm)
     }
 }
 
@@ -349,6 +366,29 @@ impl DrainWhen {
             .map(|_| DrainWhen::Http(text.into()))
         };
         parsed.ok_or_else(|| wrong("drain_when", text, EXPECTED))
+    }
+}
+
+/// The address of a task of a Slurm job: each of a machine has a port of its own, from the one that is set, or the job's.
+fn slurm_address(set: Option<SocketAddr>) -> Result<SocketAddr, SettingsError> {
+    let task = SlurmTask::of_step(&slurm::variable);
+    let first = match set {
+        Some(set) => Some(set).filter(|set| set.port() != 0),
+        None => (task.as_ref().and_then(SlurmTask::first_port))
+            .map(|port| (Ipv4Addr::UNSPECIFIED, port).into()),
+    };
+    let mut address: SocketAddr = first.ok_or(SettingsError::SlurmWithoutPort)?;
+    if let Some(task) = task {
+        address.set_port(task.own_port(address.port()));
+    }
+    Ok(address)
+}
+
+/// The name of a pool for this step of a Slurm job alone.
+fn of_step(program: String) -> String {
+    match slurm::step(&slurm::variable) {
+        Some(step) => format!("{program}-{}", shorten(&step)),
+        None => program,
     }
 }
 
@@ -726,7 +766,7 @@ mod tests {
             listen: listen.map(Into::into),
             ..config()
         };
-        assert!(error(slurm(None)).contains("SATIN_LISTEN"));
+        assert!(error(slurm(None)).contains("srun"));
         assert!(error(slurm(Some("0.0.0.0:0"))).contains("SATIN_LISTEN"));
         assert_eq!(
             settings(slurm(Some("0.0.0.0:7777"))).join,
