@@ -70,7 +70,9 @@
 //! process is a node of a pool: the master runs `main`, the others work for it. The README's "Many machines" says how;
 //! the command `satin run` tries it out on one machine. With neither, no socket is opened.
 
-pub use satin_macros::{bound, call, main, seq, spawn, spawnable, sync};
+pub use satin_macros::{
+    bound, call, main, par_chunks, par_map, par_reduce, seq, spawn, spawnable, sync,
+};
 
 pub use satin_runtime::plain;
 
@@ -305,7 +307,9 @@ pub use satin_runtime::config::Args;
 
 /// The items that most programs need: `use satin::prelude::*;`.
 pub mod prelude {
-    pub use crate::{Satin, Shared, bound, call, seq, spawn, spawnable, sync};
+    pub use crate::{
+        Satin, Shared, bound, call, par_chunks, par_map, par_reduce, seq, spawn, spawnable, sync,
+    };
 }
 
 /// Settings of a pool by hand: as [`Satin::builder`].

@@ -4,6 +4,7 @@
 //! * `thread`: a worker: looking for work, running what was stolen, waiting at a sync.
 //! * `scope`: an invocation and its children: spawn, sync, call; the guards that keep borrows sound.
 //! * `group`: any number of children with one closure that delivers their results in spawn order.
+//! * `each`: parallel loops, whose elements are jobs of any spawnable function.
 //! * `frames`: walks along the chain of frames, from an invocation up to where its job came from.
 //! * `pool`: the threads of a pool, how they sleep, how root jobs come in.
 //! * `advice`: warnings about calls that run in sequence by accident.
@@ -24,6 +25,8 @@ mod barrier;
 #[cfg(not(loom))]
 mod clerk;
 mod deque;
+#[cfg(not(loom))]
+mod each;
 mod frames;
 #[cfg(not(loom))]
 mod gate;
@@ -50,6 +53,10 @@ mod way;
 
 #[cfg(not(loom))]
 pub use self::{
+    each::{
+        PartOfLoop, par_chunks, par_map, par_reduce, par_reduce_chunks, seq_chunks, seq_map,
+        seq_reduce, seq_reduce_chunks,
+    },
     frames::walked,
     gate::{Costs, Gate, Haul, Judge, Outside},
     group::{
