@@ -229,7 +229,7 @@ fn shared_values_go_along_and_come_back() {
 
 // ------------------------------------------------------------------------------------------------------------- in jobs
 #[spawnable]
-fn row(at: usize, columns: &Vec<u64>) -> u64 {
+fn row(at: usize, columns: &[u64]) -> u64 {
     let products = par_map!(columns, |column| larger_by(*column, at as u64));
     products.iter().fold(0, |sum, product| mix(sum ^ product))
 }

@@ -9,6 +9,7 @@
 //! * `pool`: the threads of a pool, how they sleep, how root jobs come in.
 //! * `advice`: warnings about calls that run in sequence by accident.
 //! * `root`: root jobs, and what `main` has on top of them.
+//! * `spawned`: root jobs whose callers do not wait on a thread: a future stands for each.
 //! * `gate`: the narrow door through which jobs leave and enter the process as bytes.
 //! * `clerk`: a thread with a worker's stack for code of the user that the network thread would have to run otherwise.
 //! * `progress`: how much of a root job is done, estimated from the tree.
@@ -47,6 +48,8 @@ mod scope;
 #[cfg(not(loom))]
 mod sleep;
 #[cfg(not(loom))]
+mod spawned;
+#[cfg(not(loom))]
 mod thread;
 #[cfg(not(loom))]
 mod way;
@@ -65,11 +68,12 @@ pub use self::{
     },
     pool::{
         RootKey, RootWatch, StartError, Workers, current_job, current_root, enter, hungry, offer,
-        watch_roots,
+        spawn, watch_roots,
     },
     progress::Progress,
     root::{as_main, wait_for_nodes},
     scope::{Child, Planned, Position, Scope},
+    spawned::Spawned,
 };
 #[cfg(not(loom))]
 pub(crate) use self::{
