@@ -70,7 +70,9 @@
 //! process is a node of a pool: the master runs `main`, the others work for it. The book's chapter "Nodes and
 //! pools" says how; the command `satin run` tries it out on one machine. With neither, no socket is opened.
 
-pub use satin_macros::{bound, call, main, seq, spawn, spawnable, sync};
+pub use satin_macros::{
+    bound, call, main, par_chunks, par_map, par_reduce, seq, spawn, spawnable, sync,
+};
 
 pub use satin_runtime::plain;
 
@@ -271,6 +273,50 @@ pub use satin_runtime::worker::hungry;
 /// ```
 pub use satin_runtime::worker::wait_for_nodes;
 
+/// # Example
+/// ```
+/// # #[satin::spawnable]
+/// # fn fib(n: u32) -> u64 {
+/// #     if n < 2 { return n.into(); }
+/// #     fib(n - 1) + fib(n - 2)
+/// # }
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), satin::BuildError> {
+/// let pool = satin::builder().threads(2).build()?;
+/// let result: satin::Spawned<u64> = pool.spawn(|| fib(12));
+/// assert_eq!(result.await, 144);
+/// # Ok(())
+/// # }
+/// ```
+pub use satin_runtime::worker::Spawned;
+
+/// Runs `main` as a root job of the pool that a call from here would go to, and gives a future of its result. No thread waits: `main`
+/// runs on a worker, the spawnable functions and parallel loops that it calls are spread over all workers of all nodes, and the future's waker
+/// is called at the end. Any executor will do; as [`Satin::spawn`], for the pool of [`macro@main`] and [`run`].
+///
+/// ```
+/// # #[satin::spawnable]
+/// # fn fib(n: u32) -> u64 {
+/// #     if n < 2 { return n.into(); }
+/// #     fib(n - 1) + fib(n - 2)
+/// # }
+/// #[tokio::main(flavor = "current_thread")]
+/// async fn main() {
+///     let (a, b) = tokio::join!(satin::spawn_async(|| fib(10)), satin::spawn_async(|| fib(20)));
+///     assert_eq!((a, b), (55, 6765));
+/// }
+/// ```
+///
+/// `main` should leave waiting to the caller: while it blocks on something else than a spawnable function, its worker does nothing. Its calls
+/// run one after the other. The root job begins whether the future is polled or not, and dropping the future does not stop it. When its node dies
+/// the job is lost, as its caller is; jobs of it that were on other nodes that die are done again, as those of any root job.
+///
+/// # Panics
+/// If the pool has ended. The future panics with the panic of `main`.
+pub fn spawn_async<R: Send + 'static>(main: impl FnOnce() -> R + Send + 'static) -> Spawned<R> {
+    worker::spawn(main)
+}
+
 // For the command `satin`, the benches and the tests; no promise holds here between releases.
 #[doc(hidden)]
 pub use satin_runtime::{data, job, net, observe, worker};
@@ -282,6 +328,10 @@ pub use satin_runtime::private as __private;
 /// that no page with code is left out.
 #[cfg(all(doctest, not(feature = "serial")))]
 mod documents {
+    #[doc = include_str!("../docs/src/loops.md")]
+    mod loops {}
+    #[doc = include_str!("../docs/src/coming-from-rayon.md")]
+    mod coming_from_rayon {}
     #[doc = include_str!("../README.md")]
     mod readme {}
     #[doc = include_str!("../docs/src/first-program.md")]
@@ -322,7 +372,9 @@ pub use satin_runtime::config::Args;
 
 /// The items that most programs need: `use satin::prelude::*;`.
 pub mod prelude {
-    pub use crate::{Satin, Shared, bound, call, seq, spawn, spawnable, sync};
+    pub use crate::{
+        Satin, Shared, bound, call, par_chunks, par_map, par_reduce, seq, spawn, spawnable, sync,
+    };
 }
 
 /// Settings of a pool by hand: as [`Satin::builder`].

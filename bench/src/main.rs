@@ -10,6 +10,7 @@ mod files;
 mod jsonl;
 mod launch;
 mod migrate;
+mod par_map;
 mod pools;
 mod programs;
 mod raw;
@@ -43,6 +44,7 @@ Examples:
   bench sites --svg sites.svg                  # slow links, half an hour
   bench crash --svg crash.svg                  # what a crash costs, 40 minutes
   bench migrate                                # what moving a run costs
+  bench par-map                                # loops, half a minute
   bench store --quick                          # a store, 3 minutes
   bench tax                                    # the cost of repair
   bench worth --svg worth.svg                  # is a second machine worth it? an hour";
@@ -51,6 +53,7 @@ Examples:
 enum Bench {
     Crash(crash::Args),
     Migrate(migrate::Args),
+    ParMap(par_map::Args),
     Sites(sites::Args),
     Spawn(spawn::Args),
     Steal(steal::Args),
@@ -64,6 +67,7 @@ fn main() -> ExitCode {
     let done = match Cli::parse().bench {
         Bench::Crash(args) => crash::run(&args),
         Bench::Migrate(args) => migrate::run(&args),
+        Bench::ParMap(args) => par_map::run(&args),
         Bench::Sites(args) => sites::run(&args),
         Bench::Spawn(args) => spawn::run(&args),
         Bench::Steal(args) => steal::run(&args),

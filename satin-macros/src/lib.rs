@@ -3,6 +3,7 @@
 //! Expansions, and why they are safe, are explained in this crate's `README.md`.
 
 mod bound;
+mod loops;
 mod main_attribute;
 mod spawnable;
 
@@ -205,6 +206,135 @@ pub fn seq(call: TokenStream) -> TokenStream {
     } else {
         spawnable::sequential(call.into()).into()
     }
+}
+
+/// Calls a spawnable function for each element of a slice, on all workers of all nodes, and gives the results in the order of the elements.
+///
+/// ```
+/// #[satin::spawnable]
+/// fn square(x: &u64) -> u64 {
+///     x * x
+/// }
+///
+/// assert_eq!(satin::par_map!(&[1, 2, 3], square), [1, 4, 9]);
+/// ```
+///
+/// The first argument is a slice, `&[T]` with a `T` that is `Sync`, or what is coerced to one, such as a `&Vec<T>`. The second is a
+/// [`macro@spawnable`] function by its name (by its path, if it is in another module), which gets a `&T`; or a closure that calls one, with
+/// more arguments or other ones, as in `|n| fib(*n)`:
+///
+/// ```
+/// use satin::{Shared, par_map, spawnable};
+///
+/// #[spawnable]
+/// fn count(word: &str, text: &Shared<String>) -> usize {
+///     text.matches(word).count()
+/// }
+///
+/// let text = Shared::new("to be or not to be".to_owned());
+/// let words = ["to".to_owned(), "or".to_owned()];
+/// assert_eq!(par_map!(&words, |word| count(word, &text)), [2, 1]);
+/// ```
+///
+/// # What runs where
+/// In ordinary code the loop is a root job, which the caller waits for; in the body of a spawnable function it is a child of that job, and
+/// is waited for where it stands. The range of elements is halved down to single elements, each half is a job, and a worker without
+/// work takes the largest that is left: there is no grain to choose, and an element that nobody takes costs some nanoseconds more than the
+/// call. Elements of less than 100 ns are better taken in chunks ([`par_chunks!`]).
+///
+/// Elements are borrowed where they are. When a range of elements goes to another node, the arguments of their calls are serialized: what
+/// all calls need, and is large, is passed as a `Shared`. The arguments of a call are evaluated where the element runs, or where its
+/// range leaves, and perhaps more than once; they should have no effects.
+///
+/// # Failures
+/// The results are collected whatever they are: of a function that returns a `Result` a `Vec<Result<..>>`, and no element is left out
+/// because another failed. `.into_iter().collect::<Result<Vec<_>, _>>()` gives the first error. A loop of spawns with a `?` stops the others
+/// at the first failure (see [`macro@spawnable`]).
+///
+/// # Panics
+/// Panics with the panic of a call; elements that have not begun are not run then.
+#[proc_macro]
+pub fn par_map(arguments: TokenStream) -> TokenStream {
+    parallel_loop(loops::LoopKind::Map, arguments)
+}
+
+/// Calls a spawnable function for each chunk of so many elements of a slice, on all workers of all nodes, and gives the results in order.
+///
+/// ```
+/// #[satin::spawnable]
+/// fn sum(numbers: &[u64]) -> u64 {
+///     numbers.iter().sum()
+/// }
+///
+/// let numbers: Vec<u64> = (0..10).collect();
+/// assert_eq!(satin::par_chunks!(&numbers, 4, sum), [6, 22, 17]);
+/// ```
+///
+/// As [`par_map!`], for elements of which each is too little work for a call, and for functions that want several: the function takes a
+/// `&[T]`. The last chunk may be shorter. Chunks of numbers travel as they lie in memory.
+///
+/// # Panics
+/// If the size is zero; and as [`par_map!`].
+#[proc_macro]
+pub fn par_chunks(arguments: TokenStream) -> TokenStream {
+    parallel_loop(loops::LoopKind::Chunks, arguments)
+}
+
+/// Calls a spawnable function for each element of a slice, on all workers of all nodes, and puts the results together by another one;
+/// `None` if there are no elements.
+///
+/// ```
+/// use satin::{par_reduce, spawnable};
+///
+/// #[spawnable]
+/// fn letters(word: &str) -> usize {
+///     word.chars().count()
+/// }
+///
+/// #[spawnable]
+/// fn larger(a: usize, b: usize) -> usize {
+///     a.max(b)
+/// }
+///
+/// let words = ["to".to_owned(), "question".to_owned(), "be".to_owned()];
+/// assert_eq!(par_reduce!(&words, |word| letters(word), larger), Some(8));
+/// ```
+///
+/// With a size as the second argument the function is called for chunks, as in [`par_chunks!`]:
+///
+/// ```
+/// # use satin::{par_reduce, spawnable};
+/// #[spawnable]
+/// fn sum(numbers: &[u64]) -> u64 {
+///     numbers.iter().sum()
+/// }
+///
+/// #[spawnable]
+/// fn add(a: u64, b: u64) -> u64 {
+///     a + b
+/// }
+///
+/// let numbers: Vec<u64> = (0..10_000).collect();
+/// assert_eq!(par_reduce!(&numbers, 1000, sum, add), Some(49_995_000));
+/// ```
+///
+/// The last argument is a spawnable function of two results by its name; `a` comes before `b`. It should be associative. Which results are
+/// put together depends on the number of elements alone, so a sum of floats is the same in every run, on any number of nodes. The rest is
+/// as in [`par_map!`].
+///
+/// # Panics
+/// If the size is zero; and as [`par_map!`].
+#[proc_macro]
+pub fn par_reduce(arguments: TokenStream) -> TokenStream {
+    parallel_loop(loops::LoopKind::Reduce, arguments)
+}
+
+fn parallel_loop(kind: loops::LoopKind, arguments: TokenStream) -> TokenStream {
+    let standing = match SERIAL {
+        true => loops::Standing::Sequential(""),
+        false => loops::Standing::Outside,
+    };
+    loops::expand(kind, arguments.into(), standing).into()
 }
 
 /// Declares bounds: statics whose values only improve, for branch and bound.

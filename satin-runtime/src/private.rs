@@ -9,6 +9,7 @@ pub use crate::look_for_plain;
 pub use crate::satin::main;
 pub use crate::worker::{
     Accumulate, AccumulateInOrder, Child, Cx, Delivery, Either, Entry, Frame, Group, Keep, Place,
-    Planned, Position, Scope, Spec, Ticket, enter,
+    Planned, Position, Scope, Spec, Ticket, enter, par_chunks, par_map, par_reduce,
+    par_reduce_chunks, seq_chunks, seq_map, seq_reduce, seq_reduce_chunks,
 };
 pub use inventory;

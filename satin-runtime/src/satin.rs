@@ -27,7 +27,7 @@ use crate::{
     },
     progress::Shown,
     seen::{Seen, Views, WindowError},
-    worker::{self, Gate, RootKey, StartError, Workers},
+    worker::{self, Gate, RootKey, Spawned, StartError, Workers},
 };
 
 /// A pool of workers, with or without a network.
@@ -242,6 +242,22 @@ impl Satin {
     pub fn run<R>(&self, main: impl FnOnce() -> R) -> R {
         let _in_scope = self.scope.enter();
         self.workers.run(main)
+    }
+
+    /// Runs `main` on a worker of this pool, and gives a future of its result: as `satin::spawn_async`.
+    ///
+    /// # Example
+    /// ```no_run
+    /// # async fn page(pool: &satin_runtime::satin::Satin) {
+    /// let answer = pool.spawn(|| 6 * 7).await;
+    /// # let _: i32 = answer;
+    /// # }
+    /// ```
+    pub fn spawn<R: Send + 'static>(
+        &self,
+        main: impl FnOnce() -> R + Send + 'static,
+    ) -> Spawned<R> {
+        self.workers.spawn(main)
     }
 
     /// The gate through which jobs leave and enter this pool.

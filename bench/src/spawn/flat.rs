@@ -57,7 +57,7 @@ impl Case for Flat {
 }
 
 /// How many steps [`spin`] makes in `time`; by the fastest of some tries, for the others were disturbed.
-fn steps_for(time: Duration) -> u64 {
+pub fn steps_for(time: Duration) -> u64 {
     const STEPS: u64 = 1 << 20;
     let fastest = (0..10)
         .map(|seed| {
@@ -73,7 +73,7 @@ fn steps_for(time: Duration) -> u64 {
 /// The work of a leaf: a chain of multiplications, each waiting for the one before. Never inlined, so that it is
 /// the same machine code for all implementations.
 #[inline(never)]
-fn spin(seed: u32, steps: u64) -> u64 {
+pub fn spin(seed: u32, steps: u64) -> u64 {
     let mut x = u64::from(seed);
     for _ in 0..steps {
         // Knuth's MMIX generator.

@@ -7,7 +7,9 @@ use syn::{Attribute, BinOp, Block, Expr, ExprClosure, ExprPath, Item, Macro, Pat
 
 use super::errors::Errors;
 use super::iterators::{FOLLOWERS, consumed_map, spawning_map};
-use super::mark::{Callee, Marked, first_spawn, first_spawn_in_stmt, has_sync, is_sync_expr};
+use super::mark::{
+    Callee, Marked, SATIN_MACROS, first_spawn, first_spawn_in_stmt, has_sync, is_sync_expr,
+};
 use super::parse::SpawnableFn;
 use super::signature::may_fail;
 use super::site::{delivers_to_no_place, is_place};
@@ -341,7 +343,9 @@ impl Check<'_> {
             TokenTree::Group(group) => self.spawn_in_tokens(group.stream()),
             TokenTree::Ident(name) => {
                 let macro_of_satin = is_punct(at + 1, '!')
-                    && ["spawn", "call", "sync"].iter().any(|known| name == known);
+                    && SATIN_MACROS
+                        .iter()
+                        .any(|known| name == known && *known != "seq");
                 let own =
                     name == self.name() && is_call(at + 1) && self.is_own_in_tokens(&tokens[..at]);
                 (macro_of_satin || own).then(|| name.span())

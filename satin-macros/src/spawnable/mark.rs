@@ -4,7 +4,7 @@
 //! ways; after this pass each is a call of a *mark*, a name that no user writes, so that every later pass asks one question.
 //! Knows nothing of where a call may stand: that is `check.rs`.
 
-use proc_macro2::{Ident, Span};
+use proc_macro2::{Ident, Span, TokenStream};
 use syn::punctuated::Punctuated;
 use syn::spanned::Spanned;
 use syn::visit::{self, Visit};
@@ -16,12 +16,14 @@ use syn::{
 
 use super::errors::Errors;
 use super::parse::SpawnableFn;
+use crate::loops::{self, LoopKind, ParallelLoop, Standing};
 
 const SPAWN_OWN: &str = "__satin_spawn_own";
 const SPAWN_OTHER: &str = "__satin_spawn_other";
 const CALL_OWN: &str = "__satin_call_own";
 const CALL_OTHER: &str = "__satin_call_other";
 const SYNC: &str = "__satin_sync";
+const LOOP: &str = "__satin_loop";
 
 /// The treatment of a marked call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -38,6 +40,8 @@ pub enum Callee<'e> {
     Own(&'e Punctuated<Expr, Token![,]>),
     /// Another spawnable function: the call as it was written.
     Other(&'e Expr),
+    /// A parallel loop: the macro as it was written, which has been read without an error.
+    Loop(&'e Macro),
 }
 
 /// A call that the runtime is to hear of.
@@ -62,6 +66,16 @@ impl<'e> Marked<'e> {
             SPAWN_OTHER => (Verb::Spawn, false),
             CALL_OWN => (Verb::Call, true),
             CALL_OTHER => (Verb::Call, false),
+            LOOP => {
+                let Expr::Macro(mac) = args.first()? else {
+                    return None;
+                };
+                let callee = Callee::Loop(&mac.mac);
+                return Some(Marked {
+                    verb: Verb::Call,
+                    callee,
+                });
+            }
             _ => return None,
         };
         let callee = if own {
@@ -91,7 +105,7 @@ impl<'e> Marked<'e> {
             Callee::Other(Expr::MethodCall(call)) => {
                 std::iter::once(&*call.receiver).chain(&call.args).collect()
             }
-            Callee::Other(_) => Vec::new(),
+            Callee::Other(_) | Callee::Loop(_) => Vec::new(),
         }
     }
 }
@@ -211,31 +225,44 @@ pub fn imported_macros(block: &Block) -> Vec<Path> {
     imported.0
 }
 
+/// The macros of satin that have a meaning of their own in the body of a spawnable function.
+pub const SATIN_MACROS: [&str; 7] = [
+    "spawn",
+    "call",
+    "seq",
+    "sync",
+    "par_map",
+    "par_chunks",
+    "par_reduce",
+];
+
 /// The macro of satin that `mac` is, by the last name of its path: `sync!`, `satin::sync!`.
 pub fn satin_macro(mac: &Macro) -> Option<&'static str> {
     let name = &mac.path.segments.last()?.ident;
-    ["spawn", "call", "seq", "sync"]
-        .into_iter()
-        .find(|known| name == known)
+    SATIN_MACROS.into_iter().find(|known| name == known)
+}
+
+/// The expansion of a marked loop.
+pub fn expand_loop(mac: &Macro, standing: Standing) -> TokenStream {
+    let kind = satin_macro(mac).and_then(LoopKind::of);
+    let kind = kind.expect("the macro of a loop is marked as one");
+    loops::expand(kind, mac.tokens.clone(), standing)
 }
 
 /// `f(x)` becomes `prefix_f(x)`, `m::f(x)` becomes `m::prefix_f(x)`, `a.f(x)` becomes `a.prefix_f(x)`.
 pub fn rename_callee(call: &mut Expr, prefix: &str) -> Result<(), syn::Error> {
-    let renamed = |name: &Ident| Ident::new(&format!("{prefix}{name}"), name.span());
     match call {
         Expr::MethodCall(ExprMethodCall {
             method,
             turbofish: None,
             ..
         }) => {
-            *method = renamed(method);
+            *method = renamed(method, prefix);
             return Ok(());
         }
         Expr::Call(ExprCall { func, .. }) => {
-            if let Expr::Path(path) = &mut **func
-                && let Some(last) = path.path.segments.last_mut()
-            {
-                last.ident = renamed(&last.ident);
+            if let Expr::Path(path) = &mut **func {
+                rename_path(path, prefix);
                 return Ok(());
             }
         }
@@ -247,6 +274,17 @@ pub fn rename_callee(call: &mut Expr, prefix: &str) -> Result<(), syn::Error> {
         call,
         "expected a call of a spawnable function by its name: `f(x)`, `module::f(x)`, `Type::f(x)` or `value.f(x)`",
     ))
+}
+
+/// `f` becomes `prefix_f`, `m::f` becomes `m::prefix_f`.
+pub fn rename_path(path: &mut ExprPath, prefix: &str) {
+    if let Some(last) = path.path.segments.last_mut() {
+        last.ident = renamed(&last.ident, prefix);
+    }
+}
+
+fn renamed(name: &Ident, prefix: &str) -> Ident {
+    Ident::new(&format!("{prefix}{name}"), name.span())
 }
 
 struct Marker<'a> {
@@ -309,6 +347,18 @@ impl Marker<'_> {
             let sync = Ident::new(SYNC, mac.path.span());
             return Some(parse_quote!(#sync()));
         }
+        if let Some(kind) = LoopKind::of(name) {
+            return Some(match ParallelLoop::parse(kind, mac.tokens.clone()) {
+                Ok(_) => {
+                    let mark = Ident::new(LOOP, mac.path.span());
+                    parse_quote!(#mark(#mac))
+                }
+                Err(error) => {
+                    self.errors.push(error);
+                    parse_quote!(())
+                }
+            });
+        }
         let call = syn::parse2::<Expr>(mac.tokens.clone()).and_then(|call| {
             let prefix = if name == "seq" {
                 super::TWIN
@@ -364,6 +414,7 @@ impl VisitMut for Marker<'_> {
             *expr = self.marked(Verb::Spawn, expr);
         }
         match expr {
+            Expr::Call(mark) if is_loop(mark) => {}
             // The call inside the mark has been dealt with; its receiver and its arguments have not.
             Expr::Call(mark) if is_other(mark) => {
                 if let Some(call) = mark.args.first_mut() {
@@ -393,6 +444,10 @@ impl Marker<'_> {
             _ => {}
         }
     }
+}
+
+fn is_loop(mark: &ExprCall) -> bool {
+    matches!(&*mark.func, Expr::Path(path) if path.path.is_ident(LOOP))
 }
 
 fn is_other(mark: &ExprCall) -> bool {

@@ -41,10 +41,11 @@ use items::Items;
 use parse::{AttributeTarget, SpawnableFn, SpawnableOptions};
 
 pub(crate) use hygiene::quote as hygienic_quote;
+pub(crate) use mark::{rename_callee, rename_path};
 
 /// Prefix of the function that prepares a call for `spawn!`. Users read the name in the error of the compiler for
 /// `use work::square; spawn!(square(i))`, and for functions without the attribute: the name says what is wrong.
-const COMPANION: &str = "__not_spawnable_or_path_missing__";
+pub(crate) const COMPANION: &str = "__not_spawnable_or_path_missing__";
 /// Prefix of the sequential twin.
 const TWIN: &str = "__seq_not_spawnable_or_path_missing__";
 

@@ -4,8 +4,9 @@ use proc_macro2::Ident;
 use syn::visit_mut::{self, VisitMut};
 use syn::{Block, Expr, Item, Stmt, parse_quote_spanned, spanned::Spanned};
 
-use super::mark::{Callee, Marked, is_sync, is_sync_expr, rename_callee};
+use super::mark::{Callee, Marked, expand_loop, is_sync, is_sync_expr, rename_callee};
 use super::parse::SpawnableFn;
+use crate::loops::Standing;
 
 /// The body in which every spawned call is a call of a twin, and no `sync!()` is left.
 pub fn twin(job: &SpawnableFn, marked: &Block) -> Block {
@@ -37,6 +38,9 @@ impl VisitMut for Unmark {
             *expr = parse_quote_spanned!(span=> ());
         }
         let plain = Marked::of(expr).map(|mark| match mark.callee {
+            Callee::Loop(mac) => {
+                Expr::Verbatim(expand_loop(mac, Standing::Sequential(super::TWIN)))
+            }
             Callee::Own(args) => {
                 let mut name = self.name.clone();
                 name.set_span(span);

@@ -26,7 +26,10 @@ pub const LARGEST_VALUE: u64 = 1 << 30;
 
 /// The store of this process.
 pub fn store() -> &'static Store {
-    static STORE: LazyLock<Store> = LazyLock::new(Store::default);
+    static STORE: LazyLock<Store> = LazyLock::new(|| {
+        needs::found_by(|name| Some(needs::HeldValue::new(store().get(name)?)));
+        Store::default()
+    });
     &STORE
 }
 

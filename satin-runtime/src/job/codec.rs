@@ -158,6 +158,8 @@ thread_local! {
     static STACK: Cell<Option<Stack>> = const { Cell::new(None) };
     /// While a quick writer writes on this thread: the bytes of shared values without names that it may write and hash.
     static NAMED: Cell<Option<usize>> = const { Cell::new(None) };
+    /// The most bytes that may be written for the value that is being written on this thread.
+    static MOST: Cell<usize> = const { Cell::new(LARGEST) };
     /// A shared value had too many bytes for the quick writer.
     static TOO_LONG: Cell<bool> = const { Cell::new(false) };
 }
@@ -231,10 +233,12 @@ pub fn write<T: Serialize + ?Sized>(
     };
     let most = effort.quick.then_some(effort.named);
     let outer = NAMED.replace(most);
+    let outer_most = MOST.replace(effort.most);
     TOO_LONG.set(false);
     let written = during(Activity::Transfer, || {
         guard(what, || write_with(value, writer))
     });
+    MOST.set(outer_most);
     // What was named inside a value that is being named counts for both.
     let used = (most.unwrap_or(0)).saturating_sub(NAMED.get().unwrap_or(0));
     NAMED.set(outer.map(|outer| outer.saturating_sub(used)));
@@ -273,6 +277,25 @@ fn write_with<T: Serialize + ?Sized, F: ser_flavors::Flavor>(
     let mut serializer = postcard::Serializer { output };
     numbers::write(value, &mut serializer)?;
     serializer.output.finalize()
+}
+
+/// Writes a part of the value that is being written on this thread, with as little effort as that.
+///
+/// # Errors
+/// As [`write`].
+pub(crate) fn write_part<T: Serialize + ?Sized>(
+    what: &'static str,
+    part: &T,
+) -> Result<Vec<u8>, CodecError> {
+    let effort = match NAMED.get() {
+        Some(named) => Effort {
+            most: MOST.get(),
+            quick: true,
+            named,
+        },
+        None => Effort::at_most(MOST.get()),
+    };
+    write(what, part, effort)
 }
 
 /// Writes a value piece by piece, so that no caller need keep all of it.

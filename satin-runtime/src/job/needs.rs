@@ -4,7 +4,7 @@
 use std::{
     cell::{Cell, RefCell},
     fmt,
-    sync::Arc,
+    sync::{Arc, OnceLock},
 };
 
 use super::{ValueName, ValueSize};
@@ -121,6 +121,44 @@ pub fn look<R>(serialize: impl FnOnce() -> R) -> (R, Vec<HeldValue>) {
 
     let _outer = Outer(LOOKING.replace(true));
     gather_values(serialize)
+}
+
+/// Runs `serialize`, which writes a part of what is being serialized on this thread, and gives the values that the part mentions beside
+/// its result. [`pass_on`] notes them for the whole.
+pub(crate) fn gather_of_part<R>(serialize: impl FnOnce() -> R) -> (R, Vec<HeldValue>) {
+    let is_gathered = NOTED.with_borrow(Option::is_some);
+    match is_gathered {
+        true => gather_values(serialize),
+        // The whole goes nowhere, and so does the part.
+        false => look(serialize),
+    }
+}
+
+/// Notes that what is being serialized mentions these values, which are known from its parts.
+pub(crate) fn pass_on(values: &[HeldValue]) {
+    NOTED.with_borrow_mut(|noted| {
+        let Some(noted) = noted else { return };
+        for value in values {
+            if !noted.iter().any(|known| known.name() == value.name()) {
+                noted.push(value.clone());
+            }
+        }
+    });
+}
+
+/// Finds a value of this process by its name.
+type Find = fn(ValueName) -> Option<HeldValue>;
+
+static FIND: OnceLock<Find> = OnceLock::new();
+
+/// Sets how values are found by their names, once for this process: the store of values does.
+pub(crate) fn found_by(find: Find) {
+    FIND.get_or_init(|| find);
+}
+
+/// Holds the value of that name, if it is in this process.
+pub(crate) fn find(name: ValueName) -> Option<HeldValue> {
+    FIND.get()?(name)
 }
 
 /// Notes that the value which is being serialized mentions this value. False if it need not be kept for a receiver.

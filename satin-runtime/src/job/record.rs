@@ -402,6 +402,8 @@ pub mod flag {
     pub const HARVEST: u32 = 256;
     /// At the bottom: no other node will ever run a job of this chain again, so nothing is harvested.
     pub const FLEETING: u32 = 512;
+    /// At the bottom: a closure of ordinary code is the root job, and calls its children one after the other.
+    pub const CALLING: u32 = 1 << 15;
     /// The owner of the stack has known the name of this invocation without a walk further up, and perhaps still does.
     pub const NAMED: u32 = 1 << 14;
 }

@@ -4,10 +4,12 @@
 //! * `thread`: a worker: looking for work, running what was stolen, waiting at a sync.
 //! * `scope`: an invocation and its children: spawn, sync, call; the guards that keep borrows sound.
 //! * `group`: any number of children with one closure that delivers their results in spawn order.
+//! * `each`: parallel loops, whose elements are jobs of any spawnable function.
 //! * `frames`: walks along the chain of frames, from an invocation up to where its job came from.
 //! * `pool`: the threads of a pool, how they sleep, how root jobs come in.
 //! * `advice`: warnings about calls that run in sequence by accident.
 //! * `root`: root jobs, and what `main` has on top of them.
+//! * `spawned`: root jobs whose callers do not wait on a thread: a future stands for each.
 //! * `gate`: the narrow door through which jobs leave and enter the process as bytes.
 //! * `clerk`: a thread with a worker's stack for code of the user that the network thread would have to run otherwise.
 //! * `progress`: how much of a root job is done, estimated from the tree.
@@ -24,6 +26,8 @@ mod barrier;
 #[cfg(not(loom))]
 mod clerk;
 mod deque;
+#[cfg(not(loom))]
+mod each;
 mod frames;
 #[cfg(not(loom))]
 mod gate;
@@ -44,12 +48,18 @@ mod scope;
 #[cfg(not(loom))]
 mod sleep;
 #[cfg(not(loom))]
+mod spawned;
+#[cfg(not(loom))]
 mod thread;
 #[cfg(not(loom))]
 mod way;
 
 #[cfg(not(loom))]
 pub use self::{
+    each::{
+        PartOfLoop, par_chunks, par_map, par_reduce, par_reduce_chunks, seq_chunks, seq_map,
+        seq_reduce, seq_reduce_chunks,
+    },
     frames::walked,
     gate::{Costs, Gate, Haul, Judge, Outside},
     group::{
@@ -58,11 +68,12 @@ pub use self::{
     },
     pool::{
         RootKey, RootWatch, StartError, Workers, current_job, current_root, enter, hungry, offer,
-        watch_roots,
+        spawn, watch_roots,
     },
     progress::Progress,
     root::{as_main, wait_for_nodes},
     scope::{Child, Planned, Position, Scope},
+    spawned::Spawned,
 };
 #[cfg(not(loom))]
 pub(crate) use self::{

@@ -23,6 +23,7 @@ use super::{
     progress::{Estimates, Progress},
     root::{MainCalls, QueuedRoot, as_main, enter_root},
     sleep::Sleep,
+    spawned::{OwnCall, Spawned},
     thread::Worker,
 };
 use crate::{
@@ -354,6 +355,14 @@ impl Workers {
         main()
     }
 
+    /// Runs `main` as a root job of this pool, while the caller does something else: see [`spawn`].
+    pub fn spawn<R: Send + 'static>(
+        &self,
+        main: impl FnOnce() -> R + Send + 'static,
+    ) -> Spawned<R> {
+        self.pool.spawn_root(main)
+    }
+
     /// The gate through which jobs leave and enter this pool.
     #[must_use]
     pub fn gate(&self) -> Gate {
@@ -455,6 +464,9 @@ impl Drop for Workers {
         self.pool.beats.stop();
         self.pool.clerk.close();
         self.pool.refuse_hosted();
+        while let Some(root) = self.pool.roots.pop() {
+            root.drop_unrun();
+        }
         if self.stats {
             eprint!("{}", crate::observe::table(&self.figures()));
         }
@@ -617,6 +629,17 @@ pub fn enter<'s, P: Prepared<'s>>(call: P) -> P::Out {
     }
 }
 
+/// Runs `main` as a root job of the pool that a call from here would go to, while the caller does something else.
+///
+/// # Panics
+/// If the pool has ended.
+pub fn spawn<R: Send + 'static>(main: impl FnOnce() -> R + Send + 'static) -> Spawned<R> {
+    match here() {
+        Some(worker) => worker.pool().spawn_root(main),
+        None => target().spawn_root(main),
+    }
+}
+
 fn enter_nested<'s, P: Prepared<'s>>(worker: &Worker, call: P, place: CallSite) -> P::Out {
     if std::thread::panicking() {
         // A destructor calls while the thread unwinds: here the job would believe that it unwinds itself.
@@ -627,6 +650,9 @@ fn enter_nested<'s, P: Prepared<'s>>(worker: &Worker, call: P, place: CallSite) 
         let aside = Workers::start(&config, || ())
             .unwrap_or_else(|error| panic!("satin cannot start: {error}"));
         return aside.run(|| enter_root(call, place));
+    }
+    if let Some(own) = OwnCall::begin(worker.innermost()) {
+        return own.run(worker, call);
     }
     advice::plain_call(<P::Function as Function>::VTABLE.info.name, place);
     let nested = Frame::special(worker.innermost(), flag::NESTED);

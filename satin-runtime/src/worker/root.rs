@@ -76,12 +76,36 @@ pub(super) struct QueuedRoot {
     run: unsafe fn(*const (), &Worker, *const Slot),
     /// For root jobs of `main`: ends the job unrun.
     refuse: Option<unsafe fn(*const ())>,
+    /// For root jobs whose callers do not wait: ends the job unrun, when the pool has ended.
+    drop_unrun: Option<unsafe fn(*const ())>,
 }
 
 // SAFETY: it points to a `RootTask`, made to be run by another thread, whose arguments and result are `Send`.
 unsafe impl Send for QueuedRoot {}
 
 impl QueuedRoot {
+    /// A root job whose caller does not wait; the task is its own.
+    pub(super) fn spawned(
+        task: *const (),
+        run: unsafe fn(*const (), &Worker, *const Slot),
+        drop_unrun: unsafe fn(*const ()),
+    ) -> QueuedRoot {
+        QueuedRoot {
+            task,
+            run,
+            refuse: None,
+            drop_unrun: Some(drop_unrun),
+        }
+    }
+
+    /// Ends it unrun, if its caller does not wait: no worker is left.
+    pub(super) fn drop_unrun(self) {
+        if let Some(drop_unrun) = self.drop_unrun {
+            // SAFETY: the job was queued, so it has not been run, and it is run no more.
+            unsafe { drop_unrun(self.task) }
+        }
+    }
+
     pub(super) fn run(self, worker: &Worker, head: *const Slot) {
         // SAFETY: the caller of the root job waits until it has been run, once.
         unsafe { (self.run)(self.task, worker, head) }
@@ -247,6 +271,7 @@ pub fn wait_for_nodes() {
         task: Arc::into_raw(Arc::clone(&bell)).cast(),
         run: ring_only,
         refuse: None,
+        drop_unrun: None,
     });
     pool.wake_all_for_task();
     while !bell.rung.load(Ordering::Acquire) {
@@ -262,7 +287,7 @@ unsafe fn ring_only(bell: *const (), _: &Worker, _: *const Slot) {
 }
 
 impl Pool {
-    fn assert_running(&self) {
+    pub(super) fn assert_running(&self) {
         assert!(
             !self.has_ended(),
             "a spawnable function was called on a pool that has ended; call it earlier"
@@ -315,14 +340,14 @@ impl Pool {
     }
 
     /// The root job has its result, and its caller does not know it yet.
-    fn root_has_ended(&self, name: RootName) {
+    pub(super) fn root_has_ended(&self, name: RootName) {
         if let Some(watch) = ROOT_WATCH.get() {
             let pool = self.number;
             (watch.ended)(RootKey { pool, name });
         }
     }
 
-    fn tell_finished(&self, run: RootRun) {
+    pub(super) fn tell_finished(&self, run: RootRun) {
         self.tell(|outside| outside.root_finished(run));
     }
 }
@@ -366,6 +391,7 @@ pub(super) fn enter_root<'s, P: Prepared<'s>>(call: P, place: CallSite) -> P::Ou
             task: (&raw const task).cast(),
             run: run_root::<P::Function>,
             refuse: is_main.then_some(refuse_root::<P::Function> as _),
+            drop_unrun: None,
         }
     };
     if !is_main {

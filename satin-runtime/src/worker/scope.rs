@@ -216,6 +216,18 @@ impl<'f> Scope<'f> {
         self.run(self.plan(call))
     }
 
+    /// Runs something here and now that gets the place of a child, and is none of a known function.
+    #[inline]
+    pub(super) fn child<R>(&self, run: impl FnOnce(Cx, u32) -> R) -> R {
+        let index = self.next.get();
+        self.next.set(index.wrapping_add(1));
+        let cx = Cx {
+            head: self.head.get(),
+            parent: self.frame,
+        };
+        run(cx, index)
+    }
+
     /// As [`Scope::run`], among siblings that may fail: `None` if one of them did and stopped this one.
     #[inline]
     pub fn try_run<'s, P: Prepared<'s>>(&self, planned: Planned<P>) -> Option<P::Out> {

@@ -159,7 +159,7 @@ impl Lower<'_> {
                 if let Some(mark) = Marked::of(expr) {
                     let kinds = match mark.callee {
                         Callee::Own(_) => self.job.lent_arguments(),
-                        Callee::Other(_) => Vec::new(),
+                        Callee::Other(_) | Callee::Loop(_) => Vec::new(),
                     };
                     for (at, arg) in mark.arguments().into_iter().enumerate() {
                         let by_type = kinds.get(at).copied().unwrap_or(false);
@@ -323,7 +323,7 @@ pub(super) fn needs_scope(stmt: &Stmt, position: GuardPosition) -> bool {
 pub(super) fn own_call(expr: &Expr) -> Option<&Punctuated<Expr, Token![,]>> {
     match Marked::of(expr)?.callee {
         Callee::Own(args) => Some(args),
-        Callee::Other(_) => None,
+        Callee::Other(_) | Callee::Loop(_) => None,
     }
 }
 

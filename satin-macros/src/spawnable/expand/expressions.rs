@@ -7,12 +7,13 @@ use syn::{Expr, ExprReturn, Item, parse_quote};
 
 use super::super::guards::Guards;
 use super::super::hygiene::quote;
-use super::super::mark::{Callee, Marked, Verb, has_marks, has_sync, rename_callee};
+use super::super::mark::{Callee, Marked, Verb, expand_loop, has_marks, has_sync, rename_callee};
 use super::super::site::is_control_flow;
 use super::blocks::own_call;
 use super::statements::is_quick;
 use super::sync::fail_if_cancelled;
 use super::{ChildValue, GuardPosition, Hop, Lower, Spawn};
+use crate::loops::Standing;
 
 impl Lower<'_> {
     /// An expression whose value the function returns: a call of the function itself is a plain call.
@@ -132,8 +133,7 @@ impl Lower<'_> {
                     callee,
                 }) = Marked::of(expr)
                 {
-                    let prepared = self.lower.prepared(&callee);
-                    *expr = Expr::Verbatim(quote!(scope.call(#prepared)));
+                    *expr = Expr::Verbatim(self.lower.call_in_place(&callee));
                 } else if is_control_flow(expr) {
                     *expr = Expr::Verbatim(self.lower.expr(expr));
                 } else {
@@ -149,6 +149,17 @@ impl Lower<'_> {
         };
         extract.visit_expr_mut(&mut remaining);
         (extract.spawns, remaining)
+    }
+
+    /// A call that is waited for where it stands.
+    fn call_in_place(&mut self, callee: &Callee<'_>) -> TokenStream {
+        match callee {
+            Callee::Loop(mac) => expand_loop(mac, Standing::InJob),
+            _ => {
+                let prepared = self.prepared(callee);
+                quote!(scope.call(#prepared))
+            }
+        }
     }
 
     /// The call with its arguments, ready to be spawned or called.
@@ -179,6 +190,7 @@ impl Lower<'_> {
                 }
                 call.to_token_stream()
             }
+            Callee::Loop(mac) => expand_loop(mac, Standing::InJob),
         }
     }
 }

@@ -551,6 +551,7 @@ pub(super) fn is_quick(callee: &Callee<'_>) -> bool {
     match callee {
         Callee::Own(args) => args.iter().for_each(|arg| slow.visit_expr(arg)),
         Callee::Other(call) => slow.visit_expr(call),
+        Callee::Loop(_) => return false,
     }
     !slow.0
 }
