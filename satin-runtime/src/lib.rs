@@ -30,6 +30,7 @@ pub mod job;
 pub mod net;
 #[cfg(not(loom))]
 pub mod node;
+#[cfg(not(loom))]
 pub mod observe;
 #[cfg(not(loom))]
 pub mod progress;
