@@ -386,6 +386,12 @@ impl LocalPool {
         Ok(())
     }
 
+    /// The URL of the dashboard, if there is one.
+    #[must_use]
+    pub fn dashboard(&self) -> Option<&str> {
+        self.window.as_ref()?.url()
+    }
+
     /// Writes what is to be read of the pool, which is over.
     fn close_window(&mut self) {
         let Some(window) = self.window.take() else {

@@ -1,0 +1,167 @@
+//! The dashboard of a pool of real processes: a node is killed, one is asked to leave from the page, and in the end report and trace tell of it.
+
+use std::{
+    fs,
+    path::Path,
+    time::{Duration, Instant},
+};
+
+use satin_cli::{
+    pool::{Control, LocalPool, Output, Plan},
+    sites::Sites,
+};
+use satin_runtime::window::Views;
+use serde_json::{Value, json};
+
+// The chromedriver of the tests of the page itself.
+#[allow(
+    dead_code,
+    reason = "the tests of the page want more than the tests of a pool"
+)]
+#[path = "../../satin-runtime/tests/dashboard/browser.rs"]
+mod browser;
+mod common;
+
+use browser::Browser;
+use common::{PATIENCE, example};
+
+const SIGKILL: i32 = 9;
+const SIGTERM: i32 = 15;
+
+/// A pool at two sites that has more to do than the test waits for, with a dashboard, a report and a trace.
+fn start(scratch: &Path) -> LocalPool {
+    let program = example("knary");
+    let arguments = ["3", "60", "100000", "--sleep"].map(Into::into);
+    let program = std::iter::once(program.into_os_string()).chain(arguments);
+    let sites = "delft:2,leiden:2".parse::<Sites>().expect("two sites");
+    let plan = Plan {
+        threads: Some(1),
+        output: Output::Keep,
+        views: Views {
+            dashboard: Some(([127, 0, 0, 1], 0).into()),
+            report: Some(scratch.join("run.html")),
+            trace: Some(scratch.join("run.json")),
+        },
+        ..Plan::new(program, sites)
+    };
+    LocalPool::start(plan, Control::new()).expect("started")
+}
+
+/// Lets the launcher work until it is so.
+#[track_caller]
+fn until(pool: &mut LocalPool, what: &str, mut is_so: impl FnMut() -> bool) {
+    let began = Instant::now();
+    while !is_so() {
+        assert!(
+            began.elapsed() < PATIENCE,
+            "never: {what}\n{}",
+            pool.stderr()
+        );
+        let look = Duration::from_millis(20);
+        pool.wait_for(look, |_| false).expect("events");
+    }
+}
+
+/// The pool, as the dashboard tells it to programs.
+fn status(url: &str) -> Value {
+    let answer = minreq::get(format!("{url}api/status")).send();
+    let answer = answer.expect("an answer");
+    serde_json::from_str(answer.as_str().expect("text")).expect("JSON")
+}
+
+fn state(status: &Value, name: &str) -> String {
+    let nodes = status["nodes"].as_array().expect("nodes");
+    let node = nodes.iter().find(|node| node["name"] == name);
+    node.and_then(|node| node["state"].as_str())
+        .unwrap_or_default()
+        .into()
+}
+
+/// What is written of the pool in the end tells of all nodes.
+fn end(pool: LocalPool, scratch: &Path) {
+    pool.stopper().stop(SIGTERM);
+    pool.wait().expect("it ends");
+    let report = fs::read_to_string(scratch.join("run.html")).expect("written");
+    let trace = fs::read_to_string(scratch.join("run.json")).expect("written");
+    let trace: Value = serde_json::from_str(&trace).expect("JSON");
+    let events = trace["traceEvents"].as_array().expect("events");
+    for name in ["delft-0", "delft-1", "leiden-0", "leiden-1"] {
+        assert!(report.contains(name), "{name} is in the report");
+        let is_named = |event: &&Value| {
+            event["args"]["name"]
+                .as_str()
+                .is_some_and(|it| it.starts_with(name))
+        };
+        assert!(events.iter().any(|event| is_named(&event)), "{name}");
+    }
+    let spans = events.iter().filter(|event| event["ph"] == "X");
+    assert!(spans.count() > 0, "what workers did");
+}
+
+#[test]
+fn programs_see_who_dies_and_ask_nodes_to_leave() {
+    let scratch = tempfile::tempdir().expect("a directory");
+    let mut pool = start(scratch.path());
+    let url = pool.dashboard().expect("a dashboard").to_owned();
+    let is = |name: &'static str, wanted: &'static str| {
+        let url = url.clone();
+        move || state(&status(&url), name) == wanted
+    };
+    until(&mut pool, "all four run something", || {
+        let status = status(&url);
+        let nodes = status["nodes"].as_array().expect("nodes");
+        let runs = |node: &&Value| {
+            node["activity"]["run"].is_f64() || node["activity"]["run_stolen"].is_f64()
+        };
+        nodes.iter().filter(runs).count() == 4
+    });
+    assert_eq!(status(&url)["master"], "delft-0");
+    let metrics = minreq::get(format!("{url}metrics"))
+        .send()
+        .expect("metrics");
+    assert!(
+        metrics
+            .as_str()
+            .expect("text")
+            .contains("satin_nodes{state=\"joined\"} 4")
+    );
+    pool.signal("leiden-1", SIGKILL);
+    until(&mut pool, "a dead node is shown", is("leiden-1", "dead"));
+    let asked = minreq::post(format!("{url}api/drain"))
+        .with_header("X-Satin", "1")
+        .with_body(json!({ "node": "delft-1" }).to_string())
+        .send()
+        .expect("an answer");
+    assert_eq!(asked.status_code, 200, "{:?}", asked.as_str());
+    until(&mut pool, "it has left", is("delft-1", "left"));
+    end(pool, scratch.path());
+}
+
+#[test]
+fn a_person_sees_who_dies_and_asks_a_node_to_leave() {
+    let Some(browser) = Browser::start("a_person_sees_who_dies_and_asks_a_node_to_leave") else {
+        return;
+    };
+    let scratch = tempfile::tempdir().expect("a directory");
+    let mut pool = start(scratch.path());
+    browser.resize(1440, 900);
+    browser.open(pool.dashboard().expect("a dashboard"));
+    let shows = |name: &str, state: &str| {
+        format!(
+            "[...document.querySelectorAll('.node')].some(cell => cell.getAttribute('aria-label').startsWith('{name}, ') && cell.dataset.state === '{state}')"
+        )
+    };
+    let is_true = |expression: String| {
+        let browser = &browser;
+        move || browser.read(&expression) == json!(true)
+    };
+    let all = "document.querySelectorAll('.node[data-state=joined]').length === 4".to_owned();
+    until(&mut pool, "four nodes", is_true(all));
+    pool.signal("leiden-1", SIGKILL);
+    until(&mut pool, "a death", is_true(shows("leiden-1", "dead")));
+    browser.click(".node[aria-label^='delft-1,']");
+    browser.click("#drain-node");
+    browser.click("#confirm-yes");
+    until(&mut pool, "a departure", is_true(shows("delft-1", "left")));
+    end(pool, scratch.path());
+}
