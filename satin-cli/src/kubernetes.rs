@@ -70,51 +70,51 @@ pub struct KubernetesPool {
 
 /// The two kinds of nodes.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Role {
+enum PodRole {
     Main,
     Worker,
 }
 
-impl Role {
+impl PodRole {
     fn name(self) -> &'static str {
         match self {
-            Role::Main => "main",
-            Role::Worker => "worker",
+            PodRole::Main => "main",
+            PodRole::Worker => "worker",
         }
     }
 }
 
 /// A pattern that a value must match, with what it is for people.
-struct Form {
+struct ValueForm {
     flag: &'static str,
     matches: fn(&str) -> bool,
     expected: &'static str,
 }
 
-const NAME: Form = Form {
+const NAME: ValueForm = ValueForm {
     flag: "--name",
     matches: is_label,
     expected: "a name of at most 40 lower-case letters, digits and hyphens that begins with a letter",
 };
-const NAMESPACE: Form = Form {
+const NAMESPACE: ValueForm = ValueForm {
     flag: "--namespace",
     matches: is_label,
     expected: "the name of a namespace",
 };
-const CPUS: Form = Form {
+const CPUS: ValueForm = ValueForm {
     flag: "--cpus",
     matches: |text| is_quantity(text, &["", "m"]),
     expected: "a number of cores such as 4, 0.5 or 500m",
 };
-const MEMORY: Form = Form {
+const MEMORY: ValueForm = ValueForm {
     flag: "--memory",
     matches: |text| is_quantity(text, &["", "k", "M", "G", "T", "Ki", "Mi", "Gi", "Ti"]),
     expected: "bytes such as 8Gi or 512Mi",
 };
 
-impl Form {
+impl ValueForm {
     fn check(&self, value: &str) -> Result<()> {
-        let Form { flag, expected, .. } = self;
+        let ValueForm { flag, expected, .. } = self;
         ensure!((self.matches)(value), "{flag} {value}: expected {expected}");
         Ok(())
     }
@@ -147,7 +147,7 @@ impl KubernetesPool {
             self.service(&self.name, json!({}), "the addresses of all nodes"),
             self.service(
                 &self.main_service(),
-                json!({ "app.kubernetes.io/component": Role::Main.name() }),
+                json!({ "app.kubernetes.io/component": PodRole::Main.name() }),
                 "the address of the node that founds the pool",
             ),
             self.job(),
@@ -279,13 +279,13 @@ impl KubernetesPool {
                         },
                     },
                 ] },
-                "template": self.pod(Role::Main),
+                "template": self.pod(PodRole::Main),
             },
         })
     }
 
     fn stateful_set(&self) -> Value {
-        let role = json!({ "app.kubernetes.io/component": Role::Worker.name() });
+        let role = json!({ "app.kubernetes.io/component": PodRole::Worker.name() });
         json!({
             "apiVersion": "apps/v1",
             "kind": "StatefulSet",
@@ -296,12 +296,12 @@ impl KubernetesPool {
                 // No node waits for another.
                 "podManagementPolicy": "Parallel",
                 "selector": { "matchLabels": self.labels(&role) },
-                "template": self.pod(Role::Worker),
+                "template": self.pod(PodRole::Worker),
             },
         })
     }
 
-    fn pod(&self, role: Role) -> Value {
+    fn pod(&self, role: PodRole) -> Value {
         let labels = self.labels(&json!({ "app.kubernetes.io/component": role.name() }));
         let mut pod = json!({
             "metadata": { "labels": labels },
@@ -327,7 +327,7 @@ impl KubernetesPool {
                 }],
             },
         });
-        if role == Role::Main {
+        if role == PodRole::Main {
             // Its end is the end of the Job, so it is moved as a last resort only.
             let stays = json!({ "annotations": { "cluster-autoscaler.kubernetes.io/safe-to-evict": "false" } });
             merge(&mut pod["metadata"], &stays);
@@ -336,7 +336,7 @@ impl KubernetesPool {
         pod
     }
 
-    fn container(&self, role: Role) -> Value {
+    fn container(&self, role: PodRole) -> Value {
         let mut container = json!({
             "name": "node",
             "image": self.image,
@@ -378,10 +378,10 @@ impl KubernetesPool {
         container
     }
 
-    fn variables(&self, role: Role) -> Vec<Value> {
+    fn variables(&self, role: PodRole) -> Vec<Value> {
         let join = match role {
-            Role::Main => &self.name,
-            Role::Worker => &self.main_service(),
+            PodRole::Main => &self.name,
+            PodRole::Worker => &self.main_service(),
         };
         let mut variables = vec![
             json!({ "name": "SATIN_NAME", "valueFrom": { "fieldRef": { "fieldPath": "metadata.name" } } }),

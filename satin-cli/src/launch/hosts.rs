@@ -136,18 +136,18 @@ pub enum HostFault {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct File {
+struct HostsFile {
     #[serde(default)]
-    defaults: Settings,
+    defaults: HostDefaults,
     #[serde(default)]
-    host: Vec<Entry>,
+    host: Vec<HostEntry>,
 }
 
-/// A table `[[host]]`: the keys of [`Settings`], and those that make no sense for all machines. (Serde cannot flatten
+/// A table `[[host]]`: the keys of [`HostDefaults`], and those that make no sense for all machines. (Serde cannot flatten
 /// and refuse unknown keys at once.)
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Entry {
+struct HostEntry {
     host: Spanned<String>,
     name: Option<String>,
     address: Option<String>,
@@ -167,7 +167,7 @@ struct Entry {
 /// The table `[defaults]`: what counts for each machine that says nothing else.
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-struct Settings {
+struct HostDefaults {
     site: Option<String>,
     threads: Option<u32>,
     user: Option<String>,
@@ -193,7 +193,7 @@ pub fn read(path: &Path) -> Result<Vec<Host>, HostsError> {
 }
 
 fn parse(path: &Path, text: &str) -> Result<Vec<Host>, HostsError> {
-    let File { defaults, host } = toml::from_str(text).map_err(|source| HostsError::Toml {
+    let HostsFile { defaults, host } = toml::from_str(text).map_err(|source| HostsError::Toml {
         path: path.into(),
         source: Box::new(source),
     })?;
@@ -205,7 +205,7 @@ fn parse(path: &Path, text: &str) -> Result<Vec<Host>, HostsError> {
     }
     let base = path.parent().unwrap_or(Path::new(""));
     let mut hosts: Vec<Host> = Vec::with_capacity(host.len());
-    let mut taken = Taken::default();
+    let mut taken = TakenNames::default();
     for (index, entry) in host.into_iter().enumerate() {
         let at = entry.host.span().start;
         let fault = |fault| HostsError::Host {
@@ -224,8 +224,8 @@ fn parse(path: &Path, text: &str) -> Result<Vec<Host>, HostsError> {
     Ok(hosts)
 }
 
-impl Entry {
-    fn with(self, defaults: &Settings, base: &Path) -> Host {
+impl HostEntry {
+    fn with(self, defaults: &HostDefaults, base: &Path) -> Host {
         let host = self.host.into_inner();
         // The name of the user has its own key, but everybody writes it as for ssh.
         let (user, host) = match host.split_once('@') {
@@ -262,13 +262,13 @@ impl Entry {
 
 /// Names and ports that machines further up in the file have.
 #[derive(Default)]
-struct Taken {
+struct TakenNames {
     names: HashSet<String>,
     numbers: HashMap<String, u32>,
     ports: HashSet<(String, u16)>,
 }
 
-impl Taken {
+impl TakenNames {
     fn take(&mut self, host: &mut Host) -> Result<(), HostFault> {
         if host.name.is_empty() {
             host.name = self.free_name(&host.host);
@@ -349,8 +349,9 @@ impl Host {
         }
         let names = [("name", Some(&self.name)), ("site", self.site.as_ref())];
         for (key, value) in names {
-            let wrong =
-                value.filter(|value| !is_name(value) && !(key == "name" && value.is_empty()));
+            // A node without a name gets one.
+            let is_fine = |value: &str| is_name(value) || (key == "name" && value.is_empty());
+            let wrong = value.filter(|value| !is_fine(value));
             if let Some(value) = wrong {
                 let value = value.clone();
                 return Err(HostFault::Name { key, value });

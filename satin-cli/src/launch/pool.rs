@@ -45,21 +45,21 @@ pub struct LaunchOutcome {
 
 /// Ends a pool from outside, for instance at Ctrl-C.
 #[derive(Clone)]
-pub struct LaunchStopper(Sender<News>);
+pub struct LaunchStopper(Sender<LaunchNews>);
 
 impl LaunchStopper {
     /// Asks all nodes to leave: what is finished goes to a store, if there is one. A second call ends them without that, and a third
     /// kills them.
     pub fn stop(&self, signal: i32) {
         // A pool that is gone needs no stopping.
-        let _ = self.0.send(News::Stop(signal));
+        let _ = self.0.send(LaunchNews::Stop(signal));
     }
 }
 
 /// The channel by which a pool is controlled; made before the pool, so that a signal can reach the pool while it starts.
 pub struct LaunchControl {
-    sender: Sender<News>,
-    news: Receiver<News>,
+    sender: Sender<LaunchNews>,
+    news: Receiver<LaunchNews>,
 }
 
 impl LaunchControl {
@@ -83,13 +83,13 @@ impl LaunchControl {
     /// Was the pool stopped before it began?
     fn stopped(&self) -> Option<i32> {
         self.news.try_iter().find_map(|news| match news {
-            News::Stop(signal) => Some(signal),
-            News::Ended(..) => None,
+            LaunchNews::Stop(signal) => Some(signal),
+            LaunchNews::Ended(..) => None,
         })
     }
 }
 
-enum News {
+enum LaunchNews {
     Ended(usize, SessionEnd),
     Stop(i32),
 }
@@ -162,7 +162,7 @@ struct Session {
 
 /// How far we are in ending what does not end by itself.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Ending {
+enum EndingStage {
     /// `main` is over: the others are expected to end.
     Expected,
     /// The nodes were asked to leave.
@@ -189,7 +189,7 @@ pub struct LaunchedPool {
     ended_by: Option<(String, i32)>,
     /// The exit code of a node without which the pool could not begin.
     missing: Option<i32>,
-    ending: Option<(Ending, Instant)>,
+    ending: Option<(EndingStage, Instant)>,
     signal: Option<i32>,
     all_were_in: bool,
     told_of_slow: bool,
@@ -304,7 +304,7 @@ impl LaunchedPool {
                 .name(format!("stderr of {name}"))
                 .spawn(move || {
                     let end = reader.read(stderr);
-                    let _ = sender.send(News::Ended(index, end));
+                    let _ = sender.send(LaunchNews::Ended(index, end));
                 })?;
         }
         self.sessions.push(Session {
@@ -361,8 +361,8 @@ impl LaunchedPool {
     /// Handles what happens within `patience`.
     fn step(&mut self, patience: Duration) {
         match self.control.news.recv_timeout(patience) {
-            Ok(News::Ended(index, end)) => self.ended(index, end),
-            Ok(News::Stop(signal)) => self.stop(signal),
+            Ok(LaunchNews::Ended(index, end)) => self.ended(index, end),
+            Ok(LaunchNews::Stop(signal)) => self.stop(signal),
             // We hold a sender ourselves.
             Err(_) => {}
         }
@@ -370,13 +370,15 @@ impl LaunchedPool {
         let _ = self.take_events();
         self.tell_of_slow();
         match self.ending {
-            Some((Ending::Expected, since)) if since.elapsed() > EXPECTED => {
+            Some((EndingStage::Expected, since)) if since.elapsed() > EXPECTED => {
                 self.tell_all("TERM");
-                self.ending = Some((Ending::Told, Instant::now()));
+                self.ending = Some((EndingStage::Told, Instant::now()));
             }
-            Some((Ending::Told, since)) if since.elapsed() > TOLD => self.kill_all(),
-            Some((Ending::Killed, since)) if since.elapsed() > TOLD => self.hang_up(),
-            Some((Ending::Asked, since)) if since.elapsed() > self.patience() => self.kill_all(),
+            Some((EndingStage::Told, since)) if since.elapsed() > TOLD => self.kill_all(),
+            Some((EndingStage::Killed, since)) if since.elapsed() > TOLD => self.hang_up(),
+            Some((EndingStage::Asked, since)) if since.elapsed() > self.patience() => {
+                self.kill_all()
+            }
             _ => {}
         }
     }
@@ -424,7 +426,7 @@ impl LaunchedPool {
             Event::PoolEnded { code } => {
                 self.ended_by = Some((name.clone(), *code));
                 if self.ending.is_none() {
-                    self.ending = Some((Ending::Expected, Instant::now()));
+                    self.ending = Some((EndingStage::Expected, Instant::now()));
                 }
             }
             _ => {}
@@ -493,7 +495,7 @@ impl LaunchedPool {
         }
         if is_first && *end == SessionEnd::Exited(0) {
             // No program of Satin.
-            self.ending = Some((Ending::Expected, Instant::now()));
+            self.ending = Some((EndingStage::Expected, Instant::now()));
             return;
         }
         let can_go_on = self
@@ -524,7 +526,7 @@ impl LaunchedPool {
         self.say(format_args!("{words}"));
         self.missing = Some(end.code());
         self.tell_all("TERM");
-        self.ending = Some((Ending::Told, Instant::now()));
+        self.ending = Some((EndingStage::Told, Instant::now()));
     }
 
     fn stop(&mut self, signal: i32) {
@@ -534,22 +536,22 @@ impl LaunchedPool {
             .map(|(step, _)| step);
         self.signal = Some(signal);
         match step {
-            None | Some(Ending::Expected) => {
+            None | Some(EndingStage::Expected) => {
                 let up_to = self.launch.grace_s;
                 self.say(format_args!(
                     "interrupted: all nodes are asked to leave, which may take up to {up_to} s; once more ends them at once"
                 ));
                 self.tell_all("TERM");
-                self.ending = Some((Ending::Asked, Instant::now()));
+                self.ending = Some((EndingStage::Asked, Instant::now()));
             }
-            Some(Ending::Asked) => {
+            Some(EndingStage::Asked) => {
                 self.say(format_args!(
                     "all nodes are told to end at once; once more kills them"
                 ));
                 self.tell_all("TERM");
-                self.ending = Some((Ending::Told, Instant::now()));
+                self.ending = Some((EndingStage::Told, Instant::now()));
             }
-            Some(Ending::Told | Ending::Killed) => self.kill_all(),
+            Some(EndingStage::Told | EndingStage::Killed) => self.kill_all(),
         }
     }
 
@@ -565,7 +567,7 @@ impl LaunchedPool {
 
     fn kill_all(&mut self) {
         self.tell_all("KILL");
-        self.ending = Some((Ending::Killed, Instant::now()));
+        self.ending = Some((EndingStage::Killed, Instant::now()));
     }
 
     /// Ends the connections: machines that do not answer are given up.
@@ -573,7 +575,7 @@ impl LaunchedPool {
         for session in &mut self.sessions {
             session.hang_up();
         }
-        self.ending = Some((Ending::Killed, Instant::now()));
+        self.ending = Some((EndingStage::Killed, Instant::now()));
     }
 
     fn shows_bar(&self) -> bool {

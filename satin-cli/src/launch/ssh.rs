@@ -182,9 +182,9 @@ fn failure(host: &Host, output: &Output) -> SshError {
         return SshError::Failed { host, fault };
     }
     let text = String::from_utf8_lossy(stderr);
-    let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
+    let mut lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
     let said = lines
-        .last()
+        .next_back()
         .map_or_else(|| output.status.to_string(), str::to_owned);
     match output.status.code() {
         Some(SSH_FAILED) => refusal(host, &text, said),
