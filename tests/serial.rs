@@ -64,3 +64,35 @@ fn each_call_from_ordinary_code_starts_bounds_afresh() {
     }
     assert!(!LEAST.offer(1), "there is no call that it could be for");
 }
+
+#[spawnable]
+fn half(number: &f32) -> f32 {
+    number / 2.0
+}
+
+#[spawnable]
+fn total(numbers: &[f32]) -> f32 {
+    numbers.iter().sum()
+}
+
+#[spawnable]
+fn added(a: f32, b: f32) -> f32 {
+    a + b
+}
+
+#[spawnable]
+fn halves(numbers: &[f32]) -> Vec<f32> {
+    satin::par_map!(numbers, half)
+}
+
+#[test]
+fn parallel_loops_are_sequential_ones() {
+    let numbers = [1.0, 2.0, 3.0, 4.0, 5.0];
+    assert_eq!(halves(&numbers), [0.5, 1.0, 1.5, 2.0, 2.5]);
+    assert_eq!(
+        satin::par_chunks!(&numbers, 2, |chunk| total(chunk)),
+        [3.0, 7.0, 5.0]
+    );
+    assert_eq!(satin::par_reduce!(&numbers, half, added), Some(7.5));
+    assert_eq!(satin::par_reduce!(&numbers, 2, total, added), Some(15.0));
+}
