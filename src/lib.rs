@@ -67,8 +67,38 @@
 //!
 //! # Many machines
 //! With `SATIN_LISTEN` or `SATIN_JOIN` (or the builder's [`listen`](Builder::listen) and [`join`](Builder::join)) the
-//! process is a node of a pool: the master runs `main`, the others work for it. The book's chapter "Nodes and
-//! pools" says how; the command `satin run` tries it out on one machine. With neither, no socket is opened.
+//! process is a node of a pool: the master runs `main`, the others work for it. With neither, no socket is opened.
+//!
+//! ```no_run
+//! #[satin::spawnable]
+//! fn fib(n: u32) -> u64 {
+//!     if n < 2 { n.into() } else { fib(n - 1) + fib(n - 2) }
+//! }
+//!
+//! #[satin::main] // on the other nodes it works for the master, and never returns
+//! fn main() {
+//!     println!("{}", fib(40));
+//! }
+//! ```
+//!
+//! ```text
+//! satin keygen pool.pem                                                              # once; every node needs a copy
+//! satin node --listen 192.0.2.7:7777 --credential pool.pem -- ./program               # founds the pool
+//! satin node --join   192.0.2.7:7777 --credential pool.pem -- ./program               # joins it, now or later
+//! satin run --sites here:2,there:2 --wan-rtt 30ms -- ./program                        # or all on this machine, to try it
+//! ```
+//!
+//! Machines may crash, leave and join while a program runs, and its answer stays that of one machine: a job that was lost is run again
+//! ([`macro@main`] says what that asks of `main`). Arguments and results travel, so they implement serde's traits; borrowed ones are
+//! copied when they leave the machine, and only then.
+//!
+//! # Settings and errors
+//! Each setting is a method of [`Builder`], a field of [`Config`], a flag of [`Args`], a variable `SATIN_..` and a key of `satin.toml`; the
+//! methods say what too small and too large values do. Errors end with a code that `satin explain` explains. A job that panics stops
+//! its siblings, and its panic comes out of the call in `main`.
+//!
+//! # Features
+//! `clap` (on by default): [`Args`]. `s3`: stores in buckets. `serial`: every macro leaves the plain sequential program.
 
 pub use satin_macros::{
     bound, call, main, par_chunks, par_map, par_reduce, seq, spawn, spawnable, sync,

@@ -97,6 +97,13 @@ crate::config::settings!(builder);
 
 impl Builder {
     /// Starts from these settings.
+    ///
+    /// ```
+    /// # use satin_runtime::{config::Config, satin::Builder};
+    /// let config = Config { threads: Some(2), ..Config::default() };
+    /// assert_eq!(Builder::from_config(config).build()?.threads(), 2);
+    /// # Ok::<(), satin_runtime::satin::BuildError>(())
+    /// ```
     #[must_use]
     pub fn from_config(config: Config) -> Builder {
         Builder { config }
@@ -111,6 +118,12 @@ impl Builder {
     ///
     /// # Errors
     /// If a setting makes no sense, the system has no room, or the pool does not let this node in: nothing runs then.
+    ///
+    /// ```
+    /// # use satin_runtime::satin::Satin;
+    /// let error = Satin::builder().listen("127.0.0.1:0").build().err().expect("no pool without a credential");
+    /// assert!(error.to_string().contains("satin keygen"));
+    /// ```
     pub fn build(self) -> Result<Satin, BuildError> {
         let config = self.config.or(Config::load()?).resolve()?;
         Satin::start(config, |_| ())
@@ -119,6 +132,12 @@ impl Builder {
 
 impl Satin {
     /// Settings of a pool by hand. Settings that are left out come from the environment and `satin.toml`.
+    ///
+    /// ```
+    /// # use satin_runtime::satin::Satin;
+    /// let pool = Satin::builder().threads(2).stack(16).build()?;
+    /// # Ok::<(), satin_runtime::satin::BuildError>(())
+    /// ```
     #[must_use]
     pub fn builder() -> Builder {
         Builder::default()
@@ -239,6 +258,13 @@ impl Satin {
     }
 
     /// Runs `main` on the calling thread, with this pool as the one that spawnable functions run on.
+    ///
+    /// ```
+    /// # use satin_runtime::satin::{Satin, node};
+    /// let pool = Satin::builder().threads(2).build()?;
+    /// assert_eq!(pool.run(|| node().threads), 2); // here: calls of spawnable functions
+    /// # Ok::<(), satin_runtime::satin::BuildError>(())
+    /// ```
     pub fn run<R>(&self, main: impl FnOnce() -> R) -> R {
         let _in_scope = self.scope.enter();
         self.workers.run(main)
@@ -267,6 +293,12 @@ impl Satin {
     }
 
     /// Number of workers in this process.
+    ///
+    /// ```
+    /// # use satin_runtime::satin::Satin;
+    /// assert_eq!(Satin::builder().threads(3).build()?.threads(), 3);
+    /// # Ok::<(), satin_runtime::satin::BuildError>(())
+    /// ```
     #[must_use]
     pub fn threads(&self) -> usize {
         self.workers.threads()

@@ -35,6 +35,13 @@ struct SharedInner<T> {
 
 impl<T> Shared<T> {
     /// Makes a value shared. Nothing is serialized before a handle travels, or goes to a store.
+    ///
+    /// ```
+    /// # use satin_runtime::data::Shared;
+    /// let words = Shared::new(vec!["to", "be"]);
+    /// let handle = words.clone(); // the same value
+    /// assert_eq!(handle.len(), 2);
+    /// ```
     pub fn new(value: T) -> Shared<T> {
         Shared(Arc::new(SharedInner {
             value,
@@ -43,6 +50,13 @@ impl<T> Shared<T> {
     }
 
     /// True if the two are the same value in memory.
+    ///
+    /// ```
+    /// # use satin_runtime::data::Shared;
+    /// let one = Shared::new(1);
+    /// assert!(Shared::ptr_eq(&one, &one.clone()));
+    /// assert!(!Shared::ptr_eq(&one, &Shared::new(1)));
+    /// ```
     #[must_use]
     pub fn ptr_eq(this: &Shared<T>, other: &Shared<T>) -> bool {
         Arc::ptr_eq(&this.0, &other.0)
@@ -56,6 +70,12 @@ impl<T: Serialize + Send + Sync + 'static> Shared<T> {
     ///
     /// # Panics
     /// If the value cannot be serialized, or takes more than 1 GiB.
+    ///
+    /// ```
+    /// # use satin_runtime::data::Shared;
+    /// let name = Shared::name(&Shared::new("to be".to_owned()));
+    /// assert_eq!(name, Shared::name(&Shared::new("to be".to_owned())));
+    /// ```
     #[must_use]
     pub fn name(this: &Shared<T>) -> ValueName {
         match this.entry() {
