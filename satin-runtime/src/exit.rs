@@ -13,7 +13,9 @@ use std::{
 };
 
 pub(crate) use crate::codes::explained;
-use crate::observe::{lines, log, output};
+#[cfg(unix)]
+use crate::observe::output;
+use crate::observe::{lines, log};
 
 /// Called once, with the exit code if the system tells it.
 type Hook = Box<dyn FnOnce(Option<i32>) + Send>;

@@ -26,7 +26,10 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-use super::{LineSplitter, OutputLine, OutputPage, OutputStream, Ring};
+use super::{
+    OutputLine, OutputPage, OutputStream,
+    ring::{LineSplitter, Ring},
+};
 use crate::observe::{events::unix_ms, lines::beside_bar, log};
 
 /// Bytes that are taken from a pipe at once.
@@ -157,6 +160,12 @@ impl Capture {
         out.len() + err.len()
     }
 
+    /// Is all that has been printed in the ring?
+    fn is_settled(&self) -> bool {
+        let state = self.state();
+        state.out.is_empty() && state.err.is_empty()
+    }
+
     /// Lets those know who wait for lines.
     fn tell(&self, ring: &Ring) {
         let next = ring.next();
@@ -260,13 +269,7 @@ pub(crate) async fn more_than(since: u64, most: Duration) {
 pub(crate) async fn settled() {
     let Some(capture) = CAPTURE.get() else { return };
     let settled = async {
-        loop {
-            let state = capture.state();
-            let is_settled = state.out.is_empty() && state.err.is_empty();
-            drop(state);
-            if is_settled {
-                return;
-            }
+        while !capture.is_settled() {
             sleep(LOOK_AGAIN).await;
         }
     };

@@ -1,10 +1,12 @@
 //! What this process prints, kept for those who ask: `satin log`, and the master's terminal.
 //!
 //! Standard output and standard error are pipes then, of which a thread copies every byte to where it would have gone, and each line into a
-//! [`Ring`]. Nothing waits for a reader: the ring drops its oldest lines, and counts them. Only on Unix.
+//! ring. Nothing waits for a reader: the ring drops its oldest lines, and counts them. Only on Unix.
 
 #[cfg(unix)]
 mod capture;
+mod page;
+#[cfg(unix)]
 mod ring;
 
 #[cfg(not(unix))]
@@ -13,12 +15,10 @@ mod capture;
 
 use serde::{Deserialize, Serialize};
 
-pub(crate) use capture::{
-    finish, is_terminal, more_than, page, settled, show, start, terminal, write_log,
-};
 #[cfg(unix)]
-pub(crate) use ring::{LineSplitter, Ring};
-pub use ring::{OutputLine, OutputPage, OutputStream};
+pub(crate) use capture::finish;
+pub(crate) use capture::{is_terminal, more_than, page, settled, show, start, terminal, write_log};
+pub use page::{OutputLine, OutputPage, OutputStream};
 
 /// What becomes of the output of nodes.
 #[derive(

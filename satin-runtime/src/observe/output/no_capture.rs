@@ -16,9 +16,6 @@ pub(crate) fn start() -> io::Result<()> {
     Err(io::ErrorKind::Unsupported.into())
 }
 
-/// Nothing is to be written at the end.
-pub(crate) fn finish() {}
-
 /// No lines.
 pub(crate) fn page(_: u64) -> OutputPage {
     OutputPage::default()
