@@ -23,7 +23,7 @@ use crate::{
         standing::Standing,
     },
     progress::Shown,
-    worker::{self, Gate, RootKey, StartError, Workers},
+    worker::{self, Cancel, Cancelled, Gate, RootKey, StartError, TimedOut, Workers},
 };
 
 /// A pool of workers, with or without a network.
@@ -202,6 +202,26 @@ impl Satin {
     /// Runs `main` on the calling thread, with this pool as the one that spawnable functions run on.
     pub fn run<R>(&self, main: impl FnOnce() -> R) -> R {
         self.workers.run(main)
+    }
+
+    /// As [`Satin::run`], until `cancel` says that it is to stop: see [`run_cancellable`](worker::run_cancellable).
+    ///
+    /// # Errors
+    /// If it was cancelled.
+    pub fn run_cancellable<R>(
+        &self,
+        cancel: &Cancel,
+        main: impl FnOnce() -> R,
+    ) -> Result<R, Cancelled> {
+        self.run(|| worker::run_cancellable(cancel, main))
+    }
+
+    /// As [`Satin::run`], for so long at most: see [`run_timeout`](worker::run_timeout).
+    ///
+    /// # Errors
+    /// If it was not done in time.
+    pub fn run_timeout<R>(&self, time: Duration, main: impl FnOnce() -> R) -> Result<R, TimedOut> {
+        self.run(|| worker::run_timeout(time, main))
     }
 
     /// The gate through which jobs leave and enter this pool.

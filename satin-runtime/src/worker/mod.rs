@@ -6,6 +6,7 @@
 //! * `group`: any number of children with one closure that delivers their results in spawn order.
 //! * `frames`: walks along the chain of frames, from an invocation up to where its job came from.
 //! * `pool`: the threads of a pool, how they sleep, how root jobs come in.
+//! * `cancel`: calls that any thread may stop, with all below them.
 //! * `advice`: warnings about calls that run in sequence by accident.
 //! * `root`: root jobs, and what `main` has on top of them.
 //! * `gate`: the narrow door through which jobs leave and enter the process as bytes.
@@ -21,6 +22,8 @@ mod advice;
 #[cfg(not(loom))]
 mod area;
 mod barrier;
+#[cfg(not(loom))]
+mod cancel;
 #[cfg(not(loom))]
 mod clerk;
 mod deque;
@@ -50,6 +53,7 @@ mod way;
 
 #[cfg(not(loom))]
 pub use self::{
+    cancel::{Cancel, Cancelled, TimedOut, run_cancellable, run_timeout},
     frames::walked,
     gate::{Costs, Gate, Haul, Judge, Outside},
     group::{
@@ -57,8 +61,8 @@ pub use self::{
         Keep, Order, Place, Spec, Stands, Ticket,
     },
     pool::{
-        RootKey, RootWatch, StartError, Workers, current_job, current_root, enter, hungry, offer,
-        watch_roots,
+        RootKey, RootWatch, StartError, Workers, cancellation_point, current_job, current_root,
+        enter, hungry, offer, watch_roots,
     },
     progress::Progress,
     root::{as_main, wait_for_nodes},
