@@ -124,6 +124,15 @@ impl Cluster {
                     self.main_sees(node, tag, result);
                 }
             }
+            Finished::Cancelled => {
+                slot.running = None;
+                if let Some(main) = &mut slot.main {
+                    main.programs.push_front(running.program);
+                }
+                slot.workers.events.push_back(Event::RootFinished(tag));
+                self.note_seen(node, tag);
+                self.go_on_with_main(node);
+            }
             Finished::Panicked(story) => {
                 slot.panics.push(story);
                 slot.running = None;
