@@ -35,6 +35,7 @@ pub struct Satin {
     network: Option<Network>,
     workers: Workers,
     shows_progress: bool,
+    time_limit: Option<Duration>,
 }
 
 /// Settings of a pool by hand.
@@ -135,6 +136,7 @@ impl Satin {
             network: None,
             workers,
             shows_progress: config.progress,
+            time_limit: config.time_limit,
         };
         if let Some(settings) = settings {
             let network = Network::start(settings, satin.workers.gate(), standing, before)?;
@@ -154,6 +156,9 @@ impl Satin {
     fn run_as_main<R>(mut self, mut main: impl FnMut() -> R, goodbye: Goodbye) -> R {
         let shown = self.show_progress();
         let Some(network) = &self.network else {
+            if let Some(limit) = self.time_limit {
+                exit::after(limit);
+            }
             return self.workers.run_as_main(main);
         };
         let result = loop {
@@ -347,6 +352,8 @@ enum Goodbye {
 /// `SATIN_GRACE` seconds at most, and exits with code 0; if it is master, another node becomes that first. At the second
 /// request it goes at once, with code 143, 130 or 129, as a node does that is alone. Of nodes that are all asked, the last
 /// ends with that code too.
+///
+/// When `SATIN_TIME_LIMIT` is over the pool ends, and the process that runs `main` exits with code 124.
 ///
 /// If the settings make no sense, or this node is not let into the pool, says so on stderr and exits with code 2.
 pub fn run<R>(program: Config, main: impl FnMut() -> R) -> R {

@@ -12,7 +12,7 @@ use satin_cli::{
     units,
     wan::WanLink,
 };
-use satin_runtime::{node::Policy, stable::runs::Resume};
+use satin_runtime::{config::Form, node::Policy, stable::runs::Resume};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use strum::VariantNames;
 
@@ -72,6 +72,9 @@ pub struct Run {
     /// Write the events of the run to this file, a JSON object per line
     #[arg(long, value_name = "FILE")]
     events: Option<PathBuf>,
+    /// Time, such as 30m, after which the pool ends, with exit code 124; with a store the same command goes on with the run
+    #[arg(long, value_name = "TIME", value_parser = time_limit)]
+    time_limit: Option<Duration>,
     /// Print the figures of each node and site at the end, on stderr
     #[arg(long)]
     stats: bool,
@@ -150,6 +153,11 @@ struct StoreFlags {
     /// Credential file of the pool [default: with a store that of SATIN_CREDENTIAL, or one that is kept for you; else a new one]
     #[arg(long, value_name = "FILE")]
     credential: Option<PathBuf>,
+}
+
+fn time_limit(text: &str) -> Result<Duration, String> {
+    let time = <Duration as Form>::read(text).filter(|time| !time.is_zero());
+    time.ok_or_else(|| "expected a number of seconds, or a time such as 30m, above 0".into())
 }
 
 fn fault(verb: &'static str) -> impl Fn(&str) -> Result<Fault, String> + Clone {
@@ -280,6 +288,7 @@ impl Run {
         let plan = Plan {
             threads: self.threads,
             steal: self.steal,
+            time_limit: self.time_limit,
             wan,
             faults,
             store,

@@ -86,6 +86,11 @@ macro_rules! settings {
                 "Notice at which the node leaves: `file:PATH`, once it exists (looked for each second), or `http://HOST/..`, once \
                  it answers with status 200 (asked every 5 s; no https)",
                 "never", "file:PATH or http://HOST[:PORT]/PATH";
+            /// Time after which the pool ends, with exit code 124: counted from the start of the node that runs `main` then. Too short, and the
+            /// run is cut off, so that with a store the same command has to go on; too long, and what hangs holds its machines. Default: none.
+            time_limit: Duration, "SATIN_TIME_LIMIT", "TIME",
+                "Time, such as `30m`, after which the pool ends with exit code 124, counted from the start of the node that runs `main`",
+                "none", "a number of seconds, or a time such as 30m, above 0";
             /// Treatment of jobs whose origin is gone: `running` (they run on), `finished` (only their finished children are
             /// kept) or `naive` (nothing is kept); the last two to compare with. Default: `running`.
             repair: String, "SATIN_REPAIR", "MODE",

@@ -52,6 +52,8 @@ pub struct Settings {
     pub max_crashes: u32,
     /// How long the pool is looked for. Default: for ever.
     pub give_up: Option<Duration>,
+    /// How long after its start this node, once it is the master, ends the pool. Default: never.
+    pub time_limit: Option<Duration>,
     /// Before a part without the master elects its own. Default: see [`node::ProtocolConfig`].
     pub partition_wait: Duration,
     /// Copies of finished results go to a neighbour in this time; zero: never. Default: see [`node::ProtocolConfig`].
@@ -241,6 +243,7 @@ impl Settings {
             threads,
             events: config.events.filter(|path| !path.as_os_str().is_empty()),
             give_up: config.give_up,
+            time_limit: config.time_limit,
             grace: config.grace.unwrap_or(GRACE),
             repair,
             max_crashes,
