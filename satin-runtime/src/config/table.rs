@@ -159,6 +159,13 @@ macro_rules! settings {
             stack: usize, "SATIN_STACK", "MIB",
                 "Stack of each worker in MiB, reserved, committed as it is used",
                 "256", "a number of MiB, 1 or more";
+            /// Memory of this process, such as `8GiB`, near which the node takes no further jobs of others; `no` for none. The limits of the
+            /// control groups that the process is in count as well, unless it is `no`. Too small, and the node does not help; too large, and
+            /// the system kills it. Default: the limits of the control groups.
+            memory: String, "SATIN_MEMORY", "SIZE",
+                "Memory of this process, such as `8GiB`: from nine tenths of it on the node takes no jobs of others until there is room again; \
+                 `no`: it is not looked at",
+                "the limits of the control groups that the process is in, which count beside a size too", "a size such as 8GiB or 500MB, above 0, or no";
             /// Whether the node that runs `main` shows on stderr how far it is: `auto` (a bar on a terminal, else a line every 30 s) or `no`. A
             /// program that asks for `satin::progress()` shows it in its own way. Default: `auto`.
             progress: String, "SATIN_PROGRESS", "HOW",

@@ -8,7 +8,7 @@
 //!   and orders of the node for them; `departures`: the events that a new master has to tell.
 //! * `thefts`: how long they take.
 //! * [`observer`]: programs that look at a pool without being part of it; `observed`: the node's side of that.
-//! * `notice`: the sign that tells a node to leave.
+//! * `notice`: the sign that tells a node to leave; `memory`: whether there is room for further jobs.
 //! * `network`: the thread, from its start to its end; `progress`: what other threads see of it; [`priority`]: its share of the processor.
 //! * [`store_server`], [`store_client`]: a store on another machine, by its own protocol, `store_wire`; `s3_store`: one in a bucket
 //!   (feature `s3`); [`storage_url`]: the store that a URL names.
@@ -28,6 +28,7 @@ mod greeting;
 mod interfaces;
 pub mod limits;
 mod link;
+mod memory;
 mod network;
 mod notice;
 mod observed;

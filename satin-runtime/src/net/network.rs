@@ -27,7 +27,7 @@ use super::{
     driver::{Beginning, Driver, DriverState, Net},
     limits,
     link::Close,
-    notice,
+    memory, notice,
     progress::{NetworkProgress, NodeStage},
     settings::StoreSettings,
     socket::{self, Counted, Names, SocketTraffic},
@@ -742,6 +742,7 @@ async fn run(net: Rc<Net>, settings: Settings) {
     tokio::task::spawn_local(keep_time(Rc::clone(&net)));
     tokio::task::spawn_local(keep_count(Rc::clone(&net)));
     tokio::task::spawn_local(keep_telling(Rc::clone(&net)));
+    tokio::task::spawn_local(memory::watch(Rc::clone(&net), settings.memory));
     if let Some(when) = settings.drain_when.clone() {
         tokio::task::spawn_local(notice::watch(Rc::clone(&net), when));
     }

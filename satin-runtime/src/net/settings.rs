@@ -9,6 +9,7 @@ use std::{
     time::Duration,
 };
 
+use bytesize::ByteSize;
 use strum::VariantNames;
 
 use crate::{
@@ -62,6 +63,8 @@ pub struct Settings {
     pub store: Option<StoreSettings>,
     /// The node leaves when this is there. Default: it stays.
     pub drain_when: Option<DrainWhen>,
+    /// The memory near which the node takes no further jobs. Default: [`MemoryLimit::OfSystem`].
+    pub memory: MemoryLimit,
     /// The source of each setting, for errors that come later.
     #[doc(hidden)]
     pub sources: SettingSources,
@@ -109,6 +112,18 @@ pub enum DrainWhen {
     File(PathBuf),
     /// The URL answers with status 200; plain `http://` only.
     Http(String),
+}
+
+/// The memory that a node may use.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum MemoryLimit {
+    /// What the control groups allow that the process is in.
+    #[default]
+    OfSystem,
+    /// As many bytes; and what the control groups allow.
+    Bytes(u64),
+    /// Memory is not looked at.
+    None,
 }
 
 /// A way to find the pool.
@@ -189,6 +204,7 @@ impl Settings {
         let judgement = named("worth", config.worth.as_deref())?;
         let repair = named("repair", config.repair.as_deref())?;
         let drain_when = (set(config.drain_when.as_deref()).map(DrainWhen::parse)).transpose()?;
+        let memory = MemoryLimit::parse(config.memory.as_deref())?;
         let max_crashes = config.max_crashes.unwrap_or(default.max_crashes);
         if max_crashes == 0 {
             return Err(wrong(
@@ -251,6 +267,7 @@ impl Settings {
             copy_every,
             store,
             drain_when,
+            memory,
             sources: config.sources,
         }))
     }
@@ -282,6 +299,20 @@ impl StoreSettings {
             keep: config.store_keep.unwrap_or(false),
             seal: config.store_seal.unwrap_or(is_far),
         }))
+    }
+}
+
+impl MemoryLimit {
+    fn parse(text: Option<&str>) -> Result<MemoryLimit, SettingsError> {
+        const EXPECTED: &str = "a size such as 8GiB or 500MB, above 0, or no";
+        match set(text) {
+            None => Ok(MemoryLimit::OfSystem),
+            Some("no") => Ok(MemoryLimit::None),
+            Some(text) => match text.parse::<ByteSize>() {
+                Ok(ByteSize(bytes)) if bytes > 0 => Ok(MemoryLimit::Bytes(bytes)),
+                _ => Err(wrong("memory", text, EXPECTED)),
+            },
+        }
     }
 }
 

@@ -28,6 +28,7 @@ use super::{
     limits,
     link::{Link, write_large},
     observer::{Parting, SeenNode},
+    settings::MemoryLimit,
     transport,
     wire::{self, Frames, Greeting, Hello, Reason, Refusal, Role},
 };
@@ -133,6 +134,7 @@ fn settings(name: &str, key: &Key, join: Option<SocketAddr>) -> Settings {
         time_limit: None,
         partition_wait: Duration::from_secs(30),
         drain_when: None,
+        memory: MemoryLimit::None,
         sources: crate::config::SettingSources::default(),
     }
 }
