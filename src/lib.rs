@@ -354,6 +354,8 @@ pub use satin_runtime::private as __private;
 /// The code in the documents compiles, and does what it says.
 #[cfg(all(doctest, not(feature = "serial")))]
 mod documents {
+    #[doc = include_str!("../docs/src/cancel-and-limits.md")]
+    mod cancel_and_limits {}
     #[doc = include_str!("../docs/src/why-is-it-not-parallel.md")]
     mod why_is_it_not_parallel {}
     #[doc = include_str!("../README.md")]
