@@ -154,6 +154,8 @@ impl Cluster {
     }
 
     fn stop_root(&mut self, node: u32, tag: RootRun) {
+        // From now on nobody wants what is under way of it, so it need not be stored.
+        self.note_seen(node, tag);
         if !self.slot_mut(node).workers.cancel_root(tag) {
             self.finish_root(node, tag, Finished::Cancelled);
         }

@@ -130,7 +130,6 @@ impl Cluster {
                     main.programs.push_front(running.program);
                 }
                 slot.workers.events.push_back(Event::RootFinished(tag));
-                self.note_seen(node, tag);
                 self.go_on_with_main(node);
             }
             Finished::Panicked(story) => {
@@ -156,7 +155,7 @@ impl Cluster {
         }
     }
 
-    fn note_seen(&mut self, node: u32, tag: RootRun) {
+    pub(super) fn note_seen(&mut self, node: u32, tag: RootRun) {
         if tag.name.is_of_main() {
             self.note(node, Noted::RootSeen(tag.name.number));
         }
