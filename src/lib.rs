@@ -298,6 +298,79 @@ pub use satin_runtime::worker::hungry;
 
 /// # Example
 /// ```
+/// use satin::{Cancel, Cancelled};
+///
+/// /// Sees about 2^n leaves.
+/// #[satin::spawnable]
+/// fn search(n: u32) -> u64 {
+///     if n == 0 {
+///         return 1;
+///     }
+///     search(n - 1) + search(n - 1)
+/// }
+///
+/// # #[cfg(not(feature = "serial"))] {
+/// let cancel = Cancel::new();
+/// let from_elsewhere = cancel.clone();
+/// std::thread::spawn(move || from_elsewhere.cancel()); // as a Ctrl-C handler would
+/// // This one would take years.
+/// assert_eq!(satin::run_cancellable(&cancel, || search(60)), Err(Cancelled));
+/// # }
+/// assert_eq!(search(10), 1024);
+/// ```
+pub use satin_runtime::worker::{Cancel, Cancelled, run_cancellable};
+
+/// # Example
+/// The best that a search has found in the time that there was:
+///
+/// ```
+/// use std::time::Duration;
+/// use satin::{Max, bound, run_timeout, spawnable};
+///
+/// bound! { static BEST: Max<u64>; }
+///
+/// /// Would see 2^60 leaves.
+/// #[spawnable]
+/// fn search(depth: u32, n: u64) {
+///     BEST.offer(n % 1000);
+///     if depth < 60 {
+///         search(depth + 1, 2 * n);
+///         search(depth + 1, 2 * n + 1);
+///     }
+/// }
+///
+/// # #[cfg(not(feature = "serial"))] {
+/// let late = run_timeout(Duration::from_millis(50), || search(0, 1)).unwrap_err();
+/// assert_eq!(late.after, Duration::from_millis(50));
+/// println!("{late}, but found {:?}", BEST.get());
+/// # }
+/// ```
+pub use satin_runtime::worker::{TimedOut, run_timeout};
+
+/// # Example
+/// ```
+/// #[satin::spawnable]
+/// fn steps(many: u64) -> u64 {
+///     let mut sum = 0;
+///     for step in 0..many {
+///         sum += step;
+///         if step % 1_000_000 == 0 {
+///             satin::cancellation_point();
+///         }
+///     }
+///     sum
+/// }
+///
+/// # #[cfg(not(feature = "serial"))] {
+/// let hundred_ms = std::time::Duration::from_millis(100);
+/// assert!(satin::run_timeout(hundred_ms, || steps(1 << 60)).is_err());
+/// # }
+/// assert_eq!(steps(10), 45);
+/// ```
+pub use satin_runtime::worker::cancellation_point;
+
+/// # Example
+/// ```
 /// satin::wait_for_nodes(); // as many as `SATIN_NODES` says
 /// println!("{} nodes", satin::node().nodes);
 /// ```
@@ -362,6 +435,8 @@ mod documents {
     mod loops {}
     #[doc = include_str!("../docs/src/coming-from-rayon.md")]
     mod coming_from_rayon {}
+    #[doc = include_str!("../docs/src/cancel-and-limits.md")]
+    mod cancel_and_limits {}
     #[doc = include_str!("../README.md")]
     mod readme {}
     #[doc = include_str!("../docs/src/first-program.md")]

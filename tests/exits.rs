@@ -499,6 +499,20 @@ fn the_pool_ends_with_the_code_of_an_error_that_main_returns() {
 }
 
 #[test]
+fn a_process_that_is_alone_ends_when_its_time_is_over() {
+    let _watchdog = Watchdog::new("a_process_that_is_alone_ends_when_its_time_is_over");
+    let pool = Pool::new("work");
+    let alone = [("SATIN_JOIN", ""), ("SATIN_TIME_LIMIT", "200ms")];
+    let mut node = pool.start_with("one", 1, "key", &alone);
+    assert_eq!(node.code(), Ok(124));
+    let (said, told) = (
+        node.said(),
+        "error: the time limit of 200ms (SATIN_TIME_LIMIT) is over",
+    );
+    assert!(said.contains(told), "{said}");
+}
+
+#[test]
 fn who_is_not_let_in_exits_with_an_error_that_says_why() {
     let _watchdog = Watchdog::new("who_is_not_let_in_exits_with_an_error_that_says_why");
     let pool = Pool::new("stay");

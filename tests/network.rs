@@ -12,7 +12,7 @@ use std::{
 
 use bytemuck::{Pod, Zeroable};
 use common::{PATIENCE, Watchdog};
-use satin::{BuildError, Builder, Satin, Shared, spawnable, sync};
+use satin::{BuildError, Builder, Cancel, Cancelled, Satin, Shared, spawnable, sync};
 use serde::{Deserialize, Serialize};
 use tempfile::NamedTempFile;
 
@@ -90,7 +90,7 @@ fn wait_for_nodes(nodes: usize, place: usize) {
     }
 }
 
-static MET: Mutex<[BTreeSet<String>; 4]> = Mutex::new([const { BTreeSet::new() }; 4]);
+static MET: Mutex<[BTreeSet<String>; 5]> = Mutex::new([const { BTreeSet::new() }; 5]);
 
 #[test]
 fn two_nodes_share_the_work() {
@@ -102,6 +102,49 @@ fn two_nodes_share_the_work() {
             nodes[0].run(|| fib(n)),
             [55, 6765, 832_040][n as usize / 10 - 1]
         );
+    }
+}
+
+/// Leaves of 10 ms, more of them than could ever be done.
+#[spawnable]
+fn long_search(depth: u32, place: usize) -> u64 {
+    if depth == 60 {
+        let me = satin::node().name;
+        MET.lock().expect("no panic")[place].insert(me);
+        let since = Instant::now();
+        while since.elapsed() < Duration::from_millis(10) {
+            std::hint::spin_loop();
+        }
+        return 1;
+    }
+    long_search(depth + 1, place) + long_search(depth + 1, place)
+}
+
+#[test]
+fn a_cancelled_call_stops_on_all_nodes_and_the_pool_goes_on() {
+    const PLACE: usize = 4;
+    let _watchdog = Watchdog::new("a_cancelled_call_stops_on_all_nodes_and_the_pool_goes_on");
+    let nodes = pool(2, 2);
+    for _ in 0..3 {
+        MET.lock().expect("no panic")[PLACE].clear();
+        let cancel = Cancel::new();
+        std::thread::scope(|scope| {
+            let search = || nodes[0].run_cancellable(&cancel, || long_search(0, PLACE));
+            let run = scope.spawn(search);
+            let met = || MET.lock().expect("no panic")[PLACE].len() == 2;
+            wait_for("a job on each node", met);
+            let since = Instant::now();
+            cancel.cancel();
+            assert_eq!(run.join().expect("no panic"), Err(Cancelled));
+            let returned = since.elapsed();
+            let are_idle = || nodes.iter().all(|node| node.gate().idle() == 2);
+            wait_for("all workers are idle", are_idle);
+            println!(
+                "returned after {returned:?}, idle after {:?}",
+                since.elapsed()
+            );
+        });
+        assert_eq!(nodes[0].run(|| fib(20)), 6765);
     }
 }
 

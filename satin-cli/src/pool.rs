@@ -59,6 +59,8 @@ pub struct Plan {
     pub threads: Option<u32>,
     /// The policy by which an idle node chooses whom to ask for work: `crs`, `rs` or `mw`.
     pub steal: Option<String>,
+    /// The time after which the pool ends; `None`: what the environment says, or never.
+    pub time_limit: Option<Duration>,
     /// The links between sites; `None`: this machine's own, without relays unless a partition is to come.
     pub wan: Option<WanLink>,
     /// The faults that happen while the pool runs.
@@ -99,6 +101,7 @@ impl Plan {
             sites,
             threads: None,
             steal: None,
+            time_limit: None,
             wan: None,
             faults: Vec::new(),
             store: None,
@@ -956,6 +959,9 @@ impl LocalPool {
         }
         if let Some(steal) = &self.plan.steal {
             command.env("SATIN_STEAL", steal);
+        }
+        if let Some(limit) = self.plan.time_limit {
+            command.env("SATIN_TIME_LIMIT", limit.as_secs_f64().to_string());
         }
         if self.wan.is_some() {
             command.env(relay::VARIABLE, self.routes(site));

@@ -10,6 +10,7 @@ use std::{
         atomic::{AtomicBool, AtomicI32, Ordering},
         mpsc,
     },
+    time::Duration,
 };
 
 pub(crate) use crate::codes::explained;
@@ -110,6 +111,49 @@ pub(crate) fn with_failure(error: &(dyn std::error::Error + 'static)) -> ! {
         asked => asked,
     };
     with_error(code, error)
+}
+
+/// The exit code of a process whose time is over, as that of timeout(1).
+pub(crate) const TIME_IS_OVER: i32 = 124;
+
+/// What a process says whose time is over.
+#[derive(Debug)]
+pub(crate) struct TimeIsOver {
+    pub(crate) limit: Duration,
+    /// Is what was finished in a store?
+    pub(crate) has_store: bool,
+}
+
+impl std::fmt::Display for TimeIsOver {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let limit = humantime::format_duration(self.limit);
+        let then = match self.has_store {
+            true => "the same command goes on with the run, which is in the store",
+            false => {
+                "what was computed is lost; allow more time, or keep what is finished in a store (SATIN_STORE)"
+            }
+        };
+        write!(
+            f,
+            "the time limit of {limit} (SATIN_TIME_LIMIT) is over, so the run ends here: {then}"
+        )
+    }
+}
+
+/// Ends this process, which is no node of a pool, when so much time is over.
+pub(crate) fn after(limit: Duration) {
+    let wait = move || {
+        std::thread::sleep(limit);
+        let has_store = false; // only pools have one
+        let why = TimeIsOver { limit, has_store };
+        lines::clear_bar();
+        let _ = writeln!(io::stderr(), "error: {why}");
+        with(TIME_IS_OVER);
+    };
+    let thread = std::thread::Builder::new().name("satin-time-limit".into());
+    if let Err(error) = thread.spawn(wait) {
+        tracing::warn!("cannot start a thread ({error}): SATIN_TIME_LIMIT has no effect");
+    }
 }
 
 fn unless_requested() {

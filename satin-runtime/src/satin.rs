@@ -27,7 +27,7 @@ use crate::{
     },
     progress::Shown,
     seen::{Seen, Views, WindowError},
-    worker::{self, Gate, RootKey, Spawned, StartError, Workers},
+    worker::{self, Cancel, Cancelled, Gate, RootKey, Spawned, StartError, TimedOut, Workers},
 };
 
 /// A pool of workers, with or without a network.
@@ -42,6 +42,7 @@ pub struct Satin {
     seen: Seen,
     /// Lines of the log that come of this pool are its node's.
     scope: LogScope,
+    time_limit: Option<Duration>,
 }
 
 /// Settings of a pool by hand.
@@ -177,6 +178,7 @@ impl Satin {
             shows_progress: config.progress,
             seen,
             scope,
+            time_limit: config.time_limit,
         };
         if let Some(settings) = settings {
             satin.seen.will_join(&settings);
@@ -205,6 +207,9 @@ impl Satin {
         let Some(network) = &self.network else {
             let seen = self.seen.clone();
             exit::at_exit(move |_| seen.close());
+            if let Some(limit) = self.time_limit {
+                exit::after(limit);
+            }
             return self.workers.run_as_main(main);
         };
         let (seen, handle) = (self.seen.clone(), network.handle());
@@ -284,6 +289,26 @@ impl Satin {
         main: impl FnOnce() -> R + Send + 'static,
     ) -> Spawned<R> {
         self.workers.spawn(main)
+    }
+
+    /// As [`Satin::run`], until `cancel` says that it is to stop: see [`run_cancellable`](worker::run_cancellable).
+    ///
+    /// # Errors
+    /// If it was cancelled.
+    pub fn run_cancellable<R>(
+        &self,
+        cancel: &Cancel,
+        main: impl FnOnce() -> R,
+    ) -> Result<R, Cancelled> {
+        self.run(|| worker::run_cancellable(cancel, main))
+    }
+
+    /// As [`Satin::run`], for so long at most: see [`run_timeout`](worker::run_timeout).
+    ///
+    /// # Errors
+    /// If it was not done in time.
+    pub fn run_timeout<R>(&self, time: Duration, main: impl FnOnce() -> R) -> Result<R, TimedOut> {
+        self.run(|| worker::run_timeout(time, main))
     }
 
     /// The gate through which jobs leave and enter this pool.
@@ -419,6 +444,8 @@ enum Goodbye {
 /// `SATIN_GRACE` seconds at most, and exits with code 0; if it is master, another node becomes that first. At the second
 /// request it goes at once, with code 143, 130 or 129, as a node does that is alone. Of nodes that are all asked, the last
 /// ends with that code too.
+///
+/// When `SATIN_TIME_LIMIT` is over the pool ends, and the process that runs `main` exits with code 124.
 ///
 /// If the settings make no sense, or this node is not let into the pool, says so on stderr and exits with code 2.
 pub fn run<R>(program: Config, main: impl FnMut() -> R) -> R {

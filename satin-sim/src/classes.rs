@@ -64,6 +64,8 @@ pub enum Class {
     Stores,
     /// Many jobs are not worth the way to another node.
     Worth,
+    /// Root jobs that are cancelled, and called again.
+    Cancels,
 }
 
 /// Is a class among those that are tried by default?
@@ -109,7 +111,12 @@ const fn open(class: Class, name: &'static str, what: &'static str) -> About {
 }
 
 /// All of them. A class whose faults have been mended moves from `open` to `tried` here, and nowhere else.
-pub const CLASSES: [About; 27] = [
+pub const CLASSES: [About; 28] = [
+    tried(
+        Class::Cancels,
+        "cancels",
+        "root jobs that are cancelled, and called again",
+    ),
     tried(
         Class::Worth,
         "worth",
@@ -265,6 +272,6 @@ mod tests {
         assert_eq!(Class::all().len(), CLASSES.len());
         let names: BTreeSet<&str> = CLASSES.iter().map(|about| about.name).collect();
         assert_eq!(names.len(), CLASSES.len());
-        assert_eq!(CLASSES.len(), Class::Worth as usize + 1);
+        assert_eq!(CLASSES.len(), Class::Cancels as usize + 1);
     }
 }

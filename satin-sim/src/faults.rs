@@ -112,6 +112,8 @@ pub enum Fault {
     /// Another thread of the master calls a root job.
     #[strum_discriminants(strum(serialize = "other root"))]
     OtherRoot(u64),
+    /// `main` does not want the root job any more that it waits for, and calls it again.
+    Cancel,
     /// Any node dies: rather one that drains, or is about to come in.
     #[strum_discriminants(strum(serialize = "crash of any"))]
     CrashAny(u64),
@@ -132,7 +134,7 @@ impl Fault {
     /// True if a node may be lost, or taken for lost, by that fault.
     #[must_use]
     pub fn harms(&self) -> bool {
-        !matches!(self, Fault::Join(_) | Fault::OtherRoot(_))
+        !matches!(self, Fault::Join(_) | Fault::OtherRoot(_) | Fault::Cancel)
     }
 
     /// The kind of the fault.
@@ -156,6 +158,7 @@ impl fmt::Display for Fault {
             Fault::Join(_)
             | Fault::Leave(_)
             | Fault::OtherRoot(_)
+            | Fault::Cancel
             | Fault::CrashAny(_)
             | Fault::LastingCut(_) => write!(f, "{name}"),
             Fault::PairCut(_, time)
@@ -212,6 +215,7 @@ impl Adds {
         };
         Some(match class {
             Class::Others => adds(3, 40, |pick, _| Fault::OtherRoot(pick)),
+            Class::Cancels => adds(3, 40, |_, _| Fault::Cancel),
             Class::Joins => adds(4, 30, |pick, _| Fault::Join(pick)),
             Class::Bursts => adds(1, 25, |pick, _| Fault::Burst(pick, 40 + mix(pick) % 56)),
             Class::Undone => adds(3, 30, |pick, time| match mix(pick) % 3 {
@@ -511,6 +515,7 @@ impl Mischief {
             Fault::Burst(pick, percent) => self.burst(cluster, pick, percent),
             Fault::Leave(pick) => self.leave(cluster, pick),
             Fault::OtherRoot(pick) => self.call_other(cluster, pick),
+            Fault::Cancel => self.cancel(cluster),
             Fault::Network { loss, jitter } => Some(Mischief::spoil_network(cluster, loss, jitter)),
         }?;
         self.done[fault.kind() as usize] += 1;
@@ -681,6 +686,12 @@ impl Mischief {
         Some(format!(
             "another thread of node {node} calls program {program} as {tag:?}"
         ))
+    }
+
+    fn cancel(&self, cluster: &mut Cluster) -> Option<String> {
+        let node = self.who(cluster, Who::Master)?;
+        let is_done = !cluster.is_frozen(node) && cluster.cancel_root(node);
+        is_done.then(|| format!("main of node {node} cancels its root job, and calls it again"))
     }
 
     // ---- to the network

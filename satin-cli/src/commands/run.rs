@@ -14,6 +14,7 @@ use satin_cli::{
 };
 use satin_runtime::{
     codes::{self, CodedError},
+    config::Form,
     node::Policy,
     stable::runs::Resume,
     window::Views,
@@ -80,6 +81,9 @@ pub struct Run {
     /// Write the events of the run to this file, a JSON object per line
     #[arg(long, value_name = "FILE")]
     events: Option<PathBuf>,
+    /// Time, such as 30m, after which the pool ends, with exit code 124; with a store the same command goes on with the run
+    #[arg(long, value_name = "TIME", value_parser = time_limit)]
+    time_limit: Option<Duration>,
     /// Print the figures of each node and site at the end, on stderr
     #[arg(long)]
     stats: bool,
@@ -167,6 +171,11 @@ struct StoreFlags {
     /// Credential file of the pool [default: with a store that of SATIN_CREDENTIAL, or one that is kept for you; else a new one]
     #[arg(long, value_name = "FILE")]
     credential: Option<PathBuf>,
+}
+
+fn time_limit(text: &str) -> Result<Duration, String> {
+    let time = <Duration as Form>::read(text).filter(|time| !time.is_zero());
+    time.ok_or_else(|| "expected a number of seconds, or a time such as 30m, above 0".into())
 }
 
 fn fault(verb: &'static str) -> impl Fn(&str) -> Result<Fault, String> + Clone {
@@ -298,6 +307,7 @@ impl Run {
         let plan = Plan {
             threads: self.threads,
             steal: self.steal,
+            time_limit: self.time_limit,
             wan,
             faults,
             store,

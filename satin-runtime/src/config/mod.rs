@@ -301,6 +301,7 @@ pub(crate) struct Resolved {
     pub(crate) threads: u32,
     pub(crate) stack_mib: usize,
     pub(crate) store_grain: Duration,
+    pub(crate) time_limit: Option<Duration>,
     pub(crate) stats: bool,
     pub(crate) duplicate: bool,
     /// Does the node that runs `main` show how far it is?
@@ -330,6 +331,7 @@ impl Default for Resolved {
             threads: 1,
             stack_mib: DEFAULT_STACK_MIB,
             store_grain: DEFAULT_STORE_GRAIN,
+            time_limit: None,
             stats: false,
             duplicate: true,
             progress: true,
@@ -411,6 +413,10 @@ impl Config {
         if !STACK_MIB.contains(&stack_mib) {
             return Err(wrong("stack", stack_mib, "a number of MiB from 1 to 65536"));
         }
+        if self.time_limit == Some(Duration::ZERO) {
+            let expected = "a number of seconds, or a time such as 30m, above 0";
+            return Err(wrong("time_limit", 0, expected));
+        }
         let duplicate = match self.duplicate {
             None | Some(1) => true,
             Some(0) => false,
@@ -440,6 +446,7 @@ impl Config {
             threads: threads as u32,
             stack_mib,
             store_grain: self.store_grain.unwrap_or(DEFAULT_STORE_GRAIN),
+            time_limit: self.time_limit,
             stats: self.stats.unwrap_or(false),
             duplicate,
             progress,
@@ -654,6 +661,12 @@ mod tests {
         assert!(variables(&[("SATIN_GRACE", "20 moons")]).is_err());
         assert!(variables(&[("SATIN_MAX_CRASHES", "0")]).is_err());
         assert!(variables(&[("SATIN_NODES", "0")]).is_err());
+        let no_time = variables(&[("SATIN_TIME_LIMIT", "0s")]).expect("a time");
+        let error = no_time.resolve().err().expect("nonsense").to_string();
+        assert_eq!(
+            error,
+            "SATIN_TIME_LIMIT=\"0\": expected a number of seconds, or a time such as 30m, above 0"
+        );
         assert!(toml::from_str::<Config>("grace = -1").is_err());
         assert!(toml::from_str::<Config>("thraeds = 3").is_err());
         assert!(

@@ -86,6 +86,11 @@ macro_rules! settings {
                 "Notice at which the node leaves: `file:PATH`, once it exists (looked for each second), or `http://HOST/..`, once \
                  it answers with status 200 (asked every 5 s; no https)",
                 "never", "file:PATH or http://HOST[:PORT]/PATH";
+            /// Time after which the pool ends, with exit code 124: counted from the start of the node that runs `main` then. Too short, and the
+            /// run is cut off, so that with a store the same command has to go on; too long, and what hangs holds its machines. Default: none.
+            time_limit: Duration, "SATIN_TIME_LIMIT", "TIME",
+                "Time, such as `30m`, after which the pool ends with exit code 124, counted from the start of the node that runs `main`",
+                "none", "a number of seconds, or a time such as 30m, above 0";
             /// Treatment of jobs whose origin is gone: `running` (they run on), `finished` (only their finished children are
             /// kept) or `naive` (nothing is kept); the last two to compare with. Default: `running`.
             repair: String, "SATIN_REPAIR", "MODE",
@@ -154,6 +159,13 @@ macro_rules! settings {
             stack: usize, "SATIN_STACK", "MIB",
                 "Stack of each worker in MiB, reserved, committed as it is used",
                 "256", "a number of MiB, 1 or more";
+            /// Memory of this process, such as `8GiB`, near which the node takes no further jobs of others; `no` for none. The limits of the
+            /// control groups that the process is in count as well, unless it is `no`. Too small, and the node does not help; too large, and
+            /// the system kills it. Default: the limits of the control groups.
+            memory: String, "SATIN_MEMORY", "SIZE",
+                "Memory of this process, such as `8GiB`: from nine tenths of it on the node takes no jobs of others until there is room again; \
+                 `no`: it is not looked at",
+                "the limits of the control groups that the process is in, which count beside a size too", "a size such as 8GiB or 500MB, above 0, or no";
             /// Whether the node that runs `main` shows on stderr how far it is: `auto` (a bar on a terminal, else a line every 30 s) or `no`. A
             /// program that asks for `satin::progress()` shows it in its own way. Default: `auto`.
             progress: String, "SATIN_PROGRESS", "HOW",

@@ -35,6 +35,7 @@ use super::{
 };
 use crate::{
     codes, data,
+    exit::{TIME_IS_OVER, TimeIsOver},
     job::{Answer, Offer},
     node::{Action, Event, Identity, Message, Node, NodeId, Notice, Peer, message::Cargo},
     observe::{
@@ -711,13 +712,37 @@ impl Driver {
         let makes_sense = matches!(self.state, DriverState::In) && self.is_master();
         if makes_sense {
             tracing::warn!("somebody ends this pool (`satin stop`)");
-            self.stopped = true;
-            self.progress.lock().broken_off = true;
-            let event = Event::BrokenOff(STOPPED);
-            self.watch(&event, now);
-            self.node.handle(now, event);
+            self.break_off(now, STOPPED);
         }
         makes_sense
+    }
+
+    fn break_off(&mut self, now: Duration, code: i32) {
+        self.stopped = true;
+        self.progress.lock().broken_off = true;
+        let event = Event::BrokenOff(code);
+        self.watch(&event, now);
+        self.node.handle(now, event);
+    }
+
+    /// The time that this node may take is over: ends the pool if this node is the master, and this node's search if it is not in yet.
+    pub(super) fn end_in_time(&mut self, now: Duration, limit: Duration) {
+        let has_store = self.storage.is_some();
+        match self.state {
+            DriverState::Joining { .. } => {
+                tracing::warn!("{}", TimeIsOver { limit, has_store });
+                self.state = DriverState::Over(TIME_IS_OVER, None);
+            }
+            DriverState::In if self.is_master() && !self.main_ended => {
+                tracing::warn!("{}", TimeIsOver { limit, has_store });
+                self.break_off(now, TIME_IS_OVER);
+            }
+            _ => {}
+        }
+    }
+
+    pub(super) fn began(&self) -> Instant {
+        self.began
     }
 
     /// True if the process exits, whatever `main` does meanwhile: this node has handed over its jobs, or its pool was stopped.

@@ -7,9 +7,9 @@
 //! * `driver`: the owner of the [`Node`](crate::node::Node), its input and its output; `bridge`: events from the workers,
 //!   and orders of the node for them; `departures`: the events that a new master has to tell.
 //! * `thefts`: how long they take.
-//! * [`observer`]: programs that look at a pool without being part of it; `observed`: the node's side of that;
-//!   `output`: what nodes have printed, for observers and for the master's terminal.
-//! * `notice`: the sign that tells a node to leave.
+//! * [`observer`]: programs that look at a pool without being part of it; `observed`: the node's side of that; [`watcher`]: one that goes on looking;
+//!   `output`: what nodes have printed, for observers and for the master's terminal; `sites`: what was exchanged with each site.
+//! * `notice`: the sign that tells a node to leave; `memory`: whether there is room for further jobs.
 //! * `network`: the thread, from its start to its end; `progress`: what other threads see of it; [`priority`]: its share of the processor.
 //! * [`store_server`], [`store_client`]: a store on another machine, by its own protocol, `store_wire`; `s3_store`: one in a bucket
 //!   (feature `s3`); [`storage_url`]: the store that a URL names.
@@ -29,6 +29,7 @@ mod greeting;
 mod interfaces;
 pub mod limits;
 mod link;
+mod memory;
 mod network;
 mod notice;
 mod observed;

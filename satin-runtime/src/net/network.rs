@@ -27,7 +27,7 @@ use super::{
     driver::{Beginning, Driver, DriverState, Net},
     limits,
     link::Close,
-    notice,
+    memory, notice,
     output::OutputShown,
     progress::{NetworkProgress, NodeStage},
     settings::{SettingsError, StoreSettings},
@@ -776,8 +776,12 @@ async fn run(net: Rc<Net>, settings: Settings) {
     tokio::task::spawn_local(keep_time(Rc::clone(&net)));
     tokio::task::spawn_local(keep_count(Rc::clone(&net)));
     tokio::task::spawn_local(keep_telling(Rc::clone(&net)));
+    tokio::task::spawn_local(memory::watch(Rc::clone(&net), settings.memory));
     if let Some(when) = settings.drain_when.clone() {
         tokio::task::spawn_local(notice::watch(Rc::clone(&net), when));
+    }
+    if let Some(limit) = settings.time_limit {
+        tokio::task::spawn_local(keep_limit(Rc::clone(&net), limit));
     }
     tokio::task::spawn_local(look(Rc::clone(&net), settings));
     net.over.notified().await;
@@ -814,6 +818,25 @@ async fn keep_time(net: Rc<Net>) {
             () = net.sooner.notified() => {}
             () = ring => net.turn(|driver, now| driver.node.handle_timeout(now)),
         }
+    }
+}
+
+/// Ends the pool when its time is over. A node that is not the master then may be that later.
+async fn keep_limit(net: Rc<Net>, limit: Duration) {
+    let began = net.driver.borrow().began();
+    match began.checked_add(limit) {
+        Some(end) => tokio::time::sleep_until(end.into()).await,
+        None => return,
+    }
+    loop {
+        let is_over = net.turn(|driver, now| {
+            driver.end_in_time(now, limit);
+            driver.is_over()
+        });
+        if is_over {
+            return;
+        }
+        sleep(LOOK_AGAIN).await;
     }
 }
 

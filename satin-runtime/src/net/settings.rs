@@ -9,6 +9,7 @@ use std::{
     time::Duration,
 };
 
+use bytesize::ByteSize;
 use strum::VariantNames;
 
 use crate::{
@@ -55,6 +56,8 @@ pub struct Settings {
     pub max_crashes: u32,
     /// How long the pool is looked for. Default: for ever.
     pub give_up: Option<Duration>,
+    /// How long after its start this node, once it is the master, ends the pool. Default: never.
+    pub time_limit: Option<Duration>,
     /// Before a part without the master elects its own. Default: see [`node::ProtocolConfig`].
     pub partition_wait: Duration,
     /// Copies of finished results go to a neighbour in this time; zero: never. Default: see [`node::ProtocolConfig`].
@@ -65,6 +68,8 @@ pub struct Settings {
     pub drain_when: Option<DrainWhen>,
     /// What becomes of the output of nodes. Default: [`OutputUse::Own`].
     pub output: OutputUse,
+    /// The memory near which the node takes no further jobs. Default: [`MemoryLimit::OfSystem`].
+    pub memory: MemoryLimit,
     /// The source of each setting, for errors that come later.
     #[doc(hidden)]
     pub sources: SettingSources,
@@ -112,6 +117,18 @@ pub enum DrainWhen {
     File(PathBuf),
     /// The URL answers with status 200; plain `http://` only.
     Http(String),
+}
+
+/// The memory that a node may use.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum MemoryLimit {
+    /// What the control groups allow that the process is in.
+    #[default]
+    OfSystem,
+    /// As many bytes; and what the control groups allow.
+    Bytes(u64),
+    /// Memory is not looked at.
+    None,
 }
 
 /// A way to find the pool.
@@ -201,6 +218,7 @@ impl Settings {
         let repair = named("repair", config.repair.as_deref())?;
         let output = named("output", config.output.as_deref())?;
         let drain_when = (set(config.drain_when.as_deref()).map(DrainWhen::parse)).transpose()?;
+        let memory = MemoryLimit::parse(config.memory.as_deref())?;
         let max_crashes = config.max_crashes.unwrap_or(default.max_crashes);
         if max_crashes == 0 {
             return Err(wrong(
@@ -257,6 +275,7 @@ impl Settings {
             threads,
             events: config.events.filter(|path| !path.as_os_str().is_empty()),
             give_up: config.give_up,
+            time_limit: config.time_limit,
             grace: config.grace.unwrap_or(GRACE),
             repair,
             max_crashes,
@@ -265,6 +284,7 @@ impl Settings {
             store,
             drain_when,
             output,
+            memory,
             sources: config.sources,
         }))
     }
@@ -301,6 +321,20 @@ impl StoreSettings {
             keep: config.store_keep.unwrap_or(false),
             seal: config.store_seal.unwrap_or(is_far),
         }))
+    }
+}
+
+impl MemoryLimit {
+    fn parse(text: Option<&str>) -> Result<MemoryLimit, SettingsError> {
+        const EXPECTED: &str = "a size such as 8GiB or 500MB, above 0, or no";
+        match set(text) {
+            None => Ok(MemoryLimit::OfSystem),
+            Some("no") => Ok(MemoryLimit::None),
+            Some(text) => match text.parse::<ByteSize>() {
+                Ok(ByteSize(bytes)) if bytes > 0 => Ok(MemoryLimit::Bytes(bytes)),
+                _ => Err(wrong("memory", text, EXPECTED)),
+            },
+        }
     }
 }
 

@@ -29,6 +29,7 @@ use super::{
     limits,
     link::{Link, write_large},
     observer::{Parting, SeenNode},
+    settings::MemoryLimit,
     transport,
     watcher::{Gone, Watcher, Watching},
     wire::{self, Frames, Greeting, Hello, Reason, Refusal, Role},
@@ -137,9 +138,11 @@ fn settings(name: &str, key: &Key, join: Option<SocketAddr>) -> Settings {
         store: None,
         max_crashes: 3,
         give_up: None,
+        time_limit: None,
         partition_wait: Duration::from_secs(30),
         drain_when: None,
         output: OutputUse::Own,
+        memory: MemoryLimit::None,
         sources: crate::config::SettingSources::default(),
     }
 }
@@ -885,6 +888,20 @@ fn an_observer_ends_the_pool() {
     assert_eq!(first.network.wait_until_over().expect("a good end"), 143);
     assert_eq!(second.network.wait_until_over().expect("a good end"), 0);
     assert!(observer.stop().is_err(), "nobody is left");
+}
+
+#[test]
+fn a_node_ends_when_its_time_is_over_in_its_pool_or_outside() {
+    let key = Key::new();
+    let join = Some(nowhere());
+    for (name, join) in [("founder", None), ("outside", join)] {
+        let node = start(Settings {
+            time_limit: Some(Duration::from_millis(50)),
+            ..settings(name, &key, join)
+        });
+        let over = node.network.wait_until_over().expect("a good end");
+        assert_eq!(over, 124, "{name}");
+    }
 }
 
 #[test]

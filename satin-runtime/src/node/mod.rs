@@ -183,6 +183,9 @@ pub enum Event {
     /// Another pool has begun that epoch of the run, which is later than this one's.
     Superseded(u32),
 
+    /// The memory of this node is nearly used up, or is not any more.
+    MemoryFull(bool),
+
     // ---- main
     /// `main` has called a root job.
     RootStarted(RootRun),
@@ -740,6 +743,7 @@ impl Node {
             }
             Event::Idle(workers) => cx.books.idle(workers),
             Event::Public => parts.steal.public(),
+            Event::MemoryFull(is_full) => parts.steal.memory_full(cx, is_full),
             Event::Took(took) => parts.took(cx, took),
             Event::Done(key, answer) => {
                 parts.steal.done(cx, key, &answer);

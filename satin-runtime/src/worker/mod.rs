@@ -7,6 +7,7 @@
 //! * `each`: parallel loops, whose elements are jobs of any spawnable function.
 //! * `frames`: walks along the chain of frames, from an invocation up to where its job came from.
 //! * `pool`: the threads of a pool, how they sleep, how root jobs come in.
+//! * `cancel`: calls that any thread may stop, with all below them.
 //! * `advice`: warnings about calls that run in sequence by accident.
 //! * `root`: root jobs, and what `main` has on top of them.
 //! * `spawned`: root jobs whose callers do not wait on a thread: a future stands for each.
@@ -23,6 +24,8 @@ mod advice;
 #[cfg(not(loom))]
 mod area;
 mod barrier;
+#[cfg(not(loom))]
+mod cancel;
 #[cfg(not(loom))]
 mod clerk;
 mod deque;
@@ -56,6 +59,7 @@ mod way;
 
 #[cfg(not(loom))]
 pub use self::{
+    cancel::{Cancel, Cancelled, TimedOut, run_cancellable, run_timeout},
     each::{
         PartOfLoop, par_chunks, par_map, par_reduce, par_reduce_chunks, seq_chunks, seq_map,
         seq_reduce, seq_reduce_chunks,
@@ -67,8 +71,8 @@ pub use self::{
         Keep, Order, Place, Spec, Stands, Ticket,
     },
     pool::{
-        RootKey, RootWatch, StartError, Workers, current_job, current_root, enter, hungry, offer,
-        spawn, watch_roots,
+        RootKey, RootWatch, StartError, Workers, cancellation_point, current_job, current_root,
+        enter, hungry, offer, spawn, watch_roots,
     },
     progress::Progress,
     root::{as_main, wait_for_nodes},

@@ -2,7 +2,7 @@
 
 use std::{
     cell::{Cell, RefCell},
-    panic::Location,
+    panic::{AssertUnwindSafe, Location, catch_unwind, resume_unwind},
     sync::{
         Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak,
         atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence},
@@ -17,6 +17,7 @@ use super::{
     advice::{self, CallSite},
     area::Area,
     barrier,
+    cancel::{Scopes, raise_cancelled},
     clerk::Clerk,
     gate::{Gate, Ledger},
     harvest::{Beats, Samples},
@@ -32,7 +33,7 @@ use crate::{
     job::{
         JobId, Offer, RootName,
         function::{Function, Prepared},
-        record::{Cx, Frame, flag},
+        record::{Aborted, Cx, Frame, flag},
     },
     observe::{
         Figures, log,
@@ -49,6 +50,8 @@ pub(crate) struct Pool {
     /// The number of the pool: no other pool of this process has it.
     pub(super) number: u64,
     pub(super) roots: SegQueue<QueuedRoot>,
+    /// Held by the thread that looks for root jobs in the queue that are not to run: for a moment none is in there.
+    pub(super) refusing: Mutex<()>,
     /// Root jobs are not to start yet.
     held: AtomicBool,
     pub(super) sleep: Sleep,
@@ -111,6 +114,7 @@ impl Pool {
                 _areas: areas,
                 number: NUMBER.fetch_add(1, Ordering::Relaxed),
                 roots: SegQueue::new(),
+                refusing: Mutex::default(),
                 held: AtomicBool::new(false),
                 sleep: Sleep::new(threads),
                 occupations: (0..threads).map(|_| Arc::default()).collect(),
@@ -651,7 +655,10 @@ fn enter_nested<'s, P: Prepared<'s>>(worker: &Worker, call: P, place: CallSite) 
             .unwrap_or_else(|error| panic!("satin cannot start: {error}"));
         return aside.run(|| enter_root(call, place));
     }
-    if let Some(own) = OwnCall::begin(worker.innermost()) {
+    // A call that can be cancelled stays in this process, as in any job.
+    if Scopes::here().is_empty()
+        && let Some(own) = OwnCall::begin(worker.innermost())
+    {
         return own.run(worker, call);
     }
     advice::plain_call(<P::Function as Function>::VTABLE.info.name, place);
@@ -660,5 +667,48 @@ fn enter_nested<'s, P: Prepared<'s>>(worker: &Worker, call: P, place: CallSite) 
         head: worker.head(),
         parent: &raw const nested,
     };
-    <P::Function as Function>::call(cx, 0, call.into_args())
+    let run = || <P::Function as Function>::call(cx, 0, call.into_args());
+    let hidden = Scopes::hide();
+    match hidden.scopes().is_empty() {
+        true => run(),
+        false => run_nested_in(hidden.scopes(), worker, &nested, run),
+    }
+}
+
+/// Runs a nested entry that can be cancelled.
+fn run_nested_in<R>(
+    scopes: &Scopes,
+    worker: &Worker,
+    nested: &Frame,
+    run: impl FnOnce() -> R,
+) -> R {
+    // SAFETY: the frame outlives the call, and with it the guard; the pool outlives its workers.
+    let Some(begun) = (unsafe { scopes.begin(nested, worker.pool()) }) else {
+        raise_cancelled()
+    };
+    let outcome = catch_unwind(AssertUnwindSafe(run));
+    let is_cancelled = begun.end();
+    match outcome {
+        // User code may have caught the unwinding of a child, and returned anything.
+        Ok(_) if is_cancelled => raise_cancelled(),
+        Ok(result) => result,
+        // If the job around is stopped too, that unwinds on.
+        Err(payload)
+            if payload.is::<Aborted>() && is_cancelled && !worker.is_stopped(nested.parent()) =>
+        {
+            raise_cancelled()
+        }
+        Err(payload) => resume_unwind(payload),
+    }
+}
+
+/// Unwinds if the job on this thread is not wanted any more: the call above it was cancelled, or a sibling has failed, or its node is
+/// leaving and another node will run the job. For jobs that compute for long without a spawn, as only there a job looks up of its own accord.
+///
+/// Costs little more than two loads as long as nothing has been stopped in this process. Does nothing outside of jobs, in sequential
+/// programs, and in a program that is built with `panic = "abort"`.
+pub fn cancellation_point() {
+    if let Some(worker) = here() {
+        worker.raise_if_stopped();
+    }
 }

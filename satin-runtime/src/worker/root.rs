@@ -17,11 +17,12 @@ use crossbeam::sync::{Parker, Unparker};
 
 use super::{
     advice::{self, CallSite, RootFigures as Waiting},
+    cancel::{Scopes, raise_cancelled},
     frames::RootFrame,
     gate::FrameRef,
     pool::{Pool, ROOT_WATCH, RootKey, in_job, target},
     scope::Scope,
-    thread::{Bottom, Worker, raise_abort},
+    thread::{Bottom, Worker, quietly, raise_abort},
 };
 use crate::job::{
     Gathered, JobId, JobName, RootName, RootRun, RootTag, Saved,
@@ -74,10 +75,12 @@ pub fn as_main<R>(main: impl FnOnce() -> R) -> R {
 pub(super) struct QueuedRoot {
     task: *const (),
     run: unsafe fn(*const (), &Worker, *const Slot),
-    /// For root jobs of `main`: ends the job unrun.
-    refuse: Option<unsafe fn(*const ())>,
+    /// Ends the job unrun.
+    refuse: unsafe fn(*const ()),
     /// For root jobs whose callers do not wait: ends the job unrun, when the pool has ended.
     drop_unrun: Option<unsafe fn(*const ())>,
+    is_main: bool,
+    scopes: Scopes,
 }
 
 // SAFETY: it points to a `RootTask`, made to be run by another thread, whose arguments and result are `Send`.
@@ -93,8 +96,10 @@ impl QueuedRoot {
         QueuedRoot {
             task,
             run,
-            refuse: None,
+            refuse: drop_unrun,
             drop_unrun: Some(drop_unrun),
+            is_main: false,
+            scopes: Scopes::default(),
         }
     }
 
@@ -267,21 +272,28 @@ pub fn wait_for_nodes() {
         rung: AtomicBool::new(false),
         unparker: parker.unparker().clone(),
     });
-    pool.roots.push(QueuedRoot {
+    let scopes = Scopes::here();
+    let _queued = scopes.queue_in(&pool);
+    pool.submit(QueuedRoot {
         task: Arc::into_raw(Arc::clone(&bell)).cast(),
-        run: ring_only,
-        refuse: None,
+        // SAFETY: the bell was made a line ago, and each queued root job is taken out once.
+        run: |bell, _, _| unsafe { ring_only(bell) },
+        refuse: ring_only,
         drop_unrun: None,
+        is_main: false,
+        scopes: scopes.clone(),
     });
-    pool.wake_all_for_task();
     while !bell.rung.load(Ordering::Acquire) {
         parker.park();
+    }
+    if scopes.are_cancelled() {
+        raise_cancelled();
     }
 }
 
 /// # Safety
 /// `bell` is from [`Arc::into_raw`] of a [`Bell`], and is not used again.
-unsafe fn ring_only(bell: *const (), _: &Worker, _: *const Slot) {
+unsafe fn ring_only(bell: *const ()) {
     // SAFETY: the caller's promise.
     unsafe { Arc::from_raw(bell.cast::<Bell>()) }.ring();
 }
@@ -294,6 +306,15 @@ impl Pool {
         );
     }
 
+    fn submit(&self, root: QueuedRoot) {
+        let scopes = root.scopes.clone();
+        self.roots.push(root);
+        self.wake_all_for_task();
+        if scopes.are_cancelled() {
+            self.refuse_cancelled_roots(); // the cancel perhaps came before the job was in the queue
+        }
+    }
+
     /// A call of `main`; `root` makes it with its number. False if `main` is to stop.
     fn submit_of_main(&self, root: impl FnOnce(u32) -> QueuedRoot) -> bool {
         let mut state = self.main.lock();
@@ -303,9 +324,7 @@ impl Pool {
         let root = root(state.next);
         state.next += 1;
         // Under the lock: a `stop_main` finds it.
-        self.roots.push(root);
-        drop(state);
-        self.wake_all_for_task();
+        self.submit(root);
         true
     }
 
@@ -319,18 +338,25 @@ impl Pool {
         }
         state.release();
         drop(state);
-        self.refuse_roots_of_main();
+        self.refuse_roots(|root| root.is_main);
         self.tell(|outside| outside.yielded(Vec::new()));
     }
 
-    /// Refuses the queued root jobs of `main`.
-    fn refuse_roots_of_main(&self) {
+    /// Refuses the queued root jobs that have been cancelled.
+    pub(super) fn refuse_cancelled_roots(&self) {
+        self.refuse_roots(|root| root.scopes.are_cancelled());
+    }
+
+    /// Refuses queued root jobs.
+    fn refuse_roots(&self, is_refused: impl Fn(&QueuedRoot) -> bool) {
+        // Of two threads at a time one would not see what the other holds in its hands.
+        let _alone = (self.refusing.lock()).unwrap_or_else(PoisonError::into_inner);
         let mut others = Vec::new();
         while let Some(root) = self.roots.pop() {
-            match root.refuse {
+            match is_refused(&root) {
                 // SAFETY: the caller of the root job waits, and no other thread has the job.
-                Some(refuse) => unsafe { refuse(root.task) },
-                None => others.push(root),
+                true => unsafe { (root.refuse)(root.task) },
+                false => others.push(root),
             }
         }
         if !others.is_empty() {
@@ -358,6 +384,7 @@ struct RootTask<'s, F: Function> {
     result: Cell<Option<Result<F::Out, Payload>>>,
     number: Cell<u32>,
     is_main: bool,
+    scopes: Scopes,
     /// The name under which the job was told to have begun; `None` before.
     begun: Cell<Option<RootRun>>,
     /// True if the job waited until its result was kept: then the caller tells the outside that the job has finished.
@@ -373,11 +400,14 @@ pub(super) fn enter_root<'s, P: Prepared<'s>>(call: P, place: CallSite) -> P::Ou
     let (began, steals) = (Instant::now(), pool.local_thefts());
     let parker = Parker::new();
     let is_main = IS_MAIN.get();
+    let scopes = Scopes::here();
+    let _queued = scopes.queue_in(&pool);
     let task = RootTask::<P::Function> {
         args: Cell::new(Some(call.into_args())),
         result: Cell::new(None),
         number: Cell::new(0),
         is_main,
+        scopes: scopes.clone(),
         begun: Cell::new(None),
         was_kept: Cell::new(false),
         bell: Arc::new(Bell {
@@ -390,14 +420,15 @@ pub(super) fn enter_root<'s, P: Prepared<'s>>(call: P, place: CallSite) -> P::Ou
         QueuedRoot {
             task: (&raw const task).cast(),
             run: run_root::<P::Function>,
-            refuse: is_main.then_some(refuse_root::<P::Function> as _),
+            refuse: refuse_root::<P::Function>,
             drop_unrun: None,
+            is_main,
+            scopes: scopes.clone(),
         }
     };
     if !is_main {
         let number = RootName::OTHERS | pool.other_roots.fetch_add(1, Ordering::Relaxed);
-        pool.roots.push(root(number));
-        pool.wake_all_for_task();
+        pool.submit(root(number));
     } else if !pool.submit_of_main(root) {
         raise_abort();
     }
@@ -421,6 +452,16 @@ pub(super) fn enter_root<'s, P: Prepared<'s>>(call: P, place: CallSite) -> P::Ou
     if is_stopped {
         raise_abort();
     }
+    let result = task
+        .result
+        .take()
+        .expect("a root job that is done has a result");
+    if let Err(payload) = &result
+        && payload.is::<Aborted>()
+        && scopes.are_cancelled()
+    {
+        raise_cancelled();
+    }
     // If this is a node in a pool of several, other nodes may have taken jobs: those are not counted here.
     let run = Waiting {
         took: began.elapsed(),
@@ -428,14 +469,18 @@ pub(super) fn enter_root<'s, P: Prepared<'s>>(call: P, place: CallSite) -> P::Ou
         was_shared: pool.local_thefts() != steals,
     };
     advice::root_call(vtable.info.name, place, &run);
-    match task
-        .result
-        .take()
-        .expect("a root job that is done has a result")
-    {
+    match result {
         Ok(result) => result,
         Err(payload) => resume_unwind(payload),
     }
+}
+
+/// The end of a root job that was cancelled: its panic if it has panicked, but no result, as user code may have caught the unwinding of a
+/// child and returned anything.
+fn without_result<R>(outcome: Result<R, Payload>) -> Result<R, Payload> {
+    let result = outcome?;
+    quietly(|| drop(result));
+    Err(Box::new(Aborted))
 }
 
 /// # Safety
@@ -473,14 +518,22 @@ unsafe fn run_root<F: Function>(task: *const (), worker: &Worker, head: *const S
     let (frame, parent) = (&root.frame, &raw const root.frame);
     let id = JobId::ROOT.child(number);
     let mut marked = false;
+    // SAFETY: the guard is gone before the frame is, and this worker's pool outlives both.
+    let Some(cancellable) = (unsafe { task.scopes.begin(parent, pool) }) else {
+        // SAFETY: as for us.
+        return unsafe { refuse_root::<F>(at) };
+    };
     if task.is_main {
         match pool.main.begin(parent) {
             Some(again) => {
                 let orphans = &pool.ledger.orphans;
                 marked = again && (!orphans.clears(&id) || orphans.is_suspect(&id));
             }
-            // SAFETY: as for us.
-            None => return unsafe { refuse_root::<F>(at) },
+            None => {
+                drop(cancellable); // it looks at the task
+                // SAFETY: as for us.
+                return unsafe { refuse_root::<F>(at) };
+            }
         }
     }
     task.begun.set(Some(root_run));
@@ -509,6 +562,10 @@ unsafe fn run_root<F: Function>(task: *const (), worker: &Worker, head: *const S
             part: Some(part),
         };
         worker.on_bottom(bottom, None, || catch_unwind(AssertUnwindSafe(run)))
+    };
+    let outcome = match cancellable.end() {
+        true => without_result(outcome),
+        false => outcome,
     };
     // Also if it was over too soon to be looked at.
     pool.estimates.end(part);

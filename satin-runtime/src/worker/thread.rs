@@ -10,6 +10,7 @@ use std::{
 };
 
 use super::{
+    cancel::Scopes,
     deque::{Deque, Head, Publish, Seized},
     frames::{
         JobPlace, RootFrame, below, children_aborted, depth_of, frames_walked, hands_on, place_of,
@@ -158,7 +159,7 @@ pub(super) fn raise_abort() -> ! {
 }
 
 /// Programs built with `panic = "abort"` finish aborted jobs.
-const CAN_UNWIND: bool = cfg!(panic = "unwind");
+pub(super) const CAN_UNWIND: bool = cfg!(panic = "unwind");
 
 impl Worker {
     /// The worker in whose area the slot is.
@@ -356,6 +357,17 @@ impl Worker {
             self.set_head(head);
             self.deque.ask();
             tear(frame);
+            raise_abort();
+        }
+    }
+
+    /// Unwinds if the job that runs here has been stopped, as a spawn would.
+    pub(super) fn raise_if_stopped(&self) {
+        let around = self.innermost();
+        if !panicking() && self.is_stopped(around) {
+            // Sticky, as above.
+            self.deque.ask();
+            tear(around);
             raise_abort();
         }
     }
@@ -694,6 +706,8 @@ impl Worker {
         run: impl FnOnce() -> R,
     ) -> R {
         let head = bottom.head;
+        // The scopes of what waits below on this stack are not those of this job.
+        let hidden = Scopes::hide();
         let outer = self.bottom.replace(bottom);
         self.close_if(bottom.marked, outer.marked);
         let outer_root = self.root.take();
@@ -727,6 +741,7 @@ impl Worker {
         self.reaper.begin();
         self.bottom.set(outer);
         self.close_if(outer.marked, bottom.marked);
+        drop(hidden);
         result
     }
 
@@ -1163,8 +1178,8 @@ impl FoundWork {
     }
 }
 
-/// Destructors of user values that run while the thread unwinds must not panic any further.
-fn quietly(run: impl FnOnce()) {
+/// Destructors of user values that run while the thread unwinds, or outside of any job, must not panic any further.
+pub(super) fn quietly(run: impl FnOnce()) {
     // A destructor's panic has been reported by the hook; its value is gone either way.
     let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(run));
 }

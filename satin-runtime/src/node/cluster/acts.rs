@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use super::super::{Event, Message, Peer};
 use super::{
     Cluster, Happening, ImaginaryNode, KnownProgram, Main, MainEnd, MainIs, Noted, Outcome, Path,
-    Program, Promises, Running, Smallest, lock,
+    Program, Promises, Running, Smallest, lock, workers::Finished,
 };
 use crate::job::{Answer, BoundName, Offer, RootName, RootRun, ValueName, ValueSize};
 
@@ -51,6 +51,9 @@ impl Cluster {
         });
         slot.workers.events.push_back(Event::RootStarted(tag));
         slot.workers.start_root(tag, program, work);
+        if self.cancelled.contains(&tag.name.number) {
+            self.stop_root(node, tag);
+        }
         tag
     }
 
@@ -133,6 +136,28 @@ impl Cluster {
             Some(main) if main.over => MainIs::Over,
             Some(_) if slot.may_start && slot.alive => MainIs::Running,
             _ => MainIs::Nowhere,
+        }
+    }
+
+    /// `main` of that node does not want the root job any more that it waits for, and calls the same program again. A `main` that is run
+    /// from the start cancels the root job of that number as well, as soon as it has called it. False if no root job is waited for.
+    pub fn cancel_root(&mut self, node: u32) -> bool {
+        let slot = self.slot_mut(node);
+        let running = slot.running.filter(|running| running.result.is_none());
+        let Some(Running { tag, .. }) = running.filter(|_| !slot.yields) else {
+            return false;
+        };
+        self.cancelled.insert(tag.name.number);
+        self.stop_root(node, tag);
+        self.run_node(node);
+        true
+    }
+
+    fn stop_root(&mut self, node: u32, tag: RootRun) {
+        // From now on nobody wants what is under way of it, so it need not be stored.
+        self.note_seen(node, tag);
+        if !self.slot_mut(node).workers.cancel_root(tag) {
+            self.finish_root(node, tag, Finished::Cancelled);
         }
     }
 

@@ -43,7 +43,7 @@ pub use workers::{LEAF_PANICS, WorkDone};
 
 use std::{
     cmp::Reverse,
-    collections::{BTreeMap, BinaryHeap, VecDeque},
+    collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque},
     net::{IpAddr, Ipv4Addr, SocketAddr},
     sync::{Arc, Mutex, MutexGuard},
     time::Duration,
@@ -406,6 +406,8 @@ pub struct Cluster {
     pub touched: Option<u32>,
     main: Option<Main>,
     endings: Vec<MainEnd>,
+    /// The numbers of the root jobs that main has cancelled.
+    cancelled: BTreeSet<u32>,
     to_the_dead: Option<String>,
     runs: Option<BTreeMap<u64, u32>>,
     promises: Option<Promises>,
@@ -483,6 +485,7 @@ impl Cluster {
             touched: None,
             main: None,
             endings: Vec::new(),
+            cancelled: BTreeSet::new(),
             to_the_dead: None,
             runs: None,
             promises: None,

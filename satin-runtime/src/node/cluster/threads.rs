@@ -17,7 +17,8 @@ impl OtherRoot {
         self.outcome = match finished {
             Finished::Result(result, _) => Some(Ok(result)),
             Finished::Panicked(story) => Some(Err(story)),
-            Finished::GivenUp(_) => None,
+            // Only calls of main are cancelled.
+            Finished::GivenUp(_) | Finished::Cancelled => None,
         };
     }
 }

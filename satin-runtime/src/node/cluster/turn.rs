@@ -124,6 +124,14 @@ impl Cluster {
                     self.main_sees(node, tag, result);
                 }
             }
+            Finished::Cancelled => {
+                slot.running = None;
+                if let Some(main) = &mut slot.main {
+                    main.programs.push_front(running.program);
+                }
+                slot.workers.events.push_back(Event::RootFinished(tag));
+                self.go_on_with_main(node);
+            }
             Finished::Panicked(story) => {
                 slot.panics.push(story);
                 slot.running = None;
@@ -147,7 +155,7 @@ impl Cluster {
         }
     }
 
-    fn note_seen(&mut self, node: u32, tag: RootRun) {
+    pub(super) fn note_seen(&mut self, node: u32, tag: RootRun) {
         if tag.name.is_of_main() {
             self.note(node, Noted::RootSeen(tag.name.number));
         }

@@ -225,6 +225,8 @@ pub(super) fn event(event: &Event) -> Option<String> {
         Event::NotWritten { number, text } => format!("has not written {number}: {text}"),
         Event::CannotOpenRun { text, .. } => format!("has no run: {text}"),
         Event::Superseded(epoch) => format!("hears of epoch {epoch}"),
+        Event::MemoryFull(true) => "has no memory left".into(),
+        Event::MemoryFull(false) => "has memory again".into(),
         Event::Drain(grace) => format!("is to go within {grace:?}"),
         Event::Connected { peer, .. } => format!("has a link to {}", name(peer.peer)),
         Event::Repaired(id) => format!("has done {id} again"),

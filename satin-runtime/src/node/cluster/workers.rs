@@ -177,6 +177,8 @@ pub(super) enum Finished {
     /// The result; true if it was computed here, false if it was claimed.
     Result(u64, bool),
     Panicked(String),
+    /// The job was stopped, as nobody wants its result.
+    Cancelled,
     /// The job was given up; these results of jobs below it were finished.
     GivenUp(Vec<Saved>),
 }
@@ -777,7 +779,8 @@ impl ImaginaryWorkers {
                 let finished = match frame.stop {
                     None => Finished::Result(result, true),
                     Some(Stop::Panicked(story)) => Finished::Panicked(story),
-                    Some(_) => {
+                    Some(Stop::Aborted) => Finished::Cancelled,
+                    Some(Stop::GivenUp) => {
                         self.done.saved += saved.len() as u64;
                         Finished::GivenUp(saved)
                     }
@@ -1084,6 +1087,15 @@ impl ImaginaryWorkers {
 
     /// Gives a root job up: true if it will be told as finished.
     pub(super) fn give_up_root(&mut self, tag: RootRun) -> bool {
+        self.stop_root(tag, &Stop::GivenUp)
+    }
+
+    /// Stops a root job, as nobody wants its result: true if it will be told as finished.
+    pub(super) fn cancel_root(&mut self, tag: RootRun) -> bool {
+        self.stop_root(tag, &Stop::Aborted)
+    }
+
+    fn stop_root(&mut self, tag: RootRun, why: &Stop) -> bool {
         self.roots.retain(|root| root.tag != tag);
         let held = self.held.len();
         (self.held).retain(|held| !matches!(held, HeldWork::Root(root) if root.tag == tag));
@@ -1093,12 +1105,12 @@ impl ImaginaryWorkers {
         let is_root = |job: &AwayWork| matches!(job, AwayWork::Root(root) if root.tag == tag);
         let away = self.away.iter().find(|(_, job)| is_root(job));
         if let Some(departure) = away.map(|(departure, _)| *departure) {
-            self.recall(departure, true);
+            self.recall(departure, *why == Stop::GivenUp);
         }
         let is_root = |frame: &Invocation| frame.home == ResultPlace::Root(tag);
         let place = (self.frames.iter()).position(|frame| frame.as_ref().is_some_and(is_root));
         if let Some(place) = place {
-            self.stop(place as u32, &Stop::GivenUp);
+            self.stop(place as u32, why);
         }
         place.is_some()
     }

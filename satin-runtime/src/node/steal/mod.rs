@@ -48,6 +48,8 @@ pub struct Steal {
     worth: Worth,
     /// Whether the workers were told that some node waits for work: see `satin::hungry`.
     told_hungry: bool,
+    /// The memory of this node is nearly used up.
+    is_full: bool,
 }
 
 impl Steal {
@@ -58,6 +60,7 @@ impl Steal {
             trips: Trips::default(),
             worth: Worth::new(config.judgement),
             told_hungry: false,
+            is_full: false,
         }
     }
 
@@ -89,7 +92,7 @@ impl Steal {
             others: self.victim.hang_on(),
             running: hands.running(),
         };
-        match cx.books.draining {
+        match cx.books.draining || self.is_full {
             // The node asks for work no more, but the requests under way still run out.
             true => self.thief.give_up(cx.now),
             false => self.thief.seek(cx, &self.trips, need),
@@ -195,6 +198,14 @@ impl Steal {
         self.victim.life_ended(peer);
         self.trips.life_ended(peer);
         self.worth.life_ended(peer);
+    }
+
+    /// The memory of this node is nearly used up, or there is room again: as long as it is full it asks no other for work.
+    pub(crate) fn memory_full(&mut self, cx: &mut Context<'_>, is_full: bool) {
+        self.is_full = is_full;
+        if is_full {
+            self.thief.close(cx);
+        }
     }
 
     /// Begins to leave: from here on the node asks no other for work.

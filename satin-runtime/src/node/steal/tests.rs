@@ -1740,3 +1740,68 @@ fn a_tree_over_a_large_value_spreads_at_once() {
     let (without, with) = (run(None), run(Some(10 << 20)));
     assert!(with < 1.1 * without, "{with} s, and {without} s without");
 }
+
+#[test]
+fn a_node_without_memory_takes_no_jobs_until_there_is_room_again() {
+    let mut cluster = Cluster::new(1);
+    cluster.form(&fixed(), &[("here", 2)], 1);
+    // By now it hangs on the other, and would be given jobs as soon as there are some.
+    cluster.run_for(1000 * MS);
+    cluster.tell(1, Event::MemoryFull(true));
+    cluster.run_for(100 * MS); // until its lifeline is cut
+    let program = cluster.program(Program::new(knary(6), 10 * MS));
+    cluster.start_root(0, program);
+    cluster.run_for(5000 * MS);
+    assert_eq!(cluster.effort(1).started, 0);
+    cluster.tell(1, Event::MemoryFull(false));
+    let limit = Duration::from_secs(60);
+    assert!(cluster.run_until(limit, |cluster| cluster.is_done(0)));
+    cluster.check(0, &[program]);
+    assert!(cluster.effort(1).started > 100, "it does its part again");
+    cluster.run_for(100 * MS);
+    assert_settled(&cluster);
+}
+
+#[test]
+fn a_node_whose_memory_is_full_goes_on_with_what_it_has_and_gives_to_others() {
+    let mut cluster = Cluster::new(1);
+    cluster.form(&fixed(), &[("here", 3)], 1);
+    let program = cluster.program(Program::new(knary(6), 10 * MS));
+    cluster.start_root(0, program);
+    let limit = Duration::from_secs(60);
+    assert!(cluster.run_until(limit, |cluster| cluster.effort(1).started > 10));
+    // The root's node is full, and the others live of it.
+    cluster.tell(0, Event::MemoryFull(true));
+    cluster.tell(1, Event::MemoryFull(true));
+    let before = cluster.effort(1).started;
+    assert!(cluster.run_until(limit, |cluster| cluster.is_done(0)));
+    cluster.check(0, &[program]);
+    assert!(cluster.effort(1).started >= before);
+    assert!(cluster.effort(2).started > 100);
+    cluster.run_for(100 * MS);
+    assert_settled(&cluster);
+}
+
+#[test]
+fn a_root_job_that_is_cancelled_leaves_nothing_behind_within_a_second() {
+    let mut cluster = Cluster::new(1);
+    cluster.wire.far = Path::new(30 * MS);
+    cluster.form(&fixed(), &[("here", 2), ("there", 2)], 2);
+    let far_more = Program::new(knary(8), 10 * MS);
+    let program = cluster.program(far_more);
+    cluster.start_root(0, program);
+    let works = |cluster: &Cluster, node| cluster.effort(node).started > 100;
+    let all_work = |cluster: &Cluster| (0..4).all(|node| works(cluster, node));
+    assert!(cluster.run_until(Duration::from_secs(60), all_work));
+    assert!(cluster.cancel_root(0), "it is under way");
+    cluster.run_for(500 * MS);
+    assert_settled(&cluster);
+    assert!(!cluster.cancel_root(0), "it is over");
+    // The pool goes on.
+    let program = cluster.program(Program::new(knary(4), 10 * MS));
+    let tag = cluster.start_root(0, program);
+    assert_eq!(tag.name.number, 1);
+    let all_rest = |cluster: &Cluster| (0..4).all(|node| cluster.is_empty(node));
+    assert!(cluster.run_until(Duration::from_secs(60), all_rest));
+    cluster.check(0, &[program]);
+}

@@ -456,7 +456,16 @@ impl Worth {
     pub(super) fn wonder(&mut self, now: Duration, load: &JobLoad) {
         let JobLoad { shape, values } = load;
         let values: u64 = values.iter().map(|value| value.bytes).sum();
-        self.moves_much |= !is_free(shape.bytes.saturating_add(values));
+        // Of a job that is far larger than all that were seen much is thought to come back, although nothing has moved much so far.
+        let costs = self.functions.get(&shape.function);
+        let back = costs
+            .and_then(|costs| costs.of(shape))
+            .map_or(0.0, |(_, back)| back);
+        let moved = shape
+            .bytes
+            .saturating_add(values)
+            .saturating_add(back as u64);
+        self.moves_much |= !is_free(moved);
         let is_new = |costs: &FunctionCosts| costs.silent_since.is_none();
         if self.functions.get(&shape.function).is_none_or(is_new) {
             let functions = Arc::make_mut(&mut self.functions);
@@ -594,6 +603,24 @@ impl Worth {
 mod tests {
     use super::*;
     use crate::node::NodeId;
+
+    #[test]
+    fn a_job_that_stays_for_what_may_come_back_has_its_link_tried() {
+        let mut worth = Worth::default();
+        // The leaves of a tree of 2^60, which give eight bytes back.
+        worth.learn(&JobSample {
+            shape: shape(60, 2),
+            took: 10 * MS,
+            back: 8,
+        });
+        assert!(!worth.tries(HERE, peer()), "nothing moves much");
+        let large = load(2, 2);
+        assert!(!worth.terms(HERE, peer(), MS).accept(&large));
+        worth.wonder(HERE, &large);
+        assert!(worth.tries(HERE, peer()));
+        worth.moved(MS, peer(), TRIAL as u64, 100 * MS);
+        assert!(worth.terms(MS, peer(), MS).accept(&large));
+    }
 
     const HERE: Duration = Duration::ZERO;
     const MS: Duration = Duration::from_millis(1);

@@ -168,6 +168,12 @@ impl Gate {
         PoolWatch::of(&self.pool)
     }
 
+    /// How many workers have found nothing to do for a while.
+    #[must_use]
+    pub fn idle(&self) -> u32 {
+        self.pool.idle()
+    }
+
     /// How far the root job is that began last, if one is under way.
     #[must_use]
     pub fn progress(&self) -> Option<super::Progress> {
