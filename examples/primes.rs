@@ -11,7 +11,7 @@ fn primes(from: u64, to: u64) -> u64 {
 }
 
 fn is_prime(n: u64) -> bool {
-    n > 1 && (2..).take_while(|d| d * d <= n).all(|d| n % d != 0)
+    n > 1 && (2..).take_while(|d| d * d <= n).all(|d| !n.is_multiple_of(d))
 }
 
 #[satin::main]

@@ -94,11 +94,11 @@ pub fn absolute(url: StoreUrl) -> Result<StoreUrl> {
 /// If it is not there, or cannot be opened.
 pub fn open(url: &StoreUrl, credential: &Credential) -> Result<Arc<dyn Stable>> {
     // Opening it would make it: a slip of the finger is not to leave an empty store behind.
-    if let StoreUrl::File(directory) = url {
-        if !directory.is_dir() {
-            let text = format!("there is no store {url}: the directory does not exist");
-            return Err(CodedError::new(codes::NO_STORE, text).into());
-        }
+    if let StoreUrl::File(directory) = url
+        && !directory.is_dir()
+    {
+        let text = format!("there is no store {url}: the directory does not exist");
+        return Err(CodedError::new(codes::NO_STORE, text).into());
     }
     storage_url::open(url, credential).with_context(|| format!("cannot open {url}"))
 }
