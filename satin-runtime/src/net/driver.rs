@@ -568,6 +568,8 @@ impl Driver {
         }
         Some(if self.leaving {
             WhyIdle::Leaving
+        } else if self.node.has_full_memory() {
+            WhyIdle::MemoryFull
         } else if self.node.waits_for_values() {
             WhyIdle::WaitsForValue
         } else if self.is_master() && self.bridge.progress().is_none() {

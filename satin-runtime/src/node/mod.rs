@@ -598,6 +598,12 @@ impl Node {
         self.steal.asking(&self.view)
     }
 
+    /// Is the memory full, so that no jobs of others are taken?
+    #[must_use]
+    pub fn has_full_memory(&self) -> bool {
+        self.steal.has_full_memory()
+    }
+
     /// Do jobs or answers that are here wait for shared values?
     #[must_use]
     pub fn waits_for_values(&self) -> bool {

@@ -307,6 +307,11 @@ impl Steal {
         samples.iter().for_each(|sample| self.worth.learn(sample));
     }
 
+    /// Is there no room for jobs of others?
+    pub(crate) fn has_full_memory(&self) -> bool {
+        self.is_full
+    }
+
     /// Which requests for work are under way.
     pub(crate) fn asking(&self, view: &View) -> Asking {
         self.thief.asking(view)
