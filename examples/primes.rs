@@ -11,7 +11,10 @@ fn primes(from: u64, to: u64) -> u64 {
 }
 
 fn is_prime(n: u64) -> bool {
-    n > 1 && (2..).take_while(|d| d * d <= n).all(|d| !n.is_multiple_of(d))
+    n > 1
+        && (2..)
+            .take_while(|d| d * d <= n)
+            .all(|d| !n.is_multiple_of(d))
 }
 
 #[satin::main]

@@ -40,8 +40,6 @@ pub mod satin;
 pub mod stable;
 pub mod worker;
 
-#[cfg(not(loom))]
-mod sampler;
 #[cfg(all(feature = "dashboard", not(loom)))]
 mod seen;
 #[cfg(all(not(feature = "dashboard"), not(loom)))]

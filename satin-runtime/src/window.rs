@@ -22,6 +22,7 @@ use crate::{
     net::{
         Join,
         observer::{ObserverError, SeenNode},
+        sampler::Sampler,
         watcher::{self, Watcher, WatcherHandle, Watching},
     },
     observe::{
@@ -29,7 +30,6 @@ use crate::{
         history::{Gone, History, PoolNode},
         look::{Activity, KeptFigures, NodeLook, Span, WhyIdle},
     },
-    sampler::Sampler,
     worker::{PoolWatch, Workers},
 };
 

@@ -18,7 +18,8 @@ const LAYERS: [(&str, &[&str]); 8] = [
     (
         "net",
         &[
-            "codes", "config", "data", "job", "net", "node", "observe", "stable", "worker",
+            "codes", "config", "data", "exit", "job", "net", "node", "observe", "slurm", "stable",
+            "worker",
         ],
     ),
 ];

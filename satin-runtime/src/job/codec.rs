@@ -15,19 +15,12 @@ use std::{
 use postcard::{Deserializer, de_flavors, ser_flavors};
 use serde::{Serialize, de::DeserializeOwned};
 
-use super::{numbers, room, size::Sizer};
-
-/// A worker counts as transferring while this runs.
-#[cfg(not(loom))]
-fn transferring<R>(act: impl FnOnce() -> R) -> R {
-    crate::observe::occupation::during(crate::observe::look::Activity::Transfer, act)
-}
-
-/// The models of loom know nobody who looks.
-#[cfg(loom)]
-fn transferring<R>(act: impl FnOnce() -> R) -> R {
-    act()
-}
+use super::{
+    numbers,
+    occupation::{Activity, during},
+    room,
+    size::Sizer,
+};
 
 /// The most bytes that the arguments or the result of one job may take. Less, and large results are computed at home; more,
 /// and one job fills the memory of two nodes.
@@ -246,7 +239,9 @@ pub fn write<T: Serialize + ?Sized>(
     let outer = NAMED.replace(most);
     let outer_most = MOST.replace(effort.most);
     TOO_LONG.set(false);
-    let written = transferring(|| guard(what, || write_with(value, writer)));
+    let written = during(Activity::Transfer, || {
+        guard(what, || write_with(value, writer))
+    });
     MOST.set(outer_most);
     // What was named inside a value that is being named counts for both.
     let used = (most.unwrap_or(0)).saturating_sub(NAMED.get().unwrap_or(0));
@@ -346,7 +341,7 @@ pub fn read<T: DeserializeOwned>(what: &'static str, bytes: &[u8]) -> Result<T, 
         lowest: limit,
         met: &met,
     };
-    let read = transferring(|| {
+    let read = during(Activity::Transfer, || {
         guard(what, || {
             numbers::read(&mut Deserializer::from_flavor(reader))
         })

@@ -27,6 +27,7 @@ pub mod kinds;
 pub mod lattices;
 pub mod needs;
 mod numbers;
+pub mod occupation;
 pub mod orphans;
 pub mod parcel;
 pub mod payload;

@@ -27,6 +27,7 @@ use super::{
     link::{Close, Link, write_large},
     packed::Body,
     progress::NetworkProgress,
+    sampler::Sampler,
     sites::Sites,
     socket::SocketTraffic,
     storage::Storage,
@@ -45,7 +46,6 @@ use crate::{
         repeats,
         standing::Standing,
     },
-    sampler::Sampler,
 };
 
 /// Between two estimates of a round trip that the node is told.

@@ -41,6 +41,7 @@ mod progress;
 pub mod relay;
 #[cfg(feature = "s3")]
 pub mod s3_store;
+pub(crate) mod sampler;
 pub mod settings;
 mod sites;
 mod socket;

@@ -30,6 +30,7 @@ use super::{
     memory, notice,
     output::OutputShown,
     progress::{NetworkProgress, NodeStage},
+    sampler::Sampler,
     settings::{SettingsError, StoreSettings},
     socket::{self, Counted, Names, SocketTraffic},
     storage::{Storage, StorageParts},
@@ -582,7 +583,7 @@ async fn set_up(setting_up: SettingUp) -> Result<(Rc<Net>, Settings), NetError> 
         }
     };
     let node = Node::new(config, me, lattices, rand::random(), began.elapsed());
-    let sampler = crate::sampler::Sampler::new(gate.watch());
+    let sampler = Sampler::new(gate.watch());
     let bridge = Bridge::new(gate, Arc::clone(&news), joins);
     bridge.hold_roots();
     let driver = Driver::new(Beginning {

@@ -6,43 +6,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::events::{NodeFigures, Record};
-
-/// The occupation of a worker.
-#[derive(
-    Clone,
-    Copy,
-    PartialEq,
-    Eq,
-    Hash,
-    Debug,
-    Serialize,
-    Deserialize,
-    strum::EnumCount,
-    strum::EnumIter,
-    strum::FromRepr,
-    strum::IntoStaticStr,
-)]
-#[serde(rename_all = "snake_case")]
-#[strum(serialize_all = "snake_case")]
-#[repr(u8)]
-pub enum Activity {
-    /// A job of this node runs, or one that another worker of this node spawned.
-    Run,
-    /// A job that was stolen from another node runs.
-    RunStolen,
-    /// Nothing to run: a request for work to a node of the same site is under way.
-    StealNear,
-    /// Nothing to run: a request for work to a node of another site is under way.
-    StealFar,
-    /// Nothing to run, while a job on this worker's stack waits at a sync for a child that another worker or node has.
-    Wait,
-    /// Arguments or results are turned into bytes or back, or shared values are waited for.
-    Transfer,
-    /// A job runs that came back because the node that had it died, or the result of such a job is waited for.
-    Repair,
-    /// Nothing to run, and nobody was asked.
-    Idle,
-}
+pub use crate::job::occupation::Activity;
 
 /// The reason why a worker has nothing to run.
 #[derive(

@@ -15,7 +15,6 @@ use crossbeam::utils::CachePadded;
 pub mod events;
 pub mod history;
 pub mod look;
-pub mod occupation;
 pub mod timeline;
 
 /// A figure to which only its own worker adds, and which any thread may read.

@@ -33,13 +33,10 @@ use crate::{
     job::{
         JobId, Offer, RootName,
         function::{Function, Prepared},
+        occupation::{self, Activity, Occupation},
         record::{Aborted, Cx, Frame, flag},
     },
-    observe::{
-        Figures, log,
-        look::Activity,
-        occupation::{self, Occupation},
-    },
+    observe::{Figures, log},
 };
 
 /// The state that the threads of a pool share.

@@ -29,9 +29,10 @@ use crate::{
     job::{
         Back, JobId, Recall, RootName,
         codec::{self, stack_pointer},
+        occupation::{Activity, Occupation},
         record::{AREA, Aborted, Cx, Frame, Payload, STAYS, Slot, SlotState, flag},
     },
-    observe::{Counters, look::Activity, occupation::Occupation},
+    observe::Counters,
 };
 
 /// The header of a worker's area. Slots follow it.
