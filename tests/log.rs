@@ -213,6 +213,6 @@ fn a_form_that_there_is_not_is_an_error() {
     assert_eq!(node.ends(), Some(2));
     assert_eq!(
         node.said(),
-        "error: SATIN_LOG_FORMAT=\"xml\": expected text or json\n"
+        "error: SATIN_LOG_FORMAT=\"xml\": expected text or json [satin explain S0101]\n"
     );
 }

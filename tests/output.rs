@@ -339,6 +339,6 @@ fn a_use_that_there_is_not_is_an_error() {
     assert_eq!(node.ends(), Some(2));
     assert_eq!(
         text(&node.stderr),
-        "error: SATIN_OUTPUT=\"both\": expected own, kept or all\n"
+        "error: SATIN_OUTPUT=\"both\": expected own, kept or all [satin explain S0101]\n"
     );
 }

@@ -3,6 +3,7 @@
 use std::{
     fs,
     path::Path,
+    process::Command,
     time::{Duration, Instant},
 };
 
@@ -135,6 +136,69 @@ fn programs_see_who_dies_and_ask_nodes_to_leave() {
     assert_eq!(asked.status_code, 200, "{:?}", asked.as_str());
     until(&mut pool, "it has left", is("delft-1", "left"));
     end(pool, scratch.path());
+}
+
+/// By the environment alone: a program that runs by itself, and one that is a node. Both say where the dashboard is, and leave report and trace.
+#[test]
+fn any_program_shows_what_its_environment_asks_for() {
+    let scratch = tempfile::tempdir().expect("a directory");
+    let credential = scratch.path().join("pool.pem");
+    satin_runtime::net::Credential::write_new(&credential).expect("written");
+    for is_node in [false, true] {
+        let [report, trace] =
+            ["html", "json"].map(|end| scratch.path().join(format!("{is_node}.{end}")));
+        let mut program = Command::new(example("fib"));
+        program
+            .arg("32")
+            .env("SATIN_DASHBOARD", "127.0.0.1:0")
+            .env("SATIN_REPORT", &report)
+            .env("SATIN_TRACE", &trace)
+            .env("SATIN_NAME", "node-of-test");
+        if is_node {
+            program.env("SATIN_LISTEN", "127.0.0.1:0");
+            program.env("SATIN_CREDENTIAL", &credential);
+        }
+        let ended = program.output().expect("it starts");
+        let said = String::from_utf8_lossy(&ended.stderr);
+        assert!(ended.status.success(), "{said}");
+        assert!(
+            said.contains("satin: dashboard: http://127.0.0.1:"),
+            "{said}"
+        );
+        let page = fs::read_to_string(report).expect("written");
+        let name = if is_node { "node-of-test" } else { "node-" };
+        assert!(page.starts_with("<!doctype html>") && page.contains(name));
+        let trace = fs::read_to_string(trace).expect("written");
+        let trace: Value = serde_json::from_str(&trace).expect("JSON");
+        assert!(trace["traceEvents"].is_array());
+    }
+    // What cannot be written is said before anything is computed.
+    let refused = Command::new(example("fib"))
+        .arg("60")
+        .env("SATIN_REPORT", "/nowhere/run.html")
+        .output()
+        .expect("it starts");
+    let said = String::from_utf8_lossy(&refused.stderr);
+    assert_eq!(refused.status.code(), Some(2), "{said}");
+    assert!(
+        said.contains("cannot write /nowhere/run.html") && said.contains("S0314"),
+        "{said}"
+    );
+    // An address that is taken takes the dashboard away, not the program.
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let ended = Command::new(example("fib"))
+        .arg("20")
+        .env(
+            "SATIN_DASHBOARD",
+            taken.local_addr().expect("bound").to_string(),
+        )
+        .output()
+        .expect("it starts");
+    let said = String::from_utf8_lossy(&ended.stderr);
+    assert!(
+        ended.status.success() && said.contains("the program runs without"),
+        "{said}"
+    );
 }
 
 #[test]

@@ -398,16 +398,18 @@ fn run_nodes(test: &str, examples: &[String]) {
         };
         machines.install("fib");
         println!("{founder}");
-        let count: usize =
-            value(founder, "--nodes").map_or(2, |nodes| nodes.parse().expect("a number"));
-        let nodes = count.to_string();
-        let more = [("SATIN_NODES", &*nodes)];
-        let mut all = vec![machines.start_with(0, &smaller(founder), &more)];
-        // The same command everywhere, or the ones that join.
+        // The same command everywhere, or the ones that join; or nobody joins.
         let others: Vec<&String> = match value(founder, "--join") {
             Some(_) => vec![founder],
             None => joiners.clone(),
         };
+        let count: usize = match value(founder, "--nodes") {
+            Some(nodes) => nodes.parse().expect("a number"),
+            None => 1 + others.len().min(1),
+        };
+        let nodes = count.to_string();
+        let more = [("SATIN_NODES", &*nodes)];
+        let mut all = vec![machines.start_with(0, &smaller(founder), &more)];
         machines.wait_for("\"event\":\"node\"", 1, &mut all);
         for number in 1..count {
             let other = others[(number - 1) % others.len()];
@@ -694,6 +696,11 @@ fn run_all(test: &str, examples: &[String]) {
             run_run(test, example);
         } else if example.starts_with("satin store") {
             run_store(test, example);
+        } else if ["satin launch", "satin k8s", "satin top"]
+            .iter()
+            .any(|begin| example.starts_with(begin))
+        {
+            println!("{example}: see tests/launch.rs, tests/kubernetes.rs, tests/terminal.rs");
         } else if ["satin keygen", "satin explain"]
             .iter()
             .any(|begin| example.starts_with(begin))
