@@ -156,6 +156,14 @@ pub(crate) fn after(limit: Duration) {
     }
 }
 
+/// The exit code for the request to end, which may have come from elsewhere: then that of SIGTERM.
+pub(crate) fn asked_code() -> i32 {
+    match ASKED.load(Ordering::SeqCst) {
+        0 => 143,
+        asked => asked,
+    }
+}
+
 fn unless_requested() {
     while REQUESTED.load(Ordering::SeqCst) {
         std::thread::park();

@@ -40,7 +40,7 @@ use super::{
 use crate::{
     codes::{self, ErrorCode},
     config::Setting,
-    data,
+    data, exit,
     job::codec,
     node::{self, Event, Identity, Node, NodeId, Peer, RepairMode},
     observe::{
@@ -161,6 +161,10 @@ impl Handle {
     /// Waits until this node has left because it was asked to, or its pool was stopped; for ever if it ends in another way. The exit code.
     pub(crate) fn wait_until_drained(&self) -> i32 {
         self.progress.wait(|now| match now.stage {
+            // It has taken `main` over from one that left, was leaving itself, and nobody was left: the run is not done.
+            NodeStage::Ended(0) if now.closed && now.drained && now.is_last_master() => {
+                Some(exit::asked_code())
+            }
             NodeStage::Ended(code) if now.closed && now.drained => Some(code),
             _ => None,
         })

@@ -44,6 +44,11 @@ pub(super) struct Now {
 }
 
 impl Now {
+    /// Is this node master, with no other that is to stay?
+    pub(super) fn is_last_master(&self) -> bool {
+        self.was_in_as_master == Some(true) && self.heirs == 0
+    }
+
     /// How the wait to be let in ended: whether this node is the master, or why it was not let in. `None` while it goes on.
     pub(super) fn entrance(&self) -> Option<Result<bool, &str>> {
         match &self.stage {
