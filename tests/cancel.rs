@@ -386,6 +386,46 @@ fn a_leaf_stops_at_a_cancellation_point() {
     }
 }
 
+/// A job whose own calls, which are not spawned, have a time limit: one that turns round itself, and one below a plain function.
+#[spawnable]
+fn limits_its_leaves(begun: usize) -> bool {
+    let own = satin::run_timeout(Duration::from_millis(20), || plainly(begun));
+    let below = satin::run_timeout(Duration::from_millis(20), || calls_plainly(begun));
+    own.is_err() && below.is_err()
+}
+
+/// A function that the macro does not see: its call is a nested entry.
+fn plainly(begun: usize) -> u64 {
+    turns_round(begun)
+}
+
+#[spawnable]
+fn calls_plainly(begun: usize) -> u64 {
+    plainly(begun)
+}
+
+#[test]
+fn leaves_stop_in_calls_of_jobs_and_of_spawned_closures_too() {
+    let _watchdog = Watchdog::new("leaves_stop_in_calls_of_jobs_and_of_spawned_closures_too");
+    for threads in 1..=2 {
+        let pool = pool(threads);
+        let [in_job, in_closure, flag] = flags();
+        assert!(pool.run(|| limits_its_leaves(in_job)));
+        let spawned = pool.spawn(move || {
+            let stopped =
+                satin::run_timeout(Duration::from_millis(20), || calls_plainly(in_closure));
+            stopped.is_err()
+        });
+        assert!(
+            tokio::runtime::Builder::new_current_thread()
+                .build()
+                .expect("a runtime")
+                .block_on(spawned)
+        );
+        assert_eq!(pool.run(|| tree(2, flag)), 4);
+    }
+}
+
 /// Fails once its sibling runs.
 #[spawnable]
 fn fails(at: usize) -> Option<u64> {

@@ -279,6 +279,37 @@ fn parts_of_loops_in_jobs_leave_the_process() {
 }
 
 // ------------------------------------------------------------------------------------------------------------ failures
+
+/// A result that cannot be written.
+#[derive(Deserialize, Debug, PartialEq)]
+struct Stubborn(u64);
+
+impl Serialize for Stubborn {
+    fn serialize<S: serde::Serializer>(&self, _: S) -> Result<S::Ok, S::Error> {
+        Err(serde::ser::Error::custom("it stays where it is"))
+    }
+}
+
+#[spawnable]
+fn stubborn(number: &u64) -> Stubborn {
+    give_way();
+    Stubborn(mix(*number))
+}
+
+#[test]
+fn a_part_whose_results_cannot_travel_is_run_at_home() {
+    let (a, b) = (pool(1), pool(1));
+    let numbers: Vec<u64> = (0..100).collect();
+    let expected: Vec<Stubborn> = numbers
+        .iter()
+        .map(|number| Stubborn(mix(*number)))
+        .collect();
+    let some_left = |report: &Report| report.travelled > 0;
+    until(&a, &b, Habits::default(), some_left, || {
+        assert_eq!(par_map!(&numbers, stubborn), expected);
+    });
+}
+
 static BEGUN: AtomicUsize = AtomicUsize::new(0);
 
 #[spawnable]

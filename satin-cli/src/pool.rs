@@ -401,7 +401,7 @@ impl LocalPool {
             return;
         };
         if let Err(error) = window.close() {
-            self.say(format_args!("{error}"));
+            return self.say(format_args!("{error}"));
         }
         for (what, file) in [
             ("report", &self.plan.views.report),

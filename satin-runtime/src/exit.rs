@@ -140,10 +140,17 @@ impl std::fmt::Display for TimeIsOver {
     }
 }
 
+/// The clock of a time limit; dropping it stops the clock.
+pub(crate) struct TimeLimit(#[expect(dead_code, reason = "its end is the sign")] mpsc::Sender<()>);
+
 /// Ends this process, which is no node of a pool, when so much time is over.
-pub(crate) fn after(limit: Duration) {
+#[must_use]
+pub(crate) fn after(limit: Duration) -> TimeLimit {
+    let (on, off) = mpsc::channel::<()>();
     let wait = move || {
-        std::thread::sleep(limit);
+        if off.recv_timeout(limit) != Err(mpsc::RecvTimeoutError::Timeout) {
+            return; // `main` is over
+        }
         let has_store = false; // only pools have one
         let why = TimeIsOver { limit, has_store };
         lines::clear_bar();
@@ -154,6 +161,7 @@ pub(crate) fn after(limit: Duration) {
     if let Err(error) = thread.spawn(wait) {
         tracing::warn!("cannot start a thread ({error}): SATIN_TIME_LIMIT has no effect");
     }
+    TimeLimit(on)
 }
 
 /// The exit code for the request to end, which may have come from elsewhere: then that of SIGTERM.

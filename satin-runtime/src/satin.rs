@@ -207,9 +207,7 @@ impl Satin {
         let Some(network) = &self.network else {
             let seen = self.seen.clone();
             exit::at_exit(move |_| seen.close());
-            if let Some(limit) = self.time_limit {
-                exit::after(limit);
-            }
+            let _limit = self.time_limit.map(exit::after);
             return self.workers.run_as_main(main);
         };
         let (seen, handle) = (self.seen.clone(), network.handle());

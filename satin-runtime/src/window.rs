@@ -171,14 +171,12 @@ impl Window {
         lock(&self.history)
     }
 
-    /// Asks these nodes to leave, by their names, the master last. Returns when all have been asked.
-    ///
-    /// # Errors
-    /// If one cannot be asked, or stays: the text says which and why. The others leave all the same.
-    pub fn drain(&self, names: Vec<String>) -> Result<(), String> {
+    /// What asks nodes to leave; `None` where there is no pool.
+    #[must_use]
+    pub fn steering(&self) -> Option<WatcherHandle> {
         match &self.source {
-            Source::Pool(watcher) => watcher.handle().drain(names),
-            Source::Process(_) => Err("this process is no node of a pool".into()),
+            Source::Pool(watcher) => Some(watcher.handle()),
+            Source::Process(_) => None,
         }
     }
 

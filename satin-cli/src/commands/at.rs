@@ -45,7 +45,7 @@ impl At {
                 self.join
             )
         });
-        Ok(join.code(codes::WRONG_VALUE)?)
+        join.code(codes::WRONG_VALUE)
     }
 
     pub fn observer(&self) -> Result<Observer> {

@@ -1,6 +1,7 @@
 use std::{
     io::{self, IsTerminal},
     process::ExitCode,
+    sync::mpsc::{Receiver, Sender, channel},
     time::Duration,
 };
 
@@ -104,6 +105,8 @@ struct Screen<'w> {
     asks: Option<(Vec<String>, String)>,
     /// What came of the last order.
     said: Option<String>,
+    /// What comes of orders, from the threads that wait for it.
+    outcomes: (Sender<String>, Receiver<String>),
 }
 
 /// What a key asks for.
@@ -122,7 +125,24 @@ impl<'w> Screen<'w> {
             chosen: None,
             asks: None,
             said: None,
+            outcomes: channel(),
         }
+    }
+
+    /// Asks nodes to leave. Those that do not answer take a while, in which the screen goes on.
+    fn drain(&mut self, names: Vec<String>) {
+        let Some(steering) = self.window.steering() else {
+            return;
+        };
+        self.said = Some(format!("asking {}", names.join(", ")));
+        let outcome = self.outcomes.0.clone();
+        std::thread::spawn(move || {
+            let said = match steering.drain(names.clone()) {
+                Ok(()) => format!("asked to leave: {}", names.join(", ")),
+                Err(why) => why,
+            };
+            let _ = outcome.send(said);
+        });
     }
 
     fn show(mut self, terminal: &mut DefaultTerminal) -> Result<()> {
@@ -132,6 +152,9 @@ impl<'w> Screen<'w> {
                 (history.picture(), history.events_since(0).0)
             };
             self.sort.sort(&mut picture.nodes);
+            if let Ok(said) = self.outcomes.1.try_recv() {
+                self.said = Some(said);
+            }
             terminal.draw(|frame| self.draw(frame, &picture, &events))?;
             if !event::poll(TICK)? {
                 continue;
@@ -142,12 +165,7 @@ impl<'w> Screen<'w> {
             match self.wish(key, &picture) {
                 Wish::GoOn => {}
                 Wish::End => return Ok(()),
-                Wish::Drain(names) => {
-                    self.said = Some(match self.window.drain(names.clone()) {
-                        Ok(()) => format!("asked to leave: {}", names.join(", ")),
-                        Err(why) => why,
-                    });
-                }
+                Wish::Drain(names) => self.drain(names),
             }
         }
     }

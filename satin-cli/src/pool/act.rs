@@ -269,7 +269,6 @@ impl LocalPool {
         ));
     }
 
-    /// A node has told something.
     /// Adds an event to what people see of the pool: the last ones come when no node is left that could be looked at.
     fn show(&self, record: &Record) {
         let Some(window) = &self.window else { return };
@@ -281,6 +280,7 @@ impl LocalPool {
         });
     }
 
+    /// A node has told something.
     pub(super) fn note(&mut self, record: &Record) {
         self.show(record);
         let name = &record.name;

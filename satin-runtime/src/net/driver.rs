@@ -480,7 +480,7 @@ impl Driver {
             Event::RootFinished(root) => {
                 self.write(events::Event::RootFinished { root: root.tag() })
             }
-            Event::Written { bytes, .. } => self.stored_bytes += u64::from(*bytes),
+            Event::Written { bytes, .. } => self.stored_bytes += *bytes,
             Event::MainEnded(_) | Event::BrokenOff(_) => self.main_ended = true,
             // The process exits, whatever `main` does meanwhile.
             Event::Superseded(_) => self.leaving = true,

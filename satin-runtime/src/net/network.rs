@@ -40,7 +40,7 @@ use super::{
 use crate::{
     codes::{self, ErrorCode},
     config::Setting,
-    data, exit,
+    data,
     job::codec,
     node::{self, Event, Identity, Node, NodeId, Peer, RepairMode},
     observe::{
@@ -161,11 +161,7 @@ impl Handle {
     /// Waits until this node has left because it was asked to, or its pool was stopped; for ever if it ends in another way. The exit code.
     pub(crate) fn wait_until_drained(&self) -> i32 {
         self.progress.wait(|now| match now.stage {
-            // It has taken `main` over from one that left, was leaving itself, and nobody was left: the run is not done.
-            NodeStage::Ended(0) if now.closed && now.drained && now.is_last_master() => {
-                Some(exit::asked_code())
-            }
-            NodeStage::Ended(code) if now.closed && now.drained => Some(code),
+            NodeStage::Ended(code) if now.closed && now.drained => Some(now.end_code(code)),
             _ => None,
         })
     }
@@ -314,7 +310,7 @@ impl Network {
         self.progress.wait(|now| match &now.stage {
             _ if !now.closed => None,
             NodeStage::Failed(text) => Some(Err(NetError::Failed(text.clone()))),
-            NodeStage::Ended(code) => Some(Ok(*code)),
+            NodeStage::Ended(code) => Some(Ok(now.end_code(*code))),
             _ => Some(Err(NetError::failed(
                 "the network thread has died",
                 codes::NETWORK_DIED,

@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use crate::observe::events::NodeFigures;
+use crate::{exit, observe::events::NodeFigures};
 
 /// Number of refusals that are kept for reports. Too small: the interesting one may be gone. Too large: memory.
 const REFUSALS: usize = 16;
@@ -44,9 +44,14 @@ pub(super) struct Now {
 }
 
 impl Now {
-    /// Is this node master, with no other that is to stay?
-    pub(super) fn is_last_master(&self) -> bool {
-        self.was_in_as_master == Some(true) && self.heirs == 0
+    /// The exit code of a node that has ended with `code`. One that has taken `main` over from another that left, was leaving itself, and
+    /// had nobody to hand over to ends with the code of the request: the run is not done.
+    pub(super) fn end_code(&self, code: i32) -> i32 {
+        let is_last_master = self.was_in_as_master == Some(true) && self.heirs == 0;
+        match code == 0 && self.drained && is_last_master {
+            true => exit::asked_code(),
+            false => code,
+        }
     }
 
     /// How the wait to be let in ended: whether this node is the master, or why it was not let in. `None` while it goes on.

@@ -73,6 +73,7 @@ impl Sampler {
             let sampler = self.clone();
             let thread = std::thread::Builder::new().name("satin-sampler".into());
             if let Err(error) = thread.spawn(move || while sampler.goes_on() {}) {
+                *lock(&self.0.looked) = None;
                 tracing::warn!(
                     "cannot start a thread ({error}): nobody sees what the workers of this node do"
                 );

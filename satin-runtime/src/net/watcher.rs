@@ -106,7 +106,11 @@ impl Watcher {
         };
         let thread = std::thread::Builder::new()
             .name("satin-watcher".into())
-            .spawn(move || runtime.block_on(round.go_on(receiver)))?;
+            .spawn(move || {
+                runtime.block_on(round.go_on(receiver));
+                // A search for addresses may hang in the system.
+                runtime.shutdown_background();
+            })?;
         Ok(Watcher {
             orders: sender,
             thread: Some(thread),
@@ -172,7 +176,7 @@ type Members = (String, Vec<SeenNode>);
 /// What came of a look.
 enum Done {
     /// At a node: its news, and the members if it was asked for them.
-    Looked(SocketAddr, Result<Answered, NoLook>),
+    Looked(SocketAddr, Result<Box<Answered>, NoLook>),
     /// For the members, at all addresses where there might be one.
     Searched(Result<Members, String>),
 }
@@ -218,7 +222,11 @@ impl<W: Watching> Round<W> {
                 order = orders.recv() => match order {
                     None | Some(Order::End) => return,
                     Some(Order::Drain(names, answer)) => {
-                        let _ = answer.send(self.drain(&names).await);
+                        let asking = ask_to_leave(self.dialler.clone(), self.meant(&names));
+                        // Looks go on meanwhile.
+                        tokio::spawn(async move {
+                            let _ = answer.send(asking.await);
+                        });
                     }
                     Some(Order::Look(answer)) => {
                         self.look_now().await;
@@ -283,7 +291,7 @@ impl<W: Watching> Round<W> {
         }
     }
 
-    fn looked(&mut self, addr: SocketAddr, looked: Result<Answered, NoLook>) {
+    fn looked(&mut self, addr: SocketAddr, looked: Result<Box<Answered>, NoLook>) {
         if let Some(seen) = self.parting.remove(&addr) {
             // An answer of one that is no member any more comes from one that is on its way out.
             let gone = match looked {
@@ -352,32 +360,36 @@ impl<W: Watching> Round<W> {
         self.told.nodes(pool, &nodes, now_ms);
     }
 
-    async fn drain(&mut self, names: &[String]) -> Result<(), String> {
-        let is_meant = |seen: &&SeenNode| names.contains(&seen.name);
-        let mut meant: Vec<SeenNode> = self
-            .watched
-            .values()
-            .map(|watched| &watched.seen)
-            .filter(is_meant)
-            .cloned()
-            .collect();
-        if let Some(name) = names
-            .iter()
-            .find(|name| !meant.iter().any(|seen| seen.name == **name))
-        {
-            return Err(format!("no node of the pool is called `{name}`"));
-        }
-        meant.sort_by_key(|seen| seen.is_master);
-        let mut outcome = Ok(());
-        for seen in &meant {
-            let asked = self
-                .dialler
-                .ask(seen, Question::Drain { grace: None })
-                .await;
-            outcome = outcome.and(asked.map(drop).map_err(|error| error.to_string()));
-        }
-        outcome
+    /// The nodes of these names, the master last; or the name of each that there is not.
+    fn meant(&self, names: &[String]) -> Vec<Result<SeenNode, String>> {
+        let of_name = |name: &String| {
+            let mut seen = self.watched.values().map(|watched| &watched.seen);
+            let found = seen.find(|seen| seen.name == *name).cloned();
+            found.ok_or_else(|| format!("no node of the pool is called `{name}`"))
+        };
+        let mut meant: Vec<_> = names.iter().map(of_name).collect();
+        meant.sort_by_key(|seen| seen.as_ref().is_ok_and(|seen| seen.is_master));
+        meant
     }
+}
+
+/// Asks these nodes to leave, one after the other; the first thing that goes wrong is the outcome, and the others are asked all the same.
+async fn ask_to_leave(
+    dialler: Dialler,
+    meant: Vec<Result<SeenNode, String>>,
+) -> Result<(), String> {
+    let mut outcome = Ok(());
+    for seen in meant {
+        let asked = match seen {
+            Ok(seen) => {
+                let asked = dialler.ask(&seen, Question::Drain { grace: None }).await;
+                asked.map(drop).map_err(|error| error.to_string())
+            }
+            Err(why) => Err(why),
+        };
+        outcome = outcome.and(asked);
+    }
+    outcome
 }
 
 /// Names that several nodes have get the address of each: whoever reads of a node is to know which it is.
@@ -399,7 +411,7 @@ async fn look_at(
     ear: Option<Ear>,
     next: u64,
     with_members: bool,
-) -> Result<Answered, NoLook> {
+) -> Result<Box<Answered>, NoLook> {
     let silent = NoLook {
         said_goodbye: false,
     };
@@ -424,12 +436,12 @@ async fn look_at(
         true => members_of(&mut ear).await.ok(),
         false => None,
     };
-    Ok(Answered {
+    Ok(Box::new(Answered {
         ahead_ms: look.now_ms as i64 - here_ms as i64,
         ear,
         look,
         members,
-    })
+    }))
 }
 
 async fn members_of(ear: &mut Ear) -> Result<Members, String> {

@@ -664,6 +664,7 @@ fn enter_nested<'s, P: Prepared<'s>>(worker: &Worker, call: P, place: CallSite) 
         head: worker.head(),
         parent: &raw const nested,
     };
+    let _in_nested = worker.in_nested(cx.head, cx.parent);
     let run = || <P::Function as Function>::call(cx, 0, call.into_args());
     let hidden = Scopes::hide();
     match hidden.scopes().is_empty() {

@@ -520,6 +520,7 @@ unsafe fn run_root<F: Function>(task: *const (), worker: &Worker, head: *const S
     let mut marked = false;
     // SAFETY: the guard is gone before the frame is, and this worker's pool outlives both.
     let Some(cancellable) = (unsafe { task.scopes.begin(parent, pool) }) else {
+        task.args.set(Some(args)); // the caller drops them, on its own stack
         // SAFETY: as for us.
         return unsafe { refuse_root::<F>(at) };
     };
@@ -531,6 +532,7 @@ unsafe fn run_root<F: Function>(task: *const (), worker: &Worker, head: *const S
             }
             None => {
                 drop(cancellable); // it looks at the task
+                task.args.set(Some(args));
                 // SAFETY: as for us.
                 return unsafe { refuse_root::<F>(at) };
             }

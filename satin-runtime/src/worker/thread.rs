@@ -47,6 +47,8 @@ pub(crate) struct Worker {
     pub(super) stack_limit: Cell<usize>,
     /// The beginning of the running job on this stack, and the invocation that the job belongs to.
     pub(super) bottom: Cell<Bottom>,
+    /// The innermost nested entry of the running job: where its slots begin, and its frame.
+    nested: Cell<Option<Entry>>,
     /// The invocation of which a child runs here whose siblings may fail; null if none does.
     pub(super) in_child_of: Cell<*const Frame>,
     stack_top: Cell<usize>,
@@ -88,6 +90,21 @@ pub(super) struct Bottom {
     pub(super) marked: bool,
     /// The job, for estimates of how far it is; `None` if it is none that counts.
     pub(super) part: Option<RunningJob>,
+}
+
+/// A nested entry: the first slot that it may use, and its frame.
+type Entry = (*const Slot, *const Frame);
+
+/// As long as it lives a nested entry runs on this worker.
+pub(super) struct InNested<'w> {
+    worker: &'w Worker,
+    outer: Option<Entry>,
+}
+
+impl Drop for InNested<'_> {
+    fn drop(&mut self) {
+        self.worker.nested.set(self.outer);
+    }
 }
 
 /// The last job that has begun on this stack and whose parent does not run here below an earlier one. All invocations that lie
@@ -188,6 +205,7 @@ impl Worker {
                 marked: false,
                 part: None,
             }),
+            nested: Cell::new(None),
             in_child_of: Cell::new(std::ptr::null()),
             stack_top: Cell::new(0),
             stack_mib: Cell::new(0),
@@ -711,6 +729,7 @@ impl Worker {
         let hidden = Scopes::hide();
         let outer = self.bottom.replace(bottom);
         self.close_if(bottom.marked, outer.marked);
+        let outer_nested = self.nested.take();
         let outer_root = self.root.take();
         // Jobs below the base get their names from there. A base for each would hold as many ids as a deep tree has levels.
         let outer_base = (!self.is_below_base(bottom.parent)).then(|| {
@@ -741,6 +760,7 @@ impl Worker {
         self.root_frame.set(outer_root_frame);
         self.reaper.begin();
         self.bottom.set(outer);
+        self.nested.set(outer_nested);
         self.close_if(outer.marked, bottom.marked);
         drop(hidden);
         result
@@ -849,11 +869,20 @@ impl Worker {
         self.root_frame().is_none_or(is_given_up) && hands_on(frame)
     }
 
-    /// The innermost invocation that is known to have unsettled children, or else the invocation that this job belongs
-    /// to: a nested entry inherits from it.
+    /// A nested entry with that frame begins here; its jobs stand from `head` on.
+    pub(super) fn in_nested(&self, head: *const Slot, frame: *const Frame) -> InNested<'_> {
+        InNested {
+            worker: self,
+            outer: self.nested.replace(Some((head, frame))),
+        }
+    }
+
+    /// The innermost invocation that is known to have unsettled children, or else the nested entry that runs, or the invocation that
+    /// this job belongs to: a nested entry inherits from it.
     pub(super) fn innermost(&self) -> *const Frame {
         let (bottom, head) = (self.bottom.get(), self.head());
-        if head.addr() > bottom.head.addr() {
+        let (base_head, base) = self.nested.get().unwrap_or((bottom.head, bottom.parent));
+        if head.addr() > base_head.addr() {
             // SAFETY: below the head is a slot that holds an unsettled job.
             let around = unsafe { (*head.wrapping_sub(1)).parent.get() };
             if around == self.in_child_of.get() {
@@ -863,7 +892,7 @@ impl Worker {
             // SAFETY: the parent of an unsettled job lives.
             unsafe { (*around).parent() }
         } else {
-            bottom.parent
+            base
         }
     }
 

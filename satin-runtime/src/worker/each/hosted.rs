@@ -52,15 +52,17 @@ impl HostedLoop {
             },
             Err(RemoteFailure::Panicked(payload)) => resume_unwind(payload),
             Err(RemoteFailure::Aborted) => raise_abort(),
-            Err(RemoteFailure::Codec(error)) => {
-                panic!(
-                    "a call of `{}` in a loop that another node has sent: {error}",
-                    function.info.name
-                )
-            }
+            Err(RemoteFailure::Codec(error)) => resume_unwind(Box::new(NotHere(format!(
+                "a call of `{}` in a loop: {error}",
+                function.info.name
+            )))),
         }
     }
 }
+
+/// The payload that unwinds from a part of a loop that cannot run in bytes, as one of its calls cannot: not a panic, and the part goes home,
+/// where it is run as it is.
+pub(in crate::worker) struct NotHere(pub(in crate::worker) String);
 
 impl Loop for HostedLoop {
     unsafe fn run(&self, cx: Cx, index: u32, at: usize) {

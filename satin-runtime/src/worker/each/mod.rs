@@ -22,6 +22,7 @@ use crate::job::{
     record::{Cx, Frame},
 };
 
+pub(super) use self::hosted::NotHere;
 pub use self::{
     sequential::{seq_chunks, seq_map, seq_reduce, seq_reduce_chunks},
     typed::{par_chunks, par_map, par_reduce, par_reduce_chunks},

@@ -12,6 +12,7 @@ use std::{
 
 use super::{
     super::{
+        each::NotHere,
         pool::Pool,
         thread::{Bottom, Worker},
     },
@@ -244,6 +245,7 @@ impl Worker {
         let answer = match self.on_bottom(bottom, None, run) {
             // The values that it mentions may be gone before it is read: rare, and not worth the care.
             Ok(packed) if packed.needs.is_empty() => Some(packed.into()),
+            Err(RemoteFailure::Panicked(payload)) if payload.is::<NotHere>() => None,
             Err(RemoteFailure::Panicked(payload)) => {
                 let text = message(&*payload);
                 let id = self.place_of(frame, index).map(|place| place.id);

@@ -6,6 +6,7 @@ use std::{
 };
 
 use super::super::{
+    each::NotHere,
     frames::RootFrame,
     pool::Pool,
     progress::RunningJob,
@@ -105,9 +106,10 @@ impl HostedTask {
             Ok(packed) => packed.into(),
             Err(RemoteFailure::Codec(error)) => Answer::Refused(error.to_string()),
             Err(RemoteFailure::Aborted) => Answer::Aborted,
-            Err(RemoteFailure::Panicked(payload)) => {
-                Answer::Panicked(named(message(&*payload), &root.job))
-            }
+            Err(RemoteFailure::Panicked(payload)) => match payload.downcast::<NotHere>() {
+                Ok(why) => Answer::Refused(why.0),
+                Err(payload) => Answer::Panicked(named(message(&*payload), &root.job)),
+            },
         })
     }
 }
