@@ -205,9 +205,14 @@ fn the_bound_of_a_root_is_there_when_its_future_is_ready() {
 #[test]
 fn a_root_that_has_not_begun_ends_with_its_pool() {
     let _watchdog = Watchdog::new("a_root_that_has_not_begun_ends_with_its_pool");
+    static BEGUN: AtomicBool = AtomicBool::new(false);
     static GO: AtomicBool = AtomicBool::new(false);
     let pool = pool(1);
-    let first = pool.spawn(|| wait_for("a word", || GO.load(SeqCst)));
+    let first = pool.spawn(|| {
+        BEGUN.store(true, SeqCst);
+        wait_for("a word", || GO.load(SeqCst));
+    });
+    wait_for("the first to begin", || BEGUN.load(SeqCst));
     let kept = Arc::new(AtomicUsize::new(0));
     let second = {
         let counted = Counted(Arc::clone(&kept));
