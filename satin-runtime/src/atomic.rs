@@ -3,12 +3,12 @@
 #[cfg(loom)]
 pub(crate) use loom::{
     cell::Cell,
-    sync::atomic::{AtomicU64, AtomicUsize, Ordering},
+    sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering},
 };
 #[cfg(not(loom))]
 pub(crate) use std::{
     cell::Cell,
-    sync::atomic::{AtomicU64, AtomicUsize, Ordering},
+    sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering},
 };
 
 /// Lets a little time pass while another thread does a few instructions; a whole turn if it seems to have no processor.

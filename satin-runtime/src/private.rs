@@ -8,8 +8,9 @@ pub use crate::job::kinds::{Argument, BorrowedArgument, Kinds, Mut, MutSlice, Re
 pub use crate::look_for_plain;
 pub use crate::satin::main;
 pub use crate::worker::{
-    Accumulate, AccumulateInOrder, Child, Cx, Delivery, Either, Entry, Frame, Group, Keep, Place,
-    Planned, Position, Scope, Spec, Ticket, enter, par_chunks, par_map, par_reduce,
-    par_reduce_chunks, seq_chunks, seq_map, seq_reduce, seq_reduce_chunks,
+    Accumulate, AccumulateInOrder, Changes, ChangesAll, Child, Cx, Delivery, Either, Entry, Flow,
+    Frame, Gives, Group, Handle, Keep, Place, Planned, Position, Reads, Scope, Spec, Ticket, enter,
+    flow, par_chunks, par_map, par_reduce,
+    par_reduce_chunks, seq_chunks, seq_flow, seq_map, seq_reduce, seq_reduce_chunks,
 };
 pub use inventory;

@@ -196,6 +196,17 @@ impl Meta {
 }
 
 impl Slot {
+    /// A slot that stands in no area, for a job that its maker runs itself.
+    pub(crate) fn vacant(function: &'static VTable) -> Slot {
+        Slot {
+            function: Cell::new(function),
+            parent: Cell::new(std::ptr::null()),
+            meta: Meta(AtomicU64::new(0)),
+            extra: AtomicPtr::new(std::ptr::null_mut()),
+            data: UnsafeCell::new(MaybeUninit::uninit()),
+        }
+    }
+
     /// Fills in everything but the arguments.
     #[inline(always)]
     pub fn fill(
@@ -404,6 +415,8 @@ pub mod flag {
     pub const FLEETING: u32 = 512;
     /// At the bottom: a closure of ordinary code is the root job, and calls its children one after the other.
     pub const CALLING: u32 = 1 << 15;
+    /// Not at the bottom: the invocation of a flow's closure, the first field of what its tasks have in common.
+    pub const FLOW: u32 = CALLING;
     /// The owner of the stack has known the name of this invocation without a walk further up, and perhaps still does.
     pub const NAMED: u32 = 1 << 14;
 }
@@ -437,6 +450,11 @@ impl Frame {
     #[inline(always)]
     pub fn has(&self, flag: u32) -> bool {
         self.flags.load(std::sync::atomic::Ordering::Relaxed) & flag != 0
+    }
+
+    /// True of the invocation of a flow's closure.
+    pub(crate) fn is_flow(&self) -> bool {
+        self.has(flag::FLOW) && !self.has(flag::ROOT)
     }
 
     /// Raises flags; true if one of them was down.

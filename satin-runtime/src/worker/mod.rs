@@ -5,6 +5,7 @@
 //! * `scope`: an invocation and its children: spawn, sync, call; the guards that keep borrows sound.
 //! * `group`: any number of children with one closure that delivers their results in spawn order.
 //! * `each`: parallel loops, whose elements are jobs of any spawnable function.
+//! * `flow`: calls that become tasks, of which each waits for the data that it reads.
 //! * `frames`: walks along the chain of frames, from an invocation up to where its job came from.
 //! * `pool`: the threads of a pool, how they sleep, how root jobs come in.
 //! * `cancel`: calls that any thread may stop, with all below them.
@@ -31,6 +32,7 @@ mod clerk;
 mod deque;
 #[cfg(not(loom))]
 mod each;
+mod flow;
 mod frames;
 #[cfg(not(loom))]
 mod gate;
@@ -63,6 +65,10 @@ pub use self::{
     each::{
         PartOfLoop, par_chunks, par_map, par_reduce, par_reduce_chunks, seq_chunks, seq_map,
         seq_reduce, seq_reduce_chunks,
+    },
+    flow::{
+        Changes, ChangesAll, Flow, FlowBody, Gives, Handle, Many, Parts, Read, ReadMany, Reads,
+        TakeAll, Taken, Write, flow, many, r, rw, seq_flow,
     },
     frames::walked,
     gate::{Costs, Gate, Haul, Judge, Outside},

@@ -19,6 +19,7 @@ use super::{
     barrier,
     cancel::{Scopes, raise_cancelled},
     clerk::Clerk,
+    flow::Boards,
     gate::{Gate, Ledger},
     harvest::{Beats, Samples},
     progress::{Estimates, Progress},
@@ -60,6 +61,8 @@ pub(crate) struct Pool {
     /// True once any job has been aborted. Until then no worker looks for it.
     aborted: AtomicBool,
     pub(super) ledger: Ledger,
+    /// Tasks of flows.
+    pub(super) boards: Boards,
     pub(super) clerk: Clerk,
     pub(super) beats: Beats,
     /// How far its jobs are.
@@ -119,6 +122,7 @@ impl Pool {
                 ended: AtomicBool::new(false),
                 aborted: AtomicBool::new(false),
                 ledger: Ledger::default(),
+                boards: Boards::new(threads),
                 clerk: Clerk::new(stack),
                 beats: Beats::default(),
                 estimates: Estimates::default(),
@@ -255,6 +259,7 @@ impl Pool {
                 || self.has_ended()
                 || (awaits == Awaits::Work && self.has_root())
                 || self.has_hosted()
+                || self.boards.has_some()
                 || self.has_returned_for(worker)
                 || self.all().any(|other| {
                     other.index != worker.index && (other.has_public() || other.may_be_seized())

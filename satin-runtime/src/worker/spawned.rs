@@ -225,7 +225,7 @@ impl OwnCall<'_> {
     pub(super) fn begin(innermost: *const Frame) -> Option<Self> {
         // SAFETY: the frame around the caller lives.
         let frame = unsafe { innermost.as_ref() }?;
-        if !frame.has(flag::CALLING) {
+        if !frame.has(flag::CALLING) || !frame.has(flag::ROOT) {
             return None;
         }
         // SAFETY: the flag says that the frame is the first field of a calling root, which lives as long as the frame. Its cells are this

@@ -12,6 +12,7 @@ use std::{
 use super::{
     cancel::Scopes,
     deque::{Deque, Head, Publish, Seized},
+    flow::{FlowCore, ReadyTask},
     frames::{
         JobPlace, RootFrame, below, children_aborted, depth_of, frames_walked, hands_on, place_of,
         root_of, tear, walk_to_root,
@@ -608,6 +609,12 @@ impl Worker {
         if let Some(found) = self.find_job(awaited) {
             return Some(FoundWork::Job(found));
         }
+        if self.has_room(Room::ForAnyJob)
+            && !panicking()
+            && let Some(task) = self.pool().boards.next(self)
+        {
+            return Some(FoundWork::Task(task));
+        }
         // The other side may wait for it before it can answer us.
         let hosted = self.pool().next_hosted(|| self.has_room(Room::ForAnyJob));
         hosted.map(FoundWork::Hosted)
@@ -627,6 +634,39 @@ impl Worker {
             self.steal()
         } else {
             None
+        }
+    }
+
+    /// Waits until all tasks of a flow are over, or something is `ready`; runs tasks and other jobs meanwhile. If the flow is over, those that are
+    /// away are recalled.
+    pub(super) fn wait_for_tasks(&self, core: &FlowCore, ready: impl Fn() -> bool) {
+        let is_ready = || core.live() == 0 || ready();
+        let mut idle = Idle::new(self, Activity::Wait);
+        while !is_ready() {
+            let above = self.head();
+            // However little stack is left: a flow may always run tasks.
+            if let Some(task) = self.pool().boards.next(self) {
+                idle.over();
+                FoundWork::Task(task).run(self, above);
+                continue;
+            }
+            let is_over = core.is_over(self);
+            if is_over {
+                self.recall_tasks(core, core.why());
+            } else if let Some(work) = self.find_help(SlotState::Ready) {
+                idle.over();
+                work.run(self, above);
+                continue;
+            }
+            if !idle.should_park(!is_over && self.has_room(Room::ForAnyJob)) {
+                continue;
+            }
+            core.set_parked(true);
+            // One that was about to leave is recalled once it is away.
+            let at_most = core.is_over(self).then_some(Duration::from_millis(1));
+            self.pool()
+                .sleep_unless(self, Awaits::Job, at_most, is_ready);
+            core.set_parked(false);
         }
     }
 
@@ -659,6 +699,8 @@ impl Worker {
         job.enter(SlotState::Taken(self.index));
         let parent = job.parent.get();
         let function = job.function.get();
+        // SAFETY: the job is not settled, so its parent lives.
+        let is_task = unsafe { (*parent).is_flow() };
         let mut sieve = self.sieve_of_taken(parent);
         let repairs = back.history.marked;
         let state = if CAN_UNWIND && self.pool().has_aborted() && children_aborted(parent) {
@@ -694,7 +736,10 @@ impl Worker {
         if repairs && state == SlotState::Done {
             self.tell_repaired(job);
         }
-        if job.enter(state) {
+        let is_awaited = job.enter(state);
+        if is_task {
+            self.end_aside(slot);
+        } else if is_awaited {
             self.pool().sleep.unpark(owner);
         }
     }
@@ -1060,6 +1105,8 @@ impl Worker {
             Some(FoundWork::Root(root))
         } else if let Some(hosted) = pool.next_hosted(|| true) {
             Some(FoundWork::Hosted(hosted))
+        } else if let Some(task) = pool.boards.next(self) {
+            Some(FoundWork::Task(task))
         } else {
             self.steal().map(FoundWork::Job)
         }
@@ -1176,6 +1223,8 @@ impl Drop for LeaveAll<'_> {
 enum FoundWork {
     Root(QueuedRoot),
     Hosted(HostedTask),
+    /// A task of a flow.
+    Task(ReadyTask),
     Job(Found),
 }
 
@@ -1194,6 +1243,7 @@ impl FoundWork {
         match self {
             FoundWork::Root(root) => root.run(worker, head),
             FoundWork::Hosted(hosted) => hosted.run(worker, head),
+            FoundWork::Task(task) => task.run(worker, head),
             FoundWork::Job(found) => worker.run_taken(found, head),
         }
         occupation.replace(before);
@@ -1202,7 +1252,7 @@ impl FoundWork {
     fn activity(&self) -> Activity {
         match self {
             FoundWork::Job(found) if found.back.history.marked => Activity::Repair,
-            FoundWork::Root(_) | FoundWork::Job(_) => Activity::Run,
+            FoundWork::Root(_) | FoundWork::Task(_) | FoundWork::Job(_) => Activity::Run,
             FoundWork::Hosted(_) => Activity::RunStolen,
         }
     }

@@ -446,10 +446,16 @@ impl Pool {
         // SAFETY: the caller has the job, which is in no ledger: its owner waits until it is answered, or is this very thread.
         let job = unsafe { &*slot.0 };
         let owner = Worker::of(slot.0).index;
+        // SAFETY: as above, and so its parent lives.
+        let is_task = unsafe { (*job.parent.get()).is_flow() };
         let whole = Box::into_raw(Box::new(whole));
         // In the record of the job until the owner collects it.
         job.extra.store(whole.cast(), Ordering::Relaxed);
-        if job.enter(SlotState::Answered) {
+        let is_awaited = job.enter(SlotState::Answered);
+        if is_task {
+            self.boards.settle(slot.0);
+            self.wake_for_any_task();
+        } else if is_awaited {
             self.sleep.unpark(owner);
         }
     }

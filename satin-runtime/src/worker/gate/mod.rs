@@ -134,6 +134,8 @@ pub struct Gate {
 #[derive(Clone, Copy)]
 enum TakeFrom {
     Deque(u32),
+    /// A task of a flow.
+    Board,
     Returned,
     Held,
 }
@@ -482,6 +484,11 @@ impl Gate {
                     return None;
                 }
                 let slot = victim.give()?;
+                let back = Back::default();
+                Some(Found { slot, back })
+            }
+            TakeFrom::Board => {
+                let slot = self.pool.boards.take(&self.pool)?;
                 let back = Back::default();
                 Some(Found { slot, back })
             }
@@ -908,7 +915,9 @@ impl Pool {
             let depth = lock(&self.ledger.absent).returned.first()?.0;
             Some((TakeFrom::Returned, depth))
         });
-        let all = deques.chain(returned.flatten());
+        // Tasks are worth more to others than what lies below them.
+        let tasks = (self.boards.len() > 0).then_some((TakeFrom::Board, 0));
+        let all = deques.chain(returned.flatten()).chain(tasks);
         all.filter(|(_, depth)| *depth != STAYS)
             .min_by_key(|(_, depth)| *depth)
     }
@@ -916,9 +925,10 @@ impl Pool {
     /// How many jobs are public, those left out that must stay.
     fn public(&self) -> u64 {
         let deques = (0..self.workers()).filter_map(|victim| self.worker(victim).public());
-        deques
+        let jobs: u64 = deques
             .map(|(depth, count)| if depth == STAYS { 0 } else { count })
-            .sum()
+            .sum();
+        jobs + self.boards.len() as u64
     }
 
     fn ask_those_without_public(&self) {

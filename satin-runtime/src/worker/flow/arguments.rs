@@ -1,0 +1,511 @@
+//! The arguments of tasks: handles with the mode in which they are used, and plain values.
+//!
+//! What may stand for an argument follows from its type in the function's signature: a `&T` is read ([`Reads`]), a `&mut T` or
+//! `&mut [T]` changed ([`Changes`], [`ChangesAll`]), and any other is given by value ([`Gives`]). Of each the task holds a [`Part`], from
+//! which the function's argument is lent once all versions that it needs are there.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de::DeserializeOwned};
+
+use super::{
+    Flow, Handle,
+    task::TaskHead,
+    version::Version,
+    waiters::{Link, Waiters},
+};
+use crate::job::kinds::{
+    Argument, BorrowedArgument, Kind, Kinds, Lend, Mut, MutSlice, Ref, Value,
+};
+
+/// A handle that a task reads: [`r`].
+pub struct Read<'g, T>(Handle<'g, T>);
+
+/// A handle that a task changes: [`rw`].
+pub struct Write<'g, T>(Handle<'g, T>);
+
+/// Handles that a task reads as one list: [`many`].
+pub struct ReadMany<'g, T>(Vec<Handle<'g, T>>);
+
+/// The task reads this handle: for an argument `&T`, also `&[T]` of a handle of a `Vec<T>`, `&str` of one of a `String`.
+pub fn r<T>(handle: Handle<'_, T>) -> Read<'_, T> {
+    Read(handle)
+}
+
+/// The task changes this handle: for an argument `&mut T`, also `&mut [T]` of a handle of a `Vec<T>`. Who has read the handle before sees what
+/// was there, and who uses it afterwards waits for this task.
+pub fn rw<T>(handle: Handle<'_, T>) -> Write<'_, T> {
+    Write(handle)
+}
+
+/// The task reads all of these handles: for an argument `&Many<T>`.
+pub fn many<'g, T>(handles: impl IntoIterator<Item = Handle<'g, T>>) -> ReadMany<'g, T> {
+    ReadMany(handles.into_iter().collect())
+}
+
+/// A list of values that a task reads, each where it is: the argument of a function of any number of inputs.
+#[derive(Clone)]
+pub struct Many<T>(Vec<Arc<Version<T>>>);
+
+impl<T> Many<T> {
+    /// The number of values.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// True if there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The values, in the order of the handles.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = &T> {
+        self.0.iter().map(|version| version.look().expect(THERE))
+    }
+}
+
+impl<T> FromIterator<T> for Many<T> {
+    fn from_iter<I: IntoIterator<Item = T>>(values: I) -> Many<T> {
+        Many(values.into_iter().map(Version::made).collect())
+    }
+}
+
+impl<T: std::fmt::Debug> std::fmt::Debug for Many<T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_list().entries(self.iter()).finish()
+    }
+}
+
+impl<T: Serialize> Serialize for Many<T> {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_seq(self.iter())
+    }
+}
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Many<T> {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Many<T>, D::Error> {
+        Vec::deserialize(from).map(Many::from_iter)
+    }
+}
+
+/// A task's argument `&T`.
+#[diagnostic::on_unimplemented(
+    message = "the function reads this argument: `&{T}`",
+    label = "a handle of what it borrows is to stand here: `r(handle)`, or `many(handles)` for a `&Many<..>`"
+)]
+pub trait Reads<'g, T: ?Sized + 'static> {
+    /// What the task holds of it.
+    type Part: Part + LooksAt<T>;
+    /// Binds the handle to the version that is the last one in the order of the program.
+    fn read(self, flow: &Flow<'g>) -> Self::Part;
+}
+
+/// A task's argument `&mut T`.
+#[diagnostic::on_unimplemented(
+    message = "the function changes this argument: `&mut {T}`",
+    label = "a handle of what it changes is to stand here: `rw(handle)`",
+    note = "the type must be `Clone`: tasks that still read what was there before keep it"
+)]
+pub trait Changes<'g, T: 'static> {
+    /// What the task holds of it.
+    type Part: Part + Alters<T>;
+    /// Binds the handle to the version that is the last one in the order of the program.
+    fn change(self, flow: &Flow<'g>) -> Self::Part;
+}
+
+/// A task's argument `&mut [T]`.
+#[diagnostic::on_unimplemented(
+    message = "the function changes this argument: `&mut [{T}]`",
+    label = "a handle of a `Vec<{T}>` is to stand here: `rw(handle)`"
+)]
+pub trait ChangesAll<'g, T: 'static> {
+    /// What the task holds of it.
+    type Part: Part + Alters<Vec<T>>;
+    /// Binds the handle to the version that is the last one in the order of the program.
+    fn change_all(self, flow: &Flow<'g>) -> Self::Part;
+}
+
+/// A task's argument that is no borrow.
+#[diagnostic::on_unimplemented(
+    message = "the function takes this argument by value: `{T}`",
+    label = "a value is to stand here",
+    note = "to use what another task makes, let the function borrow it (`&{T}`) and give `r(handle)`"
+)]
+pub trait Gives<T> {
+    /// The value.
+    fn give(self) -> Given<T>;
+}
+
+impl<T> Gives<T> for T {
+    fn give(self) -> Given<T> {
+        Given(Some(self))
+    }
+}
+
+/// What a task holds of one argument.
+pub trait Part: Send + 'static {
+    /// Shows the versions that must be there before the task can run, each with a link for it.
+    fn inputs(&self, show: &mut dyn FnMut(&Waiters<TaskHead>, &Link<TaskHead>)) {
+        let _ = show;
+    }
+    /// From now on the handle names what the task makes of it.
+    fn install(&self, flow: &Flow<'_>) {
+        let _ = flow;
+    }
+    /// All versions are there: the task is about to run.
+    fn prepare(&mut self) {}
+    /// The task has run, if `is_done`, or is given up. What it has made can be used; the tasks that have waited for it are shown.
+    fn end(&mut self, is_done: bool, show: &mut dyn FnMut(*const TaskHead)) {
+        let _ = (is_done, show);
+    }
+}
+
+/// A part from which a `&T` can be lent.
+pub trait LooksAt<T: ?Sized> {
+    /// The value. It is there.
+    fn look(&self) -> &T;
+}
+
+/// A part from which a `&mut T` can be lent.
+pub trait Alters<T> {
+    /// The value. It is there.
+    fn alter(&mut self) -> &mut T;
+}
+
+const THERE: &str = "a task runs when its inputs are there";
+
+/// A version that a task reads.
+pub struct ReadPart<T> {
+    version: Option<Arc<Version<T>>>,
+    link: Link<TaskHead>,
+}
+
+// SAFETY: the link's cells belong to the creator of the task until it is entered, and to who closes the stack afterwards.
+unsafe impl<T: Send + Sync> Send for ReadPart<T> {}
+
+impl<T: Send + Sync + 'static> Part for ReadPart<T> {
+    fn inputs(&self, show: &mut dyn FnMut(&Waiters<TaskHead>, &Link<TaskHead>)) {
+        if let Some(version) = &self.version {
+            show(&version.waiters, &self.link);
+        }
+    }
+
+    fn end(&mut self, _: bool, _: &mut dyn FnMut(*const TaskHead)) {
+        self.version = None;
+    }
+}
+
+impl<T: ?Sized + Lend> LooksAt<T> for ReadPart<T::Owned> {
+    fn look(&self) -> &T {
+        let version = self.version.as_ref().expect(THERE);
+        T::lend(version.look().expect(THERE))
+    }
+}
+
+impl<'g, T> Reads<'g, T> for Read<'g, T::Owned>
+where
+    T: ?Sized + Lend<Owned: Send + Sync> + 'static,
+{
+    type Part = ReadPart<T::Owned>;
+
+    fn read(self, flow: &Flow<'g>) -> ReadPart<T::Owned> {
+        ReadPart {
+            version: Some(flow.version(self.0)),
+            link: Link::default(),
+        }
+    }
+}
+
+/// Versions that a task reads as a list.
+pub struct ManyPart<T> {
+    all: Many<T>,
+    links: Vec<Link<TaskHead>>,
+}
+
+// SAFETY: as for `ReadPart`.
+unsafe impl<T: Send + Sync> Send for ManyPart<T> {}
+
+impl<T: Send + Sync + 'static> ManyPart<T> {
+    fn of(handles: Vec<Handle<'_, T>>, flow: &Flow<'_>) -> ManyPart<T> {
+        let versions: Vec<_> = (handles.into_iter())
+            .map(|handle| flow.version(handle))
+            .collect();
+        ManyPart {
+            links: versions.iter().map(|_| Link::default()).collect(),
+            all: Many(versions),
+        }
+    }
+}
+
+impl<T: Send + Sync + 'static> Part for ManyPart<T> {
+    fn inputs(&self, show: &mut dyn FnMut(&Waiters<TaskHead>, &Link<TaskHead>)) {
+        for (version, link) in self.all.0.iter().zip(&self.links) {
+            show(&version.waiters, link);
+        }
+    }
+
+    fn end(&mut self, _: bool, _: &mut dyn FnMut(*const TaskHead)) {
+        self.all.0.clear();
+    }
+}
+
+impl<T> LooksAt<Many<T>> for ManyPart<T> {
+    fn look(&self) -> &Many<T> {
+        &self.all
+    }
+}
+
+impl<'g, T> Reads<'g, Many<T>> for ReadMany<'g, T>
+where
+    T: Serialize + DeserializeOwned + Send + Sync + 'static,
+{
+    type Part = ManyPart<T>;
+
+    fn read(self, flow: &Flow<'g>) -> ManyPart<T> {
+        ManyPart::of(self.0, flow)
+    }
+}
+
+/// A version that a task makes of another one.
+pub struct WritePart<T> {
+    at: u32,
+    from: Option<Arc<Version<T>>>,
+    link: Link<TaskHead>,
+    value: Option<T>,
+    to: Option<Arc<Version<T>>>,
+}
+
+// SAFETY: as for `ReadPart`.
+unsafe impl<T: Send + Sync> Send for WritePart<T> {}
+
+impl<T: Clone + Send + Sync + 'static> WritePart<T> {
+    fn of(handle: Handle<'_, T>, flow: &Flow<'_>) -> WritePart<T> {
+        WritePart {
+            at: handle.place(),
+            from: Some(flow.version_at(handle.place())),
+            link: Link::default(),
+            value: None,
+            to: Some(Version::empty()),
+        }
+    }
+}
+
+impl<T: Clone + Send + Sync + 'static> Part for WritePart<T> {
+    fn inputs(&self, show: &mut dyn FnMut(&Waiters<TaskHead>, &Link<TaskHead>)) {
+        if let Some(from) = &self.from {
+            show(&from.waiters, &self.link);
+        }
+    }
+
+    fn install(&self, flow: &Flow<'_>) {
+        if let (Some(from), Some(to)) = (&self.from, &self.to) {
+            flow.replace(self.at, from, Arc::clone(to));
+        }
+    }
+
+    /// If nobody else reads what was there before, the task works in place.
+    fn prepare(&mut self) {
+        if let Some(from) = self.from.take() {
+            self.value = Version::take(from);
+        }
+    }
+
+    fn end(&mut self, is_done: bool, show: &mut dyn FnMut(*const TaskHead)) {
+        self.from = None;
+        if let Some(to) = self.to.take() {
+            if let Some(value) = self.value.take()
+                && is_done
+            {
+                // SAFETY: the task is the one writer, and ends once.
+                unsafe { to.put(value) };
+            }
+            to.waiters.close(show);
+        }
+    }
+}
+
+impl<T> Alters<T> for WritePart<T> {
+    fn alter(&mut self) -> &mut T {
+        self.value.as_mut().expect(THERE)
+    }
+}
+
+impl<'g, T: Clone + Send + Sync + 'static> Changes<'g, T> for Write<'g, T> {
+    type Part = WritePart<T>;
+
+    fn change(self, flow: &Flow<'g>) -> WritePart<T> {
+        WritePart::of(self.0, flow)
+    }
+}
+
+impl<'g, T: Clone + Send + Sync + 'static> ChangesAll<'g, T> for Write<'g, Vec<T>> {
+    type Part = WritePart<Vec<T>>;
+
+    fn change_all(self, flow: &Flow<'g>) -> WritePart<Vec<T>> {
+        WritePart::of(self.0, flow)
+    }
+}
+
+/// A value that a task takes.
+pub struct Given<T>(Option<T>);
+
+impl<T: Send + 'static> Part for Given<T> {}
+
+/// A part that lends an argument of that kind.
+pub trait Lends<K: Kind> {
+    /// The argument, once.
+    fn lend(&mut self) -> K::Arg<'_>;
+}
+
+impl<F: Argument<AT>, const AT: usize> Lends<Value<F, AT>> for Given<F::Type> {
+    fn lend(&mut self) -> F::Type {
+        self.0.take().expect("an argument is lent once")
+    }
+}
+
+impl<F: BorrowedArgument<AT>, P: LooksAt<F::Type>, const AT: usize> Lends<Ref<F, AT>> for P {
+    fn lend(&mut self) -> &F::Type {
+        self.look()
+    }
+}
+
+impl<F: Argument<AT>, P: Alters<F::Type>, const AT: usize> Lends<Mut<F, AT>> for P {
+    fn lend(&mut self) -> &mut F::Type {
+        self.alter()
+    }
+}
+
+impl<F: Argument<AT>, P: Alters<Vec<F::Type>>, const AT: usize> Lends<MutSlice<F, AT>> for P {
+    fn lend(&mut self) -> &mut [F::Type] {
+        self.alter()
+    }
+}
+
+/// What a task holds of all arguments of a function of these kinds.
+pub trait Parts<K: Kinds>: Send + 'static {
+    /// See [`Part::inputs`].
+    fn inputs(&self, show: &mut dyn FnMut(&Waiters<TaskHead>, &Link<TaskHead>));
+    /// See [`Part::install`].
+    fn install(&self, flow: &Flow<'_>);
+    /// See [`Part::prepare`].
+    fn prepare(&mut self);
+    /// The arguments, once.
+    fn lend(&mut self) -> K::Args<'_>;
+    /// See [`Part::end`].
+    fn end(&mut self, is_done: bool, show: &mut dyn FnMut(*const TaskHead));
+}
+
+impl Parts<()> for () {
+    fn inputs(&self, _: &mut dyn FnMut(&Waiters<TaskHead>, &Link<TaskHead>)) {}
+    fn install(&self, _: &Flow<'_>) {}
+    fn prepare(&mut self) {}
+    fn lend(&mut self) {}
+    fn end(&mut self, _: bool, _: &mut dyn FnMut(*const TaskHead)) {}
+}
+
+macro_rules! tuple_of_parts {
+    ($($kind:ident $part:ident $name:ident),+) => {
+        impl<$($kind: Kind, $part: Part + Lends<$kind>),+> Parts<($($kind,)+)> for ($($part,)+) {
+            fn inputs(&self, show: &mut dyn FnMut(&Waiters<TaskHead>, &Link<TaskHead>)) {
+                let ($($name,)+) = self;
+                $($name.inputs(show);)+
+            }
+            fn install(&self, flow: &Flow<'_>) {
+                let ($($name,)+) = self;
+                $($name.install(flow);)+
+            }
+            fn prepare(&mut self) {
+                let ($($name,)+) = self;
+                $($name.prepare();)+
+            }
+            fn lend(&mut self) -> <($($kind,)+) as Kinds>::Args<'_> {
+                let ($($name,)+) = self;
+                ($(Lends::<$kind>::lend($name),)+)
+            }
+            fn end(&mut self, is_done: bool, show: &mut dyn FnMut(*const TaskHead)) {
+                let ($($name,)+) = self;
+                $($name.end(is_done, show);)+
+            }
+        }
+    };
+}
+
+tuple_of_parts!(A X a);
+tuple_of_parts!(A X a, B Y b);
+tuple_of_parts!(A X a, B Y b, C Z c);
+tuple_of_parts!(A X a, B Y b, C Z c, D W d);
+tuple_of_parts!(A X a, B Y b, C Z c, D W d, E V e);
+tuple_of_parts!(A X a, B Y b, C Z c, D W d, E V e, F U f);
+tuple_of_parts!(A X a, B Y b, C Z c, D W d, E V e, F U f, G T g);
+tuple_of_parts!(A X a, B Y b, C Z c, D W d, E V e, F U f, G T g, H S h);
+tuple_of_parts!(A X a, B Y b, C Z c, D W d, E V e, F U f, G T g, H S h, I R i);
+tuple_of_parts!(A X a, B Y b, C Z c, D W d, E V e, F U f, G T g, H S h, I R i, J Q j);
+tuple_of_parts!(A X a, B Y b, C Z c, D W d, E V e, F U f, G T g, H S h, I R i, J Q j, K P k);
+tuple_of_parts!(A X a, B Y b, C Z c, D W d, E V e, F U f, G T g, H S h, I R i, J Q j, K P k, L O l);
+
+// Tasks that are called where they stand, in a flow without workers: each argument is bound, then all that is changed is opened, and closed again
+// after the call.
+
+#[doc(hidden)]
+impl<'g, T: Send + Sync + 'static> Read<'g, T> {
+    pub fn bind(self, flow: &Flow<'g>) -> ReadPart<T> {
+        ReadPart {
+            version: Some(flow.version(self.0)),
+            link: Link::default(),
+        }
+    }
+}
+
+#[doc(hidden)]
+impl<T> ReadPart<T> {
+    pub fn open(&mut self, _: &Flow<'_>) {}
+
+    pub fn value(&mut self) -> &T {
+        (self.version.as_ref().expect(THERE).look()).expect(THERE)
+    }
+
+    pub fn close(self) {}
+}
+
+#[doc(hidden)]
+impl<'g, T: Send + Sync + 'static> ReadMany<'g, T> {
+    pub fn bind(self, flow: &Flow<'g>) -> ManyPart<T> {
+        ManyPart::of(self.0, flow)
+    }
+}
+
+#[doc(hidden)]
+impl<T> ManyPart<T> {
+    pub fn open(&mut self, _: &Flow<'_>) {}
+
+    pub fn value(&mut self) -> &Many<T> {
+        &self.all
+    }
+
+    pub fn close(self) {}
+}
+
+#[doc(hidden)]
+impl<'g, T: Clone + Send + Sync + 'static> Write<'g, T> {
+    pub fn bind(self, flow: &Flow<'g>) -> WritePart<T> {
+        WritePart::of(self.0, flow)
+    }
+}
+
+#[doc(hidden)]
+impl<T: Clone + Send + Sync + 'static> WritePart<T> {
+    pub fn open(&mut self, flow: &Flow<'_>) {
+        self.install(flow);
+        self.prepare();
+    }
+
+    pub fn value(&mut self) -> &mut T {
+        self.alter()
+    }
+
+    pub fn close(mut self) {
+        self.end(true, &mut |_| unreachable!("nobody waits"));
+    }
+}

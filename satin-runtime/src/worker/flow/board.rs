@@ -1,0 +1,274 @@
+//! Boards: tasks that can run. Each worker has one; what it makes ready it runs next, as the data are in its cache. Others take the oldest,
+//! and so does the gate, for other nodes.
+//!
+//! A task that leaves, or that is looked up among the orphans, gets a slot aside: in an area like that of a worker, whose owner is nobody.
+//! When it has been settled, any worker ends it.
+
+use std::{
+    cell::UnsafeCell,
+    collections::HashMap,
+    sync::{Mutex, MutexGuard, PoisonError},
+};
+
+use crossbeam::{
+    deque::{Steal, Stealer, Worker as Deque},
+    queue::SegQueue,
+    utils::CachePadded,
+};
+
+use super::{FlowCore, task::TaskRef};
+use crate::{
+    job::{
+        Recall,
+        record::{AREA, Payload, STAYS, Slot, SlotState},
+    },
+    worker::{
+        area::Area,
+        pool::Pool,
+        thread::{Worker, quietly},
+    },
+};
+
+/// The boards of a pool.
+pub(in crate::worker) struct Boards {
+    own: Vec<CachePadded<Board>>,
+    /// Tasks that the gate has looked at, and that must stay in this process.
+    home: SegQueue<TaskRef>,
+    /// Tasks aside that have been settled, to be ended.
+    settled: SegQueue<SettledTask>,
+    aside: Mutex<Aside>,
+}
+
+struct Board {
+    /// The owner's alone.
+    tasks: UnsafeCell<Deque<TaskRef>>,
+    stealer: Stealer<TaskRef>,
+}
+
+// SAFETY: `tasks` is used by its worker's thread alone, see `Boards::own`.
+unsafe impl Sync for Board {}
+
+/// A settled task's slot.
+#[derive(Clone, Copy)]
+struct SettledTask(*const Slot);
+
+// SAFETY: a settled task belongs to the thread that takes it.
+unsafe impl Send for SettledTask {}
+
+/// Slots of tasks that stand on no worker's stack.
+#[derive(Default)]
+struct Aside {
+    area: Option<Area>,
+    /// The slots that have been used so far.
+    used: usize,
+    free: Vec<usize>,
+    tasks: HashMap<usize, TaskRef>,
+}
+
+// SAFETY: the area is memory, and tasks may be on any thread.
+unsafe impl Send for Aside {}
+
+impl Boards {
+    pub(in crate::worker) fn new(workers: u32) -> Boards {
+        let board = |_| {
+            let tasks = Deque::new_lifo();
+            CachePadded::new(Board {
+                stealer: tasks.stealer(),
+                tasks: UnsafeCell::new(tasks),
+            })
+        };
+        Boards {
+            own: (0..workers).map(board).collect(),
+            home: SegQueue::new(),
+            settled: SegQueue::new(),
+            aside: Mutex::default(),
+        }
+    }
+
+    fn aside(&self) -> MutexGuard<'_, Aside> {
+        self.aside.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The tasks of the worker that this thread is.
+    fn tasks(&self, worker: &Worker) -> &Deque<TaskRef> {
+        // SAFETY: whoever has a `&Worker` of these boards' pool and calls this is that worker: see the callers. No reference is kept.
+        unsafe { &*self.own[worker.index as usize].tasks.get() }
+    }
+
+    /// Owner: puts a task on its board. Who else may want it is to be told, see [`Pool::tell_ready`].
+    pub(super) fn push(&self, worker: &Worker, task: TaskRef) {
+        self.tasks(worker).push(task);
+    }
+
+    /// Owner: the next task for this worker, of its own board or of another's, or one that is to be ended.
+    pub(in crate::worker) fn next(&self, worker: &Worker) -> Option<ReadyTask> {
+        if let Some(task) = self.tasks(worker).pop() {
+            return Some(ReadyTask::Run(task));
+        }
+        if let Some(SettledTask(slot)) = self.settled.pop() {
+            return Some(ReadyTask::End(slot));
+        }
+        let others = || {
+            let count = self.own.len();
+            let mut others = (1..count).map(|step| (worker.index as usize + step) % count);
+            others.find_map(|other| self.steal_from(other))
+        };
+        self.home.pop().or_else(others).map(ReadyTask::Run)
+    }
+
+    fn steal_from(&self, other: usize) -> Option<TaskRef> {
+        loop {
+            match self.own[other].stealer.steal() {
+                Steal::Success(task) => return Some(task),
+                Steal::Empty => return None,
+                Steal::Retry => std::hint::spin_loop(),
+            }
+        }
+    }
+
+    /// Is there anything for a worker to do?
+    pub(in crate::worker) fn has_some(&self) -> bool {
+        let has_task = |board: &CachePadded<Board>| !board.stealer.is_empty();
+        !self.settled.is_empty() || !self.home.is_empty() || self.own.iter().any(has_task)
+    }
+
+    /// How many tasks can run, about, of those that may leave.
+    pub(in crate::worker) fn len(&self) -> usize {
+        self.own.iter().map(|board| board.stealer.len()).sum()
+    }
+
+    /// The gate: the oldest task of the fullest board, in a slot aside.
+    pub(in crate::worker) fn take(&self, pool: &Pool) -> Option<*const Slot> {
+        let fullest = (0..self.own.len()).max_by_key(|board| self.own[*board].stealer.len())?;
+        let task = self.steal_from(fullest)?;
+        let core = task.core();
+        // A marked task is looked up first, which a worker does.
+        if core.is_marked || core.depth == STAYS || core.has_failed() {
+            self.home.push(task);
+            pool.wake_for_any_task();
+            return None;
+        }
+        match self.set_aside(pool, task) {
+            Ok(slot) => Some(slot),
+            Err(payload) => {
+                core.give_up(pool, Some(payload));
+                self.home.push(task);
+                pool.wake_for_any_task();
+                None
+            }
+        }
+    }
+
+    /// Puts a task in a slot aside.
+    pub(super) fn set_aside(&self, pool: &Pool, task: TaskRef) -> Result<*const Slot, Payload> {
+        let slot = self.aside().begin(pool, task);
+        // SAFETY: the slot lies in the area, which lives as long as the pool, and is ours.
+        let filled = task.load(unsafe { &*slot });
+        if filled.is_err() {
+            let mut aside = self.aside();
+            aside.take(slot);
+            aside.free.push(slot.addr());
+        }
+        filled.map(|()| slot)
+    }
+
+    /// A task aside has been settled: one of the workers ends it.
+    pub(in crate::worker) fn settle(&self, slot: *const Slot) {
+        self.settled.push(SettledTask(slot));
+    }
+
+    /// Tasks of that flow that are aside.
+    fn aside_of(&self, core: &FlowCore) -> Vec<usize> {
+        let aside = self.aside();
+        let tasks = aside.tasks.iter();
+        let own = tasks.filter(|(_, task)| std::ptr::eq(task.core(), core));
+        own.map(|(slot, _)| *slot).collect()
+    }
+}
+
+impl Aside {
+    /// A slot for the task.
+    fn begin(&mut self, pool: &Pool, task: TaskRef) -> *const Slot {
+        let area = self.area.get_or_insert_with(|| {
+            let mut area = Area::reserve().unwrap_or_else(|error| {
+                panic!("no address space for tasks of flows that leave this process: {error}")
+            });
+            let base = area.base();
+            // SAFETY: the area is new, large enough, and aligned to more than a worker needs.
+            unsafe { base.cast::<Worker>().write(Worker::new(base, u32::MAX, pool)) };
+            area
+        });
+        let base = area.base();
+        let at = self.free.pop().unwrap_or_else(|| {
+            self.used += 1;
+            base.addr() + size_of::<Worker>() + (self.used - 1) * size_of::<Slot>()
+        });
+        assert!(at + size_of::<Slot>() <= base.addr() + AREA, "too many tasks are away");
+        self.tasks.insert(at, task);
+        base.with_addr(at).cast()
+    }
+
+    /// The task in the slot, which is used further until it is [free](Aside::free).
+    fn take(&mut self, slot: *const Slot) -> TaskRef {
+        let task = self.tasks.remove(&slot.addr());
+        task.expect("a slot aside holds a task until it has been settled")
+    }
+}
+
+/// Something that a worker can do for a flow.
+pub(in crate::worker) enum ReadyTask {
+    Run(TaskRef),
+    /// The task in this slot aside has been settled.
+    End(*const Slot),
+}
+
+impl ReadyTask {
+    pub(in crate::worker) fn run(self, worker: &Worker, head: *const Slot) {
+        match self {
+            ReadyTask::Run(task) => task.run(worker, head),
+            ReadyTask::End(slot) => worker.end_aside(slot),
+        }
+    }
+}
+
+impl Worker {
+    /// Ends the task in this slot aside, which has been settled.
+    pub(in crate::worker) fn end_aside(&self, slot: *const Slot) {
+        let boards = &self.pool().boards;
+        // SAFETY: the slot lies in the area aside, and is ours.
+        let job = unsafe { &*slot };
+        let task = boards.aside().take(slot);
+        task.end(self, Some((job, job.state())));
+        boards.aside().free.push(slot.addr());
+    }
+
+    /// The flow is over: its tasks that are away are recalled, and end.
+    pub(in crate::worker) fn recall_tasks(&self, core: &FlowCore, why: Recall) {
+        let pool = self.pool();
+        for at in pool.boards.aside_of(core) {
+            let slot = {
+                let mut aside = pool.boards.aside();
+                let Some(area) = &mut aside.area else { return };
+                area.base().with_addr(at).cast::<Slot>().cast_const()
+            };
+            if pool.take_home(slot, Some(why)).is_some() {
+                // SAFETY: the job is ours again, with its arguments.
+                let job = unsafe { &*slot };
+                // SAFETY: as above.
+                quietly(|| unsafe { (job.function.get().drop_args)(job) });
+                job.enter(SlotState::Aborted);
+                self.end_aside(slot);
+            }
+        }
+    }
+}
+
+impl Pool {
+    /// So many tasks have been put on a board that its worker does not run next.
+    pub(super) fn tell_ready(&self, count: u64) {
+        // Pairs with the fence of those who go to sleep: either they see the tasks, or we see them.
+        std::sync::atomic::fence(std::sync::atomic::Ordering::SeqCst);
+        self.sleep.wake(count);
+        self.tell_public();
+    }
+}

@@ -1,0 +1,121 @@
+//! What the tasks of a flow have in common.
+
+use std::sync::{
+    Mutex, PoisonError,
+    atomic::{AtomicBool, AtomicU64, Ordering},
+};
+
+use crossbeam::utils::CachePadded;
+
+use crate::{
+    job::{
+        Recall,
+        record::{Cx, Frame, Payload, flag},
+    },
+    worker::{
+        frames::{depth_of, hands_on},
+        pool::Pool,
+        thread::Worker,
+    },
+};
+
+/// A flow that is under way: its invocation, and how many of its tasks are not over. On the stack of the worker that runs the closure, which
+/// waits for all tasks.
+#[repr(C)]
+pub(in crate::worker) struct FlowCore {
+    /// The first field: a task's parent leads to the flow.
+    pub(super) frame: Frame,
+    /// The worker that runs the closure.
+    owner: u32,
+    /// Length of the invocation's id, or that its tasks stay in this process.
+    pub(super) depth: u16,
+    /// The flow may have run before: its tasks are looked up.
+    pub(super) is_marked: bool,
+    /// No task is to begin any more.
+    failed: AtomicBool,
+    /// The first panic of a task.
+    panic: Mutex<Option<Payload>>,
+    /// Twice the number of tasks that are not over, and one more while the owner is parked.
+    live: CachePadded<AtomicU64>,
+}
+
+/// The owner is parked, or about to be.
+const PARKED: u64 = 1;
+/// A task.
+const ONE: u64 = 2;
+
+impl FlowCore {
+    pub(super) fn new(worker: &Worker, cx: Cx, index: u32) -> FlowCore {
+        let frame = Frame::new(cx, index);
+        frame.raise(flag::FLOW);
+        FlowCore {
+            depth: depth_of(&frame),
+            frame,
+            owner: worker.index,
+            is_marked: false,
+            failed: AtomicBool::new(false),
+            panic: Mutex::default(),
+            live: CachePadded::new(AtomicU64::new(0)),
+        }
+    }
+
+    /// One more task.
+    pub(super) fn one_more(&self) {
+        self.live.fetch_add(ONE, Ordering::Relaxed);
+    }
+
+    /// One task less: the last access of the thread that has ended it, as the flow may be gone then.
+    pub(super) fn one_less(&self, pool: &Pool) {
+        let owner = self.owner;
+        // SeqCst: either the owner sees what the task has done before it parks, or we see that it is parked.
+        if self.live.fetch_sub(ONE, Ordering::SeqCst) & PARKED != 0 {
+            pool.sleep.unpark(owner);
+        }
+    }
+
+    /// The number of tasks that are not over.
+    pub(in crate::worker) fn live(&self) -> u64 {
+        self.live.load(Ordering::SeqCst) / ONE
+    }
+
+    /// Says whether the owner is parked.
+    pub(in crate::worker) fn set_parked(&self, is_parked: bool) {
+        match is_parked {
+            true => self.live.fetch_or(PARKED, Ordering::SeqCst),
+            false => self.live.fetch_and(!PARKED, Ordering::SeqCst),
+        };
+    }
+
+    /// No task is to begin any more; with the first panic, the flow panics.
+    pub(super) fn give_up(&self, pool: &Pool, panic: Option<Payload>) {
+        if let Some(panic) = panic {
+            let mut first = self.panic.lock().unwrap_or_else(PoisonError::into_inner);
+            first.get_or_insert(panic);
+        }
+        if !self.failed.swap(true, Ordering::AcqRel) {
+            pool.stop_children(&self.frame, flag::ABORT);
+        }
+    }
+
+    pub(super) fn has_failed(&self) -> bool {
+        self.failed.load(Ordering::Acquire)
+    }
+
+    /// Is no task to begin any more, because one has failed or the job around the flow is to stop?
+    pub(in crate::worker) fn is_over(&self, worker: &Worker) -> bool {
+        self.has_failed() || worker.is_stopped(&self.frame)
+    }
+
+    /// The first panic of a task, once.
+    pub(super) fn take_panic(&self) -> Option<Payload> {
+        (self.panic.lock().unwrap_or_else(PoisonError::into_inner)).take()
+    }
+
+    /// Why tasks that are away come back when the flow is over.
+    pub(in crate::worker) fn why(&self) -> Recall {
+        match !self.has_failed() && hands_on(&self.frame) {
+            true => Recall::Abandoned,
+            false => Recall::Unwanted,
+        }
+    }
+}

@@ -1,0 +1,315 @@
+//! What the closure of a flow works with: the flow, and handles of data.
+
+use std::{
+    any::Any,
+    cell::{Cell, RefCell},
+    fmt,
+    marker::PhantomData,
+    ops::Deref,
+    panic::resume_unwind,
+    sync::Arc,
+};
+
+use super::{
+    FlowCore,
+    arguments::Parts,
+    task::{self, is_nothing},
+    version::Version,
+};
+use crate::{
+    job::{function::Function, record::Aborted},
+    worker::thread::Worker,
+};
+
+/// A piece of data of one flow: whatever a task makes of it, in the order of the program. Cannot leave the flow's closure.
+pub struct Handle<'g, T> {
+    at: u32,
+    brand: PhantomData<(Brand<'g>, fn() -> T)>,
+}
+
+/// Invariant in `'g`, so that a handle of one flow is not taken for that of another.
+type Brand<'g> = fn(&'g ()) -> &'g ();
+
+/// The place of a handle that names nothing, as it is the result of a function without one.
+const NOTHING: u32 = u32::MAX;
+
+impl<T> Clone for Handle<'_, T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for Handle<'_, T> {}
+
+impl<T> fmt::Debug for Handle<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Handle").field(&self.at).finish()
+    }
+}
+
+impl<T> Handle<'_, T> {
+    fn new(at: u32) -> Self {
+        let brand = PhantomData;
+        Handle { at, brand }
+    }
+
+    pub(super) fn place(self) -> u32 {
+        self.at
+    }
+}
+
+/// A flow, as its closure sees it: see the macro `flow!`.
+pub struct Flow<'g> {
+    state: &'g FlowState,
+    brand: PhantomData<Brand<'g>>,
+}
+
+/// The part of a flow that its closure alone uses.
+pub(super) struct FlowState {
+    /// The worker that runs the closure, and what the tasks have in common; none if tasks run where they stand.
+    parallel: Option<(*const Worker, *const FlowCore)>,
+    /// The number of the next task.
+    next: Cell<u32>,
+    /// The last version of each handle's data, as far as the closure has come; none once it has been taken.
+    versions: RefCell<Vec<Option<ErasedVersion>>>,
+}
+
+type ErasedVersion = Arc<dyn Any + Send + Sync>;
+
+/// Tasks that are not over while the closure makes more of them; beyond, it runs some first. Too small: workers run out of tasks while the
+/// closure works. Too large: memory.
+const WINDOW: u64 = 1 << 16;
+
+const TAKEN: &str = "the value of this handle has been taken out of the flow";
+
+impl FlowState {
+    pub(super) fn new(worker: &Worker, core: &FlowCore) -> FlowState {
+        FlowState {
+            parallel: Some((worker, core)),
+            next: Cell::new(0),
+            versions: RefCell::default(),
+        }
+    }
+
+    pub(super) fn sequential() -> FlowState {
+        FlowState {
+            parallel: None,
+            next: Cell::new(0),
+            versions: RefCell::default(),
+        }
+    }
+
+    /// Drops all versions.
+    pub(super) fn forget(&self) {
+        drop(self.versions.take());
+    }
+
+    fn parallel(&self) -> Option<(&Worker, &FlowCore)> {
+        let (worker, core) = self.parallel?;
+        // SAFETY: both outlive the closure, in which alone this is used.
+        Some(unsafe { (&*worker, &*core) })
+    }
+}
+
+/// A value that a flow has made, where it is: [`Flow::get`].
+pub struct Taken<T>(Arc<Version<T>>);
+
+impl<T> Deref for Taken<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        self.0.look().expect("the flow has waited for it")
+    }
+}
+
+impl<T: fmt::Debug> fmt::Debug for Taken<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        (**self).fmt(f)
+    }
+}
+
+impl<'g> Flow<'g> {
+    pub(super) fn of(state: &'g FlowState) -> Flow<'g> {
+        let brand = PhantomData;
+        Flow { state, brand }
+    }
+
+    /// Brings a value into the flow, for tasks to read and to change.
+    pub fn data<T: Send + Sync + 'static>(&self, value: T) -> Handle<'g, T> {
+        self.enter(Version::made(value))
+    }
+
+    /// Waits for what the tasks so far make of a handle's data, and lends it; the worker runs other tasks meanwhile. The handle can be used
+    /// further: a task that changes the data while the loan lives works on a copy.
+    ///
+    /// # Panics
+    /// If the value has been taken out of the flow.
+    pub fn get<T: Send + Sync + 'static>(&self, handle: Handle<'g, T>) -> Taken<T> {
+        Taken(self.wait(self.version(handle)))
+    }
+
+    /// Waits for what the tasks so far make of a handle's data, and takes it out of the flow.
+    ///
+    /// # Panics
+    /// If the value has been taken out before.
+    pub fn take<T: Clone + Send + Sync + 'static>(&self, handle: Handle<'g, T>) -> T {
+        let version = self.wait(self.version(handle));
+        if handle.at != NOTHING {
+            self.state.versions.borrow_mut()[handle.at as usize] = None;
+        }
+        Version::take(version).expect("the flow has waited for it")
+    }
+
+    /// Takes all values of a vector, an array or a tuple of handles, or of vectors of such, out of the flow: see [`Flow::take`].
+    ///
+    /// # Panics
+    /// If a value has been taken out before.
+    pub fn take_all<H: TakeAll<'g>>(&self, handles: H) -> H::Values {
+        handles.take_all(self)
+    }
+
+    /// A call of a function, as a task: the macro `task!`.
+    #[doc(hidden)]
+    pub fn task<F, P>(&self, parts: P) -> Handle<'g, F::Out>
+    where
+        F: Function<Out: Sync>,
+        P: Parts<F::Kinds>,
+    {
+        let Some((worker, core)) = self.state.parallel() else {
+            unreachable!("a task of a flow without workers is a plain call")
+        };
+        self.make_room(worker, core);
+        let (handle, out) = match is_nothing::<F::Out>() {
+            true => (Handle::new(NOTHING), None),
+            false => {
+                let out = Version::empty();
+                (self.enter(Arc::clone(&out)), Some(out))
+            }
+        };
+        parts.install(self);
+        let index = self.state.next.get();
+        self.state.next.set(index.wrapping_add(1));
+        core.one_more();
+        if let Some(ready) = task::make::<F, P>(core, index, parts, out) {
+            worker.pool().boards.push(worker, ready);
+            worker.pool().tell_ready(1);
+        }
+        handle
+    }
+
+    /// If very many tasks are not over, or the flow is, does something about it.
+    fn make_room(&self, worker: &Worker, core: &FlowCore) {
+        if core.live() >= WINDOW {
+            worker.wait_for_tasks(core, || core.live() < WINDOW);
+        }
+        if core.is_over(worker) {
+            resume_unwind(Box::new(Aborted));
+        }
+    }
+
+    fn wait<T>(&self, version: Arc<Version<T>>) -> Arc<Version<T>> {
+        if !version.waiters.are_closed()
+            && let Some((worker, core)) = self.state.parallel()
+        {
+            worker.wait_for_tasks(core, || version.waiters.are_closed());
+        }
+        if version.look().is_none() {
+            // Its task has been given up; the flow says why.
+            resume_unwind(Box::new(Aborted));
+        }
+        version
+    }
+
+    fn enter<T: Send + Sync + 'static>(&self, version: Arc<Version<T>>) -> Handle<'g, T> {
+        let mut versions = self.state.versions.borrow_mut();
+        let at = u32::try_from(versions.len()).unwrap_or(NOTHING);
+        assert!(at < NOTHING, "a flow has no more than {NOTHING} handles");
+        versions.push(Some(version));
+        Handle::new(at)
+    }
+
+    /// The version that is the last one of the handle's data.
+    pub(super) fn version<T: Send + Sync + 'static>(
+        &self,
+        handle: Handle<'_, T>,
+    ) -> Arc<Version<T>> {
+        self.version_at(handle.at)
+    }
+
+    pub(super) fn version_at<T: Send + Sync + 'static>(&self, at: u32) -> Arc<Version<T>> {
+        let version: ErasedVersion = match at {
+            NOTHING => Version::made(()),
+            at => {
+                let versions = self.state.versions.borrow();
+                Arc::clone(versions[at as usize].as_ref().expect(TAKEN))
+            }
+        };
+        let version = version.downcast::<Version<T>>();
+        version.expect("a handle has the type of its data")
+    }
+
+    /// From now on this version is the last one.
+    ///
+    /// # Panics
+    /// If `from` is not the last one: a task changes one handle twice.
+    pub(super) fn replace<T: Send + Sync + 'static>(
+        &self,
+        at: u32,
+        from: &Arc<Version<T>>,
+        to: Arc<Version<T>>,
+    ) {
+        if at == NOTHING {
+            return;
+        }
+        let mut versions = self.state.versions.borrow_mut();
+        let last = &mut versions[at as usize];
+        let is_last = last
+            .as_ref()
+            .is_some_and(|last| std::ptr::addr_eq(Arc::as_ptr(last), Arc::as_ptr(from)));
+        assert!(
+            is_last,
+            "a task cannot change the same handle in two of its arguments"
+        );
+        *last = Some(to);
+    }
+}
+
+/// Handles whose values are taken out of a flow together: [`Flow::take_all`].
+pub trait TakeAll<'g> {
+    /// The values, in the form in which the handles are.
+    type Values;
+    /// Takes them.
+    fn take_all(self, flow: &Flow<'g>) -> Self::Values;
+}
+
+impl<'g, T: Clone + Send + Sync + 'static> TakeAll<'g> for Handle<'g, T> {
+    type Values = T;
+
+    fn take_all(self, flow: &Flow<'g>) -> T {
+        flow.take(self)
+    }
+}
+
+impl<'g, H: TakeAll<'g>> TakeAll<'g> for Vec<H> {
+    type Values = Vec<H::Values>;
+
+    fn take_all(self, flow: &Flow<'g>) -> Self::Values {
+        self.into_iter().map(|each| each.take_all(flow)).collect()
+    }
+}
+
+impl<'g, H: TakeAll<'g>, const N: usize> TakeAll<'g> for [H; N] {
+    type Values = [H::Values; N];
+
+    fn take_all(self, flow: &Flow<'g>) -> Self::Values {
+        self.map(|each| each.take_all(flow))
+    }
+}
+
+impl<'g, A: TakeAll<'g>, B: TakeAll<'g>> TakeAll<'g> for (A, B) {
+    type Values = (A::Values, B::Values);
+
+    fn take_all(self, flow: &Flow<'g>) -> Self::Values {
+        (self.0.take_all(flow), self.1.take_all(flow))
+    }
+}

@@ -1,0 +1,280 @@
+//! A task: a call of a spawnable function whose arguments are versions, which may not be there yet.
+//!
+//! Once they are, a task is a job like any other, a child of its flow's invocation: it is run by way of a [`Slot`], by the function's
+//! vtable. The slot of a task that a worker takes from a board lies on that worker's stack; one that is to leave the process, or to be looked
+//! up among the orphans, gets a slot [aside](super::board).
+
+use std::{
+    any::TypeId,
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::Arc,
+};
+
+use super::{
+    FlowCore,
+    arguments::Parts,
+    version::Version,
+    waiters::{Link, Pending, Waiters},
+};
+use crate::{
+    job::{
+        Back, History,
+        function::{Args, Function, VTable},
+        record::{Aborted, Cx, Payload, Slot, SlotState},
+    },
+    worker::{
+        frames::root_of,
+        gate,
+        repair::depth_of,
+        thread::{Bottom, Found, Worker, quietly},
+    },
+};
+
+/// A task with its types erased: the first field of [`Task`].
+#[repr(C)]
+pub struct TaskHead {
+    pending: Pending,
+    /// The number of the task among its flow's.
+    index: u32,
+    pub(super) core: *const FlowCore,
+    form: &'static Form,
+}
+
+/// What is done with a task of known types.
+struct Form {
+    function: &'static VTable,
+    /// Puts the arguments in the slot.
+    load: unsafe fn(*const TaskHead, &Slot),
+    /// Takes what has become of the task out of the slot, frees the task, and shows those that have waited for it.
+    end: unsafe fn(*const TaskHead, Option<(&Slot, SlotState)>, &Worker, &mut dyn FnMut(TaskRef)),
+}
+
+#[repr(C)]
+struct Task<F: Function, P> {
+    head: TaskHead,
+    parts: P,
+    /// The version that the result makes; none if there is nothing in it.
+    out: Option<Arc<Version<F::Out>>>,
+}
+
+/// A task whose inputs are there. Who has it runs it, or gives it up, once.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(in crate::worker) struct TaskRef(pub(super) *const TaskHead);
+
+// SAFETY: what a task holds is `Send`, as `Parts` and results are, and one thread at a time has it.
+unsafe impl Send for TaskRef {}
+
+/// Is a result of this type nothing, which nobody waits for?
+pub(super) fn is_nothing<T: 'static>() -> bool {
+    TypeId::of::<T>() == TypeId::of::<()>()
+}
+
+/// Makes a task. `Some` if it can run at once.
+pub(super) fn make<F, P>(
+    core: &FlowCore,
+    index: u32,
+    parts: P,
+    out: Option<Arc<Version<F::Out>>>,
+) -> Option<TaskRef>
+where
+    F: Function<Out: Sync>,
+    P: Parts<F::Kinds>,
+{
+    let task = Box::into_raw(Box::new(Task::<F, P> {
+        head: TaskHead {
+            pending: Pending::new(),
+            index,
+            core,
+            form: const {
+                &Form {
+                    function: F::VTABLE,
+                    load: load::<F, P>,
+                    end: end::<F, P>,
+                }
+            },
+        },
+        parts,
+        out,
+    }));
+    // SAFETY: the task is ours until its last input is there, and we count as one.
+    let here = unsafe { &*task };
+    let head = &raw const here.head;
+    here.parts.inputs(&mut |waiters: &Waiters<TaskHead>, link: &Link<TaskHead>| {
+        if waiters.are_closed() {
+            return;
+        }
+        here.head.pending.add();
+        // SAFETY: the link lies in the task, which lives until it has run: not before it has been taken out of each stack.
+        if !unsafe { waiters.add(link, head) } {
+            here.head.pending.remove();
+        }
+    });
+    here.head.pending.remove().then_some(TaskRef(head))
+}
+
+/// An input of the task is there, or has been given up. `Some` if it was the last.
+///
+/// # Safety
+/// The task was entered as waiting for the input, and is shown for the first time.
+pub(super) unsafe fn input_is_there(task: *const TaskHead) -> Option<TaskRef> {
+    // SAFETY: a task lives as long as an input is missing.
+    unsafe { (*task).pending.remove() }.then_some(TaskRef(task))
+}
+
+/// # Safety
+/// The task is one of `F` and `P`, the caller's, and has not been loaded; it lives as long as the slot holds its arguments.
+unsafe fn load<F: Function, P: Parts<F::Kinds>>(task: *const TaskHead, slot: &Slot) {
+    // SAFETY: the caller's promise.
+    let task = unsafe { &mut *task.cast_mut().cast::<Task<F, P>>() };
+    task.parts.prepare();
+    // SAFETY: the slot is the caller's, and empty.
+    unsafe { slot.put::<Args<'_, F>>(task.parts.lend()) };
+}
+
+/// # Safety
+/// The task is one of `F` and `P`, and the caller's, who does not use it any more. In the slot is what the state says.
+unsafe fn end<F: Function, P: Parts<F::Kinds>>(
+    task: *const TaskHead,
+    ended: Option<(&Slot, SlotState)>,
+    worker: &Worker,
+    show: &mut dyn FnMut(TaskRef),
+) {
+    let outcome: Result<F::Out, Option<Payload>> = match ended {
+        // SAFETY: the state says that the result is there.
+        Some((slot, SlotState::Done)) => Ok(unsafe { slot.take() }),
+        // SAFETY: the state says that a payload is there.
+        Some((slot, SlotState::Panicked)) => Err(Some(unsafe { slot.take::<Payload>() })),
+        Some((slot, SlotState::Answered)) => {
+            // SAFETY: the state says that arguments and answer are there.
+            catch_unwind(AssertUnwindSafe(|| unsafe { gate::import::<F>(slot) })).map_err(Some)
+        }
+        _ => Err(None),
+    };
+    // SAFETY: nothing in the slot borrows from the task any more.
+    let mut task = unsafe { Box::from_raw(task.cast_mut().cast::<Task<F, P>>()) };
+    // SAFETY: the flow lives as long as one of its tasks.
+    let core = unsafe { &*task.head.core };
+    let is_done = outcome.is_ok();
+    match outcome {
+        Ok(out) => match &task.out {
+            // SAFETY: the task is the one writer, and ends once.
+            Some(version) => unsafe { version.put(out) },
+            None => quietly(|| drop(out)),
+        },
+        // Before anybody can look for what the task has not made.
+        Err(payload) => core.give_up(worker.pool(), payload.filter(|is| !is.is::<Aborted>())),
+    }
+    let mut show = |waiting| {
+        // SAFETY: each stack shows a task once.
+        if let Some(ready) = unsafe { input_is_there(waiting) } {
+            show(ready);
+        }
+    };
+    let parts = &mut task.parts;
+    let ended = catch_unwind(AssertUnwindSafe(|| parts.end(is_done, &mut show)));
+    if let Err(payload) = ended {
+        core.give_up(worker.pool(), Some(payload)); // of a destructor of the user
+        parts.end(false, &mut show);
+    }
+    if let Some(out) = &task.out {
+        out.waiters.close(show);
+    }
+    quietly(|| drop(task));
+}
+
+impl TaskRef {
+    pub(super) fn core<'c>(self) -> &'c FlowCore {
+        // SAFETY: the flow lives as long as one of its tasks, and the caller has this one.
+        unsafe { &*(*self.0).core }
+    }
+
+    fn head<'t>(self) -> &'t TaskHead {
+        // SAFETY: the caller has the task.
+        unsafe { &*self.0 }
+    }
+
+    /// Puts the task in a slot. The payload, if that has panicked: then it cannot run.
+    pub(super) fn load(self, slot: &Slot) -> Result<(), Payload> {
+        let TaskHead { index, form, .. } = self.head();
+        slot.fill(form.function, &raw const self.core().frame, *index, None);
+        // SAFETY: the caller has the task, and runs it once. It lives until `end`.
+        catch_unwind(AssertUnwindSafe(|| unsafe { (form.load)(self.0, slot) }))
+    }
+
+    /// Runs the task, on top of what waits on this worker from `head` downwards.
+    pub(in crate::worker) fn run(self, worker: &Worker, head: *const Slot) {
+        let core = self.core();
+        if core.is_over(worker) {
+            return self.end(worker, None);
+        }
+        if core.is_marked {
+            return self.look_up(worker, head);
+        }
+        let TaskHead { index, form, .. } = *self.head();
+        let parent = &raw const core.frame;
+        let slot = Slot::vacant(form.function);
+        if let Err(payload) = self.load(&slot) {
+            core.give_up(worker.pool(), Some(payload));
+            return self.end(worker, None);
+        }
+        let bottom = Bottom {
+            head,
+            parent,
+            index,
+            marked: false,
+            part: None,
+        };
+        let mut sieve = worker.sieve_of_taken(parent);
+        // SAFETY: the slot has just been loaded, and is ours; `head` is above everything of ours that waits.
+        let state = worker.on_bottom(bottom, None, || unsafe {
+            (form.function.run)(&slot, Cx { head, parent }, &mut sieve)
+        });
+        worker.keep(&slot, sieve, || root_of(parent));
+        self.end(worker, Some((&slot, state)));
+    }
+
+    /// The flow may have run before: the task is looked up among the orphans before it runs.
+    fn look_up(self, worker: &Worker, head: *const Slot) {
+        let slot = match worker.pool().boards.set_aside(worker.pool(), self) {
+            Ok(slot) => slot,
+            Err(payload) => {
+                self.core().give_up(worker.pool(), Some(payload));
+                return self.end(worker, None);
+            }
+        };
+        let back = Back {
+            history: History {
+                marked: true,
+                crashes: 0,
+            },
+            ..Back::default()
+        };
+        // SAFETY: the slot has just been filled, and is ours.
+        let job = unsafe { &*slot };
+        if worker.would_deadlock(job, back) {
+            let depth = depth_of(job);
+            return worker.pool().come_back(job, depth, back);
+        }
+        worker.run_taken(Found { slot, back }, head);
+    }
+
+    /// Ends the task: with what the state says of its slot, or given up without having run. Those that can run now are put on the worker's
+    /// board.
+    pub(super) fn end(self, worker: &Worker, ended: Option<(&Slot, SlotState)>) {
+        let core = self.core();
+        let end = self.head().form.end;
+        let mut count = 0;
+        let pool = worker.pool();
+        let mut show = |ready| {
+            count += 1;
+            pool.boards.push(worker, ready);
+        };
+        // SAFETY: the caller has the task, and the state is that of its slot.
+        unsafe { end(self.0, ended, worker, &mut show) };
+        // The worker itself runs one of them next.
+        if count > 1 {
+            pool.tell_ready(count - 1);
+        }
+        core.one_less(pool);
+    }
+}
