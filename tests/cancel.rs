@@ -12,8 +12,8 @@ use std::{
 use common::{
     Watchdog,
     outside::{
-        Told, answer, await_flag, claimed, family, fingerprint, flags, hear, hold, listen, own,
-        pool, raise, raised, take, unit,
+        Told, answer, await_flag, claimed, departures, family, fingerprint, flags, hear, hold,
+        listen, pool, raise, raised, two_recalled, unit,
     },
     wait_for,
 };
@@ -468,20 +468,11 @@ fn jobs_that_are_away_are_recalled_and_their_answers_dropped() {
             pool.run(|| as_main(|| unit(7, ran)))
         });
         await_flag(ready);
-        let mut tokens = Vec::new();
-        while tokens.len() < 3 {
-            tokens.extend(own(take(&gate, 3)).iter().map(|(token, _)| *token));
-        }
+        let tokens = departures(&gate, 3);
         assert!(gate.deliver(tokens[1], answer(11)));
         cancel.cancel();
         raise(on);
-        let mut lost = [2, 0].map(|_| {
-            hear(&told, |told| match told {
-                Told::Recalled(token, why) => Some((*token, *why)),
-                _ => None,
-            })
-        });
-        lost.sort_by_key(|(token, _)| *token);
+        let lost = two_recalled(&told);
         let unwanted = [tokens[0], tokens[2]].map(|token| (token, Recall::Unwanted));
         assert_eq!(lost, unwanted);
         // As a root job that has panicked, it is over: others forget what they keep of it.

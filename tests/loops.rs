@@ -5,7 +5,6 @@
 mod common;
 
 use std::{
-    cell::Cell,
     collections::BTreeSet,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{
@@ -65,38 +64,8 @@ fn pool(threads: usize) -> Satin {
     builder.store_grain(Duration::ZERO).build().expect("a pool")
 }
 
-/// The program is right when parts of its loops travel, when some come back undone, and when some are lost with their node.
-fn travels(program: impl Fn()) {
-    for workers in [1, 2] {
-        let (a, b) = (pool(workers), pool(2));
-        let bad = Habits {
-            seed: 7,
-            put_back: 20,
-            refuse: 20,
-            lose: 20,
-            beat: 1,
-            ..Habits::default()
-        };
-        let crashing = Habits {
-            seed: 8,
-            lose: 10,
-            orphan: 60,
-            beat: 8,
-            ..Habits::default()
-        };
-        for habits in [Habits::default(), bad, crashing] {
-            let (travelled, returned, claimed) = (Cell::new(0), Cell::new(0), Cell::new(0));
-            let enough = |report: &Report| {
-                travelled.update(|sum| sum + report.travelled);
-                returned.update(|sum| sum + report.returned);
-                claimed.update(|sum| sum + report.claimed);
-                travelled.get() > 0
-                    && (habits.refuse == 0 || returned.get() > 0)
-                    && (habits.orphan == 0 || claimed.get() > 0)
-            };
-            until(&a, &b, habits, enough, &program);
-        }
-    }
+fn travels(program: impl FnMut()) {
+    common::travels(|workers| (pool(workers), pool(2)), program);
 }
 
 proptest! {

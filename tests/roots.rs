@@ -15,8 +15,8 @@ use std::{
 use common::{
     Watchdog,
     outside::{
-        Told, answer, await_flag, claimed, family, fingerprint, flags, hear, hold, listen, own,
-        pool, raise, raised, take, unit, written,
+        Told, answer, await_flag, claimed, departures, family, fingerprint, flags, hear, hold,
+        listen, pool, raise, raised, two_recalled, unit, written,
     },
     wait_for,
 };
@@ -184,20 +184,11 @@ fn a_main_that_is_stopped_unwinds() {
             assert!(is_aborted(|| unit(0, ran)));
         });
         await_flag(ready);
-        let mut tokens = Vec::new();
-        while tokens.len() < 3 {
-            tokens.extend(own(take(&gate, 3)).iter().map(|(token, _)| *token));
-        }
+        let tokens = departures(&gate, 3);
         assert!(gate.deliver(tokens[1], answer(11)));
         gate.stop_main();
         raise(on);
-        let mut lost = [2, 0].map(|_| {
-            hear(&told, |told| match told {
-                Told::Recalled(token, why) => Some((*token, *why)),
-                _ => None,
-            })
-        });
-        lost.sort_by_key(|(token, _)| *token);
+        let lost = two_recalled(&told);
         let abandoned = [tokens[0], tokens[2]].map(|token| (token, Recall::Abandoned));
         assert_eq!(lost, abandoned);
         let root_print = fingerprint("family", &(3u32, ready, on, ran));

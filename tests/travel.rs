@@ -10,7 +10,7 @@
 mod common;
 
 use std::{
-    cell::{Cell, RefCell},
+    cell::RefCell,
     collections::{BTreeMap, HashMap, HashSet},
     ffi::{CStr, OsStr},
     panic::{AssertUnwindSafe, catch_unwind},
@@ -39,38 +39,8 @@ fn pools(workers: usize) -> (Satin, Satin) {
     (pool(workers), pool(2))
 }
 
-/// The program is right when jobs travel, when some come back undone, and at least one travelled.
-fn travels(mut program: impl FnMut()) {
-    for workers in [1, 2] {
-        let (a, b) = pools(workers);
-        let bad = Habits {
-            seed: 7,
-            put_back: 20,
-            refuse: 20,
-            lose: 20,
-            beat: 1,
-            ..Habits::default()
-        };
-        let crashing = Habits {
-            seed: 8,
-            lose: 10,
-            orphan: 60,
-            beat: 8,
-            ..Habits::default()
-        };
-        for habits in [Habits::default(), bad, crashing] {
-            let (travelled, returned, claimed) = (Cell::new(0), Cell::new(0), Cell::new(0));
-            let enough = |report: &Report| {
-                travelled.update(|sum| sum + report.travelled);
-                returned.update(|sum| sum + report.returned);
-                claimed.update(|sum| sum + report.claimed);
-                travelled.get() > 0
-                    && (habits.refuse == 0 || returned.get() > 0)
-                    && (habits.orphan == 0 || claimed.get() > 0)
-            };
-            until(&a, &b, habits, enough, &mut program);
-        }
-    }
+fn travels(program: impl FnMut()) {
+    common::travels(pools, program);
 }
 
 // --------------------------------------------------------------------------------------------------------------- forms

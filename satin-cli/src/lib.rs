@@ -28,6 +28,7 @@ pub mod tables;
 pub mod units;
 pub mod wan;
 
+mod bar;
 mod chronicle;
 mod guard;
 mod output;

@@ -36,6 +36,7 @@ use tempfile::TempDir;
 
 use self::act::Schedule;
 use crate::{
+    bar,
     chronicle::Chronicle,
     faults::{self, Fault, What},
     guard::ProcessGuard,
@@ -835,8 +836,7 @@ impl LocalPool {
 
     /// Whether this process shows how far the pool is: its nodes do not, then.
     fn shows_bar(&self) -> bool {
-        let is_unwanted = std::env::var("SATIN_PROGRESS").as_deref() == Ok("no");
-        self.plan.output == Output::Show && lines::has_terminal() && !is_unwanted
+        self.plan.output == Output::Show && bar::is_wanted()
     }
 
     /// What nodes are to show.

@@ -9,14 +9,17 @@ use std::{
     os::unix::{fs::PermissionsExt, process::CommandExt},
     path::{Path, PathBuf},
     process::{Child, Command, ExitStatus, Stdio},
-    sync::atomic::{AtomicU32, AtomicUsize, Ordering},
+    sync::atomic::{AtomicUsize, Ordering},
     time::{Duration, Instant},
 };
 
 mod common;
 mod pages;
 
-use common::{PATIENCE, example};
+use common::{
+    PATIENCE, example,
+    machines::{ADDRESSES, TwoMachines},
+};
 use pages::CodeBlock;
 
 const COMMANDS: [&str; 15] = [
@@ -107,43 +110,29 @@ fn examples_can_be_pasted_from_a_terminal_of_80_columns() {
 /// Two namespaces with a cable between them, a directory for each, and what the examples expect to find. They go when this
 /// is dropped, also by a panic.
 struct Machines {
-    names: [String; 2],
+    two: TwoMachines,
     scratch: tempfile::TempDir,
 }
-
-const ADDRESSES: [&str; 2] = ["192.0.2.7", "192.0.2.9"];
 
 /// The names that the examples give to machines.
 const HOSTS: [&str; 2] = ["n1 n7 MACHINE", "n2 node1"];
 
-fn ip(words: &str) -> bool {
-    let run = Command::new("ip")
-        .args(words.split_whitespace())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .status();
-    run.is_ok_and(|status| status.success())
-}
-
 impl Machines {
     /// `None`, and says so, where this process may not make namespaces.
     fn new(test: &str) -> Option<Machines> {
-        static COUNT: AtomicU32 = AtomicU32::new(0);
-        let number = COUNT.fetch_add(1, Ordering::Relaxed);
-        remove_leftovers();
-        let name = |machine| format!("satin-{}-{number}{machine}", std::process::id());
-        let machines = Machines {
-            names: [name("a"), name("b")],
-            scratch: tempfile::tempdir().expect("a directory"),
-        };
-        let [a, b] = &machines.names;
-        if !ip(&format!("netns add {a}")) || !ip(&format!("netns add {b}")) {
+        let Some(two) = TwoMachines::new() else {
             println!("skipped: {test} needs root and iproute2 for network namespaces");
             return None;
-        }
-        assert!(ip(&format!(
-            "-n {a} link add eth0 type veth peer name eth0 netns {b}"
-        )));
+        };
+        let hosts = ADDRESSES.iter().zip(HOSTS);
+        let hosts: String = hosts
+            .map(|(address, names)| format!("{address} {names}\n"))
+            .collect();
+        two.set_names(&hosts);
+        let machines = Machines {
+            two,
+            scratch: tempfile::tempdir().expect("a directory"),
+        };
         for machine in 0..2 {
             machines.set_up(machine);
         }
@@ -151,20 +140,6 @@ impl Machines {
     }
 
     fn set_up(&self, machine: usize) {
-        let (name, address) = (&self.names[machine], ADDRESSES[machine]);
-        assert!(ip(&format!("-n {name} addr add {address}/24 dev eth0")));
-        assert!(ip(&format!("-n {name} link set lo up")));
-        assert!(ip(&format!("-n {name} link set eth0 up")));
-        // `ip netns exec` puts this in the place of /etc/hosts.
-        fs::create_dir_all(etc(name)).expect("made");
-        let hosts: String = (0..2)
-            .map(|other| format!("{} {}\n", ADDRESSES[other], HOSTS[other]))
-            .collect();
-        fs::write(
-            etc(name).join("hosts"),
-            format!("127.0.0.1 localhost\n{hosts}"),
-        )
-        .expect("written");
         fs::create_dir(self.home(machine)).expect("made");
         let bin = self.scratch.path().join("bin");
         if machine == 0 {
@@ -215,9 +190,9 @@ impl Machines {
             "/shared/",
             &format!("{}/shared/", self.scratch.path().display()),
         );
-        let mut command = Command::new("ip");
+        let mut command = self.two.at(machine, Path::new("sh"));
         command
-            .args(["netns", "exec", &self.names[machine], "sh", "-c", &text])
+            .args(["-c", &text])
             .current_dir(self.home(machine))
             .env("PATH", format!("{}:{path}", bin.display()))
             .env("SATIN_EVENTS", self.events())
@@ -273,36 +248,6 @@ impl Machines {
     }
 }
 
-impl Drop for Machines {
-    fn drop(&mut self) {
-        for name in &self.names {
-            ip(&format!("netns del {name}"));
-            let _ = fs::remove_dir_all(etc(name));
-        }
-    }
-}
-
-/// Namespaces of tests that were killed.
-fn remove_leftovers() {
-    let names = fs::read_dir("/run/netns").into_iter().flatten().flatten();
-    for name in names.filter_map(|entry| entry.file_name().into_string().ok()) {
-        let process = name
-            .strip_prefix("satin-")
-            .and_then(|rest| rest.split('-').next());
-        let is_left = |process: &str| {
-            process.parse::<u32>().is_ok() && !Path::new("/proc").join(process).exists()
-        };
-        if process.is_some_and(is_left) {
-            ip(&format!("netns del {name}"));
-            let _ = fs::remove_dir_all(etc(&name));
-        }
-    }
-}
-
-fn etc(name: &str) -> PathBuf {
-    Path::new("/etc/netns").join(name)
-}
-
 /// What is printed on one and on the other does not overwrite each other.
 fn appending(path: &Path) -> fs::File {
     let file = fs::OpenOptions::new().append(true).open(path);
@@ -328,6 +273,16 @@ impl Started {
 
     fn tell(&self) -> String {
         format!("$ {}\n{}", self.text, self.said())
+    }
+
+    /// Waits until what it has said is so.
+    #[track_caller]
+    fn says_until(&self, is_so: impl Fn(&str) -> bool) {
+        let began = Instant::now();
+        while !is_so(&self.said()) {
+            assert!(began.elapsed() < PATIENCE, "{}", self.tell());
+            std::thread::sleep(Duration::from_millis(10));
+        }
     }
 
     fn status(&mut self) -> ExitStatus {
@@ -517,11 +472,7 @@ fn run_status(test: &str, status: &str) {
         assert!(is_whole(&shown.said()), "{}", shown.tell());
         return;
     }
-    let began = Instant::now();
-    while !is_whole(&shown.said()) {
-        assert!(began.elapsed() < PATIENCE, "{}", shown.tell());
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    shown.says_until(is_whole);
     // Both nodes go, and nobody is left to be looked at.
     all.clear();
     assert!(!shown.status().success());
@@ -536,11 +487,7 @@ fn run_dashboard(test: &str, dashboard: &str) {
     let _all = start_pool(&machines, dashboard, &["there-1"], "there");
     // In the place of the shell, so that it gets the signal.
     let mut shown = machines.start(1, &format!("exec {dashboard}"));
-    let began = Instant::now();
-    while !shown.said().contains("http://127.0.0.1:") {
-        assert!(began.elapsed() < PATIENCE, "{}", shown.tell());
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    shown.says_until(|said| said.contains("http://127.0.0.1:"));
     let pid = rustix::process::Pid::from_child(&shown.child);
     rustix::process::kill_process(pid, rustix::process::Signal::TERM).expect("it runs");
     shown.succeeds();
@@ -569,11 +516,7 @@ fn run_log(test: &str, log: &str) {
         assert!(is_whole(&shown.said()), "{}", shown.tell());
         return;
     }
-    let began = Instant::now();
-    while !is_whole(&shown.said()) {
-        assert!(began.elapsed() < PATIENCE, "{}", shown.tell());
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    shown.says_until(is_whole);
     all.clear();
     shown.succeeds();
 }

@@ -315,6 +315,22 @@ fn a_program_that_is_never_a_node_is_told_of() {
     assert_eq!((fails.code, &*fails.stderr), (2, ""));
 }
 
+/// With `#[satin::main]` the pool ends while the process exits, on a thread that has not much left.
+#[test]
+fn a_program_of_the_attribute_alone_says_its_answer_and_nothing_else() {
+    let program = common::example("primes");
+    let pool = run(Plan {
+        output: Output::Keep,
+        ..Plan::new([&program], Sites::alike(1, 2))
+    });
+    let said = (pool.code, &*pool.stdout, &*pool.stderr);
+    assert_eq!(said, (0, "148933 primes\n", ""));
+    let alone = Command::new(program).output().expect("it starts");
+    assert!(alone.status.success());
+    assert_eq!(String::from_utf8_lossy(&alone.stdout), "148933 primes\n");
+    assert_eq!(String::from_utf8_lossy(&alone.stderr), "");
+}
+
 fn satin(arguments: &[&str]) -> std::process::Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_satin"));
     for variable in ["SATIN_JOIN", "SATIN_LISTEN"] {

@@ -5,6 +5,7 @@ use std::{
     fs,
     path::{Path, PathBuf},
     process::{Child, Command, Output, Stdio},
+    sync::atomic::{AtomicU32, Ordering},
     time::{Duration, Instant},
 };
 
@@ -39,6 +40,13 @@ fn free_ports<const N: usize>() -> [u16; N] {
     let sockets: [_; N] =
         std::array::from_fn(|_| std::net::TcpListener::bind("127.0.0.1:0").expect("a port"));
     sockets.map(|socket| socket.local_addr().expect("an address").port())
+}
+
+/// The number of a cluster's first job: as ports follow from it, no two clusters on this machine may have the same.
+fn first_job() -> u32 {
+    static CLUSTERS: AtomicU32 = AtomicU32::new(0);
+    let cluster = CLUSTERS.fetch_add(1, Ordering::Relaxed);
+    1 + std::process::id() % 1_000_000 * 30 + cluster * 10
 }
 
 impl Cluster {
@@ -85,7 +93,9 @@ impl Cluster {
              SelectType=select/cons_tres\nSelectTypeParameters=CR_Core\nJobAcctGatherType=jobacct_gather/none\n\
              AccountingStorageType=accounting_storage/none\nSlurmdParameters=config_overrides\nReturnToService=2\n\
              NodeName=localhost NodeAddr=127.0.0.1 CPUs=4 RealMemory=100\n\
-             PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE\n"
+             PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE\n\
+             FirstJobId={}\n",
+            first_job()
         );
         fs::write(self.file("slurm.conf"), text).expect("written");
         // Without a plugin that looks for cgroups: there may be none.

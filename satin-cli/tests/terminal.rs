@@ -25,7 +25,7 @@ use common::{PATIENCE, example};
 struct Node {
     child: Child,
     shown: String,
-    pieces: Receiver<String>,
+    pieces: Receiver<Vec<u8>>,
 }
 
 /// Both ends of a pseudo-terminal: what the person sees, and what the program writes to.
@@ -38,9 +38,24 @@ fn terminal() -> (File, OwnedFd) {
     (screen.into(), program.expect("opened"))
 }
 
+/// What comes on a screen, as it comes.
+fn pieces_of(mut screen: File) -> Receiver<Vec<u8>> {
+    let (sender, pieces) = channel();
+    thread::spawn(move || {
+        let mut piece = [0; 4096];
+        // An error is the end: the program is gone.
+        while let Ok(length @ 1..) = screen.read(&mut piece) {
+            if sender.send(piece[..length].to_vec()).is_err() {
+                return;
+            }
+        }
+    });
+    pieces
+}
+
 impl Node {
     fn start(name: &str, flags: &[&str], credential: &std::path::Path) -> Node {
-        let (mut screen, program) = terminal();
+        let (screen, program) = terminal();
         let mut command = Command::new(example("knary"));
         // Far more than the test waits for, in leaves that nobody waits for.
         command.args(["2", "100", "100000", "--sleep", "--threads", "1"]);
@@ -50,21 +65,10 @@ impl Node {
         command.stderr(Stdio::from(program));
         let child = command.spawn().expect("it starts");
         drop(command);
-        let (sender, pieces) = channel();
-        thread::spawn(move || {
-            let mut piece = [0; 4096];
-            // An error is the end: the program is gone.
-            while let Ok(length @ 1..) = screen.read(&mut piece) {
-                let text = String::from_utf8_lossy(&piece[..length]).into_owned();
-                if sender.send(text).is_err() {
-                    return;
-                }
-            }
-        });
         Node {
             child,
             shown: String::new(),
-            pieces,
+            pieces: pieces_of(screen),
         }
     }
 
@@ -75,7 +79,7 @@ impl Node {
         while !self.shown.contains(what) {
             let left = PATIENCE.saturating_sub(began.elapsed());
             match self.pieces.recv_timeout(left) {
-                Ok(piece) => self.shown += &piece,
+                Ok(piece) => self.shown += &String::from_utf8_lossy(&piece),
                 Err(_) => panic!("`{what}` is not shown: {}", self.shown),
             }
         }
@@ -178,21 +182,11 @@ impl Top {
             .spawn()
             .expect("it starts");
         let keyboard = screen.try_clone().expect("a second one");
-        let (sender, pieces) = channel();
-        let mut screen = screen;
-        thread::spawn(move || {
-            let mut piece = [0; 4096];
-            while let Ok(length @ 1..) = screen.read(&mut piece) {
-                if sender.send(piece[..length].to_vec()).is_err() {
-                    return;
-                }
-            }
-        });
         Top {
             child,
             keyboard,
             screen: vt100::Parser::new(ROWS, COLUMNS, 0),
-            pieces,
+            pieces: pieces_of(screen),
         }
     }
 

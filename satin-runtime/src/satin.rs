@@ -26,7 +26,7 @@ use crate::{
         standing::Standing,
     },
     progress::Shown,
-    seen::{Seen, Views, WindowError},
+    seen::{PoolAccess, Seen, Views, WindowError},
     worker::{self, Cancel, Cancelled, Gate, RootKey, Spawned, StartError, TimedOut, Workers},
 };
 
@@ -181,11 +181,11 @@ impl Satin {
             time_limit: config.time_limit,
         };
         if let Some(settings) = settings {
-            satin.seen.will_join(&settings);
+            let access = PoolAccess::of(&settings);
             let network = Network::start(settings, satin.workers.gate(), standing, before)?;
             let network = satin.network.insert(network);
             network.wait_until_in()?;
-            satin.seen.node_is_in(network);
+            satin.seen.node_is_in(access, network);
         } else {
             satin.seen.process_begins(&satin.workers);
         }

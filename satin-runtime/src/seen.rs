@@ -4,6 +4,7 @@
 //! moment at which `main` begins there. Whatever goes wrong with them is said, and the run goes on.
 
 use std::{
+    net::SocketAddr,
     path::PathBuf,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
@@ -11,9 +12,9 @@ use std::{
 pub(crate) use crate::window::Views;
 pub use crate::window::WindowError;
 use crate::{
-    net::{Join, Network, Settings, user_credential},
+    net::{Join, Network, Settings, observer::ObserverError, user_credential},
     observe::lines,
-    window::{Window, reachable},
+    window::Window,
     worker::Workers,
 };
 
@@ -24,18 +25,18 @@ pub(crate) struct Seen(Arc<Mutex<Shown>>);
 #[derive(Default)]
 struct Shown {
     views: Views,
-    pool: Option<PoolOfNode>,
+    /// This node's pool, and where it is looked at.
+    pool: Option<(PoolAccess, SocketAddr)>,
     window: Option<Window>,
     /// `main` runs here, or has run here.
     has_main: bool,
 }
 
-/// How this node's pool is looked at.
+/// What an observer of this node's pool needs.
 #[derive(Clone)]
-struct PoolOfNode {
+pub(crate) struct PoolAccess {
     name: String,
     credential: Option<PathBuf>,
-    join: Join,
 }
 
 impl Seen {
@@ -55,21 +56,10 @@ impl Seen {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How the pool will be looked at, of which this process is about to become a node.
-    pub(crate) fn will_join(&self, settings: &Settings) {
-        self.lock().pool = Some(PoolOfNode {
-            name: settings.pool.clone(),
-            credential: settings.credential.clone(),
-            join: Join::Hosts(Vec::new()),
-        });
-    }
-
-    /// The node is in: shows the dashboard.
-    pub(crate) fn node_is_in(&self, network: &Network) {
+    /// The node is in the pool: shows the dashboard.
+    pub(crate) fn node_is_in(&self, access: PoolAccess, network: &Network) {
         let mut shown = self.lock();
-        if let Some(pool) = &mut shown.pool {
-            pool.join = Join::Hosts(vec![reachable(network.addr()).to_string()]);
-        }
+        shown.pool = Some((access, network.local_addr()));
         if shown.views.dashboard.is_some() {
             shown.open_on_pool();
         }
@@ -114,10 +104,10 @@ impl Seen {
 
 impl Shown {
     fn open_on_pool(&mut self) {
-        let Some(pool) = self.pool.clone() else {
+        let Some((access, addr)) = self.pool.clone() else {
             return;
         };
-        let opened = pool.open(self.views.clone());
+        let opened = access.open(self.views.clone(), addr);
         self.opened(opened);
     }
 
@@ -134,12 +124,20 @@ impl Shown {
     }
 }
 
-impl PoolOfNode {
-    fn open(self, views: Views) -> Result<Window, WindowError> {
+impl PoolAccess {
+    pub(crate) fn of(settings: &Settings) -> PoolAccess {
+        PoolAccess {
+            name: settings.pool.clone(),
+            credential: settings.credential.clone(),
+        }
+    }
+
+    fn open(self, views: Views, addr: SocketAddr) -> Result<Window, WindowError> {
         let credential = match self.credential {
             Some(path) => path,
-            None => user_credential().map_err(crate::net::observer::ObserverError::from)?,
+            None => user_credential().map_err(ObserverError::from)?,
         };
-        Window::on_pool(views, &self.name, Some(&self.name), self.join, &credential)
+        let join = Join::Hosts(vec![addr.to_string()]);
+        Window::on_pool(views, &self.name, Some(&self.name), join, &credential)
     }
 }

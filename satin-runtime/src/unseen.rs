@@ -19,6 +19,15 @@ pub(crate) struct Views {
 #[derive(Debug, thiserror::Error)]
 pub enum WindowError {}
 
+/// Nobody looks at the pool.
+pub(crate) struct PoolAccess;
+
+impl PoolAccess {
+    pub(crate) fn of(_: &Settings) -> PoolAccess {
+        PoolAccess
+    }
+}
+
 /// Shows nothing.
 #[derive(Clone, Default)]
 pub(crate) struct Seen;
@@ -33,9 +42,7 @@ impl Seen {
         Ok(Seen)
     }
 
-    pub(crate) fn will_join(&self, _: &Settings) {}
-
-    pub(crate) fn node_is_in(&self, _: &Network) {}
+    pub(crate) fn node_is_in(&self, _: PoolAccess, _: &Network) {}
 
     pub(crate) fn process_begins(&self, _: &Workers) {}
 

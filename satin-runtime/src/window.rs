@@ -5,7 +5,7 @@
 
 use std::{
     io,
-    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
+    net::{Ipv4Addr, SocketAddr},
     path::{Path, PathBuf},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
@@ -21,14 +21,14 @@ use crate::{
     dashboard::{Dashboard, Steering, report, trace},
     net::{
         Join,
-        observer::{ObserverError, SeenNode},
+        observer::ObserverError,
         sampler::Sampler,
-        watcher::{self, Watcher, WatcherHandle, Watching},
+        watcher::{Watcher, WatcherHandle, Watching},
     },
     observe::{
         events::{NodeFigures, unix_ms},
-        history::{Gone, History, PoolNode},
-        look::{Activity, KeptFigures, NodeLook, Span, WhyIdle},
+        history::{Gone, History},
+        look::{Activity, KeptFigures, NodeLook, SeenNode, Span, WhyIdle},
     },
     worker::{PoolWatch, Workers},
 };
@@ -217,19 +217,8 @@ impl Window {
     }
 }
 
-fn lock(history: &Mutex<History>) -> MutexGuard<'_, History> {
-    history.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// The address at which this machine reaches what listens at `addr`.
-#[must_use]
-pub(crate) fn reachable(addr: SocketAddr) -> SocketAddr {
-    let ip = match addr.ip() {
-        IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
-        IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
-        ip => ip,
-    };
-    SocketAddr::new(ip, addr.port())
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Steering for WatcherHandle {
@@ -242,7 +231,7 @@ impl Watching for Arc<Mutex<History>> {
     fn nodes(&mut self, _: &str, nodes: &[SeenNode], now_ms: u64) {
         let mut history = lock(self);
         for node in nodes {
-            history.note_node(pool_node(node), now_ms);
+            history.note_node(node.clone(), now_ms);
         }
     }
 
@@ -250,39 +239,12 @@ impl Watching for Arc<Mutex<History>> {
         lock(self).note_look(&node.name, look, -ahead_ms);
     }
 
-    fn silent(&mut self, node: &SeenNode, now_ms: u64) {
-        lock(self).note_gone(&node.name, Gone::Silent, now_ms);
-    }
-
-    fn gone(&mut self, node: &SeenNode, gone: watcher::Gone, now_ms: u64) {
-        let gone = match gone {
-            watcher::Gone::Left => Gone::Left,
-            watcher::Gone::Lost => Gone::Dead,
-        };
-        lock(self).note_gone(&node.name, gone, now_ms);
+    fn gone(&mut self, node: &SeenNode, how: Gone, now_ms: u64) {
+        lock(self).note_gone(&node.name, how, now_ms);
     }
 
     fn lost(&mut self, why: &str, _: u64) {
         tracing::debug!("no node of the pool can be looked at: {why}");
-    }
-}
-
-fn pool_node(seen: &SeenNode) -> PoolNode {
-    let SeenNode {
-        name,
-        site,
-        addr,
-        threads,
-        is_master,
-        is_leaving,
-    } = seen.clone();
-    PoolNode {
-        name,
-        site,
-        addr,
-        threads,
-        is_master,
-        is_leaving,
     }
 }
 
@@ -300,7 +262,7 @@ struct ProcessWatch {
 
 /// This process, as a node of a pool of its own.
 struct Process {
-    node: PoolNode,
+    node: SeenNode,
     sampler: Sampler,
     watch: PoolWatch,
     began: Instant,
@@ -316,7 +278,7 @@ impl ProcessWatch {
         history: Arc<Mutex<History>>,
     ) -> io::Result<ProcessWatch> {
         let process = Arc::new(Mutex::new(Process {
-            node: PoolNode {
+            node: SeenNode {
                 name: name.into(),
                 site: "default".into(),
                 addr: (Ipv4Addr::LOCALHOST, 0).into(),
@@ -338,7 +300,7 @@ impl ProcessWatch {
             .name("satin-watcher".into())
             .spawn(move || {
                 while !over.load(Ordering::Relaxed) {
-                    lock_process(&looking).look();
+                    lock(&looking).look();
                     parker.park_timeout(EVERY);
                 }
             })?;
@@ -350,7 +312,7 @@ impl ProcessWatch {
     }
 
     fn look_now(&self) {
-        lock_process(&self.process).look();
+        lock(&self.process).look();
     }
 }
 
@@ -362,10 +324,6 @@ impl Drop for ProcessWatch {
             let _ = thread.join();
         }
     }
-}
-
-fn lock_process(process: &Mutex<Process>) -> MutexGuard<'_, Process> {
-    process.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Process {
@@ -426,13 +384,5 @@ mod tests {
             error.starts_with("cannot write /nowhere/run.html: "),
             "{error}"
         );
-    }
-
-    #[test]
-    fn a_listener_on_all_addresses_is_reached_by_the_loopback_one() {
-        let reached = |text: &str| reachable(text.parse().expect("an address")).to_string();
-        assert_eq!(reached("0.0.0.0:7"), "127.0.0.1:7");
-        assert_eq!(reached("[::]:7"), "[::1]:7");
-        assert_eq!(reached("192.0.2.1:7"), "192.0.2.1:7");
     }
 }

@@ -7,6 +7,7 @@
 pub mod outside;
 
 use std::{
+    cell::Cell,
     collections::{HashMap, HashSet},
     sync::{
         Arc,
@@ -203,6 +204,41 @@ pub fn until(
         }
     }
     panic!("of all runs in {PATIENCE:?}, none was as the test wants it");
+}
+
+/// The program is right when jobs travel, when some come back undone, and when some are lost with their node. `pools` makes two, the first
+/// with that number of workers.
+pub fn travels(pools: impl Fn(usize) -> (Satin, Satin), mut program: impl FnMut()) {
+    for workers in [1, 2] {
+        let (a, b) = pools(workers);
+        let bad = Habits {
+            seed: 7,
+            put_back: 20,
+            refuse: 20,
+            lose: 20,
+            beat: 1,
+            ..Habits::default()
+        };
+        let crashing = Habits {
+            seed: 8,
+            lose: 10,
+            orphan: 60,
+            beat: 8,
+            ..Habits::default()
+        };
+        for habits in [Habits::default(), bad, crashing] {
+            let (travelled, returned, claimed) = (Cell::new(0), Cell::new(0), Cell::new(0));
+            let enough = |report: &Report| {
+                travelled.update(|sum| sum + report.travelled);
+                returned.update(|sum| sum + report.returned);
+                claimed.update(|sum| sum + report.claimed);
+                travelled.get() > 0
+                    && (habits.refuse == 0 || returned.get() > 0)
+                    && (habits.orphan == 0 || claimed.get() > 0)
+            };
+            until(&a, &b, habits, enough, &mut program);
+        }
+    }
 }
 
 /// What the pools tell the thief.

@@ -218,6 +218,29 @@ pub fn take(gate: &Gate, most: u32) -> Haul {
     }
 }
 
+/// The departures of so many jobs, in the order in which they were taken.
+pub fn departures(gate: &Gate, count: usize) -> Vec<DepartureId> {
+    let mut departures = Vec::new();
+    while departures.len() < count {
+        let more = own(take(gate, count as u32));
+        departures.extend(more.iter().map(|(departure, _)| *departure));
+    }
+    departures
+}
+
+/// Hears of two jobs that are recalled: which, and why, in the order of their departures.
+pub fn two_recalled(told: &mpsc::Receiver<Told>) -> [(DepartureId, Recall); 2] {
+    let recalled = |_| {
+        hear(told, |told| match told {
+            Told::Recalled(departure, why) => Some((*departure, *why)),
+            _ => None,
+        })
+    };
+    let mut both = [0, 1].map(recalled);
+    both.sort_by_key(|(departure, _)| *departure);
+    both
+}
+
 /// Arguments or a result as a vtable writes them.
 pub fn written(value: &impl Serialize) -> Vec<u8> {
     codec::write("writing", value, Effort::ANY).expect("bytes")

@@ -16,12 +16,9 @@ use std::{
 
 use anyhow::{Context, Result};
 use rustix::process::{Pid, Signal, kill_process_group};
-use satin_runtime::{
-    observe::{
-        events::{self, Event, Record},
-        lines,
-    },
-    progress::{Progress, Words},
+use satin_runtime::observe::{
+    events::{self, Event, Record},
+    lines,
 };
 
 use super::{
@@ -30,6 +27,7 @@ use super::{
     ssh::{self, SSH_FAILED},
 };
 use crate::{
+    bar,
     chronicle::Chronicle,
     output::{Readers, Sink},
 };
@@ -278,7 +276,7 @@ impl LaunchedPool {
         let progress = ("SATIN_PROGRESS".to_owned(), "no".to_owned());
         let mut env = node.env.clone();
         env.push(since);
-        if self.shows_bar() {
+        if bar::is_wanted() {
             env.push(progress);
         }
         script.env = &env;
@@ -411,18 +409,9 @@ impl LaunchedPool {
                 }
             }
             Event::RootStarted { .. } => self.all_were_in = true,
-            Event::Progress {
-                done,
-                seconds,
-                is_guess,
-                nodes,
-            } if self.shows_bar() => {
-                let elapsed = Duration::try_from_secs_f64(*seconds).unwrap_or_default();
-                let progress = Progress::told(*done, elapsed, *is_guess);
-                let nodes = *nodes;
-                lines::show_bar(*done, Words { progress, nodes }.to_string());
+            event @ (Event::Progress { .. } | Event::RootFinished { .. }) if bar::is_wanted() => {
+                bar::follow(event);
             }
-            Event::RootFinished { .. } => lines::clear_bar(),
             Event::PoolEnded { code } => {
                 self.ended_by = Some((name.clone(), *code));
                 if self.ending.is_none() {
@@ -576,11 +565,6 @@ impl LaunchedPool {
             session.hang_up();
         }
         self.ending = Some((EndingStage::Killed, Instant::now()));
-    }
-
-    fn shows_bar(&self) -> bool {
-        let is_unwanted = std::env::var("SATIN_PROGRESS").as_deref() == Ok("no");
-        lines::has_terminal() && !is_unwanted
     }
 
     fn say(&self, words: fmt::Arguments<'_>) {

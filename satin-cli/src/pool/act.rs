@@ -8,16 +8,13 @@ use std::{
 
 use rustix::process::Signal;
 use satin_runtime::{
-    observe::{
-        events::{self, Event, Record},
-        lines,
-    },
-    progress::{Progress, Words},
+    observe::events::{self, Event, Record},
     stable::runs::Resume,
 };
 
 use super::{ALL_KILLED, LocalPool, Pause, code, raw};
 use crate::{
+    bar,
     faults::{self, Fault, What, Who},
     store::StoreUse,
 };
@@ -311,18 +308,9 @@ impl LocalPool {
                 self.tell_if_faulty(other, name, "is about to leave");
             }
             Event::Left { .. } => self.tell_if_faulty(true, name, "has left"),
-            Event::Progress {
-                done,
-                seconds,
-                is_guess,
-                nodes,
-            } if self.shows_bar() => {
-                let elapsed = Duration::try_from_secs_f64(*seconds).unwrap_or_default();
-                let progress = Progress::told(*done, elapsed, *is_guess);
-                let nodes = *nodes;
-                lines::show_bar(*done, Words { progress, nodes }.to_string());
+            event @ (Event::Progress { .. } | Event::RootFinished { .. }) if self.shows_bar() => {
+                bar::follow(event);
             }
-            Event::RootFinished { .. } => lines::clear_bar(),
             Event::PoolEnded { code } => match &mut self.ended_by {
                 None => {
                     self.ended_by = Some((name.clone(), *code));

@@ -26,21 +26,23 @@ impl TwoMachines {
     /// `None` where this process may not make any.
     pub fn new() -> Option<TwoMachines> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
+        remove_leftovers();
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
         let name = |machine| format!("satin-{}-m{number}{machine}", std::process::id());
         let machines = TwoMachines([name("a"), name("b")]);
         let [a, b] = &machines.0;
-        let made = ip(&format!("netns add {a}"))
-            && ip(&format!("netns add {b}"))
-            && ip(&format!(
-                "-n {a} link add eth0 type veth peer name eth0 netns {b}"
-            ))
-            && machines.0.iter().zip(ADDRESSES).all(|(name, address)| {
-                ip(&format!("-n {name} addr add {address}/24 dev eth0"))
-                    && ip(&format!("-n {name} link set lo up"))
-                    && ip(&format!("-n {name} link set eth0 up"))
-            });
-        made.then_some(machines)
+        if !ip(&format!("netns add {a}")) || !ip(&format!("netns add {b}")) {
+            return None;
+        }
+        assert!(ip(&format!(
+            "-n {a} link add eth0 type veth peer name eth0 netns {b}"
+        )));
+        for (name, address) in machines.0.iter().zip(ADDRESSES) {
+            assert!(ip(&format!("-n {name} addr add {address}/24 dev eth0")));
+            assert!(ip(&format!("-n {name} link set lo up")));
+            assert!(ip(&format!("-n {name} link set eth0 up")));
+        }
+        Some(machines)
     }
 
     /// Gives both machines these lines for names.
@@ -74,4 +76,21 @@ impl Drop for TwoMachines {
 
 fn etc(name: &str) -> PathBuf {
     Path::new("/etc/netns").join(name)
+}
+
+/// Namespaces of tests that were killed.
+fn remove_leftovers() {
+    let names = fs::read_dir("/run/netns").into_iter().flatten().flatten();
+    for name in names.filter_map(|entry| entry.file_name().into_string().ok()) {
+        let process = name
+            .strip_prefix("satin-")
+            .and_then(|rest| rest.split('-').next());
+        let is_left = |process: &str| {
+            process.parse::<u32>().is_ok() && !Path::new("/proc").join(process).exists()
+        };
+        if process.is_some_and(is_left) {
+            ip(&format!("netns del {name}"));
+            let _ = fs::remove_dir_all(etc(&name));
+        }
+    }
 }

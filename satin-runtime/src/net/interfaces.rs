@@ -53,6 +53,16 @@ pub(super) fn own_address(unspecified: IpAddr) -> Choice {
     )
 }
 
+/// The address at which this machine reaches what listens at `addr` on it.
+pub(super) fn reached_here(addr: SocketAddr) -> SocketAddr {
+    let ip = match addr.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
+        ip => ip,
+    };
+    (ip, addr.port()).into()
+}
+
 /// The address that datagrams to `addr` come from. Sends none.
 pub(super) fn source_towards(addr: SocketAddr) -> Option<IpAddr> {
     let any: IpAddr = match addr {
@@ -112,6 +122,14 @@ fn is_link_local(ip: IpAddr) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_listener_on_all_addresses_is_reached_by_the_loopback_one() {
+        let reached = |text: &str| reached_here(text.parse().expect("an address")).to_string();
+        assert_eq!(reached("0.0.0.0:7"), "127.0.0.1:7");
+        assert_eq!(reached("[::]:7"), "[::1]:7");
+        assert_eq!(reached("192.0.2.1:7"), "192.0.2.1:7");
+    }
 
     const V4: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
     const V6: IpAddr = IpAddr::V6(Ipv6Addr::UNSPECIFIED);

@@ -344,6 +344,12 @@ impl Network {
         self.progress.is_master()
     }
 
+    /// The address at which this machine reaches this node.
+    #[cfg(feature = "dashboard")]
+    pub(crate) fn local_addr(&self) -> SocketAddr {
+        super::interfaces::reached_here(self.addr)
+    }
+
     /// The address that this node listens on.
     #[must_use]
     pub fn addr(&self) -> SocketAddr {

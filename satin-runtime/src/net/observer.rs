@@ -7,7 +7,7 @@
 
 use std::{
     fmt,
-    net::{Ipv4Addr, Ipv6Addr, SocketAddr},
+    net::{Ipv4Addr, SocketAddr},
     path::Path,
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
@@ -28,6 +28,7 @@ use super::{
     socket, transport,
     wire::{self, Frames, Greeting, Hello, Reason, Role, WireError},
 };
+pub use crate::observe::look::SeenNode;
 use crate::{
     node::{Identity, NodeId, Peer},
     observe::{events::NodeFigures, output::OutputPage},
@@ -84,23 +85,6 @@ pub struct SeenPool {
     pub name: String,
     /// Its nodes, sorted by site and name.
     pub nodes: Vec<SeenNode>,
-}
-
-/// A node, as another sees it.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct SeenNode {
-    /// The name of the node, for people.
-    pub name: String,
-    /// The node's site.
-    pub site: String,
-    /// The address at which the node can be reached.
-    pub addr: SocketAddr,
-    /// Number of the node's workers.
-    pub threads: u32,
-    /// True if the node runs `main`.
-    pub is_master: bool,
-    /// True if the node is about to leave.
-    pub is_leaving: bool,
 }
 
 /// The next question or answer; `None` at the end.
@@ -359,11 +343,7 @@ impl Dialler {
         let mut tried = Vec::new();
         for addr in addrs {
             match self.status_at(addr).await {
-                Ok(mut seen) => {
-                    let nodes = &mut seen.nodes;
-                    nodes.sort_by(|a, b| (&a.site, &a.name).cmp(&(&b.site, &b.name)));
-                    return Ok(seen);
-                }
+                Ok(seen) => return Ok(seen),
                 Err(why) => tried.push((addr, why)),
             }
         }
@@ -374,14 +354,7 @@ impl Dialler {
     }
 
     async fn status_at(&self, addr: SocketAddr) -> Result<SeenPool, String> {
-        let mut ear = self.connect(addr).await?;
-        match ear.ask(Question::Status).await? {
-            ObserverAnswer::Status(nodes) => Ok(SeenPool {
-                name: wire::printable(&ear.pool),
-                nodes,
-            }),
-            other => Err(format!("its answer makes no sense: {other:?}")),
-        }
+        self.connect(addr).await?.members().await
     }
 
     async fn figures(&self, addr: SocketAddr) -> Option<NodeFigures> {
@@ -471,15 +444,7 @@ impl Dialler {
         if let Some(endpoint) = place {
             return Ok(endpoint.clone());
         }
-        let any: SocketAddr = match addr {
-            SocketAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),
-            SocketAddr::V6(_) => (Ipv6Addr::UNSPECIFIED, 0).into(),
-        };
-        let socket = socket::bind(any)?;
-        socket.set_nonblocking(true)?;
-        let runtime = Arc::new(quinn::TokioRuntime);
-        let made = Endpoint::new(quinn::EndpointConfig::default(), None, socket, runtime)?;
-        Ok(place.insert(made).clone())
+        Ok(place.insert(socket::client_endpoint(addr)?).clone())
     }
 
     fn hello(&self) -> Hello {
@@ -524,9 +489,18 @@ impl Ear {
         }
     }
 
-    /// The name of the node's pool, as it can be printed.
-    pub(super) fn pool(&self) -> String {
-        wire::printable(&self.pool)
+    /// The nodes of the pool, as this one sees them.
+    pub(super) async fn members(&mut self) -> Result<SeenPool, String> {
+        match self.ask(Question::Status).await? {
+            ObserverAnswer::Status(mut nodes) => {
+                nodes.sort_by(|a, b| (&a.site, &a.name).cmp(&(&b.site, &b.name)));
+                Ok(SeenPool {
+                    name: wire::printable(&self.pool),
+                    nodes,
+                })
+            }
+            other => Err(format!("its answer makes no sense: {other:?}")),
+        }
     }
 
     /// Has the node closed the connection of its own accord?

@@ -9,7 +9,7 @@
 
 use std::{
     io::{self, IoSliceMut},
-    net::{SocketAddr, UdpSocket},
+    net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket},
     pin::Pin,
     sync::{
         Arc, Mutex, PoisonError,
@@ -44,6 +44,18 @@ pub(super) fn bind(addr: SocketAddr) -> io::Result<UdpSocket> {
     let _ = socket.set_send_buffer_size(BUFFER);
     socket.bind(&addr.into())?;
     Ok(socket.into())
+}
+
+/// The endpoint of a client that is no node, for connections to addresses of the same family as this one. Called within a tokio runtime.
+pub(super) fn client_endpoint(to: SocketAddr) -> io::Result<quinn::Endpoint> {
+    let any: SocketAddr = match to {
+        SocketAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),
+        SocketAddr::V6(_) => (Ipv6Addr::UNSPECIFIED, 0).into(),
+    };
+    let socket = bind(any)?;
+    socket.set_nonblocking(true)?;
+    let config = quinn::EndpointConfig::default();
+    quinn::Endpoint::new(config, None, socket, Arc::new(TokioRuntime))
 }
 
 /// Counters of the socket's traffic.

@@ -5,7 +5,7 @@
 
 use std::{
     io,
-    net::{Ipv4Addr, Ipv6Addr, SocketAddr},
+    net::SocketAddr,
     ops::Range,
     sync::{Arc, mpsc},
     thread::JoinHandle,
@@ -341,14 +341,7 @@ impl LineState {
 }
 
 async fn dial(addr: SocketAddr, client: ClientConfig) -> io::Result<OpenLine> {
-    let any: SocketAddr = match addr {
-        SocketAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),
-        SocketAddr::V6(_) => (Ipv6Addr::UNSPECIFIED, 0).into(),
-    };
-    let socket = socket::bind(any)?;
-    socket.set_nonblocking(true)?;
-    let runtime = Arc::new(quinn::TokioRuntime);
-    let endpoint = Endpoint::new(quinn::EndpointConfig::default(), None, socket, runtime)?;
+    let endpoint = socket::client_endpoint(addr)?;
     let connecting = endpoint.connect_with(client, addr, "satin");
     let connecting = connecting.map_err(io::Error::other)?;
     let connection = tokio::select! {

@@ -31,7 +31,7 @@ use super::{
     observer::{Parting, SeenNode},
     settings::MemoryLimit,
     transport,
-    watcher::{Gone, Watcher, Watching},
+    watcher::{Watcher, Watching},
     wire::{self, Frames, Greeting, Hello, Reason, Refusal, Role},
 };
 use crate::{
@@ -40,6 +40,7 @@ use crate::{
     node::{Identity, Judgement, Message, NodeId, Peer, Policy, RepairMode},
     observe::{
         events,
+        history::Gone,
         look::{Activity, NodeLook, WhyIdle},
         output::OutputUse,
         standing::{NodeInfo, Standing},
@@ -989,11 +990,11 @@ impl Watching for Told {
         told.looks.entry(node.name.clone()).or_default().push(look);
     }
 
-    fn silent(&mut self, _: &SeenNode, _: u64) {}
-
-    fn gone(&mut self, node: &SeenNode, gone: Gone, _: u64) {
+    fn gone(&mut self, node: &SeenNode, how: Gone, _: u64) {
         let mut told = self.0.lock().expect("no panic");
-        told.gone.push((node.name.clone(), gone));
+        if how != Gone::Silent {
+            told.gone.push((node.name.clone(), how));
+        }
     }
 
     fn lost(&mut self, _: &str, _: u64) {}

@@ -16,11 +16,13 @@ use tokio::{sync::mpsc as orders, task::JoinSet};
 
 use super::{
     discovery,
-    observer::{Dialler, Ear, Observer, ObserverAnswer, ObserverError, Question, SeenNode},
+    observer::{
+        Dialler, Ear, Observer, ObserverAnswer, ObserverError, Question, SeenNode, SeenPool,
+    },
     settings::Join,
     wire,
 };
-use crate::observe::{events::unix_ms, look::NodeLook};
+use crate::observe::{events::unix_ms, history::Gone, look::NodeLook};
 
 /// The time from one look to the next. Too short: looks show in the run. Too long: people wait for what they see.
 const EVERY: Duration = Duration::from_secs(1);
@@ -35,15 +37,6 @@ const FIRST: u32 = 25;
 /// program waits for a node that hangs.
 const SOON: Duration = Duration::from_secs(2);
 
-/// How a node that is not there any more went.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Gone {
-    /// On purpose.
-    Left,
-    /// It died, or nobody knows.
-    Lost,
-}
-
 /// Hears what a watcher sees. Called from the watcher's thread.
 pub trait Watching: Send + 'static {
     /// The pool's name, and the nodes that are in it, as one of them says. No two of them have the same name.
@@ -52,10 +45,7 @@ pub trait Watching: Send + 'static {
     /// A look at a node, whose clock is so many milliseconds ahead of this one.
     fn look(&mut self, node: &SeenNode, look: NodeLook, ahead_ms: i64);
 
-    /// A node that is in the pool has not answered.
-    fn silent(&mut self, node: &SeenNode, now_ms: u64);
-
-    /// A node is not in the pool any more.
+    /// A node is not in the pool any more, or has not answered.
     fn gone(&mut self, node: &SeenNode, gone: Gone, now_ms: u64);
 
     /// No node answers at the moment, for this reason.
@@ -170,22 +160,19 @@ struct Watched {
     said_goodbye: bool,
 }
 
-/// What an answer says of the pool: its name, and who is in it.
-type Members = (String, Vec<SeenNode>);
-
 /// What came of a look.
 enum Done {
     /// At a node: its news, and the members if it was asked for them.
     Looked(SocketAddr, Result<Box<Answered>, NoLook>),
     /// For the members, at all addresses where there might be one.
-    Searched(Result<Members, String>),
+    Searched(Result<SeenPool, String>),
 }
 
 struct Answered {
     ear: Ear,
     look: NodeLook,
     ahead_ms: i64,
-    members: Option<Members>,
+    members: Option<SeenPool>,
 }
 
 /// A look that did not come about.
@@ -283,7 +270,7 @@ impl<W: Watching> Round<W> {
             Some(Done::Searched(found)) => {
                 self.is_searching = false;
                 match found {
-                    Ok((pool, nodes)) => self.meet(&pool, nodes),
+                    Ok(pool) => self.meet(pool),
                     Err(why) => self.told.lost(&why, unix_ms()),
                 }
             }
@@ -296,7 +283,7 @@ impl<W: Watching> Round<W> {
             // An answer of one that is no member any more comes from one that is on its way out.
             let gone = match looked {
                 Ok(_) | Err(NoLook { said_goodbye: true }) => Gone::Left,
-                Err(_) => Gone::Lost,
+                Err(_) => Gone::Dead,
             };
             return self.told.gone(&seen, gone, unix_ms());
         }
@@ -309,23 +296,23 @@ impl<W: Watching> Round<W> {
                 (watched.ear, watched.next) = (Some(answered.ear), answered.look.next);
                 self.told
                     .look(&watched.seen, answered.look, answered.ahead_ms);
-                if let Some((pool, nodes)) = answered.members {
-                    self.meet(&pool, nodes);
+                if let Some(pool) = answered.members {
+                    self.meet(pool);
                 }
             }
             Err(NoLook { said_goodbye }) => {
                 watched.said_goodbye |= said_goodbye;
                 if !watched.said_goodbye {
-                    self.told.silent(&watched.seen, unix_ms());
+                    self.told.gone(&watched.seen, Gone::Silent, unix_ms());
                 }
             }
         }
     }
 
     /// Notes who is there, and who is not any more.
-    fn meet(&mut self, pool: &str, mut nodes: Vec<SeenNode>) {
+    fn meet(&mut self, pool: SeenPool) {
+        let SeenPool { name, mut nodes } = pool;
         tell_apart(&mut nodes);
-        nodes.sort_by(|a, b| (&a.site, &a.name).cmp(&(&b.site, &b.name)));
         let now_ms = unix_ms();
         let before = std::mem::take(&mut self.watched);
         for seen in &nodes {
@@ -351,13 +338,13 @@ impl<W: Watching> Round<W> {
                     let said = old.ear.is_some_and(|ear| ear.has_said_goodbye());
                     let gone = match said || old.said_goodbye {
                         true => Gone::Left,
-                        false => Gone::Lost,
+                        false => Gone::Dead,
                     };
                     self.told.gone(&old.seen, gone, now_ms);
                 }
             }
         }
-        self.told.nodes(pool, &nodes, now_ms);
+        self.told.nodes(&name, &nodes, now_ms);
     }
 
     /// The nodes of these names, the master last; or the name of each that there is not.
@@ -433,7 +420,7 @@ async fn look_at(
         });
     };
     let members = match with_members {
-        true => members_of(&mut ear).await.ok(),
+        true => ear.members().await.ok(),
         false => None,
     };
     Ok(Box::new(Answered {
@@ -444,15 +431,8 @@ async fn look_at(
     }))
 }
 
-async fn members_of(ear: &mut Ear) -> Result<Members, String> {
-    match ear.ask(Question::Status).await? {
-        ObserverAnswer::Status(nodes) => Ok((ear.pool(), nodes)),
-        other => Err(format!("its answer makes no sense: {other:?}")),
-    }
-}
-
 /// The members, as the first node says that answers: of those that are known, or else of those where the pool is to be found.
-async fn search(dialler: Dialler, join: Join, known: Vec<SocketAddr>) -> Result<Members, String> {
+async fn search(dialler: Dialler, join: Join, known: Vec<SocketAddr>) -> Result<SeenPool, String> {
     let listed = tokio::task::spawn_blocking(move || discovery::look(&join)).await;
     let listed = match listed {
         Ok(Ok(listed)) => listed,
@@ -461,16 +441,8 @@ async fn search(dialler: Dialler, join: Join, known: Vec<SocketAddr>) -> Result<
         Ok(Err(error)) => return Err(error.to_string()),
         Err(error) => return Err(error.to_string()),
     };
-    let mut why = "no address of the pool is known".to_owned();
     let all: BTreeSet<SocketAddr> = known.into_iter().chain(listed).collect();
-    for addr in all {
-        let asked = async { members_of(&mut dialler.connect(addr).await?).await };
-        match asked.await {
-            Ok(members) => return Ok(members),
-            Err(text) => why = format!("{addr}: {text}"),
-        }
-    }
-    Err(why)
+    dialler.status(all).await.map_err(|error| error.to_string())
 }
 
 #[cfg(test)]

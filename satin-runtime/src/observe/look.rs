@@ -3,6 +3,8 @@
 //!
 //! This module knows the form of a look alone: who takes it, and when, is decided elsewhere.
 
+use std::net::SocketAddr;
+
 use serde::{Deserialize, Serialize};
 
 use super::events::{NodeFigures, Record};
@@ -39,6 +41,23 @@ pub enum WhyIdle {
     Leaving,
     /// The node's memory is full (`SATIN_MEMORY`): no further job is taken.
     MemoryFull,
+}
+
+/// A node, as another sees it.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct SeenNode {
+    /// The name of the node, for people.
+    pub name: String,
+    /// The node's site.
+    pub site: String,
+    /// The address at which the node can be reached.
+    pub addr: SocketAddr,
+    /// Number of the node's workers.
+    pub threads: u32,
+    /// True if the node runs `main`.
+    pub is_master: bool,
+    /// True if the node is about to leave.
+    pub is_leaving: bool,
 }
 
 /// An interval of time in which a worker did one thing.

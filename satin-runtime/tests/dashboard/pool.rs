@@ -6,8 +6,8 @@ use satin_runtime::{
     job::Tally,
     observe::{
         events::{Event, NodeFigures, Record},
-        history::{Gone, History, PoolNode},
-        look::{Activity, KeptFigures, NodeLook, SiteTraffic, Span, WhyIdle},
+        history::{Gone, History},
+        look::{Activity, KeptFigures, NodeLook, SeenNode, SiteTraffic, Span, WhyIdle},
     },
 };
 
@@ -29,7 +29,7 @@ pub struct MadeUp {
 }
 
 struct Node {
-    seen: PoolNode,
+    seen: SeenNode,
     is_there: bool,
     figures: NodeFigures,
     traffic: Vec<SiteTraffic>,
@@ -79,7 +79,7 @@ impl MadeUp {
 
     fn join(&mut self, number: usize, threads: u32) {
         let site = SITES[number % self.sites];
-        let seen = PoolNode {
+        let seen = SeenNode {
             name: format!("{site}-{}", number / self.sites + 1),
             site: site.into(),
             addr: (

@@ -1,7 +1,7 @@
 //! What other nodes print, on the terminal of the one that runs `main`.
 
 use std::{
-    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
+    net::SocketAddr,
     sync::{Arc, Condvar, Mutex, PoisonError},
     thread::Builder,
     time::Duration,
@@ -13,7 +13,7 @@ use tokio::sync::watch;
 use super::{NodeOutput, OutputNews};
 use crate::{
     net::{
-        Observer, limits,
+        Observer, interfaces, limits,
         observer::{Dialler, ObserverError},
         progress::{NetworkProgress, NodeStage},
         settings::Join,
@@ -89,8 +89,10 @@ impl OutputShown {
         addr: SocketAddr,
         progress: &NetworkProgress,
     ) -> Result<(), ObserverError> {
-        let observer =
-            Observer::dialling(Join::Hosts(vec![here(addr).to_string()]), dialler.clone())?;
+        let observer = Observer::dialling(
+            Join::Hosts(vec![interfaces::reached_here(addr).to_string()]),
+            dialler.clone(),
+        )?;
         while wait_to_be_master(progress) && !*self.is_over.borrow() {
             let is_over = self.is_over.subscribe();
             let followed = observer.follow_output_until(
@@ -116,16 +118,6 @@ fn wait_to_be_master(progress: &NetworkProgress) -> bool {
         NodeStage::Ended(_) | NodeStage::Failed(_) => Some(false),
         _ => None,
     })
-}
-
-/// The address by which this machine reaches what listens at `addr`.
-fn here(addr: SocketAddr) -> SocketAddr {
-    let ip = match addr.ip() {
-        IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
-        IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
-        ip => ip,
-    };
-    (ip, addr.port()).into()
 }
 
 fn show(news: &OutputNews) {

@@ -13,8 +13,6 @@ mod spans;
 mod tests;
 mod words;
 
-use std::net::SocketAddr;
-
 pub use figures::Figures;
 pub use log::HistoryEvent;
 pub use picture::{
@@ -28,29 +26,12 @@ pub use words::{advice_of, reason_in_words};
 use self::{log::Log, rows::Rows, spans::Spans};
 use super::{
     events::{Event, Record},
-    look::NodeLook,
+    look::{NodeLook, SeenNode},
 };
 
 /// The time in milliseconds by which the end of a span may lie after the moment of its look. Too small: rounding loses the newest spans. Too
 /// large: a node whose clock jumps writes into the future of the others.
 const AHEAD_MS: u64 = 1_000;
-
-/// A node of the pool, as a member of the pool sees it.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct PoolNode {
-    /// The name of the node, for people.
-    pub name: String,
-    /// The node's site.
-    pub site: String,
-    /// The address at which the node can be reached.
-    pub addr: SocketAddr,
-    /// Number of the node's workers.
-    pub threads: u32,
-    /// True if the node runs `main`.
-    pub is_master: bool,
-    /// True if the node is about to leave.
-    pub is_leaving: bool,
-}
 
 /// The way in which a node has gone.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -106,7 +87,7 @@ impl History {
 
     /// Notes that a node is in the pool. A node that had gone is back; one with the name of a node that has gone and another address is a new
     /// node, with a row of its own.
-    pub fn note_node(&mut self, node: PoolNode, now_ms: u64) {
+    pub fn note_node(&mut self, node: SeenNode, now_ms: u64) {
         self.tell(now_ms);
         for removed in self.rows.note(node, now_ms) {
             self.spans.forget(removed);

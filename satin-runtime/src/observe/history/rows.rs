@@ -5,13 +5,13 @@ use std::collections::{BTreeMap, HashMap};
 use strum::{EnumCount, IntoEnumIterator};
 
 use super::{
-    Figures, Gone, NodeState, PoolNode,
+    Figures, Gone, NodeState,
     log::HistoryEvent,
     series::{ACTIVITIES, Change},
 };
 use crate::observe::{
     events::{Event, NodeFigures},
-    look::{Activity, KeptFigures, NodeLook, SiteTraffic, WhyIdle},
+    look::{Activity, KeptFigures, NodeLook, SeenNode, SiteTraffic, WhyIdle},
 };
 
 /// The number of rows of nodes that have gone. Too small: what died an hour ago is forgotten. Too large: the page of a pool on spot machines, which
@@ -21,7 +21,7 @@ pub(super) const GONE_ROWS: usize = 500;
 /// A node, and what it told last.
 pub(super) struct Row {
     pub(super) id: u32,
-    pub(super) node: PoolNode,
+    pub(super) node: SeenNode,
     pub(super) state: NodeState,
     pub(super) joined_ms: u64,
     /// The time of the last look, or of its end.
@@ -103,7 +103,7 @@ impl Rows {
     }
 
     /// Returns the rows that had to make room.
-    pub(super) fn note(&mut self, node: PoolNode, now_ms: u64) -> Vec<u32> {
+    pub(super) fn note(&mut self, node: SeenNode, now_ms: u64) -> Vec<u32> {
         if node.is_master {
             for row in self.rows.values_mut() {
                 row.node.is_master = false;
@@ -130,7 +130,7 @@ impl Rows {
         self.make_room()
     }
 
-    fn add(&mut self, node: PoolNode, state: NodeState, now_ms: u64) {
+    fn add(&mut self, node: SeenNode, state: NodeState, now_ms: u64) {
         let id = self.next_id;
         self.next_id += 1;
         self.by_name.insert(node.name.clone(), id);

@@ -6,8 +6,8 @@ use crate::observe::{
 
 const T0: u64 = 1_700_000_000_000;
 
-fn node(name: &str, site: &str) -> PoolNode {
-    PoolNode {
+fn node(name: &str, site: &str) -> SeenNode {
+    SeenNode {
         name: name.into(),
         site: site.into(),
         addr: "127.0.0.1:4100".parse().expect("an address"),
@@ -185,7 +185,7 @@ fn nodes_that_have_gone_stay_as_rows() {
     assert_eq!(history.picture().totals.nodes, 0);
     // The same name at the same address is back, at another it is another node.
     history.note_node(node("delft-1", "delft"), T0 + 3_000);
-    let moved = PoolNode {
+    let moved = SeenNode {
         addr: "127.0.0.1:4999".parse().expect("an address"),
         ..node("leiden-1", "leiden")
     };
@@ -342,7 +342,7 @@ fn traffic_between_sites_is_what_the_better_informed_end_counted() {
 #[test]
 fn progress_comes_from_the_master_and_ends_with_the_root_job() {
     let mut history = with_two_nodes();
-    let master = PoolNode {
+    let master = SeenNode {
         is_master: true,
         ..node("delft-1", "delft")
     };

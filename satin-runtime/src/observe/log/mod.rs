@@ -85,9 +85,15 @@ impl LogScope {
 
     /// Enters the scope until the guard is dropped.
     pub(crate) fn enter(&self) -> LogScopeGuard {
+        // A thread that ends, as that of `main` does when its pool ends at its exit, has no place for node or span any more.
+        let before = OF_THREAD.try_with(|here| here.replace(self.node.clone()));
+        let span = match before {
+            Ok(_) => self.span.clone(),
+            Err(_) => Span::none(),
+        };
         LogScopeGuard {
-            before: OF_THREAD.replace(self.node.clone()),
-            _span: self.span.clone().entered(),
+            before: before.unwrap_or_default(),
+            _span: span.entered(),
         }
     }
 }
