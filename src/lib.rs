@@ -101,7 +101,7 @@
 //! `clap` (on by default): [`Args`]. `s3`: stores in buckets. `serial`: every macro leaves the plain sequential program.
 
 pub use satin_macros::{
-    bound, call, main, par_chunks, par_map, par_reduce, seq, spawn, spawnable, sync,
+    bound, call, flow, main, par_chunks, par_map, par_reduce, seq, spawn, spawnable, sync, task,
 };
 
 pub use satin_runtime::plain;
@@ -420,6 +420,105 @@ pub fn spawn_async<R: Send + 'static>(main: impl FnOnce() -> R + Send + 'static)
     worker::spawn(main)
 }
 
+/// # Example
+/// A function that makes a part of a flow:
+///
+/// ```
+/// use satin::{Flow, Handle, flow, rw, spawnable, task};
+///
+/// #[spawnable]
+/// fn double(n: &mut u64) {
+///     *n *= 2;
+/// }
+///
+/// fn double_thrice<'g>(g: &Flow<'g>, n: Handle<'g, u64>) {
+///     for _ in 0..3 {
+///         task!(g, double(rw(n)));
+///     }
+/// }
+///
+/// let n = flow!(|g| {
+///     let n = g.data(1);
+///     double_thrice(g, n);
+///     if *g.get(n) == 8 {
+///         double_thrice(g, n);
+///     }
+///     g.take(n)
+/// });
+/// assert_eq!(n, 64);
+/// ```
+pub use satin_runtime::worker::Flow;
+
+/// # Example
+/// ```
+/// use satin::{Handle, flow, rw, spawnable, task};
+///
+/// #[spawnable]
+/// fn push(all: &mut Vec<u32>, n: u32) {
+///     all.push(n);
+/// }
+///
+/// let all = flow!(|g| {
+///     let all: Handle<Vec<u32>> = g.data(Vec::new());
+///     for n in 0..3 {
+///         task!(g, push(rw(all), n)); // each waits for the one before
+///     }
+///     g.take(all)
+/// });
+/// assert_eq!(all, [0, 1, 2]);
+/// ```
+pub use satin_runtime::worker::Handle;
+
+/// # Example
+/// ```
+/// use satin::{Many, flow, many, spawnable, task};
+///
+/// #[spawnable]
+/// fn largest(all: &Many<u64>) -> Option<u64> {
+///     all.iter().copied().max()
+/// }
+///
+/// let largest = flow!(|g| {
+///     let all = [3, 1, 4].map(|n| g.data(n));
+///     let largest = task!(g, largest(many(all)));
+///     g.take(largest)
+/// });
+/// assert_eq!(largest, Some(4));
+/// ```
+pub use satin_runtime::worker::{Many, many};
+
+/// # Example
+/// ```
+/// use satin::flow;
+///
+/// let length = flow!(|g| {
+///     let text = g.data("to be".to_owned());
+///     let made: satin::Made<String> = g.get(text); // lends, waits if it must
+///     made.len()
+/// });
+/// assert_eq!(length, 5);
+/// ```
+pub use satin_runtime::worker::Made;
+
+/// # Example
+/// ```
+/// use satin::{flow, r, rw, spawnable, task};
+///
+/// #[spawnable]
+/// fn add(to: &mut f64, what: &f64) {
+///     *to += what;
+/// }
+///
+/// let sum = flow!(|g| {
+///     let (a, b) = (g.data(1.0), g.data(2.0));
+///     task!(g, add(rw(a), r(b)));
+///     task!(g, add(rw(b), r(a))); // reads what the first has made
+///     g.take_all((a, b))
+/// });
+/// assert_eq!(sum, (3.0, 5.0));
+/// ```
+pub use satin_runtime::worker::{r, rw};
+
 // For the command `satin`, the benches and the tests; no promise holds here between releases.
 #[doc(hidden)]
 pub use satin_runtime::{data, job, net, observe, worker};
@@ -478,7 +577,8 @@ pub use satin_runtime::config::Args;
 /// The items that most programs need: `use satin::prelude::*;`.
 pub mod prelude {
     pub use crate::{
-        Satin, Shared, bound, call, par_chunks, par_map, par_reduce, seq, spawn, spawnable, sync,
+        Satin, Shared, bound, call, flow, par_chunks, par_map, par_reduce, r, rw, seq, spawn,
+        spawnable, sync, task,
     };
 }
 

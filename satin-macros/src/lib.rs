@@ -6,6 +6,7 @@ mod bound;
 mod loops;
 mod main_attribute;
 mod spawnable;
+mod task;
 
 use proc_macro::TokenStream;
 
@@ -327,6 +328,85 @@ pub fn par_chunks(arguments: TokenStream) -> TokenStream {
 #[proc_macro]
 pub fn par_reduce(arguments: TokenStream) -> TokenStream {
     parallel_loop(loops::LoopKind::Reduce, arguments)
+}
+
+/// Runs sequential code whose calls become tasks: each waits for the data that it reads, and for nothing else.
+///
+/// ```
+/// use satin::{flow, r, rw, spawnable, task};
+///
+/// #[spawnable]
+/// fn numbers(from: u64) -> Vec<u64> {
+///     (from..from + 1000).collect()
+/// }
+///
+/// #[spawnable]
+/// fn add(sum: &mut u64, numbers: &[u64]) {
+///     *sum += numbers.iter().sum::<u64>();
+/// }
+///
+/// let sum = flow!(|g| {
+///     let sum = g.data(0);
+///     for part in 0..4 {
+///         let part = task!(g, numbers(part * 1000)); // all at the same time
+///         task!(g, add(rw(sum), r(part))); // each when its numbers are there, in this order
+///     }
+///     g.take(sum) // waits
+/// });
+/// assert_eq!(sum, 7_998_000);
+/// ```
+///
+/// The closure runs once, in order; its [`task!`]s are made, not waited for. Which task waits for which follows from what each reads and
+/// changes, as their functions' signatures say: `&T` reads, `&mut T` reads and changes, a result is new. The values are those that the same code
+/// has when each call is made at once, bit for bit, on any number of nodes.
+///
+/// The closure gets a [`Flow`], which has `data` to bring values in, `get` to look at one, `take` and `take_all` to have them. Handles
+/// cannot leave the closure. In ordinary code a flow is a root job, in the body of a spawnable function a child of that job.
+///
+/// # Panics
+/// Panics with the panic of the closure or of a task; tasks that have not begun are not run then.
+///
+/// [`Flow`]: https://docs.rs/satin/latest/satin/struct.Flow.html
+#[proc_macro]
+pub fn flow(arguments: TokenStream) -> TokenStream {
+    parallel_loop(loops::LoopKind::Flow, arguments)
+}
+
+/// A call in a [`flow!`], as a task: `task!(g, f(rw(a), r(b), 3))` for a spawnable `fn f(a: &mut A, b: &B, n: u32)`.
+///
+/// ```
+/// use satin::{Many, flow, many, r, rw, spawnable, task};
+///
+/// #[spawnable]
+/// fn word(n: usize) -> String {
+///     "x".repeat(n)
+/// }
+///
+/// #[spawnable]
+/// fn append(text: &mut String, more: &str) {
+///     text.push_str(more);
+/// }
+///
+/// #[spawnable]
+/// fn lengths(texts: &Many<String>) -> usize {
+///     texts.iter().map(String::len).sum()
+/// }
+///
+/// let all = flow!(|g| {
+///     let (a, b) = (task!(g, word(3)), task!(g, word(4)));
+///     task!(g, append(rw(a), r(b)));
+///     let all = task!(g, lengths(many([a, b])));
+///     g.take(all)
+/// });
+/// assert_eq!(all, 11);
+/// ```
+///
+/// What the function borrows is named by a handle: `r(handle)` for a `&T`, `rw(handle)` for a `&mut T` (whose `T` must be `Clone`, as
+/// others may still read what was there), `many(handles)` for a `&Many<T>`. All other arguments are values. The result is a handle of what the
+/// function returns.
+#[proc_macro]
+pub fn task(arguments: TokenStream) -> TokenStream {
+    task::expand(arguments.into(), SERIAL).into()
 }
 
 fn parallel_loop(kind: loops::LoopKind, arguments: TokenStream) -> TokenStream {

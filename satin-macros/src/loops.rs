@@ -23,6 +23,8 @@ pub enum LoopKind {
     Chunks,
     /// `par_reduce!(&xs, f, join)`, `par_reduce!(&xs, size, f, join)`
     Reduce,
+    /// `flow!(|g| ..)`, which is no loop, but stands and runs as one.
+    Flow,
 }
 
 impl LoopKind {
@@ -32,6 +34,7 @@ impl LoopKind {
             "par_map" => Some(LoopKind::Map),
             "par_chunks" => Some(LoopKind::Chunks),
             "par_reduce" => Some(LoopKind::Reduce),
+            "flow" => Some(LoopKind::Flow),
             _ => None,
         }
     }
@@ -48,6 +51,9 @@ impl LoopKind {
             LoopKind::Reduce => {
                 "`par_reduce!` takes a slice, a spawnable function, and another that puts two results together: \
                  `par_reduce!(&xs, f, join)`, or `par_reduce!(&xs, 1000, f, join)` for an `f` of chunks of 1000"
+            }
+            LoopKind::Flow => {
+                "`flow!` takes a closure: `flow!(|g| { let x = task!(g, f(1)); g.take(x) })`"
             }
         }
     }
@@ -66,6 +72,8 @@ pub enum Standing {
 
 /// A parallel loop as it was written.
 pub struct ParallelLoop {
+    kind: LoopKind,
+    /// Of a flow its closure.
     elements: Expr,
     size: Option<Expr>,
     call: Expr,
@@ -83,6 +91,7 @@ impl ParallelLoop {
             LoopKind::Map => count == 2,
             LoopKind::Chunks => count == 3,
             LoopKind::Reduce => count == 3 || count == 4,
+            LoopKind::Flow => count == 1 && matches!(without_groups(&given[0]), Expr::Closure(_)),
         };
         if !fits {
             let place = if arguments.is_empty() {
@@ -92,11 +101,24 @@ impl ParallelLoop {
             };
             return Err(syn::Error::new_spanned(place, kind.usage()));
         }
+        if kind == LoopKind::Flow {
+            let (size, join) = (None, None);
+            let elements = given.remove(0);
+            let call = elements.clone();
+            return Ok(ParallelLoop {
+                kind,
+                elements,
+                size,
+                call,
+                join,
+            });
+        }
         let join = (kind == LoopKind::Reduce).then(|| given.remove(count - 1));
         let call = given.remove(given.len() - 1);
         let size = (given.len() == 2).then(|| given.remove(1));
         let elements = given.remove(0);
         let read = ParallelLoop {
+            kind,
             elements,
             size,
             call,
@@ -110,6 +132,9 @@ impl ParallelLoop {
 
     /// The loop, in the place of the macro.
     pub fn expand(&self, standing: Standing) -> syn::Result<TokenStream> {
+        if self.kind == LoopKind::Flow {
+            return Ok(self.expand_flow(standing));
+        }
         let prefix = match standing {
             Standing::Sequential(prefix) => prefix,
             Standing::Outside | Standing::InJob => COMPANION,
@@ -143,6 +168,20 @@ impl ParallelLoop {
             Standing::Sequential(_) => TokenStream::new(),
         };
         Ok(quote!(::satin::__private::#name(#elements #(, #size)*, #closure #(, #join)* #run)))
+    }
+
+    /// The flow. A sequential twin has workers all the same; a program without spawns has none.
+    fn expand_flow(&self, standing: Standing) -> TokenStream {
+        let closure = &self.elements;
+        match standing {
+            Standing::Sequential("") => quote!(::satin::__private::seq_flow(#closure)),
+            Standing::Outside | Standing::Sequential(_) => {
+                quote!(::satin::__private::flow(#closure, |flow| ::satin::__private::enter(flow)))
+            }
+            Standing::InJob => {
+                quote!(::satin::__private::flow(#closure, |flow| scope.call(flow)))
+            }
+        }
     }
 
     /// The closure that calls the function with that prefix.

@@ -9,8 +9,8 @@ pub use crate::look_for_plain;
 pub use crate::satin::main;
 pub use crate::worker::{
     Accumulate, AccumulateInOrder, Changes, ChangesAll, Child, Cx, Delivery, Either, Entry, Flow,
-    Frame, Gives, Group, Handle, Keep, Place, Planned, Position, Reads, Scope, Spec, Ticket, enter,
-    flow, par_chunks, par_map, par_reduce,
-    par_reduce_chunks, seq_chunks, seq_flow, seq_map, seq_reduce, seq_reduce_chunks,
+    Frame, Given, Group, Handle, Keep, Place, Planned, Position, Reads, Scope, Spec, Ticket, enter,
+    flow, par_chunks, par_map, par_reduce, par_reduce_chunks, seq_chunks, seq_flow, seq_map,
+    seq_reduce, seq_reduce_chunks,
 };
 pub use inventory;

@@ -117,15 +117,16 @@ impl SpawnableFn {
 /// All items that `job` becomes. `marked` is its body with the calls marked, `lowered` the body that the runtime is to
 /// run.
 pub fn items(job: &SpawnableFn, marked: &MarkedBody, twin: &Block, lowered: &TokenStream) -> Items {
-    let (public, twin, companion) = (
+    let (public, twin, companion, task) = (
         public(job, &marked.imported),
         twin_function(job, twin),
         companion(job),
+        task(job),
     );
     let (entry, body) = bodies(job, &marked.block, lowered);
     let start = start(job, &marked.block);
     Items {
-        inside: quote!(#public #start #entry #body #twin #companion),
+        inside: quote!(#public #start #entry #body #twin #companion #task),
         outside: registration(job),
     }
 }
@@ -288,6 +289,44 @@ fn companion(job: &SpawnableFn) -> TokenStream {
         #[allow(dead_code, non_snake_case, private_interfaces, clippy::all)]
         #vis fn #name<#lifetime>(#receiver #(#params),*) -> impl ::satin::__private::Prepared<#lifetime, Out = #output> + use<#lifetime> {
             ::satin::__private::Call::<#marker<::satin::__private::U0>>::new((#(#arguments,)*))
+        }
+    }
+}
+
+/// The function that `task!(g, fib(n))` calls: it takes handles where the function borrows.
+fn task(job: &SpawnableFn) -> TokenStream {
+    let name = format_ident!("{}{}", super::TASK, job.name, span = Span::mixed_site());
+    let of_flow = Lifetime::new("'g", Span::mixed_site());
+    let types = job.argument_types();
+    let names: Vec<Ident> = (0..types.len())
+        .map(|at| format_ident!("a{}", at, span = Span::mixed_site()))
+        .collect();
+    let of_argument = |(name, ty): (&Ident, &Type)| match ArgumentKind::of(ty) {
+        ArgumentKind::Value(ty) => (
+            quote!(#name: #ty),
+            quote!(::satin::__private::Given::new(#name)),
+        ),
+        ArgumentKind::Ref(ty) => (
+            quote!(#name: impl ::satin::__private::Reads<#of_flow, #ty>),
+            quote!(::satin::__private::Reads::<#of_flow, #ty>::read(#name, flow)),
+        ),
+        ArgumentKind::Mut(ty) => (
+            quote!(#name: impl ::satin::__private::Changes<#of_flow, #ty>),
+            quote!(::satin::__private::Changes::<#of_flow, #ty>::change(#name, flow)),
+        ),
+        ArgumentKind::MutSlice(ty) => (
+            quote!(#name: impl ::satin::__private::ChangesAll<#of_flow, #ty>),
+            quote!(::satin::__private::ChangesAll::<#of_flow, #ty>::change_all(#name, flow)),
+        ),
+    };
+    let (params, parts): (Vec<_>, Vec<_>) = names.iter().zip(&types).map(of_argument).unzip();
+    let (vis, marker) = (&job.vis, job.marker());
+    let output = without_self(&job.output, job.self_type.as_ref());
+    quote! {
+        #[doc(hidden)]
+        #[allow(dead_code, non_snake_case, private_interfaces, private_bounds, clippy::all)]
+        #vis fn #name<#of_flow>(flow: &::satin::__private::Flow<#of_flow>, #(#params),*) -> ::satin::__private::Handle<#of_flow, #output> {
+            flow.task::<#marker<::satin::__private::U0>, _>((#(#parts,)*))
         }
     }
 }

@@ -226,7 +226,7 @@ pub fn imported_macros(block: &Block) -> Vec<Path> {
 }
 
 /// The macros of satin that have a meaning of their own in the body of a spawnable function.
-pub const SATIN_MACROS: [&str; 7] = [
+pub const SATIN_MACROS: [&str; 8] = [
     "spawn",
     "call",
     "seq",
@@ -234,6 +234,7 @@ pub const SATIN_MACROS: [&str; 7] = [
     "par_map",
     "par_chunks",
     "par_reduce",
+    "flow",
 ];
 
 /// The macro of satin that `mac` is, by the last name of its path: `sync!`, `satin::sync!`.

@@ -46,6 +46,8 @@ pub(crate) use mark::{rename_callee, rename_path};
 /// Prefix of the function that prepares a call for `spawn!`. Users read the name in the error of the compiler for
 /// `use work::square; spawn!(square(i))`, and for functions without the attribute: the name says what is wrong.
 pub(crate) const COMPANION: &str = "__not_spawnable_or_path_missing__";
+/// Prefix of the function that makes a task of a call, for `task!`.
+pub(crate) const TASK: &str = "__task_not_spawnable_or_path_missing__";
 /// Prefix of the sequential twin.
 const TWIN: &str = "__seq_not_spawnable_or_path_missing__";
 

@@ -1,7 +1,7 @@
 //! The arguments of tasks: handles with the mode in which they are used, and plain values.
 //!
 //! What may stand for an argument follows from its type in the function's signature: a `&T` is read ([`Reads`]), a `&mut T` or
-//! `&mut [T]` changed ([`Changes`], [`ChangesAll`]), and any other is given by value ([`Gives`]). Of each the task holds a [`Part`], from
+//! `&mut [T]` changed ([`Changes`], [`ChangesAll`]), and any other is a value ([`Given`]). Of each the task holds a [`Part`], from
 //! which the function's argument is lent once all versions that it needs are there.
 
 use std::sync::Arc;
@@ -14,9 +14,7 @@ use super::{
     version::Version,
     waiters::{Link, Waiters},
 };
-use crate::job::kinds::{
-    Argument, BorrowedArgument, Kind, Kinds, Lend, Mut, MutSlice, Ref, Value,
-};
+use crate::job::kinds::{Argument, BorrowedArgument, Kind, Kinds, Lend, Mut, MutSlice, Ref, Value};
 
 /// A handle that a task reads: [`r`].
 pub struct Read<'g, T>(Handle<'g, T>);
@@ -125,23 +123,6 @@ pub trait ChangesAll<'g, T: 'static> {
     type Part: Part + Alters<Vec<T>>;
     /// Binds the handle to the version that is the last one in the order of the program.
     fn change_all(self, flow: &Flow<'g>) -> Self::Part;
-}
-
-/// A task's argument that is no borrow.
-#[diagnostic::on_unimplemented(
-    message = "the function takes this argument by value: `{T}`",
-    label = "a value is to stand here",
-    note = "to use what another task makes, let the function borrow it (`&{T}`) and give `r(handle)`"
-)]
-pub trait Gives<T> {
-    /// The value.
-    fn give(self) -> Given<T>;
-}
-
-impl<T> Gives<T> for T {
-    fn give(self) -> Given<T> {
-        Given(Some(self))
-    }
 }
 
 /// What a task holds of one argument.
@@ -350,6 +331,13 @@ impl<'g, T: Clone + Send + Sync + 'static> ChangesAll<'g, T> for Write<'g, Vec<T
 
 /// A value that a task takes.
 pub struct Given<T>(Option<T>);
+
+impl<T> Given<T> {
+    /// Holds the value.
+    pub fn new(value: T) -> Given<T> {
+        Given(Some(value))
+    }
+}
 
 impl<T: Send + 'static> Part for Given<T> {}
 

@@ -195,7 +195,10 @@ impl Aside {
             });
             let base = area.base();
             // SAFETY: the area is new, large enough, and aligned to more than a worker needs.
-            unsafe { base.cast::<Worker>().write(Worker::new(base, u32::MAX, pool)) };
+            unsafe {
+                base.cast::<Worker>()
+                    .write(Worker::new(base, u32::MAX, pool))
+            };
             area
         });
         let base = area.base();
@@ -203,7 +206,10 @@ impl Aside {
             self.used += 1;
             base.addr() + size_of::<Worker>() + (self.used - 1) * size_of::<Slot>()
         });
-        assert!(at + size_of::<Slot>() <= base.addr() + AREA, "too many tasks are away");
+        assert!(
+            at + size_of::<Slot>() <= base.addr() + AREA,
+            "too many tasks are away"
+        );
         self.tasks.insert(at, task);
         base.with_addr(at).cast()
     }

@@ -38,7 +38,12 @@ unsafe impl Function for FlowBody {
 }
 
 static FLOW: VTable = VTable::of::<FlowBody>(Info {
-    name: concat!(env!("CARGO_PKG_NAME"), "@", env!("CARGO_PKG_VERSION"), " flow"),
+    name: concat!(
+        env!("CARGO_PKG_NAME"),
+        "@",
+        env!("CARGO_PKG_VERSION"),
+        " flow"
+    ),
     signature: "(closure) -> ()",
     file: file!(),
     line: line!(),

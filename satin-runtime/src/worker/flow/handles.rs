@@ -112,9 +112,9 @@ impl FlowState {
 }
 
 /// A value that a flow has made, where it is: [`Flow::get`].
-pub struct Taken<T>(Arc<Version<T>>);
+pub struct Made<T>(Arc<Version<T>>);
 
-impl<T> Deref for Taken<T> {
+impl<T> Deref for Made<T> {
     type Target = T;
 
     fn deref(&self) -> &T {
@@ -122,7 +122,7 @@ impl<T> Deref for Taken<T> {
     }
 }
 
-impl<T: fmt::Debug> fmt::Debug for Taken<T> {
+impl<T: fmt::Debug> fmt::Debug for Made<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         (**self).fmt(f)
     }
@@ -144,8 +144,8 @@ impl<'g> Flow<'g> {
     ///
     /// # Panics
     /// If the value has been taken out of the flow.
-    pub fn get<T: Send + Sync + 'static>(&self, handle: Handle<'g, T>) -> Taken<T> {
-        Taken(self.wait(self.version(handle)))
+    pub fn get<T: Send + Sync + 'static>(&self, handle: Handle<'g, T>) -> Made<T> {
+        Made(self.wait(self.version(handle)))
     }
 
     /// Waits for what the tasks so far make of a handle's data, and takes it out of the flow.

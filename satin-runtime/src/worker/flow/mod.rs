@@ -32,10 +32,10 @@ mod waiters;
 #[cfg(not(loom))]
 pub use self::{
     arguments::{
-        Changes, ChangesAll, Gives, Many, Parts, Read, ReadMany, Reads, Write, many, r, rw,
+        Changes, ChangesAll, Given, Many, Parts, Read, ReadMany, Reads, Write, many, r, rw,
     },
     closure::{FlowBody, flow, seq_flow},
-    handles::{Flow, Handle, TakeAll, Taken},
+    handles::{Flow, Handle, Made, TakeAll},
 };
 #[cfg(not(loom))]
 pub(super) use self::{

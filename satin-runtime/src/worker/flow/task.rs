@@ -99,16 +99,17 @@ where
     // SAFETY: the task is ours until its last input is there, and we count as one.
     let here = unsafe { &*task };
     let head = &raw const here.head;
-    here.parts.inputs(&mut |waiters: &Waiters<TaskHead>, link: &Link<TaskHead>| {
-        if waiters.are_closed() {
-            return;
-        }
-        here.head.pending.add();
-        // SAFETY: the link lies in the task, which lives until it has run: not before it has been taken out of each stack.
-        if !unsafe { waiters.add(link, head) } {
-            here.head.pending.remove();
-        }
-    });
+    here.parts
+        .inputs(&mut |waiters: &Waiters<TaskHead>, link: &Link<TaskHead>| {
+            if waiters.are_closed() {
+                return;
+            }
+            here.head.pending.add();
+            // SAFETY: the link lies in the task, which lives until it has run: not before it has been taken out of each stack.
+            if !unsafe { waiters.add(link, head) } {
+                here.head.pending.remove();
+            }
+        });
     here.head.pending.remove().then_some(TaskRef(head))
 }
 

@@ -7,7 +7,7 @@
 use crate::atomic::{AtomicPtr, AtomicU32, Cell, Ordering};
 
 /// A place in a stack of waiters, of one task.
-pub(super) struct Link<T> {
+pub struct Link<T> {
     next: Cell<*mut Link<T>>,
     task: Cell<*const T>,
 }
@@ -22,7 +22,7 @@ impl<T> Default for Link<T> {
 }
 
 /// The tasks that wait for one version.
-pub(super) struct Waiters<T>(AtomicPtr<Link<T>>);
+pub struct Waiters<T>(AtomicPtr<Link<T>>);
 
 /// The stack's head once it has been closed.
 fn closed<T>() -> *mut Link<T> {
