@@ -1,10 +1,17 @@
 //! Flows in one process: what their tasks compute is what the program text says.
 
 #![cfg(not(feature = "serial"))]
+#![forbid(unsafe_code)]
 
-use std::sync::atomic::{AtomicU32, Ordering};
+mod common;
 
-use satin::{Flow, Handle, Many, flow, many, r, rw, spawnable, task};
+use std::{
+    sync::atomic::{AtomicU32, Ordering},
+    time::Duration,
+};
+
+use common::give_way;
+use satin::{Flow, Handle, Many, Satin, flow, many, r, rw, spawnable, sync, task};
 
 fn on(threads: usize, run: impl FnOnce()) {
     let pool = satin::builder().threads(threads).build().expect("a pool");
@@ -276,5 +283,164 @@ fn a_flow_that_is_cancelled_stops() {
         });
         assert!(late.is_err());
         assert_eq!(factorial(5), 120);
+    });
+}
+
+// ------------------------------------------------------------------------------------------------------ through the gate
+
+fn pools(workers: usize) -> (Satin, Satin) {
+    let pool = |threads| {
+        satin::builder()
+            .threads(threads)
+            .stack(16)
+            .store_grain(Duration::ZERO)
+            .build()
+            .expect("a pool")
+    };
+    (pool(workers), pool(2))
+}
+
+/// A task with children of its own.
+#[spawnable]
+fn fib(n: u64) -> u64 {
+    if n < 2 {
+        give_way();
+        return n;
+    }
+    let x = fib(n - 1);
+    let y = fib(n - 2);
+    sync!();
+    x + y
+}
+
+#[spawnable]
+fn smooth(block: &mut [u64], left: &[u64], right: &[u64], times: u64) -> u64 {
+    give_way();
+    let ends = left.last().copied().unwrap_or(1) + right.first().copied().unwrap_or(1);
+    for n in block.iter_mut() {
+        *n = n.wrapping_mul(3).wrapping_add(ends).wrapping_add(times);
+    }
+    block.iter().copied().fold(0, u64::wrapping_add)
+}
+
+#[spawnable]
+fn grow(to: &mut String, by: &str, n: &u64) {
+    give_way();
+    to.push_str(by);
+    to.push_str(&n.to_string());
+}
+
+/// All kinds of arguments; the answer is that of [`sweeps_in_order`].
+#[spawnable]
+fn sweeps(blocks: usize, times: u64) -> (Vec<Vec<u64>>, u64, String) {
+    flow!(|g| {
+        let all: Vec<Handle<Vec<u64>>> = (0..blocks).map(|b| g.data(vec![b as u64; 4])).collect();
+        let none = g.data(Vec::new());
+        let text = g.data("t".to_owned());
+        let word = g.data("w".to_owned());
+        let mut sums = Vec::new();
+        for time in 0..times {
+            for b in 0..blocks {
+                let left = if b == 0 { none } else { all[b - 1] };
+                let right = all.get(b + 1).copied().unwrap_or(none);
+                sums.push(task!(g, smooth(rw(all[b]), r(left), r(right), time)));
+            }
+            let n = task!(g, fib(time % 10));
+            task!(g, grow(rw(text), r(word), r(n)));
+            sums.push(n);
+        }
+        let sum = task!(g, sum_of(many(sums)));
+        (g.take_all(all), g.take(sum), g.take(text))
+    })
+}
+
+fn sweeps_in_order(blocks: usize, times: u64) -> (Vec<Vec<u64>>, u64, String) {
+    let plain_fib = |n: u64| (0..n).fold((0, 1), |(a, b), _| (b, a + b)).0;
+    let mut all: Vec<Vec<u64>> = (0..blocks).map(|b| vec![b as u64; 4]).collect();
+    let (mut sum, mut text) = (0u64, "t".to_owned());
+    for time in 0..times {
+        for b in 0..blocks {
+            let left = if b == 0 {
+                None
+            } else {
+                all[b - 1].last().copied()
+            };
+            let right = all.get(b + 1).and_then(|all| all.first().copied());
+            let ends = left.unwrap_or(1) + right.unwrap_or(1);
+            for n in &mut all[b] {
+                *n = n.wrapping_mul(3).wrapping_add(ends).wrapping_add(time);
+            }
+            sum = all[b].iter().copied().fold(sum, u64::wrapping_add);
+        }
+        text.push_str(&format!("w{}", plain_fib(time % 10)));
+        sum = sum.wrapping_add(plain_fib(time % 10));
+    }
+    (all, sum, text)
+}
+
+#[test]
+fn tasks_may_run_on_other_nodes_which_come_and_die() {
+    let right = sweeps_in_order(6, 12);
+    common::travels(pools, || assert_eq!(sweeps(6, 12), right));
+}
+
+#[test]
+fn a_flow_of_ordinary_code_has_tasks_on_other_nodes_too() {
+    let right: Vec<u64> = (0..12).map(|n| fib(n)).collect();
+    common::travels(pools, || {
+        let got = flow!(|g| {
+            let all: Vec<_> = (0..12).map(|n| task!(g, fib(n))).collect();
+            g.take_all(all)
+        });
+        assert_eq!(got, right);
+    });
+}
+
+/// A job with a flow, which travels as a whole.
+#[spawnable]
+fn halves(depth: u64) -> u64 {
+    if depth == 0 {
+        let (_, sum, _) = satin::call!(sweeps(2, 3));
+        return sum;
+    }
+    let a = halves(depth - 1);
+    let b = halves(depth - 1);
+    sync!();
+    a.wrapping_add(b)
+}
+
+#[test]
+fn a_job_with_a_flow_travels_and_its_tasks_travel_on() {
+    let right = sweeps_in_order(2, 3).1.wrapping_mul(16);
+    common::travels(pools, || assert_eq!(halves(4), right));
+}
+
+/// A panic comes from wherever the task was.
+#[spawnable]
+fn sum_until(most: u64) -> u64 {
+    flow!(|g| {
+        let sum = g.data(0);
+        for n in 0..100 {
+            let n = task!(g, at_most(n, most));
+            task!(g, add(rw(sum), r(n)));
+        }
+        g.take(sum)
+    })
+}
+
+#[spawnable]
+fn at_most(n: u64, most: u64) -> u64 {
+    give_way();
+    assert!(n <= most, "{n} is too much");
+    n
+}
+
+#[test]
+fn panics_cross_nodes() {
+    common::travels(pools, || {
+        assert_eq!(sum_until(100), 4950);
+        let payload = std::panic::catch_unwind(|| sum_until(90)).expect_err("it panics");
+        let text = payload.downcast_ref::<String>().expect("a message");
+        assert!(text.contains("is too much"), "{text}");
     });
 }

@@ -21,7 +21,7 @@ use super::{
     harvest::Reaper,
     pool::{Awaits, Pool},
     progress::{RunningJob, Stage, Surveyor},
-    repair::LookUp,
+    repair::{self, LookUp},
     root::QueuedRoot,
     scope::turn,
     way::{KnownWay, WalkEnd},
@@ -641,6 +641,9 @@ impl Worker {
     /// away are recalled.
     pub(super) fn wait_for_tasks(&self, core: &FlowCore, ready: impl Fn() -> bool) {
         let is_ready = || core.live() == 0 || ready();
+        if !is_ready() {
+            self.empty_deque();
+        }
         let mut idle = Idle::new(self, Activity::Wait);
         while !is_ready() {
             let above = self.head();
@@ -667,6 +670,24 @@ impl Worker {
             self.pool()
                 .sleep_unless(self, Awaits::Job, at_most, is_ready);
             core.set_parked(false);
+        }
+    }
+
+    /// Older children of the invocations that run here leave the deque, as if they had come back undone: what is about to run on top of them
+    /// begins with an empty one.
+    fn empty_deque(&self) {
+        let (base, head) = (self.bottom.get().head, self.head());
+        if head.addr() <= base.addr() {
+            return;
+        }
+        let mut at = self.retake(base);
+        self.deque.restart(head.addr());
+        self.set_head(head);
+        while at.addr() < head.addr() {
+            // SAFETY: what was retaken is ours alone, and in no deque any more.
+            let job = unsafe { &*at };
+            self.pool().come_back(job, repair::depth_of(job), Back::default());
+            at = at.wrapping_add(1);
         }
     }
 
