@@ -99,7 +99,7 @@ pub(super) async fn watch(net: Rc<Net>, limit: MemoryLimit) {
     while !gauges.is_empty() && !net.driver.borrow().is_over() {
         // A system that is out of memory may be long in answering.
         let look = move || {
-            let change = fullest(&gauges).and_then(|level| level.change(is_full));
+            let change = change(fullest(&gauges), is_full);
             (gauges, change)
         };
         let Ok((again, change)) = tokio::task::spawn_blocking(look).await else {
@@ -125,6 +125,15 @@ fn fullest(gauges: &[Gauge]) -> Option<Level<'_>> {
         Some(Level { gauge, used })
     });
     levels.max_by(|a, b| a.part().total_cmp(&b.part()))
+}
+
+/// What is to be said if a node that was full, or not, is that no more. A node of which that cannot be read any more is not full: nothing would
+/// ever say that it has room again.
+fn change(level: Option<Level<'_>>, is_full: bool) -> Option<String> {
+    match level {
+        Some(level) => level.change(is_full),
+        None => is_full.then(|| "what this process uses cannot be read any more: it takes jobs again".to_owned()),
+    }
 }
 
 impl Level<'_> {
@@ -366,6 +375,12 @@ mod tests {
         let gauges = system.gauges(MemoryLimit::OfSystem);
         assert_eq!(limits(&gauges), [50]);
         assert_eq!(gauges[0].used().expect("read"), 8_000_000);
+    }
+
+    #[test]
+    fn a_full_node_whose_gauge_is_gone_takes_jobs_again() {
+        assert!(change(None, true).is_some());
+        assert_eq!(change(None, false), None);
     }
 
     #[test]

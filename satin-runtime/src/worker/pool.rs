@@ -470,9 +470,7 @@ impl Drop for Workers {
         self.pool.beats.stop();
         self.pool.clerk.close();
         self.pool.refuse_hosted();
-        while let Some(root) = self.pool.roots.pop() {
-            root.drop_unrun();
-        }
+        self.pool.drop_unrun_roots();
         if self.stats {
             eprint!("{}", crate::observe::table(&self.figures()));
         }

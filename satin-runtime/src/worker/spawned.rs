@@ -147,7 +147,18 @@ impl Pool {
             drop_unrun::<C, R>,
         ));
         self.wake_all_for_task();
+        // The pool may have ended meanwhile, and then nobody else looks into the queue any more.
+        if self.has_ended() {
+            self.drop_unrun_roots();
+        }
         Spawned(outcome)
+    }
+
+    /// The pool has ended: root jobs whose callers do not wait end unrun.
+    pub(super) fn drop_unrun_roots(&self) {
+        while let Some(root) = self.roots.pop() {
+            root.drop_unrun();
+        }
     }
 }
 
