@@ -132,7 +132,9 @@ fn fullest(gauges: &[Gauge]) -> Option<Level<'_>> {
 fn change(level: Option<Level<'_>>, is_full: bool) -> Option<String> {
     match level {
         Some(level) => level.change(is_full),
-        None => is_full.then(|| "what this process uses cannot be read any more: it takes jobs again".to_owned()),
+        None => is_full.then(|| {
+            "what this process uses cannot be read any more: it takes jobs again".to_owned()
+        }),
     }
 }
 

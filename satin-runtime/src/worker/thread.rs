@@ -686,7 +686,8 @@ impl Worker {
         while at.addr() < head.addr() {
             // SAFETY: what was retaken is ours alone, and in no deque any more.
             let job = unsafe { &*at };
-            self.pool().come_back(job, repair::depth_of(job), Back::default());
+            self.pool()
+                .come_back(job, repair::depth_of(job), Back::default());
             at = at.wrapping_add(1);
         }
     }

@@ -151,7 +151,7 @@ impl Boards {
         match self.set_aside(pool, task) {
             Ok(slot) => Some(slot),
             Err(payload) => {
-                core.give_up(pool, Some(payload));
+                core.panicked(pool, payload);
                 self.home.push(task);
                 pool.wake_for_any_task();
                 None

@@ -127,8 +127,8 @@ fn run<R>(cx: Cx, index: u32, closure: impl for<'g> FnOnce(&'g Flow<'g>) -> R) -
     let state = FlowState::new(worker, &core);
     let flow = Flow::of(&state);
     let result = catch_unwind(AssertUnwindSafe(|| closure(&flow)));
-    if result.is_err() {
-        core.give_up(worker.pool(), None);
+    if result.is_err() && !core.is_over(worker) {
+        core.stop(worker.pool());
     }
     worker.wait_for_tasks(&core, || false);
     state.forget();

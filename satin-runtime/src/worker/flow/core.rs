@@ -13,7 +13,7 @@ use crate::{
         record::{Cx, Frame, Payload, flag},
     },
     worker::{
-        frames::{depth_of, hands_on},
+        frames::{depth_of, hands_on, tear},
         pool::Pool,
         thread::Worker,
     },
@@ -86,15 +86,24 @@ impl FlowCore {
         };
     }
 
-    /// No task is to begin any more; with the first panic, the flow panics.
-    pub(super) fn give_up(&self, pool: &Pool, panic: Option<Payload>) {
-        if let Some(panic) = panic {
-            let mut first = self.panic.lock().unwrap_or_else(PoisonError::into_inner);
-            first.get_or_insert(panic);
-        }
-        if !self.failed.swap(true, Ordering::AcqRel) {
-            pool.stop_children(&self.frame, flag::ABORT);
-        }
+    /// A task has panicked: the flow panics with the first of them, and no task is to begin any more.
+    pub(super) fn panicked(&self, pool: &Pool, panic: Payload) {
+        let mut first = self.panic.lock().unwrap_or_else(PoisonError::into_inner);
+        first.get_or_insert(panic);
+        drop(first);
+        self.stop(pool);
+    }
+
+    /// No task is to begin any more, and those under way stop.
+    pub(super) fn stop(&self, pool: &Pool) {
+        self.failed.store(true, Ordering::Release);
+        pool.stop_children(&self.frame, flag::ABORT);
+    }
+
+    /// A task has been stopped, as those above the flow want it: what it was to make will be missing.
+    pub(super) fn note_stopped(&self) {
+        self.failed.store(true, Ordering::Release);
+        tear(&self.frame);
     }
 
     pub(super) fn has_failed(&self) -> bool {
@@ -113,7 +122,7 @@ impl FlowCore {
 
     /// Why tasks that are away come back when the flow is over.
     pub(in crate::worker) fn why(&self) -> Recall {
-        match !self.has_failed() && hands_on(&self.frame) {
+        match hands_on(&self.frame) {
             true => Recall::Abandoned,
             false => Recall::Unwanted,
         }

@@ -163,7 +163,8 @@ unsafe fn end<F: Function, P: Parts<F::Kinds>>(
             None => quietly(|| drop(out)),
         },
         // Before anybody can look for what the task has not made.
-        Err(payload) => core.give_up(worker.pool(), payload.filter(|is| !is.is::<Aborted>())),
+        Err(Some(payload)) if !payload.is::<Aborted>() => core.panicked(worker.pool(), payload),
+        Err(_) => core.note_stopped(),
     }
     let mut show = |waiting| {
         // SAFETY: each stack shows a task once.
@@ -174,7 +175,7 @@ unsafe fn end<F: Function, P: Parts<F::Kinds>>(
     let parts = &mut task.parts;
     let ended = catch_unwind(AssertUnwindSafe(|| parts.end(is_done, &mut show)));
     if let Err(payload) = ended {
-        core.give_up(worker.pool(), Some(payload)); // of a destructor of the user
+        core.panicked(worker.pool(), payload); // of a destructor of the user
         parts.end(false, &mut show);
     }
     if let Some(out) = &task.out {
@@ -215,7 +216,7 @@ impl TaskRef {
         let parent = &raw const core.frame;
         let slot = Slot::vacant(form.function);
         if let Err(payload) = self.load(&slot) {
-            core.give_up(worker.pool(), Some(payload));
+            core.panicked(worker.pool(), payload);
             return self.end(worker, None);
         }
         let bottom = Bottom {
@@ -239,7 +240,7 @@ impl TaskRef {
         let slot = match worker.pool().boards.set_aside(worker.pool(), self) {
             Ok(slot) => slot,
             Err(payload) => {
-                self.core().give_up(worker.pool(), Some(payload));
+                self.core().panicked(worker.pool(), payload);
                 return self.end(worker, None);
             }
         };
