@@ -614,6 +614,9 @@ impl Stage {
         trial.time = self.cluster.now();
         if done {
             self.say("the root jobs are done");
+            // A main that has yielded may have called more root jobs than the one that came to its end. What belongs to those is
+            // kept until that one calls a root job of such a number.
+            self.cluster.outlast_other_mains();
         }
         let start = self.cluster.now();
         let rests = done && self.run_until(start + self.patience * REST, Stage::rests)?;

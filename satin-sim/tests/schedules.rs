@@ -301,6 +301,57 @@ fn a_master_dies_and_what_its_thieves_do_is_used() {
     assert!(claims >= 15, "{claims}");
 }
 
+/// A pool falls apart, and both parts have a main. The one that is going to yield cancels its root job and calls another, which
+/// the main that comes to its end never does. Nodes keep what belongs to it, as a main may still call it; and no longer than
+/// that.
+#[test]
+fn what_belongs_to_a_root_job_of_the_main_that_yields_goes_when_the_other_has_called_as_many() {
+    let config = ProtocolConfig {
+        partition_wait: Duration::from_secs(2),
+        ..config()
+    };
+    let shape = Shape::Knary {
+        width: 3,
+        height: 4,
+        serial: 0,
+    };
+    let mut kept = 0;
+    for seed in 0..20 {
+        let mut cluster = Cluster::new(seed);
+        cluster.wire.idle_timeout = Duration::from_millis(600);
+        cluster.form(&config, &[("a", 2), ("b", 3)], 1);
+        let program = Program::new(shape, Duration::from_secs(1)).seeded(seed);
+        let program = cluster.program(program);
+        cluster.set_main_everywhere(&[program], None);
+        cluster.run_for(Duration::from_secs(1));
+        cluster.partition("a", "b");
+        let is_elected =
+            |cluster: &Cluster| (2..5).any(|node| cluster.main_of(node) == MainIs::Running);
+        assert!(cluster.run_until(LONG, is_elected), "the others elect");
+        assert!(cluster.cancel_root(0), "the first main is under way");
+        let works_for_second = |cluster: &Cluster| {
+            let hosted = cluster.node(1).inspect().hosted;
+            hosted.iter().any(|hosted| {
+                let root = hosted.name.id.root_number();
+                root == 1 && hosted.stage == InspectedStage::Started
+            })
+        };
+        assert!(cluster.run_until(LONG, works_for_second));
+        cluster.heal();
+        let is_over = |cluster: &Cluster| {
+            let is = |is| running(cluster).any(|node| cluster.main_of(node) == is);
+            is(MainIs::Over) && !is(MainIs::Running)
+        };
+        assert!(cluster.run_until(LONG, is_over));
+        cluster.run_for(LONG);
+        let left = running(&cluster).map(|node| cluster.node(node).inspect().under_way());
+        kept += u32::from(left.sum::<usize>() > 0);
+        cluster.outlast_other_mains();
+        ends_well(&mut cluster);
+    }
+    assert!(kept >= 15, "something was kept in {kept} of 20 seeds");
+}
+
 /// Workers with room for one or two frames: each of two nodes has taken in what the other waits for, and has no room to begin it.
 #[test]
 fn nodes_whose_stacks_are_full_do_not_wait_for_each_other() {

@@ -55,6 +55,13 @@ fn a_seed_replays_the_same() {
     }
 }
 
+/// The main of a node that is cut off cancels its root job once more than the main that comes to its end.
+#[test]
+fn a_main_that_yields_may_have_called_more_root_jobs_179564936607698() {
+    let trial = trial::run(179_564_936_607_698, &Options::default());
+    assert_eq!(trial.violation, None);
+}
+
 /// The simulator can find something: jobs of the dead that nobody puts back are missed at once.
 #[test]
 fn what_is_left_out_is_found() {

@@ -1,6 +1,11 @@
 //! I9: after the root jobs, all that was hosted, outstanding, claimed or announced is gone everywhere, no message
 //! about it is unsent, no value is being fetched, waited for or belongs to them, and no bound is known; all but the
 //! results of the root jobs themselves, which a `main` that begins anew will ask for.
+//!
+//! Root jobs of `main` end by number: each ends with it those that have a smaller one. So the `main` that came to its end has
+//! called, when this is looked at, a root job of the highest number that any `main` has called
+//! ([`Cluster::outlast_other_mains`](satin_runtime::node::cluster::Cluster::outlast_other_mains)): nodes rightly keep what
+//! belongs to one of a higher number, for they cannot know that it will not be called.
 
 use super::{Invariant, Run};
 

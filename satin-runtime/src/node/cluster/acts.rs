@@ -51,6 +51,10 @@ impl Cluster {
         });
         slot.workers.events.push_back(Event::RootStarted(tag));
         slot.workers.start_root(tag, program, work);
+        let is_higher = |highest: RootName| highest.number < tag.name.number;
+        if self.highest_root.is_none_or(is_higher) {
+            self.highest_root = Some(tag.name);
+        }
         if self.cancelled.contains(&tag.name.number) {
             self.stop_root(node, tag);
         }
@@ -110,6 +114,29 @@ impl Cluster {
             if let Some(code) = code {
                 slot.main = None;
                 slot.workers.events.push_back(Event::MainEnded(code));
+            }
+        }
+    }
+
+    /// Each `main` that is over, and whose pool goes on, calls one more root job, which ends at once, if another `main` has
+    /// called root jobs with higher numbers. Two that run side by side, in parts of a pool that do not reach each other, may
+    /// cancel different root jobs, and so call more or fewer of them. What belongs to a root job of the one that yields is kept
+    /// as long as the other may still call a root job of that number: it goes when that has called one, or with the pool.
+    pub fn outlast_other_mains(&mut self) {
+        for node in 0..self.nodes() {
+            let is_over = self.is_alive(node) && self.main_of(node) == MainIs::Over;
+            let Some(name) = self.highest_root.filter(|_| is_over) else {
+                continue;
+            };
+            let slot = self.slot(node);
+            let term = slot.term;
+            if name.number >= slot.roots {
+                let run = RootRun { term, name };
+                // What is under way of it elsewhere need not be stored any more.
+                self.note_seen(node, run);
+                let events = &mut self.slot_mut(node).workers.events;
+                events.extend([Event::RootStarted(run), Event::RootFinished(run)]);
+                self.run_node(node);
             }
         }
     }

@@ -408,6 +408,8 @@ pub struct Cluster {
     endings: Vec<MainEnd>,
     /// The numbers of the root jobs that main has cancelled.
     cancelled: BTreeSet<u32>,
+    /// The root job with the highest number that any main has called.
+    highest_root: Option<RootName>,
     to_the_dead: Option<String>,
     runs: Option<BTreeMap<u64, u32>>,
     promises: Option<Promises>,
@@ -486,6 +488,7 @@ impl Cluster {
             main: None,
             endings: Vec::new(),
             cancelled: BTreeSet::new(),
+            highest_root: None,
             to_the_dead: None,
             runs: None,
             promises: None,
