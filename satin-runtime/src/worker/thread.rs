@@ -2,6 +2,7 @@
 
 use std::{
     cell::{Cell, RefCell},
+    collections::HashSet,
     mem::forget,
     panic::resume_unwind,
     sync::atomic::{AtomicU64, Ordering, fence},
@@ -555,7 +556,7 @@ impl Worker {
                 idle.over();
                 boredom.is_spent = true;
                 self.duplicating.set(true);
-                self.duplicate(slot, frame);
+                self.duplicate(slot, frame, above, || ());
                 self.duplicating.set(false);
                 continue;
             }
@@ -645,11 +646,14 @@ impl Worker {
             self.empty_deque();
         }
         let mut idle = Idle::new(self, Activity::Wait);
+        // Tasks that are away and have been run here a second time; since when there has been nothing else to do.
+        let (mut spent, mut bored_since) = (HashSet::new(), None);
         while !is_ready() {
             let above = self.head();
             // However little stack is left: a flow may always run tasks.
             if let Some(task) = self.pool().boards.next(self) {
                 idle.over();
+                bored_since = None;
                 FoundWork::Task(task).run(self, above);
                 continue;
             }
@@ -658,15 +662,34 @@ impl Worker {
                 self.recall_tasks(core, core.why());
             } else if let Some(work) = self.find_help(SlotState::Ready) {
                 idle.over();
+                bored_since = None;
                 work.run(self, above);
                 continue;
             }
             if !idle.should_park(!is_over && self.has_room(Room::ForAnyJob)) {
                 continue;
             }
+            let at_most = match is_over {
+                // One that was about to leave is recalled once it is away.
+                true => Some(Duration::from_millis(1)),
+                false if self.duplicating.get() || !self.has_room(Room::ForAnyJob) => None,
+                false => self.bored_task(core, &spent).map(|(slot, patience)| {
+                    let bored = bored_since.get_or_insert_with(Instant::now).elapsed();
+                    let patience = patience.max(Boredom::AT_LEAST.saturating_sub(bored));
+                    if patience.is_zero() {
+                        idle.over();
+                        spent.insert(slot);
+                        self.duplicating.set(true);
+                        self.duplicate_task(core, slot, self.head());
+                        self.duplicating.set(false);
+                    }
+                    patience
+                }),
+            };
+            if at_most.is_some_and(|time| time.is_zero()) {
+                continue;
+            }
             core.set_parked(true);
-            // One that was about to leave is recalled once it is away.
-            let at_most = core.is_over(self).then_some(Duration::from_millis(1));
             self.pool()
                 .sleep_unless(self, Awaits::Job, at_most, is_ready);
             core.set_parked(false);

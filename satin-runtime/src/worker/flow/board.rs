@@ -6,8 +6,9 @@
 
 use std::{
     cell::UnsafeCell,
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     sync::{Mutex, MutexGuard, PoisonError},
+    time::Duration,
 };
 
 use crossbeam::{
@@ -28,6 +29,10 @@ use crate::{
         thread::{Worker, quietly},
     },
 };
+
+/// Tasks that are away of which one looks how long they will be, at most. Too few: one that could be done here is not seen. Too many: looking
+/// takes as long as waiting.
+const MOST_LOOKED_AT: usize = 64;
 
 /// The boards of a pool.
 pub(in crate::worker) struct Boards {
@@ -63,6 +68,8 @@ struct Aside {
     used: usize,
     free: Vec<usize>,
     tasks: HashMap<usize, TaskRef>,
+    /// Those whose arguments are being written once more: they are not ended meanwhile.
+    written: HashSet<usize>,
 }
 
 // SAFETY: the area is memory, and tasks may be on any thread.
@@ -214,6 +221,12 @@ impl Aside {
         base.with_addr(at).cast()
     }
 
+    /// The slot at that address.
+    fn slot(&mut self, at: usize) -> Option<*const Slot> {
+        let area = self.area.as_mut()?;
+        Some(area.base().with_addr(at).cast())
+    }
+
     /// The task in the slot, which is used further until it is [free](Aside::free).
     fn take(&mut self, slot: *const Slot) -> TaskRef {
         let task = self.tasks.remove(&slot.addr());
@@ -243,19 +256,60 @@ impl Worker {
         let boards = &self.pool().boards;
         // SAFETY: the slot lies in the area aside, and is ours.
         let job = unsafe { &*slot };
-        let task = boards.aside().take(slot);
+        let task = loop {
+            let mut aside = boards.aside();
+            if !aside.written.contains(&slot.addr()) {
+                break aside.take(slot);
+            }
+            drop(aside);
+            std::thread::yield_now();
+        };
         task.end(self, Some((job, job.state())));
         boards.aside().free.push(slot.addr());
+    }
+
+    /// Of the tasks of the flow that are away, the one that this worker, which has nothing else to do, is to run itself soonest, and how long it is to
+    /// wait before that. Those in `spent` it has run.
+    pub(in crate::worker) fn bored_task(
+        &self,
+        core: &FlowCore,
+        spent: &HashSet<usize>,
+    ) -> Option<(usize, Duration)> {
+        let pool = self.pool();
+        let away = pool.boards.aside_of(core);
+        let new = away.into_iter().filter(|at| !spent.contains(at));
+        let known = new.take(MOST_LOOKED_AT).filter_map(|at| {
+            let slot = pool.boards.aside().slot(at)?;
+            Some((at, pool.patience(slot)?))
+        });
+        known.min_by_key(|(_, patience)| *patience)
+    }
+
+    /// Runs a task that is away a second time, on top of what waits from `head` downwards.
+    pub(in crate::worker) fn duplicate_task(&self, core: &FlowCore, at: usize, head: *const Slot) {
+        let boards = &self.pool().boards;
+        let slot = {
+            let mut aside = boards.aside();
+            let is_own = |task: &TaskRef| std::ptr::eq(task.core(), core);
+            if !aside.tasks.get(&at).is_some_and(is_own) {
+                return; // it has ended meanwhile
+            }
+            let Some(slot) = aside.slot(at) else { return };
+            aside.written.insert(at);
+            slot
+        };
+        let written = || {
+            boards.aside().written.remove(&at);
+        };
+        self.duplicate(slot, &raw const core.frame, head, written);
     }
 
     /// The flow is over: its tasks that are away are recalled, and end.
     pub(in crate::worker) fn recall_tasks(&self, core: &FlowCore, why: Recall) {
         let pool = self.pool();
         for at in pool.boards.aside_of(core) {
-            let slot = {
-                let mut aside = pool.boards.aside();
-                let Some(area) = &mut aside.area else { return };
-                area.base().with_addr(at).cast::<Slot>().cast_const()
+            let Some(slot) = pool.boards.aside().slot(at) else {
+                return;
             };
             if pool.take_home(slot, Some(why)).is_some() {
                 // SAFETY: the job is ours again, with its arguments.

@@ -77,7 +77,7 @@ impl Kind for Closure {
     type Own = Unsendable;
     type Back = ();
 
-    fn sent<'a>(_: &'a Body<'_>) -> Unsendable {
+    fn sent(_: &Body<'_>) -> Unsendable {
         Unsendable
     }
     fn lend(_: &mut Option<Unsendable>) -> Body<'_> {

@@ -45,9 +45,11 @@ struct Form {
     function: &'static VTable,
     /// Puts the arguments in the slot.
     load: unsafe fn(*const TaskHead, &Slot),
-    /// Takes what has become of the task out of the slot, frees the task, and shows those that have waited for it.
-    end: unsafe fn(*const TaskHead, Option<(&Slot, SlotState)>, &Worker, &mut dyn FnMut(TaskRef)),
+    end: End,
 }
+
+/// Takes what has become of a task out of its slot, if it has run, frees the task, and shows those that have waited for it and can run now.
+type End = unsafe fn(*const TaskHead, Option<(&Slot, SlotState)>, &Worker, &mut dyn FnMut(TaskRef));
 
 #[repr(C)]
 struct Task<F: Function, P> {

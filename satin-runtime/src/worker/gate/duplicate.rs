@@ -209,7 +209,7 @@ impl Pool {
         let away = absent.strike_away(departure);
         drop(absent);
         let whole = answer.into();
-        // SAFETY: the job was away, and the calling thread is its owner: the slot waits for us.
+        // SAFETY: the job was away, and nobody else has it now: the slot waits for us.
         let job = unsafe { &*away.slot.0 };
         self.keep_answer(job, away.fingerprint, &whole, away.since.elapsed());
         self.judge(away.slot, whole);
@@ -219,10 +219,22 @@ impl Pool {
 }
 
 impl Worker {
-    /// Runs a job that is away, and that this worker waits for, a second time, on top of what waits.
-    pub(in crate::worker) fn duplicate(&self, slot: *const Slot, frame: *const Frame) {
+    /// Runs a job that is away, and that this worker waits for, a second time, on top of what waits from `head` downwards. `written` is called
+    /// when the slot is not looked at any more.
+    pub(in crate::worker) fn duplicate(
+        &self,
+        slot: *const Slot,
+        frame: *const Frame,
+        head: *const Slot,
+        written: impl FnOnce(),
+    ) {
         let pool = self.pool();
-        let Some((departure, packed)) = pool.write_again(slot) else {
+        // SAFETY: the job is one of ours and unsettled, or at least its slot is not used for another.
+        let job = unsafe { &*slot };
+        let (function, index) = (job.function.get(), job.index());
+        let again = pool.write_again(slot);
+        written();
+        let Some((departure, packed)) = again else {
             return;
         };
         let nested = Frame::special(frame, flag::NESTED);
@@ -231,9 +243,6 @@ impl Worker {
             return;
         }
         self.counters.duplicates.add(1);
-        // SAFETY: the job is one of ours and unsettled.
-        let job = unsafe { &*slot };
-        let (function, index, head) = (job.function.get(), job.index(), slot.wrapping_add(1));
         let bottom = Bottom {
             head,
             parent,
