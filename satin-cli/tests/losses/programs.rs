@@ -13,7 +13,7 @@ use std::{
     time::Duration,
 };
 
-use satin::{Config, MinWith, Shared, bound, spawn, spawnable, sync};
+use satin::{Config, Handle, MinWith, Shared, bound, flow, r, rw, spawn, spawnable, sync, task};
 
 /// Set where this executable is a program: the file that counts leaves.
 pub const COUNT: &str = "SATIN_TEST_LOSSES_COUNT";
@@ -79,6 +79,23 @@ pub const BEST: Program = Program {
     },
 };
 
+/// A flow: cells are changed time and again, each by its neighbours.
+pub const SWEEPS: Program = Program {
+    name: "sweeps",
+    leaves: Some(LEAVES),
+    answer: |factor| {
+        let mut cells: Vec<u64> = (0..CELLS_OF_FLOW as u64).collect();
+        for _ in 0..LEAVES / CELLS_OF_FLOW as u64 {
+            for at in 0..cells.len() {
+                let (left, right) = neighbours(at);
+                let seen = plus(plus(cells[left], cells[at]), cells[right]);
+                cells[at] = value(seen, factor);
+            }
+        }
+        format!("sweeps {:016x}\n", cells.into_iter().fold(0, plus))
+    },
+};
+
 /// A run that does not end before there is a file.
 pub const GATED: Program = Program {
     name: "gated",
@@ -87,7 +104,7 @@ pub const GATED: Program = Program {
 };
 
 impl Program {
-    pub const ALL: [Program; 4] = [SUMS, CELLS, TABLES, BEST];
+    pub const ALL: [Program; 5] = [SUMS, CELLS, TABLES, BEST, SWEEPS];
 
     /// The time that one worker takes at least.
     pub fn least_ms(self) -> u64 {
@@ -284,6 +301,41 @@ fn best() {
         let (cost, witness) = CHEAPEST.get().expect("there are leaves");
         println!("best {cost:016x} at {witness:?}");
     });
+}
+
+// ------------------------------------------------------------------------------------------------------------------ flows
+
+/// Every second one can be changed at the same time.
+const CELLS_OF_FLOW: usize = 32;
+
+/// The cells to the left and to the right.
+fn neighbours(at: usize) -> (usize, usize) {
+    let many = CELLS_OF_FLOW;
+    ((at + many - 1) % many, (at + 1) % many)
+}
+
+#[spawnable]
+fn change_by(cell: &mut u64, left: &u64, right: &u64) {
+    *cell = work(plus(plus(*left, *cell), *right));
+}
+
+#[spawnable]
+fn sweep(times: u64) -> u64 {
+    flow!(|g| {
+        let cells: Vec<Handle<u64>> = (0..CELLS_OF_FLOW as u64).map(|at| g.data(at)).collect();
+        for _ in 0..times {
+            for at in 0..cells.len() {
+                let (left, right) = neighbours(at);
+                task!(g, change_by(rw(cells[at]), r(cells[left]), r(cells[right])));
+            }
+        }
+        g.take_all(cells).into_iter().fold(0, plus)
+    })
+}
+
+#[test]
+fn sweeps() {
+    main_of(|| println!("sweeps {:016x}", sweep(LEAVES / CELLS_OF_FLOW as u64)));
 }
 
 // ---------------------------------------------------------------------------------------------------------------- a gate

@@ -17,7 +17,9 @@ use satin_runtime::net::Credential;
 use crate::{
     common::{PATIENCE, example, finish, run, start},
     kept::{GOES_ON, Home, answers, does_not_say, files, kill, logged, lose, run_until, says},
-    programs::{BEST, CELLS, GATED, LEAVES, Program, SUMS, TABLES, bodies, this_executable},
+    programs::{
+        BEST, CELLS, GATED, LEAVES, Program, SUMS, SWEEPS, TABLES, bodies, this_executable,
+    },
     series::{three_servers, undisturbed_picture, url_of},
 };
 
@@ -54,6 +56,11 @@ fn lost_and_resumed(program: Program, sites: &str, other_sites: &str) {
 #[test]
 fn failures_survive_on_fewer_nodes() {
     lost_and_resumed(SUMS, "a:2,b:1", "a:1");
+}
+
+#[test]
+fn flows_survive_on_fewer_nodes() {
+    lost_and_resumed(SWEEPS, "a:2,b:1", "a:1");
 }
 
 #[test]

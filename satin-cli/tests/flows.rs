@@ -1,0 +1,136 @@
+//! Flows in pools of real processes, of which some die, leave or come: the answer is that of the program text.
+
+mod common;
+
+use std::{ffi::OsString, time::Duration};
+
+use common::{faults, run};
+use satin::{Handle, flow, r, rw, spawnable, task};
+use satin_cli::pool::{Output, Plan, PoolOutcome};
+use satin_runtime::observe::events::Event;
+
+/// Set where this test is the program of a node.
+const PROGRAM: &str = "SATIN_TEST_FLOWS";
+
+/// Rows and columns of the cells, and how often all of them are changed. Each change takes a while.
+const SIDE: usize = 6;
+const SWEEPS: usize = 20;
+
+fn next(cell: u64, left: u64, above: u64) -> u64 {
+    let seen = cell.rotate_left(7) ^ left.rotate_left(13) ^ above.rotate_left(29);
+    seen.wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(1)
+}
+
+#[spawnable]
+fn change(cell: &mut u64, left: &u64, above: &u64) {
+    std::thread::sleep(Duration::from_millis(10));
+    *cell = next(*cell, *left, *above);
+}
+
+/// A wavefront: a cell waits for the one to the left and the one above.
+#[spawnable]
+fn wavefront(sweeps: usize) -> u64 {
+    flow!(|g| {
+        let edge = g.data(0);
+        let row = |y: usize| (0..SIDE).map(|x| g.data((y * SIDE + x) as u64)).collect();
+        let cells: Vec<Vec<Handle<u64>>> = (0..SIDE).map(row).collect();
+        for _ in 0..sweeps {
+            for y in 0..SIDE {
+                for x in 0..SIDE {
+                    let left = if x == 0 { edge } else { cells[y][x - 1] };
+                    let above = if y == 0 { edge } else { cells[y - 1][x] };
+                    task!(g, change(rw(cells[y][x]), r(left), r(above)));
+                }
+            }
+        }
+        let all = g.take_all(cells).into_iter().flatten();
+        all.fold(0, |sum, cell| next(sum, cell, 0))
+    })
+}
+
+fn answer() -> String {
+    let mut cells: Vec<u64> = (0..SIDE * SIDE).map(|cell| cell as u64).collect();
+    for _ in 0..SWEEPS {
+        for at in 0..cells.len() {
+            let left = if at % SIDE == 0 { 0 } else { cells[at - 1] };
+            let above = if at < SIDE { 0 } else { cells[at - SIDE] };
+            cells[at] = next(cells[at], left, above);
+        }
+    }
+    let sum = cells.into_iter().fold(0, |sum, cell| next(sum, cell, 0));
+    format!("wavefront {sum:016x}\n")
+}
+
+/// Not a test: the program.
+#[test]
+fn program() {
+    if std::env::var_os(PROGRAM).is_some() {
+        satin::run(satin::Config::default(), || {
+            println!("wavefront {:016x}", wavefront(SWEEPS));
+        });
+    }
+}
+
+/// Runs it on these sites while that happens.
+#[track_caller]
+fn is_right(sites: &str, what: &[&str]) -> PoolOutcome {
+    let this = std::env::current_exe().expect("a test knows its own path");
+    let program = ["program", "--exact", "--nocapture"].map(OsString::from);
+    let program = [this.into()].into_iter().chain(program);
+    let outcome = run(Plan {
+        threads: Some(2),
+        faults: faults(what),
+        env: vec![
+            (PROGRAM.into(), "1".into()),
+            ("SATIN_GRACE".into(), "1".into()),
+            ("SATIN_MAX_CRASHES".into(), "20".into()),
+        ],
+        output: Output::Keep,
+        ..Plan::new(program, sites.parse().expect("sites"))
+    });
+    assert_eq!(outcome.code, 0, "{outcome:#?}");
+    assert_eq!(outcome.stdout.matches(&answer()).count(), 1, "{outcome:#?}");
+    outcome
+}
+
+#[test]
+fn tasks_run_on_all_nodes() {
+    let outcome = is_right("a:3", &[]);
+    for name in ["a-0", "a-1", "a-2"] {
+        let figures = common::figures(&outcome, name);
+        assert!(name == "a-0" || figures.jobs > 0, "{name}: {outcome:#?}");
+    }
+}
+
+#[test]
+fn nodes_with_tasks_may_die() {
+    let outcome = is_right("a:3", &["kill a-1@0.6s", "kill a-2@1.2s"]);
+    let deaths = outcome.records.iter();
+    assert!(
+        deaths
+            .filter(|record| matches!(record.event, Event::Dead { .. }))
+            .count()
+            > 0
+    );
+}
+
+#[test]
+fn the_node_that_runs_the_closure_may_die() {
+    is_right("a:3", &["kill master@0.7s"]);
+}
+
+#[test]
+fn all_but_one_may_die() {
+    is_right(
+        "a:2,b:2",
+        &["kill b-1@0.3s", "kill master@0.6s", "kill master@1.5s"],
+    );
+}
+
+#[test]
+fn nodes_may_come_and_leave() {
+    is_right(
+        "a:2",
+        &["join c@0.2s", "drain a-1@0.5s", "drain master@0.9s"],
+    );
+}
