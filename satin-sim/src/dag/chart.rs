@@ -122,6 +122,7 @@ mod tests {
                 })
                 .to_vec(),
             nsl: 4.0,
+            nsl_with_death: 4.5,
             rewound: 1.0,
             copied: 0.0,
         };

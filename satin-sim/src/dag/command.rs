@@ -58,7 +58,7 @@ pub struct Dag {
     #[arg(long, conflicts_with = "sample")]
     full: bool,
     /// Number of graphs of the sample.
-    #[arg(long, default_value_t = 6, value_name = "GRAPHS", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, default_value_t = 12, value_name = "GRAPHS", value_parser = clap::value_parser!(u32).range(1..))]
     sample: u32,
     /// Processors and tasks, such as 5x500,20x1000. Of larger graphs, the first tasks are taken.
     #[arg(long, value_parser = size, value_name = "PxN,..", value_delimiter = ',')]
@@ -284,9 +284,12 @@ impl Dag {
                 Ok(self.sampled(graphs))
             }
             Source::Path(path) => {
-                let graphs = stg::read(path);
-                let graphs = graphs.context("graphs are random, stg, lu:N, cholesky:N, gauss-seidel:N,SWEEPS, a file or a folder");
-                Ok(self.sampled(graphs?))
+                anyhow::ensure!(
+                    path.exists(),
+                    "there is no file or folder {}; graphs are random, stg, lu:N, cholesky:N, gauss-seidel:N,SWEEPS, a file or a folder",
+                    path.display()
+                );
+                Ok(self.sampled(stg::read(path)?))
             }
             Source::Lu(tiles) => Ok(vec![tiled::lu(*tiles)]),
             Source::Cholesky(tiles) => Ok(vec![tiled::cholesky(*tiles)]),
@@ -393,5 +396,86 @@ fn progress() -> impl Fn(Progress) + Sync {
         let left = seconds * (all - done) as f64 / done.max(1) as f64;
         eprint!("\r\x1b[K{done} of {all} graphs and bounds, about {left:.0} s left");
         let _ = std::io::stderr().flush();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Cli {
+        #[command(flatten)]
+        dag: Dag,
+    }
+
+    fn parsed(arguments: &str) -> Result<Dag, clap::Error> {
+        let words = std::iter::once("dag").chain(arguments.split_whitespace());
+        Cli::try_parse_from(words).map(|cli| cli.dag)
+    }
+
+    #[test]
+    fn the_examples_of_the_help_are_right() {
+        let examples = EXAMPLES.lines().filter_map(|line| {
+            let example = line.trim().strip_prefix("satin-sim dag")?;
+            Some(example.split('#').next().unwrap_or_default())
+        });
+        let examples: Vec<&str> = examples.collect();
+        assert_eq!(examples.len(), 5);
+        for example in examples {
+            let dag = parsed(example).unwrap_or_else(|error| panic!("{example}: {error}"));
+            assert!(!dag.cases().unwrap().is_empty());
+            assert!(!dag.contenders().is_empty());
+        }
+    }
+
+    #[test]
+    fn without_arguments_the_rows_are_those_of_the_design() {
+        let dag = parsed("").unwrap();
+        assert_eq!(dag.cases().unwrap().len(), 5);
+        assert_eq!(dag.contenders().len(), Policy::VARIANTS.len() + 2);
+        assert_eq!(dag.bounds, [0.0, 0.3, 0.6, 0.9]);
+    }
+
+    #[test]
+    fn given_values_are_combined() {
+        let dag = parsed("--size 5x50,20x80 --scenario te1,te2 --data edge:0.1").unwrap();
+        assert_eq!(dag.cases().unwrap().len(), 4);
+        let error = parsed("--size 2x50 --scenario te2").unwrap().cases();
+        assert_eq!(
+            error.unwrap_err().to_string(),
+            "te2 needs 3 processors or more"
+        );
+    }
+
+    #[test]
+    fn what_is_wrong_is_said() {
+        for (arguments, part) in [
+            ("--size 5", "such as 5x500"),
+            ("--size 40x500", "2 to 32"),
+            ("--data edge", "such as edge:0.02"),
+            ("--bounds 99", "from 0 to 95"),
+            ("--scenario te3", "expected one of te1"),
+            ("--policies heft", "expected one of gtp"),
+            ("lu:1000", "from 1 to 64"),
+            ("--sample 0", "0 is not in 1.."),
+        ] {
+            let error = parsed(arguments).unwrap_err().to_string();
+            assert!(error.contains(part), "{arguments}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_sample_is_spread_over_all() {
+        let dag = parsed("--sample 12").unwrap();
+        let taken = dag.sampled((0..180).collect());
+        let expected: Vec<i32> = (0..180).step_by(15).collect();
+        assert_eq!(taken, expected);
+        assert_eq!(
+            parsed("--full").unwrap().sampled((0..180).collect()).len(),
+            180
+        );
     }
 }

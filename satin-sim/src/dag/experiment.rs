@@ -162,6 +162,8 @@ pub struct Cell {
     pub of_bounds: Vec<AtBound>,
     /// Normalized schedule length: run without a death over the critical path.
     pub nsl: f64,
+    /// The same of the runs with a death.
+    pub nsl_with_death: f64,
     /// Tasks rewound by a death.
     pub rewound: f64,
     /// Data copied in the background, as a share of what is sent because a task needs it; without a death.
@@ -205,7 +207,6 @@ pub struct Failure {
     scenario: &'static str,
     bound: f64,
     graph: String,
-    #[source]
     violation: Violation,
 }
 
@@ -464,6 +465,7 @@ fn cell(
         worst_percent: worst.fold(f64::NEG_INFINITY, f64::max),
         of_bounds,
         nsl: mean(&all, Pair::nsl),
+        nsl_with_death: mean(&all, |pair| pair.with.makespan / pair.critical_path),
         rewound: mean(&all, |pair| pair.with.rewound as f64),
         copied: mean(&all, |pair| pair.without.copied) / sent.max(f64::MIN_POSITIVE),
     }

@@ -53,16 +53,11 @@ impl World {
     /// There are no processors, or more than [`PROCESSORS_MAX`].
     #[must_use]
     pub fn still(graph: &FlowGraph, processors: usize, dice: &mut Dice) -> World {
-        assert!((1..=PROCESSORS_MAX).contains(&processors));
         let mut costs = Vec::with_capacity(graph.tasks.len() * processors);
         for task in &graph.tasks {
             costs.extend((0..processors).map(|_| task.cost * (0.5 + dice.fraction())));
         }
-        World {
-            processors,
-            costs,
-            changes: Vec::new(),
-        }
+        World::of_costs(processors, costs)
     }
 
     /// Processors of which each takes the same time for a task.
@@ -70,9 +65,21 @@ impl World {
     pub fn uniform(graph: &FlowGraph, processors: usize) -> World {
         let costs = graph.tasks.iter();
         let costs = costs.flat_map(|task| std::iter::repeat_n(task.cost, processors));
+        World::of_costs(processors, costs.collect())
+    }
+
+    /// Processors that do not vary, with the time of each task on each: task by task.
+    ///
+    /// # Panics
+    /// There are no processors, more than [`PROCESSORS_MAX`], or a cost is missing.
+    #[must_use]
+    pub fn of_costs(processors: usize, costs: Vec<f64>) -> World {
+        assert!(
+            (1..=PROCESSORS_MAX).contains(&processors) && costs.len().is_multiple_of(processors)
+        );
         World {
             processors,
-            costs: costs.collect(),
+            costs,
             changes: Vec::new(),
         }
     }

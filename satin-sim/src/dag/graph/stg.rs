@@ -15,7 +15,7 @@ use super::{Task, TaskGraph, TaskId};
 #[derive(thiserror::Error, Debug)]
 pub enum StgError {
     /// The file or the folder cannot be read.
-    #[error("cannot read {path}: {source}")]
+    #[error("cannot read {path}")]
     Unreadable {
         /// The file or folder.
         path: PathBuf,

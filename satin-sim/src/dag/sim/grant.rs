@@ -6,6 +6,9 @@ use super::{ProcessorId, Sim, State, TaskId};
 /// F6: tasks of a processor that can start, beside the one that runs; and, apart, tasks whose inputs are being made.
 const CREDIT: usize = 2;
 
+/// F9: the share of a task's time by which it is to end earlier elsewhere.
+const LEAST_GAIN: f64 = 0.2;
+
 impl Sim<'_> {
     pub(super) fn grant_ready_and_ahead(&mut self) {
         let live = self.believed();
@@ -86,6 +89,9 @@ impl Sim<'_> {
             .map(|on| self.free_at(on))
             .collect();
         for task in self.near_tasks() {
+            if live.iter().all(|&on| credit[on] == 0) {
+                break;
+            }
             let (on, end) = self.soonest(task, live, &free);
             if credit[on] == 0 {
                 continue;
@@ -135,31 +141,25 @@ impl Sim<'_> {
         })
     }
 
-    /// F9: a processor with nothing to do gets the task that gains most by it, if it gains enough.
+    /// F9: a processor with nothing to do gets the task, of those not begun, that gains most by it, if it gains enough.
     fn withdraw(&mut self, live: &[ProcessorId]) {
         for &to in live {
             if self.processors[to].running.is_some() || self.startable(to) > 0 {
                 continue;
             }
-            let queued = live.iter().flat_map(|&from| self.expected_ends(from));
-            let running = live.iter().filter_map(|&from| {
-                let run = self.processors[from].running?;
-                Some((run.task, self.now + self.expected_rest(from)))
-            });
             let mut best: Option<(f64, TaskId)> = None;
-            for (task, end) in queued.chain(running) {
+            for (task, end) in live.iter().flat_map(|&from| self.expected_ends(from)) {
                 let time = self.expected_time(task, to);
-                let gain = end - (self.now + self.times_to_gather(task, &[to])[to] + time);
+                let here = self.now + self.times_to_gather(task, &[to])[to] + time;
+                let gain = end - here;
                 if gain > LEAST_GAIN * time && best.is_none_or(|(other, _)| gain > other) {
                     best = Some((gain, task));
                 }
             }
             if let Some((_, task)) = best {
-                let from = self.states[task].processor();
                 self.take_back(task);
                 self.outcome.withdrawn += 1;
                 self.grant(task, to);
-                self.start_next(from.expect("it was given to one"));
             }
         }
     }
@@ -179,6 +179,3 @@ impl Sim<'_> {
         ends.collect()
     }
 }
-
-/// F9: the share of a task's time by which it is to end earlier elsewhere.
-const LEAST_GAIN: f64 = 0.2;
