@@ -51,7 +51,7 @@ impl Sim<'_> {
         })
     }
 
-    /// Is there a task that has not run and reads that version?
+    /// Are all tasks done that read that version?
     fn is_consumed(&self, version: VersionId) -> bool {
         let mut readers = self.graph.versions[version].readers.iter();
         readers.all(|reader| self.states[reader.task] == State::Done)

@@ -87,6 +87,9 @@ pub fn run(trial: &Trial<'_>) -> Result<Outcome, Violation> {
 /// Number of events from one check of all invariants to the next. They are checked after each repair as well.
 const CHECK_EVERY: u64 = 5000;
 
+/// Reference times after which a run with rescheduling points counts as stuck. No policy takes ten.
+const PATIENCE: f64 = 1000.0;
+
 // ---- state
 
 /// Where a task is.
@@ -440,7 +443,7 @@ impl<'t> Sim<'t> {
         self.set_ranks();
         self.make_plan();
         // There is always a next rescheduling point, so that the events do not come to an end.
-        if self.is_at_rest() {
+        if self.is_at_rest() || self.now > PATIENCE * self.trial.reference {
             return Err(self.stuck());
         }
         self.schedule(self.now + self.period(), Event::ReschedulingPoint);
