@@ -200,13 +200,10 @@ pub struct Report {
 
 /// A violation, and the run in which it was found.
 #[derive(Clone, PartialEq, Debug, thiserror::Error)]
-#[error("{size}, {data}, {scenario}, bound {bound}, graph {graph}: {violation}")]
+#[error("{place}: {violation}")]
 pub struct Failure {
-    size: Size,
-    data: Data,
-    scenario: &'static str,
-    bound: f64,
-    graph: String,
+    /// The row, the bound and the graph.
+    place: String,
     violation: Violation,
 }
 
@@ -358,16 +355,12 @@ fn run_unit(settings: &Settings, group: &Group, unit: Unit) -> Result<Pairs, Fai
     let flow = FlowGraph::new(&graph.clone().first(size.tasks), data, &mut dice);
     let still = World::still(&flow, size.processors, &mut dice);
     let critical_path = flow.critical_path();
-    let failure = |scenario| {
-        let graph = graph.name.clone();
-        move |violation| Failure {
-            size,
-            data,
-            scenario,
-            bound,
-            graph,
-            violation,
-        }
+    let failure = |scenario: &'static str| {
+        let place = format!(
+            "{size}, {data}, {scenario}, bound {bound}, graph {}",
+            graph.name
+        );
+        move |violation| Failure { place, violation }
     };
     let reference = reference(&flow, &still).map_err(failure("no death"))?;
     let mut dice = Dice::new(seed.wrapping_mul(31) + (bound * 1000.0) as u64);
