@@ -31,6 +31,11 @@ impl Dice {
         self.throw() % bound
     }
 
+    /// A random number of at least 0 and below 1.
+    pub fn fraction(&mut self) -> f64 {
+        (self.throw() >> 11) as f64 / (1_u64 << 53) as f64
+    }
+
     /// True with a chance of `percent`.
     pub fn chance(&mut self, percent: u64) -> bool {
         self.below(100) < percent

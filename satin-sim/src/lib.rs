@@ -9,6 +9,8 @@
 //!   [`invariants`] after every step; once everything has healed the answer must come, be right, and nothing may be left.
 //!   [`seeds`] does so by the thousand, [`mutations`] leaves one rule of repair out at a time, to see that the seeds find
 //!   out.
+//! * What are the rules of flows worth? [`dag`] models task graphs on processors that vary and die. Nothing of the runtime runs
+//!   there.
 //!
 //! ```
 //! let settings = satin_sim::Settings {
@@ -23,6 +25,7 @@
 //! ```
 
 pub mod classes;
+pub mod dag;
 pub mod faults;
 pub mod invariants;
 pub mod mutations;

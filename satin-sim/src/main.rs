@@ -19,6 +19,7 @@ use satin_runtime::node::{Policy, Rule, cluster::Shape, expiry::Expiry};
 use satin_sim::{
     Report, Settings,
     classes::{About, CLASSES, Class, Standing},
+    dag::command::Dag,
     faults::FaultKind,
     mutations::{Found, Mutations},
     parse::{self, Left},
@@ -60,7 +61,8 @@ const EXAMPLES: &str = "Examples:
   satin-sim --seeds 0..5000 --only pairs,bursts    # these classes of faults alone
   satin-sim mutations --seeds 20000                # is every rule needed?
   satin-sim story poison --seeds 100               # how does that story end?
-  satin-sim sites                                  # policies side by side";
+  satin-sim sites                                  # policies side by side
+  satin-sim dag                                    # task graphs on processors that vary and die";
 
 fn more_help() -> String {
     let mut text = String::from("Classes of faults (* is not tried without --with):\n");
@@ -90,6 +92,7 @@ fn more_help() -> String {
 
 #[derive(Subcommand)]
 enum Command {
+    Dag(Dag),
     /// The experiment of `bench -- sites`: policies and round trips side by side.
     Sites {
         /// Number of seeds to average over.
@@ -293,6 +296,7 @@ impl Output {
 fn main() -> anyhow::Result<ExitCode> {
     let cli = Cli::parse();
     match &cli.command {
+        Some(Command::Dag(dag)) => return dag.run(),
         Some(Command::Sites {
             runs,
             pool,

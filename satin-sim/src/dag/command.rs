@@ -1,0 +1,481 @@
+//! `satin-sim dag`: its arguments, its progress, and what it prints.
+
+use std::{
+    fs,
+    io::{IsTerminal, Write},
+    path::{Path, PathBuf},
+    process::ExitCode,
+    sync::Mutex,
+    time::{Duration, Instant},
+};
+
+use anyhow::Context;
+use clap::Args;
+use strum::VariantArray;
+
+use super::{
+    chart,
+    experiment::{self, Case, Contender, Progress, Scenario, Settings, Size},
+    graph::{Data, TaskGraph, random, stg, tiled},
+    policy::{Detection, Policy},
+    report,
+    world::PROCESSORS_MAX,
+};
+use crate::parse;
+
+const EXAMPLES: &str = "Graphs:
+  random                the methods of the Standard Task Graph Set
+  stg                   its files: SATIN_DATA/stg, or ../shared/data/stg
+  FILE or FOLDER        files of that format (*.stg)
+  lu:N, cholesky:N      factorisations of N x N tiles
+  gauss-seidel:N,SWEEPS sweeps over N x N blocks
+
+Scenarios: te1: one processor dies half way; te2: a second one, a twentieth of the run later; te1-back, te2-back: each comes back
+after a tenth of the run, with nothing.
+
+A figure `13.4 (14.2) [3.84]` says: a death adds 13.4 % of time in the mean over graphs and bounds, 14.2 % at the worst bound;
+without it a run takes 3.84 times the critical path.
+
+Examples:
+  satin-sim dag                                         # a sample of graphs: about a minute
+  satin-sim dag --full --json dag.json --svg dag.svg    # all 180 graphs
+  satin-sim dag lu:10 --size 4x400 --data output:0.1    # a tiled LU on 4 processors
+  satin-sim dag stg --scenario te1,te2 --size 5x100     # the files of the Standard Task Graph Set
+  satin-sim dag graph.stg --policies gtp/c/r,flow-copies --bounds 0,50";
+
+/// Task graphs on processors that vary and die: GTP with copies and rewinding, pull, and the design of flows, side by side.
+///
+/// A model of the design, not the runtime: it says what the rules of the design are worth. While it simulates it checks that
+/// nothing is stuck, that a task runs again only if it was rewound, and that what is wanted has a holder or a writer that will
+/// run. The exit code is 1 if one of these is violated.
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub struct Dag {
+    /// Graphs: random, stg, a file, a folder, lu:N, cholesky:N or gauss-seidel:N,SWEEPS.
+    #[arg(default_value = "random", value_parser = source)]
+    graphs: Source,
+    /// Take all graphs, not a sample.
+    #[arg(long, conflicts_with = "sample")]
+    full: bool,
+    /// Number of graphs of the sample.
+    #[arg(long, default_value_t = 12, value_name = "GRAPHS", value_parser = clap::value_parser!(u32).range(1..))]
+    sample: u32,
+    /// Processors and tasks, such as 5x500,20x1000. Of larger graphs, the first tasks are taken.
+    #[arg(long, value_parser = size, value_name = "PxN,..", value_delimiter = ',')]
+    size: Vec<Size>,
+    /// Time of sending, as a share of a mean task: edge:0.02 for each edge, or output:0.5 for the one output of a task.
+    #[arg(long, value_parser = data, value_name = "DATA,..", value_delimiter = ',')]
+    data: Vec<Data>,
+    /// What happens to processors: te1, te1-back, te2, te2-back.
+    #[arg(long, value_parser = parse::named::<Scenario>, value_name = "NAME,..", value_delimiter = ',')]
+    scenario: Vec<Scenario>,
+    /// Only these policies: gtp, gtp/c, gtp/r, gtp/c/r, pull-random, pull-rank, flow, flow-copies.
+    #[arg(long, value_parser = parse::named::<Policy>, value_name = "NAME,..", value_delimiter = ',')]
+    policies: Vec<Policy>,
+    /// Bounds of the variation, in per cent: at 30, speeds are between 70 % and all.
+    #[arg(long, value_parser = bound, default_value = "0,30,60,90", value_name = "PERCENT,..", value_delimiter = ',')]
+    bounds: Vec<f64>,
+    /// Seed of everything random: the same seed gives the same figures, whatever the number of threads.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Number of threads.
+    #[arg(long, default_value_t = threads())]
+    jobs: usize,
+    /// End with the exit code 1 if a target of the design is missed.
+    #[arg(long)]
+    accept: bool,
+    /// Write the figures to this file too, as JSON.
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Draw the figures.
+    #[arg(long, value_name = "FILE")]
+    svg: Option<PathBuf>,
+}
+
+/// Where graphs come from.
+#[derive(Clone, PartialEq, Eq, Debug)]
+enum Source {
+    Random,
+    Stg,
+    Lu(usize),
+    Cholesky(usize),
+    GaussSeidel { blocks: usize, sweeps: usize },
+    Path(PathBuf),
+}
+
+fn threads() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+// ---- arguments
+
+fn source(text: &str) -> Result<Source, String> {
+    /// More would be millions of tasks.
+    const TILES_MAX: usize = 64;
+    let number = |text: &str| {
+        let number = text.parse().ok();
+        let number = number.filter(|number| (1..=TILES_MAX).contains(number));
+        number.ok_or(format!("{text} is no number from 1 to {TILES_MAX}"))
+    };
+    match text.split_once(':') {
+        None if text == "random" => Ok(Source::Random),
+        None if text == "stg" => Ok(Source::Stg),
+        Some(("lu", tiles)) => Ok(Source::Lu(number(tiles)?)),
+        Some(("cholesky", tiles)) => Ok(Source::Cholesky(number(tiles)?)),
+        Some(("gauss-seidel", numbers)) => {
+            let (blocks, sweeps) = numbers.split_once(',').unwrap_or((numbers, "1"));
+            let (blocks, sweeps) = (number(blocks)?, number(sweeps)?);
+            Ok(Source::GaussSeidel { blocks, sweeps })
+        }
+        _ => Ok(Source::Path(text.into())),
+    }
+}
+
+fn size(text: &str) -> Result<Size, String> {
+    let numbers = text.split_once('x');
+    let numbers = numbers
+        .and_then(|(processors, tasks)| Some((processors.parse().ok()?, tasks.parse().ok()?)));
+    match numbers {
+        Some((processors, tasks)) if (2..=PROCESSORS_MAX).contains(&processors) && tasks > 1 => {
+            Ok(Size { processors, tasks })
+        }
+        _ => Err(format!(
+            "a size is processors (2 to {PROCESSORS_MAX}) and tasks (2 or more), such as 5x500"
+        )),
+    }
+}
+
+fn data(text: &str) -> Result<Data, String> {
+    let wrong = || "data is edge:SHARE or output:SHARE, such as edge:0.02".to_string();
+    let (kind, share) = text.split_once(':').ok_or_else(wrong)?;
+    let share: f64 = share.parse().map_err(|_| wrong())?;
+    if !(0.0..=100.0).contains(&share) {
+        return Err("a share is between 0 and 100 times a mean task".into());
+    }
+    match kind {
+        "edge" => Ok(Data::PerEdge(share)),
+        "output" => Ok(Data::OneOutput(share)),
+        _ => Err(wrong()),
+    }
+}
+
+fn bound(text: &str) -> Result<f64, String> {
+    let percent = text.parse().ok();
+    let percent = percent.filter(|percent| (0.0..=95.0).contains(percent));
+    let percent: f64 = percent.ok_or("a bound is a number of per cent from 0 to 95")?;
+    Ok(percent / 100.0)
+}
+
+impl Dag {
+    fn settings(&self) -> anyhow::Result<Settings> {
+        let cases = self.cases()?;
+        Ok(Settings {
+            graphs: self.graphs(&cases)?,
+            contenders: self.contenders(),
+            cases,
+            bounds: self.bounds.clone(),
+            seed: self.seed,
+            jobs: self.jobs,
+        })
+    }
+
+    /// The rows of section 4 of the design, or all combinations of what was asked for.
+    fn cases(&self) -> anyhow::Result<Vec<Case>> {
+        let small = Size {
+            processors: 5,
+            tasks: 500,
+        };
+        let large = Size {
+            processors: 20,
+            tasks: 1000,
+        };
+        let (per_edge, one_output) = (Data::PerEdge(0.02), Data::OneOutput(0.5));
+        if self.size.is_empty() && self.data.is_empty() && self.scenario.is_empty() {
+            let rows = [
+                (small, per_edge, Scenario::Te1),
+                (small, per_edge, Scenario::Te1Back),
+                (small, one_output, Scenario::Te1),
+                (large, per_edge, Scenario::Te1),
+                (large, one_output, Scenario::Te1),
+            ];
+            let rows = rows.map(|(size, data, scenario)| Case {
+                size,
+                data,
+                scenario,
+            });
+            return Ok(rows.to_vec());
+        }
+        let or = |given: &[Size]| {
+            if given.is_empty() {
+                vec![small]
+            } else {
+                given.to_vec()
+            }
+        };
+        let datas = if self.data.is_empty() {
+            vec![per_edge]
+        } else {
+            self.data.clone()
+        };
+        let scenarios = match self.scenario.is_empty() {
+            true => vec![Scenario::Te1],
+            false => self.scenario.clone(),
+        };
+        let mut cases = Vec::new();
+        for size in or(&self.size) {
+            for &data in &datas {
+                for &scenario in &scenarios {
+                    anyhow::ensure!(
+                        size.processors >= scenario.processors_min(),
+                        "{} needs {} processors or more",
+                        scenario.name(),
+                        scenario.processors_min()
+                    );
+                    cases.push(Case {
+                        size,
+                        data,
+                        scenario,
+                    });
+                }
+            }
+        }
+        Ok(cases)
+    }
+
+    fn contenders(&self) -> Vec<Contender> {
+        let is_chosen =
+            |policy: &Policy| self.policies.is_empty() || self.policies.contains(policy);
+        let chosen = || Policy::VARIANTS.iter().copied().filter(is_chosen);
+        let mut contenders: Vec<Contender> = chosen()
+            .map(|policy| Contender {
+                policy,
+                detection: policy.own_detection(),
+            })
+            .collect();
+        // Half of what flows gain is that they hear of deaths sooner: both with the delay of the other.
+        let compared = [
+            (Policy::GtpCR, Detection::Soon),
+            (Policy::FlowCopies, Detection::AtPoints),
+        ];
+        if compared.iter().all(|(policy, _)| is_chosen(policy)) {
+            contenders.extend(compared.map(|(policy, detection)| Contender { policy, detection }));
+        }
+        contenders
+    }
+
+    fn graphs(&self, cases: &[Case]) -> anyhow::Result<Vec<TaskGraph>> {
+        let tasks = cases.iter().map(|case| case.size.tasks).max().unwrap_or(2);
+        match &self.graphs {
+            Source::Random => {
+                // The set has graphs of 1,000 tasks; smaller ones are their first tasks.
+                let tasks = tasks.max(1000);
+                let numbers: Vec<usize> = (0..random::GRAPHS).collect();
+                let numbers = self.sampled(numbers).into_iter();
+                Ok(numbers
+                    .map(|number| random::graph(number, tasks, self.seed))
+                    .collect())
+            }
+            Source::Stg => {
+                let root = std::env::var_os("SATIN_DATA");
+                let root = root.map_or_else(|| PathBuf::from("../shared/data"), PathBuf::from);
+                let graphs = stg::read(&root.join("stg"));
+                let graphs =
+                    graphs.context("set SATIN_DATA to a folder with a folder stg in it")?;
+                Ok(self.sampled(graphs))
+            }
+            Source::Path(path) => {
+                anyhow::ensure!(
+                    path.exists(),
+                    "there is no file or folder {}; graphs are random, stg, lu:N, cholesky:N, gauss-seidel:N,SWEEPS, a file or a folder",
+                    path.display()
+                );
+                Ok(self.sampled(stg::read(path)?))
+            }
+            Source::Lu(tiles) => Ok(vec![tiled::lu(*tiles)]),
+            Source::Cholesky(tiles) => Ok(vec![tiled::cholesky(*tiles)]),
+            Source::GaussSeidel { blocks, sweeps } => {
+                Ok(vec![tiled::gauss_seidel(*blocks, *sweeps)])
+            }
+        }
+    }
+
+    /// Evenly over all, so that each method has its share.
+    fn sampled<T>(&self, all: Vec<T>) -> Vec<T> {
+        let (count, sample) = (all.len(), self.sample as usize);
+        if self.full || sample >= count {
+            return all;
+        }
+        let is_taken = |index: usize| (index * sample) % count < sample;
+        let taken = all
+            .into_iter()
+            .enumerate()
+            .filter(|(index, _)| is_taken(*index));
+        taken.map(|(_, graph)| graph).collect()
+    }
+
+    /// Runs the command.
+    ///
+    /// # Errors
+    /// A graph cannot be read, a file not written, or an invariant was violated.
+    pub fn run(&self) -> anyhow::Result<ExitCode> {
+        let start = Instant::now();
+        let settings = self.settings()?;
+        // An hour of work is not to end with a file that cannot be written.
+        for file in [&self.json, &self.svg].into_iter().flatten() {
+            check_writable(file)?;
+        }
+        let report = experiment::run(&settings, &progress());
+        if std::io::stderr().is_terminal() {
+            eprint!("\r\x1b[K");
+        }
+        let report =
+            report.context("an invariant was violated: the model is wrong, or a policy")?;
+        say(&format!(
+            "{} graphs, {:.0} edges in the mean; bounds {} %; {} runs in {:.0} s, seed {}; nothing was stuck\n\
+             extra time by a death, % (worst bound) [length without it, in critical paths]",
+            report.graphs,
+            report.mean_edges,
+            bounds(&report.bounds),
+            report.runs,
+            start.elapsed().as_secs_f64(),
+            report.seed,
+        ));
+        say(&report::table(&report));
+        if let Some(table) = report::equal_delays(&report) {
+            say(&"the same, with equal delays of detection");
+            say(&table);
+        }
+        let targets = report::targets(&report);
+        if !targets.is_empty() {
+            say(&report::target_table(&targets));
+        }
+        if let Some(file) = &self.json {
+            let text = serde_json::to_string_pretty(&report)?;
+            fs::write(file, text).with_context(|| format!("cannot write {}", file.display()))?;
+        }
+        if let Some(file) = &self.svg {
+            chart::write(file, &report)?;
+        }
+        match self.accept && targets.iter().any(|target| !target.is_kept()) {
+            true => Ok(ExitCode::FAILURE),
+            false => Ok(ExitCode::SUCCESS),
+        }
+    }
+}
+
+// ---- output
+
+fn check_writable(file: &Path) -> anyhow::Result<()> {
+    let opened = fs::OpenOptions::new().append(true).create(true).open(file);
+    opened.with_context(|| format!("cannot write {}", file.display()))?;
+    Ok(())
+}
+
+fn bounds(bounds: &[f64]) -> String {
+    let texts = bounds.iter().map(|bound| format!("{:.0}", 100.0 * bound));
+    texts.collect::<Vec<_>>().join(", ")
+}
+
+/// Prints on stdout. The reader may be gone: `| head`.
+fn say(text: &dyn std::fmt::Display) {
+    let _ = writeln!(std::io::stdout(), "{text}");
+}
+
+/// A line on stderr, now and then.
+fn progress() -> impl Fn(Progress) + Sync {
+    let start = Instant::now();
+    let told = Mutex::new(start);
+    move |progress: Progress| {
+        let mut told = told.lock().expect("nobody panics with it");
+        if told.elapsed() < Duration::from_secs(1) || !std::io::stderr().is_terminal() {
+            return;
+        }
+        *told = Instant::now();
+        let Progress { done, all } = progress;
+        let seconds = start.elapsed().as_secs_f64();
+        let left = seconds * (all - done) as f64 / done.max(1) as f64;
+        eprint!("\r\x1b[K{done} of {all} graphs and bounds, about {left:.0} s left");
+        let _ = std::io::stderr().flush();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Cli {
+        #[command(flatten)]
+        dag: Dag,
+    }
+
+    fn parsed(arguments: &str) -> Result<Dag, clap::Error> {
+        let words = std::iter::once("dag").chain(arguments.split_whitespace());
+        Cli::try_parse_from(words).map(|cli| cli.dag)
+    }
+
+    #[test]
+    fn the_examples_of_the_help_are_right() {
+        let examples = EXAMPLES.lines().filter_map(|line| {
+            let example = line.trim().strip_prefix("satin-sim dag")?;
+            Some(example.split('#').next().unwrap_or_default())
+        });
+        let examples: Vec<&str> = examples.collect();
+        assert_eq!(examples.len(), 5);
+        for example in examples {
+            let dag = parsed(example).unwrap_or_else(|error| panic!("{example}: {error}"));
+            assert!(!dag.cases().unwrap().is_empty());
+            assert!(!dag.contenders().is_empty());
+        }
+    }
+
+    #[test]
+    fn without_arguments_the_rows_are_those_of_the_design() {
+        let dag = parsed("").unwrap();
+        assert_eq!(dag.cases().unwrap().len(), 5);
+        assert_eq!(dag.contenders().len(), Policy::VARIANTS.len() + 2);
+        assert_eq!(dag.bounds, [0.0, 0.3, 0.6, 0.9]);
+    }
+
+    #[test]
+    fn given_values_are_combined() {
+        let dag = parsed("--size 5x50,20x80 --scenario te1,te2 --data edge:0.1").unwrap();
+        assert_eq!(dag.cases().unwrap().len(), 4);
+        let error = parsed("--size 2x50 --scenario te2").unwrap().cases();
+        assert_eq!(
+            error.unwrap_err().to_string(),
+            "te2 needs 3 processors or more"
+        );
+    }
+
+    #[test]
+    fn what_is_wrong_is_said() {
+        for (arguments, part) in [
+            ("--size 5", "such as 5x500"),
+            ("--size 40x500", "2 to 32"),
+            ("--data edge", "such as edge:0.02"),
+            ("--bounds 99", "from 0 to 95"),
+            ("--scenario te3", "expected one of te1"),
+            ("--policies heft", "expected one of gtp"),
+            ("lu:1000", "from 1 to 64"),
+            ("--sample 0", "0 is not in 1.."),
+        ] {
+            let error = parsed(arguments).unwrap_err().to_string();
+            assert!(error.contains(part), "{arguments}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_sample_is_spread_over_all() {
+        let dag = parsed("--sample 12").unwrap();
+        let taken = dag.sampled((0..180).collect());
+        let expected: Vec<i32> = (0..180).step_by(15).collect();
+        assert_eq!(taken, expected);
+        assert_eq!(
+            parsed("--full").unwrap().sampled((0..180).collect()).len(),
+            180
+        );
+    }
+}
