@@ -727,11 +727,9 @@ fn workflow_of_timed_steps() {
         &["--sequential"],
         &["--busy", "--threads", "2"],
     ] {
-        let arguments = [file.path().as_os_str()]
-            .into_iter()
-            .chain(how.iter().map(OsStr::new));
-        let outcome = run("workflow", arguments).succeeds();
-        outcome
+        let own = [file.path().into_os_string()].into_iter();
+        run("workflow", own.chain(how.iter().map(Into::into)))
+            .succeeds()
             .prints("timed.toml: 3 steps, 0 found, 3 made\n")
             .prints("critical path 0.150 s of 0.200 s: at most 1.3 times faster");
     }
@@ -859,7 +857,7 @@ fn workflow_says_what_is_wrong_with_a_file() {
         ),
         (
             step("run = \"true\"\nfiles = [\"none\"]"),
-            "line 4: step `a` reads a file that cannot be read: ",
+            "line 4: step `a` reads a file that cannot be read",
         ),
         (
             step("run = \"true\"\noutput = \"../a\""),

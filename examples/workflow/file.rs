@@ -144,7 +144,8 @@ impl Reader<'_> {
             return Ok(*known);
         }
         let path = self.folder.join(name);
-        let bytes = std::fs::read(&path).with_context(|| path.display().to_string())?;
+        let bytes =
+            std::fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?;
         self.files.push(Outcome::File(File {
             content: Content::of(&bytes),
             bytes,

@@ -189,7 +189,8 @@ fn failure(workflow: &Workflow, report: &Report, cli: &Cli) -> Option<String> {
     let left = report.count(|ended| matches!(ended, Ended::NotRun));
     let _ = write!(
         text,
-        "\n{left} steps were not run; what was made is in {}, and the same command goes on from there",
+        "\nnot run: {left} of {} steps; what was made is in {}, and the same command goes on from there",
+        workflow.steps.len(),
         cli.outputs.display()
     );
     Some(text)
