@@ -744,7 +744,7 @@ fn workflow_of_public_graphs() {
         let file = file.expect("it can be read").path();
         for unit in ["0", "0.01"] {
             let arguments = [file.as_os_str(), OsStr::new("--unit"), OsStr::new(unit)];
-            let outcome = run("workflow", arguments.into_iter()).succeeds();
+            let outcome = run("workflow", arguments).succeeds();
             outcome.prints("critical path ");
             assert_eq!(
                 outcome.stdout.contains(" s (ok) of "),
