@@ -532,6 +532,8 @@ pub use satin_runtime::private as __private;
 mod documents {
     #[doc = include_str!("../docs/src/loops.md")]
     mod loops {}
+    #[doc = include_str!("../docs/src/flows.md")]
+    mod flows {}
     #[doc = include_str!("../docs/src/coming-from-rayon.md")]
     mod coming_from_rayon {}
     #[doc = include_str!("../docs/src/cancel-and-limits.md")]
@@ -556,6 +558,8 @@ mod documents {
     mod coming_from_mpi {}
     #[doc = include_str!("../docs/src/coming-from-ray-and-dask.md")]
     mod coming_from_ray_and_dask {}
+    #[doc = include_str!("../docs/src/coming-from-openmp-and-starpu.md")]
+    mod coming_from_openmp_and_starpu {}
 }
 
 /// # Example

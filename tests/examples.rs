@@ -15,7 +15,7 @@ const FAILURE: i32 = 1;
 /// Exit code of clap for arguments that make no sense.
 const USAGE: i32 = 2;
 
-const ALL: [&str; 16] = [
+const ALL: [&str; 17] = [
     "fib",
     "fib_expression",
     "nqueens",
@@ -32,6 +32,7 @@ const ALL: [&str; 16] = [
     "strassen",
     "mandelbrot",
     "treesum",
+    "workflow",
 ];
 
 #[test]
@@ -577,6 +578,310 @@ fn qap_says_what_is_wrong_with_a_file() {
     }
 }
 
+/// The sum of a file's squares, in steps of which some can run at the same time.
+const SQUARES: &str = r#"
+[[step]]
+name = "total"
+reads = ["odd", "even"]
+run = "cat odd even | awk '{ sum += $1 } END { print sum }'"
+
+[[step]]
+name = "odd"
+reads = ["squares"]
+run = "awk '$1 % 2 == 1' squares"
+
+[[step]]
+name = "even"
+reads = ["squares"]
+output = "out/even"
+run = """
+mkdir out
+awk '$1 % 2 == 0' squares > out/even
+"""
+
+[[step]]
+name = "squares"
+files = ["numbers"]
+run = "awk '{ print $1 * $1 }' numbers"
+"#;
+
+/// The outputs of a workflow, in a folder of its own.
+fn output(folder: &Path, step: &str) -> String {
+    fs::read_to_string(folder.join("steps").join(step)).expect("the step has an output")
+}
+
+#[test]
+fn workflow_makes_what_depends_on_a_change_and_finds_the_rest() {
+    for mode in [&[][..], &["--sequential"]] {
+        let file = Scratch::new("squares.toml", SQUARES);
+        file.beside("numbers", "1\n2\n3\n4\n");
+        let folder = file.folder.path().join("made");
+        let arguments = || {
+            let own = [
+                file.path().into_os_string(),
+                "--outputs".into(),
+                folder.clone().into(),
+            ];
+            own.into_iter().chain(mode.iter().map(Into::into))
+        };
+        let first = run("workflow", arguments()).succeeds();
+        first.prints("squares.toml: 4 steps, 0 found, 4 made\ntotal  ");
+        assert_eq!(output(&folder, "total"), "30\n");
+        assert_eq!(output(&folder, "even"), "4\n16\n");
+        run("workflow", arguments())
+            .succeeds()
+            .prints("4 steps, 4 found, 0 made\n");
+
+        // All steps read the changed file, at first or second hand.
+        file.beside("numbers", "1\n2\n3\n4\n6\n");
+        run("workflow", arguments())
+            .succeeds()
+            .prints("4 steps, 0 found, 4 made\n");
+        assert_eq!(output(&folder, "total"), "66\n");
+
+        // The same squares from another command: what reads them is found.
+        fs::write(file.path(), SQUARES.replace("$1 * $1", "$1 ^ 2")).expect("there is room");
+        run("workflow", arguments())
+            .succeeds()
+            .prints("4 steps, 3 found, 1 made\n");
+
+        // An output that somebody has changed is none.
+        fs::write(folder.join("steps/total"), "67\n").expect("it is there");
+        run("workflow", arguments())
+            .succeeds()
+            .prints("4 steps, 3 found, 1 made\n");
+        assert_eq!(output(&folder, "total"), "66\n");
+    }
+}
+
+#[test]
+fn workflow_names_the_step_that_failed_and_keeps_the_rest() {
+    let text = SQUARES.replace(
+        "awk '$1 % 2 == 1' squares",
+        "echo begun >&2; cat not-there; echo no odd numbers >&2; exit 3",
+    );
+    for mode in [
+        &["--threads", "1"][..],
+        &["--threads", "3"],
+        &["--sequential"],
+    ] {
+        let file = Scratch::new("squares.toml", &text);
+        file.beside("numbers", "1\n2\n");
+        let folder = file.folder.path().join("made");
+        let dot = file.folder.path().join("graph.dot");
+        let arguments = || {
+            let own = [
+                file.path(),
+                "--outputs".into(),
+                folder.clone(),
+                "--dot".into(),
+                dot.clone(),
+            ];
+            (own.into_iter().map(PathBuf::into_os_string)).chain(mode.iter().map(Into::into))
+        };
+        run("workflow", arguments())
+            .fails(
+                FAILURE,
+                "step `odd` failed: `echo begun >&2; cat not-there;",
+            )
+            .fails(FAILURE, "ended with exit status: 3\n")
+            .fails(FAILURE, "\n    no odd numbers\n")
+            .fails(FAILURE, "the same command goes on from there");
+        assert_eq!(output(&folder, "squares"), "1\n4\n");
+        let drawn = fs::read_to_string(&dot).expect("a picture");
+        assert!(
+            drawn.contains("\"odd\" [label=\"odd\", fillcolor=salmon]"),
+            "{drawn}"
+        );
+        assert!(drawn.contains("\"squares\" -> \"odd\";"), "{drawn}");
+
+        fs::write(file.path(), SQUARES).expect("there is room");
+        let again = run("workflow", arguments()).succeeds();
+        assert!(!again.stdout.contains(" 0 found"), "{again}");
+        assert_eq!(output(&folder, "total"), "5\n");
+        fs::write(file.path(), &text).expect("there is room");
+    }
+}
+
+#[test]
+fn workflow_of_a_command_that_leaves_no_output() {
+    let text = "[[step]]\nname = \"a\"\nrun = \"echo what >&2\"\noutput = \"made.txt\"\n";
+    let file = Scratch::new("none.toml", text);
+    let folder = file.folder.path().join("made");
+    let arguments = [file.path(), "--outputs".into(), folder];
+    run("workflow", arguments)
+        .fails(
+            FAILURE,
+            "step `a` failed: `echo what >&2` has left no file `made.txt`",
+        )
+        .fails(FAILURE, "\n    what\n");
+}
+
+#[test]
+fn workflow_of_timed_steps() {
+    let text = "[[step]]\nname = \"a\"\nseconds = 0.05\n[[step]]\nname = \"b\"\nseconds = 0.1\n\
+        [[step]]\nname = \"c\"\nseconds = 0.05\nreads = [\"a\", \"b\"]\n";
+    let file = Scratch::new("timed.toml", text);
+    for how in [
+        &["--compare"][..],
+        &["--sequential"],
+        &["--busy", "--threads", "2"],
+    ] {
+        let own = [file.path().into_os_string()].into_iter();
+        run("workflow", own.chain(how.iter().map(Into::into)))
+            .succeeds()
+            .prints("timed.toml: 3 steps, 0 found, 3 made\n")
+            .prints("critical path 0.150 s of 0.200 s: at most 1.3 times faster");
+    }
+}
+
+/// A graph of the Standard Task Graph Set says how long its critical path is.
+#[test]
+fn workflow_of_public_graphs() {
+    let Some(data) = data("stg") else { return };
+    let mut seen = 0;
+    for file in fs::read_dir(data).expect("the folder is there") {
+        let file = file.expect("it can be read").path();
+        for unit in ["0", "0.01"] {
+            let arguments = [file.as_os_str(), OsStr::new("--unit"), OsStr::new(unit)];
+            let outcome = run("workflow", arguments).succeeds();
+            outcome.prints("critical path ");
+            assert_eq!(
+                outcome.stdout.contains(" s (ok) of "),
+                unit != "0",
+                "{outcome}"
+            );
+        }
+        seen += 1;
+    }
+    assert!(seen > 0, "no graph in the folder");
+}
+
+#[test]
+fn workflow_says_what_is_wrong_with_a_graph() {
+    let graph = "2\n0 0 0\n1 5 1 0\n2 3 1 1\n3 0 1 2\n# CP Length : 8\n";
+    let file = Scratch::new("small.stg", graph);
+    run("workflow", [file.path()])
+        .succeeds()
+        .prints("critical path 0.008 s (ok) of 0.008 s");
+    for (from, to, complaint) in [
+        (
+            "2\n",
+            "two\n",
+            "line 1: expected a number of tasks, at most 1000000, found `two`",
+        ),
+        ("1 5 1 0", "7 5 1 0", "line 3: expected task 1, found `7`"),
+        (
+            "2 3 1 1",
+            "2 3 1 9",
+            "line 4: expected a predecessor of task 2, one from 0 to 3, found `9`",
+        ),
+        (
+            "2 3 1 1",
+            "2 3 1 3",
+            "these steps wait for each other in a circle, each for the next one: ",
+        ),
+        ("3 0 1 2\n", "", "the file ends where task 3 was expected"),
+        (
+            "3 0 1 2",
+            "3 0 1 2 4",
+            "line 5: expected the end of the file, found `4`",
+        ),
+        (
+            "CP Length : 8",
+            "CP Length : 9",
+            "wrong answer: the critical path takes 8ms",
+        ),
+        (
+            "CP Length : 8",
+            "CP Length : long",
+            "line 6: expected the length of the critical path, found `long`",
+        ),
+    ] {
+        let file = Scratch::new("bad.stg", graph.replace(from, to));
+        run("workflow", [file.path()]).fails(FAILURE, complaint);
+    }
+    run(
+        "workflow",
+        [file.path().as_os_str(), OsStr::new("--unit=-1")],
+    )
+    .fails(FAILURE, "--unit -1 is not a number of milliseconds");
+}
+
+#[test]
+fn workflow_says_what_is_wrong_with_a_file() {
+    let step = |rest: &str| format!("[[step]]\nname = \"a\"\n{rest}\n");
+    let both = |first: &str, second: &str| {
+        step(first) + "[[step]]\nname = \"b\"\nrun = \"true\"\n" + second + "\n"
+    };
+    for (text, complaint) in [
+        (String::new(), "there is no [[step]]"),
+        (
+            step(""),
+            "line 2: step `a` does nothing: give it `run = \"a command\"`, or `seconds = 0.5`",
+        ),
+        (
+            step("run = \"true\"\nseconds = 1"),
+            "line 2: step `a` has both `run` and `seconds`",
+        ),
+        (
+            step("seconds = -1.0"),
+            "line 3: expected a number of seconds, found `-1`",
+        ),
+        (step("runs = \"true\""), "unknown field `runs`"),
+        (step("runs = \"true\""), "line 3"),
+        (step("run = "), "line 3"),
+        (
+            both("run = \"true\"", "").replace("\"b\"", "\"a\""),
+            "line 5: there is a step `a` already (line 2)",
+        ),
+        (
+            both("run = \"true\"", "reads = [\"A\"]"),
+            "line 7: step `b` reads `A`, but there is no step of that name: did you mean `a`?",
+        ),
+        (
+            both("run = \"true\"", "reads = [\"x\", \"a\"]"),
+            "line 7: step `b` reads `x`, but there is no step of that name",
+        ),
+        (
+            both("run = \"true\"\nreads = [\"b\"]", "reads = [\"a\"]"),
+            "line 2: these steps wait for each other in a circle, each for the next one: a -> b -> a",
+        ),
+        (
+            step("run = \"true\"\nreads = [\"a\"]"),
+            "each for the next one: a -> a",
+        ),
+        (
+            both("run = \"true\"", "reads = [\"a\", \"a\"]"),
+            "line 5: step `b` reads two things named `a`",
+        ),
+        (
+            step("run = \"true\"\nfiles = [\"none\"]"),
+            "line 4: step `a` reads a file that cannot be read",
+        ),
+        (
+            step("run = \"true\"\noutput = \"../a\""),
+            "line 4: `../a` cannot be an output",
+        ),
+        (
+            step("run = \"true\"").replace("\"a\"", "\"a/b\""),
+            "line 2: `a/b` cannot be the name of a step",
+        ),
+    ] {
+        let file = Scratch::new("bad.toml", text);
+        run("workflow", [file.path()])
+            .fails(FAILURE, complaint)
+            .fails(FAILURE, "bad.toml");
+    }
+    let file = Scratch::new("squares.toml", SQUARES);
+    file.beside("numbers", "1\n");
+    run(
+        "workflow",
+        [file.path().as_os_str(), OsStr::new("--compare")],
+    )
+    .fails(FAILURE, "it is for workflows of timed steps");
+}
+
 #[test]
 fn help_has_examples() {
     for example in ALL {
@@ -622,7 +927,7 @@ fn nonsense_is_refused() {
     for example in ALL {
         run(example, ["--sequential", "--compare"]).fails(USAGE, "cannot be used with");
     }
-    for example in ["tsp", "sat", "qap"] {
+    for example in ["tsp", "sat", "qap", "workflow"] {
         run(example, ["no/such/file"]).fails(FAILURE, "cannot read no/such/file");
         let binary = Scratch::new("binary", b"\xff\xfe\x00\x01");
         run(example, [binary.path()]).fails(FAILURE, "cannot read");

@@ -1,7 +1,9 @@
-//! The feature `serial`: plain sequential programs, with shared values and bounds.
+//! The feature `serial`: plain sequential programs, with shared values, bounds and flows.
 #![cfg(feature = "serial")]
 
-use satin::{Min, MinWith, Shared, spawn, spawnable};
+use std::cell::RefCell;
+
+use satin::{Handle, Many, Min, MinWith, Shared, flow, many, r, rw, spawn, spawnable, task};
 
 satin::bound! {
     static LEAST: Min<u64>;
@@ -95,4 +97,111 @@ fn parallel_loops_are_sequential_ones() {
     );
     assert_eq!(satin::par_reduce!(&numbers, half, added), Some(7.5));
     assert_eq!(satin::par_reduce!(&numbers, 2, total, added), Some(15.0));
+}
+
+#[spawnable]
+fn number(n: u64) -> u64 {
+    n
+}
+
+#[spawnable]
+fn text(n: usize) -> String {
+    "x".repeat(n)
+}
+
+#[spawnable]
+fn mix(to: &mut u64, with: &u64, factor: u64) {
+    *to = *to * factor + with;
+}
+
+#[spawnable]
+fn lengthen(numbers: &mut [u64], by: &str) {
+    numbers.iter_mut().for_each(|n| *n += by.len() as u64);
+}
+
+#[spawnable]
+fn append(numbers: &mut Vec<u64>, more: &[u64]) {
+    numbers.extend(more);
+}
+
+#[spawnable]
+fn sum(numbers: &Many<u64>) -> u64 {
+    numbers.iter().sum()
+}
+
+thread_local! {
+    static SEEN: RefCell<Vec<u64>> = const { RefCell::new(Vec::new()) };
+}
+
+#[spawnable]
+fn note(n: &u64) {
+    SEEN.with_borrow_mut(|seen| seen.push(*n));
+}
+
+#[test]
+fn a_flow_is_its_program_text() {
+    let (all, total) = flow!(|g| {
+        let all: Vec<Handle<u64>> = (0..4).map(|n| task!(g, number(n))).collect();
+        for at in 1..all.len() {
+            task!(g, note(r(all[at])));
+            task!(g, mix(rw(all[at]), r(all[at - 1]), 10));
+            task!(g, note(r(all[at])));
+        }
+        let total = task!(g, sum(many(all.iter().copied())));
+        task!(g, mix(rw(all[0]), r(total), 1)); // after `total` has read it
+        assert_eq!(*g.get(total), 10 + 30 + 60);
+        g.take_all((all, total))
+    });
+    assert_eq!((all, total), (vec![100, 10, 30, 60], 100));
+    // Each task has run where it stands.
+    assert_eq!(SEEN.take(), [1, 10, 2, 30, 3, 60]);
+}
+
+#[test]
+fn tasks_borrow_slices_and_text_from_what_owns_them() {
+    let (numbers, kept) = flow!(|g| {
+        let (numbers, word) = (g.data(vec![1, 2]), task!(g, text(3)));
+        let before = g.get(numbers);
+        task!(g, lengthen(rw(numbers), r(word)));
+        // It may read what it changes: then as it was before.
+        task!(g, append(rw(numbers), r(numbers)));
+        (g.take(numbers), before.clone())
+    });
+    assert_eq!((numbers, kept), (vec![4, 5, 4, 5], vec![1, 2]));
+}
+
+#[spawnable]
+fn factorial(n: u64) -> u64 {
+    flow!(|g| {
+        let product = g.data(1);
+        for factor in 1..=n {
+            let factor = task!(g, number(factor));
+            task!(g, times(rw(product), r(factor)));
+        }
+        g.take(product)
+    })
+}
+
+#[spawnable]
+fn times(product: &mut u64, factor: &u64) {
+    *product *= factor;
+}
+
+struct Tile(u64);
+
+#[spawnable]
+impl Tile {
+    #[spawn]
+    fn value(&self) -> u64 {
+        self.0
+    }
+}
+
+#[test]
+fn a_flow_stands_in_a_spawnable_function_and_a_task_may_be_a_method() {
+    let both = flow!(|g| {
+        let tile = g.data(Tile(7));
+        g.take_all([task!(g, factorial(5)), task!(g, Tile::value(r(tile)))])
+    });
+    assert_eq!(both, [120, 7]);
 }

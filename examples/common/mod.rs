@@ -25,6 +25,11 @@ pub struct Mode {
 }
 
 impl Mode {
+    /// True if the program is to run twice.
+    pub fn compares(&self) -> bool {
+        self.compare
+    }
+
     /// Runs the program in the way that was asked for, and checks every answer that comes out.
     ///
     /// `setup` makes the input before each run (or resets what the run before left); its time does not count.

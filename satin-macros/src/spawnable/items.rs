@@ -298,9 +298,10 @@ fn task(job: &SpawnableFn) -> TokenStream {
     let name = format_ident!("{}{}", super::TASK, job.name, span = Span::mixed_site());
     let of_flow = Lifetime::new("'g", Span::mixed_site());
     let types = job.argument_types();
-    let names: Vec<Ident> = (0..types.len())
-        .map(|at| format_ident!("a{}", at, span = Span::mixed_site()))
-        .collect();
+    // Those of the function: the compiler names an argument that is missing.
+    let receiver = (job.receiver.iter()).map(|_| format_ident!("value", span = Span::mixed_site()));
+    let params = job.params.iter().map(|param| param.name.clone());
+    let names: Vec<Ident> = receiver.chain(params).collect();
     let of_argument = |(name, ty): (&Ident, &Type)| match ArgumentKind::of(ty) {
         ArgumentKind::Value(ty) => (
             quote!(#name: #ty),

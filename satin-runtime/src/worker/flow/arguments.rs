@@ -90,8 +90,8 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Many<T> {
 
 /// A task's argument `&T`.
 #[diagnostic::on_unimplemented(
-    message = "the function reads this argument: `&{T}`",
-    label = "a handle of what it borrows is to stand here: `r(handle)`, or `many(handles)` for a `&Many<..>`"
+    message = "the function reads this argument, a `&{T}`: a task takes a handle of such data for it",
+    label = "write `r(handle)`, or `many(handles)` for a `&Many<..>`; of a plain value `r(g.data(value))`"
 )]
 pub trait Reads<'g, T: ?Sized + 'static> {
     /// What the task holds of it.
@@ -102,8 +102,8 @@ pub trait Reads<'g, T: ?Sized + 'static> {
 
 /// A task's argument `&mut T`.
 #[diagnostic::on_unimplemented(
-    message = "the function changes this argument: `&mut {T}`",
-    label = "a handle of what it changes is to stand here: `rw(handle)`",
+    message = "the function changes this argument, a `&mut {T}`: a task takes a handle of such data for it",
+    label = "write `rw(handle)`; of a plain value `rw(g.data(value))`",
     note = "the type must be `Clone`: tasks that still read what was there before keep it"
 )]
 pub trait Changes<'g, T: 'static> {
@@ -115,8 +115,9 @@ pub trait Changes<'g, T: 'static> {
 
 /// A task's argument `&mut [T]`.
 #[diagnostic::on_unimplemented(
-    message = "the function changes this argument: `&mut [{T}]`",
-    label = "a handle of a `Vec<{T}>` is to stand here: `rw(handle)`"
+    message = "the function changes this argument, a `&mut [{T}]`: a task takes a handle of a `Vec<{T}>` for it",
+    label = "write `rw(handle)`; of a plain value `rw(g.data(value))`",
+    note = "the type must be `Clone`: tasks that still read what was there before keep it"
 )]
 pub trait ChangesAll<'g, T: 'static> {
     /// What the task holds of it.
@@ -185,6 +186,7 @@ impl<T: ?Sized + Lend> LooksAt<T> for ReadPart<T::Owned> {
     }
 }
 
+#[diagnostic::do_not_recommend]
 impl<'g, T> Reads<'g, T> for Read<'g, T::Owned>
 where
     T: ?Sized + Lend<Owned: Send + Sync> + 'static,
@@ -238,6 +240,7 @@ impl<T> LooksAt<Many<T>> for ManyPart<T> {
     }
 }
 
+#[diagnostic::do_not_recommend]
 impl<'g, T> Reads<'g, Many<T>> for ReadMany<'g, T>
 where
     T: Serialize + DeserializeOwned + Send + Sync + 'static,
