@@ -286,7 +286,11 @@ impl Scenario {
                 self.judge_end(&home, &outcome, &mut series.complaints);
                 break;
             }
-            // Perhaps after `main` was over, and before the store was told: then the run is resumed once more.
+            // Perhaps after `main` was over. If the store has been told, the next start would be another run; if not, this one is resumed
+            // once more.
+            if outcome.code != ALL_KILLED && home.list().0.is_empty() {
+                break;
+            }
             let had = (nodes * killed.unwrap_or_default()) as f64 / 1000.0;
             worked += had;
             lost_most += self.most_lost(*nodes).as_secs_f64().min(had);

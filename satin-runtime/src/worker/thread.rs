@@ -783,7 +783,7 @@ impl Worker {
         }
         let is_awaited = job.enter(state);
         if is_task {
-            self.end_aside(slot);
+            self.pool().end_aside(Some(self), slot);
         } else if is_awaited {
             self.pool().sleep.unpark(owner);
         }

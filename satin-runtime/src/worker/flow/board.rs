@@ -12,7 +12,7 @@ use std::{
 };
 
 use crossbeam::{
-    deque::{Steal, Stealer, Worker as Deque},
+    deque::{Injector, Steal, Stealer, Worker as Deque},
     queue::SegQueue,
     utils::CachePadded,
 };
@@ -37,6 +37,8 @@ const MOST_LOOKED_AT: usize = 64;
 /// The boards of a pool.
 pub(in crate::worker) struct Boards {
     own: Vec<CachePadded<Board>>,
+    /// Tasks that no worker has made ready.
+    others: Injector<TaskRef>,
     /// Tasks that the gate has looked at, and that must stay in this process.
     home: SegQueue<TaskRef>,
     /// Tasks aside that have been settled, to be ended.
@@ -86,6 +88,7 @@ impl Boards {
         };
         Boards {
             own: (0..workers).map(board).collect(),
+            others: Injector::new(),
             home: SegQueue::new(),
             settled: SegQueue::new(),
             aside: Mutex::default(),
@@ -102,9 +105,13 @@ impl Boards {
         unsafe { &*self.own[worker.index as usize].tasks.get() }
     }
 
-    /// Owner: puts a task on its board. Who else may want it is to be told, see [`Pool::tell_ready`].
-    pub(super) fn push(&self, worker: &Worker, task: TaskRef) {
-        self.tasks(worker).push(task);
+    /// Puts a task on the board of the worker that this thread is, if it is one. Who else may want it is to be told, see
+    /// [`Pool::tell_ready`].
+    pub(super) fn push(&self, worker: Option<&Worker>, task: TaskRef) {
+        match worker {
+            Some(worker) => self.tasks(worker).push(task),
+            None => self.others.push(task),
+        }
     }
 
     /// Owner: the next task for this worker, of its own board or of another's, or one that is to be ended.
@@ -115,17 +122,26 @@ impl Boards {
         if let Some(SettledTask(slot)) = self.settled.pop() {
             return Some(ReadyTask::End(slot));
         }
-        let others = || {
+        let of_workers = || {
             let count = self.own.len();
             let mut others = (1..count).map(|step| (worker.index as usize + step) % count);
             others.find_map(|other| self.steal_from(other))
         };
-        self.home.pop().or_else(others).map(ReadyTask::Run)
+        let task = self.home.pop().or_else(|| self.steal_other());
+        task.or_else(of_workers).map(ReadyTask::Run)
     }
 
     fn steal_from(&self, other: usize) -> Option<TaskRef> {
+        Self::until_clear(|| self.own[other].stealer.steal())
+    }
+
+    fn steal_other(&self) -> Option<TaskRef> {
+        Self::until_clear(|| self.others.steal())
+    }
+
+    fn until_clear(steal: impl Fn() -> Steal<TaskRef>) -> Option<TaskRef> {
         loop {
-            match self.own[other].stealer.steal() {
+            match steal() {
                 Steal::Success(task) => return Some(task),
                 Steal::Empty => return None,
                 Steal::Retry => std::hint::spin_loop(),
@@ -136,18 +152,20 @@ impl Boards {
     /// Is there anything for a worker to do?
     pub(in crate::worker) fn has_some(&self) -> bool {
         let has_task = |board: &CachePadded<Board>| !board.stealer.is_empty();
-        !self.settled.is_empty() || !self.home.is_empty() || self.own.iter().any(has_task)
+        let has_other = !self.others.is_empty() || !self.home.is_empty();
+        has_other || !self.settled.is_empty() || self.own.iter().any(has_task)
     }
 
     /// How many tasks can run, about, of those that may leave.
     pub(in crate::worker) fn len(&self) -> usize {
-        self.own.iter().map(|board| board.stealer.len()).sum()
+        let of_workers: usize = self.own.iter().map(|board| board.stealer.len()).sum();
+        of_workers + self.others.len()
     }
 
     /// The gate: the oldest task of the fullest board, in a slot aside.
     pub(in crate::worker) fn take(&self, pool: &Pool) -> Option<*const Slot> {
         let fullest = (0..self.own.len()).max_by_key(|board| self.own[*board].stealer.len())?;
-        let task = self.steal_from(fullest)?;
+        let task = self.steal_other().or_else(|| self.steal_from(fullest))?;
         let core = task.core();
         // A marked task is looked up first, which a worker does.
         if core.is_marked || core.depth == STAYS || core.has_failed() {
@@ -177,11 +195,6 @@ impl Boards {
             aside.free.push(slot.addr());
         }
         filled.map(|()| slot)
-    }
-
-    /// A task aside has been settled: one of the workers ends it.
-    pub(in crate::worker) fn settle(&self, slot: *const Slot) {
-        self.settled.push(SettledTask(slot));
     }
 
     /// Tasks of that flow that are aside.
@@ -245,29 +258,44 @@ impl ReadyTask {
     pub(in crate::worker) fn run(self, worker: &Worker, head: *const Slot) {
         match self {
             ReadyTask::Run(task) => task.run(worker, head),
-            ReadyTask::End(slot) => worker.end_aside(slot),
+            ReadyTask::End(slot) => worker.pool().end_aside(Some(worker), slot),
         }
     }
 }
 
-impl Worker {
+impl Pool {
+    /// A task aside has been settled by a thread that does not end it. A worker that has nothing to do does that, or the clerk: what waits for the
+    /// task would otherwise wait for a worker.
+    pub(in crate::worker) fn settle_task(&self, slot: *const Slot) {
+        self.boards.settled.push(SettledTask(slot));
+        self.wake_for_any_task();
+    }
+
+    /// The clerk: ends the tasks aside that have been settled and that no worker has ended.
+    pub(in crate::worker) fn end_settled(&self) {
+        while let Some(SettledTask(slot)) = self.boards.settled.pop() {
+            self.end_aside(None, slot);
+        }
+    }
+
     /// Ends the task in this slot aside, which has been settled.
-    pub(in crate::worker) fn end_aside(&self, slot: *const Slot) {
-        let boards = &self.pool().boards;
+    pub(in crate::worker) fn end_aside(&self, worker: Option<&Worker>, slot: *const Slot) {
         // SAFETY: the slot lies in the area aside, and is ours.
         let job = unsafe { &*slot };
         let task = loop {
-            let mut aside = boards.aside();
+            let mut aside = self.boards.aside();
             if !aside.written.contains(&slot.addr()) {
                 break aside.take(slot);
             }
             drop(aside);
             std::thread::yield_now();
         };
-        task.end(self, Some((job, job.state())));
-        boards.aside().free.push(slot.addr());
+        task.end(self, worker, Some((job, job.state())));
+        self.boards.aside().free.push(slot.addr());
     }
+}
 
+impl Worker {
     /// Of the tasks of the flow that are away, the one that this worker, which has nothing else to do, is to run itself soonest, and how long it is to
     /// wait before that. Those in `spent` it has run.
     pub(in crate::worker) fn bored_task(
@@ -317,7 +345,7 @@ impl Worker {
                 // SAFETY: as above.
                 quietly(|| unsafe { (job.function.get().drop_args)(job) });
                 job.enter(SlotState::Aborted);
-                self.end_aside(slot);
+                pool.end_aside(Some(self), slot);
             }
         }
     }

@@ -191,7 +191,7 @@ impl<'g> Flow<'g> {
         self.state.next.set(index.wrapping_add(1));
         core.one_more();
         if let Some(ready) = task::make::<F, P>(core, index, parts, out) {
-            worker.pool().boards.push(worker, ready);
+            worker.pool().boards.push(Some(worker), ready);
             worker.pool().tell_ready(1);
         }
         handle

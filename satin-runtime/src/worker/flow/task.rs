@@ -25,6 +25,7 @@ use crate::{
     worker::{
         frames::root_of,
         gate,
+        pool::Pool,
         repair::depth_of,
         thread::{Bottom, Found, Worker, quietly},
     },
@@ -49,7 +50,7 @@ struct Form {
 }
 
 /// Takes what has become of a task out of its slot, if it has run, frees the task, and shows those that have waited for it and can run now.
-type End = unsafe fn(*const TaskHead, Option<(&Slot, SlotState)>, &Worker, &mut dyn FnMut(TaskRef));
+type End = unsafe fn(*const TaskHead, Option<(&Slot, SlotState)>, &Pool, &mut dyn FnMut(TaskRef));
 
 #[repr(C)]
 struct Task<F: Function, P> {
@@ -139,7 +140,7 @@ unsafe fn load<F: Function, P: Parts<F::Kinds>>(task: *const TaskHead, slot: &Sl
 unsafe fn end<F: Function, P: Parts<F::Kinds>>(
     task: *const TaskHead,
     ended: Option<(&Slot, SlotState)>,
-    worker: &Worker,
+    pool: &Pool,
     show: &mut dyn FnMut(TaskRef),
 ) {
     let outcome: Result<F::Out, Option<Payload>> = match ended {
@@ -165,7 +166,7 @@ unsafe fn end<F: Function, P: Parts<F::Kinds>>(
             None => quietly(|| drop(out)),
         },
         // Before anybody can look for what the task has not made.
-        Err(Some(payload)) if !payload.is::<Aborted>() => core.panicked(worker.pool(), payload),
+        Err(Some(payload)) if !payload.is::<Aborted>() => core.panicked(pool, payload),
         Err(_) => core.note_stopped(),
     }
     let mut show = |waiting| {
@@ -177,7 +178,7 @@ unsafe fn end<F: Function, P: Parts<F::Kinds>>(
     let parts = &mut task.parts;
     let ended = catch_unwind(AssertUnwindSafe(|| parts.end(is_done, &mut show)));
     if let Err(payload) = ended {
-        core.panicked(worker.pool(), payload); // of a destructor of the user
+        core.panicked(pool, payload); // of a destructor of the user
         parts.end(false, &mut show);
     }
     if let Some(out) = &task.out {
@@ -209,7 +210,7 @@ impl TaskRef {
     pub(in crate::worker) fn run(self, worker: &Worker, head: *const Slot) {
         let core = self.core();
         if core.is_over(worker) {
-            return self.end(worker, None);
+            return self.end(worker.pool(), Some(worker), None);
         }
         if core.is_marked {
             return self.look_up(worker, head);
@@ -219,7 +220,7 @@ impl TaskRef {
         let slot = Slot::vacant(form.function);
         if let Err(payload) = self.load(&slot) {
             core.panicked(worker.pool(), payload);
-            return self.end(worker, None);
+            return self.end(worker.pool(), Some(worker), None);
         }
         let bottom = Bottom {
             head,
@@ -234,7 +235,7 @@ impl TaskRef {
             (form.function.run)(&slot, Cx { head, parent }, &mut sieve)
         });
         worker.keep(&slot, sieve, || root_of(parent));
-        self.end(worker, Some((&slot, state)));
+        self.end(worker.pool(), Some(worker), Some((&slot, state)));
     }
 
     /// The flow may have run before: the task is looked up among the orphans before it runs.
@@ -243,7 +244,7 @@ impl TaskRef {
             Ok(slot) => slot,
             Err(payload) => {
                 self.core().panicked(worker.pool(), payload);
-                return self.end(worker, None);
+                return self.end(worker.pool(), Some(worker), None);
             }
         };
         let back = Back {
@@ -262,22 +263,27 @@ impl TaskRef {
         worker.run_taken(Found { slot, back }, head);
     }
 
-    /// Ends the task: with what the state says of its slot, or given up without having run. Those that can run now are put on the worker's
-    /// board.
-    pub(super) fn end(self, worker: &Worker, ended: Option<(&Slot, SlotState)>) {
+    /// Ends the task: with what the state says of its slot, or given up without having run. Those that can run now are put on the board of
+    /// the worker, if one does it.
+    pub(super) fn end(
+        self,
+        pool: &Pool,
+        worker: Option<&Worker>,
+        ended: Option<(&Slot, SlotState)>,
+    ) {
         let core = self.core();
         let end = self.head().form.end;
         let mut count = 0;
-        let pool = worker.pool();
         let mut show = |ready| {
             count += 1;
             pool.boards.push(worker, ready);
         };
         // SAFETY: the caller has the task, and the state is that of its slot.
-        unsafe { end(self.0, ended, worker, &mut show) };
-        // The worker itself runs one of them next.
-        if count > 1 {
-            pool.tell_ready(count - 1);
+        unsafe { end(self.0, ended, pool, &mut show) };
+        // A worker itself runs one of them next.
+        let others = if worker.is_some() { 1 } else { 0 };
+        if count > others {
+            pool.tell_ready(count - others);
         }
         core.one_less(pool);
     }

@@ -453,8 +453,7 @@ impl Pool {
         job.extra.store(whole.cast(), Ordering::Relaxed);
         let is_awaited = job.enter(SlotState::Answered);
         if is_task {
-            self.boards.settle(slot.0);
-            self.wake_for_any_task();
+            self.settle_task(slot.0);
         } else if is_awaited {
             self.sleep.unpark(owner);
         }
