@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use common::give_way;
+use common::{give_way, outside};
 use satin::{Flow, Handle, Many, Satin, flow, many, r, rw, spawnable, sync, task};
 
 fn on(threads: usize, run: impl FnOnce()) {
@@ -113,6 +113,20 @@ fn a_flow_stands_in_a_job_and_its_tasks_may_have_flows() {
             g.take_all(all)
         });
         assert_eq!(all.iter().sum::<u64>(), 1 + 409_113);
+    });
+}
+
+#[test]
+fn arguments_without_names_are_arguments() {
+    #[spawnable]
+    fn nothing(_: &mut u64, _: &u64, _: u64) {}
+    on(1, || {
+        let n = flow!(|g| {
+            let (a, b) = (g.data(1), g.data(2));
+            task!(g, nothing(rw(a), r(b), 3));
+            g.take(a)
+        });
+        assert_eq!(n, 1);
     });
 }
 
@@ -413,6 +427,37 @@ fn halves(depth: u64) -> u64 {
 fn a_job_with_a_flow_travels_and_its_tasks_travel_on() {
     let right = sweeps_in_order(2, 3).1.wrapping_mul(16);
     common::travels(pools, || assert_eq!(halves(4), right));
+}
+
+/// One step of a chain: what it is called with by the test that plays the other node does not matter.
+#[spawnable]
+fn step(after: &u32) -> u32 {
+    after + 1
+}
+
+#[test]
+fn an_answer_is_taken_in_while_all_workers_are_busy() {
+    let pool = outside::pool(1);
+    let [begun, until] = outside::flags();
+    let program = || {
+        flow!(|g| {
+            let one = g.data(1);
+            let two = task!(g, step(r(one)));
+            let three = task!(g, step(r(two)));
+            // Made last, and so run first.
+            let held = task!(g, outside::hold(begun, until));
+            g.take_all([three, held])
+        })
+    };
+    let got = outside::during(&pool, program, |gate| {
+        outside::await_flag(begun);
+        for answer in [2, 3] {
+            let departure = outside::departures(gate, 1)[0];
+            assert!(gate.deliver(departure, outside::answer(answer)));
+        }
+        outside::raise(until);
+    });
+    assert_eq!(got, [3, 1]);
 }
 
 /// A panic comes from wherever the task was.

@@ -1,6 +1,7 @@
 //! The signatures that are spawnable, and how each argument travels.
 
 use proc_macro2::{Ident, Span, TokenStream};
+use quote::format_ident;
 use syn::spanned::Spanned;
 use syn::visit::{self, Visit};
 use syn::visit_mut::{self, VisitMut};
@@ -112,10 +113,13 @@ pub fn params(sig: &Signature, errors: &mut Errors) -> Vec<Param> {
         FnArg::Typed(typed) => Some(typed),
         FnArg::Receiver(_) => None,
     });
-    typed.filter_map(|typed| param(typed, errors)).collect()
+    let numbered = typed.enumerate();
+    numbered
+        .filter_map(|(at, typed)| param(at, typed, errors))
+        .collect()
 }
 
-fn param(PatType { pat, ty, .. }: &PatType, errors: &mut Errors) -> Option<Param> {
+fn param(at: usize, PatType { pat, ty, .. }: &PatType, errors: &mut Errors) -> Option<Param> {
     match &**pat {
         Pat::Ident(PatIdent {
             by_ref: None,
@@ -130,7 +134,7 @@ fn param(PatType { pat, ty, .. }: &PatType, errors: &mut Errors) -> Option<Param
         }),
         Pat::Wild(wild) => Some(Param {
             mutability: None,
-            name: Ident::new("_unused", wild.underscore_token.span()),
+            name: format_ident!("_unused{}", at, span = wild.underscore_token.span()),
             ty: elided(ty),
         }),
         pat => {

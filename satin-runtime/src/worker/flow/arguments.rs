@@ -138,6 +138,9 @@ pub trait Part: Send + 'static {
     }
     /// All versions are there: the task is about to run.
     fn prepare(&mut self) {}
+    /// The task has run, or is given up, and reads nothing any more. Before what it has made is shown: who changes next what this task has read finds
+    /// it to be the only one's.
+    fn release(&mut self) {}
     /// The task has run, if `is_done`, or is given up. What it has made can be used; the tasks that have waited for it are shown.
     fn end(&mut self, is_done: bool, show: &mut dyn FnMut(*const TaskHead)) {
         let _ = (is_done, show);
@@ -174,7 +177,7 @@ impl<T: Send + Sync + 'static> Part for ReadPart<T> {
         }
     }
 
-    fn end(&mut self, _: bool, _: &mut dyn FnMut(*const TaskHead)) {
+    fn release(&mut self) {
         self.version = None;
     }
 }
@@ -229,7 +232,7 @@ impl<T: Send + Sync + 'static> Part for ManyPart<T> {
         }
     }
 
-    fn end(&mut self, _: bool, _: &mut dyn FnMut(*const TaskHead)) {
+    fn release(&mut self) {
         self.all.0.clear();
     }
 }
@@ -296,8 +299,11 @@ impl<T: Clone + Send + Sync + 'static> Part for WritePart<T> {
         }
     }
 
-    fn end(&mut self, is_done: bool, show: &mut dyn FnMut(*const TaskHead)) {
+    fn release(&mut self) {
         self.from = None;
+    }
+
+    fn end(&mut self, is_done: bool, show: &mut dyn FnMut(*const TaskHead)) {
         if let Some(to) = self.to.take() {
             if let Some(value) = self.value.take()
                 && is_done
@@ -384,6 +390,8 @@ pub trait Parts<K: Kinds>: Send + 'static {
     fn prepare(&mut self);
     /// The arguments, once.
     fn lend(&mut self) -> K::Args<'_>;
+    /// See [`Part::release`].
+    fn release(&mut self);
     /// See [`Part::end`].
     fn end(&mut self, is_done: bool, show: &mut dyn FnMut(*const TaskHead));
 }
@@ -393,6 +401,7 @@ impl Parts<()> for () {
     fn install(&self, _: &Flow<'_>) {}
     fn prepare(&mut self) {}
     fn lend(&mut self) {}
+    fn release(&mut self) {}
     fn end(&mut self, _: bool, _: &mut dyn FnMut(*const TaskHead)) {}
 }
 
@@ -414,6 +423,10 @@ macro_rules! tuple_of_parts {
             fn lend(&mut self) -> <($($kind,)+) as Kinds>::Args<'_> {
                 let ($($name,)+) = self;
                 ($(Lends::<$kind>::lend($name),)+)
+            }
+            fn release(&mut self) {
+                let ($($name,)+) = self;
+                $($name.release();)+
             }
             fn end(&mut self, is_done: bool, show: &mut dyn FnMut(*const TaskHead)) {
                 let ($($name,)+) = self;

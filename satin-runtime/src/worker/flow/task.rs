@@ -176,7 +176,10 @@ unsafe fn end<F: Function, P: Parts<F::Kinds>>(
         }
     };
     let parts = &mut task.parts;
-    let ended = catch_unwind(AssertUnwindSafe(|| parts.end(is_done, &mut show)));
+    let ended = catch_unwind(AssertUnwindSafe(|| {
+        parts.release();
+        parts.end(is_done, &mut show);
+    }));
     if let Err(payload) = ended {
         core.panicked(pool, payload); // of a destructor of the user
         parts.end(false, &mut show);
