@@ -15,7 +15,7 @@ const FAILURE: i32 = 1;
 /// Exit code of clap for arguments that make no sense.
 const USAGE: i32 = 2;
 
-const ALL: [&str; 17] = [
+const ALL: [&str; 21] = [
     "fib",
     "fib_expression",
     "nqueens",
@@ -33,6 +33,10 @@ const ALL: [&str; 17] = [
     "mandelbrot",
     "treesum",
     "workflow",
+    "lu",
+    "cholesky",
+    "gauss_seidel",
+    "jacobi",
 ];
 
 #[test]
@@ -176,6 +180,130 @@ fn treesum_moves_the_tree_or_shares_it() {
             .prints("(measured, ");
     }
     run("treesum", ["0"]).fails(USAGE, "0");
+}
+
+/// The factors, too, are the same to the last bit.
+#[test]
+fn factorizations_of_one_tile_and_of_many() {
+    for (example, tasks) in [("lu", 46), ("cholesky", 30)] {
+        for sizes in [["1", "1"], ["33", "33"], ["96", "32"], ["160", "40"]] {
+            let sizes = ["--size", sizes[0], "--tile", sizes[1]];
+            let parallel = run(example, sizes).succeeds();
+            parallel.prints(" right, ").prints(" GFLOP/s\n");
+            let sequential = run(example, sizes.iter().chain(&["--sequential"])).succeeds();
+            assert_eq!(parallel.line(example), sequential.line(example));
+        }
+        let several = ["--size", "256", "--tile", "64", "--seed", "7"];
+        for threads in ["1", "2", "4"] {
+            let mode = ["--compare", "--threads", threads];
+            run(example, several.iter().chain(&mode))
+                .succeeds()
+                .prints(&format!("{example}(256) right, {tasks} tasks, residual "))
+                .prints("(measured, ");
+        }
+        run(example, ["--size", "0"]).fails(USAGE, "0");
+    }
+}
+
+/// Of the four problems with one hot edge each the solutions sum up to a plate that is hot everywhere: so the centre of one has a quarter.
+#[test]
+fn the_centre_of_a_plate_has_a_quarter_of_the_heat() {
+    for example in ["gauss_seidel", "jacobi"] {
+        let plate = ["--size", "24", "--tile", "6", "--tolerance", "1e-9"];
+        for mode in [
+            &["--threads", "1"][..],
+            &["--threads", "3"],
+            &["--sequential"],
+        ] {
+            let run = run(
+                example,
+                [&plate[..], &["--sweeps", "100000"], mode].concat(),
+            )
+            .succeeds();
+            run.prints(&format!("{example}(24) right after "))
+                .prints(", centre 0.2500, ");
+        }
+    }
+}
+
+/// Each answer is compared with a program that knows no blocks.
+#[test]
+fn plates_in_blocks_are_plates_in_one_piece() {
+    for example in ["gauss_seidel", "jacobi"] {
+        for (size, tile) in [("2", "2"), ("7", "7"), ("6", "1"), ("40", "10")] {
+            for (sweeps, every) in [("1", "1"), ("25", "10")] {
+                let sizes = ["--size", size, "--tile", tile, "--sweeps", sweeps];
+                let exact = ["--every", every, "--tolerance", "0"];
+                let options = [&sizes[..], &exact, &["--compare"]].concat();
+                run(example, options)
+                    .succeeds()
+                    .prints(&format!("{example}({size}) right after {sweeps} sweeps"));
+            }
+        }
+    }
+    run("jacobi", ["--tolerance=-1"]).fails(FAILURE, "--tolerance -1 is not a difference");
+}
+
+#[test]
+fn tiles_must_fit() {
+    for example in FLOWS {
+        run(example, ["--size", "100", "--tile", "30"]).fails(
+            FAILURE,
+            "--tile 30 does not divide --size 100: 25 and 50 do",
+        );
+        run(example, ["--size", "100", "--tile", "128"])
+            .fails(FAILURE, "--tile 128 is more than --size 100");
+        run(example, ["--tile", "0"]).fails(USAGE, "0");
+    }
+}
+
+#[test]
+fn pictures_of_the_graphs_of_flows() {
+    // Of LU with two tiles a side: four are made; then one factorization, two solutions, an update, and the last factorization, which waits for
+    // the update.
+    let file = Scratch::new("lu.dot", "");
+    let path = file.path().display().to_string();
+    run(
+        "lu",
+        ["--size", "64", "--tile", "32", "--dot", path.as_str()],
+    )
+    .succeeds()
+    .prints("lu(64) right, 9 tasks");
+    let graph = fs::read_to_string(file.path()).expect("it is written");
+    assert_eq!(graph.matches("[label=").count(), 9);
+    assert_eq!(graph.matches(" -> ").count(), 4 + 2 + 2 + 1);
+    assert!(graph.starts_with("digraph lu {\n") && graph.ends_with("}\n"));
+    assert!(graph.contains("t7 [label=\"update 1,1 step 0\""));
+    assert!(graph.contains("  t7 -> t8;\n"));
+
+    for (example, edges) in [
+        ("cholesky", 3 + 1 + 1 + 1),
+        // Two sweeps of four blocks. In the first each waits for those above and on its left, four in all; in the second each also for itself, and for
+        // those below and on its right.
+        ("gauss_seidel", 4 + (4 + 4 + 4)),
+        // In the second each waits for itself and for two others.
+        ("jacobi", 4 + 8),
+    ] {
+        let file = Scratch::new("it.dot", "");
+        let path = file.path().display().to_string();
+        let small = ["--size", "8", "--tile", "4", "--dot", path.as_str()];
+        let sweeps: &[&str] = match example {
+            "cholesky" => &[],
+            _ => &["--sweeps", "2"],
+        };
+        run(example, [&small[..], sweeps].concat()).succeeds();
+        let graph = fs::read_to_string(file.path()).expect("it is written");
+        assert_eq!(graph.matches(" -> ").count(), edges, "{example}\n{graph}");
+    }
+    for example in FLOWS {
+        run(
+            example,
+            ["--size", "8", "--tile", "4", "--dot", "no/such/it.dot"],
+        )
+        .fails(FAILURE, "cannot write the graph to no/such/it.dot");
+        run(example, ["--size", "512", "--tile", "8", "--dot", "it.dot"])
+            .fails(FAILURE, "no more than 2000 can be drawn");
+    }
 }
 
 #[test]
@@ -935,6 +1063,9 @@ fn nonsense_is_refused() {
 }
 
 const NONE: [&str; 0] = [];
+
+/// Those whose calls wait for data.
+const FLOWS: [&str; 4] = ["lu", "cholesky", "gauss_seidel", "jacobi"];
 
 /// What became of an example.
 struct Outcome {

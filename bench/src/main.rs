@@ -7,6 +7,7 @@ mod chart;
 mod crash;
 mod figures;
 mod files;
+mod flow;
 mod jsonl;
 mod launch;
 mod migrate;
@@ -43,6 +44,7 @@ Examples:
   bench steal                                  # a theft between two nodes
   bench sites --svg sites.svg                  # slow links, half an hour
   bench crash --svg crash.svg                  # what a crash costs, 40 minutes
+  bench flow                                   # tasks that depend on data
   bench migrate                                # what moving a run costs
   bench par-map                                # loops, half a minute
   bench store --quick                          # a store, 3 minutes
@@ -52,6 +54,7 @@ Examples:
 #[derive(Debug, Subcommand)]
 enum Bench {
     Crash(crash::Args),
+    Flow(flow::Args),
     Migrate(migrate::Args),
     ParMap(par_map::Args),
     Sites(sites::Args),
@@ -66,6 +69,7 @@ enum Bench {
 fn main() -> ExitCode {
     let done = match Cli::parse().bench {
         Bench::Crash(args) => crash::run(&args),
+        Bench::Flow(args) => flow::run(&args),
         Bench::Migrate(args) => migrate::run(&args),
         Bench::ParMap(args) => par_map::run(&args),
         Bench::Sites(args) => sites::run(&args),

@@ -1,4 +1,4 @@
-//! Input files made of words: every error says in which line, what was expected and what was there instead.
+//! Input files made of words: every error says in which line, what was expected and what was there instead. And sizes that have to fit.
 
 use std::path::Path;
 use std::str::FromStr;
@@ -71,5 +71,21 @@ impl<'a> Iterator for Words<'a> {
 
     fn next(&mut self) -> Option<Self::Item> {
         self.words.next()
+    }
+}
+
+/// The number of parts of length `--tile` in what has the length `--size`.
+///
+/// # Errors
+/// If something is left.
+pub fn parts(size: usize, tile: usize) -> anyhow::Result<usize> {
+    let divides = |tile: &usize| size.is_multiple_of(*tile);
+    if divides(&tile) {
+        return Ok(size / tile);
+    }
+    let below = (1..=tile.min(size)).rev().find(divides).unwrap_or(1);
+    match (tile..=size).find(divides) {
+        Some(above) => bail!("--tile {tile} does not divide --size {size}: {below} and {above} do"),
+        None => bail!("--tile {tile} is more than --size {size}"),
     }
 }

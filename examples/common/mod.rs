@@ -1,7 +1,10 @@
 //! What all examples share: `--sequential` and `--compare`, the closing lines with the time and the speed-up, the live
-//! line of progress, random numbers, checks of sorted ones, and the reading of input files. Knows nothing of any single example.
+//! line of progress, random numbers, checks of sorted ones and of bits, pictures of graphs, and the reading of input files. Knows nothing of
+//! any single example.
 #![allow(dead_code, reason = "every example uses its own part of this module")]
 
+pub mod bits;
+pub mod graph;
 pub mod input;
 pub mod progress;
 pub mod random;
@@ -110,6 +113,11 @@ enum SpeedUp {
 }
 
 impl<R> Run<R> {
+    /// Billions of operations a second, of so many in the run.
+    pub fn giga(&self, operations: f64) -> f64 {
+        operations * 1e-9 / self.time.as_secs_f64()
+    }
+
     /// Prints the closing lines: time, and speed-up where there is something to say about it.
     pub fn report(&self) {
         let time = self.time.as_secs_f64();

@@ -36,7 +36,7 @@ impl Drop for Spinner {
     }
 }
 
-/// How many nodes of the search tree this process has visited.
+/// How many nodes of the search tree this process has visited, or tasks of a flow it has run.
 pub struct Counter(AtomicU64);
 
 impl Counter {
@@ -56,6 +56,12 @@ impl Counter {
     /// Prints how large the search was. Other processes have their own counts.
     pub fn report(&self) {
         println!("visited {} in this process", self.nodes());
+    }
+
+    /// The count so far, of all tasks of the flow: `1,234 of 22,100 tasks`.
+    pub fn tasks(&self, all: usize) -> String {
+        let done = HumanCount(self.0.load(Ordering::Relaxed));
+        format!("{done} of {} tasks", HumanCount(all as u64))
     }
 
     /// The count so far with its unit, for people: `1,234,567 nodes`.
