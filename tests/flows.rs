@@ -187,13 +187,45 @@ fn what_nobody_reads_any_more_is_changed_in_place() {
             for _ in 0..1000 {
                 task!(g, count(rw(n)));
             }
-            assert_eq!(COPIES.load(Ordering::Relaxed), 0);
             let seen = g.get(n);
+            assert_eq!(COPIES.load(Ordering::Relaxed), 0);
             task!(g, count(rw(n)));
             (g.take(n).0, seen.0)
         });
         assert_eq!((n, seen), (1001, 1000));
         assert_eq!(COPIES.load(Ordering::Relaxed), 1);
+    });
+}
+
+static MORE_COPIES: AtomicU32 = AtomicU32::new(0);
+
+#[derive(Debug, serde::Serialize, serde::Deserialize)]
+struct Tile(u64);
+
+impl Clone for Tile {
+    fn clone(&self) -> Tile {
+        MORE_COPIES.fetch_add(1, Ordering::Relaxed);
+        Tile(self.0)
+    }
+}
+
+#[spawnable]
+fn add_tile(to: &mut Tile, what: &Tile) {
+    to.0 += what.0;
+}
+
+#[test]
+fn what_is_taken_out_is_not_copied_for_tasks_that_still_read_it() {
+    on(2, || {
+        let tiles = flow!(|g| {
+            let tiles: Vec<_> = (1..=20).map(|n| g.data(Tile(n))).collect();
+            for pair in tiles.windows(2) {
+                task!(g, add_tile(rw(pair[1]), r(pair[0])));
+            }
+            g.take_all(tiles)
+        });
+        assert_eq!(tiles[19].0, 210);
+        assert_eq!(MORE_COPIES.load(Ordering::Relaxed), 0);
     });
 }
 
@@ -441,11 +473,11 @@ fn an_answer_is_taken_in_while_all_workers_are_busy() {
     let [begun, until] = outside::flags();
     let program = || {
         flow!(|g| {
+            // Made first, and so run first.
+            let held = task!(g, outside::hold(begun, until));
             let one = g.data(1);
             let two = task!(g, step(r(one)));
             let three = task!(g, step(r(two)));
-            // Made last, and so run first.
-            let held = task!(g, outside::hold(begun, until));
             g.take_all([three, held])
         })
     };

@@ -311,7 +311,9 @@ impl<T: Clone + Send + Sync + 'static> Part for WritePart<T> {
                 // SAFETY: the task is the one writer, and ends once.
                 unsafe { to.put(value) };
             }
-            to.waiters.close(show);
+            let waiting = to.waiters.close();
+            drop(to);
+            waiting.show(show);
         }
     }
 }

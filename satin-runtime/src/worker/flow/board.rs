@@ -1,23 +1,27 @@
-//! Boards: tasks that can run. Each worker has one; what it makes ready it runs next, as the data are in its cache. Others take the oldest,
-//! and so does the gate, for other nodes.
+//! Boards: tasks that can run. Each worker has one, from which it takes the task that comes first in the program text: so one worker does what
+//! the sequential program does, in that order, with the memory and the cache misses of that; and what comes first is, as a rule, what most
+//! waits for. Workers that have nothing take the first task of others. The gate takes the last, for other nodes: nothing waits for it
+//! yet.
 //!
 //! A task that leaves, or that is looked up among the orphans, gets a slot aside: in an area like that of a worker, whose owner is nobody.
 //! When it has been settled, any worker ends it.
 
 use std::{
-    cell::UnsafeCell,
-    collections::{HashMap, HashSet},
-    sync::{Mutex, MutexGuard, PoisonError},
+    cmp::Reverse,
+    collections::{BTreeMap, HashMap, HashSet},
+    sync::{
+        Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicUsize, Ordering, fence},
+    },
     time::Duration,
 };
 
-use crossbeam::{
-    deque::{Injector, Steal, Stealer, Worker as Deque},
-    queue::SegQueue,
-    utils::CachePadded,
-};
+use crossbeam::{queue::SegQueue, utils::CachePadded};
 
-use super::{FlowCore, task::TaskRef};
+use super::{
+    FlowCore,
+    task::{TaskHead, TaskRef},
+};
 use crate::{
     job::{
         Recall,
@@ -38,7 +42,7 @@ const MOST_LOOKED_AT: usize = 64;
 pub(in crate::worker) struct Boards {
     own: Vec<CachePadded<Board>>,
     /// Tasks that no worker has made ready.
-    others: Injector<TaskRef>,
+    others: Board,
     /// Tasks that the gate has looked at, and that must stay in this process.
     home: SegQueue<TaskRef>,
     /// Tasks aside that have been settled, to be ended.
@@ -46,14 +50,69 @@ pub(in crate::worker) struct Boards {
     aside: Mutex<Aside>,
 }
 
+/// Tasks in the order of the program.
+#[derive(Default)]
 struct Board {
-    /// The owner's alone.
-    tasks: UnsafeCell<Deque<TaskRef>>,
-    stealer: Stealer<TaskRef>,
+    tasks: Mutex<BTreeMap<TaskOrder, TaskRef>>,
+    /// How many there are: looked at before the lock.
+    len: AtomicUsize,
 }
 
-// SAFETY: `tasks` is used by its worker's thread alone, see `Boards::own`.
-unsafe impl Sync for Board {}
+/// The place of a task among those that can run: tasks of inner flows first, as outer ones wait for them; those of a flow in the order in which they
+/// were made.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct TaskOrder {
+    depth: Reverse<u16>,
+    index: u32,
+    /// Tells flows apart.
+    task: *const TaskHead,
+}
+
+// SAFETY: the pointer is a number here.
+unsafe impl Send for TaskOrder {}
+
+impl Board {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<TaskOrder, TaskRef>> {
+        self.tasks.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn push(&self, task: TaskRef) {
+        let order = TaskOrder {
+            depth: Reverse(task.core().depth),
+            index: task.index(),
+            task: task.0,
+        };
+        let mut tasks = self.lock();
+        tasks.insert(order, task);
+        self.len.store(tasks.len(), Ordering::Relaxed);
+    }
+
+    /// Takes a task by `pop`, if there is one.
+    fn take(
+        &self,
+        pop: impl FnOnce(&mut BTreeMap<TaskOrder, TaskRef>) -> Option<(TaskOrder, TaskRef)>,
+    ) -> Option<TaskRef> {
+        if self.len() == 0 {
+            return None;
+        }
+        let mut tasks = self.lock();
+        let task = pop(&mut tasks);
+        self.len.store(tasks.len(), Ordering::Relaxed);
+        task.map(|(_, task)| task)
+    }
+
+    fn take_first(&self) -> Option<TaskRef> {
+        self.take(BTreeMap::pop_first)
+    }
+
+    fn take_last(&self) -> Option<TaskRef> {
+        self.take(BTreeMap::pop_last)
+    }
+
+    fn len(&self) -> usize {
+        self.len.load(Ordering::Relaxed)
+    }
+}
 
 /// A settled task's slot.
 #[derive(Clone, Copy)]
@@ -79,16 +138,9 @@ unsafe impl Send for Aside {}
 
 impl Boards {
     pub(in crate::worker) fn new(workers: u32) -> Boards {
-        let board = |_| {
-            let tasks = Deque::new_lifo();
-            CachePadded::new(Board {
-                stealer: tasks.stealer(),
-                tasks: UnsafeCell::new(tasks),
-            })
-        };
         Boards {
-            own: (0..workers).map(board).collect(),
-            others: Injector::new(),
+            own: (0..workers).map(|_| CachePadded::default()).collect(),
+            others: Board::default(),
             home: SegQueue::new(),
             settled: SegQueue::new(),
             aside: Mutex::default(),
@@ -99,24 +151,16 @@ impl Boards {
         self.aside.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The tasks of the worker that this thread is.
-    fn tasks(&self, worker: &Worker) -> &Deque<TaskRef> {
-        // SAFETY: whoever has a `&Worker` of these boards' pool and calls this is that worker: see the callers. No reference is kept.
-        unsafe { &*self.own[worker.index as usize].tasks.get() }
-    }
-
-    /// Puts a task on the board of the worker that this thread is, if it is one. Who else may want it is to be told, see
-    /// [`Pool::tell_ready`].
+    /// Puts a task on the board of that worker, or of none. Who else may want it is to be told, see [`Pool::tell_ready`].
     pub(super) fn push(&self, worker: Option<&Worker>, task: TaskRef) {
-        match worker {
-            Some(worker) => self.tasks(worker).push(task),
-            None => self.others.push(task),
-        }
+        let own = worker.map(|worker| &*self.own[worker.index as usize]);
+        own.unwrap_or(&self.others).push(task);
     }
 
-    /// Owner: the next task for this worker, of its own board or of another's, or one that is to be ended.
+    /// The next task for this worker, of its own board or of another's, or one that is to be ended.
     pub(in crate::worker) fn next(&self, worker: &Worker) -> Option<ReadyTask> {
-        if let Some(task) = self.tasks(worker).pop() {
+        let own = worker.index as usize;
+        if let Some(task) = self.own[own].take_first() {
             return Some(ReadyTask::Run(task));
         }
         if let Some(SettledTask(slot)) = self.settled.pop() {
@@ -124,48 +168,31 @@ impl Boards {
         }
         let of_workers = || {
             let count = self.own.len();
-            let mut others = (1..count).map(|step| (worker.index as usize + step) % count);
-            others.find_map(|other| self.steal_from(other))
+            let mut others = (1..count).map(|step| &self.own[(own + step) % count]);
+            others.find_map(|board| board.take_first())
         };
-        let task = self.home.pop().or_else(|| self.steal_other());
+        let task = self.home.pop().or_else(|| self.others.take_first());
         task.or_else(of_workers).map(ReadyTask::Run)
-    }
-
-    fn steal_from(&self, other: usize) -> Option<TaskRef> {
-        Self::until_clear(|| self.own[other].stealer.steal())
-    }
-
-    fn steal_other(&self) -> Option<TaskRef> {
-        Self::until_clear(|| self.others.steal())
-    }
-
-    fn until_clear(steal: impl Fn() -> Steal<TaskRef>) -> Option<TaskRef> {
-        loop {
-            match steal() {
-                Steal::Success(task) => return Some(task),
-                Steal::Empty => return None,
-                Steal::Retry => std::hint::spin_loop(),
-            }
-        }
     }
 
     /// Is there anything for a worker to do?
     pub(in crate::worker) fn has_some(&self) -> bool {
-        let has_task = |board: &CachePadded<Board>| !board.stealer.is_empty();
-        let has_other = !self.others.is_empty() || !self.home.is_empty();
-        has_other || !self.settled.is_empty() || self.own.iter().any(has_task)
+        self.len() > 0 || !self.home.is_empty() || !self.settled.is_empty()
     }
 
     /// How many tasks can run, about, of those that may leave.
     pub(in crate::worker) fn len(&self) -> usize {
-        let of_workers: usize = self.own.iter().map(|board| board.stealer.len()).sum();
-        of_workers + self.others.len()
+        self.all().map(Board::len).sum()
     }
 
-    /// The gate: the oldest task of the fullest board, in a slot aside.
+    fn all(&self) -> impl Iterator<Item = &Board> {
+        let own = self.own.iter().map(|board| &**board);
+        own.chain([&self.others])
+    }
+
+    /// The gate: the last task of the fullest board, in a slot aside.
     pub(in crate::worker) fn take(&self, pool: &Pool) -> Option<*const Slot> {
-        let fullest = (0..self.own.len()).max_by_key(|board| self.own[*board].stealer.len())?;
-        let task = self.steal_other().or_else(|| self.steal_from(fullest))?;
+        let task = self.all().max_by_key(|board| board.len())?.take_last()?;
         let core = task.core();
         // A marked task is looked up first, which a worker does.
         if core.is_marked || core.depth == STAYS || core.has_failed() {
@@ -355,7 +382,7 @@ impl Pool {
     /// So many tasks have been put on a board that its worker does not run next.
     pub(super) fn tell_ready(&self, count: u64) {
         // Pairs with the fence of those who go to sleep: either they see the tasks, or we see them.
-        std::sync::atomic::fence(std::sync::atomic::Ordering::SeqCst);
+        fence(Ordering::SeqCst);
         self.sleep.wake(count);
         self.tell_public();
     }

@@ -148,7 +148,8 @@ impl<'g> Flow<'g> {
         Made(self.wait(self.version(handle)))
     }
 
-    /// Waits for what the tasks so far make of a handle's data, and takes it out of the flow.
+    /// Waits for what the tasks so far make of a handle's data, and for those that read it, and takes it out of the flow. While a loan of it
+    /// ([`Flow::get`]) lives, it is a copy that is taken, when all tasks are over.
     ///
     /// # Panics
     /// If the value has been taken out before.
@@ -156,6 +157,13 @@ impl<'g> Flow<'g> {
         let version = self.wait(self.version(handle));
         if handle.at != NOTHING {
             self.state.versions.borrow_mut()[handle.at as usize] = None;
+        }
+        if let Some((worker, core)) = self.state.parallel() {
+            // Tasks that read it hold it until they have run: to wait for them costs less than a copy.
+            worker.wait_for_tasks(core, || Arc::strong_count(&version) == 1);
+            if core.is_over(worker) {
+                resume_unwind(Box::new(Aborted));
+            }
         }
         Version::take(version).expect("the flow has waited for it")
     }

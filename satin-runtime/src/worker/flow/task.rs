@@ -184,8 +184,10 @@ unsafe fn end<F: Function, P: Parts<F::Kinds>>(
         core.panicked(pool, payload); // of a destructor of the user
         parts.end(false, &mut show);
     }
-    if let Some(out) = &task.out {
-        out.waiters.close(show);
+    if let Some(out) = task.out.take() {
+        let waiting = out.waiters.close();
+        drop(out);
+        waiting.show(show);
     }
     quietly(|| drop(task));
 }
@@ -194,6 +196,11 @@ impl TaskRef {
     pub(super) fn core<'c>(self) -> &'c FlowCore {
         // SAFETY: the flow lives as long as one of its tasks, and the caller has this one.
         unsafe { &*(*self.0).core }
+    }
+
+    /// The number of the task among its flow's.
+    pub(super) fn index(self) -> u32 {
+        self.head().index
     }
 
     fn head<'t>(self) -> &'t TaskHead {

@@ -66,12 +66,22 @@ impl<T> Waiters<T> {
         }
     }
 
-    /// Closes the stack, and shows each task that was in it.
-    ///
-    /// A task may be gone when `show` has returned.
-    pub(super) fn close(&self, mut show: impl FnMut(*const T)) {
+    /// Closes the stack. Those that were in it are shown when the caller has let go of the version: who changes it next finds it to be the only
+    /// one's.
+    pub(super) fn close(&self) -> Waiting<T> {
         // Release: who finds it closed sees what the writer did. Acquire: the links.
-        let mut at = self.0.swap(closed(), Ordering::AcqRel);
+        Waiting(self.0.swap(closed(), Ordering::AcqRel))
+    }
+}
+
+/// Tasks that have waited for a version which is there now.
+#[must_use]
+pub(super) struct Waiting<T>(*mut Link<T>);
+
+impl<T> Waiting<T> {
+    /// Shows each of them. It may be gone when `show` has returned.
+    pub(super) fn show(self, mut show: impl FnMut(*const T)) {
+        let mut at = self.0;
         while !at.is_null() && at != closed() {
             // SAFETY: whoever entered the link promised that it lives until its task has been taken out.
             let link = unsafe { &*at };
@@ -126,7 +136,7 @@ mod loom_tests {
             let (waiters, value) = &self.versions[which];
             // SAFETY: the one writer.
             value.with_mut(|value| unsafe { *value = 7 });
-            waiters.close(|_| {
+            waiters.close().show(|_| {
                 if self.task.remove() {
                     self.run();
                 }
