@@ -273,12 +273,13 @@ fn the_panic_of_the_closure_ends_the_flow() {
     });
 }
 
+#[spawnable]
+fn both(a: &mut u64, b: &mut u64) {
+    std::mem::swap(a, b);
+}
+
 #[test]
 fn two_changes_of_one_handle_in_a_task_are_a_panic() {
-    #[spawnable]
-    fn both(a: &mut u64, b: &mut u64) {
-        std::mem::swap(a, b);
-    }
     on(2, || {
         let run = || {
             flow!(|g| {
@@ -288,6 +289,86 @@ fn two_changes_of_one_handle_in_a_task_are_a_panic() {
         };
         assert!(std::panic::catch_unwind(run).is_err());
     });
+}
+
+#[test]
+fn a_handle_whose_change_was_refused_holds_up_nobody() {
+    on(1, || {
+        let run = || {
+            flow!(|g| {
+                let n = g.data(1);
+                let twice = || task!(g, both(rw(n), rw(n)));
+                assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(twice)).is_err());
+                let m = g.data(1);
+                task!(g, mix(rw(m), r(n)));
+                g.take(m)
+            })
+        };
+        assert!(std::panic::catch_unwind(run).is_err());
+    });
+}
+
+#[derive(Clone, serde::Serialize, serde::Deserialize)]
+struct Touchy(u64);
+
+impl Drop for Touchy {
+    fn drop(&mut self) {
+        assert!(self.0 != 2 || std::thread::panicking(), "it was dropped");
+    }
+}
+
+#[spawnable]
+fn touch(value: &mut Touchy, n: u64) {
+    value.0 += n;
+    assert!(value.0 < 2, "the task");
+}
+
+#[spawnable]
+fn look_at(value: &Touchy) -> u64 {
+    value.0
+}
+
+#[test]
+fn destructors_that_panic_hold_up_nobody() {
+    for threads in [1, 2] {
+        on(threads, || {
+            let run = || {
+                flow!(|g| {
+                    let value = g.data(Touchy(0));
+                    task!(g, touch(rw(value), 1));
+                    task!(g, touch(rw(value), 1));
+                    let seen = task!(g, look_at(r(value)));
+                    task!(g, touch(rw(value), 1));
+                    g.take(seen)
+                })
+            };
+            let payload = std::panic::catch_unwind(run).expect_err("a task fails");
+            assert_eq!(payload.downcast_ref::<&str>(), Some(&"the task"));
+            assert_eq!(factorial(5), 120);
+        });
+    }
+}
+
+#[test]
+fn arguments_are_bound_when_all_have_been_evaluated() {
+    on(1, || {
+        let seen = flow!(|g| {
+            let (sum, n) = (g.data(0), g.data(1));
+            let add_one = || {
+                let one = g.data(1);
+                task!(g, add(rw(n), r(one)));
+                7
+            };
+            task!(g, add_times(rw(sum), r(n), add_one()));
+            g.take(sum)
+        });
+        assert_eq!(seen, 14);
+    });
+}
+
+#[spawnable]
+fn add_times(to: &mut u64, what: &u64, times: u64) {
+    *to += what * times;
 }
 
 #[test]

@@ -6,7 +6,10 @@ use std::{ffi::OsString, time::Duration};
 
 use common::run;
 use satin::{spawnable, sync};
-use satin_cli::pool::{Output, Plan, PoolOutcome};
+use satin_cli::{
+    pool::{Output, Plan, PoolOutcome},
+    sites::Sites,
+};
 use satin_runtime::observe::events::Event;
 
 /// Set where this test is the program of a node: the leaf that kills it.
@@ -45,7 +48,11 @@ fn program() {
     });
 }
 
+/// The work begins when all nodes are in: a node that has been let in by nobody but a master that this leaf kills at once would wait for a pool
+/// that is gone.
 fn poisoned(leaf: u32, sites: &str, threads: u32) -> PoolOutcome {
+    let sites: Sites = sites.parse().expect("sites");
+    let nodes: u32 = sites.0.iter().map(|site| site.nodes).sum();
     let this = std::env::current_exe().expect("a test knows its own path");
     let program = ["program", "--exact", "--nocapture"].map(OsString::from);
     let program = [this.into()].into_iter().chain(program);
@@ -54,9 +61,10 @@ fn poisoned(leaf: u32, sites: &str, threads: u32) -> PoolOutcome {
         env: vec![
             (PROGRAM.into(), leaf.to_string().into()),
             ("SATIN_MAX_CRASHES".into(), MOST.to_string().into()),
+            ("SATIN_NODES".into(), nodes.to_string().into()),
         ],
         output: Output::Keep,
-        ..Plan::new(program, sites.parse().expect("sites"))
+        ..Plan::new(program, sites)
     })
 }
 

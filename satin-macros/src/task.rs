@@ -80,20 +80,19 @@ impl Task {
                 .map(|(name, _)| name)
         };
         let (open, close) = (of_handles(), of_handles());
-        let bind = call
-            .args
-            .iter()
-            .zip(&is_handle)
-            .map(|(argument, is)| match is {
-                true => quote!(#argument.bind(flow)),
-                false => quote!(#argument),
-            });
+        let arguments = call.args.iter();
+        // Bound when all arguments have been evaluated, as those of a task are.
+        let bind = names.iter().zip(&is_handle).map(|(name, is)| match is {
+            true => quote!(#name.bind(flow)),
+            false => quote!(#name),
+        });
         let given = names.iter().zip(&is_handle).map(|(name, is)| match is {
             true => quote!(#name.value()),
             false => quote!(#name),
         });
         quote! {{
             let flow: &::satin::__private::Flow<'_> = #flow;
+            let (#(#names,)*) = (#(#arguments,)*);
             #[allow(unused_mut)]
             let (#(mut #names,)*) = (#(#bind,)*);
             #(#open.open(flow);)*

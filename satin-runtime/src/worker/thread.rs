@@ -579,6 +579,7 @@ impl Worker {
             }
         };
         drop(idle);
+        self.leave_tasks();
         let mut returned = state == SlotState::Returned;
         if returned && mode == While::Helping && self.is_stopped(frame) {
             // A sibling failed, and the job is not wanted: it ends like one that was stopped in this pool.
@@ -650,8 +651,12 @@ impl Worker {
         let (mut spent, mut bored_since) = (HashSet::new(), None);
         while !is_ready() {
             let above = self.head();
-            // However little stack is left: a flow may always run tasks.
-            if let Some(task) = self.pool().boards.next(self) {
+            // However little stack is left, a flow may always run its own tasks.
+            let task = match self.has_room(Room::ForAnyJob) {
+                true => self.pool().boards.next(self),
+                false => self.pool().boards.next_of(core),
+            };
+            if let Some(task) = task {
                 idle.over();
                 bored_since = None;
                 FoundWork::Task(task).run(self, above);
@@ -666,6 +671,13 @@ impl Worker {
                 work.run(self, above);
                 continue;
             }
+            let is_own = |job: &Slot, _| std::ptr::eq(job.parent.get(), &raw const core.frame);
+            if let Some(found) = self.pool().next_returned(is_own) {
+                idle.over();
+                bored_since = None;
+                FoundWork::Job(found).run(self, above);
+                continue;
+            }
             if !idle.should_park(!is_over && self.has_room(Room::ForAnyJob)) {
                 continue;
             }
@@ -673,14 +685,14 @@ impl Worker {
                 // One that was about to leave is recalled once it is away.
                 true => Some(Duration::from_millis(1)),
                 false if self.duplicating.get() || !self.has_room(Room::ForAnyJob) => None,
-                false => self.bored_task(core, &spent).map(|(slot, patience)| {
+                false => self.bored_task(core, &spent).map(|(task, patience)| {
                     let bored = bored_since.get_or_insert_with(Instant::now).elapsed();
                     let patience = patience.max(Boredom::AT_LEAST.saturating_sub(bored));
                     if patience.is_zero() {
                         idle.over();
-                        spent.insert(slot);
+                        spent.insert(task);
                         self.duplicating.set(true);
-                        self.duplicate_task(core, slot, self.head());
+                        self.duplicate_task(core, task.0, self.head());
                         self.duplicating.set(false);
                     }
                     patience
@@ -693,6 +705,16 @@ impl Worker {
             self.pool()
                 .sleep_unless(self, Awaits::Job, at_most, is_ready);
             core.set_parked(false);
+        }
+        drop(idle);
+        self.leave_tasks();
+    }
+
+    /// The worker goes on with something else than tasks: those on its board, of which it was to run the next one itself, are for others too.
+    fn leave_tasks(&self) {
+        match self.pool().boards.len_of(self) {
+            0 => {}
+            left => self.pool().tell_ready(left),
         }
     }
 

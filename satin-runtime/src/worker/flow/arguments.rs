@@ -14,7 +14,10 @@ use super::{
     version::Version,
     waiters::{Link, Waiters},
 };
-use crate::job::kinds::{Argument, BorrowedArgument, Kind, Kinds, Lend, Mut, MutSlice, Ref, Value};
+use crate::{
+    job::kinds::{Argument, BorrowedArgument, Kind, Kinds, Lend, Mut, MutSlice, Ref, Value},
+    worker::thread::quietly,
+};
 
 /// A handle that a task reads: [`r`].
 pub struct Read<'g, T>(Handle<'g, T>);
@@ -304,16 +307,25 @@ impl<T: Clone + Send + Sync + 'static> Part for WritePart<T> {
     }
 
     fn end(&mut self, is_done: bool, show: &mut dyn FnMut(*const TaskHead)) {
+        let value = self.value.take();
+        let Some(to) = self.to.take() else { return };
+        match (is_done, value) {
+            // SAFETY: the task is the one writer, and ends once.
+            (true, Some(value)) => unsafe { to.put(value) },
+            (_, value) => quietly(|| drop(value)),
+        }
+        let waiting = to.waiters.close();
+        quietly(|| drop(to));
+        waiting.show(show);
+    }
+}
+
+/// A task that was not made, or not ended, leaves nobody who waits.
+impl<T> Drop for WritePart<T> {
+    fn drop(&mut self) {
         if let Some(to) = self.to.take() {
-            if let Some(value) = self.value.take()
-                && is_done
-            {
-                // SAFETY: the task is the one writer, and ends once.
-                unsafe { to.put(value) };
-            }
-            let waiting = to.waiters.close();
-            drop(to);
-            waiting.show(show);
+            // Who waits for it now is a task that has not been made either: its maker unwinds.
+            to.waiters.close().show(|_| ());
         }
     }
 }

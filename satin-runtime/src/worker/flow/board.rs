@@ -114,6 +114,9 @@ impl Board {
     }
 }
 
+/// A task aside: the address of its slot, and its number, as slots are used again.
+pub(in crate::worker) type AwayTask = (usize, u32);
+
 /// A settled task's slot.
 #[derive(Clone, Copy)]
 struct SettledTask(*const Slot);
@@ -129,8 +132,8 @@ struct Aside {
     used: usize,
     free: Vec<usize>,
     tasks: HashMap<usize, TaskRef>,
-    /// Those whose arguments are being written once more: they are not ended meanwhile.
-    written: HashSet<usize>,
+    /// Those that a thread looks at which does not have them: they are not ended meanwhile.
+    pinned: HashSet<usize>,
 }
 
 // SAFETY: the area is memory, and tasks may be on any thread.
@@ -175,6 +178,29 @@ impl Boards {
         task.or_else(of_workers).map(ReadyTask::Run)
     }
 
+    /// As [`next`](Boards::next), of the tasks of that flow alone, and those that are to be ended.
+    pub(in crate::worker) fn next_of(&self, core: &FlowCore) -> Option<ReadyTask> {
+        if let Some(SettledTask(slot)) = self.settled.pop() {
+            return Some(ReadyTask::End(slot));
+        }
+        let first = |board: &Board| {
+            board.take(|tasks| {
+                let is_own = |task: &TaskRef| std::ptr::eq(task.core(), core);
+                let (order, _) = tasks.iter().find(|(_, task)| is_own(task))?;
+                let order = *order;
+                tasks.remove_entry(&order)
+            })
+        };
+        let of_boards = || self.all().find_map(first);
+        // What must stay in this process may be of any flow.
+        of_boards().or_else(|| self.home.pop()).map(ReadyTask::Run)
+    }
+
+    /// How many tasks are on the worker's board.
+    pub(in crate::worker) fn len_of(&self, worker: &Worker) -> u64 {
+        self.own[worker.index as usize].len() as u64
+    }
+
     /// Is there anything for a worker to do?
     pub(in crate::worker) fn has_some(&self) -> bool {
         self.len() > 0 || !self.home.is_empty() || !self.settled.is_empty()
@@ -213,7 +239,7 @@ impl Boards {
 
     /// Puts a task in a slot aside.
     pub(super) fn set_aside(&self, pool: &Pool, task: TaskRef) -> Result<*const Slot, Payload> {
-        let slot = self.aside().begin(pool, task);
+        let slot = self.aside().begin(pool, task)?;
         // SAFETY: the slot lies in the area, which lives as long as the pool, and is ours.
         let filled = task.load(unsafe { &*slot });
         if filled.is_err() {
@@ -225,40 +251,57 @@ impl Boards {
     }
 
     /// Tasks of that flow that are aside.
-    fn aside_of(&self, core: &FlowCore) -> Vec<usize> {
+    fn aside_of(&self, core: &FlowCore) -> Vec<AwayTask> {
         let aside = self.aside();
         let tasks = aside.tasks.iter();
         let own = tasks.filter(|(_, task)| std::ptr::eq(task.core(), core));
-        own.map(|(slot, _)| *slot).collect()
+        own.map(|(slot, task)| (*slot, task.index())).collect()
+    }
+
+    /// The slot at that address, if a task of that flow is there, which is not ended until it is unpinned.
+    fn pin(&self, core: &FlowCore, at: usize) -> Option<*const Slot> {
+        let mut aside = self.aside();
+        let is_own = |task: &TaskRef| std::ptr::eq(task.core(), core);
+        aside.tasks.get(&at).filter(|task| is_own(task))?;
+        aside.pinned.insert(at);
+        aside.slot(at)
+    }
+
+    fn unpin(&self, at: usize) {
+        self.aside().pinned.remove(&at);
     }
 }
 
 impl Aside {
-    /// A slot for the task.
-    fn begin(&mut self, pool: &Pool, task: TaskRef) -> *const Slot {
-        let area = self.area.get_or_insert_with(|| {
-            let mut area = Area::reserve().unwrap_or_else(|error| {
-                panic!("no address space for tasks of flows that leave this process: {error}")
-            });
+    /// A slot for the task; or the panic of its flow, if there is none.
+    fn begin(&mut self, pool: &Pool, task: TaskRef) -> Result<*const Slot, Payload> {
+        if self.area.is_none() {
+            let mut area = Area::reserve().map_err(|error| -> Payload {
+                Box::new(format!(
+                    "there is no address space for tasks of flows that leave this process (is there a `ulimit -v`?): {error}"
+                ))
+            })?;
             let base = area.base();
             // SAFETY: the area is new, large enough, and aligned to more than a worker needs.
             unsafe {
                 base.cast::<Worker>()
                     .write(Worker::new(base, u32::MAX, pool))
             };
-            area
-        });
+            self.area = Some(area);
+        }
+        let Some(area) = &mut self.area else {
+            unreachable!("it has just been reserved")
+        };
         let base = area.base();
         let at = self.free.pop().unwrap_or_else(|| {
             self.used += 1;
             base.addr() + size_of::<Worker>() + (self.used - 1) * size_of::<Slot>()
         });
-        assert!(
-            at + size_of::<Slot>() <= base.addr() + AREA,
-            "too many tasks are away"
-        );
+        if at + size_of::<Slot>() > base.addr() + AREA {
+            return Err(Box::new("too many tasks of flows are away"));
+        }
         self.tasks.insert(at, task);
-        base.with_addr(at).cast()
+        Ok(base.with_addr(at).cast())
     }
 
     /// The slot at that address.
@@ -311,7 +354,7 @@ impl Pool {
         let job = unsafe { &*slot };
         let task = loop {
             let mut aside = self.boards.aside();
-            if !aside.written.contains(&slot.addr()) {
+            if !aside.pinned.contains(&slot.addr()) {
                 break aside.take(slot);
             }
             drop(aside);
@@ -328,14 +371,14 @@ impl Worker {
     pub(in crate::worker) fn bored_task(
         &self,
         core: &FlowCore,
-        spent: &HashSet<usize>,
-    ) -> Option<(usize, Duration)> {
+        spent: &HashSet<AwayTask>,
+    ) -> Option<(AwayTask, Duration)> {
         let pool = self.pool();
         let away = pool.boards.aside_of(core);
-        let new = away.into_iter().filter(|at| !spent.contains(at));
-        let known = new.take(MOST_LOOKED_AT).filter_map(|at| {
-            let slot = pool.boards.aside().slot(at)?;
-            Some((at, pool.patience(slot)?))
+        let new = away.into_iter().filter(|task| !spent.contains(task));
+        let known = new.take(MOST_LOOKED_AT).filter_map(|task| {
+            let slot = pool.boards.aside().slot(task.0)?;
+            Some((task, pool.patience(slot)?))
         });
         known.min_by_key(|(_, patience)| *patience)
     }
@@ -343,30 +386,21 @@ impl Worker {
     /// Runs a task that is away a second time, on top of what waits from `head` downwards.
     pub(in crate::worker) fn duplicate_task(&self, core: &FlowCore, at: usize, head: *const Slot) {
         let boards = &self.pool().boards;
-        let slot = {
-            let mut aside = boards.aside();
-            let is_own = |task: &TaskRef| std::ptr::eq(task.core(), core);
-            if !aside.tasks.get(&at).is_some_and(is_own) {
-                return; // it has ended meanwhile
-            }
-            let Some(slot) = aside.slot(at) else { return };
-            aside.written.insert(at);
-            slot
-        };
-        let written = || {
-            boards.aside().written.remove(&at);
-        };
-        self.duplicate(slot, &raw const core.frame, head, written);
+        if let Some(slot) = boards.pin(core, at) {
+            self.duplicate(slot, &raw const core.frame, head, || boards.unpin(at));
+        }
     }
 
     /// The flow is over: its tasks that are away are recalled, and end.
     pub(in crate::worker) fn recall_tasks(&self, core: &FlowCore, why: Recall) {
         let pool = self.pool();
-        for at in pool.boards.aside_of(core) {
-            let Some(slot) = pool.boards.aside().slot(at) else {
-                return;
+        for (at, _) in pool.boards.aside_of(core) {
+            let Some(slot) = pool.boards.pin(core, at) else {
+                continue; // it has ended meanwhile
             };
-            if pool.take_home(slot, Some(why)).is_some() {
+            let is_home = pool.take_home(slot, Some(why)).is_some();
+            pool.boards.unpin(at);
+            if is_home {
                 // SAFETY: the job is ours again, with its arguments.
                 let job = unsafe { &*slot };
                 // SAFETY: as above.
@@ -380,7 +414,7 @@ impl Worker {
 
 impl Pool {
     /// So many tasks have been put on a board that its worker does not run next.
-    pub(super) fn tell_ready(&self, count: u64) {
+    pub(in crate::worker) fn tell_ready(&self, count: u64) {
         // Pairs with the fence of those who go to sleep: either they see the tasks, or we see them.
         fence(Ordering::SeqCst);
         self.sleep.wake(count);

@@ -17,7 +17,7 @@ use crate::{
         kinds::Kind,
         record::Cx,
     },
-    worker::thread::{Worker, raise_abort},
+    worker::thread::Worker,
 };
 
 /// What runs a flow's closure: called once, by the worker that takes the flow.
@@ -130,14 +130,26 @@ fn run<R>(cx: Cx, index: u32, closure: impl for<'g> FnOnce(&'g Flow<'g>) -> R) -
     if result.is_err() && !core.is_over(worker) {
         core.stop(worker.pool());
     }
+    let may_not_unwind = AbortsIfUnwound;
     worker.wait_for_tasks(&core, || false);
+    std::mem::forget(may_not_unwind);
     state.forget();
     if let Some(panic) = core.take_panic() {
         resume_unwind(panic);
     }
     match result {
         Ok(result) if !core.is_over(worker) => result,
-        Ok(_) => raise_abort(),
+        Ok(_) => core.raise(),
         Err(payload) => resume_unwind(payload),
+    }
+}
+
+/// Tasks point to their flow: it must not go before them.
+struct AbortsIfUnwound;
+
+impl Drop for AbortsIfUnwound {
+    fn drop(&mut self) {
+        eprintln!("satin: a flow was unwound before its tasks were over; this is a defect");
+        std::process::abort();
     }
 }

@@ -15,7 +15,7 @@ use crate::{
     worker::{
         frames::{depth_of, hands_on, tear},
         pool::Pool,
-        thread::Worker,
+        thread::{Worker, quietly, raise_abort},
     },
 };
 
@@ -24,7 +24,7 @@ use crate::{
 #[repr(C)]
 pub(in crate::worker) struct FlowCore {
     /// The first field: a task's parent leads to the flow.
-    pub(super) frame: Frame,
+    pub(in crate::worker) frame: Frame,
     /// The worker that runs the closure.
     owner: u32,
     /// Length of the invocation's id, or that its tasks stay in this process.
@@ -89,9 +89,19 @@ impl FlowCore {
     /// A task has panicked: the flow panics with the first of them, and no task is to begin any more.
     pub(super) fn panicked(&self, pool: &Pool, panic: Payload) {
         let mut first = self.panic.lock().unwrap_or_else(PoisonError::into_inner);
-        first.get_or_insert(panic);
+        let other = match &*first {
+            Some(_) => Some(panic),
+            None => first.replace(panic),
+        };
         drop(first);
+        quietly(|| drop(other));
         self.stop(pool);
+    }
+
+    /// Unwinds the closure, as what it waits for will not be there.
+    pub(super) fn raise(&self) -> ! {
+        tear(&self.frame);
+        raise_abort();
     }
 
     /// No task is to begin any more, and those under way stop.

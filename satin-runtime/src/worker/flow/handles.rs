@@ -6,7 +6,6 @@ use std::{
     fmt,
     marker::PhantomData,
     ops::Deref,
-    panic::resume_unwind,
     sync::Arc,
 };
 
@@ -17,8 +16,8 @@ use super::{
     version::Version,
 };
 use crate::{
-    job::{function::Function, record::Aborted},
-    worker::thread::Worker,
+    job::function::Function,
+    worker::thread::{Worker, raise_abort},
 };
 
 /// A piece of data of one flow: whatever a task makes of it, in the order of the program. Cannot leave the flow's closure.
@@ -162,7 +161,7 @@ impl<'g> Flow<'g> {
             // Tasks that read it hold it until they have run: to wait for them costs less than a copy.
             worker.wait_for_tasks(core, || Arc::strong_count(&version) == 1);
             if core.is_over(worker) {
-                resume_unwind(Box::new(Aborted));
+                core.raise();
             }
         }
         Version::take(version).expect("the flow has waited for it")
@@ -211,7 +210,7 @@ impl<'g> Flow<'g> {
             worker.wait_for_tasks(core, || core.live() < WINDOW);
         }
         if core.is_over(worker) {
-            resume_unwind(Box::new(Aborted));
+            core.raise();
         }
     }
 
@@ -223,7 +222,10 @@ impl<'g> Flow<'g> {
         }
         if version.look().is_none() {
             // Its task has been given up; the flow says why.
-            resume_unwind(Box::new(Aborted));
+            match self.state.parallel() {
+                Some((_, core)) => core.raise(),
+                None => raise_abort(),
+            }
         }
         version
     }

@@ -101,7 +101,7 @@ where
     }));
     // SAFETY: the task is ours until its last input is there, and we count as one.
     let here = unsafe { &*task };
-    let head = &raw const here.head;
+    let head: *const TaskHead = task.cast();
     here.parts
         .inputs(&mut |waiters: &Waiters<TaskHead>, link: &Link<TaskHead>| {
             if waiters.are_closed() {
@@ -182,11 +182,11 @@ unsafe fn end<F: Function, P: Parts<F::Kinds>>(
     }));
     if let Err(payload) = ended {
         core.panicked(pool, payload); // of a destructor of the user
-        parts.end(false, &mut show);
+        quietly(|| parts.end(false, &mut show));
     }
     if let Some(out) = task.out.take() {
         let waiting = out.waiters.close();
-        drop(out);
+        quietly(|| drop(out));
         waiting.show(show);
     }
     quietly(|| drop(task));

@@ -22,7 +22,7 @@ use super::{
 use crate::job::{
     Answer, DepartureId, History, JobCost, JobShape, JobTrip, Recall,
     codec::Effort,
-    function::{Packed, RemoteFailure},
+    function::{Packed, RemoteFailure, VTable},
     record::{Cx, Frame, Slot, flag},
 };
 
@@ -137,6 +137,14 @@ impl Duplicate {
     }
 }
 
+/// A job that is away, as its second run needs it.
+struct AwayJobWritten {
+    departure: DepartureId,
+    function: &'static VTable,
+    index: u32,
+    packed: Packed,
+}
+
 impl Pool {
     /// How long a worker that has nothing else to do is to wait for a job that is away before it does the job itself; `None`: for ever.
     pub(in crate::worker) fn patience(&self, slot: *const Slot) -> Option<Duration> {
@@ -162,7 +170,7 @@ impl Pool {
     }
 
     /// The arguments of a job that is away, and its departure. The caller is its owner.
-    fn write_again(&self, slot: *const Slot) -> Option<(DepartureId, Packed)> {
+    fn write_again(&self, slot: *const Slot) -> Option<AwayJobWritten> {
         let place = SlotRef(slot);
         let mut absent = lock(&self.ledger.absent);
         let AbsentPlace::Away(departure) = *absent.places.get(&place)? else {
@@ -172,10 +180,10 @@ impl Pool {
         drop(absent);
         // SAFETY: the job is away: its arguments are there, and nobody takes them, as it does not come back while they are
         // written.
-        let packed = unsafe {
-            let job = &*slot;
-            (job.function.get().export)(job, Effort::ANY)
-        };
+        let job = unsafe { &*slot };
+        let (function, index) = (job.function.get(), job.index());
+        // SAFETY: as above.
+        let packed = unsafe { (function.export)(job, Effort::ANY) };
         let mut absent = lock(&self.ledger.absent);
         if let Some(away) = absent.away.get_mut(&departure) {
             away.duplicate = Duplicate::None;
@@ -185,7 +193,13 @@ impl Pool {
             }
         }
         drop(absent);
-        packed.ok().map(|packed| (departure, packed))
+        let packed = packed.ok()?;
+        Some(AwayJobWritten {
+            departure,
+            function,
+            index,
+            packed,
+        })
     }
 
     /// Enters the second run's frame. False if the job is not away any more.
@@ -229,12 +243,15 @@ impl Worker {
         written: impl FnOnce(),
     ) {
         let pool = self.pool();
-        // SAFETY: the job is one of ours and unsettled, or at least its slot is not used for another.
-        let job = unsafe { &*slot };
-        let (function, index) = (job.function.get(), job.index());
         let again = pool.write_again(slot);
         written();
-        let Some((departure, packed)) = again else {
+        let Some(AwayJobWritten {
+            departure,
+            function,
+            index,
+            packed,
+        }) = again
+        else {
             return;
         };
         let nested = Frame::special(frame, flag::NESTED);
