@@ -396,17 +396,17 @@ impl<F: Argument<AT>, P: Alters<Vec<F::Type>>, const AT: usize> Lends<MutSlice<F
 
 /// What a task holds of all arguments of a function of these kinds.
 pub trait Parts<K: Kinds>: Send + 'static {
-    /// See [`Part::inputs`].
+    /// Shows the versions that must be there, each with a link.
     fn inputs(&self, show: &mut dyn FnMut(&Waiters<TaskHead>, &Link<TaskHead>));
-    /// See [`Part::install`].
+    /// From now on the handles name what the task makes.
     fn install(&self, flow: &Flow<'_>);
-    /// See [`Part::prepare`].
+    /// All versions are there.
     fn prepare(&mut self);
     /// The arguments, once.
     fn lend(&mut self) -> K::Args<'_>;
-    /// See [`Part::release`].
+    /// The task reads nothing any more.
     fn release(&mut self);
-    /// See [`Part::end`].
+    /// The task is over; those that have waited for it are shown.
     fn end(&mut self, is_done: bool, show: &mut dyn FnMut(*const TaskHead));
 }
 
