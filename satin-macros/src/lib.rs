@@ -3,12 +3,17 @@
 //! Expansions, and why they are safe, are explained in this crate's `README.md`.
 
 mod bound;
+mod flow;
+mod in_place;
 mod loops;
 mod main_attribute;
 mod spawnable;
 mod task;
 
 use proc_macro::TokenStream;
+
+use in_place::{InPlace, Standing};
+use loops::LoopKind;
 
 /// Makes the calls of a function to itself run in parallel, on every core of every machine of the pool.
 ///
@@ -256,7 +261,7 @@ pub fn seq(call: TokenStream) -> TokenStream {
 /// Panics with the panic of a call; elements that have not begun are not run then.
 #[proc_macro]
 pub fn par_map(arguments: TokenStream) -> TokenStream {
-    parallel_loop(loops::LoopKind::Map, arguments)
+    in_place(InPlace::Loop(LoopKind::Map), arguments)
 }
 
 /// Calls a spawnable function for each chunk of so many elements of a slice, on all workers of all nodes, and gives the results in order.
@@ -278,7 +283,7 @@ pub fn par_map(arguments: TokenStream) -> TokenStream {
 /// If the size is zero; and as [`par_map!`].
 #[proc_macro]
 pub fn par_chunks(arguments: TokenStream) -> TokenStream {
-    parallel_loop(loops::LoopKind::Chunks, arguments)
+    in_place(InPlace::Loop(LoopKind::Chunks), arguments)
 }
 
 /// Calls a spawnable function for each element of a slice, on all workers of all nodes, and puts the results together by another one;
@@ -327,7 +332,7 @@ pub fn par_chunks(arguments: TokenStream) -> TokenStream {
 /// If the size is zero; and as [`par_map!`].
 #[proc_macro]
 pub fn par_reduce(arguments: TokenStream) -> TokenStream {
-    parallel_loop(loops::LoopKind::Reduce, arguments)
+    in_place(InPlace::Loop(LoopKind::Reduce), arguments)
 }
 
 /// Runs sequential code whose calls become tasks: each waits for the data that it reads, and for nothing else.
@@ -369,7 +374,7 @@ pub fn par_reduce(arguments: TokenStream) -> TokenStream {
 /// [`Flow`]: https://docs.rs/satin/latest/satin/struct.Flow.html
 #[proc_macro]
 pub fn flow(arguments: TokenStream) -> TokenStream {
-    parallel_loop(loops::LoopKind::Flow, arguments)
+    in_place(InPlace::Flow, arguments)
 }
 
 /// A call in a [`flow!`], as a task: `task!(g, f(rw(a), r(b), 3))` for a spawnable `fn f(a: &mut A, b: &B, n: u32)`.
@@ -409,12 +414,14 @@ pub fn task(arguments: TokenStream) -> TokenStream {
     task::expand(arguments.into(), SERIAL).into()
 }
 
-fn parallel_loop(kind: loops::LoopKind, arguments: TokenStream) -> TokenStream {
+fn in_place(form: InPlace, arguments: TokenStream) -> TokenStream {
     let standing = match SERIAL {
-        true => loops::Standing::Sequential(""),
-        false => loops::Standing::Outside,
+        true => Standing::Sequential(""),
+        false => Standing::Outside,
     };
-    loops::expand(kind, arguments.into(), standing).into()
+    form.expand(arguments.into(), standing)
+        .unwrap_or_else(syn::Error::into_compile_error)
+        .into()
 }
 
 /// Declares bounds: statics whose values only improve, for branch and bound.

@@ -12,6 +12,7 @@ use syn::{
     punctuated::Punctuated,
 };
 
+use crate::in_place::Standing;
 use crate::spawnable::{COMPANION, hygienic_quote as quote, rename_callee, rename_path};
 
 /// A form of parallel loop.
@@ -23,8 +24,6 @@ pub enum LoopKind {
     Chunks,
     /// `par_reduce!(&xs, f, join)`, `par_reduce!(&xs, size, f, join)`
     Reduce,
-    /// `flow!(|g| ..)`, which is no loop, but stands and runs as one.
-    Flow,
 }
 
 impl LoopKind {
@@ -34,7 +33,6 @@ impl LoopKind {
             "par_map" => Some(LoopKind::Map),
             "par_chunks" => Some(LoopKind::Chunks),
             "par_reduce" => Some(LoopKind::Reduce),
-            "flow" => Some(LoopKind::Flow),
             _ => None,
         }
     }
@@ -52,28 +50,12 @@ impl LoopKind {
                 "`par_reduce!` takes a slice, a spawnable function, and another that puts two results together: \
                  `par_reduce!(&xs, f, join)`, or `par_reduce!(&xs, 1000, f, join)` for an `f` of chunks of 1000"
             }
-            LoopKind::Flow => {
-                "`flow!` takes a closure: `flow!(|g| { let x = task!(g, f(1)); g.take(x) })`"
-            }
         }
     }
 }
 
-/// Where a loop stands, and so how it runs.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Standing {
-    /// In ordinary code: a root job.
-    Outside,
-    /// In the body of a spawnable function: a child that is waited for in place.
-    InJob,
-    /// In a program without spawns: calls of functions whose names have this prefix.
-    Sequential(&'static str),
-}
-
 /// A parallel loop as it was written.
 pub struct ParallelLoop {
-    kind: LoopKind,
-    /// Of a flow its closure.
     elements: Expr,
     size: Option<Expr>,
     call: Expr,
@@ -83,42 +65,21 @@ pub struct ParallelLoop {
 impl ParallelLoop {
     /// Reads the arguments of the macro.
     pub fn parse(kind: LoopKind, arguments: TokenStream) -> syn::Result<ParallelLoop> {
-        let list = |input: ParseStream| Punctuated::<Expr, Token![,]>::parse_terminated(input);
-        let given = list.parse2(arguments.clone())?;
-        let mut given: Vec<Expr> = given.into_iter().collect();
+        let mut given = expressions(arguments.clone())?;
         let count = given.len();
         let fits = match kind {
             LoopKind::Map => count == 2,
             LoopKind::Chunks => count == 3,
             LoopKind::Reduce => count == 3 || count == 4,
-            LoopKind::Flow => count == 1 && matches!(without_groups(&given[0]), Expr::Closure(_)),
         };
         if !fits {
-            let place = if arguments.is_empty() {
-                quote!(x).into_iter().collect()
-            } else {
-                arguments
-            };
-            return Err(syn::Error::new_spanned(place, kind.usage()));
-        }
-        if kind == LoopKind::Flow {
-            let (size, join) = (None, None);
-            let elements = given.remove(0);
-            let call = elements.clone();
-            return Ok(ParallelLoop {
-                kind,
-                elements,
-                size,
-                call,
-                join,
-            });
+            return Err(misuse(arguments, kind.usage()));
         }
         let join = (kind == LoopKind::Reduce).then(|| given.remove(count - 1));
         let call = given.remove(given.len() - 1);
         let size = (given.len() == 2).then(|| given.remove(1));
         let elements = given.remove(0);
         let read = ParallelLoop {
-            kind,
             elements,
             size,
             call,
@@ -132,9 +93,6 @@ impl ParallelLoop {
 
     /// The loop, in the place of the macro.
     pub fn expand(&self, standing: Standing) -> syn::Result<TokenStream> {
-        if self.kind == LoopKind::Flow {
-            return Ok(self.expand_flow(standing));
-        }
         let prefix = match standing {
             Standing::Sequential(prefix) => prefix,
             Standing::Outside | Standing::InJob => COMPANION,
@@ -168,20 +126,6 @@ impl ParallelLoop {
             Standing::Sequential(_) => TokenStream::new(),
         };
         Ok(quote!(::satin::__private::#name(#elements #(, #size)*, #closure #(, #join)* #run)))
-    }
-
-    /// The flow. A sequential twin has workers all the same; a program without spawns has none.
-    fn expand_flow(&self, standing: Standing) -> TokenStream {
-        let closure = &self.elements;
-        match standing {
-            Standing::Sequential("") => quote!(::satin::__private::seq_flow(#closure)),
-            Standing::Outside | Standing::Sequential(_) => {
-                quote!(::satin::__private::flow(#closure, |flow| ::satin::__private::enter(flow)))
-            }
-            Standing::InJob => {
-                quote!(::satin::__private::flow(#closure, |flow| scope.call(flow)))
-            }
-        }
     }
 
     /// The closure that calls the function with that prefix.
@@ -227,7 +171,24 @@ impl ParallelLoop {
     }
 }
 
-fn without_groups(expr: &Expr) -> &Expr {
+/// The arguments of a macro that takes expressions.
+pub fn expressions(arguments: TokenStream) -> syn::Result<Vec<Expr>> {
+    let list = |input: ParseStream| Punctuated::<Expr, Token![,]>::parse_terminated(input);
+    Ok(list.parse2(arguments)?.into_iter().collect())
+}
+
+/// The error for arguments that are not what a macro takes.
+pub fn misuse(arguments: TokenStream, usage: &str) -> syn::Error {
+    let place = if arguments.is_empty() {
+        quote!(x).into_iter().collect()
+    } else {
+        arguments
+    };
+    syn::Error::new_spanned(place, usage)
+}
+
+/// The expression without the groups and parentheses around it.
+pub fn without_groups(expr: &Expr) -> &Expr {
     match expr {
         Expr::Group(group) => without_groups(&group.expr),
         Expr::Paren(paren) => without_groups(&paren.expr),
@@ -248,11 +209,4 @@ fn only_expression(closure: &ExprClosure) -> syn::Result<Expr> {
         },
         body => Ok(body.clone()),
     }
-}
-
-/// The expansion of the macro in ordinary code.
-pub fn expand(kind: LoopKind, arguments: TokenStream, standing: Standing) -> TokenStream {
-    ParallelLoop::parse(kind, arguments)
-        .and_then(|read| read.expand(standing))
-        .unwrap_or_else(syn::Error::into_compile_error)
 }

@@ -16,7 +16,7 @@ use syn::{
 
 use super::errors::Errors;
 use super::parse::SpawnableFn;
-use crate::loops::{self, LoopKind, ParallelLoop, Standing};
+use crate::in_place::{InPlace, Standing};
 
 const SPAWN_OWN: &str = "__satin_spawn_own";
 const SPAWN_OTHER: &str = "__satin_spawn_other";
@@ -245,9 +245,10 @@ pub fn satin_macro(mac: &Macro) -> Option<&'static str> {
 
 /// The expansion of a marked loop.
 pub fn expand_loop(mac: &Macro, standing: Standing) -> TokenStream {
-    let kind = satin_macro(mac).and_then(LoopKind::of);
-    let kind = kind.expect("the macro of a loop is marked as one");
-    loops::expand(kind, mac.tokens.clone(), standing)
+    let form = satin_macro(mac).and_then(InPlace::of);
+    let form = form.expect("such a macro is marked as one");
+    form.expand(mac.tokens.clone(), standing)
+        .unwrap_or_else(syn::Error::into_compile_error)
 }
 
 /// `f(x)` becomes `prefix_f(x)`, `m::f(x)` becomes `m::prefix_f(x)`, `a.f(x)` becomes `a.prefix_f(x)`.
@@ -348,8 +349,8 @@ impl Marker<'_> {
             let sync = Ident::new(SYNC, mac.path.span());
             return Some(parse_quote!(#sync()));
         }
-        if let Some(kind) = LoopKind::of(name) {
-            return Some(match ParallelLoop::parse(kind, mac.tokens.clone()) {
+        if let Some(form) = InPlace::of(name) {
+            return Some(match form.expand(mac.tokens.clone(), Standing::InJob) {
                 Ok(_) => {
                     let mark = Ident::new(LOOP, mac.path.span());
                     parse_quote!(#mark(#mac))

@@ -6,7 +6,7 @@ use syn::{Block, Expr, Item, Stmt, parse_quote_spanned, spanned::Spanned};
 
 use super::mark::{Callee, Marked, expand_loop, is_sync, is_sync_expr, rename_callee};
 use super::parse::SpawnableFn;
-use crate::loops::Standing;
+use crate::in_place::Standing;
 
 /// The body in which every spawned call is a call of a twin, and no `sync!()` is left.
 pub fn twin(job: &SpawnableFn, marked: &Block) -> Block {

@@ -122,7 +122,7 @@ impl Pool {
                 ended: AtomicBool::new(false),
                 aborted: AtomicBool::new(false),
                 ledger: Ledger::default(),
-                boards: Boards::new(threads),
+                boards: Boards::new(pool, threads),
                 clerk: Clerk::new(stack),
                 beats: Beats::default(),
                 estimates: Estimates::default(),

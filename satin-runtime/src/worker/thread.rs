@@ -555,9 +555,7 @@ impl Worker {
             if at_most.is_some_and(|time| time.is_zero()) {
                 idle.over();
                 boredom.is_spent = true;
-                self.duplicating.set(true);
-                self.duplicate(slot, frame, above, || ());
-                self.duplicating.set(false);
+                self.as_duplicate(|| self.duplicate(slot, frame, above, || ()));
                 continue;
             }
             if job.announce_waiting() {
@@ -602,8 +600,7 @@ impl Worker {
             return None;
         }
         let patience = self.pool().patience(slot)?;
-        let idle = boredom.since.get_or_insert_with(Instant::now).elapsed();
-        Some(patience.max(Boredom::AT_LEAST.saturating_sub(idle)))
+        Some(boredom.patience(patience))
     }
 
     /// Finds other work to run while the worker waits, if there is any, and enough stack for it.
@@ -647,59 +644,38 @@ impl Worker {
             self.empty_deque();
         }
         let mut idle = Idle::new(self, Activity::Wait);
-        // Tasks that are away and have been run here a second time; since when there has been nothing else to do.
-        let (mut spent, mut bored_since) = (HashSet::new(), None);
+        let mut boredom = Boredom::default();
+        // Tasks that are away and have been run here a second time.
+        let mut spent = HashSet::new();
         while !is_ready() {
-            let above = self.head();
-            // However little stack is left, a flow may always run its own tasks.
-            let task = match self.has_room(Room::ForAnyJob) {
-                true => self.pool().boards.next(self),
-                false => self.pool().boards.next_of(core),
-            };
-            if let Some(task) = task {
+            let is_over = core.is_over(self);
+            if let Some(work) = self.find_for_flow(core, is_over) {
                 idle.over();
-                bored_since = None;
-                FoundWork::Task(task).run(self, above);
+                boredom = boredom.over();
+                work.run(self, self.head());
                 continue;
             }
-            let is_over = core.is_over(self);
             if is_over {
                 self.recall_tasks(core, core.why());
-            } else if let Some(work) = self.find_help(SlotState::Ready) {
-                idle.over();
-                bored_since = None;
-                work.run(self, above);
+            }
+            let may_help = !is_over && self.has_room(Room::ForAnyJob);
+            if !idle.should_park(may_help) {
                 continue;
             }
-            let is_own = |job: &Slot, _| std::ptr::eq(job.parent.get(), &raw const core.frame);
-            if let Some(found) = self.pool().next_returned(is_own) {
-                idle.over();
-                bored_since = None;
-                FoundWork::Job(found).run(self, above);
-                continue;
-            }
-            if !idle.should_park(!is_over && self.has_room(Room::ForAnyJob)) {
-                continue;
-            }
-            let at_most = match is_over {
-                // One that was about to leave is recalled once it is away.
-                true => Some(Duration::from_millis(1)),
-                false if self.duplicating.get() || !self.has_room(Room::ForAnyJob) => None,
-                false => self.bored_task(core, &spent).map(|(task, patience)| {
-                    let bored = bored_since.get_or_insert_with(Instant::now).elapsed();
-                    let patience = patience.max(Boredom::AT_LEAST.saturating_sub(bored));
-                    if patience.is_zero() {
-                        idle.over();
-                        spent.insert(task);
-                        self.duplicating.set(true);
-                        self.duplicate_task(core, task.0, self.head());
-                        self.duplicating.set(false);
-                    }
-                    patience
-                }),
-            };
-            if at_most.is_some_and(|time| time.is_zero()) {
-                continue;
+            // One that was about to leave is recalled once it is away.
+            let mut at_most = is_over.then_some(Duration::from_millis(1));
+            if may_help
+                && !self.duplicating.get()
+                && let Some((task, patience)) = self.bored_task(core, &spent)
+            {
+                let patience = boredom.patience(patience);
+                if patience.is_zero() {
+                    idle.over();
+                    spent.insert(task);
+                    self.as_duplicate(|| self.duplicate_task(core, task.0, self.head()));
+                    continue;
+                }
+                at_most = Some(patience);
             }
             core.set_parked(true);
             self.pool()
@@ -708,6 +684,32 @@ impl Worker {
         }
         drop(idle);
         self.leave_tasks();
+    }
+
+    /// Finds something to run for a worker that waits for a flow's tasks: a task first, then whatever helps another, unless the flow is over, then
+    /// those of its tasks that came back undone.
+    fn find_for_flow(&self, core: &FlowCore, is_over: bool) -> Option<FoundWork> {
+        // However little stack is left, a flow may always run its own tasks.
+        let task = match self.has_room(Room::ForAnyJob) {
+            true => self.pool().boards.next(self),
+            false => self.pool().boards.next_of(core),
+        };
+        let help = || match is_over {
+            true => None,
+            false => self.find_help(SlotState::Ready),
+        };
+        let returned = || {
+            let is_own = |job: &Slot, _| std::ptr::eq(job.parent.get(), &raw const core.frame);
+            self.pool().next_returned(is_own).map(FoundWork::Job)
+        };
+        task.map(FoundWork::Task).or_else(help).or_else(returned)
+    }
+
+    /// Runs a job that is away a second time; no other one meanwhile.
+    fn as_duplicate(&self, run: impl FnOnce()) {
+        self.duplicating.set(true);
+        run();
+        self.duplicating.set(false);
     }
 
     /// The worker goes on with something else than tasks: those on its board, of which it was to run the next one itself, are for others too.
@@ -1343,6 +1345,12 @@ impl Boredom {
     /// Time in which other work may be found. Too short: jobs are run twice while others could have been run. Too long: time in
     /// which nothing is done.
     const AT_LEAST: Duration = Duration::from_micros(200);
+
+    /// How long to wait for a job that is worth so much patience: other work may be found meanwhile.
+    fn patience(&mut self, of_job: Duration) -> Duration {
+        let idle = self.since.get_or_insert_with(Instant::now).elapsed();
+        of_job.max(Boredom::AT_LEAST.saturating_sub(idle))
+    }
 
     /// The worker has found something to do.
     fn over(self) -> Boredom {

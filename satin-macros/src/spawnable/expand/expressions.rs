@@ -13,7 +13,7 @@ use super::blocks::own_call;
 use super::statements::is_quick;
 use super::sync::fail_if_cancelled;
 use super::{ChildValue, GuardPosition, Hop, Lower, Spawn};
-use crate::loops::Standing;
+use crate::in_place::Standing;
 
 impl Lower<'_> {
     /// An expression whose value the function returns: a call of the function itself is a plain call.

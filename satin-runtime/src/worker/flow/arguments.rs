@@ -173,6 +173,22 @@ pub struct ReadPart<T> {
 // SAFETY: the link's cells belong to the creator of the task until it is entered, and to who closes the stack afterwards.
 unsafe impl<T: Send + Sync> Send for ReadPart<T> {}
 
+impl<T: Send + Sync + 'static> ReadPart<T> {
+    fn of(handle: Handle<'_, T>, flow: &Flow<'_>) -> ReadPart<T> {
+        ReadPart {
+            version: Some(flow.version(handle)),
+            link: Link::default(),
+        }
+    }
+}
+
+impl<T> ReadPart<T> {
+    fn there(&self) -> &T {
+        let version = self.version.as_ref().expect(THERE);
+        version.look().expect(THERE)
+    }
+}
+
 impl<T: Send + Sync + 'static> Part for ReadPart<T> {
     fn inputs(&self, show: &mut dyn FnMut(&Waiters<TaskHead>, &Link<TaskHead>)) {
         if let Some(version) = &self.version {
@@ -187,8 +203,7 @@ impl<T: Send + Sync + 'static> Part for ReadPart<T> {
 
 impl<T: ?Sized + Lend> LooksAt<T> for ReadPart<T::Owned> {
     fn look(&self) -> &T {
-        let version = self.version.as_ref().expect(THERE);
-        T::lend(version.look().expect(THERE))
+        T::lend(self.there())
     }
 }
 
@@ -200,10 +215,7 @@ where
     type Part = ReadPart<T::Owned>;
 
     fn read(self, flow: &Flow<'g>) -> ReadPart<T::Owned> {
-        ReadPart {
-            version: Some(flow.version(self.0)),
-            link: Link::default(),
-        }
+        ReadPart::of(self.0, flow)
     }
 }
 
@@ -274,7 +286,7 @@ impl<T: Clone + Send + Sync + 'static> WritePart<T> {
     fn of(handle: Handle<'_, T>, flow: &Flow<'_>) -> WritePart<T> {
         WritePart {
             at: handle.place(),
-            from: Some(flow.version_at(handle.place())),
+            from: Some(flow.version(handle)),
             link: Link::default(),
             value: None,
             to: Some(Version::empty()),
@@ -469,10 +481,7 @@ tuple_of_parts!(A X a, B Y b, C Z c, D W d, E V e, F U f, G T g, H S h, I R i, J
 #[doc(hidden)]
 impl<'g, T: Send + Sync + 'static> Read<'g, T> {
     pub fn bind(self, flow: &Flow<'g>) -> ReadPart<T> {
-        ReadPart {
-            version: Some(flow.version(self.0)),
-            link: Link::default(),
-        }
+        ReadPart::of(self.0, flow)
     }
 }
 
@@ -481,7 +490,7 @@ impl<T> ReadPart<T> {
     pub fn open(&mut self, _: &Flow<'_>) {}
 
     pub fn value(&mut self) -> &T {
-        (self.version.as_ref().expect(THERE).look()).expect(THERE)
+        self.there()
     }
 
     pub fn close(self) {}

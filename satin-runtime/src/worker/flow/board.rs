@@ -10,7 +10,7 @@ use std::{
     cmp::Reverse,
     collections::{BTreeMap, HashMap, HashSet},
     sync::{
-        Mutex, MutexGuard, PoisonError,
+        Mutex, MutexGuard, PoisonError, Weak,
         atomic::{AtomicUsize, Ordering, fence},
     },
     time::Duration,
@@ -40,6 +40,7 @@ const MOST_LOOKED_AT: usize = 64;
 
 /// The boards of a pool.
 pub(in crate::worker) struct Boards {
+    pool: Weak<Pool>,
     own: Vec<CachePadded<Board>>,
     /// Tasks that no worker has made ready.
     others: Board,
@@ -140,8 +141,9 @@ struct Aside {
 unsafe impl Send for Aside {}
 
 impl Boards {
-    pub(in crate::worker) fn new(workers: u32) -> Boards {
+    pub(in crate::worker) fn new(pool: &Weak<Pool>, workers: u32) -> Boards {
         Boards {
+            pool: Weak::clone(pool),
             own: (0..workers).map(|_| CachePadded::default()).collect(),
             others: Board::default(),
             home: SegQueue::new(),
@@ -221,20 +223,16 @@ impl Boards {
         let task = self.all().max_by_key(|board| board.len())?.take_last()?;
         let core = task.core();
         // A marked task is looked up first, which a worker does.
-        if core.is_marked || core.depth == STAYS || core.has_failed() {
-            self.home.push(task);
-            pool.wake_for_any_task();
-            return None;
-        }
-        match self.set_aside(pool, task) {
-            Ok(slot) => Some(slot),
-            Err(payload) => {
-                core.panicked(pool, payload);
-                self.home.push(task);
-                pool.wake_for_any_task();
-                None
+        let stays = core.is_marked || core.depth == STAYS || core.has_failed();
+        if !stays {
+            match self.set_aside(pool, task) {
+                Ok(slot) => return Some(slot),
+                Err(payload) => core.panicked(pool, payload),
             }
         }
+        self.home.push(task);
+        pool.wake_for_any_task();
+        None
     }
 
     /// Puts a task in a slot aside.
@@ -339,10 +337,16 @@ impl Pool {
     pub(in crate::worker) fn settle_task(&self, slot: *const Slot) {
         self.boards.settled.push(SettledTask(slot));
         self.wake_for_any_task();
+        let pool = Weak::clone(&self.boards.pool);
+        self.clerk.run(move || {
+            if let Some(pool) = pool.upgrade() {
+                pool.end_settled();
+            }
+        });
     }
 
-    /// The clerk: ends the tasks aside that have been settled and that no worker has ended.
-    pub(in crate::worker) fn end_settled(&self) {
+    /// Ends the tasks aside that have been settled and that no worker has ended.
+    fn end_settled(&self) {
         while let Some(SettledTask(slot)) = self.boards.settled.pop() {
             self.end_aside(None, slot);
         }

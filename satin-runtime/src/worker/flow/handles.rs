@@ -243,11 +243,7 @@ impl<'g> Flow<'g> {
         &self,
         handle: Handle<'_, T>,
     ) -> Arc<Version<T>> {
-        self.version_at(handle.at)
-    }
-
-    pub(super) fn version_at<T: Send + Sync + 'static>(&self, at: u32) -> Arc<Version<T>> {
-        let version: ErasedVersion = match at {
+        let version: ErasedVersion = match handle.at {
             NOTHING => Version::made(()),
             at => {
                 let versions = self.state.versions.borrow();

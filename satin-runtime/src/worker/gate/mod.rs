@@ -565,12 +565,7 @@ impl Gate {
                 let whole = WholeAnswer { answer, values };
                 (self.pool).keep_answer(job, away.fingerprint, &whole, away.since.elapsed());
                 // A parked owner reads the result at once, and sees for itself whether it is a failure.
-                // SAFETY: as above, and so its parent lives.
-                if unsafe { (*job.parent.get()).is_flow() } {
-                    self.pool.answer(slot, whole);
-                    let gate = self.clone();
-                    self.pool.clerk.run(move || gate.pool.end_settled());
-                } else if job.judge().is_none() || job.is_awaited() {
+                if job.judge().is_none() || job.is_awaited() {
                     self.pool.answer(slot, whole);
                 } else {
                     let gate = self.clone();
