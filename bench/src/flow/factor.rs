@@ -3,98 +3,53 @@
 use std::mem::take;
 
 use rayon::prelude::*;
-use satin::{Handle, flow, r, rw, spawnable, task};
+use satin::{flow, r, rw, spawnable, task};
 
-use super::{Args, Case, Pair, Program, Row, compared, interleaved, timed};
+use super::{Args, Case, Row, Tiles, Ways, compared, handles};
 use crate::pools::Pools;
 
 #[path = "../../../examples/tiles/kernels.rs"]
 mod kernels;
 
 type Tile = Vec<f64>;
-/// Rows of tiles.
-type Matrix = Vec<Vec<Tile>>;
-
-/// A kind of factorization, in three ways.
-struct Ways {
-    sequential: fn(&mut Matrix),
-    barriers: fn(&mut Matrix),
-    flow: fn(Matrix) -> Matrix,
-    tasks: usize,
-}
 
 pub fn measure(args: &Args, case: Case, tile: u32, pools: &[Pools; 2]) -> anyhow::Result<Vec<Row>> {
     let n = (args.size / tile) as usize;
-    let (name, ways) = match case {
-        Case::Lu => (
-            "lu",
-            Ways {
-                sequential: lu::sequential,
-                barriers: lu::barriers,
-                flow: lu::in_flow,
-                tasks: (1..=n).map(|rest| rest * rest).sum(),
-            },
-        ),
-        _ => (
-            "cholesky",
-            Ways {
-                sequential: cholesky::sequential,
-                barriers: cholesky::barriers,
-                flow: cholesky::in_flow,
-                tasks: (1..=n).map(|rest| rest * (rest + 1) / 2).sum(),
-            },
-        ),
+    let is_symmetric = case == Case::Cholesky;
+    let name = if is_symmetric { "cholesky" } else { "lu" };
+    let in_place = |mut a: Tiles, run: fn(&mut Tiles)| {
+        run(&mut a);
+        a
     };
-    let input = matrix(n, tile as usize, case == Case::Cholesky);
-    let (input, ways) = (&input, &ways);
-    let in_place = |mut matrix: Matrix, run: &dyn Fn(&mut Matrix)| {
-        run(&mut matrix);
-        matrix
+    let tasks = |rest: usize| match is_symmetric {
+        true => rest * (rest + 1) / 2,
+        false => rest * rest,
     };
-    let [one, two] = pools;
-    let flow = |pools| move || timed(input.clone(), |a| Pools::satin(pools, || (ways.flow)(a)));
-    let programs = [
-        Program {
-            who: "sequential",
-            workers: 1,
-            run: Box::new(|| timed(input.clone(), |a| in_place(a, &ways.sequential))),
+    let ways = Ways {
+        title: format!("{name}, tiles of {tile}"),
+        case,
+        tile,
+        tasks: (1..=n).map(tasks).sum(),
+        sequential: match is_symmetric {
+            true => &|a| in_place(a, cholesky::sequential),
+            false => &|a| in_place(a, lu::sequential),
         },
-        Program {
-            who: "flow",
-            workers: 1,
-            run: Box::new(flow(one)),
+        flow: match is_symmetric {
+            true => &cholesky::factored,
+            false => &lu::factored,
         },
-        Program {
-            who: "flow",
-            workers: 2,
-            run: Box::new(flow(two)),
+        rayon: match is_symmetric {
+            true => &|a| in_place(a, cholesky::barriers),
+            false => &|a| in_place(a, lu::barriers),
         },
-        Program {
-            who: "rayon, a barrier a step",
-            workers: 2,
-            run: Box::new(|| timed(input.clone(), |a| two.rayon(|| in_place(a, &ways.barriers)))),
-        },
-    ];
-    let title = format!("{name}, tiles of {tile}");
-    let times = interleaved(&title, &programs, args.rounds.get())?;
-    let pairs = [
-        Pair {
-            flow: 1,
-            other: 0,
-            required: 0.97,
-        },
-        Pair {
-            flow: 2,
-            other: 3,
-            required: 1.05,
-        },
-    ];
-    let of = (case, tile, ways.tasks);
-    Ok(compared(args, of, &programs, &times, &pairs))
+        beside: ("rayon, a barrier a step", 1.05),
+    };
+    let input = matrix(n, tile as usize, is_symmetric);
+    compared(args, &input, &ways, pools)
 }
 
 /// A matrix whose diagonal outweighs the rest; of a symmetric one the lower half, in tiles.
-fn matrix(n: usize, tile: usize, is_symmetric: bool) -> Matrix {
+fn matrix(n: usize, tile: usize, is_symmetric: bool) -> Tiles {
     let size = n * tile;
     let element = |row: usize, column: usize| {
         let (row, column) = match is_symmetric && column > row {
@@ -159,7 +114,7 @@ fn update_diagonal(tile: &mut [f64], left: &[f64]) {
 mod lu {
     use super::*;
 
-    pub fn sequential(a: &mut Matrix) {
+    pub fn sequential(a: &mut Tiles) {
         let n = a.len();
         for k in 0..n {
             kernels::lu(&mut a[k][k]);
@@ -180,7 +135,7 @@ mod lu {
         }
     }
 
-    pub fn barriers(a: &mut Matrix) {
+    pub fn barriers(a: &mut Tiles) {
         let n = a.len();
         for k in 0..n {
             kernels::lu(&mut a[k][k]);
@@ -206,18 +161,11 @@ mod lu {
         }
     }
 
-    pub fn in_flow(a: Matrix) -> Matrix {
-        factored(a)
-    }
-
     #[spawnable]
-    fn factored(matrix: Matrix) -> Matrix {
+    pub fn factored(matrix: Tiles) -> Tiles {
         let n = matrix.len();
         flow!(|g| {
-            let a: Vec<Vec<Handle<Tile>>> = matrix
-                .into_iter()
-                .map(|row| row.into_iter().map(|tile| g.data(tile)).collect())
-                .collect();
+            let a = handles(g, matrix);
             for k in 0..n {
                 task!(g, factor_lu(rw(a[k][k])));
                 for j in k + 1..n {
@@ -241,7 +189,7 @@ mod lu {
 mod cholesky {
     use super::*;
 
-    pub fn sequential(a: &mut Matrix) {
+    pub fn sequential(a: &mut Tiles) {
         let n = a.len();
         for k in 0..n {
             kernels::cholesky(&mut a[k][k]);
@@ -262,7 +210,7 @@ mod cholesky {
         }
     }
 
-    pub fn barriers(a: &mut Matrix) {
+    pub fn barriers(a: &mut Tiles) {
         let n = a.len();
         for k in 0..n {
             kernels::cholesky(&mut a[k][k]);
@@ -290,18 +238,11 @@ mod cholesky {
         }
     }
 
-    pub fn in_flow(a: Matrix) -> Matrix {
-        factored(a)
-    }
-
     #[spawnable]
-    fn factored(matrix: Matrix) -> Matrix {
+    pub fn factored(matrix: Tiles) -> Tiles {
         let n = matrix.len();
         flow!(|g| {
-            let a: Vec<Vec<Handle<Tile>>> = matrix
-                .into_iter()
-                .map(|row| row.into_iter().map(|tile| g.data(tile)).collect())
-                .collect();
+            let a = handles(g, matrix);
             for k in 0..n {
                 task!(g, factor_cholesky(rw(a[k][k])));
                 for i in k + 1..n {

@@ -16,6 +16,7 @@ use std::{
 
 use anyhow::ensure;
 use comfy_table::{CellAlignment, Table};
+use satin::{Flow, Handle};
 use serde::Serialize;
 
 use crate::{
@@ -108,19 +109,39 @@ struct Against {
     required: f64,
 }
 
-/// A program of a case, and what it is compared with.
-struct Program<'p, T> {
-    who: &'static str,
-    workers: usize,
-    /// Runs it on fresh input; returns its answer, and the time without the making of the input.
-    run: Box<dyn Fn() -> (T, Duration) + 'p>,
+/// Tiles of numbers, in rows.
+type Tiles = Vec<Vec<Vec<f64>>>;
+
+/// What a case does with tiles, in three ways: in a loop, on one worker; as a flow, on one worker and on two; and with rayon, on two.
+struct Ways<'w> {
+    title: String,
+    case: Case,
+    tile: u32,
+    tasks: usize,
+    sequential: Way<'w>,
+    flow: Way<'w>,
+    rayon: Way<'w>,
+    /// What rayon does, and the ratio of the minima that is required beside it.
+    beside: (&'static str, f64),
 }
 
-/// A comparison: the places of a flow and of another in the list of programs.
-struct Pair {
-    flow: usize,
-    other: usize,
-    required: f64,
+type Way<'w> = &'w (dyn Fn(Tiles) -> Tiles + Sync);
+
+/// The same beside sequential code.
+const BESIDE_SEQUENTIAL: f64 = 0.97;
+
+/// Brings tiles into a flow.
+fn handles<'g>(g: &Flow<'g>, tiles: Tiles) -> Vec<Vec<Handle<'g, Vec<f64>>>> {
+    let of_row = |row: Vec<Vec<f64>>| row.into_iter().map(|tile| g.data(tile)).collect();
+    tiles.into_iter().map(of_row).collect()
+}
+
+/// A program of a case.
+struct Program<'p> {
+    who: &'static str,
+    workers: usize,
+    /// Runs it on fresh input.
+    run: Box<dyn Fn(Tiles) -> Tiles + 'p>,
 }
 
 /// Measures, and reports the results.
@@ -168,20 +189,21 @@ impl Args {
 }
 
 /// Runs all programs in turn, round by round, each round from another one on. Returns the times in milliseconds, by program and round.
-fn interleaved<T: PartialEq>(
+fn interleaved(
     title: &str,
-    programs: &[Program<'_, T>],
+    input: &Tiles,
+    programs: &[Program<'_>],
     rounds: usize,
 ) -> anyhow::Result<Vec<Vec<f64>>> {
     eprintln!("{title}: {rounds} rounds of {} runs", programs.len());
     // Threads wake, and pages are touched.
-    let (expected, _) = (programs[0].run)();
+    let (expected, _) = programs[0].timed(input);
     let mut times = vec![Vec::new(); programs.len()];
     for round in 0..rounds {
         for at in 0..programs.len() {
             let at = (at + round) % programs.len();
-            let Program { who, workers, run } = &programs[at];
-            let (answer, time) = run();
+            let (answer, time) = programs[at].timed(input);
+            let Program { who, workers, .. } = &programs[at];
             ensure!(
                 answer == expected,
                 "{title}: the answer of {who} on {workers} is not that of {}",
@@ -193,53 +215,82 @@ fn interleaved<T: PartialEq>(
     Ok(times)
 }
 
-/// Runs on fresh input, whose making does not count.
-fn timed<I, T>(input: I, run: impl FnOnce(I) -> T) -> (T, Duration) {
-    let began = Instant::now();
-    let answer = run(input);
-    (answer, began.elapsed())
+impl Program<'_> {
+    /// The answer, and the time without the making of the input.
+    fn timed(&self, input: &Tiles) -> (Tiles, Duration) {
+        let input = input.clone();
+        let began = Instant::now();
+        let answer = (self.run)(input);
+        (answer, began.elapsed())
+    }
 }
 
 fn least(times: &[f64]) -> f64 {
     times.iter().copied().fold(f64::INFINITY, f64::min)
 }
 
-/// The rows of the comparisons.
-fn compared<T>(
+/// Measures what is done with that input, in all ways: the rows of the flow on one worker and on two.
+fn compared(
     args: &Args,
-    (case, tile, tasks): (Case, u32, usize),
-    programs: &[Program<'_, T>],
-    times: &[Vec<f64>],
-    pairs: &[Pair],
-) -> Vec<Row> {
-    let row = |pair: &Pair| {
-        let (flow, other) = (&times[pair.flow], &times[pair.other]);
+    input: &Tiles,
+    ways: &Ways<'_>,
+    [one, two]: &[Pools; 2],
+) -> anyhow::Result<Vec<Row>> {
+    let program = |who, pools: &Pools, run| Program {
+        who,
+        workers: pools.threads(),
+        run,
+    };
+    let (beside_rayon, required) = ways.beside;
+    let programs = [
+        program("sequential", one, Box::new(ways.sequential)),
+        program(
+            "flow",
+            one,
+            Box::new(|tiles| one.satin(|| (ways.flow)(tiles))),
+        ),
+        program(
+            "flow",
+            two,
+            Box::new(|tiles| two.satin(|| (ways.flow)(tiles))),
+        ),
+        program(
+            beside_rayon,
+            two,
+            Box::new(|tiles| two.rayon(|| (ways.rayon)(tiles))),
+        ),
+    ];
+    let times = interleaved(&ways.title, input, &programs, args.rounds.get())?;
+    let row = |flow: usize, other: usize, required: f64| {
+        let who = programs[other].who;
+        let workers = programs[flow].workers;
+        let (flow, other) = (&times[flow], &times[other]);
         let ratios = other.iter().zip(flow).map(|(other, flow)| other / flow);
         let ratio = Ratio::of(ratios).expect("there is a round");
         Row {
             bench: "flow",
-            case,
+            case: ways.case,
             size: args.size,
-            tile,
-            workers: programs[pair.flow].workers,
-            tasks,
+            tile: ways.tile,
+            workers,
+            tasks: ways.tasks,
             rounds: args.rounds.get(),
             flow_ms_min: least(flow),
             flow_ms_median: median(flow.iter().copied()),
-            task_ns: least(flow) * 1e6 / tasks as f64,
+            task_ns: least(flow) * 1e6 / ways.tasks as f64,
             against: Some(Against {
-                who: programs[pair.other].who,
+                who,
                 ms_min: least(other),
                 ms_median: median(other.iter().copied()),
                 ratio_min: least(other) / least(flow),
                 ratio: ratio.mean,
                 ratio_low: ratio.low,
                 ratio_high: ratio.high,
-                required: pair.required,
+                required,
             }),
         }
     };
-    pairs.iter().map(row).collect()
+    Ok(vec![row(1, 0, BESIDE_SEQUENTIAL), row(2, 3, required)])
 }
 
 fn table(rows: &[Row]) -> Table {

@@ -6,9 +6,9 @@
 use std::mem::take;
 
 use rayon::prelude::*;
-use satin::{Handle, flow, r, rw, spawnable, task};
+use satin::{flow, r, rw, spawnable, task};
 
-use super::{Args, Case, Pair, Program, Row, compared, interleaved, timed};
+use super::{Args, Case, Row, Tiles, Ways, compared, handles};
 use crate::pools::Pools;
 
 #[path = "../../../examples/plate/kernels.rs"]
@@ -17,60 +17,24 @@ mod kernels;
 type Block = Vec<f64>;
 
 /// Blocks with a frame of blocks around them that never change: hot above, cold elsewhere.
-type Plate = Vec<Vec<Block>>;
+type Plate = Tiles;
 
 pub fn measure(args: &Args, tile: u32, pools: &[Pools; 2]) -> anyhow::Result<Vec<Row>> {
     let n = (args.size / tile) as usize;
     let sweeps = args.sweeps as usize;
     let make = |i: usize| vec![f64::from(u8::from(i == 0)); (tile * tile) as usize];
     let plate: Plate = (0..n + 2).map(|i| vec![make(i); n + 2]).collect();
-    let plate = &plate;
-    let [one, two] = pools;
-    let flow = |pools| {
-        move || {
-            timed(plate.clone(), |a| {
-                Pools::satin(pools, || relaxed(a, sweeps))
-            })
-        }
+    let ways = Ways {
+        title: format!("gauss-seidel, blocks of {tile}"),
+        case: Case::GaussSeidel,
+        tile,
+        tasks: n * n * sweeps,
+        sequential: &|plate| sequential(plate, sweeps),
+        flow: &|plate| relaxed(plate, sweeps),
+        rayon: &|plate| wavefronts(plate, sweeps),
+        beside: ("rayon, wavefronts", 1.0),
     };
-    let programs = [
-        Program {
-            who: "sequential",
-            workers: 1,
-            run: Box::new(|| timed(plate.clone(), |a| sequential(a, sweeps))),
-        },
-        Program {
-            who: "flow",
-            workers: 1,
-            run: Box::new(flow(one)),
-        },
-        Program {
-            who: "flow",
-            workers: 2,
-            run: Box::new(flow(two)),
-        },
-        Program {
-            who: "rayon, wavefronts",
-            workers: 2,
-            run: Box::new(|| timed(plate.clone(), |a| two.rayon(|| wavefronts(a, sweeps)))),
-        },
-    ];
-    let title = format!("gauss-seidel, blocks of {tile}");
-    let times = interleaved(&title, &programs, args.rounds.get())?;
-    let pairs = [
-        Pair {
-            flow: 1,
-            other: 0,
-            required: 0.97,
-        },
-        Pair {
-            flow: 2,
-            other: 3,
-            required: 1.0,
-        },
-    ];
-    let of = (Case::GaussSeidel, tile, n * n * sweeps);
-    Ok(compared(args, of, &programs, &times, &pairs))
+    compared(args, &plate, &ways, pools)
 }
 
 /// Relaxes a block that has been taken out of the plate.
@@ -128,10 +92,7 @@ fn relax(block: &mut [f64], above: &[f64], below: &[f64], left: &[f64], right: &
 fn relaxed(plate: Plate, sweeps: usize) -> Plate {
     let n = plate.len() - 2;
     flow!(|g| {
-        let blocks: Vec<Vec<Handle<Block>>> = plate
-            .into_iter()
-            .map(|row| row.into_iter().map(|block| g.data(block)).collect())
-            .collect();
+        let blocks = handles(g, plate);
         for _ in 0..sweeps {
             for (i, j) in (1..=n).flat_map(|i| (1..=n).map(move |j| (i, j))) {
                 task!(
