@@ -6,15 +6,10 @@
 mod common;
 mod tiles;
 
-use std::cell::Cell;
-
 use clap::Parser;
-use common::Mode;
-use common::bits::{SameBits, checksum};
-use common::graph::{Graph, Picture};
-use common::progress::{Counter, Spinner};
+use common::graph::Graph;
 use satin::{Handle, flow, r, rw, spawnable, task};
-use tiles::{Matrix, Sizes, Tile, kernels};
+use tiles::{DONE, Factorization, Flags, Matrix, Place, Tile, kernels};
 
 /// Factors a random symmetric matrix into a lower triangle and its mirror image
 #[derive(Parser)]
@@ -26,51 +21,20 @@ Examples:
   cholesky --size 512 --tile 128 --dot it.dot   # then dot -Tsvg it.dot > it.svg")]
 struct Cli {
     #[command(flatten)]
-    sizes: Sizes,
-    /// Where the pseudo-random sequence starts
-    #[arg(long, default_value_t = 1)]
-    seed: u64,
-    #[command(flatten)]
-    picture: Picture,
-    #[command(flatten)]
-    mode: Mode,
-    #[command(flatten)]
-    satin: satin::Args,
+    flags: Flags,
 }
-
-/// Tasks that are done in this process.
-static DONE: Counter = Counter::new();
 
 fn main() -> anyhow::Result<()> {
-    let cli = Cli::parse();
-    satin::run(cli.satin.clone(), || run(&cli))
-}
-
-fn run(cli: &Cli) -> anyhow::Result<()> {
-    let matrix = cli.sizes.matrix(cli.seed)?;
-    let size = matrix.size;
-    cli.picture.write("cholesky", || graph(matrix.tiles))?;
-    let tasks = matrix.tiles * (matrix.tiles + 1) / 2 + steps(matrix.tiles).count();
-    let spinner = Spinner::start(move || DONE.tasks(tasks));
-    let (same, residual) = (SameBits::default(), Cell::new(0.0));
-    let run = cli.mode.measure(
-        || DONE.reset(),
-        |()| cholesky(matrix),
-        |()| sequential(matrix),
-        |factor| {
-            residual.set(matrix.check_cholesky(factor)?);
-            same.check(checksum(factor.iter().flatten().flatten()))
-        },
-    )?;
-    drop(spinner);
-    println!(
-        "cholesky({size}) right, {tasks} tasks, residual {:.1e}, checksum {:016x}",
-        residual.get(),
-        checksum(run.answer.iter().flatten().flatten())
-    );
-    run.report();
-    println!("{:.2} GFLOP/s", run.giga((size as f64).powi(3) / 3.0));
-    Ok(())
+    let of = Factorization {
+        name: "cholesky",
+        flow: cholesky,
+        sequential,
+        check: Matrix::check_cholesky,
+        tasks: |n| n * (n + 1) / 2 + steps(n).count(),
+        graph,
+        operations: 1.0 / 3.0,
+    };
+    tiles::main(&Cli::parse().flags, &of)
 }
 
 /// The factor: row `i` has the tiles 0 to `i`.
@@ -138,7 +102,7 @@ enum Step {
 
 impl Step {
     /// The tile that the kernel changes.
-    fn changes(self) -> (usize, usize) {
+    fn changes(self) -> Place {
         match self {
             Step::Factor { k } => (k, k),
             Step::Solve { i, k } => (i, k),
@@ -184,7 +148,7 @@ fn sequential(matrix: Matrix) -> Vec<Vec<Tile>> {
 }
 
 /// The tasks of [`cholesky`].
-fn graph(n: usize) -> Graph<(usize, usize)> {
+fn graph(n: usize) -> Graph<Place> {
     let mut graph = Graph::new();
     for (i, j) in (0..n).flat_map(|i| (0..=i).map(move |j| (i, j))) {
         graph.task("make", format_args!("{i},{j}"), &[(i, j)], &[]);

@@ -1,7 +1,8 @@
 //! Heat on a plate by the method of Gauss and Seidel: each point becomes the mean of its neighbours, in place, sweep after sweep.
 //!
 //! Shows a flow in which sweeps overlap: a block is relaxed as soon as those above and on its left are in this sweep, and those below and on
-//! its right have been in the last. The closure itself looks at what a sweep has changed, with `g.get`, to decide whether to go on.
+//! its right have been in the last. While the flow is under way, what a sweep has changed is looked at with `g.get`, to decide whether to go on
+//! (`Plate::until_still_in`).
 #![allow(
     clippy::too_many_arguments,
     reason = "each block that is read is an argument of its own"
@@ -11,12 +12,9 @@ mod common;
 mod plate;
 
 use clap::Parser;
-use common::Mode;
-use common::bits::checksum;
-use common::graph::{Graph, Picture};
-use common::progress::{Counter, Spinner};
-use plate::{Beside, Block, Heat, Options, Plate, kernels};
-use satin::{Handle, Many, flow, many, r, rw, spawnable, task};
+use common::graph::Graph;
+use plate::{Beside, DONE, Flags, Heat, Method, Plate, kernels};
+use satin::{Handle, flow, r, rw, spawnable, task};
 
 /// Spreads heat over a plate, in place
 #[derive(Parser)]
@@ -28,58 +26,27 @@ Examples:
   gauss_seidel --size 32 --tile 8 --sweeps 3 --dot it.dot   # dot -Tsvg it.dot")]
 struct Cli {
     #[command(flatten)]
-    options: Options,
-    #[command(flatten)]
-    picture: Picture,
-    #[command(flatten)]
-    mode: Mode,
-    #[command(flatten)]
-    satin: satin::Args,
+    flags: Flags,
 }
-
-/// Tasks that are done in this process.
-static DONE: Counter = Counter::new();
 
 fn main() -> anyhow::Result<()> {
-    let cli = Cli::parse();
-    satin::run(cli.satin.clone(), || run(&cli))
-}
-
-fn run(cli: &Cli) -> anyhow::Result<()> {
-    let plate = cli.options.plate()?;
-    cli.picture.write("gauss_seidel", || graph(&plate))?;
-    let tasks = plate.blocks * plate.blocks * plate.sweeps as usize;
-    let spinner = Spinner::start(move || DONE.tasks(tasks));
-    let run = cli.mode.measure(
-        || DONE.reset(),
-        |()| gauss_seidel(plate),
-        |()| sequential(plate),
-        |heat| plate.check(heat, plate::Grid::gauss_seidel),
-    )?;
-    drop(spinner);
-    let heat = &run.answer;
-    println!(
-        "gauss_seidel({}) right after {} sweeps, change {:.3e}, centre {:.4}, checksum {:016x}",
-        plate.size(),
-        heat.sweeps,
-        heat.change,
-        plate.centre(heat),
-        checksum(heat.blocks.iter().flatten().flatten())
-    );
-    run.report();
-    Ok(())
+    let method = Method {
+        name: "gauss_seidel",
+        flow: gauss_seidel,
+        sequential,
+        sweep: plate::Grid::gauss_seidel,
+        graph,
+    };
+    plate::main(&Cli::parse().flags, &method)
 }
 
 #[spawnable]
 fn gauss_seidel(plate: Plate) -> Heat {
-    let n = plate.blocks;
     flow!(|g| {
         let [hot, cold] = [1.0, 0.0].map(|heat| g.data(vec![heat; plate.tile * plate.tile]));
-        let row = || (0..n).map(|_| task!(g, cold_block(plate.tile))).collect();
-        let blocks: Vec<Vec<Handle<Block>>> = (0..n).map(|_| row()).collect();
+        let blocks = plate.cold_blocks(g);
         let changes: Vec<Handle<f64>> = plate.places().map(|_| g.data(0.0)).collect();
-        let (mut sweeps, mut last) = (plate.sweeps, None);
-        for sweep in 1..=plate.sweeps {
+        let (sweeps, change) = plate.until_still_in(g, &changes, || {
             for ((i, j), change) in plate.places().zip(&changes) {
                 let [above, below, left, right] = plate.beside(i, j).map(|beside| match beside {
                     Beside::Hot => hot,
@@ -99,27 +66,13 @@ fn gauss_seidel(plate: Plate) -> Heat {
                     )
                 );
             }
-            if plate.looks_at(sweep) {
-                let change = task!(g, largest(many(changes.iter().copied())));
-                // That of the sweep before: so the tasks of this one are under way while we wait.
-                let before = last.replace(change);
-                if before.is_some_and(|change| *g.get(change) <= plate.tolerance) {
-                    sweeps = sweep;
-                    break;
-                }
-            }
-        }
+        });
         Heat {
             sweeps,
-            change: last.map_or(f64::INFINITY, |change| g.take(change)),
+            change,
             blocks: g.take_all(blocks),
         }
     })
-}
-
-#[spawnable]
-fn cold_block(tile: usize) -> Block {
-    vec![0.0; tile * tile]
 }
 
 #[spawnable]
@@ -133,11 +86,6 @@ fn relax(
 ) {
     DONE.add(1);
     *change = kernels::relax_in_place(block, above, below, left, right);
-}
-
-#[spawnable]
-fn largest(changes: &Many<f64>) -> f64 {
-    changes.iter().copied().fold(0.0, f64::max)
 }
 
 /// The same without tasks.

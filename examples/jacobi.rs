@@ -11,12 +11,9 @@ mod common;
 mod plate;
 
 use clap::Parser;
-use common::Mode;
-use common::bits::checksum;
-use common::graph::{Graph, Picture};
-use common::progress::{Counter, Spinner};
-use plate::{Block, Edge, Heat, Options, Plate, kernels};
-use satin::{Flow, Handle, Many, flow, many, r, rw, spawnable, task};
+use common::graph::Graph;
+use plate::{DONE, Edge, Flags, Heat, Method, Plate, kernels};
+use satin::{Flow, Handle, flow, r, rw, spawnable, task};
 
 /// Spreads heat over a plate, from sweep to sweep
 #[derive(Parser)]
@@ -28,46 +25,18 @@ Examples:
   jacobi --size 32 --tile 8 --sweeps 3 --dot it.dot   # dot -Tsvg it.dot")]
 struct Cli {
     #[command(flatten)]
-    options: Options,
-    #[command(flatten)]
-    picture: Picture,
-    #[command(flatten)]
-    mode: Mode,
-    #[command(flatten)]
-    satin: satin::Args,
+    flags: Flags,
 }
-
-/// Tasks that are done in this process.
-static DONE: Counter = Counter::new();
 
 fn main() -> anyhow::Result<()> {
-    let cli = Cli::parse();
-    satin::run(cli.satin.clone(), || run(&cli))
-}
-
-fn run(cli: &Cli) -> anyhow::Result<()> {
-    let plate = cli.options.plate()?;
-    cli.picture.write("jacobi", || graph(&plate))?;
-    let tasks = plate.blocks * plate.blocks * plate.sweeps as usize;
-    let spinner = Spinner::start(move || DONE.tasks(tasks));
-    let run = cli.mode.measure(
-        || DONE.reset(),
-        |()| jacobi(plate),
-        |()| sequential(plate),
-        |heat| plate.check(heat, plate::Grid::jacobi),
-    )?;
-    drop(spinner);
-    let heat = &run.answer;
-    println!(
-        "jacobi({}) right after {} sweeps, change {:.3e}, centre {:.4}, checksum {:016x}",
-        plate.size(),
-        heat.sweeps,
-        heat.change,
-        plate.centre(heat),
-        checksum(heat.blocks.iter().flatten().flatten())
-    );
-    run.report();
-    Ok(())
+    let method = Method {
+        name: "jacobi",
+        flow: jacobi,
+        sequential,
+        sweep: plate::Grid::jacobi,
+        graph,
+    };
+    plate::main(&Cli::parse().flags, &method)
 }
 
 /// The edges of all blocks: of that in row `i` and column `j`, its first row, its last, its first column, its last.
@@ -77,15 +46,11 @@ type Edges<T> = Vec<Vec<[T; 4]>>;
 fn jacobi(plate: Plate) -> Heat {
     flow!(|g| {
         let [hot, cold] = [1.0, 0.0].map(|heat| g.data(vec![heat; plate.tile]));
-        let rows = || (0..plate.blocks).map(|_| 0..plate.blocks);
-        let blocks: Vec<Vec<Handle<Block>>> = rows()
-            .map(|row| row.map(|_| task!(g, cold_block(plate.tile))).collect())
-            .collect();
+        let blocks = plate.cold_blocks(g);
         let changes: Vec<Handle<f64>> = plate.places().map(|_| g.data(0.0)).collect();
         let mut old = cold_edges(g, &plate);
         let mut new = cold_edges(g, &plate);
-        let (mut sweeps, mut last) = (plate.sweeps, None);
-        for sweep in 1..=plate.sweeps {
+        let (sweeps, change) = plate.until_still_in(g, &changes, || {
             for ((i, j), change) in plate.places().zip(&changes) {
                 let [above, below, left, right] = plate.edges_beside(i, j).map(|edge| match edge {
                     Edge::Hot => hot,
@@ -110,19 +75,10 @@ fn jacobi(plate: Plate) -> Heat {
                 );
             }
             std::mem::swap(&mut old, &mut new);
-            if plate.looks_at(sweep) {
-                let change = task!(g, largest(many(changes.iter().copied())));
-                // That of the sweep before: so the tasks of this one are under way while we wait.
-                let before = last.replace(change);
-                if before.is_some_and(|change| *g.get(change) <= plate.tolerance) {
-                    sweeps = sweep;
-                    break;
-                }
-            }
-        }
+        });
         Heat {
             sweeps,
-            change: last.map_or(f64::INFINITY, |change| g.take(change)),
+            change,
             blocks: g.take_all(blocks),
         }
     })
@@ -132,11 +88,6 @@ fn cold_edges<'g>(g: &Flow<'g>, plate: &Plate) -> Edges<Handle<'g, Vec<f64>>> {
     let edges = || [(); 4].map(|()| g.data(vec![0.0; plate.tile]));
     let rows = (0..plate.blocks).map(|_| (0..plate.blocks).map(|_| edges()).collect());
     rows.collect()
-}
-
-#[spawnable]
-fn cold_block(tile: usize) -> Block {
-    vec![0.0; tile * tile]
 }
 
 #[spawnable]
@@ -155,11 +106,6 @@ fn relax(
     DONE.add(1);
     *change = kernels::relax_from_old(block, above, below, left, right);
     [*top, *bottom, *first, *last] = kernels::edges(block);
-}
-
-#[spawnable]
-fn largest(changes: &Many<f64>) -> f64 {
-    changes.iter().copied().fold(0.0, f64::max)
 }
 
 /// The same without tasks.

@@ -8,15 +8,10 @@
 mod common;
 mod tiles;
 
-use std::cell::Cell;
-
 use clap::Parser;
-use common::Mode;
-use common::bits::{SameBits, checksum};
-use common::graph::{Graph, Picture};
-use common::progress::{Counter, Spinner};
+use common::graph::Graph;
 use satin::{Handle, flow, r, rw, spawnable, task};
-use tiles::{Matrix, Sizes, Tile, kernels};
+use tiles::{DONE, Factorization, Flags, Matrix, Place, Tile, kernels};
 
 /// Factors a random matrix into a lower and an upper triangle
 #[derive(Parser)]
@@ -28,51 +23,20 @@ Examples:
   lu --size 512 --tile 128 --dot lu.dot   # then dot -Tsvg lu.dot > lu.svg")]
 struct Cli {
     #[command(flatten)]
-    sizes: Sizes,
-    /// Where the pseudo-random sequence starts
-    #[arg(long, default_value_t = 1)]
-    seed: u64,
-    #[command(flatten)]
-    picture: Picture,
-    #[command(flatten)]
-    mode: Mode,
-    #[command(flatten)]
-    satin: satin::Args,
+    flags: Flags,
 }
-
-/// Tasks that are done in this process.
-static DONE: Counter = Counter::new();
 
 fn main() -> anyhow::Result<()> {
-    let cli = Cli::parse();
-    satin::run(cli.satin.clone(), || run(&cli))
-}
-
-fn run(cli: &Cli) -> anyhow::Result<()> {
-    let matrix = cli.sizes.matrix(cli.seed)?;
-    let size = matrix.size;
-    cli.picture.write("lu", || graph(matrix.tiles))?;
-    let tasks = matrix.tiles * matrix.tiles + steps(matrix.tiles).count();
-    let spinner = Spinner::start(move || DONE.tasks(tasks));
-    let (same, residual) = (SameBits::default(), Cell::new(0.0));
-    let run = cli.mode.measure(
-        || DONE.reset(),
-        |()| lu(matrix),
-        |()| sequential(matrix),
-        |factors| {
-            residual.set(matrix.check_lu(factors)?);
-            same.check(checksum(factors.iter().flatten().flatten()))
-        },
-    )?;
-    drop(spinner);
-    println!(
-        "lu({size}) right, {tasks} tasks, residual {:.1e}, checksum {:016x}",
-        residual.get(),
-        checksum(run.answer.iter().flatten().flatten())
-    );
-    run.report();
-    println!("{:.2} GFLOP/s", run.giga(2.0 / 3.0 * (size as f64).powi(3)));
-    Ok(())
+    let of = Factorization {
+        name: "lu",
+        flow: lu,
+        sequential,
+        check: Matrix::check_lu,
+        tasks: |n| n * n + steps(n).count(),
+        graph,
+        operations: 2.0 / 3.0,
+    };
+    tiles::main(&Cli::parse().flags, &of)
 }
 
 /// The factors, in the place of the matrix.
@@ -142,7 +106,7 @@ enum Step {
 
 impl Step {
     /// The tile that the kernel changes.
-    fn changes(self) -> (usize, usize) {
+    fn changes(self) -> Place {
         match self {
             Step::Factor { k } => (k, k),
             Step::SolveRow { k, j } => (k, j),
@@ -184,7 +148,7 @@ fn sequential(matrix: Matrix) -> Vec<Vec<Tile>> {
 }
 
 /// The tasks of [`lu`].
-fn graph(n: usize) -> Graph<(usize, usize)> {
+fn graph(n: usize) -> Graph<Place> {
     let mut graph = Graph::new();
     for (i, j) in (0..n).flat_map(|i| (0..n).map(move |j| (i, j))) {
         graph.task("make", format_args!("{i},{j}"), &[(i, j)], &[]);

@@ -4,16 +4,98 @@
 
 pub mod kernels;
 
-use anyhow::ensure;
+use std::cell::Cell;
 
+use anyhow::ensure;
+use satin::{Flow, Handle, Many, many, spawnable, task};
+
+use crate::common::Mode;
+use crate::common::bits::checksum;
+use crate::common::graph::{self, Graph, Picture};
 use crate::common::input::parts;
+use crate::common::progress::{Counter, Spinner};
 
 /// The heat of a block's points, row by row.
 pub type Block = Vec<f64>;
 
+/// What the examples take from the command line.
+#[derive(clap::Args)]
+pub struct Flags {
+    #[command(flatten)]
+    options: Options,
+    #[command(flatten)]
+    picture: Picture,
+    #[command(flatten)]
+    mode: Mode,
+    #[command(flatten)]
+    satin: satin::Args,
+}
+
+/// Tasks that are done in this process.
+pub static DONE: Counter = Counter::new();
+
+/// A method of relaxation.
+pub struct Method<D> {
+    pub name: &'static str,
+    /// With tasks.
+    pub flow: fn(Plate) -> Heat,
+    /// The same without tasks.
+    pub sequential: fn(Plate) -> Heat,
+    /// A sweep over a plate in one piece.
+    pub sweep: fn(&mut Grid) -> f64,
+    /// The tasks, if all sweeps are made.
+    pub graph: fn(&Plate) -> Graph<D>,
+}
+
+/// The main program of an example: spreads heat by that method.
+///
+/// # Errors
+/// If the options make no sense, a file cannot be written, or the answer is wrong.
+pub fn main<D: graph::Data>(flags: &Flags, method: &Method<D>) -> anyhow::Result<()> {
+    satin::run(flags.satin.clone(), || run(flags, method))
+}
+
+fn run<D: graph::Data>(flags: &Flags, method: &Method<D>) -> anyhow::Result<()> {
+    let plate = flags.options.plate()?;
+    flags
+        .picture
+        .write(method.name, || (method.graph)(&plate))?;
+    let tasks = plate.blocks * plate.blocks * plate.sweeps as usize;
+    let spinner = Spinner::start(move || DONE.tasks(tasks));
+    let run = flags.mode.measure(
+        || DONE.reset(),
+        |()| (method.flow)(plate),
+        |()| (method.sequential)(plate),
+        |heat| plate.check(heat, method.sweep),
+    )?;
+    drop(spinner);
+    let heat = &run.answer;
+    println!(
+        "{}({}) right after {} sweeps, change {:.3e}, centre {:.4}, checksum {:016x}",
+        method.name,
+        plate.size(),
+        heat.sweeps,
+        heat.change,
+        plate.centre(heat),
+        checksum(heat.blocks.iter().flatten().flatten())
+    );
+    run.report();
+    Ok(())
+}
+
+#[spawnable]
+fn cold_block(tile: usize) -> Block {
+    vec![0.0; tile * tile]
+}
+
+#[spawnable]
+fn largest(changes: &Many<f64>) -> f64 {
+    changes.iter().copied().fold(0.0, f64::max)
+}
+
 /// The plate, and when to stop.
 #[derive(clap::Args, Clone, Copy)]
-pub struct Options {
+struct Options {
     /// Points in a row or column of the plate
     #[arg(long, value_name = "N", default_value_t = 1024, value_parser = clap::value_parser!(u32).range(1..=32768))]
     size: u32,
@@ -36,7 +118,7 @@ impl Options {
     ///
     /// # Errors
     /// If it has no such blocks, or the tolerance is none.
-    pub fn plate(self) -> anyhow::Result<Plate> {
+    fn plate(self) -> anyhow::Result<Plate> {
         let [size, tile] = [self.size, self.tile].map(|number| number as usize);
         let blocks = parts(size, tile)?;
         ensure!(
@@ -107,7 +189,7 @@ pub struct Heat {
 
 impl Plate {
     /// Is the change of this sweep looked at?
-    pub fn looks_at(&self, sweep: u32) -> bool {
+    fn looks_at(&self, sweep: u32) -> bool {
         sweep.is_multiple_of(self.every) || sweep == self.sweeps
     }
 
@@ -144,7 +226,7 @@ impl Plate {
     }
 
     /// Points in a row or column.
-    pub fn size(&self) -> usize {
+    fn size(&self) -> usize {
         self.blocks * self.tile
     }
 
@@ -152,7 +234,7 @@ impl Plate {
     ///
     /// # Errors
     /// If a bit is different.
-    pub fn check(&self, heat: &Heat, sweep: impl Fn(&mut Grid) -> f64) -> anyhow::Result<()> {
+    fn check(&self, heat: &Heat, sweep: impl Fn(&mut Grid) -> f64) -> anyhow::Result<()> {
         let mut grid = Grid::new(self.size());
         let (sweeps, change) = self.until_still(|| sweep(&mut grid));
         ensure!(
@@ -176,27 +258,56 @@ impl Plate {
         Ok(())
     }
 
-    /// Sweeps until one changes little. The change of a sweep is asked for when the next is looked at: so tasks of many sweeps are under way
-    /// while somebody waits for it. Returns the number of sweeps, and the largest change in the last.
+    /// Sweeps until one changes little. Returns the number of sweeps, and the largest change in the last.
     pub fn until_still(&self, mut sweep: impl FnMut() -> f64) -> (u32, f64) {
-        let (mut before, mut last) = (None, f64::INFINITY);
+        let change = Cell::new(f64::INFINITY);
+        self.sweeps(|| change.set(sweep()), || change.get(), |change| change)
+    }
+
+    /// The same of sweeps that are tasks, which leave the changes of all blocks there.
+    pub fn until_still_in<'g>(
+        &self,
+        g: &Flow<'g>,
+        changes: &[Handle<'g, f64>],
+        sweep: impl FnMut(),
+    ) -> (u32, f64) {
+        let change = || task!(g, largest(many(changes.iter().copied())));
+        self.sweeps(sweep, change, |change| *g.get(change))
+    }
+
+    /// The change of a sweep is asked for when the next is looked at: so tasks of many sweeps are under way while somebody waits for it.
+    fn sweeps<C: Copy>(
+        &self,
+        mut sweep: impl FnMut(),
+        change: impl Fn() -> C,
+        value: impl Fn(C) -> f64,
+    ) -> (u32, f64) {
+        let mut last = None;
         for number in 1..=self.sweeps {
-            let change = sweep();
+            sweep();
             if self.looks_at(number) {
-                last = change;
-                if before
-                    .replace(change)
-                    .is_some_and(|is| is <= self.tolerance)
-                {
-                    return (number, last);
+                let change = change();
+                let before = last.replace(change);
+                if before.is_some_and(|before| value(before) <= self.tolerance) {
+                    return (number, value(change));
                 }
             }
         }
-        (self.sweeps, last)
+        (self.sweeps, last.map_or(f64::INFINITY, value))
+    }
+
+    /// Handles of its blocks, which are cold.
+    pub fn cold_blocks<'g>(&self, g: &Flow<'g>) -> Vec<Vec<Handle<'g, Block>>> {
+        let row = || {
+            (0..self.blocks)
+                .map(|_| task!(g, cold_block(self.tile)))
+                .collect()
+        };
+        (0..self.blocks).map(|_| row()).collect()
     }
 
     /// The mean of the four points around the centre.
-    pub fn centre(&self, heat: &Heat) -> f64 {
+    fn centre(&self, heat: &Heat) -> f64 {
         let at = |y: usize, x: usize| {
             heat.blocks[y / self.tile][x / self.tile][y % self.tile * self.tile + x % self.tile]
         };

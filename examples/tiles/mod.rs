@@ -3,9 +3,15 @@
 
 pub mod kernels;
 
+use std::cell::Cell;
+
 use anyhow::ensure;
 
+use crate::common::Mode;
+use crate::common::bits::{SameBits, checksum};
+use crate::common::graph::{Graph, Picture};
 use crate::common::input::parts;
+use crate::common::progress::{Counter, Spinner};
 use crate::common::random::{Random, mix};
 
 /// The elements of a tile, row by row.
@@ -14,9 +20,85 @@ pub type Tile = Vec<f64>;
 /// Vectors by which factors are tried.
 const TRIED: usize = 2;
 
+/// What the examples take from the command line.
+#[derive(clap::Args)]
+pub struct Flags {
+    #[command(flatten)]
+    sizes: Sizes,
+    /// Where the pseudo-random sequence starts
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    #[command(flatten)]
+    picture: Picture,
+    #[command(flatten)]
+    mode: Mode,
+    #[command(flatten)]
+    satin: satin::Args,
+}
+
+/// Tasks that are done in this process.
+pub static DONE: Counter = Counter::new();
+
+/// A tile by its row and column.
+pub type Place = (usize, usize);
+
+/// A kind of factorization.
+pub struct Factorization {
+    pub name: &'static str,
+    /// With tasks.
+    pub flow: fn(Matrix) -> Vec<Vec<Tile>>,
+    /// The same without tasks.
+    pub sequential: fn(Matrix) -> Vec<Vec<Tile>>,
+    /// How far the factors' product is from the matrix.
+    pub check: fn(&Matrix, &[Vec<Tile>]) -> anyhow::Result<f64>,
+    /// The number of its tasks, for so many tiles in a row.
+    pub tasks: fn(usize) -> usize,
+    /// These tasks.
+    pub graph: fn(usize) -> Graph<Place>,
+    /// Floating-point operations, in cubes of the number of rows.
+    pub operations: f64,
+}
+
+/// The main program of an example: factors a random matrix.
+///
+/// # Errors
+/// If the sizes make no sense, a file cannot be written, or the answer is wrong.
+pub fn main(flags: &Flags, of: &Factorization) -> anyhow::Result<()> {
+    satin::run(flags.satin.clone(), || run(flags, of))
+}
+
+fn run(flags: &Flags, of: &Factorization) -> anyhow::Result<()> {
+    let matrix = flags.sizes.matrix(flags.seed)?;
+    let size = matrix.size;
+    flags.picture.write(of.name, || (of.graph)(matrix.tiles))?;
+    let tasks = (of.tasks)(matrix.tiles);
+    let spinner = Spinner::start(move || DONE.tasks(tasks));
+    let (same, residual) = (SameBits::default(), Cell::new(0.0));
+    let run = flags.mode.measure(
+        || DONE.reset(),
+        |()| (of.flow)(matrix),
+        |()| (of.sequential)(matrix),
+        |factors| {
+            residual.set((of.check)(&matrix, factors)?);
+            same.check(checksum(factors.iter().flatten().flatten()))
+        },
+    )?;
+    drop(spinner);
+    println!(
+        "{}({size}) right, {tasks} tasks, residual {:.1e}, checksum {:016x}",
+        of.name,
+        residual.get(),
+        checksum(run.answer.iter().flatten().flatten())
+    );
+    run.report();
+    let operations = of.operations * (size as f64).powi(3);
+    println!("{:.2} GFLOP/s", run.giga(operations));
+    Ok(())
+}
+
 /// How large the matrix and its tiles are.
 #[derive(clap::Args, Clone, Copy)]
-pub struct Sizes {
+struct Sizes {
     /// Rows and columns of the matrix
     #[arg(long, value_name = "N", default_value_t = 2048, value_parser = clap::value_parser!(u32).range(1..=65536))]
     size: u32,
@@ -30,7 +112,7 @@ impl Sizes {
     ///
     /// # Errors
     /// If the matrix has no such tiles.
-    pub fn matrix(self, seed: u64) -> anyhow::Result<Matrix> {
+    fn matrix(self, seed: u64) -> anyhow::Result<Matrix> {
         let [size, tile] = [self.size, self.tile].map(|number| number as usize);
         let tiles = parts(size, tile)?;
         Ok(Matrix {
