@@ -34,6 +34,7 @@ pub mod parse;
 pub mod seeds;
 pub mod sites;
 pub mod stories;
+pub mod terminal;
 pub mod trial;
 
 use std::{collections::BTreeMap, time::Duration};

@@ -1,15 +1,8 @@
 //! `satin-sim`: how would a pool of that size do, and does it stand what may happen to it?
 
 use std::{
-    collections::BTreeSet,
-    fmt::Write as _,
-    fs,
-    io::{IsTerminal, Write},
-    ops::Range,
-    path::PathBuf,
-    process::ExitCode,
-    sync::Mutex,
-    time::{Duration, Instant},
+    collections::BTreeSet, fmt::Write as _, fs, ops::Range, path::PathBuf, process::ExitCode,
+    time::Duration,
 };
 
 use anyhow::Context;
@@ -27,6 +20,7 @@ use satin_sim::{
     seeds::{self, Summary},
     sites,
     stories::{STORIES, Story},
+    terminal::{StatusLine, clear_line, say},
     trial::{self, Options, Trial},
 };
 use serde::Serialize;
@@ -120,7 +114,7 @@ enum Command {
         #[arg(long, value_parser = parse::seeds, default_value = "2000")]
         seeds: Range<u64>,
         /// Number of threads.
-        #[arg(long, default_value_t = threads())]
+        #[arg(long, default_value_t = seeds::threads())]
         jobs: u32,
         /// Only these rules.
         #[arg(long, value_parser = parse::named::<Rule>, value_name = "RULE,..", value_delimiter = ',')]
@@ -137,7 +131,7 @@ struct Faults {
     #[arg(long, value_parser = parse::seeds, value_name = "A..B", conflicts_with_all = ["Pool", "Seed", "Output", "trace"])]
     seeds: Option<Range<u64>>,
     /// Number of threads.
-    #[arg(long, default_value_t = threads(), requires = "seeds")]
+    #[arg(long, default_value_t = seeds::threads(), requires = "seeds")]
     jobs: u32,
     /// Print also how often each time of the protocol ran out.
     #[arg(long, requires = "seeds")]
@@ -208,11 +202,6 @@ struct Seed {
     /// Seed of everything random: the same seed gives the same run.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-}
-
-fn threads() -> u32 {
-    let threads = std::thread::available_parallelism();
-    threads.map_or(1, |threads| threads.get() as u32)
 }
 
 #[derive(Args)]
@@ -342,7 +331,7 @@ fn try_seeds(seeds: Range<u64>, faults: &Faults) -> ExitCode {
     let options = &faults.options();
     let progress = progress(&seeds);
     let summary = seeds::run(seeds, faults.jobs, options, &progress);
-    eprint!("\r\x1b[K");
+    clear_line();
     print_summary(&summary);
     for trial in summary.violations.iter().take(5) {
         print_violation(trial, options);
@@ -388,19 +377,15 @@ fn tell(names: &[Story], seeds: &Range<u64>) -> ExitCode {
 /// A line on stderr, now and then.
 fn progress(seeds: &Range<u64>) -> impl Fn(&Summary) + Sync + use<> {
     let all = seeds.end - seeds.start;
-    let told = Mutex::new(Instant::now());
+    let line = StatusLine::new();
     move |summary: &Summary| {
-        let mut told = told.lock().expect("nobody panics with it");
-        if told.elapsed() < Duration::from_secs(1) || !std::io::stderr().is_terminal() {
-            return;
-        }
-        *told = Instant::now();
-        let rate = summary.seeds as f64 / summary.took.as_secs_f64();
-        eprint!(
-            "\r\x1b[K{} of {all} seeds, {} violations, {rate:.0} a second",
-            summary.seeds, summary.violated
-        );
-        let _ = std::io::stderr().flush();
+        line.tell(|| {
+            let rate = summary.seeds as f64 / summary.took.as_secs_f64();
+            format!(
+                "{} of {all} seeds, {} violations, {rate:.0} a second",
+                summary.seeds, summary.violated
+            )
+        });
     }
 }
 
@@ -414,11 +399,6 @@ fn print_violation(trial: &Trial, options: &Options) {
     say(&format!(
         "seed {seed}: {invariant} at {at:.3} s: {sentence}\n  cargo run --release -p satin-sim -- --seed {seed} --trace{arguments}",
     ));
-}
-
-/// Prints on stdout. The reader may be gone: `| head`.
-fn say(text: &dyn std::fmt::Display) {
-    let _ = writeln!(std::io::stdout(), "{text}");
 }
 
 fn replay(seed: u64, options: &Options) -> ExitCode {

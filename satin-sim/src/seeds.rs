@@ -134,21 +134,33 @@ pub fn each(
     options: &Options,
     is_enough: &(dyn Fn(&Trial) -> bool + Sync),
 ) {
-    let next = AtomicU64::new(seeds.start);
+    each_number(seeds, jobs, &|seed| is_enough(&trial::run(seed, options)));
+}
+
+/// Calls `is_enough` with all these numbers on `jobs` threads, about in their order, until it is.
+pub fn each_number(numbers: Range<u64>, jobs: u32, is_enough: &(dyn Fn(u64) -> bool + Sync)) {
+    let next = AtomicU64::new(numbers.start);
     let enough = AtomicBool::new(false);
     std::thread::scope(|scope| {
         for _ in 0..jobs.max(1) {
             scope.spawn(|| {
                 while !enough.load(Ordering::Relaxed) {
-                    let seed = next.fetch_add(1, Ordering::Relaxed);
-                    if seed >= seeds.end {
+                    let number = next.fetch_add(1, Ordering::Relaxed);
+                    if number >= numbers.end {
                         return;
                     }
-                    if is_enough(&trial::run(seed, options)) {
+                    if is_enough(number) {
                         enough.store(true, Ordering::Relaxed);
                     }
                 }
             });
         }
     });
+}
+
+/// The threads that this machine has at once.
+#[must_use]
+pub fn threads() -> u32 {
+    let threads = std::thread::available_parallelism();
+    threads.map_or(1, |threads| threads.get() as u32)
 }

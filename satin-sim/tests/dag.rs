@@ -21,7 +21,7 @@ fn text(bytes: &[u8]) -> String {
 }
 
 /// Four graphs, one of each method, at two bounds.
-fn sample(jobs: usize, seed: u64) -> Report {
+fn sample(jobs: u32, seed: u64) -> Report {
     let policies = [
         Policy::GtpC,
         Policy::PullRandom,

@@ -2,11 +2,9 @@
 
 use std::{
     fs,
-    io::{IsTerminal, Write},
     path::{Path, PathBuf},
     process::ExitCode,
-    sync::Mutex,
-    time::{Duration, Instant},
+    time::Instant,
 };
 
 use anyhow::Context;
@@ -21,7 +19,10 @@ use super::{
     report,
     world::PROCESSORS_MAX,
 };
-use crate::parse;
+use crate::{
+    parse, seeds,
+    terminal::{StatusLine, clear_line, say},
+};
 
 const EXAMPLES: &str = "Graphs:
   random                the methods of the Standard Task Graph Set
@@ -79,8 +80,8 @@ pub struct Dag {
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// Number of threads.
-    #[arg(long, default_value_t = threads())]
-    jobs: usize,
+    #[arg(long, default_value_t = seeds::threads())]
+    jobs: u32,
     /// End with the exit code 1 if a target of the design is missed.
     #[arg(long)]
     accept: bool,
@@ -101,10 +102,6 @@ enum Source {
     Cholesky(usize),
     GaussSeidel { blocks: usize, sweeps: usize },
     Path(PathBuf),
-}
-
-fn threads() -> usize {
-    std::thread::available_parallelism().map_or(1, usize::from)
 }
 
 // ---- arguments
@@ -325,9 +322,7 @@ impl Dag {
             check_writable(file)?;
         }
         let report = experiment::run(&settings, &progress());
-        if std::io::stderr().is_terminal() {
-            eprint!("\r\x1b[K");
-        }
+        clear_line();
         let report =
             report.context("an invariant was violated: the model is wrong, or a policy")?;
         say(&format!(
@@ -376,26 +371,16 @@ fn bounds(bounds: &[f64]) -> String {
     texts.collect::<Vec<_>>().join(", ")
 }
 
-/// Prints on stdout. The reader may be gone: `| head`.
-fn say(text: &dyn std::fmt::Display) {
-    let _ = writeln!(std::io::stdout(), "{text}");
-}
-
 /// A line on stderr, now and then.
 fn progress() -> impl Fn(Progress) + Sync {
     let start = Instant::now();
-    let told = Mutex::new(start);
-    move |progress: Progress| {
-        let mut told = told.lock().expect("nobody panics with it");
-        if told.elapsed() < Duration::from_secs(1) || !std::io::stderr().is_terminal() {
-            return;
-        }
-        *told = Instant::now();
-        let Progress { done, all } = progress;
-        let seconds = start.elapsed().as_secs_f64();
-        let left = seconds * (all - done) as f64 / done.max(1) as f64;
-        eprint!("\r\x1b[K{done} of {all} graphs and bounds, about {left:.0} s left");
-        let _ = std::io::stderr().flush();
+    let line = StatusLine::new();
+    move |Progress { done, all }| {
+        line.tell(|| {
+            let seconds = start.elapsed().as_secs_f64();
+            let left = seconds * (all - done) as f64 / done.max(1) as f64;
+            format!("{done} of {all} graphs and bounds, about {left:.0} s left")
+        });
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::{
     Mutex,
-    atomic::{AtomicBool, AtomicUsize, Ordering},
+    atomic::{AtomicUsize, Ordering},
 };
 
 use serde::Serialize;
@@ -14,7 +14,7 @@ use super::{
     sim::{self, Death, Outcome, Trial, Violation},
     world::World,
 };
-use crate::faults::Dice;
+use crate::{faults::Dice, seeds::each_number};
 
 /// What happens to processors. The first dies when the run would be half done without a death.
 #[derive(
@@ -138,7 +138,7 @@ pub struct Settings {
     /// The seed of sizes, costs, changes and deaths.
     pub seed: u64,
     /// Number of threads. The figures do not depend on it.
-    pub jobs: usize,
+    pub jobs: u32,
 }
 
 /// The figures of one contender in one case.
@@ -313,31 +313,20 @@ fn run_units(
 ) -> Result<Vec<Pairs>, Failure> {
     let results = Mutex::new(vec![Pairs::new(); units.len()]);
     let failure = Mutex::new(None);
-    let (next, done) = (AtomicUsize::new(0), AtomicUsize::new(0));
-    let has_failed = AtomicBool::new(false);
-    std::thread::scope(|scope| {
-        for _ in 0..settings.jobs.max(1) {
-            scope.spawn(|| {
-                while !has_failed.load(Ordering::Relaxed) {
-                    let index = next.fetch_add(1, Ordering::Relaxed);
-                    let Some(&unit) = units.get(index) else {
-                        return;
-                    };
-                    match run_unit(settings, &groups[unit.group], unit) {
-                        Ok(pairs) => {
-                            results.lock().expect("nobody panics with it")[index] = pairs;
-                        }
-                        Err(error) => {
-                            has_failed.store(true, Ordering::Relaxed);
-                            *failure.lock().expect("nobody panics with it") = Some(error);
-                        }
-                    }
-                    let done = 1 + done.fetch_add(1, Ordering::Relaxed);
-                    let all = units.len();
-                    progress(Progress { done, all });
-                }
-            });
+    let done = AtomicUsize::new(0);
+    each_number(0..units.len() as u64, settings.jobs, &|index| {
+        let index = index as usize;
+        let unit = units[index];
+        let outcome = run_unit(settings, &groups[unit.group], unit);
+        let has_failed = outcome.is_err();
+        match outcome {
+            Ok(pairs) => results.lock().expect("nobody panics with it")[index] = pairs,
+            Err(error) => *failure.lock().expect("nobody panics with it") = Some(error),
         }
+        let done = 1 + done.fetch_add(1, Ordering::Relaxed);
+        let all = units.len();
+        progress(Progress { done, all });
+        has_failed
     });
     match failure.into_inner().expect("nobody panicked with it") {
         Some(failure) => Err(failure),
