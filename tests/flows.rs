@@ -401,7 +401,7 @@ fn a_flow_that_is_cancelled_stops() {
         }
     }
     on(2, || {
-        let late = satin::run_timeout(std::time::Duration::from_millis(50), || {
+        let late = satin::run_timeout(Duration::from_millis(50), || {
             flow!(|g| {
                 for _ in 0..4 {
                     task!(g, wait_for_ever());
@@ -416,15 +416,7 @@ fn a_flow_that_is_cancelled_stops() {
 // ------------------------------------------------------------------------------------------------------ through the gate
 
 fn pools(workers: usize) -> (Satin, Satin) {
-    let pool = |threads| {
-        satin::builder()
-            .threads(threads)
-            .stack(16)
-            .store_grain(Duration::ZERO)
-            .build()
-            .expect("a pool")
-    };
-    (pool(workers), pool(2))
+    (outside::pool(workers), outside::pool(2))
 }
 
 /// A task with children of its own.

@@ -19,24 +19,16 @@ use std::{
         Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::SeqCst},
     },
-    time::{Duration, Instant},
+    time::Instant,
 };
 
 use bytemuck::{Pod, Zeroable};
-use common::{Habits, PATIENCE, Report, Watchdog, beside, give_way, mix, until, wait_for};
+use common::{Habits, PATIENCE, Report, Watchdog, beside, give_way, mix, outside, until, wait_for};
 use satin::{Satin, Shared, seq, spawn, spawnable, sync};
 use serde::{Deserialize, Serialize, Serializer};
 
 fn pools(workers: usize) -> (Satin, Satin) {
-    let pool = |threads| {
-        satin::builder()
-            .threads(threads)
-            .stack(16)
-            .store_grain(Duration::ZERO)
-            .build()
-            .expect("a pool")
-    };
-    (pool(workers), pool(2))
+    (outside::pool(workers), outside::pool(2))
 }
 
 fn travels(program: impl FnMut()) {
