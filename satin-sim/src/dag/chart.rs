@@ -69,13 +69,17 @@ fn panel(
     let mut chart = ChartBuilder::on(area)
         .caption(caption, ("sans-serif", 15))
         .margin(12)
+        .margin_right(28)
         .x_label_area_size(40)
         .y_label_area_size(44)
-        .build_cartesian_2d(0.0..right * 1.02, low..top * 1.4)?;
+        // The names of the policies stand above the lines.
+        .build_cartesian_2d(0.0..right * 1.02, low..low + (top - low) * 1.85)?;
     chart
         .configure_mesh()
         .x_desc("bound of the variation, %")
         .y_desc("extra time, %")
+        .x_label_formatter(&|bound| format!("{bound:.0}"))
+        .y_label_formatter(&|extra| format!("{extra:.0}"))
         .light_line_style(WHITE)
         .draw()?;
     for (cell, colour) in row.iter().zip(COLOURS.iter().cycle()) {
