@@ -78,12 +78,8 @@ impl<D: Data> Graph<D> {
         self.last.extend(changes.iter().map(|data| (*data, task)));
     }
 
-    pub fn tasks(&self) -> usize {
-        self.tasks.len()
-    }
-
     fn write(&self, name: &str, path: &Path) -> anyhow::Result<()> {
-        let tasks = self.tasks();
+        let tasks = self.tasks.len();
         ensure!(
             tasks <= MOST,
             "the graph has {tasks} tasks, and no more than {MOST} can be drawn: make the problem smaller, or its tiles larger"
